@@ -212,37 +212,43 @@ class Rights(unittest.TestCase):
 
         self.assertFalse(names(rendered()) & names(rendered(release="other")))
 
+    def test_names_of_a_long_release_fit_a_service(self):
+        """The longest name of a release has 53 characters, and the longest name of a Service has 63."""
+        for each in rendered({"mode": "split"}, release="r" * 53).of("Service"):
+            self.assertLessEqual(len(each["metadata"]["name"]), 63)
+
 
 class Split(unittest.TestCase):
     def setUp(self):
         self.objects = rendered({"mode": "split"})
-        self.proxy, self.control = self.objects.serving(), self.objects.one("Deployment", "sluicegate-control")
+        self.data_plane = self.objects.serving()
+        self.control_plane = self.objects.one("Deployment", "sluicegate-control-plane")
 
-    def test_proxies_have_no_credentials_of_the_cluster(self):
-        self.assertEqual(pod(self.proxy)["serviceAccountName"], "sluicegate-proxy")
-        self.assertIs(pod(self.proxy)["automountServiceAccountToken"], False)
-        self.assertNotIn("--kubernetes", container(self.proxy)["args"])
-        self.assertEqual({volume["name"] for volume in pod(self.proxy)["volumes"]}, {"tls", "snapshot"})
-        self.assertEqual(pod(self.proxy)["volumes"][0]["secret"]["secretName"], "sluicegate-proxy-tls")
+    def test_data_planes_have_no_credentials_of_the_cluster(self):
+        self.assertEqual(pod(self.data_plane)["serviceAccountName"], "sluicegate-data-plane")
+        self.assertIs(pod(self.data_plane)["automountServiceAccountToken"], False)
+        self.assertNotIn("--kubernetes", container(self.data_plane)["args"])
+        self.assertEqual({volume["name"] for volume in pod(self.data_plane)["volumes"]}, {"tls", "snapshot"})
+        self.assertEqual(pod(self.data_plane)["volumes"][0]["secret"]["secretName"], "sluicegate-proxy-tls")
 
-    def test_proxies_find_the_control_plane(self):
-        service = self.objects.one("Service", "sluicegate-control")
+    def test_data_planes_connect_to_the_service_of_the_control_plane(self):
+        service = self.objects.one("Service", "sluicegate-control-plane")
         (port,) = service["spec"]["ports"]
-        self.assertEqual(option(self.proxy, "control"), [f"sluicegate-control.{NAMESPACE}.svc:{port['port']}"])
-        self.assertEqual(option(self.control, "listen"), [f"0.0.0.0:{port['targetPort']}"])
+        self.assertEqual(option(self.data_plane, "control-plane"), [f"sluicegate-control-plane.{NAMESPACE}.svc:{port['port']}"])
+        self.assertEqual(option(self.control_plane, "listen"), [f"0.0.0.0:{port['targetPort']}"])
 
     def test_the_control_plane_makes_the_certificates_and_chart_makes_none(self):
-        self.assertIn("--plane-certificates", container(self.control)["args"])
+        self.assertIn("--plane-certificates", container(self.control_plane)["args"])
         self.assertEqual(self.objects.of("Secret"), [])
-        named = [rule for where, rule in rules(self.objects, "sluicegate-control") if where == NAMESPACE and rule["resources"] == ["secrets"]]
+        named = [rule for where, rule in rules(self.objects, "sluicegate-control-plane") if where == NAMESPACE and rule["resources"] == ["secrets"]]
         self.assertEqual([rule["verbs"] for rule in named], [["create"], ["get", "update"]])
         self.assertEqual(named[1]["resourceNames"], ["sluicegate-control-tls", "sluicegate-proxy-tls"])
 
-    def test_only_proxies_reach_the_control_plane(self):
-        (rule,) = self.objects.one("NetworkPolicy", "sluicegate-control")["spec"]["ingress"]
+    def test_only_data_planes_may_reach_the_control_plane(self):
+        (rule,) = self.objects.one("NetworkPolicy", "sluicegate-control-plane")["spec"]["ingress"]
         (peer,) = rule["from"]
         self.assertLessEqual(
-            peer["podSelector"]["matchLabels"].items(), self.proxy["spec"]["template"]["metadata"]["labels"].items()
+            peer["podSelector"]["matchLabels"].items(), self.data_plane["spec"]["template"]["metadata"]["labels"].items()
         )
 
 
@@ -270,7 +276,7 @@ class Values(unittest.TestCase):
         self.assertNotIn(flag, container(rendered().serving())["args"])
         ignored = {"ingressClass": {"ignoreNginxAccessAnnotations": True}}
         self.assertIn(flag, container(rendered(ignored).serving())["args"])
-        self.assertIn(flag, container(rendered({"mode": "split", **ignored}).one("Deployment", "sluicegate-control"))["args"])
+        self.assertIn(flag, container(rendered({"mode": "split", **ignored}).one("Deployment", "sluicegate-control-plane"))["args"])
 
     def test_settings_arrive_as_they_were_written(self):
         config = {"proxy-body-size": "8m", "max-request-body": 10485760, "ssl-redirect": False}
@@ -290,12 +296,12 @@ class Values(unittest.TestCase):
             ({"replicas": "3"}, "replicas"),
             ({"hostNetwork": "yes"}, "hostNetwork"),
             ({"listen": {"http": 80808}}, "listen/http"),
-            ({"extraArgs": ["trusted-peers"]}, "extraArgs"),
+            ({"extraArgs": ["trusted-proxies"]}, "extraArgs"),
             ({"extraPorts": [{"port": 53}]}, "extraPorts"),
             ({"tls": {"defaultCertificate": "no-namespace"}}, "defaultCertificate"),
             ({"watchNamespaces": ["Shop"]}, "watchNamespaces"),
             ({"config": {"a": {"b": "c"}}}, "config"),
-            ({"control": {"hostNetwork": True}}, "hostNetwork"),
+            ({"controlPlane": {"hostNetwork": True}}, "hostNetwork"),
             ({"hostNetwork": True}, "needs kind: DaemonSet"),
             ({"kind": "DaemonSet", "autoscaling": {"enabled": True}}, "needs kind: Deployment"),
             ({"service": {"enabled": False}}, "needs service.enabled"),
@@ -321,7 +327,7 @@ class Values(unittest.TestCase):
         schema = json.loads((CHART / "values.schema.json").read_text())
         used = set().union(*(paths(yaml.safe_load(path.read_text()) or {}, schema) for path in cases()))
         # Templates that others go through as well.
-        self.assertEqual(paths_of(schema) - used, {"global", "image.tag", "control.port", "control.resources",
+        self.assertEqual(paths_of(schema) - used, {"global", "image.tag", "controlPlane.port", "controlPlane.resources",
                                                    "autoscaling.targetCPUUtilizationPercentage", "admin.address"})
 
     def test_every_value_is_documented(self):

@@ -1,11 +1,11 @@
 {{/* Names. */}}
 {{- define "sluicegate.fullname" -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- .Values.fullnameOverride | trunc 49 | trimSuffix "-" -}}
 {{- else if contains .Chart.Name .Release.Name -}}
-{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- .Release.Name | trunc 49 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 50 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 49 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 
@@ -14,17 +14,17 @@
 {{- end -}}
 
 {{/* The workload that serves. */}}
-{{- define "sluicegate.proxyName" -}}
-{{- include "sluicegate.fullname" . }}{{ if include "sluicegate.split" . }}-proxy{{ end -}}
+{{- define "sluicegate.workloadName" -}}
+{{- include "sluicegate.fullname" . }}{{ if include "sluicegate.split" . }}-data-plane{{ end -}}
 {{- end -}}
 
-{{- define "sluicegate.controlName" -}}
-{{- include "sluicegate.fullname" . }}-control
+{{- define "sluicegate.controlPlaneName" -}}
+{{- include "sluicegate.fullname" . }}-control-plane
 {{- end -}}
 
 {{/* The component that serves. */}}
 {{- define "sluicegate.component" -}}
-{{- if include "sluicegate.split" . }}proxy{{ else }}gateway{{ end -}}
+{{- if include "sluicegate.split" . }}data-plane{{ else }}gateway{{ end -}}
 {{- end -}}
 
 {{/* The account with rights in the cluster: that of the control plane, or of pods that are both planes. */}}
@@ -34,7 +34,7 @@
 {{- else if not .Values.serviceAccount.create -}}
 default
 {{- else if include "sluicegate.split" . -}}
-{{- include "sluicegate.controlName" . -}}
+{{- include "sluicegate.controlPlaneName" . -}}
 {{- else -}}
 {{- include "sluicegate.fullname" . -}}
 {{- end -}}
@@ -260,7 +260,7 @@ livenessProbe:
   {{- toYaml .root.Values.livenessProbe | nindent 2 }}
 {{- end -}}
 
-{{/* Who the process is: names in the Lease and in the control plane's list of proxies. */}}
+{{/* Who the process is: names in the Lease and in the control plane's list of data planes. */}}
 {{- define "sluicegate.env" -}}
 - name: POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}

@@ -1,4 +1,4 @@
-{{/* The pods that serve: both planes in one, or proxies. */}}
+{{/* The pods that serve: both planes in one, or data planes. */}}
 {{- define "sluicegate.servingPod" -}}
 {{- $split := include "sluicegate.split" . -}}
 {{- $component := include "sluicegate.component" . -}}
@@ -6,7 +6,7 @@
 metadata:
   {{- include "sluicegate.podMetadata" (dict "root" . "component" $component "values" .Values) | nindent 2 }}
 spec:
-  serviceAccountName: {{ if $split }}{{ include "sluicegate.proxyName" . }}{{ else }}{{ include "sluicegate.serviceAccountName" . }}{{ end }}
+  serviceAccountName: {{ if $split }}{{ include "sluicegate.workloadName" . }}{{ else }}{{ include "sluicegate.serviceAccountName" . }}{{ end }}
   automountServiceAccountToken: {{ not $split }}
   {{- if .Values.hostNetwork }}
   hostNetwork: true
@@ -30,8 +30,8 @@ spec:
       imagePullPolicy: {{ .Values.image.pullPolicy }}
       args:
         {{- if $split }}
-        - proxy
-        - --control={{ include "sluicegate.controlName" . }}.{{ .Release.Namespace }}.svc:{{ .Values.control.port }}
+        - data-plane
+        - --control-plane={{ include "sluicegate.controlPlaneName" . }}.{{ .Release.Namespace }}.svc:{{ .Values.controlPlane.port }}
         - --tls-dir=/etc/sluicegate/tls
         {{- if .Values.snapshot.enabled }}
         - --snapshot=/var/lib/sluicegate/snapshot

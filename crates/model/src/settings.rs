@@ -29,7 +29,7 @@ pub struct Settings {
     /// Trusted proxies: the gateway believes their forwarding headers (`X-Forwarded-*`, `X-Real-IP`, `X-Request-ID`), and
     /// drops these headers from all other peers. Default: none.
     #[cbor(n(3), with = "List::<Parsed>")]
-    pub trusted_peers: Vec<IpNet>,
+    pub trusted_proxies: Vec<IpNet>,
     /// Peers that send the PROXY protocol, as load balancers do. Their connections must begin with its header, version 1 or
     /// 2, at every listener except UDP listeners. The gateway does not parse the header from other peers. Default: none.
     #[cbor(n(4), with = "List::<Parsed>")]

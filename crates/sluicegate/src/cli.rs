@@ -11,12 +11,12 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::address::{listen_address, local_address};
-use crate::control::ControlArgs;
+use crate::control_plane::ControlPlaneArgs;
+use crate::data_plane::DataPlaneArgs;
 use crate::log::Lines;
-use crate::proxy::ProxyArgs;
 use crate::serve::ServeArgs;
 
-/// A Kubernetes ingress controller and API gateway. It applies every change of routes and endpoints without losing a
+/// A Kubernetes ingress controller and API gateway that applies every change of routes and endpoints without losing a
 /// request.
 #[derive(Debug, Parser)]
 #[command(
@@ -36,16 +36,16 @@ pub(crate) enum Command {
     /// Run the gateway with the objects of a Kubernetes cluster or a directory of manifests, and follow their changes.
     Serve(Box<ServeArgs>),
     /// Run only the control plane, which sends the configuration to data planes on other machines.
-    Control(Box<ControlArgs>),
+    ControlPlane(Box<ControlPlaneArgs>),
     /// Run only the data plane, which serves the configuration of a control plane.
-    Proxy(Box<ProxyArgs>),
-    /// Check manifests, and print the routes that serve would serve. Exit with 1 if there are errors.
+    DataPlane(Box<DataPlaneArgs>),
+    /// Check manifests, and print the routes that the gateway would serve. Exit with 1 if there are errors.
     Check(CheckArgs),
     /// Print the CustomResourceDefinitions of SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy, for kubectl
     /// apply -f -.
     Crds,
-    /// Ask a running gateway whether it is ready for traffic. Exit with 1 if it is not. For probes of pods on the
-    /// network of a node, where two gateways share an address during an update.
+    /// Ask a running gateway whether it is ready for traffic. Exit with 1 if the gateway is not ready. For probes of
+    /// pods on the network of a node, where two gateways share an address during an update.
     Ready(ReadyArgs),
     /// Print the routes of a running gateway.
     Routes(AdminArgs),
@@ -57,25 +57,26 @@ pub(crate) enum Command {
 pub(crate) struct CheckArgs {
     /// The directory of manifests with its sub-folders, or one manifest.
     pub(crate) dir: PathBuf,
-    #[command(flatten)]
-    pub(crate) class: ClassArgs,
-    /// The address of serve for HTTP. A Gateway cannot use its port; may be given several times.
-    #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "0.0.0.0:8080")]
-    pub(crate) listen: Vec<SocketAddr>,
-    /// The address of serve for HTTPS. Gateways may have listeners for TLS passthrough at its port; may be given
-    /// several times. [default: none]
-    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
-    pub(crate) listen_https: Vec<SocketAddr>,
-    /// The address of serve for the admin interface. A Gateway cannot use its port.
-    #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
-    pub(crate) admin: SocketAddr,
     /// Exit with 1 on warnings too.
     #[arg(long)]
     pub(crate) strict: bool,
+    /// The address of the gateway for HTTP. A Gateway cannot use its port; may be given several times.
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "0.0.0.0:8080")]
+    pub(crate) listen: Vec<SocketAddr>,
+    /// The address of the gateway for HTTPS. Gateways may have listeners for TLS passthrough at its port; may be given
+    /// several times. [default: none]
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
+    pub(crate) listen_https: Vec<SocketAddr>,
+    /// The address of the gateway for the admin interface. A Gateway cannot use its port.
+    #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
+    pub(crate) admin: SocketAddr,
+    #[command(flatten)]
+    pub(crate) class: ClassArgs,
 }
 
-/// Which Ingresses and Gateways are ours.
+/// The Ingresses and Gateways to serve.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Classes")]
 pub(crate) struct ClassArgs {
     /// The class of the Ingresses to serve. The gateway also serves every IngressClass with the controller
     /// sluicegate.dev/ingress-controller.
@@ -116,6 +117,7 @@ pub(crate) struct ReadyArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Log")]
 pub(crate) struct LogArgs {
     /// The log level: error, warn, info, debug, trace or off. Parts of the program can have levels of their own, such
     /// as info,sluicegate_control=debug. The log goes to standard error.
@@ -129,7 +131,7 @@ pub(crate) struct LogArgs {
     )]
     log: Targets,
     /// The format of log lines.
-    #[arg(long, global = true, value_enum, default_value = "text")]
+    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
 }
 
@@ -182,6 +184,16 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn options_of_the_gateway_are_listed_under_the_heading_gateway() {
+        let command = Cli::command();
+        for name in ["serve", "data-plane"] {
+            let serve = command.find_subcommand(name).expect(name);
+            let listen = serve.get_arguments().find(|option| option.get_long() == Some("listen"));
+            assert_eq!(listen.and_then(clap::Arg::get_help_heading), Some("Gateway"), "{name}");
+        }
     }
 
     #[test]

@@ -39,7 +39,7 @@ enum Means {
 
 use Means::{Choice, List, Option as Same, Otherwise, Time};
 
-/// Keys of ingress-nginx and of the NGINX Ingress Controller.
+/// Keys of ingress-nginx, of the NGINX Ingress Controller and of earlier versions of Sluicegate.
 const FOREIGN: &[(&str, Means)] = &[
     ("brotli-level", Same("compression-br-level")),
     ("brotli-min-length", Same("compression-min-length")),
@@ -49,7 +49,7 @@ const FOREIGN: &[(&str, Means)] = &[
     ("client-max-body-size", Same("max-request-body")),
     ("enable-brotli", Otherwise("write compression: br,gzip")),
     ("enable-opentelemetry", Otherwise("set otlp-endpoint to send traces")),
-    ("enable-real-ip", Otherwise("write the trusted networks as trusted-peers")),
+    ("enable-real-ip", Otherwise("write the trusted networks as trusted-proxies")),
     ("enable-underscores-in-headers", Same("underscores-in-headers")),
     ("generate-request-id", Otherwise("every request has an X-Request-ID")),
     ("gzip-level", Same("compression-gzip-level")),
@@ -76,19 +76,20 @@ const FOREIGN: &[(&str, Means)] = &[
     ("proxy-next-upstream-tries", Same("attempts")),
     ("proxy-protocol", Otherwise("write the networks of the load balancers as proxy-protocol-peers")),
     ("proxy-read-timeout", Time("response-timeout")),
-    ("proxy-real-ip-cidr", Same("trusted-peers")),
+    ("proxy-real-ip-cidr", Same("trusted-proxies")),
     (
         "proxy-request-buffering",
         Otherwise("the gateway always streams requests; replay-buffer sets what it stores for retries"),
     ),
     ("proxy-send-timeout", Time("upstream-idle-timeout")),
-    ("set-real-ip-from", Same("trusted-peers")),
+    ("set-real-ip-from", Same("trusted-proxies")),
     ("ssl-protocols", Otherwise("write tls-min-version: 1.2 or 1.3")),
     ("ssl-reject-handshake", Choice("tls-unknown-names", "refuse")),
+    ("trusted-peers", Otherwise("write the trusted networks as trusted-proxies")),
     ("upstream-keepalive-connections", Same("pool-size")),
     ("upstream-keepalive-requests", Otherwise("connections to endpoints have no limit of requests")),
     ("upstream-keepalive-timeout", Time("pool-idle-timeout")),
-    ("use-forwarded-headers", Otherwise("write the trusted networks as trusted-peers")),
+    ("use-forwarded-headers", Otherwise("write the trusted networks as trusted-proxies")),
     ("use-gzip", Choice("compression", "gzip")),
     ("use-http2", Otherwise("HTTP/2 is always on for clients that ask for it")),
     ("use-proxy-protocol", Otherwise("write the networks of the load balancers as proxy-protocol-peers")),
@@ -257,8 +258,17 @@ mod tests {
     }
 
     #[test]
+    fn former_key_is_ignored_and_the_problem_names_the_new_key() {
+        let globals = globals(&[], &[("trusted-peers", "10.0.0.0/8")]);
+        assert!(globals.settings.trusted_proxies.is_empty());
+        let [(field, fault)] = &*globals.faults else { panic!("{:?}", globals.faults) };
+        assert_eq!(field, "data[trusted-peers]");
+        assert_eq!(fault, "is ignored: write the trusted networks as trusted-proxies");
+    }
+
+    #[test]
     fn lists_and_switches_are_replaced() {
-        let options = ["--trusted-peers=10.0.0.0/8", "--underscores-in-headers"];
+        let options = ["--trusted-proxies=10.0.0.0/8", "--underscores-in-headers"];
         let values = [
             ("proxy-real-ip-cidr", "192.0.2.0/24,198.51.100.0/24"),
             ("enable-underscores-in-headers", "false"),
@@ -267,7 +277,7 @@ mod tests {
         ];
         let globals = globals(&options, &values);
         assert!(globals.faults.is_empty(), "{:?}", globals.faults);
-        assert_eq!(globals.settings.trusted_peers.len(), 2);
+        assert_eq!(globals.settings.trusted_proxies.len(), 2);
         assert!(!globals.settings.underscores_in_headers);
         assert_eq!(globals.settings.compression.types.len(), 2);
     }

@@ -1,4 +1,4 @@
-//! The data plane as a process, from the takeover to the drain: the common part of `serve` and `proxy`.
+//! The data plane as a process, from the takeover to the drain: the common part of `serve` and `data-plane`.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -27,6 +27,13 @@ use crate::takeover::{Inheritance, Offer};
 const RETRY_LISTENERS: Duration = Duration::from_secs(5);
 
 /// The effect of signals and of a second process, for `--help`.
+/// The notation of times, for the help.
+pub(crate) const TIME: &str = "\
+TIME is written as 250ms, 60s, 5m or 1h: at least 1ms, or 0s where an option gives 0s a meaning, and at most 365d.";
+
+/// The notation of sizes, for the help.
+pub(crate) const SIZE: &str = "SIZE is a number of bytes, or written as 64k, 64Ki, 1m or 1Mi.";
+
 pub(crate) const LIFE: &str = "\
 SIGTERM, SIGINT and SIGQUIT begin a graceful shutdown: /readyz fails at once, and responses have Connection: close. The \
 gateway accepts connections for --shutdown-grace, then closes idle connections after --shutdown-idle. Requests in flight may \
@@ -35,34 +42,36 @@ That SIGINT ends the gateway at once; if requests are dropped, the gateway logs 
 SIGHUP, SIGUSR1 and SIGUSR2 (reload, reopen and upgrade of nginx) have no effect and are logged. The gateway follows changes \
 of the configuration, and opens a renamed access log again, without a signal.\n\n\
 A gateway that starts beside a running gateway of the same user, with the same first --listen address, takes over its \
-listening sockets. The running gateway drains once the new gateway serves. If it drains already, it then accepts no further \
-connection.";
+listening sockets. The running gateway drains once the new gateway serves. A running gateway that already drains then accepts \
+no further connections.";
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Gateway")]
 pub(crate) struct GatewayArgs {
     /// The address for HTTP, such as 127.0.0.1:8080, localhost:8080, or :8080 for all IPv4 addresses; may be given
     /// several times.
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "0.0.0.0:8080")]
     pub(crate) listen: Vec<SocketAddr>,
     /// The address of the admin interface: /healthz, /readyz, /metrics, /config, /routes and /upstreams. Keep it
-    /// private. The interface accepts 64 connections at once. At the limit it closes the oldest connection without a
-    /// request. 16 further connections serve only /healthz and /readyz. A request head must arrive within 2 s.
+    /// private. The interface accepts 64 connections at once. At the limit, a new connection replaces the oldest
+    /// connection without a complete request. 16 further connections serve only /healthz and /readyz. A request head
+    /// must arrive within 2 s.
     #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
     pub(crate) admin: SocketAddr,
     /// A host name that the admin interface accepts, beside localhost and IP addresses; may be given several times.
     /// [default: none, and any name if --admin is not a loopback address]
     #[arg(long, value_name = "NAME")]
     admin_host: Vec<String>,
-    /// The number of workers. [default: one for each CPU, 1 to 1024]
+    /// The number of workers. [default: one for each CPU, range: 1 to 1024]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
     /// Log requests to this file or FIFO, or to standard output (-). The gateway continues to serve if the log accepts
-    /// no data, as with a full disk or a FIFO without a reader. sluicegate_access_log_dropped_total counts the lost
-    /// lines. [default: no access log]
+    /// no data, for example because the disk is full. sluicegate_access_log_dropped_total counts the lost lines.
+    /// [default: no access log]
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
     /// The format of the access log: json, or combined as in nginx.
-    #[arg(long, value_enum, default_value = "json")]
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "json")]
     access_log_format: AccessLogFormat,
     /// Do not take over the sockets of a running gateway, and do not offer them to a new one.
     #[arg(long)]
@@ -70,10 +79,10 @@ pub(crate) struct GatewayArgs {
     /// The time after SIGTERM in which the gateway accepts connections, so that load balancers can notice. 0s: none.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
     shutdown_grace: Duration,
-    /// The time after --shutdown-grace in which idle connections stay open.
+    /// The time after --shutdown-grace in which idle connections stay open. 0s: none.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
     shutdown_idle: Duration,
-    /// The time after --shutdown-grace in which requests in flight may continue.
+    /// The time after --shutdown-grace in which requests in flight may continue. 0s: none.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
     shutdown_timeout: Duration,
 }

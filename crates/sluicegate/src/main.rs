@@ -11,8 +11,8 @@
 //! | [`tls`] | TLS as options |
 //! | [`gateway`] | the data plane as a process |
 //! | [`serve`] | `sluicegate serve` |
-//! | [`control`] | `sluicegate control` |
-//! | [`proxy`] | `sluicegate proxy` |
+//! | [`control_plane`] | `sluicegate control-plane` |
+//! | [`data_plane`] | `sluicegate data-plane` |
 //! | [`source`] | the source of routes, as options |
 //! | [`signals`] | the effect of signals on a gateway |
 //! | [`takeover`] | the takeover of sockets from another process |
@@ -25,10 +25,10 @@ mod capability;
 mod check;
 mod cli;
 mod configmap;
-mod control;
+mod control_plane;
+mod data_plane;
 mod gateway;
 mod log;
-mod proxy;
 mod serve;
 mod settings;
 mod show;
@@ -54,8 +54,8 @@ fn main() -> ExitCode {
     capability::raise_bind();
     let done = match cli.command {
         Command::Serve(args) => serve::run(*args),
-        Command::Control(args) => control::run(*args),
-        Command::Proxy(args) => proxy::run(*args),
+        Command::ControlPlane(args) => control_plane::run(*args),
+        Command::DataPlane(args) => data_plane::run(*args),
         Command::Check(args) => return check::run(&args),
         Command::Crds => {
             show::definitions();

@@ -15,9 +15,7 @@ use crate::source::SourceArgs;
 use crate::tls::TlsArgs;
 
 #[derive(Debug, Args)]
-#[command(after_help = format!("\
-TIME is written as 250ms, 60s, 5m or 1h: at least 1ms, or 0s where an option gives 0s a meaning, and at most 365d. \
-SIZE is a number of bytes, or written as 64k, 64Ki, 1m or 1Mi.\n\n{}", gateway::LIFE))]
+#[command(after_help = format!("{} {}\n\n{}", gateway::TIME, gateway::SIZE, gateway::LIFE))]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     source: SourceArgs,

@@ -27,27 +27,28 @@ const WINDOW: RangeInclusive<u64> = 1 << 16..=1 << 24;
 /// model. Where 0 means something (never, none, no limit), the option's help says so; elsewhere it is refused.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SettingsArgs {
-    /// Peers whose forwarding headers (X-Forwarded-*, X-Real-IP, X-Request-ID) the gateway trusts: networks such as
-    /// 10.0.0.0/8, or single addresses, comma separated. If such a peer reports no valid client IP, rules about client
-    /// IPs deny the request. [default: none]
+    /// Trusted proxies, as networks such as 10.0.0.0/8 or single addresses, comma separated. The gateway believes their
+    /// forwarding headers (X-Forwarded-*, X-Real-IP, X-Request-ID). If a trusted proxy reports no valid client IP, rules
+    /// about client IPs deny the request. [default: none]
     #[arg(long, value_name = "CIDR", value_parser = network, value_delimiter = ',', help_heading = "Clients")]
-    trusted_peers: Vec<IpNet>,
+    trusted_proxies: Vec<IpNet>,
     /// Peers that send the PROXY protocol (version 1 or 2), such as load balancers: networks or single addresses, comma
     /// separated. Their connections must begin with the PROXY header, at every listener except UDP. The gateway does
     /// not accept the header from other peers. [default: none]
     #[arg(long, value_name = "CIDR", value_parser = network, value_delimiter = ',', help_heading = "Clients")]
     proxy_protocol_peers: Vec<IpNet>,
-    /// The timeout from a connection of such a peer to the end of its PROXY header. [default: 5s]
+    /// The timeout from a connection of a PROXY protocol peer to the end of its PROXY header. [default: 5s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
     proxy_protocol_timeout: Option<Duration>,
-    /// Pass on request headers with an underscore in their name. By default the gateway drops them, because many
-    /// applications take X_Forwarded_For for X-Forwarded-For. [default: false]
+    /// Pass on request headers with an underscore in their name. By default the gateway drops these headers, because
+    /// many applications take X_Forwarded_For for X-Forwarded-For. [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           help_heading = "Clients")]
     underscores_in_headers: Option<bool>,
     /// Pass on paths with a dot segment behind an escape or a parameter, such as /x/..%2Fadmin, /x%5C..%5Cadmin and
     /// /x/..;/admin. An endpoint that decodes a path before it resolves dot segments would leave the route. By default
-    /// the gateway responds with 400. Policies that name paths always do. [default: false]
+    /// the gateway responds with 400. On routes with policies that name paths, the gateway always responds with 400.
+    /// [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           help_heading = "Clients")]
     allow_encoded_dot_segments: Option<bool>,
@@ -65,12 +66,12 @@ pub(crate) struct SettingsArgs {
     request_body_timeout: Option<Duration>,
     /// The lowest rate of a request body, in bytes per second, while the gateway waits for the client. A client that
     /// falls behind by --request-body-grace receives 408. Time in which the endpoint accepts no data does not count.
-    /// The limit ends when the response begins. It does not apply to upgrades, nor to gRPC calls to HTTP/2 endpoints.
-    /// 0: no limit. [default: 240]
+    /// The limit ends when the response begins. The limit does not apply to upgrades, nor to gRPC calls to HTTP/2
+    /// endpoints. 0: no limit. [default: 240]
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Clients")]
     min_request_body_rate: Option<u64>,
-    /// How long a client may fall behind --min-request-body-rate. A faster body earns more time, up to
-    /// --request-body-timeout. [default: 5s]
+    /// The time that a client may fall behind --min-request-body-rate. A body that arrives faster than this rate gains
+    /// time, up to --request-body-timeout. [default: 5s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
     request_body_grace: Option<Duration>,
     /// The timeout from a request head to the end of the request body. The gateway then responds with 408. The limit
@@ -78,9 +79,9 @@ pub(crate) struct SettingsArgs {
     /// upload depends on its size. [default: 0s]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Clients")]
     request_body_total_timeout: Option<Duration>,
-    /// The stalled uploads that one worker keeps open at one endpoint. Above the limit, the upload that stalled first
-    /// ends with 408. An upload is stalled if its client is 1 s behind --min-request-body-rate. The limit rises to a
-    /// quarter of the worker's other requests at that endpoint. 0: no limit. [default: 64]
+    /// The largest number of stalled uploads of one worker to one endpoint. Above the limit, the upload that stalled
+    /// first ends with 408. An upload is stalled if its client is 1 s behind --min-request-body-rate. The limit rises
+    /// to a quarter of the worker's other requests at that endpoint. 0: no limit. [default: 64]
     #[arg(long, value_name = "N", help_heading = "Clients")]
     max_stalled_uploads_per_endpoint: Option<u32>,
     /// The time that an idle client connection may wait for its next request. [default: 75s]
@@ -93,14 +94,14 @@ pub(crate) struct SettingsArgs {
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
     tls_handshake_timeout: Option<Duration>,
     /// The largest ClientHello of a TLS client, in bytes, with its record headers. The gateway rejects a longer
-    /// ClientHello. [default: 32Ki, 1Ki to 64Ki]
+    /// ClientHello. [default: 32Ki, range: 1Ki to 64Ki]
     #[arg(long, value_name = "SIZE", value_parser = size_in(1 << 10..=1 << 16), help_heading = "Clients")]
     max_client_hello: Option<u64>,
     /// The largest request head, in bytes. The gateway responds with 431 to a longer head, and with 414 if the first
-    /// line alone is longer. [default: 32Ki, 1Ki to 1Mi]
+    /// line alone is longer. [default: 32Ki, range: 1Ki to 1Mi]
     #[arg(long, value_name = "SIZE", value_parser = size_in(HEAD), help_heading = "Clients")]
     max_request_head: Option<u64>,
-    /// The largest number of header lines in one head. [default: 100, 1 to 256]
+    /// The largest number of header lines in one head. [default: 100, range: 1 to 256]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), help_heading = "Clients")]
     max_headers: Option<u16>,
     /// The largest request body, in bytes. The gateway responds with 413 to a longer body. 0: no limit. [default: 0]
@@ -109,49 +110,50 @@ pub(crate) struct SettingsArgs {
     /// The number of requests after which the gateway closes a client connection. 0: no limit. [default: 0]
     #[arg(long, value_name = "N", help_heading = "Clients")]
     max_requests_per_connection: Option<u64>,
-    /// The requests in flight on one HTTP/2 connection. The gateway refuses further requests, and clients repeat them.
-    /// [default: 128, at least 1]
+    /// The largest number of requests in flight on one HTTP/2 connection. The gateway refuses further requests, and
+    /// clients retry them. [default: 128, at least 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Clients")]
     http2_max_concurrent_streams: Option<u32>,
-    /// The bytes that a client may send ahead of the endpoint in one HTTP/2 request body. [default: 256Ki, 64Ki to
-    /// 16Mi]
+    /// The number of bytes that a client may send ahead of the endpoint in one HTTP/2 request body. [default: 256Ki,
+    /// range: 64Ki to 16Mi]
     #[arg(long, value_name = "SIZE", value_parser = size_in(WINDOW), help_heading = "Clients")]
     http2_stream_window: Option<u64>,
-    /// The bytes that a client may send ahead of the endpoints in all request bodies of one HTTP/2 connection.
-    /// [default: 1Mi, 64Ki to 16Mi]
+    /// The number of bytes that a client may send ahead of the endpoints in all request bodies of one HTTP/2
+    /// connection. [default: 1Mi, range: 64Ki to 16Mi]
     #[arg(long, value_name = "SIZE", value_parser = size_in(WINDOW), help_heading = "Clients")]
     http2_connection_window: Option<u64>,
-    /// The client connections of one worker. Further connections wait in the listen queue. [default: 65536, at least 1]
+    /// The largest number of client connections of one worker. Further connections wait in the listen queue. [default:
+    /// 65536, at least 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Clients")]
     max_connections_per_worker: Option<u32>,
-    /// The UDP clients of one worker that exchange datagrams with an endpoint. The gateway drops datagrams of further
-    /// clients. [default: 4096, at least 1]
+    /// The largest number of UDP clients of one worker. The gateway drops datagrams of further clients. [default: 4096,
+    /// at least 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Clients")]
     max_udp_flows_per_worker: Option<u32>,
 
-    /// Compress responses for clients that accept it, with these codings in the order of preference: gzip, br and zstd,
-    /// comma separated; or off. An Ingress can override the setting (sluicegate.dev/compression). Do not compress pages
-    /// that contain both secrets and text of other users (BREACH). [default: off]
+    /// Compress responses with these codings, in the order of preference: gzip, br and zstd, comma separated; or off.
+    /// The client must accept the coding. An Ingress can override the setting (sluicegate.dev/compression). Do not
+    /// compress pages that contain both secrets and text of other users (BREACH). [default: off]
     #[arg(long, value_name = "CODINGS", help_heading = "Compression")]
     compression: Option<Codings>,
-    /// The media types that the gateway compresses, comma separated. text/* is every type of text. [default: text/html,
-    /// application/json, image/svg+xml and others: the types of ingress-nginx]
+    /// The media types that the gateway compresses, comma separated. text/* is every type of text. [default: the types
+    /// of ingress-nginx, such as text/html, application/json and image/svg+xml]
     #[arg(long, value_name = "TYPES", value_delimiter = ',', help_heading = "Compression")]
     compression_types: Option<Vec<MediaRange>>,
     /// The shortest body that the gateway compresses, in bytes, if the length is known. [default: 256]
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Compression")]
     compression_min_length: Option<u64>,
-    /// The compression level of gzip; higher is smaller and slower. [default: 4, 1 to 9]
+    /// The compression level of gzip; higher is smaller and slower. [default: 4, range: 1 to 9]
     #[arg(long, value_name = "LEVEL", value_parser = level(Levels::GZIP), help_heading = "Compression")]
     compression_gzip_level: Option<u8>,
-    /// The compression level of brotli; higher is smaller and slower. [default: 3, 1 to 4]
+    /// The compression level of brotli; higher is smaller and slower. [default: 3, range: 1 to 4]
     #[arg(long, value_name = "LEVEL", value_parser = level(Levels::BROTLI), help_heading = "Compression")]
     compression_br_level: Option<u8>,
-    /// The compression level of zstd; higher is smaller and slower. [default: 3, 1 to 9]
+    /// The compression level of zstd; higher is smaller and slower. [default: 3, range: 1 to 9]
     #[arg(long, value_name = "LEVEL", value_parser = level(Levels::ZSTD), help_heading = "Compression")]
     compression_zstd_level: Option<u8>,
-    /// The responses that one worker compresses at once. Each takes 0.4 MiB (gzip) to 1.3 MiB (brotli) of memory.
-    /// Further responses stay uncompressed. 0: no compression. [default: 128]
+    /// The largest number of responses that one worker compresses at once. Each compression takes 0.4 MiB (gzip) to 1.3
+    /// MiB (brotli) of memory. Further responses stay uncompressed. 0: no compression. [default: 128, at most 65535]
     #[arg(long, value_name = "N", help_heading = "Compression")]
     max_compressions_per_worker: Option<u16>,
 
@@ -175,10 +177,12 @@ pub(crate) struct SettingsArgs {
     /// 4m]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Endpoints")]
     endpoint_drain_timeout: Option<Duration>,
-    /// The largest response head, in bytes. The gateway responds with 502 to a longer head. [default: 64Ki, 1Ki to 1Mi]
+    /// The largest response head, in bytes. The gateway responds with 502 to a longer head. [default: 64Ki, range: 1Ki
+    /// to 1Mi]
     #[arg(long, value_name = "SIZE", value_parser = size_in(HEAD), help_heading = "Endpoints")]
     max_response_head: Option<u64>,
-    /// The idle connections that each worker keeps open to each endpoint. 0: none. [default: 128, at most 65535]
+    /// The largest number of idle connections that each worker keeps open to each endpoint. 0: none. [default: 128, at
+    /// most 65535]
     #[arg(long, value_name = "N", help_heading = "Endpoints")]
     pool_size: Option<u16>,
     /// The time that an idle connection to an endpoint stays open. 0s: not at all. [default: 60s]
@@ -193,29 +197,31 @@ pub(crate) struct SettingsArgs {
     /// The file with the CA certificates of a collector at https://, in PEM. [default: the public CA certificates]
     #[arg(long, value_name = "FILE", value_parser = authorities, help_heading = "Traces")]
     otlp_ca: Option<Authorities>,
-    /// The percentage of the requests without a traceparent that are traced, such as 1 or 0.01. 0: none. [default: 1, 0
-    /// to 100]
+    /// The percentage of requests without a traceparent that the gateway traces, such as 1 or 0.01. 0: none. [default:
+    /// 1, range: 0 to 100]
     #[arg(long, value_name = "PERCENT", value_parser = percent, help_heading = "Traces")]
     trace_sample_percent: Option<f64>,
-    /// The requests per second that are traced because their traceparent asks for it. Any client can ask. Further
-    /// traces continue without a span of the gateway. 0: none of these requests is traced. [default: 100]
+    /// The largest number of requests per second that the gateway traces because their traceparent asks for a trace.
+    /// Any client can ask. Further traces continue without a span of the gateway. 0: none. [default: 100]
     #[arg(long, value_name = "N", help_heading = "Traces")]
     trace_followed_per_second: Option<u32>,
     /// The name of the gateway in traces (service.name). [default: sluicegate]
     #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new(), help_heading = "Traces")]
     trace_service_name: Option<String>,
 
-    /// The largest number of attempts of a request, including the first. [default: 3, at least 1]
+    /// The largest number of attempts of a request, including the first attempt. [default: 3, at least 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Failures")]
     attempts: Option<u32>,
-    /// The bytes of a request body that the gateway stores for a retry. 0: none. [default: 64Ki, at most 64Mi]
+    /// The number of bytes of a request body that the gateway stores for a retry. 0: none. [default: 64Ki, at most
+    /// 64Mi]
     #[arg(long, value_name = "SIZE", value_parser = size_in(0..=64 << 20), help_heading = "Failures")]
     replay_buffer: Option<u64>,
-    /// The longest time without an answer to a connect, after which the gateway connects to a second endpoint too. 0s:
+    /// The time after which the gateway connects to a second endpoint too, while the first connect is unanswered. 0s:
     /// never. [default: 50ms]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Failures")]
     connect_hedge: Option<Duration>,
-    /// The time that a request waits if the gateway cannot connect to any endpoint. 0s: not at all. [default: 1s]
+    /// The time that a request waits for an endpoint if the gateway cannot connect to any. 0s: not at all. [default:
+    /// 1s]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Failures")]
     endpoint_wait: Option<Duration>,
     /// The time that an endpoint's kernel may leave an idempotent request unacknowledged. The gateway then retries at
@@ -226,7 +232,7 @@ pub(crate) struct SettingsArgs {
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Failures")]
     slow_start: Option<Duration>,
     /// The percentage of healthy endpoints below which the gateway ignores health, and uses all endpoints. [default: 0,
-    /// 0 to 100]
+    /// range: 0 to 100]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100), help_heading = "Failures")]
     panic_threshold: Option<u8>,
     /// The first time between two probes of an unhealthy endpoint. The time doubles after each probe. [default: 250ms]
@@ -241,7 +247,7 @@ impl SettingsArgs {
     pub(crate) fn settings(&self) -> Settings {
         let (timeouts, limits, resilience) = (Timeouts::default(), Limits::default(), Resilience::default());
         Settings {
-            trusted_peers: self.trusted_peers.clone(),
+            trusted_proxies: self.trusted_proxies.clone(),
             proxy_protocol_peers: self.proxy_protocol_peers.clone(),
             underscores_in_headers: self.underscores_in_headers.unwrap_or_default(),
             allow_encoded_dot_segments: self.allow_encoded_dot_segments.unwrap_or_default(),
@@ -489,6 +495,12 @@ mod tests {
             assert!(text.contains(option) && text.contains(message), "{option} {wrong}: {text}");
             assert_eq!(error.exit_code(), 2);
         }
+    }
+
+    #[test]
+    fn message_for_a_former_option_names_the_new_option() {
+        let error = parsed("--trusted-peers", "10.0.0.0/8").expect_err("a former name");
+        assert!(error.to_string().contains("a similar argument exists: '--trusted-proxies'"), "{error}");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::settings::SettingsArgs;
 use crate::tls::TlsArgs;
 
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Source")]
 #[group(id = "source", required = true, multiple = false, args = ["manifests", "kubernetes"])]
 pub(crate) struct SourceArgs {
     /// The directory of manifests, with its sub-folders: YAML and JSON of Ingress, IngressClass, Gateway, GatewayClass,
@@ -25,13 +26,12 @@ pub(crate) struct SourceArgs {
     /// Consumer, RateLimitPolicy and TrafficPolicy. The gateway follows changes.
     #[arg(long, value_name = "DIR")]
     manifests: Option<PathBuf>,
-    /// Follow these objects in a Kubernetes cluster, with the service account of the pod, or otherwise with a
-    /// kubeconfig.
+    /// Follow the objects of a Kubernetes cluster, with the service account of the pod, or otherwise with a kubeconfig.
     #[arg(long)]
     kubernetes: bool,
     /// The ConfigMap with global settings. Its keys are the names of options for clients, endpoints, failures,
-    /// compression, traces and TLS; its values precede the command line. Many keys of ingress-nginx are accepted too.
-    /// The gateway follows changes. [default: none]
+    /// compression, traces and TLS. Its values take precedence over the command line. Many keys of ingress-nginx are
+    /// accepted too. The gateway follows changes. [default: none]
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = object_name)]
     configmap: Option<ObjectName>,
     #[command(flatten)]
@@ -66,7 +66,7 @@ struct ClusterArgs {
     )]
     publish_status_address: Vec<Box<str>>,
     /// Write the addresses of nodes into the status of Ingresses: the nodes on which pods like this pod are ready.
-    /// External addresses precede internal addresses.
+    /// External addresses take precedence over internal addresses.
     #[arg(long, requires_all = ["kubernetes", "pod_name"])]
     publish_node_addresses: bool,
     /// The name of the Lease in the namespace of the pod. Of all gateways with this Lease, its holder writes status and
@@ -76,8 +76,8 @@ struct ClusterArgs {
     /// The name of this pod. [default: a random name, unless --publish-node-addresses needs the name]
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pod_name: Option<Arc<str>>,
-    /// The namespace of this pod and of the Lease. Without it, the gateway writes nothing into the cluster. [default:
-    /// none]
+    /// The namespace of this pod and of the Lease. Without a namespace, the gateway writes nothing into the cluster.
+    /// [default: none]
     #[arg(long, value_name = "NAMESPACE", env = "POD_NAMESPACE")]
     pod_namespace: Option<Arc<str>>,
     /// Write nothing into the cluster: no status, no annotation, no Event, no Lease.

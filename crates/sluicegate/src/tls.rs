@@ -13,7 +13,7 @@ use crate::settings::time;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "TLS")]
 pub(crate) struct TlsArgs {
-    /// The address for HTTPS; may be given several times. [default: none]
+    /// The address where the gateway accepts HTTPS; may be given several times. [default: none]
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub(crate) listen_https: Vec<SocketAddr>,
     /// The Secret with the default certificate: for clients that send no host or an unknown host, and for hosts without
@@ -30,7 +30,7 @@ pub(crate) struct TlsArgs {
     tls_min_version: MinVersion,
     /// The response to a TLS client that asks for a host without a certificate: the default certificate, or a refused
     /// handshake.
-    #[arg(long, value_enum, default_value = "default")]
+    #[arg(long, value_enum, value_name = "RESPONSE", default_value = "default")]
     tls_unknown_names: UnknownNamesArg,
     /// Redirect plain HTTP to HTTPS (308) for hosts with TLS. An Ingress can override the setting.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true)]
@@ -42,7 +42,8 @@ pub(crate) struct TlsArgs {
     /// that time. 0s: browsers forget an earlier header. [default: no header]
     #[arg(long, value_name = "TIME", value_parser = time)]
     hsts_max_age: Option<Duration>,
-    /// Add includeSubDomains to Strict-Transport-Security, so that it applies to all subdomains. [default: false]
+    /// Add includeSubDomains to Strict-Transport-Security, so that browsers apply the header to all subdomains.
+    /// [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           requires = "hsts_max_age")]
     hsts_include_subdomains: Option<bool>,

@@ -1,4 +1,4 @@
-"""Split planes: the control plane reads the cluster, and proxies without any credentials of it serve."""
+"""Split planes: the control plane reads the cluster, and data planes without credentials of the cluster serve."""
 
 import signal
 import sys
@@ -21,15 +21,15 @@ from .rights import ALL_IN_ONE, LEASE, rights, union
 SHOP = "https://shop.example.com/"
 REDIS, ASKED = "203.0.113.81", "203.0.113.82"
 """The addresses of the Services `redis` and `asked`."""
-CONTROL = "app.kubernetes.io/component=control"
-PROXY = "app.kubernetes.io/component=proxy"
+CONTROL_PLANE = "app.kubernetes.io/component=control-plane"
+DATA_PLANE = "app.kubernetes.io/component=data-plane"
 SECRETS = {"/secrets": ["create", "get", "list", "watch"], **{
     f"/secrets sluicegate-{plane}-tls": ["get", "update"] for plane in ("control", "proxy")
 }}
 
 
 class Split(Gateway):
-    """Two pods of the control plane and two proxies."""
+    """Two pods of the control plane and two pods of the data plane."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -39,40 +39,40 @@ class Split(Gateway):
         node = cls.cluster.nodes[0].address
         cls.install(wait=False, mode="split", service={"type": "NodePort", "clusterIP": cls.address},
                     dnsConfig={"nameservers": [node]}, shutdown={"graceSeconds": 3, "idleSeconds": 3, "timeoutSeconds": 30})
-        control = cls.cluster.json("get", "service/sluicegate-control", "--namespace", NAMESPACE)["spec"]["clusterIP"]
-        names = [f"sluicegate-control.{NAMESPACE}.svc", control, "redis.default.svc", REDIS, "asked.default.svc", ASKED]
+        control = cls.cluster.json("get", "service/sluicegate-control-plane", "--namespace", NAMESPACE)["spec"]["clusterIP"]
+        names = [f"sluicegate-control-plane.{NAMESPACE}.svc", control, "redis.default.svc", REDIS, "asked.default.svc", ASKED]
         server = [sys.executable, str(PROJECT / "test/image/dns.py"), node, *names]
         # It ends with its standard input.
         cls.cluster.popen(["sh", "-c", 'sleep infinity | exec "$@"', "sh", *server], name="dns")
-        for plane in ["control", "proxy"]:
+        for plane in ["control-plane", "data-plane"]:
             cls.rolled_out(f"deployment/sluicegate-{plane}", NAMESPACE)
         cls.cluster.apply(cls.authority.secret("shop", "shop.example.com"))
         cls.follow([*backend("shop", 3), ingress("shop", "shop.example.com / Prefix shop", tls={"shop": ["shop.example.com"]})])
 
     def setUp(self) -> None:
         self.scale(2)
-        self.rolled_out("deployment/sluicegate-proxy", NAMESPACE)
+        self.rolled_out("deployment/sluicegate-data-plane", NAMESPACE)
         # What the last test had there is gone.
-        for pod in self.pods(PROXY):
+        for pod in self.pods(DATA_PLANE):
             self.answers(well, "https://shop.example.com:8443/", address=pod["status"]["podIP"])
 
     def scale(self, controls: int) -> None:
-        self.cluster.kubectl("scale", "deployment/sluicegate-control", "--namespace", NAMESPACE, f"--replicas={controls}")
-        self.rolled_out("deployment/sluicegate-control", NAMESPACE)
+        self.cluster.kubectl("scale", "deployment/sluicegate-control-plane", "--namespace", NAMESPACE, f"--replicas={controls}")
+        self.rolled_out("deployment/sluicegate-control-plane", NAMESPACE)
 
-    def test_proxies_serve_without_credentials(self) -> None:
-        proxies = self.pods(PROXY)
-        self.assertEqual(len(proxies), 2)
-        for pod in proxies:
+    def test_data_planes_serve_without_credentials(self) -> None:
+        data_planes = self.pods(DATA_PLANE)
+        self.assertEqual(len(data_planes), 2)
+        for pod in data_planes:
             self.assertEqual([volume["name"] for volume in pod["spec"]["volumes"]], ["tls", "snapshot"])
             root = Path(f"/proc/{self.process(pod).pid}/root")
             self.assertTrue((root / "etc/sluicegate/tls/tls.crt").exists())
             for folder in ["var/run/secrets", "run/secrets"]:
                 self.assertFalse((root / folder).exists(), folder)
-        self.assertEqual(rights(self.cluster, "sluicegate-proxy", NAMESPACE), {})
-        self.assertEqual(rights(self.cluster, "sluicegate-proxy", "default"), {})
-        self.assertEqual(rights(self.cluster, "sluicegate-control", NAMESPACE), union(ALL_IN_ONE, LEASE, SECRETS))
-        self.assertEqual(rights(self.cluster, "sluicegate-control", "default"), ALL_IN_ONE)
+        self.assertEqual(rights(self.cluster, "sluicegate-data-plane", NAMESPACE), {})
+        self.assertEqual(rights(self.cluster, "sluicegate-data-plane", "default"), {})
+        self.assertEqual(rights(self.cluster, "sluicegate-control-plane", NAMESPACE), union(ALL_IN_ONE, LEASE, SECRETS))
+        self.assertEqual(rights(self.cluster, "sluicegate-control-plane", "default"), ALL_IN_ONE)
 
     def test_policies_guard_an_ingress_and_keys_are_rotated_by_their_secret(self) -> None:
         def asking(key: bytes) -> tuple[str, str]:
@@ -115,10 +115,10 @@ class Split(Gateway):
         wait_until(lambda: expected(self.cluster.json("get", name)), f"{name} to change", PATIENCE, 0.2)
 
     def await_sharing(self, is_shared: bool) -> None:
-        """Waits until all proxies say of two policies whether they share their limits."""
+        """Waits until all data planes say of two policies whether they share their limits."""
 
         def said() -> bool:
-            addresses = [pod["status"]["podIP"] for pod in self.pods(PROXY)]
+            addresses = [pod["status"]["podIP"] for pod in self.pods(DATA_PLANE)]
             lines = [line for address in addresses
                      for line in self.ask(f"http://{address}:9901/metrics", address=address).body.splitlines()
                      if line.startswith("sluicegate_rate_limit_shared_up{")]
@@ -126,7 +126,7 @@ class Split(Gateway):
 
         wait_until(said, f"limits to be shared: {is_shared}", PATIENCE, 0.1)
 
-    def test_proxies_share_limits_through_redis_and_go_on_without_it(self) -> None:
+    def test_data_planes_share_limits_through_redis_and_go_on_without_it(self) -> None:
         self.cluster.import_image(standard.redis())
         name, password = {"name": "redis"}, b"a password of the server"
         server = {"name": "redis", "image": standard.REDIS,
@@ -144,18 +144,18 @@ class Split(Gateway):
             for of, requests in {"few": 20, "shop": 1_000_000}.items()
         ))
         self.await_sharing(True)
-        first, second = (pod["status"]["podIP"] for pod in self.pods(PROXY))
+        first, second = (pod["status"]["podIP"] for pod in self.pods(DATA_PLANE))
         few = "http://few.example.com:8080/"
         self.answers(lambda answer: "ratelimit" in answer.headers, few, address=first)
         statuses = [self.ask(few, address=first).status for _ in range(20)]
         self.assertEqual((statuses[0], statuses[-1]), (200, 429), statuses)
 
         def is_refused_by_both() -> None:
-            for proxy in (first, second):
+            for data_plane in (first, second):
                 statuses: list[int] = []
                 # Each is asked less often, in all, than it would let in by itself.
                 while len(statuses) < 6 and 429 not in statuses:
-                    statuses.append(self.ask(few, address=proxy).status)
+                    statuses.append(self.ask(few, address=data_plane).status)
                     time.sleep(0.2)
                 self.assertIn(429, statuses)
 
@@ -210,32 +210,32 @@ class Split(Gateway):
 
     def test_planes_are_replaced_without_a_lost_request(self) -> None:
         with self.load(posts=10):
-            for plane in ["control", "proxy"]:
+            for plane in ["control-plane", "data-plane"]:
                 self.cluster.kubectl("rollout", "restart", f"deployment/sluicegate-{plane}", "--namespace", NAMESPACE)
                 self.rolled_out(f"deployment/sluicegate-{plane}", NAMESPACE)
 
-    def test_proxies_serve_and_start_again_without_a_control_plane(self) -> None:
+    def test_data_planes_serve_and_start_again_without_a_control_plane(self) -> None:
         with self.load():
             self.scale(0)
             # Nobody tells them, so that they find out.
             (old, *_) = self.shops()
             self.cluster.kubectl("delete", "pod", old["metadata"]["name"], "--wait")
         # With their processes go connections; from their snapshots they serve again.
-        for pod in self.pods(PROXY):
+        for pod in self.pods(DATA_PLANE):
             process = self.process(pod)
             process.send(signal.SIGKILL)
-            wait_until(lambda: not process.running, "a proxy to end")
+            wait_until(lambda: not process.running, "a data plane to end")
         # Kubernetes may not have noticed yet.
-        wait_until(lambda: all(map(restarted, self.pods(PROXY))), "the proxies to be started again", PATIENCE, 0.2)
+        wait_until(lambda: all(map(restarted, self.pods(DATA_PLANE))), "the data planes to be started again", PATIENCE, 0.2)
         self.answers(well, SHOP)
-        self.rolled_out("deployment/sluicegate-proxy", NAMESPACE)
+        self.rolled_out("deployment/sluicegate-data-plane", NAMESPACE)
         with self.load():
             self.scale(2)
             took = self.served("again")
         print(f"  after the return of the control plane a new Ingress is served in {took:.2f} s", flush=True)
 
     def test_another_control_plane_takes_over_from_a_killed_writer(self) -> None:
-        writer = self.writer(CONTROL)
+        writer = self.writer(CONTROL_PLANE)
         with self.load():
             process = self.process(writer)
             self.cluster.pause("node-1/kubelet")
@@ -243,7 +243,7 @@ class Split(Gateway):
             process.send(signal.SIGKILL)
             told = self.served("told")
             written = self.status_is_written("written", self.address)
-            self.assertNotEqual(self.writer(CONTROL)["metadata"]["name"], writer["metadata"]["name"])
+            self.assertNotEqual(self.writer(CONTROL_PLANE)["metadata"]["name"], writer["metadata"]["name"])
             self.cluster.resume("node-1/kubelet")
         print(f"  after the writer's death a new Ingress is served in {told:.2f} s, a status written in {written:.1f} s", flush=True)
 

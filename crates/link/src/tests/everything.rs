@@ -166,7 +166,7 @@ fn settings() -> Settings {
             probe_interval: millis(5),
             probe_interval_max: millis(6),
         },
-        trusted_peers: vec!["192.0.2.0/24".parse().unwrap()],
+        trusted_proxies: vec!["192.0.2.0/24".parse().unwrap()],
         proxy_protocol_peers: vec!["2001:db8::/32".parse().unwrap()],
         underscores_in_headers: true,
         allow_encoded_dot_segments: true,

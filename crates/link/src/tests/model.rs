@@ -392,13 +392,13 @@ fn settings() -> impl Strategy<Value = Settings> {
     let allowed = (any::<bool>(), any::<bool>(), any::<bool>());
     let rest = (networks(), networks(), allowed, tls_settings(), compression(), option::of(tracing()));
     (timeouts(), limits(), resilience(), rest).prop_map(|(timeouts, limits, resilience, rest)| {
-        let (trusted_peers, proxy_protocol_peers, allowed, tls, compression, tracing) = rest;
+        let (trusted_proxies, proxy_protocol_peers, allowed, tls, compression, tracing) = rest;
         let (underscores_in_headers, allow_encoded_dot_segments, allow_non_ascii_targets) = allowed;
         Settings {
             timeouts,
             limits,
             resilience,
-            trusted_peers,
+            trusted_proxies,
             proxy_protocol_peers,
             underscores_in_headers,
             allow_encoded_dot_segments,

@@ -469,12 +469,12 @@ impl Exchange<'_> {
         }
     }
 
-    /// The client IP, or the address of a trusted peer that does not send the client IP.
+    /// The client IP, or the address of a trusted proxy that does not send the client IP.
     pub(super) fn client_address(&self) -> IpAddr {
         self.known_address().unwrap_or_else(|last| last)
     }
 
-    /// The client IP. The error is the address of a trusted peer that does not send the client IP.
+    /// The client IP. The error is the address of a trusted proxy that does not send the client IP.
     fn known_address(&self) -> Result<IpAddr, IpAddr> {
         let peer = self.client.origin.peer;
         match self.trusted {

@@ -63,7 +63,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Whether the client uses HTTPS, here or according to a trusted peer.
+    /// Whether the client uses HTTPS, here or according to a trusted proxy.
     pub(super) fn is_https(&self, trusted: bool, head: &RequestHead, buf: &[u8]) -> bool {
         self.session.is_some() || trusted && came_over_https(head, buf)
     }

@@ -101,7 +101,7 @@ pub(super) fn write_request(
     dropped
 }
 
-/// Completes the forwarding headers of a trusted peer.
+/// Completes the forwarding headers of a trusted proxy.
 pub(super) fn write_trusted_forwarding(
     out: &mut Vec<u8>,
     buf: &[u8],
@@ -133,7 +133,7 @@ pub(super) fn write_trusted_forwarding(
     }
 }
 
-/// The client IP according to trusted peers: the last entry of `X-Forwarded-For` that is not itself trusted. If there is
+/// The client IP according to trusted proxies: the last entry of `X-Forwarded-For` that is not itself trusted. If there is
 /// none, the error is the address of the peer that should have sent it.
 pub(super) fn original_peer(
     buf: &[u8],
@@ -304,7 +304,7 @@ pub(super) fn is_forwarding(known: Known) -> bool {
 
 /// Whether the gateway forwards a header that it has no name for. It drops `Proxy`, which CGI passes to programs as
 /// `HTTP_PROXY` (CVE-2016-5385), and `X-Forwarded-*` from untrusted peers. It drops headers for the consumer, and for the
-/// client's certificate, which trusted peers forward from untrusted clients. It drops names that CGI and similar
+/// client's certificate, which trusted proxies forward from untrusted clients. It drops names that CGI and similar
 /// interfaces (RFC 3875, 4.1.18) confuse with a header that the gateway sets, such as `X_Forwarded_For`.
 pub(super) fn may_forward_header(name: &[u8], trusted: bool, underscores: bool) -> bool {
     let begins = |with: &[u8]| name.get(..with.len()).is_some_and(|start| is_same_name(start, with));

@@ -413,7 +413,7 @@ fn check_odd_target(
 
 /// Whether a peer's forwarding headers are trusted.
 pub(super) fn is_trusted(settings: &Settings, peer: IpAddr) -> bool {
-    settings.trusted_peers.iter().any(|net| net.contains(&peer))
+    settings.trusted_proxies.iter().any(|net| net.contains(&peer))
 }
 
 /// A gRPC timeout: up to 8 digits and a unit.

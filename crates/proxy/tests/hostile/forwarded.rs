@@ -128,10 +128,10 @@ async fn headers_with_underscores_are_forwarded_only_if_enabled() -> TestResult 
 }
 
 #[tokio::test]
-async fn client_ip_is_the_last_address_before_trusted_peers() -> TestResult {
+async fn client_ip_is_the_last_address_before_trusted_proxies() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let trust = |settings: &mut sluicegate_model::Settings| {
-        settings.trusted_peers =
+        settings.trusted_proxies =
             ["127.0.0.0/8", "10.0.0.0/8"].map(|net| net.parse().expect("a network")).into();
     };
     let gateway = Gateway::builder().backends([&backend]).settings(trust).start().await?;
@@ -150,10 +150,10 @@ async fn client_ip_is_the_last_address_before_trusted_peers() -> TestResult {
 }
 
 #[tokio::test]
-async fn forwarding_headers_of_trusted_peers_are_extended_with_the_peer() -> TestResult {
+async fn forwarding_headers_of_trusted_proxies_are_extended_with_the_peer() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let trust = |settings: &mut sluicegate_model::Settings| {
-        settings.trusted_peers = vec!["127.0.0.0/8".parse().expect("a network")];
+        settings.trusted_proxies = vec!["127.0.0.0/8".parse().expect("a network")];
     };
     let gateway = Gateway::builder().backends([&backend]).settings(trust).start().await?;
     let said = "Forwarded: for=1.1.1.1\r\nX-Forwarded-For: 1.1.1.1, 2.2.2.2\r\nX-Forwarded-For: 3.3.3.3\r\n\

@@ -26,7 +26,7 @@ async fn access_rules_apply_to_the_client_ip_despite_forged_headers() -> TestRes
     assert_eq!(ask(&gateway, "/", &forged).await?.status, 403);
     assert_eq!(denied(&gateway, Denial::Address), 3);
     // Behind a proxy that is trusted it is the address that this one saw, whatever the client wrote before it.
-    gateway.configure(|config| config.settings.trusted_peers = vec!["127.0.0.0/8".parse().unwrap()]).await;
+    gateway.configure(|config| config.settings.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()]).await;
     assert_eq!(ask(&gateway, "/", &["X-Forwarded-For: 10.0.0.1"]).await?.status, 200);
     assert_eq!(ask(&gateway, "/", &["X-Forwarded-For: 10.0.0.1, 192.0.2.1"]).await?.status, 403);
     Ok(())
@@ -35,7 +35,7 @@ async fn access_rules_apply_to_the_client_ip_despite_forged_headers() -> TestRes
 #[tokio::test]
 async fn request_without_client_address_is_denied() -> TestResult {
     let (_backend, gateway) = with(|config| {
-        config.settings.trusted_peers = vec!["127.0.0.0/8".parse().unwrap()];
+        config.settings.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
         set_security(config, Some(access(&[], &["192.0.2.1/32"])));
     })
     .await?;

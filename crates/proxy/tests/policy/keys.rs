@@ -100,7 +100,7 @@ async fn endpoints_receive_no_unverified_credential() -> TestResult {
 async fn identity_headers_cannot_be_forged_with_underscores() -> TestResult {
     let (backend, gateway) = with(|config| {
         config.settings.underscores_in_headers = true;
-        config.settings.trusted_peers = vec!["127.0.0.0/8".parse().unwrap()];
+        config.settings.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
         set_security(config, Some(asking(vec![shared_jwt()])));
     })
     .await?;
@@ -117,7 +117,7 @@ async fn identity_headers_cannot_be_forged_with_underscores() -> TestResult {
     ];
     let head = seen(&backend, &gateway, &[&[&*token][..], &forged].concat()).await?;
     assert!(!head.contains("root") && head.contains("X-User: 42") && head.contains("a_b: c"), "{head}");
-    // Trusted peers pass on what strangers say.
+    // Trusted proxies pass on what strangers say.
     gateway.configure(|config| set_security(config, None)).await;
     let head = seen(&backend, &gateway, &["X-Consumer-Username: root", "X_Consumer_Groups: root"]).await?;
     assert!(!head.contains("root"), "{head}");

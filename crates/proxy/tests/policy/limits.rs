@@ -92,9 +92,9 @@ async fn rate_limit_key_separates_callers_and_cannot_be_forged() -> TestResult {
         "X-Client-IP: 192.0.2.9",
     ];
     assert_eq!(let_in(&gateway, 5, &forged).await?, 0);
-    gateway.configure(|config| config.settings.trusted_peers = vec!["127.0.0.1/32".parse().unwrap()]).await;
+    gateway.configure(|config| config.settings.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()]).await;
     assert_eq!(let_in(&gateway, 5, &["X-Forwarded-For: 192.0.2.1"]).await?, 3);
-    // What the client wrote in front of what the trusted peer saw changes nothing.
+    // What the client wrote in front of what the trusted proxy saw changes nothing.
     assert_eq!(let_in(&gateway, 5, &["X-Forwarded-For: 198.51.100.7, 192.0.2.1"]).await?, 0);
     assert_eq!(let_in(&gateway, 5, &["X-Forwarded-For: 192.0.2.2"]).await?, 3);
 

@@ -274,7 +274,7 @@ async fn redirect_to_the_requested_url_is_skipped() -> TestResult {
         let (_backend, gateway) =
             echo(|traffic| traffic.answer = Some(Answer::Redirect(redirect.clone()))).await?;
         gateway
-            .configure(|config| config.settings.trusted_peers = vec!["127.0.0.0/8".parse().unwrap()])
+            .configure(|config| config.settings.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()])
             .await;
         let address = gateway.addr_of(transport);
         let mut client = sluicegate_testkit::client::Client::connect_by(address, transport).await?;
@@ -587,7 +587,7 @@ async fn affinity_cookie_is_secure_behind_a_tls_terminating_load_balancer() -> T
         traffic.choice.cookie = Some(AffinityCookie { name: "route".into(), max_age: None });
     })
     .await?;
-    gateway.configure(|config| config.settings.trusted_peers = vec!["127.0.0.0/8".parse().unwrap()]).await;
+    gateway.configure(|config| config.settings.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()]).await;
     let response = ask(&gateway, "/", &["X-Forwarded-Proto: https"]).await?;
     let cookie = response.header("set-cookie").unwrap_or_default();
     assert!(cookie.ends_with("; HttpOnly; Secure; SameSite=None"), "{cookie}");

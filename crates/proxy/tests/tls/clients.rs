@@ -87,7 +87,7 @@ async fn required_client_certificate_cannot_be_bypassed() -> TestResult {
     let challenge = "GET /.well-known/acme-challenge/x HTTP/1.1\r\nHost: a.test\r\n\r\n";
     assert_eq!(plain.request(challenge).await?.status, 308);
     gateway
-        .configure(|config| config.settings.trusted_peers = vec!["127.0.0.0/8".parse().expect("a net")])
+        .configure(|config| config.settings.trusted_proxies = vec!["127.0.0.0/8".parse().expect("a net")])
         .await;
     let claims =
         "GET / HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-Proto: https\r\nssl-client-verify: SUCCESS\r\n\r\n";

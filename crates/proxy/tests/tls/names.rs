@@ -148,7 +148,7 @@ async fn plain_http_is_redirected_if_a_route_requires_https() -> TestResult {
     gateway
         .configure(|config| {
             Arc::make_mut(&mut config.hosts[0]).rules[0].https_only = true;
-            config.settings.trusted_peers = vec!["127.0.0.2/32".parse().expect("a network")];
+            config.settings.trusted_proxies = vec!["127.0.0.2/32".parse().expect("a network")];
         })
         .await;
     let mut client = sluicegate_testkit::client::Client::connect(gateway.addr()).await?;
@@ -162,7 +162,7 @@ async fn plain_http_is_redirected_if_a_route_requires_https() -> TestResult {
     assert_eq!(client.request(forged).await?.status, 308, "a stranger's word");
     gateway
         .configure(|config| {
-            config.settings.trusted_peers = vec!["127.0.0.1/32".parse().expect("a network")];
+            config.settings.trusted_proxies = vec!["127.0.0.1/32".parse().expect("a network")];
             config.settings.tls.redirect_port = 8443;
         })
         .await;

@@ -97,7 +97,7 @@ async fn changed_settings_apply_to_the_next_request_on_a_connection() -> TestRes
     let request = "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 6.6.6.6\r\n\r\n";
     assert!(!client.request(request).await?.text().contains("6.6.6.6"));
     let loopback = "127.0.0.0/8".parse()?;
-    gateway.configure(|config| config.settings.trusted_peers = vec![loopback]).await;
+    gateway.configure(|config| config.settings.trusted_proxies = vec![loopback]).await;
     assert!(client.request(request).await?.text().contains("6.6.6.6"));
     Ok(())
 }

@@ -23,7 +23,7 @@ struct Planes {
     dir: TempDir,
     link: SocketAddr,
     https: SocketAddr,
-    control_admin: SocketAddr,
+    control_plane_admin: SocketAddr,
 }
 
 impl Planes {
@@ -34,12 +34,12 @@ impl Planes {
             dir: tempfile::tempdir()?,
             link: free_address()?,
             https: free_address()?,
-            control_admin: free_address()?,
+            control_plane_admin: free_address()?,
         };
         let names = ["sluicegate-control"];
-        this.save("control", &this.authority.issue_for(&names, ExtendedKeyUsagePurpose::ServerAuth))?;
+        this.save("control-plane", &this.authority.issue_for(&names, ExtendedKeyUsagePurpose::ServerAuth))?;
         let names = ["sluicegate-proxy"];
-        this.save("proxy", &this.authority.issue_for(&names, ExtendedKeyUsagePurpose::ClientAuth))?;
+        this.save("data-plane", &this.authority.issue_for(&names, ExtendedKeyUsagePurpose::ClientAuth))?;
         Ok(this)
     }
 
@@ -62,21 +62,24 @@ impl Planes {
         Ok(())
     }
 
-    async fn control(&self) -> anyhow::Result<Process> {
+    async fn control_plane(&self) -> anyhow::Result<Process> {
         let mut command = sluicegate();
-        command.args(["control", "--manifests"]).arg(self.site.path());
-        command.args(["--listen", &self.link.to_string(), "--admin", &self.control_admin.to_string()]);
-        command.arg("--tls-dir").arg(self.tls("control")).args(["--listen-https", &self.https.to_string()]);
-        let mut control = Process::start(command)?;
-        control.wait_for_ok(self.control_admin, "/readyz", LIMIT).await?;
-        Ok(control)
+        command.args(["control-plane", "--manifests"]).arg(self.site.path());
+        command.args(["--listen", &self.link.to_string(), "--admin", &self.control_plane_admin.to_string()]);
+        command
+            .arg("--tls-dir")
+            .arg(self.tls("control-plane"))
+            .args(["--listen-https", &self.https.to_string()]);
+        let mut control_plane = Process::start(command)?;
+        control_plane.wait_for_ok(self.control_plane_admin, "/readyz", LIMIT).await?;
+        Ok(control_plane)
     }
 
     /// A data plane, not awaited.
-    fn start_proxy(&self) -> anyhow::Result<Process> {
+    fn start_data_plane(&self) -> anyhow::Result<Process> {
         let mut command = sluicegate();
-        command.args(["proxy", "--control", &self.link.to_string()]);
-        command.arg("--tls-dir").arg(self.tls("proxy")).arg("--snapshot").arg(self.snapshot());
+        command.args(["data-plane", "--control-plane", &self.link.to_string()]);
+        command.arg("--tls-dir").arg(self.tls("data-plane")).arg("--snapshot").arg(self.snapshot());
         command.args(["--listen", &self.site.http.to_string(), "--admin", &self.site.admin.to_string()]);
         command.args(["--listen-https", &self.https.to_string()]);
         command.args(["--workers", "2", "--shutdown-grace", "0s", "--shutdown-idle", "300ms"]);
@@ -90,10 +93,10 @@ impl Planes {
         Ok(chain.first().map(|first| first.to_vec()).unwrap_or_default())
     }
 
-    async fn proxy(&self) -> anyhow::Result<Process> {
-        let mut proxy = self.start_proxy()?;
-        proxy.wait_for_ok(self.site.admin, "/readyz", LIMIT).await?;
-        Ok(proxy)
+    async fn data_plane(&self) -> anyhow::Result<Process> {
+        let mut data_plane = self.start_data_plane()?;
+        data_plane.wait_for_ok(self.site.admin, "/readyz", LIMIT).await?;
+        Ok(data_plane)
     }
 }
 
@@ -101,8 +104,8 @@ impl Planes {
 async fn a_data_plane_serves_on_without_its_control_plane_and_follows_the_next() -> TestResult {
     let backends = Backend::group(2, Behaviour::ok()).await?;
     let planes = Planes::of(&backends[..1])?;
-    let mut control = planes.control().await?;
-    let proxy = planes.proxy().await?;
+    let mut control_plane = planes.control_plane().await?;
+    let data_plane = planes.data_plane().await?;
     let load = Load::new(planes.site.http).connections(5).start()?;
     load.wait_for_ok(50, LIMIT).await?;
     // Changes of endpoints and of routes come through.
@@ -111,7 +114,7 @@ async fn a_data_plane_serves_on_without_its_control_plane_and_follows_the_next()
     planes.site.save("other.yaml", &ingress("other", "/other"))?;
     planes.site.wait_for_status("/other", 200).await?;
 
-    control.kill()?;
+    control_plane.kill()?;
     planes.site.save("other.yaml", &ingress("other", "/another"))?;
     planes.site.save_endpoints(&backends[1..])?;
     // Nobody has told it, and it serves both as before.
@@ -120,8 +123,8 @@ async fn a_data_plane_serves_on_without_its_control_plane_and_follows_the_next()
         backend.wait_until(|backend| backend.requests() > before + 50).await?;
     }
 
-    let _control = planes.control().await?;
-    wait_for_output(&proxy, "connected to the control plane", 2).await?;
+    let _control_plane = planes.control_plane().await?;
+    wait_for_output(&data_plane, "connected to the control plane", 2).await?;
     planes.site.wait_for_status("/another", 200).await?;
     let end = Instant::now() + LIMIT;
     loop {
@@ -133,7 +136,7 @@ async fn a_data_plane_serves_on_without_its_control_plane_and_follows_the_next()
         anyhow::ensure!(Instant::now() < end, "the endpoint that is gone still gets requests");
     }
     let report = load.stop().await?;
-    assert_eq!(report.failures(), 0, "{report}\n{}", proxy.output());
+    assert_eq!(report.failures(), 0, "{report}\n{}", data_plane.output());
     Ok(())
 }
 
@@ -142,24 +145,24 @@ async fn a_data_plane_that_starts_without_its_control_plane_serves_the_snapshot(
     let backend = Backend::start(Behaviour::ok()).await?;
     let planes = Planes::of([&backend])?;
     // Without a control plane and a snapshot there is nothing to be ready with.
-    let mut proxy = planes.start_proxy()?;
-    wait_for_output(&proxy, "there is no connection to the control plane", 1).await?;
+    let mut data_plane = planes.start_data_plane()?;
+    wait_for_output(&data_plane, "there is no connection to the control plane", 1).await?;
     assert_eq!(client::get(planes.site.admin, "localhost", "/readyz").await?.status, 503);
-    let mut control = planes.control().await?;
-    proxy.wait_for_ok(planes.site.admin, "/readyz", LIMIT).await?;
+    let mut control_plane = planes.control_plane().await?;
+    data_plane.wait_for_ok(planes.site.admin, "/readyz", LIMIT).await?;
     assert_eq!(planes.site.status("/").await?, 200);
     wait_for_file(&planes.snapshot()).await?;
     use std::os::unix::fs::PermissionsExt as _;
     assert_eq!(planes.snapshot().metadata()?.permissions().mode() & 0o777, 0o600);
 
-    control.kill()?;
-    proxy.kill()?;
-    let proxy = planes.proxy().await?;
+    control_plane.kill()?;
+    data_plane.kill()?;
+    let data_plane = planes.data_plane().await?;
     assert_eq!(planes.site.status("/").await?, 200);
-    wait_for_output(&proxy, "what was served last is served again", 1).await?;
+    wait_for_output(&data_plane, "what was served last is served again", 1).await?;
     planes.site.save("other.yaml", &ingress("other", "/other"))?;
     std::fs::remove_file(planes.site.path().join("ingress.yaml"))?;
-    let _control = planes.control().await?;
+    let _control_plane = planes.control_plane().await?;
     planes.site.wait_for_status("/other", 200).await?;
     planes.site.wait_for_status("/", 404).await?;
     Ok(())
@@ -169,15 +172,15 @@ async fn a_data_plane_that_starts_without_its_control_plane_serves_the_snapshot(
 async fn another_control_plane_changes_no_certificate() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let planes = Planes::of([&backend])?;
-    let mut control = planes.control().await?;
-    let proxy = planes.proxy().await?;
+    let mut control_plane = planes.control_plane().await?;
+    let data_plane = planes.data_plane().await?;
     let shown = planes.shown_certificate().await?;
-    control.kill()?;
+    control_plane.kill()?;
     std::fs::remove_file(planes.site.path().join("ingress.yaml"))?;
-    let _control = planes.control().await?;
+    let _control_plane = planes.control_plane().await?;
     // Now what the second one says is served.
     planes.site.wait_for_status("/", 404).await?;
-    assert_eq!(planes.shown_certificate().await?, shown, "{}", proxy.output());
+    assert_eq!(planes.shown_certificate().await?, shown, "{}", data_plane.output());
     Ok(())
 }
 
@@ -186,23 +189,27 @@ async fn planes_with_wrong_certificates_refuse_each_other() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let planes = Planes::of([&backend])?;
     let other = Authority::new();
-    let control = planes.control().await?;
+    let control_plane = planes.control_plane().await?;
     let good = planes.authority.issue_for(&["sluicegate-proxy"], ExtendedKeyUsagePurpose::ClientAuth);
-    planes.save("proxy", &other.issue_for(&["sluicegate-proxy"], ExtendedKeyUsagePurpose::ClientAuth))?;
-    let mut proxy = planes.start_proxy()?;
-    wait_for_output(&proxy, "there is no connection to the control plane", 1).await?;
-    wait_for_output(&control, "was not opened", 1).await?;
+    planes
+        .save("data-plane", &other.issue_for(&["sluicegate-proxy"], ExtendedKeyUsagePurpose::ClientAuth))?;
+    let mut data_plane = planes.start_data_plane()?;
+    wait_for_output(&data_plane, "there is no connection to the control plane", 1).await?;
+    wait_for_output(&control_plane, "was not opened", 1).await?;
     assert_eq!(client::get(planes.site.admin, "localhost", "/readyz").await?.status, 503);
     // The right one is taken without a restart.
-    planes.save("proxy", &good)?;
-    proxy.wait_for_ok(planes.site.admin, "/readyz", LIMIT).await?;
-    drop((proxy, control));
+    planes.save("data-plane", &good)?;
+    data_plane.wait_for_ok(planes.site.admin, "/readyz", LIMIT).await?;
+    drop((data_plane, control_plane));
 
-    planes.save("control", &other.issue_for(&["sluicegate-control"], ExtendedKeyUsagePurpose::ServerAuth))?;
-    let _control = planes.control().await?;
+    planes.save(
+        "control-plane",
+        &other.issue_for(&["sluicegate-control"], ExtendedKeyUsagePurpose::ServerAuth),
+    )?;
+    let _control_plane = planes.control_plane().await?;
     std::fs::remove_file(planes.snapshot()).ok();
-    let proxy = planes.start_proxy()?;
-    wait_for_output(&proxy, "invalid peer certificate", 1).await?;
+    let data_plane = planes.start_data_plane()?;
+    wait_for_output(&data_plane, "invalid peer certificate", 1).await?;
     assert_eq!(client::get(planes.site.admin, "localhost", "/readyz").await?.status, 503);
     Ok(())
 }
@@ -211,14 +218,14 @@ async fn planes_with_wrong_certificates_refuse_each_other() -> TestResult {
 async fn a_client_of_plain_http_does_not_harm_the_control_plane() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let planes = Planes::of([&backend])?;
-    let mut control = planes.control().await?;
+    let mut control_plane = planes.control_plane().await?;
     for _ in 0..20 {
         let answer = client::get(planes.link, "localhost", "/").await;
         assert!(answer.is_err(), "{:?}", answer.map(|answer| answer.status));
     }
-    let _proxy = planes.proxy().await?;
+    let _data_plane = planes.data_plane().await?;
     assert_eq!(planes.site.status("/").await?, 200);
-    assert!(control.is_running(), "{}", control.output());
+    assert!(control_plane.is_running(), "{}", control_plane.output());
     Ok(())
 }
 
@@ -226,12 +233,12 @@ async fn a_client_of_plain_http_does_not_harm_the_control_plane() -> TestResult 
 async fn a_data_plane_takes_over_from_another_under_load() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let planes = Planes::of([&backend])?;
-    let _control = planes.control().await?;
-    let mut proxy = planes.proxy().await?;
+    let _control_plane = planes.control_plane().await?;
+    let mut data_plane = planes.data_plane().await?;
     let load = Load::new(planes.site.http).connections(10).start()?;
     load.wait_for_ok(100, LIMIT).await?;
-    let mut next = planes.start_proxy()?;
-    assert!(proxy.wait(LIMIT).await?.success(), "{}", proxy.output());
+    let mut next = planes.start_data_plane()?;
+    assert!(data_plane.wait(LIMIT).await?.success(), "{}", data_plane.output());
     load.wait_for_ok(300, LIMIT).await?;
     let report = load.stop().await?;
     assert_eq!(report.failures(), 0, "{report}");

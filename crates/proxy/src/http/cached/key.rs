@@ -149,7 +149,7 @@ fn resolve<'r>(
     Some((path, query))
 }
 
-/// Whether a trusted peer uses this line to forward the client IP or the URL that the client requested.
+/// Whether a trusted proxy uses this line to forward the client IP or the URL that the client requested.
 fn is_believed(line: &Line, buf: &[u8]) -> bool {
     let begins = |with: &str| {
         let name = line.name.of(buf).get(..with.len());
@@ -205,7 +205,7 @@ fn is_special(name: &[u8]) -> bool {
         let at = name.len().checked_sub(end.len());
         at.is_some_and(|at| is_same_name(&name[at..], end.as_bytes()))
     };
-    // Headers of trusted peers are part of the key, and headers of other peers are not forwarded.
+    // Headers of trusted proxies are part of the key, and headers of other peers are not forwarded.
     let is_forwarding = begins("x-forwarded-");
     NAMES.into_iter().any(|other| is_same_name(name, other.as_bytes()))
         || begins("x-") && !is_forwarding && ENDS.iter().any(ends)

@@ -292,14 +292,14 @@ async fn stored_response_is_served_in_an_accepted_coding() -> TestResult {
 }
 
 #[tokio::test]
-async fn forwarding_headers_separate_cache_entries_only_for_trusted_peers() -> TestResult {
+async fn forwarding_headers_separate_cache_entries_only_for_trusted_proxies() -> TestResult {
     let link = |request: &Request| request.header("x-forwarded-host").unwrap_or("-").to_owned();
     let behaviour = || by_request(move |request| ok("Cache-Control: max-age=60\r\n", &link(request)));
     for (is_trusted, requests, first) in [(true, 3, "evil.example"), (false, 1, "localhost")] {
         let (backend, gateway) = gateway(behaviour(), rules()).await?;
         if is_trusted {
             let networks = vec!["127.0.0.0/8".parse()?];
-            gateway.configure(|config| config.settings.trusted_peers = networks).await;
+            gateway.configure(|config| config.settings.trusted_proxies = networks).await;
         }
         let evil = ask(&gateway, "/", &["X-Forwarded-Host: evil.example"]).await?;
         assert_eq!(evil.text(), first);

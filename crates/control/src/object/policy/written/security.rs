@@ -24,8 +24,8 @@ pub(crate) struct SecurityPolicySpec {
     /// or to the port in sectionName.
     #[schemars(length(min = 1, max = 16))]
     pub(crate) target_refs: Vec<TargetRef>,
-    /// The client IPs that may call. Other clients receive 403. Behind a trusted peer, the client IP is the address
-    /// that the peer reports. Default: all client IPs.
+    /// The client IPs that may call. Other clients receive 403. Behind a trusted proxy, the client IP is the address
+    /// that the proxy reports. Default: all client IPs.
     pub(crate) access: Option<Access>,
     /// The web pages of other origins that may call (CORS). The gateway responds to preflight requests itself, before
     /// authentication. Default: the gateway adds no CORS headers.

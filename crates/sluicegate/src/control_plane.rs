@@ -1,4 +1,4 @@
-//! `sluicegate control`: the control plane alone, which distributes the configuration to data planes.
+//! `sluicegate control-plane`: the control plane alone, which distributes the configuration to data planes.
 
 use std::net::SocketAddr;
 use std::num::NonZero;
@@ -27,13 +27,13 @@ use crate::source::{Source, SourceArgs};
 use crate::tls::TlsArgs;
 
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Data planes (sluicegate proxy) connect to --listen, and receive the configuration and every change. Without a control plane, \
+#[command(next_help_heading = "Control plane", after_help = format!("\
+{} {}\n\n\
+Data planes (sluicegate data-plane) connect to --listen, and receive the configuration and every change. Without a control plane, \
 data planes continue to serve. A new control plane sends them only the differences.\n\n\
-The control plane is ready once it has a configuration. SIGTERM, SIGINT and SIGQUIT end it at once.")]
-pub(crate) struct ControlArgs {
-    #[command(flatten)]
-    source: SourceArgs,
+The control plane itself listens only at --listen and --admin. It is ready once it has a configuration. SIGTERM, SIGINT and \
+SIGQUIT end it at once.", gateway::TIME, gateway::SIZE))]
+pub(crate) struct ControlPlaneArgs {
     /// The address where data planes connect (gRPC with mutual TLS).
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "0.0.0.0:9902")]
     listen: SocketAddr,
@@ -46,9 +46,10 @@ pub(crate) struct ControlArgs {
     /// sluicegate-control-tls, and data planes mount sluicegate-proxy-tls.
     #[arg(long, requires_all = ["kubernetes", "pod_namespace"], conflicts_with = "tls_dir")]
     plane_certificates: bool,
-    /// The largest number of connected data planes. The control plane refuses further data planes, which try again.
+    /// The largest number of connected data planes. The control plane refuses further data planes, which retry. [range:
+    /// at least 1]
     #[arg(long, value_name = "N", default_value = "2000", value_parser = clap::value_parser!(u32).range(1..))]
-    max_proxies: u32,
+    max_data_planes: u32,
     /// The address of the admin interface: /healthz, /readyz, /metrics, /planes and /config. Keep it private.
     #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
     admin: SocketAddr,
@@ -61,7 +62,9 @@ pub(crate) struct ControlArgs {
     listen_http: Vec<SocketAddr>,
     /// The address of the data planes' admin interfaces. A Gateway cannot use its port.
     #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
-    proxy_admin: SocketAddr,
+    data_plane_admin: SocketAddr,
+    #[command(flatten)]
+    source: SourceArgs,
     #[command(flatten)]
     class: ClassArgs,
     #[command(flatten)]
@@ -70,18 +73,19 @@ pub(crate) struct ControlArgs {
     settings: SettingsArgs,
 }
 
-pub(crate) fn run(args: ControlArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: ControlPlaneArgs) -> anyhow::Result<()> {
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-    gateway::block_on(threads, control(args))
+    gateway::block_on(threads, control_plane(args))
 }
 
-async fn control(args: ControlArgs) -> anyhow::Result<()> {
+async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
     let mut signals = Signals::listen().context("cannot register signal handlers")?;
-    let ports = Ports { http: &args.listen_http, https: &args.tls.listen_https, admin: args.proxy_admin };
+    let ports =
+        Ports { http: &args.listen_http, https: &args.tls.listen_https, admin: args.data_plane_admin };
     let translation = translate_options(&args.class, args.settings.settings(), ports);
     let source = args.source.source(translation, &args.settings, &args.tls).await?;
     let (readiness, last_change) = (Readiness::new(), LastChange::new());
-    let max_subscribers = usize::try_from(args.max_proxies)?;
+    let max_subscribers = usize::try_from(args.max_data_planes)?;
     let distributor =
         Distributor::new(DistributorOptions { max_subscribers, ..DistributorOptions::default() });
     let (distributed, leads) = (distributor.clone(), source.leads());
@@ -183,7 +187,7 @@ fn planes(telemetry: &LinkTelemetry) -> Planes {
             ),
             Measure::counter(
                 "sluicegate_planes_refused",
-                "Connections of data planes that were refused, because --max-proxies was reached",
+                "Connections of data planes that were refused, because --max-data-planes was reached",
                 counts.refused,
             ),
             Measure::counter(

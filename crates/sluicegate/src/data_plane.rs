@@ -1,4 +1,4 @@
-//! `sluicegate proxy`: the data plane alone. The process has no credentials of a cluster; its only source is a control plane.
+//! `sluicegate data-plane`: the data plane alone. The process has no credentials of a cluster; its only source is a control plane.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,17 +16,17 @@ use crate::address::listen_address;
 use crate::gateway::{self, GatewayArgs, Told};
 
 #[derive(Debug, Args)]
-#[command(after_help = format!("\
+#[command(next_help_heading = "Data plane", after_help = format!("\
 The data plane is ready once it serves a configuration: from the control plane, or from --snapshot if the control plane is \
 unreachable or silent for 2s. Without a connection it continues to serve, and connects again: at once, then after up to \
-200ms, doubling to 1s.\n\n{}", gateway::LIFE))]
-pub(crate) struct ProxyArgs {
+200ms, doubling to 1s.\n\n{}\n\n{}", gateway::LIFE, gateway::TIME))]
+pub(crate) struct DataPlaneArgs {
     /// The host and port of the control plane. The data plane looks the host up for each connection.
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
-    control: Box<str>,
+    control_plane: Box<str>,
     /// The name that the control plane's certificate must have.
     #[arg(long, value_name = "NAME", value_parser = server_name, default_value = "sluicegate-control")]
-    control_name: ServerName<'static>,
+    control_plane_name: ServerName<'static>,
     /// The directory with the data plane's certificate and key (tls.crt and tls.key), and the CA certificates of the
     /// control plane (ca.crt), in PEM. The process reads the files again when they change.
     #[arg(long, value_name = "DIR")]
@@ -40,22 +40,22 @@ pub(crate) struct ProxyArgs {
     pod_name: Option<Box<str>>,
     #[command(flatten)]
     gateway: GatewayArgs,
-    /// The address for HTTPS; may be given several times. [default: none]
-    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
+    /// The address where the gateway accepts HTTPS; may be given several times. [default: none]
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address, help_heading = "Gateway")]
     listen_https: Vec<SocketAddr>,
 }
 
-pub(crate) fn run(args: ProxyArgs) -> anyhow::Result<()> {
-    gateway::block_on(1, proxy(args))
+pub(crate) fn run(args: DataPlaneArgs) -> anyhow::Result<()> {
+    gateway::block_on(1, data_plane(args))
 }
 
-async fn proxy(args: ProxyArgs) -> anyhow::Result<()> {
+async fn data_plane(args: DataPlaneArgs) -> anyhow::Result<()> {
     let tls = PlaneTls::read(&args.tls_dir)
         .context("cannot read the certificates of the data plane (--tls-dir)")?;
     let host = || rustix::system::uname().nodename().to_string_lossy().into();
     let subscriber = Subscriber::new(SubscriberOptions {
-        control: args.control,
-        control_name: args.control_name,
+        control: args.control_plane,
+        control_name: args.control_plane_name,
         tls,
         node: args.pod_name.unwrap_or_else(host),
         snapshot: args.snapshot,
@@ -133,7 +133,7 @@ fn host_and_port(text: &str) -> Result<Box<str>, String> {
     match port.map(str::parse::<u16>) {
         Some(Ok(port)) if port > 0 => Ok(text.into()),
         _ => Err(
-            "not a host with a port; write HOST:PORT, such as sluicegate-control:9902 or [2001:db8::1]:9902"
+            "not a host with a port; write HOST:PORT, such as sluicegate-control-plane:9902 or [2001:db8::1]:9902"
                 .to_owned(),
         ),
     }
