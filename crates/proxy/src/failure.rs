@@ -75,7 +75,7 @@ pub enum Failure {
     #[error("the response is too long")]
     TooLong,
     /// The endpoint responded with a status that a policy retries at another endpoint.
-    #[error("the endpoint responded with a status of retries.statuses")]
+    #[error("the endpoint responded with a status code of retries.codes")]
     RetriedStatus,
 }
 

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use sluicegate_model::feature::DirectResponse;
 use sluicegate_model::policy::Traffic;
-use sluicegate_model::policy::traffic::{Answer, Fixed};
 use sluicegate_model::rule::{HeaderMatch, PathMatch, Pattern, QueryMatch, Rule, RuleMatch, ValueMatch};
+use sluicegate_model::value::Number;
 use sluicegate_model::{ObjectId, PathPattern};
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::gateway::{Gateway, key};
@@ -64,8 +65,12 @@ async fn rules_match_method_headers_query_parameters_and_path_expressions() -> T
     // Each rule responds with a status of its own; the others go to the back end.
     let rule = |status: u16, matches: Vec<RuleMatch>| {
         let id = ObjectId { kind: "HTTPRoute", namespace: "default".into(), name: "a".into() };
-        let fixed = Fixed { status, content_type: None, body: "".into() };
-        let traffic = Traffic { answer: Some(Answer::Fixed(fixed)), ..Traffic::new(id.clone()) };
+        let mut traffic = Traffic::new(id.clone());
+        traffic.features.direct_response = Some(DirectResponse {
+            status_code: Number::of(status.into()),
+            content_type: None,
+            body: "".into(),
+        });
         let path = PathPattern::Prefix("/".into());
         Rule { matches, traffic: Some(Arc::new(traffic)), ..Rule::new(id, path, key("backend")) }
     };

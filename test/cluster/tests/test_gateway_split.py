@@ -182,7 +182,7 @@ class Split(Gateway):
 
         def policy(query: str) -> dict[str, Any]:
             external = {"url": f"http://asked.default.svc/?{query}", "responseHeaders": ["X-Lab-Pod"]}
-            return security_policy("default", "shop", "shop", authentication={"external": external})
+            return security_policy("default", "shop", "shop", authentication={"extAuth": external})
 
         self.remade(deployment, stable, policy("r=200"))
         self.rolled_out("deployment/asked")

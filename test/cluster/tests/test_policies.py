@@ -189,9 +189,9 @@ class Policies(OnCluster):
         self.make(policy)
         wait_until(lambda: self.asks(gateway).headers.get("X-Marked") == "yes", "the header", 30, 0.002)
         self.await_condition(policy, "True", "Accepted")
-        self.api.patch(policy, {"spec": {"respond": {"statusCode": 418, "body": "short and stout"}}})
+        self.api.patch(policy, {"spec": {"directResponse": {"statusCode": 418, "body": "short and stout"}}})
         self.await_answer(gateway, 418)
-        self.api.patch(policy, {"spec": {"respond": None, "redirect": {"scheme": "https", "hostname": "b.test"}}})
+        self.api.patch(policy, {"spec": {"directResponse": None, "redirect": {"scheme": "https", "hostname": "b.test"}}})
         self.await_answer(gateway, 302)
         self.assertEqual(self.asks(gateway).headers["Location"], "https://b.test/")
         elsewhere = {"backends": [{"serviceRef": {"name": "missing", "port": 80}, "match": [{"header": "x-canary"}]}]}
@@ -203,7 +203,7 @@ class Policies(OnCluster):
         wait_until(lambda: "X-Marked" not in self.asks(gateway).headers, "no header", 30, 0.002)
 
     def test_status_is_written_once_and_by_one(self) -> None:
-        policy = security_policy(self.namespace, "shop", "web", access={"deny": ["192.0.2.0/24"]})
+        policy = security_policy(self.namespace, "shop", "web", ipAccess={"deny": ["192.0.2.0/24"]})
         first, second = self.gateway(lease_name="policies"), self.gateway(lease_name="policies")
         self.make(policy)
         self.await_condition(policy, "True", "Accepted")
@@ -231,12 +231,12 @@ class Policies(OnCluster):
         refused(rate_limit_policy(self.namespace, "a", "web", limits=[{"name": "a", "requests": 0, "per": "1s"}]), "requests")
         refused(rate_limit_policy(self.namespace, "a", "web", limits=[{"name": "a", "requests": 1, "per": "soon"}]), "per")
         refused(consumer(self.namespace, "a", tokens=[{"subject": "a", "clientId": "b"}]), "exactly one")
-        refused(traffic_policy(self.namespace, "a", "web", redirect={"scheme": "https"}, respond={"statusCode": 200}), "cannot be combined")
-        refused(traffic_policy(self.namespace, "a", "web", retries={"attempts": 0}), "attempts")
+        refused(traffic_policy(self.namespace, "a", "web", redirect={"scheme": "https"}, directResponse={"statusCode": 200}), "cannot be combined")
+        refused(traffic_policy(self.namespace, "a", "web", retries={"attempts": 10}), "attempts")
         refused(traffic_policy(self.namespace, "a", "web", healthCheck={"type": "TCP"}), "only for Services")
         refused(traffic_policy(self.namespace, "a", "web", loadBalancing={"algorithm": "ConsistentHash"}), "hash")
-        refused(security_policy(self.namespace, "a", "web", authentication={"external": {}}), "url")
-        wrong = security_policy(self.namespace, "a", "web", access={"deny": ["10.0.0.0/8"]})
+        refused(security_policy(self.namespace, "a", "web", authentication={"extAuth": {}}), "url")
+        wrong = security_policy(self.namespace, "a", "web", ipAccess={"deny": ["10.0.0.0/8"]})
         wrong["spec"]["targetRefs"][0]["kind"] = "Pod"
         refused(wrong, "targetRefs")
 
@@ -247,8 +247,8 @@ class Policies(OnCluster):
             ("consumer.spec.apiKeys", "secretRef"),
             ("ratelimitpolicy.spec.limits", "requests"),
             ("ratelimitpolicy.spec.shared.redis", "address"),
-            ("securitypolicy.spec.authentication.external", "requestHeaders"),
-            ("trafficpolicy.spec.retries", "perAttempt"),
+            ("securitypolicy.spec.authentication.extAuth", "requestHeaders"),
+            ("trafficpolicy.spec.timeouts", "backendRequest"),
             ("trafficpolicy.spec.healthCheck", "unhealthyThreshold"),
         ]:
             self.assertIn(words, self.cluster.kubectl("explain", field))
@@ -271,7 +271,7 @@ class Definitions(OnCluster):
         gateway.await_backend(self.host(), "one")
         self.assertEqual([*gateway.lines(" WARN "), *gateway.lines(" ERROR ")], [])
         install(self.cluster)
-        policy = security_policy(self.namespace, "shop", "web", access={"deny": ["127.0.0.0/8"]})
+        policy = security_policy(self.namespace, "shop", "web", ipAccess={"deny": ["127.0.0.0/8"]})
         wait_until(lambda: created(self.api, policy), "the API server to know the kind")
         gateway.await_status(self.host(), 403)
 

@@ -72,14 +72,13 @@ const FIELDS: [&str; 52] = [
 ];
 
 /// Fields of our kinds with a former name, and their present name.
-const RENAMED: [(&str, &str); 8] = [
+const RENAMED: [(&str, &str); 7] = [
     ("access", "ipAccess"),
     ("default", "defaultAction"),
     ("external", "extAuth"),
     ("perAttempt", "timeouts.backendRequest"),
     ("respond", "directResponse"),
     ("rewrite", "urlRewrite"),
-    ("status", "statusCode"),
     ("statuses", "codes"),
 ];
 
@@ -114,7 +113,7 @@ pub(super) fn parse<T: DeserializeOwned>(
         return object;
     }
     let error = serde_path_to_error::deserialize::<_, T>(value).err()?;
-    let Misfit { field, message, .. } = misfit(value, &error, manner);
+    let Misfit { field, message, .. } = misfit(value, "", &error, manner);
     findings.error(field, message);
     None
 }
@@ -204,8 +203,8 @@ fn read_at<T: DeserializeOwned>(
     if read.is_none()
         && let Err(error) = serde_path_to_error::deserialize::<_, T>(value)
     {
-        let Misfit { field, message, .. } = misfit(value, &error, manner);
-        findings.error(join(within, &field), message);
+        let Misfit { field, message, .. } = misfit(value, within, &error, manner);
+        findings.error(field, message);
     }
     read
 }
@@ -243,9 +242,10 @@ fn reads<T: DeserializeOwned>(part: Map<String, Value>, kind: Kind, findings: &m
         }
         unknown.clear();
         let Err(error) = serde_path_to_error::deserialize::<_, T>(&rest) else { return false };
-        let Misfit { field, message, path } = misfit(&rest, &error, manner);
-        let shown = join("spec", &shifts.original(&field));
-        if reported.insert(shown.clone()) {
+        let Misfit { field, message, path } = misfit(&rest, "spec", &error, manner);
+        let shown = shifts.original(&field);
+        // A list of which all entries were left out is not empty in the object.
+        if reported.insert(shown.clone()) && !shifts.0.contains_key(&field) {
             findings.error(shown, message);
         }
         // The path of a missing field is the path of its mapping, which is unreadable as a whole.
@@ -282,7 +282,7 @@ impl Shifts {
 fn remove(value: &mut Value, path: &[Step], shifts: &mut Shifts) -> bool {
     let Some((last, parents)) = path.split_last() else { return false };
     let mut at = value;
-    let mut field = String::new();
+    let mut field = "spec".to_owned();
     for step in parents {
         let next = match step {
             Step::Key(key) => at.get_mut(key),
@@ -321,9 +321,12 @@ struct Misfit {
 }
 
 /// The problem behind an error of serde.
-fn misfit(value: &Value, error: &serde_path_to_error::Error<serde_json::Error>, manner: Manner) -> Misfit {
+fn misfit(
+    value: &Value,
+    within: &str,
+    error: &serde_path_to_error::Error<serde_json::Error>, manner: Manner) -> Misfit {
     let confidential = manner == Manner::Confidential;
-    let mut field = String::new();
+    let mut field = within.to_owned();
     let mut path = Vec::new();
     let mut found = value;
     for segment in error.path() {
@@ -439,7 +442,9 @@ fn report_unknown_field(field: String, manner: Manner, findings: &mut Findings) 
     };
     let former = RENAMED.iter().find(|(former, _)| *former == name);
     let hint = match (former, closest(name, &known)) {
-        (Some((_, present)), _) if matches!(manner, Manner::Strict(_)) => format!("it is called {present}"),
+        (Some((_, present)), _) if known.contains(present) || present.contains('.') => {
+            format!("it is called {present}")
+        }
         (_, Some(meant)) if meant != name => format!("did you mean {meant}?"),
         _ => "check its spelling and its place".to_owned(),
     };

@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rustls_pki_types::PrivateKeyDer;
+use serde_json::{Value, json};
 use sluicegate_model::compression::Levels;
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 use sluicegate_model::policy::security::{ClaimValues, OriginPattern};
-use sluicegate_model::policy::traffic::*;
 use sluicegate_model::policy::*;
 use sluicegate_model::rule::{HeaderMatch, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch};
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
 use sluicegate_model::*;
+
+use super::traffic::valid;
 
 fn id(kind: &'static str, name: &str) -> ObjectId {
     ObjectId { kind, namespace: "shop".into(), name: name.into() }
@@ -47,6 +49,7 @@ fn first() -> Config {
         ..Rule::new(id("Ingress", "full"), PathPattern::Exact("/full".into()), key(0))
     };
     let plain = |path| Rule::new(id("HTTPRoute", "plain"), path, key(1));
+    let [other_traffic, others @ ..] = other_traffic().map(Arc::new);
     let other = Rule {
         rate_limits: Some(Arc::new(RateLimits {
             id: id("RateLimitPolicy", "other"),
@@ -55,13 +58,16 @@ fn first() -> Config {
             headers: false,
             shared: Some(Shared::Unusable("no such Secret".into())),
         })),
-        traffic: Some(Arc::new(other_traffic())),
+        traffic: Some(other_traffic),
         ..plain(PathPattern::Starts("/starts".into()))
     };
     let other = Rule { matches: matches(), ..other };
+    let rules = [full, other]
+        .into_iter()
+        .chain(others.map(|traffic| Rule { traffic: Some(traffic), ..plain(prefix("/other")) }));
     let host = |host, routes, fallback| Arc::new(VirtualHost { host, rules: routes, fallback });
     let hosts = vec![
-        host(HostPattern::Exact("a.example".into()), vec![full, other], Some(plain(prefix("/")))),
+        host(HostPattern::Exact("a.example".into()), rules.collect(), Some(plain(prefix("/")))),
         host(HostPattern::Wildcard("b.example".into()), vec![plain(prefix("/b"))], None),
         host(HostPattern::Suffix("c.example".into()), vec![], None),
         host(HostPattern::Any, vec![], None),
@@ -276,22 +282,24 @@ fn upstreams() -> [(UpstreamKey, Arc<Upstream>); 4] {
             identity,
         }))
     };
-    let check =
-        |kind| HealthCheck { kind, interval: millis(1000), timeout: millis(500), healthy: 2, unhealthy: 3 };
-    let health = |kind| {
-        let ejection = Ejection { consecutive_errors: 5, time: millis(10_000), max_percent: 50 };
-        Some(Arc::new(Health { ejection: Some(ejection), check: Some(check(kind)) }))
+    let health = |mut check: Value| {
+        let common = [
+            ("interval", json!("1s")),
+            ("timeout", json!("500ms")),
+            ("healthyThreshold", json!(2)),
+            ("unhealthyThreshold", json!(3)),
+        ];
+        for (field, value) in common {
+            check[field] = value;
+        }
+        let ejection = valid(json!({"consecutiveErrors": 5, "time": "10s", "maxPercent": 50}));
+        Some(Arc::new(Health { ejection: Some(ejection), check: Some(valid(check)) }))
     };
     let endpoint = |address: &str| Endpoint {
         address: address.parse().unwrap(),
         conditions: Conditions { ready: true, serving: true, terminating: false },
     };
-    let http = HealthCheckKind::Http {
-        path: "/healthz?full".into(),
-        host: Some("backend".into()),
-        from: 200,
-        to: 299,
-    };
+    let http = json!({"type": "HTTP", "path": "/healthz?full", "hostname": "backend", "codes": "200-299"});
     let authorities = Verification::Authorities { roots: vec![vec![1].into()], crls: vec![vec![2].into()] };
     let full = Upstream {
         balance: Balance::LeastRequest,
@@ -306,10 +314,10 @@ fn upstreams() -> [(UpstreamKey, Arc<Upstream>); 4] {
         balance: Balance::RoundRobin,
         tls: tls(Verification::None),
         proxy_protocol: Some(ProxyProtocol::V2),
-        health: health(HealthCheckKind::Grpc { service: "shop".into() }),
+        health: health(json!({"type": "GRPC", "service": "shop"})),
         ..Upstream::default()
     };
-    let plain = Upstream { health: health(HealthCheckKind::Tcp), ..Upstream::default() };
+    let plain = Upstream { health: health(json!({"type": "TCP"})), ..Upstream::default() };
     [full, unverified, plain, Upstream::default()]
         .map(Arc::new)
         .into_iter()
@@ -490,75 +498,61 @@ fn rate_limits() -> RateLimits {
 }
 
 fn traffic() -> Traffic {
-    let matched = |place| RequestMatch { place, value: Some("always".into()) };
-    let branch = Branch {
-        upstream: key(1),
-        weight: 10,
-        matches: vec![matched(MatchPlace::Header("x-canary".into()))],
-        excludes: vec![matched(MatchPlace::Cookie("stable".into()))],
-    };
-    let rules = HeaderRules {
-        set: vec![pair("x-set", "1")],
-        add: vec![pair("x-add", "2")],
-        remove: texts(&["x-gone"]),
-    };
-    Traffic {
-        id: id("TrafficPolicy", "full"),
-        timeouts: RouteTimeouts {
-            request: Some(millis(1)),
-            connect: Some(millis(2)),
-            response_head: Some(millis(3)),
-            upstream_idle: Some(millis(4)),
-            request_body: Some(millis(5)),
-            tunnel_idle: Some(millis(6)),
+    let edits = json!({
+        "set": [{"name": "x-set", "value": "1"}], "add": [{"name": "x-add", "value": "2"}], "remove": ["x-gone"],
+    });
+    let features = json!({
+        "timeouts": {
+            "request": "1ms", "backendRequest": "7ms", "connect": "2ms", "response": "3ms", "idle": "4ms",
+            "requestBody": "5ms", "tunnel": "6ms",
         },
-        retries: Some(Retries {
-            attempts: 3,
-            per_attempt: Some(millis(100)),
-            statuses: vec![502, 503],
-            budget: Some(RetryBudget { percent: 20, min_per_second: 1 }),
-        }),
-        request_body: Some(1 << 20),
-        response_body: Some(1 << 40),
-        request_headers: rules.clone(),
-        response_headers: rules,
-        rewrite: Rewrite { path: Some(PathRewrite::Prefix("/v2".into())), host: Some("backend".into()) },
-        answer: Some(Answer::Redirect(Redirect {
-            https: Some(true),
-            host: Some("b.example".into()),
-            port: Some(8443),
-            path: Some(PathRewrite::Full("/there".into())),
-            status: 308,
-        })),
-        faults: Faults {
-            delay: Some(Delay { percent: 1, time: millis(10) }),
-            abort: Some(Abort { percent: 2, status: 503 }),
+        "retries": {"attempts": 2, "codes": [502, 503], "budget": {"percent": 20, "minPerSecond": 1}},
+        "limits": {"requestBody": "1Mi", "responseBody": "1024Gi"},
+        "requestHeaders": edits,
+        "responseHeaders": edits,
+        "urlRewrite": {"path": {"type": "ReplacePrefixMatch", "value": "/v2"}, "hostname": "backend"},
+        "redirect": {
+            "scheme": "https", "hostname": "b.example", "port": 8443, "statusCode": 308,
+            "path": {"type": "ReplaceFullPath", "value": "/there"},
         },
-        split: Some(Split { weight: 90, branches: vec![branch] }),
-        choice: Choice {
-            balance: Some(Balance::Ewma),
-            hash: vec![
-                HashPart::Address,
-                HashPart::Header("x-user".into()),
-                HashPart::Cookie("user".into()),
-                HashPart::Query("user".into()),
-                HashPart::Path,
+        "fault": {"delay": {"percent": 1, "time": "10ms"}, "abort": {"percent": 2, "statusCode": 503}},
+        "split": {"weight": 90, "backends": [{
+            "serviceRef": {"name": "other", "port": 80}, "weight": 10,
+            "match": [{"header": "x-canary", "value": "always"}],
+            "exclude": [{"cookie": "stable", "value": "always"}],
+        }]},
+        "loadBalancing": {
+            "algorithm": "ConsistentHash",
+            "hash": [
+                {"type": "Address"}, {"type": "Header", "name": "x-user"}, {"type": "Cookie", "name": "user"},
+                {"type": "Query", "name": "user"},
             ],
-            cookie: Some(AffinityCookie { name: "affinity".into(), max_age: Some(millis(60_000)) }),
+            "affinity": {"cookie": "affinity", "maxAge": "1m"},
         },
-        mirror: Some(Mirror { upstream: key(1), percent: 5 }),
-        cache: Some(Cache {
-            max_size: 1 << 20,
-            max_response_size: 1 << 18,
-            default_time: Some(millis(1000)),
-            stale_if_error: millis(5000),
-            key_headers: texts(&["accept-language"]),
-        }),
+        "mirror": {"serviceRef": {"name": "other", "port": 80}, "percent": 5},
+        "cache": {
+            "maxSize": "1Mi", "maxResponseSize": "256Ki", "defaultTime": "1s", "staleIfError": "5s",
+            "key": {"headers": ["accept-language"]},
+        },
+    });
+    let mut traffic = Traffic { id: id("TrafficPolicy", "full"), features: valid(features) };
+    for upstream in traffic.features.upstreams_mut() {
+        *upstream = key(1);
     }
+    traffic
 }
 
-fn other_traffic() -> Traffic {
-    let fixed =
-        Fixed { status: 503, content_type: Some("text/plain".into()), body: "closed for today".into() };
-    Traffic { answer: Some(Answer::Fixed(fixed)), ..Traffic::new(id("TrafficPolicy", "other")) }
+/// The variants that [`traffic`] lacks.
+fn other_traffic() -> [Traffic; 4] {
+    let response = json!({"statusCode": 503, "contentType": "text/plain", "body": "closed for today"});
+    [
+        json!({
+            "directResponse": response,
+            "loadBalancing": {"algorithm": "ConsistentHash", "hash": [{"type": "Path"}]},
+        }),
+        json!({"redirect": {"scheme": "http"}, "loadBalancing": {"algorithm": "ResponseTime"}}),
+        json!({"loadBalancing": {"algorithm": "RoundRobin"}}),
+        json!({"loadBalancing": {"algorithm": "LeastRequest"}}),
+    ]
+    .map(|features| Traffic { id: id("TrafficPolicy", "other"), features: valid(features) })
 }

@@ -17,7 +17,7 @@ use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVers
 use sluicegate_model::*;
 
 use super::policy::{consumer, rate_limits, security};
-use super::traffic::traffic;
+use super::traffic::{ejection, health_check, traffic};
 
 pub(super) fn text() -> impl Strategy<Value = String> {
     "[a-z0-9-]{1,8}"
@@ -229,30 +229,7 @@ pub(super) fn endpoints() -> impl Strategy<Value = Arc<[Endpoint]>> {
 }
 
 fn health() -> impl Strategy<Value = Option<Arc<Health>>> {
-    let ejection = (1..=1000_u32, time(), 1..=100_u8).prop_map(|(consecutive_errors, time, max_percent)| {
-        Ejection { consecutive_errors, time, max_percent }
-    });
-    let http = ("/[a-z/]{0,8}", option::of(text()), 100..=599_u16, 100..=599_u16).prop_map(
-        |(path, host, from, to)| HealthCheckKind::Http {
-            path: path.into(),
-            host: host.map(Into::into),
-            from,
-            to,
-        },
-    );
-    let grpc = text().prop_map(|service| HealthCheckKind::Grpc { service: service.into() });
-    let kind = prop_oneof![Just(HealthCheckKind::Tcp), http, grpc];
-    let interval = time().prop_map(|time| time + Duration::from_millis(1));
-    let check = (kind, interval, time(), 1..=100_u32, 1..=100_u32).prop_map(
-        |(kind, interval, timeout, healthy, unhealthy)| HealthCheck {
-            kind,
-            interval,
-            timeout,
-            healthy,
-            unhealthy,
-        },
-    );
-    (option::of(ejection), option::of(check)).prop_map(|(ejection, check)| {
+    (option::of(ejection()), option::of(health_check())).prop_map(|(ejection, check)| {
         let has_any = ejection.is_some() || check.is_some();
         has_any.then(|| Arc::new(Health { ejection, check }))
     })

@@ -185,9 +185,11 @@ pub(super) struct Visit<'v> {
 fn unwrapped(of: &str) -> &str {
     let mut of = of.trim();
     loop {
-        let inner = ["Option<", "Vec<", "Arc<", "Box<", "super::"].iter().find_map(|wrapper| {
+        let inner = ["Option<", "Vec<", "Entries<", "Arc<", "Box<", "super::"].iter().find_map(|wrapper| {
             let inner = of.strip_prefix(wrapper)?;
-            Some(inner.strip_suffix('>').unwrap_or(inner))
+            let inner = inner.strip_suffix('>').unwrap_or(inner);
+            // A list with a limit: `Header, 32`.
+            Some(inner.split_once(", ").filter(|_| *wrapper == "Entries<").map_or(inner, |(of, _)| of))
         });
         let Some(inner) = inner else { return of };
         of = inner;

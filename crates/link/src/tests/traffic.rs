@@ -1,156 +1,189 @@
-//! Any policy for traffic.
+//! Any policy for traffic, in the words of a TrafficPolicy.
 
 use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use sluicegate_model::Balance;
+use serde_json::{Map, Value, json};
 use sluicegate_model::policy::Traffic;
-use sluicegate_model::policy::traffic::*;
+use sluicegate_model::{Ejection, HealthCheck};
 
-use super::model::{id, key, time};
-use super::policy::boxed;
+use super::model::{id, key};
 
-fn timeouts() -> impl Strategy<Value = RouteTimeouts> {
-    vec(option::of(time()), 6).prop_map(|times| RouteTimeouts {
-        request: times[0],
-        connect: times[1],
-        response_head: times[2],
-        upstream_idle: times[3],
-        request_body: times[4],
-        tunnel_idle: times[5],
-    })
+/// A mapping with some of these fields. A name with `!` is a required field.
+fn object<const N: usize>(fields: [(&'static str, BoxedStrategy<Value>); N]) -> BoxedStrategy<Value> {
+    let fields: Vec<_> = fields
+        .into_iter()
+        .map(|(name, value)| {
+            let presence = if name.ends_with('!') { 1.0 } else { 0.5 };
+            let name = name.trim_end_matches('!');
+            option::weighted(presence, value)
+                .prop_map(move |value| value.map(|value| (name.to_owned(), value)))
+        })
+        .collect();
+    fields.prop_map(|fields| Value::Object(fields.into_iter().flatten().collect::<Map<_, _>>())).boxed()
 }
 
-fn retries() -> impl Strategy<Value = Retries> {
-    let budget = (0..=100_u8, 0..=1000_u32)
-        .prop_map(|(percent, min_per_second)| RetryBudget { percent, min_per_second });
-    (1..=10_u32, option::of(time()), vec(500..=599_u16, 0..3), option::of(budget)).prop_map(
-        |(attempts, per_attempt, statuses, budget)| Retries { attempts, per_attempt, statuses, budget },
-    )
+fn list(entry: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
+    vec(entry, 1..4).prop_map(Value::Array).boxed()
 }
 
-fn rules() -> impl Strategy<Value = HeaderRules> {
-    let lines = || vec((boxed(), boxed()), 0..3);
-    (lines(), lines(), vec(boxed(), 0..3)).prop_map(|(set, add, remove)| HeaderRules { set, add, remove })
+fn text(pattern: &'static str) -> BoxedStrategy<Value> {
+    pattern.prop_map(Value::from).boxed()
 }
 
-fn path() -> impl Strategy<Value = PathRewrite> {
-    ("/[a-z/]{0,8}", any::<bool>()).prop_map(|(path, is_full)| match is_full {
-        true => PathRewrite::Full(path.into()),
-        false => PathRewrite::Prefix(path.into()),
-    })
+fn number(range: std::ops::RangeInclusive<u32>) -> BoxedStrategy<Value> {
+    range.prop_map(Value::from).boxed()
 }
 
-fn answer() -> impl Strategy<Value = Answer> {
-    let status = prop::sample::select(vec![301, 302, 303, 307, 308]);
-    let redirect = (
-        option::of(any::<bool>()),
-        option::of(boxed()),
-        option::of(1..=65535_u16),
-        option::of(path()),
-        status,
-    )
-        .prop_map(|(https, host, port, path, status)| {
-            Answer::Redirect(Redirect { https, host, port, path, status })
-        });
-    let fixed = (400..=599_u16, option::of(boxed()), boxed())
-        .prop_map(|(status, content_type, body)| Answer::Fixed(Fixed { status, content_type, body }));
-    prop_oneof![redirect, fixed]
+fn one_of(words: &'static [&'static str]) -> BoxedStrategy<Value> {
+    prop::sample::select(words).prop_map(Value::from).boxed()
 }
 
-fn percent() -> impl Strategy<Value = u8> {
-    1..=100_u8
+fn seconds() -> BoxedStrategy<Value> {
+    (1..=3600_u32).prop_map(|seconds| format!("{seconds}s").into()).boxed()
 }
 
-fn faults() -> impl Strategy<Value = Faults> {
-    let delay = (percent(), time()).prop_map(|(percent, time)| Delay { percent, time });
-    let abort = (percent(), 400..=599_u16).prop_map(|(percent, status)| Abort { percent, status });
-    (option::of(delay), option::of(abort)).prop_map(|(delay, abort)| Faults { delay, abort })
+fn edits() -> BoxedStrategy<Value> {
+    let header = || object([("name!", text("X-[A-Za-z]{1,8}")), ("value!", text("[!-~]{1,8}"))]);
+    object([("set", list(header())), ("add", list(header())), ("remove", list(text("X-[A-Za-z]{1,8}")))])
 }
 
-fn matches() -> impl Strategy<Value = Vec<RequestMatch>> {
-    let place = prop_oneof![boxed().prop_map(MatchPlace::Header), boxed().prop_map(MatchPlace::Cookie)];
-    vec((place, option::of(boxed())).prop_map(|(place, value)| RequestMatch { place, value }), 0..3)
+fn path() -> BoxedStrategy<Value> {
+    let kind = one_of(&["ReplaceFullPath", "ReplacePrefixMatch"]);
+    object([("type!", kind), ("value!", text("(/[a-z]{1,4}){1,3}"))])
 }
 
-fn split() -> impl Strategy<Value = Split> {
-    let branch = (key(), 0..=1_000_000_u32, matches(), matches())
-        .prop_map(|(upstream, weight, matches, excludes)| Branch { upstream, weight, matches, excludes });
-    (0..=1_000_000_u32, vec(branch, 0..3)).prop_map(|(weight, branches)| Split { weight, branches })
+fn service() -> BoxedStrategy<Value> {
+    object([("name!", text("[a-z]{1,8}")), ("port!", number(1..=65535))])
 }
 
-fn choice() -> impl Strategy<Value = Choice> {
-    let balance = prop::sample::select(vec![Balance::Ewma, Balance::RoundRobin, Balance::LeastRequest]);
+fn split() -> BoxedStrategy<Value> {
+    let matches = || {
+        let place = prop_oneof![
+            object([("header!", text("x-[a-z]{1,8}")), ("value", text("[!-~]{1,8}"))]),
+            object([("cookie!", text("[a-z]{1,8}")), ("value", text("[!-~]{1,8}"))]),
+        ];
+        list(place.boxed())
+    };
+    let backend = object([
+        ("serviceRef!", service()),
+        ("weight", number(0..=1_000_000)),
+        ("match", matches()),
+        ("exclude", matches()),
+    ]);
+    object([("weight!", number(1..=1_000_000)), ("backends!", list(backend))])
+}
+
+fn load_balancing() -> BoxedStrategy<Value> {
     let part = prop_oneof![
-        Just(HashPart::Address),
-        Just(HashPart::Path),
-        boxed().prop_map(HashPart::Header),
-        boxed().prop_map(HashPart::Cookie),
-        boxed().prop_map(HashPart::Query),
+        Just(json!({"type": "Address"})),
+        Just(json!({"type": "Path"})),
+        object([("type!", one_of(&["Header", "Cookie", "Query"])), ("name!", text("[a-z]{1,8}"))]),
     ];
-    let cookie = (boxed(), option::of(time())).prop_map(|(name, max_age)| AffinityCookie { name, max_age });
-    (option::of(balance), vec(part, 0..3), option::of(cookie)).prop_map(|(balance, hash, cookie)| Choice {
-        balance,
-        hash,
-        cookie,
-    })
-}
-
-fn cache() -> impl Strategy<Value = Cache> {
-    let sizes = (Cache::SIZE_MIN..=Cache::SIZE_MAX).prop_flat_map(|most| (Just(most), 1..=most / 4));
-    (sizes, option::of(time()), time(), vec(boxed(), 0..3)).prop_map(
-        |((max_size, max_response_size), default_time, stale_if_error, key_headers)| Cache {
-            max_size,
-            max_response_size,
-            default_time,
-            stale_if_error,
-            key_headers,
-        },
-    )
+    let affinity = || object([("cookie!", text("[a-z]{1,8}")), ("maxAge", seconds())]);
+    let hash = object([
+        ("algorithm!", one_of(&["ConsistentHash"])),
+        ("hash!", list(part.boxed())),
+        ("affinity", affinity()),
+    ]);
+    let algorithm = one_of(&["ResponseTime", "RoundRobin", "LeastRequest"]);
+    prop_oneof![hash, object([("algorithm", algorithm), ("affinity", affinity())])].boxed()
 }
 
 pub(super) fn traffic() -> BoxedStrategy<Arc<Traffic>> {
-    let rewrite = (option::of(path()), option::of(boxed())).prop_map(|(path, host)| Rewrite { path, host });
-    let mirror = (key(), percent()).prop_map(|(upstream, percent)| Mirror { upstream, percent });
-    // Boxed: as values they would not fit on the stack of a test.
-    let ways =
-        (rules().boxed(), rules().boxed(), rewrite.boxed(), option::of(answer()).boxed(), faults().boxed());
-    let places = (
-        option::of(split()).boxed(),
-        choice().boxed(),
-        option::of(mirror).boxed(),
-        option::of(cache()).boxed(),
+    let timeouts = object(
+        ["request", "backendRequest", "connect", "response", "idle", "requestBody", "tunnel"]
+            .map(|name| (name, seconds())),
     );
-    (
-        id(),
-        timeouts(),
-        option::of(retries()),
-        (option::of(any::<u64>()), option::of(any::<u64>())),
-        ways,
-        places,
-    )
-        .prop_map(
-            |(id, timeouts, retries, (request_body, response_body), ways, (split, choice, mirror, cache))| {
-                let (request_headers, response_headers, rewrite, answer, faults) = ways;
-                Arc::new(Traffic {
-                    id,
-                    timeouts,
-                    retries,
-                    request_body,
-                    response_body,
-                    request_headers,
-                    response_headers,
-                    rewrite,
-                    answer,
-                    faults,
-                    split,
-                    choice,
-                    mirror,
-                    cache,
-                })
-            },
-        )
+    let budget = object([("percent", number(0..=100)), ("minPerSecond", number(0..=1000))]);
+    let retries =
+        object([("attempts", number(0..=9)), ("codes", list(number(500..=599))), ("budget", budget)]);
+    let limits = object([("requestBody", text("[1-9]{1,4}Ki")), ("responseBody", text("[1-9]{1,4}Mi"))]);
+    let redirect = object([
+        ("scheme!", one_of(&["http", "https"])),
+        ("hostname", text("[a-z]{1,8}")),
+        ("port", number(1..=65535)),
+        ("path", path()),
+        ("statusCode", prop::sample::select(vec![301, 302, 303, 307, 308]).prop_map(Value::from).boxed()),
+    ]);
+    let response = object([
+        ("statusCode!", number(400..=599)),
+        ("contentType", text("[a-z]{1,8}")),
+        ("body", text(".{0,16}")),
+    ]);
+    let fault = object([
+        ("delay", object([("percent", number(1..=100)), ("time!", seconds())])),
+        ("abort", object([("percent", number(1..=100)), ("statusCode!", number(400..=599))])),
+    ]);
+    let cache = object([
+        ("maxSize", text("[1-9]Mi")),
+        ("maxResponseSize", text("[1-9]Ki")),
+        ("defaultTime", seconds()),
+        ("staleIfError", seconds()),
+        ("key", object([("headers", list(text("x-[a-z]{1,8}")))])),
+    ]);
+    let others = [
+        ("timeouts", timeouts),
+        ("retries", retries),
+        ("limits", limits),
+        ("requestHeaders", edits()),
+        ("responseHeaders", edits()),
+        ("urlRewrite", object([("path", path()), ("hostname", text("[a-z]{1,8}"))])),
+        ("fault", fault),
+        ("split", split()),
+        ("loadBalancing", load_balancing()),
+        ("mirror", object([("serviceRef!", service()), ("percent", number(1..=100))])),
+        ("cache", cache),
+    ];
+    let answer = prop_oneof![object([("redirect", redirect)]), object([("directResponse", response)])];
+    (id(), object(others), answer.boxed(), key())
+        .prop_map(|(id, mut features, answer, upstream)| {
+            if let (Value::Object(features), Value::Object(answer)) = (&mut features, answer) {
+                features.extend(answer);
+            }
+            let mut traffic = Traffic { id, features: valid(features) };
+            for named in traffic.features.upstreams_mut() {
+                *named = upstream.clone();
+            }
+            Arc::new(traffic)
+        })
         .boxed()
+}
+
+/// A value in the words of a policy.
+pub(super) fn valid<T>(fields: Value) -> T
+where
+    T: for<'de> serde::Deserialize<'de>,
+{
+    serde_json::from_value(fields).expect("the fields are valid")
+}
+
+pub(super) fn ejection() -> impl Strategy<Value = Ejection> {
+    object([("consecutiveErrors", number(1..=1000)), ("time", seconds()), ("maxPercent", number(1..=100))])
+        .prop_map(valid)
+}
+
+pub(super) fn health_check() -> impl Strategy<Value = HealthCheck> {
+    let common = object([
+        ("interval", seconds()),
+        ("timeout", seconds()),
+        ("healthyThreshold", number(1..=100)),
+        ("unhealthyThreshold", number(1..=100)),
+    ]);
+    let http = object([
+        ("type!", one_of(&["HTTP"])),
+        ("path", text("/[a-z/]{0,8}")),
+        ("hostname", text("[a-z]{1,8}")),
+        ("codes", one_of(&["200", "200-399", "100-599"])),
+    ]);
+    let grpc = object([("type!", one_of(&["GRPC"])), ("service", text("[A-Za-z.]{0,8}"))]);
+    let kind = prop_oneof![http, grpc, Just(json!({"type": "TCP"}))];
+    (kind, common).prop_map(|(mut check, common)| {
+        if let (Value::Object(check), Value::Object(common)) = (&mut check, common) {
+            check.extend(common);
+        }
+        valid(check)
+    })
 }

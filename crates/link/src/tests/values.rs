@@ -105,38 +105,46 @@ fn invalid_policy_values_are_rejected() {
 
     let traffic = body_of(&**full.traffic.as_ref().unwrap());
     let refused = |path: &[i64], value| altered(Kind::Traffic, &traffic, path, value);
-    assert_eq!(refused(&[1, 0], Value::Int(u64::MAX.into())), Fault::Invalid("a duration"));
-    assert_eq!(refused(&[2, 0], Value::Int(11)), Fault::Invalid("the attempts of a policy"));
-    assert_eq!(refused(&[2, 2], numbers(&[404])), Fault::Invalid("a status"));
-    assert_eq!(refused(&[2, 3, 0], Value::Int(101)), Fault::Invalid("a percentage"));
-    assert_eq!(refused(&[2, 3, 1], Value::Int(1001)), Fault::Invalid("the budget of a policy"));
-    assert_eq!(refused(&[5, 0, 0, 0], text("a:b")), header);
-    assert_eq!(refused(&[5, 0, 0, 1], text("a\nb")), Fault::Invalid("the value of a header"));
-    for path in ["v2", "/a b", "/a?b", "/a#b"] {
-        assert_eq!(refused(&[7, 0, 1, 0], text(path)), Fault::Invalid("the path of a rewrite"), "{path}");
+    let (number, path) = (Fault::Invalid("a number"), Fault::Invalid("a path"));
+    let features = Fault::Invalid("a combination of features");
+    assert_eq!(refused(&[1, 0, 0], Value::Int(u64::MAX.into())), Fault::Invalid("a duration"));
+    assert_eq!(refused(&[1, 0, 1], Value::Int(0)), Fault::Invalid("a duration"));
+    assert_eq!(refused(&[1, 1, 0], Value::Int(10)), number);
+    assert_eq!(refused(&[1, 1, 1], numbers(&[404])), number);
+    assert_eq!(refused(&[1, 1, 2, 0], Value::Int(101)), number);
+    assert_eq!(refused(&[1, 1, 2, 1], Value::Int(1001)), number);
+    assert_eq!(refused(&[1, 3, 0, 0, 0], text("a:b")), header);
+    assert_eq!(refused(&[1, 3, 0, 0, 0], text("Host")), header);
+    assert_eq!(refused(&[1, 3, 0, 0, 1], text("a\nb")), Fault::Invalid("the value of a header"));
+    for wrong in ["v2", "/a?b", "/a#b", "/a/../b"] {
+        assert_eq!(refused(&[1, 5, 0, 1], text(wrong)), path, "{wrong}");
     }
-    assert_eq!(refused(&[7, 1], text("a/b")), Fault::Invalid("the name of a host"));
-    for status in [300, 304, 306, 309] {
-        let refusal = refused(&[8, 1, 0, 4], Value::Int(status));
-        assert_eq!(refusal, Fault::Invalid("the status of a redirect"), "{status}");
+    assert_eq!(refused(&[1, 5, 1], text("a/b")), Fault::Invalid("the name of a host"));
+    for (status, fault) in [(300, &number), (309, &number), (304, &features), (306, &features)] {
+        assert_eq!(refused(&[1, 6, 4], Value::Int(status)), *fault, "{status}");
     }
-    assert_eq!(refused(&[8, 1, 0, 2], Value::Int(0)), Fault::Invalid("a port"));
-    let answer =
-        |status, body: &str| variant(1, &[(0, Value::Map(vec![(0, Value::Int(status)), (2, text(body))]))]);
-    assert_eq!(refused(&[8], answer(199, "")), Fault::Invalid("a status"));
-    for (status, body) in [(204, "x"), (200, &*"x".repeat(16 * 1024 + 1))] {
-        assert_eq!(refused(&[8], answer(status, body)), Fault::Invalid("the body of an answer"));
+    assert_eq!(refused(&[1, 6, 2], Value::Int(0)), number);
+    assert_eq!(refused(&[1, 8, 0, 0], Value::Int(0)), number);
+    assert_eq!(refused(&[1, 8, 1, 1], Value::Int(399)), number);
+    assert_eq!(refused(&[1, 9, 0], Value::Int(1_000_001)), number);
+    let backend = Value::read(&traffic).at(&[1, 9, 1, 0]).clone();
+    let many = refused(&[1, 9, 1], Value::Array(vec![backend; 9]));
+    assert_eq!(many, Fault::Invalid("the length of a list"));
+    assert_eq!(refused(&[1, 9, 1, 0, 3, 0, 1], text("")), Fault::Invalid("the name of a cookie"));
+    for (field, size, fault) in [
+        (0, 1, "a size"),
+        (0, i128::from(u64::MAX), "a size"),
+        (1, 1 << 19, "a combination of features"),
+        (1, 0, "a combination of features"),
+    ] {
+        assert_eq!(refused(&[1, 12, field], Value::Int(size)), Fault::Invalid(fault), "{size}");
     }
-    assert_eq!(refused(&[9, 0, 0], Value::Int(0)), Fault::Invalid("a percentage"));
-    assert_eq!(refused(&[9, 1, 1], Value::Int(399)), Fault::Invalid("a status"));
-    assert_eq!(refused(&[10, 0], Value::Int(1_000_001)), Fault::Invalid("the weight of an upstream"));
-    let branch = Value::read(&traffic).at(&[10, 1, 0]).clone();
-    let many = refused(&[10, 1], Value::Array(vec![branch; 9]));
-    assert_eq!(many, Fault::Invalid("the number of upstreams of a route"));
-    assert_eq!(refused(&[10, 1, 0, 3, 0, 0, 1, 0], text("")), Fault::Invalid("the name of a cookie"));
-    for (field, size) in [(0, 1), (0, i128::from(u64::MAX)), (1, 1 << 19), (1, 0)] {
-        assert_eq!(refused(&[13, field], Value::Int(size)), Fault::Invalid("the size of a cache"));
-    }
+    let other = config.rules().nth(1).and_then(|rule| rule.traffic.clone()).unwrap();
+    let other = body_of(&*other);
+    let refused = |path: &[i64], value| altered(Kind::Traffic, &other, path, value);
+    assert_eq!(refused(&[1, 7, 0], Value::Int(199)), number);
+    assert_eq!(refused(&[1, 7, 0], Value::Int(204)), features);
+    assert_eq!(refused(&[1, 7, 2], text(&"x".repeat(16 * 1024 + 1))), features);
 
     let good = body_of(&*config.consumers[0]);
     let short = Value::Array(vec![Value::Bytes(vec![1; 31])]);

@@ -37,7 +37,7 @@ impl Collector {
         stats: (Arc<TrafficStats>, usize),
     ) -> Option<Self> {
         let cache = flight.cache();
-        let most = usize::try_from(cache.rules().max_response_size).unwrap_or(usize::MAX);
+        let most = usize::try_from(cache.rules().longest_body()).unwrap_or(usize::MAX);
         let (length, decoder) = match framing {
             ResponseFraming::None => (0, None),
             ResponseFraming::Length(length) => (usize::try_from(length).ok()?, None),

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use sluicegate_http1::{Known, Line, MAX_HEADERS, ResponseHead};
 use sluicegate_model::UpstreamKey;
-use sluicegate_model::policy::traffic as model;
+use sluicegate_model::feature as model;
+use sluicegate_model::value::Age;
 use tokio::time::Instant;
 
 use super::directives::{RequestDirectives, ResponseDirectives, is, is_token, joined_targeted, seconds};
@@ -145,7 +146,8 @@ impl Draft {
         }
         let found = Found::of(head, buf, &directives, times.date.0)?;
         let age = found.age(times);
-        let default = rules.default_time.filter(|_| is_cacheable_by_default(status) && !asked.has_cookie);
+        let default =
+            rules.default_time.map(Age::get).filter(|_| is_cacheable_by_default(status) && !asked.has_cookie);
         let explicit = directives.s_maxage.or(directives.max_age).or_else(|| found.expires(times.date.0));
         let (lifetime, is_by_default) = match explicit {
             Some(lifetime) => (lifetime, false),
@@ -155,7 +157,7 @@ impl Draft {
         };
         let forbids = directives.must_revalidate || directives.proxy_revalidate || directives.no_cache;
         let of_policy =
-            if forbids || directives.s_maxage.is_some() { Duration::ZERO } else { rules.stale_if_error };
+            if forbids || directives.s_maxage.is_some() { Duration::ZERO } else { rules.stale_time() };
         let stale = |time: Duration| if is_failure { Duration::ZERO } else { time };
         let said = |time: Option<Duration>| time.filter(|_| !forbids).unwrap_or_default();
         let draft = Self {

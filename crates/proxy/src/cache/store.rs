@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use foldhash::HashMap;
 use foldhash::quality::RandomState;
-use sluicegate_model::policy::traffic as model;
+use sluicegate_model::feature as model;
 use tokio::time::Instant;
 
 use super::account::{Account, Charge};
@@ -73,14 +73,14 @@ pub(crate) enum CacheLookup {
 
 impl Cache {
     pub(crate) fn new(rules: &model::Cache) -> Self {
-        let kept = rules.max_size / 4 * 3;
-        let shards = (kept / (LARGEST_MIN * rules.max_response_size.max(1))).clamp(1, SHARDS_MAX);
+        let kept = rules.max_size.get() / 4 * 3;
+        let shards = (kept / (LARGEST_MIN * rules.longest_body().max(1))).clamp(1, SHARDS_MAX);
         let bytes = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
         Self {
             rules: rules.clone(),
             shards: (0..shards).map(|_| Mutex::default()).collect(),
             share: bytes(kept / shards),
-            account: Account::new(bytes(rules.max_size)),
+            account: Account::new(bytes(rules.max_size.get())),
             hasher: RandomState::default(),
             not_shareable: (0..REMEMBERED).map(|_| AtomicU64::new(0)).collect(),
             begun: Instant::now(),

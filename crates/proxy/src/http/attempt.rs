@@ -211,7 +211,7 @@ impl Exchange<'_> {
         let (waiting, limit) = match progress {
             Progress::AwaitsClient => (Waiting::ClientBody, settings.timeouts.request_body),
             Progress::AwaitsEndpoint => (Waiting::EndpointWrite, settings.timeouts.upstream_idle),
-            Progress::Sent => (Waiting::Response, self.response_limit(clock.repeatable)),
+            Progress::Sent => (Waiting::Response, settings.timeouts.response_head),
         };
         let position = (waiting, self.upload.position());
         if clock.position != Some(position) {
@@ -228,8 +228,10 @@ impl Exchange<'_> {
             }
             let unwatched = waiting == Waiting::ClientBody || settings.resilience.unacknowledged.is_zero();
             clock.position = Some(position);
-            let due = after(now, limit);
-            clock.due = Some(self.head_deadline.map_or(due, |head_deadline| due.min(head_deadline)));
+            // The attempt does not pay for a slow client.
+            let attempt_deadline = self.attempt_deadline().filter(|_| waiting != Waiting::ClientBody);
+            clock.due =
+                [self.head_deadline, attempt_deadline].into_iter().flatten().chain([after(now, limit)]).min();
             clock.silent = (!unwatched).then(|| Silence { since: now, left: self.upload.passed() });
             self.schedule_next_check(clock, now, connection);
         }

@@ -271,7 +271,10 @@ impl<'c> Exchange<'c> {
                 Some(query) => Some(&**query).filter(|query| !query.is_empty()),
                 None => head.query.map(|query| query.of(buf)),
             },
-            host: self.steered.as_ref().and_then(|steered| steered.policy.source().rewrite.host.as_deref()),
+            host: self
+                .steered
+                .as_ref()
+                .and_then(|steered| steered.policy.source().features.url_rewrite.hostname.as_deref()),
             lines: request_lines,
             trusted: client,
             underscores: self.snapshot.settings.underscores_in_headers,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluicegate_http1::{Known, Method, Rejection, Version};
-use sluicegate_model::policy::traffic::Fixed;
+use sluicegate_model::feature::DirectResponse;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout};
 
@@ -43,9 +43,9 @@ impl<F: Into<Fault>> From<F> for Refusal {
 
 impl Refusal {
     /// The fixed response of a policy.
-    fn fixed(&self) -> Option<&Fixed> {
+    fn fixed(&self) -> Option<&DirectResponse> {
         match self {
-            Self::Fixed(policy) => policy.fixed(),
+            Self::Fixed(policy) => policy.direct_response(),
             _ => None,
         }
     }
@@ -82,7 +82,7 @@ impl Exchange<'_> {
             Refusal::Options => 200,
             Refusal::Preflight => 204,
             Refusal::Redirect(status) => *status,
-            Refusal::Fixed(policy) => policy.fixed().map_or(500, |fixed| fixed.status),
+            Refusal::Fixed(policy) => policy.direct_response().map_or(500, |fixed| fixed.status_code.get()),
             Refusal::Aborted(status) => {
                 self.record.reason = Some("fault_injected");
                 *status

@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
-use sluicegate_model::policy::traffic::Fixed;
+use sluicegate_model::feature::DirectResponse;
 
 use super::encode::append_lines;
 use super::wire::Http2Stream;
@@ -20,7 +20,7 @@ const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 /// are header lines that policies add. `with_body` is false for HEAD.
 pub(super) fn write(
     out: &mut Vec<u8>,
-    (status, fixed): (u16, Option<&Fixed>),
+    (status, fixed): (u16, Option<&DirectResponse>),
     date: &HttpDate,
     lines: &[u8],
     close: bool,
@@ -61,7 +61,7 @@ pub(super) struct Reply<'r> {
     pub(super) status: u16,
     pub(super) has_body: bool,
     /// The fixed body, in place of a line with the status.
-    pub(super) fixed: Option<&'r Fixed>,
+    pub(super) fixed: Option<&'r DirectResponse>,
     /// The target of a redirect.
     pub(super) location: Option<&'r [u8]>,
     /// The client expects gRPC.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sluicegate_http1::Rejection;
 use sluicegate_model::Settings;
-use sluicegate_model::policy::traffic::{Answer, HashPart, Redirect, Retries};
+use sluicegate_model::feature::{HashPartType, Redirect, Retries, Scheme};
 use tokio::time::{Instant, sleep_until};
 
 use super::exchange::Exchange;
@@ -39,22 +39,18 @@ impl Exchange<'_> {
         }
     }
 
-    /// The time limit of a response. The limit is shorter for an attempt that another attempt may follow.
-    pub(super) fn response_limit(&self, repeatable: bool) -> Duration {
-        let limit = self.settings().timeouts.response_head;
-        let per_attempt = self.retries().and_then(|retries| retries.per_attempt);
-        match per_attempt.filter(|_| repeatable && self.upload.is_replayable()) {
-            Some(per_attempt) => limit.min(per_attempt),
-            None => limit,
-        }
+    /// The end of the attempt, if the policy limits attempts.
+    pub(super) fn attempt_deadline(&self) -> Option<Instant> {
+        let timeout = self.steered.as_ref()?.policy.source().features.timeouts.backend_request?;
+        Some(after(self.record.asked, timeout.get()))
     }
 
     /// Begins to apply the policy. Its settings apply from here on.
     pub(super) fn begin_policy(&mut self, course: &RouteTrafficPolicy) {
         let policy = course.policy.clone();
         let source = policy.source();
-        if let Some(most) = source.timeouts.request {
-            let due = after(self.record.started, most);
+        if let Some(most) = source.features.timeouts.request {
+            let due = after(self.record.started, most.get());
             self.head_deadline = Some(self.head_deadline.map_or(due, |head_deadline| head_deadline.min(due)));
         }
         self.upload.set_limit(policy.compiled.settings.limits.request_body);
@@ -69,34 +65,34 @@ impl Exchange<'_> {
         let target = snapshot.table.target(index);
         let Some(course) = target.course.as_deref() else { return Ok(target.upstream) };
         let (source, compiled) = (course.policy.source(), &course.policy.compiled);
+        let features = &source.features;
         self.tally(course, |shard| &shard.requests);
         if let Some(budget) = &compiled.budget {
             budget.request(self.record.started);
         }
         self.edit(compiled);
-        if let Some(delay) = compiled.faults.delay.filter(|delay| is_sampled(delay.percent)) {
+        if let Some(delay) = compiled.faults.delay.filter(|delay| is_sampled(delay.percent.get())) {
             self.tally(course, |shard| &shard.delayed);
-            self.wait(delay.time).await?;
+            self.wait(delay.time.get()).await?;
         }
-        if let Some(abort) = compiled.faults.abort.filter(|abort| is_sampled(abort.percent)) {
+        if let Some(abort) = compiled.faults.abort.filter(|abort| is_sampled(abort.percent.get())) {
             self.tally(course, |shard| &shard.aborted);
             self.record.policy = Some(source.id.clone());
-            return Err(Refusal::Aborted(abort.status));
+            return Err(Refusal::Aborted(abort.status_code.get()));
         }
-        match &source.answer {
-            Some(Answer::Fixed(_)) => {
-                self.tally(course, |shard| &shard.answered);
-                return Err(Refusal::Fixed(course.policy.clone()));
-            }
-            Some(Answer::Redirect(redirect)) if self.cannot_be_named(redirect) => {
+        if features.direct_response.is_some() {
+            self.tally(course, |shard| &shard.answered);
+            return Err(Refusal::Fixed(course.policy.clone()));
+        }
+        if let Some(redirect) = &features.redirect {
+            if self.cannot_be_named(redirect) {
                 return Err(Refusal::Rejected(Rejection::MissingHost));
             }
-            Some(Answer::Redirect(redirect)) if self.write_redirect(course, redirect) => {
-                self.tally(course, |shard| &shard.answered);
-                return Err(Refusal::Redirect(redirect.status));
-            }
             // A redirect to the requested URL itself would loop.
-            Some(Answer::Redirect(_)) | None => {}
+            if self.write_redirect(course, redirect) {
+                self.tally(course, |shard| &shard.answered);
+                return Err(Refusal::Redirect(redirect.status_code.get()));
+            }
         }
         let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
         let branch =
@@ -108,10 +104,10 @@ impl Exchange<'_> {
         let wish = self.wish(course);
         if let Some(steered) = &mut self.steered {
             steered.wish = wish;
-            let percent = source.mirror.as_ref().map_or(0, |mirror| mirror.percent);
+            let percent = features.mirror.as_ref().map_or(0, |mirror| mirror.percent.get());
             steered.mirror = course.mirror.filter(|_| is_sampled(percent));
         }
-        if let Some(rewrite) = &source.rewrite.path {
+        if let Some(rewrite) = &features.url_rewrite.path {
             let mut path = Vec::with_capacity(self.path().len() + 64);
             course.rewrite(rewrite, self.path(), &mut path);
             if course.makes_dots(rewrite, self.path()) {
@@ -143,9 +139,11 @@ impl Exchange<'_> {
     /// Whether a client that named no host is to be redirected to HTTPS: such a client can only be redirected to a path.
     fn cannot_be_named(&self, redirect: &Redirect) -> bool {
         let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
-        let has_name =
-            redirect.host.is_some() || head.authority.is_some_and(|authority| !authority.of(buf).is_empty());
-        redirect.https == Some(true) && !has_name && !self.client.origin.is_https(self.trusted, head, buf)
+        let has_name = redirect.hostname.is_some()
+            || head.authority.is_some_and(|authority| !authority.of(buf).is_empty());
+        redirect.scheme == Some(Scheme::Https)
+            && !has_name
+            && !self.client.origin.is_https(self.trusted, head, buf)
     }
 
     /// Writes the location of a redirect. Returns whether it differs from the requested URL.
@@ -161,8 +159,8 @@ impl Exchange<'_> {
         let name = host_name(authority);
         let is_same_path = path == self.path();
         let out = &mut self.scratch.request;
-        let host = redirect.host.as_ref().map_or(name, |host| host.as_bytes());
-        let https = redirect.https.unwrap_or(is_secure);
+        let host = redirect.hostname.as_ref().map_or(name, |host| host.as_bytes());
+        let https = redirect.scheme.map_or(is_secure, |scheme| scheme == Scheme::Https);
         let mut is_elsewhere = !is_same_path;
         // A client that named no host can only be redirected to a path.
         if !host.is_empty() {
@@ -174,8 +172,8 @@ impl Exchange<'_> {
             let of_scheme = |https: bool| if https { 443 } else { 80 };
             let named: Option<u16> = named.and_then(|port| port.parse().ok());
             let own = of_scheme(https);
-            let port = match (redirect.port, redirect.https) {
-                (Some(port), _) => Some(port),
+            let port = match (redirect.port, redirect.scheme) {
+                (Some(port), _) => Some(port.get()),
                 (None, Some(_)) => None,
                 (None, None) => named,
             };
@@ -208,15 +206,15 @@ impl Exchange<'_> {
             let mut hash = StableHash::new();
             for (part, place) in &compiled.hash {
                 match (part, place) {
-                    (HashPart::Address, _) => hash.part(self.client_address().to_string().as_bytes()),
-                    (HashPart::Path, _) => hash.part(self.path()),
+                    (HashPartType::Address, _) => hash.part(self.client_address().to_string().as_bytes()),
+                    (HashPartType::Path, _) => hash.part(self.path()),
                     (_, Some(place)) => hash.part(&place.find(head, buf).ok().flatten().unwrap_or_default()),
                     (_, None) => {}
                 }
             }
             hash.finish()
         });
-        Wish { balance: course.policy.source().choice.balance, hash, mark }
+        Wish { balance: course.policy.source().features.load_balancing.balance(), hash, mark }
     }
 
     /// Changes the head of the response, and sets the cookie for session affinity if an endpoint responded.
@@ -229,10 +227,10 @@ impl Exchange<'_> {
         else {
             return;
         };
-        let mut line = format!("Set-Cookie: {}={mark:016x}; Path=/; HttpOnly", affinity.cookie.name);
+        let mut line = format!("Set-Cookie: {}={mark:016x}; Path=/; HttpOnly", affinity.cookie.cookie);
         if let Some(age) = affinity.cookie.max_age {
             // Writing to a String does not fail.
-            let _ = write!(line, "; Max-Age={}", age.as_secs());
+            let _ = write!(line, "; Max-Age={}", age.get().as_secs());
         }
         // Browsers accept a cookie in a frame of another site only over HTTPS.
         let is_https = self.client.origin.is_https(self.trusted, &scratch.head, scratch.input.filled());
@@ -248,13 +246,12 @@ impl Exchange<'_> {
 
     /// Whether the policy retries responses with this status.
     pub(super) fn retries_status(&self, status: u16) -> bool {
-        self.retries().is_some_and(|retries| retries.statuses.contains(&status))
+        self.retries().is_some_and(|retries| retries.codes.iter().any(|code| code.get() == status))
     }
 
     /// Whether another attempt may follow an attempt that timed out: the attempt had less time than the request.
     pub(super) fn may_retry_timeout(&self) -> bool {
-        self.retries().is_some_and(|retries| retries.per_attempt.is_some())
-            && self.head_deadline.is_none_or(|due| Instant::now() < due)
+        self.attempt_deadline().is_some() && self.head_deadline.is_none_or(|due| Instant::now() < due)
     }
 
     /// Whether the retry budget allows another attempt.

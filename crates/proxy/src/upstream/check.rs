@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use sluicegate_http1::{Chunk, ChunkedDecoder, HeadLimits, Method, ResponseFraming, ResponseHead};
-use sluicegate_model::{HealthCheck, HealthCheckKind, Protocol};
+use sluicegate_model::{HealthCheck, HealthCheckType, Protocol};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -47,7 +47,7 @@ async fn run_health_checks(upstream: Rc<LocalUpstream>) {
     let mut asked = Instant::now();
     while let Some(check) = upstream.health_check() {
         // Jitter, so that the checks of many upstreams and data planes do not coincide.
-        let due = after(asked, check.interval.mul_f64(0.9 + 0.2 * fastrand::f64()));
+        let due = after(asked, check.interval.get().mul_f64(0.9 + 0.2 * fastrand::f64()));
         tokio::select! {
             // The settings of the checks may have changed.
             () = upstream.changed.notified() => continue,
@@ -91,8 +91,12 @@ impl LocalUpstream {
             }
         };
         let changed = match *streak {
-            Streak { good, .. } if good >= check.healthy => endpoint.shared.set_failing(false),
-            Streak { bad, .. } if bad >= check.unhealthy => endpoint.shared.set_failing(true),
+            Streak { good, .. } if good >= u32::from(check.healthy_threshold.get()) => {
+                endpoint.shared.set_failing(false)
+            }
+            Streak { bad, .. } if bad >= u32::from(check.unhealthy_threshold.get()) => {
+                endpoint.shared.set_failing(true)
+            }
             Streak { .. } => false,
         };
         if !changed {
@@ -112,7 +116,7 @@ impl LocalUpstream {
 /// Checks one endpoint.
 async fn ask(upstream: Rc<LocalUpstream>, endpoint: Rc<LocalEndpoint>, check: HealthCheck) -> bool {
     let address = endpoint.shared.address();
-    let asked = timeout(check.timeout, exchange(&upstream, address, &check));
+    let asked = timeout(check.timeout.get(), exchange(&upstream, address, &check));
     match asked.await {
         Ok(Ok(is_good)) => is_good,
         Ok(Err(error)) => {
@@ -127,25 +131,28 @@ async fn ask(upstream: Rc<LocalUpstream>, endpoint: Rc<LocalEndpoint>, check: He
 }
 
 async fn exchange(upstream: &LocalUpstream, address: SocketAddr, check: &HealthCheck) -> io::Result<bool> {
-    let is_grpc = matches!(check.kind, HealthCheckKind::Grpc { .. });
+    let is_grpc = check.kind == HealthCheckType::Grpc;
     let is_http2 = is_grpc || upstream.shared.key().transport.protocol == Protocol::Http2;
     // A separate connection: a shared connection would show its own state, not the endpoint's.
     let http2 =
-        (is_http2 && check.kind != HealthCheckKind::Tcp).then(|| Rc::new(Http2Connections::default()));
-    let opened = open(address, upstream.security(), http2.clone(), check.timeout).await;
+        (is_http2 && check.kind != HealthCheckType::Tcp).then(|| Rc::new(Http2Connections::default()));
+    let opened = open(address, upstream.security(), http2.clone(), check.timeout.get()).await;
     let mut stream = opened.map_err(io::Error::other)?;
-    let is_good = match &check.kind {
-        HealthCheckKind::Tcp => true,
-        HealthCheckKind::Http { path, host, from, to } => {
-            let host = host.as_ref().map_or_else(|| address.to_string(), ToString::to_string);
+    let is_good = match check.kind {
+        HealthCheckType::Tcp => true,
+        HealthCheckType::Http => {
+            let path = check.target();
+            let host = check.hostname.as_ref().map_or_else(|| address.to_string(), ToString::to_string);
             let close = if is_http2 { "" } else { "Connection: close\r\n" };
             let request = format!(
                 "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: sluicegate-health-check\r\nAccept: */*\r\n{close}\r\n"
             );
             let (head, _) = answer(&mut stream, request.as_bytes()).await?;
-            (*from..=*to).contains(&head.status)
+            check.passes(head.status)
         }
-        HealthCheckKind::Grpc { service } => is_serving(&mut stream, address, service).await?,
+        HealthCheckType::Grpc => {
+            is_serving(&mut stream, address, check.service.as_deref().unwrap_or_default()).await?
+        }
     };
     if let Some(connections) = http2 {
         connections.clear();

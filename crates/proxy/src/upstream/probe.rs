@@ -71,14 +71,16 @@ impl LocalUpstream {
     fn note_error(self: &Rc<Self>, endpoint: &Rc<LocalEndpoint>) {
         let Some(ejection) = self.ejection() else { return };
         endpoint.errors.set(endpoint.errors.get() + 1);
-        if endpoint.errors.get() < ejection.consecutive_errors || endpoint.shared.is_unhealthy() {
+        if endpoint.errors.get() < u32::from(ejection.consecutive_errors.get())
+            || endpoint.shared.is_unhealthy()
+        {
             return;
         }
         endpoint.errors.set(0);
         let eligible = self.eligible();
         let suspects = eligible.iter().filter(|endpoint| endpoint.shared.is_unhealthy()).count();
-        if (suspects + 1) * 100 <= eligible.len() * usize::from(ejection.max_percent) {
-            endpoint.shared.hold(ejection.time);
+        if (suspects + 1) * 100 <= eligible.len() * usize::from(ejection.max_percent.get()) {
+            endpoint.shared.hold(ejection.time.get());
             self.suspect(endpoint);
         }
     }

@@ -1,6 +1,8 @@
 //! Which endpoints are avoided although they take connections.
 
-use sluicegate_model::{Ejection, Health, HealthCheck, HealthCheckKind, Upstream};
+use serde_json::{Value, json};
+use sluicegate_model::value::Span;
+use sluicegate_model::{Health, Upstream};
 use sluicegate_testkit::http2_backend::{Http2Backend, Manner};
 
 use super::*;
@@ -11,24 +13,18 @@ fn set_health(config: &mut Config, health: Option<Health>) {
     }
 }
 
-fn check(kind: HealthCheckKind) -> Health {
-    let check = HealthCheck {
-        kind,
-        interval: Duration::from_millis(20),
-        timeout: Duration::from_secs(2),
-        healthy: 2,
-        unhealthy: 2,
-    };
-    Health { ejection: None, check: Some(check) }
+/// A health check in the words of a TrafficPolicy.
+fn check(mut fields: Value) -> Health {
+    for (field, value) in
+        [("interval", json!("100ms")), ("timeout", json!("2s")), ("unhealthyThreshold", json!(2))]
+    {
+        fields[field] = value;
+    }
+    Health { ejection: None, check: Some(serde_json::from_value(fields).expect("the check is valid")) }
 }
 
 fn http(path: &str) -> Health {
-    check(HealthCheckKind::Http {
-        path: path.into(),
-        host: Some("checked.example".into()),
-        from: 200,
-        to: 299,
-    })
+    check(json!({"type": "HTTP", "path": path, "hostname": "checked.example", "codes": "200-299"}))
 }
 
 async fn checked(backends: &[Backend], health: Health) -> anyhow::Result<Gateway> {
@@ -84,7 +80,7 @@ async fn health_check_without_a_valid_response_fails() -> TestResult {
         let backends = [Backend::start(bad).await?, Backend::start(Behaviour::ok()).await?];
         let mut health = http("/");
         if let Some(check) = &mut health.check {
-            check.timeout = Duration::from_millis(500);
+            check.timeout = Span::of_millis(500);
         }
         let gateway = checked(&backends, health).await?;
         gateway.wait_until(|gateway| is_avoided(gateway, &backends[0])).await?;
@@ -98,7 +94,7 @@ async fn health_check_without_a_valid_response_fails() -> TestResult {
 #[tokio::test]
 async fn tcp_health_check_passes_if_a_connection_is_accepted() -> TestResult {
     let mut backends = Backend::group(2, Behaviour::silent()).await?;
-    let gateway = checked(&backends, check(HealthCheckKind::Tcp)).await?;
+    let gateway = checked(&backends, check(json!({"type": "TCP"}))).await?;
     gateway.wait_until(|gateway| gateway.count(|shard| &shard.checks) > 6).await?;
     assert!(!is_avoided(&gateway, &backends[0]));
     backends[0].kill().await;
@@ -111,8 +107,8 @@ async fn tcp_health_check_passes_if_a_connection_is_accepted() -> TestResult {
 async fn grpc_health_check_uses_the_grpc_health_protocol() -> TestResult {
     let backend = Http2Backend::start(Manner::GrpcHealth(true), 100).await?;
     let mut builder = Gateway::builder().http2_endpoints([backend.addr()]);
-    let kind = HealthCheckKind::Grpc { service: "shop.Orders".into() };
-    set_health(builder.config_mut(), Some(check(kind)));
+    let health = check(json!({"type": "GRPC", "service": "shop.Orders"}));
+    set_health(builder.config_mut(), Some(health));
     let gateway = builder.start().await?;
     let upstream = gateway.proxy().registry().upstreams().into_iter().next().unwrap();
     let endpoint = upstream.endpoints().endpoints[0].0.clone();
@@ -151,7 +147,8 @@ async fn health_checks_follow_endpoints_and_end_with_their_upstream() -> TestRes
 #[tokio::test]
 async fn endpoint_with_consecutive_errors_is_ejected_for_the_configured_time() -> TestResult {
     let backends = Backend::group(3, Behaviour::ok()).await?;
-    let ejection = Ejection { consecutive_errors: 3, time: Duration::from_secs(2), max_percent: 50 };
+    let ejection = json!({"consecutiveErrors": 3, "time": "2s"});
+    let ejection = Some(serde_json::from_value(ejection).expect("the ejection is valid"));
     let mut builder = Gateway::builder().backends(&backends).workers(1).settings(|settings| {
         settings.resilience.slow_start = Duration::ZERO;
         settings.resilience.probe_interval = Duration::from_millis(10);
@@ -159,7 +156,7 @@ async fn endpoint_with_consecutive_errors_is_ejected_for_the_configured_time() -
     for upstream in builder.config_mut().upstreams.values_mut() {
         let upstream: &mut Upstream = Arc::make_mut(upstream);
         upstream.balance = sluicegate_model::Balance::RoundRobin;
-        upstream.health = Some(Arc::new(Health { ejection: Some(ejection), check: None }));
+        upstream.health = Some(Arc::new(Health { ejection, check: None }));
     }
     let gateway = builder.start().await?;
     backends[0].set(Behaviour::status(500));

@@ -3,37 +3,40 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use serde_json::{Value, json};
+use sluicegate_model::Upstream;
 use sluicegate_model::policy::Traffic;
-use sluicegate_model::policy::traffic::*;
-use sluicegate_model::{Balance, Upstream};
 use sluicegate_proxy::counters::{Tally, TrafficShard};
 use sluicegate_testkit::gateway::{add_route, key, ready};
 use sluicegate_testkit::hole::Hole;
 
 use super::*;
 
-/// A policy that changes something.
-fn traffic(change: impl FnOnce(&mut Traffic)) -> Arc<Traffic> {
+/// A policy with these features, in the words of a TrafficPolicy.
+pub(crate) fn traffic(features: Value) -> Arc<Traffic> {
     let mut traffic = Traffic::new(id("TrafficPolicy", "ways"));
-    change(&mut traffic);
+    traffic.features = serde_json::from_value(features).expect("the features are valid");
+    for upstream in traffic.features.upstreams_mut() {
+        *upstream = key(&upstream.service);
+    }
     Arc::new(traffic)
 }
 
 /// A gateway all of whose routes it governs: `/` to back ends, and `/shop` to the same.
 async fn governed<'b>(
     backends: impl IntoIterator<Item = &'b Backend>,
-    change: impl FnOnce(&mut Traffic),
+    features: Value,
 ) -> anyhow::Result<Gateway> {
     let mut builder = Gateway::builder().backends(backends);
     add_route(builder.config_mut(), "*", "/shop", "backend");
-    let traffic = traffic(change);
+    let traffic = traffic(features);
     routes(builder.config_mut(), |route| route.traffic = Some(traffic.clone()));
     builder.start().await
 }
 
-async fn echo(change: impl FnOnce(&mut Traffic)) -> anyhow::Result<(Backend, Gateway)> {
+async fn echo(features: Value) -> anyhow::Result<(Backend, Gateway)> {
     let backend = Backend::start(Behaviour::echo()).await?;
-    let gateway = governed([&backend], change).await?;
+    let gateway = governed([&backend], features).await?;
     Ok((backend, gateway))
 }
 
@@ -47,26 +50,22 @@ fn counted(gateway: &Gateway, tally: fn(&TrafficShard) -> &Tally) -> u64 {
     gateway.proxy().registry().traffic_policies().iter().map(|policy| policy.stats.sum(tally)).sum()
 }
 
-fn lines(lines: &[(&str, &str)]) -> Vec<(Box<str>, Box<str>)> {
-    lines.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
-}
-
 const TRANSPORTS: [Transport; 2] = [Transport::Http, Transport::Http2];
 
 #[tokio::test]
 async fn request_and_response_headers_are_set_added_and_removed() -> TestResult {
-    let (backend, gateway) = echo(|traffic| {
-        traffic.request_headers = HeaderRules {
-            set: lines(&[("X-Set", "ours"), ("Accept", "text/plain")]),
-            add: lines(&[("X-Add", "ours")]),
-            remove: vec!["x-Remove".into(), "user-agent".into()],
-        };
-        traffic.response_headers = HeaderRules {
-            set: lines(&[("X-Frame-Options", "DENY")]),
-            add: lines(&[("X-Add", "ours")]),
-            remove: vec!["server".into()],
-        };
-    })
+    let (backend, gateway) = echo(json!({
+        "requestHeaders": {
+            "set": [{"name": "X-Set", "value": "ours"}, {"name": "Accept", "value": "text/plain"}],
+            "add": [{"name": "X-Add", "value": "ours"}],
+            "remove": ["x-Remove", "user-agent"],
+        },
+        "responseHeaders": {
+            "set": [{"name": "X-Frame-Options", "value": "DENY"}],
+            "add": [{"name": "X-Add", "value": "ours"}],
+            "remove": ["server"],
+        },
+    }))
     .await?;
     let said =
         ["x-set: theirs", "X-SET: theirs", "x-add: theirs", "X-Remove: a", "User-Agent: b", "Accept: */*"];
@@ -101,12 +100,9 @@ async fn request_and_response_headers_are_set_added_and_removed() -> TestResult 
 
 #[tokio::test]
 async fn removed_request_headers_are_also_removed_from_trailers() -> TestResult {
-    for removed in [Vec::new(), vec!["x-debug".into()]] {
-        let is_passed = removed.is_empty();
-        let (_backend, gateway) = echo(|traffic| {
-            traffic.request_headers = HeaderRules { remove: removed, ..HeaderRules::default() }
-        })
-        .await?;
+    for removed in ["x-other", "x-debug"] {
+        let is_passed = removed != "x-debug";
+        let (_backend, gateway) = echo(json!({"requestHeaders": {"remove": [removed]}})).await?;
         let request = "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-Debug: 1\r\n\r\n";
         let text = gateway.connect().await?.request(request).await?.text();
         assert_eq!(text.to_ascii_lowercase().contains("x-debug"), is_passed, "{text}");
@@ -116,10 +112,9 @@ async fn removed_request_headers_are_also_removed_from_trailers() -> TestResult 
 
 #[tokio::test]
 async fn path_and_host_are_rewritten_and_the_query_is_unchanged() -> TestResult {
-    let (backend, gateway) = echo(|traffic| {
-        traffic.rewrite =
-            Rewrite { path: Some(PathRewrite::Prefix("/app".into())), host: Some("inner.example".into()) };
-    })
+    let (backend, gateway) = echo(json!({"urlRewrite": {
+        "path": {"type": "ReplacePrefixMatch", "value": "/app"}, "hostname": "inner.example",
+    }}))
     .await?;
     for (target, expected) in [
         ("/shop/cart?a=/shop/b", "/app/cart?a=/shop/b"),
@@ -135,7 +130,7 @@ async fn path_and_host_are_rewritten_and_the_query_is_unchanged() -> TestResult 
             assert_eq!(request.header("x-forwarded-host"), Some("localhost"));
         }
     }
-    let full = traffic(|traffic| traffic.rewrite.path = Some(PathRewrite::Full("/one".into())));
+    let full = traffic(json!({"urlRewrite": {"path": {"type": "ReplaceFullPath", "value": "/one"}}}));
     gateway.configure(|config| routes(config, |route| route.traffic = Some(full.clone()))).await;
     assert!(ask(&gateway, "/shop/cart?a=b", &[]).await?.text().starts_with("GET /one?a=b HTTP/1.1\r\n"));
     Ok(())
@@ -146,7 +141,8 @@ async fn rewrite_that_would_create_dot_segments_returns_400() -> TestResult {
     let backend = Backend::start(Behaviour::echo()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
     let config = builder.config_mut();
-    let rewrite = traffic(|traffic| traffic.rewrite.path = Some(PathRewrite::Prefix("/static/".into())));
+    let rewrite =
+        traffic(json!({"urlRewrite": {"path": {"type": "ReplacePrefixMatch", "value": "/static/"}}}));
     routes(config, |route| {
         route.matches =
             vec![sluicegate_model::RuleMatch::path(sluicegate_model::PathPattern::Starts("/img".into()))];
@@ -185,46 +181,28 @@ async fn rewrite_that_would_create_dot_segments_returns_400() -> TestResult {
 
 #[tokio::test]
 async fn redirect_replaces_scheme_host_port_and_path() -> TestResult {
-    let redirect = Redirect { https: None, host: None, port: None, path: None, status: 302 };
-    let host = Some("new.example".into());
-    for (redirect, host_header, expected) in [
+    for (redirect, host_header, status, expected) in [
+        (json!({"scheme": "https"}), "a.example:8080", 302, "https://a.example/shop/x?q=1"),
+        (json!({"hostname": "new.example"}), "a.example:8080", 302, "http://new.example:8080/shop/x?q=1"),
+        (json!({"port": 444, "statusCode": 308}), "a.example", 308, "http://a.example:444/shop/x?q=1"),
+        (json!({"scheme": "https", "port": 443}), "[::1]:80", 302, "https://[::1]/shop/x?q=1"),
         (
-            Redirect { https: Some(true), ..redirect.clone() },
-            "a.example:8080",
-            "https://a.example/shop/x?q=1",
-        ),
-        (
-            Redirect { host: host.clone(), ..redirect.clone() },
-            "a.example:8080",
-            "http://new.example:8080/shop/x?q=1",
-        ),
-        (
-            Redirect { port: Some(444), status: 308, ..redirect.clone() },
+            json!({"path": {"type": "ReplacePrefixMatch", "value": "/new"}, "statusCode": 301}),
             "a.example",
-            "http://a.example:444/shop/x?q=1",
-        ),
-        (
-            Redirect { https: Some(true), port: Some(443), ..redirect.clone() },
-            "[::1]:80",
-            "https://[::1]/shop/x?q=1",
-        ),
-        (
-            Redirect { path: Some(PathRewrite::Prefix("/new".into())), status: 301, ..redirect.clone() },
-            "a.example",
+            301,
             "http://a.example/new/x?q=1",
         ),
         (
-            Redirect { host, path: Some(PathRewrite::Full("/".into())), status: 307, ..redirect.clone() },
+            json!({
+                "hostname": "new.example", "path": {"type": "ReplaceFullPath", "value": "/"}, "statusCode": 307,
+            }),
             "a.example",
+            307,
             "http://new.example/?q=1",
         ),
     ] {
-        let status = redirect.status;
-        let (backend, gateway) = echo(|traffic| {
-            traffic.answer = Some(Answer::Redirect(redirect.clone()));
-            traffic.response_headers.set = lines(&[("x-ours", "1")]);
-        })
-        .await?;
+        let headers = json!({"set": [{"name": "x-ours", "value": "1"}]});
+        let (backend, gateway) = echo(json!({"redirect": redirect, "responseHeaders": headers})).await?;
         let mut client = gateway.connect().await?;
         let asked = format!("GET /shop/x?q=1 HTTP/1.1\r\nHost: {host_header}\r\n\r\n");
         let response = client.request(&asked).await?;
@@ -238,41 +216,23 @@ async fn redirect_replaces_scheme_host_port_and_path() -> TestResult {
 
 #[tokio::test]
 async fn redirect_to_the_requested_url_is_skipped() -> TestResult {
-    let to_https = Redirect { https: Some(true), host: None, port: None, path: None, status: 301 };
-    let host = Some("new.example".into());
-    let path = Some(PathRewrite::Full("/new".into()));
+    let to_https = json!({"scheme": "https", "statusCode": 301});
+    let to_host = json!({"hostname": "new.example", "statusCode": 301});
+    let to_host_and_https = json!({"scheme": "https", "hostname": "new.example", "statusCode": 301});
+    let to_path = json!({"path": {"type": "ReplaceFullPath", "value": "/new"}, "statusCode": 301});
     for (redirect, transport, target, lines, status) in [
         (&to_https, Transport::Http, "/", "Host: a.example", 301),
-        // Who names no host can only be told a path.
+        // A client that names no host can only be redirected to a path.
         (&to_https, Transport::Http, "/", "", 400),
         (&to_https, Transport::Https, "/", "Host: a.example", 200),
         (&to_https, Transport::Https, "/", "Host: a.example:8443", 301),
         (&to_https, Transport::Http, "/", "Host: a.example\r\nX-Forwarded-Proto: https", 200),
-        (
-            &Redirect { https: None, host: host.clone(), ..to_https.clone() },
-            Transport::Http,
-            "/",
-            "Host: New.example",
-            200,
-        ),
-        (&Redirect { host, ..to_https.clone() }, Transport::Http, "/", "Host: new.example", 301),
-        (
-            &Redirect { https: None, path: path.clone(), ..to_https.clone() },
-            Transport::Http,
-            "/new?a=b",
-            "Host: a.example",
-            200,
-        ),
-        (
-            &Redirect { https: None, path, ..to_https.clone() },
-            Transport::Http,
-            "/new/",
-            "Host: a.example",
-            301,
-        ),
+        (&to_host, Transport::Http, "/", "Host: New.example", 200),
+        (&to_host_and_https, Transport::Http, "/", "Host: new.example", 301),
+        (&to_path, Transport::Http, "/new?a=b", "Host: a.example", 200),
+        (&to_path, Transport::Http, "/new/", "Host: a.example", 301),
     ] {
-        let (_backend, gateway) =
-            echo(|traffic| traffic.answer = Some(Answer::Redirect(redirect.clone()))).await?;
+        let (_backend, gateway) = echo(json!({"redirect": redirect})).await?;
         gateway
             .configure(|config| config.settings.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()])
             .await;
@@ -288,9 +248,8 @@ async fn redirect_to_the_requested_url_is_skipped() -> TestResult {
 
 #[tokio::test]
 async fn fixed_response_contacts_no_endpoint() -> TestResult {
-    let fixed =
-        Fixed { status: 503, content_type: Some("text/html".into()), body: "<h1>Back soon</h1>".into() };
-    let (backend, gateway) = echo(|traffic| traffic.answer = Some(Answer::Fixed(fixed))).await?;
+    let fixed = json!({"statusCode": 503, "contentType": "text/html", "body": "<h1>Back soon</h1>"});
+    let (backend, gateway) = echo(json!({"directResponse": fixed})).await?;
     for transport in TRANSPORTS {
         let response = ask_by(&gateway, "GET", "/", &[], transport).await?;
         assert_eq!((response.status, response.header("content-type")), (503, Some("text/html")));
@@ -298,8 +257,7 @@ async fn fixed_response_contacts_no_endpoint() -> TestResult {
         let head = ask_by(&gateway, "HEAD", "/", &[], transport).await?;
         assert_eq!((head.status, head.header("content-length"), &*head.text()), (503, Some("18"), ""));
     }
-    let bodiless = Fixed { status: 204, content_type: None, body: "".into() };
-    let policy = traffic(|traffic| traffic.answer = Some(Answer::Fixed(bodiless)));
+    let policy = traffic(json!({"directResponse": {"statusCode": 204}}));
     gateway.configure(|config| routes(config, |route| route.traffic = Some(policy.clone()))).await;
     for transport in TRANSPORTS {
         let response = ask_by(&gateway, "GET", "/", &[], transport).await?;
@@ -311,7 +269,7 @@ async fn fixed_response_contacts_no_endpoint() -> TestResult {
 
 #[tokio::test]
 async fn request_body_limit_of_the_route_overrides_the_settings() -> TestResult {
-    let (_backend, gateway) = echo(|traffic| traffic.request_body = Some(10)).await?;
+    let (_backend, gateway) = echo(json!({"limits": {"requestBody": "10"}})).await?;
     gateway.configure(|config| config.settings.limits.request_body = Some(5)).await;
     let post =
         |body: &str| format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}", body.len());
@@ -320,7 +278,7 @@ async fn request_body_limit_of_the_route_overrides_the_settings() -> TestResult 
     let chunked =
         "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n0123456789a\r\n0\r\n\r\n";
     assert_eq!(gateway.connect().await?.request(chunked).await?.status, 413);
-    let unlimited = traffic(|traffic| traffic.request_body = Some(0));
+    let unlimited = traffic(json!({"limits": {"requestBody": "0"}}));
     gateway.configure(|config| routes(config, |route| route.traffic = Some(unlimited.clone()))).await;
     assert_eq!(gateway.connect().await?.request(post(&"x".repeat(100_000))).await?.status, 200);
     gateway.configure(|config| routes(config, |route| route.traffic = None)).await;
@@ -330,7 +288,7 @@ async fn request_body_limit_of_the_route_overrides_the_settings() -> TestResult 
 
 #[tokio::test]
 async fn response_body_over_the_route_limit_fails() -> TestResult {
-    let (backend, gateway) = echo(|traffic| traffic.response_body = Some(1000)).await?;
+    let (backend, gateway) = echo(json!({"limits": {"responseBody": "1000"}})).await?;
     for transport in TRANSPORTS {
         backend.set(Behaviour::sized(1000));
         assert_eq!(ask_by(&gateway, "GET", "/", &[], transport).await?.status, 200);
@@ -348,8 +306,7 @@ async fn response_body_over_the_route_limit_fails() -> TestResult {
 
 #[tokio::test]
 async fn changed_settings_apply_to_routes_with_a_traffic_policy() -> TestResult {
-    let (_backend, gateway) =
-        echo(|traffic| traffic.timeouts.request = Some(Duration::from_secs(60))).await?;
+    let (_backend, gateway) = echo(json!({"timeouts": {"request": "1m"}})).await?;
     assert_eq!(ask(&gateway, "/", &["X_y: 1"]).await?.status, 200);
     gateway.configure(|config| config.settings.limits.request_body = Some(1)).await;
     let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab";
@@ -360,29 +317,23 @@ async fn changed_settings_apply_to_routes_with_a_traffic_policy() -> TestResult 
 #[tokio::test]
 async fn route_timeouts_apply() -> TestResult {
     let silent = Backend::start(Behaviour::silent()).await?;
-    let soon = Some(Duration::from_millis(50));
-    for timeouts in [
-        RouteTimeouts { request: soon, ..RouteTimeouts::default() },
-        RouteTimeouts { response_head: soon, ..RouteTimeouts::default() },
-    ] {
-        let gateway = governed([&silent], |traffic| traffic.timeouts = timeouts.clone()).await?;
+    for timeout in ["request", "backendRequest", "response"] {
+        let gateway = governed([&silent], json!({"timeouts": {timeout: "50ms"}})).await?;
         for transport in TRANSPORTS {
-            assert_eq!(ask_by(&gateway, "GET", "/", &[], transport).await?.status, 504, "{timeouts:?}");
+            assert_eq!(ask_by(&gateway, "GET", "/", &[], transport).await?.status, 504, "{timeout}");
         }
     }
     // Also where nobody answers a connect.
     let hole = Hole::start().await?;
-    let gateway = governed([], |traffic| traffic.timeouts.request = soon).await?;
+    let gateway = governed([], json!({"timeouts": {"request": "50ms"}})).await?;
     gateway.set_addresses([hole.addr()]).await;
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 504);
     // And where a fault holds it up.
-    let gateway = governed([&silent], |traffic| {
-        traffic.timeouts.request = soon;
-        traffic.faults.delay = Some(Delay { percent: 100, time: Duration::from_secs(3600) });
-    })
-    .await?;
+    let gateway =
+        governed([&silent], json!({"timeouts": {"request": "50ms"}, "fault": {"delay": {"time": "1h"}}}))
+            .await?;
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 504);
-    let gateway = governed([&silent], |traffic| traffic.timeouts.request_body = soon).await?;
+    let gateway = governed([&silent], json!({"timeouts": {"requestBody": "50ms"}})).await?;
     let unfinished = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab";
     assert_eq!(gateway.connect().await?.request(unfinished).await?.status, 408);
     Ok(())
@@ -393,17 +344,13 @@ async fn two(bad: Behaviour) -> anyhow::Result<(Backend, Backend)> {
     Ok((Backend::start(bad).await?, Backend::start(Behaviour::ok()).await?))
 }
 
-fn retries() -> Retries {
-    Retries { attempts: 3, per_attempt: None, statuses: Vec::new(), budget: None }
-}
-
 #[tokio::test]
 async fn configured_statuses_are_retried_on_another_endpoint_if_idempotent() -> TestResult {
     let (bad, good) = two(Behaviour::status(503)).await?;
-    let gateway = governed([&bad, &good], |traffic| {
-        traffic.choice.balance = Some(Balance::RoundRobin);
-        traffic.retries = Some(Retries { statuses: vec![502, 503], ..retries() });
-    })
+    let gateway = governed(
+        [&bad, &good],
+        json!({"loadBalancing": {"algorithm": "RoundRobin"}, "retries": {"codes": [502, 503]}}),
+    )
     .await?;
     for _ in 0..20 {
         assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
@@ -430,20 +377,20 @@ async fn configured_statuses_are_retried_on_another_endpoint_if_idempotent() -> 
 #[tokio::test]
 async fn attempt_beyond_its_timeout_is_retried() -> TestResult {
     let (slow, good) = two(Behaviour::silent()).await?;
-    let gateway = governed([&slow, &good], |traffic| {
-        traffic.choice.balance = Some(Balance::RoundRobin);
-        traffic.retries = Some(Retries { per_attempt: Some(Duration::from_millis(300)), ..retries() });
-    })
+    let gateway = governed(
+        [&slow, &good],
+        json!({"loadBalancing": {"algorithm": "RoundRobin"}, "timeouts": {"backendRequest": "300ms"}}),
+    )
     .await?;
     for _ in 0..6 {
         assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
     }
     assert!(slow.requests() > 0);
-    // The last attempt has all the time that there is.
+    // The last attempt has the same timeout.
     for backend in [&slow, &good] {
-        backend.set(Behaviour::ok().delay(Duration::from_millis(700)));
+        backend.set(Behaviour::silent());
     }
-    assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 504);
     Ok(())
 }
 
@@ -451,10 +398,12 @@ async fn attempt_beyond_its_timeout_is_retried() -> TestResult {
 async fn retries_end_at_the_retry_budget() -> TestResult {
     let (bad, worse) =
         (Backend::start(Behaviour::status(500)).await?, Backend::start(Behaviour::status(500)).await?);
-    let gateway = governed([&bad, &worse], |traffic| {
-        let budget = Some(RetryBudget { percent: 20, min_per_second: 0 });
-        traffic.retries = Some(Retries { attempts: 2, statuses: vec![500], budget, ..retries() });
-    })
+    let gateway = governed(
+        [&bad, &worse],
+        json!({"retries": {
+            "attempts": 1, "codes": [500], "budget": {"percent": 20, "minPerSecond": 0},
+        }}),
+    )
     .await?;
     for _ in 0..50 {
         assert_eq!(ask(&gateway, "/", &[]).await?.status, 500);
@@ -467,11 +416,9 @@ async fn retries_end_at_the_retry_budget() -> TestResult {
 
 #[tokio::test]
 async fn injected_faults_apply_to_the_configured_percentage() -> TestResult {
-    let (backend, gateway) = echo(|traffic| {
-        traffic.faults.abort = Some(Abort { percent: 50, status: 418 });
-        traffic.faults.delay = Some(Delay { percent: 100, time: Duration::from_millis(1) });
-    })
-    .await?;
+    let (backend, gateway) =
+        echo(json!({"fault": {"abort": {"percent": 50, "statusCode": 418}, "delay": {"time": "1ms"}}}))
+            .await?;
     let mut client = gateway.connect().await?;
     let mut aborted = 0;
     for _ in 0..200 {
@@ -483,9 +430,7 @@ async fn injected_faults_apply_to_the_configured_percentage() -> TestResult {
     assert_eq!(counted(&gateway, |shard| &shard.delayed), 200);
     drop(client);
     // Who goes away while it is kept waiting is let go.
-    let forever = traffic(|traffic| {
-        traffic.faults.delay = Some(Delay { percent: 100, time: Duration::from_secs(3600) });
-    });
+    let forever = traffic(json!({"fault": {"delay": {"time": "1h"}}}));
     gateway.configure(|config| routes(config, |route| route.traffic = Some(forever.clone()))).await;
     let mut client = gateway.connect().await?;
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?;
@@ -494,29 +439,28 @@ async fn injected_faults_apply_to_the_configured_percentage() -> TestResult {
     gateway.wait_until_idle().await
 }
 
-fn matches(place: MatchPlace, value: Option<&str>) -> Vec<RequestMatch> {
-    vec![RequestMatch { place, value: value.map(Into::into) }]
+/// A split between `backend` and `canary`, of which `canary` has these fields.
+fn to_canary(weight: u32, mut canary: Value) -> Arc<Traffic> {
+    canary["serviceRef"] = json!({"name": "canary", "port": 80});
+    traffic(json!({"split": {"weight": weight, "backends": [canary]}}))
 }
 
-async fn split(branch: impl FnOnce(&mut Branch)) -> anyhow::Result<(Backend, Backend, Gateway)> {
+async fn split(canary_fields: Value) -> anyhow::Result<(Backend, Backend, Gateway)> {
     let (stable, canary) = (Backend::start(Behaviour::ok()).await?, Backend::start(Behaviour::ok()).await?);
     let mut builder = Gateway::builder().backends([&stable]);
     add_upstream(builder.config_mut(), "canary", &[canary.addr()]);
-    let mut other = Branch { upstream: key("canary"), weight: 0, matches: Vec::new(), excludes: Vec::new() };
-    branch(&mut other);
-    let policy = traffic(|traffic| traffic.split = Some(Split { weight: 75, branches: vec![other] }));
+    let policy = to_canary(75, canary_fields);
     routes(builder.config_mut(), |route| route.traffic = Some(policy.clone()));
     Ok((stable, canary, builder.start().await?))
 }
 
 #[tokio::test]
 async fn canary_receives_its_weight_and_matching_requests() -> TestResult {
-    let (stable, canary, gateway) = split(|branch| {
-        branch.weight = 25;
-        branch.matches = matches(MatchPlace::Header("x-canary".into()), Some("always"));
-        branch.matches.extend(matches(MatchPlace::Cookie("beta".into()), None));
-        branch.excludes = matches(MatchPlace::Header("x-canary".into()), Some("never"));
-    })
+    let (stable, canary, gateway) = split(json!({
+        "weight": 25,
+        "match": [{"header": "x-canary", "value": "always"}, {"cookie": "beta"}],
+        "exclude": [{"header": "x-canary", "value": "never"}],
+    }))
     .await?;
     for _ in 0..400 {
         assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
@@ -545,10 +489,7 @@ async fn canary_receives_its_weight_and_matching_requests() -> TestResult {
         gateway
             .configure(|config| {
                 add_upstream(config, "canary", &[canary.addr()]);
-                let branch =
-                    Branch { upstream: key("canary"), weight: 1, matches: Vec::new(), excludes: Vec::new() };
-                let policy =
-                    traffic(|traffic| traffic.split = Some(Split { weight: 1, branches: vec![branch] }));
+                let policy = to_canary(1, json!({"weight": 1}));
                 routes(config, |route| route.traffic = Some(policy.clone()));
             })
             .await;
@@ -561,9 +502,12 @@ async fn canary_receives_its_weight_and_matching_requests() -> TestResult {
 #[tokio::test]
 async fn consistent_hashing_selects_a_stable_endpoint_for_each_key() -> TestResult {
     let backends = Backend::group(4, Behaviour::ok()).await?;
-    let gateway = governed(&backends, |traffic| {
-        traffic.choice.hash = vec![HashPart::Header("x-user".into()), HashPart::Query("q".into())];
-    })
+    let gateway = governed(
+        &backends,
+        json!({"loadBalancing": {
+            "algorithm": "ConsistentHash", "hash": [{"type": "Header", "name": "X-User"}, {"type": "Query", "name": "q"}],
+        }}),
+    )
     .await?;
     let served = || backends.iter().map(Backend::requests).collect::<Vec<_>>();
     for user in 0..12 {
@@ -583,10 +527,7 @@ async fn consistent_hashing_selects_a_stable_endpoint_for_each_key() -> TestResu
 #[tokio::test]
 async fn affinity_cookie_is_secure_behind_a_tls_terminating_load_balancer() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
-    let gateway = governed([&backend], |traffic| {
-        traffic.choice.cookie = Some(AffinityCookie { name: "route".into(), max_age: None });
-    })
-    .await?;
+    let gateway = governed([&backend], json!({"loadBalancing": {"affinity": {"cookie": "route"}}})).await?;
     gateway.configure(|config| config.settings.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()]).await;
     let response = ask(&gateway, "/", &["X-Forwarded-Proto: https"]).await?;
     let cookie = response.header("set-cookie").unwrap_or_default();
@@ -597,11 +538,10 @@ async fn affinity_cookie_is_secure_behind_a_tls_terminating_load_balancer() -> T
 #[tokio::test]
 async fn affinity_cookie_selects_its_endpoint_while_healthy() -> TestResult {
     let mut backends = Backend::group(3, Behaviour::ok()).await?;
-    let gateway = governed(&backends, |traffic| {
-        let max_age = Some(Duration::from_secs(60));
-        traffic.choice.balance = Some(Balance::RoundRobin);
-        traffic.choice.cookie = Some(AffinityCookie { name: "route".into(), max_age });
-    })
+    let gateway = governed(
+        &backends,
+        json!({"loadBalancing": {"algorithm": "RoundRobin", "affinity": {"cookie": "route", "maxAge": "1m"}}}),
+    )
     .await?;
     let first = ask(&gateway, "/", &[]).await?;
     let cookie = first.header("set-cookie").unwrap().to_owned();
@@ -629,7 +569,7 @@ async fn mirrored_requests_never_delay_the_original_request() -> TestResult {
         (Backend::start(Behaviour::ok()).await?, Backend::start(Behaviour::echo()).await?);
     let mut builder = Gateway::builder().backends([&backend]);
     add_upstream(builder.config_mut(), "shadow", &[shadow.addr()]);
-    let policy = traffic(|traffic| traffic.mirror = Some(Mirror { upstream: key("shadow"), percent: 100 }));
+    let policy = traffic(json!({"mirror": {"serviceRef": {"name": "shadow", "port": 80}}}));
     routes(builder.config_mut(), |route| route.traffic = Some(policy.clone()));
     let gateway = builder.start().await?;
     for transport in TRANSPORTS {

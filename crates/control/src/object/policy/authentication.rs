@@ -73,7 +73,7 @@ pub(crate) fn check(
         let reason = "its Secret has not been read".into();
         methods.push(Method::Unusable { method: "basic".into(), reason });
     }
-    if let Some(written) = written.external {
+    if let Some(written) = written.ext_auth {
         let (external, authorities) = external::check(written, namespace, findings);
         let external = Arc::new(external);
         match authorities {
@@ -83,7 +83,7 @@ pub(crate) fn check(
                 let what = Needed::CaCertificates(external);
                 needs.push(Need { field, value, method: methods.len(), what });
                 let reason = "its Secret has not been read".into();
-                methods.push(Method::Unusable { method: "external".into(), reason });
+                methods.push(Method::Unusable { method: "extAuth".into(), reason });
             }
         }
     }

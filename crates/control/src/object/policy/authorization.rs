@@ -32,7 +32,7 @@ pub(crate) fn check(
         })
         .collect();
     report_unreachable_rules(&rules, field, findings);
-    let allows_others = match written.default {
+    let allows_others = match written.default_action {
         Some(action) => action == Action::Allow,
         None => !rules.iter().any(|rule| rule.allows),
     };

@@ -12,7 +12,7 @@ use super::written::external::{self as written, ExternalKey, ExternalKeyType, Ex
 use super::{duration, list, url};
 use crate::problem::Findings;
 
-const FIELD: &str = "spec.authentication.external";
+const FIELD: &str = "spec.authentication.extAuth";
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 

@@ -53,7 +53,7 @@ impl SecurityPolicy {
         // An invalid target is no reason to refuse requests to the other targets.
         let mut of_targets = Findings::default();
         let targets = target::check(spec.target_refs.into_iter().enumerate().collect(), &mut of_targets);
-        let access = spec.access.map(|access| check_access(access, findings)).unwrap_or_default();
+        let access = spec.ip_access.map(|access| check_access(access, findings)).unwrap_or_default();
         let cors = spec.cors.map(|cors| check_cors(cors, findings));
         let (authentication, needs) = spec
             .authentication
@@ -92,11 +92,11 @@ fn refusal(findings: &Findings) -> Option<Box<str>> {
 }
 
 fn check_access(written: written::Access, findings: &mut Findings) -> Access {
-    let allow = list::filled(written.allow, 256, "spec.access.allow", findings);
-    let deny = list::bounded(written.deny, 256, "spec.access.deny", findings);
+    let allow = list::filled(written.allow, 256, "spec.ipAccess.allow", findings);
+    let deny = list::bounded(written.deny, 256, "spec.ipAccess.deny", findings);
     Access {
-        allow: address::check(allow, "spec.access.allow", findings),
-        deny: address::check(deny, "spec.access.deny", findings),
+        allow: address::check(allow, "spec.ipAccess.allow", findings),
+        deny: address::check(deny, "spec.ipAccess.deny", findings),
     }
 }
 

@@ -4,7 +4,7 @@ use super::{ECHO, ingress, rules, serve};
 
 fn problems(guarded: &str, open: &str) -> Vec<String> {
     let guard = "---\napiVersion: sluicegate.dev/v1alpha1\nkind: SecurityPolicy\nmetadata: {name: p}\n\
-                 spec: {targetRefs: [{group: networking.k8s.io, kind: Ingress, name: a}], access: {allow: [10.0.0.0/8]}}\n";
+                 spec: {targetRefs: [{group: networking.k8s.io, kind: Ingress, name: a}], ipAccess: {allow: [10.0.0.0/8]}}\n";
     let ingresses = [ingress("name: a", &rules(&[guarded])), ingress("name: b", &rules(&[open]))].concat();
     serve(&format!("{ingresses}{guard}{ECHO}")).problems
 }

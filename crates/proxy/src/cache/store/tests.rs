@@ -1,6 +1,7 @@
 use bytes::Bytes;
 use sluicegate_http1::{HeadLimits, HeadScan, Method, ResponseHead};
 use sluicegate_model::UpstreamKey;
+use sluicegate_model::value::Size;
 
 use super::super::draft::{Draft, Times};
 use super::super::flight::{WAIT, WAITING_MAX};
@@ -11,11 +12,9 @@ use crate::date::http_date;
 
 fn cache(max_size: u64, max_response_size: u64) -> Arc<Cache> {
     Arc::new(Cache::new(&model::Cache {
-        max_size,
-        max_response_size,
-        default_time: None,
-        stale_if_error: Duration::ZERO,
-        key_headers: Vec::new(),
+        max_size: Size::of(max_size),
+        max_response_size: Some(Size::of(max_response_size)),
+        ..model::Cache::default()
     }))
 }
 

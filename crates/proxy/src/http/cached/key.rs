@@ -40,7 +40,7 @@ impl Exchange<'_> {
                 add_part(&mut key, line.value.of(buf));
             }
         }
-        for name in &cache.rules().key_headers {
+        for name in &cache.rules().key.headers {
             add_part(&mut key, &sent(&self.scratch.request, name.as_bytes()));
         }
         let has = |known| head.header(buf, known).is_some();

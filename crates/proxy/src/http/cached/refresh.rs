@@ -166,7 +166,7 @@ impl Refresh {
         };
         let stats = (self.policy.stats.clone(), self.worker.id);
         let mut collector = Collector::new(flight, draft, head.framing, stats)?;
-        if let Some(most) = self.policy.source().response_body {
+        if let Some(most) = self.policy.source().features.limits.largest_response() {
             collector.limit(most);
         }
         self.collect(connection, head, behind, collector).await

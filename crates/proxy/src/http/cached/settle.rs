@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use sluicegate_http1::{HeadScan, Known, Method, ResponseHead};
-use sluicegate_model::policy::traffic as model;
+use sluicegate_model::feature as model;
 use tokio::time::Instant;
 
 use super::super::encode::copy_lines;

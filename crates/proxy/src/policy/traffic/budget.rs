@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sluicegate_model::policy::traffic::RetryBudget;
+use sluicegate_model::feature::RetryBudget;
 use tokio::time::Instant;
 
 /// The length of the window, in seconds.
@@ -54,9 +54,9 @@ impl Budget {
         });
         let RetryBudget { percent, min_per_second } = self.source;
         // The minimum applies to each second separately, so that quiet seconds do not add up to a burst.
-        let least = u64::from(min_per_second);
-        let is_free =
-            current.retries.load(Ordering::Relaxed) < least || retries < requests * u64::from(percent) / 100;
+        let least = u64::from(min_per_second.get());
+        let is_free = current.retries.load(Ordering::Relaxed) < least
+            || retries < requests * u64::from(percent.get()) / 100;
         if is_free {
             current.retries.fetch_add(1, Ordering::Relaxed);
         }
@@ -91,13 +91,15 @@ impl Second {
 
 #[cfg(test)]
 mod tests {
+    use sluicegate_model::value::Number;
+
     use std::time::Duration;
 
     use super::*;
 
     #[test]
     fn retry_budget_is_a_share_of_requests_in_the_last_ten_seconds() {
-        let budget = Budget::new(RetryBudget { percent: 20, min_per_second: 0 });
+        let budget = Budget::new(RetryBudget { percent: Number::of(20), min_per_second: Number::of(0) });
         let at = |seconds: u64| budget.begun + Duration::from_secs(1000 + seconds);
         assert!(!budget.retry(at(0)), "of no request");
         for _ in 0..50 {
@@ -116,7 +118,7 @@ mod tests {
 
     #[test]
     fn minimum_retries_per_second_are_always_granted() {
-        let budget = Budget::new(RetryBudget { percent: 0, min_per_second: 3 });
+        let budget = Budget::new(RetryBudget { percent: Number::of(0), min_per_second: Number::of(3) });
         for second in [5, 6, 100] {
             let granted =
                 (0..10).filter(|_| budget.retry(budget.begun + Duration::from_secs(second))).count();

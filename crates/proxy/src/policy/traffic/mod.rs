@@ -13,12 +13,13 @@ pub(crate) mod split;
 use std::sync::Arc;
 
 use sluicegate_http1::Known;
-use sluicegate_model::policy::traffic::{
-    AffinityCookie, Answer, Faults, Fixed, HashPart, HeaderRules, MatchPlace, PathRewrite, RequestMatch,
-    Retries,
+use sluicegate_model::feature::{
+    self, DirectResponse, FaultInjection, HashPart, HashPartType, HeaderEdits, PathRewrite, PathRewriteType,
+    RequestMatch, Retries,
 };
 use sluicegate_model::policy::{self as model, Credential};
 use sluicegate_model::rule::PathMatch;
+use sluicegate_model::value::Timeout;
 use sluicegate_model::{Settings, UpstreamKey};
 
 use super::Policy;
@@ -54,9 +55,9 @@ pub(crate) struct Traffic {
     pub(crate) budget: Option<Arc<Budget>>,
     pub(crate) split: Option<Split>,
     /// The sources of the hash for consistent hashing. `None` stands for the client IP or the path.
-    pub(crate) hash: Vec<(HashPart, Option<Place>)>,
+    pub(crate) hash: Vec<(HashPartType, Option<Place>)>,
     pub(crate) affinity: Option<Affinity>,
-    pub(crate) faults: Faults,
+    pub(crate) faults: FaultInjection,
     /// The cached responses. A changed policy begins with an empty cache.
     pub(crate) cache: Option<Arc<Cache>>,
     /// Whether responses state the effect of the cache: unless the policy itself sets or removes that header.
@@ -67,7 +68,7 @@ pub(crate) struct Traffic {
 #[derive(Debug)]
 pub(crate) struct Affinity {
     pub(crate) place: Place,
-    pub(crate) cookie: AffinityCookie,
+    pub(crate) cookie: feature::Affinity,
 }
 
 /// Changes to headers.
@@ -88,36 +89,37 @@ impl Traffic {
         before: Option<&Self>,
         beside: Option<&Self>,
     ) -> Self {
-        let cache = source.cache.as_ref().map(|rules| {
+        let features = &source.features;
+        let cache = features.cache.as_ref().map(|rules| {
             let shared =
                 beside.and_then(|beside| beside.cache.clone()).filter(|cache| cache.rules() == rules);
             shared.unwrap_or_else(|| Arc::new(Cache::new(rules)))
         });
         let before = beside.or(before);
-        let budget = source.retries.as_ref().and_then(|retries| retries.budget).map(|budget| {
+        let budget = features.retries.as_ref().and_then(|retries| retries.budget).map(|budget| {
             let before = before.and_then(|before| before.budget.as_ref());
             before
                 .filter(|before| before.is_of(budget))
                 .cloned()
                 .unwrap_or_else(|| Arc::new(Budget::new(budget)))
         });
-        let hash = source.choice.hash.iter().map(|part| (part.clone(), place_of(part)));
+        let hash = features.load_balancing.hash.iter().map(|part| (part.kind, place_of(part)));
         Self {
             settings: Arc::new(adapted(settings, source)),
-            request: HeaderEdit::new(&source.request_headers),
-            response: HeaderEdit::new(&source.response_headers),
+            request: HeaderEdit::new(&features.request_headers),
+            response: HeaderEdit::new(&features.response_headers),
             budget,
-            split: source.split.as_ref().map(Split::new),
+            split: features.split.as_ref().map(Split::new),
             hash: hash.collect(),
-            affinity: source.choice.cookie.as_ref().map(|cookie| Affinity {
-                place: Place::new(&Credential::Cookie(cookie.name.clone())),
-                cookie: cookie.clone(),
+            affinity: features.load_balancing.affinity.as_ref().map(|affinity| Affinity {
+                place: Place::new(&Credential::Cookie(affinity.cookie.as_str().into())),
+                cookie: affinity.clone(),
             }),
-            faults: source.faults.clone(),
+            faults: features.fault,
             cache,
-            reports_cache_status: !source
+            reports_cache_status: !features
                 .response_headers
-                .names()
+                .removed()
                 .any(|name| name.eq_ignore_ascii_case("cache-status")),
         }
     }
@@ -125,46 +127,44 @@ impl Traffic {
 
 impl TrafficPolicy {
     pub(crate) fn retries(&self) -> Option<&Retries> {
-        self.source().retries.as_ref()
+        self.source().features.retries.as_ref()
     }
 
     /// The fixed response of the policy, if any.
-    pub(crate) fn fixed(&self) -> Option<&Fixed> {
-        match &self.source().answer {
-            Some(Answer::Fixed(fixed)) => Some(fixed),
-            Some(Answer::Redirect(_)) | None => None,
-        }
+    pub(crate) fn direct_response(&self) -> Option<&DirectResponse> {
+        self.source().features.direct_response.as_ref()
     }
 }
 
 /// The settings for the policy's routes.
 fn adapted(settings: &Settings, source: &model::Traffic) -> Settings {
     let mut settings = settings.clone();
-    let timeouts = &mut settings.timeouts;
+    let (timeouts, of_route) = (&mut settings.timeouts, &source.features.timeouts);
     for (place, time) in [
-        (&mut timeouts.connect, source.timeouts.connect),
-        (&mut timeouts.response_head, source.timeouts.response_head),
-        (&mut timeouts.upstream_idle, source.timeouts.upstream_idle),
-        (&mut timeouts.request_body, source.timeouts.request_body),
-        (&mut timeouts.tunnel_idle, source.timeouts.tunnel_idle),
+        (&mut timeouts.connect, of_route.connect),
+        (&mut timeouts.response_head, of_route.response),
+        (&mut timeouts.upstream_idle, of_route.idle),
+        (&mut timeouts.request_body, of_route.request_body),
+        (&mut timeouts.tunnel_idle, of_route.tunnel),
     ] {
-        *place = time.unwrap_or(*place);
+        *place = time.map_or(*place, Timeout::get);
     }
-    if let Some(retries) = &source.retries {
-        settings.resilience.attempts = retries.attempts;
+    if let Some(retries) = &source.features.retries {
+        settings.resilience.attempts = u32::from(retries.attempts.get()) + 1;
     }
-    if let Some(most) = source.request_body {
-        settings.limits.request_body = Some(most).filter(|most| *most > 0);
+    if let Some(most) = source.features.limits.request_body {
+        settings.limits.request_body = Some(most.get()).filter(|most| *most > 0);
     }
     settings
 }
 
 fn place_of(part: &HashPart) -> Option<Place> {
-    let credential = match part {
-        HashPart::Address | HashPart::Path => return None,
-        HashPart::Header(name) => header(name),
-        HashPart::Cookie(name) => Credential::Cookie(name.clone()),
-        HashPart::Query(name) => Credential::Query(name.clone()),
+    let name = part.name.as_deref()?;
+    let credential = match part.kind {
+        HashPartType::Address | HashPartType::Path => return None,
+        HashPartType::Header => header(&name.to_ascii_lowercase()),
+        HashPartType::Cookie => Credential::Cookie(name.into()),
+        HashPartType::Query => Credential::Query(name.into()),
     };
     Some(Place::new(&credential))
 }
@@ -175,10 +175,8 @@ fn header(name: &str) -> Credential {
 
 /// The place in a request that a match reads.
 fn match_place(of: &RequestMatch) -> Place {
-    Place::new(&match &of.place {
-        MatchPlace::Header(name) => header(name),
-        MatchPlace::Cookie(name) => Credential::Cookie(name.clone()),
-    })
+    let cookie = || Credential::Cookie(of.cookie.as_deref().unwrap_or_default().into());
+    Place::new(&of.header.as_deref().map_or_else(cookie, header))
 }
 
 impl RouteTrafficPolicy {
@@ -187,11 +185,11 @@ impl RouteTrafficPolicy {
         path: &PathMatch,
         slot: impl Fn(&UpstreamKey) -> usize,
     ) -> Self {
-        let source = policy.source();
-        let branches = source.split.iter().flat_map(|split| &split.branches);
+        let features = &policy.source().features;
+        let branches = features.split.iter().flat_map(|split| &split.backends);
         Self {
             branches: branches.map(|branch| slot(&branch.upstream)).collect(),
-            mirror: source.mirror.as_ref().map(|mirror| slot(&mirror.upstream)),
+            mirror: features.mirror.as_ref().map(|mirror| slot(&mirror.upstream)),
             matched: match path {
                 PathMatch::Literal(path) => path.as_str().trim_end_matches('/').len(),
                 // A regular expression names no prefix: the rewrite replaces the whole path.
@@ -204,7 +202,7 @@ impl RouteTrafficPolicy {
     /// Whether the other upstreams still have the same slots.
     pub(crate) fn is_in_place(&self, slot: impl Fn(&UpstreamKey) -> usize) -> bool {
         let slots = self.branches.iter().copied().chain(self.mirror);
-        slots.eq(self.policy.source().upstreams().map(slot))
+        slots.eq(self.policy.source().features.upstreams().map(slot))
     }
 
     /// The slot of another upstream.
@@ -215,21 +213,24 @@ impl RouteTrafficPolicy {
     /// Whether a prefix rewrite creates a dot segment from the rest of the path, in any reading: `/img../x` below
     /// `/static/`.
     pub(crate) fn makes_dots(&self, rewrite: &PathRewrite, path: &[u8]) -> bool {
-        let PathRewrite::Prefix(prefix) = rewrite else { return false };
+        if rewrite.kind != PathRewriteType::ReplacePrefixMatch {
+            return false;
+        }
         let rest = path.get(self.matched..).unwrap_or_default();
         let first = rest.split(|byte| *byte == b'/').next().unwrap_or_default();
-        !first.is_empty() && prefix.ends_with('/') && readings(&[b"/", first].concat()).is_none()
+        !first.is_empty() && rewrite.value.ends_with('/') && readings(&[b"/", first].concat()).is_none()
     }
 
     /// Writes the rewritten path.
     pub(crate) fn rewrite(&self, rewrite: &PathRewrite, path: &[u8], out: &mut Vec<u8>) {
-        match rewrite {
-            PathRewrite::Full(whole) => out.extend_from_slice(whole.as_bytes()),
-            PathRewrite::Prefix(prefix) => {
+        let PathRewrite { kind, value } = rewrite;
+        match kind {
+            PathRewriteType::ReplaceFullPath => out.extend_from_slice(value.as_bytes()),
+            PathRewriteType::ReplacePrefixMatch => {
                 let rest = path.get(self.matched..).unwrap_or_default();
                 let prefix = match rest {
-                    [] | [b'/', ..] => prefix.trim_end_matches('/'),
-                    _ => prefix,
+                    [] | [b'/', ..] => value.trim_end_matches('/'),
+                    _ => value,
                 };
                 let start = out.len();
                 out.extend_from_slice(prefix.as_bytes());
@@ -243,16 +244,16 @@ impl RouteTrafficPolicy {
 }
 
 impl HeaderEdit {
-    fn new(rules: &HeaderRules) -> Self {
-        let names = rules.names();
+    fn new(edits: &HeaderEdits) -> Self {
+        let names = edits.removed();
         let mut lines = Vec::new();
-        for (name, value) in rules.set.iter().chain(&rules.add) {
+        for feature::Header { name, value } in edits.set.iter().chain(&edits.add) {
             for part in [name.as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
                 lines.extend_from_slice(part);
             }
         }
         Self {
-            names: names.map(|name| (Known::of(name.as_bytes()), name.clone())).collect(),
+            names: names.map(|name| (Known::of(name.as_bytes()), name.as_str().into())).collect(),
             lines: lines.into(),
         }
     }
@@ -275,6 +276,7 @@ impl HeaderEdit {
 
 #[cfg(test)]
 mod tests {
+    use sluicegate_model::value::RewritePath;
     use sluicegate_model::{ObjectId, PathPattern};
 
     use super::*;
@@ -287,8 +289,10 @@ mod tests {
             let compiled = Traffic::new(&source, &Settings::default(), None, None);
             let policy = Arc::new(Policy { source, compiled, stats: Arc::new(TrafficStats::new(1)) });
             let course = RouteTrafficPolicy::new(policy, &PathMatch::Literal(pattern), |_| 0);
+            let value = RewritePath::new(prefix).unwrap();
+            let rewrite = PathRewrite { kind: PathRewriteType::ReplacePrefixMatch, value };
             let mut out = Vec::new();
-            course.rewrite(&PathRewrite::Prefix(prefix.into()), path.as_bytes(), &mut out);
+            course.rewrite(&rewrite, path.as_bytes(), &mut out);
             String::from_utf8(out).unwrap()
         };
         let prefix = |path: &str| PathPattern::Prefix(path.into());

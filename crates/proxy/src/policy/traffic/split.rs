@@ -1,7 +1,7 @@
 //! The choice between several upstreams for a request.
 
 use sluicegate_http1::RequestHead;
-use sluicegate_model::policy::traffic as model;
+use sluicegate_model::feature as model;
 
 use super::match_place;
 use crate::policy::credential::Place;
@@ -39,14 +39,14 @@ impl Split {
             });
             compiled.collect::<Vec<_>>()
         };
-        let branches = source.branches.iter().map(|branch| Branch {
-            weight: branch.weight,
+        let branches = source.backends.iter().map(|branch| Branch {
+            weight: branch.weight.get(),
             matches: matches(&branch.matches),
-            excludes: matches(&branch.excludes),
+            excludes: matches(&branch.exclude),
         });
         let branches: Vec<_> = branches.collect();
         let looks = branches.iter().any(|branch| !branch.matches.is_empty() || !branch.excludes.is_empty());
-        Self { weight: source.weight, branches, looks }
+        Self { weight: source.weight.get(), branches, looks }
     }
 
     /// The other upstream for a request; `None` for the route's own upstream. `random` returns a number below its

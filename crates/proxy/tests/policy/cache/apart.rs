@@ -216,7 +216,7 @@ async fn responses_of_authenticated_routes_are_not_stored() -> TestResult {
 
 #[tokio::test]
 async fn configured_key_headers_separate_cache_entries() -> TestResult {
-    let cache = Cache { key_headers: vec!["x-tenant".into()], ..rules() };
+    let cache = cache_of(json!({"key": {"headers": ["x-tenant"]}}));
     let (_backend, gateway) = gateway(answer("Cache-Control: max-age=60\r\n"), cache).await?;
     for (lines, body) in [
         (vec!["X-Tenant: a"], "0"),
@@ -246,17 +246,16 @@ async fn trace_headers_do_not_separate_cache_entries() -> TestResult {
 
 #[tokio::test]
 async fn upstreams_have_separate_cache_entries() -> TestResult {
-    use sluicegate_model::policy::traffic::{Branch, MatchPlace, RequestMatch, Split};
     use sluicegate_testkit::gateway::{key, ready};
     let [stable, canary] = [
         Backend::start(answer("Cache-Control: max-age=60\r\n")).await?,
         Backend::start(Behaviour::raw(ok("Cache-Control: max-age=60\r\n", "canary"))).await?,
     ];
-    let mut traffic = keeping(rules());
-    let always = RequestMatch { place: MatchPlace::Header("x-canary".into()), value: None };
-    let branch = Branch { upstream: key("canary"), weight: 0, matches: vec![always], excludes: Vec::new() };
-    traffic.split = Some(Split { weight: 100, branches: vec![branch] });
-    let mut builder = before(&stable, traffic);
+    let canary_fields =
+        json!({"serviceRef": {"name": "canary", "port": 80}, "match": [{"header": "x-canary"}]});
+    let traffic =
+        crate::traffic::traffic(json!({"cache": {}, "split": {"backends": [canary_fields]}}));
+    let mut builder = before(&stable, Traffic::clone(&traffic));
     let upstream =
         sluicegate_model::Upstream { endpoints: [ready(canary.addr())].into(), ..Default::default() };
     builder.config_mut().upstreams.insert(key("canary"), Arc::new(upstream));

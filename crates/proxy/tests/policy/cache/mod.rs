@@ -17,8 +17,10 @@ mod parts;
 mod rules;
 mod together;
 
+use serde_json::{Value, json};
+use sluicegate_model::feature::{Cache, HeaderEdits};
 use sluicegate_model::policy::Traffic;
-use sluicegate_model::policy::traffic::{Cache, HeaderRules};
+use sluicegate_model::value::{Age, Size, Timeout};
 use sluicegate_proxy::counters::{Tally, TrafficShard};
 use sluicegate_proxy::registry::CacheState;
 use sluicegate_testkit::backend::Request;
@@ -30,18 +32,22 @@ const TRANSPORTS: [Transport; 2] = [Transport::Http, Transport::Http2];
 
 /// A policy that keeps what says that it may be kept.
 fn rules() -> Cache {
-    Cache {
-        max_size: 4 << 20,
-        max_response_size: 256 << 10,
-        default_time: None,
-        stale_if_error: Duration::ZERO,
-        key_headers: Vec::new(),
-    }
+    cache_of(json!({"maxSize": "4Mi", "maxResponseSize": "256Ki"}))
+}
+
+/// Edits that remove a header.
+fn removing(name: &str) -> HeaderEdits {
+    serde_json::from_value(json!({"remove": [name]})).expect("the edits are valid")
+}
+
+/// A cache in the words of a TrafficPolicy.
+fn cache_of(fields: Value) -> Cache {
+    serde_json::from_value(fields).expect("the cache is valid")
 }
 
 fn keeping(cache: Cache) -> Traffic {
     let mut traffic = Traffic::new(id("TrafficPolicy", "cache"));
-    traffic.cache = Some(cache);
+    traffic.features.cache = Some(cache);
     traffic
 }
 
@@ -226,8 +232,8 @@ async fn cache_memory_stays_within_its_limit_under_a_flood_of_keys() -> TestResu
         true => ok("Cache-Control: max-age=60\r\n", "hot"),
         false => ok("Cache-Control: max-age=60\r\n", &body),
     });
-    let cache = Cache { max_size: 256 << 10, max_response_size: 16 << 10, ..rules() };
-    let limit = cache.max_size;
+    let cache = cache_of(json!({"maxSize": "256Ki", "maxResponseSize": "16Ki"}));
+    let limit = cache.max_size.get();
     let (backend, gateway) = gateway(flood, cache).await?;
     let mut client = gateway.connect().await?;
     for number in 0..1000 {
@@ -261,7 +267,7 @@ async fn responses_over_the_cacheable_size_are_streamed_and_not_stored() -> Test
         );
         for response in [fixed, chunked] {
             for transport in TRANSPORTS {
-                let cache = Cache { max_response_size: most as u64, ..rules() };
+                let cache = Cache { max_response_size: Some(Size::of(most as u64)), ..rules() };
                 let (backend, gateway) = gateway(Behaviour::raw(response.clone()), cache).await?;
                 for _ in 0..2 {
                     assert_eq!(ask_by(&gateway, "GET", "/", &[], transport).await?.body.len(), length);
@@ -278,7 +284,7 @@ async fn responses_over_the_cacheable_size_are_streamed_and_not_stored() -> Test
     // The client has the first part before the endpoint sends the second.
     let streamed = Behaviour::chunked(["first", "second"], Duration::from_secs(3600), &[]);
     let (_backend, gateway) =
-        gateway(streamed, Cache { default_time: Some(Duration::from_secs(60)), ..rules() }).await?;
+        gateway(streamed, Cache { default_time: Some(Age::of_millis(60_000)), ..rules() }).await?;
     let mut client = gateway.connect().await?;
     client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
     client.read_until("first").await?;
@@ -294,7 +300,7 @@ async fn response_over_the_body_limit_is_not_stored() -> TestResult {
     );
     let backend = Backend::start(Behaviour::raw(response)).await?;
     let mut traffic = keeping(rules());
-    traffic.response_body = Some(10 << 10);
+    traffic.features.limits.response_body = Some(Size::of(10 << 10));
     let gateway = before(&backend, traffic).start().await?;
     for _ in 0..2 {
         let whole = ask(&gateway, "/", &[]).await;
@@ -324,7 +330,7 @@ async fn stored_response_with_the_maximum_of_headers_is_served() -> TestResult {
 
 #[tokio::test]
 async fn response_without_freshness_is_stored_for_the_default_time() -> TestResult {
-    let minute = Some(Duration::from_secs(60));
+    let minute = Some(Age::of_millis(60_000));
     let (backend, gateway) = gateway(answer(""), Cache { default_time: minute, ..rules() }).await?;
     for (lines, body) in [
         (vec![], "0"),
@@ -354,7 +360,7 @@ async fn changed_policy_starts_with_an_empty_cache() -> TestResult {
     gateway.configure(|_| {}).await;
     assert_eq!(ask(&gateway, "/", &[]).await?.text(), "0", "nothing has changed");
     let mut other = keeping(rules());
-    other.response_headers = HeaderRules { remove: vec!["cache-status".into()], ..HeaderRules::default() };
+    other.features.response_headers = removing("cache-status");
     set(Some(other)).await;
     let response = ask(&gateway, "/", &[]).await?;
     assert_eq!((&*response.text(), response.header("cache-status")), ("1", None));

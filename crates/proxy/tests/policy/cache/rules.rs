@@ -92,11 +92,7 @@ async fn targeted_cache_control_overrides_cache_control_and_expires() -> TestRes
 
 #[tokio::test]
 async fn response_with_malformed_cache_control_or_vary_is_not_stored() -> TestResult {
-    let keeping = Cache {
-        default_time: Some(Duration::from_secs(60)),
-        stale_if_error: Duration::from_secs(600),
-        ..rules()
-    };
+    let keeping = cache_of(json!({"defaultTime": "1m", "staleIfError": "10m"}));
     for lines in [
         "Cache-Control: private; max-age=0\r\n",
         "Cache-Control: max-age=60; private\r\n",

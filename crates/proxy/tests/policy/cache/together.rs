@@ -175,7 +175,7 @@ async fn background_revalidation_respects_the_response_body_limit() -> TestResul
     for news in [ok(fresh, &long), chunked] {
         let backend = Backend::start(answer(stale)).await?;
         let mut traffic = keeping(rules());
-        traffic.response_body = Some(99);
+        traffic.features.limits.response_body = Some(Size::of(99));
         let gateway = before(&backend, traffic).workers(1).start().await?;
         ask(&gateway, "/", &[]).await?;
         backend.set(Behaviour::raw(news.clone()));
@@ -313,10 +313,9 @@ async fn no_cache_response_is_not_reused_during_a_revalidation_in_flight() -> Te
 
 #[tokio::test]
 async fn waiting_requests_receive_the_stale_response_on_failure() -> TestResult {
-    let hour = Duration::from_secs(3600);
     let stale = "Cache-Control: max-age=60\r\nAge: 60\r\n";
-    let mut traffic = keeping(Cache { stale_if_error: hour, ..rules() });
-    traffic.timeouts.request = Some(Duration::from_millis(300));
+    let mut traffic = keeping(cache_of(json!({"staleIfError": "1h"})));
+    traffic.features.timeouts.request = Some(Timeout::of_millis(300));
     let backend = Backend::start(answer(stale)).await?;
     let gateway = before(&backend, traffic).start().await?;
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
@@ -362,7 +361,7 @@ async fn slow_client_of_a_long_response_does_not_block_waiting_requests() -> Tes
         let is_first = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
         Behaviour::raw(ok("Cache-Control: max-age=60\r\n", if is_first { &long } else { "short" }))
     });
-    let cache = Cache { max_size: 256 << 20, max_response_size: 64 << 20, ..rules() };
+    let cache = cache_of(json!({"maxSize": "256Mi", "maxResponseSize": "64Mi"}));
     let (backend, gateway) = gateway(behaviour, cache).await?;
     let mut slow = gateway.connect().await?;
     slow.send(GET).await?;

@@ -95,7 +95,7 @@ async fn authorization_check_is_bounded_by_the_request_timeout() -> TestResult {
     let external = External { timeout: Duration::from_secs(3600), ..service(&server) };
     set_security(builder.config_mut(), Some(by(external)));
     let mut traffic = Traffic::new(id("TrafficPolicy", "ways"));
-    traffic.timeouts.request = Some(Duration::from_millis(50));
+    traffic.features.timeouts.request = Some(sluicegate_model::value::Timeout::of_millis(50));
     let traffic = Arc::new(traffic);
     routes(builder.config_mut(), |route| route.traffic = Some(traffic.clone()));
     let gateway = builder.start().await?;

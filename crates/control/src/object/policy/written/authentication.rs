@@ -7,12 +7,12 @@ use super::credential::{CredentialSource, SecretKeyRef};
 use super::external::External;
 use super::jwt::Jwt;
 
-/// How callers authenticate: by at least one of jwt, apiKey, basic and external.
+/// How callers authenticate: by at least one of jwt, apiKey, basic and extAuth.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "has(self.jwt) || has(self.apiKey) || has(self.basic) || has(self.external)",
-    "message": "authentication needs a method: write at least one of jwt, apiKey, basic and external"
+    "rule": "has(self.jwt) || has(self.apiKey) || has(self.basic) || has(self.extAuth)",
+    "message": "authentication needs a method: write at least one of jwt, apiKey, basic and extAuth"
 }]))]
 pub(crate) struct Authentication {
     /// How many of the methods must succeed. Any: one method is enough. All: every method must succeed, and none may
@@ -31,7 +31,7 @@ pub(crate) struct Authentication {
     /// timeout, the client receives 500. Set-Cookie of the response goes to the client, and responseHeaders go to the
     /// endpoint. The gateway asks the service last, and only if the other methods have not decided. Default: no
     /// service.
-    pub(crate) external: Option<External>,
+    pub(crate) ext_auth: Option<External>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]

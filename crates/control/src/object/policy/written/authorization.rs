@@ -10,7 +10,7 @@ use super::jwt::ClaimRequirement;
 pub(crate) struct Authorization {
     /// The decision for requests that match no rule: Deny or Allow. Default: Deny if a rule has action Allow, otherwise
     /// Allow.
-    pub(crate) default: Option<Action>,
+    pub(crate) default_action: Option<Action>,
     /// The rules, in the order of their precedence. 1 to 64 entries.
     #[schemars(length(min = 1, max = 64))]
     pub(crate) rules: Vec<Rule>,

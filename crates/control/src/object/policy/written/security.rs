@@ -26,7 +26,7 @@ pub(crate) struct SecurityPolicySpec {
     pub(crate) target_refs: Vec<TargetRef>,
     /// The client IPs that may call. Other clients receive 403. Behind a trusted proxy, the client IP is the address
     /// that the proxy reports. Default: all client IPs.
-    pub(crate) access: Option<Access>,
+    pub(crate) ip_access: Option<Access>,
     /// The web pages of other origins that may call (CORS). The gateway responds to preflight requests itself, before
     /// authentication. Default: the gateway adds no CORS headers.
     pub(crate) cors: Option<Cors>,

@@ -141,7 +141,7 @@ async fn policy_and_consumer_changes_are_counted_in_the_log() {
     let policy = |allow: &str| {
         format!(
             "apiVersion: sluicegate.dev/v1alpha1\nkind: SecurityPolicy\nmetadata: {{name: p}}\n\
-             spec: {{targetRefs: [{{group: networking.k8s.io, kind: Ingress, name: a}}], access: {{allow: [{allow}]}}, \
+             spec: {{targetRefs: [{{group: networking.k8s.io, kind: Ingress, name: a}}], ipAccess: {{allow: [{allow}]}}, \
              authentication: {{apiKey: {{}}}}}}\n---\napiVersion: sluicegate.dev/v1alpha1\nkind: Consumer\n\
              metadata: {{name: c}}\nspec: {{groups: [gold]}}\n"
         )

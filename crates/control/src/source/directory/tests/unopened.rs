@@ -9,7 +9,7 @@ use super::{Followed, NOTICES_ALONE, Published, app};
 
 /// A guard of the route that [`app`] makes for `a`.
 const GUARD: &str = "apiVersion: sluicegate.dev/v1alpha1\nkind: SecurityPolicy\nmetadata: {name: p}\n\
-    spec: {targetRefs: [{group: networking.k8s.io, kind: Ingress, name: a}], access: {allow: [10.0.0.0/8]}}\n";
+    spec: {targetRefs: [{group: networking.k8s.io, kind: Ingress, name: a}], ipAccess: {allow: [10.0.0.0/8]}}\n";
 
 fn closed(published: &Published) -> usize {
     let routes =

@@ -163,13 +163,13 @@ fn invalid_policy_yields_to_valid_policies_unless_security_policy() {
     for broken in ["timeouts: {request: never}", "timeouts: never", "timeoutss: {}"] {
         assert_eq!(traffic(broken), "good", "{broken}");
     }
-    for kept in ["timeouts: {request: never, connect: 1s}", "timeouts: {}"] {
+    for kept in ["timeouts: {request: never}, limits: {requestBody: 1k}", "timeouts: {}"] {
         assert_eq!(traffic(kept), "a-special", "{kept}");
     }
     let text = [
         shop(),
-        of("SecurityPolicy", "broken", SERVICE, "access: {allow: [nobody]}"),
-        of("SecurityPolicy", "good", A, "access: {}"),
+        of("SecurityPolicy", "broken", SERVICE, "ipAccess: {allow: [nobody]}"),
+        of("SecurityPolicy", "good", A, "ipAccess: {}"),
     ];
     assert_lines(&governed(&translated(&[&text.concat()]).0), &["a / broken -"]);
 }

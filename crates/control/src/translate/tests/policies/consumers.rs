@@ -50,7 +50,7 @@ fn consumers_are_published_with_hashed_keys_in_name_order() {
 fn consumers_without_an_authenticating_policy_are_not_published() {
     let keys = secret("keys", "key: 0123456789abcdef");
     for spec in
-        ["access: {allow: [10.0.0.0/8]}", "authentication: {apiKey: {}, consumers: {namespaces: [other]}}"]
+        ["ipAccess: {allow: [10.0.0.0/8]}", "authentication: {apiKey: {}, consumers: {namespaces: [other]}}"]
     {
         let text = [shop(), policy(spec), keys.clone(), keyed("bob", "key")].concat();
         let (translation, problems) = translated(&[&text]);

@@ -55,7 +55,7 @@ fn rate_limits_have_their_defaults() {
 #[test]
 fn limits_by_caller_without_authentication_are_reported() {
     let keys = policy("authentication: {apiKey: {}}");
-    let service = policy("authentication: {external: {url: \"http://auth.test/\"}}");
+    let service = policy("authentication: {extAuth: {url: \"http://auth.test/\"}}");
     let none = String::new();
     let (groups, consumer, claim) =
         ("groups: [gold]", "key: [{type: Consumer}]", "key: [{type: Claim, name: sub}]");

@@ -68,7 +68,7 @@ fn external_authorization_trusts_only_the_ca_of_its_secret() {
     let authority = sluicegate_testkit::tls::Authority::of_process().pem();
     let secrets = secret("authz", &format!("ca.crt: {authority:?}, empty: \"\""));
     let external =
-        |named: &str| format!("external: {{url: \"https://authz/\", caCertificateRef: {{name: {named}}}}}");
+        |named: &str| format!("extAuth: {{url: \"https://authz/\", caCertificateRef: {{name: {named}}}}}");
     let (good, problems) = method(&external("authz"), &secrets);
     assert_problems(&problems, &[]);
     assert!(matches!(good, Method::External(external) if external.authorities.len() == 1));

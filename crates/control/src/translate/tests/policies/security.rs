@@ -92,11 +92,11 @@ fn suspicious_but_valid_fields_are_warned_about() {
 
 #[test]
 fn access_addresses_are_parsed_as_networks() {
-    let access = good("access: {allow: [10.0.0.0/8, \"::1\"], deny: [10.1.2.3]}").access;
+    let access = good("ipAccess: {allow: [10.0.0.0/8, \"::1\"], deny: [10.1.2.3]}").access;
     let shown = |networks: &[ipnet::IpNet]| networks.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(shown(&access.allow), ["10.0.0.0/8", "::1/128"]);
     assert_eq!(shown(&access.deny), ["10.1.2.3/32"]);
-    assert!(good("access: {deny: []}").access.is_open());
+    assert!(good("ipAccess: {deny: []}").access.is_open());
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn authentication_methods_have_their_defaults_and_order() {
 }
 
 fn external(spec: &str) -> External {
-    let methods = methods(&format!("external: {{url: \"http://authz.default.svc:8080/check?a=b\"{spec}}}"));
+    let methods = methods(&format!("extAuth: {{url: \"http://authz.default.svc:8080/check?a=b\"{spec}}}"));
     let [Method::External(external)] = &methods[..] else { panic!("{methods:?}") };
     External::clone(external)
 }
@@ -241,10 +241,10 @@ fn invalid_external_authorization_closes_the_policy() {
             "requestHeaders: has no effect with cache",
         ),
     ] {
-        closed(&format!("authentication: {{external: {{{spec}}}}}"), problem);
+        closed(&format!("authentication: {{extAuth: {{{spec}}}}}"), problem);
     }
     closed(
-        "authentication: {external: {url: \"http://a\"}}, authorization: {rules: [{action: Deny, groups: [a]}]}",
+        "authentication: {extAuth: {url: \"http://a\"}}, authorization: {rules: [{action: Deny, groups: [a]}]}",
         "rules[0].groups: needs spec.authentication with jwt, apiKey or basic: without it every caller is unknown",
     );
 }
@@ -261,8 +261,8 @@ fn override_headers_are_forwarded_only_with_forward_override_headers() {
 fn default_action_is_allow_only_without_allow_rules() {
     assert!(!authorization("rules: [{action: Allow, methods: [GET]}]").allows_others);
     assert!(authorization("rules: [{action: Deny, methods: [GET]}]").allows_others);
-    assert!(authorization("default: Allow, rules: [{action: Allow, methods: [GET]}]").allows_others);
-    assert!(!authorization("default: Deny, rules: [{action: Deny, methods: [GET]}]").allows_others);
+    assert!(authorization("defaultAction: Allow, rules: [{action: Allow, methods: [GET]}]").allows_others);
+    assert!(!authorization("defaultAction: Deny, rules: [{action: Deny, methods: [GET]}]").allows_others);
     let rules = authorization(
         "rules: [{action: Deny, paths: [{type: Prefix, value: /admin/}, {type: Exact, value: /%61}], addresses: [10.0.0.1]}]",
     )
@@ -295,13 +295,13 @@ fn authorization_rules_name_consumers_of_known_namespaces() {
 fn invalid_security_policy_closes_the_route() {
     for (spec, problem) in [
         // An empty list is not taken for everybody.
-        ("access: {allow: []}", "spec.access.allow: is empty"),
-        ("access: {allow: [example.com]}", "spec.access.allow[0]: \"example.com\" is not a network"),
-        ("access: {allow: [10.0.0.0/8, 10.1.2.3/8]}", "spec.access.allow[1]"),
-        ("access: {deny: [nobody]}", "spec.access.deny[0]"),
+        ("ipAccess: {allow: []}", "spec.ipAccess.allow: is empty"),
+        ("ipAccess: {allow: [example.com]}", "spec.ipAccess.allow[0]: \"example.com\" is not a network"),
+        ("ipAccess: {allow: [10.0.0.0/8, 10.1.2.3/8]}", "spec.ipAccess.allow[1]"),
+        ("ipAccess: {deny: [nobody]}", "spec.ipAccess.deny[0]"),
         // Nothing is taken for what was left out.
-        ("access: {allow: }", "spec.access.allow: is empty"),
-        ("access: ", "spec.access: is empty"),
+        ("ipAccess: {allow: }", "spec.ipAccess.allow: is empty"),
+        ("ipAccess: ", "spec.ipAccess: is empty"),
         ("authentication: ", "spec.authentication: is empty"),
         ("authentication: {}", "spec.authentication: has no method"),
         ("authorization: {rules: []}", "spec.authorization.rules: is empty"),
@@ -381,8 +381,8 @@ fn invalid_security_policy_closes_the_route() {
             "the Consumers of namespace b are not known",
         ),
         // Types.
-        ("access: 5", "spec.access: must be a mapping, but is a number"),
-        ("access: {allow: 10.0.0.0/8}", "spec.access.allow: must be a list"),
+        ("ipAccess: 5", "spec.ipAccess: must be a mapping, but is a number"),
+        ("ipAccess: {allow: 10.0.0.0/8}", "spec.ipAccess.allow: must be a list"),
         ("authentication: {apiKey: true}", "spec.authentication.apiKey: must be a mapping"),
         (
             "authentication: {apiKey: {forward: \"yes\"}}",
@@ -462,8 +462,8 @@ fn invalid_jwt_provider_closes_the_route() {
 
 #[test]
 fn invalid_policy_leaves_the_last_valid_version_in_service() {
-    let good = [shop(), policy("access: {allow: [10.0.0.0/8]}")].concat();
-    for broken in ["access: {allow: [nobody]}", "access: nobody", "acess: {}"] {
+    let good = [shop(), policy("ipAccess: {allow: [10.0.0.0/8]}")].concat();
+    for broken in ["ipAccess: {allow: [nobody]}", "ipAccess: nobody", "ipAcces: {}"] {
         let (translation, problems) = translated(&[&good, &[shop(), policy(broken)].concat()]);
         let security = security_of(&translation.config);
         assert_eq!((security.refuses.as_ref(), security.access.allow.len()), (None, 1), "{broken}");
@@ -476,8 +476,8 @@ fn invalid_policy_leaves_the_last_valid_version_in_service() {
 #[test]
 fn newer_of_two_invalid_versions_selects_the_closed_targets() {
     let other = A.replace("name: a", "name: other");
-    let first = object("SecurityPolicy", "p", &format!("targetRefs: [{other}], access: {{allow: [nobody]}}"));
-    for second in ["access: {allow: [nobody]}", "access: nobody"] {
+    let first = object("SecurityPolicy", "p", &format!("targetRefs: [{other}], ipAccess: {{allow: [nobody]}}"));
+    for second in ["ipAccess: {allow: [nobody]}", "ipAccess: nobody"] {
         let (translation, problems) =
             translated(&[&[shop(), first.clone()].concat(), &[shop(), policy(second)].concat()]);
         assert!(security_of(&translation.config).refuses.is_some(), "{second}");
@@ -492,7 +492,7 @@ fn unreadable_policy_keeps_its_age_for_precedence() {
         policy.replace("metadata: {", &head).replace("name: p}", &format!("name: {name}}}"))
     };
     let text =
-        [shop(), aged(policy("access: nobody"), "older", 1), aged(policy("access: {}"), "newer", 2)].concat();
+        [shop(), aged(policy("ipAccess: nobody"), "older", 1), aged(policy("ipAccess: {}"), "newer", 2)].concat();
     assert!(security_of(&translated(&[&text]).0.config).refuses.is_some());
 }
 
@@ -501,7 +501,7 @@ fn unreadable_policy_closes_its_readable_targets() {
     let text = object(
         "SecurityPolicy",
         "p",
-        "targetRefs: [5, {group: networking.k8s.io, kind: Ingress, name: a}], access: nobody",
+        "targetRefs: [5, {group: networking.k8s.io, kind: Ingress, name: a}], ipAccess: nobody",
     );
     let (translation, _) = translated(&[&[shop(), text].concat()]);
     assert!(security_of(&translation.config).refuses.is_some());
@@ -537,7 +537,7 @@ fn two_jwt_providers_with_one_issuer_close_the_policy() {
 
 #[test]
 fn policy_with_unknown_targets_is_reported_as_without_effect() {
-    let text = policy("access: {allow: [10.0.0.0/8]}").replace("kind: Ingress", "kind: ingress");
+    let text = policy("ipAccess: {allow: [10.0.0.0/8]}").replace("kind: Ingress", "kind: ingress");
     let (_, problems) = translated(&[&[shop(), text].concat()]);
     assert!(problems.iter().any(|told| told.contains("are served without it")), "{problems:#?}");
     assert!(!problems.iter().any(|told| told.contains("respond with 503")), "{problems:#?}");
@@ -546,7 +546,7 @@ fn policy_with_unknown_targets_is_reported_as_without_effect() {
 #[test]
 fn unknown_kind_of_the_sluicegate_group_is_an_error() {
     let text =
-        policy("access: {allow: [10.0.0.0/8]}").replace("kind: SecurityPolicy", "kind: Securitypolicy");
+        policy("ipAccess: {allow: [10.0.0.0/8]}").replace("kind: SecurityPolicy", "kind: Securitypolicy");
     let (_, problems) = translated(&[&[shop(), text].concat()]);
     let expected = "kind: \"Securitypolicy\" is unknown: write SecurityPolicy, Consumer, RateLimitPolicy";
     assert!(problems.iter().any(|told| told.contains(expected)), "{problems:#?}");

@@ -28,12 +28,12 @@ fn at_start(text: &str) -> (bool, Vec<String>) {
 
 #[test]
 fn unreadable_security_policy_at_startup_closes_all_routes() {
-    let good = policy("access: {allow: [10.0.0.0/8]}");
+    let good = policy("ipAccess: {allow: [10.0.0.0/8]}");
     assert!(at_start(&good).0);
     for broken in [
-        good.replace("access:", "access: ["),
-        good.replace("access:", "\taccess"),
-        good.replace("name: p}", "name: p, namespace: default}").replace("access:", "access: ["),
+        good.replace("ipAccess:", "ipAccess: ["),
+        good.replace("ipAccess:", "\tipAccess"),
+        good.replace("name: p}", "name: p, namespace: default}").replace("ipAccess:", "ipAccess: ["),
         good.replace("name: p}", "name: P}"),
         good.replace("name: p}", "namespace: Default}"),
         good.replace("v1alpha1", "v1"),
@@ -43,18 +43,18 @@ fn unreadable_security_policy_at_startup_closes_all_routes() {
         good.replace("kind: SecurityPolicy", "kin: SecurityPolicy"),
         good.replace("sluicegate.dev/v1alpha1", "v1alpha1"),
         good.replace("---\n", "---\n- ").replace("\nkind", "\n  kind").replace("\nmeta", "\n  meta"),
-        good.replace("access:", "access: [").replace("spec:", "# namespace: other\nspec:"),
-        good.replace("kind: SecurityPolicy", "kind: SecurityPolicyList").replace("access:", "access: ["),
-        good.replace("access:", "access: [").replace("kind: S", "note: \"see #1\"\nkind: S"),
-        good.replace("access:", "access: [").chars().flat_map(|char| [char, '\0']).collect(),
+        good.replace("ipAccess:", "ipAccess: [").replace("spec:", "# namespace: other\nspec:"),
+        good.replace("kind: SecurityPolicy", "kind: SecurityPolicyList").replace("ipAccess:", "ipAccess: ["),
+        good.replace("ipAccess:", "ipAccess: [").replace("kind: S", "note: \"see #1\"\nkind: S"),
+        good.replace("ipAccess:", "ipAccess: [").chars().flat_map(|char| [char, '\0']).collect(),
         good.replace("name: p}", "name: p, annotations: {a.test/namespace: other}}")
-            .replace("access:", "access: ["),
-        good.replace("---\n", "---\nother: {metadata: {namespace: other}}\n").replace("access:", "access: ["),
-        good.replace("name: p}", "name: p, namespace:\n  default}").replace("access:", "access: ["),
+            .replace("ipAccess:", "ipAccess: ["),
+        good.replace("---\n", "---\nother: {metadata: {namespace: other}}\n").replace("ipAccess:", "ipAccess: ["),
+        good.replace("name: p}", "name: p, namespace:\n  default}").replace("ipAccess:", "ipAccess: ["),
         good.replace("kind: SecurityPolicy", "kind: \"Security\\u0050olicy\"")
-            .replace("access:", "access: ["),
+            .replace("ipAccess:", "ipAccess: ["),
         good.replace("kind: SecurityPolicy", "kind: \"\\x53ecurity\\\n  Policy\"")
-            .replace("access:", "access: ["),
+            .replace("ipAccess:", "ipAccess: ["),
         good.replace("targetRefs", "targetRef"),
         good.replace(A, "a"),
     ] {
@@ -67,12 +67,12 @@ fn unreadable_security_policy_at_startup_closes_all_routes() {
 
 #[test]
 fn invalid_policy_of_another_kind_or_namespace_leaves_routes_open() {
-    let good = policy("access: {allow: [10.0.0.0/8]}");
+    let good = policy("ipAccess: {allow: [10.0.0.0/8]}");
     for broken in [
         object("TrafficPolicy", "p", &format!("targetRefs: [{A}], timeouts: [")),
         good.replace("name: p}", "name: P, namespace: other}"),
         good.replace("SecurityPolicy", "TraficPolicy"),
-        good.replace("SecurityPolicy", "PodSecurityPolicy").replace("access:", "access: ["),
+        good.replace("SecurityPolicy", "PodSecurityPolicy").replace("ipAccess:", "ipAccess: ["),
         object("RateLimitPolicy", "p", &format!("targetRefs: [{A}], limits: [[")),
         "---\nkind: Service\n: [".to_owned(),
     ] {
@@ -84,13 +84,13 @@ fn invalid_policy_of_another_kind_or_namespace_leaves_routes_open() {
 
 #[test]
 fn routes_closed_at_startup_reopen_and_served_routes_never_close() {
-    let good = [shop(), policy("access: {allow: [10.0.0.0/8]}")].concat();
-    let broken = good.replace("access:", "access: [");
+    let good = [shop(), policy("ipAccess: {allow: [10.0.0.0/8]}")].concat();
+    let broken = good.replace("ipAccess:", "ipAccess: [");
     let worse = broken.replace("allow:", "allow: [");
     assert!(!started(&[&broken], &[&worse]).0, "mended in steps");
     assert!(started(&[&broken], &[&worse, &good]).0, "mended");
     assert!(started(&[&broken], &[&shop()]).0, "taken away");
-    let guard = policy("access: [");
+    let guard = policy("ipAccess: [");
     let mut store = Store::default();
     store.set_file(Path::new("guard.yaml"), &guard);
     store.close_unknown();
@@ -118,7 +118,7 @@ fn routes_closed_at_startup_reopen_and_served_routes_never_close() {
 #[test]
 fn refusal_of_closed_routes_names_the_file() {
     let mut store = Store::default();
-    store.set_file(Path::new("conf/guards.yaml"), &[shop(), policy("access: [")].concat());
+    store.set_file(Path::new("conf/guards.yaml"), &[shop(), policy("ipAccess: [")].concat());
     store.close_unknown();
     let translation = translate(&store, &TranslateOptions::default());
     let security = security_of(&translation.config);
