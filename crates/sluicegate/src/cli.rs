@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_is_consistent() {
         Cli::command().debug_assert();
     }
 
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_names_levels_for_all_and_for_parts() {
+    fn log_filter_sets_levels_for_all_parts_and_for_single_parts() {
         let parts = |text: &str| filter(text).map(|filter| filter.to_string());
         assert_eq!(parts("warn"), Ok("kube_runtime=off,kube_client=off,warn".into()));
         assert_eq!(parts("debug,hyper=off"), Ok("kube_runtime=off,kube_client=off,hyper=off,debug".into()));
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(
             parts("sluicegate_proxy=trace"),
             Ok("sluicegate_proxy=trace,kube_runtime=off,kube_client=off,info".into()),
-            "the rest stays"
+            "the other levels keep their defaults"
         );
         for wrong in ["foo=bar", "inof", "", "info,", "debug=info=warn"] {
             let error = parts(wrong).expect_err(wrong);
