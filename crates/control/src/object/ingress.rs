@@ -8,7 +8,8 @@ use sluicegate_model::compression::CodingsError;
 use sluicegate_model::{ClientAuthMode, Codings, HostPattern, PathPattern, UpstreamKey};
 
 use super::backend::Backend;
-use super::{Kind, ObjectRef, annotation, host, path};
+use super::kind::Raw;
+use super::{Kind, Object, ObjectRef, annotation, host, path};
 use crate::problem::Findings;
 
 /// The annotation for the class of an Ingress before `spec.ingressClassName` existed.
@@ -350,4 +351,10 @@ fn check_backend(
         }
     };
     Some(UpstreamKey::new(namespace.clone(), service.name, port))
+}
+
+impl Raw for v1::Ingress {
+    fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        Some(Ingress::check(self, &object.namespace, findings).into())
+    }
 }

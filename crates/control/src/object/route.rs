@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use sluicegate_model::HostPattern;
 
-use super::gateway_api::{self, GROUP, TlsRouteSpec, Written};
-use super::{ObjectRef, annotation, host};
+use super::gateway_api::{self, GROUP, PortRouteSpec, TlsRouteSpec, Written};
+use super::kind::Raw;
+use super::{Object, ObjectRef, annotation, host};
 use crate::problem::Findings;
 
 /// The greatest weight of a backend (Gateway API `BackendRef.weight`).
@@ -214,5 +215,17 @@ impl BackendRef {
         };
         let service = service();
         Self { weight, service }
+    }
+}
+
+impl Raw for Written<TlsRouteSpec> {
+    fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        Some(Route::check(self, object, findings).into())
+    }
+}
+
+impl Raw for Written<PortRouteSpec> {
+    fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        Some(Route::check(self, object, findings).into())
     }
 }

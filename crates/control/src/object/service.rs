@@ -9,7 +9,8 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use sluicegate_model::{Balance, Protocol, ProxyProtocol, UpstreamLimits};
 
 use super::backend::Backend;
-use super::{Kind, annotation, host};
+use super::kind::Raw;
+use super::{Kind, Object, ObjectRef, annotation, host};
 use crate::problem::Findings;
 
 /// A checked `Service`.
@@ -238,5 +239,11 @@ fn check_limit(
             );
             None
         }
+    }
+}
+
+impl Raw for v1::Service {
+    fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        Some(Service::check(self, &object.namespace, findings).into())
     }
 }

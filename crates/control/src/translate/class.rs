@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use super::{CONTROLLER, TranslateOptions};
 use crate::object::annotation;
+use crate::object::class::IngressClass;
 use crate::object::ingress::{CLASS_ANNOTATION, Ingress};
 use crate::store::Store;
 
@@ -19,13 +20,12 @@ pub(super) struct Classes<'a> {
 
 impl<'a> Classes<'a> {
     pub(super) fn new(store: &'a Store, options: &'a TranslateOptions) -> Self {
-        let controllers =
-            store.classes().map(|(object, class)| (&*object.name, &*class.controller)).collect();
-        let default = store
-            .classes()
-            .filter(|(_, class)| class.is_default)
-            .min_by_key(|(object, class)| (Reverse(class.created), &*object.name))
-            .map(|(object, _)| &*object.name);
+        let classes = || store.all::<IngressClass>();
+        let controllers = classes().map(|(object, class, _)| (&*object.name, &*class.controller)).collect();
+        let default = classes()
+            .filter(|(_, class, _)| class.is_default)
+            .min_by_key(|(object, class, _)| (Reverse(class.created), &*object.name))
+            .map(|(object, ..)| &*object.name);
         Self { controllers, default, options }
     }
 

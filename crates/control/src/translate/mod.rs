@@ -306,7 +306,7 @@ fn ingresses<'a>(store: &'a Store, options: &TranslateOptions) -> (Vec<Source<'a
 
 /// The Ingresses, in any order.
 fn sources(store: &Store) -> impl Iterator<Item = Source<'_>> {
-    store.ingresses().map(|(object, ingress, origin)| Source { object, ingress, origin })
+    store.all::<Ingress>().map(|(object, ingress, origin)| Source { object, ingress, origin })
 }
 
 impl Translation {

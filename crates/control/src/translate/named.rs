@@ -8,6 +8,9 @@ use sluicegate_model::policy::security::Method;
 
 use super::{ObjectName, Source, TranslateOptions, class, sources};
 use crate::object::backend::Backend;
+use crate::object::policy::consumer::Consumer;
+use crate::object::policy::rate_limit::RateLimitPolicy;
+use crate::object::policy::security::SecurityPolicy;
 use crate::object::{Kind, ObjectRef};
 use crate::store::Store;
 
@@ -40,16 +43,17 @@ impl Named {
     /// The Secrets of policies, and the Secrets of Consumers if a policy asks for API keys.
     fn add_policies(&mut self, store: &Store) {
         let mut asks_for_keys = false;
-        for (_, policy, _) in store.security_policies() {
+        for (_, policy, _) in store.all::<SecurityPolicy>() {
             self.others.extend(policy.needs.iter().map(|need| need.value.secret.clone()));
             let methods = policy.security.authentication.iter().flat_map(|known| &known.methods);
             asks_for_keys |= methods.clone().any(|method| matches!(method, Method::ApiKey { .. }));
         }
-        for (_, policy, _) in store.rate_limit_policies() {
+        for (_, policy, _) in store.all::<RateLimitPolicy>() {
             let needs = policy.sharing.iter().flat_map(|sharing| &sharing.needs);
             self.others.extend(needs.map(|need| need.value.secret.clone()));
         }
-        let keys = store.consumers().filter(|_| asks_for_keys).flat_map(|(_, consumer, _)| &consumer.keys);
+        let keys =
+            store.all::<Consumer>().filter(|_| asks_for_keys).flat_map(|(_, consumer, _)| &consumer.keys);
         self.others.extend(keys.map(|(_, value)| value.secret.clone()));
     }
 

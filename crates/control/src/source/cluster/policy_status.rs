@@ -36,11 +36,6 @@ pub(super) struct DesiredPolicyStatus {
     generation: Option<i64>,
 }
 
-/// Whether the gateway writes a status of this kind.
-pub(super) fn has_status(kind: Kind) -> bool {
-    matches!(kind, Kind::SecurityPolicy | Kind::RateLimitPolicy | Kind::TrafficPolicy | Kind::Consumer)
-}
-
 impl CurrentPolicyStatus {
     pub(super) fn of(object: &DynamicObject) -> Self {
         let status = object.data.get("status").and_then(Value::as_object);

@@ -59,7 +59,7 @@ pub(super) fn build<'a>(store: &'a Store, options: &TranslateOptions) -> Built<'
     let mut built = Built::default();
     let classes = class::Classes::new(store, options);
     let mut gateways: Vec<OurGateway<'a>> = Vec::new();
-    for (object, gateway, origin) in store.gateways() {
+    for (object, gateway, origin) in store.all::<gateway::Gateway>() {
         let at = At { object, origin };
         match classes.refusal(gateway) {
             None => gateways.push(OurGateway { at, gateway }),
@@ -69,7 +69,7 @@ pub(super) fn build<'a>(store: &'a Store, options: &TranslateOptions) -> Built<'
     built.foreign.sort_unstable_by(|one, other| one.object.cmp(&other.object));
     gateways.sort_by_cached_key(|gateway| gateway.at.age(gateway.gateway.created));
     let sites = Sites::new(&gateways, options, &mut built.problems);
-    let routes = store.layer4_routes();
+    let routes = store.all::<Route>();
     let mut candidates: Vec<Candidate<'a>> = routes
         .map(|(object, route, origin)| Candidate { at: At { object, origin }, route, leads_to: None })
         .collect();

@@ -62,7 +62,7 @@ enum Credential {
 /// The Consumers that the policies know.
 pub(super) fn build<'a>(store: &Store, policies: impl Iterator<Item = &'a Security>) -> Built {
     let scopes = Scopes::new(policies.filter_map(|security| security.authentication.as_ref()));
-    let mut all: Vec<_> = store.consumers().collect();
+    let mut all: Vec<_> = store.all::<object::Consumer>().collect();
     all.sort_by_cached_key(|(object, consumer, origin)| At { object, origin }.age(consumer.created));
     let mut building =
         Building { store, scopes: &scopes, holders: HashMap::default(), built: Built::default() };

@@ -19,7 +19,9 @@ use super::reference::{At, Reference};
 use super::restriction::Restricted;
 use crate::manifest::Guarded;
 use crate::object::ObjectRef;
-use crate::object::policy::traffic::ServiceTrafficSettings;
+use crate::object::policy::rate_limit::RateLimitPolicy;
+use crate::object::policy::security::SecurityPolicy;
+use crate::object::policy::traffic::{ServiceTrafficSettings, TrafficPolicy};
 use crate::problem::Problem;
 use crate::store::Store;
 use attach::{Attached, Policy};
@@ -70,20 +72,20 @@ impl<'a> Policies<'a> {
     pub(super) fn new(store: &'a Store, ingresses: &[Source<'a>], restricted: &'a Restricted<'a>) -> Self {
         let mut problems = Vec::new();
         let mut secrets = security::Secrets::new(store);
-        let of_security = store.security_policies().map(|(object, policy, origin)| {
+        let of_security = store.all::<SecurityPolicy>().map(|(object, policy, origin)| {
             let at = At { object, origin };
             let (value, fault) = secrets.complete(at, policy, &mut problems);
             let targets = &policy.targets;
             Policy { at, created: policy.created, targets, value: Some(value), fault }
         });
         let of_security: Vec<_> = of_security.collect();
-        let of_limits = store.rate_limit_policies().map(|(object, policy, origin)| {
+        let of_limits = store.all::<RateLimitPolicy>().map(|(object, policy, origin)| {
             let at = At { object, origin };
             let (value, fault) = rate_limit::complete(store, at, policy, &mut problems);
             Policy { at, created: policy.created, targets: &policy.targets, value, fault }
         });
         let of_limits: Vec<_> = of_limits.collect();
-        let of_traffic = store.traffic_policies().map(|(object, policy, origin)| Policy {
+        let of_traffic = store.all::<TrafficPolicy>().map(|(object, policy, origin)| Policy {
             at: At { object, origin },
             created: policy.created,
             targets: &policy.targets,

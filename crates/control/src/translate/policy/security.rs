@@ -13,6 +13,7 @@ use sluicegate_model::policy::{AuthorizationRule, External, JwtKeys, RemoteKeys,
 use crate::manifest::Guarded;
 use crate::object::certificate;
 use crate::object::policy::authentication::{Need, Needed};
+use crate::object::policy::consumer::Consumer;
 use crate::object::policy::htpasswd::{self, Passwords};
 use crate::object::policy::jwt;
 use crate::object::policy::secret::{SecretValue, without_line_end};
@@ -286,7 +287,7 @@ pub(super) fn authorities(
 /// The groups of all Consumers, each with the namespace of a Consumer and with [`ANY`].
 fn groups_of(store: &Store) -> HashSet<(&str, &str)> {
     store
-        .consumers()
+        .all::<Consumer>()
         .flat_map(|(object, consumer, _)| {
             consumer.groups.iter().flat_map(|group| [(&*object.namespace, &**group), (ANY, &**group)])
         })
