@@ -25,6 +25,7 @@ pub mod source;
 pub mod store;
 pub mod translate;
 
+pub use object::annotation::page::annotations;
 pub use object::policy::crd::{Definition, definitions};
 pub use object::{Kind, ObjectRef};
 pub use problem::{Origin, Problem, Severity};

@@ -33,14 +33,22 @@ impl<'a> Restricted<'a> {
                     let reason = format!("the annotation {first} is not supported");
                     let closed = Arc::new(Security::closed(source.at().id(), reason.into()));
                     restricted.closed.insert(source.object, closed);
-                    let consequence = "all routes of this Ingress respond with 503. Replace it by a SecurityPolicy or a \
-                                       RateLimitPolicy, or start with --ignore-nginx-access-annotations";
-                    (Severity::Error, consequence)
+                    (Severity::Error, "all routes of this Ingress respond with 503")
                 }
             };
             for name in &source.ingress.unread_restrictions {
+                let replacement = annotation::replacement(name);
+                let replacement = replacement.as_deref().unwrap_or("a SecurityPolicy or a RateLimitPolicy");
+                let remedy = match severity {
+                    Severity::Error => {
+                        format!(
+                            ". Replace it by {replacement}, or start with --ignore-nginx-access-annotations"
+                        )
+                    }
+                    _ => String::new(),
+                };
                 let message =
-                    format!("restricts access in ingress-nginx, but is not supported; {consequence}");
+                    format!("restricts access in ingress-nginx, but is not supported; {consequence}{remedy}");
                 restricted.problems.push(source.at().problem(severity, &annotation::field(name), message));
             }
         }
