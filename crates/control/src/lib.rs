@@ -17,13 +17,17 @@
 //! | [`source`] | following a cluster or a directory, and publishing what changes |
 //! | [`problem`], [`locate`] | problems and their lines |
 
+mod frontend;
+mod intent;
 mod locate;
 mod manifest;
+mod merge;
 pub mod object;
 pub mod problem;
 pub mod source;
 pub mod store;
 pub mod translate;
+mod upstream;
 
 pub use object::annotation::page::annotations;
 pub use object::policy::crd::{Definition, definitions};

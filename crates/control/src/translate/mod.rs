@@ -4,16 +4,8 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`class`] | the Ingresses that are ours |
-//! | [`routes`] | hosts and routes; the precedence in conflicts between Ingresses |
-//! | [`restriction`] | annotations of ingress-nginx that restrict access and are not read |
-//! | [`tls`] | `spec.tls` and its Secrets |
 //! | [`policy`] | the policies of each route, and the Consumers |
-//! | [`gateway`] | Gateways and their routes below HTTP |
-//! | [`passthrough`] | TLS passthrough of HTTPS listeners |
 //! | [`named`] | the relevant objects, before the translation |
-//! | [`upstream`] | Services and their EndpointSlices |
-//! | [`mod@reference`] | objects that name other objects |
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -25,26 +17,23 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashSet};
 use sluicegate_model::{Config, Protocol, Settings, UpstreamKey};
 
+use crate::frontend::gateway;
+use crate::frontend::ingress::{class, restriction};
+use crate::intent as reference;
+use crate::merge::{passthrough, rule as routes, tls};
 use crate::object::ingress::Ingress;
 use crate::object::policy::traffic::ServiceTrafficSettings;
 use crate::object::{Kind, ObjectRef, annotation};
 use crate::problem::{Origin, Problem};
 use crate::store::Store;
+use crate::upstream;
 use policy::standing::Standing;
 use reference::{At, Reference};
 
-mod class;
-mod gateway;
 pub(crate) mod named;
-mod passthrough;
 pub mod policy;
-mod reference;
-mod restriction;
-mod routes;
 #[cfg(test)]
 mod tests;
-mod tls;
-pub(crate) mod upstream;
 
 /// The `spec.controller` of our IngressClasses.
 pub const CONTROLLER: &str = "sluicegate.dev/ingress-controller";
@@ -158,11 +147,11 @@ pub struct ObjectName {
 }
 
 impl ObjectName {
-    fn secret(&self) -> ObjectRef {
+    pub(crate) fn secret(&self) -> ObjectRef {
         self.of(Kind::Secret)
     }
 
-    fn configmap(&self) -> ObjectRef {
+    pub(crate) fn configmap(&self) -> ObjectRef {
         self.of(Kind::ConfigMap)
     }
 
@@ -173,18 +162,18 @@ impl ObjectName {
 
 /// An Ingress that is ours, and the place where it was written.
 #[derive(Clone, Copy)]
-struct Source<'a> {
-    object: &'a ObjectRef,
-    ingress: &'a Ingress,
+pub(crate) struct Source<'a> {
+    pub(crate) object: &'a ObjectRef,
+    pub(crate) ingress: &'a Ingress,
     origin: &'a Origin,
 }
 
 impl<'a> Source<'a> {
-    fn at(self) -> At<'a> {
+    pub(crate) fn at(self) -> At<'a> {
         At { object: self.object, origin: self.origin }
     }
 
-    fn problem(self, field: &str, message: String) -> Problem {
+    pub(crate) fn problem(self, field: &str, message: String) -> Problem {
         self.at().warning(field, message)
     }
 }

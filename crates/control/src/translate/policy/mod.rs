@@ -35,7 +35,7 @@ pub mod standing;
 mod traffic;
 
 /// The policies of a store, while routes look up their own.
-pub(super) struct Policies<'a> {
+pub(crate) struct Policies<'a> {
     /// The routes that are closed because an unreadable policy may guard them, whatever other policies apply to them.
     closed: Vec<(Guarded, Arc<Security>)>,
     /// The closed Ingresses, whatever policies apply to them.
@@ -49,27 +49,27 @@ pub(super) struct Policies<'a> {
 }
 
 /// The policies that apply to a route.
-pub(super) struct RoutePolicies {
-    pub(super) security: Option<Arc<Security>>,
-    pub(super) rate_limits: Option<Arc<RateLimits>>,
-    pub(super) traffic: Option<Arc<Traffic>>,
+pub(crate) struct RoutePolicies {
+    pub(crate) security: Option<Arc<Security>>,
+    pub(crate) rate_limits: Option<Arc<RateLimits>>,
+    pub(crate) traffic: Option<Arc<Traffic>>,
 }
 
 /// The remaining result after all routes have looked up their policies.
 #[derive(Default)]
-pub(super) struct Built<'a> {
+pub(crate) struct Built<'a> {
     /// In the order of their ids; none if no policy authenticates callers.
-    pub(super) consumers: Vec<Arc<Consumer>>,
-    pub(super) problems: Vec<Problem>,
-    pub(super) policy_statuses: Vec<Standing>,
+    pub(crate) consumers: Vec<Arc<Consumer>>,
+    pub(crate) problems: Vec<Problem>,
+    pub(crate) policy_statuses: Vec<Standing>,
     /// The Services that policies name.
-    pub(super) references: Vec<Reference<'a>>,
+    pub(crate) references: Vec<Reference<'a>>,
     /// The settings of policies for upstreams themselves.
-    pub(super) upstreams: HashMap<UpstreamKey, ServiceTrafficSettings>,
+    pub(crate) upstreams: HashMap<UpstreamKey, ServiceTrafficSettings>,
 }
 
 impl<'a> Policies<'a> {
-    pub(super) fn new(store: &'a Store, ingresses: &[Source<'a>], restricted: &'a Restricted<'a>) -> Self {
+    pub(crate) fn new(store: &'a Store, ingresses: &[Source<'a>], restricted: &'a Restricted<'a>) -> Self {
         let mut problems = Vec::new();
         let mut secrets = security::Secrets::new(store);
         let of_security = store.all::<SecurityPolicy>().map(|(object, policy, origin)| {
@@ -110,7 +110,7 @@ impl<'a> Policies<'a> {
     }
 
     /// The policies of a route that this Ingress defines and that leads to this upstream.
-    pub(super) fn govern(&mut self, ingress: &ObjectRef, upstream: &UpstreamKey) -> RoutePolicies {
+    pub(crate) fn govern(&mut self, ingress: &ObjectRef, upstream: &UpstreamKey) -> RoutePolicies {
         let security = match self.closed.iter().find(|(guarded, _)| guarded.has(&ingress.namespace)) {
             Some((_, closed)) => Some(closed.clone()),
             None => {
@@ -127,7 +127,7 @@ impl<'a> Policies<'a> {
     }
 
     /// Whether all routes of an Ingress respond with 503.
-    pub(super) fn closes(&self, ingress: &ObjectRef) -> bool {
+    pub(crate) fn closes(&self, ingress: &ObjectRef) -> bool {
         self.restricted.of(ingress).is_some()
     }
 
@@ -174,7 +174,7 @@ impl<'a> Policies<'a> {
     }
 
     /// Completes the policies, when the configuration has all routes.
-    pub(super) fn finish(self, store: &Store, config: &Config) -> Built<'a> {
+    pub(crate) fn finish(self, store: &Store, config: &Config) -> Built<'a> {
         let mut built = Built { problems: self.problems, ..Built::default() };
         self.security.report_ineffective_policies(config, &mut built.problems);
         self.rate_limits.report_ineffective_policies(config, &mut built.problems);

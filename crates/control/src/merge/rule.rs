@@ -8,22 +8,24 @@ use foldhash::HashMap;
 use sluicegate_model::rule::{PathMatch, RuleMatch};
 use sluicegate_model::{HostPattern, PathPattern, Rule, UpstreamKey, VirtualHost};
 
-use super::policy::Policies;
-use super::reference::{Place, Reference};
-use super::{Source, tls, upstream};
+use super::tls;
+use crate::intent::{Place, Reference};
 use crate::object::ingress::path_field;
 use crate::problem::Problem;
 use crate::store::Store;
+use crate::translate::Source;
+use crate::translate::policy::Policies;
+use crate::upstream;
 
 /// The result of all Ingresses.
 #[derive(Default)]
-pub(super) struct Built<'a> {
+pub(crate) struct Built<'a> {
     /// In the order of their patterns.
-    pub(super) hosts: Vec<Arc<VirtualHost>>,
-    pub(super) default_rule: Option<Rule>,
-    pub(super) problems: Vec<Problem>,
+    pub(crate) hosts: Vec<Arc<VirtualHost>>,
+    pub(crate) default_rule: Option<Rule>,
+    pub(crate) problems: Vec<Problem>,
     /// The first object that named each upstream, and its field.
-    pub(super) references: Vec<Reference<'a>>,
+    pub(crate) references: Vec<Reference<'a>>,
 }
 
 /// A host while it is built.
@@ -36,7 +38,7 @@ struct Host<'a> {
 }
 
 /// Builds the routes of Ingresses, the oldest first.
-pub(super) fn build<'a>(
+pub(crate) fn build<'a>(
     store: &'a Store,
     ingresses: &[Source<'a>],
     tls: &tls::Built,

@@ -4,39 +4,40 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use sluicegate_model::{HostPattern, Layer4Route, ObjectId, Protocol, TlsRoute, WeightedUpstream};
 
-use super::reference::{At, Place, Reference};
-use super::restriction::Restricted;
-use super::{Source, upstream};
+use crate::frontend::ingress::restriction::Restricted;
+use crate::intent::{At, Place, Reference};
 use crate::object::annotation;
 use crate::object::ingress::{RulePath, path_field};
 use crate::problem::Problem;
 use crate::store::Store;
+use crate::translate::Source;
+use crate::upstream;
 
 /// An object that claims the connections for a host.
-pub(super) struct Claim<'a> {
-    pub(super) host: HostPattern,
-    pub(super) leads_to: Layer4Route,
-    pub(super) at: At<'a>,
+pub(crate) struct Claim<'a> {
+    pub(crate) host: HostPattern,
+    pub(crate) leads_to: Layer4Route,
+    pub(crate) at: At<'a>,
     /// The creation time of the object.
-    pub(super) created: Option<i64>,
+    pub(crate) created: Option<i64>,
     /// The field with the claim.
-    pub(super) field: String,
+    pub(crate) field: String,
 }
 
 /// The hosts with TLS passthrough.
 #[derive(Default)]
-pub(super) struct Built<'a> {
+pub(crate) struct Built<'a> {
     /// By the text of the pattern: `*.example.com` may stand for one label or several, but two objects with this
     /// pattern conflict.
     routes: BTreeMap<String, TlsRoute>,
-    pub(super) references: Vec<Reference<'a>>,
-    pub(super) problems: Vec<Problem>,
+    pub(crate) references: Vec<Reference<'a>>,
+    pub(crate) problems: Vec<Problem>,
 }
 
 /// Joins the claims of TLSRoutes with the claims of Ingresses; both come with the oldest first.
 ///
 /// The gateway decrypts connections to a restricted Ingress, since it could not refuse a request in a passthrough connection.
-pub(super) fn build<'a>(
+pub(crate) fn build<'a>(
     store: &Store,
     ingresses: &[Source<'a>],
     of_gateways: Vec<Claim<'a>>,
@@ -98,7 +99,7 @@ fn holders<'a>(ingresses: &[Source<'a>], claims: &[Claim<'_>]) -> HashMap<String
 
 impl<'a> Built<'a> {
     /// The object whose passthrough takes the connections for a host.
-    pub(super) fn of(&self, host: &HostPattern) -> Option<&ObjectId> {
+    pub(crate) fn of(&self, host: &HostPattern) -> Option<&ObjectId> {
         if self.routes.is_empty() {
             return None;
         }
@@ -106,7 +107,7 @@ impl<'a> Built<'a> {
     }
 
     /// In the order of their patterns.
-    pub(super) fn routes(&self) -> Vec<TlsRoute> {
+    pub(crate) fn routes(&self) -> Vec<TlsRoute> {
         let mut routes: Vec<TlsRoute> = self.routes.values().cloned().collect();
         routes.sort_by(|one, other| one.host.cmp(&other.host));
         routes

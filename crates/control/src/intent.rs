@@ -7,25 +7,25 @@ use crate::object::ingress::path_field;
 use crate::object::policy::traffic::{MIRROR_FIELD, branch_field};
 use crate::object::route::backend_field;
 use crate::problem::{Origin, Problem, Severity};
-use crate::translate::upstream::ANSWERED;
+use crate::upstream::ANSWERED;
 
 /// An object, and the place where it was written.
 #[derive(Clone, Copy)]
-pub(super) struct At<'a> {
-    pub(super) object: &'a ObjectRef,
-    pub(super) origin: &'a Origin,
+pub(crate) struct At<'a> {
+    pub(crate) object: &'a ObjectRef,
+    pub(crate) origin: &'a Origin,
 }
 
 impl At<'_> {
-    pub(super) fn warning(self, field: &str, message: String) -> Problem {
+    pub(crate) fn warning(self, field: &str, message: String) -> Problem {
         self.problem(Severity::Warning, field, message)
     }
 
-    pub(super) fn note(self, field: &str, message: String) -> Problem {
+    pub(crate) fn note(self, field: &str, message: String) -> Problem {
         self.problem(Severity::Note, field, message)
     }
 
-    pub(super) fn problem(self, severity: Severity, field: &str, message: String) -> Problem {
+    pub(crate) fn problem(self, severity: Severity, field: &str, message: String) -> Problem {
         Problem {
             severity,
             origin: self.origin.clone(),
@@ -35,27 +35,27 @@ impl At<'_> {
         }
     }
 
-    pub(super) fn id(self) -> ObjectId {
+    pub(crate) fn id(self) -> ObjectId {
         self.object.id()
     }
 
     /// A sort key by age and then by name, so that the object with precedence comes first. An object without a creation
     /// time was never created in a cluster, so it counts as youngest.
-    pub(super) fn age(self, created: Option<i64>) -> impl Ord {
+    pub(crate) fn age(self, created: Option<i64>) -> impl Ord {
         (created.is_none(), created, self.object.namespace.clone(), self.object.name.clone())
     }
 }
 
 /// A backend as an object names it.
-pub(super) struct Reference<'a> {
-    pub(super) at: At<'a>,
-    pub(super) place: Place,
-    pub(super) upstream: UpstreamKey,
+pub(crate) struct Reference<'a> {
+    pub(crate) at: At<'a>,
+    pub(crate) place: Place,
+    pub(crate) upstream: UpstreamKey,
 }
 
 /// The place in an object that names a backend.
 #[derive(Clone, Copy)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// `spec.defaultBackend` of an Ingress.
     DefaultBackend,
     /// The rule and the path of an Ingress.
@@ -70,7 +70,7 @@ pub(super) enum Place {
 
 impl Reference<'_> {
     /// A problem with the object that is named here: `within` is the field inside the backend of an Ingress.
-    pub(super) fn problem(&self, within: &str, message: String) -> Problem {
+    pub(crate) fn problem(&self, within: &str, message: String) -> Problem {
         let field = match self.place {
             Place::DefaultBackend => format!("spec.defaultBackend.{within}"),
             Place::Path(rule, path) => format!("{}.backend.{within}", path_field(rule, path)),

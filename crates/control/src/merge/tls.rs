@@ -6,18 +6,19 @@ use std::sync::Arc;
 use sluicegate_model::tls::TicketSecret;
 use sluicegate_model::{Certificate, ClientAuth, HostPattern, Tls, TlsHost};
 
-use super::{ObjectName, Source, TranslateOptions, passthrough};
+use super::passthrough;
 use crate::object::ingress::{self, Ingress};
 use crate::object::secret::TLS_TYPE;
 use crate::object::{Kind, ObjectRef, annotation};
 use crate::problem::Problem;
 use crate::store::Store;
+use crate::translate::{ObjectName, Source, TranslateOptions};
 
 /// The TLS settings of the Ingresses.
 #[derive(Default)]
-pub(super) struct Built {
-    pub(super) tls: Tls,
-    pub(super) problems: Vec<Problem>,
+pub(crate) struct Built {
+    pub(crate) tls: Tls,
+    pub(crate) problems: Vec<Problem>,
     /// The policies for client certificates, by their Ingress.
     client_auth: HashMap<ObjectRef, Arc<ClientAuth>>,
     /// The hosts that have TLS.
@@ -37,7 +38,7 @@ struct Host {
 
 /// Builds the certificates of all hosts. If two certificates for one name have the same type of key, or are of two
 /// namespaces, the older Ingress has precedence.
-pub(super) fn build(
+pub(crate) fn build(
     store: &Store,
     ingresses: &[Source<'_>],
     passthrough: &passthrough::Built<'_>,
@@ -98,7 +99,7 @@ impl Host {
 
 impl Built {
     /// Whether the routes of an Ingress for a host are served over HTTPS only.
-    pub(super) fn is_https_only(&self, object: &ObjectRef, ingress: &Ingress, host: &HostPattern) -> bool {
+    pub(crate) fn is_https_only(&self, object: &ObjectRef, ingress: &Ingress, host: &HostPattern) -> bool {
         if ingress.force_ssl_redirect || ingress.client_auth.is_some() {
             return true;
         }
@@ -125,7 +126,7 @@ impl Built {
     }
 
     /// The policy for client certificates of the routes of an Ingress.
-    pub(super) fn client_auth_of(&self, ingress: &ObjectRef) -> Option<Arc<ClientAuth>> {
+    pub(crate) fn client_auth_of(&self, ingress: &ObjectRef) -> Option<Arc<ClientAuth>> {
         self.client_auth.get(ingress).cloned()
     }
 

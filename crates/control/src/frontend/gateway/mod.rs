@@ -11,13 +11,13 @@ use std::collections::{BTreeMap, HashSet};
 
 use sluicegate_model::{HostPattern, Layer4, Layer4Route, Listener, TlsRoute};
 
-use super::TranslateOptions;
-use super::passthrough::Claim;
-use super::reference::{At, Reference};
+use crate::intent::{At, Reference};
+use crate::merge::passthrough::Claim;
 use crate::object::gateway::{self, ListenerProtocol};
 use crate::object::route::Route;
 use crate::problem::Problem;
 use crate::store::Store;
+use crate::translate::TranslateOptions;
 use attach::Attachment;
 use listener::{Site, Sites, Socket};
 
@@ -28,15 +28,15 @@ mod listener;
 
 /// The result of all Gateways and their routes.
 #[derive(Default)]
-pub(super) struct Built<'a> {
-    pub(super) listeners: Vec<Listener>,
+pub(crate) struct Built<'a> {
+    pub(crate) listeners: Vec<Listener>,
     /// The TLS passthrough of HTTPS listeners.
-    pub(super) claims: Vec<Claim<'a>>,
+    pub(crate) claims: Vec<Claim<'a>>,
     /// The backends of routes that are in service at a listener.
-    pub(super) references: Vec<Reference<'a>>,
-    pub(super) problems: Vec<Problem>,
+    pub(crate) references: Vec<Reference<'a>>,
+    pub(crate) problems: Vec<Problem>,
     /// The Gateways of other classes, each with a note of the option that would serve it.
-    pub(super) foreign: Vec<Problem>,
+    pub(crate) foreign: Vec<Problem>,
 }
 
 /// A Gateway that is ours.
@@ -55,7 +55,7 @@ struct Candidate<'a> {
 
 /// Builds the listeners of all Gateways that are ours. In a conflict the older object has precedence, for Gateways and
 /// for routes.
-pub(super) fn build<'a>(store: &'a Store, options: &TranslateOptions) -> Built<'a> {
+pub(crate) fn build<'a>(store: &'a Store, options: &TranslateOptions) -> Built<'a> {
     let mut built = Built::default();
     let classes = class::Classes::new(store, options);
     let mut gateways: Vec<OurGateway<'a>> = Vec::new();

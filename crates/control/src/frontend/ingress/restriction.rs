@@ -8,19 +8,19 @@ use std::sync::Arc;
 use foldhash::HashMap;
 use sluicegate_model::policy::Security;
 
-use super::{Source, TranslateOptions};
 use crate::object::{ObjectRef, annotation};
 use crate::problem::{Problem, Severity};
+use crate::translate::{Source, TranslateOptions};
 
 /// The Ingresses whose routes respond with 503.
 #[derive(Default)]
-pub(super) struct Restricted<'a> {
+pub(crate) struct Restricted<'a> {
     closed: HashMap<&'a ObjectRef, Arc<Security>>,
-    pub(super) problems: Vec<Problem>,
+    pub(crate) problems: Vec<Problem>,
 }
 
 impl<'a> Restricted<'a> {
-    pub(super) fn new(ingresses: &[Source<'a>], options: &TranslateOptions) -> Self {
+    pub(crate) fn new(ingresses: &[Source<'a>], options: &TranslateOptions) -> Self {
         let mut restricted = Self::default();
         for source in ingresses {
             let Some(first) = source.ingress.unread_restrictions.first() else { continue };
@@ -56,7 +56,7 @@ impl<'a> Restricted<'a> {
     }
 
     /// The policy that refuses all requests to an Ingress; `None` if the Ingress is not restricted.
-    pub(super) fn of(&self, ingress: &ObjectRef) -> Option<&Arc<Security>> {
+    pub(crate) fn of(&self, ingress: &ObjectRef) -> Option<&Arc<Security>> {
         self.closed.get(ingress)
     }
 }
