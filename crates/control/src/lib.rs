@@ -17,6 +17,7 @@
 //! | [`source`] | following a cluster or a directory, and publishing what changes |
 //! | [`problem`], [`locate`] | problems and their lines |
 
+mod emit;
 mod frontend;
 mod intent;
 mod locate;

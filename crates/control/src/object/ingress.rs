@@ -95,6 +95,11 @@ pub(crate) fn path_field(rule: usize, path: usize) -> String {
     format!("spec.rules[{rule}].http.paths[{path}]")
 }
 
+/// The field of the Secret of an entry of `spec.tls`, as problems name it.
+pub(crate) fn secret_field(index: usize) -> String {
+    format!("spec.tls[{index}].secretName")
+}
+
 impl Ingress {
     pub(crate) fn check(raw: v1::Ingress, namespace: &Arc<str>, findings: &mut Findings) -> Self {
         let annotations = raw.metadata.annotations.as_ref();

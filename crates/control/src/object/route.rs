@@ -64,6 +64,11 @@ pub(crate) struct ServicePortRef {
     pub(crate) port: Arc<str>,
 }
 
+/// The field of a parent, as problems name it.
+pub(crate) fn parent_field(index: usize) -> String {
+    format!("spec.parentRefs[{index}]")
+}
+
 /// The field of a backend, as problems name it.
 pub(crate) fn backend_field(index: usize) -> String {
     format!("spec.rules[0].backendRefs[{index}]")

@@ -6,8 +6,10 @@ use foldhash::HashSet;
 use sluicegate_model::UpstreamKey;
 use sluicegate_model::policy::security::Method;
 
-use super::{ObjectName, Source, TranslateOptions, class, sources};
+use super::{ObjectName, TranslateOptions};
+use crate::frontend::ingress::class::Classes;
 use crate::object::backend::Backend;
+use crate::object::ingress::Ingress;
 use crate::object::policy::consumer::Consumer;
 use crate::object::policy::rate_limit::RateLimitPolicy;
 use crate::object::policy::security::SecurityPolicy;
@@ -32,9 +34,9 @@ impl Named {
         named.certificates.extend(options.default_certificate.as_ref().map(ObjectName::secret));
         named.others.extend(options.ticket_secret.as_ref().map(ObjectName::secret));
         named.others.extend(options.configmap.as_ref().map(ObjectName::configmap));
-        let classes = class::Classes::new(store, options);
-        for source in sources(store).filter(|source| classes.serves(source.ingress)) {
-            named.add(store, source);
+        let classes = Classes::new(store, options);
+        for (object, ingress, _) in store.all::<Ingress>().filter(|(_, ingress, _)| classes.serves(ingress)) {
+            named.add(store, object, ingress);
         }
         named.add_policies(store);
         named
@@ -57,7 +59,7 @@ impl Named {
         self.others.extend(keys.map(|(_, value)| value.secret.clone()));
     }
 
-    fn add(&mut self, store: &Store, Source { object, ingress, .. }: Source<'_>) {
+    fn add(&mut self, store: &Store, object: &ObjectRef, ingress: &Ingress) {
         let certificate = |name| ObjectRef { name, kind: Kind::Secret, namespace: object.namespace.clone() };
         self.ingresses.insert(object.clone());
         self.certificates.extend(ingress.tls.iter().filter_map(|tls| tls.secret.clone()).map(certificate));

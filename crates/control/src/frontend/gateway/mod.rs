@@ -11,8 +11,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use sluicegate_model::{HostPattern, Layer4, Layer4Route, Listener, TlsRoute};
 
-use crate::intent::{At, Reference};
-use crate::merge::passthrough::Claim;
+use crate::intent::{At, Claim, Intents, Reference};
 use crate::object::gateway::{self, ListenerProtocol};
 use crate::object::route::Route;
 use crate::problem::Problem;
@@ -28,15 +27,15 @@ mod listener;
 
 /// The result of all Gateways and their routes.
 #[derive(Default)]
-pub(crate) struct Built<'a> {
-    pub(crate) listeners: Vec<Listener>,
+struct Built<'a> {
+    listeners: Vec<Listener>,
     /// The TLS passthrough of HTTPS listeners.
-    pub(crate) claims: Vec<Claim<'a>>,
+    claims: Vec<Claim<'a>>,
     /// The backends of routes that are in service at a listener.
-    pub(crate) references: Vec<Reference<'a>>,
-    pub(crate) problems: Vec<Problem>,
+    references: Vec<Reference<'a>>,
+    problems: Vec<Problem>,
     /// The Gateways of other classes, each with a note of the option that would serve it.
-    pub(crate) foreign: Vec<Problem>,
+    foreign: Vec<Problem>,
 }
 
 /// A Gateway that is ours.
@@ -53,9 +52,9 @@ struct Candidate<'a> {
     leads_to: Option<Layer4Route>,
 }
 
-/// Builds the listeners of all Gateways that are ours. In a conflict the older object has precedence, for Gateways and
+/// Adds the intents of all Gateways that are ours. In a conflict the older object has precedence, for Gateways and
 /// for routes.
-pub(crate) fn build<'a>(store: &'a Store, options: &TranslateOptions) -> Built<'a> {
+pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mut Intents<'a>) {
     let mut built = Built::default();
     let classes = class::Classes::new(store, options);
     let mut gateways: Vec<OurGateway<'a>> = Vec::new();
@@ -81,7 +80,11 @@ pub(crate) fn build<'a>(store: &'a Store, options: &TranslateOptions) -> Built<'
     // One listener may lose the same conflict at several addresses.
     let mut seen = HashSet::new();
     built.problems.retain(|problem| seen.insert(problem.clone()));
-    built
+    intents.listeners = built.listeners;
+    intents.claims = built.claims;
+    intents.references = built.references;
+    intents.problems.extend(built.problems);
+    intents.foreign.extend(built.foreign);
 }
 
 impl<'a> Built<'a> {
@@ -107,7 +110,7 @@ impl<'a> Built<'a> {
                         self.claims.extend(routes.into_iter().map(|(host, attachment, leads_to)| {
                             let candidate = &candidates[attachment.route];
                             let (at, created) = (candidate.at, candidate.route.created);
-                            Claim { host, leads_to, at, created, field: attachment.field() }
+                            Claim { host, leads_to, at, created, field: attachment.place() }
                         }));
                         return;
                     }
@@ -137,7 +140,7 @@ impl<'a> Built<'a> {
                 "is ignored at {}: {winner} is attached there (older, or first by name)",
                 site.in_words()
             );
-            self.problems.push(candidates[loser.route].at.warning(&loser.field(), message));
+            self.problems.push(candidates[loser.route].at.warning(&loser.place().field(), message));
         }
         Some(self.leads_to(store, &mut candidates[first.route]))
     }
@@ -172,7 +175,7 @@ impl<'a> Built<'a> {
                             "{host} is ignored: it belongs to {}, to which this entry does not attach the route",
                             owner.in_words()
                         );
-                        self.problems.push(at.warning(&attachment.field(), message));
+                        self.problems.push(at.warning(&attachment.place().field(), message));
                         continue;
                     }
                     match taken.get(host) {
@@ -186,7 +189,7 @@ impl<'a> Built<'a> {
                                 sites.all[index].in_words(),
                                 candidates[winner.route].at.object
                             );
-                            self.problems.push(at.warning(&attachment.field(), message));
+                            self.problems.push(at.warning(&attachment.place().field(), message));
                         }
                     }
                 }

@@ -14,9 +14,7 @@ use foldhash::{HashMap, HashSet};
 use sluicegate_model::policy::{Consumer, RateLimits, Security, Traffic};
 use sluicegate_model::{Config, UpstreamKey};
 
-use super::Source;
-use super::reference::{At, Reference};
-use super::restriction::Restricted;
+use super::reference::{At, Intent, Reference};
 use crate::manifest::Guarded;
 use crate::object::ObjectRef;
 use crate::object::policy::rate_limit::RateLimitPolicy;
@@ -38,8 +36,6 @@ mod traffic;
 pub(crate) struct Policies<'a> {
     /// The routes that are closed because an unreadable policy may guard them, whatever other policies apply to them.
     closed: Vec<(Guarded, Arc<Security>)>,
-    /// The closed Ingresses, whatever policies apply to them.
-    restricted: &'a Restricted<'a>,
     security: Attached<'a, Security>,
     rate_limits: Attached<'a, RateLimits>,
     traffic: Attached<'a, traffic::Value>,
@@ -69,7 +65,7 @@ pub(crate) struct Built<'a> {
 }
 
 impl<'a> Policies<'a> {
-    pub(crate) fn new(store: &'a Store, ingresses: &[Source<'a>], restricted: &'a Restricted<'a>) -> Self {
+    pub(crate) fn new(store: &'a Store, intents: &[Intent<'_>]) -> Self {
         let mut problems = Vec::new();
         let mut secrets = security::Secrets::new(store);
         let of_security = store.all::<SecurityPolicy>().map(|(object, policy, origin)| {
@@ -95,10 +91,9 @@ impl<'a> Policies<'a> {
         let of_traffic: Vec<_> = of_traffic.collect();
         let has_any = !of_security.is_empty() || !of_limits.is_empty() || !of_traffic.is_empty();
         let ours: HashSet<&ObjectRef> =
-            ingresses.iter().filter(|_| has_any).map(|source| source.object).collect();
+            intents.iter().filter(|_| has_any).map(|intent| intent.at.object).collect();
         Self {
             closed: security::closed(store),
-            restricted,
             security: Attached::new(store, &ours, of_security, |at, why| {
                 Some(Arc::new(Security::closed(at.id(), why.into())))
             }),
@@ -109,13 +104,14 @@ impl<'a> Policies<'a> {
         }
     }
 
-    /// The policies of a route that this Ingress defines and that leads to this upstream.
-    pub(crate) fn govern(&mut self, ingress: &ObjectRef, upstream: &UpstreamKey) -> RoutePolicies {
+    /// The policies of a route that an object asks for and that leads to this upstream.
+    pub(crate) fn govern(&mut self, intent: &Intent<'_>, upstream: &UpstreamKey) -> RoutePolicies {
+        let ingress = intent.at.object;
         let security = match self.closed.iter().find(|(guarded, _)| guarded.has(&ingress.namespace)) {
             Some((_, closed)) => Some(closed.clone()),
             None => {
                 let governor = self.security.of(ingress, upstream);
-                self.restricted.of(ingress).cloned().or(governor)
+                intent.refuses.clone().or(governor)
             }
         };
         let traffic = self.traffic.of(ingress, upstream).map(|value| value.traffic.clone());
@@ -124,11 +120,6 @@ impl<'a> Policies<'a> {
             _ => self.narrow(traffic, security.as_ref()),
         });
         RoutePolicies { security, rate_limits: self.rate_limits.of(ingress, upstream), traffic }
-    }
-
-    /// Whether all routes of an Ingress respond with 503.
-    pub(crate) fn closes(&self, ingress: &ObjectRef) -> bool {
-        self.restricted.of(ingress).is_some()
     }
 
     /// Removes Services that another SecurityPolicy guards than the route: the callers of the route may have no
