@@ -7,6 +7,7 @@
 //! | [`tls`] | the certificates of options |
 //! | [`backend`] | the upstreams that objects name |
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sluicegate_model::{Config, Tls};
@@ -22,15 +23,16 @@ mod rule;
 mod slash;
 mod tls;
 
-/// Emits the configuration. `intents` are the intents below HTTP, and `http` is what remains of those for HTTP.
+/// Emits the configuration from the merged intents for HTTP and TLS, and the other intents. `of_options` are the problems
+/// with options.
 pub(crate) fn emit(
     store: &Store,
     options: &TranslateOptions,
-    intents: Intents<'_>,
-    http: Merged<'_, '_>,
+    others: Intents<'_>,
+    merged: Merged<'_, '_>,
     of_options: Vec<Problem>,
 ) -> Translation {
-    let Merged { passthrough, tls, rules, mut policies } = http;
+    let Merged { passthrough, tls, rules, mut policies } = merged;
     let emitted = rule::emit(&rules, &tls, &mut policies);
     let mut problems = Vec::new();
     let tls_hosts = tls.hosts(&passthrough);
@@ -39,7 +41,7 @@ pub(crate) fn emit(
         settings: options.settings.clone(),
         hosts: emitted.hosts,
         default_rule: emitted.default_rule,
-        listeners: intents.listeners,
+        listeners: others.listeners,
         consumers: Vec::new(),
         tls: Arc::new(Tls {
             hosts: tls_hosts,
@@ -47,7 +49,7 @@ pub(crate) fn emit(
             default: tls::default_certificate(store, options, &mut problems).into_iter().collect(),
             ticket_secrets: tls::ticket_secrets(store, options, &mut problems),
         }),
-        upstreams: Default::default(),
+        upstreams: BTreeMap::new(),
     };
     let of_policies = policies.finish(store, &config);
     config.consumers = of_policies.consumers;
@@ -55,17 +57,17 @@ pub(crate) fn emit(
     problems.extend(of_options);
     problems.extend(rules.problems);
     problems.extend(emitted.problems);
-    problems.extend(intents.problems);
+    problems.extend(others.problems);
     problems.extend(passthrough.problems);
     let mut references = rules.references;
     references.extend(emitted.references);
-    references.extend(intents.references);
+    references.extend(others.references);
     references.extend(passthrough.references);
     references.extend(of_policies.references);
     let mut translation = Translation {
         config,
         problems,
-        foreign: intents.foreign,
+        foreign: others.foreign,
         policy_statuses: of_policies.policy_statuses,
         ..Translation::default()
     };

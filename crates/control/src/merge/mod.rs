@@ -1,4 +1,6 @@
-//! The one place that decides conflicts between objects: the oldest object has precedence, or the first by name.
+//! The one place that decides conflicts between objects for HTTP and TLS: the oldest object has precedence, or the first
+//! by name. [`frontend::gateway`](crate::frontend::gateway) decides conflicts between listeners and between their routes
+//! below HTTP, because a route attaches to listeners that are served.
 //!
 //! | module | content |
 //! |---|---|

@@ -1,10 +1,10 @@
 //! From the objects of a [`Store`] to a [`Config`], by pure functions.
 //!
-//! Translation only relates objects to each other; each object was checked by itself when it was read.
+//! Translation only relates objects to each other; each object was checked by itself when it was read. It has three
+//! steps: [`frontend`] says what the objects ask for, [`merge`] decides conflicts, and [`emit`] makes the model.
 //!
 //! | module | content |
 //! |---|---|
-//! | [`policy`] | the policies of each route, and the Consumers |
 //! | [`named`] | the relevant objects, before the translation |
 
 use std::borrow::Cow;
