@@ -35,6 +35,7 @@ pub mod store;
 pub mod translate;
 mod upstream;
 
+pub use merge::policy::standing::{Reason, Standing, TargetName};
 pub use object::annotation::page::annotations;
 pub use object::policy::crd::{Definition, definitions};
 pub use object::{Kind, ObjectRef};
@@ -45,5 +46,4 @@ pub use source::cluster::client::{ClientError, Credentials};
 pub use source::cluster::planes::{PlaneCertificates, PlaneFiles, PlanesError};
 pub use source::{ClusterSource, DirectorySource, Loaded, Publish, foreign_in_words, load_once};
 pub use store::Store;
-pub use translate::policy::standing::{Reason, Standing, TargetName};
 pub use translate::{Globals, ObjectName, ReadGlobals, TranslateOptions, Translation, translate};

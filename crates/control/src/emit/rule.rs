@@ -7,9 +7,9 @@ use sluicegate_model::{HostPattern, PathPattern, Rule, UpstreamKey, VirtualHost}
 
 use super::slash;
 use crate::intent::{Intent, Place, Reference};
+use crate::merge::policy::Policies;
 use crate::merge::{rule, tls};
 use crate::problem::Problem;
-use crate::translate::policy::Policies;
 
 /// The hosts and rules of a configuration.
 #[derive(Default)]

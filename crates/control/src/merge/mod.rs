@@ -7,13 +7,15 @@
 //! | [`rule`] | the owner of each host, and of each match of a host |
 //! | [`tls`] | certificates and client certificates of hosts |
 //! | [`passthrough`] | TLS passthrough of HTTPS listeners |
+//! | [`policy`] | the policies of each rule, and the Consumers |
 
 use crate::intent::{Claim, Intent};
 use crate::store::Store;
 use crate::translate::TranslateOptions;
-use crate::translate::policy::Policies;
+use policy::Policies;
 
 mod passthrough;
+pub(crate) mod policy;
 pub(crate) mod rule;
 pub(crate) mod tls;
 

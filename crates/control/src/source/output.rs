@@ -11,9 +11,9 @@ use tokio::time::timeout;
 use super::foreign_in_words;
 use super::publish::Publisher;
 use super::resolve::{Answer, Reach, Resolver, Target};
+use crate::merge::policy::standing::Standing;
 use crate::problem::{Problem, Severity};
 use crate::store::{ServiceRef, Store, Touched};
-use crate::translate::policy::standing::Standing;
 use crate::translate::{TranslateOptions, Translation, translate};
 use crate::upstream;
 

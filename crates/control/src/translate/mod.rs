@@ -16,14 +16,13 @@ use std::sync::Arc;
 use sluicegate_model::{Config, Settings, UpstreamKey};
 
 use crate::intent::At;
+use crate::merge::policy::standing::Standing;
 use crate::object::{Kind, ObjectRef};
 use crate::problem::Problem;
 use crate::store::Store;
-use crate::{emit, frontend, intent as reference, merge, upstream};
-use policy::standing::Standing;
+use crate::{emit, frontend, merge};
 
 pub(crate) mod named;
-pub mod policy;
 #[cfg(test)]
 mod tests;
 

@@ -25,9 +25,9 @@ use super::policy_status::{CurrentPolicyStatus, DesiredPolicyStatus};
 use super::standing::{CurrentIngressStatus, Standing};
 use super::until;
 use super::watch::in_words;
+use crate::merge::policy::standing::Standing as Verdict;
 use crate::object::{Kind, ObjectRef, annotation};
 use crate::problem::{Problem, Severity};
-use crate::translate::policy::standing::Standing as Verdict;
 
 /// The time between two writes, so that the status of a thousand Ingresses is no burden on the API server.
 const PACE: Duration = Duration::from_millis(20);

@@ -10,6 +10,7 @@ use sluicegate_jwt::{Algorithm, KeySet};
 use sluicegate_model::policy::security::{Basic, Method};
 use sluicegate_model::policy::{AuthorizationRule, External, JwtKeys, RemoteKeys, Security};
 
+use crate::intent::At;
 use crate::manifest::Guarded;
 use crate::object::certificate;
 use crate::object::policy::authentication::{Need, Needed};
@@ -21,7 +22,6 @@ use crate::object::policy::security::SecurityPolicy;
 use crate::object::{Kind, ObjectRef};
 use crate::problem::{Problem, Severity};
 use crate::store::Store;
-use crate::translate::reference::At;
 
 /// Stands for any namespace.
 const ANY: &str = "";

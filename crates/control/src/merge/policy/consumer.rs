@@ -11,12 +11,12 @@ use sluicegate_model::policy::{Consumer, KeyHash, Security};
 
 use super::security::value_of;
 use super::standing::{Reason, Standing};
+use crate::intent::At;
 use crate::object::ObjectRef;
 use crate::object::policy::consumer as object;
 use crate::object::policy::secret::{SecretValue, without_line_end};
 use crate::problem::{Problem, Severity};
 use crate::store::Store;
-use crate::translate::reference::At;
 
 /// The shortest API key, in bytes.
 const KEY_MIN: usize = 8;

@@ -14,7 +14,7 @@ use foldhash::{HashMap, HashSet};
 use sluicegate_model::policy::{Consumer, RateLimits, Security, Traffic};
 use sluicegate_model::{Config, UpstreamKey};
 
-use super::reference::{At, Intent, Reference};
+use crate::intent::{At, Intent, Reference};
 use crate::manifest::Guarded;
 use crate::object::ObjectRef;
 use crate::object::policy::rate_limit::RateLimitPolicy;
@@ -29,7 +29,7 @@ mod attach;
 mod consumer;
 mod rate_limit;
 mod security;
-pub mod standing;
+pub(crate) mod standing;
 mod traffic;
 
 /// The policies of a store, while routes look up their own.
