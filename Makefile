@@ -115,7 +115,7 @@ package: ## package the Helm chart: target/package/sluicegate-VERSION.tgz
 	@scripts/setup chart
 	@target/tools/helm package charts/sluicegate --destination target/package
 
-manifests: ## generate deploy/ and the README.md of the chart
+manifests: ## write deploy/, the chart's README.md and docs/annotations.md, which are generated
 	@scripts/setup chart
 	@scripts/manifests
 

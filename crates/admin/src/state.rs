@@ -161,7 +161,7 @@ impl Serialize for Upstreams<'_> {
 pub struct UpstreamState {
     /// The upstream's key, `namespace/service:port`.
     pub upstream: String,
-    /// The load balancing algorithm: `ewma`, `round_robin` or `least_request`.
+    /// The load balancing algorithm: `ResponseTime`, `RoundRobin` or `LeastRequest`.
     pub balance: Cow<'static, str>,
     /// The limit on requests in flight.
     pub max_requests: Option<u32>,
@@ -181,9 +181,9 @@ impl UpstreamState {
         Self {
             upstream: shared.key().to_string(),
             balance: match set.balance {
-                Balance::Ewma => "ewma",
-                Balance::RoundRobin => "round_robin",
-                Balance::LeastRequest => "least_request",
+                Balance::Ewma => "ResponseTime",
+                Balance::RoundRobin => "RoundRobin",
+                Balance::LeastRequest => "LeastRequest",
             }
             .into(),
             max_requests: set.limits.max_requests,

@@ -148,7 +148,7 @@ mod tests {
     fn upstream(name: &str, endpoints: Vec<EndpointState>) -> UpstreamState {
         UpstreamState {
             upstream: name.to_owned(),
-            balance: "ewma".into(),
+            balance: "ResponseTime".into(),
             max_requests: None,
             max_requests_per_endpoint: None,
             counters: UpstreamCounters::default(),

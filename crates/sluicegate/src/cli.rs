@@ -44,6 +44,8 @@ pub(crate) enum Command {
     /// Print the CustomResourceDefinitions of SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy, for kubectl
     /// apply -f -.
     Crds,
+    /// Print the reference page of the annotations of Ingresses and Services, as Markdown.
+    Annotations,
     /// Ask a running gateway whether it is ready for traffic. Exit with 1 if the gateway is not ready. For probes of
     /// pods on the network of a node, where two gateways share an address during an update.
     Ready(ReadyArgs),

@@ -166,7 +166,7 @@ async fn upstreams_show_health_load_and_counters_of_endpoints() -> anyhow::Resul
     // The connection becomes idle shortly after its client has received the last byte.
     let upstreams = upstreams_until(&gateway, |web| web.endpoints[0].idle == alive.open()).await?;
     let [web] = &upstreams[..] else { panic!("one upstream: {upstreams:?}") };
-    assert_eq!((web.upstream.as_str(), &*web.balance), ("shop/web:http", "round_robin"));
+    assert_eq!((web.upstream.as_str(), &*web.balance), ("shop/web:http", "RoundRobin"));
     assert_eq!((web.max_requests, web.max_requests_per_endpoint), (Some(100), None));
     assert_eq!((web.counters.attempts, web.counters.ejections), (10, 1));
     assert!(web.counters.connect_failures.0["connect_refused"] >= 1);

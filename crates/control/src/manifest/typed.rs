@@ -324,7 +324,9 @@ struct Misfit {
 fn misfit(
     value: &Value,
     within: &str,
-    error: &serde_path_to_error::Error<serde_json::Error>, manner: Manner) -> Misfit {
+    error: &serde_path_to_error::Error<serde_json::Error>,
+    manner: Manner,
+) -> Misfit {
     let confidential = manner == Manner::Confidential;
     let mut field = within.to_owned();
     let mut path = Vec::new();

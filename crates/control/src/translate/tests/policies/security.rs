@@ -476,7 +476,8 @@ fn invalid_policy_leaves_the_last_valid_version_in_service() {
 #[test]
 fn newer_of_two_invalid_versions_selects_the_closed_targets() {
     let other = A.replace("name: a", "name: other");
-    let first = object("SecurityPolicy", "p", &format!("targetRefs: [{other}], ipAccess: {{allow: [nobody]}}"));
+    let first =
+        object("SecurityPolicy", "p", &format!("targetRefs: [{other}], ipAccess: {{allow: [nobody]}}"));
     for second in ["ipAccess: {allow: [nobody]}", "ipAccess: nobody"] {
         let (translation, problems) =
             translated(&[&[shop(), first.clone()].concat(), &[shop(), policy(second)].concat()]);
@@ -492,7 +493,8 @@ fn unreadable_policy_keeps_its_age_for_precedence() {
         policy.replace("metadata: {", &head).replace("name: p}", &format!("name: {name}}}"))
     };
     let text =
-        [shop(), aged(policy("ipAccess: nobody"), "older", 1), aged(policy("ipAccess: {}"), "newer", 2)].concat();
+        [shop(), aged(policy("ipAccess: nobody"), "older", 1), aged(policy("ipAccess: {}"), "newer", 2)]
+            .concat();
     assert!(security_of(&translated(&[&text]).0.config).refuses.is_some());
 }
 

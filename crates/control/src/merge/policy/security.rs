@@ -10,9 +10,11 @@ use sluicegate_jwt::{Algorithm, KeySet};
 use sluicegate_model::policy::security::{Basic, Method};
 use sluicegate_model::policy::{AuthorizationRule, External, JwtKeys, RemoteKeys, Security};
 
+use crate::intent::At;
 use crate::manifest::Guarded;
 use crate::object::certificate;
 use crate::object::policy::authentication::{Need, Needed};
+use crate::object::policy::consumer::Consumer;
 use crate::object::policy::htpasswd::{self, Passwords};
 use crate::object::policy::jwt;
 use crate::object::policy::secret::{SecretValue, without_line_end};
@@ -20,7 +22,6 @@ use crate::object::policy::security::SecurityPolicy;
 use crate::object::{Kind, ObjectRef};
 use crate::problem::{Problem, Severity};
 use crate::store::Store;
-use crate::translate::reference::At;
 
 /// Stands for any namespace.
 const ANY: &str = "";
@@ -286,7 +287,7 @@ pub(super) fn authorities(
 /// The groups of all Consumers, each with the namespace of a Consumer and with [`ANY`].
 fn groups_of(store: &Store) -> HashSet<(&str, &str)> {
     store
-        .consumers()
+        .all::<Consumer>()
         .flat_map(|(object, consumer, _)| {
             consumer.groups.iter().flat_map(|group| [(&*object.namespace, &**group), (ANY, &**group)])
         })

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::object::gateway::Gateway;
+use crate::object::gateway::{Gateway, GatewayClass};
 use crate::store::Store;
 use crate::translate::{GATEWAY_CONTROLLER, TranslateOptions};
 
@@ -15,8 +15,8 @@ pub(super) struct Classes<'a> {
 
 impl<'a> Classes<'a> {
     pub(super) fn new(store: &'a Store, options: &'a TranslateOptions) -> Self {
-        let classes = store.gateway_classes();
-        let controllers = classes.map(|(object, class)| (&*object.name, &*class.controller)).collect();
+        let classes = store.all::<GatewayClass>();
+        let controllers = classes.map(|(object, class, _)| (&*object.name, &*class.controller)).collect();
         Self { controllers, options }
     }
 

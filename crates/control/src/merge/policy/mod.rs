@@ -14,11 +14,12 @@ use foldhash::{HashMap, HashSet};
 use sluicegate_model::policy::{Consumer, RateLimits, Security, Traffic};
 use sluicegate_model::{Config, UpstreamKey};
 
-use super::Source;
-use super::reference::{At, Reference};
-use super::restriction::Restricted;
+use crate::intent::{At, Intent, Reference};
 use crate::manifest::Guarded;
 use crate::object::ObjectRef;
+use crate::object::policy::rate_limit::RateLimitPolicy;
+use crate::object::policy::security::SecurityPolicy;
+use crate::object::policy::traffic::TrafficPolicy;
 use crate::problem::Problem;
 use crate::store::Store;
 use attach::{Attached, Policy};
@@ -30,15 +31,13 @@ mod attach;
 mod consumer;
 mod rate_limit;
 mod security;
-pub mod standing;
+pub(crate) mod standing;
 mod traffic;
 
 /// The policies of a store, while routes look up their own.
-pub(super) struct Policies<'a> {
+pub(crate) struct Policies<'a> {
     /// The routes that are closed because an unreadable policy may guard them, whatever other policies apply to them.
     closed: Vec<(Guarded, Arc<Security>)>,
-    /// The closed Ingresses, whatever policies apply to them.
-    restricted: &'a Restricted<'a>,
     security: Attached<'a, Security>,
     rate_limits: Attached<'a, RateLimits>,
     traffic: Attached<'a, traffic::Value>,
@@ -48,43 +47,43 @@ pub(super) struct Policies<'a> {
 }
 
 /// The policies that apply to a route.
-pub(super) struct RoutePolicies {
-    pub(super) security: Option<Arc<Security>>,
-    pub(super) rate_limits: Option<Arc<RateLimits>>,
-    pub(super) traffic: Option<Arc<Traffic>>,
+pub(crate) struct RoutePolicies {
+    pub(crate) security: Option<Arc<Security>>,
+    pub(crate) rate_limits: Option<Arc<RateLimits>>,
+    pub(crate) traffic: Option<Arc<Traffic>>,
 }
 
 /// The remaining result after all routes have looked up their policies.
 #[derive(Default)]
-pub(super) struct Built<'a> {
+pub(crate) struct Built<'a> {
     /// In the order of their ids; none if no policy authenticates callers.
-    pub(super) consumers: Vec<Arc<Consumer>>,
-    pub(super) problems: Vec<Problem>,
-    pub(super) policy_statuses: Vec<Standing>,
+    pub(crate) consumers: Vec<Arc<Consumer>>,
+    pub(crate) problems: Vec<Problem>,
+    pub(crate) policy_statuses: Vec<Standing>,
     /// The Services that policies name.
-    pub(super) references: Vec<Reference<'a>>,
+    pub(crate) references: Vec<Reference<'a>>,
     /// The settings of policies for upstreams themselves.
-    pub(super) upstreams: HashMap<UpstreamKey, ServiceFeatures>,
+    pub(crate) upstreams: HashMap<UpstreamKey, ServiceFeatures>,
 }
 
 impl<'a> Policies<'a> {
-    pub(super) fn new(store: &'a Store, ingresses: &[Source<'a>], restricted: &'a Restricted<'a>) -> Self {
+    pub(crate) fn new(store: &'a Store, intents: &[Intent<'_>]) -> Self {
         let mut problems = Vec::new();
         let mut secrets = security::Secrets::new(store);
-        let of_security = store.security_policies().map(|(object, policy, origin)| {
+        let of_security = store.all::<SecurityPolicy>().map(|(object, policy, origin)| {
             let at = At { object, origin };
             let (value, fault) = secrets.complete(at, policy, &mut problems);
             let targets = &policy.targets;
             Policy { at, created: policy.created, targets, value: Some(value), fault }
         });
         let of_security: Vec<_> = of_security.collect();
-        let of_limits = store.rate_limit_policies().map(|(object, policy, origin)| {
+        let of_limits = store.all::<RateLimitPolicy>().map(|(object, policy, origin)| {
             let at = At { object, origin };
             let (value, fault) = rate_limit::complete(store, at, policy, &mut problems);
             Policy { at, created: policy.created, targets: &policy.targets, value, fault }
         });
         let of_limits: Vec<_> = of_limits.collect();
-        let of_traffic = store.traffic_policies().map(|(object, policy, origin)| Policy {
+        let of_traffic = store.all::<TrafficPolicy>().map(|(object, policy, origin)| Policy {
             at: At { object, origin },
             created: policy.created,
             targets: &policy.targets,
@@ -94,10 +93,9 @@ impl<'a> Policies<'a> {
         let of_traffic: Vec<_> = of_traffic.collect();
         let has_any = !of_security.is_empty() || !of_limits.is_empty() || !of_traffic.is_empty();
         let ours: HashSet<&ObjectRef> =
-            ingresses.iter().filter(|_| has_any).map(|source| source.object).collect();
+            intents.iter().filter(|_| has_any).map(|intent| intent.at.object).collect();
         Self {
             closed: security::closed(store),
-            restricted,
             security: Attached::new(store, &ours, of_security, |at, why| {
                 Some(Arc::new(Security::closed(at.id(), why.into())))
             }),
@@ -108,13 +106,14 @@ impl<'a> Policies<'a> {
         }
     }
 
-    /// The policies of a route that this Ingress defines and that leads to this upstream.
-    pub(super) fn govern(&mut self, ingress: &ObjectRef, upstream: &UpstreamKey) -> RoutePolicies {
+    /// The policies of a route that an object asks for and that leads to this upstream.
+    pub(crate) fn govern(&mut self, intent: &Intent<'_>, upstream: &UpstreamKey) -> RoutePolicies {
+        let ingress = intent.at.object;
         let security = match self.closed.iter().find(|(guarded, _)| guarded.has(&ingress.namespace)) {
             Some((_, closed)) => Some(closed.clone()),
             None => {
                 let governor = self.security.of(ingress, upstream);
-                self.restricted.of(ingress).cloned().or(governor)
+                intent.refuses.clone().or(governor)
             }
         };
         let traffic = self.traffic.of(ingress, upstream).map(|value| value.traffic.clone());
@@ -123,11 +122,6 @@ impl<'a> Policies<'a> {
             _ => self.narrow(traffic, security.as_ref()),
         });
         RoutePolicies { security, rate_limits: self.rate_limits.of(ingress, upstream), traffic }
-    }
-
-    /// Whether all routes of an Ingress respond with 503.
-    pub(super) fn closes(&self, ingress: &ObjectRef) -> bool {
-        self.restricted.of(ingress).is_some()
     }
 
     /// Removes Services that another SecurityPolicy guards than the route: the callers of the route may have no
@@ -174,7 +168,7 @@ impl<'a> Policies<'a> {
     }
 
     /// Completes the policies, when the configuration has all routes.
-    pub(super) fn finish(self, store: &Store, config: &Config) -> Built<'a> {
+    pub(crate) fn finish(self, store: &Store, config: &Config) -> Built<'a> {
         let mut built = Built { problems: self.problems, ..Built::default() };
         self.security.report_ineffective_policies(config, &mut built.problems);
         self.rate_limits.report_ineffective_policies(config, &mut built.problems);

@@ -4,6 +4,7 @@ use sluicegate_model::HostPattern;
 
 use super::Candidate;
 use super::listener::{Site, Sites};
+use crate::intent::Place;
 use crate::object::route::{ParentRef, Route};
 use crate::object::{Kind, ObjectRef};
 use crate::problem::{Problem, Severity};
@@ -21,13 +22,9 @@ pub(super) struct Attachment {
 
 impl Attachment {
     /// The field that attaches it.
-    pub(super) fn field(&self) -> String {
-        parent_field(self.parent)
+    pub(super) fn place(&self) -> Place {
+        Place::ParentRef(self.parent)
     }
-}
-
-fn parent_field(index: usize) -> String {
-    format!("spec.parentRefs[{index}]")
 }
 
 /// The routes of each listener, the oldest first.
@@ -49,7 +46,7 @@ pub(super) fn all(
                     }
                 }
                 Err(refusal) => {
-                    let field = parent_field(parent.index);
+                    let field = Place::ParentRef(parent.index).field();
                     problems.push(candidate.at.problem(refusal.severity, &field, refusal.message));
                 }
             }

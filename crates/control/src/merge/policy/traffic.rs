@@ -8,12 +8,12 @@ use sluicegate_model::policy::Traffic;
 use sluicegate_model::{Config, HealthCheckType, Protocol, UpstreamKey};
 
 use super::attach::{Attached, Policy};
+use crate::intent::{Place, Reference};
 use crate::object::ObjectRef;
 use crate::object::policy::traffic::TrafficPolicy;
 use crate::problem::Problem;
 use crate::store::Store;
-use crate::translate::reference::{Place, Reference};
-use crate::translate::upstream;
+use crate::upstream;
 
 /// The parts of a policy for routes, and for upstreams.
 pub(super) struct Value {

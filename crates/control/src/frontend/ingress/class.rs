@@ -3,13 +3,14 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use super::{CONTROLLER, TranslateOptions};
 use crate::object::annotation;
+use crate::object::class::IngressClass;
 use crate::object::ingress::{CLASS_ANNOTATION, Ingress};
 use crate::store::Store;
+use crate::translate::{CONTROLLER, TranslateOptions};
 
 /// The IngressClasses of a store.
-pub(super) struct Classes<'a> {
+pub(crate) struct Classes<'a> {
     /// The controller of each class, by name.
     controllers: HashMap<&'a str, &'a str>,
     /// The name of the default class.
@@ -18,19 +19,18 @@ pub(super) struct Classes<'a> {
 }
 
 impl<'a> Classes<'a> {
-    pub(super) fn new(store: &'a Store, options: &'a TranslateOptions) -> Self {
-        let controllers =
-            store.classes().map(|(object, class)| (&*object.name, &*class.controller)).collect();
-        let default = store
-            .classes()
-            .filter(|(_, class)| class.is_default)
-            .min_by_key(|(object, class)| (Reverse(class.created), &*object.name))
-            .map(|(object, _)| &*object.name);
+    pub(crate) fn new(store: &'a Store, options: &'a TranslateOptions) -> Self {
+        let classes = || store.all::<IngressClass>();
+        let controllers = classes().map(|(object, class, _)| (&*object.name, &*class.controller)).collect();
+        let default = classes()
+            .filter(|(_, class, _)| class.is_default)
+            .min_by_key(|(object, class, _)| (Reverse(class.created), &*object.name))
+            .map(|(object, ..)| &*object.name);
         Self { controllers, default, options }
     }
 
     /// See [`TranslateOptions`].
-    pub(super) fn serves(&self, ingress: &Ingress) -> bool {
+    pub(crate) fn serves(&self, ingress: &Ingress) -> bool {
         match named(ingress) {
             Some((_, name)) => match self.controllers.get(name) {
                 Some(controller) => *controller == CONTROLLER,
@@ -47,7 +47,7 @@ impl<'a> Classes<'a> {
     }
 
     /// The reason why an Ingress is not served, and the option that would serve it: the field and the message.
-    pub(super) fn refusal(&self, ingress: &Ingress) -> (String, String) {
+    pub(crate) fn refusal(&self, ingress: &Ingress) -> (String, String) {
         let Some((field, name)) = named(ingress) else {
             let default = match self.default {
                 Some(name) => format!("the default IngressClass {name} belongs to another controller"),

@@ -13,13 +13,13 @@ use foldhash::{HashMap, HashSet};
 use sluicegate_model::{Config, ObjectId, UpstreamKey};
 
 use super::standing::{Reason, Standing, TargetName};
+use crate::intent::At;
 use crate::object::policy::target::Target;
 use crate::object::policy::written::target::TargetKind;
 use crate::object::service::IpProtocol;
 use crate::object::{Kind, ObjectRef};
 use crate::problem::{Problem, Severity};
 use crate::store::Store;
-use crate::translate::reference::At;
 
 /// A policy of one kind.
 pub(super) struct Policy<'a, V> {

@@ -11,12 +11,12 @@ use sluicegate_model::policy::{Consumer, KeyHash, Security};
 
 use super::security::value_of;
 use super::standing::{Reason, Standing};
+use crate::intent::At;
 use crate::object::ObjectRef;
 use crate::object::policy::consumer as object;
 use crate::object::policy::secret::{SecretValue, without_line_end};
 use crate::problem::{Problem, Severity};
 use crate::store::Store;
-use crate::translate::reference::At;
 
 /// The shortest API key, in bytes.
 const KEY_MIN: usize = 8;
@@ -62,7 +62,7 @@ enum Credential {
 /// The Consumers that the policies know.
 pub(super) fn build<'a>(store: &Store, policies: impl Iterator<Item = &'a Security>) -> Built {
     let scopes = Scopes::new(policies.filter_map(|security| security.authentication.as_ref()));
-    let mut all: Vec<_> = store.consumers().collect();
+    let mut all: Vec<_> = store.all::<object::Consumer>().collect();
     all.sort_by_cached_key(|(object, consumer, origin)| At { object, origin }.age(consumer.created));
     let mut building =
         Building { store, scopes: &scopes, holders: HashMap::default(), built: Built::default() };

@@ -11,13 +11,12 @@ use std::collections::{BTreeMap, HashSet};
 
 use sluicegate_model::{HostPattern, Layer4, Layer4Route, Listener, TlsRoute};
 
-use super::TranslateOptions;
-use super::passthrough::Claim;
-use super::reference::{At, Reference};
+use crate::intent::{At, Claim, Intents, Reference};
 use crate::object::gateway::{self, ListenerProtocol};
 use crate::object::route::Route;
 use crate::problem::Problem;
 use crate::store::Store;
+use crate::translate::TranslateOptions;
 use attach::Attachment;
 use listener::{Site, Sites, Socket};
 
@@ -28,15 +27,15 @@ mod listener;
 
 /// The result of all Gateways and their routes.
 #[derive(Default)]
-pub(super) struct Built<'a> {
-    pub(super) listeners: Vec<Listener>,
+struct Built<'a> {
+    listeners: Vec<Listener>,
     /// The TLS passthrough of HTTPS listeners.
-    pub(super) claims: Vec<Claim<'a>>,
+    claims: Vec<Claim<'a>>,
     /// The backends of routes that are in service at a listener.
-    pub(super) references: Vec<Reference<'a>>,
-    pub(super) problems: Vec<Problem>,
+    references: Vec<Reference<'a>>,
+    problems: Vec<Problem>,
     /// The Gateways of other classes, each with a note of the option that would serve it.
-    pub(super) foreign: Vec<Problem>,
+    foreign: Vec<Problem>,
 }
 
 /// A Gateway that is ours.
@@ -53,13 +52,13 @@ struct Candidate<'a> {
     leads_to: Option<Layer4Route>,
 }
 
-/// Builds the listeners of all Gateways that are ours. In a conflict the older object has precedence, for Gateways and
+/// Adds the intents of all Gateways that are ours. In a conflict the older object has precedence, for Gateways and
 /// for routes.
-pub(super) fn build<'a>(store: &'a Store, options: &TranslateOptions) -> Built<'a> {
+pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mut Intents<'a>) {
     let mut built = Built::default();
     let classes = class::Classes::new(store, options);
     let mut gateways: Vec<OurGateway<'a>> = Vec::new();
-    for (object, gateway, origin) in store.gateways() {
+    for (object, gateway, origin) in store.all::<gateway::Gateway>() {
         let at = At { object, origin };
         match classes.refusal(gateway) {
             None => gateways.push(OurGateway { at, gateway }),
@@ -69,7 +68,7 @@ pub(super) fn build<'a>(store: &'a Store, options: &TranslateOptions) -> Built<'
     built.foreign.sort_unstable_by(|one, other| one.object.cmp(&other.object));
     gateways.sort_by_cached_key(|gateway| gateway.at.age(gateway.gateway.created));
     let sites = Sites::new(&gateways, options, &mut built.problems);
-    let routes = store.layer4_routes();
+    let routes = store.all::<Route>();
     let mut candidates: Vec<Candidate<'a>> = routes
         .map(|(object, route, origin)| Candidate { at: At { object, origin }, route, leads_to: None })
         .collect();
@@ -81,7 +80,11 @@ pub(super) fn build<'a>(store: &'a Store, options: &TranslateOptions) -> Built<'
     // One listener may lose the same conflict at several addresses.
     let mut seen = HashSet::new();
     built.problems.retain(|problem| seen.insert(problem.clone()));
-    built
+    intents.listeners = built.listeners;
+    intents.claims = built.claims;
+    intents.references = built.references;
+    intents.problems.extend(built.problems);
+    intents.foreign.extend(built.foreign);
 }
 
 impl<'a> Built<'a> {
@@ -107,7 +110,7 @@ impl<'a> Built<'a> {
                         self.claims.extend(routes.into_iter().map(|(host, attachment, leads_to)| {
                             let candidate = &candidates[attachment.route];
                             let (at, created) = (candidate.at, candidate.route.created);
-                            Claim { host, leads_to, at, created, field: attachment.field() }
+                            Claim { host, leads_to, at, created, field: attachment.place() }
                         }));
                         return;
                     }
@@ -137,7 +140,7 @@ impl<'a> Built<'a> {
                 "is ignored at {}: {winner} is attached there (older, or first by name)",
                 site.in_words()
             );
-            self.problems.push(candidates[loser.route].at.warning(&loser.field(), message));
+            self.problems.push(candidates[loser.route].at.warning(&loser.place().field(), message));
         }
         Some(self.leads_to(store, &mut candidates[first.route]))
     }
@@ -172,7 +175,7 @@ impl<'a> Built<'a> {
                             "{host} is ignored: it belongs to {}, to which this entry does not attach the route",
                             owner.in_words()
                         );
-                        self.problems.push(at.warning(&attachment.field(), message));
+                        self.problems.push(at.warning(&attachment.place().field(), message));
                         continue;
                     }
                     match taken.get(host) {
@@ -186,7 +189,7 @@ impl<'a> Built<'a> {
                                 sites.all[index].in_words(),
                                 candidates[winner.route].at.object
                             );
-                            self.problems.push(at.warning(&attachment.field(), message));
+                            self.problems.push(at.warning(&attachment.place().field(), message));
                         }
                     }
                 }

@@ -9,12 +9,12 @@ use sluicegate_model::policy::{LimitKey, RateLimits, Redis, Shared};
 
 use super::attach::{Attached, Policy};
 use super::security::{authorities, value_of};
+use crate::intent::At;
 use crate::object::policy::rate_limit::RateLimitPolicy;
 use crate::object::policy::secret::without_line_end;
 use crate::object::policy::shared::{Need, Needed};
 use crate::problem::{Problem, Severity};
 use crate::store::Store;
-use crate::translate::reference::At;
 
 /// The effective policy, `None` if it is empty, and the parts of it that cannot be honoured.
 pub(super) fn complete(

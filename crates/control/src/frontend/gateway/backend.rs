@@ -3,12 +3,12 @@
 use sluicegate_model::{Layer4Route, Protocol, Transport, UpstreamKey, WeightedUpstream};
 
 use super::Candidate;
+use crate::intent::{Place, Reference};
 use crate::object::Kind;
 use crate::object::route::{ServicePortRef, backend_field};
 use crate::problem::Problem;
 use crate::store::Store;
-use crate::translate::reference::{Place, Reference};
-use crate::translate::upstream;
+use crate::upstream;
 
 /// The Service of upstreams that refuse all connections. No Service can have this name.
 const REFUSED: &str = "(refused)";

@@ -30,7 +30,7 @@ pub(crate) struct Resolved {
 /// The identity of the upstream that a backend names for HTTP. One Service port is one upstream for all backends with
 /// the same protocol, whether they name the port by number or by name. A port that does not exist keeps its written
 /// name. The protocol of the Ingress (`said`) has precedence over the Service's, which has precedence over the port's.
-pub(super) fn key(store: &Store, named: &UpstreamKey, said: Option<&Backend>) -> UpstreamKey {
+pub(crate) fn key(store: &Store, named: &UpstreamKey, said: Option<&Backend>) -> UpstreamKey {
     let service = store.service(&named.namespace, &named.service).map(|(service, _)| service);
     let port = service.and_then(|service| service.port(&named.port, IpProtocol::Tcp));
     let of_service = service.and_then(|service| service.backend.as_ref());
@@ -60,7 +60,7 @@ pub(super) fn key(store: &Store, named: &UpstreamKey, said: Option<&Backend>) ->
 }
 
 /// The identity of an upstream for connections below HTTP.
-pub(super) fn layer4_key(
+pub(crate) fn layer4_key(
     store: &Store,
     (namespace, service, port): (&Arc<str>, &Arc<str>, &Arc<str>),
     protocol: Protocol,
@@ -152,7 +152,7 @@ pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
 }
 
 /// The consequence for requests to an upstream without endpoints.
-pub(super) const ANSWERED: &str = "requests receive 503";
+pub(crate) const ANSWERED: &str = "requests receive 503";
 
 /// The consequence for clients if an upstream has no endpoints.
 fn consequence(key: &UpstreamKey) -> &'static str {
