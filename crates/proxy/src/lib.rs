@@ -32,6 +32,8 @@
 //! | [`counters`] | counters and histograms |
 //! | `buffer` | buffers for bytes in flight |
 //! | `deadline`, `date` | one cheap timer for each connection; the `Date` header |
+//! | `request` | borrowed views of a request |
+//! | `query` | queries, and other lists of pairs |
 //! | `name`, `hash` | host names and header names; a hash that is the same in every process |
 //! | [`failure`] | why requests fail, and on whose side |
 
@@ -56,9 +58,11 @@ mod policy;
 mod proxy;
 mod proxy_header;
 mod publish;
+mod query;
 pub mod record;
 pub mod registry;
 mod relay;
+mod request;
 mod rule;
 mod runtime;
 mod stream;

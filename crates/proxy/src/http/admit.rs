@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 use sluicegate_http1::RequestHead;
 use sluicegate_model::{ObjectId, policy};
 
-use super::encode::{is_override, original_peer};
-use super::exchange::{Exchange, is_trusted};
+use super::encode::is_override;
+use super::exchange::Exchange;
 use super::refuse::Refusal;
 use crate::counters::{PolicyShard, PolicyStats};
 use crate::failure::Denial;
@@ -25,7 +25,8 @@ use crate::policy::limit::{Caller, Limits, Lines, Outcome, seconds_up};
 use crate::policy::security::{Authentication, Method, Security};
 use crate::policy::tokens::Verified;
 use crate::policy::{Guard, LimitPolicy, Policy, SecurityPolicy};
-use crate::rule::{RequestView, RouteIndex};
+use crate::request::HeadView;
+use crate::rule::RouteIndex;
 
 /// The identity of the caller.
 #[derive(Clone, Debug, Default)]
@@ -77,7 +78,7 @@ impl Exchange<'_> {
         let snapshot = self.snapshot.clone();
         let target = snapshot.table.target(index);
         let Some(Guard { security, limits, route }) = target.guard.as_deref() else { return Ok(()) };
-        let known = self.known_address();
+        let known = self.client_view().address;
         let address = known.unwrap_or_else(|last| last);
         let route = *route;
         let mut lines = Lines::default();
@@ -443,7 +444,7 @@ impl Exchange<'_> {
         let snapshot = self.snapshot.clone();
         let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
         let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
-        let view = RequestView { head, buf };
+        let view = HeadView { head, buf };
         match snapshot.table.bypassed_policy(index, authority, self.path(), view) {
             Some(policy) => Err(self.deny(&By::of(policy), Denial::AmbiguousPath)),
             None => Ok(()),
@@ -466,24 +467,6 @@ impl Exchange<'_> {
         let guard = self.snapshot.table.target(route).guard.as_deref();
         if guard.is_some_and(Guard::decides_on_origins) {
             Cors::silence(&mut self.scratch.reply_head, self.scratch.reply.filled());
-        }
-    }
-
-    /// The client IP, or the address of a trusted peer that does not send the client IP.
-    pub(super) fn client_address(&self) -> IpAddr {
-        self.known_address().unwrap_or_else(|last| last)
-    }
-
-    /// The client IP. The error is the address of a trusted peer that does not send the client IP.
-    fn known_address(&self) -> Result<IpAddr, IpAddr> {
-        let peer = self.client.origin.peer;
-        match self.trusted {
-            true => {
-                let settings = &self.snapshot.settings;
-                let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
-                original_peer(buf, head, peer, |peer| is_trusted(settings, peer))
-            }
-            false => Ok(peer),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The life of a request: route, admit, rewrite, attempt, respond; recorded at its end.
 
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,9 +13,9 @@ use tokio::time::Instant;
 
 use super::cached::{Cached, ResponseAction};
 use super::connection::Client;
-use super::encode::{RequestPlan, write_request};
+use super::encode::{RequestPlan, original_peer, write_request};
 use super::protocols::may_be_asked;
-use super::record::Record;
+use super::record::OpenRecord;
 use super::refuse::Refusal;
 use super::steer::Steered;
 use super::upload::Upload;
@@ -24,7 +25,8 @@ use crate::failure::{ClientFault, Failure, Fault};
 use crate::name::host_name;
 use crate::policy::limit::Permit;
 use crate::policy::reading::has_encoded_dot_segment;
-use crate::rule::{RequestView, RouteIndex};
+use crate::request::{ClientView, HeadView};
+use crate::rule::RouteIndex;
 use crate::upstream::{Admission, AvoidedEndpoints, Connection, LocalEndpoint, LocalUpstream, Wish};
 use crate::worker::{Scratch, Snapshot, Worker};
 
@@ -51,9 +53,11 @@ pub(super) struct Exchange<'c> {
     pub(super) scratch: &'c mut Scratch,
     pub(super) snapshot: Rc<Snapshot>,
     pub(super) upload: Upload,
-    pub(super) record: Record,
+    pub(super) record: OpenRecord,
     /// Whether the peer's forwarding headers are trusted.
     pub(super) trusted: bool,
+    /// [`ClientView::address`], once it is known.
+    known_address: Cell<Option<Result<IpAddr, IpAddr>>>,
     /// The deadline for the head of the response, set by a gRPC client or by a policy.
     pub(super) head_deadline: Option<Instant>,
     /// The effect of a traffic policy.
@@ -104,8 +108,9 @@ impl<'c> Exchange<'c> {
             scratch,
             snapshot,
             upload,
-            record: Record::new(Instant::now()),
+            record: OpenRecord::new(Instant::now()),
             trusted: false,
+            known_address: Cell::new(None),
             head_deadline: None,
             steered: None,
             permits: Vec::new(),
@@ -215,11 +220,11 @@ impl<'c> Exchange<'c> {
             Normalised::Rewritten(path) => path,
         };
         let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
-        let view = RequestView { head, buf };
+        let view = HeadView { head, buf };
         let index = self.snapshot.table.find(authority, path, view).ok_or(Refusal::NoRoute)?;
         let target = self.snapshot.table.target(index);
         self.record.route = Some(index);
-        let is_insecure = || !self.client.origin.is_https(self.trusted, head, buf);
+        let is_insecure = || !self.client.origin.is_https(self.trusted, view);
         let mut redirects = target.https_only && !is_acme_challenge(path) && is_insecure();
         if let Some(required) = &target.client_auth {
             match &self.client.origin.session {
@@ -239,6 +244,43 @@ impl<'c> Exchange<'c> {
             self.begin_policy(course);
         }
         Ok(index)
+    }
+
+    /// The head of the request.
+    pub(super) fn head(&self) -> HeadView<'_> {
+        HeadView { head: &self.scratch.head, buf: self.scratch.input.filled() }
+    }
+
+    /// The client of the request.
+    pub(super) fn client_view(&self) -> ClientView {
+        let origin = &self.client.origin;
+        ClientView {
+            peer: origin.peer,
+            address: self.known_address(),
+            is_tls: origin.session.is_some(),
+            is_trusted: self.trusted,
+            is_http2: self.client.is_http2(),
+        }
+    }
+
+    /// The client IP. The error is the address of a trusted peer that does not send the client IP.
+    fn known_address(&self) -> Result<IpAddr, IpAddr> {
+        let peer = self.client.origin.peer;
+        if !self.trusted {
+            return Ok(peer);
+        }
+        if let Some(known) = self.known_address.get() {
+            return known;
+        }
+        let (HeadView { head, buf }, settings) = (self.head(), &self.snapshot.settings);
+        let address = original_peer(buf, head, peer, |peer| is_trusted(settings, peer));
+        self.known_address.set(Some(address));
+        address
+    }
+
+    /// The client IP, or the address of a trusted peer that does not send the client IP.
+    pub(super) fn client_address(&self) -> IpAddr {
+        self.known_address().unwrap_or_else(|last| last)
     }
 
     /// The path in normal form, once the route is known.

@@ -179,8 +179,7 @@ impl Exchange<'_> {
     }
 
     fn scheme(&self) -> &'static [u8] {
-        let (head, buf) = (&self.scratch.head, self.scratch.input.filled());
-        if self.client.origin.is_https(self.trusted, head, buf) { b"https" } else { b"http" }
+        if self.client_view().is_https(self.head()) { b"https" } else { b"http" }
     }
 
     /// The host, if the client names one.

@@ -18,6 +18,7 @@ use crate::failure::Failure;
 use crate::hash::StableHash;
 use crate::name::host_name;
 use crate::policy::traffic::{RouteTrafficPolicy, Traffic, TrafficPolicy};
+use crate::request::HeadView;
 use crate::rule::RouteIndex;
 use crate::upstream::Wish;
 
@@ -145,7 +146,7 @@ impl Exchange<'_> {
         let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
         let has_name =
             redirect.host.is_some() || head.authority.is_some_and(|authority| !authority.of(buf).is_empty());
-        redirect.https == Some(true) && !has_name && !self.client.origin.is_https(self.trusted, head, buf)
+        redirect.https == Some(true) && !has_name && !self.client_view().is_https(self.head())
     }
 
     /// Writes the location of a redirect. Returns whether it differs from the requested URL.
@@ -156,7 +157,7 @@ impl Exchange<'_> {
             None => path.extend_from_slice(self.path()),
         }
         let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
-        let is_secure = self.client.origin.is_https(self.trusted, head, buf);
+        let is_secure = self.client_view().is_https(self.head());
         let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
         let name = host_name(authority);
         let is_same_path = path == self.path();
@@ -235,7 +236,10 @@ impl Exchange<'_> {
             let _ = write!(line, "; Max-Age={}", age.as_secs());
         }
         // Browsers accept a cookie in a frame of another site only over HTTPS.
-        let is_https = self.client.origin.is_https(self.trusted, &scratch.head, scratch.input.filled());
+        let is_https = self
+            .client
+            .origin
+            .is_https(self.trusted, HeadView { head: &scratch.head, buf: scratch.input.filled() });
         line.push_str(if is_https { "; Secure; SameSite=None" } else { "; SameSite=Lax" });
         line.push_str("\r\n");
         scratch.response_lines.extend_from_slice(line.as_bytes());

@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::Instant;
 
-use super::record::Record;
+use super::record::OpenRecord;
 use crate::counters::DroppedDatagram;
 use crate::deadline::{Deadline, after};
 use crate::failure::Failure;
@@ -141,7 +141,7 @@ struct Flow {
     socket: UdpSocket,
     endpoint: Rc<LocalEndpoint>,
     route: Rc<Route>,
-    record: RefCell<Record>,
+    record: RefCell<OpenRecord>,
     moved_at: Cell<Instant>,
     /// The last datagram to the endpoint, until the endpoint answers.
     unanswered: RefCell<Vec<u8>>,
@@ -211,7 +211,7 @@ impl ListenerSocket {
         route.attempts.set(route.attempts.get() + 1);
         upstream.count_attempt(&endpoint);
         let places = (client.address, self.place);
-        let mut record = Record::new(worker, route.target.clone(), "UDP", places, None);
+        let mut record = OpenRecord::new(worker, route.target.clone(), "UDP", places, None);
         record.upstream = Some(upstream.clone());
         record.endpoint = Some(endpoint.shared.address());
         record.attempts = route.attempts.get();
