@@ -14,10 +14,10 @@ use super::exchange::Exchange;
 use super::upload::{Progress, UploadError};
 use super::wire::Wire;
 use crate::buffer::{BUFFER, Buffer};
-use crate::cache::Collector;
-use crate::compression::Compressor;
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
+use crate::feature::cache::Collector;
+use crate::feature::compression::Compressor;
 use crate::relay::DRAIN_CHECK;
 use crate::stream::Stream;
 use crate::upstream::LocalEndpoint;
@@ -496,7 +496,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::compression::TURN;
+    use crate::feature::compression::TURN;
 
     /// Both ends of a connection.
     async fn connection() -> std::io::Result<(TcpStream, TcpStream)> {

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 
 use super::exchange::Exchange;
 use super::steer::Steered;
-use crate::policy::traffic::TrafficPolicy;
+use crate::feature::traffic::TrafficPolicy;
 use crate::upstream::{AvoidedEndpoints, Connection, LocalUpstream, Wish};
 use crate::worker::Worker;
 

@@ -12,9 +12,9 @@ use super::encode::{
 };
 use super::exchange::Exchange;
 use crate::failure::{Denial, Failure, Fault};
-use crate::policy::SecurityPolicy;
-use crate::policy::credential::{Ambiguous, is_line};
-use crate::policy::external::{Answer, External, Part, Question, Told};
+use crate::feature::SecurityPolicy;
+use crate::feature::authentication::credential::{Ambiguous, is_line};
+use crate::feature::ext_auth::{Answer, External, Part, Question, Told};
 
 impl Exchange<'_> {
     /// The answer of the service, if the client waits that long and the request's deadline is not over.

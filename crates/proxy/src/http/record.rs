@@ -9,7 +9,7 @@ use sluicegate_model::rule::PathMatch;
 use tokio::time::Instant;
 
 use super::exchange::Exchange;
-use crate::policy::Guard;
+use crate::feature::Guard;
 use crate::record::trace::{Decision, Trace};
 use crate::record::{RequestRecord, RouteRecord};
 use crate::rule::RouteIndex;

@@ -3,7 +3,7 @@
 use sluicegate_http1::Known;
 use sluicegate_model::rule::{Pattern, RuleMatch, ValueMatch};
 
-use crate::policy::credential::is_line;
+use crate::feature::authentication::credential::is_line;
 use crate::query::{decoded, pairs};
 use crate::request::HeadView;
 

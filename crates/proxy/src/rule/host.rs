@@ -12,8 +12,8 @@ use super::conditions::Conditions;
 use super::regexes::Regexes;
 use super::tree::{Entry, PathTree};
 use crate::counters::{RouteLabels, RouteStats};
-use crate::policy::traffic::RouteTrafficPolicy;
-use crate::policy::{Guard, Policies, Resources};
+use crate::feature::traffic::RouteTrafficPolicy;
+use crate::feature::{Guard, Policies, Resources};
 use crate::request::HeadView;
 
 /// A host and its rules. Successive tables share an unchanged host.

@@ -21,11 +21,11 @@ use std::sync::Arc;
 use sluicegate_model::rule::PathMatch;
 use sluicegate_model::{Config, HostPattern, Settings, UpstreamKey, VirtualHost};
 
+use crate::feature::authentication::consumer::Consumers;
+use crate::feature::security::Security;
+use crate::feature::{Policies, Resources, SecurityPolicy};
 use crate::name::{HostMap, host_name};
-use crate::policy::consumers::Consumers;
-use crate::policy::reading::{is_ambiguous, readings};
-use crate::policy::security::Security;
-use crate::policy::{Policies, Resources, SecurityPolicy};
+use crate::path::{is_ambiguous, readings};
 use crate::request::HeadView;
 use crate::tls::TlsTable;
 pub(crate) use host::{Host, Target};

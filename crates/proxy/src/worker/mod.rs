@@ -16,9 +16,9 @@ pub(crate) use scratch::Scratch;
 
 use crate::counters::{Counters, LocalStats, WorkerStats};
 use crate::date::{HttpDate, http_date};
-use crate::policy::basic::PasswordMemory;
-use crate::policy::external::Externals;
-use crate::policy::tokens::TokenMemory;
+use crate::feature::authentication::basic::PasswordMemory;
+use crate::feature::authentication::jwt::TokenMemory;
+use crate::feature::ext_auth::Externals;
 use crate::record::Sinks;
 use crate::rule::Table;
 use crate::upstream::{EndpointSet, LocalUpstream, SharedUpstream, UpstreamContext};

@@ -12,10 +12,10 @@ use super::super::refuse::Refusal;
 use super::super::respond::Begun;
 use super::{HitKind, limits};
 use crate::buffer::BUFFER;
-use crate::cache::{Entry, Part};
 use crate::counters::{Tally, TrafficShard};
 use crate::failure::{ClientFault, Failure};
-use crate::policy::traffic::TrafficPolicy;
+use crate::feature::cache::{Entry, Part};
+use crate::feature::traffic::TrafficPolicy;
 
 impl Exchange<'_> {
     /// Responds with a cached response, and with further header lines of the endpoint.

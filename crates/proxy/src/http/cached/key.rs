@@ -5,11 +5,11 @@ use sluicegate_model::UpstreamKey;
 
 use super::super::exchange::Exchange;
 use super::Cached;
-use crate::cache::{
+use crate::feature::Guard;
+use crate::feature::cache::{
     Asked, Cache, RequestDirectives, add_part, add_target, is_condition, is_range_line, sent,
 };
 use crate::name::is_same_name;
-use crate::policy::Guard;
 
 impl Exchange<'_> {
     /// The cache's view of the request that is about to go to an endpoint.

@@ -21,10 +21,10 @@ use tokio::time::Instant;
 
 use super::exchange::{Exchange, Persist};
 use super::refuse::Refusal;
-use crate::cache::{
+use crate::failure::{Failure, Fault};
+use crate::feature::cache::{
     Asked, Cache, CacheLookup, Collector, Entry, Flight, InFlight, Outcome, Part, WAIT, asks_for_part,
 };
-use crate::failure::{Failure, Fault};
 use crate::upstream::LocalUpstream;
 
 use refresh::Place;

@@ -13,8 +13,8 @@ use tokio::time::{Instant, timeout};
 
 use super::super::exchange::Exchange;
 use super::settle::{renew, times};
-use crate::cache::{Asked, Collector, Draft, Entry, Flight, Outcome, withdraws, without_conditions};
-use crate::policy::traffic::TrafficPolicy;
+use crate::feature::cache::{Asked, Collector, Draft, Entry, Flight, Outcome, withdraws, without_conditions};
+use crate::feature::traffic::TrafficPolicy;
 use crate::upstream::{Admission, AvoidedEndpoints, Connection, LocalUpstream, Wish};
 use crate::worker::Worker;
 

@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::Instant;
 
-use crate::policy::service::Service;
+use crate::feature::service::Service;
 
 /// How long the gateway uses the addresses of a name.
 const GOOD_FOR: Duration = Duration::from_secs(10);

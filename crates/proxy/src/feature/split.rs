@@ -3,8 +3,8 @@
 use sluicegate_http1::RequestHead;
 use sluicegate_model::policy::traffic as model;
 
-use super::match_place;
-use crate::policy::credential::Place;
+use super::traffic::match_place;
+use crate::feature::authentication::credential::Place;
 
 /// The weights of upstreams.
 #[derive(Debug)]

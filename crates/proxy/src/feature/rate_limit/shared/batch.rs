@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::connection::{APART_MAX, ServerError, command};
-use crate::policy::limit::buckets::Buckets;
-use crate::policy::limit::clock::{Clock, nanos, since_1970};
-use crate::policy::limit::pending::Amount;
-use crate::policy::limit::window::{BUCKETS_MAX, Pace, pack};
+use crate::feature::rate_limit::buckets::Buckets;
+use crate::feature::rate_limit::clock::{Clock, nanos, since_1970};
+use crate::feature::rate_limit::pending::Amount;
+use crate::feature::rate_limit::window::{BUCKETS_MAX, Pace, pack};
 
 /// The keys of a batch, to which a set may add. The number is small enough not to block the server for long.
 pub(super) const KEYS: usize = 256;

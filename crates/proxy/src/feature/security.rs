@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sluicegate_http1::Known;
 use sluicegate_model::policy as model;
 
+use super::authentication::basic::Passwords;
+use super::authentication::consumer::Scope;
+use super::authentication::credential::Place;
+use super::authentication::jwks::Places;
+use super::authentication::jwt::Tokens;
 use super::authorization::Authorization;
-use super::basic::Passwords;
-use super::consumers::Scope;
 use super::cors::Cors;
-use super::credential::Place;
-use super::external::External;
-use super::jwks::Places;
-use super::networks::Networks;
-use super::tokens::Tokens;
+use super::ext_auth::External;
+use super::ip_access::Networks;
 
 /// The parts of a `SecurityPolicy`, in the order in which the gateway checks them.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use sluicegate_jwt::{Algorithm, Claims, Fault, KeySet, Rules, Token, Wanted};
 use sluicegate_model::policy::security::ClaimValues;
 use sluicegate_model::policy::{Jwt, JwtKeys, JwtProvider};
 
-use super::consumers::{Consumers, Scope};
+use super::consumer::{Consumers, Scope};
 use super::credential::Place;
 use super::jwks::{Places, Published};
 use crate::failure::Denial;
@@ -59,7 +59,7 @@ pub(crate) struct Verified {
 }
 
 impl Tokens {
-    pub(super) fn new(jwt: &Jwt, number: u64, places: &Places) -> Self {
+    pub(in crate::feature) fn new(jwt: &Jwt, number: u64, places: &Places) -> Self {
         Self {
             number,
             providers: jwt.providers.iter().map(|provider| Provider::new(provider, places)).collect(),
@@ -69,12 +69,12 @@ impl Tokens {
     }
 
     /// The names of the headers that claims become.
-    pub(super) fn headers(&self) -> impl Iterator<Item = &str> {
+    pub(in crate::feature) fn headers(&self) -> impl Iterator<Item = &str> {
         self.providers.iter().flat_map(|provider| &provider.headers).map(|(_, header)| &**header)
     }
 
     /// Whether no token can be verified.
-    pub(super) fn has_no_key(&self) -> bool {
+    pub(in crate::feature) fn has_no_key(&self) -> bool {
         let is_empty = |provider: &Provider| matches!(&provider.keys, Keys::Known(keys) if keys.is_empty());
         self.providers.iter().all(is_empty)
     }
@@ -191,7 +191,7 @@ impl Verified {
     }
 }
 
-pub(super) fn wanted(claim: &ClaimValues) -> Wanted {
+pub(in crate::feature) fn wanted(claim: &ClaimValues) -> Wanted {
     Wanted { claim: claim.claim.clone(), values: claim.values.clone() }
 }
 

@@ -7,10 +7,10 @@ use sluicegate_jwt::{Claims, Wanted};
 use sluicegate_model::PathPattern;
 use sluicegate_model::policy::{self, Consumer};
 
-use super::networks::Networks;
-use super::reading::{Reading, WAYS, is_ambiguous, readings, readings_of_pattern};
-use super::tokens::wanted;
+use super::authentication::jwt::wanted;
+use super::ip_access::Networks;
 use crate::failure::Denial;
+use crate::path::{Reading, WAYS, is_ambiguous, readings, readings_of_pattern};
 
 /// The rules, compiled.
 #[derive(Debug)]

@@ -25,7 +25,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
-use super::service::{Service, ServiceError};
+use crate::feature::service::{Service, ServiceError};
 
 /// The longest key set, in bytes.
 const LENGTH_MAX: usize = 256 * 1024;

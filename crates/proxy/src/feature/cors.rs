@@ -3,7 +3,7 @@
 use sluicegate_http1::{Known, Method, RequestHead, ResponseHead};
 use sluicegate_model::policy::{self, security::OriginPattern};
 
-use super::limit::seconds_up;
+use super::rate_limit::seconds_up;
 
 /// The CORS rules of a policy, compiled.
 #[derive(Debug)]

@@ -7,9 +7,6 @@
 //!
 //! `http/steer.rs` applies the policies to requests.
 
-pub(crate) mod budget;
-pub(crate) mod split;
-
 use std::sync::Arc;
 
 use sluicegate_http1::Known;
@@ -22,12 +19,12 @@ use sluicegate_model::rule::PathMatch;
 use sluicegate_model::{Settings, UpstreamKey};
 
 use super::Policy;
-use super::credential::{Place, line_has_name};
-use super::reading::readings;
-use crate::cache::Cache;
+use super::authentication::credential::{Place, line_has_name};
+use super::retry::Budget;
+use super::split::Split;
 use crate::counters::TrafficStats;
-use budget::Budget;
-use split::Split;
+use crate::feature::cache::Cache;
+use crate::path::readings;
 
 /// A compiled `TrafficPolicy`.
 pub(crate) type TrafficPolicy = Policy<model::Traffic, Traffic, TrafficStats>;
@@ -174,7 +171,7 @@ fn header(name: &str) -> Credential {
 }
 
 /// The place in a request that a match reads.
-fn match_place(of: &RequestMatch) -> Place {
+pub(super) fn match_place(of: &RequestMatch) -> Place {
     Place::new(&match &of.place {
         MatchPlace::Header(name) => header(name),
         MatchPlace::Cookie(name) => Credential::Cookie(name.clone()),

@@ -6,7 +6,7 @@ use sluicegate_http1::{Known, ResponseHead};
 use sluicegate_model::policy::ExternalCache;
 
 use super::External;
-use crate::policy::credential::is_line;
+use crate::feature::authentication::credential::is_line;
 
 /// The decision of a service about a request. The gateway uses no other part of the service's response.
 #[derive(Debug)]

@@ -79,7 +79,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::policy::external::Verdict;
+    use crate::feature::ext_auth::Verdict;
 
     fn answer(length: usize) -> Rc<Answer> {
         Rc::new(Answer {

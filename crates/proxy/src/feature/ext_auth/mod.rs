@@ -27,7 +27,7 @@ use aws_lc_rs::digest;
 use sluicegate_http1::{Known, Method};
 use sluicegate_model::policy::{self as model, ExternalCache};
 
-use super::credential::Place;
+use super::authentication::credential::Place;
 use super::service::{Service, ServiceError};
 
 pub(crate) use answer::{Answer, Verdict};

@@ -29,7 +29,7 @@ pub(crate) struct Passwords {
     users: Arc<HashMap<Box<str>, Hash>>,
     /// The header that carries the credential.
     pub(crate) place: Place,
-    pub(super) challenge: Box<[u8]>,
+    pub(in crate::feature) challenge: Box<[u8]>,
     pub(crate) forwards: bool,
     pub(crate) queue: Arc<CheckQueue>,
 }
@@ -56,7 +56,7 @@ enum Hash {
 }
 
 impl Passwords {
-    pub(super) fn new(basic: &Basic, number: u64) -> Self {
+    pub(in crate::feature) fn new(basic: &Basic, number: u64) -> Self {
         let users = basic.users.iter().map(|(user, hash)| (user.clone(), Hash::parse(hash))).collect();
         let challenge = format!("WWW-Authenticate: Basic realm=\"{}\", charset=\"UTF-8\"\r\n", basic.realm);
         Self {

@@ -35,7 +35,7 @@ impl Place {
     }
 
     /// The query parameter of this place, if any.
-    pub(super) fn parameter(&self) -> Option<&str> {
+    pub(in crate::feature) fn parameter(&self) -> Option<&str> {
         match &self.source {
             Credential::Query(name) => Some(name),
             Credential::Header { .. } | Credential::Cookie(_) => None,

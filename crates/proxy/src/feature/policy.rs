@@ -1,39 +1,6 @@
-//! The policies of routes: security, limits and traffic, compiled once for all workers.
+//! Policies: what one object attaches to its routes, compiled once for all workers.
 //!
 //! A route without policies has no [`Guard`] and no [`RouteTrafficPolicy`], and costs the same as without this module.
-//!
-//! | module | purpose |
-//! |---|---|
-//! | `security` | the parts of a `SecurityPolicy` |
-//! | `networks` | client IPs |
-//! | `cors` | cross-origin requests |
-//! | `credential` | the places of credentials in requests |
-//! | `tokens`, `basic`, `consumers` | the check of credentials, and the consumers |
-//! | `external` | external authorization services |
-//! | `service` | servers that policies call, by URL |
-//! | `jwks` | published keys of token issuers |
-//! | `authorization` | authorization rules |
-//! | `reading` | the ways in which endpoints may read a path |
-//! | `limit` | rate limits and concurrency limits |
-//! | `traffic` | traffic policies |
-//!
-//! `http/admit.rs` and `http/steer.rs` apply the policies to requests.
-
-pub(crate) mod authorization;
-pub(crate) mod basic;
-pub(crate) mod consumers;
-pub(crate) mod cors;
-pub(crate) mod credential;
-pub(crate) mod external;
-pub(crate) mod jwks;
-pub(crate) mod limit;
-mod networks;
-pub(crate) mod reading;
-pub(crate) mod security;
-mod service;
-mod state;
-pub(crate) mod tokens;
-pub(crate) mod traffic;
 
 use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::Arc;
@@ -43,13 +10,13 @@ use sluicegate_model::policy as model;
 use sluicegate_model::rule::{PathMatch, Rule};
 use sluicegate_model::{HostPattern, ObjectId, Settings, UpstreamKey};
 
+use super::authentication::jwks::Places;
+use super::rate_limit::Limits;
+use super::rate_limit::shared::{ServerState, Servers};
+use super::security::Security;
+use super::state::{CacheState, PolicyState, SharedState, TrafficState};
+use super::traffic::{RouteTrafficPolicy, Traffic};
 use crate::counters::{Counters, PolicyStats, TrafficStats};
-use jwks::Places;
-use limit::Limits;
-use limit::shared::{ServerState, Servers};
-use security::Security;
-pub use state::{CacheState, PolicyState, SharedState, TrafficState};
-use traffic::{RouteTrafficPolicy, Traffic};
 
 /// What outlives configurations: policies of the next configuration find it again.
 #[derive(Debug)]
@@ -85,7 +52,7 @@ pub(crate) type LimitPolicy = Policy<model::RateLimits, Limits>;
 /// A policy, which its routes share.
 #[derive(Debug)]
 pub(crate) struct Policy<S, C, T = PolicyStats> {
-    source: Arc<S>,
+    pub(super) source: Arc<S>,
     pub(crate) compiled: C,
     pub(crate) stats: Arc<T>,
 }
