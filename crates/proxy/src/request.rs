@@ -24,6 +24,15 @@ pub(crate) struct ClientView {
     pub(crate) is_http2: bool,
 }
 
+/// A request, as features see it.
+#[derive(Clone, Copy)]
+pub(crate) struct RequestView<'r> {
+    pub(crate) head: HeadView<'r>,
+    pub(crate) client: ClientView,
+    /// The path in normal form.
+    pub(crate) path: &'r [u8],
+}
+
 impl<'r> HeadView<'r> {
     /// The value of a known header.
     pub(crate) fn header(self, known: Known) -> Option<&'r [u8]> {
@@ -33,6 +42,10 @@ impl<'r> HeadView<'r> {
     /// The requested host, with its port if it has one; empty if there is none.
     pub(crate) fn authority(self) -> &'r [u8] {
         self.head.authority.map_or(&[], |authority| authority.of(self.buf))
+    }
+
+    pub(crate) fn query(self) -> Option<&'r [u8]> {
+        self.head.query.map(|query| query.of(self.buf))
     }
 
     pub(crate) fn method_name(self) -> &'r [u8] {
@@ -53,6 +66,13 @@ impl ClientView {
     /// Whether the client uses HTTPS, here or according to a trusted peer.
     pub(crate) fn is_https(&self, head: HeadView<'_>) -> bool {
         is_https(self.is_tls, self.is_trusted, head)
+    }
+}
+
+impl RequestView<'_> {
+    /// Whether the client uses HTTPS, here or according to a trusted peer.
+    pub(crate) fn is_https(&self) -> bool {
+        self.client.is_https(self.head)
     }
 }
 

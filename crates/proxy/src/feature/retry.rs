@@ -1,9 +1,15 @@
-//! The retry budget, over all workers: a percentage of the requests of the last 10 s, and a minimum for each second.
+//! Retries: their conditions, and their budget.
+//!
+//! The retry budget counts over all workers: a percentage of the requests of the last 10 s, and a minimum for each second.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sluicegate_model::policy::traffic::RetryBudget;
+use std::time::Duration;
+
+use sluicegate_model::policy::traffic::{Retries, RetryBudget};
 use tokio::time::Instant;
+
+use super::traffic::TrafficPolicy;
 
 /// The length of the window, in seconds.
 const SECONDS: u64 = 10;
@@ -25,6 +31,32 @@ struct Second {
     number: AtomicU64,
     requests: AtomicU64,
     retries: AtomicU64,
+}
+
+impl TrafficPolicy {
+    fn retries(&self) -> Option<&Retries> {
+        self.source().retries.as_ref()
+    }
+
+    /// The time limit of an attempt that another attempt may follow.
+    pub(crate) fn attempt_timeout(&self) -> Option<Duration> {
+        self.retries()?.per_attempt
+    }
+
+    /// Whether the policy retries responses with this status.
+    pub(crate) fn retries_status(&self, status: u16) -> bool {
+        self.retries().is_some_and(|retries| retries.statuses.contains(&status))
+    }
+
+    /// Whether the retry budget allows another attempt, which counts as made.
+    pub(crate) fn spend_retry(&self, worker: usize, now: Instant) -> bool {
+        let Some(budget) = &self.compiled.budget else { return true };
+        let is_free = budget.retry(now);
+        if !is_free {
+            self.stats.of(worker).over_budget.add(1);
+        }
+        is_free
+    }
 }
 
 impl Budget {

@@ -1,9 +1,10 @@
 //! The choice between several upstreams for a request.
 
 use sluicegate_http1::RequestHead;
-use sluicegate_model::policy::traffic as model;
+use sluicegate_model::policy::Credential;
+use sluicegate_model::policy::traffic::{self as model, MatchPlace, RequestMatch};
 
-use super::traffic::match_place;
+use super::authentication::credential::header;
 use crate::feature::authentication::credential::Place;
 
 /// The weights of upstreams.
@@ -32,7 +33,7 @@ struct Match {
 
 impl Split {
     pub(crate) fn new(source: &model::Split) -> Self {
-        let matches = |list: &[model::RequestMatch]| {
+        let matches = |list: &[RequestMatch]| {
             let compiled = list.iter().map(|of| Match {
                 place: match_place(of),
                 value: of.value.as_ref().map(|value| value.as_bytes().into()),
@@ -86,4 +87,12 @@ impl Match {
         let found = self.place.find(head, buf).ok().flatten();
         found.is_some_and(|found| self.value.as_ref().is_none_or(|value| **value == *found))
     }
+}
+
+/// The place in a request that a match reads.
+fn match_place(of: &RequestMatch) -> Place {
+    Place::new(&match &of.place {
+        MatchPlace::Header(name) => header(name),
+        MatchPlace::Cookie(name) => Credential::Cookie(name.clone()),
+    })
 }

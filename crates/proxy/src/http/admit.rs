@@ -16,7 +16,7 @@ use crate::counters::{PolicyShard, PolicyStats};
 use crate::failure::Denial;
 use crate::feature::authentication::basic::{CheckQueue, Credential};
 use crate::feature::authentication::consumer::Consumers;
-use crate::feature::authentication::credential::{Kept, Place, line_has_name};
+use crate::feature::authentication::credential::{Place, Remainder, line_has_name};
 use crate::feature::authentication::jwt::Verified;
 use crate::feature::authorization::Call;
 use crate::feature::cors;
@@ -328,7 +328,7 @@ impl Exchange<'_> {
                 authentication.own_headers.iter().any(|(known, name)| line_has_name(line, *known, name, buf));
             line.hop_by_hop |= is_own;
         }
-        let mut kept = Kept::default();
+        let mut remainder = Remainder::default();
         // An endpoint may assume that the gateway checked a received credential. A service that receives all headers has
         // checked all credentials.
         let has_seen_all = |method: &Method| match method {
@@ -346,11 +346,11 @@ impl Exchange<'_> {
                 false => None,
             };
             for (_, place) in places.iter().enumerate().filter(|(index, _)| Some(*index) != used) {
-                place.strip(&mut scratch.head, buf, &mut kept);
+                place.strip(&mut scratch.head, buf, &mut remainder);
             }
         }
-        kept.write_lines(&mut scratch.request_lines);
-        scratch.query = kept.query;
+        remainder.write_lines(&mut scratch.request_lines);
+        scratch.query = remainder.query;
         if let Some(token) = &identity.token {
             scratch.request_lines.extend_from_slice(&token.lines);
         }

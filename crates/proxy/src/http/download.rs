@@ -68,7 +68,7 @@ pub(super) enum Coding {
 /// The source of a body, after the content of the `reply` buffer.
 pub(super) enum Body<'b> {
     Endpoint { stream: &'b mut Stream, endpoint: &'b LocalEndpoint },
-    Kept(&'b [u8]),
+    Buffered(&'b [u8]),
 }
 
 impl<'b> Body<'b> {
@@ -79,7 +79,7 @@ impl<'b> Body<'b> {
     fn endpoint(&self) -> Option<&LocalEndpoint> {
         match self {
             Self::Endpoint { endpoint, .. } => Some(endpoint),
-            Self::Kept(_) => None,
+            Self::Buffered(_) => None,
         }
     }
 }
@@ -429,7 +429,7 @@ impl Exchange<'_> {
             let (response, reply) = (&mut scratch.response, &mut scratch.reply);
             let step = match &mut body {
                 Body::Endpoint { stream, .. } => download.poll(cx, response, reply, *stream, client),
-                Body::Kept(bytes) => download.poll(cx, response, reply, bytes, client),
+                Body::Buffered(bytes) => download.poll(cx, response, reply, bytes, client),
             }?;
             if step == Step::Done {
                 return Poll::Ready(Ok(()));

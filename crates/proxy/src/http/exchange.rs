@@ -25,9 +25,11 @@ use crate::feature::compression::is_grpc;
 use crate::feature::rate_limit::Permit;
 use crate::name::host_name;
 use crate::path::has_encoded_dot_segment;
-use crate::request::{ClientView, HeadView};
+use crate::request::{ClientView, HeadView, RequestView};
 use crate::rule::RouteIndex;
-use crate::upstream::{Admission, AvoidedEndpoints, Connection, LocalEndpoint, LocalUpstream, Wish};
+use crate::upstream::{
+    Admission, AvoidedEndpoints, Connection, EndpointPreference, LocalEndpoint, LocalUpstream,
+};
 use crate::worker::{Scratch, Snapshot, Worker};
 
 /// The state of the client's connection after a request.
@@ -263,6 +265,11 @@ impl<'c> Exchange<'c> {
         }
     }
 
+    /// The request, as features see it.
+    pub(super) fn view(&self) -> RequestView<'_> {
+        RequestView { head: self.head(), client: self.client_view(), path: self.path() }
+    }
+
     /// The client IP. The error is the address of a trusted peer that does not send the client IP.
     fn known_address(&self) -> Result<IpAddr, IpAddr> {
         let peer = self.client.origin.peer;
@@ -338,22 +345,24 @@ impl<'c> Exchange<'c> {
 
     /// Sends the request to one endpoint after another, as far as a retry is safe, until one responds.
     async fn attempts(&mut self, upstream: &Rc<LocalUpstream>) -> Result<Connection, Fault> {
-        let (snapshot, policy) =
-            (self.snapshot.clone(), self.steered.as_ref().map(|steered| steered.policy.clone()));
+        let (snapshot, policy) = (self.snapshot.clone(), self.traffic().cloned());
         let settings = policy.as_ref().map_or(&*snapshot.settings, |policy| &*policy.compiled.settings);
-        let wish = self.steered.as_ref().map_or_else(Wish::default, |steered| steered.wish);
+        let preference =
+            self.steered.as_ref().map_or_else(EndpointPreference::default, |steered| steered.preference);
         let idempotent = self.scratch.head.method.is_idempotent();
         let mut tried = AvoidedEndpoints::default();
         let mut refused = 0;
         loop {
             let now = Instant::now();
-            let turn = upstream.pick(&tried, &wish, &settings.resilience, now);
+            let turn = upstream.pick(&tried, &preference, &settings.resilience, now);
             // After one dead connection, others may be dead too: a new connection proves that the endpoint is there.
             let unused = turn.as_ref().filter(|_| self.record.attempts == 0);
             let pooled = unused.and_then(|endpoint| upstream.pooled(endpoint, !idempotent, now));
             let (mut connection, asked) = match pooled {
                 Some(connection) => (connection, now),
-                None => (self.connect(upstream, (settings, &wish), &mut tried, turn).await?, Instant::now()),
+                None => {
+                    (self.connect(upstream, (settings, &preference), &mut tried, turn).await?, Instant::now())
+                }
             };
             self.record.asked = asked;
             let endpoint = connection.endpoint().clone();
@@ -402,7 +411,7 @@ impl<'c> Exchange<'c> {
     async fn connect(
         &mut self,
         upstream: &Rc<LocalUpstream>,
-        ways: (&Settings, &Wish),
+        ways: (&Settings, &EndpointPreference),
         tried: &mut AvoidedEndpoints,
         turn: Option<Rc<LocalEndpoint>>,
     ) -> Result<Connection, Fault> {

@@ -18,7 +18,7 @@ use crate::relay::{End, Moved, Relay};
 use crate::rule::{ConnectionTarget, Layer4Target};
 use crate::stream::{Stream, delivered, discard, part};
 use crate::tls::{self, Hello};
-use crate::upstream::{Admission, AvoidedEndpoints, LocalUpstream, Wish};
+use crate::upstream::{Admission, AvoidedEndpoints, EndpointPreference, LocalUpstream};
 use crate::worker::{Phase, Worker};
 
 /// Serves a connection of a listener below HTTP to its end.
@@ -144,7 +144,7 @@ async fn attempts(
     });
     loop {
         let mut connection =
-            upstream.connect((&worker.settings(), &Wish::default()), &mut tried, None).await?;
+            upstream.connect((&worker.settings(), &EndpointPreference::default()), &mut tried, None).await?;
         let endpoint = connection.endpoint().clone();
         record.attempts += 1;
         record.endpoint = Some(endpoint.shared.address());

@@ -31,7 +31,7 @@ use crate::failure::Failure;
 use crate::listener::Listener;
 use crate::relay::{DRAIN_CHECK, Moved};
 use crate::rule::Layer4Target;
-use crate::upstream::{Admission, AvoidedEndpoints, InFlightGuard, LocalEndpoint, Wish};
+use crate::upstream::{Admission, AvoidedEndpoints, EndpointPreference, InFlightGuard, LocalEndpoint};
 use crate::worker::LAST_IDLE;
 use crate::worker::Worker;
 
@@ -204,7 +204,7 @@ impl ListenerSocket {
         }
         let upstream = worker.upstream(route.slot).ok_or(DroppedDatagram::NoEndpoint)?;
         let endpoint = upstream
-            .pick(&route.tried.borrow(), &Wish::default(), &settings.resilience, Instant::now())
+            .pick(&route.tried.borrow(), &EndpointPreference::default(), &settings.resilience, Instant::now())
             .ok_or(DroppedDatagram::NoEndpoint)?;
         let admission = Admission::new(&upstream).map_err(|_| DroppedDatagram::NoEndpoint)?;
         let socket = connected(endpoint.shared.address()).map_err(|_| DroppedDatagram::NotSent)?;

@@ -64,10 +64,10 @@ impl Scratch {
 /// The sets of buffers that a worker holds for reuse: as many as were recently in use at once. With fewer sets, each
 /// further request in flight would allocate and free a set.
 #[derive(Default)]
-pub(crate) struct Spares(RefCell<Kept>);
+pub(crate) struct Spares(RefCell<SpareSets>);
 
 #[derive(Default)]
-struct Kept {
+struct SpareSets {
     #[expect(clippy::vec_box, reason = "they move between connections, which a box makes cheap")]
     sets: Vec<Box<Scratch>>,
     /// How many of the sets were unused since the last [`Spares::trim`].

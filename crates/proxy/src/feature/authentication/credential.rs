@@ -87,8 +87,8 @@ impl Place {
     }
 
     /// Removes the credential from the forwarded request: marks header lines, and puts the rest of changed lines into
-    /// `kept`.
-    pub(crate) fn strip(&self, head: &mut RequestHead, buf: &[u8], kept: &mut Kept) {
+    /// `remainder`.
+    pub(crate) fn strip(&self, head: &mut RequestHead, buf: &[u8], remainder: &mut Remainder) {
         match &self.source {
             Credential::Header { name, prefix } => {
                 let known = self.known;
@@ -98,18 +98,18 @@ impl Place {
                 }
             }
             Credential::Query(name) => {
-                let query = match (&kept.query, head.query) {
+                let query = match (&remainder.query, head.query) {
                     (Some(query), _) => query.clone(),
                     (None, Some(query)) => query.of(buf).to_vec(),
                     (None, None) => return,
                 };
-                let is_kept = |part: &&[u8]| *decoded(split(part).0) != *name.as_bytes();
-                let parts: Vec<&[u8]> = query.split(|byte| *byte == b'&').filter(is_kept).collect();
-                kept.query = Some(parts.join(&b'&'));
+                let is_other = |part: &&[u8]| *decoded(split(part).0) != *name.as_bytes();
+                let parts: Vec<&[u8]> = query.split(|byte| *byte == b'&').filter(is_other).collect();
+                remainder.query = Some(parts.join(&b'&'));
             }
             Credential::Cookie(name) => {
                 // Earlier places may have shortened a line already.
-                for cookies in &mut kept.cookies {
+                for cookies in &mut remainder.cookies {
                     if let Some(rest) = without_cookie(cookies, name) {
                         *cookies = rest;
                     }
@@ -119,7 +119,7 @@ impl Place {
                 {
                     if let Some(rest) = without_cookie(line.value.of(buf), name) {
                         line.hop_by_hop = true;
-                        kept.cookies.push(rest);
+                        remainder.cookies.push(rest);
                     }
                 }
             }
@@ -133,14 +133,14 @@ impl Place {
 
 /// The remaining parts of a request from which the gateway removed credentials.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct Remainder {
     /// The query, if it differs from the client's query.
     pub(crate) query: Option<Vec<u8>>,
     /// The values of `Cookie` lines that replace the marked lines.
     cookies: Vec<Vec<u8>>,
 }
 
-impl Kept {
+impl Remainder {
     /// Writes the header lines that replace the marked lines.
     pub(crate) fn write_lines(&self, out: &mut Vec<u8>) {
         for value in self.cookies.iter().filter(|value| !value.is_empty()) {
@@ -153,10 +153,15 @@ impl Kept {
 
 /// The value of a `Cookie` line without this cookie; `None` if the line does not contain the cookie.
 fn without_cookie(value: &[u8], name: &str) -> Option<Vec<u8>> {
-    let is_kept = |part: &&[u8]| split(part).0.trim_ascii() != name.as_bytes();
-    let parts: Vec<&[u8]> = value.split(|byte| *byte == b';').filter(is_kept).collect();
+    let is_other = |part: &&[u8]| split(part).0.trim_ascii() != name.as_bytes();
+    let parts: Vec<&[u8]> = value.split(|byte| *byte == b';').filter(is_other).collect();
     let is_less = parts.len() < value.split(|byte| *byte == b';').count();
     is_less.then(|| parts.join(&b';').trim_ascii().to_vec())
+}
+
+/// A header without a prefix.
+pub(in crate::feature) fn header(name: &str) -> Credential {
+    Credential::Header { name: name.into(), prefix: Box::default() }
 }
 
 /// Whether a line has this header name, in any spelling that CGI maps to the same name.
@@ -244,7 +249,7 @@ mod tests {
     #[test]
     fn stripped_credentials_leave_other_parameters_and_cookies() {
         let (mut head, buf) = head("/?a=1&k=2&b", &["Cookie: a=1; k=2; b=3", "X-K: 1", "Cookie: c=4"]);
-        let mut kept = Kept::default();
+        let mut remainder = Remainder::default();
         let places = [
             Credential::Query("k".into()),
             Credential::Cookie("k".into()),
@@ -252,11 +257,11 @@ mod tests {
             Credential::Header { name: "x-k".into(), prefix: "".into() },
         ];
         for place in &places {
-            Place::new(place).strip(&mut head, &buf, &mut kept);
+            Place::new(place).strip(&mut head, &buf, &mut remainder);
         }
-        assert_eq!(kept.query.as_deref(), Some(&b"a=1&b"[..]));
+        assert_eq!(remainder.query.as_deref(), Some(&b"a=1&b"[..]));
         let mut lines = Vec::new();
-        kept.write_lines(&mut lines);
+        remainder.write_lines(&mut lines);
         assert_eq!(String::from_utf8_lossy(&lines), "Cookie: a=1\r\n");
         let gone: Vec<_> =
             head.lines.iter().filter(|line| line.hop_by_hop).map(|line| line.value.of(&buf)).collect();

@@ -168,7 +168,7 @@ impl Draft {
                 .map(|name| Sent { name: (*name).into(), values: sent(request, name) })
                 .collect(),
             status,
-            head: kept_head(head, buf, &times.date.1, &directives.unshared),
+            head: stored_head(head, buf, &times.date.1, &directives.unshared),
             validators: Validators {
                 etag: found.etag.filter(|_| !is_failure).map(Into::into),
                 last_modified: found.last_modified.filter(|_| !is_failure).map(Into::into),
@@ -301,27 +301,27 @@ fn is_cacheable_by_default(status: u16) -> bool {
 }
 
 /// The stored part of a head.
-fn kept_head(head: &ResponseHead, buf: &[u8], date: &HttpDate, unshared: &[&[u8]]) -> Vec<u8> {
-    let mut kept = Vec::with_capacity(head.len + 64);
+fn stored_head(head: &ResponseHead, buf: &[u8], date: &HttpDate, unshared: &[&[u8]]) -> Vec<u8> {
+    let mut stored = Vec::with_capacity(head.len + 64);
     // Writing to a Vec does not fail.
-    let _ = write!(kept, "HTTP/1.1 {} ", head.status);
-    kept.extend_from_slice(head.reason.of(buf));
-    kept.extend_from_slice(b"\r\n");
-    let is_kept = |line: &&Line| {
+    let _ = write!(stored, "HTTP/1.1 {} ", head.status);
+    stored.extend_from_slice(head.reason.of(buf));
+    stored.extend_from_slice(b"\r\n");
+    let is_stored = |line: &&Line| {
         let name = line.name.of(buf);
         !line.hop_by_hop
             && line.known != Known::ContentLength
             && !is(name, "age")
             && !unshared.iter().any(|other| other.eq_ignore_ascii_case(name))
     };
-    for line in head.lines.iter().filter(is_kept) {
-        kept.extend_from_slice(line.span().of(buf));
+    for line in head.lines.iter().filter(is_stored) {
+        stored.extend_from_slice(line.span().of(buf));
     }
     if head.header(buf, Known::Date).is_none() {
         // RFC 9110, 6.6.1.
-        kept.extend_from_slice(b"Date: ");
-        kept.extend_from_slice(date);
-        kept.extend_from_slice(b"\r\n");
+        stored.extend_from_slice(b"Date: ");
+        stored.extend_from_slice(date);
+        stored.extend_from_slice(b"\r\n");
     }
-    kept
+    stored
 }

@@ -41,7 +41,7 @@ pub(crate) enum Outcome {
     /// The client of the request went away.
     Lost,
     /// The response was cached.
-    Kept,
+    Stored,
     /// The response is not for other clients.
     NotShareable,
     /// There is no response.
@@ -112,7 +112,7 @@ impl InFlight {
         // The semaphore has no permits, and the end closes it.
         let _ = self.done.acquire().await;
         match self.outcome.load(Ordering::Acquire) {
-            1 => Outcome::Kept,
+            1 => Outcome::Stored,
             2 => Outcome::NotShareable,
             3 => Outcome::Failed,
             _ => Outcome::Lost,
@@ -147,7 +147,7 @@ impl Flight {
     pub(crate) fn keep(self, entry: Arc<Entry>) -> Option<u64> {
         self.ends(Outcome::NotShareable);
         let evicted = self.cache.insert(&self.key, &self.state, entry)?;
-        self.ends(Outcome::Kept);
+        self.ends(Outcome::Stored);
         Some(evicted)
     }
 }

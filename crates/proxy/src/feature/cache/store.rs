@@ -60,7 +60,7 @@ struct Shard {
 /// The result of a lookup.
 pub(crate) enum CacheLookup {
     /// The cached response serves the request.
-    Kept(Arc<Entry>),
+    Hit(Arc<Entry>),
     /// The request asks the endpoint, also for others. The stale response may serve within its rules.
     Leads(Flight, Option<Arc<Entry>>),
     /// The stale response serves the request. The flight asks the endpoint for later requests.
@@ -119,24 +119,24 @@ impl Cache {
         let found = shard.find(asked, request);
         if let Some(entry) = found.as_ref().filter(|entry| entry.is_fresh(asked, now)) {
             entry.touch();
-            return CacheLookup::Kept(entry.clone());
+            return CacheLookup::Hit(entry.clone());
         }
         let is_private =
             asked.has_credentials || asked.is_conditional && found.is_none() || self.is_of_no_use(hash, now);
         // A request for one client only does not block a request for all clients.
         let is_in_the_way = |other: &&Arc<InFlight>| now < other.until() && (is_private || !other.is_private);
-        if let Some(under_way) = shard.newest(&asked.key).filter(is_in_the_way) {
+        if let Some(in_flight) = shard.newest(&asked.key).filter(is_in_the_way) {
             if let Some(entry) = found.as_ref().filter(|entry| entry.may_serve_while_revalidating(asked, now))
             {
-                return CacheLookup::Kept(entry.clone());
+                return CacheLookup::Hit(entry.clone());
             }
             if waits
-                && under_way.is_for(asked)
-                && !under_way.is_private
+                && in_flight.is_for(asked)
+                && !in_flight.is_private
                 && !asked.has_credentials
-                && under_way.take_place()
+                && in_flight.take_place()
             {
-                return CacheLookup::Waits(under_way.clone(), found);
+                return CacheLookup::Waits(in_flight.clone(), found);
             }
             return CacheLookup::Alone(found);
         }

@@ -149,7 +149,7 @@ struct Open {
 /// The result of a race.
 enum Raced {
     Made(TcpStream, Duration),
-    Kept(Open),
+    Idle(Open),
 }
 
 impl Connections {
@@ -236,7 +236,7 @@ impl Connections {
         let share = share.max(external.timeout() / 8);
         let raced = timeout(share, self.race(&addresses, tries)).await.unwrap_or_else(|_| Err(late()));
         let (tcp, connecting) = match raced {
-            Ok(Raced::Kept(open)) => return Ok(open),
+            Ok(Raced::Idle(open)) => return Ok(open),
             Ok(Raced::Made(tcp, connecting)) => (tcp, connecting),
             Err(error) => {
                 self.addresses.doubt();
@@ -282,7 +282,7 @@ impl Connections {
                 Ok(None) => return Err(failed),
                 Err(_) => {
                     if let Some(kept) = self.kept() {
-                        return Ok(Raced::Kept(kept));
+                        return Ok(Raced::Idle(kept));
                     }
                 }
             }

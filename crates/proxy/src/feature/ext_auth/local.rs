@@ -17,7 +17,7 @@ use crate::counters::{Check, PolicyStats};
 use crate::failure::Denial;
 
 /// The limit of questions of one policy in flight on a worker.
-const UNDER_WAY_MAX: usize = 1024;
+const IN_FLIGHT_MAX: usize = 1024;
 
 /// The time between two log lines about the same service.
 const BETWEEN_WARNINGS: Duration = Duration::from_secs(10);
@@ -43,7 +43,7 @@ pub(crate) struct LocalExternal {
     stats: Arc<PolicyStats>,
     worker: usize,
     connections: Rc<Connections>,
-    under_way: Rc<Cell<usize>>,
+    in_flight: Rc<Cell<usize>>,
     /// The questions in flight whose answer other requests also wait for.
     flights: RefCell<HashMap<[u8; 32], watch::Receiver<Option<Outcome>>>>,
     memory: Rc<RefCell<Memory>>,
@@ -68,7 +68,7 @@ impl Externals {
                 stats: stats.clone(),
                 worker,
                 connections: Rc::default(),
-                under_way: Rc::default(),
+                in_flight: Rc::default(),
                 flights: RefCell::default(),
                 memory: self.memory.clone(),
                 warned: Cell::new(None),
@@ -141,7 +141,7 @@ impl LocalExternal {
 
     async fn ask_service(&self, external: &External, question: &[u8]) -> Outcome {
         let asking = async {
-            let place = Place::take(&self.under_way)?;
+            let place = Place::take(&self.in_flight)?;
             self.connections.ask(external, question, place).await
         };
         let limit = external.timeout();
@@ -176,12 +176,12 @@ impl LocalExternal {
 }
 
 impl Place {
-    fn take(under_way: &Rc<Cell<usize>>) -> Result<Self, AskError> {
-        if under_way.get() >= UNDER_WAY_MAX {
+    fn take(in_flight: &Rc<Cell<usize>>) -> Result<Self, AskError> {
+        if in_flight.get() >= IN_FLIGHT_MAX {
             return Err(AskError::Busy);
         }
-        under_way.set(under_way.get() + 1);
-        Ok(Self(under_way.clone()))
+        in_flight.set(in_flight.get() + 1);
+        Ok(Self(in_flight.clone()))
     }
 }
 
@@ -217,13 +217,13 @@ mod tests {
 
     #[test]
     fn authorization_checks_in_flight_are_limited() {
-        let under_way = Rc::default();
-        let mut places: Vec<_> = (0..UNDER_WAY_MAX).map(|_| Place::take(&under_way).ok().unwrap()).collect();
-        assert!(matches!(Place::take(&under_way), Err(AskError::Busy)));
+        let in_flight = Rc::default();
+        let mut places: Vec<_> = (0..IN_FLIGHT_MAX).map(|_| Place::take(&in_flight).ok().unwrap()).collect();
+        assert!(matches!(Place::take(&in_flight), Err(AskError::Busy)));
         places.pop();
-        let place = Place::take(&under_way);
-        assert!(place.is_ok() && Place::take(&under_way).is_err());
+        let place = Place::take(&in_flight);
+        assert!(place.is_ok() && Place::take(&in_flight).is_err());
         drop((places, place));
-        assert_eq!(under_way.get(), 0);
+        assert_eq!(in_flight.get(), 0);
     }
 }

@@ -138,7 +138,7 @@ mod tests {
         hasher.finish()
     }
 
-    fn under_way(flights: &Flights) -> u64 {
+    fn in_flight(flights: &Flights) -> u64 {
         let sets = flights.chunks.iter().filter_map(OnceLock::get).flat_map(|chunk| chunk.iter());
         sets.flat_map(|set| &set.slots).map(|slot| slot.load(Ordering::Relaxed) & COUNT_MASK).sum()
     }
@@ -155,7 +155,7 @@ mod tests {
         permits.extend(flights.begin(7, 3));
         assert!(flights.begin(7, 3).is_none());
         drop(permits);
-        assert_eq!(under_way(&flights), 0);
+        assert_eq!(in_flight(&flights), 0);
     }
 
     #[test]
@@ -180,7 +180,7 @@ mod tests {
             }
         };
         std::thread::scope(|scope| (0..8).for_each(|seed| drop(scope.spawn(move || work(seed)))));
-        assert_eq!(under_way(&flights), 0);
+        assert_eq!(in_flight(&flights), 0);
     }
 
     #[test]
@@ -196,8 +196,8 @@ mod tests {
         // More of them at once than there are slots: none is let in by mistake, and all end.
         let permits: Vec<_> =
             (0..100_000).map_while(|n| flights.begin(hash(&flights, n), 1_000_000)).collect();
-        assert_eq!((permits.len(), under_way(&flights)), (100_000, 100_001));
+        assert_eq!((permits.len(), in_flight(&flights)), (100_000, 100_001));
         drop((permits, held));
-        assert_eq!(under_way(&flights), 0);
+        assert_eq!(in_flight(&flights), 0);
     }
 }

@@ -26,7 +26,7 @@ impl Exchange<'_> {
         own: &[u8],
     ) -> Result<Persist, Refusal> {
         let now = Instant::now();
-        let Some(policy) = self.steered.as_ref().map(|steered| steered.policy.clone()) else {
+        let Some(policy) = self.traffic().cloned() else {
             return Err(Refusal::NotCached);
         };
         let ttl = entry.ttl(now);
@@ -70,7 +70,7 @@ impl Exchange<'_> {
         let body = &body[beside..];
         let Begun { mut download, keep_alive, sent: begun, .. } = self.begin_response(None);
         let result = match begun {
-            Ok(()) => self.download(Body::Kept(body), &mut download).await,
+            Ok(()) => self.download(Body::Buffered(body), &mut download).await,
             Err(_) => Err(ClientFault::Closed.into()),
         };
         self.record.bytes += download.bytes_out();

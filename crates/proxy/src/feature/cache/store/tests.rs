@@ -51,7 +51,7 @@ fn enter(cache: &Arc<Cache>, asked: &Asked, request: &[u8]) -> CacheLookup {
 fn hit(cache: &Arc<Cache>, key: &str, request: &[u8], lines: &str, body: usize) -> bool {
     let asked = asked(key);
     match enter(cache, &asked, request) {
-        CacheLookup::Kept(_) => true,
+        CacheLookup::Hit(_) => true,
         CacheLookup::Leads(flight, _) => {
             let draft = draft(&asked, request, lines);
             if let Some(charge) = cache.charge(draft.size() + body) {
@@ -88,7 +88,7 @@ fn repeated_revalidation_of_a_response_does_not_grow_memory() {
     let asked = asked("k");
     hit(&cache, "k", REQUEST, "", 100);
     for _ in 0..10_000 {
-        let CacheLookup::Kept(old) = enter(&cache, &asked, REQUEST) else { panic!("it is stored") };
+        let CacheLookup::Hit(old) = enter(&cache, &asked, REQUEST) else { panic!("it is stored") };
         let new = old.renewed(draft(&asked, REQUEST, ""), &cache).unwrap();
         cache.replace(&old, new);
     }
@@ -103,7 +103,7 @@ fn evicted_response_counts_toward_cache_size_while_clients_read_it() {
     let mut readers = Vec::new();
     for number in 0..100 {
         hit(&cache, &number.to_string(), REQUEST, "", 4000);
-        if let CacheLookup::Kept(entry) = enter(&cache, &asked(&number.to_string()), REQUEST) {
+        if let CacheLookup::Hit(entry) = enter(&cache, &asked(&number.to_string()), REQUEST) {
             readers.push(entry);
         }
         assert!(cache.bytes() <= 64 << 10, "{}", cache.bytes());
@@ -143,10 +143,10 @@ fn slow_fetch_is_followed_by_a_second_fetch() {
     };
     let late = entry(&slow);
     assert_eq!(slow.keep(late.clone()), Some(0), "it is no worse for having taken long");
-    assert!(matches!(at(2 * WAIT), CacheLookup::Kept(kept) if Arc::ptr_eq(&kept, &late)));
+    assert!(matches!(at(2 * WAIT), CacheLookup::Hit(kept) if Arc::ptr_eq(&kept, &late)));
     let new = entry(&other);
     assert_eq!(other.keep(new.clone()), Some(0));
-    assert!(matches!(at(2 * WAIT), CacheLookup::Kept(kept) if Arc::ptr_eq(&kept, &new)));
+    assert!(matches!(at(2 * WAIT), CacheLookup::Hit(kept) if Arc::ptr_eq(&kept, &new)));
     // Who has the head of the response later has the newer one, whoever is done first.
     assert!(new.is_newer_than(&late));
 }
