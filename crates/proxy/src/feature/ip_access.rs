@@ -1,8 +1,9 @@
-//! A set of networks, with fast lookup of addresses.
+//! Client IPs that may call, and sets of networks with fast lookup of addresses.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
+use sluicegate_model::policy as model;
 
 /// Networks as ranges of addresses: a lookup among ten thousand networks is as fast as among ten. An IPv4 address is the
 /// IPv6 address to which it is mapped (RFC 4291, 2.5.5.2).
@@ -44,6 +45,26 @@ fn number(address: IpAddr) -> u128 {
         IpAddr::V6(address) => address,
     };
     Ipv6Addr::to_bits(address)
+}
+
+/// The client IPs that a policy allows.
+#[derive(Debug)]
+pub(crate) struct Access {
+    allow: Networks,
+    deny: Networks,
+}
+
+impl Access {
+    pub(super) fn new(access: &model::Access) -> Self {
+        Self { allow: Networks::new(&access.allow), deny: Networks::new(&access.deny) }
+    }
+
+    /// Whether a client with this address may call. A client with an unknown address may not.
+    pub(crate) fn allows(&self, address: Option<IpAddr>) -> bool {
+        address.is_some_and(|address| {
+            (self.allow.is_empty() || self.allow.contains(address)) && !self.deny.contains(address)
+        })
+    }
 }
 
 #[cfg(test)]

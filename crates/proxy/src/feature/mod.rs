@@ -2,9 +2,10 @@
 //!
 //! | module | purpose |
 //! |---|---|
+//! | `edit` | edits of a request and of its response |
 //! | `policy` | policies, which attach features to routes |
 //! | `security`, `traffic` | the features of a `SecurityPolicy` and of a `TrafficPolicy` |
-//! | `ip_access` | client IPs |
+//! | `ip_access` | allowed client IPs |
 //! | `cors` | cross-origin requests |
 //! | `authentication` | credentials and consumers |
 //! | `authorization` | authorization rules |
@@ -27,6 +28,7 @@ pub(crate) mod cache;
 pub(crate) mod compression;
 pub(crate) mod cors;
 mod direct_response;
+pub(crate) mod edit;
 pub(crate) mod ext_auth;
 pub(crate) mod fault;
 mod header;

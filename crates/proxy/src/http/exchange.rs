@@ -22,6 +22,7 @@ use super::upload::Upload;
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
 use crate::feature::compression::is_grpc;
+use crate::feature::edit::Edits;
 use crate::feature::rate_limit::Permit;
 use crate::name::host_name;
 use crate::path::has_encoded_dot_segment;
@@ -302,6 +303,26 @@ impl<'c> Exchange<'c> {
     pub(super) fn set_path(&mut self, path: Vec<u8>) {
         self.scratch.path = path;
         self.is_rewritten = true;
+    }
+
+    /// Applies the edits of features, and clears them.
+    pub(super) fn apply(&mut self, edits: &mut Edits) {
+        let scratch = &mut *self.scratch;
+        for index in &edits.removed_lines {
+            scratch.head.lines[*index].hop_by_hop = true;
+        }
+        scratch.request_lines.extend_from_slice(&edits.request_lines);
+        scratch.response_lines.extend_from_slice(&edits.response_lines);
+        if let Some(query) = edits.query.take() {
+            scratch.query = Some(query);
+        }
+        if edits.dropped_overrides > 0 {
+            self.worker.stats().headers_dropped.add(edits.dropped_overrides);
+        }
+        if edits.discards_trailers {
+            self.upload.discard_trailers();
+        }
+        edits.clear();
     }
 
     /// Writes the request's head for an endpoint of the upstream in this slot.

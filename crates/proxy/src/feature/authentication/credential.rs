@@ -5,8 +5,10 @@ use std::borrow::Cow;
 use sluicegate_http1::{Known, Line, RequestHead};
 use sluicegate_model::policy::Credential;
 
+use crate::feature::edit::Edits;
 use crate::name::is_same_name;
 use crate::query::{decoded, pairs, split};
+use crate::request::HeadView;
 
 /// Why a credential is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,15 +88,18 @@ impl Place {
         }
     }
 
-    /// Removes the credential from the forwarded request: marks header lines, and puts the rest of changed lines into
+    /// Removes the credential from the forwarded request: removes header lines, and puts the rest of changed lines into
     /// `remainder`.
-    pub(crate) fn strip(&self, head: &mut RequestHead, buf: &[u8], remainder: &mut Remainder) {
+    pub(crate) fn strip(&self, request: HeadView<'_>, edits: &mut Edits, remainder: &mut Remainder) {
+        let HeadView { head, buf } = request;
         match &self.source {
             Credential::Header { name, prefix } => {
-                let known = self.known;
-                for line in &mut head.lines {
-                    line.hop_by_hop |= line_has_name(line, known, name, buf)
-                        && behind(prefix.as_bytes(), line.value.of(buf)).is_some();
+                for (index, line) in head.lines.iter().enumerate() {
+                    if line_has_name(line, self.known, name, buf)
+                        && behind(prefix.as_bytes(), line.value.of(buf)).is_some()
+                    {
+                        edits.remove(index);
+                    }
                 }
             }
             Credential::Query(name) => {
@@ -114,11 +119,13 @@ impl Place {
                         *cookies = rest;
                     }
                 }
-                for line in
-                    head.lines.iter_mut().filter(|line| line.known == Known::Cookie && !line.hop_by_hop)
-                {
-                    if let Some(rest) = without_cookie(line.value.of(buf), name) {
-                        line.hop_by_hop = true;
+                for (index, line) in head.lines.iter().enumerate() {
+                    let is_forwarded = !line.hop_by_hop && !edits.removed_lines.contains(&index);
+                    if line.known == Known::Cookie
+                        && is_forwarded
+                        && let Some(rest) = without_cookie(line.value.of(buf), name)
+                    {
+                        edits.remove(index);
                         remainder.cookies.push(rest);
                     }
                 }
@@ -248,8 +255,8 @@ mod tests {
 
     #[test]
     fn stripped_credentials_leave_other_parameters_and_cookies() {
-        let (mut head, buf) = head("/?a=1&k=2&b", &["Cookie: a=1; k=2; b=3", "X-K: 1", "Cookie: c=4"]);
-        let mut remainder = Remainder::default();
+        let (head, buf) = head("/?a=1&k=2&b", &["Cookie: a=1; k=2; b=3", "X-K: 1", "Cookie: c=4"]);
+        let (mut edits, mut remainder) = (Edits::default(), Remainder::default());
         let places = [
             Credential::Query("k".into()),
             Credential::Cookie("k".into()),
@@ -257,14 +264,14 @@ mod tests {
             Credential::Header { name: "x-k".into(), prefix: "".into() },
         ];
         for place in &places {
-            Place::new(place).strip(&mut head, &buf, &mut remainder);
+            Place::new(place).strip(HeadView { head: &head, buf: &buf }, &mut edits, &mut remainder);
         }
         assert_eq!(remainder.query.as_deref(), Some(&b"a=1&b"[..]));
         let mut lines = Vec::new();
         remainder.write_lines(&mut lines);
         assert_eq!(String::from_utf8_lossy(&lines), "Cookie: a=1\r\n");
         let gone: Vec<_> =
-            head.lines.iter().filter(|line| line.hop_by_hop).map(|line| line.value.of(&buf)).collect();
+            edits.removed_lines.iter().map(|index| head.lines[*index].value.of(&buf)).collect();
         assert_eq!(gone, [&b"a=1; k=2; b=3"[..], b"1"]);
     }
 }

@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 use sluicegate_jwt::Claims;
 use sluicegate_model::policy::{self, Consumer, LimitKey, Window};
 
+use crate::failure::Denial;
 use buckets::Buckets;
 use flights::Flights;
 pub(crate) use flights::Permit;
@@ -86,20 +87,30 @@ pub(crate) struct Caller<'c> {
 
 /// The outcome of concurrency limits.
 #[derive(Debug, Default)]
-pub(crate) struct Begun {
+struct Begun {
     /// The name of the limit that is reached.
-    pub(crate) refused_by: Option<Box<str>>,
+    refused_by: Option<Box<str>>,
     /// The names of the limits in a dry run that were reached.
-    pub(crate) dry_runs: Vec<Box<str>>,
+    dry_runs: Vec<Box<str>>,
 }
 
 /// The outcome of rate limits.
 #[derive(Debug, Default)]
-pub(crate) struct Outcome {
+struct Outcome {
     /// The name of a limit that is reached, and the time to wait. Of several limits, the limit with the longest wait.
-    pub(crate) refused_by: Option<(Box<str>, Duration)>,
+    refused_by: Option<(Box<str>, Duration)>,
     /// The names of the limits in a dry run that were reached.
-    pub(crate) dry_runs: Vec<Box<str>>,
+    dry_runs: Vec<Box<str>>,
+}
+
+/// A limit that rejects a request.
+#[derive(Debug)]
+pub(crate) struct LimitRefusal {
+    /// The name of the limit.
+    pub(crate) limit: Box<str>,
+    pub(crate) denial: Denial,
+    /// The time to wait, for a rate limit.
+    pub(crate) wait: Option<Duration>,
 }
 
 impl Limits {
@@ -143,9 +154,33 @@ impl Limits {
         Self { all, concurrency, policy_line: policy_line.into_bytes().into(), shared }
     }
 
+    /// Counts a call under the limits that need the caller's identity, or under the other limits. Returns the names of the
+    /// limits in a dry run that were reached, and the limit that rejects the call.
+    pub(crate) fn check(
+        &self,
+        caller: &Caller<'_>,
+        with_identity: bool,
+        now: Instant,
+        permits: &mut Vec<Permit>,
+        lines: &mut Lines,
+    ) -> (Vec<Box<str>>, Option<LimitRefusal>) {
+        let Begun { refused_by, mut dry_runs } = self.begin(caller, with_identity, permits);
+        if let Some(limit) = refused_by {
+            return (dry_runs, Some(LimitRefusal { limit, denial: Denial::Concurrency, wait: None }));
+        }
+        let outcome = self.count(caller, with_identity, now, lines);
+        dry_runs.extend(outcome.dry_runs);
+        let refusal = outcome.refused_by.map(|(limit, wait)| LimitRefusal {
+            limit,
+            denial: Denial::RateLimit,
+            wait: Some(wait),
+        });
+        (dry_runs, refusal)
+    }
+
     /// Begins a call under each concurrency limit: the limits that need the caller's identity, or the other limits. The
     /// call ends when `permits` are dropped.
-    pub(crate) fn begin(&self, caller: &Caller<'_>, with_identity: bool, permits: &mut Vec<Permit>) -> Begun {
+    fn begin(&self, caller: &Caller<'_>, with_identity: bool, permits: &mut Vec<Permit>) -> Begun {
         let mut begun = Begun::default();
         for limit in self.concurrency.iter().filter(|limit| limit.needs_identity == with_identity) {
             let policy::Concurrency { name, requests, key, groups, dry_run } = &limit.source;
@@ -167,13 +202,7 @@ impl Limits {
     /// Counts a call under the rate limits that follow authentication, or under the other rate limits. `lines` receives
     /// the response header lines. If one limit rejects a call, no limit counts the call: a rejected call uses up no quota
     /// that others share.
-    pub(crate) fn count(
-        &self,
-        caller: &Caller<'_>,
-        is_authenticated: bool,
-        now: Instant,
-        lines: &mut Lines,
-    ) -> Outcome {
+    fn count(&self, caller: &Caller<'_>, is_authenticated: bool, now: Instant, lines: &mut Lines) -> Outcome {
         // A single limit counts no call that it rejects. Of several limits, another worker can use up one after the look.
         if self.all.len() > 1 {
             let said = lines.0.len();
