@@ -75,7 +75,7 @@ fn conditions(endpoint: &EndpointState) -> &'static str {
 }
 
 fn health(endpoint: &EndpointState) -> String {
-    match (endpoint.health, endpoint.suspect_for) {
+    match (endpoint.health, endpoint.unhealthy_for) {
         (Health::Suspect, Some(seconds)) => format!("suspect {seconds:.1}s"),
         (Health::Suspect, None) => "suspect".to_owned(),
         (Health::Failing, _) => "fails checks".to_owned(),
@@ -135,7 +135,7 @@ mod tests {
             serving: true,
             terminating,
             health: Health::Trusted,
-            suspect_for: None,
+            unhealthy_for: None,
             share: 1.0,
             requests_in_flight: 2,
             ewma_ms: vec![],
@@ -196,7 +196,7 @@ shop.example.com   /            Prefix   shop/web:http   5/5         Ingress sho
         let plain = endpoint(true, false);
         let suspect = EndpointState {
             health: Health::Suspect,
-            suspect_for: Some(3.21),
+            unhealthy_for: Some(3.21),
             ewma_ms: vec![1.04, 0.26, 12.0],
             ..endpoint(false, true)
         };
