@@ -56,7 +56,7 @@ class Outcome:
 
 def program() -> Path:
     """The lab, which measures: optimised, or it measures itself."""
-    lab = PROJECT / "target/release/sluicegate-lab"
+    lab = PROJECT / "target/local/sluicegate-lab"
     if not lab.exists():
         raise ClusterError("sluicegate-lab is not built: make build")
     return lab
