@@ -20,9 +20,10 @@ export SLUICEGATE_NETNS ?= $(if $(filter 0,$(shell id -u)),require,skip)
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-build: ## build the gateway and the lab: target/release/sluicegate, target/local/sluicegate-lab
+build: ## build the gateway and the lab: target/release/sluicegate with its symbols beside it, target/local/sluicegate-lab
 	@scripts/setup build
 	@cargo build --release --package sluicegate
+	@scripts/split-symbols $(TARGET)/release/sluicegate
 	@cargo build --profile local --package sluicegate-lab
 
 demo: ## run the gateway on http://localhost:8080 and https://localhost:8443 while its back ends and its certificate are replaced (DEMO_SECONDS=20 ends by itself)
