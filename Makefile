@@ -112,7 +112,7 @@ test-cluster: ## run the tests with real clusters, as root (CLUSTER="test_harnes
 	@cargo build --quiet --package sluicegate --package sluicegate-lab
 	@cd test/cluster && python3 -m unittest --verbose $(CLUSTER:%=tests.%)
 
-image: ## build the container image without an engine: target/image/sluicegate-VERSION.tar (IMAGE=--help lists the options)
+image: ## build the container image without an engine: target/image/sluicegate-VERSION.tar, with its symbols beside it (IMAGE=--help lists the options)
 	@scripts/setup image
 	@scripts/image $(IMAGE)
 
