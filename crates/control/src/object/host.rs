@@ -37,6 +37,16 @@ pub(crate) fn parse_suffix(host: &str) -> Result<HostPattern, String> {
     })
 }
 
+/// Whether a pattern matches all names of another pattern.
+pub(crate) fn covers(wide: &HostPattern, narrow: &HostPattern) -> bool {
+    match (wide, narrow) {
+        (HostPattern::Any, _) => true,
+        (HostPattern::Suffix(_), HostPattern::Suffix(name)) => wide == narrow || wide.matches(name),
+        (_, HostPattern::Exact(name)) => wide.matches(name),
+        _ => wide == narrow,
+    }
+}
+
 /// The reason why `name` is no DNS name (RFC 1123 subdomain, as Kubernetes checks it), as the rest of a sentence.
 pub(crate) fn dns_name_fault(name: &str) -> Option<&'static str> {
     let label_is_valid = |label: &str| {
