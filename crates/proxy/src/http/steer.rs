@@ -11,7 +11,7 @@ use super::refuse::Refusal;
 use crate::deadline::after;
 use crate::failure::Failure;
 use crate::feature::fault;
-use crate::feature::timeout::request_deadline;
+use crate::feature::timeouts::request_deadline;
 use crate::feature::traffic::{Forward, RouteTrafficPolicy, Steering, TrafficPolicy};
 use crate::request::HeadView;
 use crate::rule::RouteIndex;
