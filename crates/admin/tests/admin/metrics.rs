@@ -125,7 +125,7 @@ async fn connections_and_requests_in_flight_are_shown_for_each_worker() -> anyho
 }
 
 #[tokio::test]
-async fn a_dead_endpoint_is_suspect_and_counted_by_reason() -> anyhow::Result<()> {
+async fn a_dead_endpoint_is_unhealthy_and_counted_by_reason() -> anyhow::Result<()> {
     let (alive, dead) = (Backend::start(Behaviour::ok()).await?, nobody().await?);
     let leaving = Endpoint { address: nobody().await?, conditions: Conditions::TERMINATING };
     let unready = Conditions { ready: false, serving: false, terminating: false };
@@ -143,7 +143,7 @@ async fn a_dead_endpoint_is_suspect_and_counted_by_reason() -> anyhow::Result<()
     };
     let refused = [WEB, ("reason", "connect_refused")];
     assert!(exposition.value("sluicegate_upstream_connect_failures_total", &refused) >= Some(1.0));
-    for state in ["ready", "suspect", "failing", "terminating", "not_ready"] {
+    for state in ["ready", "unhealthy", "failing", "terminating", "not_ready"] {
         let count = exposition.value("sluicegate_upstream_endpoints", &[WEB, ("state", state)]);
         // None has health checks.
         let expected = if state == "failing" { 0.0 } else { 1.0 };
