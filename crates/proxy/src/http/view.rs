@@ -106,5 +106,5 @@ pub(super) fn raw_path<'b>(head: &RequestHead, buf: &'b [u8]) -> &'b [u8] {
 
 /// Whether a peer's forwarding headers are trusted.
 pub(super) fn is_trusted(settings: &Settings, peer: IpAddr) -> bool {
-    settings.trusted_peers.iter().any(|net| net.contains(&peer))
+    settings.trusted_proxies.iter().any(|net| net.contains(&peer))
 }
