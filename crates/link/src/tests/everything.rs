@@ -506,7 +506,7 @@ fn traffic() -> Traffic {
             "request": "1ms", "backendRequest": "7ms", "connect": "2ms", "response": "3ms", "idle": "4ms",
             "requestBody": "5ms", "tunnel": "6ms",
         },
-        "retries": {"attempts": 2, "codes": [502, 503], "budget": {"percent": 20, "minPerSecond": 1}},
+        "retries": {"attempts": 2, "codes": [502, 503], "budget": {"percent": 20, "minPerSecond": 1}, "backoff": "8ms"},
         "limits": {"requestBody": "1Mi", "responseBody": "1024Gi"},
         "requestHeaders": edits,
         "responseHeaders": edits,

@@ -100,8 +100,12 @@ pub(super) fn traffic() -> BoxedStrategy<Arc<Traffic>> {
             .map(|name| (name, seconds())),
     );
     let budget = object([("percent", number(0..=100)), ("minPerSecond", number(0..=1000))]);
-    let retries =
-        object([("attempts", number(0..=9)), ("codes", list(number(500..=599))), ("budget", budget)]);
+    let retries = object([
+        ("attempts", number(0..=9)),
+        ("codes", list(number(500..=599))),
+        ("budget", budget),
+        ("backoff", text("[1-9]{1,3}ms")),
+    ]);
     let limits = object([("requestBody", text("[1-9]{1,4}Ki")), ("responseBody", text("[1-9]{1,4}Mi"))]);
     let redirect = object([
         ("scheme!", one_of(&["http", "https"])),

@@ -4,7 +4,7 @@ use minicbor::{Decode, Encode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::value::{Entries, Number};
+use crate::value::{Entries, Number, Span};
 
 /// Retries of failed requests. The gateway retries a request with a method that is not idempotent (RFC 9110, 9.2.2),
 /// such as POST, only if it sent nothing before.
@@ -23,11 +23,16 @@ pub struct Retries {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(2)]
     pub budget: Option<RetryBudget>,
+    /// The time before a retry, as in Gateway API. The gateway retries at once after a connection that was already closed,
+    /// and after a request that the endpoint refused unprocessed. 1ms to 1m. Default: no wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(3)]
+    pub backoff: Option<Span<1, 60_000>>,
 }
 
 impl Default for Retries {
     fn default() -> Self {
-        Self { attempts: Number::of(2), codes: Entries::default(), budget: None }
+        Self { attempts: Number::of(2), codes: Entries::default(), budget: None, backoff: None }
     }
 }
 

@@ -3,11 +3,14 @@
 //! The retry budget counts over all workers: a percentage of the requests of the last 10 s, and a minimum for each second.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use sluicegate_model::feature::{Retries, RetryBudget};
+use sluicegate_model::value::Span;
 use tokio::time::Instant;
 
 use super::traffic::TrafficPolicy;
+use crate::failure::Failure;
 
 /// The length of the window, in seconds.
 const SECONDS: u64 = 10;
@@ -39,6 +42,13 @@ impl TrafficPolicy {
     /// Whether the policy retries responses with this status.
     pub(crate) fn retries_status(&self, status: u16) -> bool {
         self.retries().is_some_and(|retries| retries.codes.iter().any(|code| code.get() == status))
+    }
+
+    /// The wait before a retry after this failure.
+    pub(crate) fn backoff(&self, failure: Failure) -> Option<Duration> {
+        // Nothing processed the request, so the endpoint needs no rest.
+        let is_unprocessed = matches!(failure, Failure::Stale | Failure::Refused);
+        self.retries()?.backoff.filter(|_| !is_unprocessed).map(Span::get)
     }
 
     /// Whether the retry budget allows another attempt, which counts as made.

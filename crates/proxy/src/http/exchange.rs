@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sluicegate_http1::{Known, Method, Normalised, Rejection, RequestFraming, TargetForm, normalise};
 use sluicegate_model::Settings;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::cached::{Cached, ResponseAction};
 use super::connection::Client;
@@ -343,6 +343,10 @@ impl<'c> Exchange<'c> {
             upstream.note_failure(&endpoint, failure);
             if !repeats {
                 return Err(failure.into());
+            }
+            if let Some(backoff) = policy.as_ref().and_then(|policy| policy.backoff(failure)) {
+                let over = sleep_until(after(Instant::now(), backoff));
+                self.awaited(over, self.head_deadline).await?.ok_or(Failure::ResponseTimeout)?;
             }
             self.upload.rewind();
             upstream.stats().retries[failure.index()].add(1);

@@ -394,6 +394,23 @@ async fn attempt_beyond_its_timeout_is_retried() -> TestResult {
 }
 
 #[tokio::test]
+async fn retry_waits_for_the_backoff_within_the_request_timeout() -> TestResult {
+    let bad = Backend::start(Behaviour::status(503)).await?;
+    let retries = |backoff: &str| json!({"attempts": 1, "codes": [503], "backoff": backoff});
+    let gateway = governed([&bad], json!({"retries": retries("300ms")})).await?;
+    let asked = std::time::Instant::now();
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 503);
+    assert!(asked.elapsed() >= Duration::from_millis(300), "{:?}", asked.elapsed());
+    assert_eq!(bad.requests(), 2);
+    // The request's own timeout ends the wait.
+    let timeouts = json!({"request": "100ms"});
+    let gateway = governed([&bad], json!({"retries": retries("1m"), "timeouts": timeouts})).await?;
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 504);
+    assert_eq!(bad.requests(), 3);
+    Ok(())
+}
+
+#[tokio::test]
 async fn retries_end_at_the_retry_budget() -> TestResult {
     let (bad, worse) =
         (Backend::start(Behaviour::status(500)).await?, Backend::start(Behaviour::status(500)).await?);
