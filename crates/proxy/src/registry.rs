@@ -178,7 +178,8 @@ impl Registry {
         policies
     }
 
-    /// The counters of every consumer; without a name, the shared counters beyond [`MAX_CONSUMERS`].
+    /// The counters of every consumer; without a name, the shared counters beyond
+    /// [`MAX_CONSUMERS`](crate::counters::MAX_CONSUMERS).
     #[must_use]
     pub fn consumers(&self) -> Vec<(Option<ObjectId>, Arc<ConsumerStats>)> {
         let table = self.live().table.clone();

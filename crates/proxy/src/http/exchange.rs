@@ -57,7 +57,7 @@ pub(super) struct Exchange<'c> {
     pub(super) record: OpenRecord,
     /// Whether the peer's forwarding headers are trusted.
     pub(super) trusted: bool,
-    /// [`ClientView::address`], once it is known.
+    /// [`ClientView::address`](crate::request::ClientView::address), once it is known.
     pub(super) known_address: Cell<Option<Result<IpAddr, IpAddr>>>,
     /// The deadline for the head of the response, set by a gRPC client or by a policy.
     pub(super) head_deadline: Option<Instant>,
