@@ -23,7 +23,7 @@ use crate::object::policy::consumer::Consumer;
 use crate::object::policy::rate_limit::RateLimitPolicy;
 use crate::object::policy::security::SecurityPolicy;
 use crate::object::policy::traffic::TrafficPolicy;
-
+use crate::object::policy::written::security::SecurityParts;
 use crate::object::policy::{self, target, written};
 use crate::object::route::Route;
 use crate::object::secret::{ConfigMap, Secret};
@@ -414,13 +414,7 @@ pub(crate) fn check(object: &ObjectRef, value: &Value, findings: &mut Findings) 
             let raw = typed::<Written<gateway_api::ReferenceGrantSpec>>(value, findings)?;
             Object::ReferenceGrant(Arc::new(ReferenceGrant::check(raw, findings)))
         }
-        Kind::SecurityPolicy => {
-            let raw = typed::parse::<Written<written::security::SecurityPolicySpec>>(value, strict, findings);
-            Object::SecurityPolicy(Arc::new(match raw {
-                Some(raw) => SecurityPolicy::check(raw, object, findings),
-                None => SecurityPolicy::unreadable(value, object, findings),
-            }))
-        }
+        Kind::SecurityPolicy => Object::SecurityPolicy(Arc::new(security_policy(value, object, findings))),
         Kind::Consumer => {
             let raw = typed::parse::<Written<written::consumer::ConsumerSpec>>(value, strict, findings);
             Object::Consumer(Arc::new(match raw {
@@ -456,24 +450,45 @@ pub(crate) fn check(object: &ObjectRef, value: &Value, findings: &mut Findings) 
     })
 }
 
+/// A SecurityPolicy, part by part: all errors are reported, and each error closes the policy.
+fn security_policy(value: &Value, object: &ObjectRef, findings: &mut Findings) -> SecurityPolicy {
+    let spec = spec(value, object.kind, "write targetRefs and the requirements on callers", findings);
+    let named = typed::entries(spec, "targetRefs", object.kind, findings);
+    let mut of_targets = Findings::default();
+    let targets = match spec.is_null() {
+        true => Vec::new(),
+        false => target::check(named, &mut of_targets),
+    };
+    if spec.get("targetRefs").is_none() {
+        findings.0.append(&mut of_targets.0);
+    }
+    let parts: SecurityParts = typed::parts(spec, object.kind, findings);
+    typed::report_unknown_parts(spec, object.kind, findings);
+    let policy = SecurityPolicy::new(policy::created(value), targets, parts, object, findings);
+    findings.0.append(&mut of_targets.0);
+    policy
+}
+
 /// A TrafficPolicy, part by part.
 fn traffic_policy(value: &Value, object: &ObjectRef, findings: &mut Findings) -> TrafficPolicy {
-    let raw = typed::parse::<Written<Value>>(value, Manner::Strict(object.kind), findings);
-    annotation::check_names(
-        object.kind,
-        raw.as_ref().and_then(|raw| raw.metadata.annotations.as_ref()),
-        findings,
-    );
-    let nothing = Value::Null;
-    let spec = value.get("spec").unwrap_or(&nothing);
-    let targets = if spec.is_null() {
-        findings.error("spec", "is missing: write targetRefs and at least one other part");
-        Vec::new()
-    } else {
-        target::check(typed::entries(spec, "targetRefs", object.kind, findings), findings)
+    let spec = spec(value, object.kind, "write targetRefs and at least one other part", findings);
+    let targets = match spec.is_null() {
+        true => Vec::new(),
+        false => target::check(typed::entries(spec, "targetRefs", object.kind, findings), findings),
     };
     let features: Features = typed::parts(spec, object.kind, findings);
     let service: ServiceFeatures = typed::parts(spec, object.kind, findings);
     typed::report_unknown_parts(spec, object.kind, findings);
     TrafficPolicy::new(policy::created(value), targets, features, service, object, findings)
+}
+
+/// The specification of one of our kinds.
+fn spec<'v>(value: &'v Value, kind: Kind, hint: &str, findings: &mut Findings) -> &'v Value {
+    let raw = typed::parse::<Written<Value>>(value, Manner::Strict(kind), findings);
+    annotation::check_names(kind, raw.as_ref().and_then(|raw| raw.metadata.annotations.as_ref()), findings);
+    let spec = value.get("spec").unwrap_or(&Value::Null);
+    if spec.is_null() {
+        findings.error("spec", format!("is missing: {hint}"));
+    }
+    spec
 }

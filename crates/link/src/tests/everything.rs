@@ -435,15 +435,12 @@ fn security() -> Security {
         claims: vec![claim()],
         methods: texts(&["GET"]),
         paths: vec![prefix("/admin")],
-        addresses: vec!["192.0.2.1/32".parse().unwrap()],
+        addresses: valid(json!(["192.0.2.1/32"])),
     };
     Security {
         id: id("SecurityPolicy", "full"),
         refuses: Some("it cannot be honoured".into()),
-        access: Access {
-            allow: vec!["10.0.0.0/8".parse().unwrap()],
-            deny: vec!["10.1.0.0/16".parse().unwrap()],
-        },
+        ip_access: valid(json!({"allow": ["10.0.0.0/8"], "deny": ["10.1.0.0/16"]})),
         cors: Some(cors),
         authentication: Some(Authentication {
             requires_all: true,

@@ -8,7 +8,7 @@ use minicbor::{Decode, Encode};
 use sluicegate_model::encoding::{Fault, NoParts, Unknown, decode};
 use sluicegate_model::policy::security::{OriginPattern, Security};
 use sluicegate_model::policy::{
-    Access, Authentication, Consumer, Cors, External, KeyHash, Limit, LimitKey, Method, RateLimits, Window,
+    Authentication, Consumer, Cors, External, KeyHash, Limit, LimitKey, Method, RateLimits, Window,
 };
 use sluicegate_model::rule::RuleMatch;
 use sluicegate_model::{Change, Config, HostPattern, ObjectId, PathPattern, Rule, UpstreamKey, VirtualHost};
@@ -26,7 +26,7 @@ fn id(name: &str) -> ObjectId {
 }
 
 fn security(network: &str) -> Arc<Security> {
-    let access = Access { allow: vec![network.parse().unwrap()], deny: vec![] };
+    let ip_access = super::traffic::valid(serde_json::json!({"allow": [network]}));
     let cors = Cors {
         origins: vec![OriginPattern::Exact("https://a.example".into())],
         methods: vec![],
@@ -38,7 +38,7 @@ fn security(network: &str) -> Arc<Security> {
     let policy = Security {
         id: id("policy"),
         refuses: None,
-        access,
+        ip_access,
         cors: Some(cors),
         authentication: None,
         authorization: None,
@@ -437,8 +437,9 @@ fn shared_policy_is_sent_once_and_decoded_as_one_arc() {
 mod before {
     use minicbor::{Decode, Encode};
     use sluicegate_model::ObjectId;
+    use sluicegate_model::feature::IpAccess;
     use sluicegate_model::policy::security::Credential;
-    use sluicegate_model::policy::{Access, Authorization, Cors};
+    use sluicegate_model::policy::{Authorization, Cors};
 
     #[derive(Debug, Encode, Decode)]
     #[cbor(map)]
@@ -448,7 +449,7 @@ mod before {
         #[n(1)]
         refuses: Option<String>,
         #[n(2)]
-        access: Access,
+        ip_access: IpAccess,
         #[n(3)]
         cors: Option<Cors>,
         #[n(4)]

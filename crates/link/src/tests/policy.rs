@@ -7,9 +7,11 @@ use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
 use rustls_pki_types::CertificateDer;
+use sluicegate_model::feature::IpAccess;
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 use sluicegate_model::policy::security::{ClaimValues, OriginPattern};
 use sluicegate_model::policy::*;
+use sluicegate_model::value::{Entries, Network};
 
 use super::model::{id, networks, path, text, time};
 
@@ -23,6 +25,12 @@ fn texts() -> impl Strategy<Value = Vec<Box<str>>> {
 
 fn claim() -> impl Strategy<Value = ClaimValues> {
     (boxed(), texts()).prop_map(|(claim, values)| ClaimValues { claim, values })
+}
+
+fn addresses() -> impl Strategy<Value = Entries<Network, 256>> {
+    networks().prop_map(|networks| {
+        Entries::new(networks.iter().map(|of| of.to_string().parse().unwrap()).collect()).unwrap()
+    })
 }
 
 fn origin() -> impl Strategy<Value = OriginPattern> {
@@ -145,7 +153,7 @@ fn authentication() -> impl Strategy<Value = Authentication> {
 fn authorization() -> impl Strategy<Value = Authorization> {
     let consumers = vec((text(), text()).prop_map(|(namespace, name)| (namespace.into(), name.into())), 0..3);
     let names = (consumers, texts(), vec(claim(), 0..2));
-    let rule = (any::<bool>(), names, texts(), vec(path(), 0..3), networks()).prop_map(
+    let rule = (any::<bool>(), names, texts(), vec(path(), 0..3), addresses()).prop_map(
         |(allows, (consumers, groups, claims), methods, paths, addresses)| AuthorizationRule {
             allows,
             consumers,
@@ -160,12 +168,15 @@ fn authorization() -> impl Strategy<Value = Authorization> {
 }
 
 pub(super) fn security() -> impl Strategy<Value = Arc<Security>> {
-    let access = (networks(), networks()).prop_map(|(allow, deny)| Access { allow, deny });
+    let access = (addresses(), addresses()).prop_map(|(allow, deny)| {
+        let deny = Entries::new(deny.to_vec()).unwrap();
+        IpAccess { allow, deny }
+    });
     let parts = (option::of(cors()), option::of(authentication()), option::of(authorization()));
     (id(), option::of(boxed()), access, parts, any::<bool>()).prop_map(
-        |(id, refuses, access, (cors, authentication, authorization), forward_overrides)| {
+        |(id, refuses, ip_access, (cors, authentication, authorization), forward_overrides)| {
             let security =
-                Security { id, refuses, access, cors, authentication, authorization, forward_overrides };
+                Security { id, refuses, ip_access, cors, authentication, authorization, forward_overrides };
             Arc::new(security)
         },
     )

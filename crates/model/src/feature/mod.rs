@@ -20,6 +20,7 @@
 //! | [`cache`] | the response cache |
 //! | [`circuit_breaker`] | limits of requests in flight, ejection of endpoints |
 //! | [`health_check`] | health checks of endpoints |
+//! | [`ip_access`] | access by client IP |
 //! | [`service_ref`] | a Service that a feature names |
 //!
 //! # A new field
@@ -34,6 +35,7 @@ pub mod direct_response;
 pub mod fault;
 pub mod headers;
 pub mod health_check;
+pub mod ip_access;
 pub mod limits;
 pub mod load_balancing;
 pub mod mirror;
@@ -54,6 +56,7 @@ pub use direct_response::DirectResponse;
 pub use fault::{Abort, Delay, FaultInjection};
 pub use headers::{Header, HeaderEdits};
 pub use health_check::{HealthCheck, HealthCheckType};
+pub use ip_access::IpAccess;
 pub use limits::BodyLimits;
 pub use load_balancing::{Affinity, HashPart, HashPartType, LoadBalancing, LoadBalancingAlgorithm};
 pub use mirror::Mirror;

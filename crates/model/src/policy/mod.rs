@@ -24,7 +24,7 @@ pub use external::{External, ExternalCache, KeyPart, SignIn};
 pub use jwt::{Jwt, JwtKeys, JwtProvider, RemoteKeys};
 pub use rate_limit::{Concurrency, Limit, LimitKey, RateLimits, Redis, RedisTls, Shared, Window};
 pub use security::{
-    Access, Authentication, Authorization, AuthorizationRule, Basic, Cors, Credential, Method, Security,
+    Authentication, Authorization, AuthorizationRule, Basic, Cors, Credential, Method, Security,
 };
 pub use traffic::Traffic;
 

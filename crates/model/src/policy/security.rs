@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipnet::IpNet;
 use minicbor::{Decode, Encode};
 use serde::{Serialize, Serializer};
 
@@ -14,7 +13,9 @@ use crate::encoding::adapt::Pair;
 use crate::encoding::bound::{
     Bound, Claim, CredentialName, CredentialPrefix, HeaderName, Methods, Origin, OriginScheme, OriginSuffix,
 };
-use crate::encoding::{Adapt as _, List, Maybe, Parsed, Part, Pointer, Text, Time, Within};
+use crate::encoding::{Adapt as _, List, Maybe, Part, Pointer, Text, Time, Within};
+use crate::feature::IpAccess;
+use crate::value::{Entries, Network};
 use crate::{ObjectId, PathPattern};
 
 /// The checks of a request before it goes to an endpoint. The gateway applies the parts in the order of the fields.
@@ -29,7 +30,7 @@ pub struct Security {
     pub refuses: Option<Box<str>>,
     /// The allowed and the denied client IPs.
     #[n(2)]
-    pub access: Access,
+    pub ip_access: IpAccess,
     /// Cross-origin requests. The gateway responds to a preflight request before authentication.
     #[cbor(n(3), with = "Maybe::<Within<Cors>>")]
     pub cors: Option<Cors>,
@@ -54,11 +55,10 @@ impl Security {
     /// An invalid policy, with the reason.
     #[must_use]
     pub fn closed(id: ObjectId, reason: Box<str>) -> Self {
-        let access = Access::default();
         Self {
             id,
             refuses: Some(reason),
-            access,
+            ip_access: IpAccess::default(),
             cors: None,
             authentication: None,
             authorization: None,
@@ -70,30 +70,9 @@ impl Security {
     #[must_use]
     pub fn can_deny(&self) -> bool {
         self.refuses.is_some()
-            || self.access != Access::default()
+            || !self.ip_access.is_open()
             || self.authentication.is_some()
             || self.authorization.is_some()
-    }
-}
-
-/// The allowed client IPs: the addresses of `allow`, or all addresses if `allow` is empty, without the addresses of `deny`.
-/// The gateway responds to all other clients with 403.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
-#[cbor(map)]
-pub struct Access {
-    /// The allowed addresses. Empty: all addresses.
-    #[cbor(n(0), with = "List::<Parsed>")]
-    pub allow: Vec<IpNet>,
-    /// The denied addresses.
-    #[cbor(n(1), with = "List::<Parsed>")]
-    pub deny: Vec<IpNet>,
-}
-
-impl Access {
-    /// Whether all addresses are allowed.
-    #[must_use]
-    pub fn is_open(&self) -> bool {
-        self.allow.is_empty() && self.deny.is_empty()
     }
 }
 
@@ -298,8 +277,8 @@ pub struct AuthorizationRule {
     #[n(5)]
     pub paths: Vec<PathPattern>,
     /// The client IPs. The request has one of them.
-    #[cbor(n(6), with = "List::<Parsed>")]
-    pub addresses: Vec<IpNet>,
+    #[n(6)]
+    pub addresses: Entries<Network, 256>,
 }
 
 /// A condition on a claim.

@@ -8,11 +8,13 @@
 //! | [`number`] | [`Number`]: whole numbers |
 //! | [`span`] | [`Span`]: durations, written as `1h30m` (GEP-2257) |
 //! | [`size`] | [`Size`]: sizes in bytes, written as `10Mi` |
+//! | [`network`] | [`Network`]: networks and single addresses |
 //! | [`text`] | names, values, hosts and paths |
 //! | [`entries`] | [`Entries`]: lists |
 //! | [`syntax`] | the rules of texts, with the reason for a rejection |
 
 pub mod entries;
+pub mod network;
 pub mod number;
 pub mod size;
 pub mod span;
@@ -20,6 +22,7 @@ pub mod syntax;
 pub mod text;
 
 pub use entries::Entries;
+pub use network::Network;
 pub use number::{Number, OutOfRange, Percent, Port, Weight};
 pub use size::Size;
 pub use span::{Age, Span, Timeout};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluicegate_http1::Known;
+use sluicegate_model::feature::IpAccess;
 use sluicegate_model::policy as model;
 
 use super::authorization::Authorization;
@@ -70,7 +71,7 @@ impl Security {
         Self {
             refuses: source.refuses.is_some()
                 || authentication.as_ref().is_some_and(Authentication::cannot_be_satisfied),
-            access: (!source.access.is_open()).then(|| Access::new(&source.access)),
+            access: (!source.ip_access.is_open()).then(|| Access::new(&source.ip_access)),
             cors: source.cors.as_ref().map(Cors::new),
             authentication,
             authorization,
@@ -80,7 +81,7 @@ impl Security {
 }
 
 impl Access {
-    fn new(access: &model::Access) -> Self {
+    fn new(access: &IpAccess) -> Self {
         Self { allow: Networks::new(&access.allow), deny: Networks::new(&access.deny) }
     }
 

@@ -8,8 +8,9 @@ use sluicegate_testkit::gateway::key;
 use super::*;
 
 fn access(allow: &[&str], deny: &[&str]) -> Security {
-    let networks = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
-    Security { access: Access { allow: networks(allow), deny: networks(deny) }, ..open() }
+    let deny = written(json!({"deny": deny}));
+    let ip_access = if allow.is_empty() { deny } else { IpAccess { allow: written(json!(allow)), ..deny } };
+    Security { ip_access, ..open() }
 }
 
 #[tokio::test]
@@ -64,7 +65,7 @@ async fn request_without_client_address_is_denied() -> TestResult {
     for (allows, address) in [(true, "127.0.0.1/32"), (false, "192.0.2.1/32")] {
         let rule = AuthorizationRule {
             allows,
-            addresses: vec![address.parse().unwrap()],
+            addresses: written(json!([address])),
             ..AuthorizationRule::default()
         };
         let authorization = Authorization { rules: vec![rule], allows_others: !allows };
@@ -241,10 +242,8 @@ async fn override_headers_are_dropped_if_rules_match_path_or_method() -> TestRes
         Security { authorization: Some(authorization), forward_overrides, ..open() }
     };
     let method = || AuthorizationRule { methods: vec!["DELETE".into()], ..AuthorizationRule::default() };
-    let address = AuthorizationRule {
-        addresses: vec!["192.0.2.1/32".parse().unwrap()],
-        ..AuthorizationRule::default()
-    };
+    let address =
+        AuthorizationRule { addresses: written(json!(["192.0.2.1/32"])), ..AuthorizationRule::default() };
     for (security, count) in [
         (policy(method(), false), 1),
         (policy(rule(false, "/admin"), false), 1),

@@ -14,9 +14,8 @@
 //! | [`traffic`] | `TrafficPolicy` |
 //! | [`rate_limit`], [`shared`] | `RateLimitPolicy`, and the server that shares its counts |
 //! | [`secret`], [`htpasswd`] | values of Secrets, and users and passwords in one |
-//! | [`address`], [`duration`], [`list`], [`origin`], [`url`] | values of fields |
+//! | [`duration`], [`list`], [`origin`], [`url`] | values of fields |
 
-mod address;
 pub(crate) mod authentication;
 mod authorization;
 pub(crate) mod consumer;

@@ -3,17 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
 use sluicegate_model::policy::security::OriginPattern;
-use sluicegate_model::policy::{Access, Cors, Security};
+use sluicegate_model::policy::{Cors, Security};
 use sluicegate_model::value::syntax;
 
 use super::authentication::{self, Need};
-use super::target::{self, Target};
-use super::written::security::{self as written, SecurityPolicySpec};
-use super::{address, authorization, created, duration, list, origin};
-use crate::object::gateway_api::Written;
-use crate::object::{ObjectRef, annotation};
+use super::target::Target;
+use super::written::security::{self as written, SecurityParts};
+use super::{authorization, duration, list, origin};
+use crate::object::ObjectRef;
 use crate::problem::{Findings, Severity};
 
 /// The methods of cross-origin requests, if a policy lists none.
@@ -38,50 +36,35 @@ pub(crate) struct SecurityPolicy {
 }
 
 impl SecurityPolicy {
-    /// `findings` are the findings of reading the object.
-    pub(crate) fn check(
-        raw: Written<SecurityPolicySpec>,
+    /// `findings` are the findings of reading the object. With an error among them the policy refuses every request to its
+    /// targets. An invalid target is no reason to refuse requests to the other targets.
+    pub(crate) fn new(
+        created: Option<i64>,
+        targets: Vec<Target>,
+        parts: SecurityParts,
         object: &ObjectRef,
         findings: &mut Findings,
     ) -> Self {
-        annotation::check_names(object.kind, raw.metadata.annotations.as_ref(), findings);
-        let created = raw.metadata.creation_timestamp.map(|time| time.0.as_second());
-        let Some(spec) = raw.spec else {
-            findings.error("spec", "is missing: write targetRefs and the requirements on callers");
-            return Self { created, ..Self::closed(object, Vec::new(), findings) };
-        };
-        // An invalid target is no reason to refuse requests to the other targets.
-        let mut of_targets = Findings::default();
-        let targets = target::check(spec.target_refs.into_iter().enumerate().collect(), &mut of_targets);
-        let access = spec.ip_access.map(|access| check_access(access, findings)).unwrap_or_default();
-        let cors = spec.cors.map(|cors| check_cors(cors, findings));
-        let (authentication, needs) = spec
+        let cors = parts.cors.map(|cors| check_cors(cors, findings));
+        let (authentication, needs) = parts
             .authentication
             .map(|written| authentication::check(written, &object.namespace, findings))
             .unzip();
-        let authorization = spec.authorization.map(|written| {
+        // Without a readable authentication, each rule about callers would be an error of its own.
+        let is_readable = !findings.has_errors();
+        let authorization = parts.authorization.filter(|_| is_readable).map(|written| {
             authorization::check(written, &object.namespace, authentication.as_ref(), findings)
         });
-        let refuses = refusal(findings);
-        findings.0.append(&mut of_targets.0);
-        let forward_overrides = spec.forward_override_headers.unwrap_or_default();
-        let id = object.id();
-        let security =
-            Security { id, refuses, access, cors, authentication, authorization, forward_overrides };
+        let security = Security {
+            id: object.id(),
+            refuses: refusal(findings),
+            ip_access: parts.ip_access,
+            cors,
+            authentication,
+            authorization,
+            forward_overrides: parts.forward_override_headers,
+        };
         Self { created, targets, security: Arc::new(security), needs: needs.unwrap_or_default() }
-    }
-
-    /// A policy that cannot be read as a whole: it refuses requests to its readable targets. The findings say why.
-    pub(crate) fn unreadable(raw: &Value, object: &ObjectRef, findings: &Findings) -> Self {
-        // Their problems have been reported, or are reported when the rest can be read.
-        let targets = target::check(list::readable(raw, "targetRefs"), &mut Findings::default());
-        Self { created: created(raw), ..Self::closed(object, targets, findings) }
-    }
-
-    fn closed(object: &ObjectRef, targets: Vec<Target>, findings: &Findings) -> Self {
-        let refuses = refusal(findings).unwrap_or_else(|| "cannot be read".into());
-        let security = Security::closed(object.id(), refuses);
-        Self { created: None, targets, security: Arc::new(security), needs: Vec::new() }
     }
 }
 
@@ -89,15 +72,6 @@ impl SecurityPolicy {
 fn refusal(findings: &Findings) -> Option<Box<str>> {
     let error = findings.0.iter().find(|finding| finding.severity == Severity::Error)?;
     Some(format!("{}: {}", error.field, error.message).into())
-}
-
-fn check_access(written: written::Access, findings: &mut Findings) -> Access {
-    let allow = list::filled(written.allow, 256, "spec.ipAccess.allow", findings);
-    let deny = list::bounded(written.deny, 256, "spec.ipAccess.deny", findings);
-    Access {
-        allow: address::check(allow, "spec.ipAccess.allow", findings),
-        deny: address::check(deny, "spec.ipAccess.deny", findings),
-    }
 }
 
 fn check_cors(written: written::Cors, findings: &mut Findings) -> Cors {

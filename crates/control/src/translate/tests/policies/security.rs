@@ -3,6 +3,8 @@
 use sluicegate_model::policy::security::{Authorization, Credential, Method, Security};
 use sluicegate_model::policy::{Cors, External, JwtKeys, KeyPart, SignIn};
 
+use sluicegate_model::value::Network;
+
 use super::{A, assert_problems, policy, security_of, shop, translated};
 use crate::translate::tests::policies::object;
 
@@ -45,7 +47,7 @@ fn authorization(spec: &str) -> Authorization {
 #[test]
 fn empty_security_policy_allows_all_requests() {
     let security = good("");
-    assert!(security.access.is_open() && security.cors.is_none());
+    assert!(security.ip_access.is_open() && security.cors.is_none());
     assert!(security.authentication.is_none() && security.authorization.is_none());
 }
 
@@ -92,11 +94,11 @@ fn suspicious_but_valid_fields_are_warned_about() {
 
 #[test]
 fn access_addresses_are_parsed_as_networks() {
-    let access = good("ipAccess: {allow: [10.0.0.0/8, \"::1\"], deny: [10.1.2.3]}").access;
-    let shown = |networks: &[ipnet::IpNet]| networks.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let access = good("ipAccess: {allow: [10.0.0.0/8, \"::1\"], deny: [10.1.2.3]}").ip_access;
+    let shown = |networks: &[Network]| networks.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(shown(&access.allow), ["10.0.0.0/8", "::1/128"]);
     assert_eq!(shown(&access.deny), ["10.1.2.3/32"]);
-    assert!(good("ipAccess: {deny: []}").access.is_open());
+    assert!(good("ipAccess: {deny: []}").ip_access.is_open());
 }
 
 #[test]
@@ -466,7 +468,7 @@ fn invalid_policy_leaves_the_last_valid_version_in_service() {
     for broken in ["ipAccess: {allow: [nobody]}", "ipAccess: nobody", "ipAcces: {}"] {
         let (translation, problems) = translated(&[&good, &[shop(), policy(broken)].concat()]);
         let security = security_of(&translation.config);
-        assert_eq!((security.refuses.as_ref(), security.access.allow.len()), (None, 1), "{broken}");
+        assert_eq!((security.refuses.as_ref(), security.ip_access.allow.len()), (None, 1), "{broken}");
         assert!(problems[0].contains("(the last valid version stays in service)"), "{problems:#?}");
         assert!(translation.policy_statuses[0].message.contains("(the last valid version stays in service)"));
         assert!(!translation.policy_statuses[0].reason.is_accepted());
@@ -476,7 +478,8 @@ fn invalid_policy_leaves_the_last_valid_version_in_service() {
 #[test]
 fn newer_of_two_invalid_versions_selects_the_closed_targets() {
     let other = A.replace("name: a", "name: other");
-    let first = object("SecurityPolicy", "p", &format!("targetRefs: [{other}], ipAccess: {{allow: [nobody]}}"));
+    let first =
+        object("SecurityPolicy", "p", &format!("targetRefs: [{other}], ipAccess: {{allow: [nobody]}}"));
     for second in ["ipAccess: {allow: [nobody]}", "ipAccess: nobody"] {
         let (translation, problems) =
             translated(&[&[shop(), first.clone()].concat(), &[shop(), policy(second)].concat()]);
@@ -492,7 +495,8 @@ fn unreadable_policy_keeps_its_age_for_precedence() {
         policy.replace("metadata: {", &head).replace("name: p}", &format!("name: {name}}}"))
     };
     let text =
-        [shop(), aged(policy("ipAccess: nobody"), "older", 1), aged(policy("ipAccess: {}"), "newer", 2)].concat();
+        [shop(), aged(policy("ipAccess: nobody"), "older", 1), aged(policy("ipAccess: {}"), "newer", 2)]
+            .concat();
     assert!(security_of(&translated(&[&text]).0.config).refuses.is_some());
 }
 

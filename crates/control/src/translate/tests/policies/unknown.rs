@@ -49,7 +49,8 @@ fn unreadable_security_policy_at_startup_closes_all_routes() {
         good.replace("ipAccess:", "ipAccess: [").chars().flat_map(|char| [char, '\0']).collect(),
         good.replace("name: p}", "name: p, annotations: {a.test/namespace: other}}")
             .replace("ipAccess:", "ipAccess: ["),
-        good.replace("---\n", "---\nother: {metadata: {namespace: other}}\n").replace("ipAccess:", "ipAccess: ["),
+        good.replace("---\n", "---\nother: {metadata: {namespace: other}}\n")
+            .replace("ipAccess:", "ipAccess: ["),
         good.replace("name: p}", "name: p, namespace:\n  default}").replace("ipAccess:", "ipAccess: ["),
         good.replace("kind: SecurityPolicy", "kind: \"Security\\u0050olicy\"")
             .replace("ipAccess:", "ipAccess: ["),
