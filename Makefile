@@ -8,38 +8,38 @@ FUZZ_SECONDS ?= 60
 BENCH ?=
 LAB ?= dynamic
 FLOODS ?=
-# The tests of a cluster, those of the harness first: without it the others mean nothing.
+# The tests of clusters. The tests of the harness run first, because the other tests rely on the harness.
 CLUSTER ?= test_harness $(filter-out test_harness,$(basename $(notdir $(sort $(wildcard test/cluster/tests/test_*.py)))))
 IMAGE ?=
 
-# Root can make network namespaces, so there the tests that need them must not skip themselves.
-# Where root may not (some containers): make test SLUICEGATE_NETNS=skip
+# Root can create network namespaces, so the tests that need namespaces must not skip themselves.
+# If root may not create namespaces (in some containers): make test SLUICEGATE_NETNS=skip
 export SLUICEGATE_NETNS ?= $(if $(filter 0,$(shell id -u)),require,skip)
 
-help: ## list these commands
+help: ## list all commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 build: ## build the gateway and the lab: target/release/sluicegate, target/release/sluicegate-lab
 	@scripts/setup build
 	@cargo build --release --package sluicegate --package sluicegate-lab
 
-demo: ## run the gateway on http://localhost:8080 and https://localhost:8443 while its back ends and its certificate are replaced (DEMO_SECONDS=20 ends by itself)
+demo: ## run the gateway on http://localhost:8080 and https://localhost:8443 while its endpoints and its certificate change (DEMO_SECONDS=20: for 20 s)
 	@scripts/setup build
 	@cargo build --quiet --release --package sluicegate --package sluicegate-lab
 	@cargo run --quiet --release --package sluicegate-testkit --bin demo
 
-test: ## check everything: format, lints, dependencies, documentation, and all tests
+test: ## check the format, lints, dependencies and documentation, and run all tests
 	@scripts/setup test
 	@$(MAKE) lint
 	@cargo test --workspace --quiet
-	@# Of the workspace, although all are tests of one package: it alone has other features, and would compile anew.
+	@# With --workspace, although all are tests of one package: alone, the package has other features and compiles again.
 	@SLUICEGATE_TEST_TRANSPORT=https cargo test --workspace --quiet --test zero_loss --test hostile
 	@SLUICEGATE_TEST_TRANSPORT=http2 cargo test --workspace --quiet --test zero_loss --test forwarding
 
 quick: ## check the format, clippy and the unit tests of the crates that changed since the last commit
 	@scripts/quick
 
-conformance: ## check TLS with openssl, HTTP/2 with h2spec, gRPC with its own interoperability tests, the cache with http-cache-tests, shared limits with Valkey, and WebSocket with Autobahn's cases (AUTOBAHN=all: the slow ones too)
+conformance: ## check TLS with openssl, HTTP/2 with h2spec, gRPC with its interoperability tests, the cache with http-cache-tests, shared limits with Valkey, and WebSocket with Autobahn's cases (AUTOBAHN=all: also the slow cases)
 	@scripts/setup conformance
 	@scripts/conformance
 
@@ -48,7 +48,7 @@ lint: ## check the format, clippy, the documentation and the dependencies
 	@cargo fmt --all --check
 	@cargo fmt --manifest-path fuzz/Cargo.toml --check
 	@cargo clippy --workspace --all-targets --quiet -- --deny warnings
-	@# The documentation is for developers: the map of a crate links to its private modules.
+	@# The documentation is for developers, so the map of a crate links to its private modules.
 	@RUSTDOCFLAGS="--deny warnings --allow rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --document-private-items --quiet
 	@scripts/deny
 
@@ -63,43 +63,43 @@ fuzz: ## fuzz each parser for FUZZ_SECONDS (60) from fuzz/seeds
 bench: ## compare the CPU time per request with nginx, HAProxy, Envoy, Traefik and a byte forwarder (BENCH="--turns 3 --gateways sluicegate,nginx")
 	@$(MAKE) lab LAB="bench $(BENCH)"
 
-bench-rules: ## print the time of a look-up among 5,000 routes, also with conditions and with regular expressions
+bench-rules: ## print the time of a lookup among 5,000 routes, also with conditions and with regular expressions
 	@cargo test --quiet --release --package sluicegate-proxy --lib rule::speed -- --ignored --nocapture
 
-lab: ## carry out an experiment with every gateway, as root (LAB="dynamic --duration 30s"; LAB=--help lists the options)
+lab: ## run an experiment with every gateway, as root (LAB="dynamic --duration 30s"; LAB=--help lists the options)
 	@scripts/setup peers
 	@cargo build --quiet --release --package sluicegate --package sluicegate-lab
 	@target/release/sluicegate-lab run $(LAB)
 
-check-lab: ## carry out every experiment for some seconds with every gateway, and look at each report in a browser
+check-lab: ## run every experiment for some seconds with every gateway, and check each report in a browser
 	@scripts/setup peers
 	@scripts/setup browser
 	@cargo build --quiet --package sluicegate --package sluicegate-lab
-	@# Once more, now that all gateways are there.
+	@# This test again, now that all gateways are installed.
 	@cargo test --quiet --package sluicegate-lab --bin sluicegate-lab gateway
 	@scripts/check-lab
 
-floods: ## hold each flood for 10 s against the gateway, beside a client that behaves and must not fail (FLOODS="--seconds 3 --only ping")
+floods: ## run each flood against the gateway for 10 s, beside a well-behaved client that must not fail (FLOODS="--seconds 3 --only ping")
 	@scripts/setup build
 	@cargo build --quiet --release --package sluicegate --package sluicegate-lab
 	@cargo run --quiet --release --package sluicegate-testkit --bin floods -- $(FLOODS)
 
-truths: ## hold the lab's load against servers of which the truth is known, on a quiet machine
+truths: ## test the load of the lab against servers with known behaviour, on a quiet machine
 	@scripts/setup build
 	@cargo test --quiet --package sluicegate-lab --test load -- --ignored
 
-peers: ## install the gateways that the lab compares with: nginx, its Lua, HAProxy, Envoy, Traefik (Go); what cannot be is left out
+peers: ## install the other gateways of the lab: nginx, its Lua module, HAProxy, Envoy, Traefik (Go); skip a gateway that cannot be installed
 	@scripts/setup peers
 
-cluster: ## bring up a Kubernetes cluster on this machine, as root (test/cluster/README.md); the first time builds it by Go, some minutes
+cluster: ## start a Kubernetes cluster on this machine, as root (test/cluster/README.md); the first run builds Kubernetes with Go for some minutes
 	@scripts/setup cluster
 	@test/cluster/cluster build
 	@test/cluster/cluster up
 
-cluster-down: ## take the cluster down
+cluster-down: ## stop the cluster
 	@test/cluster/cluster down
 
-test-cluster: ## test with clusters of its own, as root (CLUSTER="test_harness" or "test_harness.Pods.test_..." for a part; SLUICEGATE_IMAGE=FILE for an image that there is)
+test-cluster: ## run the tests with real clusters, as root (CLUSTER="test_harness" or "test_harness.Pods.test_..." for a part; SLUICEGATE_IMAGE=FILE for an existing image)
 	@scripts/setup cluster
 	@scripts/setup image
 	@scripts/setup chart
@@ -115,20 +115,20 @@ package: ## package the Helm chart: target/package/sluicegate-VERSION.tgz
 	@scripts/setup chart
 	@target/tools/helm package charts/sluicegate --destination target/package
 
-manifests: ## write deploy/ and the chart's README.md, which are made of the chart
+manifests: ## write deploy/, the chart's README.md and docs/annotations.md, which are generated
 	@scripts/setup chart
 	@scripts/manifests
 
-check-chart: ## check the Helm chart: lints, every switch against the schemas of Kubernetes, what is made of it
+check-chart: ## check the Helm chart: lints, all values against the schemas of Kubernetes, and the generated files
 	@scripts/setup chart
 	@scripts/manifests --check
 	@python3 -m unittest discover --start-directory test/chart
 
-check-image: ## run the image as Kubernetes would, as root: no rights, low ports, names
+check-image: ## run the image like Kubernetes, as root: without rights, with low ports, with name resolution
 	@scripts/setup image
 	@scripts/image --profile dev --output target/image/check.tar
 	@SLUICEGATE_IMAGE=target/image/check.tar python3 -m unittest discover --start-directory test/image
 
-clean: ## remove what was built
+clean: ## remove all build results
 	@cargo clean --quiet
 	@rm -rf fuzz/target

@@ -1,5 +1,4 @@
-//! Chunked bodies: no panic, no dependence on the pieces they come in, and what was decoded decodes to itself when
-//! it is encoded again.
+//! Chunked bodies: no panic, the same result for all pieces, and decoded data survives encoding and decoding.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! What the planes say to each other: no panic, what was read is written and read again, and a configuration that was taken
-//! over can be told to others.
+//! Messages between the planes: no panic, a decoded message survives encoding and decoding, and an accepted configuration can
+//! be distributed.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Paths: no panic, the normal form is its own, and nothing in it leads elsewhere.
+//! Paths: no panic, the normal form is its own normal form, and the normal form has no dot segments.
 
 #![no_main]
 

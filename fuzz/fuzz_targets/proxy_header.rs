@@ -1,4 +1,4 @@
-//! PROXY headers: no panic, no dependence on the pieces they come in, and what was read is written and read again.
+//! PROXY headers: no panic, the same result for all pieces, and a parsed header survives writing and parsing.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Replies of the server through which limits are shared: no panic, and no dependence on the pieces that they come in.
+//! Replies of the Redis server for shared limits: no panic, and the same result for all pieces.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Request heads: no panic, no bare line end in an accepted head, and no dependence on the pieces it comes in.
+//! Request heads: no panic, no bare CR or LF in an accepted head, and the same result for all pieces.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Tokens and keys: no panic, and what nobody has signed is not taken.
+//! Tokens and keys: no panic, and an unsigned token is rejected.
 
 #![no_main]
 
@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use sluicegate_jwt::{KeySet, Rules, Token};
 
-/// Nobody else knows it, so nothing that comes is signed by it.
+/// The fuzzer does not know this secret, so no input has a valid signature.
 static KEYS: LazyLock<KeySet> =
     LazyLock::new(|| KeySet::shared(b"a secret that no input can guess", &[]).unwrap());
 
@@ -16,7 +16,7 @@ fuzz_target!(|text: &[u8]| {
         token.issuer();
         assert!(token.verify(&KEYS).is_err());
     }
-    // The same as keys: what verifies a token by itself must be a token that is all there.
+    // The first line as a token, the other lines as keys: a token that verifies has three parts.
     if let Some(at) = text.iter().position(|byte| *byte == b'\n')
         && let (Ok(token), Ok(keys)) = (Token::parse(&text[..at]), KeySet::given(&text[at + 1..], &[]))
         && let Ok(claims) = token.verify(&keys)

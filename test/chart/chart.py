@@ -1,4 +1,4 @@
-"""The chart, as Helm renders it."""
+"""Renders the chart with Helm."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ NAMESPACE = "sluicegate"
 
 
 class Refused(Exception):
-    """Helm did not render it."""
+    """Helm rejected the chart or its values."""
 
 
 def helm(*arguments: str | Path, values: dict | None = None) -> str:
-    """Runs Helm, with these values beside those of files."""
+    """Runs Helm. The values are added to the values of files."""
     command = [HELM, *arguments, *(["--values", "-"] if values is not None else [])]
     done = subprocess.run(command, capture_output=True, text=True, input=json.dumps(values))
     if done.returncode:
@@ -30,7 +30,7 @@ def helm(*arguments: str | Path, values: dict | None = None) -> str:
 
 
 def cases() -> list[Path]:
-    """The values that cover every switch."""
+    """Returns the files of values, which cover each switch."""
     return sorted((CHART / "ci").glob("*-values.yaml"))
 
 
@@ -45,7 +45,7 @@ def rendered_file(values: Path) -> Objects:
 
 @dataclass
 class Objects:
-    """What was rendered."""
+    """The rendered objects."""
 
     all: list[dict]
 
@@ -57,7 +57,7 @@ class Objects:
         return [each for each in self.all if each["kind"] in kinds]
 
     def one(self, kind: str, name: str | None = None) -> dict:
-        """The only one of a kind, or of that kind and name."""
+        """Returns the only object of this kind, or of this kind and name."""
         found = [each for each in self.of(kind) if name in (None, each["metadata"]["name"])]
         assert len(found) == 1, f"{len(found)} of {kind} {name}: {self.names()}"
         return found[0]
@@ -69,7 +69,7 @@ class Objects:
         return self.of("Deployment", "DaemonSet")
 
     def serving(self) -> dict:
-        """The workload that serves."""
+        """Returns the workload that serves requests."""
         found = [each for each in self.workloads() if "--listen-https=" in " ".join(container(each)["args"])]
         assert len(found) == 1, self.names()
         return found[0]
@@ -85,13 +85,13 @@ def container(workload: dict) -> dict:
 
 
 def option(workload: dict, name: str) -> list[str]:
-    """The values of an option of a workload's container."""
+    """Returns the values of an option of the workload's container."""
     prefix = f"--{name}="
     return [each.removeprefix(prefix) for each in container(workload)["args"] if each.startswith(prefix)]
 
 
 def rules(objects: Objects, account: str) -> list[tuple[str, dict]]:
-    """What an account of the release's namespace may do: where (a namespace, or `*`), and the rule."""
+    """Returns the rights of a ServiceAccount in the namespace of the release: the namespace or `*`, and the rule."""
     found = []
     for binding in objects.of("ClusterRoleBinding", "RoleBinding"):
         if {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE} not in binding["subjects"]:

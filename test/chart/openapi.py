@@ -1,7 +1,7 @@
-"""Schemas of Kubernetes, and of others whose objects the chart has: whether an object is one that an API server takes.
+"""Validates objects against the schemas of Kubernetes, Gateway API and the Prometheus operator.
 
-They come with the sources (api/openapi-spec/v3, and the files of CustomResourceDefinitions), whose modules the Go tools fetch. What a
-schema cannot say, such as that a selector has to match the labels of a template, only an API server knows.
+The Go tools fetch the modules with the schemas (api/openapi-spec/v3, and files of CustomResourceDefinitions). Schemas cannot express
+all rules of an API server, such as that a selector must match the labels of its template.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 import yaml
 
 KUBERNETES = "k8s.io/kubernetes@v1.36.3"
-# The definitions of others, by their groups: the module, and the folder in it.
+# The CustomResourceDefinitions of other projects by API group: the module and the folder in the module.
 OTHERS = {
     "gateway.networking.k8s.io": ("sigs.k8s.io/gateway-api@v1.6.3", "config/crd/standard"),
     "monitoring.coreos.com": ("github.com/prometheus-operator/prometheus-operator@v0.92.0", "example/prometheus-operator-crd"),
 }
-# What every object has, as far as the chart makes use of it.
+# The common fields of objects that the chart uses.
 METADATA = {"type": "object", "properties": {
     "name": {"type": "string"}, "namespace": {"type": "string"},
     **{name: {"type": "object", "additionalProperties": {"type": "string"}} for name in ("labels", "annotations")},
@@ -31,7 +31,7 @@ def sources(module: str) -> Path:
     done = subprocess.run(["go", "mod", "download", "-json", module], capture_output=True, text=True, cwd="/")
     found = json.loads(done.stdout or "{}")
     if "Dir" not in found:
-        raise RuntimeError(f"the sources of {module} cannot be had: {found.get('Error') or done.stderr}")
+        raise RuntimeError(f"the sources of {module} cannot be fetched: {found.get('Error') or done.stderr}")
     return Path(found["Dir"])
 
 
@@ -43,7 +43,7 @@ def schemas(group: str, version: str) -> dict:
 
 @functools.cache
 def definition(group: str, version: str, kind: str) -> dict | None:
-    """The schema of a kind that a CustomResourceDefinition brings."""
+    """Returns the schema of a kind from its CustomResourceDefinition."""
     module, folder = OTHERS[group]
     for path in sorted((sources(module) / folder).glob(f"{group}_{kind.lower()}*.yaml")):
         spec = yaml.safe_load(path.read_text())["spec"]
@@ -56,7 +56,7 @@ def definition(group: str, version: str, kind: str) -> dict | None:
 
 
 def problems(thing: dict) -> list[str]:
-    """What is wrong with an object, each as `path: what`."""
+    """Returns the problems of an object, each as `path: problem`."""
     group, _, version = thing["apiVersion"].rpartition("/")
     if group in OTHERS:
         schema = definition(group, version, thing["kind"])
@@ -74,7 +74,7 @@ def unknown(thing: dict) -> str:
 
 
 class Check:
-    """A value against a schema, with unknown fields refused as by `kubectl apply --validate=strict`."""
+    """Validates a value against a schema. Unknown fields are problems, as with `kubectl apply --validate=strict`."""
 
     TYPES = {"string": str, "boolean": bool, "integer": int, "number": (int, float), "array": list, "object": dict}
 

@@ -1,4 +1,4 @@
-"""What the chart promises, of what Helm renders."""
+"""Tests of the objects that Helm renders from the chart."""
 
 import functools
 import json
@@ -17,7 +17,7 @@ READ = ["get", "list", "watch"]
 
 
 def for_every_file(test):
-    """Runs a test for every file of values in ci/, with its objects and its values."""
+    """Runs a test for each file of values in ci/, with its objects and its values."""
 
     def run(self):
         for path in cases():
@@ -28,20 +28,20 @@ def for_every_file(test):
 
 
 class Every(unittest.TestCase):
-    """For every file of values in ci/."""
+    """Tests with each file of values in ci/."""
 
-    def test_helm_finds_nothing_to_say(self):
+    def test_strict_lint_reports_nothing(self):
         for path in cases():
             with self.subTest(path.name):
                 helm("lint", "--strict", "--quiet", "--namespace", NAMESPACE, CHART, "--values", path)
 
     @for_every_file
-    def test_objects_are_what_kubernetes_knows(self, objects, _):
+    def test_objects_are_valid_for_kubernetes(self, objects, _):
         for each in objects.all:
             self.assertEqual(openapi.problems(each), [], each["metadata"])
 
     @for_every_file
-    def test_names_are_not_given_twice(self, objects, _):
+    def test_names_are_unique(self, objects, _):
         names = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects.all]
         self.assertEqual(len(names), len(set(names)), names)
 
@@ -62,7 +62,7 @@ class Every(unittest.TestCase):
             self.assertEqual(len(pods), len(labels) if metrics else 1, each["metadata"]["name"])
 
     @for_every_file
-    def test_pods_may_do_nothing_that_they_have_no_use_for(self, objects, _):
+    def test_pods_have_no_unused_privileges(self, objects, _):
         for each in objects.workloads():
             of_pod, of_container = pod(each)["securityContext"], container(each)["securityContext"]
             self.assertEqual((of_pod["runAsUser"], of_pod["runAsNonRoot"]), (65532, True))
@@ -76,19 +76,19 @@ class Every(unittest.TestCase):
             self.assertEqual(added, ["NET_BIND_SERVICE"] if low else None, listened)
 
     @for_every_file
-    def test_pods_have_the_time_that_they_take_to_end(self, objects, _):
+    def test_grace_period_exceeds_the_longest_shutdown(self, objects, _):
         each = objects.serving()
         grace, idle, longest = (int(option(each, f"shutdown-{name}")[0].removesuffix("s")) for name in ("grace", "idle", "timeout"))
         self.assertGreater(pod(each)["terminationGracePeriodSeconds"], grace + max(idle, longest))
 
     @for_every_file
-    def test_the_admin_port_is_closed_but_for_probes(self, objects, values):
+    def test_admin_port_is_open_only_for_probes(self, objects, values):
         serving = container(objects.serving())
         admin = serving["livenessProbe"]["httpGet"]["port"]
         if pod(objects.serving()).get("hostNetwork"):
             self.assertEqual(option(objects.serving(), "admin"), [f"127.0.0.1:{admin}"])
             self.assertEqual(serving["livenessProbe"]["httpGet"]["host"], "127.0.0.1")
-            # Two pods may answer there, so the program asks for its own.
+            # Two pods may listen there, so the program probes its own pod.
             self.assertEqual(serving["readinessProbe"]["exec"]["command"], ["/sluicegate", "ready", f"--admin=127.0.0.1:{admin}"])
         elif values.get("networkPolicy", {}).get("enabled", True):
             policy = objects.one("NetworkPolicy", objects.serving()["metadata"]["name"])
@@ -97,9 +97,9 @@ class Every(unittest.TestCase):
                 self.assertFalse(open_to_all and admin in [port["port"] for port in rule["ports"]])
 
     @for_every_file
-    def test_services_lead_to_ports_of_containers(self, objects, _):
+    def test_services_target_ports_of_containers(self, objects, _):
         ports = {port["containerPort"] for each in objects.workloads() for port in container(each).get("ports", [])}
-        # On the node's network there are no ports of containers.
+        # With hostNetwork, containers declare no ports.
         listened = option(objects.serving(), "listen") + option(objects.serving(), "listen-https")
         if pod(objects.serving()).get("hostNetwork"):
             ports |= {int(address.rpartition(":")[2]) for address in listened}
@@ -107,7 +107,7 @@ class Every(unittest.TestCase):
             self.assertLessEqual({port["targetPort"] for port in each["spec"]["ports"]}, ports)
 
     @for_every_file
-    def test_the_account_of_pods_is_there_and_has_a_token_only_if_it_reads_the_cluster(self, objects, values):
+    def test_only_pods_that_read_the_cluster_have_a_token_and_rights(self, objects, values):
         made = {each["metadata"]["name"] for each in objects.of("ServiceAccount")}
         for each in objects.workloads():
             reads = "--kubernetes" in container(each)["args"]
@@ -122,7 +122,7 @@ class Every(unittest.TestCase):
 
 
 class Schemas(unittest.TestCase):
-    def test_fields_that_nobody_knows_are_found_whoever_defines_the_kind(self):
+    def test_unknown_fields_are_rejected_for_all_kinds(self):
         all_objects = [each for path in cases() for each in rendered_file(path).all]
         for kind in ("GatewayClass", "ServiceMonitor", "Service"):
             each = next(each for each in all_objects if each["kind"] == kind)
@@ -131,10 +131,10 @@ class Schemas(unittest.TestCase):
 
 
 class Off(unittest.TestCase):
-    def test_what_is_off_is_not_rendered(self):
+    def test_disabled_objects_are_not_rendered(self):
         self.assertEqual(rendered_file(CHART / "ci/nothing-values.yaml").names(), {"Deployment/sluicegate"})
 
-    def test_the_default_is_a_deployment_behind_a_load_balancer(self):
+    def test_default_is_a_deployment_behind_a_load_balancer(self):
         objects = rendered()
         self.assertEqual(
             {name.partition("/")[0] for name in objects.names()},
@@ -143,7 +143,7 @@ class Off(unittest.TestCase):
         )
         self.assertEqual(objects.one("Service")["spec"]["type"], "LoadBalancer")
 
-    def test_a_deployment_that_scales_has_no_replicas_of_its_own(self):
+    def test_autoscaled_deployment_has_no_replicas(self):
         objects = rendered({"autoscaling": {"enabled": True}})
         self.assertNotIn("replicas", objects.serving()["spec"])
         self.assertEqual(objects.one("HorizontalPodAutoscaler")["spec"]["scaleTargetRef"]["name"], "sluicegate")
@@ -152,7 +152,7 @@ class Off(unittest.TestCase):
 class Rights(unittest.TestCase):
     """Least privilege, by plane and by namespace."""
 
-    def test_definitions_are_what_kubernetes_knows(self):
+    def test_custom_resource_definitions_are_valid_for_kubernetes(self):
         paths = sorted((CHART / "crds").glob("*.yaml"))
         self.assertEqual(len(paths), 4)
         for path in paths:
@@ -160,18 +160,18 @@ class Rights(unittest.TestCase):
             self.assertEqual(f"{each['metadata']['name']}.yaml", path.name)
             self.assertEqual(openapi.problems(each), [], path.name)
 
-    def test_every_kind_that_is_defined_may_be_read(self):
+    def test_rights_include_reading_each_defined_kind(self):
         rules_of = rules(rendered(), "sluicegate")
         for path in (CHART / "crds").glob("*.yaml"):
             spec = yaml.safe_load(path.read_text())["spec"]
             found = [rule for _, rule in rules_of if spec["group"] in rule["apiGroups"] and spec["names"]["plural"] in rule["resources"]]
             self.assertIn(READ, [rule["verbs"] for rule in found], path.name)
 
-    def test_only_status_needs_to_write(self):
+    def test_without_status_all_rights_are_read_only(self):
         for _, rule in rules(rendered({"status": {"enabled": False}}), "sluicegate"):
             self.assertEqual(rule["verbs"], READ)
 
-    def test_what_is_written(self):
+    def test_rights_to_write_are_minimal(self):
         written = {
             (where, *rule["apiGroups"], *rule["resources"], *rule.get("resourceNames", []), *rule["verbs"])
             for where, rule in rules(rendered(), "sluicegate")
@@ -186,7 +186,7 @@ class Rights(unittest.TestCase):
             (NAMESPACE, "coordination.k8s.io", "leases", "sluicegate", "get", "update"),
         })
 
-    def test_watched_namespaces_take_the_place_of_the_cluster(self):
+    def test_watched_namespaces_replace_rights_in_the_cluster(self):
         found = rules(rendered({"watchNamespaces": ["shop", "blog"], "config": {"a": "b"}}), "sluicegate")
         everywhere = {resource for where, rule in found if where == "*" for resource in rule["resources"]}
         self.assertEqual(everywhere, {"ingressclasses", "gatewayclasses"})
@@ -195,7 +195,7 @@ class Rights(unittest.TestCase):
         own = [rule for of, rule in found if of == NAMESPACE and rule["verbs"] == READ]
         self.assertTrue(own and all(rule["resourceNames"] == ["sluicegate"] for rule in own), own)
 
-    def test_nodes_are_read_only_where_their_addresses_are_published(self):
+    def test_nodes_are_readable_only_if_their_addresses_are_published(self):
         def resources(values):
             return {resource for _, rule in rules(rendered(values), "sluicegate") for resource in rule["resources"]}
 
@@ -206,7 +206,7 @@ class Rights(unittest.TestCase):
         for others in ({"service": {"type": "NodePort"}}, {"mode": "split"}, {"status": {"enabled": False}}):
             self.assertFalse({"nodes", "pods"} & resources({**on_nodes, **others}), others)
 
-    def test_two_releases_have_rights_of_their_own(self):
+    def test_cluster_roles_of_two_releases_have_different_names(self):
         def names(objects):
             return {each["metadata"]["name"] for each in objects.of("ClusterRole", "ClusterRoleBinding")}
 
@@ -237,7 +237,7 @@ class Split(unittest.TestCase):
         self.assertEqual(option(self.data_plane, "control-plane"), [f"sluicegate-control-plane.{NAMESPACE}.svc:{port['port']}"])
         self.assertEqual(option(self.control_plane, "listen"), [f"0.0.0.0:{port['targetPort']}"])
 
-    def test_the_control_plane_makes_the_certificates_and_chart_makes_none(self):
+    def test_control_plane_creates_the_certificates_and_chart_creates_none(self):
         self.assertIn("--plane-certificates", container(self.control_plane)["args"])
         self.assertEqual(self.objects.of("Secret"), [])
         named = [rule for where, rule in rules(self.objects, "sluicegate-control-plane") if where == NAMESPACE and rule["resources"] == ["secrets"]]
@@ -253,15 +253,15 @@ class Split(unittest.TestCase):
 
 
 class NodeNetwork(unittest.TestCase):
-    def test_a_new_pod_can_take_over_on_its_node(self):
+    def test_new_pod_can_start_beside_the_old_pod_of_its_node(self):
         each = rendered_file(CHART / "ci/node-network-values.yaml").serving()
         self.assertEqual(each["spec"]["updateStrategy"]["rollingUpdate"], {"maxSurge": 1, "maxUnavailable": 0})
-        # Ports of the node would keep it from being scheduled.
+        # Declared ports would prevent the scheduling of the new pod.
         self.assertNotIn("ports", container(each))
         self.assertEqual(pod(each)["dnsPolicy"], "ClusterFirstWithHostNet")
         self.assertEqual(option(each, "listen"), ["0.0.0.0:80"])
 
-    def test_ingresses_get_the_addresses_of_nodes_until_the_load_balancer_has_one(self):
+    def test_node_addresses_are_published_until_the_load_balancer_has_an_address(self):
         both = {"--publish-node-addresses", f"--publish-service={NAMESPACE}/sluicegate"}
         balanced = rendered_file(CHART / "ci/node-network-balanced-values.yaml").serving()
         self.assertLessEqual(both, set(container(balanced)["args"]))
@@ -271,14 +271,14 @@ class NodeNetwork(unittest.TestCase):
 
 
 class Values(unittest.TestCase):
-    def test_unread_restrictions_of_ingress_nginx_are_ignored_only_where_the_values_say_so(self):
+    def test_nginx_access_annotations_are_ignored_only_if_the_values_say_so(self):
         flag = "--ignore-nginx-access-annotations"
         self.assertNotIn(flag, container(rendered().serving())["args"])
         ignored = {"ingressClass": {"ignoreNginxAccessAnnotations": True}}
         self.assertIn(flag, container(rendered(ignored).serving())["args"])
         self.assertIn(flag, container(rendered({"mode": "split", **ignored}).one("Deployment", "sluicegate-control-plane"))["args"])
 
-    def test_settings_arrive_as_they_were_written(self):
+    def test_config_values_keep_their_notation(self):
         config = {"proxy-body-size": "8m", "max-request-body": 10485760, "ssl-redirect": False}
         objects = rendered({"config": config})
         self.assertEqual(
@@ -287,7 +287,7 @@ class Values(unittest.TestCase):
         )
         self.assertEqual(option(objects.serving(), "configmap"), [f"{NAMESPACE}/sluicegate"])
 
-    def test_misspelt_and_wrong_values_are_refused(self):
+    def test_misspelt_and_invalid_values_are_rejected(self):
         for wrong, said in [
             ({"replica": 3}, "replica"),
             ({"service": {"kind": "NodePort"}}, "kind"),
@@ -316,21 +316,21 @@ class Values(unittest.TestCase):
                     rendered(wrong)
                 self.assertIn(said, str(refused.exception).replace("'", ""))
 
-    def test_every_value_has_a_schema_and_every_schema_a_value(self):
+    def test_values_and_schema_have_the_same_keys(self):
         schema = json.loads((CHART / "values.schema.json").read_text())
         self.assertEqual(
             paths(yaml.safe_load((CHART / "values.yaml").read_text()), schema), paths_of(schema) - {"global"}
         )
 
-    def test_every_value_is_shown_by_some_file(self):
-        """What no file in ci/ sets is rendered by nobody."""
+    def test_each_value_is_set_by_a_file_in_ci(self):
+        """A value that no file in ci/ sets is never rendered in a test."""
         schema = json.loads((CHART / "values.schema.json").read_text())
         used = set().union(*(paths(yaml.safe_load(path.read_text()) or {}, schema) for path in cases()))
-        # Templates that others go through as well.
+        # Other values go through the same templates.
         self.assertEqual(paths_of(schema) - used, {"global", "image.tag", "controlPlane.port", "controlPlane.resources",
                                                    "autoscaling.targetCPUUtilizationPercentage", "admin.address"})
 
-    def test_every_value_is_documented(self):
+    def test_each_value_is_documented(self):
         page = (CHART / "README.md").read_text()
         for path in paths_of(json.loads((CHART / "values.schema.json").read_text())) - {"global"}:
             known = any(f"| `{path.rsplit('.', cut)[0]}` |" in page for cut in range(2))
@@ -338,7 +338,7 @@ class Values(unittest.TestCase):
 
 
 def paths_of(schema: dict, above: str = "") -> set[str]:
-    """The values that a schema knows, but for what is below those that are handed on to Kubernetes."""
+    """Returns the values of a schema, without the fields of objects that the chart passes on to Kubernetes."""
     found = set()
     for name, below in schema["properties"].items():
         inner = paths_of(below, f"{above}{name}.") if "properties" in below else {f"{above}{name}"}
@@ -347,7 +347,7 @@ def paths_of(schema: dict, above: str = "") -> set[str]:
 
 
 def paths(values: dict, schema: dict, above: str = "") -> set[str]:
-    """The same of values, as deep as their schema goes."""
+    """Returns the paths of the values, as deep as their schema."""
     found = set()
     for name, value in values.items():
         below = schema["properties"].get(name, {})
@@ -356,7 +356,7 @@ def paths(values: dict, schema: dict, above: str = "") -> set[str]:
 
 
 class Versions(unittest.TestCase):
-    def test_the_chart_has_the_version_of_the_workspace(self):
+    def test_chart_has_the_version_of_the_workspace(self):
         chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
         workspace = (ROOT / "Cargo.toml").read_text().partition("[workspace.package]")[2]
         version = re.search(r'^version = "(.+)"$', workspace, re.MULTILINE)[1]

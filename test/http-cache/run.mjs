@@ -1,7 +1,7 @@
 // Runs http-cache-tests (https://cache-tests.fyi) through a gateway and compares the results with `expected.txt`.
 //
 // node run.mjs SUITE BASE [RESULTS]
-//   SUITE: the folder of the package http-cache-tests; BASE: the gateway's URL; RESULTS: where the JSON results go.
+//   SUITE: the folder of the package http-cache-tests; BASE: the gateway's URL; RESULTS: the file for the JSON results.
 //
 // The process fails if a required or optimal test does not pass and `expected.txt` does not list the test, or if a listed test
 // passes. Tests of the kind "check" ask how a cache behaves. They have no wrong answer and are counted only.

@@ -1,4 +1,7 @@
-"""A name server for some names: dns.py ADDRESS NAME IPV4 [NAME IPV4]... Says `ready` once it listens; ends with its standard input."""
+"""A name server for the given names: dns.py ADDRESS NAME IPV4 [NAME IPV4]...
+
+The server prints `ready` when it listens, and ends when its standard input ends.
+"""
 
 import socket
 import sys
@@ -6,7 +9,7 @@ import threading
 
 
 def answer(query: bytes, addresses: dict[str, str]) -> bytes:
-    """The response to a query of one question (RFC 1035, 4)."""
+    """Returns the response to a query with one question (RFC 1035, 4)."""
     end, labels = 12, []
     while length := query[end]:
         labels.append(query[end + 1 : end + 1 + length].decode("ascii", "replace"))

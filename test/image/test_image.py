@@ -1,4 +1,4 @@
-"""The image, unpacked as containerd does it and run by runc with what Kubernetes gives a restricted pod.
+"""Tests of the image. The tests unpack the image like containerd, and run it with runc like a restricted pod.
 
 Needs root and runc. SLUICEGATE_IMAGE names the archive (scripts/image).
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 ARCHIVE = Path(os.environ["SLUICEGATE_IMAGE"]).resolve()
-# A wait that takes longer has failed.
+# The timeout of each wait, in seconds.
 PATIENCE = 30
 NAME = "backend.example.test"
 
@@ -53,7 +53,7 @@ def blob(archive: tarfile.TarFile, descriptor: dict) -> bytes:
 
 
 class Image:
-    """What an archive says, read as an OCI image layout."""
+    """The content of an archive, as an OCI image layout and as a docker-archive."""
 
     def __init__(self, path: Path):
         with tarfile.open(path) as archive:
@@ -75,14 +75,14 @@ class Image:
 
 
 class Archive(unittest.TestCase):
-    def test_it_is_an_oci_layout_and_a_docker_archive_of_the_same(self):
+    def test_oci_layout_and_docker_archive_have_the_same_content(self):
         image = Image(ARCHIVE)
         self.assertEqual(image.docker_config, image.config)
         self.assertEqual(image.docker_layer, image.layer)
         self.assertEqual(image.config["rootfs"]["diff_ids"], [f"sha256:{hashlib.sha256(image.layer).hexdigest()}"])
         self.assertEqual(image.config["config"]["User"], "65532:65532")
 
-    def test_the_same_program_gives_the_same_image(self):
+    def test_same_program_gives_the_same_image(self):
         with tempfile.TemporaryDirectory() as folder:
             program, images = Path(folder, "program"), []
             with tarfile.open(fileobj=io.BytesIO(Image(ARCHIVE).layer)) as layer:
@@ -94,17 +94,17 @@ class Archive(unittest.TestCase):
                 images.append(image.read_bytes())
             self.assertEqual(images[0], images[1])
 
-    def test_a_program_that_needs_libraries_is_refused(self):
+    def test_dynamically_linked_program_is_rejected(self):
         done = subprocess.run([ROOT / "scripts/image", "--binary", sys.executable], capture_output=True, text=True)
         self.assertEqual(done.returncode, 1)
         self.assertIn("linked dynamically", done.stderr)
 
 
 class Container:
-    """The image's program in a container with a network namespace of its own, or that of another container.
+    """The image's program in a container, with its own network namespace or the namespace of another container.
 
-    capabilities are those that a pod adds; permit: whether the program's file keeps what the image says; dns: where a
-    name server is to be, and what it tells.
+    capabilities: the capabilities that the pod adds; permit: whether the file of the program keeps its capability; dns: the
+    address of a name server, and the address in its responses.
     """
 
     def __init__(self, arguments: list[str], *, external: str = NAME, capabilities: tuple[str, ...] = (), permit: bool = True,
@@ -136,7 +136,7 @@ class Container:
         self.reader.start()
 
     def spec(self, arguments: list[str], user: int, group: int, capabilities: list[str]) -> dict:
-        """What containerd makes of a pod: capabilities are neither inheritable nor ambient."""
+        """Returns the OCI configuration, like containerd for a pod: capabilities are neither inheritable nor ambient."""
         files = {"/manifests": "manifests", "/etc/hosts": "hosts", "/etc/resolv.conf": "resolv.conf"}
         mounts = [{"destination": to, "type": "bind", "source": str(self.folder / of), "options": ["rbind", "ro"]} for to, of in files.items()]
         return {
@@ -164,8 +164,8 @@ class Container:
             },
         }
 
-    def name_server(self, at: str, told: str) -> subprocess.Popen:
-        command = ["nsenter", f"--net=/run/netns/{self.network}", sys.executable, HERE / "dns.py", at, NAME, told]
+    def name_server(self, at: str, address: str) -> subprocess.Popen:
+        command = ["nsenter", f"--net=/run/netns/{self.network}", sys.executable, HERE / "dns.py", at, NAME, address]
         server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert server.stdout.readline() == "ready\n"
         return server
@@ -179,7 +179,7 @@ class Container:
             self.changed.notify_all()
 
     def wait_for(self, text: str) -> None:
-        """Until a line of its log has the text."""
+        """Waits until a line of the log contains the text."""
         with self.changed:
             found = self.changed.wait_for(
                 lambda: any(text in line for line in self.lines) or self.process.poll() is not None, PATIENCE
@@ -217,7 +217,7 @@ STATUS = ["curl", "--silent", "--output", "/dev/null", "--write-out", "%{http_co
 
 @unittest.skipIf(os.environ.get("SLUICEGATE_NETNS") == "skip", "no network namespaces (SLUICEGATE_NETNS=skip)")
 class Running(unittest.TestCase):
-    def test_it_serves_without_any_capability_and_ends_by_itself(self):
+    def test_gateway_serves_without_capabilities_and_ends_on_sigterm(self):
         with Container([*SERVE, "--shutdown-grace=0s", "--shutdown-idle=0s"]) as container:
             container.wait_for("serving address=0.0.0.0:8080")
             self.assertEqual(container.run(*STATUS, "http://127.0.0.1:9901/readyz"), "200")
@@ -225,7 +225,7 @@ class Running(unittest.TestCase):
             subprocess.run(["runc", "kill", container.name, "TERM"], check=True)
             self.assertEqual(container.process.wait(PATIENCE), 0, container.lines)
 
-    def test_low_ports_need_the_capability_and_the_file_that_permits_it(self):
+    def test_low_ports_need_the_capability_in_the_pod_and_in_the_file(self):
         arguments = [*SERVE, "--listen=:80", "--listen-https=:443"]
         with Container(arguments, capabilities=("CAP_NET_BIND_SERVICE",)) as container:
             container.wait_for("serving address=0.0.0.0:443")
@@ -234,8 +234,8 @@ class Running(unittest.TestCase):
             with self.subTest(wrong), Container(arguments, **wrong) as container:
                 container.wait_for("cannot listen at 0.0.0.0:80: Permission denied")
 
-    def test_a_pod_takes_over_from_another_one_on_its_node(self):
-        """They share the network and nothing else: to each the other's PID is 0."""
+    def test_new_pod_takes_over_from_the_old_pod_of_its_node(self):
+        """The pods share only the network. Each pod sees the PID of the other as 0."""
         with Container(SERVE) as old:
             old.wait_for("serving")
             with Container(SERVE, network=old) as new:
@@ -243,12 +243,12 @@ class Running(unittest.TestCase):
                 old.wait_for("another process has taken over")
                 self.assertEqual(new.run(*STATUS, "http://127.0.0.1:8080/"), "503")
 
-    def test_names_are_looked_up_in_the_hosts_file(self):
+    def test_external_names_are_resolved_by_the_hosts_file(self):
         with Container(SERVE, hosts=f"127.0.0.7 {NAME}\n") as container:
             container.wait_for("serving")
             self.assertIn("127.0.0.7:9000", container.execute("/sluicegate", "upstreams"))
 
-    def test_names_are_looked_up_by_dns_with_the_search_list(self):
+    def test_external_names_are_resolved_by_dns_with_the_search_list(self):
         resolve = "search default.svc.test example.test\nnameserver 127.0.0.53\noptions ndots:5\n"
         with Container(SERVE, external="backend", resolve=resolve, dns=("127.0.0.53", "127.0.0.8")) as container:
             container.wait_for("serving")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sends back each WebSocket message that it receives, on 127.0.0.1: echo.py PORT"""
+"""Echoes each WebSocket message, on 127.0.0.1: echo.py PORT"""
 
 import asyncio
 import sys

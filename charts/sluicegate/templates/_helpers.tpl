@@ -13,7 +13,7 @@
 {{- if eq .Values.mode "split" }}true{{ end -}}
 {{- end -}}
 
-{{/* The workload that serves. */}}
+{{/* The name of the workload that serves requests. */}}
 {{- define "sluicegate.workloadName" -}}
 {{- include "sluicegate.fullname" . }}{{ if include "sluicegate.split" . }}-data-plane{{ end -}}
 {{- end -}}
@@ -22,12 +22,12 @@
 {{- include "sluicegate.fullname" . }}-control-plane
 {{- end -}}
 
-{{/* The component that serves. */}}
+{{/* The component that serves requests. */}}
 {{- define "sluicegate.component" -}}
 {{- if include "sluicegate.split" . }}data-plane{{ else }}gateway{{ end -}}
 {{- end -}}
 
-{{/* The account with rights in the cluster: that of the control plane, or of pods that are both planes. */}}
+{{/* The ServiceAccount with rights in the cluster, of the control plane or of pods with both planes. */}}
 {{- define "sluicegate.serviceAccountName" -}}
 {{- if .Values.serviceAccount.name -}}
 {{- .Values.serviceAccount.name -}}
@@ -49,7 +49,7 @@ default
 {{- end -}}
 {{- end -}}
 
-{{/* Labels that select pods of a component; they can never change. */}}
+{{/* Labels that select the pods of a component. A Deployment cannot change its selector. */}}
 {{- define "sluicegate.selector" -}}
 app.kubernetes.io/name: {{ .root.Chart.Name }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -68,8 +68,8 @@ app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
 {{/*
-Metadata of an object. root; name; component, more (labels) and annotations where there are such; cluster for
-objects of the whole cluster; namespace where it is another than that of the release.
+The metadata of an object. Parameters: root; name; optionally component, more (labels) and annotations; cluster: true for
+cluster-scoped objects; namespace if it differs from the namespace of the release.
 */}}
 {{- define "sluicegate.metadata" -}}
 name: {{ .name }}
@@ -97,19 +97,19 @@ annotations:
 {{- if contains ":" .host }}[{{ .host }}]{{ else }}{{ .host }}{{ end }}:{{ .port -}}
 {{- end -}}
 
-{{/* Where the admin interface of the pods that serve is. */}}
+{{/* The IP address of the admin interface of the serving pods. */}}
 {{- define "sluicegate.adminAddress" -}}
 {{- .Values.admin.address | default (ternary "127.0.0.1" (first .Values.listen.addresses) .Values.hostNetwork) -}}
 {{- end -}}
 
-{{/* Whether a port needs NET_BIND_SERVICE. */}}
+{{/* true if a port needs NET_BIND_SERVICE. */}}
 {{- define "sluicegate.privilegedPort" -}}
 {{- $ports := list (include "sluicegate.httpPort" . | int) (include "sluicegate.httpsPort" . | int) -}}
 {{- range .Values.extraPorts }}{{ $ports = append $ports (int .port) }}{{ end -}}
 {{- range $ports }}{{ if lt . 1024 }}true{{ end }}{{ end -}}
 {{- end -}}
 
-{{/* A list of options as YAML. */}}
+{{/* The options of the log, as a YAML list. */}}
 {{- define "sluicegate.logArgs" -}}
 {{- if ne .Values.log.level "info" }}
 - {{ printf "--log=%s" .Values.log.level | quote }}
@@ -120,8 +120,8 @@ annotations:
 {{- end -}}
 
 {{/*
-Whether Ingresses get the addresses of nodes: always, or until the load balancer has an address, which it may never get where pods serve
-on the nodes' network. A control plane in split mode runs on other nodes than the pods that serve.
+true if the gateway publishes the addresses of nodes: always, or until the load balancer has an address. With hostNetwork, the load
+balancer may never have an address. In split mode, the control plane runs on other nodes than the data planes.
 */}}
 {{- define "sluicegate.publishesNodes" -}}
 {{- with .Values -}}
@@ -130,7 +130,7 @@ on the nodes' network. A control plane in split mode runs on other nodes than th
 {{- end -}}
 {{- end -}}
 
-{{/* What whoever reads the cluster is told: both planes in one, or the control plane. */}}
+{{/* The options of a process that reads the cluster: both planes in one, or the control plane. */}}
 {{- define "sluicegate.clusterArgs" -}}
 {{- $name := include "sluicegate.fullname" . -}}
 - --kubernetes
@@ -184,7 +184,7 @@ on the nodes' network. A control plane in split mode runs on other nodes than th
 {{- end }}
 {{- end -}}
 
-{{/* What whoever serves is told. */}}
+{{/* The options of a process that serves requests: both planes in one, or a data plane. */}}
 {{- define "sluicegate.servingArgs" -}}
 {{- $root := . -}}
 {{- range .Values.listen.addresses }}
@@ -210,14 +210,14 @@ on the nodes' network. A control plane in split mode runs on other nodes than th
 {{- end }}
 {{- end -}}
 
-{{/* Ten seconds more than the process takes at most. */}}
+{{/* Ten seconds more than the longest shutdown of the process. */}}
 {{- define "sluicegate.gracePeriod" -}}
 {{- with .Values.shutdown -}}
 {{- add .graceSeconds (max (int .idleSeconds) (int .timeoutSeconds)) 10 -}}
 {{- end -}}
 {{- end -}}
 
-{{/* Who a pod and its container may be. bind: whether it opens ports below 1024. */}}
+{{/* The security contexts of a pod and its container. bind: true if the container opens ports below 1024. */}}
 {{- define "sluicegate.podSecurityContext" -}}
 runAsNonRoot: true
 runAsUser: 65532
@@ -237,11 +237,11 @@ capabilities:
   {{- end }}
 {{- end -}}
 
-{{/* The probes of a container. host: where they ask, if it is not the pod's address. */}}
+{{/* The probes of a container. host: the address of the probes, if it differs from the address of the pod. */}}
 {{- define "sluicegate.probes" -}}
 readinessProbe:
   {{- if .host }}
-  # During an update two pods answer at this address: only the program knows which of them it is asked for.
+  # During an update, two pods listen at this address. The program probes its own pod.
   exec:
     command: [/sluicegate, ready, {{ printf "--admin=%s" (include "sluicegate.address" (dict "host" .host "port" .root.Values.admin.port)) | quote }}]
   {{- else }}
@@ -260,7 +260,7 @@ livenessProbe:
   {{- toYaml .root.Values.livenessProbe | nindent 2 }}
 {{- end -}}
 
-{{/* Who the process is: names in the Lease and in the control plane's list of data planes. */}}
+{{/* The name of the pod, for the Lease and for the control plane's list of data planes. */}}
 {{- define "sluicegate.env" -}}
 - name: POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
@@ -268,7 +268,7 @@ livenessProbe:
   valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
 {{- end -}}
 
-{{/* Where the pods of a component go. values: what says so; component. */}}
+{{/* The scheduling of the pods of a component. Parameters: root; component; values with the scheduling. */}}
 {{- define "sluicegate.scheduling" -}}
 {{- $selector := include "sluicegate.selector" . | fromYaml -}}
 {{- with .values.nodeSelector }}
@@ -294,9 +294,9 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end -}}
 
-{{/* Metadata of the pods of a component. */}}
+{{/* The metadata of the pods of a component. */}}
 {{- define "sluicegate.podMetadata" -}}
-{{- /* No version: it would tell the pods of two versions apart where their nodes are looked for. */ -}}
+{{- /* No label for the version: the gateway finds nodes by the labels of its pods, which must be equal in all versions. */ -}}
 labels:
   {{- toYaml (merge (include "sluicegate.selector" . | fromYaml) .values.podLabels .root.Values.labels) | nindent 2 }}
 {{- with .values.podAnnotations }}
@@ -305,7 +305,7 @@ annotations:
 {{- end }}
 {{- end -}}
 
-{{/* What the account reads and writes in each namespace that is watched. */}}
+{{/* The rights of the ServiceAccount in each watched namespace. */}}
 {{- define "sluicegate.namespacedRules" -}}
 - apiGroups: [""]
   resources: [services, secrets, configmaps]
@@ -339,7 +339,7 @@ annotations:
 {{- end }}
 {{- end -}}
 
-{{/* Whether a combination of values cannot work. */}}
+{{/* Rejects combinations of values that cannot work. */}}
 {{- define "sluicegate.check" -}}
 {{- $v := .Values -}}
 {{- if and $v.hostNetwork (ne $v.kind "DaemonSet") -}}
@@ -377,7 +377,7 @@ annotations:
 {{- end -}}
 {{- end -}}
 
-{{/* How many pods may be missing. */}}
+{{/* The number of pods that may be unavailable, or must be available. */}}
 {{- define "sluicegate.disruptions" -}}
 {{- with .Values.podDisruptionBudget -}}
 {{- if kindIs "invalid" .minAvailable | not -}}
@@ -388,7 +388,7 @@ maxUnavailable: {{ .maxUnavailable }}
 {{- end -}}
 {{- end -}}
 
-{{/* The rule of a NetworkPolicy that lets Prometheus in. The node reaches its own pods without one. */}}
+{{/* The rule of a NetworkPolicy that allows Prometheus. A node reaches its own pods without a rule. */}}
 {{- define "sluicegate.metricsRule" -}}
 {{- with .Values.networkPolicy.metricsFrom -}}
 - from:

@@ -1,4 +1,4 @@
-{{/* The pods that serve: both planes in one, or data planes. */}}
+{{/* The pods that serve requests: both planes in one, or data planes. */}}
 {{- define "sluicegate.servingPod" -}}
 {{- $split := include "sluicegate.split" . -}}
 {{- $component := include "sluicegate.component" . -}}
@@ -47,8 +47,8 @@ spec:
         {{- end }}
       env:
         {{- include "sluicegate.env" . | nindent 8 }}
+      {{- /* With hostNetwork and ports, the scheduler would not place the new pod on the node of the old pod. */}}
       {{- if not .Values.hostNetwork }}
-      # On the node's network they would keep the pod that takes over from a node where they are in use.
       ports:
         - {name: http, containerPort: {{ include "sluicegate.httpPort" . }}, protocol: TCP}
         - {name: https, containerPort: {{ include "sluicegate.httpsPort" . }}, protocol: TCP}
@@ -71,7 +71,7 @@ spec:
         - {name: snapshot, mountPath: /var/lib/sluicegate}
         {{- end }}
   volumes:
-    # Made by the control plane; the pod waits for it.
+    # The control plane creates the Secret. The pod waits for the Secret.
     - name: tls
       secret: {secretName: sluicegate-proxy-tls, defaultMode: 0440}
     {{- if .Values.snapshot.enabled }}

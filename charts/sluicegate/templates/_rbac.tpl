@@ -1,5 +1,5 @@
 {{/*
-A binding of the account that reads the cluster to a role of the same name. root; name; cluster or namespace.
+The binding of the ServiceAccount that reads the cluster to a role with the name of the binding. Parameters: root; name; cluster or namespace.
 */}}
 {{- define "sluicegate.binding" -}}
 apiVersion: rbac.authorization.k8s.io/v1
@@ -16,7 +16,7 @@ subjects:
     namespace: {{ .root.Release.Namespace }}
 {{- end -}}
 
-{{/* What the account may do in the release's own namespace alone. */}}
+{{/* The rights of the ServiceAccount only in the namespace of the release. */}}
 {{- define "sluicegate.ownRules" -}}
 {{- $name := include "sluicegate.fullname" . -}}
 {{- if .Values.status.enabled }}
@@ -49,7 +49,7 @@ subjects:
 {{- end }}
 {{- end }}
 {{- if include "sluicegate.split" . }}
-# The certificates of the two planes, which the control plane makes and renews.
+# The certificates of both planes, which the control plane creates and renews.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [create]

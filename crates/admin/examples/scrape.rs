@@ -1,7 +1,7 @@
 //! The cost of a scrape of many busy routes: `cargo run --release -p sluicegate-admin --example scrape [ROUTES]`.
 //!
-//! The share of one CPU, beside the time, is the cost of a scrape every 15 s.
-#![allow(clippy::print_stdout, reason = "it is there to print")]
+//! The percentage of one CPU is the cost of a scrape every 15 s.
+#![allow(clippy::print_stdout, reason = "the example prints its measurements")]
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ async fn main() -> anyhow::Result<()> {
         let request = format!("GET /some/path HTTP/1.1\r\nHost: shop-{route}.example.com\r\n\r\n");
         anyhow::ensure!(client.request(request).await?.status == 200, "the route is served");
     }
-    // The backend's connections are in this process too: only the difference is our own.
+    // The connections of the backend are in this process too, so only the difference counts.
     let before = kilobytes("VmRSS:")?;
     measure(address, "busy", routes).await?;
     println!("resident: {before} kB before, {} kB at most", kilobytes("VmHWM:")?);

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_document_is_no_further_ahead_than_its_reader_by_a_few_pieces() -> io::Result<()> {
+    async fn writer_waits_for_a_slow_reader() -> io::Result<()> {
         const PIECES: usize = 100;
         let written = Arc::new(AtomicUsize::new(0));
         let counter = written.clone();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn writing_ends_when_the_reader_is_gone() {
+    async fn writer_ends_with_its_reader() {
         let (sender, ended) = tokio::sync::oneshot::channel();
         let content = Content::written_by(move |out| {
             let error = loop {
@@ -151,7 +151,7 @@ mod tests {
                     break error;
                 }
             };
-            // The test may have failed already.
+            // The receiver is gone if the test has already failed.
             let _ = sender.send(());
             Err(error)
         });

@@ -72,25 +72,25 @@ mod tests {
         request.body(()).expect("a request")
     }
 
-    fn answers(hosts: &Hosts, host: &str) -> bool {
+    fn accepts(hosts: &Hosts, host: &str) -> bool {
         hosts.check(&request(&[host])).is_ok()
     }
 
     #[test]
-    fn on_loopback_only_addresses_localhost_and_given_names_are_answered() {
+    fn loopback_interface_accepts_only_localhost_addresses_and_configured_names() {
         let hosts = Hosts::of(([127, 0, 0, 1], 9901).into(), vec!["gateway.local".to_owned()]);
         for own in
             ["localhost", "LocalHost:9901", "127.0.0.1:9901", "[::1]:9901", "192.0.2.1", "Gateway.local:1"]
         {
-            assert!(answers(&hosts, own), "{own}");
+            assert!(accepts(&hosts, own), "{own}");
         }
         for foreign in ["evil.example", "localhost.evil.example:9901", "127.0.0.1.nip.io", "1:2:3"] {
-            assert!(!answers(&hosts, foreign), "{foreign}");
+            assert!(!accepts(&hosts, foreign), "{foreign}");
         }
     }
 
     #[test]
-    fn a_request_has_exactly_one_valid_host() {
+    fn request_without_exactly_one_valid_host_is_invalid() {
         for hosts in [Hosts::Any, Hosts::Local(vec!["a".to_owned()])] {
             for lines in [&[][..], &["a", "a"], &["a", "b"], &[""], &["a b"], &["a/b"], &["b@a"]] {
                 assert_eq!(hosts.check(&request(lines)), Err(HostFault::Invalid), "{lines:?}");
@@ -102,10 +102,10 @@ mod tests {
     }
 
     #[test]
-    fn elsewhere_every_host_is_answered_until_names_are_given() {
+    fn public_interface_accepts_every_host_unless_names_are_configured() {
         let everywhere = SocketAddr::from(([0, 0, 0, 0], 9901));
-        assert!(answers(&Hosts::of(everywhere, vec![]), "metrics.example"));
+        assert!(accepts(&Hosts::of(everywhere, vec![]), "metrics.example"));
         let named = Hosts::of(everywhere, vec!["metrics.example".to_owned()]);
-        assert!(answers(&named, "metrics.example:9901") && !answers(&named, "evil.example"));
+        assert!(accepts(&named, "metrics.example:9901") && !accepts(&named, "evil.example"));
     }
 }

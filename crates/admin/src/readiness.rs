@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_drain_is_not_undone_by_a_late_configuration() {
+    fn late_configuration_does_not_end_the_drain() {
         let readiness = Readiness::new();
         let clone = readiness.clone();
         assert_eq!(readiness.phase(), Phase::Starting);

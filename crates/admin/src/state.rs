@@ -161,7 +161,7 @@ impl Serialize for Upstreams<'_> {
 pub struct UpstreamState {
     /// The upstream's key, `namespace/service:port`.
     pub upstream: String,
-    /// The load balancing algorithm: `ewma`, `round_robin` or `least_request`.
+    /// The load balancing algorithm: `ResponseTime`, `RoundRobin` or `LeastRequest`.
     pub balance: Cow<'static, str>,
     /// The limit on requests in flight.
     pub max_requests: Option<u32>,
@@ -181,9 +181,9 @@ impl UpstreamState {
         Self {
             upstream: shared.key().to_string(),
             balance: match set.balance {
-                Balance::Ewma => "ewma",
-                Balance::RoundRobin => "round_robin",
-                Balance::LeastRequest => "least_request",
+                Balance::Ewma => "ResponseTime",
+                Balance::RoundRobin => "RoundRobin",
+                Balance::LeastRequest => "LeastRequest",
             }
             .into(),
             max_requests: set.limits.max_requests,
@@ -283,7 +283,7 @@ pub struct EndpointState {
     /// The endpoint's health.
     pub health: Health,
     /// How long the endpoint has been unhealthy, in seconds.
-    pub suspect_for: Option<f64>,
+    pub unhealthy_for: Option<f64>,
     /// The share of the requests relative to the full share, below 1 during the slow start.
     pub share: f64,
     /// Requests in flight.
@@ -313,18 +313,18 @@ pub enum Health {
 impl EndpointState {
     fn of(shared: &SharedEndpoint, conditions: Conditions, slow_start: Duration) -> Self {
         let shards = shared.shards();
-        let suspect_for = shared.suspect_for();
+        let unhealthy_for = shared.unhealthy_for();
         Self {
             address: shared.address(),
             ready: conditions.ready,
             serving: conditions.serving,
             terminating: conditions.terminating,
-            health: match suspect_for {
+            health: match unhealthy_for {
                 _ if shared.is_failing() => Health::Failing,
                 Some(_) => Health::Suspect,
                 None => Health::Trusted,
             },
-            suspect_for: suspect_for.map(|duration| duration.as_secs_f64()),
+            unhealthy_for: unhealthy_for.map(|duration| duration.as_secs_f64()),
             share: shared.share(slow_start),
             requests_in_flight: shards.sum(|shard| &shard.in_flight),
             ewma_ms: shards.iter().filter_map(ewma_ms).collect(),

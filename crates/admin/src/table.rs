@@ -75,7 +75,7 @@ fn conditions(endpoint: &EndpointState) -> &'static str {
 }
 
 fn health(endpoint: &EndpointState) -> String {
-    match (endpoint.health, endpoint.suspect_for) {
+    match (endpoint.health, endpoint.unhealthy_for) {
         (Health::Suspect, Some(seconds)) => format!("suspect {seconds:.1}s"),
         (Health::Suspect, None) => "suspect".to_owned(),
         (Health::Failing, _) => "fails checks".to_owned(),
@@ -135,7 +135,7 @@ mod tests {
             serving: true,
             terminating,
             health: Health::Trusted,
-            suspect_for: None,
+            unhealthy_for: None,
             share: 1.0,
             requests_in_flight: 2,
             ewma_ms: vec![],
@@ -148,7 +148,7 @@ mod tests {
     fn upstream(name: &str, endpoints: Vec<EndpointState>) -> UpstreamState {
         UpstreamState {
             upstream: name.to_owned(),
-            balance: "ewma".into(),
+            balance: "ResponseTime".into(),
             max_requests: None,
             max_requests_per_endpoint: None,
             counters: UpstreamCounters::default(),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_are_aligned() {
+    fn columns_of_routes_are_aligned() {
         let route = |host: &str, path: &str, ready| ServedRoute {
             host: host.to_owned(),
             path: path.to_owned(),
@@ -169,12 +169,12 @@ mod tests {
             from: "Ingress shop/web".to_owned(),
             policies: Vec::new(),
         };
-        let governed = ServedRoute {
+        let guarded = ServedRoute {
             policies: vec!["SecurityPolicy shop/p".into(), "RateLimitPolicy shop/l".into()],
             ..route("a", "/", 5)
         };
         assert_eq!(
-            routes_table(&[governed, route("b", "/", 5)]),
+            routes_table(&[guarded, route("b", "/", 5)]),
             "\
 HOST   PATH   TYPE     UPSTREAM        ENDPOINTS   FROM               POLICIES
 a      /      Prefix   shop/web:http   5/5         Ingress shop/web   SecurityPolicy shop/p, RateLimitPolicy shop/l
@@ -192,11 +192,11 @@ shop.example.com   /            Prefix   shop/web:http   5/5         Ingress sho
     }
 
     #[test]
-    fn an_endpoint_says_how_it_is() {
+    fn table_of_upstreams_shows_conditions_health_and_load() {
         let plain = endpoint(true, false);
         let suspect = EndpointState {
             health: Health::Suspect,
-            suspect_for: Some(3.21),
+            unhealthy_for: Some(3.21),
             ewma_ms: vec![1.04, 0.26, 12.0],
             ..endpoint(false, true)
         };
@@ -218,11 +218,11 @@ a/b:80          -               no endpoint           -                -        
     }
 
     #[test]
-    fn nothing_steers_the_terminal() {
-        for steering in ['\u{1b}', '\n', '\u{9b}', '\u{85}', '\u{202e}', '\u{2028}'] {
-            let table = upstreams_table(&[upstream(&format!("a{steering}[2J/b:80"), vec![])]);
+    fn names_cannot_contain_terminal_control_characters() {
+        for control in ['\u{1b}', '\n', '\u{9b}', '\u{85}', '\u{202e}', '\u{2028}'] {
+            let table = upstreams_table(&[upstream(&format!("a{control}[2J/b:80"), vec![])]);
             assert_eq!(table.lines().count(), 2, "{table:?}");
-            assert!(!table.lines().any(|line| line.contains(steering)), "{table:?}");
+            assert!(!table.lines().any(|line| line.contains(control)), "{table:?}");
         }
     }
 }

@@ -5,26 +5,38 @@
 //! smallest change for each changed object. [`Problem`]s say what is wrong, in which line, and what to do.
 //!
 //! [`object`] checks each object once, when a source reads it. The [`Store`] holds the last valid version of each
-//! object. [`translate()`] relates the objects to each other, as a pure function. An invalid object never removes a
-//! working route.
+//! object. [`translate()`] relates the objects to each other, as a pure function in three steps: frontends, merge, emit.
+//! An invalid object never removes a working route.
 //!
 //! | module | content |
 //! |---|---|
 //! | [`object`] | Ingress, Gateway, TCPRoute, Service, EndpointSlice and others: from Kubernetes' types to checked types |
 //! | [`manifest`] | the text of a file into objects |
 //! | [`store`] | all objects by name, each in the version in service |
-//! | [`mod@translate`] | classes, routes, listeners, upstreams: from the store to the model |
+//! | [`mod@translate`] | from the store to the model: the steps below, and their options |
+//! | [`frontend`] | Ingresses and Gateways: what their objects ask for |
+//! | [`intent`] | what objects ask for, in terms of all dialects, with the origin of each part |
+//! | [`merge`] | conflicts between objects: the owner of each host, match and certificate, and the policies of rules |
+//! | [`emit`] | from merged intents to the model |
+//! | [`upstream`] | Services joined with their EndpointSlices |
 //! | [`source`] | following a cluster or a directory, and publishing what changes |
 //! | [`problem`], [`locate`] | problems and their lines |
 
+mod emit;
+mod frontend;
+mod intent;
 mod locate;
 mod manifest;
+mod merge;
 pub mod object;
 pub mod problem;
 pub mod source;
 pub mod store;
 pub mod translate;
+mod upstream;
 
+pub use merge::policy::standing::{Reason, Standing, TargetName};
+pub use object::annotation::page::annotations;
 pub use object::policy::crd::{Definition, definitions};
 pub use object::{Kind, ObjectRef};
 pub use problem::{Origin, Problem, Severity};
@@ -34,5 +46,4 @@ pub use source::cluster::client::{ClientError, Credentials};
 pub use source::cluster::planes::{PlaneCertificates, PlaneFiles, PlanesError};
 pub use source::{ClusterSource, DirectorySource, Loaded, Publish, foreign_in_words, load_once};
 pub use store::Store;
-pub use translate::policy::standing::{Reason, Standing, TargetName};
 pub use translate::{Globals, ObjectName, ReadGlobals, TranslateOptions, Translation, translate};

@@ -28,7 +28,7 @@ const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\n\
     ETag: \"0123456789\"\r\n\
     Cache-Control: no-store\r\n\r\n";
 
-/// The shortest of some runs, so that other work of the machine matters little.
+/// The shortest of some runs, which other work of the machine affects least.
 fn time(what: &str, mut run: impl FnMut()) {
     const LOOPS: u32 = 200_000;
     let mut least = f64::MAX;

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_and_ports_are_told_apart() {
+    fn authority_is_split_into_host_and_port() {
         let cases: [(&str, &str, Option<u16>); 8] = [
             ("example.com", "example.com", None),
             ("example.com:", "example.com", None),
@@ -92,8 +92,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_host_is_refused() {
-        let refused = [
+    fn invalid_authority_is_rejected() {
+        let invalid = [
             "",
             ":80",
             "a:65536",
@@ -124,13 +124,13 @@ mod tests {
             "<a>",
             "\"a\"",
         ];
-        for text in refused {
+        for text in invalid {
             assert_eq!(Authority::parse(text.as_bytes()), None, "{text}");
         }
     }
 
     #[test]
-    fn the_default_port_may_be_left_out() {
+    fn absent_port_equals_the_default_port() {
         let parse = |text: &'static str| Authority::parse(text.as_bytes()).unwrap();
         assert!(parse("A.example").same(&parse("a.EXAMPLE:80"), Some(80)));
         assert!(parse("a:").same(&parse("a:443"), Some(443)));

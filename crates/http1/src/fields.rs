@@ -230,11 +230,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_length_is_digits_alone() {
+    fn content_length_is_only_digits() {
         assert_eq!(length(b"0"), Some(0));
         assert_eq!(length(b"0042"), Some(42));
         assert_eq!(length(b"9223372036854775807"), Some(i64::MAX as u64));
-        let refused: [&[u8]; 11] = [
+        let invalid: [&[u8]; 11] = [
             b"",
             b"+5",
             b"-5",
@@ -247,13 +247,13 @@ mod tests {
             b"18446744073709551621",
             b"00000000000000000005",
         ];
-        for value in refused {
+        for value in invalid {
             assert_eq!(length(value), None, "{}", value.escape_ascii());
         }
     }
 
     #[test]
-    fn canonical_lengths_have_no_leading_zeros() {
+    fn canonical_content_length_has_no_leading_zeros() {
         let cases: [(&[u8], &[u8]); 7] = [
             (b"0", b"0"),
             (b"5", b"5"),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_keep_alive_timeout_is_found_among_other_parameters() {
+    fn keep_alive_timeout_is_read_among_other_parameters() {
         assert_eq!(timeout(b"timeout=5"), Some(Duration::from_secs(5)));
         assert_eq!(timeout(b"max=100, Timeout=75"), Some(Duration::from_secs(75)));
         for value in ["", "timeout", "timeout=", "timeout=x", "max=5", "timeout=99999999999"] {

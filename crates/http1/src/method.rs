@@ -154,10 +154,10 @@ mod tests {
     }
 
     #[test]
-    fn only_idempotent_methods_may_be_repeated() {
+    fn only_methods_known_as_idempotent_are_idempotent() {
         let idempotent: [&[u8]; 6] = [b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"TRACE"];
         assert!(idempotent.iter().all(|name| Method::of(name).is_idempotent()));
-        let unsafe_to_repeat: [&[u8]; 5] = [b"POST", b"PATCH", b"CONNECT", b"PROPFIND", b""];
-        assert!(!unsafe_to_repeat.iter().any(|name| Method::of(name).is_idempotent()));
+        let others: [&[u8]; 5] = [b"POST", b"PATCH", b"CONNECT", b"PROPFIND", b""];
+        assert!(!others.iter().any(|name| Method::of(name).is_idempotent()));
     }
 }

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_in_normal_form_is_left_alone() {
+    fn path_in_normal_form_is_unchanged() {
         let plain = [
             "/",
             "/a",
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn every_other_path_is_brought_to_it() {
+    fn other_paths_are_rewritten_to_their_normal_form() {
         let cases = [
             ("", "/"),
             ("//", "/"),
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_mean_no_good_are_refused() {
+    fn paths_above_the_root_and_invalid_escapes_are_rejected() {
         let cases = [
             ("a", Rejection::InvalidTarget),
             ("**", Rejection::InvalidTarget),

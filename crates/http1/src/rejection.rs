@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_has_its_index_and_a_label_of_its_own() {
+    fn each_rejection_has_an_index_and_a_unique_label() {
         for (index, rejection) in Rejection::ALL.iter().enumerate() {
             assert_eq!(rejection.index(), index);
             assert!((400..600).contains(&rejection.status()));

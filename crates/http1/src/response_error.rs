@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_has_its_index_and_a_label_of_its_own() {
+    fn each_response_error_has_an_index_and_a_unique_label() {
         for (index, error) in ResponseError::ALL.iter().enumerate() {
             assert_eq!(error.index(), index);
         }

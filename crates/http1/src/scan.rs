@@ -161,7 +161,7 @@ impl HeadScan {
 mod tests {
     use super::*;
 
-    /// Feeds `bytes` one by one: how many were seen when the outcome was clear.
+    /// Feeds the bytes one by one. Returns the outcome and the number of bytes that it took.
     fn outcome(bytes: &[u8], start: Start) -> (usize, Result<bool, Fault>) {
         let mut scan = HeadScan::default();
         for seen in 0..=bytes.len() {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_found_at_its_last_byte() {
+    fn end_of_the_head_is_found_at_its_last_byte() {
         let head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET";
         assert_eq!(outcome(head, Start::Request), (head.len() - 3, Ok(true)));
         let head = b"\r\nGET / HTTP/1.1\r\n\r\n";
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_head_is_refused_at_once() {
+    fn invalid_head_is_rejected_at_its_first_invalid_byte() {
         assert_eq!(outcome(b"\x16\x03\x01", Start::Request), (1, Err(Fault::NotHttp)));
         assert_eq!(outcome(b" GET", Start::Request), (1, Err(Fault::NotHttp)));
         assert_eq!(outcome(b"GE\x01", Start::Request), (3, Err(Fault::NotHttp)));

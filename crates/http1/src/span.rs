@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_of_a_buffer_is_found_again() {
+    fn span_within_a_buffer_returns_its_bytes() {
         let buf = b"GET / HTTP/1.1";
         let span = Span::within(buf, &buf[4..5]);
         assert_eq!(span, Span { start: 4, end: 5 });

@@ -1,4 +1,4 @@
-//! A chunked body decodes to what was encoded, however it was cut, and its decoder survives any bytes.
+//! Property tests: a chunked body decodes to the encoded data in any pieces, and the decoder survives any bytes.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use sluicegate_http1::{Chunk, ChunkError, ChunkedDecoder, write_chunk_header};
 struct Decoded {
     data: Vec<u8>,
     trailers: Vec<u8>,
-    /// Where the body ended, if it did.
+    /// The position after the body, if the body is complete.
     end: Option<usize>,
 }
 
@@ -49,7 +49,7 @@ fn ends(input: &[u8], cuts: &[usize]) -> Vec<usize> {
 const EXTENSION: &str =
     "([ \t]?;[ \t]?[a-z]{1,5}([ \t]?=[ \t]?([a-z0-9]{1,5}|\"([ !#-\\[\\]-~]|\\\\[!-~]){0,6}\"))?){0,2}";
 
-/// Pieces of chunked bodies, good and bad.
+/// Pieces of chunked bodies, valid and invalid.
 const PIECES: &[&str] = &[
     "0",
     "1",
@@ -83,7 +83,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn what_was_encoded_is_decoded(
+    fn encoded_body_is_decoded_to_its_data(
         chunks in vec((vec(any::<u8>(), 1..40), EXTENSION, any::<bool>()), 0..8),
         last_extension in EXTENSION,
         trailers in vec(("x-[a-z]{0,8}", "[!-~]{0,10}"), 0..4),
@@ -114,7 +114,7 @@ proptest! {
     }
 
     #[test]
-    fn decoding_does_not_depend_on_the_pieces(
+    fn decoding_is_independent_of_the_pieces(
         input in prop_oneof![
             vec(select(PIECES), 0..20).prop_map(|pieces| pieces.concat().into_bytes()),
             vec(any::<u8>(), 0..100),

@@ -1,4 +1,4 @@
-//! Heads that come in pieces mean what they mean in one piece, and no accepted head hides a line end.
+//! Property tests: the result of parsing a head is independent of its pieces, and no accepted head has a bare CR or LF.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use sluicegate_http1::{HeadLimits, HeadScan, Method, RequestHead, ResponseHead, 
 
 const LIMITS: HeadLimits = HeadLimits { bytes: 2048, headers: 12 };
 
-/// Pieces of requests and responses, good and bad, from which nearly valid heads are made.
+/// Pieces of requests and responses, valid and invalid, for nearly valid heads.
 const PIECES: &[&str] = &[
     "GET",
     "POST",
@@ -51,7 +51,7 @@ fn request(buf: &[u8]) -> Option<RequestHead> {
     matches!(head.parse(buf, &mut HeadScan::default(), &LIMITS), Ok(true)).then_some(head)
 }
 
-/// Parses what `cuts` leave of `buf`, piece by piece.
+/// Parses `buf` in pieces that end at `cuts`.
 fn request_in_pieces(buf: &[u8], cuts: &[usize]) -> Option<RequestHead> {
     let (mut head, mut scan) = (RequestHead::default(), HeadScan::default());
     for end in ends(buf, cuts) {
@@ -81,7 +81,7 @@ fn response_in_pieces(buf: &[u8], cuts: &[usize], method: Method) -> Option<Resp
     None
 }
 
-/// Where the pieces of `buf` end, in order, `cuts` taken modulo its length.
+/// The ends of the pieces of `buf`, in order: `cuts` modulo the length, and the length.
 fn ends(buf: &[u8], cuts: &[usize]) -> Vec<usize> {
     let mut ends: Vec<usize> = cuts.iter().map(|cut| cut % (buf.len() + 1)).chain([buf.len()]).collect();
     ends.sort_unstable();
@@ -94,7 +94,7 @@ fn has_bare_line_end(head: &[u8]) -> bool {
     (0..head.len()).any(|at| lf_alone(at) || cr_alone(at))
 }
 
-/// A header that has no meaning here, and its whitespace.
+/// A header without a meaning for the parser, and its whitespace.
 fn header() -> impl Strategy<Value = (String, String, String)> {
     ("x-[a-zA-Z0-9!#$%&'*+.^_`|~-]{0,12}", "[ \t]{0,2}", "([!-~]([ -~\t]{0,20}[!-~])?)?")
 }
@@ -108,7 +108,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn a_valid_request_is_read_as_it_was_written(
+    fn valid_request_is_parsed_to_its_written_parts(
         method in "[A-Z]{1,8}",
         path in "/[!-\"$-=@-~]{0,30}",
         query in proptest::option::of("[!-\"$-~]{0,20}"),
@@ -149,7 +149,7 @@ proptest! {
     }
 
     #[test]
-    fn a_request_does_not_depend_on_its_pieces(buf in bytes(), cuts in vec(any::<usize>(), 0..8)) {
+    fn request_parsing_is_independent_of_the_pieces(buf in bytes(), cuts in vec(any::<usize>(), 0..8)) {
         let head = request(&buf);
         prop_assert_eq!(&head, &request_in_pieces(&buf, &cuts));
         let every: Vec<usize> = (0..buf.len()).collect();
@@ -160,7 +160,7 @@ proptest! {
     }
 
     #[test]
-    fn a_response_does_not_depend_on_its_pieces(
+    fn response_parsing_is_independent_of_the_pieces(
         buf in bytes(),
         cuts in vec(any::<usize>(), 0..8),
         method in select(&[Method::Get, Method::Head, Method::Connect][..]),

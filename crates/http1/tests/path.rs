@@ -1,4 +1,4 @@
-//! The normal form of a path is one, and holds nothing that leads elsewhere.
+//! Property tests: the normal form of a path is unique, and has no dot segments.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -26,7 +26,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(5000))]
 
     #[test]
-    fn the_normal_form_is_normal(
+    fn normal_form_has_only_canonical_elements_and_escapes(
         path in prop_oneof![
             vec(select(PIECES), 0..12).prop_map(|pieces| format!("/{}", pieces.concat()).into_bytes()),
             vec(any::<u8>(), 0..40),
@@ -54,7 +54,7 @@ proptest! {
     }
 
     #[test]
-    fn a_plain_path_keeps_its_bytes(path in "(/[a-zA-Z0-9_~!$&'()*+,=:@-][a-z.-]{0,8}){1,5}/?") {
+    fn plain_path_is_unchanged(path in "(/[a-zA-Z0-9_~!$&'()*+,=:@-][a-z.-]{0,8}){1,5}/?") {
         let mut scratch = Vec::new();
         prop_assert_eq!(normalise(path.as_bytes(), &mut scratch), Ok(Normalised::Plain));
     }

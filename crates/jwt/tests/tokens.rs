@@ -1,5 +1,5 @@
-//! Tokens as honest issuers make them, and as others do.
-#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+//! Tests with valid, malformed and forged tokens.
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn pem(der: &[u8]) -> String {
     format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", lines.join("\n"))
 }
 
-/// A token of an algorithm with its key as PEM and as JWK.
+/// A token signed with the algorithm, and its key as PEM and as JWK.
 fn signed(algorithm: Algorithm) -> (String, String, Value) {
     let message =
         format!("{}.{}", b64(json!({"alg": algorithm.as_str()}).to_string()), b64(r#"{"sub":"42"}"#));
@@ -95,7 +95,7 @@ fn signed(algorithm: Algorithm) -> (String, String, Value) {
 }
 
 #[test]
-fn every_asymmetric_algorithm_is_verified_by_pem_and_by_jwk_and_by_no_other_key() {
+fn each_asymmetric_algorithm_verifies_only_with_its_key_as_pem_or_jwk() {
     for algorithm in Algorithm::ALL.into_iter().filter(|algorithm| !algorithm.is_shared()) {
         let (token, pem, jwk) = signed(algorithm);
         let other = signed(algorithm).1;
@@ -115,7 +115,7 @@ fn every_asymmetric_algorithm_is_verified_by_pem_and_by_jwk_and_by_no_other_key(
 }
 
 #[test]
-fn shared_secrets_verify_each_hash() {
+fn shared_secret_verifies_each_hmac_algorithm() {
     for (name, hash) in
         [("HS256", hmac::HMAC_SHA256), ("HS384", hmac::HMAC_SHA384), ("HS512", hmac::HMAC_SHA512)]
     {
@@ -131,7 +131,7 @@ fn shared_secrets_verify_each_hash() {
 }
 
 #[test]
-fn none_is_no_algorithm_however_it_is_written() {
+fn algorithm_none_is_rejected_in_any_case() {
     for name in ["none", "None", "NONE", "nOnE", "", "HS256 ", "hs256"] {
         let token = format!("{}.{}.", b64(json!({"alg": name}).to_string()), b64("{}"));
         assert_eq!(verify(&token, &shared()), Err(Fault::Algorithm), "{name:?}");
@@ -142,7 +142,7 @@ fn none_is_no_algorithm_however_it_is_written() {
 }
 
 #[test]
-fn a_public_key_is_no_shared_secret() {
+fn public_key_does_not_verify_as_a_shared_secret() {
     let (_, pem, jwk) = signed(Algorithm::Rs256);
     let keys = KeySet::given(pem.as_bytes(), &[]).unwrap();
     for secret in [pem.as_bytes(), pem.trim().as_bytes(), jwk.to_string().as_bytes()] {
@@ -153,7 +153,7 @@ fn a_public_key_is_no_shared_secret() {
 }
 
 #[test]
-fn only_accepted_algorithms_are_taken() {
+fn token_with_an_unaccepted_algorithm_is_rejected() {
     let (token, pem, _) = signed(Algorithm::Rs256);
     let keys = KeySet::given(pem.as_bytes(), &[Algorithm::Ps256, Algorithm::Rs512]).unwrap();
     assert_eq!(verify(&token, &keys), Err(Fault::Algorithm));
@@ -162,7 +162,7 @@ fn only_accepted_algorithms_are_taken() {
 }
 
 #[test]
-fn the_kid_chooses_the_key() {
+fn kid_selects_the_key() {
     let key = |kid: &str, secret: &[u8]| json!({"kty": "oct", "kid": kid, "k": b64(secret)});
     let other = b"fedcba9876543210fedcba9876543210";
     let set = json!({"keys": [key("a", SECRET), key("b", other)]}).to_string();
@@ -175,12 +175,12 @@ fn the_kid_chooses_the_key() {
     assert_eq!(verify(&token(&json!(["a"]), SECRET), &keys), Err(Fault::Malformed));
     assert!(
         verify(&hs256(&json!({"alg": "HS256"}), "{}", other), &keys).is_ok(),
-        "without one, all are tried"
+        "without a kid, the set tries all keys"
     );
 }
 
 #[test]
-fn what_the_header_brings_along_is_no_key() {
+fn key_in_the_token_header_is_ignored() {
     let (token, _, jwk) = signed(Algorithm::Es256);
     let (_, payload) = token.split_once('.').unwrap();
     let header = b64(json!({"alg": "ES256", "jwk": jwk, "jku": "https://attacker.example/keys"}).to_string());
@@ -189,7 +189,7 @@ fn what_the_header_brings_along_is_no_key() {
 }
 
 #[test]
-fn malformed_tokens_are_refused() {
+fn malformed_token_is_rejected() {
     let good = hs256(&json!({"alg": "HS256"}), r#"{"a":1}"#, SECRET);
     let parts: Vec<&str> = good.split('.').collect();
     let deep = format!("{{\"a\":{}1{}}}", "[".repeat(5000), "]".repeat(5000));
@@ -214,7 +214,7 @@ fn malformed_tokens_are_refused() {
     for token in bad {
         assert_eq!(verify(&token, &shared()).unwrap_err(), Fault::Malformed, "{token:.80}");
     }
-    // The last character of a signature of 32 bytes has two bits that mean nothing.
+    // The last character of an encoded signature of 32 bytes has two unused bits, which must be 0.
     let last = good.chars().last().unwrap();
     let alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let next = alphabet.chars().nth(alphabet.find(last).unwrap() ^ 1).unwrap();
@@ -231,8 +231,8 @@ fn malformed_tokens_are_refused() {
 }
 
 #[test]
-fn points_for_which_anybody_can_sign_are_no_keys() {
-    let is_refused = |x: [u8; 32]| {
+fn ed25519_keys_of_small_order_are_rejected() {
+    let is_rejected = |x: [u8; 32]| {
         let jwk = json!({"kty": "OKP", "crv": "Ed25519", "x": b64(x)}).to_string();
         KeySet::given(jwk.as_bytes(), &[]).is_err_and(|fault| fault.to_string().contains("small order"))
     };
@@ -247,14 +247,14 @@ fn points_for_which_anybody_can_sign_are_no_keys() {
     for point in [[0; 32], identity, least, eighth] {
         let mut negative = point;
         negative[31] |= 0x80;
-        assert!(is_refused(point) && is_refused(negative), "{point:?}");
+        assert!(is_rejected(point) && is_rejected(negative), "{point:?}");
     }
     let pair = Ed25519KeyPair::generate().unwrap();
-    assert!(!is_refused(pair.public_key().as_ref().try_into().unwrap()));
+    assert!(!is_rejected(pair.public_key().as_ref().try_into().unwrap()));
 }
 
 #[test]
-fn keys_that_cannot_be_used_say_why() {
+fn unusable_key_is_rejected_with_the_reason() {
     let given = |text: &str| KeySet::given(text.as_bytes(), &[]).unwrap_err().to_string();
     for (text, expected) in [
         ("", "no valid key"),
@@ -286,7 +286,7 @@ fn claims(value: &Value) -> Claims {
 }
 
 #[test]
-fn times_are_checked_with_the_skew_of_clocks() {
+fn expiry_and_not_before_are_checked_with_the_clock_skew() {
     let rules = |skew: u64, allows_eternal| Rules {
         clock_skew: Duration::from_secs(skew),
         allows_eternal,
@@ -317,7 +317,7 @@ fn times_are_checked_with_the_skew_of_clocks() {
 }
 
 #[test]
-fn issuer_and_audience_have_to_be_ours() {
+fn foreign_issuer_or_audience_is_rejected() {
     let rules = Rules {
         issuer: Some("https://a".into()),
         audiences: vec!["shop".into()],
@@ -340,7 +340,7 @@ fn issuer_and_audience_have_to_be_ours() {
 }
 
 #[test]
-fn claims_are_found_by_name_then_by_path() {
+fn claim_is_found_by_name_and_then_by_path() {
     let claims = claims(&json!({
         "scope": "read write", "name": "not admin", "admin": true, "level": 3,
         "https://example.com/roles": ["dev"], "realm_access": {"roles": ["ops"]}, "nothing": null,
@@ -348,23 +348,23 @@ fn claims_are_found_by_name_then_by_path() {
     let has =
         |claim: &str, value: &str| claims.has(&Wanted { claim: claim.into(), values: vec![value.into()] });
     assert!(has("scope", "write") && !has("scope", "wri") && !has("scope", "read write"));
-    assert!(!has("name", "admin"), "words of another claim are no values");
+    assert!(!has("name", "admin"), "only scope is a list of words");
     assert!(has("admin", "true") && has("level", "3") && !has("level", "3.0"));
     assert!(has("https://example.com/roles", "dev") && has("realm_access.roles", "ops"));
     assert!(!has("realm_access.missing", "ops") && !has("scope.read", "x") && !has("nothing", "null"));
-    let there = |claim: &str| claims.has(&Wanted { claim: claim.into(), values: Vec::new() });
-    assert!(there("name") && !there("nothing") && !there("missing"));
+    let exists = |claim: &str| claims.has(&Wanted { claim: claim.into(), values: Vec::new() });
+    assert!(exists("name") && !exists("nothing") && !exists("missing"));
 }
 
 proptest! {
     #[test]
-    fn nothing_panics_and_nothing_unsigned_is_taken(text in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_never_verify_and_never_panic(text in proptest::collection::vec(any::<u8>(), 0..200)) {
         prop_assert!(Token::parse(&text).and_then(|token| token.verify(&shared()).cloned()).is_err());
         let _ = KeySet::given(&text, &[]);
     }
 
     #[test]
-    fn a_token_with_one_byte_changed_is_refused(at in 0_usize..110, to in any::<u8>()) {
+    fn token_with_one_changed_byte_is_rejected(at in 0_usize..110, to in any::<u8>()) {
         let good = hs256(&json!({"alg": "HS256"}), r#"{"sub":"42","exp":4000000000}"#, SECRET);
         let mut bytes = good.into_bytes();
         let at = at % bytes.len();

@@ -317,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codings_are_a_list_or_off() {
+    fn codings_are_parsed_from_a_list_or_off() {
         let parsed = |text: &str| text.parse::<Codings>().map(|codings| codings.to_string());
         for (text, expected) in [("gzip", "gzip"), ("zstd, br,gzip", "zstd, br, gzip"), (" off ", "off")] {
             assert_eq!(parsed(text), Ok(expected.to_owned()));
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn media_types_are_taken_in_any_case_and_without_their_parameters() {
+    fn media_range_ignores_case_and_parameters() {
         let takes = |range: &str, media_type: &str| {
             range.parse::<MediaRange>().expect("a media range").takes(media_type.as_bytes())
         };
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_types_are_media_types() {
+    fn default_types_are_valid_media_ranges() {
         for range in default_types() {
             assert_eq!(range.to_string().parse(), Ok(range));
         }

@@ -355,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_is_found_anywhere_unless_it_has_anchors() {
+    fn pattern_without_anchors_matches_anywhere() {
         let found = |text: &str, ignores_case, path: &str| {
             Pattern::new(text, ignores_case).unwrap().is_match(path.as_bytes())
         };
@@ -363,11 +363,14 @@ mod tests {
         assert!(!found("^/b", false, "/a/b"));
         assert!(!found("^/API", false, "/api"));
         assert!(found("^/API", true, "/api"));
-        assert!(Pattern::new("^/.$", false).unwrap().is_match(b"/\xff"), "one byte of no UTF-8");
+        assert!(
+            Pattern::new("^/.$", false).unwrap().is_match(b"/\xff"),
+            "a dot matches a byte that is not UTF-8"
+        );
     }
 
     #[test]
-    fn a_pattern_that_cannot_be_searched_in_linear_time_or_bounded_memory_is_rejected() {
+    fn pattern_without_linear_time_or_bounded_memory_is_rejected() {
         let error = |text: &str| Pattern::new(text, false).unwrap_err();
         assert_eq!(error(&"a".repeat(4097)), PatternError::TooLong(4097));
         assert_eq!(error("(a{1000}){1000}"), PatternError::TooLarge);

@@ -99,19 +99,19 @@ impl Serialize for ClientAuth {
     }
 }
 
-/// The clients that may connect (ingress-nginx `auth-tls-verify-client`).
+/// The clients that may connect (`sluicegate.dev/auth-tls-verify-client`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 #[serde(rename_all = "snake_case")]
 #[cbor(index_only)]
 pub enum ClientAuthMode {
-    /// Only clients with a certificate that is valid under the CA certificates (`on`).
+    /// Only clients with a certificate that is valid under the CA certificates (`AllowValidOnly`).
     #[default]
     #[n(0)]
     Required,
     /// Also clients without a certificate (`optional`).
     #[n(1)]
     Optional,
-    /// Also clients with an invalid certificate. Endpoints receive the result (`optional_no_ca`).
+    /// Also clients with an invalid certificate. Endpoints receive the result (`AllowInsecureFallback`).
     #[n(2)]
     OptionalNoCa,
 }

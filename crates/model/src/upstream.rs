@@ -226,12 +226,12 @@ impl Serialize for UpstreamTls {
 
 /// The load balancing algorithm among eligible endpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Encode, Decode)]
-#[serde(rename_all = "snake_case")]
 #[cbor(index_only)]
 pub enum Balance {
     /// Of two random endpoints, the endpoint with the lower product of its peak-sensitive response time (exponentially
     /// weighted, 10 s) and its requests in flight.
     #[default]
+    #[serde(rename = "ResponseTime")]
     #[n(0)]
     Ewma,
     /// Round robin.

@@ -93,21 +93,21 @@ mod tests {
     }
 
     #[test]
-    fn extensions_are_passed_over() {
+    fn extensions_are_skipped() {
         let addresses = [192, 0, 2, 1, 192, 0, 2, 2, 0xdc, 4, 1, 0xbb];
-        let told =
+        let expected =
             Addresses { source: ([192, 0, 2, 1], 56324).into(), destination: ([192, 0, 2, 2], 443).into() };
         let bytes = header(PROXY, TCP_OVER_IPV4, &[&addresses[..], &[4, 0, 1, 0]].concat());
-        assert_eq!(parse(&bytes), Ok(Parsed::Whole(Header::Proxied(told), 32)));
+        assert_eq!(parse(&bytes), Ok(Parsed::Whole(Header::Proxied(expected), 32)));
         let largest = header(PROXY, TCP_OVER_IPV4, &[&addresses[..], &[0; 4084]].concat());
-        assert_eq!(parse(&largest), Ok(Parsed::Whole(Header::Proxied(told), MAX_V2)));
+        assert_eq!(parse(&largest), Ok(Parsed::Whole(Header::Proxied(expected), MAX_V2)));
         let larger = header(PROXY, TCP_OVER_IPV4, &[&addresses[..], &[0; 4085]].concat());
         assert_eq!(parse(&larger), Err(Malformed::TooLong));
-        assert_eq!(parse(&larger[..FIXED]), Err(Malformed::TooLong), "it is not waited for");
+        assert_eq!(parse(&larger[..FIXED]), Err(Malformed::TooLong), "the parser does not wait for the rest");
     }
 
     #[test]
-    fn a_proxy_may_speak_for_itself() {
+    fn local_command_and_unspecified_family_have_no_addresses() {
         for (command, family, rest) in
             [(LOCAL, 0, &[][..]), (LOCAL, 0xff, &[1, 2, 3]), (PROXY, 0, &[]), (PROXY, 0x31, &[0; 216])]
         {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_is_refused() {
+    fn reserved_and_truncated_fields_are_rejected() {
         for (command, family, rest) in [
             (0x22, TCP_OVER_IPV4, &[0; 12][..]),
             (0x11, TCP_OVER_IPV4, &[0; 12]),

@@ -50,13 +50,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_is_read_strictly() {
+    fn malformed_header_line_is_rejected() {
         let whole = |text: &[u8]| parse(text);
-        let told =
+        let expected =
             Addresses { source: ([192, 0, 2, 1], 56324).into(), destination: ([192, 0, 2, 2], 443).into() };
         assert_eq!(
             whole(b"PROXY TCP4 192.0.2.1 192.0.2.2 56324 443\r\nGET / HTTP/1.1\r\n"),
-            Ok(Parsed::Whole(Header::Proxied(told), 42))
+            Ok(Parsed::Whole(Header::Proxied(expected), 42))
         );
         assert_eq!(whole(b"PROXY UNKNOWN\r\n"), Ok(Parsed::Whole(Header::Local, 15)));
         assert_eq!(whole(b"PROXY UNKNOWN ff:: whatever\r\n"), Ok(Parsed::Whole(Header::Local, 29)));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_107_bytes_at_most() {
+    fn header_line_longer_than_107_bytes_is_rejected() {
         let mut line = b"PROXY UNKNOWN ".to_vec();
         line.resize(MAX_V1 - 2, b'x');
         assert_eq!(parse(&line), Ok(Parsed::Partial));

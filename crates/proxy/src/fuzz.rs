@@ -2,5 +2,5 @@
 
 /// Parses replies of a server that shares limits.
 pub fn check_reply(input: &[u8]) {
-    crate::policy::limit::shared::reply::check(input);
+    crate::feature::rate_limit::shared::reply::check(input);
 }

@@ -3,7 +3,7 @@
 //! What comes in: client connections, and [`Change`](sluicegate_model::Change)s from a control plane. What goes out:
 //! requests to endpoints, and what readers see of them ([`registry`], [`record`]). A [`Proxy`] has one worker for each
 //! CPU. A worker is a thread with its own runtime, listeners, upstream connections and counters. Requests write no shared
-//! data, except on routes that cache responses (`cache`).
+//! data, except on routes that cache responses (`feature/cache`).
 //!
 //! The modules form layers, from top to bottom. A module uses only modules below it; a test in `layers` checks that.
 //!
@@ -22,9 +22,7 @@
 //! | `options` | the options of a proxy |
 //! | `rule` | the compiled routing table |
 //! | `fuzz` | functions for fuzz targets |
-//! | `policy` | authentication, authorization, rate limits, traffic |
-//! | `cache` | cached responses |
-//! | `compression` | the choice of responses to compress, and their encoding |
+//! | `feature` | what happens to requests of a rule: authentication, rate limits, redirects, caching, and so on |
 //! | [`upstream`] | endpoints: load balancing, connections, health, pools |
 //! | [`record`] | the record of a finished request, and its sinks: access log, trace |
 //! | `tls` | certificates, handshakes |
@@ -32,16 +30,17 @@
 //! | [`counters`] | counters and histograms |
 //! | `buffer` | buffers for bytes in flight |
 //! | `deadline`, `date` | one cheap timer for each connection; the `Date` header |
+//! | `request` | borrowed views of a request |
+//! | `path`, `query` | the ways in which endpoints may read a path; queries, and other lists of pairs |
 //! | `name`, `hash` | host names and header names; a hash that is the same in every process |
 //! | [`failure`] | why requests fail, and on whose side |
 
 mod buffer;
-mod cache;
-mod compression;
 pub mod counters;
 mod date;
 mod deadline;
 pub mod failure;
+mod feature;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod hash;
@@ -52,13 +51,15 @@ mod layers;
 mod listener;
 mod name;
 mod options;
-mod policy;
+mod path;
 mod proxy;
 mod proxy_header;
 mod publish;
+mod query;
 pub mod record;
 pub mod registry;
 mod relay;
+mod request;
 mod rule;
 mod runtime;
 mod stream;

@@ -15,6 +15,7 @@ use crate::counters::Counters;
 use crate::listener::Sockets;
 use crate::options::{Options, StartError};
 use crate::publish::Publisher;
+use crate::record::Sinks;
 use crate::record::access_log::{AccessLog, WriterThread};
 use crate::record::trace::Exporter;
 use crate::registry::Registry;
@@ -79,8 +80,7 @@ impl Proxy {
                 mailboxes: mailboxes.clone(),
                 listeners,
                 table: table.clone(),
-                log: options.access_log.as_ref().map(AccessLog::buffer),
-                spans: spans.buffer(),
+                sinks: Sinks::new(options.access_log.as_ref().map(AccessLog::buffer), spans.buffer()),
             };
             let thread = std::thread::Builder::new().name(format!("worker-{id}"));
             threads.push(thread.spawn(move || runtime::run(start)).map_err(StartError::Worker)?);

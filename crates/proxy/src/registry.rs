@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sluicegate_model::{Config, ObjectId, Settings, Tls};
 
+pub use crate::feature::{CacheState, PolicyState, SharedState, TrafficState};
 pub use crate::listener::ListenerState;
-pub use crate::policy::{CacheState, PolicyState, SharedState, TrafficState};
 
 use crate::counters::{ConsumerStats, Counters, Layer4Labels, Layer4Stats, RouteLabels, RouteStats};
-use crate::policy::Resources;
+use crate::feature::Resources;
 use crate::rule::Table;
 use crate::upstream::SharedUpstream;
 

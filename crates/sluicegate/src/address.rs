@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn listening_takes_a_port_alone_for_all_addresses() {
+    fn listen_address_may_be_a_port_alone() {
         for (text, address) in [
             ("8080", "0.0.0.0:8080"),
             (":8080", "0.0.0.0:8080"),
@@ -75,19 +75,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_answered_with_an_example() {
+    fn invalid_address_is_rejected_with_an_example() {
         for wrong in ["", ":", "localhost", "127.0.0.1", "::1:8080", "example.com:80", "70000", ":70000"] {
             let error = listen_address(wrong).expect_err(wrong);
             assert!(error.contains("write 127.0.0.1:8080, [::1]:8080, localhost:8080 or :8080"), "{error}");
         }
         assert!(
             local_address(":9901").is_err(),
-            "the admin interface is not opened to everybody by accident"
+            "the admin interface listens on all addresses only if the address says so"
         );
     }
 
     #[test]
-    fn a_network_that_is_none_says_why() {
+    fn invalid_network_is_rejected_with_the_reason() {
         let net = |text: &str| network(text).map(|network| network.to_string());
         assert_eq!(net("10.0.0.0/8"), Ok("10.0.0.0/8".into()));
         assert_eq!(net("2001:db8::/32"), Ok("2001:db8::/32".into()));

@@ -120,7 +120,7 @@ mod tests {
                        spec: {type: ExternalName, externalName: web.example}\n";
 
     #[test]
-    fn ingresses_of_other_classes_are_counted_and_change_no_exit_code() {
+    fn ingresses_of_other_classes_are_counted_and_pass_the_check() {
         let (web, ours) = (WEB.to_owned(), ingress("sluicegate", "a"));
         let one = verdict(&[web.clone(), ours.clone(), ingress("nginx", "b")]);
         assert!(one.passes(true));
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_checked_as_serve_would_serve_it() {
+    fn single_manifest_can_be_checked() {
         let dir = tempfile::tempdir().unwrap();
         let check = |path: &Path| check(path, &["--strict"]);
         let file = dir.path().join("manifest");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn gateways_are_checked_against_the_addresses_that_serve_is_started_with() {
+    fn gateway_at_a_port_of_the_gateway_process_fails_the_check() {
         let gateway = |class: &str, port: u16| {
             format!(
                 "---\napiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {{name: edge}}\n\
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_without_any_route_is_warned_of() {
+    fn directory_without_routes_is_a_warning() {
         for manifests in [vec![], vec![WEB.to_owned()], vec![ingress("nginx", "a")]] {
             let verdict = verdict(&manifests);
             assert!(verdict.passes(false) && !verdict.passes(true));

@@ -44,6 +44,8 @@ pub(crate) enum Command {
     /// Print the CustomResourceDefinitions of SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy, for kubectl
     /// apply -f -.
     Crds,
+    /// Print the reference page of the annotations of Ingresses and Services, as Markdown.
+    Annotations,
     /// Ask a running gateway whether it is ready for traffic. Exit with 1 if the gateway is not ready. For probes of
     /// pods on the network of a node, where two gateways share an address during an update.
     Ready(ReadyArgs),
@@ -182,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_is_consistent() {
         Cli::command().debug_assert();
     }
 
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_names_levels_for_all_and_for_parts() {
+    fn log_filter_sets_levels_for_all_parts_and_for_single_parts() {
         let parts = |text: &str| filter(text).map(|filter| filter.to_string());
         assert_eq!(parts("warn"), Ok("kube_runtime=off,kube_client=off,warn".into()));
         assert_eq!(parts("debug,hyper=off"), Ok("kube_runtime=off,kube_client=off,hyper=off,debug".into()));
@@ -205,7 +207,7 @@ mod tests {
         assert_eq!(
             parts("sluicegate_proxy=trace"),
             Ok("sluicegate_proxy=trace,kube_runtime=off,kube_client=off,info".into()),
-            "the rest stays"
+            "the other levels keep their defaults"
         );
         for wrong in ["foo=bar", "inof", "", "info,", "debug=info=warn"] {
             let error = parts(wrong).expect_err(wrong);

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
 
-    /// What a ConfigMap makes of these options of the command line.
+    /// The global settings of a ConfigMap with these values, beside these options of the command line.
     fn globals(options: &[&str], values: &[(&str, &str)]) -> Globals {
         let line = ["sluicegate", "serve", "--manifests", "x"].iter().chain(options);
         let Command::Serve(args) = Cli::try_parse_from(line).expect("options").command else {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_others_are_in_order_and_mean_options_that_exist() {
+    fn foreign_keys_are_sorted_and_map_to_existing_options() {
         assert!(FOREIGN.is_sorted_by_key(|(key, _)| *key));
         let command = command();
         for (key, means) in FOREIGN {
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configmap_goes_before_the_command_line_and_leaves_the_rest() {
+    fn configmap_overrides_the_command_line_only_for_its_keys() {
         let options =
             ["--attempts=5", "--response-timeout=7s", "--ssl-redirect=false", "--tls-min-version=1.3"];
         let globals =
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_settings_of_the_published_study_are_honoured_or_named() {
+    fn settings_of_the_published_study_are_applied_or_reported() {
         let nginx = [
             ("worker-connections", "10000"),
             ("worker-rlimit-nofile", "10240"),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_and_the_rest_is_used() {
+    fn invalid_keys_are_reported_and_the_other_keys_apply() {
         let values = [("attempts", "0"), ("atempts", "2"), ("listen-https", ":443"), ("pool-size", "7")];
         let globals = globals(&[], &values);
         assert_eq!(globals.settings.limits.pool_per_endpoint, 7);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_switches_are_replaced() {
+    fn configmap_replaces_lists_and_switches_of_the_command_line() {
         let options = ["--trusted-proxies=10.0.0.0/8", "--underscores-in-headers"];
         let values = [
             ("proxy-real-ip-cidr", "192.0.2.0/24,198.51.100.0/24"),

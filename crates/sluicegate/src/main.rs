@@ -61,6 +61,10 @@ fn main() -> ExitCode {
             show::definitions();
             Ok(())
         }
+        Command::Annotations => {
+            say(sluicegate_control::annotations().trim_end());
+            Ok(())
+        }
         Command::Ready(args) => show::ready(&args),
         Command::Routes(args) => show::routes(&args),
         Command::Upstreams(args) => show::upstreams(&args),

@@ -444,7 +444,7 @@ mod tests {
     use crate::cli::{Cli, Command};
 
     #[test]
-    fn without_options_the_defaults_of_the_model_hold() {
+    fn absent_options_have_the_defaults_of_the_model() {
         assert_eq!(SettingsArgs::default().settings(), Settings::default());
     }
 
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_nothing_could_keep_are_refused_and_the_message_says_what_is_possible() {
+    fn option_out_of_range_is_rejected_with_the_allowed_range() {
         for (option, wrong, message) in [
             ("--request-head-timeout", "0s", "the shortest limit is 1ms"),
             ("--request-body-timeout", "0s", "the shortest limit is 1ms"),
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_is_no_limit_where_the_help_says_so() -> Result<(), clap::Error> {
+    fn zero_disables_the_limits_whose_help_says_so() -> Result<(), clap::Error> {
         assert_eq!(parsed("--max-request-body", "0")?.limits.request_body, None);
         assert_eq!(parsed("--min-request-body-rate", "0")?.limits.request_body_rate, 0);
         assert_eq!(parsed("--max-stalled-uploads-per-endpoint", "0")?.limits.stalled_uploads_per_endpoint, 0);
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_traced_where_there_is_a_collector() -> Result<(), clap::Error> {
+    fn requests_are_traced_only_with_a_collector() -> Result<(), clap::Error> {
         let collector = || "http://collector:4318".parse().expect("a URL");
         assert_eq!(parsed("--trace-sample-percent", "50")?.tracing, None);
         assert_eq!(
@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn compression_is_a_list_of_codings_in_order_and_types_are_a_list() -> Result<(), clap::Error> {
+    fn compression_options_parse_codings_in_order_and_media_types() -> Result<(), clap::Error> {
         let codings = |value| parsed("--compression", value).map(|all| all.compression.codings.to_string());
         assert_eq!(codings("zstd,br, gzip")?, "zstd, br, gzip");
         assert_eq!(codings("off")?, "off");
@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_written_as_in_nginx_and_kubernetes() {
+    fn sizes_have_the_units_of_nginx_and_kubernetes() {
         assert_eq!(size("512"), Ok(512));
         assert_eq!(size("64k"), Ok(65_536));
         assert_eq!(size("1Mi"), Ok(1_048_576));

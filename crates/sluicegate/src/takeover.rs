@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sockets_change_hands_with_their_queue() -> anyhow::Result<()> {
+    fn takeover_preserves_queued_connections() -> anyhow::Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let waiting = std::net::TcpStream::connect(address)?;
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_dies_before_it_serves_changes_nothing() -> anyhow::Result<()> {
+    fn aborted_takeover_leaves_the_old_process_ready_for_another() -> anyhow::Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let old = std::thread::spawn(move || {

@@ -206,7 +206,7 @@ impl Gateway {
     #[must_use]
     pub fn layer4_addr(&self) -> SocketAddr {
         let listeners = self.proxy.registry().listeners();
-        listeners[0].bound.clone().expect("it listens")
+        listeners[0].bound.clone().expect("a bound listener")
     }
 
     /// Sets an upstream's endpoints, every address ready. All workers use the endpoints when the function returns.
@@ -264,7 +264,7 @@ impl Gateway {
         // With any transport.
         all.into_iter()
             .find(|upstream| upstream.key().service == key(DEFAULT).service)
-            .expect("the builder was given back ends")
+            .expect("backends from the builder")
     }
 
     /// A counter of the default upstream, over all workers.

@@ -1,4 +1,4 @@
-//! The back ends, the client and the load, against each other.
+//! Tests of the backends, the client and the load against each other.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use sluicegate_testkit::load::{Failure, Kind, Load};
 const GET: &str = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[tokio::test]
-async fn ok_tells_about_the_server_and_the_request() -> anyhow::Result<()> {
+async fn ok_responds_with_metadata_of_the_server_and_the_request() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::ok()).await?;
     let response = client::get(backend.addr(), "a", "/path?q=1").await?;
     assert_eq!(response.status, 200);
@@ -21,7 +21,7 @@ async fn ok_tells_about_the_server_and_the_request() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn echo_gives_back_the_bytes_of_the_wire() -> anyhow::Result<()> {
+async fn echo_responds_with_the_bytes_on_the_wire() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::echo()).await?;
     let request =
         "POST / HTTP/1.1\r\nhOsT:  a\r\nTransfer-Encoding: chunked\r\n\r\n3;x\r\nabc\r\n0\r\nT: u\r\n\r\n";
@@ -34,7 +34,7 @@ async fn echo_gives_back_the_bytes_of_the_wire() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_connection_carries_pipelined_requests_and_head() -> anyhow::Result<()> {
+async fn connection_serves_pipelined_requests_and_head() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::sized(3)).await?;
     let mut client = Client::connect(backend.addr()).await?;
     client.send(format!("{GET}{GET}")).await?;
@@ -47,7 +47,7 @@ async fn a_connection_carries_pipelined_requests_and_head() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn chunks_trailers_and_interim_responses_arrive() -> anyhow::Result<()> {
+async fn client_reads_chunks_trailers_and_interim_responses() -> anyhow::Result<()> {
     let behaviour = Behaviour::chunked(["one", "two"], Duration::from_millis(1), &[("Sum", "6")])
         .interim("HTTP/1.1 103 Early Hints\r\n\r\n");
     let backend = Backend::start(behaviour).await?;
@@ -59,7 +59,7 @@ async fn chunks_trailers_and_interim_responses_arrive() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_body_is_asked_for_by_100_continue() -> anyhow::Result<()> {
+async fn backend_sends_100_continue_for_a_body() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::echo()).await?;
     let mut client = Client::connect(backend.addr()).await?;
     client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n").await?;
@@ -70,7 +70,7 @@ async fn a_body_is_asked_for_by_100_continue() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn an_upgraded_connection_echoes() -> anyhow::Result<()> {
+async fn upgraded_connection_echoes() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::upgrade()).await?;
     let mut client = Client::connect(backend.addr()).await?;
     let ask = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nearly";
@@ -83,7 +83,7 @@ async fn an_upgraded_connection_echoes() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn every_rude_behaviour_is_seen_as_what_it_is() -> anyhow::Result<()> {
+async fn client_recognizes_each_misbehaviour() -> anyhow::Result<()> {
     let cases = [
         (Behaviour::close_on_accept(), "closed"),
         (Behaviour::close_on_request(), "closed"),
@@ -110,7 +110,7 @@ async fn every_rude_behaviour_is_seen_as_what_it_is() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_choice_is_made_for_each_request() -> anyhow::Result<()> {
+async fn behaviour_is_selected_for_each_request() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::choose(|request| match request.nth {
         1 => Behaviour::echo(),
         _ => Behaviour::status(503),
@@ -123,7 +123,7 @@ async fn a_choice_is_made_for_each_request() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_killed_back_end_closes_everything_and_comes_back() -> anyhow::Result<()> {
+async fn killed_backend_closes_its_connections_and_restarts() -> anyhow::Result<()> {
     let mut backend = Backend::start(Behaviour::silent()).await?;
     let mut closed = Client::connect(backend.addr()).await?;
     closed.send(GET).await?;
@@ -144,7 +144,7 @@ async fn a_killed_back_end_closes_everything_and_comes_back() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn a_group_shares_a_port() -> anyhow::Result<()> {
+async fn backends_of_a_group_share_a_port() -> anyhow::Result<()> {
     let group = Backend::group(5, Behaviour::ok()).await?;
     assert!(group.iter().all(|backend| backend.addr().port() == group[0].addr().port()));
     assert_eq!(group[4].ip().to_string(), "127.0.1.5");
@@ -152,7 +152,7 @@ async fn a_group_shares_a_port() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_closed_loop_counts_what_the_back_end_counts() -> anyhow::Result<()> {
+async fn load_and_backend_count_the_same_requests() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::ok()).await?;
     let load = Load::new(backend.addr()).connections(4).posts(0.3, 100).expect_own_id();
     let report = load.run(Duration::from_millis(300)).await?;
@@ -164,7 +164,7 @@ async fn a_closed_loop_counts_what_the_back_end_counts() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_polite_close_is_followed_and_a_rude_one_is_a_failure() -> anyhow::Result<()> {
+async fn announced_close_reconnects_and_unannounced_close_is_a_failure() -> anyhow::Result<()> {
     let polite = Behaviour::raw("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
     let backend = Backend::start(polite.then_close()).await?;
     let load = Load::new(backend.addr()).connections(2);
@@ -184,7 +184,7 @@ async fn a_polite_close_is_followed_and_a_rude_one_is_a_failure() -> anyhow::Res
 }
 
 #[tokio::test]
-async fn a_close_while_idle_is_not_a_failure() -> anyhow::Result<()> {
+async fn close_of_an_idle_connection_is_not_a_failure() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::ok().close_after(1)).await?;
     let load = Load::new(backend.addr()).connections(4).rate(200.0);
     let report = load.run(Duration::from_millis(500)).await?;
@@ -194,7 +194,7 @@ async fn a_close_while_idle_is_not_a_failure() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_constant_rate_is_kept_and_a_stall_counts_from_when_requests_were_due() -> anyhow::Result<()> {
+async fn latency_at_a_constant_rate_starts_at_the_due_time() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::ok()).await?;
     let running = Load::new(backend.addr()).connections(2).rate(500.0).start()?;
     running.wait_for_ok(100, Duration::from_secs(5)).await?;
@@ -205,14 +205,14 @@ async fn a_constant_rate_is_kept_and_a_stall_counts_from_when_requests_were_due(
     running.wait_for_ok(before + 200, Duration::from_secs(5)).await?;
     let report = running.stop().await?;
     assert_eq!(report.failures(), 0, "{report}");
-    // Both connections stalled for 300 ms: the some 150 requests that were due meanwhile all waited.
+    // Both connections stalled for 300 ms. About 150 requests became due meanwhile, and all of them waited.
     let late = report.latency.count_between(100_000, 10_000_000);
     assert!(late >= 50, "{late} late: {report}");
     Ok(())
 }
 
 #[tokio::test]
-async fn wrong_answers_are_told_apart() -> anyhow::Result<()> {
+async fn failures_are_counted_by_reason() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::status(502)).await?;
     let load = Load::new(backend.addr()).connections(1).rate(100.0).timeout(Duration::from_millis(50));
     let cases = [
@@ -237,11 +237,11 @@ async fn wrong_answers_are_told_apart() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_hole_swallows_connects_until_it_is_opened() -> anyhow::Result<()> {
+async fn hole_drops_connects_until_it_is_opened() -> anyhow::Result<()> {
     let hole = Hole::start().await?;
     let addr = hole.addr();
     let patience = Duration::from_millis(200);
-    assert!(tokio::time::timeout(patience, Client::connect(addr)).await.is_err(), "nobody answers");
+    assert!(tokio::time::timeout(patience, Client::connect(addr)).await.is_err(), "the connect hangs");
     let backend = Backend::start_on(hole.open()?, Behaviour::ok())?;
     assert_eq!(client::get(backend.addr(), "a", "/").await?.status, 200);
     Ok(())

@@ -1,4 +1,4 @@
-//! Pods whose addresses swallow packets. These need root; without it they say so and pass, unless
+//! Tests of pods whose addresses drop packets. The tests need root. Without root, they print the reason and pass, unless
 //! `SLUICEGATE_NETNS=require` is set.
 
 use std::io;
@@ -12,21 +12,21 @@ use sluicegate_testkit::client::Client;
 use sluicegate_testkit::load::Load;
 use tokio::time::timeout;
 
-/// Longer than any refusal takes, shorter than the kernel's patience with ARP (some 3 s).
-const PATIENCE: Duration = Duration::from_millis(400);
+/// The limit of a connect: longer than any refusal takes, shorter than the kernel's timeout of ARP (about 3 s).
+const CONNECT_LIMIT: Duration = Duration::from_millis(400);
 
-/// What became of a connect.
+/// The result of a connect.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
-    Answered,
+    Connected,
     Refused,
     Hung,
 }
 
 async fn connect(namespace: &Namespace, addr: SocketAddr) -> anyhow::Result<Outcome> {
-    match timeout(PATIENCE, namespace.connect(addr)).await {
+    match timeout(CONNECT_LIMIT, namespace.connect(addr)).await {
         Err(_) => Ok(Outcome::Hung),
-        Ok(Ok(_)) => Ok(Outcome::Answered),
+        Ok(Ok(_)) => Ok(Outcome::Connected),
         Ok(Err(error)) => match error.downcast_ref::<io::Error>().map(io::Error::kind) {
             Some(io::ErrorKind::ConnectionRefused) => Ok(Outcome::Refused),
             _ => Err(error),
@@ -41,28 +41,28 @@ fn sleeper(pod: &Pod) -> anyhow::Result<sluicegate_netns::Process> {
 }
 
 #[tokio::test]
-async fn a_black_hole_hangs_where_a_dead_process_refuses() -> anyhow::Result<()> {
+async fn connect_to_a_black_hole_hangs_and_to_a_dead_process_is_refused() -> anyhow::Result<()> {
     let Some(namespace) = Namespace::for_test()? else { return Ok(()) };
     let (hole, refusing) = (namespace.pod()?, namespace.pod()?);
     let backend = Backend::start_on(hole.listen(9000)?, Behaviour::ok())?;
-    assert_eq!(connect(&namespace, backend.addr()).await?, Outcome::Answered);
+    assert_eq!(connect(&namespace, backend.addr()).await?, Outcome::Connected);
     hole.blackhole()?;
     let started = Instant::now();
     assert_eq!(connect(&namespace, backend.addr()).await?, Outcome::Hung);
     assert!(started.elapsed() > Duration::from_millis(200));
     assert_eq!(connect(&namespace, (refusing.ip(), 9000).into()).await?, Outcome::Refused);
     hole.restore()?;
-    assert_eq!(connect(&namespace, backend.addr()).await?, Outcome::Answered);
+    assert_eq!(connect(&namespace, backend.addr()).await?, Outcome::Connected);
     Ok(())
 }
 
 #[tokio::test]
-async fn an_established_connection_falls_silent_and_recovers() -> anyhow::Result<()> {
+async fn black_hole_silences_established_connections_until_restored() -> anyhow::Result<()> {
     let Some(namespace) = Namespace::for_test()? else { return Ok(()) };
     let pod = namespace.pod()?;
     let backend = Backend::start_on(pod.listen(9000)?, Behaviour::ok())?;
     let stream = namespace.connect(backend.addr()).await?;
-    let mut client = Client::over(stream)?.with_limit(PATIENCE);
+    let mut client = Client::over(stream)?.with_limit(CONNECT_LIMIT);
     let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     assert_eq!(client.request(get).await?.status, 200);
     pod.blackhole()?;
@@ -76,7 +76,7 @@ async fn an_established_connection_falls_silent_and_recovers() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn a_deleted_pod_kills_its_processes_and_becomes_a_hole() -> anyhow::Result<()> {
+async fn deleted_pod_kills_its_processes_and_drops_packets() -> anyhow::Result<()> {
     let Some(namespace) = Namespace::for_test()? else { return Ok(()) };
     let pods = [namespace.pod()?, namespace.pod()?, namespace.pod()?];
     let mut sleepers = Vec::new();
@@ -101,7 +101,7 @@ async fn a_deleted_pod_kills_its_processes_and_becomes_a_hole() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn the_load_and_a_process_run_in_the_namespace() -> anyhow::Result<()> {
+async fn load_and_process_run_in_the_namespace() -> anyhow::Result<()> {
     let Some(namespace) = Namespace::for_test()? else { return Ok(()) };
     let pod = namespace.pod()?;
     let backend = Backend::start_on(pod.listen(9000)?, Behaviour::ok())?;

@@ -1,4 +1,4 @@
-//! Child processes.
+//! Tests of child processes.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ fn shell(script: &str) -> anyhow::Result<Process> {
 }
 
 #[tokio::test]
-async fn the_output_is_kept_and_the_end_awaited() -> anyhow::Result<()> {
+async fn output_and_exit_code_are_available_after_the_end() -> anyhow::Result<()> {
     let mut process = shell("echo out; echo err >&2; exit 3")?;
     assert_eq!(process.wait(Duration::from_secs(5)).await?.code(), Some(3));
     assert_eq!(process.output(), "out\nerr\n");
@@ -20,7 +20,7 @@ async fn the_output_is_kept_and_the_end_awaited() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn sigterm_can_be_caught() -> anyhow::Result<()> {
+async fn terminate_sends_sigterm_to_the_process() -> anyhow::Result<()> {
     let mut process = shell("trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.01; done")?;
     while process.output() != "up\n" {
         assert!(process.is_running());
@@ -33,7 +33,7 @@ async fn sigterm_can_be_caught() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn waiting_for_a_port_ends_with_the_process_and_its_last_words() -> anyhow::Result<()> {
+async fn wait_for_port_fails_with_the_output_if_the_process_ends() -> anyhow::Result<()> {
     let mut process = shell("echo no such luck; exit 1")?;
     let started = Instant::now();
     let error = process.wait_for_port(([127, 0, 0, 1], 1).into(), Duration::from_secs(30)).await.unwrap_err();
@@ -43,7 +43,7 @@ async fn waiting_for_a_port_ends_with_the_process_and_its_last_words() -> anyhow
 }
 
 #[tokio::test]
-async fn cpu_time_counts_the_descendants() -> anyhow::Result<()> {
+async fn cpu_time_includes_descendants() -> anyhow::Result<()> {
     let mut process =
         shell("(i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo done; sleep 10) & wait")?;
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -57,10 +57,10 @@ async fn cpu_time_counts_the_descendants() -> anyhow::Result<()> {
 }
 
 #[test]
-fn dropping_kills() -> anyhow::Result<()> {
+fn dropped_process_is_killed() -> anyhow::Result<()> {
     let process = shell("sleep 60")?;
     let pid = process.pid();
     drop(process);
-    assert!(process::cpu_time(pid).is_err(), "{pid} is still there");
+    assert!(process::cpu_time(pid).is_err(), "{pid} is still running");
     Ok(())
 }

@@ -1,4 +1,4 @@
-"""The Kubernetes API without kubectl, whose start alone takes longer than what tests measure."""
+"""A client of the Kubernetes API. The start of kubectl takes longer than the measured times."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MERGE = "application/merge-patch+json"
 
 
 class ApiError(Exception):
-    """What the API server refuses."""
+    """An error response of the API server."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"{status}: {message}")
@@ -33,14 +33,14 @@ class ApiError(Exception):
 
 
 class Connection(http.client.HTTPSConnection):
-    """One that is closed with its thread, rather than complained of."""
+    """A connection that closes with its thread, without a warning."""
 
     def __del__(self) -> None:
         self.close()
 
 
 class Api:
-    """The API server, asked as the administrator. Threads may share it: each has a connection of its own."""
+    """A client of the API server with the rights of the administrator. Threads may share the client, because each thread has its own connection."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -50,12 +50,12 @@ class Api:
         self._threads = threading.local()
 
     def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
-        """What it answers: parsed, or as text where it is no JSON."""
+        """Returns the response: parsed, or as text if it is not JSON."""
         data = None if body is None else json.dumps(body)
         try:
             answer, text = self._send(method, path, data, kind)
         except (OSError, http.client.HTTPException):
-            # A kept connection may have ended with an earlier API server.
+            # An idle connection may have ended with an earlier API server.
             answer, text = self._send(method, path, data, kind)
         if answer.status >= 300:
             raise ApiError(answer.status, f"{method} {path}: {text}")
@@ -66,11 +66,11 @@ class Api:
             self.ask("POST", collection(each), each)
 
     def get(self, like: dict[str, Any]) -> Any:
-        """The object of that kind, namespace and name as it is now."""
+        """Returns the current object with this kind, namespace and name."""
         return self.ask("GET", path(like))
 
     def find(self, like: dict[str, Any]) -> Any | None:
-        """The same, or nothing if there is none."""
+        """Returns the current object, or None if it does not exist."""
         try:
             return self.get(like)
         except ApiError as error:
@@ -79,12 +79,12 @@ class Api:
             raise
 
     def list(self, like: dict[str, Any], **query: str) -> list[Any]:
-        """All objects of its kind in its namespace."""
+        """Returns all objects of this kind in this namespace."""
         items: list[Any] = self.ask("GET", f"{collection(like)}?{urlencode(query)}")["items"]
         return items
 
     def patch(self, like: dict[str, Any], patch: dict[str, Any], part: str = "") -> Any:
-        """Merges a patch into an object, or into a part of it such as `/status`."""
+        """Merges a patch into an object, or into a subresource such as `/status`."""
         return self.ask("PATCH", path(like) + part, patch, MERGE)
 
     def delete(self, *objects: dict[str, Any]) -> None:
@@ -111,7 +111,7 @@ class Api:
 
 
 def collection(like: dict[str, Any]) -> str:
-    """The path of all objects of its kind in its namespace."""
+    """Returns the path of all objects of this kind in this namespace."""
     version, kind, metadata = like["apiVersion"], like["kind"], like["metadata"]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     namespace = "" if kind in CLUSTER_SCOPED else f"/namespaces/{metadata.get('namespace', 'default')}"
@@ -119,5 +119,5 @@ def collection(like: dict[str, Any]) -> str:
 
 
 def path(like: dict[str, Any]) -> str:
-    """The path of an object."""
+    """Returns the path of an object."""
     return f"{collection(like)}/{like['metadata']['name']}"

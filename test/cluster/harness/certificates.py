@@ -1,4 +1,4 @@
-"""The certificates of a cluster, and the kubeconfigs that carry them."""
+"""The certificates of a cluster, and its kubeconfigs."""
 
 import base64
 import json
@@ -13,13 +13,13 @@ NEW_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc"]
 
 
 class Certificates:
-    """An authority and what it signed: `NAME.crt` and `NAME.key` in one folder, made by openssl."""
+    """A CA and its certificates: `NAME.crt` and `NAME.key` in one folder, created by openssl."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.authority = folder / "ca.crt"
         self.service_accounts = folder / "service-accounts.key"
-        """Signs the tokens of service accounts."""
+        """The key for tokens of service accounts."""
         self.service_accounts_public = folder / "service-accounts.pub"
 
     def certificate(self, name: str) -> Path:
@@ -29,7 +29,7 @@ class Certificates:
         return self.folder / f"{name}.key"
 
     def create(self, nodes: int) -> None:
-        """Makes all that the parts of a cluster with so many nodes need; what is there already is kept."""
+        """Creates the missing certificates for a cluster with this number of nodes."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self.authority.exists():
             checked(["openssl", "req", "-x509", *NEW_KEY, "-days", DAYS, "-subj", "/CN=cluster",
@@ -45,7 +45,7 @@ class Certificates:
             "DNS:kubernetes", "DNS:kubernetes.default", "DNS:kubernetes.default.svc",
             "DNS:kubernetes.default.svc.cluster.local",
         ])
-        # The names and groups are those that the API server's authorization knows (RBAC's default bindings, and Node).
+        # The API server authorizes these names and groups (default bindings of RBAC, and the authorizer for nodes).
         wanted = [
             ("kube-apiserver", "/CN=kube-apiserver", api_server),
             ("admin", "/O=system:masters/CN=admin", ""),
@@ -68,7 +68,7 @@ class Certificates:
         checked(argv + (["-addext", f"subjectAltName={names}"] if names else []))
 
     def kubeconfig(self, name: str, to: Path) -> Path:
-        """Writes a kubeconfig by which the bearer of that certificate finds the API server. It holds all it needs."""
+        """Writes a self-contained kubeconfig with the certificate and the address of the API server."""
 
         def data(path: Path) -> str:
             return base64.b64encode(path.read_bytes()).decode()

@@ -1,4 +1,4 @@
-"""The control groups that the pods of a node are put into."""
+"""The control groups of the pods of a node."""
 
 import os
 from pathlib import Path
@@ -7,25 +7,25 @@ from .processes import wait_until
 
 ROOT = Path("/sys/fs/cgroup")
 WEIGHTS = {"cpu.shares": 16384, "cpu.weight": 1600}
-"""On a node, kubelet, containerd and all else share one group beside that of the pods, so that pods have most of a busy CPU. Here
-each of these processes has a group of its own (sched(7), autogroup), so the pods' group has to weigh as much as all of them."""
+"""The weight of the pods' group. On a real node, kubelet, containerd and all other processes share one group, so pods receive most of a busy
+CPU. Here each of these processes has its own group (sched(7), autogroup), so the pods' group must weigh as much as all of them."""
 
 
 class ControlGroup:
-    """A control group in every hierarchy of the machine: one with cgroup v2, one for each controller with v1."""
+    """A control group in each hierarchy of the machine: one hierarchy with cgroup v2, one for each controller with v1."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     @property
     def path(self) -> str:
-        """As kubelet wants it."""
+        """The path in the notation of kubelet."""
         return f"/{self.name}"
 
     def _folders(self) -> list[Path]:
         if (ROOT / "cgroup.controllers").exists():
             return [ROOT / self.name]
-        # Links are second names of hierarchies that have several controllers.
+        # A link is a second name of a hierarchy with several controllers.
         return [each / self.name for each in ROOT.iterdir() if each.is_dir() and not each.is_symlink()]
 
     def create(self) -> None:
@@ -36,7 +36,7 @@ class ControlGroup:
                     (folder / weight).write_text(str(value))
 
     def delete(self) -> None:
-        """Removes it with all below. What was in them has to be gone."""
+        """Removes the group and all groups below. Their processes must have ended."""
 
         def removed() -> bool:
             try:
@@ -44,7 +44,7 @@ class ControlGroup:
                     for path, _, _ in os.walk(folder, topdown=False):
                         os.rmdir(path)
             except OSError:
-                # The last process of a group is gone a moment before the group may be removed.
+                # The kernel releases a group shortly after the end of its last process.
                 return False
             return True
 

@@ -1,4 +1,4 @@
-"""The whole cluster: how it comes up, what can be done with it, and how it is taken down."""
+"""The cluster: start, use and stop."""
 
 import fcntl
 import json
@@ -33,18 +33,18 @@ NODE_PROGRAMS = ["containerd", "runc", "ctr", "nft", "gcc"]
 
 
 def silent(_line: str) -> None:
-    """For those who want to hear nothing."""
+    """Prints nothing."""
 
 
 class Cluster:
-    """A cluster by its name. Nothing happens before `up`, or before it is entered as a context."""
+    """A cluster with a name. The cluster starts with `up`, or as a context manager."""
 
     def __init__(
         self, name: str = "default", nodes: int = 1, api_only: bool = False, controllers: bool = False,
         say: Callable[[str], None] = silent, manager_flags: Sequence[str] = (),
     ) -> None:
-        """`api_only` is etcd and the API server without nodes; with `controllers` also the controller manager and the
-        scheduler, which a cluster with nodes has anyway. `say` is told what happens, a line each. `manager_flags` are more
+        """`api_only`: only etcd and the API server, without nodes; with `controllers` also the controller manager and the
+        scheduler, which a cluster with nodes always has. `say` receives each line of progress. `manager_flags`: further
         flags of the controller manager."""
         if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?", name):
             raise ClusterError(f"{name!r} is no name for a cluster: it has up to 30 lower-case letters, digits and dashes")
@@ -58,7 +58,7 @@ class Cluster:
         self._certificates = Certificates(self.folder.certificates)
         self.network = NodeNetwork(self.folder.identity, max(self.shape["nodes"], 1))
         self.namespace = self.network.namespaces[0]
-        """Where the control plane, the first node, and commands are."""
+        """The network namespace of the control plane, the first node and commands."""
         self.nodes = [
             Node(number, self.folder, self.network.namespaces[number - 1], self._certificates)
             for number in range(1, self.shape["nodes"] + 1)
@@ -71,7 +71,7 @@ class Cluster:
 
     @classmethod
     def load(cls, name: str = "default", say: Callable[[str], None] = silent) -> "Cluster":
-        """The cluster of that name that is up."""
+        """Returns the running cluster with this name."""
         cluster = cls(name, say=say)
         state = cluster._state()
         if state is None:
@@ -79,22 +79,22 @@ class Cluster:
         nodes = state["shape"]["nodes"]
         return cls(name, max(nodes, 1), api_only=nodes == 0, controllers=state["shape"]["controllers"], say=say)
 
-    # Up and down.
+    # Start and stop.
 
     def up(self) -> None:
-        """Brings it up, or starts what is missing of it. What fails is taken down again."""
+        """Starts the cluster or its missing parts. Stops the cluster again if a part fails."""
         self._check()
         with self._locked():
             self._bring_up(owner=None)
 
     def down(self) -> None:
-        """Removes all that is there of it, whatever its shape, and whether or not it was up."""
+        """Removes all parts of the cluster, also of a cluster with other options or of a failed start."""
         _need_root()
         with self._locked():
             self._take_down()
 
     def __enter__(self) -> "Cluster":
-        """Brings it up for this process alone. What an earlier process that is gone left of it is taken down."""
+        """Starts the cluster only for this process. Removes the remains of an ended process first."""
         self._check()
         with self._locked():
             state = self._state()
@@ -109,7 +109,7 @@ class Cluster:
         self.down()
 
     def _check(self) -> None:
-        """Looks whether all that is needed is there, before anything is changed."""
+        """Checks the requirements before the first change."""
         _need_root()
         needed = PROGRAMS + (NODE_PROGRAMS if self.nodes else [])
         missing = [program for program in needed if not shutil.which(program)]
@@ -155,7 +155,7 @@ class Cluster:
         with ThreadPoolExecutor() as pool:
             self.control_plane.etcd.launch()
             self.control_plane.api_server.launch()
-            # Meanwhile, since the API server takes longest.
+            # Concurrently, because the API server takes longest.
             nodes = [pool.submit(node.start_containerd, [standard.pause()]) for node in self.nodes]
             with self._step("etcd, the API server, containerd" if nodes else "etcd and the API server"):
                 self.control_plane.api_server.wait_ready()
@@ -173,7 +173,7 @@ class Cluster:
                 node.proxy.wait_ready()
         if self.shape["controllers"]:
             with self._step("controllers"):
-                # The first pod of a namespace needs its service account, which the controllers make.
+                # The first pod of a namespace needs its service account, which the controllers create.
                 self._until("default's service account", self.control_plane.controller_manager,
                             lambda: self._kubectl("get", "serviceaccount", "default").returncode == 0)
                 for part in self.control_plane.parts[2:]:
@@ -184,7 +184,7 @@ class Cluster:
             "get", "node", node.name, "-o", "jsonpath={.status.conditions[?(@.type=='Ready')].status}").stdout)
 
     def _until(self, what: str, part: Part, probe: Callable[[], bool]) -> None:
-        """Waits for what a part has to bring about; where it does not, the part's log is shown."""
+        """Waits for the effect of a part. Shows the log of the part on a timeout."""
 
         def done() -> bool:
             if not part.running:
@@ -201,12 +201,12 @@ class Cluster:
         for running in self._running:
             running.kill()
         self._running.clear()
-        # More than it may have: what is left of another shape goes as well.
+        # The largest number of nodes, because a cluster with other options may have left more nodes.
         network = NodeNetwork(self.folder.identity, addresses.MAX_NODES)
         nodes = [Node(number, self.folder, network.namespaces[number - 1], self._certificates)
                  for number in range(1, addresses.MAX_NODES + 1)]
         was = self.folder.path.exists() or any(namespace.exists for namespace in network.namespaces)
-        # The first processes of nodes are among them, even where nothing wrote down which they are; and with them go the pods.
+        # This includes the first processes of nodes, even without files of their ids. The pods end with these processes.
         kill_all(lambda: [process for each in network.namespaces for process in each.processes()], f"cluster {self.name}", 30)
         for node in nodes:
             node.stop()
@@ -224,33 +224,33 @@ class Cluster:
         if was:
             self._say(f"cluster {self.name} is down  {time.monotonic() - started:.1f} s")
 
-    # What can be done with it.
+    # Use.
 
     def kubectl(self, *argv: str, input: str | None = None, timeout: float = 120) -> str:
-        """What kubectl prints as the administrator. What it refuses is an error with its message."""
+        """Returns the output of kubectl with the rights of the administrator. A failure is an error with its message."""
         done = self._kubectl(*argv, input=input, timeout=timeout)
         if done.returncode != 0:
             raise ClusterError(f"kubectl {' '.join(argv)}: {done.stderr.strip()}")
         return done.stdout
 
     def json(self, *argv: str) -> Any:
-        """What `kubectl get` and the like tell, parsed."""
+        """Returns the parsed output of commands such as `kubectl get`."""
         return json.loads(self.kubectl(*argv, "--output=json"))
 
     def apply(self, *objects: str | dict[str, Any]) -> None:
-        """Applies objects: dictionaries, or YAML with any number of them."""
+        """Applies objects: dictionaries, or YAML with any number of objects."""
         for given in objects:
             self.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-",
                          input=given if isinstance(given, str) else json.dumps(given))
 
     def wait(self, resource: str, condition: str, namespace: str = "default", timeout: float = 60) -> None:
-        """Waits as `kubectl wait --for` does: `wait("deployment/web", "condition=Available")`, `wait("pod/a", "delete")`."""
+        """Waits like `kubectl wait --for`: `wait("deployment/web", "condition=Available")`, `wait("pod/a", "delete")`."""
         self.kubectl("wait", resource, f"--for={condition}", f"--namespace={namespace}", f"--timeout={timeout:g}s",
                      timeout=timeout + 10)
 
     def wait_for_definitions(self, *names: str, timeout: float = 60) -> None:
-        """Waits until the API server serves these CustomResourceDefinitions. `kubectl wait` gives up on one that has no
-        conditions yet."""
+        """Waits until the API server serves these CustomResourceDefinitions. `kubectl wait` fails for a definition without
+        conditions."""
         definitions = [f"crd/{name}" for name in names]
         wait_until(lambda: self._kubectl("wait", "--for=condition=Established", "--timeout=5s", *definitions).returncode == 0,
                    f"{', '.join(definitions)} to be established", timeout, 0.1)
@@ -267,7 +267,7 @@ class Cluster:
         return done
 
     def popen(self, argv: list[str], name: str | None = None, env: dict[str, str] | None = None) -> Running:
-        """Starts a command in the cluster's network; it is killed when the cluster goes. `name` names its log."""
+        """Starts a command in the cluster's network. The command is killed when the cluster stops. `name` is the name of its log."""
         name = name or f"{Path(argv[0]).name}-{len(self._running) + 1}"
         running = Running(argv, self.namespace.enter(), self.folder.logs / f"commands/{name}.log",
                           {**self.environment(), **(env or {})})
@@ -275,12 +275,12 @@ class Cluster:
         return running
 
     def environment(self) -> dict[str, str]:
-        """The environment of commands, in which kubectl and others find the cluster."""
+        """The environment of commands with the kubeconfig of the cluster."""
         path = f"{BIN}:{os.environ.get('PATH', '/usr/sbin:/usr/bin:/sbin:/bin')}"
         return {**os.environ, "KUBECONFIG": str(self.folder.kubeconfig), "PATH": path}
 
     def import_image(self, tar: Path) -> None:
-        """Imports a docker-archive or an OCI archive into every node."""
+        """Imports a docker-archive or an OCI archive into all nodes."""
         if not self.nodes:
             raise ClusterError(f"cluster {self.name} has no nodes to import images into")
         if not tar.exists():
@@ -288,41 +288,41 @@ class Cluster:
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda node: node.import_image(tar), self.nodes))
 
-    # Its parts.
+    # Parts.
 
     def parts(self) -> list[Part]:
-        """All that has to run."""
+        """Returns all parts."""
         return [*self.control_plane.parts, *(part for node in self.nodes for part in node.parts)]
 
     def part(self, name: str) -> Part:
-        """One of them, such as `kube-apiserver` or `node-1/kubelet`."""
+        """Returns the part with this name, such as `kube-apiserver` or `node-1/kubelet`."""
         named = {part.name: part for part in [*self.parts(), self.kwok.part]}
         if name not in named:
             raise ClusterError(f"cluster {self.name} has no {name}; it has {', '.join(named)}")
         return named[name]
 
     def pause(self, part: str) -> None:
-        """Lets a part stand still (SIGSTOP)."""
+        """Pauses a part (SIGSTOP)."""
         self.part(part).pause()
 
     def resume(self, part: str) -> None:
-        """Lets it go on (SIGCONT)."""
+        """Resumes a part (SIGCONT)."""
         self.part(part).resume()
 
     def kill(self, part: str) -> None:
-        """Kills a part (SIGKILL), and waits until it is gone."""
+        """Kills a part (SIGKILL), and waits for its end."""
         self.part(part).kill()
 
     def start(self, part: str) -> None:
-        """Starts a part that was killed, and waits until it does its work."""
+        """Starts a killed part, and waits until it is ready."""
         self.part(part).start()
 
     def logs(self, part: str) -> str:
-        """What a part wrote so far."""
+        """Returns the log of a part so far."""
         log = self.part(part).log
         return log.read_text(errors="replace") if log.exists() else ""
 
-    # How it is kept.
+    # State.
 
     def _kubectl(self, *argv: str, input: str | None = None, timeout: float = 30) -> subprocess.CompletedProcess[str]:
         command = [*self.namespace.enter(), str(BIN / "kubectl"), *argv]
@@ -345,13 +345,13 @@ class Cluster:
     def _write_state(self, owner: Process | None) -> None:
         self.folder.state.write_text(json.dumps({
             "shape": self.shape, "identity": self.folder.identity,
-            # The process for which it is up alone, if it is not up for everybody.
+            # The process that owns the cluster, if the cluster does not outlive its process.
             "owner": [owner.pid, owner.started] if owner else None,
         }))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One `up` or `down` at a time."""
+        """Locks the cluster, so that only one `up` or `down` runs at a time."""
         RUN.mkdir(parents=True, exist_ok=True)
         folder = os.open(RUN, os.O_RDONLY)
 

@@ -1,4 +1,4 @@
-"""The control plane: the store, the API server, and what acts on its objects. All of it runs in the first node's network."""
+"""The control plane: etcd, the API server, the controller manager and the scheduler, in the network of the first node."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -12,17 +12,17 @@ from .paths import BIN, RunFolder
 SERVICE_ACCOUNT_ISSUER = "https://kubernetes.default.svc.cluster.local"
 
 NODE_GRACE = 50
-"""Seconds until a node of which nothing is heard counts as lost: Kubernetes' own. Tests let kubelets stand still for less."""
+"""The seconds without a report after which a node is lost, the default of Kubernetes. Tests pause kubelets for a shorter time."""
 
 
 class ControlPlane:
-    """The parts of the control plane, and how they are called."""
+    """The parts of the control plane, and their command lines."""
 
     def __init__(
         self, folder: RunFolder, certificates: Certificates, enter: Callable[[], list[str]],
         kubectl_works: Callable[[str], bool], controllers: bool, scheduler: bool, manager_flags: Sequence[str],
     ) -> None:
-        """`kubectl_works(PATH)` asks the API server for a path. Without `controllers` pods need no service account."""
+        """`kubectl_works(PATH)` requests a path of the API server. Without `controllers`, pods need no service account."""
         self._folder = folder
         self._certificates = certificates
 
@@ -44,7 +44,7 @@ class ControlPlane:
         return self._file(f"{name}.kubeconfig")
 
     def write_files(self) -> None:
-        """Writes what the parts read."""
+        """Writes the files of the parts."""
         for name in ["kube-controller-manager", "kube-scheduler", "kube-proxy"]:
             self._certificates.kubeconfig(name, Path(self._kubeconfig(name)))
         Path(self._file("scheduler.json")).write_text(json.dumps({
@@ -55,7 +55,7 @@ class ControlPlane:
 
     def _etcd(self) -> list[str]:
         client = "http://127.0.0.1:2379"
-        # The data need not outlive the machine, so nothing waits for the disk.
+        # The data need not survive the machine, so etcd does not wait for the disk.
         return ["--name=cluster", f"--data-dir={self._file('etcd')}", "--unsafe-no-fsync", "--log-level=warn",
                 f"--listen-client-urls={client}", f"--advertise-client-urls={client}",
                 "--listen-peer-urls=http://127.0.0.1:2380"]
@@ -79,7 +79,7 @@ class ControlPlane:
             f"--kubelet-client-key={certificates.key('admin')}",
             f"--cert-dir={certificates.folder}",
         ]
-        # Without the controllers no namespace gets its service account, which every pod would have to have.
+        # Without controllers, namespaces have no service account, and each pod would need one.
         return flags if controllers else [*flags, "--disable-admission-plugins=ServiceAccount"]
 
     def _controller_manager(self) -> list[str]:

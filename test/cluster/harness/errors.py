@@ -1,5 +1,5 @@
-"""What goes wrong, told to people."""
+"""Errors for users."""
 
 
 class ClusterError(Exception):
-    """Something that the cluster cannot do; the message says what, where and what to do about it."""
+    """An error of the cluster. The message says what is wrong, where, and what to do."""

@@ -1,4 +1,4 @@
-"""Simulated nodes: KWOK says of pods on them that they run, so that there can be thousands."""
+"""Simulated nodes. KWOK reports their pods as running, so a cluster can have thousands of pods."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ LABEL = "sluicegate.dev/simulated"
 """The label and the taint of simulated nodes."""
 ANNOTATION = "kwok.x-k8s.io/node"
 AT_ONCE = 32
-"""How many pods are changed at a time; the 4 that KWOK would make last minutes where there are thousands."""
+"""The number of concurrent changes of pods. With the default of 4, thousands of pods would take minutes."""
 PODS = "198.19.0.0/16"
-"""The addresses of simulated pods. Nobody is there."""
+"""The addresses of simulated pods. No process listens there."""
 
 
 def simulated(number: int) -> str:
-    """The name of a simulated node; the first is 1."""
+    """Returns the name of a simulated node. The first node is 1."""
     return f"simulated-{number}"
 
 
 class Kwok:
-    """KWOK, as part of a cluster."""
+    """KWOK as a part of a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -36,19 +36,19 @@ class Kwok:
         self.part = Part("kwok", cluster.folder, [
             str(BIN / "kwok"), f"--kubeconfig={cluster.folder.kubeconfig}", f"--cidr={PODS}", *stages,
             f"--manage-nodes-with-annotation-selector={ANNOTATION}=fake", "--server-address=127.0.0.1:10247",
-            # It would log each pod.
+            # By default, KWOK logs each pod.
             "--v=WARN",
         ], cluster.namespace.enter)
 
     def up(self, nodes: int = 1) -> None:
-        """Adds simulated nodes. Pods get there that tolerate their taint and select their label, both `LABEL`."""
+        """Adds simulated nodes. A pod runs there if it tolerates their taint and selects their label, both `LABEL`."""
         tools.require(["kwok"])
         self._options.write_text(json.dumps({
             "apiVersion": "config.kwok.x-k8s.io/v1alpha1", "kind": "KwokConfiguration", "options": {
                 "podPlayStageParallelism": AT_ONCE,
-                # Without leases a node is lost after the 20 s that the controllers wait for a sign of it.
+                # Without leases, the controllers declare a node lost after 20 s.
                 "nodeLeaseDurationSeconds": 40,
-                # KWOK's defaults, which it forgets once there are options.
+                # The defaults of KWOK. A file with options replaces all defaults.
                 "nodePlayStageParallelism": 4, "nodeLeaseParallelism": 4, "podsOnNodeSyncParallelism": 1,
                 "enablePodsOnNodeSyncListPager": True,
             },
@@ -67,7 +67,7 @@ class Kwok:
         """Removes the simulated nodes, and their pods."""
         nodes = {node["metadata"]["name"] for node in self._cluster.json("get", "nodes", f"--selector={LABEL}=true")["items"]}
         self._cluster.kubectl("delete", "nodes", f"--selector={LABEL}=true")
-        # Kubernetes itself collects the pods of gone nodes a minute later.
+        # Kubernetes deletes the pods of removed nodes only after a minute.
         pods = [pod for pod in self._cluster.json("get", "pods", "--all-namespaces")["items"]
                 if pod["spec"].get("nodeName") in nodes]
         if pods:

@@ -1,4 +1,4 @@
-"""A node as if it were a machine of its own: it has its processes, its mounts and its network for itself."""
+"""A node like a separate machine, with its own processes, mounts and network."""
 
 import shlex
 from pathlib import Path
@@ -15,16 +15,16 @@ KUBELET_SYSCTLS = {
     "kernel/keys/root_maxkeys": "1000000",
     "kernel/keys/root_maxbytes": "25000000",
 }
-"""What kubelet sets for the whole machine if it finds it otherwise. In a node it finds files that say so already, and the
-machine keeps its own."""
+"""The settings of the whole machine that kubelet would change. A node mounts files with these values, so the settings of the machine
+stay."""
 
 
 class Machine:
-    """PID and mount namespaces that end with their first process, and everything in them with them."""
+    """PID and mount namespaces. All their processes and mounts end with the first process."""
 
     def __init__(self, name: str, folder: RunFolder, network: NetworkNamespace) -> None:
         self.files = folder.path / name
-        """The files of the node, seen alike from inside and outside."""
+        """The folder of the node, with the same path inside and outside."""
         self.init = Part(
             f"{name}/init", folder, ["sh", "-ec", self._script()],
             lambda: ["nsenter", f"--net={network.path}", "--", "unshare", "--pid", "--mount", "--fork", "--kill-child",
@@ -39,17 +39,17 @@ class Machine:
     def _script(self) -> str:
         run = shlex.quote(str(self.files / "run-containerd"))
         lines = [
-            # Mounts of the machine go on to come and go here too, and none of here is seen there.
+            # Mounts of the machine propagate to the node, and mounts of the node do not propagate to the machine.
             "mount --make-rshared /",
-            # Namespaces of others would live as long as this one does.
+            # Mounted namespaces of other processes would live as long as the node.
             "umount --lazy /run/netns",
-            # containerd's shims have their sockets here, whatever its own configuration says.
+            # The shims of containerd have their sockets here, independent of its configuration.
             f"mkdir -p /run/containerd; mount --bind {run} /run/containerd",
         ]
         for name in KUBELET_SYSCTLS:
             file = shlex.quote(str(self.files / "sysctls" / name.replace("/", ".")))
             lines.append(f"[ ! -e /proc/sys/{name} ] || mount --bind {file} /proc/sys/{name}")
-        # The first process of a PID namespace has to collect those that lose their parents; `wait` does.
+        # The first process of a PID namespace must reap orphaned processes. `wait` reaps them.
         lines.append(f"touch {shlex.quote(str(self._set_up))}; sleep infinity & wait")
         return "\n".join(lines)
 
@@ -64,12 +64,12 @@ class Machine:
         self.init.start()
 
     def enter(self) -> list[str]:
-        """What has to stand before a command, to be run in there."""
+        """The prefix of a command that runs in the node."""
         process = self.init.process
         if process is None:
             raise self.init.failed("does not run")
         return ["nsenter", f"--target={process.pid}", "--net", "--mount", "--pid", "--"]
 
     def stop(self) -> None:
-        """Kills all that is in it; its mounts go too."""
+        """Kills all processes of the node. Its mounts end too."""
         self.init.kill()

@@ -1,4 +1,4 @@
-"""Network namespaces, and what connects the nodes in them."""
+"""Network namespaces, and the network between the nodes."""
 
 import ctypes
 import os
@@ -12,11 +12,11 @@ from .processes import Process, all_pids, checked, kill_all
 CLONE_NEWNET = 0x40000000
 
 BRIDGE = "nodes"
-"""The bridge between nodes. It is in the namespace of the first one, and has that one's address."""
+"""The bridge between nodes, in the namespace of the first node and with its address."""
 
 
 class NetworkNamespace:
-    """A network namespace with a name, as `ip netns list` shows it."""
+    """A named network namespace, as in `ip netns list`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -29,16 +29,16 @@ class NetworkNamespace:
     def create(self) -> None:
         checked(["ip", "netns", "add", self.name])
         self.sh("ip link set lo up; echo 1 >/proc/sys/net/ipv4/ip_forward")
-        # Answers of a pod to a Service's client on the same bridge have to pass by kube-proxy's translation.
+        # Responses of a pod to a Service's client on the same bridge must pass the address translation of kube-proxy.
         self.sh("f=/proc/sys/net/bridge/bridge-nf-call-iptables; [ ! -e $f ] || echo 1 >$f")
 
     def enter(self) -> list[str]:
-        """What has to stand before a command. `ip netns exec` would hide the cgroups, since it mounts a new /sys."""
+        """The prefix of a command in the namespace. `ip netns exec` mounts a new /sys, which would hide the cgroups."""
         return ["nsenter", f"--net={self.path}", "--"]
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Lets the calling thread be in it meanwhile. The sockets that it makes there stay there."""
+        """Moves the calling thread into the namespace during the body. Sockets of the body stay in the namespace."""
         own, other = os.open("/proc/thread-self/ns/net", os.O_RDONLY), os.open(self.path, os.O_RDONLY)
         try:
             _set_namespace(other)
@@ -54,7 +54,7 @@ class NetworkNamespace:
         checked([*self.enter(), "sh", "-ec", script])
 
     def processes(self) -> list[Process]:
-        """The processes that are in it."""
+        """Returns the processes in the namespace."""
         try:
             namespace = self.path.stat()
         except FileNotFoundError:
@@ -65,7 +65,7 @@ class NetworkNamespace:
                 own = os.stat(f"/proc/{pid}/ns/net")
             except OSError:
                 continue
-            # The first part of a namespace's identity is the file system that all namespaces are in.
+            # The device in the identity of a namespace is the file system of all namespaces.
             if (own.st_dev, own.st_ino) == (namespace.st_dev, namespace.st_ino):
                 process = Process.find(pid)
                 if process and pid != os.getpid():
@@ -73,7 +73,7 @@ class NetworkNamespace:
         return found
 
     def delete(self) -> None:
-        """Kills what is in it, and removes it."""
+        """Kills the processes in the namespace, and removes the namespace."""
         if self.exists:
             kill_all(self.processes, f"network namespace {self.name}")
             checked(["ip", "netns", "delete", self.name])
@@ -86,7 +86,7 @@ def _set_namespace(descriptor: int) -> None:
 
 
 class NodeNetwork:
-    """The network of the nodes: a bridge in the first one's namespace, to which each other node has a veth pair."""
+    """The network of the nodes: a bridge in the namespace of the first node, with a veth pair to each other node."""
 
     def __init__(self, identity: str, nodes: int) -> None:
         self.namespaces = [NetworkNamespace(identity if node == 1 else f"{identity}-{node}") for node in range(1, nodes + 1)]
@@ -97,7 +97,7 @@ class NodeNetwork:
         first = self.namespaces[0]
         first.sh(
             f"ip link add {BRIDGE} type bridge; ip address add {addresses.node_address(1)}/24 dev {BRIDGE};"
-            f"ip link set {BRIDGE} up; ip route add default via {addresses.NOBODY}"
+            f"ip link set {BRIDGE} up; ip route add default via {addresses.UNUSED}"
         )
         for node, namespace in enumerate(self.namespaces[1:], 2):
             port = addresses.node_name(node)

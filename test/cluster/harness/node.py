@@ -20,11 +20,11 @@ CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 PAUSE_IMAGE = "sluicegate.dev/cluster/pause:1"
 
 LEASE = 20
-"""Seconds that a node's lease lasts; kubelet renews it four times as often."""
+"""The duration of a node's lease in seconds. kubelet renews the lease four times in this period."""
 
 
 class Node:
-    """One node of the cluster, counted from 1."""
+    """A node of the cluster. The first node is 1."""
 
     def __init__(self, number: int, folder: RunFolder, network: NetworkNamespace, certificates: Certificates) -> None:
         self.number = number
@@ -61,7 +61,7 @@ class Node:
             self.import_image(image)
 
     def stop(self) -> None:
-        """Kills everything in the node, and removes what it leaves on the machine."""
+        """Kills all processes of the node, and removes its remains on the machine."""
         self.machine.stop()
         self._cgroup.delete()
 
@@ -74,7 +74,7 @@ class Node:
             raise ClusterError(f"{tar} cannot be imported into {self.name}: {(done.stderr or done.stdout).strip()}")
 
     def images(self) -> list[str]:
-        """The names of the images that containerd has."""
+        """Returns the names of the images in containerd."""
         return checked([*self.machine.enter(), *self._ctr("images", "list", "--quiet")]).split()
 
     def _ctr(self, *argv: str) -> list[str]:
@@ -85,7 +85,7 @@ class Node:
         return done.returncode == 0
 
     def _healthy(self, port: int) -> bool:
-        """Whether a part says that it is well. The first line of the answer to a bare request tells."""
+        """Returns whether a part is healthy, from the first line of the response to a minimal request."""
         script = f"exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET /healthz HTTP/1.0\\r\\n\\r\\n' >&3; head -1 <&3"
         done = subprocess.run(
             [*self.machine.enter(), "timeout", "2", "bash", "-c", script], capture_output=True, text=True
@@ -115,9 +115,9 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
 address = "{CONTAINERD_SOCKET}"
 [{cri}]
 sandbox_image = "{PAUSE_IMAGE}"
-# The namespaces of pods, which are to go with the node.
+# The namespaces of pods, which must end with the node.
 netns_mounts_under_state_dir = true
-# Root in a container of somebody's often may not protect processes from the kernel's out-of-memory killer.
+# In a container, root often may not protect processes from the out-of-memory killer.
 restrict_oom_score_adj = true
 [{cri}.cni]
 bin_dir = "{CNI_PLUGINS}"
@@ -155,9 +155,9 @@ Root = "/run/containerd/runc"
             "volumePluginDir": self._file("volume-plugins"), "podLogsDir": self._file("pod-logs"),
             "nodeLeaseDurationSeconds": LEASE, "nodeStatusUpdateFrequency": "5s", "maxPods": 250,
             "kubeAPIQPS": 500, "kubeAPIBurst": 1000, "registryPullQPS": 0, "serializeImagePulls": False,
-            # The machine's own name servers are not reached from here.
+            # The name servers of the machine are unreachable from the node.
             "resolvConf": "",
-            # A full disk or a busy machine must not look like a failure of what is tested.
+            # A full disk or a busy machine must not fail a test.
             "evictionHard": {"memory.available": "1Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%",
                              "imagefs.available": "0%", "imagefs.inodesFree": "0%"},
             "imageGCHighThresholdPercent": 100,
@@ -169,7 +169,7 @@ Root = "/run/containerd/runc"
             "clientConnection": {"kubeconfig": str(self._proxy_kubeconfig)},
             "mode": "nftables", "hostnameOverride": self.name, "clusterCIDR": addresses.PODS,
             "nodePortAddresses": ["primary"],
-            # These are for the whole machine, and are left as they are.
+            # These settings belong to the whole machine, and stay unchanged.
             "conntrack": {"maxPerCore": 0, "min": 0},
             "nftables": {"minSyncPeriod": "0s"},
         }

@@ -1,4 +1,4 @@
-"""The programs of a cluster that keep running, each with its log and a file that holds its process id."""
+"""The permanent programs of a cluster, each with a log and a file with its process id."""
 
 import json
 import signal
@@ -12,23 +12,23 @@ from .paths import RunFolder
 from .processes import Process, kill_all, wait_until
 
 TAIL = 15
-"""How many lines of a log are shown with an error."""
+"""The number of lines of a log in an error."""
 
 
 @dataclass
 class Part:
-    """A program that is started in some namespaces, and outlives the command that started it."""
+    """A program in some namespaces that survives the command that started it."""
 
     name: str
-    """Such as `kube-apiserver` or `node-1/kubelet`."""
+    """The name, such as `kube-apiserver` or `node-1/kubelet`."""
     folder: RunFolder
     argv: list[str]
     enter: Callable[[], list[str]]
-    """What has to stand before the command."""
+    """The prefix of the command."""
     ready: Callable[[], bool] | None = None
-    """Whether it does its work; without it, a part that runs is ready."""
+    """Returns whether the part is ready. Without this function, a running part is ready."""
     forks: bool = False
-    """Whether `enter` forks, so that the program is a child of what is started."""
+    """Whether `enter` forks, so that the program is a child of the started process."""
     environment: dict[str, str] | None = None
     _child: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
@@ -42,7 +42,7 @@ class Part:
 
     @property
     def process(self) -> Process | None:
-        """The program, if it runs."""
+        """The process, if it is running."""
         processes = self._processes()
         return processes[-1] if processes and processes[-1].running else None
 
@@ -51,7 +51,7 @@ class Part:
         return self.process is not None
 
     def launch(self) -> None:
-        """Starts it, without waiting until it is ready. Where it runs, nothing happens."""
+        """Starts the part without waiting for its readiness. Does nothing if the part is running."""
         if self.running:
             return
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ class Part:
         self._pids.write_text(json.dumps([[process.pid, process.started] for process in processes]))
 
     def wait_ready(self, timeout: float = 60) -> None:
-        """Waits until it does its work."""
+        """Waits until the part is ready."""
 
         def ready() -> bool:
             if not self.running:
@@ -89,12 +89,12 @@ class Part:
             raise error if "ended" in str(error) else self.failed(f"is not ready after {timeout:g} s") from None
 
     def start(self) -> None:
-        """Starts it, and waits until it is ready."""
+        """Starts the part, and waits until it is ready."""
         self.launch()
         self.wait_ready()
 
     def kill(self) -> None:
-        """Kills it (SIGKILL), and waits until it is gone."""
+        """Kills the part (SIGKILL), and waits for its end."""
         kill_all(lambda: [process for process in self._processes() if process.running], self.name)
         self._pids.unlink(missing_ok=True)
         if self._child:
@@ -102,26 +102,26 @@ class Part:
             self._child = None
 
     def pause(self) -> None:
-        """Lets it stand still (SIGSTOP) until `resume`."""
+        """Pauses the part (SIGSTOP) until `resume`."""
         process = self._need()
         process.send(signal.SIGSTOP)
         wait_until(lambda: process.stopped, f"{self.name} to stand still", 10, 0.01)
 
     def resume(self) -> None:
-        """Lets it go on (SIGCONT)."""
-        # nsenter(1) stops itself with its child.
+        """Resumes the part (SIGCONT)."""
+        # nsenter(1) stops together with its child.
         for process in reversed(self._processes()):
             process.send(signal.SIGCONT)
 
     def tail(self, lines: int = TAIL) -> str:
-        """The end of its log."""
+        """Returns the end of the log."""
         try:
             return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
         except FileNotFoundError:
             return ""
 
     def failed(self, how: str) -> ClusterError:
-        """The error of a part that does not do as it should, with the end of its log."""
+        """Returns the error of a failed part, with the end of its log."""
         return ClusterError(f"{self.name} {how}. The end of {self.log}:\n{self.tail()}")
 
     def _need(self) -> Process:

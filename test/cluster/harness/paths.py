@@ -1,4 +1,4 @@
-"""Where things are: everything that the cluster makes lies below `target/cluster` of the project."""
+"""The paths of the cluster. All generated files are below `target/cluster` of the project."""
 
 import hashlib
 from pathlib import Path
@@ -19,12 +19,12 @@ class RunFolder:
         self.path = RUN / name
         self.state = self.path / "state.json"
         self.kubeconfig = self.path / "kubeconfig"
-        """The administrator's."""
+        """The kubeconfig of the administrator."""
         self.certificates = self.path / "certificates"
         self.logs = self.path / "logs"
         self.pids = self.path / "pids"
 
-        # Namespaces and cgroups belong to the machine, so clusters of the same name in two checkouts need names of their own.
+        # Namespaces and cgroups belong to the machine, so clusters with the same name in two checkouts need different names.
         digest = hashlib.sha256(str(self.path).encode()).hexdigest()[:6]
         self.identity = f"sluicegate-{name}-{digest}"
-        """A name that no other cluster of this machine has."""
+        """A name that is unique on this machine."""

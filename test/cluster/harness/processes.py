@@ -1,4 +1,4 @@
-"""Processes as the kernel shows them in /proc."""
+"""Processes in /proc."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def wait_until(probe: Callable[[], T], what: str, timeout: float = 30, interval: float = 0.05) -> T:
-    """Asks `probe` until its answer is true, and returns that. `what` is for the message: what is waited for."""
+    """Calls `probe` until its result is true, and returns the result. `what` names the condition in the message of a timeout."""
     deadline = time.monotonic() + timeout
     while True:
         found = probe()
@@ -28,15 +28,15 @@ def wait_until(probe: Callable[[], T], what: str, timeout: float = 30, interval:
 
 @dataclass(frozen=True)
 class Process:
-    """A process that is not mistaken for a later one with the same id."""
+    """A process, identified by its id and its start time, because ids are reused."""
 
     pid: int
     started: str
-    """When it was started, in clock ticks since boot."""
+    """The start time, in clock ticks since boot."""
 
     @classmethod
     def find(cls, pid: int) -> "Process | None":
-        """The running process of that id; a zombie is none."""
+        """Returns the running process with this id. A zombie is not running."""
         fields = _stat(pid)
         return cls(pid, fields[19]) if fields and fields[0] != "Z" else None
 
@@ -46,12 +46,12 @@ class Process:
 
     @property
     def stopped(self) -> bool:
-        """Whether it stands still because of SIGSTOP."""
+        """Whether SIGSTOP has stopped the process."""
         fields = _stat(self.pid)
         return self.running and fields is not None and fields[0] == "T"
 
     def send(self, number: signal.Signals) -> None:
-        """Sends a signal, if the process is still there."""
+        """Sends a signal, if the process is still running."""
         if self.running:
             try:
                 os.kill(self.pid, number)
@@ -59,7 +59,7 @@ class Process:
                 pass
 
     def children(self) -> list["Process"]:
-        """The processes that it started."""
+        """Returns the child processes."""
         found = []
         for pid in all_pids():
             fields = _stat(pid)
@@ -69,12 +69,12 @@ class Process:
 
 
 def all_pids() -> list[int]:
-    """Every process of the machine."""
+    """Returns all processes of the machine."""
     return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
 
 
 def kill_all(find: Callable[[], Iterable[Process]], what: str, timeout: float = 10) -> None:
-    """Kills what `find` finds until it finds nothing any more."""
+    """Kills the processes that `find` returns, until it returns none."""
 
     def gone() -> bool:
         found = list(find())
@@ -90,14 +90,14 @@ def kill_all(find: Callable[[], Iterable[Process]], what: str, timeout: float = 
 
 
 def command(pid: int) -> str:
-    """The name of a process's program."""
+    """Returns the name of the program of a process."""
     try:
         return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
         return "gone"
 
 def checked(argv: list[str], **options: object) -> str:
-    """The output of a command that has to succeed."""
+    """Returns the output of a command, which must succeed."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True, **options)  # type: ignore[call-overload]
     except FileNotFoundError as error:
@@ -108,7 +108,7 @@ def checked(argv: list[str], **options: object) -> str:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat from the state on, which is 0 here and 3 in proc(5)."""
+    """Returns the fields of /proc/PID/stat from the state on. The state has the index 0 here, and 3 in proc(5)."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""Commands that a test runs beside itself."""
+"""Commands that run beside a test."""
 
 import signal
 import subprocess
@@ -24,18 +24,18 @@ class Running:
         return self.process.poll() is None
 
     def output(self) -> str:
-        """What it wrote so far, to standard output and standard error."""
+        """Returns the output so far, from standard output and standard error."""
         return self.log.read_text(errors="replace")
 
     def wait(self, timeout: float = 30) -> int:
-        """Waits for its end, and returns its exit code; negative for the signal that killed it."""
+        """Waits for the end, and returns the exit code. A negative code is the signal that killed the command."""
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise ClusterError(f"{self.process.args} still runs after {timeout:g} s:\n{self.output()[-2000:]}") from None
 
     def terminate(self, timeout: float = 30) -> int:
-        """Ends it by SIGTERM, and returns its exit code."""
+        """Ends the command by SIGTERM, and returns its exit code."""
         self.send(signal.SIGTERM)
         return self.wait(timeout)
 
@@ -43,7 +43,7 @@ class Running:
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """Kills it, if it still runs."""
+        """Kills the command, if it is running."""
         if self.running:
             self.process.kill()
         self.process.wait()

@@ -1,4 +1,4 @@
-"""The programs that a cluster is made of, built once from Go modules into `target/cluster/bin`."""
+"""The programs of a cluster, built once from Go modules into `target/cluster/bin`."""
 
 import json
 import os
@@ -20,18 +20,18 @@ KUBERNETES_VERSION = "k8s.io/component-base/version"
 
 @dataclass(frozen=True)
 class Tool:
-    """A program: the folder below `tools` with the go.mod that names its version, its module, and its package there."""
+    """A program: its module, its package, and the folder below `tools` whose go.mod sets its version."""
 
     name: str
     folder: str
     module: str
     package: str = ""
     variables: tuple[str, ...] = ()
-    """Variables that the linker sets, so that the program knows its version; {version} is replaced."""
+    """The variables of the linker for the version of the program. {version} is replaced."""
 
     @property
     def version(self) -> str:
-        """What go.mod requires, such as `v1.36.3`."""
+        """The version in go.mod, such as `v1.36.3`."""
         text = (TOOLS / self.folder / "go.mod").read_text()
         found = re.search(rf"^(?:require)?\s+{re.escape(self.module)} (v\S+)", text, re.MULTILINE)
         if not found:
@@ -40,12 +40,12 @@ class Tool:
 
     @property
     def built(self) -> bool:
-        """Whether the program is there in the version that go.mod names."""
+        """Whether the program is built in the version of go.mod."""
         stamp = BIN / f".{self.name}.version"
         return (BIN / self.name).exists() and stamp.exists() and stamp.read_text().strip() == self.version
 
     def build(self) -> None:
-        """Builds it, which takes seconds to minutes, and needs Go and its module proxy."""
+        """Builds the program in seconds to minutes. The build needs Go and its module proxy."""
         if not shutil.which("go"):
             raise ClusterError(f"building {self.name} needs Go, of version 1.26 or later: https://go.dev/dl")
         BIN.mkdir(parents=True, exist_ok=True)
@@ -71,20 +71,20 @@ def _kubernetes(name: str) -> Tool:
 
 ALL = {tool.name: tool for tool in [
     Tool("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
-    # The API server first: what it shares with the others is most of the time that they take.
+    # The API server first, because the other programs share most of its packages.
     *map(_kubernetes, ["kube-apiserver", "kube-controller-manager", "kubectl", "kube-scheduler", "kubelet", "kube-proxy"]),
     Tool("kwok", "kwok", "sigs.k8s.io/kwok", "/cmd/kwok", ("sigs.k8s.io/kwok/pkg/consts.Version={version}",)),
     Tool("contour", "contour", "github.com/projectcontour/contour", "/cmd/contour"),
 ]}
 
 API = ["etcd", "kube-apiserver", "kubectl"]
-"""What `up --api-only` needs."""
+"""The programs for `up --api-only`."""
 CLUSTER_TOOLS = [*API, "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy"]
-"""What `up` needs."""
+"""The programs for `up`."""
 
 
 def build(names: list[str], say: Callable[[str], None] = print) -> None:
-    """Builds those that are missing or of another version; without names, all that `up` needs."""
+    """Builds the programs that are missing or have another version. Without names, builds the programs for `up`."""
     unknown = [name for name in names if name not in ALL]
     if unknown:
         raise ClusterError(f"nothing is called {', '.join(unknown)}; there are {', '.join(ALL)}")
@@ -101,7 +101,7 @@ def build(names: list[str], say: Callable[[str], None] = print) -> None:
 
 
 def require(names: list[str]) -> None:
-    """Refuses to go on if one of them is missing."""
+    """Fails if a program is missing."""
     missing = [name for name in names if not ALL[name].built]
     if missing:
         raise ClusterError(
@@ -111,7 +111,7 @@ def require(names: list[str]) -> None:
 
 
 def _keep_stages() -> None:
-    """What KWOK's nodes and pods do comes as files of its module."""
+    """Returns the files of KWOK's module with the behaviour of its nodes and pods."""
     module = json.loads(checked(["go", "list", "-m", "-json", "sigs.k8s.io/kwok"], cwd=TOOLS / "kwok"))
     stages = BIN / "kwok-stages"
     shutil.rmtree(stages, ignore_errors=True)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes an image of one program as a docker-archive, which `ctr images import` and `docker load` read.
 
-The program's shared libraries go into the image with it. The same content makes the same bytes, and the same digest.
+The image includes the shared libraries of the program. The same content gives the same bytes and the same digest.
 """
 
 import argparse
@@ -18,19 +18,19 @@ from pathlib import Path
 
 @dataclass
 class Image:
-    """An image of one layer."""
+    """An image with one layer."""
 
     name: str
-    """With its tag, such as `sluicegate.dev/cluster/pause:1`. Kubernetes pulls `latest` always, so that tag does not serve."""
+    """The name with a tag, such as `sluicegate.dev/cluster/pause:1`. The tag `latest` is unusable, because Kubernetes always pulls it."""
     program: Path
-    """It becomes the entry point, in the root folder."""
+    """The program in the root folder, which is the entry point."""
     arguments: list[str] = field(default_factory=list)
-    """What the program is given unless the pod says otherwise."""
+    """The default arguments of the program."""
     files: dict[str, Path] = field(default_factory=dict)
-    """More files, by their path in the image."""
+    """Further files by their path in the image."""
 
     def write(self, tar: Path) -> None:
-        """Writes the archive; nobody sees it half-written."""
+        """Writes the archive atomically."""
         layer = self._layer()
         entry = f"/{self.program.name}"
         digest = hashlib.sha256(layer).hexdigest()
@@ -58,7 +58,7 @@ class Image:
 
 
 def libraries(program: Path) -> list[Path]:
-    """The shared libraries that a program loads and the loader itself, as ldd(1) tells; none for a static one."""
+    """Returns the shared libraries of a program and the loader according to ldd(1). A static program has none."""
     listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True)
     if "not found" in listed.stdout:
         raise FileNotFoundError(f"{program} lacks libraries:\n{listed.stdout}")
@@ -66,7 +66,7 @@ def libraries(program: Path) -> list[Path]:
 
 
 def _archive(content: dict[str, tuple[bytes, int]]) -> bytes:
-    """A tar of files and the folders that they are in, with nothing of this moment or machine in it."""
+    """Returns a tar of the files and their folders, without times or users of this machine."""
     folders = sorted({str(parent) for path in content for parent in Path(path).parents if str(parent) != "."})
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:

@@ -1,4 +1,4 @@
-/* The first process of every pod: it holds the pod's namespaces, collects what its processes leave, and ends when told. */
+/* The first process of each pod. It keeps the namespaces of the pod, reaps orphaned processes, and ends on a signal. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>

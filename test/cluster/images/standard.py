@@ -1,4 +1,4 @@
-"""The images that come with the cluster."""
+"""The images of the cluster."""
 
 import shutil
 import tempfile
@@ -12,16 +12,16 @@ from .image import Image
 
 PAUSE = "sluicegate.dev/cluster/pause:1"
 BACKEND = "sluicegate.dev/cluster/backend:1"
-"""The lab's back end. Its arguments are those of `sluicegate-lab backend`; by default it listens at port 9000."""
+"""The lab's backend, with the arguments of `sluicegate-lab backend`. The default port is 9000."""
 REDIS = "sluicegate.dev/cluster/redis:1"
-"""Debian's Redis, with its own settings."""
+"""Redis from Debian, with its default settings."""
 
 PAUSE_SOURCE = Path(__file__).with_name("pause.c")
 LAB = [PROJECT / "target/release/sluicegate-lab", PROJECT / "target/debug/sluicegate-lab"]
 
 
 def pause() -> Path:
-    """The archive of the image of which every pod has a container."""
+    """Returns the archive of the pause image, which each pod runs."""
     tar = IMAGES / "pause.tar"
     if not _current(tar, PAUSE_SOURCE):
         with tempfile.TemporaryDirectory() as folder:
@@ -32,7 +32,7 @@ def pause() -> Path:
 
 
 def backend(program: Path | None = None) -> Path:
-    """The archive of the lab's back end, of the program given or of the one that was built last."""
+    """Returns the archive of the lab's backend, from the given program or from the newest build."""
     built = sorted((path for path in LAB if path.exists()), key=lambda path: path.stat().st_mtime)
     if program is None and not built:
         raise ClusterError("sluicegate-lab is not built: make build")
@@ -44,7 +44,7 @@ def backend(program: Path | None = None) -> Path:
 
 
 def redis() -> Path:
-    """The archive of the image of the machine's own Redis."""
+    """Returns the archive of an image of the installed Redis."""
     program = shutil.which("redis-server")
     if not program:
         raise ClusterError("redis-server is not installed: scripts/setup cluster")
@@ -55,7 +55,7 @@ def redis() -> Path:
 
 
 def compiled(source: Path, name: str, folder: Path) -> Path:
-    """The archive of an image of one C program, in that folder."""
+    """Returns the archive of an image of a C program, in the folder."""
     program = folder / source.stem
     checked(["gcc", "-static", "-O2", "-D_GNU_SOURCE", "-o", str(program), str(source)])
     tar = folder / f"{source.stem}.tar"
@@ -64,5 +64,5 @@ def compiled(source: Path, name: str, folder: Path) -> Path:
 
 
 def _current(tar: Path, source: Path) -> bool:
-    # A package's files keep the times of their build.
+    # The files of a package have the times of its build.
     return tar.exists() and tar.stat().st_mtime > max(source.stat().st_mtime, source.stat().st_ctime)

@@ -1,1 +1,1 @@
-"""The published experiment with ingress controllers, as it was run: on a cluster, with pods that are scaled and replaced."""
+"""The published experiment with ingress controllers: a cluster with scaled and replaced pods."""

@@ -1,4 +1,4 @@
-"""The gateways that are compared, each as pods on the network of the node."""
+"""The compared gateways, as pods on the network of the node."""
 
 import json
 import subprocess
@@ -10,26 +10,26 @@ from images.image import Image
 
 
 CPU = 1
-"""What the pod of each gateway asks for."""
+"""The CPU request of each gateway's pod."""
 
 
 class Gateway:
-    """A gateway that is deployed for a while."""
+    """A gateway in the cluster."""
 
     name: str
     ingress_class: str
 
     def up(self, cluster: Cluster) -> None:
-        """Deploys it, and waits until it is ready."""
+        """Deploys the gateway, and waits until it is ready."""
         raise NotImplementedError
 
     def down(self, cluster: Cluster) -> None:
-        """Removes it, and waits until its pods are gone."""
+        """Removes the gateway, and waits until its pods are gone."""
         raise NotImplementedError
 
 
 class Sluicegate(Gateway):
-    """From its image and its chart."""
+    """Sluicegate, from its image and its chart."""
 
     name = "sluicegate"
     ingress_class = "sluicegate"
@@ -43,23 +43,23 @@ class Sluicegate(Gateway):
 
     def up(self, cluster: Cluster) -> None:
         cluster.import_image(self.image)
-        # What is in the archive is what is run, whatever the chart's version says.
+        # The tag of the archive, which may differ from the version of the chart.
         repository, _, tag = archived_name(self.image).rpartition(":")
         cluster.run([
             str(self.HELM), "install", "sluicegate", str(PROJECT / "charts/sluicegate"), "--namespace=sluicegate", "--create-namespace",
             f"--values={self.VALUES}", f"--set=image.repository={repository},image.tag={tag},image.pullPolicy=Never",
-            # A pod that asks for no CPU gets what all others leave, also what kubelet and the API server leave.
+            # A pod without a CPU request receives only the CPU time that all others leave, including kubelet and the API server.
             "--set=status.source=Nodes", f"--set=resources.requests.cpu={CPU}", "--wait", "--timeout=60s",
         ], timeout=90)
 
     def down(self, cluster: Cluster) -> None:
         cluster.run([str(self.HELM), "uninstall", "sluicegate", "--namespace=sluicegate"])
-        # Nobody is connected any more: it need not take its time.
+        # No client is connected, so the gateway may end at once.
         gone(cluster, "sluicegate")
 
 
 class Contour(Gateway):
-    """Contour, which tells Envoy about the cluster."""
+    """Contour with Envoy."""
 
     name = "contour"
     ingress_class = "contour"
@@ -91,6 +91,6 @@ def gone(cluster: Cluster, namespace: str) -> None:
 
 
 def archived_name(image: Path) -> str:
-    """The name of the image in an archive."""
+    """Returns the name of the image in an archive."""
     done = subprocess.run(["tar", "--extract", "--to-stdout", f"--file={image}", "manifest.json"], capture_output=True, check=True)
     return str(json.loads(done.stdout)[0]["RepoTags"][0])

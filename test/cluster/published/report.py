@@ -1,10 +1,10 @@
-"""What the runs found, as a table."""
+"""The results of the runs as a table."""
 
 from .run import OF_THE_STUDY, Load, Outcome
 
 
 def table(outcomes: list[Outcome], load: Load) -> str:
-    """Markdown. Latency counts from when each request was due; p99.9 is also told as a multiple of the static runs'."""
+    """Returns the table as Markdown. Latency starts at the due time of a request. The table shows p99.9 also as a multiple of the static run."""
     lines = [
         f"{load.rate:,} requests/s over {load.connections:,} TLS connections for {load.seconds} s. Times in milliseconds.",
         "",
@@ -24,7 +24,7 @@ def table(outcomes: list[Outcome], load: Load) -> str:
 
 
 def against_static(outcome: Outcome, outcomes: list[Outcome]) -> float | None:
-    """The p99.9 of a run as a multiple of the static one's of the same round."""
+    """Returns the p99.9 of a run as a multiple of the static run of the same round."""
     for other in outcomes:
         if (other.gateway, other.run, other.nth) == (outcome.gateway, "static", outcome.nth) and outcome.run != "static":
             static = other.percentile("99.9")
@@ -33,8 +33,8 @@ def against_static(outcome: Outcome, outcomes: list[Outcome]) -> float | None:
 
 
 def failures(outcomes: list[Outcome]) -> list[str]:
-    """Where Sluicegate does not keep what it promises: no error of any kind, none wrong, none unsent, p99.9 under 100 ms and at most 1.5 times that of
-    the static run."""
+    """Returns the broken promises of Sluicegate. The promises: no error, no wrong response, no unsent request, and p99.9 below 100 ms and at
+    most 1.5 times the p99.9 of the static run."""
     found = []
     for outcome in outcomes:
         if outcome.gateway != "sluicegate" or outcome.run not in OF_THE_STUDY:

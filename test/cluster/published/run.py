@@ -1,4 +1,4 @@
-"""One run: back ends, a gateway, a load over TLS, and what is done to the pods meanwhile."""
+"""One run: backends, a gateway, a load over TLS, and changes of pods."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -20,12 +20,12 @@ HOST = "app.example.com"
 REPLICAS = 5
 SERVED = "app"
 ASIDE = "aside"
-"""Pods like those that serve, to which no request goes: what their coming and going does to a load is the machine's doing."""
+"""Pods like the backends, without requests. Their starts and ends show the effect of the machine on the load."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What the load does."""
+    """The options of the load."""
 
     rate: int
     connections: int
@@ -34,13 +34,13 @@ class Load:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the load counted."""
+    """The counts of the load."""
 
     gateway: str
     run: str
     nth: int
     changes: int
-    """How often pods were changed."""
+    """The number of changes of pods."""
     load: dict[str, Any]
 
     @property
@@ -50,12 +50,12 @@ class Outcome:
         return found | {"wrong": sum(errors["wrong"].values()), "unsent": self.load["requests"]["unsent"] or 0}
 
     def percentile(self, which: str) -> float:
-        """In milliseconds."""
+        """The latency in milliseconds."""
         return float(self.load["latency"]["percentiles_us"][which]) / 1000
 
 
 def program() -> Path:
-    """The lab, which measures: optimised, or it measures itself."""
+    """Returns the optimised build of the lab. A debug build would measure its own slowness."""
     lab = PROJECT / "target/release/sluicegate-lab"
     if not lab.exists():
         raise ClusterError("sluicegate-lab is not built: make build")
@@ -63,7 +63,7 @@ def program() -> Path:
 
 
 def deploy(cluster: Cluster, folder: Path) -> None:
-    """Brings up the back ends of the study, which exit at once when they are told to end, and their Secret."""
+    """Deploys the backends of the study, which exit at once on SIGTERM, and their Secret."""
     cluster.import_image(standard.backend(program()))
     key, certificate = folder / "tls.key", folder / "tls.crt"
     cluster.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", f"/CN={HOST}", "-addext",
@@ -86,7 +86,7 @@ def deploy(cluster: Cluster, folder: Path) -> None:
 
 @contextmanager
 def deployed(cluster: Cluster, gateway: Gateway, certificate: Path) -> Iterator[None]:
-    """The gateway serves the back ends."""
+    """Deploys the gateway for the duration of the body, which begins when the gateway serves the backends."""
     backend = {"service": {"name": "app", "port": {"name": "http"}}}
     cluster.apply({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "app"}, "spec": {
         "ingressClassName": gateway.ingress_class, "tls": [{"hosts": [HOST], "secretName": "app-secret"}],
@@ -102,7 +102,7 @@ def deployed(cluster: Cluster, gateway: Gateway, certificate: Path) -> Iterator[
 
 
 def nothing(_cluster: Cluster, _deployment: str, end: Event) -> int:
-    """The static run: five pods, and nothing changes."""
+    """The static run: five pods without changes."""
     end.wait()
     return 0
 
@@ -131,20 +131,20 @@ RUNS: dict[str, tuple[Callable[[Cluster, str, Event], int], str]] = {
     "static": (nothing, SERVED), "scale": (scale, SERVED), "restart": (restart, SERVED),
     "scale-aside": (scale, ASIDE), "restart-aside": (restart, ASIDE),
 }
-"""What is done, and to which Deployment."""
+"""The changes of each run, and their Deployment."""
 OF_THE_STUDY = ("static", "scale", "restart")
 
 
 def go_before(pid: int) -> None:
-    """Whoever measures goes before what is measured: what it sends late would count as the gateway's. Where the kernel groups
-    processes by their session, niceness counts within the group alone, and the group has one of its own (sched(7))."""
+    """Raises the priority of the load, because a late request would count as latency of the gateway. If the kernel groups processes by
+    session, niceness applies only within the group, and the group has its own niceness (sched(7))."""
     group = Path(f"/proc/{pid}/autogroup")
     if group.exists():
         group.write_text("-15")
 
 
 def settle(cluster: Cluster) -> None:
-    """Undoes the last change, and waits until all that came of it is over, with the pods that went."""
+    """Reverts the last change, and waits until all its effects have ended, including terminating pods."""
     for name in (SERVED, ASIDE):
         cluster.kubectl("scale", f"deployment/{name}", f"--replicas={REPLICAS}")
         cluster.kubectl("rollout", "status", f"deployment/{name}", "--timeout=60s")
@@ -152,7 +152,7 @@ def settle(cluster: Cluster) -> None:
 
 
 def measure(cluster: Cluster, gateway: Gateway, run: str, nth: int, load: Load, folder: Path) -> Outcome:
-    """Loads the gateway while the pods change."""
+    """Runs the load while the pods change."""
     settle(cluster)
     told = folder / f"{gateway.name}-{run}-{nth}.json"
     command = [str(program()), "load", "-t1", f"-c{load.connections}", f"-d{load.seconds}s", f"-R{load.rate}", "--json", str(told), "--verify",
@@ -169,5 +169,5 @@ def measure(cluster: Cluster, gateway: Gateway, run: str, nth: int, load: Load, 
             end.set()
     if code:
         raise ClusterError(f"the load ended with {code}: {running.output()[-2000:]}")
-    # A run whose changes failed would look like one without any.
+    # A run with failed changes would look like a run without changes.
     return Outcome(gateway.name, run, nth, changes.result(), json.loads(told.read_text()))

@@ -1,6 +1,6 @@
-/* A pod of the harness's own tests: it answers connections at port 8080 with its name. Its arguments make it something else:
-   hang: it ignores SIGTERM; ask ADDRESS PORT: it prints what is answered there; connect ADDRESS PORT: it connects;
-   show FILE: it prints a file. */
+/* The pod of the harness's tests. The program responds to connections at port 8080 with its name. Arguments:
+   hang: ignores SIGTERM; ask ADDRESS PORT: prints the response from there; connect ADDRESS PORT: connects;
+   show FILE: prints a file. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* A back end at port 9000: a request that wants another protocol gets it, and what is sent in it comes back; others are answered 200.
-   The answers say in X-Pod who gave them. */
+/* A backend at port 9000. The program accepts an upgrade to any protocol and echoes all bytes. It responds with 200 to other requests.
+   X-Pod in the responses has the name of the pod. */
 #include <arpa/inet.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-"""Sluicegate in a cluster as its users install it: from the image's archive and the packaged chart."""
+"""Sluicegate in a cluster, installed like by users: from the archive of the image and the packaged chart."""
 
 import base64
 import functools
@@ -24,16 +24,16 @@ from images import standard
 HELM = PROJECT / "target/tools/helm"
 CHART = PROJECT / "charts/sluicegate"
 NAMESPACE = "sluicegate"
-"""Where the chart is installed."""
+"""The namespace of the chart."""
 PATIENCE = 60
-"""Seconds for what has to come about. None of the tests is about how fast it does."""
+"""The timeout of each wait, in seconds. No test measures these waits."""
 POD = "app.kubernetes.io/name=sluicegate"
 """The label of all pods of the chart."""
 
 
 @functools.cache
 def image() -> Path:
-    """The archive of the image: that of SLUICEGATE_IMAGE, or one without optimisation that is built from what is here."""
+    """Returns the archive of the image: the archive in SLUICEGATE_IMAGE, or a new build without optimisation."""
     if given := os.environ.get("SLUICEGATE_IMAGE"):
         return Path(PROJECT, given).resolve()
     archive = PROJECT / "target/image/check.tar"
@@ -42,14 +42,14 @@ def image() -> Path:
 
 
 def chart(folder: Path) -> Path:
-    """The chart, packaged into a folder."""
+    """Packages the chart into a folder."""
     checked([str(HELM), "package", str(CHART), "--destination", str(folder)])
     (package,) = folder.glob("sluicegate-*.tgz")
     return package
 
 
 class Authority:
-    """An authority and the certificates that it signs, as files and as Secrets."""
+    """A CA and its certificates, as files and as Secrets."""
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
         self.folder = folder
@@ -64,7 +64,7 @@ class Authority:
                  *(option for each in extensions for option in ("-addext", each))])
 
     def sign(self, *names: str) -> tuple[Path, Path]:
-        """A certificate for these names, and its key. Each call makes another."""
+        """Creates a new certificate for these names, and its key."""
         number = len(list(self.folder.iterdir()))
         certificate, key = (self.folder / f"{self.name}-{number}.{kind}" for kind in ("crt", "key"))
         alternatives = ",".join(f"DNS:{name}" for name in names)
@@ -74,7 +74,7 @@ class Authority:
         return certificate, key
 
     def secret(self, secret: str, *names: str) -> dict[str, Any]:
-        """A Secret with a new certificate for these names, and with the authority itself."""
+        """Returns a Secret with a new certificate for these names, and with the CA certificate."""
         certificate, key = self.sign(*names)
         files = {"tls.crt": certificate, "tls.key": key, "ca.crt": self.file}
         return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret}, "type": "kubernetes.io/tls",
@@ -82,8 +82,8 @@ class Authority:
 
 
 def backend(name: str, replicas: int = 1, port: int = 9000, **more: Any) -> list[dict[str, Any]]:
-    """A Deployment of the lab's back end, which says `Server name: NAME`, and its Service with a port 80. `more` is for the Service:
-    `annotations` and the port's `appProtocol`."""
+    """Returns a Deployment of the lab's backend, which responds with `Server name: NAME`, and its Service with port 80. `more` sets
+    `annotations` of the Service and `appProtocol` of its port."""
     labels = {"app": name}
     container = {"name": "backend", "image": standard.BACKEND, "args": ["backend", "--listen", f"0.0.0.0:{port}", "--name", name],
                  "readinessProbe": {"httpGet": {"path": "/healthz", "port": port}, "periodSeconds": 1, "timeoutSeconds": 5}}
@@ -99,7 +99,7 @@ def backend(name: str, replicas: int = 1, port: int = 9000, **more: Any) -> list
 
 
 def service(name: str, app: str, target: int, **annotations: str) -> dict[str, Any]:
-    """A Service with a port 80 before the pods of an app. Annotations are those of Sluicegate, with underscores."""
+    """Returns a Service with port 80 for the pods of an app. Keyword arguments are annotations of Sluicegate, with underscores."""
     return {"apiVersion": "v1", "kind": "Service",
             "metadata": {"name": name, "annotations": annotated(annotations)},
             "spec": {"selector": {"app": app}, "ports": [{"name": "http", "port": 80, "targetPort": target}]}}
@@ -107,7 +107,7 @@ def service(name: str, app: str, target: int, **annotations: str) -> dict[str, A
 
 def ingress(name: str, *rules: str, tls: dict[str, list[str]] | None = None, default: str = "", of: str = "sluicegate",
             **annotations: str) -> dict[str, Any]:
-    """An Ingress. A rule is `HOST PATH TYPE SERVICE`, where the host may be `*`; `tls` has the hosts of Secrets."""
+    """Returns an Ingress. A rule is `HOST PATH TYPE SERVICE`; the host may be `*`. `tls` maps Secrets to hosts."""
     spec: dict[str, Any] = {"ingressClassName": of}
     if default:
         spec["defaultBackend"] = _to(default)
@@ -134,7 +134,7 @@ def annotated(annotations: dict[str, str]) -> dict[str, str]:
 
 @dataclass
 class Answer:
-    """What curl was answered; status 0 with its complaint if nothing."""
+    """The response that curl received. Without a response, the status is 0 and the body is the error of curl."""
 
     status: int
     headers: dict[str, str]
@@ -142,11 +142,11 @@ class Answer:
 
     @property
     def server(self) -> str:
-        """Which back end answered."""
+        """The name of the backend that responded."""
         return self.line("Server name")
 
     def line(self, name: str) -> str:
-        """What the back end was sent or says of itself, by the name of a line in its answer."""
+        """Returns the value of the line with this name in the response of the backend."""
         lines = (line.partition(": ") for line in self.body.splitlines())
         return next((value for key, _, value in lines if key.lower() == name.lower()), "")
 
@@ -156,18 +156,18 @@ def well(answer: Answer) -> bool:
 
 
 def ready(pod: dict[str, Any]) -> bool:
-    """Whether all containers of a pod are."""
+    """Returns whether all containers of a pod are ready."""
     statuses = pod["status"].get("containerStatuses", [])
     return bool(statuses) and all(status["ready"] for status in statuses)
 
 
 def restarted(pod: dict[str, Any]) -> bool:
-    """Whether a pod of which a container died is ready again."""
+    """Returns whether a pod is ready again after a restart of a container."""
     return ready(pod) and any(status["restartCount"] for status in pod["status"]["containerStatuses"])
 
 
 class Load:
-    """Requests at a steady rate that come from outside of all pods."""
+    """Requests at a constant rate from outside of all pods."""
 
     def __init__(self, cluster: Cluster, name: str, url: str, *options: str, duration: str = "10m") -> None:
         self.name = name
@@ -175,17 +175,17 @@ class Load:
         self._file.unlink(missing_ok=True)
         program = max((path for path in standard.LAB if path.exists()), key=lambda path: path.stat().st_mtime)
         self._running = cluster.popen(
-            # Whoever waits for 5 s has been forgotten; a busy machine alone does not make anybody wait as long.
+            # A request that waits for 5 s is lost. A busy machine alone does not delay a request that long.
             [str(program), "load", url, "--json", str(self._file), "--duration", duration, "--timeout", "5s",
              "--verify", "--threads", "1", *options], name=f"load-{name}")
 
     def stop(self) -> dict[str, Any]:
-        """Ends it, and returns what it counted."""
+        """Ends the load, and returns its counts."""
         self._running.send(signal.SIGINT)
         return self.counted()
 
     def counted(self) -> dict[str, Any]:
-        """Waits for its end, and returns what it counted."""
+        """Waits for the end of the load, and returns its counts."""
         self._running.wait(PATIENCE)
         if not self._file.exists():
             raise ClusterError(f"the load {self.name} failed: {self._running.output()}")
@@ -197,13 +197,13 @@ class Load:
 
 
 class Tunnel:
-    """A connection over HTTPS that was upgraded to what sends back what it is sent (`echo.c`)."""
+    """An upgraded connection over HTTPS to a backend that echoes (`echo.c`)."""
 
     def __init__(self, cluster: Cluster, address: str, authority: Authority, host: str, path: str) -> None:
         tls = ssl.create_default_context(cafile=str(authority.file))
         with cluster.namespace.inside():
             connection = socket.create_connection((address, 443), timeout=5)
-        # Whoever cuts the connection off without TLS's own end is not taken for one that ended it.
+        # A connection that ends without close_notify of TLS is an error, not an end.
         self._connection = tls.wrap_socket(connection, server_hostname=host, suppress_ragged_eofs=False)
         self._connection.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n".encode())
         answer = b""
@@ -216,11 +216,11 @@ class Tunnel:
         if not head.startswith("HTTP/1.1 101 "):
             raise ClusterError(f"no tunnel to {host}: {head}")
         self.pod = next(line.partition(": ")[2] for line in head.splitlines() if line.lower().startswith("x-pod:"))
-        """Where it leads to."""
+        """The backend of the tunnel."""
         self._sent = 0
 
     def echo(self) -> None:
-        """Sends something, and waits until it is back."""
+        """Sends data, and waits for the echo."""
         self._sent += 1
         sent, back = f"{self._sent} of {self.pod}".encode() * 50, b""
         self._connection.sendall(sent)
@@ -233,7 +233,7 @@ class Tunnel:
             raise ClusterError(f"the tunnel to {self.pod} gave back {back!r} for {sent!r}")
 
     def ended(self) -> bool:
-        """Waits until the other side ends it, and says whether it did so in good order and without a byte more."""
+        """Waits until the peer ends the connection. Returns whether the end was graceful and without further bytes."""
         self._connection.settimeout(PATIENCE)
         try:
             return self._connection.recv(1) == b""
@@ -246,7 +246,7 @@ class Tunnel:
 
 
 def lost(counted: dict[str, Any]) -> dict[str, int]:
-    """What failed of a load, by kind; nothing if all was well. What was only late is not lost: a busy machine is late."""
+    """Returns the failures of a load by kind. A late response is no failure, because a busy machine is late."""
     errors = counted["errors"]
     found = {**errors["kinds"], **errors["wrong"],
              **{f"status {status}": count for status, count in counted["statuses"].items() if status != "200"}}
@@ -255,15 +255,15 @@ def lost(counted: dict[str, Any]) -> dict[str, int]:
 
 
 class Gateway(unittest.TestCase):
-    """A cluster in which Sluicegate is installed once for all tests of a class."""
+    """A cluster with one installation of Sluicegate for all tests of a class."""
 
     cluster: Cluster
     folder: Path
     authority: Authority
     nodes = 1
-    """Of the cluster."""
+    """The number of nodes of the cluster."""
     address = ""
-    """Where Sluicegate is reached from outside of the pods, by HTTP at port 80 and by HTTPS at port 443."""
+    """The address of Sluicegate for clients outside of the pods: HTTP at port 80, HTTPS at port 443."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -274,7 +274,7 @@ class Gateway(unittest.TestCase):
         for archive in (image(), standard.backend()):
             cls.cluster.import_image(archive)
 
-    # What is installed.
+    # The installation.
 
     @classmethod
     def helm(cls, *argv: str) -> str:
@@ -291,13 +291,13 @@ class Gateway(unittest.TestCase):
 
     @classmethod
     def pods(cls, *selectors: str) -> list[dict[str, Any]]:
-        """The pods of Sluicegate that are not about to end."""
+        """Returns the pods of Sluicegate that are not terminating."""
         found = cls.cluster.json("get", "pods", "--namespace", NAMESPACE, "--selector", ",".join([POD, *selectors]))["items"]
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
     @classmethod
     def rolled_out(cls, workload: str, namespace: str = "default") -> None:
-        """Waits until all pods of a workload are those that it says, ready, and the old ones gone."""
+        """Waits until all pods of a workload are current and ready, and the old pods are gone."""
         cls.cluster.kubectl("rollout", "status", workload, "--namespace", namespace, f"--timeout={PATIENCE}s")
         wanted = cls.cluster.json("get", workload, "--namespace", namespace)
         labels = ",".join(f"{key}={value}" for key, value in wanted["spec"]["selector"]["matchLabels"].items())
@@ -310,7 +310,7 @@ class Gateway(unittest.TestCase):
 
     @classmethod
     def process(cls, pod: dict[str, Any]) -> Process:
-        """The first process of a pod's only container, as the machine sees it."""
+        """Returns the first process of the pod's only container, with its process id on the machine."""
         (container,) = wait_until(lambda: cls.cluster.json(
             "get", f"pod/{pod['metadata']['name']}", "--namespace", pod["metadata"]["namespace"],
         )["status"].get("containerStatuses"), "a container", PATIENCE)
@@ -327,17 +327,17 @@ class Gateway(unittest.TestCase):
 
     @classmethod
     def follow(cls, objects: list[dict[str, Any]]) -> None:
-        """Applies objects in the namespace `default`, and waits for the Deployments among them."""
+        """Applies objects in the namespace `default`, and waits for their Deployments."""
         cls.cluster.apply(*objects)
         for each in objects:
             if each["kind"] == "Deployment":
                 cls.rolled_out(f"deployment/{each['metadata']['name']}")
 
-    # Who asks.
+    # The client.
 
     @classmethod
     def ask(cls, url: str, *options: str, address: str = "") -> Answer:
-        """Asks by curl; certificates have to be of the authority."""
+        """Sends a request with curl, which trusts only the CA."""
         done = cls.cluster.run(["curl", "--silent", "--show-error", "--include", "--max-time", "10", "--cacert", str(cls.authority.file),
                                 "--connect-to", f"::{address or cls.address}:", *options, url], check=False)
         if done.returncode:
@@ -349,7 +349,7 @@ class Gateway(unittest.TestCase):
 
     @classmethod
     def answers(cls, expected: Callable[[Answer], bool], url: str, *options: str, address: str = "") -> Answer:
-        """Asks until the answer is as expected; fails with the last one."""
+        """Sends requests until the response is as expected. Fails with the last response."""
         found: list[Answer] = []
 
         def right() -> bool:
@@ -363,7 +363,7 @@ class Gateway(unittest.TestCase):
         return found[0]
 
     def served(self, name: str) -> float:
-        """Makes an Ingress, and returns after how many seconds it was served."""
+        """Creates an Ingress, and returns the seconds until the gateway serves it."""
         started = time.monotonic()
         self.cluster.apply(ingress(name, f"{name}.example.com / Prefix shop"))
         self.addCleanup(self.cluster.kubectl, "delete", f"ingress/{name}")
@@ -371,7 +371,7 @@ class Gateway(unittest.TestCase):
         return time.monotonic() - started
 
     def writer(self, *selectors: str) -> dict[str, Any]:
-        """The pod that writes into the cluster: the holder of the Lease. One that ended unasked holds it for some seconds still."""
+        """Returns the pod that writes into the cluster: the holder of the Lease. A killed pod holds the Lease for some more seconds."""
         def holding() -> dict[str, Any] | None:
             leases = self.cluster.json("get", "leases", "--namespace", NAMESPACE, "--field-selector=metadata.name=sluicegate")["items"]
             holders = {lease["spec"].get("holderIdentity") for lease in leases}
@@ -382,7 +382,7 @@ class Gateway(unittest.TestCase):
         return found
 
     def status_is_written(self, name: str, address: str) -> float:
-        """Makes an Ingress, and returns after how many seconds its status had that address."""
+        """Creates an Ingress, and returns the seconds until its status has the address."""
         started = time.monotonic()
         self.cluster.apply(ingress(name, f"{name}.example.com / Prefix shop"))
         self.addCleanup(self.cluster.kubectl, "delete", f"ingress/{name}")
@@ -395,7 +395,7 @@ class Gateway(unittest.TestCase):
 
     @contextmanager
     def load(self, url: str = "https://shop.example.com/", rate: int = 50, posts: int = 0) -> Iterator[None]:
-        """Holds loads while its body runs, on kept connections, on new ones and by HTTP/2; no request may be lost."""
+        """Runs loads during its body: on persistent connections, on new connections and by HTTP/2. No request may be lost."""
         port = "443" if url.startswith("https") else "80"
         common = ["--connect-to", f"{self.address}:{port}", "--cacert", str(self.authority.file), "--posts", str(posts)]
         kinds = {
@@ -421,7 +421,7 @@ class Gateway(unittest.TestCase):
             self.assertGreater(each["requests"]["answered"], 0, kind)
 
     def complaints(self) -> str:
-        """What Kubernetes complained about, and what the gateway did, for those who look into a failure."""
+        """Returns the warnings of Kubernetes and the log of the gateway, for the analysis of a failure."""
         events = self.cluster.kubectl("get", "events", "--all-namespaces", "--field-selector=type=Warning", "--sort-by=.lastTimestamp")
         logs = self.cluster.kubectl("logs", "--namespace", NAMESPACE, "--selector", POD, "--prefix", "--tail=20")
         return f"\n{events}\n{logs}"

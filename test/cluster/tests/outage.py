@@ -1,13 +1,13 @@
-"""The API server away for minutes: `make test-cluster CLUSTER=outage`. It takes 7 minutes, so it is no part of the others."""
+"""An outage of the API server of some minutes: `make test-cluster CLUSTER=outage`. The test takes 7 minutes, so the other runs skip it."""
 
 from .shop import Shop
 
 AWAY = 300
-"""Seconds."""
+"""The duration of the outage, in seconds."""
 
 
 class Outage(Shop):
-    def test_five_minutes_without_the_api_server_cost_no_request(self) -> None:
+    def test_outage_of_the_api_server_of_five_minutes_loses_no_request(self) -> None:
         with self.load():
             returned = self.outlive_api_server(AWAY)
         self.assertLess(returned.served, 2)

@@ -1,4 +1,4 @@
-"""Policies and Consumers, and the tokens that they ask for."""
+"""Policies, Consumers and tokens."""
 
 import base64
 import hmac
@@ -33,12 +33,12 @@ def consumer(namespace: str, name: str, **spec: Any) -> Manifest:
 
 
 def jwt(secret: str) -> dict[str, Any]:
-    """An issuer whose tokens are signed by what is in a Secret."""
+    """Returns the authentication by tokens that are signed with the key in a Secret."""
     return {"jwt": {"providers": [{"name": "acme", "issuer": "acme", "keys": {"sharedSecretRef": {"name": secret, "key": "secret"}}}]}}
 
 
 def token(secret: bytes, **claims: Any) -> str:
-    """A token by HS256."""
+    """Returns a token signed by HS256."""
     parts = [{"alg": "HS256", "typ": "JWT"}, {"iss": "acme", "sub": "42", "exp": int(time.time()) + 600, **claims}]
     message = b".".join(encoded(json.dumps(part).encode()) for part in parts)
     return (message + b"." + encoded(hmac.digest(secret, message, "sha256"))).decode()

@@ -1,4 +1,4 @@
-"""Gateways that follow a test's cluster, back ends, and the objects that lead to them."""
+"""Gateway processes that follow the cluster of a test, backends, and the objects that route to the backends."""
 
 import base64
 import http.client
@@ -59,7 +59,7 @@ def lease_rules(name: str) -> list[Manifest]:
 
 
 def program(name: str) -> Path:
-    """A program of the project, in the profile that was built last."""
+    """Returns the newest build of a program of the project."""
     found = [path for path in (PROJECT / "target" / profile / name for profile in ["debug", "release"]) if path.exists()]
     if not found:
         raise ClusterError(f"{name} is not built: cargo build --package sluicegate --package sluicegate-lab")
@@ -127,7 +127,7 @@ class Pair:
 
     @classmethod
     def create(cls, folder: Path, name: str, authority: "Pair | None" = None) -> "Pair":
-        """One for a name, signed by an authority or by itself."""
+        """Creates a certificate for a name, signed by a CA or self-signed."""
         certificate, key = folder / "made.crt", folder / "made.key"
         argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc", "-days", "2",
                 "-subj", f"/CN={name}", "-keyout", str(key), "-out", str(certificate)]
@@ -147,10 +147,10 @@ class Pair:
         return secret(namespace, name, {"tls.crt": self.certificate, "tls.key": self.key}, "kubernetes.io/tls")
 
 
-# What runs.
+# Processes.
 
 class Site:
-    """A cluster with service accounts for gateways, and addresses for back ends."""
+    """A cluster with service accounts for gateways, and addresses for backends."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.cluster = cluster
@@ -164,22 +164,22 @@ class Site:
         return next(self._numbers)
 
     def namespace(self) -> str:
-        """A new namespace."""
+        """Creates a new namespace."""
         name = f"shop-{self.number()}"
         self.api.create(namespace_of(name))
         return name
 
     def backend(self, name: str) -> str:
-        """A back end that tells its name; returns its address, which EndpointSlices may have."""
+        """Starts a backend that responds with its name. Returns its address, which is valid in EndpointSlices."""
         address = f"198.18.255.{next(self._addresses)}"
         self.cluster.namespace.sh(f"ip address add {address}/32 dev {BRIDGE}")
         running = self.cluster.popen([str(program("sluicegate-lab")), "backend", "--name", name,
                                       "--listen", f"{address}:{BACKEND_PORT}"], name=f"backend-{address}")
-        wait_until(lambda: "serves at" in running.output(), f"the back end {name}: {running.output()}")
+        wait_until(lambda: "serves at" in running.output(), f"the backend {name}: {running.output()}")
         return address
 
     def account(self, rules: list[Manifest], at_home: list[Manifest] | None = None) -> str:
-        """A service account with these rights in all namespaces and in its own."""
+        """Creates a service account with these rights in all namespaces and in its own namespace."""
         name = f"gateway-{self.number()}"
         self.api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(HOME, name)})
         self.allow(name, rules)
@@ -188,7 +188,7 @@ class Site:
         return name
 
     def allow(self, account: str, rules: list[Manifest], namespace: str | None = None) -> Manifest:
-        """Gives an account rights in a namespace, or in all; returns the binding."""
+        """Grants rights to a service account in a namespace, or in all namespaces. Returns the binding."""
         kind, rbac = ("Role" if namespace else "ClusterRole"), "rbac.authorization.k8s.io"
         meta = {"name": f"{account}-{self.number()}", **({"namespace": namespace} if namespace else {})}
         binding = {
@@ -200,7 +200,7 @@ class Site:
         return binding
 
     def kubeconfig(self, account: str) -> tuple[Path, str]:
-        """A kubeconfig with a token of that account, and the token."""
+        """Returns a kubeconfig with a token of the service account, and the token."""
         path = f"/api/v1/namespaces/{HOME}/serviceaccounts/{account}/token"
         token = self.api.ask("POST", path, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}})
         file = self.folder / f"{account}.kubeconfig"
@@ -216,7 +216,7 @@ class Site:
         return file, token["status"]["token"]
 
     def gateway(self, *options: str, account: str | None = None, lease_name: str | None = None) -> "Gateway":
-        """Starts a gateway; without an account, one with all rights that it needs."""
+        """Starts a gateway. Without an account, the gateway has all rights that it needs."""
         number = self.number()
         lease_name = lease_name or f"lease-{number}"
         account = account or self.account(NAMESPACED + CLUSTER_WIDE + WRITE, lease_rules(lease_name))
@@ -237,14 +237,14 @@ class Answer:
 
     @property
     def backend(self) -> str | None:
-        """The name of the back end that answered."""
+        """The name of the backend that responded."""
         found = re.search(r"^Server name: (\S+)", self.text, re.MULTILINE)
         return found[1] if found else None
 
 
 @dataclass
 class Gateway:
-    """A gateway process with ports of its own."""
+    """A gateway process with its own ports."""
 
     cluster: Cluster
     number: int
@@ -273,7 +273,7 @@ class Gateway:
         return self.running.output()
 
     def lines(self, *parts: str) -> list[str]:
-        """The lines of the log with all of these in them."""
+        """Returns the lines of the log that contain all these texts."""
         return [line for line in self.log().splitlines() if all(part in line for part in parts)]
 
     def await_line(self, *parts: str, timeout: float = 30) -> str:
@@ -281,7 +281,7 @@ class Gateway:
 
     def ask(self, host: str, path: str = "/", port: int | None = None, method: str = "GET", body: bytes | None = None,
             headers: dict[str, str] | None = None) -> Answer:
-        """What it answers over HTTP, over a new connection; the status is 0 if there is no answer."""
+        """Sends a request over a new HTTP connection. Without a response, the status is 0."""
         connection = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=5)
         try:
             with self.cluster.namespace.inside():
@@ -330,7 +330,7 @@ class Gateway:
             raise ClusterError(f"{error}, not {self.ask(host)}; the log of {self.name}:\n{self.log()[-3000:]}") from None
 
     def tls(self, host: str, client: tuple[Path, Path] | None = None) -> ssl.SSLSocket:
-        """A new TLS connection for a name. Nothing is verified."""
+        """Opens a TLS connection for a name. The client verifies no certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         if client:
@@ -340,12 +340,12 @@ class Gateway:
         return context.wrap_socket(connection, server_hostname=host)
 
     def certificate(self, host: str) -> bytes:
-        """The certificate that it shows for a name, in DER."""
+        """Returns the presented certificate for a name, in DER."""
         with self.tls(host) as connection:
             return connection.getpeercert(binary_form=True) or b""
 
     def ask_tls(self, host: str, over: ssl.SSLSocket | None = None, client: tuple[Path, Path] | None = None) -> int:
-        """The status of a request over HTTPS, over a new connection or a given one, which is kept."""
+        """Returns the status of a request over HTTPS, on a new connection or on the given connection, which stays open."""
         connection = over or self.tls(host, client)
         try:
             connection.sendall(f"GET /?s=1 HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
@@ -358,12 +358,12 @@ class Gateway:
                 connection.close()
 
     def metric(self, name: str) -> float:
-        """The sum of a metric over all its labels."""
+        """Returns the sum of a metric over all labels."""
         found = re.findall(rf"^{name}(?:\{{[^}}]*\}})? (\S+)$", self.admin("/metrics").text, re.MULTILINE)
         return sum(float(value) for value in found)
 
     def pause(self) -> None:
-        """Lets it stand still until `resume`."""
+        """Pauses the process (SIGSTOP) until `resume`."""
         process = Process.find(self.pid)
         assert process
         self.running.send(signal.SIGSTOP)
@@ -373,7 +373,7 @@ class Gateway:
         self.running.send(signal.SIGCONT)
 
     def leaderships(self) -> list[tuple[datetime, datetime | None]]:
-        """From when until when it held the Lease, by its log."""
+        """Returns the periods in which the process held the Lease, from its log."""
         found: list[tuple[datetime, datetime | None]] = []
         for line in self.lines("the Lease", "this process") + self.lines("is given up"):
             when = datetime.fromisoformat(line.split()[0])
@@ -385,17 +385,17 @@ class Gateway:
         return found
 
     def memory(self) -> float:
-        """Its resident memory, in MiB."""
+        """Returns the resident memory, in MiB."""
         found = re.search(r"^VmRSS:\s+(\d+) kB", Path(f"/proc/{self.pid}/status").read_text(), re.MULTILINE)
         assert found
         return int(found[1]) / 1024
 
     def cpu(self) -> float:
-        """The CPU time that it took so far, in seconds."""
+        """Returns the CPU time so far, in seconds."""
         return cpu_of(self.pid)
 
 
 def cpu_of(pid: int) -> float:
-    """The CPU time that a process took so far, in seconds."""
+    """Returns the CPU time of a process so far, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

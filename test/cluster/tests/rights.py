@@ -1,4 +1,4 @@
-"""What service accounts may do, as Kubernetes tells it, and what Sluicegate needs."""
+"""The rights of service accounts according to Kubernetes, and the rights that Sluicegate needs."""
 
 import re
 
@@ -24,7 +24,7 @@ LEASE = {"coordination.k8s.io/leases": ["create"], "coordination.k8s.io/leases s
 
 
 def union(*parts: dict[str, list[str]]) -> dict[str, list[str]]:
-    """All rights of all parts."""
+    """Returns the union of rights."""
     return {key: sorted({verb for part in parts for verb in part.get(key, [])}) for part in parts for key in part}
 
 
@@ -32,7 +32,7 @@ ALL_IN_ONE = union(FOLLOWED, OF_THE_CLUSTER, WRITTEN)
 
 
 def rights(cluster: Cluster, account: str, namespace: str) -> dict[str, list[str]]:
-    """What an account of Sluicegate may do in a namespace beyond what every account may, by `GROUP/RESOURCE NAME`."""
+    """Returns the rights of a service account in a namespace beyond the rights of all accounts, by `GROUP/RESOURCE NAME`."""
     everybody = _listed(cluster, "default", namespace)
     return {key: verbs for key, verbs in _listed(cluster, account, namespace).items() if everybody.get(key) != verbs}
 

@@ -1,4 +1,4 @@
-"""How a gateway fares with thousands of Ingresses: `make test-cluster CLUSTER=scale`. The goals are for a release build."""
+"""A gateway with thousands of Ingresses: `make test-cluster CLUSTER=scale`. The limits are for a release build."""
 
 import json
 import re
@@ -19,28 +19,28 @@ from .test_controller import say
 INGRESSES = 5000
 NAMESPACES = 50
 CHANGES = 100
-"""A second."""
+"""Changes per second."""
 SECONDS = 30
 CALLERS = 16
 
 PODS = 2
-"""Simulated ones behind each Ingress."""
+"""The number of simulated pods behind each Ingress."""
 NODES = 10
-"""Simulated ones."""
+"""The number of simulated nodes."""
 REPLACED = 40
-"""Pods a second. The old one is about to end and is gone, the new one is ready: a slice changes twice or three times."""
+"""Changed pods per second. The old pod terminates and ends, and the new pod becomes ready, so a slice changes two or three times."""
 CONTROLLER_OF_SLICES = "endpointslice-controller.k8s.io"
 
 Ready = dict[tuple[str, str], set[str]]
-"""The addresses that want requests, by the namespace and the name of the Service."""
+"""The addresses of the backends that respond, by the namespace and name of the Service."""
 
 
 class Thousands(unittest.TestCase):
-    """A cluster with thousands of Ingresses, and a gateway that follows it."""
+    """A cluster with thousands of Ingresses, and a gateway that follows the cluster."""
 
     cluster_name: str
     manager_flags: list[str] | None = None
-    """Those of the controller manager, if there is one."""
+    """The flags of the controller manager, if there is one."""
     site: Site
     namespaces: list[str]
 
@@ -56,7 +56,7 @@ class Thousands(unittest.TestCase):
         cls.namespaces = [cls.site.namespace() for _ in range(NAMESPACES)]
 
     def gateway(self) -> Gateway:
-        """One that has just become ready."""
+        """Starts a gateway, and waits until it is ready."""
         begun = time.monotonic()
         gateway = self.site.gateway("--no-status")
         self.addCleanup(gateway.running.kill)
@@ -72,13 +72,13 @@ class Thousands(unittest.TestCase):
         return f"shop-{n}.test"
 
     def shop(self, n: int) -> list[Manifest]:
-        """An Ingress, its Service, and a slice with back ends that answer."""
+        """Returns an Ingress, its Service, and a slice with backends that respond."""
         namespace, name = self.namespace(n), f"web-{n}"
         return [self.service(n), endpoint_slice(namespace, self.addresses, name),
                 ingress(namespace, name, self.host(n), service=name)]
 
     def service(self, n: int) -> Manifest:
-        """A Service without an address: there are not as many in the cluster."""
+        """Returns a Service without a cluster IP, because the cluster has too few addresses."""
         found = service(self.namespace(n), f"web-{n}")
         found["spec"]["clusterIP"] = "None"
         return found
@@ -91,7 +91,7 @@ class Thousands(unittest.TestCase):
         say(f"{count} {what} in {time.monotonic() - begun:.0f} s")
 
     def at_rate(self, rate: int, count: int, call: Callable[[int], None]) -> None:
-        """Calls at a constant rate, as far as the API server keeps up."""
+        """Calls at a constant rate, or as fast as the API server responds."""
         begun = time.monotonic()
 
         def due() -> Iterator[int]:
@@ -117,28 +117,28 @@ class Thousands(unittest.TestCase):
             f" (median of {len(took)}, longest {max(took) * 1000:.0f} ms)")
 
     def propagation(self, gateway: Gateway) -> dict[float, float]:
-        """The buckets of `sluicegate_propagation_seconds`."""
+        """Returns the buckets of `sluicegate_propagation_seconds`."""
         text = gateway.admin("/metrics").text
         found = re.findall(r'^sluicegate_propagation_seconds_bucket\{.*?le="([^"]+)"\} (\S+)$', text, re.MULTILINE)
         return {float(bound.replace("+Inf", "inf")): float(count) for bound, count in found}
 
     def heard_all(self, gateway: Gateway, before: dict[float, float], changed: int) -> dict[float, float] | None:
-        """The buckets once so many changes are in; what comes close together may count as one."""
+        """Returns the buckets when they contain this many changes. Concurrent changes may count as one."""
         now = self.propagation(gateway)
         return now if now[float("inf")] - before.get(float("inf"), 0) >= changed * 0.5 else None
 
     def percentile(self, before: dict[float, float], after: dict[float, float], share: float) -> float:
-        """The bound of the bucket in which it is."""
+        """Returns the bound of the bucket with the quantile."""
         counts = {bound: count - before.get(bound, 0) for bound, count in after.items()}
         return min(bound for bound, count in counts.items() if count >= share * counts[float("inf")])
 
 
 class Slices(Thousands):
-    """Slices that the test itself writes, so that an API server alone has to keep up."""
+    """Slices that the test writes, so that the cluster needs only an API server."""
 
     cluster_name = "test-scale"
 
-    def test_thousands_of_ingresses(self) -> None:
+    def test_gateway_follows_thousands_of_ingresses(self) -> None:
         self.turns: dict[int, bool] = {}
         self.each("Ingresses with Services and slices are created", INGRESSES, lambda n: self.site.api.create(*self.shop(n)))
         gateway = self.gateway()
@@ -150,7 +150,7 @@ class Slices(Thousands):
         self.tell(took)
 
     def change(self, gateway: Gateway, what: str, beside: Callable[[threading.Event], None]) -> None:
-        """Changes slices while something else goes on, and tells how long it took to follow."""
+        """Changes slices during other changes, and prints how fast the gateway follows."""
         before, cpu, begun = self.propagation(gateway), gateway.cpu(), time.monotonic()
         over = threading.Event()
         with ThreadPoolExecutor(1) as pool:
@@ -173,15 +173,15 @@ class Slices(Thousands):
 
 
 class Pods(Thousands):
-    """Simulated pods, of which Kubernetes' own controller writes the slices. They answer nothing, so whether the gateway is in
-    step is seen by what it says of its upstreams; and by one Ingress of each namespace that leads to a back end that answers."""
+    """Simulated pods, whose slices the controller of Kubernetes writes. The pods do not respond, so the test compares the slices with
+    the upstreams of the gateway. One Ingress of each namespace routes to a backend that responds."""
 
     cluster_name = "test-scale-pods"
-    # Endpoints, which slices have replaced, would be as many writes again, and nobody here reads them.
+    # The controller of Endpoints would double the writes, and the tests do not read Endpoints.
     manager_flags = ["--controllers=*,-endpoints-controller,-endpointslice-mirroring-controller",
                      "--concurrent-service-endpoint-syncs=20"]
 
-    def test_thousands_of_pods(self) -> None:
+    def test_gateway_follows_thousands_of_pods(self) -> None:
         api = self.site.api
         self.site.cluster.kwok.up(nodes=NODES)
         for namespace in self.namespaces:
@@ -207,19 +207,19 @@ class Pods(Thousands):
     # Objects.
 
     def simulated_shop(self, n: int) -> list[Manifest]:
-        """An Ingress, and its Service, which selects pods."""
+        """Returns an Ingress, and its Service, which selects pods."""
         of_service = self.service(n)
         of_service["spec"]["selector"] = {"app": f"web-{n}"}
         return [of_service, ingress(self.namespace(n), f"web-{n}", self.host(n), service=f"web-{n}")]
 
     def pod(self, n: int, which: str) -> Manifest:
-        """A pod behind the n-th Service. It says itself on which node it is: nothing here is about the scheduler."""
+        """Returns a pod of the n-th Service. The pod names its node, so the scheduler does nothing."""
         return {"apiVersion": "v1", "kind": "Pod",
                 "metadata": {**metadata(self.namespace(n), f"web-{n}-{which}"), "labels": {"app": f"web-{n}"}},
                 "spec": {"nodeName": simulated(n % NODES + 1), "automountServiceAccountToken": False,
                          "containers": [{"name": "web", "image": "simulated"}]}}
 
-    # Changes. Each Service has its turn once in a while, so that the controller cannot make one change of two.
+    # Changes. The Services change in turn, so that the controller cannot merge two changes.
 
     def unready(self, n: int) -> None:
         self.condition(n, "False")
@@ -228,7 +228,7 @@ class Pods(Thousands):
         self.condition(n, "True")
 
     def condition(self, n: int, status: str) -> None:
-        """Says whether a pod is ready, as its kubelet would."""
+        """Sets the readiness of a pod, like a kubelet."""
         self.site.api.patch(self.pod(n, "0"), {"status": {"conditions": [{"type": "Ready", "status": status}]}}, "/status")
 
     def replace(self, n: int) -> None:
@@ -236,7 +236,7 @@ class Pods(Thousands):
         self.site.api.create(self.pod(n, "new"))
 
     def change(self, gateway: Gateway, what: str, rate: int, call: Callable[[int], None], left: int) -> None:
-        """Changes pods, of which so many are ready then, and tells how the gateway followed what came of it."""
+        """Changes pods at this rate, after which `left` pods are ready. Prints how fast the gateway followed."""
         before, cpu, parts, generations = self.propagation(gateway), gateway.cpu(), self.parts(), self.generations()
         begun = time.monotonic()
         self.at_rate(rate, rate * SECONDS, call)
@@ -252,28 +252,28 @@ class Pods(Thousands):
             f" {self.percentile(before, after, 0.99) * 1000:g} ms, {100 * used / seconds:.1f} % of a CPU,"
             f" {gateway.memory():.0f} MiB resident (beside it: {others})")
 
-    # What is seen.
+    # Observation.
 
     def parts(self) -> dict[str, float]:
-        """The CPU time that each part of the cluster took so far."""
+        """Returns the CPU time of each part of the cluster so far."""
         cluster = self.site.cluster
         return {part.name: cpu_of(part.process.pid) for part in [*cluster.parts(), cluster.kwok.part] if part.process}
 
     def of_all_namespaces(self, kind: str, version: str) -> list[Manifest]:
-        """One list of all would be so long that it takes longer than anybody waits."""
+        """Lists objects by namespace, because one list of all objects would exceed the timeout."""
         def of(namespace: str) -> list[Manifest]:
             return self.site.api.list({"apiVersion": version, "kind": kind, "metadata": metadata(namespace, "")})
 
         return [each for namespace in self.namespaces for each in of(namespace)]
 
     def slices(self) -> list[Manifest]:
-        """Those that Kubernetes itself wrote."""
+        """Returns the slices that Kubernetes wrote."""
         found = self.of_all_namespaces("EndpointSlice", "discovery.k8s.io/v1")
         return [each for each in found
                 if each["metadata"]["labels"].get("endpointslice.kubernetes.io/managed-by") == CONTROLLER_OF_SLICES]
 
     def generations(self) -> int:
-        """How often slices were changed since there are any: each change makes another generation."""
+        """Returns the number of changes of all slices. Each change increments the generation."""
         return sum(each["metadata"]["generation"] for each in self.slices())
 
     def in_pods(self) -> Ready:
@@ -294,7 +294,7 @@ class Pods(Thousands):
         return found
 
     def in_gateway(self, gateway: Gateway) -> Ready:
-        """What it says of its upstreams, `NAMESPACE/SERVICE:PORT`, but of those that lead to back ends that answer."""
+        """Returns the upstreams of the gateway, `NAMESPACE/SERVICE:PORT`, without the upstreams of backends that respond."""
         found: Ready = {}
         for upstream in json.loads(gateway.admin("/upstreams").text):
             namespace, _, name = upstream["upstream"].rpartition(":")[0].partition("/")
@@ -304,7 +304,7 @@ class Pods(Thousands):
         return found
 
     def await_slices(self, what: str, ready: int) -> None:
-        """Waits until the slices of each Service have its pods that are ready, so many in all, and no others."""
+        """Waits until the slices of each Service contain exactly its ready pods, this many in total."""
         begun = time.monotonic()
 
         def same() -> Ready | None:

@@ -1,4 +1,4 @@
-"""What tests on two nodes share: a shop of several pods, and Sluicegate before it as a Deployment behind a Service."""
+"""The common part of tests on two nodes: a shop of several pods, and Sluicegate as a Deployment behind a Service."""
 
 import json
 import signal
@@ -16,7 +16,7 @@ SHOP = "https://shop.example.com/"
 
 
 def keep_journals(deployment: dict[str, Any], folder: Path) -> None:
-    """Lets each pod of the lab's back end write what it is given that must not come twice into a file of its own, which outlives it."""
+    """Configures each pod of the lab's backend to write the ids of POSTs to a file, which survives the pod."""
     folder.mkdir()
     pod = deployment["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -28,20 +28,20 @@ def keep_journals(deployment: dict[str, Any], folder: Path) -> None:
 
 @dataclass
 class Returned:
-    """How the gateway came back after the API server did, in seconds."""
+    """The delays of the gateway after the return of the API server, in seconds."""
 
     served: float
-    """Until each of its pods served a new Ingress that was made right then."""
+    """The time until each pod served a new Ingress."""
     in_step: float
-    """Until each of its pods had the endpoints that the slices have."""
+    """The time until each pod had the endpoints of the slices."""
 
 
 class Shop(Gateway):
-    """Seven back ends or five, two pods of Sluicegate with the chart's own times, and a stable address: that of the Service."""
+    """Five or seven backends, two pods of Sluicegate with the times of the chart, and the address of the Service."""
 
     nodes = 2
     journals: Path
-    """A file for each back end, with the ids of the POSTs that it was delivered."""
+    """A file for each backend, with the ids of the POSTs that it received."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -55,14 +55,14 @@ class Shop(Gateway):
         cls.follow([*shop, ingress("shop", "shop.example.com / Prefix shop", tls={"shop": ["shop.example.com"]})])
 
     def setUp(self) -> None:
-        # What the last test left is over.
+        # The changes of the previous test have ended.
         self.rolled_out("deployment/sluicegate", NAMESPACE)
         self.rolled_out("deployment/shop")
         self.endpoints_are_in_step()
         self.answers(well, SHOP)
 
     def endpoints_are_in_step(self) -> None:
-        """Waits until the slices have the pods that there are, and no others."""
+        """Waits until the slices contain exactly the existing pods."""
 
         def same() -> bool:
             pods = self.shops()
@@ -71,18 +71,18 @@ class Shop(Gateway):
         wait_until(same, "the endpoints to be the pods", PATIENCE, 0.2)
 
     def shops(self) -> list[dict[str, Any]]:
-        """The pods of the back end."""
+        """Returns the pods of the backend."""
         found: list[dict[str, Any]] = self.cluster.json("get", "pods", "--selector=app=shop")["items"]
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
     def ready_shops(self) -> set[str]:
-        """The addresses of the back ends that are ready, as the slices say."""
+        """Returns the addresses of the ready backends according to the slices."""
         slices = self.cluster.json("get", "endpointslices", "--selector=kubernetes.io/service-name=shop")["items"]
         return {address for each in slices for endpoint in each.get("endpoints") or [] if endpoint["conditions"]["ready"]
                 for address in endpoint["addresses"]}
 
     def outlive_api_server(self, away: float) -> Returned:
-        """Lets back ends die while there is no API server for so many seconds, and tells how the gateway came back."""
+        """Kills backends during an outage of the API server of this many seconds. Returns the delays of the gateway after the outage."""
         silent, refusing, late, *_ = self.shops()
         processes = {pod["metadata"]["name"]: self.process(pod) for pod in (silent, refusing, late)}
         kubelets = [f"{node.name}/kubelet" for node in self.cluster.nodes]
@@ -90,22 +90,22 @@ class Shop(Gateway):
             self.addCleanup(self.cluster.resume, kubelet)
         self.addCleanup(self.cluster.start, "kube-apiserver")
         self.cluster.kill("kube-apiserver")
-        # Where there are several of each, these end when they cannot renew their Lease, and start anew. One that went on would
-        # take all nodes for lost as soon as the API server is back, before it has heard of a node again.
+        # With several replicas, these processes end when they cannot renew their Lease. A process that continued would declare all
+        # nodes lost when the API server returns, before a node has reported.
         ending = ["kube-controller-manager", "kube-scheduler"]
         for part in ending:
             self.addCleanup(self.cluster.start, part)
             self.cluster.kill(part)
-        # They would start containers again.
+        # The kubelets would restart the containers.
         for kubelet in kubelets:
             self.cluster.pause(kubelet)
         time.sleep(5)
-        # The address of one swallows packets from now on, and that of the other refuses.
+        # From now on, one address drops packets, and the other address refuses connections.
         of_silent = processes[silent["metadata"]["name"]]
         checked(["nsenter", f"--target={of_silent.pid}", "--net", "ip", "link", "set", "eth0", "down"])
         of_silent.send(signal.SIGKILL)
         processes[refusing["metadata"]["name"]].send(signal.SIGKILL)
-        # What is awaited is nothing but the time.
+        # The test waits for the given duration, not for a condition.
         time.sleep(away / 2)
         processes[late["metadata"]["name"]].send(signal.SIGKILL)
         time.sleep(away / 2 - 5)
@@ -117,7 +117,7 @@ class Shop(Gateway):
         in_step = self.in_step(back)
         print(f"  after {away:.0f} s without an API server a new Ingress is served by all in {served:.2f} s, and the endpoints are"
               f" those of the slices {in_step:.2f} s after its return", flush=True)
-        # The others ask again once a minute by now, unless they are started again.
+        # The pause between the retries of the other processes has grown to a minute, so the test restarts the processes.
         for node in self.cluster.nodes:
             self.cluster.kill(f"{node.name}/kube-proxy")
             ending.append(f"{node.name}/kube-proxy")
@@ -129,7 +129,7 @@ class Shop(Gateway):
         return Returned(served, in_step)
 
     def served_by_each(self, name: str) -> float:
-        """Makes an Ingress, and returns after how many seconds each pod of the gateway served it."""
+        """Creates an Ingress, and returns the seconds until each pod of the gateway serves it."""
         made = ingress(name, f"{name}.example.com / Prefix shop")
         pods = [pod["status"]["podIP"] for pod in self.pods()]
         api = Api(self.cluster)
@@ -141,7 +141,7 @@ class Shop(Gateway):
         return time.monotonic() - started
 
     def in_step(self, since: float) -> float:
-        """Waits until each pod of the gateway has the endpoints that the slices have; returns how long since a moment."""
+        """Waits until each pod of the gateway has the endpoints of the slices. Returns the seconds since the given time."""
         pods = [pod["status"]["podIP"] for pod in self.pods()]
 
         def same() -> bool:
@@ -151,7 +151,7 @@ class Shop(Gateway):
         return time.monotonic() - since
 
     def ready_in(self, pod: str) -> set[str]:
-        """The addresses of the back ends that are ready, as a pod of the gateway says."""
+        """Returns the addresses of the ready backends according to a pod of the gateway."""
         (shop,) = [each for each in json.loads(self.ask(f"http://{pod}:9901/upstreams", address=pod).body)
                    if each["upstream"].startswith("default/shop:")]
         return {each["address"].rpartition(":")[0] for each in shop["endpoints"] if each["ready"]}

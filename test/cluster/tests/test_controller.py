@@ -1,4 +1,4 @@
-"""What the gateway promises that follows a cluster, tried on a real API server."""
+"""Tests of a gateway that follows a cluster, with a real API server."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ def say(what: str) -> None:
 
 
 class OnCluster(unittest.TestCase):
-    """A test with an API server, and two back ends."""
+    """A test with an API server and two backends."""
 
     cluster_name = "test-controller"
     site: Site
@@ -59,19 +59,19 @@ class OnCluster(unittest.TestCase):
         return f"{name}.{self.namespace}.test"
 
     def shop(self, namespace: str | None = None) -> None:
-        """A Service `web` with the first back end."""
+        """Creates a Service `web` with the first backend."""
         namespace = namespace or self.namespace
         self.api.create(service(namespace), endpoint_slice(namespace, [self.one]))
 
     def route(self, name: str, namespace: str | None = None, **how: Any) -> Manifest:
-        """Creates an Ingress to it, with a host of the same name."""
+        """Creates an Ingress to the Service, with a host of the same name."""
         made = ingress(namespace or self.namespace, name, self.host(name), **how)
         self.api.create(made)
         self.addCleanup(lambda: self.api.find(made) and self.api.delete(made))
         return made
 
     def status(self, of: Manifest) -> list[str]:
-        """The addresses in the status of an Ingress."""
+        """Returns the addresses in the status of an Ingress."""
         balancer = self.api.get(of).get("status", {}).get("loadBalancer", {})
         return [address.get("ip") or address["hostname"] for address in balancer.get("ingress", [])]
 
@@ -83,15 +83,15 @@ class OnCluster(unittest.TestCase):
         return annotations.get("sluicegate.dev/problems")
 
     def notes(self, of: Manifest) -> list[str]:
-        """What Events tell of an object."""
+        """Returns the notes of Events about an object."""
         events = self.api.list({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": of["metadata"]})
         return [event["note"] for event in events if event["regarding"]["name"] == of["metadata"]["name"]]
 
 
 class Follows(OnCluster):
-    """Routes, endpoints and settings follow the cluster."""
+    """Tests that routes, endpoints and settings follow the cluster."""
 
-    def test_a_new_ingress_answers_at_once(self) -> None:
+    def test_new_ingress_is_served_at_once(self) -> None:
         gateway = self.gateway()
         took = []
         for n in range(10):
@@ -106,7 +106,7 @@ class Follows(OnCluster):
         say(f"a new Ingress answers {after:.1f} ms after its creation returned, {whole:.1f} ms after it was asked for (median;"
             f" longest {max(took)[0] * 1000:.1f} ms)")
 
-    def test_all_of_a_new_shop_in_any_order(self) -> None:
+    def test_objects_of_a_route_may_appear_in_any_order(self) -> None:
         gateway = self.gateway()
         self.route("early")
         gateway.await_status(self.host("early"), 503)
@@ -114,7 +114,7 @@ class Follows(OnCluster):
         self.api.create(service(self.namespace))
         gateway.await_backend(self.host("early"), "one")
 
-    def test_endpoints_are_followed(self) -> None:
+    def test_gateway_follows_endpoint_slices(self) -> None:
         self.shop()
         gateway = self.gateway()
         self.route("web")
@@ -131,7 +131,7 @@ class Follows(OnCluster):
         self.api.delete(endpoint_slice(self.namespace, []))
         gateway.await_status(self.host(), 503)
 
-    def test_classes_say_whose_an_ingress_is(self) -> None:
+    def test_ingress_class_selects_the_controller_of_an_ingress(self) -> None:
         self.shop()
         self.api.create({"apiVersion": "networking.k8s.io/v1", "kind": "IngressClass",
                          "metadata": {"name": "of-ours"}, "spec": {"controller": CONTROLLER}})
@@ -155,7 +155,7 @@ class Follows(OnCluster):
         self.assertLessEqual(len(gateway.lines("foreign-")), 1, gateway.log())
         every = self.gateway("--watch-ingress-without-class")
         every.await_status(self.host("without"))
-        # A class may come, and go to another controller.
+        # A class may be created later, and may be deleted.
         self.route("late", class_name=f"late-{self.namespace}")
         late = {"apiVersion": "networking.k8s.io/v1", "kind": "IngressClass",
                 "metadata": {"name": f"late-{self.namespace}"}, "spec": {"controller": CONTROLLER}}
@@ -164,7 +164,7 @@ class Follows(OnCluster):
         self.api.delete(late)
         gateway.await_status(self.host("late"), 404)
 
-    def test_a_namespace_is_watched_with_rights_in_it_alone(self) -> None:
+    def test_watched_namespace_needs_rights_only_in_this_namespace(self) -> None:
         other = self.site.namespace()
         for namespace in [self.namespace, other]:
             self.shop(namespace)
@@ -179,7 +179,7 @@ class Follows(OnCluster):
         self.await_addresses(self.route("more"), ["192.0.2.1"])
         self.assertEqual([line for line in gateway.log().splitlines() if " WARN " in line or " ERROR " in line], [])
 
-    def test_without_the_right_to_secrets_it_serves_and_says_so(self) -> None:
+    def test_gateway_without_rights_to_secrets_serves_and_logs_the_remedy(self) -> None:
         self.shop()
         self.route("web", tls="web")
         narrow = [{**rule, "resources": [each for each in rule["resources"] if each != "secrets"]} for rule in NAMESPACED]
@@ -194,7 +194,7 @@ class Follows(OnCluster):
         self.assertEqual(len(gateway.lines("solved", "kubernetes.io/tls", "grant the service account")), 1)
         self.assertLessEqual(len(gateway.lines("forbidden")), 4, gateway.log())
 
-    def test_a_rotated_certificate_is_served_and_old_connections_stay(self) -> None:
+    def test_rotated_certificate_is_served_and_existing_connections_stay(self) -> None:
         self.shop()
         first, second = (Pair.create(self.site.folder, self.host()) for _ in range(2))
         self.api.create(first.secret(self.namespace, "web"))
@@ -213,7 +213,7 @@ class Follows(OnCluster):
         gateway.await_line(f"{self.namespace}/web", "tls.key")
         self.assertEqual(gateway.certificate(self.host()), second.der, "a broken Secret leaves the last good one")
 
-    def test_authorities_of_clients_may_be_of_any_type_and_come_later(self) -> None:
+    def test_client_ca_may_be_a_secret_or_configmap_and_appear_later(self) -> None:
         self.shop()
         authority = Pair.create(self.site.folder, "authority")
         client = Pair.create(self.site.folder, "client", authority)
@@ -228,7 +228,7 @@ class Follows(OnCluster):
         gateway = self.gateway()
         self.assertEqual(gateway.ask_tls(self.host("secret"), client=files), 200)
         self.assertNotEqual(self.outcome(gateway, "secret"), 200)
-        self.assertNotEqual(self.outcome(gateway, "map", files), 200, "nobody may pass before the authorities are known")
+        self.assertNotEqual(self.outcome(gateway, "map", files), 200, "no client may pass before the CA is known")
         self.api.create(config_map(self.namespace, "later", {"ca.crt": authority.certificate.decode()}))
         wait_until(lambda: self.outcome(gateway, "map", files) == 200, "authorities that came later")
         self.api.delete(secret(self.namespace, "authority", {}))
@@ -248,7 +248,7 @@ class Follows(OnCluster):
         except OSError:
             return 0
 
-    def test_a_configmap_of_settings_is_followed(self) -> None:
+    def test_gateway_follows_the_configmap_of_settings(self) -> None:
         self.shop()
         self.route("web")
         settings = config_map(self.namespace, "settings", {"max-request-body": "10"})
@@ -271,7 +271,7 @@ class Follows(OnCluster):
         self.api.delete(settings)
         wait_until(lambda: post() == 200, "the defaults again")
 
-    def test_gateway_api_is_found_when_it_is_installed(self) -> None:
+    def test_gateway_api_is_served_once_its_crds_are_installed(self) -> None:
         self.shop()
         gateway = self.gateway()
         self.assertEqual([line for line in gateway.log().splitlines() if " WARN " in line or " ERROR " in line], [])
@@ -291,7 +291,7 @@ class Follows(OnCluster):
         applied = time.monotonic()
         wait_until(lambda: gateway.ask("any", port=port).backend == "one", f"a TCPRoute; {gateway.log()}", 45)
         say(f"a TCPRoute is served {time.monotonic() - applied:.1f} s after the CRDs and it were installed")
-        # The API server itself may need a moment with a kind that it has just learnt, which is told.
+        # The API server may not serve a new kind at once, and the gateway logs this.
         told = [line for line in gateway.log().splitlines() if " WARN " in line or " ERROR " in line]
         self.assertEqual([line for line in told if "(re)initializing" not in line], [])
         self.cluster.kubectl("delete", "--namespace", self.namespace, f"tcproutes.{group}/web", f"gateways.{group}/edge")
@@ -299,11 +299,11 @@ class Follows(OnCluster):
 
 
 class Writes(OnCluster):
-    """What is written back, and by whom."""
+    """Tests of status, annotations and Events."""
 
     cluster_name = "test-controller-writes"
 
-    def test_addresses_by_options_are_written_once(self) -> None:
+    def test_addresses_of_options_are_written_once(self) -> None:
         self.shop()
         first = self.route("first")
         gateway = self.gateway("--publish-status-address", "192.0.2.1", "--publish-status-address", "lb.example")
@@ -312,12 +312,12 @@ class Writes(OnCluster):
         for n in range(5):
             self.await_addresses(self.route(f"more-{n}"), ["192.0.2.1", "lb.example"])
         self.assertEqual(self.api.get(first)["metadata"]["resourceVersion"], version)
-        # Whoever takes them off sees them come back.
+        # The gateway restores removed addresses.
         self.api.patch(first, {"status": {"loadBalancer": {"ingress": None}}}, "/status")
         self.await_addresses(first, ["192.0.2.1", "lb.example"])
         self.assertEqual(gateway.lines(" WARN "), [])
 
-    def test_addresses_of_a_service(self) -> None:
+    def test_status_follows_the_addresses_of_a_service(self) -> None:
         self.shop()
         balancer = service(self.namespace, "balancer")
         balancer["spec"]["type"] = "LoadBalancer"
@@ -329,7 +329,7 @@ class Writes(OnCluster):
             found = {"ingress": [{"ip": address} for address in addresses]}
             self.api.patch(balancer, {"status": {"loadBalancer": found}}, "/status")
             self.await_addresses(web, addresses)
-        # Without it, and until the one that takes its place has a load balancer, nothing is taken away.
+        # Without the Service, and until a new Service has an address, the last addresses stay.
         self.api.delete(balancer)
         gateway.await_line(" WARN ", "--publish-service", "does not exist")
         self.await_addresses(self.route("meanwhile"), addresses)
@@ -341,7 +341,7 @@ class Writes(OnCluster):
         self.await_addresses(web, ["192.0.2.10"])
         gateway.await_line("solved", "--publish-service", "has no address yet")
 
-    def test_addresses_of_nodes(self) -> None:
+    def test_status_follows_the_addresses_of_nodes(self) -> None:
         self.shop()
         web = self.route("web")
         account = self.site.account(NAMESPACED + CLUSTER_WIDE + WRITE + NODES, lease_rules("nodes") + AT_HOME)
@@ -357,7 +357,7 @@ class Writes(OnCluster):
             self.api.patch(node, {"status": {"addresses": addresses}}, "/status")
         self.api.create(pod("second", "node-2"))
         gateway = self.gateway("--publish-node-addresses", account=account, lease_name="nodes")
-        # Its own pod comes late, as far as it can see.
+        # The gateway does not see its own pod at first.
         self.api.create(pod(gateway.name, "node-1"))
         ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
         self.api.patch(pod(gateway.name, ""), ready, "/status")
@@ -367,7 +367,7 @@ class Writes(OnCluster):
         self.api.ask("DELETE", f"/api/v1/namespaces/{HOME}/pods/second?gracePeriodSeconds=0")
         self.await_addresses(web, ["192.0.2.1"])
 
-    def test_addresses_of_nodes_stand_in_until_the_service_has_one(self) -> None:
+    def test_node_addresses_are_published_until_the_service_has_an_address(self) -> None:
         self.shop()
         web = self.route("web")
         balancer = service(self.namespace, "balancer")
@@ -387,12 +387,12 @@ class Writes(OnCluster):
         gateway.await_line(" INFO ", "has no address yet", "has the addresses of the nodes until")
         self.api.patch(balancer, {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]}}}, "/status")
         self.await_addresses(web, ["192.0.2.7"])
-        # Names in DNS that are made of it must not go because it is deleted by mistake.
+        # A Service that is deleted by mistake must not remove the addresses, because DNS records may depend on them.
         self.api.delete(balancer)
         gateway.await_line(" WARN ", "--publish-service", "does not exist")
         self.await_addresses(self.route("meanwhile"), ["192.0.2.7"])
 
-    def test_an_event_reports_a_service_without_an_address(self) -> None:
+    def test_event_reports_a_service_without_an_address(self) -> None:
         self.shop()
         balancer = service(self.namespace, "balancer")
         balancer["spec"]["type"] = "LoadBalancer"
@@ -400,7 +400,7 @@ class Writes(OnCluster):
         gateway = self.gateway("--publish-service", f"{self.namespace}/balancer")
         wait_until(lambda: any("has no address yet" in note for note in self.notes(balancer)), f"an Event; {gateway.log()}")
 
-    def test_problems_are_told_on_the_ingress_and_taken_off_again(self) -> None:
+    def test_problems_are_annotated_and_removed_when_solved(self) -> None:
         self.shop()
         gateway = self.gateway()
         web = self.route("web", service="absent")
@@ -412,7 +412,7 @@ class Writes(OnCluster):
         wait_until(lambda: self.problems(web) is None, "the annotation to go")
         self.assertEqual(backend, self.api.get(web)["spec"]["rules"][0]["http"]["paths"][0]["backend"])
 
-    def test_an_ingress_that_refuses_its_status_does_not_stand_in_the_way_of_others(self) -> None:
+    def test_rejected_status_does_not_delay_other_ingresses(self) -> None:
         self.shop()
         group = "admissionregistration.k8s.io/v1"
         policy = {"apiVersion": group, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "refuse"}, "spec": {
@@ -446,21 +446,21 @@ class Writes(OnCluster):
             self.await_addresses(ingress(self.namespace, f"web-{n}", ""), ["192.0.2.1"])
         self.assertLessEqual(len(gateway.lines("refused by a policy")), 1, gateway.log())
 
-    def test_without_rights_to_write_it_serves_and_says_so_once(self) -> None:
+    def test_gateway_without_rights_to_write_serves_and_warns_once(self) -> None:
         self.shop()
         self.route("web")
         account = self.site.account(NAMESPACED + CLUSTER_WIDE)
         gateway = self.gateway("--publish-status-address", "192.0.2.1", account=account)
         gateway.await_status(self.host())
         served = time.monotonic()
-        # It asks for the Lease every two seconds.
+        # The gateway requests the Lease every two seconds.
         wait_until(lambda: time.monotonic() - served > 7, "three further tries")
         self.assertEqual(len(gateway.lines(" WARN ") + gateway.lines(" ERROR ")), 1, gateway.log())
         self.assertEqual(len(gateway.lines("Lease")), 1, gateway.log())
 
 
 class Leads(OnCluster):
-    """Of several gateways one writes, and never two."""
+    """Tests that exactly one of several gateways writes."""
 
     cluster_name = "test-controller-leads"
 
@@ -472,7 +472,7 @@ class Leads(OnCluster):
         self.web = self.route("web")
 
     def member(self, number: int) -> Gateway:
-        """A gateway that writes an address of its own."""
+        """Starts a gateway that writes an address of its own."""
         return self.gateway("--publish-status-address", f"{STATUS_OF}{number}", "--shutdown-grace", "0s",
                             account=self.account, lease_name=self.lease_name)
 
@@ -482,13 +482,13 @@ class Leads(OnCluster):
         return first, self.member(2)
 
     def never_two(self, *members: Gateway) -> None:
-        """By their logs, none began to hold the Lease before the other had ceased to."""
+        """Asserts from the logs that no two gateways held the Lease at once."""
         spans = sorted(((span, member) for member in members for span in member.leaderships()), key=lambda found: found[0][0])
         for (earlier, _), (later, _) in zip(spans, spans[1:]):
             self.assertIsNotNone(earlier[1], f"{spans}")
             self.assertLessEqual(earlier[1], later[0], f"{spans}")
 
-    def test_the_next_leads_soon_after_the_leader_is_told_to_end(self) -> None:
+    def test_next_gateway_leads_soon_after_the_leader_ends(self) -> None:
         first, second = self.pair()
         self.assertEqual(second.lines("this process holds"), [])
         begun = time.monotonic()
@@ -500,7 +500,7 @@ class Leads(OnCluster):
         found = self.api.get(lease(self.lease_name))["spec"]
         self.assertEqual((found["holderIdentity"], found["leaseTransitions"]), (second.name, 1))
 
-    def test_the_next_leads_once_the_lease_of_a_killed_leader_is_over(self) -> None:
+    def test_next_gateway_leads_after_the_lease_of_a_killed_leader(self) -> None:
         first, second = self.pair()
         begun = time.monotonic()
         first.running.kill()
@@ -509,7 +509,7 @@ class Leads(OnCluster):
         say(f"after SIGKILL the next one has written after {took:.1f} s")
         self.assertLess(took, 20)
 
-    def test_a_deleted_lease_is_made_again_and_one_leads(self) -> None:
+    def test_deleted_lease_is_created_again_with_one_leader(self) -> None:
         members = self.pair()
         self.api.delete(lease(self.lease_name))
 
@@ -522,10 +522,10 @@ class Leads(OnCluster):
         self.await_addresses(self.web, [f"{STATUS_OF}{number}"])
         self.await_addresses(self.route("later"), [f"{STATUS_OF}{number}"])
         other = members[2 - number]
-        # Where the other was first, the holder ceases when it sees that.
+        # If the other gateway was first, the previous holder resigns when it sees the new Lease.
         wait_until(lambda: not other.leaderships() or other.leaderships()[-1][1], f"{other.name} to cease", 10)
 
-    def test_a_holder_that_cannot_renew_its_lease_ceases_before_another_may_begin(self) -> None:
+    def test_holder_without_renewal_resigns_before_another_may_lead(self) -> None:
         members = self.pair()
         token, log_before = members[0].token, [len(member.log().splitlines()) for member in members]
         load = self.cluster.popen([
@@ -550,7 +550,7 @@ class Leads(OnCluster):
 
 
 class Outages(OnCluster):
-    """The API server is killed, stands still, or comes back as another."""
+    """Tests with an API server that is killed, is paused, or returns with another state."""
 
     cluster_name = "test-controller-outages"
 
@@ -563,17 +563,17 @@ class Outages(OnCluster):
         self.api.patch(endpoint_slice(self.namespace, []), {"endpoints": endpoints([address])})
 
     def end_api_server(self) -> None:
-        """Ends it in good order, so that watches end as they do after their time."""
+        """Ends the API server gracefully, so that watches end like after their timeout."""
         process = self.cluster.part("kube-apiserver").process
         assert process
         process.send(signal.SIGTERM)
         wait_until(lambda: not process.running, "the API server to end", 90)
         self.cluster.kill("kube-apiserver")
 
-    def test_a_start_without_api_server_is_not_ready_until_all_is_known(self) -> None:
+    def test_gateway_that_starts_without_api_server_is_ready_after_listing_all_objects(self) -> None:
         self.route("web")
         account = self.site.account(NAMESPACED + CLUSTER_WIDE + WRITE)
-        # One that is not let in may never be ready.
+        # A gateway without rights must never be ready.
         closed = self.gateway(account=self.site.account([]), ready=False)
         gateway = self.gateway("--no-status", account=account)
         gateway.running.kill()
@@ -585,7 +585,7 @@ class Outages(OnCluster):
         again.await_line("the Kubernetes API does not return")
         self.assertEqual(again.admin("/readyz").status, 503)
         self.assertEqual(again.admin("/healthz").status, 200)
-        self.assertNotEqual(again.ask(self.host()).status, 404, "nobody may be told that a route does not exist")
+        self.assertNotEqual(again.ask(self.host()).status, 404, "a gateway that is not ready must not respond with 404")
         self.cluster.start("kube-apiserver")
         begun = time.monotonic()
         again.await_ready()
@@ -594,7 +594,7 @@ class Outages(OnCluster):
         closed.await_line("grant the service account")
         self.assertEqual(closed.admin("/readyz").status, 503)
 
-    def test_a_killed_api_server_is_no_matter_to_requests(self) -> None:
+    def test_killed_api_server_fails_no_request(self) -> None:
         self.route("web")
         gateway = self.gateway()
         gateway.await_status(self.host())
@@ -614,18 +614,18 @@ class Outages(OnCluster):
         self.assertEqual(load.wait(40), 0, load.output()[-2000:])
         gateway.await_line("solved", "the Kubernetes API does not return")
 
-    def test_it_is_soon_in_step_with_an_api_server_that_did_not_know_its_rights_for_a_while(self) -> None:
+    def test_gateway_catches_up_after_its_rights_return(self) -> None:
         self.route("web")
         account = self.site.account([])
         rights = self.site.allow(account, NAMESPACED + CLUSTER_WIDE)
         gateway = self.gateway("--no-status", account=account)
         gateway.await_status(self.host())
-        # A watch that goes on is not asked for its rights again; those after a restart are.
+        # The API server checks the rights of a watch only at its start, so the test restarts the API server.
         self.api.delete(rights)
         self.cluster.kill("kube-apiserver")
         self.cluster.start("kube-apiserver")
         gateway.await_line("grant the service account")
-        # Long enough for the pause between two tries to have become as long as it may.
+        # After this time, the pause between two retries has its longest duration.
         time.sleep(8)
         self.assertEqual(gateway.ask(self.host()).status, 200)
         self.api.create(rights)
@@ -636,7 +636,7 @@ class Outages(OnCluster):
         say(f"in step {took:.2f} s after it was given its rights again")
         self.assertLess(took, 2)
 
-    def test_a_restored_backup_is_what_counts(self) -> None:
+    def test_gateway_follows_a_restored_backup(self) -> None:
         old = self.route("old")
         gateway = self.gateway()
         gateway.await_status(self.host("old"))
@@ -664,7 +664,7 @@ class Outages(OnCluster):
         self.route("later")
         gateway.await_status(self.host("later"))
 
-    def test_what_happened_while_the_gateway_stood_still_is_made_up_for(self) -> None:
+    def test_paused_gateway_catches_up_after_it_resumes(self) -> None:
         gone, kept = self.route("gone"), self.route("kept")
         gateway = self.gateway()
         for each in ["gone", "kept"]:
@@ -675,7 +675,7 @@ class Outages(OnCluster):
         gateway.resume()
         gateway.await_status(self.host("gone"), 404)
         gateway.await_backend(self.host("kept"), "two")
-        # Now for so long that its place in the watches is forgotten.
+        # Now the gateway pauses so long that the API server forgets its position in the watches.
         gateway.pause()
         self.end_api_server()
         self.cluster.start("kube-apiserver")
@@ -698,18 +698,18 @@ class Outages(OnCluster):
         gateway.await_backend(self.host("new"), "two")
 
     def compact(self, revision: int) -> None:
-        """Lets etcd forget what was before a revision."""
+        """Compacts etcd: removes the history before a revision."""
 
         def ask() -> None:
             with self.cluster.namespace.inside():
                 body = json.dumps({"revision": str(revision), "physical": True}).encode()
                 urllib.request.urlopen(urllib.request.Request("http://127.0.0.1:2379/v3/kv/compaction", body), timeout=10).close()
 
-        # In a thread of its own, so that a failure cannot leave this one elsewhere.
+        # In a separate thread, so that a failure cannot leave this thread in the other namespace.
         with ThreadPoolExecutor(1) as pool:
             pool.submit(ask).result()
 
-    def test_an_api_server_that_stands_still_is_given_up(self) -> None:
+    def test_gateway_reconnects_after_an_api_server_that_does_not_respond(self) -> None:
         self.route("web")
         gateway = self.gateway()
         gateway.await_status(self.host())

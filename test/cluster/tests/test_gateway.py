@@ -1,4 +1,4 @@
-"""Sluicegate as a newcomer installs it, and what it serves through real pods."""
+"""Tests of the installation like by a new user, and of the features with real pods."""
 
 import json
 import shlex
@@ -17,18 +17,18 @@ from .gateway import (
 from .rights import ALL_IN_ONE, LEASE, READ, rights, union
 
 WEB = "sluicegate.dev/cluster/web:1"
-"""A web server at port 80, in place of the nginx that the notes name."""
+"""The image of a web server at port 80, in place of nginx in the notes."""
 OPENSSL = "sluicegate.dev/cluster/openssl:1"
 
 
 class Newcomer(Gateway):
-    """Someone who has the image, the packaged chart and the README."""
+    """Tests with only the image, the packaged chart and the README."""
 
     def setUp(self) -> None:
         self.addCleanup(self.cluster.kubectl, "delete", "ingress/hello", "service/hello", "deployment/hello", "--ignore-not-found")
 
     def follow_notes(self, notes: str, given: dict[str, str]) -> Answer:
-        """Carries out what the notes say, with what they leave to the reader, and returns what their curl is answered."""
+        """Runs the commands of the notes with the given replacements, and returns the response to their curl."""
         commands = [line.strip() for line in notes.splitlines() if line.startswith("  ")]
         curl = ""
         for command in commands:
@@ -50,11 +50,11 @@ class Newcomer(Gateway):
         Image(WEB, program, ["backend", "--listen", "0.0.0.0:80", "--name", "nginx"]).write(tar)
         self.cluster.import_image(tar)
 
-    def test_the_packaged_chart_installs_as_its_notes_say(self) -> None:
+    def test_packaged_chart_installs_as_its_notes_say(self) -> None:
         self.web()
         notes = self.install()
         self.addCleanup(self.helm, "uninstall", "sluicegate", "--wait")
-        # What a load balancer of a cloud does.
+        # The load balancer of a cloud would write this status.
         address = "198.51.100.200"
         self.cluster.kubectl("patch", "service/sluicegate", "--namespace", NAMESPACE, "--subresource=status", "--type=merge",
                              "--patch", json.dumps({"status": {"loadBalancer": {"ingress": [{"ip": address}]}}}))
@@ -71,10 +71,10 @@ class Newcomer(Gateway):
         self.assertEqual(rights(self.cluster, "sluicegate", NAMESPACE), union(ALL_IN_ONE, LEASE))
         self.assertEqual(rights(self.cluster, "sluicegate", "default"), ALL_IN_ONE)
 
-    def test_without_helm_plain_manifests_serve_at_the_nodes_addresses(self) -> None:
+    def test_plain_manifests_serve_at_the_addresses_of_nodes(self) -> None:
         self.web()
         self.cluster.kubectl("apply", "--filename", str(PROJECT / "deploy/daemonset.yaml"))
-        # The last test of its class: Kubernetes looks after a namespace again only when half of its pods' grace period is over.
+        # This test must be the last of its class: Kubernetes deletes a namespace only after half of the grace period of its pods.
         self.rolled_out("daemonset/sluicegate", NAMESPACE)
         self.cluster.kubectl("create", "deployment", "hello", f"--image={WEB}", "--port=80")
         self.cluster.kubectl("expose", "deployment", "hello")
@@ -93,7 +93,7 @@ class Newcomer(Gateway):
         wait_until(published, "the node's address in the status of the Ingress", PATIENCE)
 
     def check_pods(self, capabilities: int) -> None:
-        """Looks at the processes of the gateway: who they are, what they may be and what they may write."""
+        """Asserts the user, the capabilities and the read-only file system of the gateway's processes."""
         pods = self.pods()
         self.assertTrue(pods)
         for pod in pods:
@@ -112,7 +112,7 @@ class Newcomer(Gateway):
 
 
 class Features(Gateway):
-    """What Ingresses and Services say, through real pods."""
+    """Tests of Ingresses and Services with real pods."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -133,7 +133,7 @@ class Features(Gateway):
 
     @classmethod
     def tls_server(cls) -> list[dict[str, Any]]:
-        """A back end that speaks TLS alone and tells about it: openssl s_server."""
+        """Returns a backend with TLS only that responds with the state of the session: openssl s_server."""
         files = "/files/tls."
         container = {"name": "openssl", "image": OPENSSL, "volumeMounts": [{"name": "files", "mountPath": "/files"}], "args": [
             "s_server", "-www", "-accept", "9443", "-cert", f"{files}crt", "-key", f"{files}key"]}
@@ -152,7 +152,7 @@ class Features(Gateway):
         ]
 
     def check(self, table: list[tuple[str, list[str], Any]]) -> None:
-        """Asks for each URL until it is answered by that back end, or with that status, or as a function wants it."""
+        """Sends requests for each URL until the backend, the status or the condition is as expected."""
         for url, options, expected in table:
             with self.subTest(url=url, options=options):
                 def right(answer: Answer, expected: Any = expected) -> bool:
@@ -162,7 +162,7 @@ class Features(Gateway):
 
                 self.answers(right, url, *options)
 
-    def test_hosts_paths_and_default_backends(self) -> None:
+    def test_requests_are_routed_by_host_path_and_default_backend(self) -> None:
         self.cluster.apply(
             ingress("hosts", "shop.example.com / Prefix blue", "*.example.com / Prefix green", "* /all Prefix white"),
             ingress("paths", "paths.example.com / Prefix white", "paths.example.com /exact Exact blue",
@@ -185,14 +185,14 @@ class Features(Gateway):
             ("http://shop.example.com/", ["--http2-prior-knowledge"], "blue"),
         ])
 
-    def test_tls_by_secrets_redirects_and_names(self) -> None:
+    def test_tls_has_certificates_of_secrets_and_redirects(self) -> None:
         self.cluster.apply(
             ingress("one", "one.example.com / Prefix blue", tls={"one": ["one.example.com"]}),
             ingress("two", "a.two.example.com / Prefix green", tls={"two": ["*.two.example.com"]}, ssl_redirect="false"),
             ingress("forced", "forced.example.com / Prefix white", force_ssl_redirect="true"),
         )
         self.check([
-            # curl verifies that each is shown the certificate of its name.
+            # curl verifies that each host has the certificate of its name.
             ("https://one.example.com/", [], "blue"),
             ("https://a.two.example.com/", [], "green"),
             ("https://one.example.com/", ["--http1.1", "--tls-max", "1.2"], "blue"),
@@ -205,7 +205,7 @@ class Features(Gateway):
             ("https://one.example.com/", ["--header", "Host: a.two.example.com"], 421),
         ])
 
-    def test_clients_show_certificates(self) -> None:
+    def test_client_certificates_are_required_and_forwarded(self) -> None:
         certificate, key = self.clients.sign("client")
         stranger, strangers_key = self.authority.sign("stranger")
         self.cluster.apply(
@@ -221,7 +221,7 @@ class Features(Gateway):
             (url, [], lambda answer: answer.status in (0, 400)),
         ])
 
-    def test_compression(self) -> None:
+    def test_responses_are_compressed(self) -> None:
         self.cluster.apply(
             ingress("compressed", "compressed.example.com / Prefix blue", compression="br, gzip"),
             ingress("plain", "plain.example.com / Prefix blue"),
@@ -235,7 +235,7 @@ class Features(Gateway):
                 lambda answer: "content-encoding" not in answer.headers and answer.server == "blue"),
         ])
 
-    def test_backends_speak_http2_grpc_and_tls(self) -> None:
+    def test_endpoints_may_use_http2_grpc_and_tls(self) -> None:
         self.cluster.apply(
             self.authority.secret("calls", "calls.example.com"),
             ingress("protocols", "h2c.example.com / Prefix h2c", "tls.example.com / Prefix tls", "stranger.example.com / Prefix stranger"),
@@ -243,9 +243,9 @@ class Features(Gateway):
         )
         self.check([
             ("http://h2c.example.com/", [], "blue"),
-            # It says of a connection with which it was spoken to, and that it has been verified.
+            # The endpoint responds with the protocol of its connection, and that the certificate was verified.
             ("http://tls.example.com/", [], lambda answer: answer.status == 200 and "TLSv1.3" in answer.body),
-            # Its certificate is of an authority that this Service does not trust.
+            # A CA that this Service does not trust signed the certificate.
             ("http://stranger.example.com/", [], 502),
         ])
         self.answers(lambda answer: answer.headers.get("grpc-status") == "0" or answer.status == 200, "https://calls.example.com/")
@@ -255,12 +255,12 @@ class Features(Gateway):
         self.assertGreater(counted["requests"]["answered"], 0)
         self.assertEqual(lost(counted), {})
 
-    def test_tls_is_passed_through_unopened(self) -> None:
+    def test_tls_passthrough_reaches_the_endpoint(self) -> None:
         self.cluster.apply(ingress("passed", "pass.example.com / Prefix raw", ssl_passthrough="true"))
-        # The back end's own certificate is verified here: nobody else has one for that name.
+        # The client verifies the certificate of the endpoint: only the endpoint has a certificate for this name.
         self.check([("https://pass.example.com/", ["--http1.1"], lambda answer: answer.status == 200 and "TLSv1.3" in answer.body)])
 
-    def test_settings_of_the_release_are_followed(self) -> None:
+    def test_gateway_follows_the_settings_of_the_release(self) -> None:
         self.cluster.apply(ingress("settings", "settings.example.com / Prefix blue"))
         url = "http://settings.example.com/"
         self.check([(url, ["--data", "x" * 2000], 200)])

@@ -1,4 +1,4 @@
-"""Sluicegate as a DaemonSet on the network of nodes, where a new pod takes over the sockets of the old one."""
+"""Tests of Sluicegate as a DaemonSet on the network of the nodes. A new pod takes over the sockets of the old pod."""
 
 import signal
 import time
@@ -34,7 +34,7 @@ class Nodes(Gateway):
         for node in self.cluster.nodes:
             self.answers(well, SHOP, address=node.address)
 
-    def test_the_new_pod_of_a_node_takes_over_without_a_lost_request(self) -> None:
+    def test_takeover_by_the_new_pod_of_a_node_loses_no_request(self) -> None:
         before = {pod["metadata"]["name"] for pod in self.pods()}
         with self.load(posts=10):
             self.cluster.kubectl("rollout", "restart", "daemonset/sluicegate", "--namespace", NAMESPACE)
@@ -43,7 +43,7 @@ class Nodes(Gateway):
         self.assertEqual(len(after), 2)
         self.assertTrue(before.isdisjoint(after))
 
-    def test_a_request_under_way_is_finished_by_the_old_pod_and_its_connection_closed(self) -> None:
+    def test_old_pod_finishes_its_request_in_flight_and_closes_the_connection(self) -> None:
         (old,) = [pod for pod in self.pods() if pod["spec"]["nodeName"] == "node-1"]
         slow = self.cluster.popen(["curl", "--silent", "--show-error", "--include", "--http1.1", "--cacert", str(self.authority.file),
                                    "--connect-to", f"::{self.address}:", f"{SHOP}?t=6000"], name="slow")
@@ -52,7 +52,7 @@ class Nodes(Gateway):
         self.assertIn("200 OK", slow.output())
         self.assertIn("connection: close", slow.output().lower())
 
-    def test_a_tunnel_stays_while_back_ends_change_and_goes_with_its_own_gateway(self) -> None:
+    def test_tunnel_survives_changes_of_endpoints_and_ends_with_its_gateway(self) -> None:
         echo = backend("echo", 2)
         (container,) = echo[0]["spec"]["template"]["spec"]["containers"]
         container |= {"image": ECHO, "args": []}
@@ -72,7 +72,7 @@ class Nodes(Gateway):
             self.cluster.kubectl("scale", "deployment/echo", f"--replicas={replicas}")
             wait_until(lambda: len(pods()) == replicas and all(map(ready, pods().values())), f"{replicas} pods", PATIENCE, 0.1)
 
-        # Its own pod is the last that is taken away.
+        # The pod of the tunnel is removed last.
         self.cluster.kubectl("annotate", "pod", tunnel.pod, "controller.kubernetes.io/pod-deletion-cost=100")
         scale(4)
         other = next(pod for name, pod in pods().items() if name != tunnel.pod)
@@ -91,7 +91,7 @@ class Nodes(Gateway):
         print(f"  its gateway told to end, the tunnel stayed for {time.monotonic() - started:.1f} s", flush=True)
         self.answers(well, f"{SHOP}echo")
 
-    def test_a_killed_process_takes_its_connections_with_it_and_is_started_again(self) -> None:
+    def test_killed_process_drops_its_connections_and_restarts(self) -> None:
         (pod,) = [pod for pod in self.pods() if pod["spec"]["nodeName"] == "node-1"]
         options = ["--cacert", str(self.authority.file), "--rate", "100", "--connections", "20"]
         here = Load(self.cluster, "killed", SHOP, "--connect-to", "198.51.100.1:443", *options)

@@ -1,4 +1,4 @@
-"""Split planes: the control plane reads the cluster, and data planes without credentials of the cluster serve."""
+"""Tests of split planes: the control plane reads the cluster, and data planes serve without credentials of the cluster."""
 
 import signal
 import sys
@@ -35,14 +35,14 @@ class Split(Gateway):
     def setUpClass(cls) -> None:
         super().setUpClass()
         cls.address = "203.0.113.80"
-        # The cluster has no names for Services. This one is served at the node's address.
+        # The cluster has no DNS for Services. A name server at the address of the node has the names of these Services.
         node = cls.cluster.nodes[0].address
         cls.install(wait=False, mode="split", service={"type": "NodePort", "clusterIP": cls.address},
                     dnsConfig={"nameservers": [node]}, shutdown={"graceSeconds": 3, "idleSeconds": 3, "timeoutSeconds": 30})
         control = cls.cluster.json("get", "service/sluicegate-control-plane", "--namespace", NAMESPACE)["spec"]["clusterIP"]
         names = [f"sluicegate-control-plane.{NAMESPACE}.svc", control, "redis.default.svc", REDIS, "asked.default.svc", ASKED]
         server = [sys.executable, str(PROJECT / "test/image/dns.py"), node, *names]
-        # It ends with its standard input.
+        # The name server ends with its standard input.
         cls.cluster.popen(["sh", "-c", 'sleep infinity | exec "$@"', "sh", *server], name="dns")
         for plane in ["control-plane", "data-plane"]:
             cls.rolled_out(f"deployment/sluicegate-{plane}", NAMESPACE)
@@ -52,12 +52,12 @@ class Split(Gateway):
     def setUp(self) -> None:
         self.scale(2)
         self.rolled_out("deployment/sluicegate-data-plane", NAMESPACE)
-        # What the last test had there is gone.
+        # The objects of the previous test are gone.
         for pod in self.pods(DATA_PLANE):
             self.answers(well, "https://shop.example.com:8443/", address=pod["status"]["podIP"])
 
-    def scale(self, controls: int) -> None:
-        self.cluster.kubectl("scale", "deployment/sluicegate-control-plane", "--namespace", NAMESPACE, f"--replicas={controls}")
+    def scale(self, replicas: int) -> None:
+        self.cluster.kubectl("scale", "deployment/sluicegate-control-plane", "--namespace", NAMESPACE, f"--replicas={replicas}")
         self.rolled_out("deployment/sluicegate-control-plane", NAMESPACE)
 
     def test_data_planes_serve_without_credentials(self) -> None:
@@ -74,7 +74,7 @@ class Split(Gateway):
         self.assertEqual(rights(self.cluster, "sluicegate-control-plane", NAMESPACE), union(ALL_IN_ONE, LEASE, SECRETS))
         self.assertEqual(rights(self.cluster, "sluicegate-control-plane", "default"), ALL_IN_ONE)
 
-    def test_policies_guard_an_ingress_and_keys_are_rotated_by_their_secret(self) -> None:
+    def test_data_planes_apply_policies_and_rotated_keys(self) -> None:
         def asking(key: bytes) -> tuple[str, str]:
             return "--header", f"Authorization: Bearer {token(key)}"
 
@@ -104,7 +104,7 @@ class Split(Gateway):
         self.answers(well, SHOP)
 
     def remade(self, *objects: dict[str, Any]) -> None:
-        """Applies objects that the test takes away again."""
+        """Applies objects, and deletes them after the test."""
         self.cluster.apply(*objects)
         for each in objects:
             name = f"{each['kind']}/{each['metadata']['name']}"
@@ -115,7 +115,7 @@ class Split(Gateway):
         wait_until(lambda: expected(self.cluster.json("get", name)), f"{name} to change", PATIENCE, 0.2)
 
     def await_sharing(self, is_shared: bool) -> None:
-        """Waits until all data planes say of two policies whether they share their limits."""
+        """Waits until all data planes report this state of shared limits for both policies."""
 
         def said() -> bool:
             addresses = [pod["status"]["podIP"] for pod in self.pods(DATA_PLANE)]
@@ -126,7 +126,7 @@ class Split(Gateway):
 
         wait_until(said, f"limits to be shared: {is_shared}", PATIENCE, 0.1)
 
-    def test_data_planes_share_limits_through_redis_and_go_on_without_it(self) -> None:
+    def test_data_planes_share_limits_through_redis_and_survive_its_outage(self) -> None:
         self.cluster.import_image(standard.redis())
         name, password = {"name": "redis"}, b"a password of the server"
         server = {"name": "redis", "image": standard.REDIS,
@@ -153,7 +153,7 @@ class Split(Gateway):
         def is_refused_by_both() -> None:
             for data_plane in (first, second):
                 statuses: list[int] = []
-                # Each is asked less often, in all, than it would let in by itself.
+                # Each data plane receives fewer requests than its own limit would admit.
                 while len(statuses) < 6 and 429 not in statuses:
                     statuses.append(self.ask(few, address=data_plane).status)
                     time.sleep(0.2)
@@ -168,14 +168,14 @@ class Split(Gateway):
             is_refused_by_both()
             process.send(signal.SIGCONT)
             self.await_sharing(True)
-            # Another one takes its place, at another address, and has forgotten all.
+            # A new server without data replaces the server, at another address.
             process.send(signal.SIGKILL)
             self.cluster.kubectl("delete", "pod", server["metadata"]["name"], "--force", "--grace-period=0")
             self.rolled_out("deployment/redis")
             self.await_sharing(True)
             is_refused_by_both()
 
-    def test_a_service_is_asked_by_its_name(self) -> None:
+    def test_data_planes_authenticate_by_an_external_service(self) -> None:
         stable = service("asked", "asked", 9000)
         deployment, _ = backend("asked", 2)
         stable["spec"] |= {"clusterIP": ASKED}
@@ -186,17 +186,17 @@ class Split(Gateway):
 
         self.remade(deployment, stable, policy("r=200"))
         self.rolled_out("deployment/asked")
-        # It says its name where it is told an id, as clients' headers are.
+        # The service responds with its name to a request with an id, so the client's header reaches the service.
         self.answers(lambda answer: answer.line("X-Lab-Pod") == "asked", SHOP, "--header", "X-Lab-Id: 1")
         with self.load():
             self.cluster.kubectl("rollout", "restart", "deployment/asked")
             self.rolled_out("deployment/asked")
-            # One that refuses, then one that swallows packets, until Kubernetes takes it off its Service.
+            # One pod refuses connections. Later one pod drops packets until Kubernetes removes it from its Service.
             refusing, silent = self.cluster.json("get", "pods", "--selector=app=asked")["items"]
             self.process(refusing).send(signal.SIGKILL)
             self.comes_to_be(refusing, restarted)
             of_silent = self.process(silent)
-            # It hears nothing any more. What it has heard it answers, which is waited for.
+            # The pod receives no more packets. It still responds to received requests.
             deaf = "table inet deaf { chain input { type filter hook input priority 0; policy drop; }; }"
             checked(["nsenter", f"--target={of_silent.pid}", "--net", "nft", deaf])
             self.comes_to_be(silent, lambda pod: not ready(pod))
@@ -208,24 +208,24 @@ class Split(Gateway):
         self.cluster.kubectl("scale", "deployment/asked", "--replicas=0")
         self.answers(lambda answer: answer.status == 500, SHOP)
 
-    def test_planes_are_replaced_without_a_lost_request(self) -> None:
+    def test_replaced_planes_lose_no_request(self) -> None:
         with self.load(posts=10):
             for plane in ["control-plane", "data-plane"]:
                 self.cluster.kubectl("rollout", "restart", f"deployment/sluicegate-{plane}", "--namespace", NAMESPACE)
                 self.rolled_out(f"deployment/sluicegate-{plane}", NAMESPACE)
 
-    def test_data_planes_serve_and_start_again_without_a_control_plane(self) -> None:
+    def test_data_planes_serve_and_restart_without_a_control_plane(self) -> None:
         with self.load():
             self.scale(0)
-            # Nobody tells them, so that they find out.
+            # The data planes do not receive this change, and detect the dead pod themselves.
             (old, *_) = self.shops()
             self.cluster.kubectl("delete", "pod", old["metadata"]["name"], "--wait")
-        # With their processes go connections; from their snapshots they serve again.
+        # Killed data planes lose their connections, and serve again from their snapshots.
         for pod in self.pods(DATA_PLANE):
             process = self.process(pod)
             process.send(signal.SIGKILL)
             wait_until(lambda: not process.running, "a data plane to end")
-        # Kubernetes may not have noticed yet.
+        # Kubernetes may not have detected the end yet.
         wait_until(lambda: all(map(restarted, self.pods(DATA_PLANE))), "the data planes to be started again", PATIENCE, 0.2)
         self.answers(well, SHOP)
         self.rolled_out("deployment/sluicegate-data-plane", NAMESPACE)
@@ -234,7 +234,7 @@ class Split(Gateway):
             took = self.served("again")
         print(f"  after the return of the control plane a new Ingress is served in {took:.2f} s", flush=True)
 
-    def test_another_control_plane_takes_over_from_a_killed_writer(self) -> None:
+    def test_another_control_plane_writes_after_the_writer_is_killed(self) -> None:
         writer = self.writer(CONTROL_PLANE)
         with self.load():
             process = self.process(writer)

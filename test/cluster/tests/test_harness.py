@@ -1,4 +1,4 @@
-"""What the harness promises to tests that use it, tried with real pods."""
+"""Tests of the harness with real pods."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from images.image import Image
 
 PROGRAM_SOURCE = CLUSTER / "tests/answer.c"
 IMAGE = "sluicegate.dev/cluster/answer:1"
-"""A pod that answers any connection at port 8080 with its name, and ignores SIGTERM if it is told to."""
+"""The image of a pod that responds to each connection at port 8080 with its name. With the argument `hang`, it ignores SIGTERM."""
 
 
 def answer_image(folder: Path) -> Path:
@@ -48,14 +48,14 @@ def service(name: str, node_port: int | None = None) -> dict[str, Any]:
 
 
 def ready_addresses(cluster: Cluster, name: str) -> set[str]:
-    """The addresses that the Service's slices say are ready."""
+    """Returns the ready addresses in the slices of the Service."""
     slices = cluster.json("get", "endpointslices", "--selector", f"kubernetes.io/service-name={name}")["items"]
     return {address for each in slices for endpoint in each.get("endpoints") or [] if endpoint["conditions"]["ready"]
             for address in endpoint["addresses"]}
 
 
 def ask(cluster: Cluster, address: str, port: int) -> str:
-    """What a pod answers at an address, or nothing."""
+    """Returns the response of a pod at an address, or an empty text."""
     script = f"exec 3<>/dev/tcp/{address}/{port} && cat <&3"
     return cluster.run(["timeout", "3", "bash", "-c", script], check=False).stdout
 
@@ -86,7 +86,7 @@ class Pods(unittest.TestCase):
         assert found is not None
         return found
 
-    def test_pods_of_both_nodes_answer_and_slices_follow_a_scale(self) -> None:
+    def test_pods_of_both_nodes_respond_and_slices_follow_a_scale(self) -> None:
         first = self.serve("scaled", 4)
         self.assertEqual({address.rpartition(".")[0] for address in first}, {"198.18.0", "198.18.1"})
         for address in first:
@@ -96,11 +96,11 @@ class Pods(unittest.TestCase):
         self.cluster.kubectl("scale", "deployment/scaled", "--replicas=1")
         self.await_ready("scaled", 1)
 
-    def test_services_answer_at_cluster_addresses_and_node_ports(self) -> None:
+    def test_services_respond_at_cluster_ips_and_node_ports(self) -> None:
         self.serve("served", 2, node_port=30080)
         address = self.cluster.json("get", "service/served")["spec"]["clusterIP"]
         for where in [(address, 80), ("198.51.100.1", 30080), ("198.51.100.2", 30080)]:
-            # kube-proxy follows the slices, a moment later.
+            # kube-proxy follows the slices with a short delay.
             answer = wait_until(lambda: ask(self.cluster, *where), f"an answer at {where}", 10, 0.1)
             self.assertIn("served-", answer)
 
@@ -113,16 +113,16 @@ class Pods(unittest.TestCase):
             for target, port in [*((each, 8080) for each in ready_addresses(self.cluster, "asked")), (address, 80)]:
                 answer = self.cluster.kubectl("exec", f"deployment/{name}", "--", "/answer", "ask", target, str(port))
                 self.assertIn("asked-", answer)
-            # The API server says nothing before it is spoken to; that it can be connected to is enough.
+            # The API server sends nothing before a request, so a successful connect is enough.
             self.cluster.kubectl("exec", f"deployment/{name}", "--", "/answer", "connect", "203.0.113.1", "443")
 
-    def test_a_rolling_restart_replaces_every_pod(self) -> None:
+    def test_rolling_restart_replaces_every_pod(self) -> None:
         before = self.serve("rolled", 3)
         self.cluster.kubectl("rollout", "restart", "deployment/rolled")
         self.cluster.kubectl("rollout", "status", "deployment/rolled", "--timeout=60s")
         self.assertTrue(before.isdisjoint(self.await_ready("rolled", 3)))
 
-    def test_the_address_of_a_gone_pod_swallows_packets(self) -> None:
+    def test_address_of_a_deleted_pod_drops_packets(self) -> None:
         address = self.serve("gone", 1).pop()
         self.cluster.kubectl("delete", "deployment/gone", "--cascade=foreground", "--wait")
         wait_until(lambda: not self.cluster.json("get", "pods", "--selector=app=gone")["items"], "the pod to go", 30, 0.1)
@@ -130,13 +130,13 @@ class Pods(unittest.TestCase):
         self.assertEqual(done.returncode, 124, f"it did not hang: {done.stderr}")
         self.cluster.apply(deployment("gone", 0))
 
-    def test_a_drained_node_loses_its_pods_to_the_other(self) -> None:
+    def test_drained_node_moves_its_pods_to_the_other_node(self) -> None:
         self.serve("drained", 4)
         self.addCleanup(self.cluster.kubectl, "uncordon", "node-2")
         self.cluster.kubectl("drain", "node-2", "--ignore-daemonsets", "--force", "--timeout=60s")
         self.assertEqual({address.rpartition(".")[0] for address in self.await_ready("drained", 4)}, {"198.18.0"})
 
-    def test_pods_have_tokens_of_their_service_account(self) -> None:
+    def test_pods_have_tokens_of_their_service_accounts(self) -> None:
         self.serve("account", 1)
         token = self.cluster.kubectl("exec", "deployment/account", "--", "/answer", "show",
                                      "/var/run/secrets/kubernetes.io/serviceaccount/token")
@@ -146,7 +146,7 @@ class Pods(unittest.TestCase):
         self.assertEqual(json.loads(who)["status"]["userInfo"]["username"], "system:serviceaccount:default:default")
         self.assertTrue(self.cluster.kubectl("create", "token", "default"))
 
-    def test_the_api_server_comes_back_with_all_objects_and_pods_serve_meanwhile(self) -> None:
+    def test_api_server_returns_with_all_objects_and_pods_serve_meanwhile(self) -> None:
         address = self.serve("kept", 1).pop()
         self.cluster.kill("kube-apiserver")
         with self.assertRaises(ClusterError):
@@ -157,19 +157,19 @@ class Pods(unittest.TestCase):
         self.cluster.kubectl("scale", "deployment/kept", "--replicas=2")
         self.await_ready("kept", 2)
 
-    def test_a_paused_kubelet_starts_no_pod_until_it_is_resumed(self) -> None:
+    def test_paused_kubelet_starts_no_pod_until_it_is_resumed(self) -> None:
         self.serve("paused", 1, nodeName="node-2")
         self.cluster.pause("node-2/kubelet")
         self.addCleanup(self.cluster.resume, "node-2/kubelet")
         self.cluster.kubectl("scale", "deployment/paused", "--replicas=2")
         wait_until(lambda: len(self.cluster.json("get", "pods", "--selector=app=paused")["items"]) == 2, "a second pod")
-        # One on the other node is ready long before a kubelet that went on would have given itself away.
+        # If the paused kubelet still worked, its pod would be ready at about the same time as the pod on the other node.
         self.serve("beside", 1, nodeName="node-1")
         self.assertEqual(len(ready_addresses(self.cluster, "paused")), 1)
         self.cluster.resume("node-2/kubelet")
         self.await_ready("paused", 2)
 
-    def test_commands_run_beside_in_the_network_of_the_cluster(self) -> None:
+    def test_commands_run_in_the_network_of_the_cluster(self) -> None:
         running = self.cluster.popen(["sh", "-c", "ip address; exec sleep 1000"], name="beside")
         wait_until(lambda: "198.51.100.1" in running.output(), "the output of a command")
         self.assertTrue(running.running)
@@ -177,11 +177,11 @@ class Pods(unittest.TestCase):
         with self.assertRaisesRegex(ClusterError, "ended with 3: wrong"):
             self.cluster.run(["sh", "-c", "echo wrong >&2; exit 3"])
 
-    def test_what_is_no_image_is_refused(self) -> None:
+    def test_invalid_image_is_rejected(self) -> None:
         with self.assertRaisesRegex(ClusterError, "test_harness.py cannot be imported into node-1: "):
             self.cluster.import_image(Path(__file__))
 
-    def test_a_second_cluster_of_that_name_is_refused_and_one_of_another_name_is_beside_it(self) -> None:
+    def test_second_cluster_needs_another_name(self) -> None:
         with self.assertRaisesRegex(ClusterError, "is up already"), Cluster("test-pods"):
             pass
         with self.assertRaisesRegex(ClusterError, "is up with 2 nodes, not 1 node"):
@@ -195,7 +195,7 @@ class Pods(unittest.TestCase):
 class Simulated(unittest.TestCase):
     """An API server with controllers, and simulated nodes."""
 
-    def test_simulated_pods_get_ready_and_into_slices(self) -> None:
+    def test_simulated_pods_become_ready_and_appear_in_slices(self) -> None:
         with Cluster("test-kwok", api_only=True, controllers=True) as cluster:
             cluster.kwok.up(nodes=2)
             simulated = {"nodeSelector": {"sluicegate.dev/simulated": "true"},
@@ -207,11 +207,11 @@ class Simulated(unittest.TestCase):
 
 
 class Machine(unittest.TestCase):
-    """What the cluster does to the machine that it is on."""
+    """Tests of the effects of a cluster on its machine."""
 
     @staticmethod
     def facts() -> dict[str, Any]:
-        """What has to be as before once a cluster is down."""
+        """Returns the state of the machine that a cluster must restore."""
         sysctls = {name: Path("/proc/sys", name).read_text() for name in KUBELET_SYSCTLS if Path("/proc/sys", name).exists()}
         return {
             "sysctls": sysctls,
@@ -223,17 +223,17 @@ class Machine(unittest.TestCase):
 
     @staticmethod
     def processes(cluster: Cluster) -> list[Process]:
-        """All processes of a cluster, with those in its pods."""
+        """Returns all processes of a cluster, including the processes in its pods."""
         found = [part.process for part in cluster.parts() if part.process]
         for process in found:
             found += [child for child in process.children() if child not in found]
         return found
 
-    def test_down_leaves_the_machine_as_it_was_even_while_a_pod_hangs(self) -> None:
+    def test_down_restores_the_machine_even_if_a_pod_hangs(self) -> None:
         before = self.facts()
         cluster = Cluster("test-machine")
         with tempfile.TemporaryDirectory() as folder, cluster:
-            self.assertEqual(self.facts()["sysctls"], before["sysctls"], "kubelet's wishes must stay in the node")
+            self.assertEqual(self.facts()["sysctls"], before["sysctls"], "the settings of kubelet must stay in the node")
             cluster.import_image(answer_image(Path(folder)))
             hanging = deployment("hanging", 1, container={"args": ["hang"]}, terminationGracePeriodSeconds=600)
             cluster.apply(hanging, service("hanging"))
@@ -249,7 +249,7 @@ class Machine(unittest.TestCase):
         self.assertFalse(cluster.folder.path.exists())
         cluster.down()
 
-    def test_up_starts_what_is_missing_and_nothing_else(self) -> None:
+    def test_up_starts_only_missing_parts(self) -> None:
         cluster = Cluster("test-again", api_only=True)
         self.addCleanup(cluster.down)
         cluster.up()
@@ -260,7 +260,7 @@ class Machine(unittest.TestCase):
         self.assertIn("kept", cluster.kubectl("get", "namespaces"))
         self.assertEqual(cluster.part("etcd").process, etcd)
 
-    def test_a_failed_up_shows_the_log_and_leaves_nothing_but_logs(self) -> None:
+    def test_failed_up_prints_the_log_and_leaves_only_logs(self) -> None:
         cluster = Cluster("test-failed", api_only=True)
         self.addCleanup(cluster.down)
         cluster.control_plane.api_server.argv.append("--no-such-flag")
@@ -269,7 +269,7 @@ class Machine(unittest.TestCase):
         self.assertEqual([entry.name for entry in cluster.folder.path.iterdir()], ["logs"])
         self.assertFalse(cluster.namespace.exists)
 
-    def test_a_test_that_was_killed_does_not_stand_in_the_way_of_the_next(self) -> None:
+    def test_cluster_of_a_killed_process_can_start_again(self) -> None:
         script = ("from harness import Cluster\nimport os, signal\n"
                   "with Cluster('test-killed', api_only=True): os.kill(os.getpid(), signal.SIGKILL)")
         subprocess.run([sys.executable, "-c", script], cwd=CLUSTER, capture_output=True)
@@ -281,13 +281,13 @@ class Machine(unittest.TestCase):
 
 
 class Command(unittest.TestCase):
-    """What the command says to those who call it."""
+    """Tests of the messages of the command."""
 
     @staticmethod
     def call(*argv: str, user: int | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run([sys.executable, str(CLUSTER / "cluster"), *argv], capture_output=True, text=True, user=user)
 
-    def test_mistakes_are_told_in_one_line(self) -> None:
+    def test_errors_are_one_line(self) -> None:
         for argv, message in [
             (["up", "--name", "No"], "'No' is no name for a cluster"),
             (["up", "--nodes", "100"], "1 to 9 nodes, not 100"),
@@ -301,8 +301,8 @@ class Command(unittest.TestCase):
                 self.assertIn(message, done.stderr)
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
 
-    def test_whoever_is_not_root_is_told(self) -> None:
-        # Another user may be unable to read this project, so the rights go once all is loaded.
+    def test_cluster_without_root_is_rejected(self) -> None:
+        # Another user may be unable to read this project, so the script drops its rights after loading.
         script = ("import os\nfrom harness import Cluster, ClusterError\nos.setuid(65534)\n"
                   "try: Cluster().up()\nexcept ClusterError as error: print(error)")
         done = subprocess.run([sys.executable, "-c", script], cwd=CLUSTER, capture_output=True, text=True)
@@ -310,11 +310,11 @@ class Command(unittest.TestCase):
 
 
 class Images(unittest.TestCase):
-    def test_an_image_of_the_same_content_has_the_same_bytes(self) -> None:
+    def test_images_with_the_same_content_have_the_same_bytes(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             first, second = Path(folder) / "1.tar", Path(folder) / "2.tar"
             for tar in [first, second]:
-                # Programs of this machine have libraries, which go along.
+                # Programs of this machine have shared libraries, which the image includes.
                 Image("example/sh:1", Path("/bin/sh").resolve()).write(tar)
             self.assertEqual(first.read_bytes(), second.read_bytes())
             self.assertGreater(first.stat().st_size, 1_000_000)

@@ -1,4 +1,4 @@
-"""Policies and Consumers in a cluster: definitions, status, Secrets that change."""
+"""Tests of policies and Consumers in a cluster: CRDs, status, and changes of Secrets."""
 
 import time
 import unittest
@@ -16,14 +16,14 @@ ONE, TWO = b"one secret, as long as it has to be", b"another secret, as long as 
 
 
 def install(cluster: Cluster) -> None:
-    """Installs the definitions of the chart."""
+    """Installs the CRDs of the chart."""
     cluster.kubectl("apply", f"--filename={PROJECT / 'charts/sluicegate/crds'}")
     kinds = ("securitypolicies", "consumers", "ratelimitpolicies", "trafficpolicies")
     cluster.wait_for_definitions(*(f"{kind}.sluicegate.dev" for kind in kinds))
 
 
 def created(api: Api, made: Manifest) -> bool:
-    """Creates an object of a kind that the API server may not serve yet."""
+    """Creates an object. Returns whether the API server already serves its kind."""
     try:
         api.create(made)
     except ApiError as error:
@@ -34,7 +34,7 @@ def created(api: Api, made: Manifest) -> bool:
 
 
 class Policies(OnCluster):
-    """A gateway, and an Ingress that a policy guards."""
+    """Tests with a gateway, and an Ingress with a policy."""
 
     cluster_name = "test-policies"
 
@@ -57,7 +57,7 @@ class Policies(OnCluster):
         return gateway.ask(self.host(), headers={name.replace("_", "-"): value for name, value in headers.items()})
 
     def await_answer(self, gateway: Gateway, status: int, **headers: str) -> float:
-        """Waits until a request is answered so; returns after how many seconds."""
+        """Waits until a request has this status. Returns the seconds of the wait."""
         began = time.monotonic()
         try:
             wait_until(lambda: self.asks(gateway, **headers).status == status, f"{status} for {headers}", 30, 0.002)
@@ -66,7 +66,7 @@ class Policies(OnCluster):
         return time.monotonic() - began
 
     def condition(self, of: Manifest) -> dict[str, Any]:
-        """What its status says of its only target, or of a Consumer."""
+        """Returns the condition of a policy for its only target, or of a Consumer."""
         status = self.api.get(of).get("status", {})
         ancestors = status.get("ancestors", [status])
         found: list[dict[str, Any]] = [each for ancestor in ancestors for each in ancestor.get("conditions", [])]
@@ -83,7 +83,7 @@ class Policies(OnCluster):
             raise ClusterError(f"{error}, not {self.condition(of)}") from None
         return self.condition(of)
 
-    def test_tokens_are_asked_for_and_a_key_is_rotated_by_its_secret(self) -> None:
+    def test_tokens_are_required_and_their_key_rotates_with_its_secret(self) -> None:
         keys = secret(self.namespace, "acme", {"secret": ONE})
         policy = security_policy(self.namespace, "shop", "web", authentication=jwt("acme"))
         gateway = self.gateway()
@@ -101,7 +101,7 @@ class Policies(OnCluster):
         self.api.delete(policy)
         self.await_answer(gateway, 200)
 
-    def test_what_cannot_be_honoured_closes_the_route_and_says_so(self) -> None:
+    def test_unusable_policy_closes_its_routes_and_is_reported(self) -> None:
         policy = security_policy(self.namespace, "shop", "web", authentication=jwt("acme"))
         gateway = self.gateway()
         self.make(policy)
@@ -117,7 +117,7 @@ class Policies(OnCluster):
         self.await_condition(policy, "True", "Accepted")
         self.assertEqual(gateway.metric("sluicegate_policy_unusable"), 0)
 
-    def test_consumers_come_and_go_with_their_secrets(self) -> None:
+    def test_consumers_follow_their_secrets(self) -> None:
         policy = security_policy(self.namespace, "shop", "web", authentication={"apiKey": {}})
         alice = consumer(self.namespace, "alice", groups=["gold"], apiKeys=[{"secretRef": {"name": "alice"}}])
         key = secret(self.namespace, "alice", {"key": b"the-first-key-of-alice"})
@@ -130,7 +130,7 @@ class Policies(OnCluster):
         took = self.await_answer(gateway, 401, X_API_Key="the-first-key-of-alice")
         self.await_answer(gateway, 200, X_API_Key="the-second-key-of-alice")
         say(f"a key that was taken out of its Secret is refused after {took * 1000:.0f} ms")
-        # What changes while nobody asks for keys is known when somebody does again.
+        # Changes of keys while no policy uses them apply when a policy uses them again.
         self.api.delete(policy)
         self.await_answer(gateway, 200)
         self.api.patch(key, {"data": secret(self.namespace, "alice", {"key": b"the-third-key-of-alice"})["data"]})
@@ -142,7 +142,7 @@ class Policies(OnCluster):
         self.await_condition(alice, "False", "Invalid")
         self.assertIn('sluicegate_consumer_requests_total{namespace="' + self.namespace, gateway.admin("/metrics").text)
 
-    def test_more_consumers_than_there_may_be_watches_of_their_own(self) -> None:
+    def test_many_consumers_need_secrets_of_the_credentials_type(self) -> None:
         names = [f"caller-{number:03}" for number in range(510)]
         callers = [consumer(self.namespace, name, apiKeys=[{"secretRef": {"name": name}}]) for name in names]
 
@@ -161,13 +161,13 @@ class Policies(OnCluster):
             self.await_answer(gateway, 200, X_API_Key=f"the-key-of-{name}")
         wait_until(lambda: "are not read" not in gateway.admin("/config").text, "no such problem any more")
 
-    def test_the_older_policy_wins_and_the_other_is_told(self) -> None:
+    def test_older_policy_has_precedence_and_the_conflict_is_reported(self) -> None:
         older = rate_limit_policy(self.namespace, "b-older", "web", limits=[{"name": "a", "requests": 2, "per": "1h"}])
         newer = rate_limit_policy(self.namespace, "a-newer", "web", limits=[{"name": "a", "requests": 1000, "per": "1h"}])
         missing = rate_limit_policy(self.namespace, "missing", "nothing", limits=[{"name": "a", "requests": 1, "per": "1h"}])
         gateway = self.gateway()
         self.make(older)
-        # Creation times have seconds.
+        # Creation times have a resolution of one second.
         made = self.api.get(older)["metadata"]["creationTimestamp"]
         wait_until(lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()) > made, "the next second")
         self.make(newer, missing)
@@ -182,7 +182,7 @@ class Policies(OnCluster):
         self.await_condition(newer, "True", "Accepted")
         self.await_answer(gateway, 200)
 
-    def test_a_traffic_policy_changes_requests_and_says_how_it_stands(self) -> None:
+    def test_traffic_policy_applies_and_its_status_is_reported(self) -> None:
         marked = {"set": [{"name": "X-Marked", "value": "yes"}]}
         policy = traffic_policy(self.namespace, "ways", "web", responseHeaders=marked, timeouts={"request": "10s"})
         gateway = self.gateway()
@@ -202,7 +202,7 @@ class Policies(OnCluster):
         self.api.delete(policy)
         wait_until(lambda: "X-Marked" not in self.asks(gateway).headers, "no header", 30, 0.002)
 
-    def test_status_is_written_once_and_by_one(self) -> None:
+    def test_status_is_written_once_by_one_gateway(self) -> None:
         policy = security_policy(self.namespace, "shop", "web", ipAccess={"deny": ["192.0.2.0/24"]})
         first, second = self.gateway(lease_name="policies"), self.gateway(lease_name="policies")
         self.make(policy)
@@ -216,7 +216,7 @@ class Policies(OnCluster):
         self.api.patch(policy, {"status": {"ancestors": []}}, "/status")
         self.await_condition(policy, "True", "Accepted")
 
-    def test_the_api_server_refuses_what_makes_no_sense(self) -> None:
+    def test_api_server_rejects_invalid_policies(self) -> None:
         def refused(object_: Manifest, *words: str) -> None:
             with self.assertRaises(ApiError) as caught:
                 self.make(object_)
@@ -240,7 +240,7 @@ class Policies(OnCluster):
         wrong["spec"]["targetRefs"][0]["kind"] = "Pod"
         refused(wrong, "targetRefs")
 
-    def test_kubectl_explains_every_field(self) -> None:
+    def test_kubectl_explains_the_fields(self) -> None:
         for field, words in [
             ("securitypolicy.spec", "authentication"),
             ("securitypolicy.spec.authentication.jwt.providers.keys", "sharedSecretRef"),
@@ -260,11 +260,11 @@ class Policies(OnCluster):
 
 
 class Definitions(OnCluster):
-    """A cluster that does not know policies at first."""
+    """Tests in a cluster without the CRDs of policies at first."""
 
     cluster_name = "test-definitions"
 
-    def test_definitions_that_come_later_are_followed(self) -> None:
+    def test_policies_apply_once_their_crds_are_installed(self) -> None:
         self.shop()
         self.route("web")
         gateway = self.gateway()

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn openmetrics_is_for_who_names_it() {
+    fn openmetrics_is_sent_only_if_accept_names_it() {
         let accepted = |values: &[&'static str]| {
             let values = values.iter().map(|value| (ACCEPT, HeaderValue::from_static(value)));
             Format::accepted(&values.collect())
@@ -107,10 +107,10 @@ mod tests {
     }
 
     #[test]
-    fn the_older_format_has_its_own_names_and_no_end() -> fmt::Result {
+    fn prometheus_text_format_has_suffixed_names_and_no_eof() -> fmt::Result {
         let mut out = String::new();
         let mut plain = Plain::new(&mut out);
-        // In pieces, as encoders write.
+        // Encoders write in arbitrary pieces.
         for piece in [
             "# HELP a_build The # TYPE of it\n# TYPE a_bu",
             "ild info\na_build_info{b=\"# c\"} 1\n",

@@ -169,21 +169,21 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_silent_connection_makes_room() {
+    fn oldest_silent_connection_is_replaced() {
         let places = places(3, 0);
         let held: Vec<_> = (0..3).filter_map(|_| places.try_take()).collect();
-        assert!(places.try_take().is_none(), "no connection was read from yet");
+        assert!(places.try_take().is_none(), "no connection is silent yet");
         held.iter().for_each(Place::is_quiet);
         held[0].is_busy();
         held[0].is_answered();
-        let _fourth = places.try_take().expect("the second connection makes room");
+        let _fourth = places.try_take().expect("the second connection is replaced");
         let left: Vec<_> = places.taken().connections.iter().map(|connection| connection.id).collect();
         assert!(left.contains(&held[0].id) && !left.contains(&held[1].id) && left.contains(&held[2].id));
         assert_eq!(places.counters.closed(Closed::OldestSilent), 1);
     }
 
     #[test]
-    fn the_reserve_is_taken_only_if_no_ordinary_connection_is_silent() {
+    fn reserve_is_used_only_without_a_silent_ordinary_connection() {
         let places = places(2, 1);
         let held: Vec<_> = (0..2).filter_map(|_| places.try_take()).collect();
         held.iter().for_each(Place::is_busy);

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::{Hosts, LastChange, Problems, Readiness};
 
-/// As long as kubelet waits for the answer to a probe.
+/// The timeout of a probe by the kubelet.
 const PROBE: Duration = Duration::from_secs(1);
 
 fn get(path: &str) -> String {
@@ -37,7 +37,7 @@ async fn start(bounds: Bounds) -> anyhow::Result<(SocketAddr, tokio::task::JoinH
 }
 
 #[tokio::test]
-async fn probes_are_answered_beside_silent_connections() -> anyhow::Result<()> {
+async fn probes_are_served_beside_silent_connections() -> anyhow::Result<()> {
     let (address, _) = start(Bounds::default()).await?;
     let mut silent = VecDeque::new();
     for _ in 0..130 {
@@ -49,7 +49,7 @@ async fn probes_are_answered_beside_silent_connections() -> anyhow::Result<()> {
             let expected = if path == "/readyz" { 503 } else { 200 };
             assert_eq!(probe.request(get(path)).await?.status, expected, "{path}");
         }
-        // Each closed connection is opened anew.
+        // The clients reopen the connections that the server closed.
         silent.drain(..65);
         while silent.len() < 130 {
             silent.push_back(Client::connect(address).await?);
@@ -59,7 +59,7 @@ async fn probes_are_answered_beside_silent_connections() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn probes_are_answered_beside_clients_that_do_not_read() -> anyhow::Result<()> {
+async fn probes_are_served_beside_clients_that_do_not_read() -> anyhow::Result<()> {
     let (address, _) = start(Bounds { connections: 4, reserve: 2, ..Bounds::default() }).await?;
     let mut stuck = Vec::new();
     for _ in 0..4 {
@@ -79,7 +79,7 @@ async fn probes_are_answered_beside_clients_that_do_not_read() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn a_head_must_come_in_time_the_first_and_the_next() -> anyhow::Result<()> {
+async fn late_request_head_closes_the_connection() -> anyhow::Result<()> {
     let (address, _) = start(Bounds { head: Duration::from_millis(100), ..BOUNDS }).await?;
     let mut silent = Client::connect(address).await?;
     silent.read_to_end().await?;
@@ -93,29 +93,29 @@ async fn a_head_must_come_in_time_the_first_and_the_next() -> anyhow::Result<()>
 }
 
 #[tokio::test]
-async fn a_connection_that_is_kept_busy_ends_too() -> anyhow::Result<()> {
+async fn busy_connection_closes_at_its_maximum_age() -> anyhow::Result<()> {
     let (address, _) = start(Bounds { age: Duration::from_millis(200), ..BOUNDS }).await?;
     let mut client = Client::connect(address).await?;
     let deadline = Instant::now() + Duration::from_secs(10);
     while client.request(GET).await.is_ok() {
-        assert!(Instant::now() < deadline, "the connection goes on for ever");
+        assert!(Instant::now() < deadline, "the connection stays open");
         sleep(Duration::from_millis(5)).await;
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_is_given_up() -> anyhow::Result<()> {
+async fn connection_of_a_client_that_does_not_read_is_closed() -> anyhow::Result<()> {
     let (address, _) = start(Bounds { connections: 1, age: Duration::from_millis(200), ..BOUNDS }).await?;
     let mut stuck = Client::connect(address).await?;
     stuck.send("GET /config HTTP/1.1\r\nHost: a\r\n\r\n").await?;
     let mut next = Client::connect(address).await?;
-    assert_eq!(next.request(GET).await?.status, 200, "its place is free again");
+    assert_eq!(next.request(GET).await?.status, 200, "the place of the closed connection is free");
     Ok(())
 }
 
 #[tokio::test]
-async fn dropping_the_server_closes_its_connections() -> anyhow::Result<()> {
+async fn aborted_server_closes_its_connections() -> anyhow::Result<()> {
     let (address, serving) = start(BOUNDS).await?;
     let mut client = Client::connect(address).await?;
     client.request(GET).await?;

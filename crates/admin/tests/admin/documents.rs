@@ -1,4 +1,4 @@
-//! `/config`, `/routes` and `/upstreams`, and the client for them.
+//! Tests of `/config`, `/routes` and `/upstreams`, and of their client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::gateway::{Gateway, config, key, ready, route, upstream};
 
 const HOST: &str = "shop.example.com";
 
-/// `/upstreams`, once the first of them is like this.
+/// Fetches `/upstreams` until the first upstream meets the condition.
 async fn upstreams_until(
     gateway: &Gateway,
     condition: impl Fn(&UpstreamState) -> bool,
@@ -38,7 +38,7 @@ async fn upstreams_until(
 }
 
 #[tokio::test]
-async fn config_is_the_model_with_the_endpoints_of_now() -> anyhow::Result<()> {
+async fn config_shows_the_model_with_its_current_endpoints() -> anyhow::Result<()> {
     let gateway = Gateway::start().await?;
     assert_eq!(fetch::<Value>(gateway.admin, "/config").await?, json!({"config": null, "problems": []}));
 
@@ -64,7 +64,7 @@ async fn config_is_the_model_with_the_endpoints_of_now() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn routes_are_the_same_from_a_gateway_and_from_a_model() -> anyhow::Result<()> {
+async fn gateway_and_model_list_the_same_routes() -> anyhow::Result<()> {
     let address = ([127, 0, 0, 1], 1).into();
     let leaving = Endpoint { address: ([127, 0, 0, 1], 2).into(), conditions: Conditions::TERMINATING };
     let mut config = config(&[("/", "web", &[ready(address), leaving]), ("/cart", "cart", &[])]);
@@ -95,7 +95,7 @@ shop.example.com   /cart   Prefix           shop/cart:http   0/0         Ingress
 }
 
 #[test]
-fn routes_below_http_are_shown_where_they_listen() -> anyhow::Result<()> {
+fn layer4_routes_are_listed_with_their_listeners() -> anyhow::Result<()> {
     let protocol = |service: &str, protocol| UpstreamKey {
         transport: Transport { protocol, tls: None },
         ..key(service)
@@ -112,7 +112,7 @@ fn routes_below_http_are_shown_where_they_listen() -> anyhow::Result<()> {
         let id = ListenerId { object, name: "x".into() };
         anyhow::Ok(Listener { id, address: address.parse()?, serves })
     };
-    let named = |host: HostPattern, route| TlsRoute { host, route };
+    let tls_route = |host: HostPattern, route| TlsRoute { host, route };
     let (db, new, dns) =
         (protocol("db", Protocol::Tcp), protocol("new", Protocol::Tcp), protocol("dns", Protocol::Udp));
     let mut config = config(&[("/", "web", &[])]);
@@ -122,7 +122,7 @@ fn routes_below_http_are_shown_where_they_listen() -> anyhow::Result<()> {
     }
     let tls = |route: Layer4Route| {
         let (exact, suffix) = (HostPattern::Exact("a.test".into()), HostPattern::Suffix("test".into()));
-        vec![named(exact, route.clone()), named(suffix, route)]
+        vec![tls_route(exact, route.clone()), tls_route(suffix, route)]
     };
     config.listeners = vec![
         listener("[::1]:8444", Layer4::Tls(tls(leads_to("TLSRoute", &[(&db, 1)]))))?,
@@ -130,7 +130,7 @@ fn routes_below_http_are_shown_where_they_listen() -> anyhow::Result<()> {
         listener("0.0.0.0:5432", Layer4::Udp(Some(leads_to("UDPRoute", &[(&dns, 1)]))))?,
         listener("0.0.0.0:1", Layer4::Tcp(None))?,
     ];
-    let passed = named(HostPattern::Any, leads_to("Ingress", &[(&db, 1)]));
+    let passed = tls_route(HostPattern::Any, leads_to("Ingress", &[(&db, 1)]));
     config.tls = Tls { passthrough: vec![passed], ..Tls::default() }.into();
     let shown = ServedRoute::all(&config);
     assert_eq!(
@@ -151,7 +151,7 @@ a.test             [::1]:8444      TLS           shop/db:http (tcp)             
 }
 
 #[tokio::test]
-async fn upstreams_show_health_load_and_counters_of_each_endpoint() -> anyhow::Result<()> {
+async fn upstreams_show_health_load_and_counters_of_endpoints() -> anyhow::Result<()> {
     let alive = Backend::start(Behaviour::ok().delay(Duration::from_millis(2))).await?;
     let dead = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
     let mut config = config(&[("/", "web", &[ready(alive.addr()), ready(dead)])]);
@@ -163,10 +163,10 @@ async fn upstreams_show_health_load_and_counters_of_each_endpoint() -> anyhow::R
     for _ in 0..10 {
         assert_eq!(client::get(gateway.http, HOST, "/").await?.status, 200);
     }
-    // The last connection is unused a moment after its client has the last byte.
+    // The connection becomes idle shortly after its client has received the last byte.
     let upstreams = upstreams_until(&gateway, |web| web.endpoints[0].idle == alive.open()).await?;
     let [web] = &upstreams[..] else { panic!("one upstream: {upstreams:?}") };
-    assert_eq!((web.upstream.as_str(), &*web.balance), ("shop/web:http", "round_robin"));
+    assert_eq!((web.upstream.as_str(), &*web.balance), ("shop/web:http", "RoundRobin"));
     assert_eq!((web.max_requests, web.max_requests_per_endpoint), (Some(100), None));
     assert_eq!((web.counters.attempts, web.counters.ejections), (10, 1));
     assert!(web.counters.connect_failures.0["connect_refused"] >= 1);
@@ -178,9 +178,9 @@ async fn upstreams_show_health_load_and_counters_of_each_endpoint() -> anyhow::R
     assert!(first.idle >= 1);
     assert!((first.share - 1.0).abs() < f64::EPSILON);
     assert_eq!((second.address, second.health, second.attempts), (dead, Health::Suspect, 0));
-    assert!(second.suspect_for.is_some_and(|seconds| seconds < 60.0) && second.failures >= 1);
+    assert!(second.unhealthy_for.is_some_and(|seconds| seconds < 60.0) && second.failures >= 1);
 
-    // One that joins comes slowly to its share.
+    // The share of a new endpoint grows slowly.
     let late = Backend::start(Behaviour::ok()).await?;
     let endpoints = [ready(alive.addr()), ready(late.addr())].into();
     gateway.proxy.apply(Change::Endpoints { upstream: key("web"), endpoints }).await;
@@ -191,7 +191,7 @@ async fn upstreams_show_health_load_and_counters_of_each_endpoint() -> anyhow::R
 }
 
 #[tokio::test]
-async fn requests_in_flight_are_shown_where_they_are() -> anyhow::Result<()> {
+async fn upstreams_show_requests_in_flight() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::silent()).await?;
     let gateway = Gateway::serving(config(&[("/", "web", &[ready(backend.addr())])])).await?;
     let mut client = Client::connect(gateway.http).await?;
@@ -204,7 +204,7 @@ async fn requests_in_flight_are_shown_where_they_are() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_gateway_without_configuration_has_empty_lists() -> anyhow::Result<()> {
+async fn gateway_without_configuration_lists_no_routes_and_upstreams() -> anyhow::Result<()> {
     let gateway = Gateway::start().await?;
     assert_eq!(fetch::<Vec<ServedRoute>>(gateway.admin, "/routes").await?, []);
     assert_eq!(fetch::<Vec<UpstreamState>>(gateway.admin, "/upstreams").await?, []);
@@ -213,9 +213,9 @@ async fn a_gateway_without_configuration_has_empty_lists() -> anyhow::Result<()>
 }
 
 #[tokio::test]
-async fn what_cannot_be_fetched_says_where_and_what_to_do() -> anyhow::Result<()> {
-    let nobody = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
-    let refused = fetch::<Value>(nobody, "/routes").await.expect_err("nobody listens");
+async fn fetch_error_names_the_address_and_the_remedy() -> anyhow::Result<()> {
+    let closed = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
+    let refused = fetch::<Value>(closed, "/routes").await.expect_err("no listener");
     assert!(matches!(refused, FetchError::Connect { .. }));
     let other = Backend::start(Behaviour::ok()).await?;
     let not_json = fetch::<Value>(other.addr(), "/routes").await.expect_err("not JSON");
@@ -224,7 +224,7 @@ async fn what_cannot_be_fetched_says_where_and_what_to_do() -> anyhow::Result<()
     other.set(Behaviour::too_little(10));
     let cut = fetch::<Value>(other.addr(), "/routes").await.expect_err("cut off");
     for (address, error) in
-        [(nobody, &refused), (other.addr(), &not_json), (other.addr(), &missing), (other.addr(), &cut)]
+        [(closed, &refused), (other.addr(), &not_json), (other.addr(), &missing), (other.addr(), &cut)]
     {
         let message = error.to_string();
         assert!(message.contains(&address.to_string()) && message.contains("--admin"), "{message}");

@@ -1,4 +1,4 @@
-//! A strict reader of OpenMetrics text: what it takes, every scraper takes.
+//! A strict parser of OpenMetrics text. Every scraper accepts the text that this parser accepts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ struct Family {
 }
 
 impl Exposition {
-    /// Reads a scrape. Panics where it is not well-formed.
+    /// Parses a scrape. Panics if the text is malformed.
     pub(crate) fn parse(text: &str) -> Self {
         let body = text.strip_suffix("# EOF\n").expect("the last line is # EOF");
         let mut exposition = Self::default();
@@ -37,7 +37,7 @@ impl Exposition {
         exposition
     }
 
-    /// The sum of the samples of this name that have (at least) these labels.
+    /// The sum of the samples with this name and at least these labels.
     pub(crate) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let matching = |have: &Labels| labels.iter().all(|(k, v)| have.get(*k).is_some_and(|have| have == v));
         let samples = self.samples.iter().filter(|((of, have), _)| of == name && matching(have));
@@ -50,7 +50,7 @@ impl Exposition {
         self.samples.get(&(name.to_owned(), labels)).copied()
     }
 
-    /// How many samples have this name.
+    /// The number of samples with this name.
     pub(crate) fn count(&self, name: &str) -> usize {
         self.samples.keys().filter(|(of, _)| of == name).count()
     }
@@ -108,7 +108,7 @@ impl Exposition {
         let value: f64 = value.parse().expect("a number");
         assert!(value.is_finite() && value >= 0.0, "{line}");
         let old = self.samples.insert((name.to_owned(), labels), value);
-        assert!(old.is_none(), "{line} comes twice");
+        assert!(old.is_none(), "{line} is a duplicate");
     }
 
     fn check_histograms(&self) {
@@ -160,7 +160,7 @@ fn parse_labels(mut text: &str) -> Labels {
                 (_, other) => value.push(other),
             }
         };
-        assert!(labels.insert(name.to_owned(), value).is_none(), "{name} comes twice");
+        assert!(labels.insert(name.to_owned(), value).is_none(), "{name} is a duplicate");
         text = match &rest[end..] {
             "" => "",
             more => more.strip_prefix(',').filter(|more| !more.is_empty()).expect("a comma and a label"),
@@ -170,7 +170,7 @@ fn parse_labels(mut text: &str) -> Labels {
 }
 
 #[test]
-fn the_reader_is_strict() {
+fn parser_rejects_malformed_openmetrics() {
     let read = |text: &str| std::panic::catch_unwind(|| Exposition::parse(text));
     let head = "# HELP a b\n# TYPE a counter\n";
     let escaped =

@@ -1,4 +1,4 @@
-//! A data plane with its admin interface, in this process.
+//! A data plane with its admin interface, in the process of the test.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::exposition::Exposition;
 
-/// The workers of every gateway here.
+/// The number of workers of each gateway.
 pub(crate) const WORKERS: usize = 2;
 
 pub(crate) struct Gateway {
@@ -43,7 +43,7 @@ impl Gateway {
         let listener = TcpListener::bind(any).await?;
         let (readiness, problems) = (Readiness::new(), Arc::new(Mutex::new(Problems::default())));
         let last_change = LastChange::new();
-        let told = problems.clone();
+        let current = problems.clone();
         let admin = Admin {
             registry: proxy.registry().clone(),
             readiness: readiness.clone(),
@@ -54,7 +54,7 @@ impl Gateway {
             }),
             hosts: Hosts::of(any, vec!["a".to_owned(), "admin".to_owned()]),
             last_change: last_change.clone(),
-            problems: Arc::new(move || told.lock().unwrap_or_else(PoisonError::into_inner).clone()),
+            problems: Arc::new(move || current.lock().unwrap_or_else(PoisonError::into_inner).clone()),
         };
         Ok(Self {
             http: proxy.addresses()[0],
@@ -67,7 +67,7 @@ impl Gateway {
         })
     }
 
-    /// A gateway that serves this.
+    /// Starts a gateway with this configuration.
     pub(crate) async fn serving(config: Config) -> anyhow::Result<Self> {
         let gateway = Self::start().await?;
         gateway.apply(config).await;
@@ -85,12 +85,12 @@ impl Gateway {
         *self.problems.lock().unwrap_or_else(PoisonError::into_inner) = problems;
     }
 
-    /// What the admin interface answers.
+    /// The response of the admin interface.
     pub(crate) async fn ask(&self, path: &str) -> anyhow::Result<Response> {
         Ok(client::get(self.admin, "admin", path).await?)
     }
 
-    /// The metrics.
+    /// Scrapes the metrics.
     pub(crate) async fn scrape(&self) -> anyhow::Result<Exposition> {
         let accept = "Accept: application/openmetrics-text";
         let request = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\n{accept}\r\n\r\n");
@@ -99,8 +99,8 @@ impl Gateway {
         Ok(Exposition::parse(&response.text()))
     }
 
-    /// The metrics, once they say this. Requests are counted when they are over, which is a moment after
-    /// their client has the last byte.
+    /// Scrapes the metrics until they meet the condition. The gateway counts a request shortly after the client has
+    /// received the last byte.
     pub(crate) async fn scrape_until(
         &self,
         what: &str,
@@ -118,12 +118,12 @@ impl Gateway {
     }
 }
 
-/// `namespace/service:http`, all in `shop`.
+/// The upstream `shop/SERVICE:http`.
 pub(crate) fn key(service: &str) -> UpstreamKey {
     UpstreamKey::new("shop", service, "http")
 }
 
-/// A route to a service, from an Ingress of the service's name.
+/// A route to a Service, of the Ingress with the name of the Service.
 pub(crate) fn route(path: &str, service: &str) -> Rule {
     let id = ObjectId { kind: "Ingress", namespace: "shop".into(), name: service.into() };
     Rule::new(id, PathPattern::Prefix(path.into()), key(service))
@@ -137,7 +137,7 @@ pub(crate) fn upstream(endpoints: &[Endpoint]) -> Upstream {
     Upstream { endpoints: endpoints.into(), ..Upstream::default() }
 }
 
-/// Host `shop.example.com` with a prefix for each service.
+/// The host `shop.example.com` with a prefix for each Service.
 pub(crate) fn config(services: &[(&str, &str, &[Endpoint])]) -> Config {
     let routes = services.iter().map(|(path, service, _)| route(path, service)).collect();
     let host = HostPattern::Exact("shop.example.com".into());

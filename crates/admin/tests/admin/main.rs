@@ -1,4 +1,4 @@
-//! The admin interface over a running data plane.
+//! Tests of the admin interface of a running data plane.
 
 mod documents;
 mod exposition;

@@ -1,4 +1,4 @@
-//! `/metrics` against what was really sent.
+//! Tests that compare `/metrics` with the sent requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::gateway::{Gateway, WORKERS, config, key, ready, route, upstream};
 const HOST: &str = "shop.example.com";
 const WEB: (&str, &str) = ("upstream", "shop/web:http");
 
-/// Sends this many requests over one connection.
+/// Sends the requests over one connection. Returns the number of received bytes.
 async fn send(gateway: &Gateway, count: usize, method: &str, path: &str, status: u16) -> anyhow::Result<u64> {
     let mut client = Client::connect(gateway.http).await?;
     let mut bytes = 0;
@@ -30,13 +30,13 @@ async fn send(gateway: &Gateway, count: usize, method: &str, path: &str, status:
     Ok(bytes)
 }
 
-/// An address at which nobody listens.
-async fn nobody() -> anyhow::Result<std::net::SocketAddr> {
+/// An address without a listener.
+async fn closed_address() -> anyhow::Result<std::net::SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0").await?.local_addr()?)
 }
 
 #[tokio::test]
-async fn every_request_is_counted_once_under_its_route_and_status() -> anyhow::Result<()> {
+async fn each_request_is_counted_once_by_route_and_status() -> anyhow::Result<()> {
     let by_path = |request: &sluicegate_testkit::backend::Request| match request.target.as_str() {
         "/web/missing" => Behaviour::status(404),
         "/web/broken" => Behaviour::status(500),
@@ -86,7 +86,7 @@ async fn every_request_is_counted_once_under_its_route_and_status() -> anyhow::R
 }
 
 #[tokio::test]
-async fn connections_and_requests_in_flight_are_shown_for_each_worker() -> anyhow::Result<()> {
+async fn connections_and_requests_in_flight_are_counted_by_worker() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::silent()).await?;
     let gateway = Gateway::serving(config(&[("/", "web", &[ready(backend.addr())])])).await?;
     let mut clients = vec![Client::connect(gateway.http).await?];
@@ -97,7 +97,7 @@ async fn connections_and_requests_in_flight_are_shown_for_each_worker() -> anyho
     }
     let exposition = gateway
         .scrape_until("4 requests are in flight", |now| {
-            // Families are read one after another.
+            // A scrape reads the families one after another, not at one instant.
             now.sum("sluicegate_requests_in_flight", &[]) == 4.0
                 && now.sum("sluicegate_upstream_requests_in_flight", &[WEB]) == 4.0
                 && now.sum("sluicegate_upstream_attempts_total", &[WEB]) == 4.0
@@ -115,7 +115,7 @@ async fn connections_and_requests_in_flight_are_shown_for_each_worker() -> anyho
 
     drop(clients);
     let exposition = gateway
-        .scrape_until("they are gone", |now| now.sum("sluicegate_connections_open", &[]) == 0.0)
+        .scrape_until("all connections are closed", |now| now.sum("sluicegate_connections_open", &[]) == 0.0)
         .await?;
     assert_eq!(exposition.sum("sluicegate_requests_in_flight", &[]), 0.0);
     assert_eq!(exposition.sum("sluicegate_upstream_requests_in_flight", &[WEB]), 0.0);
@@ -125,14 +125,14 @@ async fn connections_and_requests_in_flight_are_shown_for_each_worker() -> anyho
 }
 
 #[tokio::test]
-async fn a_dead_endpoint_is_suspect_and_counted_by_reason() -> anyhow::Result<()> {
-    let (alive, dead) = (Backend::start(Behaviour::ok()).await?, nobody().await?);
-    let leaving = Endpoint { address: nobody().await?, conditions: Conditions::TERMINATING };
+async fn endpoint_states_and_connect_failures_are_counted() -> anyhow::Result<()> {
+    let (alive, dead) = (Backend::start(Behaviour::ok()).await?, closed_address().await?);
+    let leaving = Endpoint { address: closed_address().await?, conditions: Conditions::TERMINATING };
     let unready = Conditions { ready: false, serving: false, terminating: false };
-    let starting = Endpoint { address: nobody().await?, conditions: unready };
+    let starting = Endpoint { address: closed_address().await?, conditions: unready };
     let endpoints = [ready(alive.addr()), ready(dead), leaving, starting];
     let gateway = Gateway::serving(config(&[("/", "web", &endpoints)])).await?;
-    // Without kept connections every request chooses among both.
+    // The backend closes each connection, so each request selects one of both endpoints.
     alive.set(Behaviour::ok().close_after(1));
     let exposition = loop {
         send(&gateway, 1, "GET", "/", 200).await?;
@@ -145,16 +145,16 @@ async fn a_dead_endpoint_is_suspect_and_counted_by_reason() -> anyhow::Result<()
     assert!(exposition.value("sluicegate_upstream_connect_failures_total", &refused) >= Some(1.0));
     for state in ["ready", "suspect", "failing", "terminating", "not_ready"] {
         let count = exposition.value("sluicegate_upstream_endpoints", &[WEB, ("state", state)]);
-        // None has health checks.
+        // The upstream has no health checks.
         let expected = if state == "failing" { 0.0 } else { 1.0 };
         assert_eq!(count, Some(expected), "{state}");
     }
-    assert_eq!(exposition.count("sluicegate_upstream_failures_total"), 0, "no client was told");
+    assert_eq!(exposition.count("sluicegate_upstream_failures_total"), 0, "no request failed");
     Ok(())
 }
 
 #[tokio::test]
-async fn what_fails_for_good_is_counted_by_reason() -> anyhow::Result<()> {
+async fn failed_requests_are_counted_by_reason() -> anyhow::Result<()> {
     let mut config = config(&[("/", "web", &[])]);
     config.settings.resilience.endpoint_wait = Duration::ZERO;
     let gateway = Gateway::serving(config).await?;
@@ -171,7 +171,7 @@ async fn what_fails_for_good_is_counted_by_reason() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn refused_requests_are_counted_by_reason_and_every_reason_is_there() -> anyhow::Result<()> {
+async fn rejected_requests_are_counted_and_each_reason_has_a_series() -> anyhow::Result<()> {
     let gateway = Gateway::serving(Config::default()).await?;
     let response =
         Client::connect(gateway.http).await?.request("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n").await?;
@@ -192,7 +192,7 @@ async fn refused_requests_are_counted_by_reason_and_every_reason_is_there() -> a
 }
 
 #[tokio::test]
-async fn series_are_bounded_by_what_is_configured_and_used() -> anyhow::Result<()> {
+async fn series_exist_only_for_configured_and_used_routes() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::ok()).await?;
     let endpoints = [ready(backend.addr())];
     let both = config(&[("/", "web", &endpoints), ("/idle", "idle", &endpoints)]);
@@ -212,7 +212,7 @@ async fn series_are_bounded_by_what_is_configured_and_used() -> anyhow::Result<(
 
     gateway.apply(config(&[("/idle", "idle", &endpoints)])).await;
     let exposition = gateway.scrape().await?;
-    assert_eq!(exposition.count("sluicegate_requests_total"), 0, "a route that is gone has no series");
+    assert_eq!(exposition.count("sluicegate_requests_total"), 0, "a removed route has no series");
     assert_eq!(
         exposition.label_values("sluicegate_upstream_endpoints", "upstream"),
         ["shop/idle:http"].into()
@@ -221,7 +221,7 @@ async fn series_are_bounded_by_what_is_configured_and_used() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn names_with_quotes_do_not_break_the_exposition() -> anyhow::Result<()> {
+async fn quotes_and_line_breaks_in_names_are_escaped() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::ok()).await?;
     let name = "we\"ird\\name\n";
     let gateway = Gateway::serving(config(&[("/", name, &[ready(backend.addr())])])).await?;
@@ -235,13 +235,13 @@ async fn names_with_quotes_do_not_break_the_exposition() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn changes_problems_and_the_process_are_shown() -> anyhow::Result<()> {
+async fn changes_problems_and_process_figures_are_exposed() -> anyhow::Result<()> {
     let gateway = Gateway::serving(Config::default()).await?;
     let empty = upstream(&[]);
     let mut config = Config { default_rule: Some(route("/", "web")), ..Config::default() };
     config.upstreams.insert(key("web"), empty.into());
     gateway.apply(config).await;
-    let endpoints = [ready(nobody().await?)].into();
+    let endpoints = [ready(closed_address().await?)].into();
     gateway.proxy.apply(Change::Endpoints { upstream: key("web"), endpoints }).await;
     gateway.set_problems(&["a.yaml:1: no", "b.yaml:2: no"], &["c.yaml:3: hm"]);
     let exposition = gateway.scrape().await?;
@@ -263,7 +263,7 @@ async fn changes_problems_and_the_process_are_shown() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn who_does_not_name_openmetrics_gets_the_format_that_every_tool_reads() -> anyhow::Result<()> {
+async fn prometheus_text_format_is_the_default() -> anyhow::Result<()> {
     let gateway = Gateway::serving(Config::default()).await?;
     let mut client = Client::connect(gateway.admin).await?;
     let mut scrape = async |accept: &str| {
@@ -287,7 +287,7 @@ async fn who_does_not_name_openmetrics_gets_the_format_that_every_tool_reads() -
 }
 
 #[tokio::test]
-async fn everything_that_is_promised_has_its_family() -> anyhow::Result<()> {
+async fn each_documented_family_is_exposed() -> anyhow::Result<()> {
     let exposition = Gateway::serving(Config::default()).await?.scrape().await?;
     let mut families: Vec<_> = exposition.families().collect();
     families.retain(|family| family.starts_with("sluicegate_"));
@@ -393,7 +393,7 @@ async fn everything_that_is_promised_has_its_family() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn compressed_responses_are_counted_by_coding_with_their_bytes() -> anyhow::Result<()> {
+async fn compressed_responses_and_bytes_are_counted_by_coding() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::sized(1000)).await?;
     let mut config = config(&[("/", "web", &[ready(backend.addr())])]);
     config.settings.compression.codings = "br, gzip".parse()?;
@@ -407,7 +407,7 @@ async fn compressed_responses_are_counted_by_coding_with_their_bytes() -> anyhow
     }
     let of = |coding| [("coding", coding)];
     let is_idle = |now: &Exposition| now.sum("sluicegate_compressions_in_flight", &[]) == 0.0;
-    let exposition = gateway.scrape_until("they have ended", is_idle).await?;
+    let exposition = gateway.scrape_until("all compressions have ended", is_idle).await?;
     assert_eq!(exposition.value("sluicegate_compressed_responses_total", &of("gzip")), Some(3.0));
     assert_eq!(exposition.value("sluicegate_compression_in_bytes_total", &of("gzip")), Some(3000.0));
     assert_eq!(exposition.value("sluicegate_compression_out_bytes_total", &of("gzip")), Some(bytes as f64));
@@ -424,7 +424,7 @@ async fn compressed_responses_are_counted_by_coding_with_their_bytes() -> anyhow
 }
 
 #[tokio::test]
-async fn a_path_served_exactly_and_by_prefix_is_one_series() -> anyhow::Result<()> {
+async fn exact_and_prefix_routes_of_one_path_share_a_series() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut config = config(&[("/a", "web", &[ready(backend.addr())])]);
     let exact = sluicegate_model::Rule {
@@ -436,7 +436,7 @@ async fn a_path_served_exactly_and_by_prefix_is_one_series() -> anyhow::Result<(
     assert_eq!(client::get(gateway.http, HOST, "/a").await?.status, 200);
     assert_eq!(client::get(gateway.http, HOST, "/a/b").await?.status, 200);
     gateway
-        .scrape_until("both are counted", |now| {
+        .scrape_until("both requests are counted", |now| {
             now.sum("sluicegate_requests_total", &[("path", "/a"), ("code", "2xx")]) == 2.0
         })
         .await?;
@@ -444,7 +444,7 @@ async fn a_path_served_exactly_and_by_prefix_is_one_series() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn connections_below_http_are_counted_by_listener_and_route() -> anyhow::Result<()> {
+async fn layer4_connections_are_counted_by_listener_and_route() -> anyhow::Result<()> {
     use sluicegate_model::Layer4;
     use sluicegate_testkit::gateway::{Gateway as Builder, layer4_key};
 
@@ -453,7 +453,7 @@ async fn connections_below_http_are_counted_by_listener_and_route() -> anyhow::R
         .layer4(Protocol::Tcp, |route| Layer4::Tcp(Some(route)), [backend.addr()])
         .into_config();
     let gateway = Gateway::serving(config).await?;
-    let bound = gateway.proxy.registry().listeners()[0].bound.clone().expect("it listens");
+    let bound = gateway.proxy.registry().listeners()[0].bound.clone().expect("a bound listener");
     assert_eq!(client::get(bound, HOST, "/").await?.status, 200);
     let route = [
         ("listener", "Gateway default/edge, listener test"),
@@ -464,7 +464,7 @@ async fn connections_below_http_are_counted_by_listener_and_route() -> anyhow::R
         ("name", "stream"),
     ];
     let exposition = gateway
-        .scrape_until("it is over", |now| {
+        .scrape_until("the connection is closed", |now| {
             now.value("sluicegate_layer4_connections_open", &route) == Some(0.0)
         })
         .await?;
@@ -482,13 +482,15 @@ async fn connections_below_http_are_counted_by_listener_and_route() -> anyhow::R
     assert!(client::get(bound, HOST, "/").await.is_err());
     let failed = [&route[..], &[("reason", "no_endpoint")]].concat();
     gateway
-        .scrape_until("it failed", |now| now.value("sluicegate_layer4_failures_total", &failed) == Some(1.0))
+        .scrape_until("the failure is counted", |now| {
+            now.value("sluicegate_layer4_failures_total", &failed) == Some(1.0)
+        })
         .await?;
     Ok(())
 }
 
 #[tokio::test]
-async fn the_end_of_each_certificate_is_told() -> anyhow::Result<()> {
+async fn certificate_expiry_is_exposed_by_key_type() -> anyhow::Result<()> {
     use std::time::{Duration, SystemTime};
 
     let authority = Authority::of_process();
@@ -499,12 +501,12 @@ async fn the_end_of_each_certificate_is_told() -> anyhow::Result<()> {
     let host = TlsHost { host: HostPattern::Exact("a.test".into()), certificates, client_auth: None };
     let tls = Tls { hosts: vec![host.into()], ..Tls::default() };
     let gateway = Gateway::serving(Config { tls: tls.into(), ..Config::default() }).await?;
-    let exposition = gateway.scrape_until("it is there", |_| true).await?;
+    let exposition = gateway.scrape_until("the first scrape", |_| true).await?;
     let seconds = end.duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
     for key in ["ECDSA", "RSA"] {
         let labels = [("source", "test a.test"), ("key", key)];
-        let told = exposition.sum("sluicegate_certificate_not_after_seconds", &labels);
-        assert!((told - seconds as f64).abs() < 1.0, "{told}");
+        let expiry = exposition.sum("sluicegate_certificate_not_after_seconds", &labels);
+        assert!((expiry - seconds as f64).abs() < 1.0, "{expiry}");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Paths, methods, readiness, and clients that do not behave.
+//! Tests of paths, methods, readiness and misbehaving clients.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::gateway::Gateway;
 
 #[tokio::test]
-async fn the_process_is_ready_between_its_first_configuration_and_its_drain() -> anyhow::Result<()> {
+async fn readyz_succeeds_from_the_first_configuration_to_the_drain() -> anyhow::Result<()> {
     let gateway = Gateway::start().await?;
     let readyz = async || anyhow::Ok(gateway.ask("/readyz").await?).map(|ready| (ready.status, ready.text()));
     assert_eq!(
@@ -26,12 +26,12 @@ async fn the_process_is_ready_between_its_first_configuration_and_its_drain() ->
         readyz().await?,
         (503, "not ready: draining, and ending once the requests in flight are done\n".into())
     );
-    assert_eq!(gateway.ask("/healthz").await?.status, 200, "a draining process lives");
+    assert_eq!(gateway.ask("/healthz").await?.status, 200, "a draining process is alive");
     Ok(())
 }
 
 #[tokio::test]
-async fn who_asks_for_a_pod_is_not_answered_for_another() -> anyhow::Result<()> {
+async fn readyz_for_another_pod_responds_with_503() -> anyhow::Result<()> {
     let gateway = Gateway::start().await?;
     gateway.readiness.set(Phase::Ready);
     assert_eq!(gateway.ask("/readyz?pod=gateway-1").await?.status, 200);
@@ -41,7 +41,7 @@ async fn who_asks_for_a_pod_is_not_answered_for_another() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
-async fn the_other_plane_is_told_of() -> anyhow::Result<()> {
+async fn planes_and_metrics_show_the_other_plane() -> anyhow::Result<()> {
     let gateway = Gateway::start().await?;
     assert_eq!(gateway.ask("/planes").await?.text(), "{\"version\":7}\n");
     assert_eq!(gateway.scrape().await?.value("sluicegate_planes_connected", &[]), Some(3.0));
@@ -49,7 +49,7 @@ async fn the_other_plane_is_told_of() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn every_path_of_the_list_is_served_and_no_other() -> anyhow::Result<()> {
+async fn only_the_listed_paths_are_served() -> anyhow::Result<()> {
     let gateway = Gateway::serving(Config::default()).await?;
     gateway.readiness.set(Phase::Ready);
     let list = gateway.ask("/").await?.text();
@@ -67,13 +67,13 @@ async fn every_path_of_the_list_is_served_and_no_other() -> anyhow::Result<()> {
     for path in ["/metric", "/metrics/", "//", "/%2e", "/config/x"] {
         let response = gateway.ask(path).await?;
         assert_eq!(response.status, 404, "{path}");
-        assert!(response.text().contains("/upstreams"), "it says what there is");
+        assert!(response.text().contains("/upstreams"), "the response lists the paths");
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn a_page_of_another_site_is_told_nothing() -> anyhow::Result<()> {
+async fn foreign_host_is_rejected_on_every_path() -> anyhow::Result<()> {
     let gateway = Gateway::serving(Config::default()).await?;
     let mut client = Client::connect(gateway.admin).await?;
     for path in ["/config", "/metrics", "/healthz", "/nothing"] {
@@ -90,7 +90,7 @@ async fn a_page_of_another_site_is_told_nothing() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn documents_are_only_read() -> anyhow::Result<()> {
+async fn methods_other_than_get_and_head_are_rejected() -> anyhow::Result<()> {
     let gateway = Gateway::serving(Config::default()).await?;
     let mut client = Client::connect(gateway.admin).await?;
     for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"] {
@@ -102,7 +102,7 @@ async fn documents_are_only_read() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn head_is_get_without_the_body() -> anyhow::Result<()> {
+async fn head_response_has_the_headers_of_get() -> anyhow::Result<()> {
     let gateway = Gateway::serving(Config::default()).await?;
     let mut client = Client::connect(gateway.admin).await?;
     for (path, content_type) in [
@@ -120,7 +120,7 @@ async fn head_is_get_without_the_body() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn slow_clients_hold_up_nobody() -> anyhow::Result<()> {
+async fn slow_clients_do_not_delay_other_clients() -> anyhow::Result<()> {
     let gateway = Gateway::serving(Config::default()).await?;
     let long = "x".repeat(1000);
     gateway.set_problems(&vec![long.as_str(); 8000], &[]);
@@ -144,19 +144,22 @@ async fn slow_clients_hold_up_nobody() -> anyhow::Result<()> {
         anyhow::Ok(())
     };
     timeout(Duration::from_secs(30), quick).await??;
-    assert!(slow[0].read_response().await?.body.len() > 8_000_000, "a slow reader gets all of it in the end");
+    assert!(
+        slow[0].read_response().await?.body.len() > 8_000_000,
+        "a slow reader receives the whole document"
+    );
     Ok(())
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_refused() -> anyhow::Result<()> {
+async fn malformed_and_oversized_requests_are_rejected() -> anyhow::Result<()> {
     let gateway = Gateway::start().await?;
     let mut client = Client::connect(gateway.admin).await?;
     assert_eq!(client.request("hello\r\n\r\n").await?.status, 400);
     client.expect_end().await?;
     let mut client = Client::connect(gateway.admin).await?;
     let filler = "x".repeat(64 * 1024);
-    // The server closes before it has read all, so the answer may be lost in a reset.
+    // The server closes before it has read the whole request, so a reset may destroy the response.
     let sent = client.send(format!("GET / HTTP/1.1\r\nHost: a\r\nX: {filler}\r\n\r\n")).await;
     match client.read_response().await {
         Ok(response) => assert_eq!(response.status, 431, "{sent:?}"),

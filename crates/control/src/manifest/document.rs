@@ -4,32 +4,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use k8s_openapi::api::{core::v1 as core, discovery::v1 as discovery, networking::v1 as networking};
-use serde::de::DeserializeOwned;
 use serde_json::Value;
-
-use sluicegate_model::feature::{Features, ServiceFeatures};
 use sluicegate_model::value::syntax;
 
-use super::typed::Manner;
-use super::{Syntax, split, typed};
+use super::{Syntax, split};
 use crate::object::annotation::closest;
-use crate::object::class::IngressClass;
-use crate::object::gateway::{Gateway, GatewayClass};
-use crate::object::gateway_api::{self, Written};
-use crate::object::grant::ReferenceGrant;
-use crate::object::ingress::Ingress;
-use crate::object::policy::consumer::Consumer;
-use crate::object::policy::rate_limit::RateLimitPolicy;
-use crate::object::policy::security::SecurityPolicy;
-use crate::object::policy::traffic::TrafficPolicy;
-use crate::object::policy::written::security::SecurityParts;
-use crate::object::policy::{self, target, written};
-use crate::object::route::Route;
-use crate::object::secret::{ConfigMap, Secret};
-use crate::object::service::Service;
-use crate::object::slice::EndpointSlice;
-use crate::object::{Kind, Object, ObjectRef, annotation};
+use crate::object::{Kind, Object, ObjectRef, gateway_api, policy};
 use crate::problem::{Findings, Severity};
 
 /// A parsed document.
@@ -173,7 +153,7 @@ impl Document {
             }
             None if group == policy::GROUP => {
                 // No user would miss a guard with a misspelt kind.
-                let ours = Kind::ALL.iter().copied().filter(|known| is_ours(*known));
+                let ours = Kind::all().filter(|known| is_ours(*known));
                 let ours: Vec<&str> = ours.map(Kind::as_str).collect();
                 if closest(&kind, &ours).is_none_or(|meant| meant == Kind::SecurityPolicy.as_str()) {
                     self.unknown_guards.push(guarded_by(value));
@@ -217,7 +197,7 @@ impl Document {
             }
         };
         let mut findings = Findings::default();
-        let form = check(&object, value, &mut findings);
+        let form = (kind.row().read)(value, &object, &mut findings);
         if matches!(&form, Some(Object::SecurityPolicy(policy)) if policy.targets.is_empty()) {
             self.unknown_guards.push(Guarded::Namespace(object.namespace.clone()));
         }
@@ -377,118 +357,4 @@ fn is_former_version(kind: Kind, api_version: &str) -> bool {
     let group = |version: &str| version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
     group(api_version) == group(kind.api_versions()[0])
         || (kind == Kind::Ingress && group(api_version) == "extensions")
-}
-
-/// Checks an object of a known kind. If the result is `None`, the findings say why.
-pub(crate) fn check(object: &ObjectRef, value: &Value, findings: &mut Findings) -> Option<Object> {
-    fn typed<T: DeserializeOwned>(value: &Value, findings: &mut Findings) -> Option<T> {
-        typed::parse(value, Manner::Lenient, findings)
-    }
-    let strict = Manner::Strict(object.kind);
-    Some(match object.kind {
-        Kind::IngressClass => {
-            let raw = typed::<networking::IngressClass>(value, findings)?;
-            Object::IngressClass(Arc::new(IngressClass::check(raw, findings)))
-        }
-        Kind::Ingress => {
-            let raw = typed::<networking::Ingress>(value, findings)?;
-            Object::Ingress(Arc::new(Ingress::check(raw, &object.namespace, findings)))
-        }
-        Kind::GatewayClass => {
-            let raw = typed::<Written<gateway_api::GatewayClassSpec>>(value, findings)?;
-            Object::GatewayClass(Arc::new(GatewayClass::check(raw, findings)))
-        }
-        Kind::Gateway => {
-            let raw = typed::<Written<gateway_api::GatewaySpec>>(value, findings)?;
-            Object::Gateway(Arc::new(Gateway::check(raw, findings)))
-        }
-        Kind::TlsRoute => {
-            let raw = typed::<Written<gateway_api::TlsRouteSpec>>(value, findings)?;
-            Object::Route(Arc::new(Route::check(raw, object, findings)))
-        }
-        Kind::TcpRoute | Kind::UdpRoute => {
-            let raw = typed::<Written<gateway_api::PortRouteSpec>>(value, findings)?;
-            Object::Route(Arc::new(Route::check(raw, object, findings)))
-        }
-        Kind::ReferenceGrant => {
-            let raw = typed::<Written<gateway_api::ReferenceGrantSpec>>(value, findings)?;
-            Object::ReferenceGrant(Arc::new(ReferenceGrant::check(raw, findings)))
-        }
-        Kind::SecurityPolicy => Object::SecurityPolicy(Arc::new(security_policy(value, object, findings))),
-        Kind::Consumer => {
-            let raw = typed::parse::<Written<written::consumer::ConsumerSpec>>(value, strict, findings);
-            Object::Consumer(Arc::new(match raw {
-                Some(raw) => Consumer::check(raw, object, findings),
-                None => Consumer::unreadable(value, object),
-            }))
-        }
-        Kind::RateLimitPolicy => {
-            let raw =
-                typed::parse::<Written<written::rate_limit::RateLimitPolicySpec>>(value, strict, findings);
-            Object::RateLimitPolicy(Arc::new(match raw {
-                Some(raw) => RateLimitPolicy::check(raw, object, findings),
-                None => RateLimitPolicy::unreadable(value, object, findings),
-            }))
-        }
-        Kind::TrafficPolicy => Object::TrafficPolicy(Arc::new(traffic_policy(value, object, findings))),
-        Kind::Service => {
-            let raw = typed::<core::Service>(value, findings)?;
-            Object::Service(Arc::new(Service::check(raw, &object.namespace, findings)))
-        }
-        Kind::EndpointSlice => {
-            let raw = typed::<discovery::EndpointSlice>(value, findings)?;
-            Object::EndpointSlice(Arc::new(EndpointSlice::check(raw, findings)))
-        }
-        Kind::Secret => {
-            let raw = typed::parse::<core::Secret>(value, Manner::Confidential, findings)?;
-            Object::Secret(Arc::new(Secret::check(raw, object, findings)))
-        }
-        Kind::ConfigMap => {
-            let raw = typed::parse::<core::ConfigMap>(value, Manner::Confidential, findings)?;
-            Object::ConfigMap(Arc::new(ConfigMap::check(raw, findings)))
-        }
-    })
-}
-
-/// A SecurityPolicy, part by part: all errors are reported, and each error closes the policy.
-fn security_policy(value: &Value, object: &ObjectRef, findings: &mut Findings) -> SecurityPolicy {
-    let spec = spec(value, object.kind, "write targetRefs and the requirements on callers", findings);
-    let named = typed::entries(spec, "targetRefs", object.kind, findings);
-    let mut of_targets = Findings::default();
-    let targets = match spec.is_null() {
-        true => Vec::new(),
-        false => target::check(named, &mut of_targets),
-    };
-    if spec.get("targetRefs").is_none() {
-        findings.0.append(&mut of_targets.0);
-    }
-    let parts: SecurityParts = typed::parts(spec, object.kind, findings);
-    typed::report_unknown_parts(spec, object.kind, findings);
-    let policy = SecurityPolicy::new(policy::created(value), targets, parts, object, findings);
-    findings.0.append(&mut of_targets.0);
-    policy
-}
-
-/// A TrafficPolicy, part by part.
-fn traffic_policy(value: &Value, object: &ObjectRef, findings: &mut Findings) -> TrafficPolicy {
-    let spec = spec(value, object.kind, "write targetRefs and at least one other part", findings);
-    let targets = match spec.is_null() {
-        true => Vec::new(),
-        false => target::check(typed::entries(spec, "targetRefs", object.kind, findings), findings),
-    };
-    let features: Features = typed::parts(spec, object.kind, findings);
-    let service: ServiceFeatures = typed::parts(spec, object.kind, findings);
-    typed::report_unknown_parts(spec, object.kind, findings);
-    TrafficPolicy::new(policy::created(value), targets, features, service, object, findings)
-}
-
-/// The specification of one of our kinds.
-fn spec<'v>(value: &'v Value, kind: Kind, hint: &str, findings: &mut Findings) -> &'v Value {
-    let raw = typed::parse::<Written<Value>>(value, Manner::Strict(kind), findings);
-    annotation::check_names(kind, raw.as_ref().and_then(|raw| raw.metadata.annotations.as_ref()), findings);
-    let spec = value.get("spec").unwrap_or(&Value::Null);
-    if spec.is_null() {
-        findings.error("spec", format!("is missing: {hint}"));
-    }
-    spec
 }

@@ -6,6 +6,7 @@
 //! | [`document`] | from one document to its objects |
 //! | [`syntax`] | from the text of a document to an untyped value |
 //! | [`aliases`] | the expanded size of the aliases of a document |
+//! | [`read`] | from an untyped object to a checked object |
 //! | [`typed`] | from an untyped object to its Kubernetes type: wrong types and unknown fields |
 
 use std::collections::{BTreeSet, HashMap};
@@ -13,11 +14,12 @@ use std::sync::Arc;
 
 mod aliases;
 pub(crate) mod document;
+pub(crate) mod read;
 pub(crate) mod split;
 mod syntax;
 mod typed;
 
-pub(crate) use document::{Document, Guarded, ParsedObject, check};
+pub(crate) use document::{Document, Guarded, ParsedObject};
 
 /// The syntax of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

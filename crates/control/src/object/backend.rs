@@ -1,15 +1,19 @@
 //! The protocol to endpoints: annotations of Ingresses and Services, and `appProtocol`.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
-use std::sync::Arc;
 
-use sluicegate_model::value::syntax;
-
-use super::{Kind, ObjectRef, annotation};
+use super::ObjectRef;
+use super::annotation::{self, Settings};
 use crate::problem::Findings;
 
-/// The protocol to endpoints.
+/// A value of the annotation for the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Protocol {
+    pub(crate) http2: bool,
+    pub(crate) tls: bool,
+}
+
+/// The protocol to endpoints, with its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Backend {
     pub(crate) http2: bool,
@@ -29,60 +33,32 @@ pub(crate) struct BackendTls {
 impl Backend {
     /// The settings of annotations; `None` without such annotations.
     pub(crate) fn check(
-        annotations: &BTreeMap<String, String>,
-        namespace: &Arc<str>,
+        annotations: Option<&BTreeMap<String, String>>,
+        settings: &Settings,
         findings: &mut Findings,
     ) -> Option<Self> {
-        let tls_annotations = [
-            annotation::PROXY_SSL_SECRET,
-            annotation::PROXY_SSL_VERIFY,
-            annotation::PROXY_SSL_NAME,
-            annotation::PROXY_SSL_SERVER_NAME,
-        ];
-        let said = annotations.get(annotation::BACKEND_PROTOCOL).map(String::as_str);
-        let http2 = matches!(said, Some("H2" | "H2C" | "GRPC" | "GRPCS"));
-        let is_tls = match said {
-            Some("HTTPS" | "H2" | "GRPCS") => true,
-            other => {
-                if let Some(unknown) = other.filter(|other| *other != "HTTP" && !http2) {
-                    let fault = format!(
-                        "{unknown:?} is not supported; HTTP is used. Write HTTP, HTTPS, H2C, H2, GRPC or GRPCS"
-                    );
-                    findings.error(annotation::field(annotation::BACKEND_PROTOCOL), fault);
-                }
-                for name in tls_annotations.iter().filter(|name| annotations.contains_key(**name)) {
-                    let needed = annotation::BACKEND_PROTOCOL;
-                    findings
-                        .warning(annotation::field(name), format!("has no effect without {needed}: HTTPS"));
-                }
-                other?;
-                false
+        let protocol = settings.backend_protocol;
+        if !protocol.is_some_and(|protocol| protocol.tls) {
+            let of_tls = [
+                annotation::PROXY_SSL_SECRET,
+                annotation::PROXY_SSL_VERIFY,
+                annotation::PROXY_SSL_NAME,
+                annotation::PROXY_SSL_SERVER_NAME,
+            ];
+            let is_written = |name: &&str| annotations.is_some_and(|all| all.contains_key(*name));
+            for name in of_tls.into_iter().filter(is_written) {
+                let needed = annotation::BACKEND_PROTOCOL;
+                findings.warning(annotation::field(name), format!("has no effect without {needed}: HTTPS"));
             }
-        };
-        if !is_tls {
-            return Some(Self { http2, tls: None });
         }
-        let secret = annotations.get(annotation::PROXY_SSL_SECRET).and_then(|value| {
-            annotation::object(Kind::Secret, namespace, value)
-                .map_err(|fault| findings.error(annotation::field(annotation::PROXY_SSL_SECRET), fault))
-                .ok()
+        let Protocol { http2, tls } = protocol?;
+        let tls = tls.then(|| BackendTls {
+            name: settings.proxy_ssl_name.clone(),
+            sends_name: settings.proxy_ssl_server_name,
+            verifies: settings.proxy_ssl_verify,
+            secret: settings.proxy_ssl_secret.clone(),
         });
-        let name = annotations.get(annotation::PROXY_SSL_NAME).and_then(|name| match name_fault(name) {
-            None => Some(Box::from(&**name)),
-            Some(fault) => {
-                findings.error(annotation::field(annotation::PROXY_SSL_NAME), format!("{name:?} {fault}"));
-                None
-            }
-        });
-        Some(Self {
-            http2,
-            tls: Some(BackendTls {
-                name,
-                sends_name: annotation::switch(annotations, annotation::PROXY_SSL_SERVER_NAME, findings),
-                verifies: annotation::switch(annotations, annotation::PROXY_SSL_VERIFY, findings),
-                secret,
-            }),
-        })
+        Some(Self { http2, tls })
     }
 
     /// The settings of the `appProtocol` of a Service's port, if it has a meaning here (Kubernetes: Service,
@@ -95,8 +71,4 @@ impl Backend {
             _ => None,
         }
     }
-}
-
-fn name_fault(name: &str) -> Option<&'static str> {
-    if name.parse::<IpAddr>().is_ok() { None } else { syntax::dns_name_fault(name) }
 }

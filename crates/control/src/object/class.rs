@@ -2,7 +2,8 @@
 
 use k8s_openapi::api::networking::v1;
 
-use super::{Kind, annotation};
+use super::kind::Raw;
+use super::{Kind, Object, ObjectRef, annotation};
 use crate::problem::Findings;
 
 /// The annotation that makes a class the default class.
@@ -41,5 +42,11 @@ impl IngressClass {
             is_default: default.is_some_and(|value| value == "true"),
             created: raw.metadata.creation_timestamp.map(|time| time.0.as_second()),
         }
+    }
+}
+
+impl Raw for v1::IngressClass {
+    fn check(self, _: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        Some(IngressClass::check(self, findings).into())
     }
 }

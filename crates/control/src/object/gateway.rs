@@ -8,7 +8,8 @@ use sluicegate_model::HostPattern;
 use sluicegate_model::value::syntax;
 
 use super::gateway_api::{self, AllowedRoutes, GROUP, GatewayClassSpec, GatewaySpec, Written};
-use super::{Kind, annotation, host};
+use super::kind::Raw;
+use super::{Kind, Object, ObjectRef, annotation, host};
 use crate::problem::Findings;
 
 /// A checked `GatewayClass`.
@@ -299,5 +300,17 @@ fn check_from(from: Option<&str>, field: &str, findings: &mut Findings) -> Allow
                 .error(field, format!("{other:?} is unknown; no route is attached. Write Same, All or None"));
             AllowedFrom::None
         }
+    }
+}
+
+impl Raw for Written<GatewayClassSpec> {
+    fn check(self, _: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        Some(GatewayClass::check(self, findings).into())
+    }
+}
+
+impl Raw for Written<GatewaySpec> {
+    fn check(self, _: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        Some(Gateway::check(self, findings).into())
     }
 }

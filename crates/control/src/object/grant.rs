@@ -1,7 +1,8 @@
 //! `ReferenceGrant`.
 
 use super::gateway_api::{GROUP, ReferenceGrantSpec, Written};
-use super::{Kind, annotation};
+use super::kind::Raw;
+use super::{Kind, Object, ObjectRef, annotation};
 use crate::problem::Findings;
 
 /// A checked `ReferenceGrant`: the routes that may name Services of its namespace, and the Services.
@@ -49,5 +50,11 @@ impl ReferenceGrant {
     pub(crate) fn allows(&self, kind: Kind, namespace: &str, service: &str) -> bool {
         self.from.iter().any(|(from, within)| *from == kind && **within == *namespace)
             && self.to.iter().any(|name| name.as_deref().is_none_or(|name| name == service))
+    }
+}
+
+impl Raw for Written<ReferenceGrantSpec> {
+    fn check(self, _: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        Some(ReferenceGrant::check(self, findings).into())
     }
 }

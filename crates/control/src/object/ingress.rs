@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::networking::v1;
-use sluicegate_model::compression::CodingsError;
 use sluicegate_model::{ClientAuthMode, Codings, HostPattern, PathPattern, UpstreamKey};
 
+use super::annotation::{Settings, Verify};
 use super::backend::Backend;
-use super::{Kind, ObjectRef, annotation, host, path};
+use super::kind::Raw;
+use super::{Kind, Object, ObjectRef, annotation, host, path};
 use crate::problem::Findings;
 
 /// The annotation for the class of an Ingress before `spec.ingressClassName` existed.
@@ -94,9 +95,15 @@ pub(crate) fn path_field(rule: usize, path: usize) -> String {
     format!("spec.rules[{rule}].http.paths[{path}]")
 }
 
+/// The field of the Secret of an entry of `spec.tls`, as problems name it.
+pub(crate) fn secret_field(index: usize) -> String {
+    format!("spec.tls[{index}].secretName")
+}
+
 impl Ingress {
     pub(crate) fn check(raw: v1::Ingress, namespace: &Arc<str>, findings: &mut Findings) -> Self {
-        annotation::check_names(Kind::Ingress, raw.metadata.annotations.as_ref(), findings);
+        let annotations = raw.metadata.annotations.as_ref();
+        let settings = annotation::read(Kind::Ingress, annotations, namespace, findings);
         let spec = raw.spec.unwrap_or_default();
         let raw_rules = spec.rules.unwrap_or_default();
         if raw_rules.is_empty() && spec.default_backend.is_none() {
@@ -108,18 +115,11 @@ impl Ingress {
             .enumerate()
             .filter_map(|(index, rule)| Rule::check(rule, index, namespace, findings))
             .collect();
-        let annotations = raw.metadata.annotations.as_ref();
-        let ssl_passthrough =
-            annotation::flag(annotations, annotation::SSL_PASSTHROUGH, findings).unwrap_or_default();
-        if ssl_passthrough {
+        if settings.ssl_passthrough {
             check_passthrough(has_rules, &rules, findings);
         }
-        let ssl_redirect = annotation::flag(annotations, annotation::SSL_REDIRECT, findings);
-        let force_ssl_redirect =
-            annotation::flag(annotations, annotation::FORCE_SSL_REDIRECT, findings).unwrap_or_default();
-        let backend = annotations.and_then(|annotations| Backend::check(annotations, namespace, findings));
-        let client_auth = ClientAuth::check(annotations, namespace, findings);
-        let compression = annotations.and_then(|annotations| compression(annotations, findings));
+        let backend = Backend::check(annotations, &settings, findings);
+        let client_auth = ClientAuth::check(annotations, &settings, findings);
         let unread_restrictions = annotation::unread_restrictions(annotations);
         let tls = spec.tls.unwrap_or_default().into_iter().enumerate();
         let tls = tls.map(|(index, tls)| Tls::check(tls, index, findings)).collect();
@@ -141,12 +141,12 @@ impl Ingress {
             has_rules,
             rules,
             tls,
-            ssl_redirect,
-            force_ssl_redirect,
-            ssl_passthrough,
+            ssl_redirect: settings.ssl_redirect,
+            force_ssl_redirect: settings.force_ssl_redirect,
+            ssl_passthrough: settings.ssl_passthrough,
             backend,
             client_auth,
-            compression,
+            compression: settings.compression,
             unread_restrictions,
         }
     }
@@ -163,16 +163,6 @@ fn check_passthrough(has_rules: bool, rules: &[Rule], findings: &mut Findings) {
         let fault = format!("is missing: {annotation} needs a host, and has no effect for this rule");
         findings.error(format!("spec.rules[{}].host", rule.index), fault);
     }
-}
-
-/// The compression of responses. An unreadable value turns compression off: no other value was requested.
-fn compression(annotations: &BTreeMap<String, String>, findings: &mut Findings) -> Option<Codings> {
-    let value = annotations.get(annotation::COMPRESSION)?;
-    let codings = value.parse().unwrap_or_else(|error: CodingsError| {
-        findings.error(annotation::field(annotation::COMPRESSION), error.to_string());
-        Codings::OFF
-    });
-    Some(codings)
 }
 
 impl Tls {
@@ -195,51 +185,36 @@ impl Tls {
 impl ClientAuth {
     fn check(
         annotations: Option<&BTreeMap<String, String>>,
-        namespace: &Arc<str>,
+        settings: &Settings,
         findings: &mut Findings,
     ) -> Option<Self> {
-        let annotations = annotations?;
-        let sources =
-            [(annotation::AUTH_TLS_SECRET, Kind::Secret), (annotation::AUTH_TLS_CONFIGMAP, Kind::ConfigMap)];
-        let mut named =
-            sources.into_iter().filter_map(|(name, kind)| Some((name, kind, annotations.get(name)?)));
-        let first = named.next();
-        let verify = annotations.get(annotation::AUTH_TLS_VERIFY_CLIENT);
-        let Some((annotation, kind, value)) = first else {
+        let sources = [
+            (annotation::AUTH_TLS_SECRET, &settings.auth_tls_secret),
+            (annotation::AUTH_TLS_CONFIGMAP, &settings.auth_tls_configmap),
+        ];
+        let mut named = sources.into_iter().filter_map(|(name, source)| Some((name, source.as_ref()?)));
+        let Some((annotation, authorities)) = named.next() else {
             for name in [annotation::AUTH_TLS_VERIFY_CLIENT, annotation::AUTH_TLS_PASS_CERTIFICATE] {
-                if annotations.contains_key(name) {
+                if annotations.is_some_and(|annotations| annotations.contains_key(name)) {
                     let needed = annotation::AUTH_TLS_SECRET;
                     findings.warning(annotation::field(name), format!("has no effect without {needed}"));
                 }
             }
             return None;
         };
-        if let Some((other, ..)) = named.next() {
+        if let Some((other, _)) = named.next() {
             findings.warning(
                 annotation::field(other),
                 format!("is ignored, because {annotation} is set: remove one of them"),
             );
         }
-        let mode = match verify.map(String::as_str) {
-            None | Some("on") => ClientAuthMode::Required,
-            Some("optional") => ClientAuthMode::Optional,
-            Some("optional_no_ca") => ClientAuthMode::OptionalNoCa,
-            Some("off") => return None,
-            Some(other) => {
-                let field = annotation::field(annotation::AUTH_TLS_VERIFY_CLIENT);
-                let fault =
-                    format!("{other:?} is unknown; on is used. Write on, optional, optional_no_ca or off");
-                findings.error(field, fault);
-                ClientAuthMode::Required
-            }
+        let mode = match settings.auth_tls_verify_client {
+            None => ClientAuthMode::default(),
+            Some(Verify::On(mode)) => mode,
+            Some(Verify::Off) => return None,
         };
-        let authorities = annotation::object(kind, namespace, value)
-            .map_err(|fault| {
-                findings.error(annotation::field(annotation), format!("{fault}; every client is rejected"));
-            })
-            .ok();
-        let forward = annotation::flag(Some(annotations), annotation::AUTH_TLS_PASS_CERTIFICATE, findings);
-        Some(Self { annotation, authorities, mode, forward: forward.unwrap_or_default() })
+        let forward = settings.auth_tls_pass_certificate;
+        Some(Self { annotation, authorities: authorities.clone(), mode, forward })
     }
 }
 
@@ -350,4 +325,10 @@ fn check_backend(
         }
     };
     Some(UpstreamKey::new(namespace.clone(), service.name, port))
+}
+
+impl Raw for v1::Ingress {
+    fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        Some(Ingress::check(self, &object.namespace, findings).into())
+    }
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use sluicegate_model::HostPattern;
 
-use super::gateway_api::{self, GROUP, TlsRouteSpec, Written};
-use super::{ObjectRef, annotation, host};
+use super::gateway_api::{self, GROUP, PortRouteSpec, TlsRouteSpec, Written};
+use super::kind::Raw;
+use super::{Object, ObjectRef, annotation, host};
 use crate::problem::Findings;
 
 /// The greatest weight of a backend (Gateway API `BackendRef.weight`).
@@ -61,6 +62,11 @@ pub(crate) struct ServicePortRef {
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Arc<str>,
     pub(crate) port: Arc<str>,
+}
+
+/// The field of a parent, as problems name it.
+pub(crate) fn parent_field(index: usize) -> String {
+    format!("spec.parentRefs[{index}]")
 }
 
 /// The field of a backend, as problems name it.
@@ -214,5 +220,17 @@ impl BackendRef {
         };
         let service = service();
         Self { weight, service }
+    }
+}
+
+impl Raw for Written<TlsRouteSpec> {
+    fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        Some(Route::check(self, object, findings).into())
+    }
+}
+
+impl Raw for Written<PortRouteSpec> {
+    fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        Some(Route::check(self, object, findings).into())
     }
 }

@@ -8,7 +8,8 @@ use k8s_openapi::api::core::v1;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 use sluicegate_model::Certificate;
 
-use super::{ObjectRef, certificate};
+use super::kind::Raw;
+use super::{Object, ObjectRef, certificate};
 use crate::problem::Findings;
 
 /// The type of a Secret that holds a certificate and its key.
@@ -111,5 +112,17 @@ impl fmt::Debug for Secret {
 impl fmt::Debug for ConfigMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ConfigMap(confidential)")
+    }
+}
+
+impl Raw for v1::Secret {
+    fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        Some(Secret::check(self, object, findings).into())
+    }
+}
+
+impl Raw for v1::ConfigMap {
+    fn check(self, _: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        Some(ConfigMap::check(self, findings).into())
     }
 }

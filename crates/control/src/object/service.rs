@@ -1,6 +1,5 @@
 //! `Service`.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,7 +9,8 @@ use sluicegate_model::value::syntax;
 use sluicegate_model::{Balance, Protocol, ProxyProtocol, UpstreamLimits};
 
 use super::backend::Backend;
-use super::{Kind, annotation};
+use super::kind::Raw;
+use super::{Kind, Object, ObjectRef, annotation};
 use crate::problem::Findings;
 
 /// A checked `Service`.
@@ -83,8 +83,9 @@ pub(crate) struct ServicePort {
 
 impl Service {
     pub(crate) fn check(raw: v1::Service, namespace: &Arc<str>, findings: &mut Findings) -> Self {
-        let annotations = raw.metadata.annotations.unwrap_or_default();
-        annotation::check_names(Kind::Service, Some(&annotations), findings);
+        let annotations = raw.metadata.annotations.as_ref();
+        let settings = annotation::read(Kind::Service, annotations, namespace, findings);
+        let backend = Backend::check(annotations, &settings, findings);
         let spec = raw.spec.unwrap_or_default();
         let is_external = spec.type_.as_deref() == Some("ExternalName");
         let external_name = is_external.then(|| check_external_name(spec.external_name, findings)).flatten();
@@ -93,16 +94,12 @@ impl Service {
             external_name,
             ports,
             publish_not_ready: spec.publish_not_ready_addresses.unwrap_or_default(),
-            backend: Backend::check(&annotations, namespace, findings),
-            proxy_protocol: check_proxy_protocol(&annotations, findings),
-            balance: check_balance(&annotations, findings),
+            backend,
+            proxy_protocol: settings.proxy_protocol,
+            balance: settings.load_balance.unwrap_or_default(),
             limits: UpstreamLimits {
-                max_requests: check_limit(&annotations, annotation::MAX_REQUESTS, findings),
-                max_requests_per_endpoint: check_limit(
-                    &annotations,
-                    annotation::MAX_REQUESTS_PER_ENDPOINT,
-                    findings,
-                ),
+                max_requests: settings.max_requests,
+                max_requests_per_endpoint: settings.max_requests_per_endpoint,
             },
         }
     }
@@ -192,52 +189,8 @@ fn check_ports(raw: Vec<v1::ServicePort>, findings: &mut Findings) -> Vec<Servic
     ports
 }
 
-fn check_balance(annotations: &BTreeMap<String, String>, findings: &mut Findings) -> Balance {
-    match annotations.get(annotation::LOAD_BALANCE).map(String::as_str) {
-        None | Some("ewma") => Balance::Ewma,
-        Some("round_robin") => Balance::RoundRobin,
-        Some("least_request") => Balance::LeastRequest,
-        Some(other) => {
-            findings.error(
-                annotation::field(annotation::LOAD_BALANCE),
-                format!("{other:?} is unknown: write ewma, round_robin or least_request"),
-            );
-            Balance::default()
-        }
-    }
-}
-
-fn check_proxy_protocol(
-    annotations: &BTreeMap<String, String>,
-    findings: &mut Findings,
-) -> Option<ProxyProtocol> {
-    match annotations.get(annotation::PROXY_PROTOCOL)?.as_str() {
-        "v1" => Some(ProxyProtocol::V1),
-        "v2" => Some(ProxyProtocol::V2),
-        other => {
-            findings.error(
-                annotation::field(annotation::PROXY_PROTOCOL),
-                format!("{other:?} is unknown: write v1 or v2"),
-            );
-            None
-        }
-    }
-}
-
-fn check_limit(
-    annotations: &BTreeMap<String, String>,
-    name: &'static str,
-    findings: &mut Findings,
-) -> Option<u32> {
-    let value = annotations.get(name)?;
-    match value.parse::<u32>() {
-        Ok(limit @ 1..) => Some(limit),
-        _ => {
-            findings.error(
-                annotation::field(name),
-                format!("{value:?} is not a number from 1 to {}: fix the number, or remove the annotation for no limit", u32::MAX),
-            );
-            None
-        }
+impl Raw for v1::Service {
+    fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        Some(Service::check(self, &object.namespace, findings).into())
     }
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use k8s_openapi::api::discovery::v1;
 use sluicegate_model::Conditions;
 
+use super::kind::Raw;
 use super::service::{IpProtocol, ServicePort};
-use super::{Kind, annotation};
+use super::{Kind, Object, ObjectRef, annotation};
 use crate::problem::Findings;
 
 /// The label with the Service of a slice.
@@ -126,5 +127,11 @@ fn conditions(raw: Option<&v1::EndpointConditions>) -> Conditions {
         ready,
         serving: raw.and_then(|conditions| conditions.serving).unwrap_or(ready),
         terminating: raw.and_then(|conditions| conditions.terminating).unwrap_or(false),
+    }
+}
+
+impl Raw for v1::EndpointSlice {
+    fn check(self, _: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        Some(EndpointSlice::check(self, findings).into())
     }
 }

@@ -11,10 +11,11 @@ use tokio::time::timeout;
 use super::foreign_in_words;
 use super::publish::Publisher;
 use super::resolve::{Answer, Reach, Resolver, Target};
+use crate::merge::policy::standing::Standing;
 use crate::problem::{Problem, Severity};
 use crate::store::{ServiceRef, Store, Touched};
-use crate::translate::policy::standing::Standing;
-use crate::translate::{TranslateOptions, Translation, translate, upstream};
+use crate::translate::{TranslateOptions, Translation, translate};
+use crate::upstream;
 
 /// The longest wait of the first configuration for the addresses of external names.
 const FIRST_ANSWERS_MAX: Duration = Duration::from_secs(2);

@@ -20,18 +20,12 @@ use std::sync::Arc;
 use foldhash::HashMap;
 
 use crate::manifest::{Document, Guarded, Manifest, ParsedObject, Syntax};
-use crate::object::class::IngressClass;
-use crate::object::gateway::{Gateway, GatewayClass};
-use crate::object::ingress::Ingress;
-use crate::object::policy::consumer::Consumer;
-use crate::object::policy::rate_limit::RateLimitPolicy;
-use crate::object::policy::security::SecurityPolicy;
-use crate::object::policy::traffic::TrafficPolicy;
-use crate::object::route::Route;
-use crate::object::secret::{Data, Secret};
+use crate::object::grant::ReferenceGrant;
+use crate::object::kind::Change;
+use crate::object::secret::{ConfigMap, Data, Secret};
 use crate::object::service::Service;
 use crate::object::slice::EndpointSlice;
-use crate::object::{Kind, Object, ObjectRef};
+use crate::object::{Checked, Kind, Object, ObjectRef};
 use crate::problem::{Finding, Origin, Problem, Severity, Written};
 
 mod closed;
@@ -81,7 +75,7 @@ impl Touched {
 
 /// The objects of each kind, which a translation looks up by the ten thousand.
 #[derive(Debug, Default)]
-struct Slots([HashMap<ObjectRef, Slot>; Kind::ALL.len()]);
+struct Slots([HashMap<ObjectRef, Slot>; Kind::COUNT]);
 
 impl Slots {
     fn of(&self, kind: Kind) -> &HashMap<ObjectRef, Slot> {
@@ -393,31 +387,18 @@ impl Store {
         if before == after {
             return;
         }
-        match object.kind {
-            Kind::EndpointSlice => {
+        match object.kind.row().change {
+            Change::Endpoints => {
                 for (form, is_new) in [(before, false), (after, true)] {
-                    let Some(Object::EndpointSlice(slice)) = form else { continue };
-                    let Some(service) = &slice.service else { continue };
-                    let service = (object.namespace.clone(), service.clone());
+                    let slice = form.as_ref().and_then(EndpointSlice::of);
+                    let Some(service) = slice.and_then(|slice| slice.service.clone()) else { continue };
+                    let service = (object.namespace.clone(), service);
                     self.index_slice(&service, object, is_new);
                     touched.services.insert(service);
                 }
             }
-            Kind::Ingress
-            | Kind::IngressClass
-            | Kind::GatewayClass
-            | Kind::Gateway
-            | Kind::TlsRoute
-            | Kind::TcpRoute
-            | Kind::UdpRoute
-            | Kind::ReferenceGrant
-            | Kind::SecurityPolicy
-            | Kind::Consumer
-            | Kind::RateLimitPolicy
-            | Kind::TrafficPolicy
-            | Kind::Secret
-            | Kind::ConfigMap => touched.routing = true,
-            Kind::Service => {
+            Change::Routing => touched.routing = true,
+            Change::Service => {
                 touched.changed_services.insert((object.namespace.clone(), object.name.clone()));
             }
         }
@@ -434,107 +415,34 @@ impl Store {
         }
     }
 
-    /// The objects in service of one kind, in any order.
-    fn of_kind(&self, kind: Kind) -> impl Iterator<Item = (&ObjectRef, &Object, &Origin)> {
-        self.slots
-            .of(kind)
-            .iter()
-            .filter_map(|(object, slot)| slot.winner().map(|winner| (object, winner)))
-            .filter_map(|(object, winner)| winner.form.as_ref().map(|form| (object, form, &winner.origin)))
-    }
-
-    /// In any order, as in all functions that follow.
-    pub(crate) fn ingresses(&self) -> impl Iterator<Item = (&ObjectRef, &Ingress, &Origin)> {
-        self.of_kind(Kind::Ingress).filter_map(|(object, form, origin)| match form {
-            Object::Ingress(ingress) => Some((object, &**ingress, origin)),
-            _ => None,
+    /// The objects in service of one type, in any order.
+    pub(crate) fn all<T: Checked>(&self) -> impl Iterator<Item = (&ObjectRef, &T, &Origin)> {
+        let slots = T::KINDS.iter().flat_map(|kind| self.slots.of(*kind));
+        slots.filter_map(|(object, slot)| {
+            let winner = slot.winner()?;
+            Some((object, T::of(winner.form.as_ref()?)?, &winner.origin))
         })
     }
 
-    pub(crate) fn classes(&self) -> impl Iterator<Item = (&ObjectRef, &IngressClass)> {
-        self.of_kind(Kind::IngressClass).filter_map(|(object, form, _)| match form {
-            Object::IngressClass(class) => Some((object, &**class)),
-            _ => None,
-        })
-    }
-
-    pub(crate) fn gateway_classes(&self) -> impl Iterator<Item = (&ObjectRef, &GatewayClass)> {
-        self.of_kind(Kind::GatewayClass).filter_map(|(object, form, _)| match form {
-            Object::GatewayClass(class) => Some((object, &**class)),
-            _ => None,
-        })
-    }
-
-    pub(crate) fn gateways(&self) -> impl Iterator<Item = (&ObjectRef, &Gateway, &Origin)> {
-        self.of_kind(Kind::Gateway).filter_map(|(object, form, origin)| match form {
-            Object::Gateway(gateway) => Some((object, &**gateway, origin)),
-            _ => None,
-        })
-    }
-
-    /// The TLSRoutes, the TCPRoutes and the UDPRoutes.
-    pub(crate) fn layer4_routes(&self) -> impl Iterator<Item = (&ObjectRef, &Route, &Origin)> {
-        let kinds = [Kind::TlsRoute, Kind::TcpRoute, Kind::UdpRoute].into_iter();
-        kinds.flat_map(|kind| self.of_kind(kind)).filter_map(|(object, form, origin)| match form {
-            Object::Route(route) => Some((object, &**route, origin)),
-            _ => None,
-        })
-    }
-
-    pub(crate) fn security_policies(&self) -> impl Iterator<Item = (&ObjectRef, &SecurityPolicy, &Origin)> {
-        self.of_kind(Kind::SecurityPolicy).filter_map(|(object, form, origin)| match form {
-            Object::SecurityPolicy(policy) => Some((object, &**policy, origin)),
-            _ => None,
-        })
-    }
-
-    pub(crate) fn consumers(&self) -> impl Iterator<Item = (&ObjectRef, &Consumer, &Origin)> {
-        self.of_kind(Kind::Consumer).filter_map(|(object, form, origin)| match form {
-            Object::Consumer(consumer) => Some((object, &**consumer, origin)),
-            _ => None,
-        })
-    }
-
-    pub(crate) fn rate_limit_policies(
-        &self,
-    ) -> impl Iterator<Item = (&ObjectRef, &RateLimitPolicy, &Origin)> {
-        self.of_kind(Kind::RateLimitPolicy).filter_map(|(object, form, origin)| match form {
-            Object::RateLimitPolicy(policy) => Some((object, &**policy, origin)),
-            _ => None,
-        })
-    }
-
-    pub(crate) fn traffic_policies(&self) -> impl Iterator<Item = (&ObjectRef, &TrafficPolicy, &Origin)> {
-        self.of_kind(Kind::TrafficPolicy).filter_map(|(object, form, origin)| match form {
-            Object::TrafficPolicy(policy) => Some((object, &**policy, origin)),
-            _ => None,
-        })
+    /// An object in service, and the place where it was written.
+    fn one<T: Checked>(&self, object: &ObjectRef) -> Option<(&T, &Origin)> {
+        let winner = self.slots.get(object)?.winner()?;
+        Some((T::of(winner.form.as_ref()?)?, &winner.origin))
     }
 
     /// Whether a ReferenceGrant lets a route of another namespace name the Service.
     pub(crate) fn is_granted(&self, route: &ObjectRef, namespace: &Arc<str>, service: &str) -> bool {
-        self.of_kind(Kind::ReferenceGrant).any(|(object, form, _)| match form {
-            Object::ReferenceGrant(grant) => {
-                object.namespace == *namespace && grant.allows(route.kind, &route.namespace, service)
-            }
-            _ => false,
+        self.all::<ReferenceGrant>().any(|(object, grant, _)| {
+            object.namespace == *namespace && grant.allows(route.kind, &route.namespace, service)
         })
     }
 
     pub(crate) fn service(&self, namespace: &Arc<str>, name: &Arc<str>) -> Option<(&Service, &Origin)> {
-        let object = ObjectRef { kind: Kind::Service, namespace: namespace.clone(), name: name.clone() };
-        let winner = self.slots.get(&object)?.winner()?;
-        match winner.form.as_ref()? {
-            Object::Service(service) => Some((service, &winner.origin)),
-            _ => None,
-        }
+        self.one(&ObjectRef { kind: Kind::Service, namespace: namespace.clone(), name: name.clone() })
     }
 
     pub(crate) fn secret(&self, object: &ObjectRef) -> Option<&Secret> {
-        match self.slots.get(object)?.form()? {
-            Object::Secret(secret) => Some(secret),
-            _ => None,
-        }
+        self.one(object).map(|(secret, _)| secret)
     }
 
     /// The content of a Secret or a ConfigMap.
@@ -548,11 +456,7 @@ impl Store {
 
     /// The content of a ConfigMap, and the place where it was written.
     pub(crate) fn configmap(&self, object: &ObjectRef) -> Option<(&Data, &Origin)> {
-        let winner = self.slots.get(object)?.winner()?;
-        match winner.form.as_ref()? {
-            Object::ConfigMap(map) => Some((&map.data, &winner.origin)),
-            _ => None,
-        }
+        self.one::<ConfigMap>(object).map(|(map, origin)| (&map.data, origin))
     }
 
     /// The error of an object in service, or of a newer version that is not in service; `None` without an error.
@@ -573,12 +477,8 @@ impl Store {
 
     /// The slices that belong to a Service, by name.
     pub(crate) fn slices_of(&self, service: &ServiceRef) -> impl Iterator<Item = &EndpointSlice> {
-        self.slices.get(service).into_iter().flatten().filter_map(|object| {
-            match self.slots.get(object)?.form()? {
-                Object::EndpointSlice(slice) => Some(&**slice),
-                _ => None,
-            }
-        })
+        let slices = self.slices.get(service).into_iter().flatten();
+        slices.filter_map(|object| self.one(object).map(|(slice, _)| slice))
     }
 }
 

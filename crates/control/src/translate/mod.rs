@@ -1,51 +1,30 @@
 //! From the objects of a [`Store`] to a [`Config`], by pure functions.
 //!
-//! Translation only relates objects to each other; each object was checked by itself when it was read.
+//! Translation only relates objects to each other; each object was checked by itself when it was read. It has three
+//! steps: [`frontend`] says what the objects ask for, [`merge`] decides conflicts, and [`emit`] makes the model.
 //!
 //! | module | content |
 //! |---|---|
-//! | [`class`] | the Ingresses that are ours |
-//! | [`routes`] | hosts and routes; the precedence in conflicts between Ingresses |
-//! | [`restriction`] | annotations of ingress-nginx that restrict access and are not read |
-//! | [`tls`] | `spec.tls` and its Secrets |
-//! | [`policy`] | the policies of each route, and the Consumers |
-//! | [`gateway`] | Gateways and their routes below HTTP |
-//! | [`passthrough`] | TLS passthrough of HTTPS listeners |
 //! | [`named`] | the relevant objects, before the translation |
-//! | [`upstream`] | Services and their EndpointSlices |
-//! | [`mod@reference`] | objects that name other objects |
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use foldhash::{HashMap, HashSet};
-use sluicegate_model::{Config, Protocol, Settings, UpstreamKey};
+use sluicegate_model::{Config, Settings, UpstreamKey};
 
-use crate::object::ingress::Ingress;
-use crate::object::policy::traffic;
-use crate::object::{Kind, ObjectRef, annotation};
-use crate::problem::{Origin, Problem};
+use crate::intent::At;
+use crate::merge::policy::standing::Standing;
+use crate::object::{Kind, ObjectRef};
+use crate::problem::Problem;
 use crate::store::Store;
-use policy::standing::Standing;
-use reference::{At, Reference};
-use sluicegate_model::feature::ServiceFeatures;
+use crate::{emit, frontend, merge};
 
-mod class;
-mod gateway;
 pub(crate) mod named;
-mod passthrough;
-pub mod policy;
-mod reference;
-mod restriction;
-mod routes;
 #[cfg(test)]
 mod tests;
-mod tls;
-pub(crate) mod upstream;
 
 /// The `spec.controller` of our IngressClasses.
 pub const CONTROLLER: &str = "sluicegate.dev/ingress-controller";
@@ -159,34 +138,16 @@ pub struct ObjectName {
 }
 
 impl ObjectName {
-    fn secret(&self) -> ObjectRef {
+    pub(crate) fn secret(&self) -> ObjectRef {
         self.of(Kind::Secret)
     }
 
-    fn configmap(&self) -> ObjectRef {
+    pub(crate) fn configmap(&self) -> ObjectRef {
         self.of(Kind::ConfigMap)
     }
 
     pub(crate) fn of(&self, kind: Kind) -> ObjectRef {
         ObjectRef { kind, namespace: self.namespace.clone(), name: self.name.clone() }
-    }
-}
-
-/// An Ingress that is ours, and the place where it was written.
-#[derive(Clone, Copy)]
-struct Source<'a> {
-    object: &'a ObjectRef,
-    ingress: &'a Ingress,
-    origin: &'a Origin,
-}
-
-impl<'a> Source<'a> {
-    fn at(self) -> At<'a> {
-        At { object: self.object, origin: self.origin }
-    }
-
-    fn problem(self, field: &str, message: String) -> Problem {
-        self.at().warning(field, message)
     }
 }
 
@@ -231,44 +192,11 @@ pub struct Translation {
 /// Translates the objects of a store.
 #[must_use]
 pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
-    let (options, global_problems) = with_globals(store, options);
-    let options = &*options;
-    let (ingresses, mut foreign) = ingresses(store, options);
-    let mut gateways = gateway::build(store, options);
-    foreign.append(&mut gateways.foreign);
-    let mut restricted = restriction::Restricted::new(&ingresses, options);
-    let of_restrictions = std::mem::take(&mut restricted.problems);
-    let mut passthrough = passthrough::build(store, &ingresses, gateways.claims, &restricted);
-    let mut tls = tls::build(store, &ingresses, &passthrough, options);
-    let mut policies = policy::Policies::new(store, &ingresses, &restricted);
-    let built = routes::build(store, &ingresses, &tls, &mut policies);
-    let mut config = Config {
-        settings: options.settings.clone(),
-        hosts: built.hosts,
-        default_rule: built.default_rule,
-        listeners: gateways.listeners,
-        consumers: Vec::new(),
-        tls: Arc::new(std::mem::take(&mut tls.tls)),
-        upstreams: BTreeMap::new(),
-    };
-    let of_policies = policies.finish(store, &config);
-    config.consumers = of_policies.consumers;
-    let mut problems = tls.problems;
-    problems.extend(of_policies.problems);
-    problems.extend(global_problems);
-    problems.extend(built.problems);
-    problems.extend(of_restrictions);
-    problems.append(&mut gateways.problems);
-    problems.append(&mut passthrough.problems);
-    let mut references = built.references;
-    references.extend(gateways.references);
-    references.append(&mut passthrough.references);
-    references.extend(of_policies.references);
-    let policy_statuses = of_policies.policy_statuses;
-    let mut translation = Translation { problems, foreign, policy_statuses, ..Translation::default() };
-    translation.resolve(store, &references, &of_policies.upstreams, &mut config);
-    translation.report_unusable_proxy_protocol(store, &config);
-    Translation { config, ..translation }
+    let (options, problems) = with_globals(store, options);
+    let mut intents = frontend::intents(store, &options);
+    let (http, claims) = (std::mem::take(&mut intents.http), std::mem::take(&mut intents.claims));
+    let merged = merge::merge(store, &http, claims, &options);
+    emit::emit(store, &options, intents, merged, problems)
 }
 
 /// The options with the settings of the ConfigMap.
@@ -289,105 +217,4 @@ fn with_globals<'a>(
     let at = At { object: &object, origin };
     let problems = faults.into_iter().map(|(field, fault)| at.warning(&field, fault)).collect();
     (Cow::Owned(TranslateOptions { settings, ssl_redirect, ..options.clone() }), problems)
-}
-
-/// The Ingresses that are ours, the oldest first, and notes of the others, by their names.
-fn ingresses<'a>(store: &'a Store, options: &TranslateOptions) -> (Vec<Source<'a>>, Vec<Problem>) {
-    let classes = class::Classes::new(store, options);
-    let (mut ours, mut others): (Vec<_>, Vec<_>) =
-        sources(store).partition(|source| classes.serves(source.ingress));
-    ours.sort_by_cached_key(|source| source.at().age(source.ingress.created));
-    others.sort_unstable_by_key(|source| source.object);
-    let note = |source: &Source<'_>| {
-        let (field, message) = classes.refusal(source.ingress);
-        source.at().note(&field, message)
-    };
-    (ours, others.iter().map(note).collect())
-}
-
-/// The Ingresses, in any order.
-fn sources(store: &Store) -> impl Iterator<Item = Source<'_>> {
-    store.ingresses().map(|(object, ingress, origin)| Source { object, ingress, origin })
-}
-
-impl Translation {
-    /// Finds the endpoints of all named upstreams, and reports missing objects. Leaves out references without effect,
-    /// because an older object had precedence.
-    fn resolve(
-        &mut self,
-        store: &Store,
-        references: &[Reference<'_>],
-        governed: &HashMap<UpstreamKey, ServiceFeatures>,
-        config: &mut Config,
-    ) {
-        let layer4: HashSet<UpstreamKey> = config
-            .layer4_routes()
-            .flat_map(|(_, route)| route.backends.iter().map(|backend| backend.upstream.clone()))
-            .collect();
-        let is_used = |reference: &&Reference<'_>| match reference.upstream.transport.protocol {
-            Protocol::Http | Protocol::Http2 => true,
-            Protocol::Tcp | Protocol::Udp => layer4.contains(&reference.upstream),
-        };
-        let mut missing: HashMap<&UpstreamKey, (&'static str, String)> = HashMap::default();
-        for reference in references.iter().filter(is_used) {
-            let key = &reference.upstream;
-            if let Entry::Vacant(place) = config.upstreams.entry(key.clone()) {
-                let mut resolved = upstream::resolve(store, key);
-                if let Some(of_policy) = governed.get(key) {
-                    traffic::apply(of_policy, &mut resolved.upstream);
-                }
-                place.insert(Arc::new(resolved.upstream));
-                missing.extend(resolved.missing.map(|missing| (key, missing)));
-                self.upstream_problems.extend(resolved.problem.map(|problem| (key.clone(), problem)));
-                self.external_ports.extend(resolved.external_port.map(|port| (key.clone(), port)));
-            }
-            if let Some((within, message)) = missing.get(key) {
-                self.problems.push(reference.problem(within, message.clone()));
-            }
-        }
-        // No object names upstreams that refuse connections.
-        for key in layer4 {
-            config.upstreams.entry(key).or_default();
-        }
-    }
-
-    /// Reports Services that ask for the PROXY protocol where the gateway cannot send it.
-    fn report_unusable_proxy_protocol(&mut self, store: &Store, config: &Config) {
-        let mut told = HashSet::default();
-        for key in config.upstreams.keys() {
-            let Some((service, origin)) = store.service(&key.namespace, &key.service) else { continue };
-            if service.proxy_protocol.is_none() {
-                continue;
-            }
-            let what = match key.transport.protocol {
-                Protocol::Tcp => continue,
-                Protocol::Udp => "datagrams",
-                Protocol::Http | Protocol::Http2 if is_redirected_alone(config, key) => continue,
-                Protocol::Http | Protocol::Http2 => {
-                    "HTTP, where a connection carries the requests of many clients"
-                }
-            };
-            if told.insert((&key.namespace, &key.service)) {
-                let object = ObjectRef {
-                    kind: Kind::Service,
-                    namespace: key.namespace.clone(),
-                    name: key.service.clone(),
-                };
-                let field = annotation::field(annotation::PROXY_PROTOCOL);
-                let at = At { object: &object, origin };
-                self.problems.push(at.warning(&field, format!("has no effect for {what}")));
-            }
-        }
-    }
-}
-
-/// Whether no request can reach an upstream: TLS passthrough takes all hosts of its routes, and plain HTTP is redirected to TLS.
-fn is_redirected_alone(config: &Config, key: &UpstreamKey) -> bool {
-    let is_default = config.default_rule.as_ref().is_some_and(|route| route.upstream == *key);
-    let is_reached = config.hosts.iter().any(|host| {
-        let is_passed = config.tls.passthrough.iter().any(|route| route.host == host.host);
-        let mut routes = host.rules.iter().chain(&host.fallback).filter(|route| route.upstream == *key);
-        routes.any(|route| !(is_passed && route.https_only))
-    });
-    !is_default && !is_reached
 }

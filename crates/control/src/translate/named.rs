@@ -6,8 +6,13 @@ use foldhash::HashSet;
 use sluicegate_model::UpstreamKey;
 use sluicegate_model::policy::security::Method;
 
-use super::{ObjectName, Source, TranslateOptions, class, sources};
+use super::{ObjectName, TranslateOptions};
+use crate::frontend::ingress::class::Classes;
 use crate::object::backend::Backend;
+use crate::object::ingress::Ingress;
+use crate::object::policy::consumer::Consumer;
+use crate::object::policy::rate_limit::RateLimitPolicy;
+use crate::object::policy::security::SecurityPolicy;
 use crate::object::{Kind, ObjectRef};
 use crate::store::Store;
 
@@ -29,9 +34,9 @@ impl Named {
         named.certificates.extend(options.default_certificate.as_ref().map(ObjectName::secret));
         named.others.extend(options.ticket_secret.as_ref().map(ObjectName::secret));
         named.others.extend(options.configmap.as_ref().map(ObjectName::configmap));
-        let classes = class::Classes::new(store, options);
-        for source in sources(store).filter(|source| classes.serves(source.ingress)) {
-            named.add(store, source);
+        let classes = Classes::new(store, options);
+        for (object, ingress, _) in store.all::<Ingress>().filter(|(_, ingress, _)| classes.serves(ingress)) {
+            named.add(store, object, ingress);
         }
         named.add_policies(store);
         named
@@ -40,20 +45,21 @@ impl Named {
     /// The Secrets of policies, and the Secrets of Consumers if a policy asks for API keys.
     fn add_policies(&mut self, store: &Store) {
         let mut asks_for_keys = false;
-        for (_, policy, _) in store.security_policies() {
+        for (_, policy, _) in store.all::<SecurityPolicy>() {
             self.others.extend(policy.needs.iter().map(|need| need.value.secret.clone()));
             let methods = policy.security.authentication.iter().flat_map(|known| &known.methods);
             asks_for_keys |= methods.clone().any(|method| matches!(method, Method::ApiKey { .. }));
         }
-        for (_, policy, _) in store.rate_limit_policies() {
+        for (_, policy, _) in store.all::<RateLimitPolicy>() {
             let needs = policy.sharing.iter().flat_map(|sharing| &sharing.needs);
             self.others.extend(needs.map(|need| need.value.secret.clone()));
         }
-        let keys = store.consumers().filter(|_| asks_for_keys).flat_map(|(_, consumer, _)| &consumer.keys);
+        let keys =
+            store.all::<Consumer>().filter(|_| asks_for_keys).flat_map(|(_, consumer, _)| &consumer.keys);
         self.others.extend(keys.map(|(_, value)| value.secret.clone()));
     }
 
-    fn add(&mut self, store: &Store, Source { object, ingress, .. }: Source<'_>) {
+    fn add(&mut self, store: &Store, object: &ObjectRef, ingress: &Ingress) {
         let certificate = |name| ObjectRef { name, kind: Kind::Secret, namespace: object.namespace.clone() };
         self.ingresses.insert(object.clone());
         self.certificates.extend(ingress.tls.iter().filter_map(|tls| tls.secret.clone()).map(certificate));

@@ -1,16 +1,16 @@
 use super::*;
 
-/// What a body decodes to.
+/// The result of decoding a body.
 #[derive(Debug, Default, PartialEq)]
 struct Decoded {
     data: Vec<u8>,
     trailers: Vec<u8>,
-    /// What follows the end, or was not consumed.
+    /// The bytes after the end of the body, or the bytes that were not consumed.
     rest: Vec<u8>,
     done: bool,
 }
 
-/// Decodes `input` as it comes in pieces of `size` bytes.
+/// Decodes `input` in pieces of `size` bytes.
 fn decode_in_pieces(input: &[u8], size: usize) -> Result<Decoded, ChunkError> {
     let (mut decoder, mut decoded, mut start) = (ChunkedDecoder::default(), Decoded::default(), 0);
     for end in (size..input.len()).step_by(size).chain([input.len()]) {
@@ -34,7 +34,7 @@ fn decode(input: &[u8]) -> Result<Decoded, ChunkError> {
 }
 
 #[test]
-fn a_body_is_decoded_and_ends_where_it_ends() {
+fn chunked_body_is_decoded_and_later_bytes_remain() {
     let input = b"5\r\nhello\r\n00A\r\n, world!!!\r\n0\r\n\r\nGET";
     for size in 1..=input.len() {
         let decoded = decode_in_pieces(input, size).unwrap();
@@ -45,7 +45,7 @@ fn a_body_is_decoded_and_ends_where_it_ends() {
 }
 
 #[test]
-fn extensions_are_dropped() {
+fn chunk_extensions_are_dropped() {
     let lines = [
         "3;a",
         "3;a=b",
@@ -67,7 +67,7 @@ fn extensions_are_dropped() {
 }
 
 #[test]
-fn a_body_that_others_read_otherwise_is_refused() {
+fn ambiguous_chunked_body_is_rejected() {
     let cases: &[(&[u8], ChunkError)] = &[
         (b"\r\n", ChunkError::InvalidSize),
         (b";a\r\n", ChunkError::InvalidSize),
@@ -128,7 +128,7 @@ fn a_body_that_others_read_otherwise_is_refused() {
 }
 
 #[test]
-fn a_body_that_has_not_ended_is_not_done() {
+fn truncated_chunked_body_is_not_done() {
     let input = b"5;a=\"b\"\r\nhello\r\n0\r\nA: b\r\n\r\n";
     for end in 0..input.len() {
         assert!(!decode(&input[..end]).unwrap().done, "{}", input[..end].escape_ascii());
@@ -138,7 +138,7 @@ fn a_body_that_has_not_ended_is_not_done() {
 }
 
 #[test]
-fn trailers_are_passed_on_without_those_that_must_not_be_trailers() {
+fn forbidden_trailers_are_dropped() {
     let input = b"0\r\nHost: evil\r\nGrpc-Status: 0\r\nGrpc-Message:\r\ncontent-length: 5\r\n\
                   TRANSFER-ENCODING: chunked\r\nX-Sum:  a \r\nAuthorization: b\r\nExpires: 0\r\n\r\nGET";
     for size in [1, 7, usize::MAX] {
@@ -152,7 +152,7 @@ fn trailers_are_passed_on_without_those_that_must_not_be_trailers() {
 }
 
 #[test]
-fn trailers_are_only_taken_whole() {
+fn trailers_are_returned_only_if_complete() {
     let mut decoder = ChunkedDecoder::default();
     assert_eq!(decoder.next(b"0\r\nA: b\r\n"), Ok((3, Chunk::Partial)));
     assert_eq!(decoder.next(b"A: b\r\n\r"), Ok((0, Chunk::Partial)));
@@ -162,7 +162,7 @@ fn trailers_are_only_taken_whole() {
 }
 
 #[test]
-fn trailers_are_bounded() {
+fn size_and_number_of_trailers_are_bounded() {
     let with_line = |length: usize| format!("0\r\nA:{}\r\n\r\n", "b".repeat(length)).into_bytes();
     assert!(decode(&with_line(8 * 1024 - 4)).unwrap().done);
     for size in [1, usize::MAX] {
@@ -174,7 +174,7 @@ fn trailers_are_bounded() {
 }
 
 #[test]
-fn extensions_are_bounded_in_a_line_and_in_all() {
+fn chunk_extensions_are_bounded_per_line_and_per_body() {
     let line = |length: usize| format!("1;{}\r\nx\r\n", "a".repeat(length));
     assert!(decode(line(4096 - 4).as_bytes()).is_ok());
     assert_eq!(decode(line(4096 - 3).as_bytes()), Err(ChunkError::ExtensionsTooLarge));
@@ -184,7 +184,7 @@ fn extensions_are_bounded_in_a_line_and_in_all() {
 }
 
 #[test]
-fn a_chunk_header_reads_as_what_was_written() {
+fn written_chunk_header_has_the_length_in_hexadecimal() {
     for len in [1, 9, 10, 15, 16, 255, 4096, 65_535, i64::MAX as usize] {
         let mut line = Vec::new();
         write_chunk_header(&mut line, len);
@@ -194,7 +194,7 @@ fn a_chunk_header_reads_as_what_was_written() {
 }
 
 #[test]
-fn every_reason_has_its_index() {
+fn each_chunk_error_has_an_index() {
     for (index, error) in ChunkError::ALL.iter().enumerate() {
         assert_eq!(error.index(), index);
     }

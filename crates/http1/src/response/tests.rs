@@ -17,7 +17,7 @@ fn parse(text: &str) -> ResponseHead {
 }
 
 #[test]
-fn the_parts_of_a_response_are_found() {
+fn response_head_is_parsed_into_its_parts() {
     let buf = b"HTTP/1.1 404 Not Found\r\nServer: x\r\nX-A: \xe4\r\nContent-Length: 3\r\n\r\nabc";
     let head = parse_to(Method::Get, buf).unwrap().unwrap();
     assert_eq!(head.len, buf.len() - 3);
@@ -30,7 +30,7 @@ fn the_parts_of_a_response_are_found() {
 }
 
 #[test]
-fn a_reason_may_be_missing_or_odd() {
+fn reason_phrase_may_be_absent_or_contain_other_bytes() {
     let cases: [(&[u8], &[u8]); 5] = [
         (b"HTTP/1.1 200\r\n\r\n", b""),
         (b"HTTP/1.1 200 \r\n\r\n", b""),
@@ -45,7 +45,7 @@ fn a_reason_may_be_missing_or_odd() {
 }
 
 #[test]
-fn the_framing_follows_from_status_method_and_headers() {
+fn response_framing_follows_status_method_and_headers() {
     let (length, chunked) = ("Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n");
     let cases = [
         (Method::Get, 200, length, ResponseFraming::Length(5)),
@@ -75,19 +75,19 @@ fn the_framing_follows_from_status_method_and_headers() {
 }
 
 #[test]
-fn a_length_that_must_not_be_there_is_not_passed_on() {
-    let passed_on = |status: u16| {
+fn forbidden_content_length_is_not_forwarded() {
+    let forwarded = |status: u16| {
         let head = parse(&format!("HTTP/1.1 {status} X\r\nContent-Length: 5\r\n\r\n"));
         !head.lines[0].hop_by_hop
     };
-    assert!(!passed_on(103));
-    assert!(!passed_on(204));
-    assert!(passed_on(304));
-    assert!(passed_on(200));
+    assert!(!forwarded(103));
+    assert!(!forwarded(204));
+    assert!(forwarded(304));
+    assert!(forwarded(200));
 }
 
 #[test]
-fn a_connection_is_kept_as_its_headers_say() {
+fn keep_alive_follows_version_and_connection_header() {
     let cases = [
         ("HTTP/1.1 200", "Content-Length: 0\r\n", true),
         ("HTTP/1.1 200", "Content-Length: 0\r\nConnection: close\r\n", false),
@@ -125,7 +125,7 @@ fn a_connection_is_kept_as_its_headers_say() {
 }
 
 #[test]
-fn a_response_that_cannot_be_understood_safely_is_refused() {
+fn ambiguous_or_invalid_response_is_rejected() {
     let cases: &[(&[u8], ResponseError)] = &[
         (b"\r\nHTTP/1.1 200 OK\r\n\r\n", ResponseError::InvalidStatusLine),
         (b"hello", ResponseError::InvalidStatusLine),
@@ -173,7 +173,7 @@ fn a_response_that_cannot_be_understood_safely_is_refused() {
 }
 
 #[test]
-fn a_head_that_is_too_large_is_refused() {
+fn oversized_response_head_is_rejected() {
     let limits = HeadLimits { bytes: 32, headers: 2 };
     let parse =
         |bytes: &[u8]| ResponseHead::default().parse(bytes, &mut HeadScan::default(), Method::Get, &limits);
@@ -184,7 +184,7 @@ fn a_head_that_is_too_large_is_refused() {
 }
 
 #[test]
-fn a_final_response_follows_its_interim_ones() {
+fn interim_responses_precede_the_final_response() {
     let buf =
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\n";
     let (mut head, mut scan, mut rest) = (ResponseHead::default(), HeadScan::default(), &buf[..]);

@@ -54,7 +54,7 @@ fn program() -> PathBuf {
 fn prepare_bare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
     // These options are first, so that the options of the user have precedence.
     let options = ONE_TRY.iter().map(|option| (*option).to_owned()).chain(site.options.clone()).collect();
-    prepare_with(&Site { options, ..site.clone() }, config, "{sluicegate.dev/load-balance: round_robin}")
+    prepare_with(&Site { options, ..site.clone() }, config, "{sluicegate.dev/load-balance: RoundRobin}")
 }
 
 fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {

@@ -16,10 +16,12 @@ fn object<const N: usize>(fields: [(&'static str, BoxedStrategy<Value>); N]) -> 
     let fields: Vec<_> = fields
         .into_iter()
         .map(|(name, value)| {
-            let presence = if name.ends_with('!') { 1.0 } else { 0.5 };
+            let presence = match name.strip_suffix('!') {
+                Some(_) => value.prop_map(Some).boxed(),
+                None => option::of(value).boxed(),
+            };
             let name = name.trim_end_matches('!');
-            option::weighted(presence, value)
-                .prop_map(move |value| value.map(|value| (name.to_owned(), value)))
+            presence.prop_map(move |value| value.map(|value| (name.to_owned(), value)))
         })
         .collect();
     fields.prop_map(|fields| Value::Object(fields.into_iter().flatten().collect::<Map<_, _>>())).boxed()

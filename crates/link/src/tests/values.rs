@@ -202,16 +202,16 @@ fn invalid_values_of_other_resources_are_rejected() {
             other => panic!("{path:?}: {other:?}"),
         }
     };
-    assert_eq!(refused(&[5, 0, 0], Value::Int(0)), Fault::Invalid("the failures in a row of an ejection"));
-    assert_eq!(refused(&[5, 0, 2], Value::Int(0)), Fault::Invalid("a percentage"));
-    assert_eq!(refused(&[5, 1, 1], Value::Int(999_999)), Fault::Invalid("the interval of a health check"));
-    for field in [3, 4] {
-        let refusal = refused(&[5, 1, field], Value::Int(101));
-        assert_eq!(refusal, Fault::Invalid("the checks in a row of a health check"));
+    let number = Fault::Invalid("a number");
+    assert_eq!(refused(&[5, 0, 0], Value::Int(0)), number);
+    assert_eq!(refused(&[5, 0, 2], Value::Int(0)), number);
+    assert_eq!(refused(&[5, 1, 5], Value::Int(999_999)), Fault::Invalid("a duration"));
+    for field in [7, 8] {
+        assert_eq!(refused(&[5, 1, field], Value::Int(101)), number);
     }
-    assert_eq!(refused(&[5, 1, 0, 1, 0], text("healthz")), Fault::Invalid("the path of a health check"));
-    assert_eq!(refused(&[5, 1, 0, 1, 1], text("")), Fault::Invalid("the host of a health check"));
-    assert_eq!(refused(&[5, 1, 0, 1, 2], Value::Int(99)), Fault::Invalid("a status"));
+    assert_eq!(refused(&[5, 1, 1], text("healthz")), Fault::Invalid("a path"));
+    assert_eq!(refused(&[5, 1, 2], text("")), Fault::Invalid("the name of a host"));
+    assert_eq!(refused(&[5, 1, 3, 0], Value::Int(99)), Fault::Invalid("a range of status codes"));
 }
 
 /// An upstream as a resource.

@@ -12,13 +12,13 @@ where
 }
 
 #[test]
-fn one_value_has_one_encoding() {
+fn each_value_has_one_encoding() {
     let name = HostPattern::Exact("a".into());
     let good = encode(&name, &mut ());
     assert_eq!(good, [0x82, 0, 0xa1, 0, 0x61, b'a']);
     assert_eq!(read(&good), Ok(name));
     for other in [
-        // Longer numbers and lengths, of unknown length, a field twice, and something behind.
+        // Longer encodings of numbers and lengths, an indefinite length, a duplicate field, and trailing bytes.
         &[0x82, 0x18, 0, 0xa1, 0, 0x61, b'a'][..],
         &[0x98, 2, 0, 0xa1, 0, 0x61, b'a'],
         &[0x82, 0, 0xa1, 0, 0x78, 1, b'a'],
@@ -28,14 +28,14 @@ fn one_value_has_one_encoding() {
     ] {
         assert!(read::<HostPattern>(other).is_err(), "{other:?}");
     }
-    // Another order of the fields.
+    // The fields in another order.
     let conditions = [0xa3, 0, 0xf5, 1, 0xf4, 2, 0xf5];
     assert!(read::<Conditions>(&conditions).is_ok());
     assert_eq!(read::<Conditions>(&[0xa3, 1, 0xf4, 0, 0xf5, 2, 0xf5]), Err(Fault::Partial));
 }
 
 #[test]
-fn unknown_fields_are_skipped_from_64() {
+fn unknown_fields_are_skipped_from_index_64() {
     let limits = UpstreamLimits { max_requests: Some(1), max_requests_per_endpoint: None };
     let known = [0xa1, 0, 1];
     assert_eq!(encode(&limits, &mut ()), known);
@@ -47,10 +47,10 @@ fn unknown_fields_are_skipped_from_64() {
 }
 
 #[test]
-fn a_fault_names_the_field_and_has_nothing_of_the_input() {
-    let missing = read::<UpstreamKey>(&[0xa0]).expect_err("nothing is there").to_string();
+fn fault_names_the_field_and_contains_no_input() {
+    let missing = read::<UpstreamKey>(&[0xa0]).expect_err("a required field is absent").to_string();
     assert!(missing.contains("UpstreamKey::namespace"), "{missing}");
-    // A number of eight bytes, where a small one, a variant or another type is expected.
+    // A number of eight bytes in place of a small number, a variant or another type.
     let number = [0x1b, 0x31, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x38];
     let limits = read::<UpstreamLimits>(&[&[0xa1, 0][..], &number].concat()).map(|_| ());
     let variant = read::<Balance>(&number).map(|_| ());
@@ -58,13 +58,13 @@ fn a_fault_names_the_field_and_has_nothing_of_the_input() {
     let negative = read::<Balance>(&[0x3b, 0xf1, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x38]).map(|_| ());
     let text = read::<UpstreamKey>(&[0xa1, 0, 0x64, b'k', b'e', b'y', 0xff]).map(|_| ());
     for fault in [limits, variant, other, negative, text] {
-        let shown = fault.map_err(|fault| format!("{fault} {fault:?}")).expect_err("it is refused");
+        let shown = fault.map_err(|fault| format!("{fault} {fault:?}")).expect_err("invalid input");
         assert!(!shown.contains(|digit: char| digit.is_ascii_digit()) && !shown.contains("key"), "{shown}");
     }
 }
 
 #[test]
-fn durations_are_no_longer_than_clocks_bear() {
+fn duration_beyond_the_longest_is_rejected() {
     let read = |bytes: &[u8]| decode_as::<Time, Duration, _>(bytes, Unknown::Refused, &NoParts);
     let longest = encode_as::<Time, _, _>(&adapt::LONGEST, &mut ());
     assert_eq!(read(&longest), Ok(adapt::LONGEST));
@@ -73,7 +73,7 @@ fn durations_are_no_longer_than_clocks_bear() {
 }
 
 #[test]
-fn kinds_of_objects_are_not_remembered_without_end() {
+fn length_and_number_of_stored_object_kinds_are_bounded() {
     let read = |kind: String| {
         let id = [&[0xa3, 0, 0x78, kind.len() as u8][..], kind.as_bytes(), &[1, 0x61, b'a', 2, 0x61, b'b']]
             .concat();
@@ -87,10 +87,10 @@ fn kinds_of_objects_are_not_remembered_without_end() {
 }
 
 #[test]
-fn absent_fields_have_the_defaults_of_the_type() {
+fn absent_fields_have_the_defaults_of_their_type() {
     let read = |bytes: &[u8]| decode_as::<OrDefault, Timeouts, _>(bytes, Unknown::Refused, &NoParts);
     assert_eq!(read(&[0xa0]), Ok(Timeouts::default()));
     let shorter = Timeouts { tls_handshake: Duration::from_nanos(7), ..Timeouts::default() };
     assert_eq!(read(&[0xa1, 0, 7]), Ok(shorter));
-    assert_eq!(read(&[0xa2, 0, 6, 0, 7]), Err(Fault::Partial), "twice");
+    assert_eq!(read(&[0xa2, 0, 6, 0, 7]), Err(Fault::Partial), "a duplicate field");
 }

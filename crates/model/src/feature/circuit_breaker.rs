@@ -7,23 +7,19 @@ use serde::{Deserialize, Serialize};
 use crate::value::{Number, Percent, Timeout};
 
 /// Limits of the requests in flight at a Service, counted over all workers of a data plane.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[cbor(map)]
 pub struct CircuitBreaker {
     /// The largest number of requests in flight at the Service. Requests above it receive 503. 1 to 1000000. Default:
     /// the annotation of the Service, or no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[n(0)]
     pub max_requests: Option<InFlight>,
     /// The largest number of requests in flight at one endpoint. The gateway skips a full endpoint, and responds with
     /// 503 if all endpoints are full. 1 to 1000000. Default: the annotation of the Service, or no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[n(1)]
     pub max_requests_per_endpoint: Option<InFlight>,
     /// Ejects endpoints that return errors, while other endpoints are healthy. Default: no ejection.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[n(2)]
     pub ejection: Option<Ejection>,
 }
 

@@ -177,19 +177,16 @@ impl Bound for Features {
     }
 }
 
-/// The features of a Service: settings for the upstream itself, whichever route leads to it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
+/// The features of a Service: settings for the upstream itself, for all routes that lead to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[cbor(map)]
 pub struct ServiceFeatures {
     /// Limits the requests in flight at the Service, and ejects endpoints that return errors. All targets must be
     /// Services. Default: none.
     #[serde(skip_serializing_if = "is_default")]
-    #[n(0)]
     pub circuit_breaker: CircuitBreaker,
     /// Checks the health of the Service's endpoints. All targets must be Services. Default: no checks.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[n(1)]
     pub health_check: Option<HealthCheck>,
 }
 

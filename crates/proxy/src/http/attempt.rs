@@ -318,7 +318,7 @@ impl Exchange<'_> {
             return Err(Failure::Unacknowledged);
         }
         // This request can only wait. Other requests can avoid the endpoint.
-        upstream.suspect(connection.endpoint());
+        upstream.eject(connection.endpoint());
         Ok(())
     }
 

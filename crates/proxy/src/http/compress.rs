@@ -3,7 +3,7 @@
 use sluicegate_http1::{Known, ResponseFraming, Version};
 
 use super::exchange::Exchange;
-use crate::compression::{Compressor, Eligible, choose};
+use crate::feature::compression::{Compressor, Eligible, choose};
 
 /// The changes to a response on a route with compression.
 #[derive(Default)]

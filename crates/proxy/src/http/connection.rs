@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use rustls::ProtocolVersion;
-use sluicegate_http1::{HeadLimits, HeadScan, Known, Rejection, RequestHead};
+use sluicegate_http1::{HeadLimits, HeadScan, Rejection};
 use sluicegate_model::Settings;
 use sluicegate_proxy_protocol::Addresses;
 use tokio::io::{AsyncWriteExt as _, ReadBuf};
@@ -18,7 +18,6 @@ use tokio::time::{Instant, timeout};
 
 use super::exchange::{self, Persist};
 use super::http2;
-use super::record::{self, Headless};
 use super::reply::{self, Reply};
 use super::wire::Wire;
 use crate::buffer::BUFFER;
@@ -29,6 +28,8 @@ use crate::layer4;
 use crate::listener::Arrival;
 use crate::listener::Protocol;
 use crate::proxy_header;
+use crate::record::{RejectedHead, request_line};
+use crate::request::{HeadView, is_https};
 use crate::stream::TlsStream;
 use crate::stream::{Stream, linger, part};
 use crate::tls;
@@ -63,16 +64,10 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Whether the client uses HTTPS, here or according to a trusted proxy.
-    pub(super) fn is_https(&self, trusted: bool, head: &RequestHead, buf: &[u8]) -> bool {
-        self.session.is_some() || trusted && came_over_https(head, buf)
+    /// Whether the client uses HTTPS, here or according to a trusted peer.
+    pub(super) fn is_https(&self, trusted: bool, head: HeadView<'_>) -> bool {
+        is_https(self.session.is_some(), trusted, head)
     }
-}
-
-/// Whether a peer reports that it received the request over HTTPS.
-fn came_over_https(head: &RequestHead, buf: &[u8]) -> bool {
-    let said = head.header(buf, Known::XForwardedProto).or_else(|| head.header(buf, Known::XForwardedScheme));
-    said.is_some_and(|scheme| scheme.trim_ascii().eq_ignore_ascii_case(b"https"))
 }
 
 /// Why reading a head ended without a head.
@@ -304,12 +299,27 @@ impl Client {
         worker.stats().rejections[rejection.index()].add(1);
         let (status, reason) = (rejection.status(), rejection.reason());
         let (buf, duration) = (scratch.request.as_slice(), Duration::ZERO);
-        record::log_headless(worker, self, &Headless { buf, status, reason, bytes: 0, duration });
+        self.record_rejected(worker, buf, (status, reason), 0, duration);
         if let Wire::Http2(stream) = &mut self.wire {
             let reply = Reply { status, has_body: true, fixed: None, location: None, grpc: None, lines: &[] };
             // A client that is gone needs no response.
             let _ = reply.send(stream, &worker.date());
         }
+    }
+
+    /// Records a head that was rejected or incomplete.
+    fn record_rejected(
+        &self,
+        worker: &Worker,
+        buf: &[u8],
+        (status, reason): (u16, &'static str),
+        bytes: usize,
+        duration: Duration,
+    ) {
+        let (client, snapshot) = (self.origin.peer, worker.snapshot());
+        let all_secrets = snapshot.table.secret_parameters();
+        let record = RejectedHead { client, buf, status, reason, bytes, duration, all_secrets };
+        worker.sinks.rejected_head(&record, worker.stats());
     }
 
     /// Responds to a head that is late or rejected.
@@ -332,7 +342,7 @@ impl Client {
             reply::write(&mut scratch.response, (status, None), &worker.date(), &[], true, true);
         }
         let (buf, bytes) = (scratch.input.filled(), scratch.response.len());
-        record::log_headless(worker, self, &Headless { buf, status, reason, bytes, duration });
+        self.record_rejected(worker, buf, (status, reason), bytes, duration);
         if !answers {
             return Persist::Close;
         }
@@ -347,7 +357,7 @@ impl Client {
 /// Whether the first line may be HTTP. Another protocol, such as HTTP/2 with a wrong preface (RFC 9113, 3.4), receives no
 /// HTTP/1.1 response.
 fn may_be_http(buf: &[u8]) -> bool {
-    let [method, target, version] = record::request_line(buf);
+    let [method, target, version] = request_line(buf);
     // This finds load balancers that send PROXY headers without being trusted to do so.
     method == b"PROXY" || version.is_empty() || target.starts_with(b"/") || version.contains(&b'/')
 }

@@ -14,10 +14,10 @@ use super::exchange::Exchange;
 use super::upload::{Progress, UploadError};
 use super::wire::Wire;
 use crate::buffer::{BUFFER, Buffer};
-use crate::cache::Collector;
-use crate::compression::Compressor;
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
+use crate::feature::cache::Collector;
+use crate::feature::compression::Compressor;
 use crate::relay::DRAIN_CHECK;
 use crate::stream::Stream;
 use crate::upstream::LocalEndpoint;
@@ -68,7 +68,7 @@ pub(super) enum Coding {
 /// The source of a body, after the content of the `reply` buffer.
 pub(super) enum Body<'b> {
     Endpoint { stream: &'b mut Stream, endpoint: &'b LocalEndpoint },
-    Kept(&'b [u8]),
+    Buffered(&'b [u8]),
 }
 
 impl<'b> Body<'b> {
@@ -79,7 +79,7 @@ impl<'b> Body<'b> {
     fn endpoint(&self) -> Option<&LocalEndpoint> {
         match self {
             Self::Endpoint { endpoint, .. } => Some(endpoint),
-            Self::Kept(_) => None,
+            Self::Buffered(_) => None,
         }
     }
 }
@@ -429,7 +429,7 @@ impl Exchange<'_> {
             let (response, reply) = (&mut scratch.response, &mut scratch.reply);
             let step = match &mut body {
                 Body::Endpoint { stream, .. } => download.poll(cx, response, reply, *stream, client),
-                Body::Kept(bytes) => download.poll(cx, response, reply, bytes, client),
+                Body::Buffered(bytes) => download.poll(cx, response, reply, bytes, client),
             }?;
             if step == Step::Done {
                 return Poll::Ready(Ok(()));
@@ -496,7 +496,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::compression::TURN;
+    use crate::feature::compression::TURN;
 
     /// Both ends of a connection.
     async fn connection() -> std::io::Result<(TcpStream, TcpStream)> {

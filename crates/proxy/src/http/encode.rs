@@ -323,19 +323,6 @@ pub(super) fn may_forward_header(name: &[u8], trusted: bool, underscores: bool) 
         && !name.eq_ignore_ascii_case(b"proxy")
 }
 
-/// Whether some frameworks read another path or method from this header: Symfony, Zend, IIS (`X-Original-URL`,
-/// `X-Rewrite-URL`); Rails, Express, Laravel, ASP.NET and others (the other three).
-pub(super) fn is_override(name: &[u8]) -> bool {
-    const OVERRIDES: [&[u8]; 5] = [
-        b"x-original-url",
-        b"x-rewrite-url",
-        b"x-http-method-override",
-        b"x-http-method",
-        b"x-method-override",
-    ];
-    OVERRIDES.iter().any(|other| is_same_name(name, other))
-}
-
 pub(super) fn has(lines: &[Line], known: Known) -> bool {
     lines.iter().any(|line| line.known == known)
 }

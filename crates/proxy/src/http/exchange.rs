@@ -1,5 +1,6 @@
 //! The life of a request: route, admit, rewrite, attempt, respond; recorded at its end.
 
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,20 +13,24 @@ use tokio::time::Instant;
 
 use super::cached::{Cached, ResponseAction};
 use super::connection::Client;
-use super::encode::{RequestPlan, write_request};
+use super::encode::{RequestPlan, original_peer, write_request};
 use super::protocols::may_be_asked;
-use super::record::Record;
+use super::record::OpenRecord;
 use super::refuse::Refusal;
 use super::steer::Steered;
 use super::upload::Upload;
-use crate::compression::is_grpc;
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
+use crate::feature::compression::is_grpc;
+use crate::feature::edit::Edits;
+use crate::feature::rate_limit::Permit;
 use crate::name::host_name;
-use crate::policy::limit::Permit;
-use crate::policy::reading::has_encoded_dot_segment;
-use crate::rule::{RequestView, RouteIndex};
-use crate::upstream::{Admission, AvoidedEndpoints, Connection, LocalEndpoint, LocalUpstream, Wish};
+use crate::path::has_encoded_dot_segment;
+use crate::request::{ClientView, HeadView, RequestView};
+use crate::rule::RouteIndex;
+use crate::upstream::{
+    Admission, AvoidedEndpoints, Connection, EndpointPreference, LocalEndpoint, LocalUpstream,
+};
 use crate::worker::{Scratch, Snapshot, Worker};
 
 /// The state of the client's connection after a request.
@@ -51,9 +56,11 @@ pub(super) struct Exchange<'c> {
     pub(super) scratch: &'c mut Scratch,
     pub(super) snapshot: Rc<Snapshot>,
     pub(super) upload: Upload,
-    pub(super) record: Record,
+    pub(super) record: OpenRecord,
     /// Whether the peer's forwarding headers are trusted.
     pub(super) trusted: bool,
+    /// [`ClientView::address`], once it is known.
+    known_address: Cell<Option<Result<IpAddr, IpAddr>>>,
     /// The deadline for the head of the response, set by a gRPC client or by a policy.
     pub(super) head_deadline: Option<Instant>,
     /// The effect of a traffic policy.
@@ -104,8 +111,9 @@ impl<'c> Exchange<'c> {
             scratch,
             snapshot,
             upload,
-            record: Record::new(Instant::now()),
+            record: OpenRecord::new(Instant::now()),
             trusted: false,
+            known_address: Cell::new(None),
             head_deadline: None,
             steered: None,
             permits: Vec::new(),
@@ -215,11 +223,11 @@ impl<'c> Exchange<'c> {
             Normalised::Rewritten(path) => path,
         };
         let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
-        let view = RequestView { head, buf };
+        let view = HeadView { head, buf };
         let index = self.snapshot.table.find(authority, path, view).ok_or(Refusal::NoRoute)?;
         let target = self.snapshot.table.target(index);
         self.record.route = Some(index);
-        let is_insecure = || !self.client.origin.is_https(self.trusted, head, buf);
+        let is_insecure = || !self.client.origin.is_https(self.trusted, view);
         let mut redirects = target.https_only && !is_acme_challenge(path) && is_insecure();
         if let Some(required) = &target.client_auth {
             match &self.client.origin.session {
@@ -241,6 +249,48 @@ impl<'c> Exchange<'c> {
         Ok(index)
     }
 
+    /// The head of the request.
+    pub(super) fn head(&self) -> HeadView<'_> {
+        HeadView { head: &self.scratch.head, buf: self.scratch.input.filled() }
+    }
+
+    /// The client of the request.
+    pub(super) fn client_view(&self) -> ClientView {
+        let origin = &self.client.origin;
+        ClientView {
+            peer: origin.peer,
+            address: self.known_address(),
+            is_tls: origin.session.is_some(),
+            is_trusted: self.trusted,
+            is_http2: self.client.is_http2(),
+        }
+    }
+
+    /// The request, as features see it.
+    pub(super) fn view(&self) -> RequestView<'_> {
+        RequestView { head: self.head(), client: self.client_view(), path: self.path() }
+    }
+
+    /// The client IP. The error is the address of a trusted peer that does not send the client IP.
+    fn known_address(&self) -> Result<IpAddr, IpAddr> {
+        let peer = self.client.origin.peer;
+        if !self.trusted {
+            return Ok(peer);
+        }
+        if let Some(known) = self.known_address.get() {
+            return known;
+        }
+        let (HeadView { head, buf }, settings) = (self.head(), &self.snapshot.settings);
+        let address = original_peer(buf, head, peer, |peer| is_trusted(settings, peer));
+        self.known_address.set(Some(address));
+        address
+    }
+
+    /// The client IP, or the address of a trusted peer that does not send the client IP.
+    pub(super) fn client_address(&self) -> IpAddr {
+        self.known_address().unwrap_or_else(|last| last)
+    }
+
     /// The path in normal form, once the route is known.
     pub(super) fn path(&self) -> &[u8] {
         match self.is_rewritten {
@@ -253,6 +303,26 @@ impl<'c> Exchange<'c> {
     pub(super) fn set_path(&mut self, path: Vec<u8>) {
         self.scratch.path = path;
         self.is_rewritten = true;
+    }
+
+    /// Applies the edits of features, and clears them.
+    pub(super) fn apply(&mut self, edits: &mut Edits) {
+        let scratch = &mut *self.scratch;
+        for index in &edits.removed_lines {
+            scratch.head.lines[*index].hop_by_hop = true;
+        }
+        scratch.request_lines.extend_from_slice(&edits.request_lines);
+        scratch.response_lines.extend_from_slice(&edits.response_lines);
+        if let Some(query) = edits.query.take() {
+            scratch.query = Some(query);
+        }
+        if edits.dropped_overrides > 0 {
+            self.worker.stats().headers_dropped.add(edits.dropped_overrides);
+        }
+        if edits.discards_trailers {
+            self.upload.discard_trailers();
+        }
+        edits.clear();
     }
 
     /// Writes the request's head for an endpoint of the upstream in this slot.
@@ -299,22 +369,24 @@ impl<'c> Exchange<'c> {
 
     /// Sends the request to one endpoint after another, as far as a retry is safe, until one responds.
     async fn attempts(&mut self, upstream: &Rc<LocalUpstream>) -> Result<Connection, Fault> {
-        let (snapshot, policy) =
-            (self.snapshot.clone(), self.steered.as_ref().map(|steered| steered.policy.clone()));
+        let (snapshot, policy) = (self.snapshot.clone(), self.traffic().cloned());
         let settings = policy.as_ref().map_or(&*snapshot.settings, |policy| &*policy.compiled.settings);
-        let wish = self.steered.as_ref().map_or_else(Wish::default, |steered| steered.wish);
+        let preference =
+            self.steered.as_ref().map_or_else(EndpointPreference::default, |steered| steered.preference);
         let idempotent = self.scratch.head.method.is_idempotent();
         let mut tried = AvoidedEndpoints::default();
         let mut refused = 0;
         loop {
             let now = Instant::now();
-            let turn = upstream.pick(&tried, &wish, &settings.resilience, now);
+            let turn = upstream.pick(&tried, &preference, &settings.resilience, now);
             // After one dead connection, others may be dead too: a new connection proves that the endpoint is there.
             let unused = turn.as_ref().filter(|_| self.record.attempts == 0);
             let pooled = unused.and_then(|endpoint| upstream.pooled(endpoint, !idempotent, now));
             let (mut connection, asked) = match pooled {
                 Some(connection) => (connection, now),
-                None => (self.connect(upstream, (settings, &wish), &mut tried, turn).await?, Instant::now()),
+                None => {
+                    (self.connect(upstream, (settings, &preference), &mut tried, turn).await?, Instant::now())
+                }
             };
             self.record.asked = asked;
             let endpoint = connection.endpoint().clone();
@@ -363,7 +435,7 @@ impl<'c> Exchange<'c> {
     async fn connect(
         &mut self,
         upstream: &Rc<LocalUpstream>,
-        ways: (&Settings, &Wish),
+        ways: (&Settings, &EndpointPreference),
         tried: &mut AvoidedEndpoints,
         turn: Option<Rc<LocalEndpoint>>,
     ) -> Result<Connection, Fault> {

@@ -15,8 +15,8 @@ use tokio::time::{Instant, timeout};
 
 use super::exchange::Exchange;
 use super::steer::Steered;
-use crate::policy::traffic::TrafficPolicy;
-use crate::upstream::{AvoidedEndpoints, Connection, LocalUpstream, Wish};
+use crate::feature::traffic::TrafficPolicy;
+use crate::upstream::{AvoidedEndpoints, Connection, EndpointPreference, LocalUpstream};
 use crate::worker::Worker;
 
 /// The limit of copies in flight of one worker.
@@ -91,12 +91,15 @@ impl Copy {
     /// Sends the copy to one endpoint, and reads the response.
     async fn exchange(&self, upstream: &Rc<LocalUpstream>) -> Option<()> {
         let settings = &*self.policy.compiled.settings;
-        let (wish, now) = (Wish::default(), Instant::now());
-        let turn = upstream.pick(&AvoidedEndpoints::default(), &wish, &settings.resilience, now);
+        let (preference, now) = (EndpointPreference::default(), Instant::now());
+        let turn = upstream.pick(&AvoidedEndpoints::default(), &preference, &settings.resilience, now);
         let pooled = turn.as_ref().and_then(|endpoint| upstream.pooled(endpoint, true, now));
         let mut connection = match pooled {
             Some(connection) => connection,
-            None => upstream.connect((settings, &wish), &mut AvoidedEndpoints::default(), turn).await.ok()?,
+            None => upstream
+                .connect((settings, &preference), &mut AvoidedEndpoints::default(), turn)
+                .await
+                .ok()?,
         };
         upstream.count_attempt(connection.endpoint());
         connection.socket.stream.write_all(&self.request).await.ok()?;

@@ -11,9 +11,9 @@ use sluicegate_http1::Known;
 use tokio::time::Instant;
 
 use super::exchange::Exchange;
-use crate::compression::is_grpc;
 use crate::deadline::after;
 use crate::failure::ClientFault;
+use crate::feature::compression::is_grpc;
 use crate::stream::Stream;
 use crate::upstream::{LocalEndpoint, Stalled};
 

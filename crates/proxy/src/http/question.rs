@@ -12,9 +12,9 @@ use super::encode::{
 };
 use super::exchange::Exchange;
 use crate::failure::{Denial, Failure, Fault};
-use crate::policy::SecurityPolicy;
-use crate::policy::credential::{Ambiguous, is_line};
-use crate::policy::external::{Answer, External, Part, Question, Told};
+use crate::feature::SecurityPolicy;
+use crate::feature::authentication::credential::{Ambiguous, is_line};
+use crate::feature::ext_auth::{Answer, External, Part, Question, Told};
 
 impl Exchange<'_> {
     /// The answer of the service, if the client waits that long and the request's deadline is not over.
@@ -179,8 +179,7 @@ impl Exchange<'_> {
     }
 
     fn scheme(&self) -> &'static [u8] {
-        let (head, buf) = (&self.scratch.head, self.scratch.input.filled());
-        if self.client.origin.is_https(self.trusted, head, buf) { b"https" } else { b"http" }
+        if self.client_view().is_https(self.head()) { b"https" } else { b"http" }
     }
 
     /// The host, if the client names one.

@@ -10,9 +10,9 @@ use tokio::time::{Instant, timeout};
 use super::exchange::{Exchange, Persist};
 use super::reply::{self, Grpc, Reply};
 use super::wire::Wire;
-use crate::compression::is_grpc;
 use crate::failure::{ClientFault, Denial, Fault};
-use crate::policy::traffic::TrafficPolicy;
+use crate::feature::compression::is_grpc;
+use crate::feature::traffic::TrafficPolicy;
 
 /// Why a request receives no response of an endpoint.
 pub(super) enum Refusal {

@@ -113,10 +113,7 @@ impl Exchange<'_> {
             return self.refuse(failure.into()).await;
         }
         let (reusable, peer_timeout) = (reply_head.keep_alive, reply_head.keep_alive_timeout);
-        let most = self
-            .steered
-            .as_ref()
-            .and_then(|steered| steered.policy.source().features.limits.largest_response());
+        let most = self.traffic().and_then(|policy| policy.source().features.limits.largest_response());
         if matches!(reply_head.framing, ResponseFraming::Length(length) if most.is_some_and(|most| length > most))
         {
             upstream.stats().failures[Failure::TooLong.index()].add(1);

@@ -1,31 +1,26 @@
-//! The traffic policy of an admitted request: injected faults, fixed responses, other upstreams, changed paths and
-//! headers.
+//! The traffic policy of an admitted request: its decision, and the edits of the request.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_http1::Rejection;
 use sluicegate_model::Settings;
-use sluicegate_model::feature::{HashPartType, Redirect, Retries, Scheme};
 use tokio::time::{Instant, sleep_until};
 
 use super::exchange::Exchange;
 use super::refuse::Refusal;
-use crate::counters::{Tally, TrafficShard};
 use crate::deadline::after;
 use crate::failure::Failure;
-use crate::hash::StableHash;
-use crate::name::host_name;
-use crate::policy::traffic::{RouteTrafficPolicy, Traffic, TrafficPolicy};
+use crate::feature::fault;
+use crate::feature::timeout::request_deadline;
+use crate::feature::traffic::{Forward, RouteTrafficPolicy, Steering, TrafficPolicy};
+use crate::request::HeadView;
 use crate::rule::RouteIndex;
-use crate::upstream::Wish;
+use crate::upstream::EndpointPreference;
 
 /// A request with a traffic policy.
 pub(super) struct Steered {
     pub(super) policy: Arc<TrafficPolicy>,
-    /// The endpoint that the request prefers.
-    pub(super) wish: Wish,
+    pub(super) preference: EndpointPreference,
     /// The slot of the upstream that receives a copy.
     pub(super) mirror: Option<usize>,
 }
@@ -33,30 +28,29 @@ pub(super) struct Steered {
 impl Exchange<'_> {
     /// All settings for the request.
     pub(super) fn settings(&self) -> &Settings {
-        match &self.steered {
-            Some(steered) => &steered.policy.compiled.settings,
+        match self.traffic() {
+            Some(policy) => &policy.compiled.settings,
             None => &self.snapshot.settings,
         }
     }
 
-    /// The end of the attempt, if the policy limits attempts.
-    pub(super) fn attempt_deadline(&self) -> Option<Instant> {
-        let timeout = self.steered.as_ref()?.policy.source().features.timeouts.backend_request?;
-        Some(after(self.record.asked, timeout.get()))
+    /// The traffic policy of the route.
+    pub(super) fn traffic(&self) -> Option<&Arc<TrafficPolicy>> {
+        self.steered.as_ref().map(|steered| &steered.policy)
     }
 
     /// Begins to apply the policy. Its settings apply from here on.
     pub(super) fn begin_policy(&mut self, course: &RouteTrafficPolicy) {
         let policy = course.policy.clone();
-        let source = policy.source();
-        if let Some(most) = source.features.timeouts.request {
-            let due = after(self.record.started, most.get());
-            self.head_deadline = Some(self.head_deadline.map_or(due, |head_deadline| head_deadline.min(due)));
-        }
+        self.head_deadline = request_deadline(
+            self.record.started,
+            policy.source().features.timeouts.request,
+            self.head_deadline,
+        );
         self.upload.set_limit(policy.compiled.settings.limits.request_body);
         // These lines apply to every response, also from this gateway.
         self.scratch.response_lines.extend_from_slice(&policy.compiled.response.lines);
-        self.steered = Some(Steered { policy, wish: Wish::default(), mirror: None });
+        self.steered = Some(Steered { policy, preference: EndpointPreference::default(), mirror: None });
     }
 
     /// Applies the policy. Returns the slot of the upstream for the request.
@@ -64,70 +58,51 @@ impl Exchange<'_> {
         let snapshot = self.snapshot.clone();
         let target = snapshot.table.target(index);
         let Some(course) = target.course.as_deref() else { return Ok(target.upstream) };
-        let (source, compiled) = (course.policy.source(), &course.policy.compiled);
-        let features = &source.features;
-        self.tally(course, |shard| &shard.requests);
-        if let Some(budget) = &compiled.budget {
+        let (policy, shard) = (&course.policy, course.policy.stats.of(self.worker.id));
+        shard.requests.add(1);
+        if let Some(budget) = &policy.compiled.budget {
             budget.request(self.record.started);
         }
-        self.edit(compiled);
-        if let Some(delay) = compiled.faults.delay.filter(|delay| is_sampled(delay.percent.get())) {
-            self.tally(course, |shard| &shard.delayed);
-            self.wait(delay.time.get()).await?;
+        self.edit_request_headers(policy);
+        if let Some(delay) = fault::delay(&policy.compiled.faults) {
+            shard.delayed.add(1);
+            self.wait(delay).await?;
         }
-        if let Some(abort) = compiled.faults.abort.filter(|abort| is_sampled(abort.percent.get())) {
-            self.tally(course, |shard| &shard.aborted);
-            self.record.policy = Some(source.id.clone());
-            return Err(Refusal::Aborted(abort.status_code.get()));
-        }
-        if features.direct_response.is_some() {
-            self.tally(course, |shard| &shard.answered);
-            return Err(Refusal::Fixed(course.policy.clone()));
-        }
-        if let Some(redirect) = &features.redirect {
-            if self.cannot_be_named(redirect) {
-                return Err(Refusal::Rejected(Rejection::MissingHost));
+        match course.steer(&self.view(), target.upstream, shard) {
+            Steering::Forward(forward) => Ok(self.apply_forward(forward)),
+            Steering::Abort(status) => {
+                self.record.policy = Some(policy.source().id.clone());
+                Err(Refusal::Aborted(status))
             }
-            // A redirect to the requested URL itself would loop.
-            if self.write_redirect(course, redirect) {
-                self.tally(course, |shard| &shard.answered);
-                return Err(Refusal::Redirect(redirect.status_code.get()));
+            Steering::Respond => Err(Refusal::Fixed(policy.clone())),
+            Steering::Redirect { status, location } => {
+                self.scratch.request.extend_from_slice(&location);
+                Err(Refusal::Redirect(status))
             }
+            Steering::Reject(rejection) => Err(Refusal::Rejected(rejection)),
         }
-        let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
-        let branch =
-            compiled.split.as_ref().and_then(|split| split.choose(head, buf, |below| fastrand::u64(..below)));
-        let slot = branch.and_then(|branch| course.branch(branch)).unwrap_or(target.upstream);
-        if branch.is_some() {
-            self.tally(course, |shard| &shard.diverted);
-        }
-        let wish = self.wish(course);
-        if let Some(steered) = &mut self.steered {
-            steered.wish = wish;
-            let percent = features.mirror.as_ref().map_or(0, |mirror| mirror.percent.get());
-            steered.mirror = course.mirror.filter(|_| is_sampled(percent));
-        }
-        if let Some(rewrite) = &features.url_rewrite.path {
-            let mut path = Vec::with_capacity(self.path().len() + 64);
-            course.rewrite(rewrite, self.path(), &mut path);
-            if course.makes_dots(rewrite, self.path()) {
-                return Err(Refusal::Rejected(Rejection::PathAboveRoot));
-            }
-            self.set_path(path);
-        }
-        Ok(slot)
     }
 
-    /// Changes the headers of the request.
-    fn edit(&mut self, compiled: &Traffic) {
-        if compiled.request.strips() {
+    /// Applies the edits of a request that goes to an upstream. Returns the slot of the upstream.
+    fn apply_forward(&mut self, Forward { slot, preference, mirror, path }: Forward) -> usize {
+        if let Some(steered) = &mut self.steered {
+            (steered.preference, steered.mirror) = (preference, mirror);
+        }
+        if let Some(path) = path {
+            self.set_path(path);
+        }
+        slot
+    }
+
+    fn edit_request_headers(&mut self, policy: &TrafficPolicy) {
+        let edit = &policy.compiled.request;
+        if edit.strips() {
             // Endpoints may treat trailers as headers (RFC 9110, 6.5.1), which would restore removed headers.
             self.upload.discard_trailers();
         }
         let scratch = &mut *self.scratch;
-        let buf = scratch.input.filled();
-        compiled.request.strip(&mut scratch.head.lines, buf);
-        scratch.request_lines.extend_from_slice(&compiled.request.lines);
+        edit.strip(&mut scratch.head.lines, scratch.input.filled());
+        scratch.request_lines.extend_from_slice(&edit.lines);
     }
 
     /// Waits, unless the client leaves or the request's deadline ends.
@@ -136,117 +111,29 @@ impl Exchange<'_> {
         Ok(self.awaited(over, self.head_deadline).await?.ok_or(Failure::ResponseTimeout)?)
     }
 
-    /// Whether a client that named no host is to be redirected to HTTPS: such a client can only be redirected to a path.
-    fn cannot_be_named(&self, redirect: &Redirect) -> bool {
-        let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
-        let has_name = redirect.hostname.is_some()
-            || head.authority.is_some_and(|authority| !authority.of(buf).is_empty());
-        redirect.scheme == Some(Scheme::Https)
-            && !has_name
-            && !self.client.origin.is_https(self.trusted, head, buf)
-    }
-
-    /// Writes the location of a redirect. Returns whether it differs from the requested URL.
-    fn write_redirect(&mut self, course: &RouteTrafficPolicy, redirect: &Redirect) -> bool {
-        let mut path = Vec::new();
-        match &redirect.path {
-            Some(rewrite) => course.rewrite(rewrite, self.path(), &mut path),
-            None => path.extend_from_slice(self.path()),
-        }
-        let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
-        let is_secure = self.client.origin.is_https(self.trusted, head, buf);
-        let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
-        let name = host_name(authority);
-        let is_same_path = path == self.path();
-        let out = &mut self.scratch.request;
-        let host = redirect.hostname.as_ref().map_or(name, |host| host.as_bytes());
-        let https = redirect.scheme.map_or(is_secure, |scheme| scheme == Scheme::Https);
-        let mut is_elsewhere = !is_same_path;
-        // A client that named no host can only be redirected to a path.
-        if !host.is_empty() {
-            out.extend_from_slice(if https { b"https://" } else { b"http://" });
-            out.extend_from_slice(host);
-            let named = authority
-                .get(name.len()..)
-                .and_then(|rest| std::str::from_utf8(rest.strip_prefix(b":")?).ok());
-            let of_scheme = |https: bool| if https { 443 } else { 80 };
-            let named: Option<u16> = named.and_then(|port| port.parse().ok());
-            let own = of_scheme(https);
-            let port = match (redirect.port, redirect.scheme) {
-                (Some(port), _) => Some(port.get()),
-                (None, Some(_)) => None,
-                (None, None) => named,
-            };
-            is_elsewhere |= https != is_secure || !host.eq_ignore_ascii_case(name);
-            is_elsewhere |= port.unwrap_or(own) != named.unwrap_or(of_scheme(is_secure));
-            if let Some(port) = port.filter(|port| *port != own) {
-                out.extend_from_slice(format!(":{port}").as_bytes());
-            }
-        }
-        out.extend_from_slice(&path);
-        if let Some(query) = head.query {
-            out.push(b'?');
-            out.extend_from_slice(query.of(buf));
-        }
-        if !is_elsewhere {
-            out.clear();
-        }
-        is_elsewhere
-    }
-
-    /// The endpoint that the request prefers.
-    fn wish(&self, course: &RouteTrafficPolicy) -> Wish {
-        let compiled = &course.policy.compiled;
-        let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
-        let mark = compiled.affinity.as_ref().and_then(|affinity| {
-            let value = affinity.place.find(head, buf).ok()??;
-            u64::from_str_radix(std::str::from_utf8(&value).ok()?, 16).ok()
-        });
-        let hash = (!compiled.hash.is_empty()).then(|| {
-            let mut hash = StableHash::new();
-            for (part, place) in &compiled.hash {
-                match (part, place) {
-                    (HashPartType::Address, _) => hash.part(self.client_address().to_string().as_bytes()),
-                    (HashPartType::Path, _) => hash.part(self.path()),
-                    (_, Some(place)) => hash.part(&place.find(head, buf).ok().flatten().unwrap_or_default()),
-                    (_, None) => {}
-                }
-            }
-            hash.finish()
-        });
-        Wish { balance: course.policy.source().features.load_balancing.balance(), hash, mark }
-    }
-
     /// Changes the head of the response, and sets the cookie for session affinity if an endpoint responded.
     pub(super) fn steer_response(&mut self, mark: Option<u64>) {
-        let Some(Steered { policy, wish, .. }) = &self.steered else { return };
+        let Some(Steered { policy, preference, .. }) = &self.steered else { return };
         let scratch = &mut *self.scratch;
         policy.compiled.response.strip(&mut scratch.reply_head.lines, scratch.reply.filled());
-        let (Some(mark), Some(affinity)) =
-            (mark.filter(|mark| wish.mark != Some(*mark)), &policy.compiled.affinity)
-        else {
-            return;
-        };
-        let mut line = format!("Set-Cookie: {}={mark:016x}; Path=/; HttpOnly", affinity.cookie.cookie);
-        if let Some(age) = affinity.cookie.max_age {
-            // Writing to a String does not fail.
-            let _ = write!(line, "; Max-Age={}", age.get().as_secs());
+        if let Some(mark) = mark.filter(|mark| preference.mark != Some(*mark))
+            && let Some(affinity) = &policy.compiled.affinity
+        {
+            let head = HeadView { head: &scratch.head, buf: scratch.input.filled() };
+            let line = affinity.set_cookie(mark, self.client.origin.is_https(self.trusted, head));
+            scratch.response_lines.extend_from_slice(line.as_bytes());
         }
-        // Browsers accept a cookie in a frame of another site only over HTTPS.
-        let is_https = self.client.origin.is_https(self.trusted, &scratch.head, scratch.input.filled());
-        line.push_str(if is_https { "; Secure; SameSite=None" } else { "; SameSite=Lax" });
-        line.push_str("\r\n");
-        scratch.response_lines.extend_from_slice(line.as_bytes());
     }
 
-    /// The retry settings of the policy.
-    fn retries(&self) -> Option<&Retries> {
-        self.steered.as_ref()?.policy.retries()
+    /// The end of the attempt, if the policy limits attempts.
+    pub(super) fn attempt_deadline(&self) -> Option<Instant> {
+        let timeout = self.traffic()?.source().features.timeouts.backend_request?;
+        Some(after(self.record.asked, timeout.get()))
     }
 
     /// Whether the policy retries responses with this status.
     pub(super) fn retries_status(&self, status: u16) -> bool {
-        self.retries().is_some_and(|retries| retries.codes.iter().any(|code| code.get() == status))
+        self.traffic().is_some_and(|policy| policy.retries_status(status))
     }
 
     /// Whether another attempt may follow an attempt that timed out: the attempt had less time than the request.
@@ -256,21 +143,6 @@ impl Exchange<'_> {
 
     /// Whether the retry budget allows another attempt.
     pub(super) fn spend_retry_budget(&self) -> bool {
-        let Some(Steered { policy, .. }) = &self.steered else { return true };
-        let Some(budget) = &policy.compiled.budget else { return true };
-        let is_free = budget.retry(Instant::now());
-        if !is_free {
-            policy.stats.of(self.worker.id).over_budget.add(1);
-        }
-        is_free
+        self.traffic().is_none_or(|policy| policy.spend_retry(self.worker.id, Instant::now()))
     }
-
-    fn tally(&self, course: &RouteTrafficPolicy, tally: fn(&TrafficShard) -> &Tally) {
-        tally(course.policy.stats.of(self.worker.id)).add(1);
-    }
-}
-
-/// Whether this request is among `percent` of 100 requests.
-fn is_sampled(percent: u8) -> bool {
-    percent >= 100 || percent > 0 && fastrand::u8(..100) < percent
 }

@@ -10,7 +10,7 @@ use sluicegate_proxy_protocol::{Addresses, write_v1, write_v2};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-use super::record::Record;
+use super::record::OpenRecord;
 use crate::deadline::Deadline;
 use crate::failure::{Failure, TlsFault};
 use crate::listener::Arrival;
@@ -18,7 +18,7 @@ use crate::relay::{End, Moved, Relay};
 use crate::rule::{ConnectionTarget, Layer4Target};
 use crate::stream::{Stream, delivered, discard, part};
 use crate::tls::{self, Hello};
-use crate::upstream::{Admission, AvoidedEndpoints, LocalUpstream, Wish};
+use crate::upstream::{Admission, AvoidedEndpoints, EndpointPreference, LocalUpstream};
 use crate::worker::{Phase, Worker};
 
 /// Serves a connection of a listener below HTTP to its end.
@@ -88,7 +88,7 @@ async fn pass(
         Some(hello) => ("TLS", hello.name, hello.records.filled().to_vec()),
     };
     let slot = target.pick();
-    let mut record = Record::new(worker, target, protocol, (addresses.source, listener), name);
+    let mut record = OpenRecord::new(worker, target, protocol, (addresses.source, listener), name);
     let served = async {
         let upstream = slot.and_then(|slot| worker.upstream(slot)).ok_or(Failure::NoEndpoint)?;
         record.upstream = Some(upstream.clone());
@@ -126,7 +126,7 @@ async fn attempts(
     tcp: &mut TcpStream,
     addresses: Addresses,
     first: &mut Vec<u8>,
-    record: &mut Record,
+    record: &mut OpenRecord,
 ) -> Result<ConnectionEnd, Failure> {
     let settings = worker.settings();
     let idle = settings.timeouts.tunnel_idle;
@@ -144,7 +144,7 @@ async fn attempts(
     });
     loop {
         let mut connection =
-            upstream.connect((&worker.settings(), &Wish::default()), &mut tried, None).await?;
+            upstream.connect((&worker.settings(), &EndpointPreference::default()), &mut tried, None).await?;
         let endpoint = connection.endpoint().clone();
         record.attempts += 1;
         record.endpoint = Some(endpoint.shared.address());

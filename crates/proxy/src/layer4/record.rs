@@ -1,4 +1,4 @@
-//! Counters and logs of a connection, or of an exchange of datagrams, however it ends.
+//! The record of a connection, or of an exchange of datagrams, while it lasts, and its end, however it ends.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -9,14 +9,14 @@ use tokio::time::Instant;
 
 use crate::counters::Layer4Shard;
 use crate::failure::Failure;
-use crate::record::access_log::ConnectionEntry;
+use crate::record::ConnectionRecord;
 use crate::relay::Moved;
 use crate::rule::Layer4Target;
 use crate::upstream::LocalUpstream;
 use crate::worker::Worker;
 
-/// The facts about the connection so far.
-pub(super) struct Record {
+/// The record of a connection so far.
+pub(super) struct OpenRecord {
     worker: Rc<Worker>,
     target: Arc<Layer4Target>,
     protocol: &'static str,
@@ -33,7 +33,7 @@ pub(super) struct Record {
     ended: Option<(&'static str, u16)>,
 }
 
-impl Record {
+impl OpenRecord {
     pub(super) fn new(
         worker: &Rc<Worker>,
         target: Arc<Layer4Target>,
@@ -102,13 +102,12 @@ impl Record {
 }
 
 /// Records in `Drop`, so that an aborted connection is counted and logged too.
-impl Drop for Record {
+impl Drop for OpenRecord {
     fn drop(&mut self) {
         self.shard().open.sub(1);
         self.worker.stats().in_flight.sub(1);
-        let Some(log) = &self.worker.log else { return };
         let duration = self.started.elapsed();
-        let entry = ConnectionEntry {
+        let record = ConnectionRecord {
             at: SystemTime::now() - duration,
             remote: self.remote,
             listener: self.listener,
@@ -124,6 +123,6 @@ impl Drop for Record {
             attempts: self.attempts,
             reason: self.ended.map(|(reason, _)| reason),
         };
-        log.log_connection(&entry, self.worker.stats());
+        self.worker.sinks.connection(&record, self.worker.stats());
     }
 }

@@ -24,14 +24,14 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::Instant;
 
-use super::record::Record;
+use super::record::OpenRecord;
 use crate::counters::DroppedDatagram;
 use crate::deadline::{Deadline, after};
 use crate::failure::Failure;
 use crate::listener::Listener;
 use crate::relay::{DRAIN_CHECK, Moved};
 use crate::rule::Layer4Target;
-use crate::upstream::{Admission, AvoidedEndpoints, InFlightGuard, LocalEndpoint, Wish};
+use crate::upstream::{Admission, AvoidedEndpoints, EndpointPreference, InFlightGuard, LocalEndpoint};
 use crate::worker::LAST_IDLE;
 use crate::worker::Worker;
 
@@ -141,7 +141,7 @@ struct Flow {
     socket: UdpSocket,
     endpoint: Rc<LocalEndpoint>,
     route: Rc<Route>,
-    record: RefCell<Record>,
+    record: RefCell<OpenRecord>,
     moved_at: Cell<Instant>,
     /// The last datagram to the endpoint, until the endpoint answers.
     unanswered: RefCell<Vec<u8>>,
@@ -204,14 +204,14 @@ impl ListenerSocket {
         }
         let upstream = worker.upstream(route.slot).ok_or(DroppedDatagram::NoEndpoint)?;
         let endpoint = upstream
-            .pick(&route.tried.borrow(), &Wish::default(), &settings.resilience, Instant::now())
+            .pick(&route.tried.borrow(), &EndpointPreference::default(), &settings.resilience, Instant::now())
             .ok_or(DroppedDatagram::NoEndpoint)?;
         let admission = Admission::new(&upstream).map_err(|_| DroppedDatagram::NoEndpoint)?;
         let socket = connected(endpoint.shared.address()).map_err(|_| DroppedDatagram::NotSent)?;
         route.attempts.set(route.attempts.get() + 1);
         upstream.count_attempt(&endpoint);
         let places = (client.address, self.place);
-        let mut record = Record::new(worker, route.target.clone(), "UDP", places, None);
+        let mut record = OpenRecord::new(worker, route.target.clone(), "UDP", places, None);
         record.upstream = Some(upstream.clone());
         record.endpoint = Some(endpoint.shared.address());
         record.attempts = route.attempts.get();

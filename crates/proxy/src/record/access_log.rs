@@ -14,10 +14,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, SystemTime};
 
+use sluicegate_http1::{Known, Version};
 use sluicegate_model::{ObjectId, UpstreamKey};
 
+use super::{ConnectionRecord, RejectedHead, RequestRecord, request_line};
 use crate::counters::WorkerStats;
 use crate::date::http_date;
+use crate::query::mask;
 use writer::Target;
 pub(crate) use writer::WriterThread;
 
@@ -81,74 +84,91 @@ pub(crate) struct LogBuffer {
     lines: RefCell<Vec<u8>>,
 }
 
-/// The log entry of a request.
-pub(crate) struct Entry<'e> {
-    pub(crate) at: SystemTime,
-    pub(crate) remote: IpAddr,
-    pub(crate) method: &'e [u8],
-    pub(crate) target: &'e [u8],
-    pub(crate) version: &'e [u8],
-    pub(crate) host: &'e [u8],
-    pub(crate) referer: &'e [u8],
-    pub(crate) user_agent: &'e [u8],
-    pub(crate) request_id: &'e [u8],
-    pub(crate) status: u16,
-    pub(crate) bytes: u64,
-    pub(crate) duration: Duration,
-    pub(crate) route: Option<&'e ObjectId>,
-    pub(crate) upstream: Option<&'e UpstreamKey>,
-    pub(crate) endpoint: Option<SocketAddr>,
-    pub(crate) endpoint_duration: Option<Duration>,
-    pub(crate) attempts: u32,
+/// The line of a request.
+struct Entry<'e> {
+    at: SystemTime,
+    remote: IpAddr,
+    method: &'e [u8],
+    target: &'e [u8],
+    version: &'e [u8],
+    host: &'e [u8],
+    referer: &'e [u8],
+    user_agent: &'e [u8],
+    request_id: &'e [u8],
+    status: u16,
+    bytes: u64,
+    duration: Duration,
+    route: Option<&'e ObjectId>,
+    upstream: Option<&'e UpstreamKey>,
+    endpoint: Option<SocketAddr>,
+    endpoint_duration: Option<Duration>,
+    attempts: u32,
     /// The consumer that made the request.
-    pub(crate) consumer: Option<&'e ObjectId>,
+    consumer: Option<&'e ObjectId>,
     /// The policy that denied the request.
-    pub(crate) policy: Option<&'e ObjectId>,
+    policy: Option<&'e ObjectId>,
     /// The limit of the policy that is reached.
-    pub(crate) limit: Option<&'e str>,
+    limit: Option<&'e str>,
     /// The limits in a dry run that would have rejected the request: `namespace/policy/limit`.
-    pub(crate) dry_runs: &'e [String],
+    dry_runs: &'e [String],
     /// The trace ID and the gateway's span ID, if the request has a span.
-    pub(crate) trace: Option<(u128, u64)>,
+    trace: Option<(u128, u64)>,
     /// The effect of the cache.
-    pub(crate) cache: Option<&'static str>,
+    cache: Option<&'static str>,
     /// Why the request failed, if it did.
-    pub(crate) reason: Option<&'static str>,
-}
-
-/// The log entry of a connection below HTTP, or of an exchange of datagrams.
-pub(crate) struct ConnectionEntry<'e> {
-    pub(crate) at: SystemTime,
-    pub(crate) remote: SocketAddr,
-    pub(crate) listener: SocketAddr,
-    pub(crate) protocol: &'static str,
-    /// The name that the client requested.
-    pub(crate) name: Option<&'e str>,
-    /// As in nginx' stream module: 200, 502, 503 or 504, and 500 for a connection that was cut off.
-    pub(crate) status: u16,
-    pub(crate) received: u64,
-    pub(crate) sent: u64,
-    pub(crate) duration: Duration,
-    pub(crate) route: &'e ObjectId,
-    pub(crate) upstream: Option<&'e UpstreamKey>,
-    pub(crate) endpoint: Option<SocketAddr>,
-    pub(crate) attempts: u32,
-    /// Why the connection failed, if it did.
-    pub(crate) reason: Option<&'static str>,
+    reason: Option<&'static str>,
 }
 
 impl LogBuffer {
-    pub(crate) fn log(&self, entry: &Entry<'_>, stats: &WorkerStats) {
+    /// Logs a finished request.
+    pub(super) fn request(&self, record: &RequestRecord<'_>, stats: &WorkerStats) {
+        let (target, referer) =
+            (record.head.target(), record.head.header(Known::Referer).unwrap_or_default());
+        let masked = if record.secrets.is_empty() { None } else { mask(target, record.secrets) };
+        let masked_referer =
+            if record.all_secrets.is_empty() { None } else { mask(referer, record.all_secrets) };
+        let own_id;
+        let request_id = match record.head.header(Known::XRequestId).unwrap_or_default() {
+            sent if record.client.is_trusted && !sent.is_empty() => sent,
+            _ => {
+                own_id = format!("{:032x}", record.request_id);
+                own_id.as_bytes()
+            }
+        };
+        let entry = Entry {
+            target: masked.as_deref().unwrap_or(target),
+            referer: masked_referer.as_deref().unwrap_or(referer),
+            request_id,
+            ..Entry::of(record)
+        };
+        self.log(&entry, stats);
+    }
+
+    /// Logs a head that was rejected or incomplete, with its known parts.
+    pub(super) fn rejected_head(&self, record: &RejectedHead<'_>, stats: &WorkerStats) {
+        let [method, target, version] = request_line(record.buf);
+        let masked = mask(target, record.all_secrets);
+        let entry = Entry {
+            method,
+            target: masked.as_deref().unwrap_or(target),
+            version,
+            ..Entry::of_rejected(record)
+        };
+        self.log(&entry, stats);
+    }
+
+    /// Logs a finished connection below HTTP.
+    pub(super) fn connection(&self, record: &ConnectionRecord<'_>, stats: &WorkerStats) {
         self.write(stats, |out| match self.format {
-            LogFormat::Json => entry.write_json(out),
-            LogFormat::Combined => entry.write_combined(out),
+            LogFormat::Json => record.write_json(out),
+            LogFormat::Combined => record.write_stream(out),
         });
     }
 
-    pub(crate) fn log_connection(&self, entry: &ConnectionEntry<'_>, stats: &WorkerStats) {
+    fn log(&self, entry: &Entry<'_>, stats: &WorkerStats) {
         self.write(stats, |out| match self.format {
             LogFormat::Json => entry.write_json(out),
-            LogFormat::Combined => entry.write_stream(out),
+            LogFormat::Combined => entry.write_combined(out),
         });
     }
 
@@ -177,7 +197,73 @@ impl LogBuffer {
     }
 }
 
-impl Entry<'_> {
+impl<'e> Entry<'e> {
+    /// The line of a record, with the target and the referer as the client sent them, and without the ID of the request.
+    fn of(record: &RequestRecord<'e>) -> Self {
+        let RequestRecord { head, client, .. } = record;
+        Self {
+            at: record.started(),
+            remote: client.ip(),
+            method: head.method_name(),
+            target: head.target(),
+            version: match head.head.version {
+                _ if client.is_http2 => b"HTTP/2.0",
+                Version::Http10 => b"HTTP/1.0",
+                Version::Http11 => b"HTTP/1.1",
+            },
+            host: head.authority(),
+            referer: head.header(Known::Referer).unwrap_or_default(),
+            user_agent: head.header(Known::UserAgent).unwrap_or_default(),
+            request_id: &[],
+            // nginx' code for a client that closed the connection before the response.
+            status: if record.status == 0 { 499 } else { record.status },
+            bytes: record.bytes,
+            duration: record.duration,
+            route: record.route.as_ref().map(|route| route.id),
+            upstream: record.upstream,
+            endpoint: record.endpoint,
+            endpoint_duration: record.endpoint_duration,
+            attempts: record.attempts,
+            consumer: record.consumer.map(|(id, _)| id),
+            policy: record.policy,
+            limit: record.limit,
+            dry_runs: record.dry_runs,
+            trace: record.trace.map(|trace| (trace.trace, trace.span)),
+            cache: record.cache,
+            reason: record.reason.or((!record.is_complete).then_some("aborted")),
+        }
+    }
+
+    /// The line of a rejected head, without its first line.
+    fn of_rejected(record: &RejectedHead<'e>) -> Self {
+        Self {
+            at: SystemTime::now() - record.duration,
+            remote: record.client,
+            method: &[],
+            target: &[],
+            version: &[],
+            host: &[],
+            referer: &[],
+            user_agent: &[],
+            request_id: &[],
+            status: record.status,
+            bytes: record.bytes as u64,
+            duration: record.duration,
+            route: None,
+            upstream: None,
+            endpoint: None,
+            endpoint_duration: None,
+            attempts: 0,
+            consumer: None,
+            policy: None,
+            limit: None,
+            dry_runs: &[],
+            trace: None,
+            cache: None,
+            reason: Some(record.reason),
+        }
+    }
+
     fn write_json(&self, out: &mut Vec<u8>) -> io::Result<()> {
         begin_json(out, self.at)?;
         write!(out, ",\"remote_addr\":\"{}\"", self.remote)?;
@@ -259,7 +345,7 @@ impl Entry<'_> {
     }
 }
 
-impl ConnectionEntry<'_> {
+impl ConnectionRecord<'_> {
     fn write_json(&self, out: &mut Vec<u8>) -> io::Result<()> {
         begin_json(out, self.at)?;
         write!(out, ",\"remote_addr\":\"{}\",\"remote_port\":{}", self.remote.ip(), self.remote.port())?;

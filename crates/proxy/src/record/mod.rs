@@ -1,9 +1,71 @@
-//! The record of a finished request, and its sinks.
+//! Records of finished requests and connections, and their sinks.
+//!
+//! A guard makes the record in its `Drop`, so a cancelled request is recorded too. [`Sinks`] passes each record to each
+//! sink: a further sink is one more line there.
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`access_log`] | lines of the access log |
-//! | [`trace`] | sampling of requests, and the export of spans to a collector |
+//! | `request` | the record of a request |
+//! | `connection` | the record of a connection below HTTP |
+//! | `metrics` | the sink of counters |
+//! | [`access_log`] | the sink of lines for the access log |
+//! | `trace` | sampling of requests; the sink of spans, and their export to a collector |
 
 pub mod access_log;
+mod connection;
+mod metrics;
+mod request;
 pub(crate) mod trace;
+
+pub(crate) use connection::ConnectionRecord;
+pub(crate) use request::{RejectedHead, RequestRecord, RouteRecord, request_line};
+
+use crate::counters::WorkerStats;
+use access_log::LogBuffer;
+use trace::SpanBuffer;
+
+/// The sinks of a worker's records.
+#[derive(Debug)]
+pub(crate) struct Sinks {
+    log: Option<LogBuffer>,
+    pub(crate) spans: SpanBuffer,
+}
+
+impl Sinks {
+    pub(crate) fn new(log: Option<LogBuffer>, spans: SpanBuffer) -> Self {
+        Self { log, spans }
+    }
+
+    /// Records a finished request.
+    pub(crate) fn request(&self, record: &RequestRecord<'_>, stats: &WorkerStats) {
+        metrics::count(record);
+        if let Some(log) = &self.log {
+            log.request(record, stats);
+        }
+        if let Some(trace) = record.trace {
+            self.spans.request(record, trace, stats);
+        }
+    }
+
+    /// Records a head that was rejected or incomplete. It has no route and no span.
+    pub(crate) fn rejected_head(&self, record: &RejectedHead<'_>, stats: &WorkerStats) {
+        if let Some(log) = &self.log {
+            log.rejected_head(record, stats);
+        }
+    }
+
+    /// Records a finished connection below HTTP. The counters of its route follow it while it is open.
+    pub(crate) fn connection(&self, record: &ConnectionRecord<'_>, stats: &WorkerStats) {
+        if let Some(log) = &self.log {
+            log.connection(record, stats);
+        }
+    }
+
+    /// Passes on what the sinks hold back.
+    pub(crate) fn flush(&self, stats: &WorkerStats) {
+        if let Some(log) = &self.log {
+            log.flush(stats);
+        }
+        self.spans.flush(stats);
+    }
+}

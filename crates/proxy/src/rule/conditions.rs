@@ -1,16 +1,11 @@
 //! Conditions of a rule beside its path: the method, headers, and parameters of the query.
 
-use sluicegate_http1::{Known, RequestHead};
+use sluicegate_http1::Known;
 use sluicegate_model::rule::{Pattern, RuleMatch, ValueMatch};
 
-use crate::policy::credential::{decoded, is_line, pairs};
-
-/// The head of a request, and the buffer that it lies in.
-#[derive(Clone, Copy)]
-pub(crate) struct RequestView<'r> {
-    pub(crate) head: &'r RequestHead,
-    pub(crate) buf: &'r [u8],
-}
+use crate::feature::authentication::credential::is_line;
+use crate::query::{decoded, pairs};
+use crate::request::HeadView;
 
 /// The conditions of a match. A request meets them if it meets each of them.
 #[derive(Debug)]
@@ -63,8 +58,8 @@ impl Conditions {
     }
 
     /// Whether a request meets all conditions. The cheapest conditions are checked first.
-    pub(super) fn are_met_by(&self, request: RequestView<'_>) -> bool {
-        let RequestView { head, buf } = request;
+    pub(super) fn are_met_by(&self, request: HeadView<'_>) -> bool {
+        let HeadView { head, buf } = request;
         self.method.as_ref().is_none_or(|method| **method == *head.method_name.of(buf))
             && self.headers.iter().all(|header| header.is_met_by(request))
             && self.query.iter().all(|parameter| parameter.is_met_by(request))
@@ -72,7 +67,7 @@ impl Conditions {
 }
 
 impl Header {
-    fn is_met_by(&self, RequestView { head, buf }: RequestView<'_>) -> bool {
+    fn is_met_by(&self, HeadView { head, buf }: HeadView<'_>) -> bool {
         let mut values = head
             .lines
             .iter()
@@ -90,7 +85,7 @@ impl Header {
 }
 
 impl Parameter {
-    fn is_met_by(&self, RequestView { head, buf }: RequestView<'_>) -> bool {
+    fn is_met_by(&self, HeadView { head, buf }: HeadView<'_>) -> bool {
         let query = head.query.map_or(&[][..], |query| query.of(buf));
         let value = pairs(query, b'&').find(|(name, _)| *decoded(name) == *self.name);
         value.is_some_and(|(_, value)| self.value.is_met_by(&decoded(value)))
@@ -117,7 +112,7 @@ impl Value {
 
 #[cfg(test)]
 mod tests {
-    use sluicegate_http1::{HeadLimits, HeadScan};
+    use sluicegate_http1::{HeadLimits, HeadScan, RequestHead};
     use sluicegate_model::PathPattern;
     use sluicegate_model::rule::{HeaderMatch, QueryMatch};
 
@@ -130,7 +125,7 @@ mod tests {
         let mut head = RequestHead::default();
         assert!(head.parse(text.as_bytes(), &mut HeadScan::default(), &HeadLimits::default()).unwrap());
         let conditions = Conditions::of(&of).unwrap();
-        conditions.are_met_by(RequestView { head: &head, buf: text.as_bytes() })
+        conditions.are_met_by(HeadView { head: &head, buf: text.as_bytes() })
     }
 
     fn exact(value: &str) -> ValueMatch {

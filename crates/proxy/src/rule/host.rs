@@ -8,12 +8,13 @@ use sluicegate_model::{
     ClientAuth, Codings, HostPattern, ObjectId, PathPattern, Rule, Settings, UpstreamKey, VirtualHost,
 };
 
-use super::conditions::{Conditions, RequestView};
+use super::conditions::Conditions;
 use super::regexes::Regexes;
 use super::tree::{Entry, PathTree};
 use crate::counters::{RouteLabels, RouteStats};
-use crate::policy::traffic::RouteTrafficPolicy;
-use crate::policy::{Guard, Policies, Resources};
+use crate::feature::traffic::RouteTrafficPolicy;
+use crate::feature::{Guard, Policies, Resources};
+use crate::request::HeadView;
 
 /// A host and its rules. Successive tables share an unchanged host.
 #[derive(Debug)]
@@ -53,7 +54,7 @@ pub(crate) struct Target {
 
 impl Host {
     /// The number of the target for a request. `path` is in normal form.
-    pub(super) fn find(&self, path: &[u8], request: RequestView<'_>) -> Option<u32> {
+    pub(super) fn find(&self, path: &[u8], request: HeadView<'_>) -> Option<u32> {
         let found = self.paths.find(path, request, None);
         let found = self.regexes.find(path, request, found);
         found.map(|entry| entry.target).or(self.fallback)

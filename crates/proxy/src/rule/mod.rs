@@ -21,13 +21,13 @@ use std::sync::Arc;
 use sluicegate_model::rule::PathMatch;
 use sluicegate_model::{Config, HostPattern, Settings, UpstreamKey, VirtualHost};
 
+use crate::feature::authentication::consumer::Consumers;
+use crate::feature::security::Security;
+use crate::feature::{Policies, Resources, SecurityPolicy};
 use crate::name::{HostMap, host_name};
-use crate::policy::consumers::Consumers;
-use crate::policy::reading::{is_ambiguous, readings};
-use crate::policy::security::Security;
-use crate::policy::{Policies, Resources, SecurityPolicy};
+use crate::path::{is_ambiguous, readings};
+use crate::request::HeadView;
 use crate::tls::TlsTable;
-pub(crate) use conditions::RequestView;
 pub(crate) use host::{Host, Target};
 pub(crate) use layer4::{ConnectionTarget, Layer4Table, Layer4Target};
 
@@ -127,7 +127,7 @@ impl Table {
 
     /// The route for a request. `authority` is the value of the Host header, with or without a port, in any case. `path`
     /// is in normal form.
-    pub(crate) fn find(&self, authority: &[u8], path: &[u8], request: RequestView<'_>) -> Option<RouteIndex> {
+    pub(crate) fn find(&self, authority: &[u8], path: &[u8], request: HeadView<'_>) -> Option<RouteIndex> {
         let Some(placed) = self.hosts.find(host_name(authority)) else { return self.default };
         let found = placed.host.find(path, request).map(|route| RouteIndex { host: placed.number, route });
         found.or(self.default)
@@ -150,7 +150,7 @@ impl Table {
         index: RouteIndex,
         authority: &[u8],
         path: &[u8],
-        request: RequestView<'_>,
+        request: HeadView<'_>,
     ) -> Option<&SecurityPolicy> {
         let bare = path.strip_suffix(b"/").filter(|bare| !bare.is_empty());
         if !self.is_guarded || bare.is_none() && !is_ambiguous(path) {
@@ -258,7 +258,7 @@ mod tests {
 
     fn find(table: &Table, host: &str, path: &str) -> Option<RouteIndex> {
         let head = RequestHead::default();
-        table.find(host.as_bytes(), path.as_bytes(), RequestView { head: &head, buf: &[] })
+        table.find(host.as_bytes(), path.as_bytes(), HeadView { head: &head, buf: &[] })
     }
 
     fn name<'t>(table: &'t Table, host: &str, path: &str) -> &'t str {
@@ -375,7 +375,7 @@ mod tests {
         let rules = rules.iter().map(|(name, of)| Rule { matches: vec![of.clone()], ..rule(name, "/") });
         let host = VirtualHost { host: HostPattern::Any, rules: rules.collect(), fallback: None };
         let table = table(&Config { hosts: vec![Arc::new(host)], ..Config::default() });
-        let view = RequestView { head: &head, buf: text.as_bytes() };
+        let view = HeadView { head: &head, buf: text.as_bytes() };
         let found = table.find(b"a", head.path.of(text.as_bytes()), view);
         found.map_or("none".into(), |index| table.target(index).id.name.to_string())
     }

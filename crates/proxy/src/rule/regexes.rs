@@ -3,8 +3,8 @@
 use regex::bytes::{RegexSet, RegexSetBuilder};
 use sluicegate_model::rule::Pattern;
 
-use super::conditions::RequestView;
 use super::tree::Entry;
+use crate::request::HeadView;
 
 /// The memory limit for the combined program of a host's expressions, in bytes. Above it, each expression is searched
 /// separately.
@@ -44,7 +44,7 @@ impl Regexes {
     pub(super) fn find<'t>(
         &'t self,
         path: &[u8],
-        request: RequestView<'_>,
+        request: HeadView<'_>,
         best: Option<&'t Entry>,
     ) -> Option<&'t Entry> {
         let limit = best.map_or(Entry::LAST, |best| best.order);

@@ -56,7 +56,7 @@ fn nanos(table: &Table, targets: &[(String, String)]) -> f64 {
     }
     text.push_str("\r\n");
     assert!(head.parse(text.as_bytes(), &mut HeadScan::default(), &HeadLimits::default()).unwrap());
-    let view = RequestView { head: &head, buf: text.as_bytes() };
+    let view = HeadView { head: &head, buf: text.as_bytes() };
     let run = |_| {
         let begin = Instant::now();
         for (host, path) in targets.iter().cycle().take(200_000) {

@@ -2,7 +2,8 @@
 
 use sluicegate_model::PathPattern;
 
-use super::conditions::{Conditions, RequestView};
+use super::conditions::Conditions;
+use crate::request::HeadView;
 
 /// Marks a missing node or entry.
 const NONE: u32 = u32::MAX;
@@ -22,7 +23,7 @@ impl Entry {
     /// Higher than the order of any entry.
     pub(super) const LAST: u32 = NONE;
 
-    pub(super) fn takes(&self, request: RequestView<'_>) -> bool {
+    pub(super) fn takes(&self, request: HeadView<'_>) -> bool {
         self.conditions.as_ref().is_none_or(|conditions| conditions.are_met_by(request))
     }
 }
@@ -108,7 +109,7 @@ impl PathTree {
     pub(super) fn find<'t>(
         &'t self,
         path: &[u8],
-        request: RequestView<'_>,
+        request: HeadView<'_>,
         mut best: Option<&'t Entry>,
     ) -> Option<&'t Entry> {
         let mut at = self.lowest_node(path);
@@ -248,7 +249,7 @@ mod tests {
 
     fn find(tree: &PathTree, path: &str) -> Option<u32> {
         let head = RequestHead::default();
-        let found = tree.find(path.as_bytes(), RequestView { head: &head, buf: &[] }, None);
+        let found = tree.find(path.as_bytes(), HeadView { head: &head, buf: &[] }, None);
         found.map(|entry| entry.target)
     }
 

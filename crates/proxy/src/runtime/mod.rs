@@ -22,8 +22,7 @@ use crate::counters::Counters;
 use crate::http::connection;
 use crate::layer4;
 use crate::listener::{Listener, Place, Protocol};
-use crate::record::access_log::LogBuffer;
-use crate::record::trace::SpanBuffer;
+use crate::record::Sinks;
 use crate::rule::Table;
 use crate::worker::{LAST_IDLE, Phase, Stop, Worker};
 use mailbox::{Accepted, Pending};
@@ -55,8 +54,7 @@ pub(crate) struct Start {
     pub(crate) mailboxes: Arc<[Mailbox]>,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) table: Arc<Table>,
-    pub(crate) log: Option<LogBuffer>,
-    pub(crate) spans: SpanBuffer,
+    pub(crate) sinks: Sinks,
 }
 
 /// Runs a worker on this thread until the worker is stopped.
@@ -75,9 +73,9 @@ pub(crate) fn run(mut start: Start) -> io::Result<()> {
 
 impl Runtime {
     fn new(start: Start) -> Self {
-        let Start { id, counters, mailboxes, listeners: _, table, log, spans } = start;
+        let Start { id, counters, mailboxes, listeners: _, table, sinks } = start;
         Self {
-            worker: Rc::new(Worker::new(id, counters.clone(), table, log, spans)),
+            worker: Rc::new(Worker::new(id, counters.clone(), table, sinks)),
             counters,
             mailboxes,
             connections: RefCell::default(),

@@ -42,9 +42,9 @@ impl AvoidedEndpoints {
     }
 }
 
-/// A request's wishes for load balancing, which come before the upstream's settings.
+/// The endpoint that a request prefers. Preferences come before the upstream's settings.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wish {
+pub(crate) struct EndpointPreference {
     /// The balance to use instead of the upstream's balance.
     pub(crate) balance: Option<Balance>,
     /// Requests with the same hash go to the same endpoint, unless the endpoint is overloaded.
@@ -65,16 +65,16 @@ impl LocalUpstream {
     pub(crate) fn pick(
         &self,
         tried: &AvoidedEndpoints,
-        wish: &Wish,
+        preference: &EndpointPreference,
         resilience: &Resilience,
         now: Instant,
     ) -> Option<Rc<LocalEndpoint>> {
         let members = self.members.borrow();
-        if let Some(preferred_endpoint) = members.preferred_endpoint(wish, tried) {
+        if let Some(preferred_endpoint) = members.preferred_endpoint(preference, tried) {
             return Some(preferred_endpoint.clone());
         }
         let panic = members.is_panic(resilience);
-        let balance = wish.balance.unwrap_or(members.balance);
+        let balance = preference.balance.unwrap_or(members.balance);
         for _ in 0..CHOICE_RETRIES {
             let thrown = self.next_candidate(&members, balance, now)?;
             let welcome = !tried.doubts(thrown) && (panic || !thrown.shared.is_unhealthy());
@@ -139,14 +139,18 @@ impl Members {
     }
 
     /// The preferred endpoint, if it can take the request.
-    fn preferred_endpoint(&self, wish: &Wish, tried: &AvoidedEndpoints) -> Option<&Rc<LocalEndpoint>> {
+    fn preferred_endpoint(
+        &self,
+        preference: &EndpointPreference,
+        tried: &AvoidedEndpoints,
+    ) -> Option<&Rc<LocalEndpoint>> {
         let serves = |endpoint: &&Rc<LocalEndpoint>| {
             self.is_free(endpoint, tried) && !endpoint.shared.is_unhealthy() && !tried.doubts(endpoint)
         };
-        let marked = wish.mark.and_then(|mark| {
+        let marked = preference.mark.and_then(|mark| {
             self.eligible.iter().find(|endpoint| endpoint.shared.mark() == mark).filter(serves)
         });
-        marked.or_else(|| self.hashed(wish.hash?, serves))
+        marked.or_else(|| self.hashed(preference.hash?, serves))
     }
 
     /// The first endpoint in the order that the hash gives, among the endpoints with no more than their share of
@@ -211,9 +215,12 @@ mod tests {
     fn picks(upstream: &LocalUpstream, times: usize, resilience: &Resilience) -> HashMap<u16, usize> {
         let mut counts = HashMap::new();
         for _ in 0..times {
-            if let Some(endpoint) =
-                upstream.pick(&AvoidedEndpoints::default(), &Wish::default(), resilience, Instant::now())
-            {
+            if let Some(endpoint) = upstream.pick(
+                &AvoidedEndpoints::default(),
+                &EndpointPreference::default(),
+                resilience,
+                Instant::now(),
+            ) {
                 *counts.entry(endpoint.shared.address().port()).or_default() += 1;
             }
         }
@@ -245,10 +252,10 @@ mod tests {
     fn unhealthy_endpoint_is_avoided_unless_all_are_unhealthy() {
         for balance in [Balance::Ewma, Balance::RoundRobin, Balance::LeastRequest] {
             let upstream = upstream(balance, 3);
-            by_port(&upstream, 1).shared.suspect();
+            by_port(&upstream, 1).shared.mark_unhealthy();
             assert_eq!(picks(&upstream, 100, &Resilience::default()).get(&1), None);
-            by_port(&upstream, 2).shared.suspect();
-            by_port(&upstream, 3).shared.suspect();
+            by_port(&upstream, 2).shared.mark_unhealthy();
+            by_port(&upstream, 3).shared.mark_unhealthy();
             assert_eq!(picks(&upstream, 300, &Resilience::default()).len(), 3, "{balance:?}");
         }
     }
@@ -259,13 +266,14 @@ mod tests {
         let mut tried = AvoidedEndpoints::default();
         tried.doubt(&by_port(&upstream, 1));
         let port = |tried: &AvoidedEndpoints| {
-            let picked = upstream.pick(tried, &Wish::default(), &Resilience::default(), Instant::now());
+            let picked =
+                upstream.pick(tried, &EndpointPreference::default(), &Resilience::default(), Instant::now());
             picked.map(|endpoint| endpoint.shared.address().port())
         };
         assert!((0..50).all(|_| port(&tried) != Some(1)));
         tried.add(&by_port(&upstream, 2));
         assert!((0..50).all(|_| port(&tried) == Some(3)));
-        by_port(&upstream, 3).shared.suspect();
+        by_port(&upstream, 3).shared.mark_unhealthy();
         assert!((0..50).all(|_| port(&tried) == Some(1)));
         tried.add(&by_port(&upstream, 1));
         assert_eq!(port(&tried), Some(3));
@@ -275,7 +283,7 @@ mod tests {
     fn below_the_panic_threshold_endpoint_health_is_ignored() {
         let upstream = upstream(Balance::RoundRobin, 4);
         for port in 1..=3 {
-            by_port(&upstream, port).shared.suspect();
+            by_port(&upstream, port).shared.mark_unhealthy();
         }
         let resilience = Resilience { panic_threshold_percent: 50, ..Resilience::default() };
         assert_eq!(picks(&upstream, 100, &resilience).len(), 4);
@@ -286,7 +294,7 @@ mod tests {
     fn recovered_endpoint_is_picked_less_often_during_slow_start() {
         let upstream = upstream(Balance::RoundRobin, 2);
         let endpoint = by_port(&upstream, 1);
-        endpoint.shared.suspect();
+        endpoint.shared.mark_unhealthy();
         endpoint.shared.readmit();
         let resilience = Resilience { slow_start: Duration::from_secs(3600), ..Resilience::default() };
         let share = picks(&upstream, 2000, &resilience).get(&1).copied().unwrap_or(0);
@@ -299,17 +307,21 @@ mod tests {
         let mut tried = AvoidedEndpoints::default();
         for _ in 0..3 {
             let endpoint = upstream
-                .pick(&tried, &Wish::default(), &Resilience::default(), Instant::now())
+                .pick(&tried, &EndpointPreference::default(), &Resilience::default(), Instant::now())
                 .expect("an endpoint");
             tried.add(&endpoint);
         }
-        assert!(upstream.pick(&tried, &Wish::default(), &Resilience::default(), Instant::now()).is_none());
+        assert!(
+            upstream
+                .pick(&tried, &EndpointPreference::default(), &Resilience::default(), Instant::now())
+                .is_none()
+        );
     }
 
     fn hashed(upstream: &LocalUpstream, hash: u64) -> u16 {
-        let wish = Wish { hash: Some(hash), ..Wish::default() };
+        let preference = EndpointPreference { hash: Some(hash), ..EndpointPreference::default() };
         let picked =
-            upstream.pick(&AvoidedEndpoints::default(), &wish, &Resilience::default(), Instant::now());
+            upstream.pick(&AvoidedEndpoints::default(), &preference, &Resilience::default(), Instant::now());
         picked.map_or(0, |endpoint| endpoint.shared.address().port())
     }
 
@@ -341,7 +353,7 @@ mod tests {
         assert_ne!(second, first);
         endpoint.stats().in_flight.sub(1);
         assert_eq!(hashed(&upstream, 7), first);
-        endpoint.shared.suspect();
+        endpoint.shared.mark_unhealthy();
         assert_eq!(hashed(&upstream, 7), second);
     }
 
@@ -349,16 +361,17 @@ mod tests {
     fn affinity_mark_selects_its_endpoint_while_healthy_and_untried() {
         let upstream = upstream(Balance::RoundRobin, 3);
         let endpoint = by_port(&upstream, 2);
-        let wish = Wish { mark: Some(endpoint.shared.mark()), ..Wish::default() };
+        let preference =
+            EndpointPreference { mark: Some(endpoint.shared.mark()), ..EndpointPreference::default() };
         let pick = |tried: &AvoidedEndpoints| {
-            let picked = upstream.pick(tried, &wish, &Resilience::default(), Instant::now());
+            let picked = upstream.pick(tried, &preference, &Resilience::default(), Instant::now());
             picked.map(|endpoint| endpoint.shared.address().port())
         };
         assert!((0..50).all(|_| pick(&AvoidedEndpoints::default()) == Some(2)));
         let mut tried = AvoidedEndpoints::default();
         tried.add(&endpoint);
         assert_ne!(pick(&tried), Some(2));
-        endpoint.shared.suspect();
+        endpoint.shared.mark_unhealthy();
         assert_ne!(pick(&AvoidedEndpoints::default()), Some(2));
     }
 

@@ -19,7 +19,7 @@ use sluicegate_model::{Protocol, Settings};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::balance::{AvoidedEndpoints, Wish};
+use super::balance::{AvoidedEndpoints, EndpointPreference};
 use super::local::{LocalEndpoint, LocalUpstream};
 use super::pool::Socket;
 use super::shared::Security;
@@ -142,14 +142,14 @@ impl LocalUpstream {
     /// `endpoint_wait` plus the limit of one connect.
     pub(crate) async fn connect(
         self: &Rc<Self>,
-        (settings, wish): (&Settings, &Wish),
+        (settings, preference): (&Settings, &EndpointPreference),
         tried: &mut AvoidedEndpoints,
         mut turn: Option<Rc<LocalEndpoint>>,
     ) -> Result<Connection, Failure> {
         let give_up = after(Instant::now(), settings.resilience.endpoint_wait);
         let mut race = Race {
             upstream: self,
-            wish,
+            preference,
             connect_attempts: Vec::new(),
             hedge_at: None,
             give_up,
@@ -159,8 +159,9 @@ impl LocalUpstream {
         };
         loop {
             if race.connect_attempts.is_empty() {
-                let next =
-                    turn.take().or_else(|| self.pick(tried, wish, &settings.resilience, Instant::now()));
+                let next = turn
+                    .take()
+                    .or_else(|| self.pick(tried, preference, &settings.resilience, Instant::now()));
                 match next {
                     Some(endpoint) => race.start(endpoint, tried, settings),
                     None => race.next_round(tried, settings).await?,
@@ -212,7 +213,7 @@ impl LocalUpstream {
 /// The connects of one request in flight.
 struct Race<'r> {
     upstream: &'r Rc<LocalUpstream>,
-    wish: &'r Wish,
+    preference: &'r EndpointPreference,
     connect_attempts: Vec<ConnectAttempt>,
     /// When the next connect starts.
     hedge_at: Option<Instant>,
@@ -322,7 +323,7 @@ impl Race<'_> {
     fn hedge(&mut self, tried: &mut AvoidedEndpoints, settings: &Settings) {
         self.hedge_at = None;
         let pick = |tried: &AvoidedEndpoints| {
-            self.upstream.pick(tried, self.wish, &settings.resilience, Instant::now())
+            self.upstream.pick(tried, self.preference, &settings.resilience, Instant::now())
         };
         let endpoint = pick(tried).or_else(|| {
             if Instant::now() >= self.give_up {

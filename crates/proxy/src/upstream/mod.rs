@@ -24,7 +24,7 @@ pub mod shared;
 mod stalled;
 
 pub(crate) use admission::Admission;
-pub(crate) use balance::{AvoidedEndpoints, Wish};
+pub(crate) use balance::{AvoidedEndpoints, EndpointPreference};
 pub(crate) use connect::{Connection, InFlightGuard};
 pub(crate) use context::UpstreamContext;
 pub(crate) use local::{LocalEndpoint, LocalUpstream};

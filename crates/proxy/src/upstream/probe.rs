@@ -11,13 +11,13 @@ use super::local::{LocalEndpoint, LocalUpstream};
 use crate::failure::Failure;
 
 /// How many consecutive new connections are closed without a response before an endpoint becomes unhealthy.
-const RESETS_BEFORE_SUSPICION: u32 = 3;
+const RESETS_BEFORE_EJECTION: u32 = 3;
 
 /// The time limit of a probe's connect.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How often a waiting probe checks whether the endpoint was removed.
-const HELD_LOOK: Duration = Duration::from_secs(5);
+const EJECTED_LOOK: Duration = Duration::from_secs(5);
 
 impl LocalUpstream {
     /// An attempt at the endpoint failed: closes connections that are likely dead too, and marks the endpoint unhealthy
@@ -32,8 +32,8 @@ impl LocalUpstream {
             Failure::Reset => {
                 endpoint.purge();
                 endpoint.resets.set(endpoint.resets.get() + 1);
-                if endpoint.resets.get() >= RESETS_BEFORE_SUSPICION {
-                    self.suspect(endpoint);
+                if endpoint.resets.get() >= RESETS_BEFORE_EJECTION {
+                    self.eject(endpoint);
                 }
             }
             Failure::Unacknowledged
@@ -41,14 +41,16 @@ impl LocalUpstream {
             | Failure::ConnectUnreachable
             | Failure::ConnectTimeout
             | Failure::TlsHandshake
-            | Failure::NoHttp2 => self.suspect(endpoint),
+            | Failure::NoHttp2 => self.eject(endpoint),
             _ => {}
         }
     }
 
     /// A connect or a response came from the endpoint.
     pub(crate) fn note_success(&self, endpoint: &LocalEndpoint) {
-        if endpoint.shared.is_unhealthy() && endpoint.shared.held_for().is_none() && endpoint.shared.readmit()
+        if endpoint.shared.is_unhealthy()
+            && endpoint.shared.ejected_for().is_none()
+            && endpoint.shared.readmit()
         {
             self.stats().readmissions.add(1);
             tracing::info!(upstream = %self.shared.key(), endpoint = %endpoint.shared.address(), "the endpoint is healthy again");
@@ -78,16 +80,16 @@ impl LocalUpstream {
         }
         endpoint.errors.set(0);
         let eligible = self.eligible();
-        let suspects = eligible.iter().filter(|endpoint| endpoint.shared.is_unhealthy()).count();
-        if (suspects + 1) * 100 <= eligible.len() * usize::from(ejection.max_percent.get()) {
-            endpoint.shared.hold(ejection.time.get());
-            self.suspect(endpoint);
+        let unhealthy = eligible.iter().filter(|endpoint| endpoint.shared.is_unhealthy()).count();
+        if (unhealthy + 1) * 100 <= eligible.len() * usize::from(ejection.max_percent.get()) {
+            endpoint.shared.eject_for(ejection.time.get());
+            self.eject(endpoint);
         }
     }
 
     /// Marks the endpoint unhealthy until it responds.
-    pub(crate) fn suspect(self: &Rc<Self>, endpoint: &Rc<LocalEndpoint>) {
-        if endpoint.is_removed() || !endpoint.shared.suspect() {
+    pub(crate) fn eject(self: &Rc<Self>, endpoint: &Rc<LocalEndpoint>) {
+        if endpoint.is_removed() || !endpoint.shared.mark_unhealthy() {
             return;
         }
         endpoint.purge();
@@ -101,9 +103,9 @@ impl LocalUpstream {
 async fn probe(upstream: Rc<LocalUpstream>, endpoint: Rc<LocalEndpoint>) {
     let resilience = upstream.context.settings().resilience.clone();
     let mut interval = resilience.probe_interval;
-    while let Some(left) = endpoint.shared.held_for().filter(|_| !endpoint.is_removed()) {
+    while let Some(left) = endpoint.shared.ejected_for().filter(|_| !endpoint.is_removed()) {
         // The endpoint may be removed during the wait, so the wait is split.
-        sleep(left.min(HELD_LOOK)).await;
+        sleep(left.min(EJECTED_LOOK)).await;
     }
     if upstream.shared.key().transport.protocol == Protocol::Udp {
         // No datagram makes every endpoint respond: the next client's datagram shows the result.

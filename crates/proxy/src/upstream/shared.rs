@@ -157,7 +157,7 @@ pub struct SharedEndpoint {
     /// When the endpoint became unhealthy, by [`uptime_millis`], and [`FAILING`]; 0 while the endpoint is healthy.
     unhealthy_since: AtomicU64,
     /// The end of the ejection, by [`uptime_millis`].
-    held_until: AtomicU64,
+    ejected_until: AtomicU64,
     /// The number of ejections in a row.
     ejected: AtomicU32,
     /// When slow start began, by [`uptime_millis`]; 0 if the endpoint has its full share.
@@ -178,7 +178,7 @@ impl SharedEndpoint {
             address,
             mark: mark(address),
             unhealthy_since: AtomicU64::new(0),
-            held_until: AtomicU64::new(0),
+            ejected_until: AtomicU64::new(0),
             ejected: AtomicU32::new(0),
             ramp_from: AtomicU64::new(if ramp { uptime_millis() } else { 0 }),
             purges: AtomicU64::new(0),
@@ -213,7 +213,7 @@ impl SharedEndpoint {
 
     /// How long the endpoint has been unhealthy.
     #[must_use]
-    pub fn suspect_for(&self) -> Option<Duration> {
+    pub fn unhealthy_for(&self) -> Option<Duration> {
         match self.unhealthy_since.load(Ordering::Relaxed) & !FAILING {
             0 => None,
             since => Some(Duration::from_millis(uptime_millis().saturating_sub(since))),
@@ -238,7 +238,7 @@ impl SharedEndpoint {
     }
 
     /// Marks the endpoint unhealthy. True for the one caller that changed the state, which must probe the endpoint.
-    pub(crate) fn suspect(&self) -> bool {
+    pub(crate) fn mark_unhealthy(&self) -> bool {
         let since = uptime_millis();
         let marked = |before: u64| (before & !FAILING == 0).then_some(before | since);
         self.unhealthy_since.fetch_update(Ordering::Relaxed, Ordering::Relaxed, marked).is_ok()
@@ -274,15 +274,15 @@ impl SharedEndpoint {
     }
 
     /// Ejects the endpoint for `time`, and for as much longer each time in a row.
-    pub(crate) fn hold(&self, time: Duration) {
+    pub(crate) fn eject_for(&self, time: Duration) {
         let times = self.ejected.fetch_add(1, Ordering::Relaxed).saturating_add(1).min(EJECTED_MOST);
         let millis = u64::try_from((time * times).as_millis()).unwrap_or(u64::MAX);
-        self.held_until.store(uptime_millis().saturating_add(millis), Ordering::Relaxed);
+        self.ejected_until.store(uptime_millis().saturating_add(millis), Ordering::Relaxed);
     }
 
     /// The rest of the ejection, which responses do not shorten.
-    pub(crate) fn held_for(&self) -> Option<Duration> {
-        let left = self.held_until.load(Ordering::Relaxed).checked_sub(uptime_millis())?;
+    pub(crate) fn ejected_for(&self) -> Option<Duration> {
+        let left = self.ejected_until.load(Ordering::Relaxed).checked_sub(uptime_millis())?;
         (left > 0).then(|| Duration::from_millis(left))
     }
 
@@ -341,8 +341,8 @@ mod tests {
     #[test]
     fn readmitted_endpoint_starts_with_a_small_share() {
         let endpoint = SharedEndpoint::new(([127, 0, 0, 1], 1).into(), 1, false);
-        assert!(endpoint.suspect());
-        assert!(!endpoint.suspect(), "only one caller probes");
+        assert!(endpoint.mark_unhealthy());
+        assert!(!endpoint.mark_unhealthy(), "only one caller probes");
         assert!(endpoint.is_unhealthy());
         assert!(endpoint.readmit());
         assert!(!endpoint.is_unhealthy());

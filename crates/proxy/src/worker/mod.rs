@@ -16,11 +16,10 @@ pub(crate) use scratch::Scratch;
 
 use crate::counters::{Counters, LocalStats, WorkerStats};
 use crate::date::{HttpDate, http_date};
-use crate::policy::basic::PasswordMemory;
-use crate::policy::external::Externals;
-use crate::policy::tokens::TokenMemory;
-use crate::record::access_log::LogBuffer;
-use crate::record::trace::SpanBuffer;
+use crate::feature::authentication::basic::PasswordMemory;
+use crate::feature::authentication::jwt::TokenMemory;
+use crate::feature::ext_auth::Externals;
+use crate::record::Sinks;
 use crate::rule::Table;
 use crate::upstream::{EndpointSet, LocalUpstream, SharedUpstream, UpstreamContext};
 use scratch::Spares;
@@ -49,8 +48,7 @@ pub(crate) struct Worker {
     pub(crate) passwords: RefCell<PasswordMemory>,
     /// The external services that the worker asks about requests.
     pub(crate) externals: Externals,
-    pub(crate) log: Option<LogBuffer>,
-    pub(crate) spans: SpanBuffer,
+    pub(crate) sinks: Sinks,
 }
 
 /// The current configuration, as one worker holds it: reference-counted without writing memory that other workers use.
@@ -84,13 +82,7 @@ pub(crate) enum Phase {
 }
 
 impl Worker {
-    pub(crate) fn new(
-        id: usize,
-        counters: Arc<Counters>,
-        table: Arc<Table>,
-        log: Option<LogBuffer>,
-        spans: SpanBuffer,
-    ) -> Self {
+    pub(crate) fn new(id: usize, counters: Arc<Counters>, table: Arc<Table>, sinks: Sinks) -> Self {
         let snapshot = Rc::new(Snapshot::new(table));
         Self {
             id,
@@ -106,8 +98,7 @@ impl Worker {
             tokens: RefCell::default(),
             passwords: RefCell::default(),
             externals: Externals::default(),
-            log,
-            spans,
+            sinks,
         }
     }
 
@@ -252,10 +243,7 @@ impl Worker {
 
     /// Passes on access log lines and spans.
     pub(crate) fn flush_records(&self) {
-        if let Some(log) = &self.log {
-            log.flush(self.stats());
-        }
-        self.spans.flush(self.stats());
+        self.sinks.flush(self.stats());
     }
 
     /// Closes idle connections to endpoints as soon as their peer closes them.

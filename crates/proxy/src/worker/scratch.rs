@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use sluicegate_http1::{HeadScan, RequestHead, ResponseHead};
 
 use crate::buffer::{BUFFER, Buffer};
+use crate::feature::edit::Edits;
 
 /// How many sets of buffers a worker holds for reuse even when unused: 6 MiB, or 24 MiB if all of them have grown.
 const ALWAYS_SPARE: usize = 128;
@@ -32,6 +33,8 @@ pub(crate) struct Scratch {
     pub(crate) response_lines: Vec<u8>,
     /// The query, if a policy changes it.
     pub(crate) query: Option<Vec<u8>>,
+    /// Memory for edits, which are empty between two uses.
+    pub(crate) edits: Edits,
 }
 
 impl Scratch {
@@ -49,6 +52,7 @@ impl Scratch {
             request_lines: Vec::new(),
             response_lines: Vec::new(),
             query: None,
+            edits: Edits::default(),
         }
     }
 
@@ -64,10 +68,10 @@ impl Scratch {
 /// The sets of buffers that a worker holds for reuse: as many as were recently in use at once. With fewer sets, each
 /// further request in flight would allocate and free a set.
 #[derive(Default)]
-pub(crate) struct Spares(RefCell<Kept>);
+pub(crate) struct Spares(RefCell<SpareSets>);
 
 #[derive(Default)]
-struct Kept {
+struct SpareSets {
     #[expect(clippy::vec_box, reason = "they move between connections, which a box makes cheap")]
     sets: Vec<Box<Scratch>>,
     /// How many of the sets were unused since the last [`Spares::trim`].

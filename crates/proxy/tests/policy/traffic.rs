@@ -100,9 +100,8 @@ async fn request_and_response_headers_are_set_added_and_removed() -> TestResult 
 
 #[tokio::test]
 async fn removed_request_headers_are_also_removed_from_trailers() -> TestResult {
-    for removed in ["x-other", "x-debug"] {
-        let is_passed = removed != "x-debug";
-        let (_backend, gateway) = echo(json!({"requestHeaders": {"remove": [removed]}})).await?;
+    for (edits, is_passed) in [(json!({}), true), (json!({"remove": ["x-debug"]}), false)] {
+        let (_backend, gateway) = echo(json!({"requestHeaders": edits})).await?;
         let request = "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-Debug: 1\r\n\r\n";
         let text = gateway.connect().await?.request(request).await?.text();
         assert_eq!(text.to_ascii_lowercase().contains("x-debug"), is_passed, "{text}");

@@ -19,7 +19,7 @@ type TestResult = anyhow::Result<()>;
 const QUICK: [&str; 4] = ["--shutdown-grace", "0s", "--shutdown-idle", "300ms"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_process_takes_over_under_load_without_a_failure() -> TestResult {
+async fn takeover_under_load_fails_no_request() -> TestResult {
     let backends = Backend::group(3, Behaviour::ok()).await?;
     let site = Site::of(&backends)?;
     let mut gateway = site.serve(&QUICK).await?;
@@ -32,7 +32,7 @@ async fn a_new_process_takes_over_under_load_without_a_failure() -> TestResult {
         assert!(next.is_running(), "{}", next.output());
         gateway = next;
     }
-    // Connections that come and go find somebody at every moment, too.
+    // The load also opens new connections after the last takeover.
     load.wait_for_ok(1200, LIMIT).await?;
     let report = load.stop().await?;
     assert_eq!(report.failures(), 0, "{report}");
@@ -41,7 +41,7 @@ async fn a_new_process_takes_over_under_load_without_a_failure() -> TestResult {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_made_during_a_takeover_are_neither_refused_nor_lost() -> TestResult {
+async fn connections_opened_during_a_takeover_are_served() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
     let mut gateway = site.serve(&QUICK).await?;
@@ -67,14 +67,14 @@ async fn connections_made_during_a_takeover_are_neither_refused_nor_lost() -> Te
 }
 
 #[tokio::test]
-async fn a_draining_process_accepts_no_more_once_a_successor_serves() -> TestResult {
+async fn draining_process_accepts_no_connection_once_its_successor_serves() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
-    // Far longer than the test waits for anything.
+    // The grace period is far longer than every limit of the test.
     let mut old = site.serve(&["--shutdown-grace", "10m", "--shutdown-idle", "0s"]).await?;
     old.terminate()?;
     wait_for_draining(&site).await?;
-    assert_eq!(site.status("/").await?, 200, "it accepts during its grace");
+    assert_eq!(site.status("/").await?, 200, "the old process accepts during its grace period");
 
     let mut changed = Site::new()?;
     (changed.http, changed.admin) = (site.http, site.admin);
@@ -88,7 +88,7 @@ async fn a_draining_process_accepts_no_more_once_a_successor_serves() -> TestRes
 }
 
 #[tokio::test]
-async fn a_successor_serves_although_its_predecessor_ended_before_it_was_ready() -> TestResult {
+async fn successor_serves_although_its_predecessor_ended_first() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
     let mut old = site.serve(&QUICK).await?;
@@ -109,7 +109,7 @@ async fn a_successor_serves_although_its_predecessor_ended_before_it_was_ready()
 }
 
 #[tokio::test]
-async fn a_process_that_is_stopped_and_continued_still_takes_over() -> TestResult {
+async fn stopped_and_continued_process_still_waits_for_the_takeover() -> TestResult {
     let site = Site::new()?;
     let name = UnixAddr::from_abstract_name(format!("sluicegate/takeover/{}", site.http))?;
     let offer = UnixListener::bind_addr(&name)?;
@@ -117,7 +117,7 @@ async fn a_process_that_is_stopped_and_continued_still_takes_over() -> TestResul
     let offer = tokio::net::UnixListener::from_std(offer)?;
     let mut new = site.start(&[])?;
     let (old, _) = tokio::time::timeout(LIMIT, offer.accept()).await??;
-    // Nobody tells when it waits for the sockets.
+    // The moment when the new process waits for the sockets is unknown, so the test stops it many times.
     for _ in 0..20 {
         new.signal(Signal::STOP)?;
         wait_for_state(&new, |state| state == 'T').await?;
@@ -130,11 +130,11 @@ async fn a_process_that_is_stopped_and_continued_still_takes_over() -> TestResul
 }
 
 #[tokio::test]
-async fn a_process_that_cannot_serve_does_not_disturb_the_one_that_does() -> TestResult {
+async fn process_without_a_configuration_does_not_disturb_the_running_gateway() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
     let mut gateway = site.serve(&QUICK).await?;
-    // It gets the sockets, but never a first configuration.
+    // The new process receives the sockets, but never a first configuration.
     let mut broken = sluicegate();
     broken.args(["serve", "--manifests", "/nonexistent", "--listen", &site.http.to_string()]);
     broken.args(["--admin", &site.admin.to_string()]);
@@ -149,7 +149,7 @@ async fn a_process_that_cannot_serve_does_not_disturb_the_one_that_does() -> Tes
 }
 
 #[tokio::test]
-async fn sigterm_fails_readiness_and_lets_requests_in_flight_end() -> TestResult {
+async fn sigterm_fails_readiness_and_finishes_requests_in_flight() -> TestResult {
     let backend = Backend::start(Behaviour::ok().delay(Duration::from_millis(800))).await?;
     let site = Site::of([&backend])?;
     let mut gateway = site.serve(&["--shutdown-grace", "1s", "--shutdown-idle", "5s"]).await?;
@@ -164,12 +164,12 @@ async fn sigterm_fails_readiness_and_lets_requests_in_flight_end() -> TestResult
 }
 
 #[tokio::test]
-async fn a_signal_that_comes_twice_drains_once() -> TestResult {
+async fn repeated_signal_does_not_cut_the_drain_short() -> TestResult {
     let backend = Backend::start(Behaviour::ok().delay(Duration::from_secs(2))).await?;
     let site = Site::of([&backend])?;
     let mut gateway = site.serve(&QUICK).await?;
     let mut client = in_flight(&site, &backend).await?;
-    // As `timeout` and process groups do it.
+    // `timeout` and process groups send the signal twice.
     gateway.terminate()?;
     gateway.signal(Signal::INT)?;
     wait_for_output(&mut gateway, "draining").await?;
@@ -181,7 +181,7 @@ async fn a_signal_that_comes_twice_drains_once() -> TestResult {
 }
 
 #[tokio::test]
-async fn who_insists_ends_it_at_once_and_is_told_what_that_cost() -> TestResult {
+async fn later_sigint_ends_the_gateway_at_once_and_dropped_requests_are_logged() -> TestResult {
     for first in [Signal::TERM, Signal::QUIT, Signal::INT] {
         let backend = Backend::start(Behaviour::silent()).await?;
         let site = Site::of([&backend])?;
@@ -201,7 +201,7 @@ async fn who_insists_ends_it_at_once_and_is_told_what_that_cost() -> TestResult 
 }
 
 #[tokio::test]
-async fn an_end_at_once_that_costs_nothing_is_no_failure() -> TestResult {
+async fn later_sigint_without_requests_in_flight_exits_with_success() -> TestResult {
     let site = Site::new()?;
     let mut gateway = site.serve(&["--shutdown-grace", "10m"]).await?;
     gateway.terminate()?;
@@ -215,7 +215,7 @@ async fn an_end_at_once_that_costs_nothing_is_no_failure() -> TestResult {
 }
 
 #[tokio::test]
-async fn signals_that_mean_something_to_nginx_end_nothing() -> TestResult {
+async fn signals_of_nginx_have_no_effect() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
     let mut gateway = site.serve(&QUICK).await?;
@@ -229,7 +229,7 @@ async fn signals_that_mean_something_to_nginx_end_nothing() -> TestResult {
 }
 
 #[tokio::test]
-async fn while_draining_new_connections_are_served_and_idle_ones_get_a_last_answer() -> TestResult {
+async fn draining_gateway_serves_new_connections_and_one_request_of_idle_connections() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
     let mut gateway = site.serve(&["--shutdown-grace", "2s", "--shutdown-idle", "300ms"]).await?;
@@ -249,7 +249,7 @@ async fn while_draining_new_connections_are_served_and_idle_ones_get_a_last_answ
 }
 
 #[tokio::test]
-async fn it_is_not_ready_before_the_first_configuration_is_served() -> TestResult {
+async fn gateway_is_not_ready_before_its_first_configuration() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::new()?;
     let missing = site.path().join("later");
@@ -261,7 +261,7 @@ async fn it_is_not_ready_before_the_first_configuration_is_served() -> TestResul
     })?;
     gateway.wait_for_ok(site.admin, "/healthz", LIMIT).await?;
     assert_eq!(client::get(site.admin, "localhost", "/readyz").await?.status, 503);
-    // A connection made now waits until there is something to serve, rather than be answered wrongly.
+    // A request that arrives now waits for the first configuration. A response of 404 would be wrong.
     let mut early = Client::connect(site.http).await?.with_limit(LIMIT);
     early.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?;
     site.save_all([&backend])?;
@@ -276,7 +276,7 @@ async fn it_is_not_ready_before_the_first_configuration_is_served() -> TestResul
     Ok(())
 }
 
-/// A client whose request has come to the back end.
+/// A client whose request has reached the backend.
 async fn in_flight(site: &Site, backend: &Backend) -> anyhow::Result<Client> {
     let mut client = Client::connect(site.http).await?;
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?;
@@ -285,7 +285,7 @@ async fn in_flight(site: &Site, backend: &Backend) -> anyhow::Result<Client> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_may_open_as_many_files_as_the_system_allows_and_has_no_huge_pages() -> TestResult {
+async fn gateway_raises_its_limit_of_files_and_disables_huge_pages() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Site::of([&backend])?.serve(&QUICK).await?;
     let about = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", gateway.pid()));
@@ -293,7 +293,7 @@ async fn it_may_open_as_many_files_as_the_system_allows_and_has_no_huge_pages() 
     let files = limits.lines().find(|line| line.starts_with("Max open files")).context("a limit")?;
     let [soft, hard] = [3, 4].map(|column| files.split_whitespace().nth(column));
     assert_eq!(soft, hard, "{files}");
-    // Kernels without them have no such line.
+    // Kernels without huge pages do not have this line.
     assert!(!about("status")?.contains("THP_enabled:\t1"));
     Ok(())
 }
@@ -309,15 +309,15 @@ async fn wait_for_output(gateway: &mut Process, text: &str) -> TestResult {
 }
 
 /// Waits for a state of the process (proc_pid_stat(5)).
-async fn wait_for_state(gateway: &Process, is_it: impl Fn(char) -> bool) -> TestResult {
+async fn wait_for_state(gateway: &Process, is_expected: impl Fn(char) -> bool) -> TestResult {
     let end = std::time::Instant::now() + LIMIT;
     loop {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", gateway.pid()))?;
         let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next()).context("a state")?;
-        if is_it(state) {
+        if is_expected(state) {
             return Ok(());
         }
-        anyhow::ensure!(std::time::Instant::now() < end, "it stays in state {state}");
+        anyhow::ensure!(std::time::Instant::now() < end, "the process stays in state {state}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

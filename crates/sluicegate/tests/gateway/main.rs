@@ -1,4 +1,4 @@
-//! Gateways as processes of their own.
+//! Tests of gateways that run as separate processes.
 
 mod life;
 mod manifests;

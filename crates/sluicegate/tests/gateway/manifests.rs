@@ -1,5 +1,4 @@
-//! A gateway process follows its manifests, and nothing wrong in them takes a working route away (Z1
-//! and Z12).
+//! A gateway process follows its manifests, and no invalid manifest removes a working route (Z1 and Z12).
 
 use std::process::Stdio;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,7 +11,7 @@ use sluicegate_testkit::load::Load;
 type TestResult = anyhow::Result<()>;
 
 #[tokio::test]
-async fn routes_come_and_go_with_their_files() -> TestResult {
+async fn routes_follow_the_creation_and_removal_of_files() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
     site.save("ingress.yaml", &ingress("web", "/a"))?;
@@ -26,7 +25,7 @@ async fn routes_come_and_go_with_their_files() -> TestResult {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_broken_manifest_saved_over_a_good_one_changes_nothing_but_the_problems() -> TestResult {
+async fn invalid_manifest_is_reported_and_the_last_valid_version_stays_in_service() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
     let gateway = site.serve(&[]).await?;
@@ -45,7 +44,7 @@ async fn a_broken_manifest_saved_over_a_good_one_changes_nothing_but_the_problem
     load.wait_for_ok(200, LIMIT).await?;
     let report = load.stop().await?;
     assert_eq!(report.failures(), 0, "{report}\n{}", gateway.output());
-    // Mended, the problems are gone.
+    // Valid manifests clear the problems.
     site.save_all([&backend])?;
     let end = std::time::Instant::now() + LIMIT;
     while !client::get(site.admin, "localhost", "/metrics")
@@ -60,7 +59,7 @@ async fn a_broken_manifest_saved_over_a_good_one_changes_nothing_but_the_problem
 }
 
 #[tokio::test]
-async fn metrics_tell_errors_from_warnings_and_when_the_configuration_changed() -> TestResult {
+async fn metrics_count_errors_and_warnings_and_show_the_time_of_the_last_change() -> TestResult {
     let site = Site::of([])?;
     let before = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let _gateway = site.serve(&[]).await?;
@@ -83,7 +82,7 @@ async fn metrics_tell_errors_from_warnings_and_when_the_configuration_changed() 
 }
 
 #[tokio::test]
-async fn without_its_manifests_the_gateway_serves_on() -> TestResult {
+async fn gateway_continues_to_serve_while_its_manifests_are_missing() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
     let mut gateway = site.serve(&[]).await?;
@@ -101,7 +100,7 @@ async fn without_its_manifests_the_gateway_serves_on() -> TestResult {
 }
 
 #[tokio::test]
-async fn check_says_what_is_wrong_and_where() -> TestResult {
+async fn check_reports_the_problem_with_its_file_and_line() -> TestResult {
     let site = Site::of([])?;
     let check = |arguments: &[&str]| {
         let output =
@@ -125,7 +124,7 @@ async fn check_says_what_is_wrong_and_where() -> TestResult {
 }
 
 #[tokio::test]
-async fn the_tables_show_what_a_running_gateway_serves() -> TestResult {
+async fn routes_and_upstreams_print_the_state_of_a_running_gateway() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
     let _gateway = site.serve(&[]).await?;
@@ -140,7 +139,7 @@ async fn the_tables_show_what_a_running_gateway_serves() -> TestResult {
 }
 
 #[tokio::test]
-async fn routes_below_http_are_checked_and_shown_like_others() -> TestResult {
+async fn check_and_routes_print_tcp_routes() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
     let port = crate::support::free_address()?.port();

@@ -16,7 +16,7 @@ use crate::support::{LIMIT, Site, free_address, ingress, sluicegate};
 
 type TestResult = anyhow::Result<()>;
 
-/// Both planes' certificates, addresses and the snapshot, beside a site.
+/// A site with the certificates and addresses of both planes, and the snapshot.
 struct Planes {
     site: Site,
     authority: Authority,
@@ -75,7 +75,7 @@ impl Planes {
         Ok(control_plane)
     }
 
-    /// A data plane, not awaited.
+    /// Starts a data plane without waiting for its readiness.
     fn start_data_plane(&self) -> anyhow::Result<Process> {
         let mut command = sluicegate();
         command.args(["data-plane", "--control-plane", &self.link.to_string()]);
@@ -86,7 +86,7 @@ impl Planes {
         Process::start(command)
     }
 
-    /// The certificate that a client without a name in mind is shown.
+    /// The certificate that a client without SNI receives.
     async fn shown_certificate(&self) -> anyhow::Result<Vec<u8>> {
         let client = Client::connect_tls(self.https, &ClientOptions::default(), "127.0.0.1").await?;
         let chain = client.tls().and_then(|tls| tls.peer_certificates()).unwrap_or_default();
@@ -101,14 +101,14 @@ impl Planes {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_data_plane_serves_on_without_its_control_plane_and_follows_the_next() -> TestResult {
+async fn data_plane_serves_without_its_control_plane_and_follows_the_next() -> TestResult {
     let backends = Backend::group(2, Behaviour::ok()).await?;
     let planes = Planes::of(&backends[..1])?;
     let mut control_plane = planes.control_plane().await?;
     let data_plane = planes.data_plane().await?;
     let load = Load::new(planes.site.http).connections(5).start()?;
     load.wait_for_ok(50, LIMIT).await?;
-    // Changes of endpoints and of routes come through.
+    // The data plane follows changes of endpoints and of routes.
     planes.site.save_endpoints(&backends)?;
     backends[1].wait_until(|backend| backend.requests() > 0).await?;
     planes.site.save("other.yaml", &ingress("other", "/other"))?;
@@ -117,7 +117,7 @@ async fn a_data_plane_serves_on_without_its_control_plane_and_follows_the_next()
     control_plane.kill()?;
     planes.site.save("other.yaml", &ingress("other", "/another"))?;
     planes.site.save_endpoints(&backends[1..])?;
-    // Nobody has told it, and it serves both as before.
+    // The data plane does not receive the changes, and still serves both backends.
     for backend in &backends {
         let before = backend.requests();
         backend.wait_until(|backend| backend.requests() > before + 50).await?;
@@ -133,7 +133,7 @@ async fn a_data_plane_serves_on_without_its_control_plane_and_follows_the_next()
         if backends[0].requests() == gone {
             break;
         }
-        anyhow::ensure!(Instant::now() < end, "the endpoint that is gone still gets requests");
+        anyhow::ensure!(Instant::now() < end, "the removed endpoint still receives requests");
     }
     let report = load.stop().await?;
     assert_eq!(report.failures(), 0, "{report}\n{}", data_plane.output());
@@ -141,10 +141,10 @@ async fn a_data_plane_serves_on_without_its_control_plane_and_follows_the_next()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_data_plane_that_starts_without_its_control_plane_serves_the_snapshot() -> TestResult {
+async fn data_plane_that_starts_without_a_control_plane_serves_its_snapshot() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let planes = Planes::of([&backend])?;
-    // Without a control plane and a snapshot there is nothing to be ready with.
+    // Without a control plane and a snapshot, the data plane is not ready.
     let mut data_plane = planes.start_data_plane()?;
     wait_for_output(&data_plane, "there is no connection to the control plane", 1).await?;
     assert_eq!(client::get(planes.site.admin, "localhost", "/readyz").await?.status, 503);
@@ -169,7 +169,7 @@ async fn a_data_plane_that_starts_without_its_control_plane_serves_the_snapshot(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_control_plane_changes_no_certificate() -> TestResult {
+async fn default_certificate_survives_a_new_control_plane() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let planes = Planes::of([&backend])?;
     let mut control_plane = planes.control_plane().await?;
@@ -178,14 +178,14 @@ async fn another_control_plane_changes_no_certificate() -> TestResult {
     control_plane.kill()?;
     std::fs::remove_file(planes.site.path().join("ingress.yaml"))?;
     let _control_plane = planes.control_plane().await?;
-    // Now what the second one says is served.
+    // The data plane serves the configuration of the second control plane.
     planes.site.wait_for_status("/", 404).await?;
     assert_eq!(planes.shown_certificate().await?, shown, "{}", data_plane.output());
     Ok(())
 }
 
 #[tokio::test]
-async fn planes_with_wrong_certificates_refuse_each_other() -> TestResult {
+async fn planes_reject_certificates_of_another_ca() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let planes = Planes::of([&backend])?;
     let other = Authority::new();
@@ -197,7 +197,7 @@ async fn planes_with_wrong_certificates_refuse_each_other() -> TestResult {
     wait_for_output(&data_plane, "there is no connection to the control plane", 1).await?;
     wait_for_output(&control_plane, "was not opened", 1).await?;
     assert_eq!(client::get(planes.site.admin, "localhost", "/readyz").await?.status, 503);
-    // The right one is taken without a restart.
+    // The data plane uses the valid certificate without a restart.
     planes.save("data-plane", &good)?;
     data_plane.wait_for_ok(planes.site.admin, "/readyz", LIMIT).await?;
     drop((data_plane, control_plane));
@@ -215,7 +215,7 @@ async fn planes_with_wrong_certificates_refuse_each_other() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_client_of_plain_http_does_not_harm_the_control_plane() -> TestResult {
+async fn control_plane_survives_clients_of_plain_http() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let planes = Planes::of([&backend])?;
     let mut control_plane = planes.control_plane().await?;
@@ -230,7 +230,7 @@ async fn a_client_of_plain_http_does_not_harm_the_control_plane() -> TestResult 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_data_plane_takes_over_from_another_under_load() -> TestResult {
+async fn takeover_between_data_planes_under_load_fails_no_request() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let planes = Planes::of([&backend])?;
     let _control_plane = planes.control_plane().await?;
@@ -258,7 +258,7 @@ async fn wait_for_output(process: &Process, text: &str, times: usize) -> TestRes
 async fn wait_for_file(path: &Path) -> TestResult {
     let end = Instant::now() + LIMIT;
     while !path.exists() {
-        anyhow::ensure!(Instant::now() < end, "{} does not come", path.display());
+        anyhow::ensure!(Instant::now() < end, "{} does not appear", path.display());
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     Ok(())

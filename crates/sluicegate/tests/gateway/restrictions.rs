@@ -1,4 +1,4 @@
-//! What cannot be read and may restrict access is closed, and what is printed of it is one line.
+//! An unreadable object that may restrict access closes its routes. Each printed problem is one line.
 
 use std::fs;
 use std::process::{Output, Stdio};
@@ -16,7 +16,7 @@ fn check(site: &Site, options: &[&str]) -> anyhow::Result<Output> {
 }
 
 #[tokio::test]
-async fn a_manifest_that_is_too_large_at_the_start_closes_all_routes_until_it_is_removed() -> TestResult {
+async fn oversized_manifest_at_the_start_closes_all_routes_until_it_is_removed() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
     fs::File::create(site.path().join("guard.yaml"))?.set_len(64 * 1024 * 1024 + 1)?;
@@ -30,12 +30,12 @@ async fn a_manifest_that_is_too_large_at_the_start_closes_all_routes_until_it_is
     fs::File::create(site.path().join("guard.yaml"))?.set_len(64 * 1024 * 1024 + 1)?;
     site.save("other.yaml", &ingress("other", "/other"))?;
     site.wait_for_status("/other", 200).await?;
-    assert_eq!(site.status("/").await?, 200, "what works is not taken down");
+    assert_eq!(site.status("/").await?, 200, "routes in service stay open");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_missing_directory_is_waited_for() -> TestResult {
+async fn gateway_waits_for_a_missing_directory_and_check_fails() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
     let away = site.path().with_extension("away");
@@ -61,7 +61,7 @@ async fn a_missing_directory_is_waited_for() -> TestResult {
 }
 
 #[tokio::test]
-async fn an_ingress_with_an_unread_restriction_of_ingress_nginx_responds_with_503() -> TestResult {
+async fn ingress_with_an_access_annotation_of_ingress_nginx_responds_with_503() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
     let restricted = ingress("admin", "/admin").replace(
@@ -86,7 +86,7 @@ async fn an_ingress_with_an_unread_restriction_of_ingress_nginx_responds_with_50
 }
 
 #[tokio::test]
-async fn names_from_manifests_forge_no_line_of_the_log_or_of_check() -> TestResult {
+async fn names_in_manifests_cannot_forge_lines_of_the_log_or_of_check() -> TestResult {
     let site = Site::of([])?;
     let forged = "\\n2026-01-01T00:00:00Z ERROR forged\\u2028\\u0085\\u202e\\e[2J";
     let annotated = ingress("odd", "/odd").replace(

@@ -1,4 +1,4 @@
-//! A gateway as its own process, with a directory of manifests, in front of in-process back ends.
+//! A gateway process with a directory of manifests, in front of in-process backends.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -10,7 +10,7 @@ use sluicegate_testkit::backend::Backend;
 use sluicegate_testkit::client;
 use tempfile::TempDir;
 
-/// How long anything may take before a test gives up.
+/// The timeout of every wait in a test.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 /// A directory of manifests, and the addresses of the gateway that serves it.
@@ -25,7 +25,7 @@ impl Site {
         Ok(Self { dir: tempfile::tempdir()?, http: free_address()?, admin: free_address()? })
     }
 
-    /// A site in front of these back ends.
+    /// A site in front of these backends.
     pub(crate) fn of<'b>(backends: impl IntoIterator<Item = &'b Backend>) -> anyhow::Result<Self> {
         let site = Self::new()?;
         site.save_all(backends)?;
@@ -36,7 +36,7 @@ impl Site {
         self.dir.path()
     }
 
-    /// Saves a manifest as careful tools do: under another name first, then renamed.
+    /// Saves a manifest atomically: writes a hidden file, then renames it.
     pub(crate) fn save(&self, name: &str, text: &str) -> anyhow::Result<()> {
         let hidden = self.path().join(format!(".{name}.new"));
         std::fs::write(&hidden, text)?;
@@ -44,7 +44,7 @@ impl Site {
         Ok(())
     }
 
-    /// Everything goes to these back ends.
+    /// Saves a Service with these backends, and an Ingress that routes all paths to the Service.
     pub(crate) fn save_all<'b>(&self, backends: impl IntoIterator<Item = &'b Backend>) -> anyhow::Result<()> {
         self.save("service.yaml", SERVICE)?;
         self.save_endpoints(backends)?;
@@ -58,7 +58,7 @@ impl Site {
         self.save("slices.yaml", &slices(backends.into_iter().map(Backend::addr)))
     }
 
-    /// A gateway that serves it, not awaited.
+    /// Starts a gateway for the site without waiting for its readiness.
     pub(crate) fn start(&self, options: &[&str]) -> anyhow::Result<Process> {
         let mut command = sluicegate();
         command.args(["serve", "--manifests"]).arg(self.path());
@@ -67,7 +67,7 @@ impl Site {
         Process::start(command)
     }
 
-    /// A gateway that serves it and is ready.
+    /// Starts a gateway for the site, and waits until the gateway is ready.
     pub(crate) async fn serve(&self, options: &[&str]) -> anyhow::Result<Process> {
         let mut gateway = self.start(options)?;
         gateway.wait_for_ok(self.admin, "/readyz", LIMIT).await?;
@@ -78,7 +78,7 @@ impl Site {
         Ok(client::get(self.http, "localhost", path).await?.status)
     }
 
-    /// Waits until a path is answered with this status.
+    /// Waits until a path responds with this status.
     pub(crate) async fn wait_for_status(&self, path: &str, status: u16) -> anyhow::Result<()> {
         let end = Instant::now() + LIMIT;
         loop {
@@ -122,7 +122,7 @@ spec:
     )
 }
 
-/// One slice for each address, since the ports of in-process back ends differ.
+/// One EndpointSlice per address, because the ports of in-process backends differ.
 pub(crate) fn slices(addresses: impl IntoIterator<Item = SocketAddr>) -> String {
     let slice = |(index, address): (usize, SocketAddr)| {
         format!(
@@ -142,7 +142,7 @@ endpoints: [{{addresses: [{}]}}]
     addresses.into_iter().enumerate().map(slice).collect()
 }
 
-/// A port that nobody listens at now.
+/// An address with a port without a listener.
 pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }

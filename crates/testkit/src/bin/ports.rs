@@ -13,10 +13,10 @@ use sluicegate_testkit::tls::Authority;
 /// Free ports, or a certificate.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How many ports to print.
+    /// The number of ports to print.
     #[arg(required_unless_present = "certificate")]
     count: Option<usize>,
-    /// Write a certificate for this name to the directory instead.
+    /// Write a certificate for this name to the directory, and print no ports.
     #[arg(long, num_args = 2, value_names = ["NAME", "DIR"])]
     certificate: Option<Vec<PathBuf>>,
 }

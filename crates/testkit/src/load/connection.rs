@@ -70,7 +70,7 @@ impl Connection {
         let deadline = Instant::now() + self.shared.load.timeout;
         let result = match timeout_at(deadline.into(), self.exchange()).await {
             Ok(result) => result,
-            Err(_) => Err((Failure::Timeout, format!("no answer in {:?}", self.shared.load.timeout))),
+            Err(_) => Err((Failure::Timeout, format!("no response in {:?}", self.shared.load.timeout))),
         };
         let now = Instant::now();
         let result = result.and_then(|status| self.check(status));
@@ -178,7 +178,7 @@ impl Connection {
             }
         }
         if !self.input.is_empty() {
-            let what = format!("{} bytes behind the answer", self.input.len());
+            let what = format!("{} bytes after the response", self.input.len());
             return Err((Failure::Malformed, what));
         }
         Ok((status, !close))
@@ -186,7 +186,7 @@ impl Connection {
 
     async fn read_more(&mut self, stream: &mut Stream, needed: bool) -> Result<usize, Failed> {
         match wire::read_more(stream, &mut self.input).await {
-            Ok(0) if needed => Err((Failure::Read, "closed before the answer was complete".to_owned())),
+            Ok(0) if needed => Err((Failure::Read, "closed before the response was complete".to_owned())),
             Ok(read) => Ok(read),
             Err(error) => Err((Failure::Read, error.to_string())),
         }

@@ -31,7 +31,8 @@ use tokio::time::{sleep_until, timeout};
 
 use super::output::{Output, Publish};
 use super::resolve::Reach;
-use crate::object::secret::{CREDENTIALS_TYPE, TLS_TYPE};
+use crate::object::kind::{Absence, Watch as Watched};
+use crate::object::secret::CREDENTIALS_TYPE;
 use crate::object::{Kind, ObjectRef};
 use crate::problem::{Origin, Problem, Severity};
 use crate::store::{Store, Touched};
@@ -305,32 +306,25 @@ impl<P: Publish> Follower<P> {
             [] => vec![None],
             namespaces => namespaces.iter().cloned().map(Some).collect(),
         };
-        for kind in [Kind::IngressClass, Kind::GatewayClass] {
-            self.watch(Selection { kind, namespace: None, fields: Fields::All });
+        let (of_cluster, of_namespaces): (Vec<Kind>, Vec<Kind>) =
+            Kind::all().partition(|kind| kind.is_cluster_scoped());
+        for kind in of_cluster {
+            self.watch_kind(kind, None);
         }
         for namespace in every {
-            let mut watch = |kind, fields| {
-                self.watch(Selection { kind, namespace: namespace.clone(), fields });
-            };
-            for kind in [TLS_TYPE, CREDENTIALS_TYPE] {
-                watch(Kind::Secret, Fields::Type(kind));
+            for &kind in &of_namespaces {
+                self.watch_kind(kind, namespace.as_ref());
             }
-            for kind in [
-                Kind::EndpointSlice,
-                Kind::Service,
-                Kind::Ingress,
-                Kind::Gateway,
-                Kind::TlsRoute,
-                Kind::TcpRoute,
-                Kind::UdpRoute,
-                Kind::ReferenceGrant,
-                Kind::SecurityPolicy,
-                Kind::Consumer,
-                Kind::RateLimitPolicy,
-                Kind::TrafficPolicy,
-            ] {
-                watch(kind, Fields::All);
-            }
+        }
+    }
+
+    fn watch_kind(&mut self, kind: Kind, namespace: Option<&Arc<str>>) {
+        let selections = match kind.row().watch {
+            Watched::All => vec![Fields::All],
+            Watched::Types(types) => types.iter().copied().map(Fields::Type).collect(),
+        };
+        for fields in selections {
+            self.watch(Selection { kind, namespace: namespace.cloned(), fields });
         }
     }
 
@@ -523,11 +517,10 @@ impl Selection {
 
     /// Whether the gateway can serve without these objects, if they are unavailable for this reason.
     fn can_do_without(&self, reason: Reason) -> bool {
-        let is_needed = match self.kind {
-            Kind::Ingress | Kind::Service | Kind::EndpointSlice => true,
-            // Without these objects every caller would be admitted. If the kinds do not exist, there is no policy either.
-            Kind::SecurityPolicy | Kind::Consumer => reason == Reason::Forbidden,
-            _ => false,
+        let is_needed = match self.kind.row().absence {
+            Absence::Waits => true,
+            Absence::WaitsIfForbidden => reason == Reason::Forbidden,
+            Absence::Serves => false,
         };
         reason != Reason::Temporary && !is_needed
     }

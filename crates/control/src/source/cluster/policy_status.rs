@@ -5,8 +5,8 @@ use kube::api::DynamicObject;
 use serde_json::{Map, Value, json};
 use sluicegate_model::text::one_line;
 
+use crate::merge::policy::standing::{Reason, Standing as Verdict};
 use crate::object::{Kind, ObjectRef};
-use crate::translate::policy::standing::{Reason, Standing as Verdict};
 
 /// The controller in our entries: other controllers may write beside us.
 const CONTROLLER: &str = crate::translate::CONTROLLER;
@@ -34,11 +34,6 @@ pub(super) struct CurrentPolicyStatus {
 pub(super) struct DesiredPolicyStatus {
     verdicts: Vec<Verdict>,
     generation: Option<i64>,
-}
-
-/// Whether the gateway writes a status of this kind.
-pub(super) fn has_status(kind: Kind) -> bool {
-    matches!(kind, Kind::SecurityPolicy | Kind::RateLimitPolicy | Kind::TrafficPolicy | Kind::Consumer)
 }
 
 impl CurrentPolicyStatus {
@@ -144,7 +139,7 @@ fn list(value: Option<&Value>) -> &[Value] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::translate::policy::standing::TargetName;
+    use crate::merge::policy::standing::TargetName;
 
     fn object(kind: Kind) -> ObjectRef {
         ObjectRef { kind, namespace: "default".into(), name: "a".into() }

@@ -15,7 +15,7 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::networking::v1::Ingress;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{DynamicObject, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch as state};
@@ -25,9 +25,9 @@ use super::policy_status::{CurrentPolicyStatus, DesiredPolicyStatus};
 use super::standing::{CurrentIngressStatus, Standing};
 use super::until;
 use super::watch::in_words;
+use crate::merge::policy::standing::Standing as Verdict;
 use crate::object::{Kind, ObjectRef, annotation};
 use crate::problem::{Problem, Severity};
-use crate::translate::policy::standing::Standing as Verdict;
 
 /// The time between two writes, so that the status of a thousand Ingresses is no burden on the API server.
 const PACE: Duration = Duration::from_millis(20);
@@ -362,10 +362,7 @@ impl Writer {
         status: &Value,
         version: Option<&str>,
     ) -> kube::Result<()> {
-        let api_version = object.kind.api_versions()[0];
-        let (group, of_group) = api_version.split_once('/').unwrap_or(("", api_version));
-        let kind = GroupVersionKind::gvk(group, of_group, object.kind.as_str());
-        let resource = ApiResource::from_gvk(&kind);
+        let resource = object.kind.resource(object.kind.api_versions()[0]);
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &object.namespace, &resource);
         let patch = json!({"metadata": {"resourceVersion": version}, "status": status});
         let written = api.patch_status(&object.name, &PatchParams::default(), &Patch::Merge(patch)).await?;

@@ -6,22 +6,17 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use k8s_openapi::api::{core::v1 as core, discovery::v1 as discovery, networking::v1 as networking};
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta};
+use kube::api::{DynamicObject, ObjectMeta};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource};
-use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::policy_status::{CurrentPolicyStatus, has_status};
+use super::policy_status::CurrentPolicyStatus;
 use super::standing::{CurrentIngressStatus, Standing};
-use crate::manifest::{ParsedObject, check};
-use crate::object::class::IngressClass;
-use crate::object::ingress::Ingress;
-use crate::object::secret::{ConfigMap, Secret};
-use crate::object::service::Service;
-use crate::object::slice::EndpointSlice;
+use crate::manifest::ParsedObject;
+use crate::object::kind::{Raw, Status};
 use crate::object::{Kind, Object, ObjectRef};
 use crate::problem::Findings;
 
@@ -150,16 +145,8 @@ impl Selection {
             }
             Kind::Secret => tokio::spawn(telling.run(self.api::<core::Secret>(client), config)),
             Kind::ConfigMap => tokio::spawn(telling.run(self.api::<core::ConfigMap>(client), config)),
-            Kind::GatewayClass
-            | Kind::Gateway
-            | Kind::TlsRoute
-            | Kind::TcpRoute
-            | Kind::UdpRoute
-            | Kind::ReferenceGrant
-            | Kind::SecurityPolicy
-            | Kind::Consumer
-            | Kind::RateLimitPolicy
-            | Kind::TrafficPolicy => {
+            // The kinds of CustomResourceDefinitions.
+            _ => {
                 let namespace = self.namespace.clone();
                 tokio::spawn(telling.run_versions(client.clone(), namespace, config))
             }
@@ -208,9 +195,7 @@ impl WatchTask {
     /// Watches a kind of which the API server may know only an older version, or none.
     async fn run_versions(mut self, client: Client, namespace: Option<Arc<str>>, config: watcher::Config) {
         for version in self.kind.api_versions().iter().cycle() {
-            let (group, version) = version.split_once('/').unwrap_or(("", version));
-            let kind = GroupVersionKind::gvk(group, version, self.kind.as_str());
-            let resource = ApiResource::from_gvk(&kind);
+            let resource = self.kind.resource(version);
             let api: Api<DynamicObject> = match &namespace {
                 Some(namespace) if !self.kind.is_cluster_scoped() => {
                     Api::namespaced_with(client.clone(), namespace, &resource)
@@ -372,12 +357,7 @@ fn root_cause(error: &dyn std::error::Error) -> String {
 }
 
 /// A kind as the API server sends it.
-trait Watched:
-    Resource<DynamicType: Clone + Send> + Clone + DeserializeOwned + fmt::Debug + Send + 'static
-{
-    /// The checked object; `None` if it is unusable.
-    fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object>;
-
+trait Watched: Raw + Resource<DynamicType: Clone + Send> + Clone + fmt::Debug + Send + 'static {
     /// The part of the object that the gateway writes.
     fn standing(&self, _: Kind) -> Option<Standing> {
         None
@@ -385,54 +365,29 @@ trait Watched:
 }
 
 impl Watched for networking::Ingress {
-    fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
-        Some(Object::Ingress(Arc::new(Ingress::check(self, &object.namespace, findings))))
-    }
-
     fn standing(&self, _: Kind) -> Option<Standing> {
         Some(Standing::Ingress(CurrentIngressStatus::of(self)))
     }
 }
 
-impl Watched for networking::IngressClass {
-    fn check(self, _: &ObjectRef, findings: &mut Findings) -> Option<Object> {
-        Some(Object::IngressClass(Arc::new(IngressClass::check(self, findings))))
-    }
-}
-
-impl Watched for core::Service {
-    fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
-        Some(Object::Service(Arc::new(Service::check(self, &object.namespace, findings))))
-    }
-}
-
-impl Watched for discovery::EndpointSlice {
-    fn check(self, _: &ObjectRef, findings: &mut Findings) -> Option<Object> {
-        Some(Object::EndpointSlice(Arc::new(EndpointSlice::check(self, findings))))
-    }
-}
-
-impl Watched for core::Secret {
-    fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
-        Some(Object::Secret(Arc::new(Secret::check(self, object, findings))))
-    }
-}
-
-impl Watched for core::ConfigMap {
-    fn check(self, _: &ObjectRef, findings: &mut Findings) -> Option<Object> {
-        Some(Object::ConfigMap(Arc::new(ConfigMap::check(self, findings))))
-    }
-}
+impl Watched for networking::IngressClass {}
+impl Watched for core::Service {}
+impl Watched for discovery::EndpointSlice {}
+impl Watched for core::Secret {}
+impl Watched for core::ConfigMap {}
 
 /// The kinds of CustomResourceDefinitions: Gateway API's kinds, and our own.
-impl Watched for DynamicObject {
+impl Raw for DynamicObject {
     fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
         let value = serde_json::to_value(self).ok()?;
-        check(object, &value, findings)
+        (object.kind.row().read)(&value, object, findings)
     }
+}
 
+impl Watched for DynamicObject {
     fn standing(&self, kind: Kind) -> Option<Standing> {
-        has_status(kind).then(|| Standing::Policy(CurrentPolicyStatus::of(self)))
+        let has_conditions = kind.row().status == Status::Conditions;
+        has_conditions.then(|| Standing::Policy(CurrentPolicyStatus::of(self)))
     }
 }
 

@@ -14,7 +14,7 @@ kind: Ingress
 metadata:
   name: hello
   annotations:
-    sluicegate.dev/load-balance: ewma
+    sluicegate.dev/load-balance: ResponseTime
     nginx.ingress.kubernetes.io/rewrite-target: /
 spec:
   rules:

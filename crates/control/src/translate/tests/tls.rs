@@ -254,7 +254,7 @@ fn annotations_require_client_certificates() {
             false,
         ),
         (
-            "sluicegate.dev/auth-tls-configmap: ca, sluicegate.dev/auth-tls-verify-client: optional_no_ca",
+            "sluicegate.dev/auth-tls-configmap: ca, sluicegate.dev/auth-tls-verify-client: AllowInsecureFallback",
             ClientAuthMode::OptionalNoCa,
             false,
         ),
@@ -376,10 +376,10 @@ fn unusable_client_ca_rejects_every_client() {
         (
             "sluicegate.dev/auth-tls-secret: ca, sluicegate.dev/auth-tls-verify-client: maybe",
             authorities("Secret", "ca"),
-            "\"maybe\" is unknown; on is used. Write on, optional, optional_no_ca or off",
+            "\"maybe\" is unknown; AllowValidOnly is used. Write AllowValidOnly, optional, AllowInsecureFallback or off",
         ),
         (
-            "sluicegate.dev/auth-tls-verify-client: \"on\"",
+            "sluicegate.dev/auth-tls-verify-client: AllowValidOnly",
             String::new(),
             "has no effect without sluicegate.dev/auth-tls-secret",
         ),

@@ -260,7 +260,7 @@ fn service_annotations_set_load_balancing_and_limits() {
     };
     let (upstream, _) = translated(
         &annotated(
-            "sluicegate.dev/load-balance: least_request, sluicegate.dev/max-requests: \"100\", \
+            "sluicegate.dev/load-balance: LeastRequest, sluicegate.dev/max-requests: \"100\", \
              sluicegate.dev/max-requests-per-endpoint: \"7\"",
         ),
         "80",
@@ -273,7 +273,7 @@ fn service_annotations_set_load_balancing_and_limits() {
     for (annotation, problem) in [
         (
             "sluicegate.dev/load-balance: fair",
-            "load-balance]: \"fair\" is unknown: write ewma, round_robin or least_request",
+            "load-balance]: \"fair\" is unknown: write ResponseTime, RoundRobin or LeastRequest",
         ),
         ("sluicegate.dev/max-requests: \"0\"", "max-requests]: \"0\" is not a number from 1"),
         (
@@ -332,13 +332,13 @@ fn upstream_tls_follows_annotations_and_invalid_values_are_reported() {
     for (annotations, upstream, expected) in [
         (
             format!(
-                "{https}, sluicegate.dev/proxy-ssl-name: web.test, sluicegate.dev/proxy-ssl-server-name: \"off\""
+                "{https}, sluicegate.dev/proxy-ssl-name: web.test, sluicegate.dev/proxy-ssl-server-name: \"false\""
             ),
             "default/echo:80 (https web.test, no SNI)",
             vec![],
         ),
         (
-            format!("{https}, sluicegate.dev/proxy-ssl-verify: \"on\""),
+            format!("{https}, sluicegate.dev/proxy-ssl-verify: \"true\""),
             "default/echo:80 (https echo.default.svc, verified)",
             vec!["has no CA certificates to verify endpoints with; requests receive 502"],
         ),
@@ -352,17 +352,17 @@ fn upstream_tls_follows_annotations_and_invalid_values_are_reported() {
                 "{https}, sluicegate.dev/proxy-ssl-secret: other/ca, sluicegate.dev/proxy-ssl-verify: \"yes\""
             ),
             "default/echo:80 (https echo.default.svc)",
-            vec!["is of another namespace", "\"yes\" is neither \"on\" nor \"off\""],
+            vec!["is of another namespace", "\"yes\" is neither \"true\" nor \"false\""],
         ),
         (
-            "sluicegate.dev/proxy-ssl-verify: \"on\"".to_owned(),
+            "sluicegate.dev/proxy-ssl-verify: \"true\"".to_owned(),
             "default/echo:80",
             vec!["has no effect without sluicegate.dev/backend-protocol: HTTPS"],
         ),
         (
             "sluicegate.dev/backend-protocol: FCGI".to_owned(),
             "default/echo:80",
-            vec!["\"FCGI\" is not supported; HTTP is used. Write HTTP, HTTPS, H2C, H2, GRPC or GRPCS"],
+            vec!["\"FCGI\" is unknown; HTTP is used. Write HTTP, HTTPS, H2C, H2, GRPC or GRPCS"],
         ),
     ] {
         let (upstream_protocol, problems) = upstream_protocol(&annotations, "", "");

@@ -12,10 +12,10 @@ use super::super::refuse::Refusal;
 use super::super::respond::Begun;
 use super::{HitKind, limits};
 use crate::buffer::BUFFER;
-use crate::cache::{Entry, Part};
 use crate::counters::{Tally, TrafficShard};
 use crate::failure::{ClientFault, Failure};
-use crate::policy::traffic::TrafficPolicy;
+use crate::feature::cache::{Entry, Part};
+use crate::feature::traffic::TrafficPolicy;
 
 impl Exchange<'_> {
     /// Responds with a cached response, and with further header lines of the endpoint.
@@ -26,7 +26,7 @@ impl Exchange<'_> {
         own: &[u8],
     ) -> Result<Persist, Refusal> {
         let now = Instant::now();
-        let Some(policy) = self.steered.as_ref().map(|steered| steered.policy.clone()) else {
+        let Some(policy) = self.traffic().cloned() else {
             return Err(Refusal::NotCached);
         };
         let ttl = entry.ttl(now);
@@ -70,7 +70,7 @@ impl Exchange<'_> {
         let body = &body[beside..];
         let Begun { mut download, keep_alive, sent: begun, .. } = self.begin_response(None);
         let result = match begun {
-            Ok(()) => self.download(Body::Kept(body), &mut download).await,
+            Ok(()) => self.download(Body::Buffered(body), &mut download).await,
             Err(_) => Err(ClientFault::Closed.into()),
         };
         self.record.bytes += download.bytes_out();

@@ -5,21 +5,18 @@ use sluicegate_model::UpstreamKey;
 
 use super::super::exchange::Exchange;
 use super::Cached;
-use crate::cache::{
+use crate::feature::Guard;
+use crate::feature::cache::{
     Asked, Cache, RequestDirectives, add_part, add_target, is_condition, is_range_line, sent,
 };
 use crate::name::is_same_name;
-use crate::policy::Guard;
 
 impl Exchange<'_> {
     /// The cache's view of the request that is about to go to an endpoint.
     pub(super) fn asked(&self, cache: &Cache, upstream: &UpstreamKey) -> Asked {
         let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
         let mut key = Vec::with_capacity(256);
-        add_part(
-            &mut key,
-            if self.client.origin.is_https(self.trusted, head, buf) { b"https" } else { b"http" },
-        );
+        add_part(&mut key, if self.client_view().is_https(self.head()) { b"https" } else { b"http" });
         add_part(
             &mut key,
             &head.authority.map_or(&[][..], |authority| authority.of(buf)).to_ascii_lowercase(),
@@ -86,7 +83,7 @@ impl Exchange<'_> {
         let (reply_head, reply) = (&self.scratch.reply_head, self.scratch.reply.filled());
         let (head, buf) = (&self.scratch.head, self.scratch.input.filled());
         let Some(authority) = head.authority.map(|authority| authority.of(buf)) else { return };
-        let is_https = self.client.origin.is_https(self.trusted, head, buf);
+        let is_https = self.client_view().is_https(self.head());
         for reference in
             [reply_head.header(reply, Known::Location), reply_head.find(reply, "content-location")]
         {

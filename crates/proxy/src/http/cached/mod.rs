@@ -21,10 +21,10 @@ use tokio::time::Instant;
 
 use super::exchange::{Exchange, Persist};
 use super::refuse::Refusal;
-use crate::cache::{
+use crate::failure::{Failure, Fault};
+use crate::feature::cache::{
     Asked, Cache, CacheLookup, Collector, Entry, Flight, InFlight, Outcome, Part, WAIT, asks_for_part,
 };
-use crate::failure::{Failure, Fault};
 use crate::upstream::LocalUpstream;
 
 use refresh::Place;
@@ -58,12 +58,12 @@ enum HitKind {
 impl Exchange<'_> {
     /// Whether the policy of the route caches responses.
     pub(super) fn keeps_responses(&self) -> bool {
-        self.steered.as_ref().is_some_and(|steered| steered.policy.compiled.cache.is_some())
+        self.traffic().is_some_and(|policy| policy.compiled.cache.is_some())
     }
 
     /// Looks for a cached response. If one serves the request, returns the state of the client's connection.
     pub(super) async fn consult(&mut self, upstream: &Rc<LocalUpstream>) -> Result<Option<Persist>, Refusal> {
-        let Some(policy) = self.steered.as_ref().map(|steered| steered.policy.clone()) else {
+        let Some(policy) = self.traffic().cloned() else {
             return Ok(None);
         };
         let Some(cache) = policy.compiled.cache.clone() else { return Ok(None) };
@@ -94,7 +94,7 @@ impl Exchange<'_> {
         loop {
             let now = Instant::now();
             match cached.cache.enter(&cached.asked, &self.scratch.request, (waits, is_get), now) {
-                CacheLookup::Kept(entry) => return self.answer_from(&entry, way, &[]).await.map(Some),
+                CacheLookup::Hit(entry) => return self.answer_from(&entry, way, &[]).await.map(Some),
                 CacheLookup::Refreshes(flight, entry) => {
                     let Some(place) = Place::take() else {
                         // Hanging endpoints of other responses must not leave this response stale.
@@ -112,8 +112,8 @@ impl Exchange<'_> {
                     cached.stale = stale;
                     break;
                 }
-                CacheLookup::Waits(under_way, stale) => {
-                    let outcome = self.wait_for(&under_way, until).await?;
+                CacheLookup::Waits(in_flight, stale) => {
+                    let outcome = self.wait_for(&in_flight, until).await?;
                     let now = Instant::now();
                     let is_late = self.head_deadline.is_some_and(|due| now >= due);
                     if (is_late || outcome == Some(Outcome::Failed))
@@ -149,11 +149,11 @@ impl Exchange<'_> {
         cache: &Arc<Cache>,
         asked: &Asked,
     ) -> Result<Option<Persist>, Refusal> {
-        let Some(policy) = self.steered.as_ref().map(|steered| steered.policy.clone()) else {
+        let Some(policy) = self.traffic().cloned() else {
             return Ok(None);
         };
         if Part::of(&self.scratch.head, self.scratch.input.filled()).is_some()
-            && let CacheLookup::Kept(entry) =
+            && let CacheLookup::Hit(entry) =
                 cache.enter(asked, &self.scratch.request, (false, false), Instant::now())
             && entry.has_parts()
         {
@@ -168,10 +168,10 @@ impl Exchange<'_> {
     }
 
     /// Waits until another request has fetched the response, or until the deadline.
-    async fn wait_for(&mut self, under_way: &InFlight, until: Instant) -> Result<Option<Outcome>, Refusal> {
-        let until = until.min(under_way.until());
+    async fn wait_for(&mut self, in_flight: &InFlight, until: Instant) -> Result<Option<Outcome>, Refusal> {
+        let until = until.min(in_flight.until());
         let until = self.head_deadline.map_or(until, |due| due.min(until));
-        Ok(self.awaited(under_way.end(), Some(until)).await?)
+        Ok(self.awaited(in_flight.end(), Some(until)).await?)
     }
 
     /// No endpoint has responded: releases the requests that wait. Returns a stale response that may serve on errors.

@@ -13,9 +13,9 @@ use tokio::time::{Instant, timeout};
 
 use super::super::exchange::Exchange;
 use super::settle::{renew, times};
-use crate::cache::{Asked, Collector, Draft, Entry, Flight, Outcome, withdraws, without_conditions};
-use crate::policy::traffic::TrafficPolicy;
-use crate::upstream::{Admission, AvoidedEndpoints, Connection, LocalUpstream, Wish};
+use crate::feature::cache::{Asked, Collector, Draft, Entry, Flight, Outcome, withdraws, without_conditions};
+use crate::feature::traffic::TrafficPolicy;
+use crate::upstream::{Admission, AvoidedEndpoints, Connection, EndpointPreference, LocalUpstream};
 use crate::worker::Worker;
 
 /// The limit of responses that one worker revalidates in the background at a time.
@@ -57,7 +57,7 @@ impl Exchange<'_> {
         asked: Asked,
         upstream: &Rc<LocalUpstream>,
     ) {
-        let Some(policy) = self.steered.as_ref().map(|steered| steered.policy.clone()) else { return };
+        let Some(policy) = self.traffic().cloned() else { return };
         let mut request = without_conditions(&self.scratch.request);
         let revalidates = entry.ask_whether_it_holds(&mut request);
         let refresh = Refresh {
@@ -101,17 +101,17 @@ impl Refresh {
         let _admission = Admission::new(upstream).ok()?;
         let settings = &*self.policy.compiled.settings;
         let limits = HeadLimits { bytes: settings.limits.response_head, headers: settings.limits.headers };
-        let (wish, mut tried) = (Wish::default(), AvoidedEndpoints::default());
+        let (preference, mut tried) = (EndpointPreference::default(), AvoidedEndpoints::default());
         for may_be_pooled in [true, false] {
             let now = Instant::now();
-            let turn = upstream.pick(&tried, &wish, &settings.resilience, now);
+            let turn = upstream.pick(&tried, &preference, &settings.resilience, now);
             let pooled = turn
                 .as_ref()
                 .filter(|_| may_be_pooled)
                 .and_then(|endpoint| upstream.pooled(endpoint, true, now));
             let mut connection = match pooled {
                 Some(connection) => connection,
-                None => upstream.connect((settings, &wish), &mut tried, turn).await.ok()?,
+                None => upstream.connect((settings, &preference), &mut tried, turn).await.ok()?,
             };
             let is_reused = connection.is_reused();
             upstream.count_attempt(connection.endpoint());

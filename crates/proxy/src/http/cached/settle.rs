@@ -12,7 +12,7 @@ use super::super::encode::copy_lines;
 use super::super::exchange::{Exchange, Persist};
 use super::super::refuse::Refusal;
 use super::{Cached, HitKind, limits};
-use crate::cache::{
+use crate::feature::cache::{
     Asked, Collector, Compared, Draft, Entry, Flight, Outcome, Times, is_of_bytes, withdraws,
 };
 use crate::upstream::{Connection, LocalUpstream};

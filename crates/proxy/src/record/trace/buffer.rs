@@ -8,7 +8,8 @@ use sluicegate_http1::RequestHead;
 use sluicegate_model::Tracing;
 use tokio::sync::mpsc;
 
-use super::context::{Decision, Followed, decide};
+use super::super::RequestRecord;
+use super::context::{Decision, Followed, Trace, decide};
 use super::protobuf;
 use super::span::Span;
 use crate::counters::WorkerStats;
@@ -62,8 +63,12 @@ impl SpanBuffer {
         decision
     }
 
-    /// Adds the span of a request that has ended.
-    pub(crate) fn record(&self, span: &Span<'_>, stats: &WorkerStats) {
+    /// Adds the span of a finished request.
+    pub(crate) fn request(&self, record: &RequestRecord<'_>, trace: &Trace, stats: &WorkerStats) {
+        self.add(&Span::of(record, trace), stats);
+    }
+
+    fn add(&self, span: &Span<'_>, stats: &WorkerStats) {
         let mut pending = self.pending.borrow_mut();
         let Pending { spans, count, span: message } = &mut *pending;
         message.clear();
@@ -100,7 +105,6 @@ mod tests {
 
     use sluicegate_http1::Method;
 
-    use super::super::context::Trace;
     use super::super::export::{Exporter, QUEUE};
     use super::*;
 
@@ -137,7 +141,7 @@ mod tests {
             consumer: None,
             policy: None,
         };
-        spans.record(&span, stats);
+        spans.add(&span, stats);
     }
 
     #[test]

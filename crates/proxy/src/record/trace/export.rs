@@ -151,9 +151,9 @@ async fn export(
             continue;
         };
         let count = batch.count;
-        let mut under_way = Lost { stats, count };
+        let mut in_flight = Lost { stats, count };
         let sent = link.send(&tracing, batch).await;
-        under_way.count = 0;
+        in_flight.count = 0;
         let problem = match sent {
             Ok(taken) => {
                 let rejected = taken.rejected.min(count);

@@ -21,4 +21,3 @@ mod span;
 pub(crate) use buffer::SpanBuffer;
 pub(crate) use context::{Decision, Trace};
 pub(crate) use export::Exporter;
-pub(crate) use span::Span;

@@ -7,9 +7,10 @@ use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
-use sluicegate_http1::Method;
+use sluicegate_http1::{Known, Method, Version};
 use sluicegate_model::{ObjectId, UpstreamKey};
 
+use super::super::RequestRecord;
 use super::context::Trace;
 use super::protobuf::{bytes, fixed32, fixed64, integer, integer_attribute, parts, text_attribute, utf8};
 
@@ -24,38 +25,72 @@ const STATE_MAX: usize = 512;
 const ATTRIBUTES: u32 = 9;
 
 /// A request that has ended.
-pub(crate) struct Span<'s> {
-    pub(crate) trace: &'s Trace,
+pub(super) struct Span<'s> {
+    pub(super) trace: &'s Trace,
     /// `tracestate`, if a caller began the trace.
-    pub(crate) state: Option<&'s [u8]>,
-    pub(crate) start: SystemTime,
-    pub(crate) duration: Duration,
-    pub(crate) method: Method,
-    pub(crate) method_name: &'s [u8],
-    pub(crate) is_https: bool,
-    pub(crate) host: &'s [u8],
-    pub(crate) path: &'s [u8],
+    pub(super) state: Option<&'s [u8]>,
+    pub(super) start: SystemTime,
+    pub(super) duration: Duration,
+    pub(super) method: Method,
+    pub(super) method_name: &'s [u8],
+    pub(super) is_https: bool,
+    pub(super) host: &'s [u8],
+    pub(super) path: &'s [u8],
     /// The path pattern of the route.
-    pub(crate) pattern: Option<&'s str>,
-    pub(crate) version: &'static str,
-    pub(crate) user_agent: Option<&'s [u8]>,
-    pub(crate) client: IpAddr,
-    pub(crate) peer: IpAddr,
+    pub(super) pattern: Option<&'s str>,
+    pub(super) version: &'static str,
+    pub(super) user_agent: Option<&'s [u8]>,
+    pub(super) client: IpAddr,
+    pub(super) peer: IpAddr,
     /// The status that the client received; 0 if none.
-    pub(crate) status: u16,
+    pub(super) status: u16,
     /// Whether the response ended properly.
-    pub(crate) is_complete: bool,
-    pub(crate) reason: Option<&'static str>,
-    pub(crate) route: Option<&'s ObjectId>,
-    pub(crate) upstream: Option<&'s UpstreamKey>,
-    pub(crate) endpoint: Option<SocketAddr>,
-    pub(crate) endpoint_duration: Option<Duration>,
-    pub(crate) attempts: u32,
-    pub(crate) consumer: Option<&'s ObjectId>,
-    pub(crate) policy: Option<&'s ObjectId>,
+    pub(super) is_complete: bool,
+    pub(super) reason: Option<&'static str>,
+    pub(super) route: Option<&'s ObjectId>,
+    pub(super) upstream: Option<&'s UpstreamKey>,
+    pub(super) endpoint: Option<SocketAddr>,
+    pub(super) endpoint_duration: Option<Duration>,
+    pub(super) attempts: u32,
+    pub(super) consumer: Option<&'s ObjectId>,
+    pub(super) policy: Option<&'s ObjectId>,
 }
 
-impl Span<'_> {
+impl<'s> Span<'s> {
+    pub(super) fn of(record: &RequestRecord<'s>, trace: &'s Trace) -> Self {
+        let RequestRecord { head, client, .. } = record;
+        Self {
+            trace,
+            state: head.header(Known::Tracestate).filter(|_| trace.parent.is_some()),
+            start: record.started(),
+            duration: record.duration,
+            method: head.head.method,
+            method_name: head.method_name(),
+            is_https: client.is_https(*head),
+            host: head.authority(),
+            path: head.head.path.of(head.buf),
+            pattern: record.route.as_ref().and_then(|route| route.pattern),
+            version: match head.head.version {
+                _ if client.is_http2 => "2",
+                Version::Http10 => "1.0",
+                Version::Http11 => "1.1",
+            },
+            user_agent: head.header(Known::UserAgent),
+            client: client.ip(),
+            peer: client.peer,
+            status: record.status,
+            is_complete: record.is_complete,
+            reason: record.reason,
+            route: record.route.as_ref().map(|route| route.id),
+            upstream: record.upstream,
+            endpoint: record.endpoint,
+            endpoint_duration: record.endpoint_duration,
+            attempts: record.attempts,
+            consumer: record.consumer.map(|(id, _)| id),
+            policy: record.policy,
+        }
+    }
+
     /// Writes the span as the message `Span`.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         const SERVER: u64 = 2;

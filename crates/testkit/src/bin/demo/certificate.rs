@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_old_certificate_is_a_failure_unless_it_was_replaced_a_moment_ago() {
+    fn old_certificate_fails_the_demo_unless_just_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let mut certificate = Certificate::start(directory.path()).unwrap();
         let oldest = certificate.newest.clone();

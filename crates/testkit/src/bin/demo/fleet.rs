@@ -76,7 +76,7 @@ impl Fleet {
         command.arg("backend").arg("--listen").arg(addr.to_string());
         let mut process = Process::start(command)?;
         let served = process.wait_for_ok(addr, "/healthz", Duration::from_secs(5)).await;
-        served.with_context(|| format!("a back end at {addr}"))?;
+        served.with_context(|| format!("a backend at {addr}"))?;
         self.backends.push_back((ip, process));
         Ok(())
     }

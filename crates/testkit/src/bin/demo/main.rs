@@ -38,38 +38,38 @@ const MANY: usize = 7;
 /// The timeout for the gateway's start and stop.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Runs the gateway under load while its back ends are killed and its certificate is replaced.
+/// Runs the gateway under load while its endpoints are killed and its certificate is replaced.
 #[derive(Debug, Parser)]
 #[command(name = "demo")]
 struct Arguments {
-    /// End by itself after this many seconds; without it, on Ctrl-C.
+    /// The duration of the demo, in seconds. [default: until Ctrl-C]
     #[arg(long, env = "DEMO_SECONDS")]
     seconds: Option<u64>,
-    /// Requests per second, half of them over HTTPS.
+    /// The requests per second, half of them over HTTPS.
     #[arg(long, default_value_t = 2000.0)]
     rate: f64,
-    /// Kept-alive connections, half of them over TLS.
+    /// The number of persistent connections, half of them over TLS.
     #[arg(long, default_value_t = 50)]
     connections: usize,
-    /// Seconds between two changes of the back ends.
+    /// The seconds between two changes of the endpoints.
     #[arg(long, default_value_t = 4.0)]
     every: f64,
-    /// Where the gateway serves HTTP.
+    /// The address of the gateway for HTTP.
     #[arg(long, default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// Where it serves HTTPS.
+    /// The address of the gateway for HTTPS.
     #[arg(long, default_value = "127.0.0.1:8443")]
     listen_https: SocketAddr,
-    /// Where its admin interface listens.
+    /// The address of the admin interface.
     #[arg(long, default_value = "127.0.0.1:9901")]
     admin: SocketAddr,
-    /// What it serves: an Ingress, a Service and its EndpointSlice.
+    /// The directory of manifests: an Ingress, a Service and its EndpointSlice.
     #[arg(long, default_value = "examples/quickstart")]
     manifests: PathBuf,
-    /// The sluicegate binary [default: beside this one]
+    /// The sluicegate program. [default: beside this program]
     #[arg(long)]
     sluicegate: Option<PathBuf>,
-    /// The sluicegate-lab binary, for the back ends [default: beside this one]
+    /// The sluicegate-lab program, for the endpoints. [default: beside this program]
     #[arg(long)]
     lab: Option<PathBuf>,
 }
@@ -105,8 +105,8 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         authority.display()
     );
     println!(
-        "{} requests/s over {} connections, half of them HTTPS. Every {} s back ends are killed (SIGKILL) or added: \
-         5, 7, 5, ...\nEvery second the certificate is replaced, and new connections look at it.\n",
+        "{} requests/s over {} connections, half of them HTTPS. Every {} s endpoints are killed (SIGKILL) or added: \
+         5, 7, 5, ...\nEvery second the certificate is replaced, and new connections check the certificate.\n",
         arguments.rate, arguments.connections, arguments.every
     );
     let http = half_of_load(arguments, arguments.listen).start()?;
@@ -168,7 +168,7 @@ fn program(given: Option<&Path>, name: &str) -> anyhow::Result<PathBuf> {
         None => std::env::current_exe()?.with_file_name(name),
     };
     if !path.exists() {
-        bail!("{} is not there: build it with `cargo build --release --package {name}`", path.display());
+        bail!("{} does not exist: build it with `cargo build --release --package {name}`", path.display());
     }
     Ok(path)
 }
@@ -177,8 +177,8 @@ fn program(given: Option<&Path>, name: &str) -> anyhow::Result<PathBuf> {
 fn must_be_free(addr: SocketAddr, option: &str) -> anyhow::Result<()> {
     match TcpListener::bind(addr) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => bail!(
-            "port {} of {} is in use: stop what listens there (`ss -ltnp 'sport = {0}'` tells what), or take another \
-             with --{option}",
+            "port {} of {} is in use: stop the process that listens there (`ss -ltnp 'sport = {0}'` shows it), or set another \
+             port with --{option}",
             addr.port(),
             addr.ip()
         ),

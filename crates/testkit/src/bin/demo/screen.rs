@@ -67,11 +67,11 @@ impl Screen {
             all.failures()
         );
         println!(
-            "The back ends changed {changes} times; {} requests were tried again elsewhere, {} connects were hedged.",
+            "The endpoints changed {changes} times; {} requests were retried, {} connects were hedged.",
             self.retries, self.hedges
         );
         println!(
-            "The certificate was rotated {} times; {} handshakes beside the load met {} different ones, {} failed.",
+            "The certificate was rotated {} times; {} handshakes beside the load received {} different certificates, {} failed.",
             certificate.rotations, certificate.handshakes, certificate.met, certificate.failed
         );
         let [p50, p99, p9999, max] =
@@ -96,7 +96,7 @@ impl Screen {
         let [p50, p99, p9999] = [0.5, 0.99, 0.9999].map(|quantile| millis(report.quantile(quantile)));
         let certificate = self.certificate.borrow();
         format!(
-            "{:>4.0?} requests {:>8}  failures {}  retries {}  p50 {p50}  p99 {p99}  p99.99 {p9999}  back ends \
+            "{:>4.0?} requests {:>8}  failures {}  retries {}  p50 {p50}  p99 {p99}  p99.99 {p9999}  endpoints \
              {backends}  certificate {}",
             Duration::from_secs(report.elapsed.as_secs()),
             report.requests(),
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_is_summed_over_its_labels() {
+    fn counter_is_summed_over_its_labels() {
         let text = "# TYPE a_total counter\na_total{route=\"x y\"} 3\na_total{route=\"z\"} 4\na_totals 9\nb_total 5\n";
         assert_eq!((sum(text, "a_total"), sum(text, "b_total"), sum(text, "c_total")), (7, 5, 0));
     }

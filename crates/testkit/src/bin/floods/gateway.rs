@@ -58,7 +58,7 @@ impl Gateway {
     /// The gateway's counters of floods.
     pub(crate) async fn counts(&self) -> anyhow::Result<BTreeMap<String, u64>> {
         let response = client::get(self.admin, "localhost", "/metrics").await?;
-        ensure!(response.status == 200, "the metrics are answered {}", response.status);
+        ensure!(response.status == 200, "/metrics responds with {}", response.status);
         Ok(response.text().lines().filter_map(counted).collect())
     }
 
@@ -93,7 +93,7 @@ async fn back_end(lab: &Path, addr: SocketAddr) -> anyhow::Result<Process> {
     let mut command = Command::new(lab);
     command.arg("backend").arg("--listen").arg(addr.to_string());
     let mut process = Process::start(command)?;
-    process.wait_for_ok(addr, "/healthz", START).await.context("a back end")?;
+    process.wait_for_ok(addr, "/healthz", START).await.context("a backend")?;
     Ok(process)
 }
 
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_tells_of_floods_is_found_among_the_metrics() {
+    fn flood_counters_are_found_among_the_metrics() {
         let sample = |line| counted(line).map(|(name, count)| format!("{name} {count}"));
         let floods = sample("sluicegate_http2_floods_total 3");
         assert_eq!(floods.as_deref(), Some("floods 3"));

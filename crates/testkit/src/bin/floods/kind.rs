@@ -9,34 +9,34 @@ use crate::hello;
 /// The approximate size of one write, in bytes.
 const BLOCK: usize = 32 * 1024;
 
-/// What a client can do to a server that costs itself little.
+/// A flood: cheap for the client, costly for the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
-    /// Requests that are reset at once (CVE-2023-44487).
+    /// Requests that the client resets at once (CVE-2023-44487).
     RapidReset,
-    /// Requests that the gateway has to reset, since the client breaks the protocol on them (CVE-2025-8671).
+    /// Requests with protocol errors, which the gateway must reset (CVE-2025-8671).
     MadeYouReset,
-    /// A head that goes on for ever (CVE-2024-27316).
+    /// A head without an end (CVE-2024-27316).
     Continuation,
-    /// SETTINGS, each of which is acknowledged (CVE-2019-9515).
+    /// SETTINGS frames, which the gateway must acknowledge (CVE-2019-9515).
     Settings,
-    /// PING, each of which is answered (CVE-2019-9512).
+    /// PING frames, which the gateway must acknowledge (CVE-2019-9512).
     Ping,
-    /// DATA without data (CVE-2019-9518).
+    /// DATA frames without data (CVE-2019-9518).
     EmptyData,
-    /// HEADERS without fields (CVE-2019-9518).
+    /// HEADERS frames without fields (CVE-2019-9518).
     EmptyHeaders,
-    /// Heads of 16 KiB that unpack to 64 MiB.
+    /// Heads of 16 KiB that decompress to 64 MiB.
     HpackBomb,
-    /// Big answers that the client's windows take nothing of (CVE-2019-9517).
+    /// Large responses to a client with windows of 0 bytes (CVE-2019-9517).
     NoWindow,
-    /// Big answers that the client has windows for and does not read (CVE-2019-9517).
+    /// Large responses to a client with large windows that does not read (CVE-2019-9517).
     NoReading,
     /// TLS handshakes that the client does not finish.
     HalfOpen,
-    /// A `ClientHello` of one byte in a tenth of a second.
+    /// A `ClientHello` at one byte per 100 ms.
     SlowHello,
-    /// A `ClientHello` over the limit.
+    /// A `ClientHello` above the limit of its size.
     HugeHello,
     /// A `ClientHello` in records of one byte each.
     FragmentedHello,
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_of_the_bomb_fills_the_table() {
+    fn hpack_bomb_field_fills_the_dynamic_table() {
         let Script::Flood(start, _) = Kind::HpackBomb.script() else { panic!("a flood") };
         let value = start.iter().filter(|byte| **byte == b'y').count();
         // RFC 7541, 4.1 and 5.1: the length is 127 + 0x60 + 0x1e * 128.

@@ -37,25 +37,25 @@ const OTHER_FILES: u64 = 1000;
 #[derive(Debug, Parser)]
 #[command(name = "floods")]
 struct Arguments {
-    /// How long each flood is held.
+    /// The duration of each flood, in seconds.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// How many connections a flooder has.
+    /// The number of connections of a flooder.
     #[arg(long, default_value_t = 4)]
     connections: usize,
-    /// How many TLS handshakes are half open, if the limit of open files allows it.
+    /// The number of half-open TLS handshakes, if the limit of open files allows this number.
     #[arg(long, default_value_t = 10_000)]
     half_open: usize,
-    /// The requests of the well-behaved client per second.
+    /// The requests per second of the well-behaved client.
     #[arg(long, default_value_t = 200.0)]
     rate: f64,
-    /// These floods only.
+    /// The floods to run, comma separated. [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Kind>,
-    /// The sluicegate binary [default: beside this one]
+    /// The sluicegate program. [default: beside this program]
     #[arg(long)]
     sluicegate: Option<PathBuf>,
-    /// The sluicegate-lab binary, for the back ends [default: beside this one]
+    /// The sluicegate-lab program, for the backend. [default: beside this program]
     #[arg(long)]
     lab: Option<PathBuf>,
 }

@@ -47,7 +47,7 @@ pub(crate) fn print_start(seconds: u64, rate: f64, memory: u64) {
     let cpus = std::thread::available_parallelism().map_or(0, usize::from);
     println!(
         "Each flood for {seconds} s, by one thread at the lowest priority, beside {rate} requests/s over HTTPS: 45 % HTTP/1.1\n\
-         and 45 % HTTP/2 on kept connections, 10 % on new ones. {cpus} CPUs for the gateway, its back end, the load and the \
+         and 45 % HTTP/2 on persistent connections, 10 % on new connections. {cpus} CPUs for the gateway, its backend, the load and the \
          flooder.\n\
          The gateway had {:.1} MiB at the start.\n",
         memory as f64 / MIB

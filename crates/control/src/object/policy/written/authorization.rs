@@ -8,6 +8,7 @@ use super::jwt::ClaimRequirement;
 
 /// Rules that allow or deny requests. The first rule that matches a request decides.
 #[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Authorization {
     /// The decision for requests that match no rule: Deny or Allow. Default: Deny if a rule has action Allow, otherwise
     /// Allow.

@@ -60,7 +60,7 @@ async fn endpoint_changes_are_published_without_a_new_configuration() {
     assert_eq!(followed.published.borrow().configs, 1);
     assert_eq!(followed.history()[before..], ["/a[1,2] /b[9]", "/a[] /b[9]"]);
     // A Service's own settings are no endpoints.
-    let limited = ingress("a", "/a").replace("{name: a}\nspec: {ports", "{name: a, annotations: {sluicegate.dev/load-balance: ewma, sluicegate.dev/max-requests: \"5\"}}\nspec: {ports");
+    let limited = ingress("a", "/a").replace("{name: a}\nspec: {ports", "{name: a, annotations: {sluicegate.dev/load-balance: ResponseTime, sluicegate.dev/max-requests: \"5\"}}\nspec: {ports");
     followed.write("a.yaml", &limited);
     followed.wait(|published| published.configs == 2).await;
 }

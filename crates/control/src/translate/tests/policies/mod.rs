@@ -7,6 +7,10 @@ use sluicegate_model::Config;
 use sluicegate_model::policy::{RateLimits, Security};
 
 use super::{ECHO, assert_lines, assert_problems, ingress, rules};
+use crate::object::policy::consumer::Consumer;
+use crate::object::policy::rate_limit::RateLimitPolicy;
+use crate::object::policy::security::SecurityPolicy;
+use crate::object::policy::traffic::TrafficPolicy;
 use crate::store::Store;
 use crate::{TranslateOptions, Translation, translate};
 
@@ -88,8 +92,8 @@ fn policy_examples_of_the_guides_are_valid() {
             store.set_file(Path::new(guide), example);
             let problems: Vec<String> = store.problems().map(|problem| problem.to_string()).collect();
             assert_problems(&problems, &[]);
-            let count = store.security_policies().count() + store.rate_limit_policies().count();
-            let count = count + store.consumers().count() + store.traffic_policies().count();
+            let count = store.all::<SecurityPolicy>().count() + store.all::<RateLimitPolicy>().count();
+            let count = count + store.all::<Consumer>().count() + store.all::<TrafficPolicy>().count();
             assert!(count > 0, "{example}");
         }
     }

@@ -75,7 +75,7 @@ fn external_authorization_trusts_only_the_ca_of_its_secret() {
     for (named, problem) in [
         (
             "none",
-            "external.caCertificateRef: Secret default/none does not exist; no request is allowed by https://authz/",
+            "extAuth.caCertificateRef: Secret default/none does not exist; no request is allowed by https://authz/",
         ),
         ("authz, key: none", "caCertificateRef: Secret default/authz has no data[none]"),
         ("authz, key: empty", "caCertificateRef: Secret default/authz: data[empty]"),

@@ -182,19 +182,19 @@ fn external_authorization_has_its_defaults() {
 #[test]
 fn invalid_external_authorization_closes_the_policy() {
     for (spec, problem) in [
-        ("url: \"authz:8080\"", "external.url: \"authz:8080\" is not a URL: write it as http://authz"),
-        ("url: \"ftp://authz\"", "external.url: \"ftp://authz\" is not a URL"),
-        ("url: \"http://authz:99999\"", "external.url: \"http://authz:99999\" has no port from 1 to 65535"),
-        ("url: \"http://authz:0/\"", "external.url: \"http://authz:0/\" has no port"),
-        ("url: \"http://authz/#a\"", "external.url: \"http://authz/#a\" has a fragment"),
+        ("url: \"authz:8080\"", "extAuth.url: \"authz:8080\" is not a URL: write it as http://authz"),
+        ("url: \"ftp://authz\"", "extAuth.url: \"ftp://authz\" is not a URL"),
+        ("url: \"http://authz:99999\"", "extAuth.url: \"http://authz:99999\" has no port from 1 to 65535"),
+        ("url: \"http://authz:0/\"", "extAuth.url: \"http://authz:0/\" has no port"),
+        ("url: \"http://authz/#a\"", "extAuth.url: \"http://authz/#a\" has a fragment"),
         (
             "url: \"http://authz/\u{fc}\"",
-            "external.url: \"http://authz/\u{fc}\" has characters that a URL cannot have",
+            "extAuth.url: \"http://authz/\u{fc}\" has characters that a URL cannot have",
         ),
-        ("url: \"http://a:b@authz/\"", "external.url: has a user name or a password"),
-        ("url: \"http://a\", timeout: 2m", "external.timeout: \"2m\" is not between 100ms and 60s"),
-        ("url: \"http://a\", requestHeaders: []", "external.requestHeaders: is empty"),
-        ("url: \"http://a\", requestHeaders: [Host]", "external.requestHeaders[0]: \"Host\" is needed"),
+        ("url: \"http://a:b@authz/\"", "extAuth.url: has a user name or a password"),
+        ("url: \"http://a\", timeout: 2m", "extAuth.timeout: \"2m\" is not between 100ms and 60s"),
+        ("url: \"http://a\", requestHeaders: []", "extAuth.requestHeaders: is empty"),
+        ("url: \"http://a\", requestHeaders: [Host]", "extAuth.requestHeaders[0]: \"Host\" is needed"),
         (
             "url: \"http://a\", requestHeaders: [Content-Type]",
             "requestHeaders[0]: \"Content-Type\" is about the body",
@@ -216,15 +216,15 @@ fn invalid_external_authorization_closes_the_policy() {
             "\"Content-Length\" is needed for the request",
         ),
         ("url: \"http://a\", responseHeaders: [\"a b\"]", "\"a b\" has invalid characters"),
-        ("url: \"http://a\", signIn: {url: //evil}", "external.signIn.url: \"//evil\" is not a URL"),
-        ("url: \"http://a\", signIn: {url: \"/a b\"}", "external.signIn.url: \"/a b\" is not a path"),
-        ("url: \"http://a\", signIn: {url: \"https://b/#c\"}", "external.signIn.url: has a fragment"),
+        ("url: \"http://a\", signIn: {url: //evil}", "extAuth.signIn.url: \"//evil\" is not a URL"),
+        ("url: \"http://a\", signIn: {url: \"/a b\"}", "extAuth.signIn.url: \"/a b\" is not a path"),
+        ("url: \"http://a\", signIn: {url: \"https://b/#c\"}", "extAuth.signIn.url: has a fragment"),
         (
             "url: \"http://a\", signIn: {url: /b, redirectParameter: \"a&b\"}",
             "signIn.redirectParameter: \"a&b\" is invalid",
         ),
-        ("url: \"http://a\", cache: {key: []}", "external.cache.key: is empty"),
-        ("url: \"http://a\", cache: {key: [{type: Header}]}", "external.cache.key[0].name: is missing"),
+        ("url: \"http://a\", cache: {key: []}", "extAuth.cache.key: is empty"),
+        ("url: \"http://a\", cache: {key: [{type: Header}]}", "extAuth.cache.key[0].name: is missing"),
         (
             "url: \"http://a\", cache: {key: [{type: Path, name: x}]}",
             "cache.key[0].name: is only for type Header",
@@ -320,7 +320,7 @@ fn invalid_security_policy_closes_the_route() {
         ),
         ("authentication: {apiKey: {}, consumers: {namespaces: []}}", "namespaces: is empty"),
         // What is misspelt may be what was to keep somebody out.
-        ("acess: {allow: [10.0.0.0/8]}", "spec.acess: is unknown: did you mean access?"),
+        ("ipAcess: {allow: [10.0.0.0/8]}", "spec.ipAcess: is unknown: did you mean ipAccess?"),
         (
             "authorization: {rules: [{action: Allow, method: [GET]}]}",
             "spec.authorization.rules[0].method: is unknown: did you mean methods?",

@@ -253,7 +253,7 @@ fn invalid_traffic_field_has_no_effect_and_other_fields_apply() {
         ("redirect: {scheme: https, statusCode: 305}", "spec.redirect.statusCode: 305 is not one of"),
         (
             "redirect: {scheme: https}, directResponse: {statusCode: 200}",
-            "spec.directResponse: cannot be combined with redirect\nspec.redirect: cannot be combined with directResponse",
+            "spec.redirect: cannot be combined with directResponse\nspec.directResponse: cannot be combined with redirect",
         ),
         (
             "directResponse: {statusCode: 100}",

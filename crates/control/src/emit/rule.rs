@@ -1,0 +1,93 @@
+//! Hosts and rules, with the policies of each rule.
+
+use std::sync::Arc;
+
+use sluicegate_model::rule::RuleMatch;
+use sluicegate_model::{HostPattern, PathPattern, Rule, UpstreamKey, VirtualHost};
+
+use super::slash;
+use crate::intent::{Intent, Place, Reference};
+use crate::merge::policy::Policies;
+use crate::merge::{rule, tls};
+use crate::problem::Problem;
+
+/// The hosts and rules of a configuration.
+#[derive(Default)]
+pub(super) struct Emitted<'a> {
+    /// In the order of their patterns.
+    pub(super) hosts: Vec<Arc<VirtualHost>>,
+    pub(super) default_rule: Option<Rule>,
+    pub(super) problems: Vec<Problem>,
+    /// The upstreams of fallbacks.
+    pub(super) references: Vec<Reference<'a>>,
+}
+
+/// Emits the hosts.
+pub(super) fn emit<'a>(
+    merged: &rule::Merged<'_, 'a>,
+    tls: &tls::Merged,
+    policies: &mut Policies<'_>,
+) -> Emitted<'a> {
+    let mut emitted = Emitted::default();
+    let mut emitting = Emitting { tls, policies };
+    let mut hosts = Vec::with_capacity(merged.hosts.len());
+    for (pattern, host) in &merged.hosts {
+        let rules = host.rules.iter();
+        let rules: Vec<Rule> =
+            rules.map(|won| emitting.rule(won.intent, pattern, won.of.clone(), &won.rule.upstream)).collect();
+        slash::warn_of_variants(&rules, &host.rules, &mut emitted.problems);
+        hosts.push((*pattern, host.owner, rules));
+    }
+    emitted.default_rule = merged
+        .default
+        .and_then(|intent| emitting.fallback(intent, &HostPattern::Any, &mut emitted.references));
+    for (pattern, owner, rules) in hosts {
+        let fallback = emitting.fallback(owner, pattern, &mut emitted.references);
+        emitted.hosts.push(Arc::new(VirtualHost { host: pattern.clone(), rules, fallback }));
+    }
+    emitted
+}
+
+/// The settings that rules look up.
+struct Emitting<'e, 'p> {
+    tls: &'e tls::Merged,
+    policies: &'e mut Policies<'p>,
+}
+
+impl Emitting<'_, '_> {
+    fn rule(
+        &mut self,
+        intent: &Intent<'_>,
+        host: &HostPattern,
+        of: RuleMatch,
+        upstream: &UpstreamKey,
+    ) -> Rule {
+        let attached = self.policies.govern(intent, upstream);
+        Rule {
+            id: intent.at.id(),
+            matches: vec![of],
+            upstream: upstream.clone(),
+            https_only: self.tls.is_https_only(intent, host),
+            client_auth: intent.client_auth.as_ref().map(|auth| auth.policy.clone()),
+            compression: intent.compression.cloned(),
+            security: attached.security,
+            rate_limits: attached.rate_limits,
+            traffic: attached.traffic,
+        }
+    }
+
+    /// The rule of all paths to the default of an object.
+    fn fallback<'a>(
+        &mut self,
+        intent: &Intent<'a>,
+        host: &HostPattern,
+        references: &mut Vec<Reference<'a>>,
+    ) -> Option<Rule> {
+        let upstream = intent.default.as_ref()?;
+        let of = RuleMatch::path(PathPattern::Prefix("/".into()));
+        let rule = self.rule(intent, host, of, upstream);
+        let place = Place::DefaultBackend;
+        references.push(Reference { at: intent.at, place, upstream: upstream.clone() });
+        Some(rule)
+    }
+}

@@ -1,0 +1,58 @@
+//! The backends of a route.
+
+use sluicegate_model::{Layer4Route, Protocol, Transport, UpstreamKey, WeightedUpstream};
+
+use super::Candidate;
+use crate::intent::{Place, Reference};
+use crate::object::Kind;
+use crate::object::route::{ServicePortRef, backend_field};
+use crate::problem::Problem;
+use crate::store::Store;
+use crate::upstream;
+
+/// The Service of upstreams that refuse all connections. No Service can have this name.
+const REFUSED: &str = "(refused)";
+
+/// The backends of a route. If a backend may not be named, or is invalid, the gateway refuses its part, as Gateway API
+/// requires: its weight goes to an upstream that never has an endpoint.
+pub(super) fn build<'a>(
+    store: &Store,
+    candidate: &Candidate<'a>,
+    references: &mut Vec<Reference<'a>>,
+    problems: &mut Vec<Problem>,
+) -> Layer4Route {
+    let object = candidate.at.object;
+    let protocol = if object.kind == Kind::UdpRoute { Protocol::Udp } else { Protocol::Tcp };
+    let mut backends = Vec::with_capacity(candidate.route.backends.len());
+    for (index, backend) in candidate.route.backends.iter().enumerate() {
+        let granted = backend.service.as_ref().filter(|service| {
+            let is_granted = service.namespace == object.namespace
+                || store.is_granted(object, &service.namespace, &service.name);
+            if !is_granted {
+                let message = format!(
+                    "{:?}: no ReferenceGrant of this namespace allows a {} of namespace {} to name Service {}; the share of this backend is rejected",
+                    service.namespace, object.kind, object.namespace, service.name
+                );
+                let field = format!("{}.namespace", backend_field(index));
+                problems.push(candidate.at.warning(&field, message));
+            }
+            is_granted
+        });
+        let upstream = match granted {
+            Some(ServicePortRef { namespace, name, port }) => {
+                let upstream = upstream::layer4_key(store, (namespace, name, port), protocol);
+                let (at, place) = (candidate.at, Place::BackendRef(index));
+                references.push(Reference { at, place, upstream: upstream.clone() });
+                upstream
+            }
+            None => UpstreamKey {
+                namespace: object.namespace.clone(),
+                service: REFUSED.into(),
+                port: backend.service.as_ref().map_or_else(|| "-".into(), |service| service.port.clone()),
+                transport: Transport { protocol, tls: None },
+            },
+        };
+        backends.push(WeightedUpstream { upstream, weight: backend.weight });
+    }
+    Layer4Route { id: candidate.at.id(), backends }
+}

@@ -1,0 +1,46 @@
+//! Ingresses with annotations of ingress-nginx that restrict access.
+//!
+//! Sluicegate does not read these annotations. An Ingress that was written for ingress-nginx would be open without
+//! them, so its routes respond with 503 until the annotations are replaced or the operator allows the Ingress.
+
+use std::sync::Arc;
+
+use sluicegate_model::policy::Security;
+
+use crate::intent::At;
+use crate::object::annotation;
+use crate::object::ingress::Ingress;
+use crate::problem::{Problem, Severity};
+use crate::translate::TranslateOptions;
+
+/// The policy that refuses all requests to an Ingress; `None` if the Ingress is not restricted.
+pub(super) fn check(
+    at: At<'_>,
+    ingress: &Ingress,
+    options: &TranslateOptions,
+    problems: &mut Vec<Problem>,
+) -> Option<Arc<Security>> {
+    let first = ingress.unread_restrictions.first()?;
+    let is_served = options.ignore_nginx_access_annotations;
+    for name in &ingress.unread_restrictions {
+        let replacement = annotation::replacement(name);
+        let replacement = replacement.as_deref().unwrap_or("a SecurityPolicy or a RateLimitPolicy");
+        let (severity, consequence) = match is_served {
+            true => (
+                Severity::Warning,
+                "the routes are served without it, because of --ignore-nginx-access-annotations".to_owned(),
+            ),
+            false => (
+                Severity::Error,
+                format!(
+                    "all routes of this Ingress respond with 503. Replace it by {replacement}, or start with \
+                     --ignore-nginx-access-annotations"
+                ),
+            ),
+        };
+        let message = format!("restricts access in ingress-nginx, but is not supported; {consequence}");
+        problems.push(at.problem(severity, &annotation::field(name), message));
+    }
+    let reason = format!("the annotation {first} is not supported");
+    (!is_served).then(|| Arc::new(Security::closed(at.id(), reason.into())))
+}

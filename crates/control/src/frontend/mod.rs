@@ -1,0 +1,23 @@
+//! The dialects: from the objects of a store to what they ask for ([`intent`](crate::intent)).
+//!
+//! | module | content |
+//! |---|---|
+//! | [`ingress`] | Ingresses |
+//! | [`gateway`] | Gateways and their routes below HTTP |
+//! | [`certificate`] | the certificates of Secrets |
+
+use crate::intent::Intents;
+use crate::store::Store;
+use crate::translate::TranslateOptions;
+
+pub(crate) mod certificate;
+pub(crate) mod gateway;
+pub(crate) mod ingress;
+
+/// What all objects ask for that are ours.
+pub(crate) fn intents<'a>(store: &'a Store, options: &TranslateOptions) -> Intents<'a> {
+    let mut intents = Intents::default();
+    ingress::ask(store, options, &mut intents);
+    gateway::ask(store, options, &mut intents);
+    intents
+}

@@ -1,0 +1,248 @@
+//! What the frontends ask for, in terms that all dialects share. Each part has its origin: the object, the place where
+//! the object was written, and the field.
+//!
+//! [`merge`](crate::merge) decides conflicts between intents, and [`emit`](crate::emit) makes the model of the result.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use sluicegate_model::policy::Security;
+use sluicegate_model::rule::RuleMatch;
+use sluicegate_model::{
+    Certificate, ClientAuth, Codings, HostPattern, Layer4Route, Listener, ObjectId, UpstreamKey,
+};
+
+use crate::object::ingress::{path_field, secret_field};
+use crate::object::policy::traffic::{MIRROR_FIELD, split_backend_field};
+use crate::object::route::{backend_field, parent_field};
+use crate::object::{ObjectRef, annotation};
+use crate::problem::{Origin, Problem, Severity};
+use crate::upstream::ANSWERED;
+
+/// What all objects ask for.
+#[derive(Default)]
+pub(crate) struct Intents<'a> {
+    /// For HTTP and TLS, the oldest object first.
+    pub(crate) http: Vec<Intent<'a>>,
+    /// TLS passthrough of HTTPS listeners by routes of Gateway API, the oldest route first.
+    pub(crate) claims: Vec<Claim<'a>>,
+    /// The listeners of Gateways, with their routes below HTTP.
+    pub(crate) listeners: Vec<Listener>,
+    /// The backends of routes below HTTP that are in service at a listener.
+    pub(crate) references: Vec<Reference<'a>>,
+    pub(crate) problems: Vec<Problem>,
+    /// The objects of other classes, each with a note of the option that would serve it.
+    pub(crate) foreign: Vec<Problem>,
+}
+
+/// What an object asks for over HTTP and TLS.
+pub(crate) struct Intent<'a> {
+    pub(crate) at: At<'a>,
+    /// The creation time of the object.
+    pub(crate) created: Option<i64>,
+    /// Its hosts, in the order of the object, which may name a host several times.
+    pub(crate) hosts: Vec<Host<'a>>,
+    /// The upstream of requests to its hosts that match no rule.
+    pub(crate) default: Option<UpstreamKey>,
+    /// Whether the default is for all hosts.
+    pub(crate) is_for_all_hosts: bool,
+    pub(crate) tls: Vec<Tls<'a>>,
+    pub(crate) client_auth: Option<ClientAuthIntent<'a>>,
+    pub(crate) https: Https,
+    pub(crate) compression: Option<&'a Codings>,
+    /// The policy that refuses all requests for the object.
+    pub(crate) refuses: Option<Arc<Security>>,
+}
+
+/// A host, and its rules.
+pub(crate) struct Host<'a> {
+    pub(crate) host: &'a HostPattern,
+    pub(crate) rules: Vec<Rule>,
+    /// The TLS passthrough of its connections.
+    pub(crate) passthrough: Passthrough,
+}
+
+/// The TLS passthrough of a host.
+pub(crate) enum Passthrough {
+    Off,
+    /// The object asks for it with this field, and the backend is in this place.
+    To {
+        field: Place,
+        place: Place,
+        upstream: UpstreamKey,
+    },
+    /// The object asks for it with this field, but has no backend for the host.
+    Nowhere {
+        field: Place,
+    },
+}
+
+/// A rule with one match and one upstream.
+pub(crate) struct Rule {
+    pub(crate) place: Place,
+    pub(crate) of: RuleMatch,
+    /// The match of the common prefix of all paths that the path would match as a regular expression, if it looks like
+    /// one.
+    pub(crate) literal: Option<RuleMatch>,
+    pub(crate) upstream: UpstreamKey,
+}
+
+/// A certificate for hosts.
+pub(crate) struct Tls<'a> {
+    /// The field with the Secret.
+    pub(crate) place: Place,
+    /// The hosts that the object names here.
+    pub(crate) named: &'a [HostPattern],
+    /// Whether it is for all hosts of the object.
+    pub(crate) is_for_all_hosts: bool,
+    /// The hosts of the certificate: the named hosts, or the hosts of the object.
+    pub(crate) hosts: Cow<'a, [HostPattern]>,
+    /// The certificate, or the reason why there is none; `None` if the object names no Secret.
+    pub(crate) certificate: Option<Result<Arc<Certificate>, String>>,
+}
+
+/// The clients that may connect to hosts.
+pub(crate) struct ClientAuthIntent<'a> {
+    /// The field with the CA certificates.
+    pub(crate) place: Place,
+    /// The hosts of rules and of the default, then the hosts of TLS.
+    pub(crate) hosts: Vec<&'a HostPattern>,
+    pub(crate) policy: Arc<ClientAuth>,
+    /// The reason why there are no CA certificates.
+    pub(crate) fault: Option<String>,
+}
+
+/// The redirect of plain HTTP to HTTPS.
+#[derive(Clone, Copy)]
+pub(crate) struct Https {
+    /// Whether plain HTTP is redirected in any case.
+    pub(crate) is_forced: bool,
+    /// Whether plain HTTP is redirected for hosts with TLS; `None` for the setting of the gateway.
+    pub(crate) if_tls: Option<bool>,
+}
+
+/// An object that claims the TLS connections for a host.
+pub(crate) struct Claim<'a> {
+    pub(crate) host: HostPattern,
+    pub(crate) leads_to: Layer4Route,
+    pub(crate) at: At<'a>,
+    /// The creation time of the object.
+    pub(crate) created: Option<i64>,
+    /// The field with the claim.
+    pub(crate) field: Place,
+}
+
+/// An object, and the place where it was written.
+#[derive(Clone, Copy)]
+pub(crate) struct At<'a> {
+    pub(crate) object: &'a ObjectRef,
+    pub(crate) origin: &'a Origin,
+}
+
+/// A backend as an object names it.
+pub(crate) struct Reference<'a> {
+    pub(crate) at: At<'a>,
+    pub(crate) place: Place,
+    pub(crate) upstream: UpstreamKey,
+}
+
+/// The place in an object that asks for something.
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    /// An annotation.
+    Annotation(&'static str),
+    /// `spec.defaultBackend` of an Ingress.
+    DefaultBackend,
+    /// The rule and the path of an Ingress.
+    Path(usize, usize),
+    /// The Secret of an entry of `spec.tls` of an Ingress.
+    Secret(usize),
+    /// The parent of a route of Gateway API.
+    ParentRef(usize),
+    /// The backend of a route of Gateway API.
+    BackendRef(usize),
+    /// Another Service of a TrafficPolicy, with a share of the requests.
+    Branch(usize),
+    /// The mirror of a TrafficPolicy.
+    Mirror,
+}
+
+impl<'a> Intent<'a> {
+    pub(crate) fn problem(&self, place: Place, message: String) -> Problem {
+        self.at.warning(&place.field(), message)
+    }
+
+    /// The hosts of its rules, and those that it names for TLS.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = &'a HostPattern> {
+        self.hosts.iter().map(|host| host.host).chain(self.tls_hosts())
+    }
+
+    /// The hosts that it names for TLS.
+    pub(crate) fn tls_hosts(&self) -> impl Iterator<Item = &'a HostPattern> {
+        self.tls.iter().flat_map(|tls| tls.named)
+    }
+}
+
+impl At<'_> {
+    pub(crate) fn warning(self, field: &str, message: String) -> Problem {
+        self.problem(Severity::Warning, field, message)
+    }
+
+    pub(crate) fn note(self, field: &str, message: String) -> Problem {
+        self.problem(Severity::Note, field, message)
+    }
+
+    pub(crate) fn problem(self, severity: Severity, field: &str, message: String) -> Problem {
+        Problem {
+            severity,
+            origin: self.origin.clone(),
+            object: Some(self.object.clone()),
+            field: field.to_owned(),
+            message,
+        }
+    }
+
+    pub(crate) fn id(self) -> ObjectId {
+        self.object.id()
+    }
+
+    /// A sort key by age and then by name, so that the object with precedence comes first. An object without a creation
+    /// time was never created in a cluster, so it counts as youngest.
+    pub(crate) fn age(self, created: Option<i64>) -> impl Ord + use<> {
+        (created.is_none(), created, self.object.namespace.clone(), self.object.name.clone())
+    }
+}
+
+impl Place {
+    /// The field, as problems name it.
+    pub(crate) fn field(self) -> String {
+        match self {
+            Self::Annotation(name) => annotation::field(name),
+            Self::DefaultBackend => "spec.defaultBackend".to_owned(),
+            Self::Path(rule, path) => path_field(rule, path),
+            Self::Secret(index) => secret_field(index),
+            Self::ParentRef(index) => parent_field(index),
+            Self::BackendRef(index) => backend_field(index),
+            Self::Branch(index) => split_backend_field(index),
+            Self::Mirror => MIRROR_FIELD.to_owned(),
+        }
+    }
+}
+
+impl Reference<'_> {
+    /// A problem with the object that is named here: `within` is the field inside the backend of an Ingress.
+    pub(crate) fn problem(&self, within: &str, message: String) -> Problem {
+        let field = self.place.field();
+        let field = match self.place {
+            Place::DefaultBackend => format!("{field}.{within}"),
+            Place::Path(..) => format!("{field}.backend.{within}"),
+            _ => format!("{field}.{}", within.trim_start_matches("service.")),
+        };
+        let message = match self.place {
+            // No client waits for mirrored requests.
+            Place::Mirror => message.replace(ANSWERED, "mirrored requests are dropped"),
+            _ => message,
+        };
+        self.at.warning(&field, message)
+    }
+}

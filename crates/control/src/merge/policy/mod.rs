@@ -1,0 +1,190 @@
+//! The policies of each route, and the Consumers.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`attach`] | from policies with their targets to routes: which policies apply, which do not, and why |
+//! | [`security`], [`rate_limit`] | the parts of policies that are in Secrets |
+//! | [`traffic`] | the Services that a TrafficPolicy names |
+//! | [`consumer`] | the Consumers of policies |
+//! | [`standing`] | the parts of a policy that are in force, for its status |
+
+use std::sync::Arc;
+
+use foldhash::{HashMap, HashSet};
+use sluicegate_model::policy::{Consumer, RateLimits, Security, Traffic};
+use sluicegate_model::{Config, UpstreamKey};
+
+use crate::intent::{At, Intent, Reference};
+use crate::manifest::Guarded;
+use crate::object::ObjectRef;
+use crate::object::policy::rate_limit::RateLimitPolicy;
+use crate::object::policy::security::SecurityPolicy;
+use crate::object::policy::traffic::TrafficPolicy;
+use crate::problem::Problem;
+use crate::store::Store;
+use attach::{Attached, Policy};
+use sluicegate_model::feature::ServiceFeatures;
+use sluicegate_model::value::Weight;
+use standing::Standing;
+
+mod attach;
+mod consumer;
+mod rate_limit;
+mod security;
+pub(crate) mod standing;
+mod traffic;
+
+/// The policies of a store, while routes look up their own.
+pub(crate) struct Policies<'a> {
+    /// The routes that are closed because an unreadable policy may guard them, whatever other policies apply to them.
+    closed: Vec<(Guarded, Arc<Security>)>,
+    security: Attached<'a, Security>,
+    rate_limits: Attached<'a, RateLimits>,
+    traffic: Attached<'a, traffic::Value>,
+    /// The traffic policies of routes, by the original policy and the SecurityPolicy of the route.
+    narrowed: HashMap<(*const Traffic, Option<*const Security>), Arc<Traffic>>,
+    problems: Vec<Problem>,
+}
+
+/// The policies that apply to a route.
+pub(crate) struct RoutePolicies {
+    pub(crate) security: Option<Arc<Security>>,
+    pub(crate) rate_limits: Option<Arc<RateLimits>>,
+    pub(crate) traffic: Option<Arc<Traffic>>,
+}
+
+/// The remaining result after all routes have looked up their policies.
+#[derive(Default)]
+pub(crate) struct Built<'a> {
+    /// In the order of their ids; none if no policy authenticates callers.
+    pub(crate) consumers: Vec<Arc<Consumer>>,
+    pub(crate) problems: Vec<Problem>,
+    pub(crate) policy_statuses: Vec<Standing>,
+    /// The Services that policies name.
+    pub(crate) references: Vec<Reference<'a>>,
+    /// The settings of policies for upstreams themselves.
+    pub(crate) upstreams: HashMap<UpstreamKey, ServiceFeatures>,
+}
+
+impl<'a> Policies<'a> {
+    pub(crate) fn new(store: &'a Store, intents: &[Intent<'_>]) -> Self {
+        let mut problems = Vec::new();
+        let mut secrets = security::Secrets::new(store);
+        let of_security = store.all::<SecurityPolicy>().map(|(object, policy, origin)| {
+            let at = At { object, origin };
+            let (value, fault) = secrets.complete(at, policy, &mut problems);
+            let targets = &policy.targets;
+            Policy { at, created: policy.created, targets, value: Some(value), fault }
+        });
+        let of_security: Vec<_> = of_security.collect();
+        let of_limits = store.all::<RateLimitPolicy>().map(|(object, policy, origin)| {
+            let at = At { object, origin };
+            let (value, fault) = rate_limit::complete(store, at, policy, &mut problems);
+            Policy { at, created: policy.created, targets: &policy.targets, value, fault }
+        });
+        let of_limits: Vec<_> = of_limits.collect();
+        let of_traffic = store.all::<TrafficPolicy>().map(|(object, policy, origin)| Policy {
+            at: At { object, origin },
+            created: policy.created,
+            targets: &policy.targets,
+            value: traffic::complete(store, object, policy),
+            fault: None,
+        });
+        let of_traffic: Vec<_> = of_traffic.collect();
+        let has_any = !of_security.is_empty() || !of_limits.is_empty() || !of_traffic.is_empty();
+        let ours: HashSet<&ObjectRef> =
+            intents.iter().filter(|_| has_any).map(|intent| intent.at.object).collect();
+        Self {
+            closed: security::closed(store),
+            security: Attached::new(store, &ours, of_security, |at, why| {
+                Some(Arc::new(Security::closed(at.id(), why.into())))
+            }),
+            rate_limits: Attached::new(store, &ours, of_limits, |_, _| None),
+            traffic: Attached::new(store, &ours, of_traffic, |_, _| None),
+            narrowed: HashMap::default(),
+            problems,
+        }
+    }
+
+    /// The policies of a route that an object asks for and that leads to this upstream.
+    pub(crate) fn govern(&mut self, intent: &Intent<'_>, upstream: &UpstreamKey) -> RoutePolicies {
+        let ingress = intent.at.object;
+        let security = match self.closed.iter().find(|(guarded, _)| guarded.has(&ingress.namespace)) {
+            Some((_, closed)) => Some(closed.clone()),
+            None => {
+                let governor = self.security.of(ingress, upstream);
+                intent.refuses.clone().or(governor)
+            }
+        };
+        let traffic = self.traffic.of(ingress, upstream).map(|value| value.traffic.clone());
+        let traffic = traffic.map(|traffic| match traffic.features.upstreams().count() {
+            0 => traffic,
+            _ => self.narrow(traffic, security.as_ref()),
+        });
+        RoutePolicies { security, rate_limits: self.rate_limits.of(ingress, upstream), traffic }
+    }
+
+    /// Removes Services that another SecurityPolicy guards than the route: the callers of the route may have no
+    /// permission to call them.
+    fn narrow(&mut self, traffic: Arc<Traffic>, security: Option<&Arc<Security>>) -> Arc<Traffic> {
+        let from = (Arc::as_ptr(&traffic), security.map(Arc::as_ptr));
+        if let Some(known) = self.narrowed.get(&from) {
+            return known.clone();
+        }
+        let guard = |upstream: &UpstreamKey| {
+            let guard = self.security.of_upstream(upstream).filter(|guard| guard.can_deny())?;
+            (!security.is_some_and(|security| Arc::ptr_eq(security, guard))).then(|| guard.id.clone())
+        };
+        let mut narrowed = Traffic::clone(&traffic);
+        let features = &mut narrowed.features;
+        let mut told = Vec::new();
+        if let Some(split) = &mut features.split {
+            let mut index = 0;
+            split.backends.retain(|backend| {
+                let guard = guard(&backend.upstream);
+                told.extend(guard.clone().map(|guard| (format!("spec.split.backends[{index}]"), guard)));
+                index += 1;
+                guard.is_none()
+            });
+            if split.backends.iter().all(|backend| backend.weight.get() == 0) {
+                split.weight = split.weight.max(Weight::of(1));
+            }
+        }
+        features.split = features.split.take().filter(|split| !split.backends.is_empty());
+        if let Some(guard) = features.mirror.as_ref().and_then(|mirror| guard(&mirror.upstream)) {
+            features.mirror = None;
+            told.push(("spec.mirror".to_owned(), guard));
+        }
+        let narrowed = if told.is_empty() { traffic } else { Arc::new(narrowed) };
+        for (field, guard) in told {
+            let message = format!(
+                "receives no requests of routes without {guard}, because that policy protects this Service. Let one SecurityPolicy apply to both"
+            );
+            let problem = self.traffic.fault(&narrowed.id, &field, message);
+            self.problems.extend(problem.filter(|problem| !self.problems.contains(problem)));
+        }
+        self.narrowed.insert(from, narrowed.clone());
+        narrowed
+    }
+
+    /// Completes the policies, when the configuration has all routes.
+    pub(crate) fn finish(self, store: &Store, config: &Config) -> Built<'a> {
+        let mut built = Built { problems: self.problems, ..Built::default() };
+        self.security.report_ineffective_policies(config, &mut built.problems);
+        self.rate_limits.report_ineffective_policies(config, &mut built.problems);
+        self.traffic.report_ineffective_policies(config, &mut built.problems);
+        rate_limit::warn_of_unauthenticated_limits(&self.rate_limits, config, &mut built.problems);
+        traffic::report_idle_caches(&self.traffic, config, &mut built.problems);
+        traffic::warn_of_failing_checks(&self.traffic, config, &mut built.problems);
+        built.references = traffic::references(&self.traffic, config);
+        built.upstreams = traffic::upstreams(&self.traffic, config, &built.references);
+        let consumers = consumer::build(store, self.security.with_existing_targets());
+        built.consumers = consumers.consumers;
+        built.problems.extend(consumers.problems);
+        self.security.finish(store, &mut built.problems, &mut built.policy_statuses);
+        self.rate_limits.finish(store, &mut built.problems, &mut built.policy_statuses);
+        self.traffic.finish(store, &mut built.problems, &mut built.policy_statuses);
+        built.policy_statuses.extend(consumers.policy_statuses);
+        built
+    }
+}

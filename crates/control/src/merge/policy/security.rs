@@ -1,0 +1,295 @@
+//! The parts of SecurityPolicies that are in Secrets.
+
+use std::collections::hash_map::Entry;
+use std::path::Path;
+use std::sync::Arc;
+
+use foldhash::{HashMap, HashSet};
+use rustls_pki_types::CertificateDer;
+use sluicegate_jwt::{Algorithm, KeySet};
+use sluicegate_model::policy::security::{Basic, Method};
+use sluicegate_model::policy::{AuthorizationRule, External, JwtKeys, RemoteKeys, Security};
+
+use crate::intent::At;
+use crate::manifest::Guarded;
+use crate::object::certificate;
+use crate::object::policy::authentication::{Need, Needed};
+use crate::object::policy::consumer::Consumer;
+use crate::object::policy::htpasswd::{self, Passwords};
+use crate::object::policy::jwt;
+use crate::object::policy::secret::{SecretValue, without_line_end};
+use crate::object::policy::security::SecurityPolicy;
+use crate::object::{Kind, ObjectRef};
+use crate::problem::{Problem, Severity};
+use crate::store::Store;
+
+/// Stands for any namespace.
+const ANY: &str = "";
+
+/// The Secrets of a store, as policies need them.
+pub(super) struct Secrets<'a> {
+    store: &'a Store,
+    /// The groups of Consumers, each with the namespace of a Consumer and with [`ANY`], after the first use.
+    groups: Option<HashSet<(&'a str, &'a str)>>,
+    /// Checked keys: many policies may name the same keys.
+    keys: HashMap<NamedKeys<'a>, Result<Arc<[u8]>, String>>,
+}
+
+/// The keys that a policy names.
+#[derive(PartialEq, Eq, Hash)]
+struct NamedKeys<'a> {
+    value: &'a SecretValue,
+    /// Whether the key is a secret that both sides know.
+    is_shared: bool,
+    algorithms: Vec<Algorithm>,
+}
+
+/// Policies for the routes that unreadable policies may guard. Each has the name of its file, since nothing else is known of it.
+pub(super) fn closed(store: &Store) -> Vec<(Guarded, Arc<Security>)> {
+    let of_file = |(file, guarded): (&Arc<Path>, &[Guarded])| {
+        // The characters of names in logs and metrics.
+        let is_plain = |char: &char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_' | '.');
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let name: String = name.chars().map(|char| if is_plain(&char) { char } else { '-' }).collect();
+        let closed = guarded.iter().map(|guarded| {
+            let namespace = match guarded {
+                Guarded::Namespace(namespace) => namespace.clone(),
+                Guarded::Everything => "".into(),
+            };
+            let object = ObjectRef { kind: Kind::SecurityPolicy, namespace, name: (*name).into() };
+            let security = Security::closed(object.id(), format!("{name} cannot be read").into());
+            (guarded.clone(), Arc::new(security))
+        });
+        closed.collect::<Vec<_>>()
+    };
+    store.closed().flat_map(of_file).collect()
+}
+
+impl<'a> Secrets<'a> {
+    pub(super) fn new(store: &'a Store) -> Self {
+        Self { store, groups: None, keys: HashMap::default() }
+    }
+
+    /// The effective policy, and the parts of it that cannot be honoured.
+    pub(super) fn complete(
+        &mut self,
+        at: At<'a>,
+        policy: &'a SecurityPolicy,
+        problems: &mut Vec<Problem>,
+    ) -> (Arc<Security>, Option<String>) {
+        let security = &policy.security;
+        if security.refuses.is_some() {
+            // The field has a problem of its own.
+            let message = match policy.targets.is_empty() {
+                false => {
+                    "cannot be used; all routes that it applies to respond with 503. Fix the errors of its fields"
+                }
+                true if self.store.closes(&at.object.namespace) => {
+                    "has no valid target; all routes that it may apply to respond with 503. Fix spec.targetRefs"
+                }
+                true => {
+                    "has no valid target; it applies to no route, and routes are served without it. Fix spec.targetRefs"
+                }
+            };
+            problems.push(at.problem(Severity::Error, "", message.to_owned()));
+            return (security.clone(), None);
+        }
+        self.warn_of_unknown_consumers(at, security, problems);
+        if policy.needs.is_empty() {
+            return (security.clone(), None);
+        }
+        let mut security = Security::clone(security);
+        let mut first = None;
+        for need in &policy.needs {
+            let method =
+                security.authentication.as_mut().and_then(|known| known.methods.get_mut(need.method));
+            let Some(method) = method else { continue };
+            if let Err(fault) = self.fill(at, need, method, problems) {
+                problems.push(at.problem(Severity::Error, &need.field, fault.clone()));
+                first.get_or_insert_with(|| format!("{}: {fault}", need.field));
+            }
+        }
+        (Arc::new(security), first)
+    }
+
+    /// Warns of Consumers and groups in rules that do not exist.
+    fn warn_of_unknown_consumers(&mut self, at: At<'_>, security: &Security, problems: &mut Vec<Problem>) {
+        let Some(authorization) = &security.authorization else { return };
+        let known =
+            security.authentication.as_ref().and_then(|authentication| authentication.consumers.as_ref());
+        for (rule, AuthorizationRule { consumers, groups, .. }) in authorization.rules.iter().enumerate() {
+            let field =
+                |name: &str, index: usize| format!("spec.authorization.rules[{rule}].{name}[{index}]");
+            for (index, group) in groups.iter().enumerate() {
+                let of_consumers = self.groups.get_or_insert_with(|| groups_of(self.store));
+                let is_known = match known {
+                    Some(known) => {
+                        known.iter().any(|namespace| of_consumers.contains(&(&**namespace, &**group)))
+                    }
+                    None => of_consumers.contains(&(ANY, &**group)),
+                };
+                if !is_known {
+                    let message = format!("no Consumer that is known here has the group {group:?}");
+                    problems.push(at.warning(&field("groups", index), message));
+                }
+            }
+            for (index, (namespace, name)) in consumers.iter().enumerate() {
+                let object =
+                    ObjectRef { kind: Kind::Consumer, namespace: namespace.clone(), name: name.clone() };
+                if !self.store.knows(&object) {
+                    let message = format!("{object} does not exist; no caller matches it");
+                    problems.push(at.warning(&field("consumers", index), message));
+                }
+            }
+        }
+    }
+
+    /// Inserts the value of a Secret, or the reason why there is none.
+    fn fill(
+        &mut self,
+        at: At<'_>,
+        need: &'a Need,
+        method: &mut Method,
+        problems: &mut Vec<Problem>,
+    ) -> Result<(), String> {
+        match (&need.what, method) {
+            (Needed::Keys(index) | Needed::Shared(index), Method::Jwt(taken)) => {
+                let Some(provider) = taken.providers.get_mut(*index).map(Arc::make_mut) else {
+                    return Ok(());
+                };
+                let is_shared = matches!(need.what, Needed::Shared(_));
+                match self.keys(&need.value, is_shared, &provider.algorithms) {
+                    Ok(keys) if is_shared => provider.keys = JwtKeys::Shared(keys),
+                    Ok(keys) => provider.keys = JwtKeys::Given(keys),
+                    Err(fault) => {
+                        provider.keys = JwtKeys::Unusable(fault.clone().into());
+                        return Err(format!(
+                            "{fault}; all tokens of provider {:?} are rejected",
+                            provider.name
+                        ));
+                    }
+                }
+            }
+            (Needed::Authorities(index, keys), Method::Jwt(taken)) => {
+                let Some(provider) = taken.providers.get_mut(*index).map(Arc::make_mut) else {
+                    return Ok(());
+                };
+                match authorities(self.store, &need.value) {
+                    Ok(authorities) => {
+                        let keys = RemoteKeys { authorities, ..RemoteKeys::clone(keys) };
+                        provider.keys = JwtKeys::Remote(Arc::new(keys));
+                    }
+                    Err(fault) => {
+                        provider.keys = JwtKeys::Unusable(fault.clone().into());
+                        return Err(format!(
+                            "{fault}; all tokens of provider {:?} are rejected",
+                            provider.name
+                        ));
+                    }
+                }
+            }
+            (Needed::Users { realm, forward }, method) => {
+                let users = self.users(at, need, problems);
+                *method = match users {
+                    Ok(Passwords { users, .. }) => {
+                        Method::Basic(Basic { realm: realm.clone(), users, forward: *forward })
+                    }
+                    Err(fault) => {
+                        let reason = fault.clone().into();
+                        *method = Method::Unusable { method: "basic".into(), reason };
+                        return Err(format!("{fault}; all passwords are rejected"));
+                    }
+                };
+            }
+            (Needed::CaCertificates(external), method) => match authorities(self.store, &need.value) {
+                Ok(authorities) => {
+                    *method =
+                        Method::External(Arc::new(External { authorities, ..External::clone(external) }));
+                }
+                Err(fault) => {
+                    let reason = fault.clone().into();
+                    *method = Method::Unusable { method: "external".into(), reason };
+                    return Err(format!("{fault}; no request is allowed by {}", external.url));
+                }
+            },
+            (Needed::Keys(_) | Needed::Shared(_) | Needed::Authorities(..), _) => {}
+        }
+        Ok(())
+    }
+
+    fn keys(
+        &mut self,
+        value: &'a SecretValue,
+        is_shared: bool,
+        algorithms: &[Box<str>],
+    ) -> Result<Arc<[u8]>, String> {
+        let named = NamedKeys { value, is_shared, algorithms: jwt::algorithms(algorithms) };
+        match self.keys.entry(named) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(place) => {
+                let checked = place.key().check(self.store);
+                place.insert(checked).clone()
+            }
+        }
+    }
+
+    fn users(&self, at: At<'_>, need: &Need, problems: &mut Vec<Problem>) -> Result<Passwords, String> {
+        let SecretValue { secret, key } = &need.value;
+        let passwords = htpasswd::parse(value_of(self.store, &need.value)?);
+        for (line, fault) in &passwords.faults {
+            problems.push(at.warning(&need.field, format!("{secret}: line {line} of data[{key}] {fault}")));
+        }
+        if passwords.users.is_empty() {
+            return Err(format!("{secret} has no valid line name:hash in data[{key}]"));
+        }
+        Ok(passwords)
+    }
+}
+
+impl NamedKeys<'_> {
+    /// The value of a Secret, if it is usable.
+    fn check(&self, store: &Store) -> Result<Arc<[u8]>, String> {
+        let SecretValue { secret, key } = self.value;
+        let value = value_of(store, self.value)?;
+        if self.is_shared {
+            let value = without_line_end(value);
+            let shared = KeySet::shared(value, &self.algorithms);
+            return shared.map(|_| value.into()).map_err(|fault| format!("{secret}: data[{key}] {fault}"));
+        }
+        let given = KeySet::given(value, &self.algorithms);
+        given.map(|_| value.into()).map_err(|fault| format!("{secret}: the keys in data[{key}] {fault}"))
+    }
+}
+
+/// The named value, or the reason why there is none.
+pub(super) fn value_of<'a>(store: &'a Store, named: &SecretValue) -> Result<&'a [u8], String> {
+    let SecretValue { secret, key } = named;
+    let data = store.data(secret).ok_or_else(|| match store.knows(secret) {
+        true => format!("{secret} cannot be read"),
+        false => format!("{secret} does not exist"),
+    })?;
+    data.get(key).ok_or_else(|| format!("{secret} has no data[{key}]"))
+}
+
+/// CA certificates; at least one, since an empty list would mean the CA certificates that browsers trust.
+pub(super) fn authorities(
+    store: &Store,
+    named: &SecretValue,
+) -> Result<Vec<CertificateDer<'static>>, String> {
+    let SecretValue { secret, key } = named;
+    let found = certificate::certificates(value_of(store, named)?);
+    found.map_err(|fault| format!("{secret}: data[{key}] {fault}")).and_then(|found| match found.len() {
+        0 => Err(format!("{secret} has no certificate in data[{key}]")),
+        _ => Ok(found),
+    })
+}
+
+/// The groups of all Consumers, each with the namespace of a Consumer and with [`ANY`].
+fn groups_of(store: &Store) -> HashSet<(&str, &str)> {
+    store
+        .all::<Consumer>()
+        .flat_map(|(object, consumer, _)| {
+            consumer.groups.iter().flat_map(|group| [(&*object.namespace, &**group), (ANY, &**group)])
+        })
+        .collect()
+}

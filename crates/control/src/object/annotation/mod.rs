@@ -1,0 +1,345 @@
+//! Annotations: the values of our own (`sluicegate.dev/*`), and the annotations of ingress-nginx, which are reported.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`table`] | a row for each of our annotations |
+//! | [`page`] | the reference page, `docs/annotations.md` |
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use sluicegate_model::Codings;
+use sluicegate_model::compression::CodingsError;
+use sluicegate_model::value::syntax;
+/// The Levenshtein distance: the number of characters to insert, remove or change.
+pub(crate) use strsim::levenshtein as edit_distance;
+
+use super::{Kind, ObjectRef};
+use crate::problem::Findings;
+pub(crate) use table::{
+    AUTH_TLS_CONFIGMAP, AUTH_TLS_PASS_CERTIFICATE, AUTH_TLS_SECRET, AUTH_TLS_VERIFY_CLIENT, BACKEND_PROTOCOL,
+    PROBLEMS, PROXY_PROTOCOL, PROXY_SSL_NAME, PROXY_SSL_SECRET, PROXY_SSL_SERVER_NAME, PROXY_SSL_VERIFY,
+    SSL_PASSTHROUGH, Settings, Verify,
+};
+use table::{Row, TABLE, Value, Word};
+
+pub(crate) mod page;
+mod table;
+
+/// The prefix of our annotations.
+const PREFIX: &str = "sluicegate.dev/";
+
+/// The prefix of the annotations of ingress-nginx.
+const NGINX_PREFIX: &str = "nginx.ingress.kubernetes.io/";
+
+/// The settings of the annotations of an object, and the findings of [`check_names`].
+pub(crate) fn read(
+    kind: Kind,
+    annotations: Option<&BTreeMap<String, String>>,
+    namespace: &Arc<str>,
+    findings: &mut Findings,
+) -> Settings {
+    check_names(kind, annotations, findings);
+    let mut settings = Settings::default();
+    for (name, value) in annotations.into_iter().flatten() {
+        if let Some(row) = row(name).filter(|row| row.kinds.contains(&kind)) {
+            row.read(value, namespace, &mut settings, findings);
+        }
+    }
+    settings
+}
+
+/// Our annotation of this name.
+fn row(name: &str) -> Option<&'static Row> {
+    if !name.starts_with(PREFIX) {
+        return None;
+    }
+    TABLE.iter().find(|row| row.name == name)
+}
+
+impl Row {
+    fn read(&self, value: &str, namespace: &Arc<str>, settings: &mut Settings, findings: &mut Findings) {
+        if let Err(fault) = self.value.read(value, namespace, settings) {
+            findings.error(field(self.name), fault);
+        }
+    }
+}
+
+impl Value {
+    /// Changes the settings. An invalid value is an error, and may change them too.
+    fn read(&self, value: &str, namespace: &Arc<str>, settings: &mut Settings) -> Result<(), String> {
+        match self {
+            Self::Switch(set) => set(settings, switch(value)?),
+            Self::Words { words, otherwise } => match words.iter().find(|word| word.word == value) {
+                Some(word) => (word.set)(settings),
+                None => {
+                    let otherwise = words.iter().find(|word| Some(word.word) == *otherwise);
+                    if let Some(word) = otherwise {
+                        (word.set)(settings);
+                    }
+                    return Err(unknown_word(value, words, otherwise));
+                }
+            },
+            Self::Object { kind, set, consequence } => match object(*kind, namespace, value) {
+                Ok(object) => set(settings, Some(object)),
+                Err(fault) => {
+                    set(settings, None);
+                    let separator = if consequence.is_empty() { "" } else { "; " };
+                    return Err(format!("{fault}{separator}{consequence}"));
+                }
+            },
+            Self::Limit(set) => match value.parse::<u32>() {
+                Ok(limit @ 1..) => set(settings, limit),
+                _ => {
+                    return Err(format!(
+                        "{value:?} is not a number from 1 to {}: fix the number, or remove the annotation for no limit",
+                        u32::MAX
+                    ));
+                }
+            },
+            Self::Name(set) => match syntax::dns_name_fault(value) {
+                Some(fault) if value.parse::<IpAddr>().is_err() => return Err(format!("{value:?} {fault}")),
+                _ => set(settings, value.into()),
+            },
+            Self::Codings(set) => {
+                let codings: Result<Codings, CodingsError> = value.parse();
+                let fault = codings.as_ref().err().map(ToString::to_string);
+                set(settings, codings.unwrap_or(Codings::OFF));
+                return fault.map_or(Ok(()), Err);
+            }
+            Self::Report => {}
+        }
+        Ok(())
+    }
+}
+
+fn switch(value: &str) -> Result<bool, String> {
+    match value {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        "on" => Err(format!("{value:?} is neither \"true\" nor \"false\": write \"true\"")),
+        "off" => Err(format!("{value:?} is neither \"true\" nor \"false\": write \"false\"")),
+        _ => Err(format!("{value:?} is neither \"true\" nor \"false\"")),
+    }
+}
+
+/// The fault of a value that is none of the words.
+fn unknown_word(value: &str, words: &[Word], otherwise: Option<&Word>) -> String {
+    let consequence = otherwise.map(|word| format!("; {} is used", word.word)).unwrap_or_default();
+    if let Some(word) = words.iter().find(|word| word.elsewhere.contains(&value)) {
+        return format!("{value:?} is called {}{consequence}", word.word);
+    }
+    let names: Vec<&str> = words.iter().map(|word| word.word).collect();
+    let (last, others) = names.split_last().unwrap_or((&"", &[]));
+    let names = format!("{} or {last}", others.join(", "));
+    match otherwise {
+        Some(_) => format!("{value:?} is unknown{consequence}. Write {names}"),
+        None => format!("{value:?} is unknown: write {names}"),
+    }
+}
+
+/// The object of the same namespace that an annotation names, as `name` or `namespace/name`.
+fn object(kind: Kind, namespace: &Arc<str>, value: &str) -> Result<ObjectRef, String> {
+    let (within, name) = value.split_once('/').unwrap_or((namespace, value));
+    if *within != **namespace {
+        return Err(format!("{value:?} is of another namespace: name an object of the same namespace"));
+    }
+    match syntax::dns_name_fault(name) {
+        Some(fault) => Err(format!("{name:?} {fault}")),
+        None => Ok(ObjectRef { kind, namespace: namespace.clone(), name: name.into() }),
+    }
+}
+
+/// The field of an annotation, as problems name it.
+pub(crate) fn field(annotation: &str) -> String {
+    format!("metadata.annotations[{annotation}]")
+}
+
+/// Our annotation that replaces an annotation of ingress-nginx of an Ingress, and the object that needs it.
+pub(crate) fn replacement(name: &str) -> Option<String> {
+    let name = name.strip_prefix(NGINX_PREFIX)?;
+    let row = TABLE.iter().find(|row| row.ingress_nginx == Some(name))?;
+    Some(match row.kinds {
+        kinds if kinds.contains(&Kind::Ingress) => row.name.to_owned(),
+        [kind, ..] => format!("{} on the {kind}", row.name),
+        [] => row.name.to_owned(),
+    })
+}
+
+/// The annotations of ingress-nginx that restrict the callers of an Ingress, or their rate, and that the gateway does
+/// not read. Without them the Ingress would be open.
+pub(crate) fn unread_restrictions(annotations: Option<&BTreeMap<String, String>>) -> Vec<Box<str>> {
+    let annotations = annotations.into_iter().flatten();
+    annotations.filter(|(name, value)| restricts(name, value)).map(|(name, _)| name.as_str().into()).collect()
+}
+
+/// Whether an annotation of ingress-nginx with this value restricts access. In doubt the answer is yes.
+fn restricts(name: &str, value: &str) -> bool {
+    let Some(name) = name.strip_prefix(NGINX_PREFIX) else { return false };
+    let is_limit = name.starts_with("limit-");
+    let is_known = ["whitelist-source-range", "allowlist-source-range", "denylist-source-range", "satisfy"];
+    let is_off = match value.trim() {
+        "" => true,
+        "off" => name == "auth-tls-verify-client",
+        number => is_limit && number.parse() == Ok(0_u32),
+    };
+    (is_limit || name.starts_with("auth-") || is_known.contains(&name)) && !is_off
+}
+
+/// Warns of annotations without an effect on an object of this kind.
+pub(crate) fn check_names(
+    kind: Kind,
+    annotations: Option<&BTreeMap<String, String>>,
+    findings: &mut Findings,
+) {
+    for (name, value) in annotations.into_iter().flatten() {
+        // Translation reports annotations that restrict access, since it knows the class of the Ingress.
+        if name.starts_with(NGINX_PREFIX) && kind == Kind::Ingress && !restricts(name, value) {
+            let message = match replacement(name) {
+                Some(replacement) => format!("is ignored: write {replacement}"),
+                None => "is ignored: annotations of ingress-nginx are not supported".to_owned(),
+            };
+            findings.warning(field(name), message);
+        }
+        if !name.starts_with(PREFIX) {
+            continue;
+        }
+        let message = match row(name) {
+            Some(row) if row.kinds.contains(&kind) => continue,
+            Some(row) => {
+                let right = row.kinds.last().unwrap_or(&kind);
+                format!("has no effect on an object of kind {kind}: write it on the {right}")
+            }
+            None => {
+                let known: Vec<&str> =
+                    TABLE.iter().filter(|row| row.kinds.contains(&kind)).map(|row| row.name).collect();
+                match closest(name, &known) {
+                    Some(meant) => format!("is unknown and ignored: did you mean {meant}?"),
+                    None => "is unknown and ignored".to_owned(),
+                }
+            }
+        };
+        findings.warning(field(name), message);
+    }
+}
+
+/// The candidate that `name` is most likely a misspelling of.
+pub(crate) fn closest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    let (distance, best) = candidates
+        .iter()
+        .map(|candidate| (edit_distance(&name.to_lowercase(), &candidate.to_lowercase()), *candidate))
+        .min()?;
+    (distance <= 3).then_some(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{Kind, Settings, check_names, closest, read, restricts};
+    use crate::problem::Findings;
+
+    #[test]
+    fn ingress_nginx_access_annotations_are_recognized_by_name_and_value() {
+        for (name, value, expected) in [
+            ("auth-url", "http://auth.example", true),
+            ("auth-type", "basic", true),
+            ("auth-secret", "users", true),
+            ("auth-signin", "https://login.example", true),
+            ("auth-tls-secret", "default/ca", true),
+            ("auth-tls-verify-client", "on", true),
+            ("auth-tls-verify-client", "Off", true),
+            ("auth-tls-verify-client", " off ", false),
+            ("auth-realm", "Shop", true),
+            ("auth-of-a-later-version", "x", true),
+            ("whitelist-source-range", "10.0.0.0/8", true),
+            ("allowlist-source-range", "10.0.0.0/8", true),
+            ("denylist-source-range", "10.0.0.0/8", true),
+            ("denylist-source-range", "", false),
+            ("limit-rps", "10", true),
+            ("limit-rps", "0", false),
+            ("limit-rps", "0.5", true),
+            ("limit-rpm", "60", true),
+            ("limit-connections", "20", true),
+            ("limit-whitelist", "10.0.0.0/8", true),
+            ("limit-rate", "100k", true),
+            ("satisfy", "any", true),
+            ("rewrite-target", "/", false),
+            ("proxy-body-size", "8m", false),
+            ("authority", "x", false),
+        ] {
+            let name = format!("nginx.ingress.kubernetes.io/{name}");
+            assert_eq!(restricts(&name, value), expected, "{name}: {value:?}");
+        }
+        assert!(!restricts("other.example/auth-url", "x"));
+    }
+
+    #[test]
+    fn misspelled_annotation_has_a_suggestion_and_an_unrelated_name_has_none() {
+        let known = ["sluicegate.dev/load-balance", "sluicegate.dev/max-requests"];
+        assert_eq!(closest("sluicegate.dev/loadbalance", &known), Some(known[0]));
+        assert_eq!(closest("sluicegate.dev/Max-Request", &known), Some(known[1]));
+        assert_eq!(closest("sluicegate.dev/rewrite-target", &known), None);
+    }
+
+    fn findings_of(kind: Kind, name: &str, value: &str) -> (Settings, Vec<String>) {
+        let annotations = BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        let mut findings = Findings::default();
+        let settings = read(kind, Some(&annotations), &"default".into(), &mut findings);
+        (settings, findings.0.into_iter().map(|finding| finding.message).collect())
+    }
+
+    #[test]
+    fn words_of_other_gateways_are_errors_that_name_ours() {
+        for (kind, name, value, message) in [
+            (Kind::Service, "load-balance", "ewma", "\"ewma\" is called ResponseTime"),
+            (Kind::Service, "load-balance", "round_robin", "\"round_robin\" is called RoundRobin"),
+            (Kind::Service, "load-balance", "least_request", "\"least_request\" is called LeastRequest"),
+            (
+                Kind::Ingress,
+                "auth-tls-verify-client",
+                "optional_no_ca",
+                "\"optional_no_ca\" is called AllowInsecureFallback; AllowValidOnly is used",
+            ),
+            (
+                Kind::Service,
+                "proxy-ssl-verify",
+                "on",
+                "\"on\" is neither \"true\" nor \"false\": write \"true\"",
+            ),
+            (
+                Kind::Ingress,
+                "ssl-redirect",
+                "off",
+                "\"off\" is neither \"true\" nor \"false\": write \"false\"",
+            ),
+        ] {
+            let (_, messages) = findings_of(kind, &format!("sluicegate.dev/{name}"), value);
+            assert_eq!(messages, [message], "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn ingress_nginx_annotation_with_an_equivalent_names_the_equivalent() {
+        for (name, message) in [
+            ("ssl-redirect", "is ignored: write sluicegate.dev/ssl-redirect"),
+            ("backend-protocol", "is ignored: write sluicegate.dev/backend-protocol"),
+            ("load-balance", "is ignored: write sluicegate.dev/load-balance on the Service"),
+            ("rewrite-target", "is ignored: annotations of ingress-nginx are not supported"),
+        ] {
+            let (_, messages) =
+                findings_of(Kind::Ingress, &format!("nginx.ingress.kubernetes.io/{name}"), "x");
+            assert_eq!(messages, [message], "{name}");
+        }
+    }
+
+    #[test]
+    fn annotation_on_the_wrong_kind_names_the_right_kind() {
+        let annotations = BTreeMap::from([("sluicegate.dev/ssl-redirect".to_owned(), "true".to_owned())]);
+        let mut findings = Findings::default();
+        check_names(Kind::Service, Some(&annotations), &mut findings);
+        let expected = "has no effect on an object of kind Service: write it on the Ingress";
+        assert_eq!(findings.0[0].message, expected);
+    }
+}

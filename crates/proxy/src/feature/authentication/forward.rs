@@ -1,0 +1,90 @@
+//! What endpoints receive of the caller's identity, and what callers receive if they have none.
+
+use sluicegate_model::policy::SignIn;
+
+use super::consumer::Consumers;
+use super::credential::{Place, Remainder, line_has_name};
+use super::{Authentication, Identity, Method, SlowCheckResults};
+use crate::failure::Denial;
+use crate::feature::edit::Edits;
+use crate::feature::ext_auth::Told;
+use crate::request::HeadView;
+
+impl Authentication {
+    /// Adds the header lines that tell the caller how or where to authenticate.
+    pub(crate) fn challenge(&self, awaited: &SlowCheckResults, denial: Denial, lines: &mut Vec<u8>) {
+        match denial {
+            Denial::Token(_) => lines.extend_from_slice(&self.token_challenges),
+            _ if denial.status() == 401 => lines.extend_from_slice(&self.challenges),
+            _ => {}
+        }
+        for (_, answer) in &awaited.answers {
+            let Ok(answer) = answer else { continue };
+            if denial.status() == 401 {
+                lines.extend_from_slice(&answer.challenges);
+            }
+            if matches!(denial, Denial::CheckUnauthorized | Denial::CheckForbidden | Denial::SignIn) {
+                lines.extend_from_slice(&answer.cookies);
+            }
+        }
+    }
+
+    /// The sign-in page for callers with this denial, if there is one.
+    pub(crate) fn sign_in(&self, denial: Denial) -> Option<&SignIn> {
+        self.methods.iter().find_map(|method| match method {
+            Method::External(external) => external.sign_in().filter(|_| denial == Denial::SignIn),
+            _ => None,
+        })
+    }
+
+    /// Adds the caller's identity for the endpoint, and removes credentials that the endpoint does not need.
+    pub(crate) fn forward(
+        &self,
+        request: HeadView<'_>,
+        identity: &Identity,
+        consumers: &Consumers,
+        edits: &mut Edits,
+    ) {
+        let HeadView { head, buf } = request;
+        for (index, line) in head.lines.iter().enumerate() {
+            if self.own_headers.iter().any(|(known, name)| line_has_name(line, *known, name, buf)) {
+                edits.remove(index);
+            }
+        }
+        let mut remainder = Remainder::default();
+        // An endpoint may assume that the gateway checked a received credential. A service that receives all headers has
+        // checked all credentials.
+        let has_seen_all = |method: &Method| match method {
+            Method::External(external) => matches!(external.told, Told::All),
+            _ => false,
+        };
+        let by = identity.by.filter(|by| !has_seen_all(&self.methods[*by]));
+        for (number, method) in self.methods.iter().enumerate() {
+            let is_checked = by.is_none_or(|by| by == number);
+            let places = method.places();
+            let is_there = |place: &Place| place.find(head, buf).is_ok_and(|found| found.is_some());
+            let used = match is_checked && method.forwards() {
+                true if places.len() < 2 => continue,
+                true => places.iter().position(is_there),
+                false => None,
+            };
+            for (_, place) in places.iter().enumerate().filter(|(index, _)| Some(*index) != used) {
+                place.strip(request, edits, &mut remainder);
+            }
+        }
+        remainder.write_lines(&mut edits.request_lines);
+        edits.query = remainder.query;
+        if let Some(token) = &identity.token {
+            edits.request_lines.extend_from_slice(&token.lines);
+        }
+        if let Some(answer) = &identity.answer {
+            edits.request_lines.extend_from_slice(&answer.request_lines);
+            edits.response_lines.extend_from_slice(&answer.cookies);
+        }
+        if let Some(consumer) = identity.consumer {
+            edits.request_lines.extend_from_slice(&consumers.get(consumer).lines);
+        }
+        // Endpoints may treat trailers as headers, which could set the caller's identity.
+        edits.discards_trailers = true;
+    }
+}

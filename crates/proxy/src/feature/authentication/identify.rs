@@ -1,0 +1,179 @@
+//! Who makes a request.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use sluicegate_http1::RequestHead;
+
+use super::basic::{CheckQueue, Credential, PasswordMemory};
+use super::consumer::Consumers;
+use super::credential::Place;
+use super::jwt::{TokenMemory, Verified};
+use super::{Authentication, Method};
+use crate::failure::Denial;
+use crate::feature::ext_auth::{Answer, External, Verdict};
+use crate::request::HeadView;
+
+/// The identity of the caller.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Identity {
+    pub(crate) consumer: Option<u32>,
+    pub(crate) token: Option<Rc<Verified>>,
+    pub(crate) answer: Option<Rc<Answer>>,
+    /// The index of the only method that authenticated the caller, if one method is enough.
+    pub(crate) by: Option<usize>,
+}
+
+/// The results of slow checks so far.
+#[derive(Debug, Default)]
+pub(crate) struct SlowCheckResults {
+    pub(crate) password: Option<bool>,
+    /// The answers of services, by the numbers of the services.
+    pub(crate) answers: Vec<(u64, Result<Rc<Answer>, Denial>)>,
+}
+
+/// Why the caller is not authenticated yet.
+pub(crate) enum NotAuthenticated {
+    Denied(Denial),
+    /// A password must be checked first, which takes long.
+    PasswordCheckPending {
+        check: Box<dyn FnOnce() -> bool + Send>,
+        queue: Arc<CheckQueue>,
+        mark: [u8; 32],
+    },
+    /// A service must be asked first.
+    ExternalCheckPending(Arc<External>),
+}
+
+impl From<Denial> for NotAuthenticated {
+    fn from(denial: Denial) -> Self {
+        Self::Denied(denial)
+    }
+}
+
+/// The credentials that a worker has verified.
+pub(crate) struct Memories<'w> {
+    pub(crate) tokens: &'w RefCell<TokenMemory>,
+    pub(crate) passwords: &'w RefCell<PasswordMemory>,
+}
+
+impl Authentication {
+    /// Tries the methods in order. Slow methods are last.
+    pub(crate) fn identify(
+        &self,
+        head: HeadView<'_>,
+        consumers: &Consumers,
+        memories: &Memories<'_>,
+        awaited: &SlowCheckResults,
+    ) -> Result<Identity, NotAuthenticated> {
+        let mut identity = Identity::default();
+        let mut denial = Denial::NoCredentials;
+        for (number, method) in self.methods.iter().enumerate() {
+            match self.identify_by(method, head, consumers, memories, awaited) {
+                Ok(found) if !self.requires_all => {
+                    return Ok(Identity { by: Some(number), ..found });
+                }
+                // The API key of one consumer does not complete the token of another consumer.
+                Ok(found) if differ(identity.consumer, found.consumer) => {
+                    return Err(Denial::AmbiguousCredentials.into());
+                }
+                Ok(found) => {
+                    identity.consumer = identity.consumer.or(found.consumer);
+                    identity.token = identity.token.or(found.token);
+                    identity.answer = identity.answer.or(found.answer);
+                }
+                Err(NotAuthenticated::Denied(found))
+                    if !self.requires_all && found != Denial::AmbiguousCredentials =>
+                {
+                    if denial == Denial::NoCredentials {
+                        denial = found;
+                    }
+                }
+                Err(found) => return Err(found),
+            }
+        }
+        if self.requires_all { Ok(identity) } else { Err(denial.into()) }
+    }
+
+    fn identify_by(
+        &self,
+        method: &Method,
+        HeadView { head, buf }: HeadView<'_>,
+        consumers: &Consumers,
+        memories: &Memories<'_>,
+        awaited: &SlowCheckResults,
+    ) -> Result<Identity, NotAuthenticated> {
+        let scope = &self.scope;
+        match method {
+            Method::Unusable => Err(Denial::NoCredentials.into()),
+            Method::ApiKey { places, .. } => {
+                let key = first(places, head, buf)?.ok_or(Denial::NoCredentials)?;
+                let consumer = consumers.of_key(&key, scope).ok_or(Denial::Key)?;
+                Ok(Identity { consumer: Some(consumer), ..Identity::default() })
+            }
+            Method::Jwt(tokens) => {
+                let text = first(&tokens.places, head, buf)?.ok_or(Denial::NoCredentials)?;
+                let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+                let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+                let mut memory = memories.tokens.borrow_mut();
+                let token = tokens.verify(&text, now, &mut memory)?;
+                let consumer = token.consumer(consumers, scope);
+                Ok(Identity { consumer, token: Some(token), ..Identity::default() })
+            }
+            Method::Basic(passwords) => {
+                let text = passwords.place.find(head, buf).map_err(|_| Denial::AmbiguousCredentials)?;
+                let text = text.ok_or(Denial::NoCredentials)?;
+                let credential = Credential::decode(&text).ok_or(Denial::Password)?;
+                let consumer = consumers.of_user(credential.user(), scope);
+                let mut memory = memories.passwords.borrow_mut();
+                let mark = passwords.mark(&credential, &memory);
+                match awaited.password.or_else(|| memory.knows(&mark).then_some(true)) {
+                    Some(true) => Ok(Identity { consumer, ..Identity::default() }),
+                    Some(false) => Err(Denial::Password.into()),
+                    None => {
+                        let check = Box::new(passwords.check(credential));
+                        Err(NotAuthenticated::PasswordCheckPending {
+                            check,
+                            queue: passwords.queue.clone(),
+                            mark,
+                        })
+                    }
+                }
+            }
+            Method::External(external) => match awaited.answer_of(external) {
+                None => Err(NotAuthenticated::ExternalCheckPending(external.clone())),
+                Some(Err(denial)) => Err((*denial).into()),
+                Some(Ok(answer)) => match answer.verdict {
+                    Verdict::Admitted => Ok(Identity { answer: Some(answer.clone()), ..Identity::default() }),
+                    Verdict::Forbidden => Err(Denial::CheckForbidden.into()),
+                    Verdict::Unauthorized if external.sign_in().is_some() => Err(Denial::SignIn.into()),
+                    Verdict::Unauthorized => Err(Denial::CheckUnauthorized.into()),
+                },
+            },
+        }
+    }
+}
+
+impl SlowCheckResults {
+    fn answer_of(&self, external: &External) -> Option<&Result<Rc<Answer>, Denial>> {
+        self.answers.iter().find(|(number, _)| *number == external.number()).map(|(_, answer)| answer)
+    }
+}
+
+/// Whether these are two different consumers.
+fn differ(one: Option<u32>, other: Option<u32>) -> bool {
+    one.zip(other).is_some_and(|(one, other)| one != other)
+}
+
+/// The credential at the first place that has one.
+fn first<'b>(places: &[Place], head: &RequestHead, buf: &'b [u8]) -> Result<Option<Cow<'b, [u8]>>, Denial> {
+    for place in places {
+        if let Some(found) = place.find(head, buf).map_err(|_| Denial::AmbiguousCredentials)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}

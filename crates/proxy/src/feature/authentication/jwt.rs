@@ -1,0 +1,277 @@
+//! JSON Web Tokens (JWT) of callers.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use foldhash::HashMap;
+use sluicegate_jwt::{Algorithm, Claims, Fault, KeySet, Rules, Token, Wanted};
+use sluicegate_model::policy::security::ClaimValues;
+use sluicegate_model::policy::{Jwt, JwtKeys, JwtProvider};
+
+use super::consumer::{Consumers, Scope};
+use super::credential::Place;
+use super::jwks::{Places, Published};
+use crate::failure::Denial;
+
+/// The memory limit for the tokens that a worker remembers, in bytes. There is room for 10,000 tokens in turn, signed by
+/// RSA with 2,048 bits, and for twice as many at most.
+const REMEMBERED_MAX: usize = 48 * 1024 * 1024;
+
+/// The memory of a remembered token in addition to its text, in bytes: mostly its claims.
+const OVERHEAD: usize = 1024;
+
+/// The accepted issuers of tokens, compiled.
+#[derive(Debug)]
+pub(crate) struct Tokens {
+    /// Unique in this process.
+    number: u64,
+    providers: Vec<Provider>,
+    pub(crate) places: Vec<Place>,
+    pub(crate) forwards: bool,
+}
+
+#[derive(Debug)]
+struct Provider {
+    rules: Rules,
+    keys: Keys,
+    /// Claims that become headers, with the names of these headers.
+    headers: Vec<(Box<str>, Box<str>)>,
+}
+
+#[derive(Debug)]
+enum Keys {
+    Known(KeySet),
+    /// The keys may change, and may not be there yet.
+    Published(Arc<Published>),
+}
+
+/// A verified token.
+#[derive(Debug)]
+pub(crate) struct Verified {
+    pub(crate) claims: Claims,
+    /// The header lines for the endpoint.
+    pub(crate) lines: Box<[u8]>,
+    /// The end of its validity, in seconds since 1970.
+    until: i64,
+    /// The number of a table of consumers, and the token's consumer in that table.
+    consumer: Cell<(u64, Option<u32>)>,
+}
+
+impl Tokens {
+    pub(in crate::feature) fn new(jwt: &Jwt, number: u64, places: &Places) -> Self {
+        Self {
+            number,
+            providers: jwt.providers.iter().map(|provider| Provider::new(provider, places)).collect(),
+            places: jwt.from.iter().map(Place::new).collect(),
+            forwards: jwt.forward,
+        }
+    }
+
+    /// The names of the headers that claims become.
+    pub(in crate::feature) fn headers(&self) -> impl Iterator<Item = &str> {
+        self.providers.iter().flat_map(|provider| &provider.headers).map(|(_, header)| &**header)
+    }
+
+    /// Whether no token can be verified.
+    pub(in crate::feature) fn has_no_key(&self) -> bool {
+        let is_empty = |provider: &Provider| matches!(&provider.keys, Keys::Known(keys) if keys.is_empty());
+        self.providers.iter().all(is_empty)
+    }
+
+    /// Verifies a token, unless it is remembered as verified. `now` is in seconds since 1970.
+    pub(crate) fn verify(
+        &self,
+        text: &[u8],
+        now: i64,
+        memory: &mut TokenMemory,
+    ) -> Result<Rc<Verified>, Denial> {
+        let keys = self.keys();
+        if let Some(verified) = memory.find(keys, text) {
+            return if now < verified.until { Ok(verified) } else { Err(Denial::Token(Fault::Expired)) };
+        }
+        let verified = Rc::new(self.verify_anew(text, now)?);
+        memory.remember(keys, text, &verified);
+        Ok(verified)
+    }
+
+    /// The version of the keys that verify tokens now.
+    fn keys(&self) -> VerifiedBy {
+        let changes = |provider: &Provider| match &provider.keys {
+            Keys::Known(_) => 0,
+            Keys::Published(published) => published.changes(),
+        };
+        (self.number, self.providers.iter().map(changes).sum())
+    }
+
+    fn verify_anew(&self, text: &[u8], now: i64) -> Result<Verified, Denial> {
+        let token = Token::parse(text).map_err(Denial::Token)?;
+        let named = token.issuer().and_then(|issuer| self.of(Some(issuer)).next());
+        let mut denial = Denial::Token(Fault::Issuer);
+        // If a provider names the token's issuer, only such providers decide.
+        for provider in named.into_iter().chain(self.of(None).filter(|_| named.is_none())) {
+            match provider.verify(&token, now) {
+                Ok(verified) => return Ok(verified),
+                Err(new) => denial = new,
+            }
+        }
+        Err(denial)
+    }
+
+    /// The providers with this issuer, or without an issuer.
+    fn of(&self, issuer: Option<&str>) -> impl Iterator<Item = &Provider> {
+        self.providers.iter().filter(move |provider| provider.rules.issuer.as_deref() == issuer)
+    }
+}
+
+impl Provider {
+    fn new(provider: &JwtProvider, places: &Places) -> Self {
+        let algorithms: Vec<_> =
+            provider.algorithms.iter().filter_map(|name| Algorithm::parse(name)).collect();
+        let keys = match &provider.keys {
+            // If all names are unknown, the provider accepts no algorithm, instead of all.
+            _ if algorithms.is_empty() && !provider.algorithms.is_empty() => Keys::Known(KeySet::default()),
+            JwtKeys::Given(text) => Keys::Known(KeySet::given(text, &algorithms).unwrap_or_default()),
+            JwtKeys::Shared(secret) => Keys::Known(KeySet::shared(secret, &algorithms).unwrap_or_default()),
+            JwtKeys::Remote(source) => Keys::Published(places.at(source, &algorithms)),
+            JwtKeys::Unusable(_) => Keys::Known(KeySet::default()),
+        };
+        let rules = Rules {
+            issuer: provider.issuer.clone(),
+            audiences: provider.audiences.clone(),
+            clock_skew: provider.clock_skew,
+            allows_eternal: provider.allows_eternal,
+            required: provider.required.iter().map(wanted).collect(),
+        };
+        Self { rules, keys, headers: provider.headers.clone() }
+    }
+
+    fn verify(&self, token: &Token<'_>, now: i64) -> Result<Verified, Denial> {
+        let published;
+        let keys = match &self.keys {
+            Keys::Known(keys) => keys,
+            Keys::Published(place) => {
+                published = place.keys().ok_or(Denial::KeysUnknown)?;
+                &*published
+            }
+        };
+        let verified = token.verify(keys).and_then(|claims| self.admit(claims, now));
+        // Some issuers publish keys without a `kid`. Then an invalid signature is the only sign of new keys.
+        if let (Err(Fault::UnknownKey | Fault::Signature), Keys::Published(place)) = (&verified, &self.keys) {
+            place.want();
+        }
+        verified.map_err(Denial::Token)
+    }
+
+    /// Checks the claims of a token with a valid signature.
+    fn admit(&self, claims: &Claims, now: i64) -> Result<Verified, Fault> {
+        claims.check(&self.rules, now)?;
+        let skew = self.rules.skew();
+        let until = claims.expiry().map_or(i64::MAX, |expiry| expiry.saturating_add(skew));
+        let mut lines = Vec::new();
+        for (claim, header) in &self.headers {
+            if let Some(value) = claims.get(claim).and_then(in_header) {
+                lines.extend_from_slice(format!("{header}: {value}\r\n").as_bytes());
+            }
+        }
+        Ok(Verified { claims: claims.clone(), lines: lines.into(), until, consumer: Cell::new((0, None)) })
+    }
+}
+
+impl Verified {
+    /// The consumer of the token.
+    pub(crate) fn consumer(&self, consumers: &Consumers, scope: &Scope) -> Option<u32> {
+        let (number, consumer) = self.consumer.get();
+        if number == consumers.number {
+            return consumer;
+        }
+        let consumer = consumers.of_token(&self.claims, scope);
+        self.consumer.set((consumers.number, consumer));
+        consumer
+    }
+}
+
+pub(in crate::feature) fn wanted(claim: &ClaimValues) -> Wanted {
+    Wanted { claim: claim.claim.clone(), values: claim.values.clone() }
+}
+
+/// A claim as a header value: text, numbers, and lists of these separated by commas. The value cannot end the line.
+fn in_header(value: &serde_json::Value) -> Option<String> {
+    use serde_json::Value;
+    let text = match value {
+        Value::String(text) => text.clone(),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::Array(all) => all.iter().filter_map(in_header).collect::<Vec<_>>().join(","),
+        Value::Null | Value::Object(_) => return None,
+    };
+    let is_clean = text.chars().all(|character| !character.is_control());
+    (is_clean && !text.is_empty()).then_some(text)
+}
+
+/// The number of [`Tokens`], and the number of changes of their keys.
+type VerifiedBy = (u64, u64);
+
+/// The tokens that a worker has verified, so that each token is verified once. When there are too many, the worker
+/// forgets the older half.
+#[derive(Debug, Default)]
+pub(crate) struct TokenMemory {
+    young: HashMap<Box<[u8]>, (VerifiedBy, Rc<Verified>)>,
+    old: HashMap<Box<[u8]>, (VerifiedBy, Rc<Verified>)>,
+    young_size: usize,
+}
+
+impl TokenMemory {
+    /// A token that these [`Tokens`] verified. Other [`Tokens`] may have other keys.
+    fn find(&mut self, number: VerifiedBy, text: &[u8]) -> Option<Rc<Verified>> {
+        if let Some((of, verified)) = self.young.get(text) {
+            return (*of == number).then(|| verified.clone());
+        }
+        let (text, (of, verified)) = self.old.remove_entry(text)?;
+        if of != number {
+            return None;
+        }
+        self.insert(text, number, verified.clone());
+        Some(verified)
+    }
+
+    fn remember(&mut self, number: VerifiedBy, text: &[u8], verified: &Rc<Verified>) {
+        self.insert(text.into(), number, verified.clone());
+    }
+
+    fn insert(&mut self, text: Box<[u8]>, number: VerifiedBy, verified: Rc<Verified>) {
+        // The text itself, and the text of the claims.
+        let size = text.len() * 2 + verified.lines.len() + OVERHEAD;
+        if self.young_size + size > REMEMBERED_MAX / 2 {
+            self.old = std::mem::take(&mut self.young);
+            self.young_size = 0;
+        }
+        self.young_size += size;
+        self.young.insert(text, (number, verified));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_thousand_verified_tokens_stay_cached() {
+        let lines = b"X-User: 42\r\n"[..].into();
+        let verified = Rc::new(Verified {
+            claims: Claims::default(),
+            lines,
+            until: i64::MAX,
+            consumer: Cell::new((0, None)),
+        });
+        let mut memory = TokenMemory::default();
+        // A signature has 342 characters.
+        let text = |number: usize| format!("{number:0700}").into_bytes();
+        for number in 0..10_000 {
+            memory.remember((1, 0), &text(number), &verified);
+        }
+        for _ in 0..2 {
+            assert!((0..10_000).all(|number| memory.find((1, 0), &text(number)).is_some()));
+        }
+        assert!(memory.find((2, 0), &text(0)).is_none(), "by other keys");
+    }
+}

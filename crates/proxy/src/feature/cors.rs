@@ -1,0 +1,186 @@
+//! Cross-origin requests (Fetch standard, "HTTP extensions").
+
+use sluicegate_http1::{Known, Method, RequestHead, ResponseHead};
+use sluicegate_model::policy::{self, security::OriginPattern};
+
+use super::rate_limit::seconds_up;
+
+/// The CORS rules of a policy, compiled.
+#[derive(Debug)]
+pub(crate) struct Cors {
+    origins: Vec<OriginPattern>,
+    /// Whether the response allows the headers that the browser asks for.
+    echoes_headers: bool,
+    /// Whether the response allows the method that the browser asks for.
+    echoes_method: bool,
+    /// Header lines of each response.
+    response: Box<[u8]>,
+    /// Header lines of each response to a preflight.
+    preflight: Box<[u8]>,
+    /// Whether responses are the same for every origin.
+    is_for_all: bool,
+}
+
+/// The kind of a request, seen from the browser that sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The request is not cross-origin.
+    Same,
+    /// The request asks whether a cross-origin request is allowed.
+    Preflight,
+    /// The request is cross-origin.
+    Actual,
+}
+
+impl Cors {
+    pub(super) fn new(cors: &policy::Cors) -> Self {
+        let joined = |all: &[Box<str>]| all.join(", ");
+        let has_any = |all: &[Box<str>]| all.iter().any(|one| &**one == "*");
+        let credentials = if cors.credentials { "Access-Control-Allow-Credentials: true\r\n" } else { "" };
+        let mut response = credentials.to_owned();
+        if !cors.expose.is_empty() {
+            response.push_str(&format!("Access-Control-Expose-Headers: {}\r\n", joined(&cors.expose)));
+        }
+        let mut preflight = credentials.to_owned();
+        // For requests with credentials, browsers read `*` as the name of a method (Fetch standard, "CORS-preflight
+        // fetch").
+        let echoes_method = has_any(&cors.methods);
+        if !echoes_method {
+            preflight.push_str(&format!("Access-Control-Allow-Methods: {}\r\n", joined(&cors.methods)));
+        }
+        let echoes_headers = has_any(&cors.headers);
+        if !echoes_headers && !cors.headers.is_empty() {
+            preflight.push_str(&format!("Access-Control-Allow-Headers: {}\r\n", joined(&cors.headers)));
+        }
+        preflight.push_str(&format!("Access-Control-Max-Age: {}\r\n", seconds_up(cors.max_age)));
+        Self {
+            is_for_all: !cors.credentials && cors.origins.contains(&OriginPattern::Any),
+            origins: cors.origins.clone(),
+            echoes_headers,
+            echoes_method,
+            response: response.into_bytes().into(),
+            preflight: preflight.into_bytes().into(),
+        }
+    }
+
+    /// The kind of a request.
+    pub(crate) fn kind(head: &RequestHead, buf: &[u8]) -> Kind {
+        match head.header(buf, Known::Origin) {
+            None => Kind::Same,
+            Some(_) if head.method != Method::Options => Kind::Actual,
+            Some(_) => match head.find(buf, "access-control-request-method") {
+                Some(_) => Kind::Preflight,
+                None => Kind::Actual,
+            },
+        }
+    }
+
+    /// Whether pages of the request's origin may read responses.
+    pub(crate) fn allows(&self, head: &RequestHead, buf: &[u8]) -> bool {
+        let mut origins = head.lines.iter().filter(|line| line.known == Known::Origin);
+        let (Some(origin), None) = (origins.next(), origins.next()) else { return false };
+        let origin = origin.value.of(buf);
+        self.is_for_all || self.origins.iter().any(|pattern| takes(pattern, origin))
+    }
+
+    /// Writes the header lines of the response to a preflight from an allowed origin.
+    pub(crate) fn write_preflight(&self, head: &RequestHead, buf: &[u8], out: &mut Vec<u8>) {
+        self.write_origin(head, buf, out);
+        out.extend_from_slice(&self.preflight);
+        if self.echoes_method
+            && let Some(asked) = head.find(buf, "access-control-request-method")
+        {
+            out.extend_from_slice(b"Access-Control-Allow-Methods: ");
+            out.extend_from_slice(asked);
+            out.extend_from_slice(b"\r\nVary: Access-Control-Request-Method\r\n");
+        }
+        if self.echoes_headers
+            && let Some(asked) = head.find(buf, "access-control-request-headers")
+        {
+            out.extend_from_slice(b"Access-Control-Allow-Headers: ");
+            out.extend_from_slice(asked);
+            out.extend_from_slice(b"\r\n");
+        }
+        if self.echoes_headers {
+            out.extend_from_slice(b"Vary: Access-Control-Request-Headers\r\n");
+        }
+    }
+
+    /// Writes the header lines of a response to a request that is or may be cross-origin.
+    pub(crate) fn write_response(&self, head: &RequestHead, buf: &[u8], out: &mut Vec<u8>) {
+        if Self::kind(head, buf) != Kind::Same && self.allows(head, buf) {
+            self.write_origin(head, buf, out);
+            out.extend_from_slice(&self.response);
+        } else if !self.is_for_all {
+            // A cache must not serve this response to an origin with other permissions.
+            out.extend_from_slice(b"Vary: Origin\r\n");
+        }
+    }
+
+    /// Removes the CORS headers of an endpoint: the policy decides.
+    pub(crate) fn silence(head: &mut ResponseHead, buf: &[u8]) {
+        const PREFIX: &[u8] = b"access-control-";
+        for line in &mut head.lines {
+            let name = line.name.of(buf);
+            line.hop_by_hop |=
+                name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX));
+        }
+    }
+
+    fn write_origin(&self, head: &RequestHead, buf: &[u8], out: &mut Vec<u8>) {
+        if self.is_for_all {
+            out.extend_from_slice(b"Access-Control-Allow-Origin: *\r\n");
+            return;
+        }
+        out.extend_from_slice(b"Access-Control-Allow-Origin: ");
+        out.extend_from_slice(head.header(buf, Known::Origin).unwrap_or_default());
+        out.extend_from_slice(b"\r\nVary: Origin\r\n");
+    }
+}
+
+fn takes(pattern: &OriginPattern, origin: &[u8]) -> bool {
+    match pattern {
+        // With credentials, any page could read the data of its user. Without credentials, this function is not called.
+        OriginPattern::Any => false,
+        OriginPattern::Exact(exact) => origin.eq_ignore_ascii_case(exact.as_bytes()),
+        OriginPattern::Below { scheme, suffix } => {
+            let inner = origin.len().checked_sub(suffix.len()).and_then(|end| origin.get(scheme.len()..end));
+            inner.is_some_and(|name| {
+                origin[..scheme.len()].eq_ignore_ascii_case(scheme.as_bytes())
+                    && origin[origin.len() - suffix.len()..].eq_ignore_ascii_case(suffix.as_bytes())
+                    && !name.is_empty()
+                    && name.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origin_pattern_matches_the_whole_origin() {
+        let exact = OriginPattern::Exact("https://a.example.com".into());
+        let below = OriginPattern::Below { scheme: "https://".into(), suffix: ".example.com".into() };
+        for (origin, is_exact, is_below) in [
+            ("https://a.example.com", true, true),
+            ("https://A.Example.com", true, true),
+            ("https://a.b.example.com", false, true),
+            ("http://a.example.com", false, false),
+            ("https://example.com", false, false),
+            ("https://.example.com", false, false),
+            ("https://a.example.com:8443", false, false),
+            ("https://a.example.com.evil.com", false, false),
+            ("https://evil.com/.example.com", false, false),
+            ("https://evil.com#.example.com", false, false),
+            ("https://user@x.example.com", false, false),
+            ("null", false, false),
+            ("", false, false),
+        ] {
+            assert_eq!(takes(&exact, origin.as_bytes()), is_exact, "{origin}");
+            assert_eq!(takes(&below, origin.as_bytes()), is_below, "{origin}");
+        }
+        assert!(!takes(&OriginPattern::Any, b"https://x"));
+    }
+}

@@ -1,0 +1,63 @@
+//! Edits of a request and of its response. Features write them, and the exchange applies them in one place.
+
+use crate::name::is_same_name;
+use crate::request::HeadView;
+
+/// Edits of a request and of its response.
+#[derive(Debug, Default)]
+pub(crate) struct Edits {
+    /// The header lines of the request that are not forwarded, by index.
+    pub(crate) removed_lines: Vec<usize>,
+    /// Header lines for the request.
+    pub(crate) request_lines: Vec<u8>,
+    /// Header lines for the response, whatever its source.
+    pub(crate) response_lines: Vec<u8>,
+    /// The query, if it changes.
+    pub(crate) query: Option<Vec<u8>>,
+    /// The number of removed headers that would override the path or the method.
+    pub(crate) dropped_overrides: u64,
+    /// Endpoints may treat trailers as headers (RFC 9110, 6.5.1), which would restore removed headers.
+    pub(crate) discards_trailers: bool,
+}
+
+impl Edits {
+    /// Removes a header line.
+    pub(super) fn remove(&mut self, index: usize) {
+        if !self.removed_lines.contains(&index) {
+            self.removed_lines.push(index);
+        }
+    }
+
+    /// Removes headers with which an endpoint would serve another path or method than the policy has checked.
+    /// Authorization services and mirrors do not receive them either.
+    pub(super) fn drop_overrides(&mut self, HeadView { head, buf }: HeadView<'_>) {
+        for (index, line) in head.lines.iter().enumerate() {
+            if is_override(line.name.of(buf)) {
+                self.remove(index);
+                self.dropped_overrides += 1;
+            }
+        }
+        self.discards_trailers = true;
+    }
+
+    /// Forgets the edits, and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.removed_lines.clear();
+        self.request_lines.clear();
+        self.response_lines.clear();
+        (self.query, self.dropped_overrides, self.discards_trailers) = (None, 0, false);
+    }
+}
+
+/// Whether some frameworks read another path or method from this header: Symfony, Zend, IIS (`X-Original-URL`,
+/// `X-Rewrite-URL`); Rails, Express, Laravel, ASP.NET and others (the other three).
+fn is_override(name: &[u8]) -> bool {
+    const OVERRIDES: [&[u8]; 5] = [
+        b"x-original-url",
+        b"x-rewrite-url",
+        b"x-http-method-override",
+        b"x-http-method",
+        b"x-method-override",
+    ];
+    OVERRIDES.iter().any(|other| is_same_name(name, other))
+}

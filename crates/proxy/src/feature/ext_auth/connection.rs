@@ -1,0 +1,476 @@
+//! The HTTP exchange with a service. It consists of a request without a body, the head of its response, and a part of the
+//! response's body. This part must be read before the connection is used again.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use sluicegate_http1::{
+    Chunk, ChunkedDecoder, HeadLimits, HeadScan, Method, ResponseError, ResponseFraming, ResponseHead,
+};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::task::{JoinSet, spawn_local};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::External;
+use super::addresses::Addresses;
+use super::answer::Answer;
+use super::local::Place;
+use crate::buffer::{Buffer, give_spare_buffer, spare_buffer};
+use crate::failure::Denial;
+use crate::stream::Stream;
+use crate::tls;
+
+/// Limits for the head of a response. The same limits apply to all interim responses together.
+const HEAD: HeadLimits = HeadLimits { bytes: 16 * 1024, headers: 100 };
+
+/// The longest body, in bytes, that the gateway reads to reuse the connection. A longer body closes the connection.
+const BODY_MAX: u64 = 64 * 1024;
+
+/// The time limit for the rest of a body. The answer does not wait for the body.
+const BODY_TIME: Duration = Duration::from_secs(1);
+
+/// The limit of idle connections of a worker to a service.
+const IDLE_MAX: usize = 64;
+
+/// How long a worker holds an idle connection, unless the service sets a shorter time.
+const IDLE_TIME: Duration = Duration::from_secs(30);
+
+/// The limit of connects in flight for a question, or one for each address. Each connect begins after the previous
+/// connect was silent for [`HEDGE`]. In a cluster a service has one address and many servers: another connect may reach
+/// another server.
+const CONNECTS: usize = 4;
+
+/// How often an address may refuse before an attempt has failed.
+const REFUSED_MOST: usize = 2;
+
+/// The time without an answer after which the next connect, or a connection that became free, races a connect. Twice the
+/// time of the last connect, if that is longer.
+const HEDGE: Duration = Duration::from_millis(50);
+
+/// The shortest time that the service's kernel has to acknowledge a question: Linux delays an acknowledgement by up to 40
+/// ms.
+const UNACKNOWLEDGED: Duration = Duration::from_millis(60);
+
+/// The pauses before the retries. A killed server leaves its service in about this time.
+const PAUSES: [Duration; 3] =
+    [Duration::from_millis(25), Duration::from_millis(100), Duration::from_millis(300)];
+
+/// How long the gateway makes only one attempt after no attempt reached the service.
+const AWAY: Duration = Duration::from_secs(1);
+
+/// Why a service gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AskError {
+    #[error("too many requests wait for its response")]
+    Busy,
+    #[error("cannot resolve its name: {0}")]
+    Name(io::Error),
+    #[error("cannot connect: {0}")]
+    Connect(io::Error),
+    #[error("the TLS handshake failed: {0}")]
+    Tls(io::Error),
+    #[error("the connection broke: {0}")]
+    Broken(io::Error),
+    #[error("it closed the connection without a response")]
+    Closed,
+    #[error("an idle connection was closed")]
+    Stale,
+    #[error("its kernel does not acknowledge the request")]
+    Unacknowledged,
+    #[error("its response is not valid HTTP: {0}")]
+    Response(#[from] ResponseError),
+    #[error("it responds with {0}, which is none of 2xx, 401 and 403; the gateway does not follow redirects")]
+    Status(u16),
+    #[error("it did not respond within {0:?}")]
+    Timeout(Duration),
+}
+
+impl AskError {
+    pub(super) fn denial(&self) -> Denial {
+        match self {
+            Self::Busy => Denial::TooManyExternalChecks,
+            Self::Timeout(_) => Denial::CheckTimeout,
+            Self::Response(_) | Self::Status(_) => Denial::CheckAnswer,
+            Self::Name(_)
+            | Self::Connect(_)
+            | Self::Tls(_)
+            | Self::Broken(_)
+            | Self::Closed
+            | Self::Stale
+            | Self::Unacknowledged => Denial::CheckUnreachable,
+        }
+    }
+
+    /// Whether another server of the service may answer. No server has responded yet. The gateway repeats a question that
+    /// a server may have read only if the method is safe (RFC 9110, 9.2.2).
+    fn is_worth_another_try(&self, method: Method) -> bool {
+        match self {
+            Self::Connect(_) | Self::Stale => true,
+            // An invalid certificate stays invalid.
+            Self::Tls(error) => error.kind() != io::ErrorKind::InvalidData,
+            Self::Broken(_) | Self::Closed | Self::Unacknowledged => method != Method::Post,
+            Self::Busy | Self::Name(_) | Self::Response(_) | Self::Status(_) | Self::Timeout(_) => false,
+        }
+    }
+}
+
+/// A worker's connections to a service.
+#[derive(Default)]
+pub(super) struct Connections {
+    addresses: Addresses,
+    /// The last used connection is last.
+    idle: RefCell<Vec<Idle>>,
+    /// The time that the last connect took.
+    connecting: Cell<Duration>,
+    /// Until then, a retry is pointless, because no server was there.
+    away: Cell<Option<Instant>>,
+}
+
+struct Idle {
+    open: Open,
+    expires: Instant,
+}
+
+/// A connection that is ready for a question.
+struct Open {
+    stream: Stream,
+    /// The time that connecting took.
+    connecting: Duration,
+    /// Whether the connection carried a question before.
+    is_reused: bool,
+}
+
+/// The result of a race.
+enum Raced {
+    Made(TcpStream, Duration),
+    Idle(Open),
+}
+
+impl Connections {
+    /// Asks on an idle connection or on a new connection. Retries while no server is there.
+    pub(super) async fn ask(
+        self: &Rc<Self>,
+        external: &External,
+        question: &[u8],
+        place: Place,
+    ) -> Result<Answer, AskError> {
+        let mut place = Some(place);
+        let is_away = self.away.get().is_some_and(|until| Instant::now() < until);
+        let pauses = if is_away { &PAUSES[..0] } else { &PAUSES };
+        let (mut tries, mut was_stale) = (0, false);
+        loop {
+            let pause = pauses.get(tries).copied();
+            let asked = match self.open(external, tries).await {
+                Ok(open) => {
+                    // A question that cannot be repeated waits for its answer.
+                    let is_watched =
+                        pause.is_some() && AskError::Unacknowledged.is_worth_another_try(external.method);
+                    self.converse(open, external, question, is_watched, &mut place).await
+                }
+                Err(error) => Err(error),
+            };
+            let error = match asked {
+                // A server that ended has closed other connections too, which are ignored.
+                Err(AskError::Stale) if !was_stale => {
+                    was_stale = true;
+                    continue;
+                }
+                Err(error) => error,
+                Ok(answer) => return Ok(answer),
+            };
+            if matches!(error, AskError::Unacknowledged) {
+                // Other idle connections likely lead to the same server.
+                self.idle.borrow_mut().clear();
+            }
+            let Some(pause) = pause.filter(|_| error.is_worth_another_try(external.method)) else {
+                if matches!(error, AskError::Connect(_)) {
+                    self.away.set(Some(Instant::now() + AWAY));
+                }
+                return Err(error);
+            };
+            tries += 1;
+            sleep(pause).await;
+        }
+    }
+
+    /// Closes connections that were idle for too long, or that the service has closed.
+    pub(super) fn expire(&self, now: Instant) {
+        self.idle.borrow_mut().retain_mut(|idle| now < idle.expires && is_quiet(&mut idle.open.stream));
+    }
+
+    fn kept(&self) -> Option<Open> {
+        let (mut kept, now) = (self.idle.borrow_mut(), Instant::now());
+        loop {
+            let mut idle = kept.pop()?;
+            if now < idle.expires && is_quiet(&mut idle.open.stream) {
+                return Some(idle.open);
+            }
+        }
+    }
+
+    fn keep(&self, mut open: Open, peer_timeout: Option<Duration>) {
+        // A second of margin, so that the connection is gone before the service closes it.
+        let time =
+            peer_timeout.map_or(IDLE_TIME, |peer| peer.saturating_sub(Duration::from_secs(1)).min(IDLE_TIME));
+        let mut kept = self.idle.borrow_mut();
+        if kept.len() < IDLE_MAX && !time.is_zero() && is_quiet(&mut open.stream) {
+            kept.push(Idle { open, expires: Instant::now() + time });
+        }
+    }
+
+    /// An idle connection, or a new connection. Each attempt begins with another address.
+    async fn open(&self, external: &External, tries: usize) -> Result<Open, AskError> {
+        if let Some(kept) = self.kept() {
+            return Ok(kept);
+        }
+        let service = &external.service;
+        let addresses = self.addresses.of(service).await.map_err(AskError::Name)?;
+        // This leaves enough time for the other attempts.
+        let share = external.timeout().saturating_sub(PAUSES.iter().sum()) / (PAUSES.len() as u32 + 1);
+        let share = share.max(external.timeout() / 8);
+        let raced = timeout(share, self.race(&addresses, tries)).await.unwrap_or_else(|_| Err(late()));
+        let (tcp, connecting) = match raced {
+            Ok(Raced::Idle(open)) => return Ok(open),
+            Ok(Raced::Made(tcp, connecting)) => (tcp, connecting),
+            Err(error) => {
+                self.addresses.doubt();
+                return Err(AskError::Connect(error));
+            }
+        };
+        self.connecting.set(connecting);
+        self.away.set(None);
+        // A peer that is gone already is noticed at the first use.
+        let _ = tcp.set_nodelay(true);
+        let stream = match &service.tls {
+            None => Stream::Plain(tcp),
+            Some((config, name)) => {
+                let handshake = timeout(share, tls::handshake(tcp, config.clone(), name.clone())).await;
+                Stream::Tls(handshake.unwrap_or_else(|_| Err(late())).map_err(AskError::Tls)?)
+            }
+        };
+        Ok(Open { stream, connecting, is_reused: false })
+    }
+
+    /// Connects to one of these addresses. The next connect begins as soon as one fails, or is silent for a while. A
+    /// connection that becomes idle meanwhile is just as good.
+    async fn race(&self, addresses: &[SocketAddr], first: usize) -> io::Result<Raced> {
+        let mut next = addresses.iter().cycle().skip(first).take(addresses.len().max(CONNECTS));
+        let hedge = HEDGE.max(2 * self.connecting.get());
+        let mut connects = JoinSet::new();
+        let (mut failures, mut failed) = (0, late());
+        loop {
+            if let Some(address) = next.next() {
+                let (address, begun) = (*address, Instant::now());
+                connects
+                    .spawn_local(async move { Ok((TcpStream::connect(address).await?, begun.elapsed())) });
+            }
+            match timeout(hedge, connects.join_next()).await {
+                Ok(Some(Ok(Ok((tcp, took))))) => return Ok(Raced::Made(tcp, took)),
+                Ok(Some(Ok(Err(error)))) => {
+                    (failures, failed) = (failures + 1, error);
+                    if failures >= REFUSED_MOST * addresses.len() {
+                        return Err(failed);
+                    }
+                }
+                Ok(Some(Err(ended))) => return Err(io::Error::other(ended)),
+                Ok(None) => return Err(failed),
+                Err(_) => {
+                    if let Some(kept) = self.kept() {
+                        return Ok(Raced::Idle(kept));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks, and returns a reusable connection to the pool.
+    async fn converse(
+        self: &Rc<Self>,
+        Open { mut stream, connecting, is_reused }: Open,
+        external: &External,
+        question: &[u8],
+        is_watched: bool,
+        place: &mut Option<Place>,
+    ) -> Result<Answer, AskError> {
+        let broken = |error| if is_reused { AskError::Stale } else { AskError::Broken(error) };
+        stream.write_all(question).await.map_err(broken)?;
+        let (asked, patience) = (Instant::now(), UNACKNOWLEDGED + 2 * connecting);
+        if is_watched {
+            let answering = poll_fn(|cx| stream.poll_readable(cx));
+            if timeout(patience, answering).await.is_err() && is_unacknowledged(&stream) {
+                return Err(AskError::Unacknowledged);
+            }
+        }
+        let mut buffer = spare_buffer();
+        let mut head = ResponseHead::default();
+        match read_head(&mut stream, &mut buffer, &mut head, external).await {
+            Ok(()) => {}
+            // An idle connection that ends at once was about to be closed, and the server has not read the question.
+            Err(AskError::Broken(_) | AskError::Closed)
+                if is_reused && buffer.is_empty() && asked.elapsed() < patience =>
+            {
+                return Err(AskError::Stale);
+            }
+            Err(error) => return Err(error),
+        }
+        let answer = Answer::read(&head, buffer.filled(), external).ok_or(AskError::Status(head.status));
+        buffer.consume(head.len);
+        if head.keep_alive
+            && let Some(body) = Body::new(head.framing)
+        {
+            let open = Open { stream, connecting, is_reused: true };
+            let ending =
+                Ending { connections: self.clone(), open, buffer, body, timeout: head.keep_alive_timeout };
+            ending.begin(place);
+        } else {
+            give_spare_buffer(buffer);
+        }
+        answer
+    }
+}
+
+fn late() -> io::Error {
+    io::ErrorKind::TimedOut.into()
+}
+
+/// Whether the peer's kernel has not even acknowledged the question.
+fn is_unacknowledged(stream: &Stream) -> bool {
+    stream.tcp().is_some_and(|tcp| {
+        let unsent = sluicegate_sys::unsent_bytes(tcp).unwrap_or(0);
+        sluicegate_sys::unacknowledged_bytes(tcp).is_ok_and(|left| left > unsent)
+    })
+}
+
+/// Reads until the head of a final response is complete.
+async fn read_head(
+    stream: &mut Stream,
+    buffer: &mut Buffer,
+    head: &mut ResponseHead,
+    external: &External,
+) -> Result<(), AskError> {
+    let (mut scan, mut interim) = (HeadScan::default(), 0);
+    loop {
+        if poll_fn(|cx| buffer.poll_fill(cx, stream)).await.map_err(AskError::Broken)? == 0 {
+            return Err(AskError::Closed);
+        }
+        while !buffer.is_empty() && head.parse(buffer.filled(), &mut scan, external.method, &HEAD)? {
+            match head.status {
+                // The question asks for no other protocol.
+                101 => return Err(AskError::Status(101)),
+                100..200 => {}
+                _ => return Ok(()),
+            }
+            interim += head.len;
+            if interim > HEAD.bytes {
+                return Err(ResponseError::HeadTooLarge.into());
+            }
+            buffer.consume(head.len);
+            scan = HeadScan::default();
+        }
+    }
+}
+
+/// A response whose body must end before the connection is used again.
+struct Ending {
+    connections: Rc<Connections>,
+    open: Open,
+    buffer: Buffer,
+    body: Body,
+    timeout: Option<Duration>,
+}
+
+impl Ending {
+    /// Ends the body at once if it is complete. Otherwise the question holds its place until the body ends.
+    fn begin(mut self, place: &mut Option<Place>) {
+        match self.body.take(&mut self.buffer) {
+            Some(true) => self.finish(),
+            Some(false) => {
+                let place = place.take();
+                spawn_local(async move {
+                    let is_read = timeout(BODY_TIME, self.read()).await;
+                    if is_read.unwrap_or(false) {
+                        self.finish();
+                    }
+                    drop(place);
+                });
+            }
+            None => {}
+        }
+    }
+
+    /// Whether the body ended.
+    async fn read(&mut self) -> bool {
+        loop {
+            if self.buffer.is_full() {
+                return false;
+            }
+            let read = poll_fn(|cx| self.buffer.poll_fill(cx, &mut self.open.stream)).await;
+            match (read, self.body.take(&mut self.buffer)) {
+                (Ok(1..), Some(true)) => return true,
+                (Ok(1..), Some(false)) => {}
+                _ => return false,
+            }
+        }
+    }
+
+    fn finish(self) {
+        // Bytes beyond the body do not answer a later question.
+        if self.buffer.is_empty() {
+            self.connections.keep(self.open, self.timeout);
+        }
+        give_spare_buffer(self.buffer);
+    }
+}
+
+/// The rest of a body that the gateway discards.
+enum Body {
+    Length(u64),
+    Chunked { decoder: ChunkedDecoder, read: u64 },
+}
+
+impl Body {
+    /// `None` if the body is too long, or ends with the connection.
+    fn new(framing: ResponseFraming) -> Option<Self> {
+        match framing {
+            ResponseFraming::None => Some(Self::Length(0)),
+            ResponseFraming::Length(length) => (length <= BODY_MAX).then_some(Self::Length(length)),
+            ResponseFraming::Chunked => Some(Self::Chunked { decoder: ChunkedDecoder::default(), read: 0 }),
+            ResponseFraming::UntilClose => None,
+        }
+    }
+
+    /// Consumes received bytes. Returns whether the body has ended; `None` if the body is too long or invalid.
+    fn take(&mut self, buffer: &mut Buffer) -> Option<bool> {
+        match self {
+            Self::Length(left) => {
+                let taken = buffer.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                buffer.consume(taken);
+                *left -= taken as u64;
+                Some(*left == 0)
+            }
+            Self::Chunked { decoder, read } => loop {
+                let (taken, chunk) = decoder.next(buffer.filled()).ok()?;
+                let (is_end, is_partial) = (chunk == Chunk::End, chunk == Chunk::Partial);
+                buffer.consume(taken);
+                *read += taken as u64;
+                if *read > BODY_MAX {
+                    return None;
+                }
+                if is_end || is_partial {
+                    return Some(is_end);
+                }
+            },
+        }
+    }
+}
+
+/// Whether the connection has nothing to read: neither a close by the service nor unexpected bytes.
+fn is_quiet(stream: &mut Stream) -> bool {
+    stream.is_quiet(&mut Context::from_waker(Waker::noop()))
+}

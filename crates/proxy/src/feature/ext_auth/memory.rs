@@ -1,0 +1,130 @@
+//! Remembered answers.
+
+use std::rc::Rc;
+
+use foldhash::HashMap;
+use tokio::time::Instant;
+
+use super::Answer;
+
+/// The limit of memory for a worker's remembered answers to all services, in bytes.
+const REMEMBERED_MAX: usize = 16 * 1024 * 1024;
+
+/// The memory of an answer in addition to its text, in bytes.
+const OVERHEAD: usize = 256;
+
+/// The answers that a worker remembers. When there are too many, the worker forgets the older half.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    young: HashMap<[u8; 32], Remembered>,
+    old: HashMap<[u8; 32], Remembered>,
+    young_size: usize,
+}
+
+#[derive(Debug)]
+struct Remembered {
+    /// The number of the service.
+    of: u64,
+    until: Instant,
+    answer: Rc<Answer>,
+}
+
+impl Memory {
+    pub(super) fn find(&mut self, mark: &[u8; 32], now: Instant) -> Option<Rc<Answer>> {
+        if let Some(known) = self.young.get(mark) {
+            return (now < known.until).then(|| known.answer.clone());
+        }
+        let known = self.old.remove(mark).filter(|known| now < known.until)?;
+        let answer = known.answer.clone();
+        self.insert(*mark, known);
+        Some(answer)
+    }
+
+    pub(super) fn remember(&mut self, mark: [u8; 32], of: u64, until: Instant, answer: Rc<Answer>) {
+        self.insert(mark, Remembered { of, until, answer });
+    }
+
+    /// Forgets the answers of a service that is no longer asked.
+    pub(super) fn forget(&mut self, of: u64) {
+        self.old.retain(|_, known| known.of != of);
+        let size = &mut self.young_size;
+        self.young.retain(|_, known| {
+            let stays = known.of != of;
+            *size -= if stays { 0 } else { known.size() };
+            stays
+        });
+    }
+
+    fn insert(&mut self, mark: [u8; 32], known: Remembered) {
+        let size = known.size();
+        if self.young_size + size > REMEMBERED_MAX / 2 {
+            self.old = std::mem::take(&mut self.young);
+            self.young_size = 0;
+        }
+        self.young_size += size;
+        if let Some(before) = self.young.insert(mark, known) {
+            self.young_size -= before.size();
+        }
+    }
+}
+
+impl Remembered {
+    fn size(&self) -> usize {
+        self.answer.size() + OVERHEAD
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::feature::ext_auth::Verdict;
+
+    fn answer(length: usize) -> Rc<Answer> {
+        Rc::new(Answer {
+            verdict: Verdict::Admitted,
+            request_lines: vec![b'x'; length].into(),
+            cookies: Box::default(),
+            challenges: Box::default(),
+            time_to_live: Duration::ZERO,
+        })
+    }
+
+    fn mark(number: u32) -> [u8; 32] {
+        std::array::from_fn(|at| number.to_be_bytes().get(at).copied().unwrap_or(0))
+    }
+
+    #[test]
+    fn flood_of_keys_keeps_cached_decisions_within_the_memory_limit() {
+        let (mut memory, now) = (Memory::default(), Instant::now());
+        let until = now + Duration::from_secs(60);
+        for number in 0..50_000 {
+            memory.remember(mark(number), 1, until, answer(1024));
+            let sizes = |part: &HashMap<_, Remembered>| part.values().map(Remembered::size).sum::<usize>();
+            if number % 1000 == 0 {
+                assert!(sizes(&memory.young) + sizes(&memory.old) <= REMEMBERED_MAX);
+                assert_eq!(sizes(&memory.young), memory.young_size);
+            }
+        }
+        assert!(memory.find(&mark(49_999), now).is_some());
+        assert!(memory.find(&mark(0), now).is_none());
+    }
+
+    #[test]
+    fn cached_decisions_end_at_expiry_or_with_their_service() {
+        let (mut memory, now) = (Memory::default(), Instant::now());
+        let until = now + Duration::from_secs(1);
+        memory.remember(mark(1), 1, until, answer(1));
+        memory.remember(mark(2), 2, until, answer(1));
+        // One of them twice: its size counts once.
+        memory.remember(mark(2), 2, until, answer(1));
+        assert!(memory.find(&mark(1), now).is_some());
+        assert!(memory.find(&mark(1), until).is_none());
+        memory.forget(1);
+        assert!(memory.find(&mark(1), now).is_none());
+        assert!(memory.find(&mark(2), now).is_some());
+        memory.forget(2);
+        assert_eq!((memory.young.len(), memory.young_size), (0, 0));
+    }
+}

@@ -1,0 +1,173 @@
+//! External authorization: HTTP services that decide about requests (nginx: `auth_request`).
+//!
+//! `http/question.rs` writes the questions. Each worker asks on its own connections: workers take no lock and share only
+//! the compiled policy. The gateway uses only named parts of an answer. An invalid answer denies the request.
+//!
+//! A worker remembers an answer by the exact bytes of the question. So two requests share an answer only if the service
+//! cannot distinguish them. While a question is in flight, requests with the same question wait for its answer.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `local` | a worker's side: limits, shared questions, counters and logs |
+//! | `connection` | the HTTP exchange with a service |
+//! | `addresses` | the addresses of a service |
+//! | `answer` | the meaning of a response |
+//! | `memory` | remembered answers |
+
+mod addresses;
+mod answer;
+mod connection;
+mod local;
+mod memory;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::digest;
+use sluicegate_http1::{Known, Method};
+use sluicegate_model::policy::{self as model, ExternalCache};
+
+use super::authentication::credential::Place;
+use super::service::{Service, ServiceError};
+
+pub(crate) use answer::{Answer, Verdict};
+pub(crate) use local::Externals;
+
+/// An external service, compiled once for all workers.
+#[derive(Debug)]
+pub(crate) struct External {
+    /// Unique in this process.
+    number: u64,
+    source: Arc<model::External>,
+    service: Service,
+    method: Method,
+    /// The first bytes of each question.
+    pub(crate) opening: Box<[u8]>,
+    pub(crate) told: Told,
+    response_headers: Vec<(Known, Box<str>)>,
+}
+
+/// The parts of a request that the service receives.
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// All headers except headers about the body and the connection.
+    All,
+    /// These headers.
+    Named(Vec<(Known, Box<str>)>),
+    /// Only the parts of the key by which answers are remembered.
+    Key(Vec<Part>),
+}
+
+/// A part of the key.
+#[derive(Debug)]
+pub(crate) enum Part {
+    Value(Place),
+    Method,
+    Host,
+    Path,
+    Address,
+}
+
+/// A question to a service.
+#[derive(Debug)]
+pub(crate) struct Question {
+    /// The whole request.
+    pub(crate) bytes: Vec<u8>,
+    /// Whether the answer may be remembered.
+    pub(crate) is_whole: bool,
+}
+
+impl External {
+    pub(super) fn new(source: &Arc<model::External>, number: u64) -> Result<Self, ServiceError> {
+        let service = Service::new(&source.url, &source.authorities)?;
+        let opening =
+            format!("{} {} HTTP/1.1\r\nHost: {}\r\n", source.method, service.target, service.authority);
+        let named = |names: &[Box<str>]| {
+            names.iter().map(|name| (Known::of(name.as_bytes()), name.clone())).collect()
+        };
+        let told = match (&source.cache, &source.request_headers) {
+            (Some(cache), _) => Told::Key(cache.key.iter().map(Part::new).collect()),
+            (None, Some(names)) => Told::Named(named(names)),
+            (None, None) => Told::All,
+        };
+        Ok(Self {
+            number,
+            service,
+            method: Method::of(source.method.as_bytes()),
+            opening: opening.into_bytes().into(),
+            told,
+            response_headers: named(&source.response_headers),
+            source: source.clone(),
+        })
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The sign-in page for clients that would receive a 401, and the parameter with the original URL.
+    pub(crate) fn sign_in(&self) -> Option<&model::SignIn> {
+        self.source.sign_in.as_ref()
+    }
+
+    /// Whether the question must declare that it has no body (RFC 9110, 8.6).
+    pub(crate) fn says_length(&self) -> bool {
+        self.method == Method::Post
+    }
+
+    /// Whether the service receives the path or the method, so that its answer may depend on them.
+    pub(super) fn reads_target(&self) -> bool {
+        match &self.told {
+            Told::All | Told::Named(_) => true,
+            Told::Key(parts) => parts.iter().any(|part| matches!(part, Part::Method | Part::Path)),
+        }
+    }
+
+    /// The response headers of the service that endpoints receive.
+    pub(super) fn response_headers(&self) -> &[(Known, Box<str>)] {
+        &self.response_headers
+    }
+
+    /// The query parameters in the key by which answers are remembered.
+    pub(super) fn parameters(&self) -> impl Iterator<Item = &str> {
+        let parts = match &self.told {
+            Told::Key(parts) => &parts[..],
+            Told::All | Told::Named(_) => &[],
+        };
+        parts.iter().filter_map(|part| match part {
+            Part::Value(place) => place.parameter(),
+            Part::Method | Part::Host | Part::Path | Part::Address => None,
+        })
+    }
+
+    fn cache(&self) -> Option<&ExternalCache> {
+        self.source.cache.as_ref()
+    }
+
+    fn timeout(&self) -> Duration {
+        self.source.timeout
+    }
+
+    /// The hash by which the answer to a question is remembered.
+    fn mark(&self, question: &[u8]) -> [u8; 32] {
+        let mut context = digest::Context::new(&digest::SHA256);
+        context.update(&self.number.to_be_bytes());
+        context.update(question);
+        let mut mark = [0; 32];
+        // A SHA-256 has 32 bytes.
+        mark.copy_from_slice(context.finish().as_ref());
+        mark
+    }
+}
+
+impl Part {
+    fn new(source: &model::KeyPart) -> Self {
+        match source {
+            model::KeyPart::Value(credential) => Self::Value(Place::new(credential)),
+            model::KeyPart::Method => Self::Method,
+            model::KeyPart::Host => Self::Host,
+            model::KeyPart::Path => Self::Path,
+            model::KeyPart::Address => Self::Address,
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Changes to the headers of requests and responses.
+
+use sluicegate_http1::{Known, Line};
+use sluicegate_model::feature::{Header, HeaderEdits};
+
+use super::authentication::credential::line_has_name;
+
+/// Changes to headers.
+#[derive(Debug)]
+pub(crate) struct HeaderEdit {
+    /// The names of headers to remove.
+    names: Box<[(Known, Box<str>)]>,
+    /// The header lines to add.
+    pub(crate) lines: Box<[u8]>,
+}
+
+impl HeaderEdit {
+    pub(super) fn new(edits: &HeaderEdits) -> Self {
+        let names = edits.removed();
+        let mut lines = Vec::new();
+        for Header { name, value } in edits.set.iter().chain(&edits.add) {
+            for part in [name.as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+                lines.extend_from_slice(part);
+            }
+        }
+        Self {
+            names: names.map(|name| (Known::of(name.as_bytes()), name.as_str().into())).collect(),
+            lines: lines.into(),
+        }
+    }
+
+    /// Whether some header lines are removed.
+    pub(crate) fn strips(&self) -> bool {
+        !self.names.is_empty()
+    }
+
+    /// Marks the header lines to remove.
+    pub(crate) fn strip(&self, lines: &mut [Line], buf: &[u8]) {
+        if self.names.is_empty() {
+            return;
+        }
+        for line in lines {
+            line.hop_by_hop |= self.names.iter().any(|(known, name)| line_has_name(line, *known, name, buf));
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Load balancing of a route: the hash for consistent hashing.
+
+use sluicegate_model::feature::{HashPart, HashPartType};
+use sluicegate_model::policy::Credential;
+
+use super::authentication::credential::{Place, header};
+use crate::hash::StableHash;
+use crate::request::RequestView;
+
+/// The sources of the hash for consistent hashing.
+#[derive(Debug)]
+pub(crate) struct HashSource {
+    part: HashPartType,
+    /// `None` for the client IP and the path.
+    place: Option<Place>,
+}
+
+impl HashSource {
+    pub(super) fn new(part: &HashPart) -> Self {
+        Self { part: part.kind, place: place_of(part) }
+    }
+}
+
+/// The hash of a request, if there are sources.
+pub(super) fn hash(sources: &[HashSource], request: &RequestView<'_>) -> Option<u64> {
+    if sources.is_empty() {
+        return None;
+    }
+    let mut hash = StableHash::new();
+    for HashSource { part, place } in sources {
+        match (part, place) {
+            (HashPartType::Address, _) => hash.part(request.client.ip().to_string().as_bytes()),
+            (HashPartType::Path, _) => hash.part(request.path),
+            (_, Some(place)) => {
+                let found = place.find(request.head.head, request.head.buf);
+                hash.part(&found.ok().flatten().unwrap_or_default());
+            }
+            (_, None) => {}
+        }
+    }
+    Some(hash.finish())
+}
+
+fn place_of(part: &HashPart) -> Option<Place> {
+    let name = part.name.as_deref()?;
+    let credential = match part.kind {
+        HashPartType::Address | HashPartType::Path => return None,
+        HashPartType::Header => header(&name.to_ascii_lowercase()),
+        HashPartType::Cookie => Credential::Cookie(name.into()),
+        HashPartType::Query => Credential::Query(name.into()),
+    };
+    Some(Place::new(&credential))
+}

@@ -1,0 +1,53 @@
+//! Features: what happens to a request of a rule. A feature's type stands in the model, under the same file name.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `edit` | edits of a request and of its response |
+//! | `policy` | policies, which attach features to routes |
+//! | `security`, `traffic` | the features of a `SecurityPolicy` and of a `TrafficPolicy` |
+//! | `ip_access` | allowed client IPs |
+//! | `cors` | cross-origin requests |
+//! | `authentication` | credentials and consumers |
+//! | `authorization` | authorization rules |
+//! | `ext_auth` | external authorization services |
+//! | `rate_limit` | rate limits and concurrency limits |
+//! | `redirect`, `url_rewrite`, `header` | redirects; changes of paths and headers |
+//! | `timeout`, `retry` | timeouts; retries and their budget |
+//! | `split`, `mirror` | the choice between several upstreams; mirrored requests |
+//! | `load_balancing`, `session_affinity` | consistent hashing; cookies that select an endpoint |
+//! | `fault`, `direct_response` | injected faults; fixed responses |
+//! | `cache` | cached responses |
+//! | `compression` | the choice of responses to compress, and their encoding |
+//! | `service` | servers that features call, by URL |
+//! | `sample` | random samples of requests |
+//! | `state` | the state of policies, for readers |
+
+pub(crate) mod authentication;
+pub(crate) mod authorization;
+pub(crate) mod cache;
+pub(crate) mod compression;
+pub(crate) mod cors;
+mod direct_response;
+pub(crate) mod edit;
+pub(crate) mod ext_auth;
+pub(crate) mod fault;
+mod header;
+mod ip_access;
+mod load_balancing;
+mod mirror;
+mod policy;
+pub(crate) mod rate_limit;
+mod redirect;
+mod retry;
+mod sample;
+pub(crate) mod security;
+mod service;
+mod session_affinity;
+mod split;
+mod state;
+pub(crate) mod timeout;
+pub(crate) mod traffic;
+mod url_rewrite;
+
+pub(crate) use policy::{Guard, LimitPolicy, Policies, Policy, Resources, SecurityPolicy};
+pub use state::{CacheState, PolicyState, SharedState, TrafficState};

@@ -1,0 +1,258 @@
+//! Policies: what one object attaches to its routes, compiled once for all workers.
+//!
+//! A route without policies has no [`Guard`] and no [`RouteTrafficPolicy`], and costs the same as without this module.
+
+use std::hash::{DefaultHasher, Hasher as _};
+use std::sync::Arc;
+
+use foldhash::HashMap;
+use sluicegate_model::policy as model;
+use sluicegate_model::rule::{PathMatch, Rule};
+use sluicegate_model::{HostPattern, ObjectId, Settings, UpstreamKey};
+
+use super::authentication::jwks::Places;
+use super::rate_limit::Limits;
+use super::rate_limit::shared::{ServerState, Servers};
+use super::security::Security;
+use super::state::{CacheState, PolicyState, SharedState, TrafficState};
+use super::traffic::{RouteTrafficPolicy, Traffic};
+use crate::counters::{Counters, PolicyStats, TrafficStats};
+
+/// What outlives configurations: policies of the next configuration find it again.
+#[derive(Debug)]
+pub(crate) struct Resources {
+    pub(crate) counters: Arc<Counters>,
+    /// The published keys of token issuers, by URL.
+    pub(crate) key_places: Places,
+    /// The servers that share limits, by address.
+    pub(crate) limit_servers: Servers,
+}
+
+impl Resources {
+    pub(crate) fn new(counters: Arc<Counters>) -> Self {
+        Self { counters, key_places: Places::default(), limit_servers: Servers::default() }
+    }
+}
+
+/// The security policy and the limits of a route.
+#[derive(Clone, Debug)]
+pub(crate) struct Guard {
+    pub(crate) security: Option<Arc<SecurityPolicy>>,
+    pub(crate) limits: Option<Arc<LimitPolicy>>,
+    /// For limits: a number of the route that is the same in every process.
+    pub(crate) route: u64,
+}
+
+/// A compiled `SecurityPolicy`.
+pub(crate) type SecurityPolicy = Policy<model::Security, Security>;
+
+/// The compiled rate limits and concurrency limits of a policy.
+pub(crate) type LimitPolicy = Policy<model::RateLimits, Limits>;
+
+/// A policy, which its routes share.
+#[derive(Debug)]
+pub(crate) struct Policy<S, C, T = PolicyStats> {
+    pub(super) source: Arc<S>,
+    pub(crate) compiled: C,
+    pub(crate) stats: Arc<T>,
+}
+
+/// Policies of a kind, by the objects that define them. A policy may have several forms, because the supported parts
+/// differ between routes. All forms count together.
+type ById<S, C, T> = HashMap<ObjectId, Vec<Arc<Policy<S, C, T>>>>;
+
+/// The policies of a table, by the objects that define them.
+#[derive(Debug, Default)]
+pub(crate) struct Policies {
+    security: ById<model::Security, Security, PolicyStats>,
+    limits: ById<model::RateLimits, Limits, PolicyStats>,
+    traffic: ById<model::Traffic, Traffic, TrafficStats>,
+}
+
+impl Policies {
+    /// The guard of a route. Policies that did not change since the previous table stay, with their counters and with the
+    /// results that workers remember for them.
+    pub(crate) fn guard(
+        &mut self,
+        host: &HostPattern,
+        rule: &Rule,
+        before: &Self,
+        resources: &Resources,
+    ) -> Option<Box<Guard>> {
+        if rule.security.is_none() && rule.rate_limits.is_none() {
+            return None;
+        }
+        let security = rule.security.as_ref().map(|source| {
+            let compile = |_: Option<&_>, _: Option<&_>| Security::new(source, &resources.key_places);
+            share(
+                &mut self.security,
+                (&before.security, true),
+                source,
+                || resources.counters.new_policy(),
+                compile,
+            )
+        });
+        let limits = rule.rate_limits.as_ref().map(|source| {
+            let compile = |before: Option<&Limits>, _: Option<&_>| {
+                Limits::new(source, before, &resources.limit_servers)
+            };
+            share(
+                &mut self.limits,
+                (&before.limits, true),
+                source,
+                || resources.counters.new_policy(),
+                compile,
+            )
+        });
+        let number = limits.as_ref().map_or(0, |_| number_of(host, rule));
+        Some(Box::new(Guard { security, limits, route: number }))
+    }
+
+    /// The course of a route's requests. `settings` are the settings of the table. `before` has policies that may have
+    /// been compiled with the same settings.
+    pub(crate) fn course(
+        &mut self,
+        (rule, path): (&Rule, &PathMatch),
+        (before, is_same): (&Self, bool),
+        (resources, settings): (&Resources, &Settings),
+        slot: impl Fn(&UpstreamKey) -> usize,
+    ) -> Option<Box<RouteTrafficPolicy>> {
+        let source = rule.traffic.as_ref()?;
+        let compile = |before: Option<&Traffic>, beside: Option<&Traffic>| {
+            Traffic::new(source, settings, before, beside)
+        };
+        let stats = || resources.counters.new_traffic();
+        let policy = share(&mut self.traffic, (&before.traffic, is_same), source, stats, compile);
+        Some(Box::new(RouteTrafficPolicy::new(policy, path, slot)))
+    }
+
+    /// Adopts the traffic policy of an unchanged route.
+    pub(crate) fn adopt_traffic_policy(&mut self, course: &RouteTrafficPolicy) {
+        adopt(&mut self.traffic, &course.policy);
+    }
+
+    /// The query parameters of all policies that hold credentials.
+    pub(crate) fn secret_parameters(&self) -> Box<[Box<str>]> {
+        let authentication =
+            self.security.values().flatten().filter_map(|policy| policy.compiled.authentication.as_ref());
+        let mut all: Vec<_> =
+            authentication.flat_map(|known| known.secret_parameters.iter().cloned()).collect();
+        all.sort();
+        all.dedup();
+        all.into()
+    }
+
+    /// Each traffic policy with its counters.
+    pub(crate) fn traffic_states(&self) -> impl Iterator<Item = TrafficState> {
+        self.traffic.iter().filter_map(|(id, forms)| {
+            let first = forms.first()?;
+            let cache = forms.iter().find_map(|policy| policy.compiled.cache.as_ref());
+            let cache = cache.map(|cache| CacheState { bytes: cache.bytes(), entries: cache.entries() });
+            Some(TrafficState { id: id.clone(), stats: first.stats.clone(), cache })
+        })
+    }
+
+    /// Adopts the security policy and the limits of an unchanged route.
+    pub(crate) fn adopt(&mut self, guard: &Guard) {
+        if let Some(policy) = &guard.security {
+            adopt(&mut self.security, policy);
+        }
+        if let Some(policy) = &guard.limits {
+            adopt(&mut self.limits, policy);
+        }
+    }
+
+    /// Each policy, whether the policy denies all requests because it cannot be applied, and its counters.
+    pub(crate) fn states(&self) -> impl Iterator<Item = PolicyState> {
+        let state = |id: &ObjectId, refuses, stats: &Arc<PolicyStats>| PolicyState {
+            id: id.clone(),
+            refuses,
+            shared: None,
+            limits: Vec::new(),
+            stats: stats.clone(),
+        };
+        let of_limits = move |(id, policy): (&ObjectId, &Arc<LimitPolicy>)| PolicyState {
+            shared: policy.compiled.shared().map(|ServerState { is_up, exchanged, failed }| SharedState {
+                is_up,
+                exchanged,
+                failed,
+            }),
+            limits: policy.compiled.reached().collect(),
+            ..state(id, false, &policy.stats)
+        };
+        let security = self.security.iter().filter_map(move |(id, forms)| {
+            Some(state(id, forms.iter().any(|policy| policy.compiled.refuses), &forms.first()?.stats))
+        });
+        let limits = self.limits.iter().filter_map(|(id, forms)| Some((id, forms.first()?)));
+        security.chain(limits.map(of_limits))
+    }
+}
+
+impl Guard {
+    /// Whether a policy decides which origins may read responses.
+    pub(crate) fn decides_on_origins(&self) -> bool {
+        self.security.as_ref().is_some_and(|policy| policy.compiled.cors.is_some())
+    }
+
+    /// Whether callers must authenticate.
+    pub(crate) fn identifies(&self) -> bool {
+        self.security.as_ref().is_some_and(|policy| policy.compiled.authentication.is_some())
+    }
+
+    /// The query parameters that hold credentials.
+    pub(crate) fn secret_parameters(&self) -> &[Box<str>] {
+        let authentication =
+            self.security.as_ref().and_then(|policy| policy.compiled.authentication.as_ref());
+        authentication.map_or(&[], |authentication| &authentication.secret_parameters)
+    }
+}
+
+impl<S, C, T> Policy<S, C, T> {
+    pub(crate) fn source(&self) -> &S {
+        &self.source
+    }
+}
+
+/// A number of a rule that is the same in all data planes.
+fn number_of(host: &HostPattern, rule: &Rule) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(format!("{host} {} {} {}", rule.id, rule.path(), rule.upstream).as_bytes());
+    hasher.finish()
+}
+
+/// The policy in this form. `share` takes the policy from the new table, or from the previous table if the policy may
+/// stay. Otherwise `share` compiles the policy with regard to its previous form and its other forms in the new table.
+fn share<S: model::Written + PartialEq, C, T>(
+    made: &mut ById<S, C, T>,
+    (before, may_stay): (&ById<S, C, T>, bool),
+    source: &Arc<S>,
+    new_stats: impl FnOnce() -> Arc<T>,
+    compile: impl FnOnce(Option<&C>, Option<&C>) -> C,
+) -> Arc<Policy<S, C, T>> {
+    let id = source.id();
+    let is_it =
+        |policy: &&Arc<Policy<S, C, T>>| Arc::ptr_eq(&policy.source, source) || *policy.source == **source;
+    let (old, forms) = (before.get(id), made.entry(id.clone()).or_default());
+    if let Some(policy) = forms.iter().find(is_it) {
+        return policy.clone();
+    }
+    let policy = match old.into_iter().flatten().find(is_it).filter(|_| may_stay) {
+        Some(policy) => policy.clone(),
+        None => {
+            let (old, beside) = (old.and_then(|forms| forms.first()), forms.first());
+            let stats = beside.or(old).map_or_else(new_stats, |policy| policy.stats.clone());
+            let compiled = compile(old.map(|policy| &policy.compiled), beside.map(|policy| &policy.compiled));
+            Arc::new(Policy { source: source.clone(), compiled, stats })
+        }
+    };
+    forms.push(policy.clone());
+    policy
+}
+
+/// Adopts an unchanged policy.
+fn adopt<S: model::Written, C, T>(made: &mut ById<S, C, T>, policy: &Arc<Policy<S, C, T>>) {
+    let forms = made.entry(policy.source.id().clone()).or_default();
+    if !forms.iter().any(|known| Arc::ptr_eq(known, policy)) {
+        forms.push(policy.clone());
+    }
+}

@@ -1,0 +1,402 @@
+//! Rate limits and concurrency limits.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `window` | the algorithms that count |
+//! | `buckets` | the counts of each key |
+//! | `clock` | the clock of limits |
+//! | `flights` | the calls of each key in flight |
+//! | `pending` | calls that the server has not received yet |
+//! | `shared` | the servers that share counts between data planes |
+
+mod buckets;
+mod clock;
+mod flights;
+mod pending;
+pub(crate) mod shared;
+mod window;
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hasher as _};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use sluicegate_jwt::Claims;
+use sluicegate_model::policy::{self, Consumer, LimitKey, Window};
+
+use crate::failure::Denial;
+use buckets::Buckets;
+use flights::Flights;
+pub(crate) use flights::Permit;
+use shared::{Server, ServerState, Servers};
+use window::{Counted, Pace};
+
+/// The limits of a policy, compiled.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    all: Vec<Limit>,
+    concurrency: Vec<Concurrency>,
+    /// The response header line that states the limits; empty if responses have none, or if there are no limits.
+    policy_line: Box<[u8]>,
+    shared: Option<Shared>,
+}
+
+/// The server through which all data planes count together.
+#[derive(Debug)]
+enum Shared {
+    By(Arc<Server>),
+    Unusable,
+}
+
+#[derive(Debug)]
+struct Limit {
+    source: policy::Limit,
+    pace: Pace,
+    buckets: Arc<Buckets>,
+    /// Calls beyond the limit, including the dry run.
+    reached: Arc<AtomicU64>,
+    /// Whether the limit counts only after authentication: its key needs the caller, or unauthenticated calls would use
+    /// up a quota that all share.
+    follows_authentication: bool,
+}
+
+#[derive(Debug)]
+struct Concurrency {
+    source: policy::Concurrency,
+    flights: Arc<Flights>,
+    /// Calls beyond the limit, including the dry run.
+    reached: Arc<AtomicU64>,
+    /// Whether the gateway needs the caller's identity to apply the limit.
+    needs_identity: bool,
+}
+
+/// The properties of a call that limits use.
+pub(crate) struct Caller<'c> {
+    pub(crate) address: IpAddr,
+    /// The number of the called route, the same in all data planes: one policy may apply to many routes.
+    pub(crate) route: u64,
+    pub(crate) consumer: Option<&'c Consumer>,
+    pub(crate) claims: Option<&'c Claims>,
+    /// The value of a header; `None` if the header is missing, or has several values, of which the endpoint may use any.
+    /// Hosts are in the form in which routes are found.
+    pub(crate) header: &'c dyn Fn(&str) -> Option<Cow<'c, [u8]>>,
+}
+
+/// The outcome of concurrency limits.
+#[derive(Debug, Default)]
+struct Begun {
+    /// The name of the limit that is reached.
+    refused_by: Option<Box<str>>,
+    /// The names of the limits in a dry run that were reached.
+    dry_runs: Vec<Box<str>>,
+}
+
+/// The outcome of rate limits.
+#[derive(Debug, Default)]
+struct Outcome {
+    /// The name of a limit that is reached, and the time to wait. Of several limits, the limit with the longest wait.
+    refused_by: Option<(Box<str>, Duration)>,
+    /// The names of the limits in a dry run that were reached.
+    dry_runs: Vec<Box<str>>,
+}
+
+/// A limit that rejects a request.
+#[derive(Debug)]
+pub(crate) struct LimitRefusal {
+    /// The name of the limit.
+    pub(crate) limit: Box<str>,
+    pub(crate) denial: Denial,
+    /// The time to wait, for a rate limit.
+    pub(crate) wait: Option<Duration>,
+}
+
+impl Limits {
+    /// Limits that did not change since `before` retain their counts.
+    pub(super) fn new(limits: &policy::RateLimits, before: Option<&Self>, servers: &Servers) -> Self {
+        let shared = limits.shared.as_ref().map(|shared| match shared {
+            policy::Shared::Redis(redis) => Shared::By(servers.at(redis)),
+            policy::Shared::Unusable(_) => Shared::Unusable,
+        });
+        let server = shared.as_ref().and_then(Shared::server);
+        let unshared = before;
+        let before = before.filter(|before| {
+            let old = before.shared.as_ref().and_then(Shared::server);
+            old.map(Arc::as_ptr) == server.map(Arc::as_ptr)
+        });
+        let limit = |source: &policy::Limit| {
+            let same = |limit: &&Limit| limit.source == *source;
+            let pace = Pace::new(source);
+            let known = unshared.and_then(|before| before.all.iter().find(same));
+            let reached = known.map(|known| known.reached.clone()).unwrap_or_default();
+            let buckets = match (before.and_then(|before| before.all.iter().find(same)), server) {
+                (Some(known), _) => known.buckets.clone(),
+                (None, Some(server)) => server.buckets(&limits.id, source, &pace),
+                (None, None) => Arc::new(Buckets::new()),
+            };
+            Limit::new(source, pace, buckets, reached)
+        };
+        let all: Vec<_> = limits.limits.iter().map(limit).collect();
+        let concurrency = |source: &policy::Concurrency| {
+            let same = |limit: &&Concurrency| limit.source == *source;
+            let known = unshared.and_then(|before| before.concurrency.iter().find(same));
+            Concurrency {
+                source: source.clone(),
+                flights: known.map_or_else(|| Arc::new(Flights::new()), |limit| limit.flights.clone()),
+                reached: known.map(|known| known.reached.clone()).unwrap_or_default(),
+                needs_identity: needs_identity(&source.key, &source.groups),
+            }
+        };
+        let concurrency = limits.concurrency.iter().map(concurrency).collect();
+        let policy_line = if limits.headers { policy_line(&all) } else { String::new() };
+        Self { all, concurrency, policy_line: policy_line.into_bytes().into(), shared }
+    }
+
+    /// Counts a call under the limits that need the caller's identity, or under the other limits. Returns the names of the
+    /// limits in a dry run that were reached, and the limit that rejects the call.
+    pub(crate) fn check(
+        &self,
+        caller: &Caller<'_>,
+        with_identity: bool,
+        now: Instant,
+        permits: &mut Vec<Permit>,
+        lines: &mut Lines,
+    ) -> (Vec<Box<str>>, Option<LimitRefusal>) {
+        let Begun { refused_by, mut dry_runs } = self.begin(caller, with_identity, permits);
+        if let Some(limit) = refused_by {
+            return (dry_runs, Some(LimitRefusal { limit, denial: Denial::Concurrency, wait: None }));
+        }
+        let outcome = self.count(caller, with_identity, now, lines);
+        dry_runs.extend(outcome.dry_runs);
+        let refusal = outcome.refused_by.map(|(limit, wait)| LimitRefusal {
+            limit,
+            denial: Denial::RateLimit,
+            wait: Some(wait),
+        });
+        (dry_runs, refusal)
+    }
+
+    /// Begins a call under each concurrency limit: the limits that need the caller's identity, or the other limits. The
+    /// call ends when `permits` are dropped.
+    fn begin(&self, caller: &Caller<'_>, with_identity: bool, permits: &mut Vec<Permit>) -> Begun {
+        let mut begun = Begun::default();
+        for limit in self.concurrency.iter().filter(|limit| limit.needs_identity == with_identity) {
+            let policy::Concurrency { name, requests, key, groups, dry_run } = &limit.source;
+            let Some(key) = hash(&limit.flights.hasher, key, groups, caller) else { continue };
+            if let Some(permit) = limit.flights.begin(key, *requests) {
+                permits.push(permit);
+                continue;
+            }
+            limit.reached.fetch_add(1, Ordering::Relaxed);
+            if !dry_run {
+                begun.refused_by = Some(name.clone());
+                break;
+            }
+            begun.dry_runs.push(name.clone());
+        }
+        begun
+    }
+
+    /// Counts a call under the rate limits that follow authentication, or under the other rate limits. `lines` receives
+    /// the response header lines. If one limit rejects a call, no limit counts the call: a rejected call uses up no quota
+    /// that others share.
+    fn count(&self, caller: &Caller<'_>, is_authenticated: bool, now: Instant, lines: &mut Lines) -> Outcome {
+        // A single limit counts no call that it rejects. Of several limits, another worker can use up one after the look.
+        if self.all.len() > 1 {
+            let said = lines.0.len();
+            let look = |limit: &Limit, key| limit.buckets.look(key, &limit.pace, now);
+            let outcome = self.ask(caller, is_authenticated, lines, look);
+            if outcome.refused_by.is_some() {
+                self.note_reached(&outcome);
+                return outcome;
+            }
+            lines.0.truncate(said);
+        }
+        let count = |limit: &Limit, key| limit.buckets.count(key, &limit.pace, now);
+        let outcome = self.ask(caller, is_authenticated, lines, count);
+        self.note_reached(&outcome);
+        outcome
+    }
+
+    fn note_reached(&self, outcome: &Outcome) {
+        let refused_by = outcome.refused_by.iter().map(|(name, _)| name);
+        for name in refused_by.chain(&outcome.dry_runs) {
+            if let Some(limit) = self.all.iter().find(|limit| limit.source.name == *name) {
+                limit.reached.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The number of calls beyond each limit, including the dry run.
+    pub(super) fn reached(&self) -> impl Iterator<Item = (Box<str>, u64)> {
+        let rates = self.all.iter().map(|limit| (&limit.source.name, &limit.reached));
+        let concurrency = self.concurrency.iter().map(|limit| (&limit.source.name, &limit.reached));
+        rates.chain(concurrency).map(|(name, reached)| (name.clone(), reached.load(Ordering::Relaxed)))
+    }
+
+    fn ask(
+        &self,
+        caller: &Caller<'_>,
+        is_authenticated: bool,
+        lines: &mut Lines,
+        by: impl Fn(&Limit, u64) -> Counted,
+    ) -> Outcome {
+        let mut outcome = Outcome::default();
+        for limit in self.all.iter().filter(|limit| limit.follows_authentication == is_authenticated) {
+            let policy::Limit { name, key, groups, dry_run, .. } = &limit.source;
+            let Some(key) = hash(&limit.buckets.hasher, key, groups, caller) else { continue };
+            let counted = by(limit, key);
+            // Clients would obey the header also for a limit in a dry run.
+            if !self.policy_line.is_empty() && !dry_run {
+                lines.say(name, &counted);
+            }
+            match counted.wait {
+                None => {}
+                Some(_) if *dry_run => outcome.dry_runs.push(name.clone()),
+                Some(wait) if outcome.refused_by.as_ref().is_none_or(|(_, longest)| wait > *longest) => {
+                    outcome.refused_by = Some((name.clone(), wait));
+                }
+                Some(_) => {}
+            }
+        }
+        outcome
+    }
+
+    /// The state of the server that shares the limits, if any.
+    pub(super) fn shared(&self) -> Option<ServerState> {
+        let shared = self.shared.as_ref()?;
+        Some(shared.server().map(|server| server.state()).unwrap_or_default())
+    }
+
+    /// The response header line that states the limits.
+    pub(crate) fn policy_line(&self) -> &[u8] {
+        &self.policy_line
+    }
+}
+
+/// The remaining quota of limits, in one line (draft-ietf-httpapi-ratelimit-headers-10, 4).
+#[derive(Debug, Default)]
+pub(crate) struct Lines(String);
+
+impl Lines {
+    fn say(&mut self, name: &str, counted: &Counted) {
+        self.0.push_str(if self.0.is_empty() { "RateLimit: " } else { ", " });
+        // Writing to a String does not fail.
+        let _ = write!(self.0, "\"{name}\";r={};t={}", counted.left, seconds_up(counted.reset));
+    }
+
+    /// The line with its end; empty without limits.
+    pub(crate) fn end(mut self) -> String {
+        if !self.0.is_empty() {
+            self.0.push_str("\r\n");
+        }
+        self.0
+    }
+}
+
+impl Shared {
+    fn server(&self) -> Option<&Arc<Server>> {
+        match self {
+            Self::By(server) => Some(server),
+            Self::Unusable => None,
+        }
+    }
+}
+
+impl Limit {
+    fn new(source: &policy::Limit, pace: Pace, buckets: Arc<Buckets>, reached: Arc<AtomicU64>) -> Self {
+        Self {
+            pace,
+            reached,
+            follows_authentication: needs_identity(&source.key, &source.groups) || is_for_all(&source.key),
+            source: source.clone(),
+            buckets,
+        }
+    }
+}
+
+/// Whether the gateway needs the caller's identity to apply a limit.
+fn needs_identity(key: &[LimitKey], groups: &[Box<str>]) -> bool {
+    let of_identity = |key: &LimitKey| matches!(key, LimitKey::Claim(_) | LimitKey::Consumer);
+    key.iter().any(of_identity) || !groups.is_empty()
+}
+
+/// Whether a limit counts all callers together.
+fn is_for_all(key: &[LimitKey]) -> bool {
+    key.iter().all(|key| matches!(key, LimitKey::Route))
+}
+
+/// The hash by which a limit counts a call; `None` if the limit does not apply to the call.
+fn hash(hasher: &DefaultHasher, key: &[LimitKey], groups: &[Box<str>], caller: &Caller<'_>) -> Option<u64> {
+    let is_for = |consumer: &Consumer| groups.iter().any(|group| consumer.groups.contains(group));
+    if !groups.is_empty() && !caller.consumer.is_some_and(is_for) {
+        return None;
+    }
+    let mut hasher = hasher.clone();
+    for key in key {
+        match key {
+            LimitKey::Address { ipv6_prefix } => hash_address(&mut hasher, caller.address, *ipv6_prefix),
+            LimitKey::Header(name) => hash_text(&mut hasher, (caller.header)(name).as_deref()),
+            LimitKey::Claim(name) => match caller.claims.and_then(|claims| claims.get(name)) {
+                Some(serde_json::Value::String(text)) => hash_text(&mut hasher, Some(text.as_bytes())),
+                Some(value) => hash_text(&mut hasher, Some(value.to_string().as_bytes())),
+                None => hash_text(&mut hasher, None),
+            },
+            LimitKey::Consumer => match caller.consumer {
+                Some(consumer) => {
+                    hash_text(&mut hasher, Some(consumer.id.namespace.as_bytes()));
+                    hash_text(&mut hasher, Some(consumer.id.name.as_bytes()));
+                }
+                None => hash_address(&mut hasher, caller.address, 64),
+            },
+            LimitKey::Route => hasher.write_u64(caller.route),
+        }
+    }
+    Some(hasher.finish())
+}
+
+fn hash_text(hasher: &mut impl std::hash::Hasher, text: Option<&[u8]>) {
+    hasher.write_u8(u8::from(text.is_some()));
+    hasher.write_usize(text.map_or(0, <[u8]>::len));
+    hasher.write(text.unwrap_or_default());
+}
+
+fn hash_address(hasher: &mut impl std::hash::Hasher, address: IpAddr, ipv6_prefix: u8) {
+    match address.to_canonical() {
+        IpAddr::V4(address) => hasher.write_u32(address.to_bits()),
+        IpAddr::V6(address) => {
+            let shift = 128 - u32::from(ipv6_prefix.clamp(1, 128));
+            hasher.write_u128(address.to_bits() >> shift << shift);
+        }
+    }
+}
+
+fn policy_line(limits: &[Limit]) -> String {
+    let mut line = String::new();
+    for limit in limits.iter().filter(|limit| !limit.source.dry_run) {
+        let policy::Limit { name, requests, per, window, .. } = &limit.source;
+        // The size of a bucket and the time that it takes to fill: no client reads a higher remaining quota than the
+        // stated quota.
+        let (requests, per) = match window {
+            Window::TokenBucket { burst } => {
+                let nanos = per.as_nanos() * u128::from(*burst) / u128::from(*requests).max(1);
+                (burst, Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+            }
+            Window::Sliding => (requests, *per),
+        };
+        line.push_str(if line.is_empty() { "RateLimit-Policy: " } else { ", " });
+        // Writing to a String does not fail.
+        let _ = write!(line, "\"{name}\";q={requests};w={}", seconds_up(per));
+    }
+    if !line.is_empty() {
+        line.push_str("\r\n");
+    }
+    line
+}
+
+/// Seconds for headers, rounded up.
+pub(crate) fn seconds_up(duration: Duration) -> u64 {
+    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
+}

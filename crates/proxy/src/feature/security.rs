@@ -1,0 +1,97 @@
+//! A `SecurityPolicy`, compiled.
+
+use sluicegate_model::policy as model;
+
+use super::authentication::consumer::Consumers;
+use super::authentication::jwks::Places;
+use super::authentication::{Authentication, Identity};
+use super::authorization::{Authorization, Call};
+use super::cors::{self, Cors};
+use super::edit::Edits;
+use super::ip_access::Access;
+use crate::failure::Denial;
+use crate::request::{HeadView, RequestView};
+
+/// The parts of a `SecurityPolicy`, in the order in which the gateway checks them.
+#[derive(Debug)]
+pub(crate) struct Security {
+    /// Whether the policy denies all requests.
+    pub(crate) refuses: bool,
+    pub(crate) access: Option<Access>,
+    pub(crate) cors: Option<Cors>,
+    pub(crate) authentication: Option<Authentication>,
+    pub(crate) authorization: Option<Authorization>,
+    /// Whether the gateway removes headers that name another path or method than the checked path and method.
+    pub(crate) drops_overrides: bool,
+}
+
+/// The result of the checks before authentication.
+pub(crate) enum Arrival {
+    /// The next checks follow.
+    Goes,
+    /// The policy answers a preflight.
+    Preflight,
+    Denied(Denial),
+}
+
+impl Security {
+    pub(super) fn new(source: &model::Security, places: &Places) -> Self {
+        let authentication = source.authentication.as_ref();
+        let authentication = authentication.map(|source| Authentication::new(source, places));
+        let authorization = source.authorization.as_ref().map(Authorization::new);
+        let reads_target = authorization.as_ref().is_some_and(Authorization::reads_target)
+            || authentication.as_ref().is_some_and(Authentication::reads_target);
+        Self {
+            refuses: source.refuses.is_some()
+                || authentication.as_ref().is_some_and(Authentication::cannot_be_satisfied),
+            access: (!source.ip_access.is_open()).then(|| Access::new(&source.ip_access)),
+            cors: source.cors.as_ref().map(Cors::new),
+            authentication,
+            authorization,
+            drops_overrides: reads_target && !source.forward_overrides,
+        }
+    }
+}
+
+impl Security {
+    /// The checks before authentication.
+    pub(crate) fn arrive(&self, request: &RequestView<'_>, edits: &mut Edits) -> Arrival {
+        let HeadView { head, buf } = request.head;
+        if self.drops_overrides {
+            edits.drop_overrides(request.head);
+        }
+        if self.refuses {
+            return Arrival::Denied(Denial::Unusable);
+        }
+        if self.access.as_ref().is_some_and(|access| !access.allows(request.client.address.ok())) {
+            return Arrival::Denied(Denial::Address);
+        }
+        let Some(cors) = &self.cors else { return Arrival::Goes };
+        if Cors::kind(head, buf) != cors::Kind::Preflight {
+            cors.write_response(head, buf, &mut edits.response_lines);
+            return Arrival::Goes;
+        }
+        if !cors.allows(head, buf) {
+            return Arrival::Denied(Denial::Origin);
+        }
+        cors.write_preflight(head, buf, &mut edits.response_lines);
+        Arrival::Preflight
+    }
+
+    /// Whether the caller may make the request.
+    pub(crate) fn authorize(
+        &self,
+        request: &RequestView<'_>,
+        identity: &Identity,
+        consumers: &Consumers,
+    ) -> Result<(), Denial> {
+        let Some(authorization) = &self.authorization else { return Ok(()) };
+        authorization.decide(&Call {
+            consumer: identity.consumer.map(|consumer| &*consumers.get(consumer).consumer),
+            claims: identity.token.as_ref().map(|token| &token.claims),
+            method: request.head.method_name(),
+            path: request.path,
+            address: request.client.address.ok(),
+        })
+    }
+}

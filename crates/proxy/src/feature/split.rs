@@ -1,0 +1,96 @@
+//! The choice between several upstreams for a request.
+
+use sluicegate_http1::RequestHead;
+use sluicegate_model::feature::{self as model, RequestMatch};
+use sluicegate_model::policy::Credential;
+
+use super::authentication::credential::header;
+use crate::feature::authentication::credential::Place;
+
+/// The weights of upstreams.
+#[derive(Debug)]
+pub(crate) struct Split {
+    /// The weight of the route's own upstream.
+    weight: u32,
+    branches: Vec<Branch>,
+    /// Whether the choice depends on the request.
+    looks: bool,
+}
+
+#[derive(Debug)]
+struct Branch {
+    weight: u32,
+    matches: Vec<Match>,
+    excludes: Vec<Match>,
+}
+
+/// A condition on a request.
+#[derive(Debug)]
+struct Match {
+    place: Place,
+    value: Option<Box<[u8]>>,
+}
+
+impl Split {
+    pub(crate) fn new(source: &model::Split) -> Self {
+        let matches = |list: &[RequestMatch]| {
+            let compiled = list.iter().map(|of| Match {
+                place: match_place(of),
+                value: of.value.as_ref().map(|value| value.as_bytes().into()),
+            });
+            compiled.collect::<Vec<_>>()
+        };
+        let branches = source.backends.iter().map(|branch| Branch {
+            weight: branch.weight.get(),
+            matches: matches(&branch.matches),
+            excludes: matches(&branch.exclude),
+        });
+        let branches: Vec<_> = branches.collect();
+        let looks = branches.iter().any(|branch| !branch.matches.is_empty() || !branch.excludes.is_empty());
+        Self { weight: source.weight.get(), branches, looks }
+    }
+
+    /// The other upstream for a request; `None` for the route's own upstream. `random` returns a number below its
+    /// argument.
+    pub(crate) fn choose(
+        &self,
+        head: &RequestHead,
+        buf: &[u8],
+        random: impl FnOnce(u64) -> u64,
+    ) -> Option<usize> {
+        let holds = |matches: &[Match]| self.looks && matches.iter().any(|of| of.holds(head, buf));
+        if let Some(matched) = self.branches.iter().position(|branch| holds(&branch.matches)) {
+            return Some(matched);
+        }
+        let share = |branch: &Branch| match branch.weight {
+            0 => 0,
+            _ if holds(&branch.excludes) => 0,
+            weight => u64::from(weight),
+        };
+        let total = u64::from(self.weight) + self.branches.iter().map(share).sum::<u64>();
+        if total == 0 {
+            return None;
+        }
+        let mut left = random(total).checked_sub(u64::from(self.weight))?;
+        self.branches.iter().position(|branch| {
+            let share = share(branch);
+            let is_it = left < share;
+            left = left.saturating_sub(share);
+            is_it
+        })
+    }
+}
+
+impl Match {
+    /// A request with two values of a kind counts as a request without a value.
+    fn holds(&self, head: &RequestHead, buf: &[u8]) -> bool {
+        let found = self.place.find(head, buf).ok().flatten();
+        found.is_some_and(|found| self.value.as_ref().is_none_or(|value| **value == *found))
+    }
+}
+
+/// The place in a request that a match reads.
+fn match_place(of: &RequestMatch) -> Place {
+    let cookie = || Credential::Cookie(of.cookie.as_deref().unwrap_or_default().into());
+    Place::new(&of.header.as_deref().map_or_else(cookie, header))
+}

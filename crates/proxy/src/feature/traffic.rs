@@ -1,0 +1,189 @@
+//! Traffic policies: the parts of a `TrafficPolicy`, and the decision about a request.
+
+use std::sync::Arc;
+
+use sluicegate_http1::Rejection;
+use sluicegate_model::feature::FaultInjection;
+use sluicegate_model::policy as model;
+use sluicegate_model::rule::PathMatch;
+use sluicegate_model::{Settings, UpstreamKey};
+
+use super::header::HeaderEdit;
+use super::load_balancing::{HashSource, hash};
+use super::redirect::{Redirected, redirect};
+use super::retry::Budget;
+use super::session_affinity::Affinity;
+use super::split::Split;
+use super::timeout::adapted;
+use super::url_rewrite::MatchedPrefix;
+use super::{Policy, fault, mirror};
+use crate::counters::{TrafficShard, TrafficStats};
+use crate::feature::cache::Cache;
+use crate::request::{HeadView, RequestView};
+use crate::upstream::EndpointPreference;
+
+/// A compiled `TrafficPolicy`.
+pub(crate) type TrafficPolicy = Policy<model::Traffic, Traffic, TrafficStats>;
+
+/// The traffic policy of one route.
+#[derive(Debug)]
+pub(crate) struct RouteTrafficPolicy {
+    pub(crate) policy: Arc<TrafficPolicy>,
+    /// The slots of the other upstreams, in their order.
+    branches: Box<[usize]>,
+    /// The slot of the upstream that receives mirrored requests.
+    mirror: Option<usize>,
+    matched: MatchedPrefix,
+}
+
+/// The decision of a traffic policy about a request.
+pub(crate) enum Steering {
+    /// The request goes to an upstream.
+    Forward(Forward),
+    /// The gateway injects a failure with this status.
+    Abort(u16),
+    /// The gateway sends the policy's fixed response.
+    Respond,
+    Redirect {
+        status: u16,
+        location: Vec<u8>,
+    },
+    Reject(Rejection),
+}
+
+/// The edits of a request that goes to an upstream.
+pub(crate) struct Forward {
+    /// The slot of the upstream.
+    pub(crate) slot: usize,
+    pub(crate) preference: EndpointPreference,
+    /// The slot of the upstream that receives a copy.
+    pub(crate) mirror: Option<usize>,
+    /// The new path, if it changes.
+    pub(crate) path: Option<Vec<u8>>,
+}
+
+/// A compiled policy.
+#[derive(Debug)]
+pub(crate) struct Traffic {
+    /// All settings for requests of its routes.
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) request: HeaderEdit,
+    pub(crate) response: HeaderEdit,
+    pub(crate) budget: Option<Arc<Budget>>,
+    split: Option<Split>,
+    hash: Vec<HashSource>,
+    pub(crate) affinity: Option<Affinity>,
+    pub(crate) faults: FaultInjection,
+    /// The cached responses. A changed policy begins with an empty cache.
+    pub(crate) cache: Option<Arc<Cache>>,
+    /// Whether responses state the effect of the cache: unless the policy itself sets or removes that header.
+    pub(crate) reports_cache_status: bool,
+}
+
+impl Traffic {
+    /// Compiles `source` with these settings. `before` is the compiled previous version. `beside` is another form of the
+    /// policy that is also in use, with which the new form shares what it can.
+    pub(crate) fn new(
+        source: &model::Traffic,
+        settings: &Settings,
+        before: Option<&Self>,
+        beside: Option<&Self>,
+    ) -> Self {
+        let features = &source.features;
+        let cache = features.cache.as_ref().map(|rules| {
+            let shared =
+                beside.and_then(|beside| beside.cache.clone()).filter(|cache| cache.rules() == rules);
+            shared.unwrap_or_else(|| Arc::new(Cache::new(rules)))
+        });
+        let before = beside.or(before);
+        let budget = features.retries.as_ref().and_then(|retries| retries.budget).map(|budget| {
+            let before = before.and_then(|before| before.budget.as_ref());
+            before
+                .filter(|before| before.is_of(budget))
+                .cloned()
+                .unwrap_or_else(|| Arc::new(Budget::new(budget)))
+        });
+        Self {
+            settings: Arc::new(adapted(settings, features)),
+            request: HeaderEdit::new(&features.request_headers),
+            response: HeaderEdit::new(&features.response_headers),
+            budget,
+            split: features.split.as_ref().map(Split::new),
+            hash: features.load_balancing.hash.iter().map(HashSource::new).collect(),
+            affinity: features.load_balancing.affinity.as_ref().map(Affinity::new),
+            faults: features.fault,
+            cache,
+            reports_cache_status: !features
+                .response_headers
+                .removed()
+                .any(|name| name.eq_ignore_ascii_case("cache-status")),
+        }
+    }
+}
+
+impl RouteTrafficPolicy {
+    pub(crate) fn new(
+        policy: Arc<TrafficPolicy>,
+        path: &PathMatch,
+        slot: impl Fn(&UpstreamKey) -> usize,
+    ) -> Self {
+        let features = &policy.source().features;
+        let branches = features.split.iter().flat_map(|split| &split.backends);
+        Self {
+            branches: branches.map(|branch| slot(&branch.upstream)).collect(),
+            mirror: features.mirror.as_ref().map(|mirror| slot(&mirror.upstream)),
+            matched: MatchedPrefix::of(path),
+            policy,
+        }
+    }
+
+    /// Whether the other upstreams still have the same slots.
+    pub(crate) fn is_in_place(&self, slot: impl Fn(&UpstreamKey) -> usize) -> bool {
+        let slots = self.branches.iter().copied().chain(self.mirror);
+        slots.eq(self.policy.source().features.upstreams().map(slot))
+    }
+
+    /// Decides about a request. `own` is the slot of the route's own upstream.
+    pub(crate) fn steer(&self, request: &RequestView<'_>, own: usize, shard: &TrafficShard) -> Steering {
+        let (features, compiled) = (&self.policy.source().features, &self.policy.compiled);
+        if let Some(status) = fault::abort(&compiled.faults) {
+            shard.aborted.add(1);
+            return Steering::Abort(status);
+        }
+        if features.direct_response.is_some() {
+            shard.answered.add(1);
+            return Steering::Respond;
+        }
+        if let Some(to) = &features.redirect {
+            match redirect(to, self.matched, request) {
+                Redirected::To(location) => {
+                    shard.answered.add(1);
+                    return Steering::Redirect { status: to.status_code.get(), location };
+                }
+                Redirected::MissingHost => return Steering::Reject(Rejection::MissingHost),
+                Redirected::Loop => {}
+            }
+        }
+        let HeadView { head, buf } = request.head;
+        let random = |below| fastrand::u64(..below);
+        let branch = compiled.split.as_ref().and_then(|split| split.choose(head, buf, random));
+        if branch.is_some() {
+            shard.diverted.add(1);
+        }
+        let slot = branch.and_then(|branch| self.branches.get(branch).copied()).unwrap_or(own);
+        let preference = EndpointPreference {
+            balance: features.load_balancing.balance(),
+            hash: hash(&compiled.hash, request),
+            mark: compiled.affinity.as_ref().and_then(|affinity| affinity.mark(request.head)),
+        };
+        let mirror = mirror::receiver(features.mirror.as_ref(), self.mirror);
+        let mut path = None;
+        if let Some(rewrite) = &features.url_rewrite.path {
+            if self.matched.makes_dots(rewrite, request.path) {
+                return Steering::Reject(Rejection::PathAboveRoot);
+            }
+            path = Some(self.matched.rewrite(rewrite, request.path));
+        }
+        Steering::Forward(Forward { slot, preference, mirror, path })
+    }
+}
