@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
 use sluicegate_model::encoding::{Fault, NoParts, Unknown, decode};
-use sluicegate_model::policy::security::{OriginPattern, Security};
+use sluicegate_model::policy::security::Security;
 use sluicegate_model::policy::{
-    Authentication, Consumer, Cors, External, KeyHash, Limit, LimitKey, Method, RateLimits, Window,
+    Authentication, Consumer, External, KeyHash, Limit, LimitKey, Method, RateLimits, Window,
 };
 use sluicegate_model::rule::RuleMatch;
 use sluicegate_model::{Change, Config, HostPattern, ObjectId, PathPattern, Rule, UpstreamKey, VirtualHost};
@@ -27,14 +27,9 @@ fn id(name: &str) -> ObjectId {
 
 fn security(network: &str) -> Arc<Security> {
     let ip_access = super::traffic::valid(serde_json::json!({"allow": [network]}));
-    let cors = Cors {
-        origins: vec![OriginPattern::Exact("https://a.example".into())],
-        methods: vec![],
-        headers: vec![],
-        expose: vec![],
-        credentials: true,
-        max_age: std::time::Duration::ZERO,
-    };
+    let cors = super::traffic::valid(serde_json::json!({
+        "allowOrigins": ["https://a.example"], "allowCredentials": true, "maxAge": "0s",
+    }));
     let policy = Security {
         id: id("policy"),
         refuses: None,
@@ -437,9 +432,9 @@ fn shared_policy_is_sent_once_and_decoded_as_one_arc() {
 mod before {
     use minicbor::{Decode, Encode};
     use sluicegate_model::ObjectId;
-    use sluicegate_model::feature::IpAccess;
+    use sluicegate_model::feature::{Cors, IpAccess};
+    use sluicegate_model::policy::Authorization;
     use sluicegate_model::policy::security::Credential;
-    use sluicegate_model::policy::{Authorization, Cors};
 
     #[derive(Debug, Encode, Decode)]
     #[cbor(map)]

@@ -7,13 +7,14 @@ use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
 use rustls_pki_types::CertificateDer;
-use sluicegate_model::feature::IpAccess;
+use sluicegate_model::feature::{Cors, IpAccess};
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
-use sluicegate_model::policy::security::{ClaimValues, OriginPattern};
+use sluicegate_model::policy::security::ClaimValues;
 use sluicegate_model::policy::*;
 use sluicegate_model::value::{Entries, Network};
 
 use super::model::{id, networks, path, text, time};
+use super::traffic::{list, object, one_of, seconds, text as text_of, valid};
 
 pub(super) fn boxed() -> impl Strategy<Value = Box<str>> {
     text().prop_map(Into::into)
@@ -33,24 +34,18 @@ fn addresses() -> impl Strategy<Value = Entries<Network, 256>> {
     })
 }
 
-fn origin() -> impl Strategy<Value = OriginPattern> {
-    prop_oneof![
-        Just(OriginPattern::Any),
-        text().prop_map(|name| OriginPattern::Exact(format!("https://{name}").into())),
-        text().prop_map(|name| OriginPattern::Below {
-            scheme: "https://".into(),
-            suffix: format!(".{name}").into()
-        }),
-    ]
-}
-
 fn cors() -> impl Strategy<Value = Cors> {
-    (vec(origin(), 0..3), texts(), texts(), texts(), any::<bool>(), time()).prop_map(
-        |(origins, methods, headers, expose, credentials, max_age)| {
-            let credentials = credentials && !origins.contains(&OriginPattern::Any);
-            Cors { origins, methods, headers, expose, credentials, max_age }
-        },
-    )
+    let origins = one_of(&["https://a.example", "http://a.example:8080", "https://*.example.com"]);
+    let headers = || list(text_of("x-[a-z]{1,8}"));
+    object([
+        ("allowOrigins!", list(origins)),
+        ("allowMethods", list(text_of("[A-Z]{1,8}"))),
+        ("allowHeaders", headers()),
+        ("exposeHeaders", headers()),
+        ("allowCredentials", any::<bool>().prop_map(Into::into).boxed()),
+        ("maxAge", seconds()),
+    ])
+    .prop_map(valid)
 }
 
 fn credential() -> impl Strategy<Value = Credential> {

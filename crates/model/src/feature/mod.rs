@@ -20,6 +20,7 @@
 //! | [`cache`] | the response cache |
 //! | [`circuit_breaker`] | limits of requests in flight, ejection of endpoints |
 //! | [`health_check`] | health checks of endpoints |
+//! | [`cors`] | cross-origin requests |
 //! | [`ip_access`] | access by client IP |
 //! | [`service_ref`] | a Service that a feature names |
 //!
@@ -31,6 +32,7 @@
 
 pub mod cache;
 pub mod circuit_breaker;
+pub mod cors;
 pub mod direct_response;
 pub mod fault;
 pub mod headers;
@@ -52,6 +54,7 @@ use serde::{Deserialize, Serialize};
 
 pub use cache::Cache;
 pub use circuit_breaker::{CircuitBreaker, Ejection};
+pub use cors::Cors;
 pub use direct_response::DirectResponse;
 pub use fault::{Abort, Delay, FaultInjection};
 pub use headers::{Header, HeaderEdits};

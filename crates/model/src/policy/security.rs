@@ -10,11 +10,9 @@ use serde::{Serialize, Serializer};
 use super::external::External;
 use super::jwt::Jwt;
 use crate::encoding::adapt::Pair;
-use crate::encoding::bound::{
-    Bound, Claim, CredentialName, CredentialPrefix, HeaderName, Methods, Origin, OriginScheme, OriginSuffix,
-};
-use crate::encoding::{Adapt as _, List, Maybe, Part, Pointer, Text, Time, Within};
-use crate::feature::IpAccess;
+use crate::encoding::bound::{Claim, CredentialName, CredentialPrefix, HeaderName, Methods};
+use crate::encoding::{Adapt as _, List, Maybe, Part, Pointer, Text, Within};
+use crate::feature::{Cors, IpAccess};
 use crate::value::{Entries, Network};
 use crate::{ObjectId, PathPattern};
 
@@ -74,64 +72,6 @@ impl Security {
             || self.authentication.is_some()
             || self.authorization.is_some()
     }
-}
-
-/// Cross-origin requests (Fetch standard, "CORS protocol").
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
-#[cbor(map)]
-pub struct Cors {
-    /// The origins that may read responses.
-    #[n(0)]
-    pub origins: Vec<OriginPattern>,
-    /// The methods that a preflight allows, beside the methods that need no preflight; `*` allows any method.
-    #[n(1)]
-    pub methods: Vec<Box<str>>,
-    /// The headers that a preflight allows, in lower case; `*` allows any header.
-    #[cbor(n(2), with = "List::<Within<HeaderName>>")]
-    pub headers: Vec<Box<str>>,
-    /// The headers of a response that a page may read.
-    #[cbor(n(3), with = "List::<Within<HeaderName>>")]
-    pub expose: Vec<Box<str>>,
-    /// Whether requests may carry credentials, such as cookies.
-    #[n(4)]
-    pub credentials: bool,
-    /// How long a browser caches the response to a preflight.
-    #[serde(serialize_with = "seconds")]
-    #[cbor(n(5), with = "Time")]
-    pub max_age: Duration,
-}
-
-/// Credentials with every origin would let any page use the credentials.
-impl Bound for Cors {
-    type Value = Self;
-    const FIELD: &'static str = "credentials of every origin";
-
-    fn allows(cors: &Self) -> bool {
-        !(cors.credentials && cors.origins.contains(&OriginPattern::Any))
-    }
-}
-
-/// Origins that may read responses. `null` never matches, because sandboxed pages of any site send `null`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
-#[cbor(map)]
-pub enum OriginPattern {
-    /// Every origin. The control plane rejects `*` with credentials, because any page could use the credentials.
-    #[n(0)]
-    Any,
-    /// One origin, `scheme://host[:port]` in lower case.
-    #[n(1)]
-    Exact(#[cbor(n(0), with = "Within::<Origin>")] Box<str>),
-    /// Every host below a domain: the scheme with `://`, and the rest after the wildcard with its dot, as in `https://` and
-    /// `.example.com:8443`.
-    #[n(2)]
-    Below {
-        /// The scheme, such as `https://`.
-        #[cbor(n(0), with = "Within::<OriginScheme>")]
-        scheme: Box<str>,
-        /// The domain, such as `.example.com`.
-        #[cbor(n(1), with = "Within::<OriginSuffix>")]
-        suffix: Box<str>,
-    },
 }
 
 /// The authentication of callers.

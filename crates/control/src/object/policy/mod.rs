@@ -14,7 +14,7 @@
 //! | [`traffic`] | `TrafficPolicy` |
 //! | [`rate_limit`], [`shared`] | `RateLimitPolicy`, and the server that shares its counts |
 //! | [`secret`], [`htpasswd`] | values of Secrets, and users and passwords in one |
-//! | [`duration`], [`list`], [`origin`], [`url`] | values of fields |
+//! | [`duration`], [`list`], [`url`] | values of fields |
 
 pub(crate) mod authentication;
 mod authorization;
@@ -25,7 +25,6 @@ mod external;
 pub(crate) mod htpasswd;
 pub(crate) mod jwt;
 mod list;
-mod origin;
 pub(crate) mod rate_limit;
 pub(crate) mod secret;
 pub(crate) mod security;

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluicegate_model::feature::{Check, Faults, IpAccess};
+use sluicegate_model::feature::{Check, Cors, Faults, IpAccess};
 
 use super::authentication::Authentication;
 use super::authorization::Authorization;
@@ -53,40 +53,7 @@ pub(crate) struct SecurityParts {
 }
 
 impl Check for SecurityParts {
-    fn check(&self, _: &mut Faults<'_>) {}
-}
-
-/// Cross-origin requests (Fetch standard, "CORS protocol").
-#[derive(Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "!has(self.allowCredentials) || !self.allowCredentials || !self.allowOrigins.exists(origin, origin == '*')",
-    "message": "the origin * cannot be combined with allowCredentials: any page could act as its visitors; name the origins"
-}]))]
-pub(crate) struct Cors {
-    /// The origins whose pages may read responses. 1 to 64 entries. Write `https://app.example.com`, with the port unless
-    /// it is the scheme's default port. Write `https://*.example.com` for every host below a domain. Write * for every
-    /// origin, which cannot be combined with allowCredentials.
-    #[schemars(
-        length(min = 1, max = 64),
-        inner(length(max = 300), regex(pattern = r"^(\*|[A-Za-z][A-Za-z0-9+.-]*://[^/]+)$"))
-    )]
-    pub(crate) allow_origins: Vec<String>,
-    /// The methods that pages may use. * allows every method. 1 to 32 entries. Default: GET, HEAD, POST, PUT, PATCH,
-    /// DELETE and OPTIONS.
-    #[schemars(length(min = 1, max = 32), inner(length(min = 1, max = 32)))]
-    pub(crate) allow_methods: Option<Vec<String>>,
-    /// The request headers that pages may send, beside those that browsers always allow. * allows every header. At most
-    /// 64 entries. Default: none.
-    #[schemars(length(max = 64), inner(length(min = 1, max = 256)))]
-    pub(crate) allow_headers: Option<Vec<String>>,
-    /// The response headers that pages may read, beside those that browsers always allow. * allows every header. At
-    /// most 64 entries. Default: none.
-    #[schemars(length(max = 64), inner(length(min = 1, max = 256)))]
-    pub(crate) expose_headers: Option<Vec<String>>,
-    /// Whether pages may send credentials, such as cookies. Default: false.
-    pub(crate) allow_credentials: Option<bool>,
-    /// How long a browser caches the response to a preflight request, such as 2h or 1h30m. 0s to 24h. Default: 5s.
-    #[schemars(regex(pattern = r"^([0-9]{1,5}(h|m|s|ms)){1,4}$"))]
-    pub(crate) max_age: Option<String>,
+    fn check(&self, at: &mut Faults<'_>) {
+        at.within("cors", &self.cors);
+    }
 }

@@ -1,7 +1,8 @@
 //! What a SecurityPolicy asks for, and what of it closes its routes.
 
+use sluicegate_model::feature::Cors;
 use sluicegate_model::policy::security::{Authorization, Credential, Method, Security};
-use sluicegate_model::policy::{Cors, External, JwtKeys, KeyPart, SignIn};
+use sluicegate_model::policy::{External, JwtKeys, KeyPart, SignIn};
 
 use sluicegate_model::value::Network;
 
@@ -104,15 +105,19 @@ fn access_addresses_are_parsed_as_networks() {
 #[test]
 fn cors_has_the_defaults_of_the_fetch_standard() {
     let plain = cors("allowOrigins: [\"https://App.example.com\"]");
-    assert_eq!(plain.methods, ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"].map(Box::from));
-    assert_eq!((plain.max_age.as_secs(), plain.credentials), (5, false));
-    assert!(plain.headers.is_empty() && plain.expose.is_empty());
+    let methods: Vec<&str> = plain.allow_methods.iter().map(|method| &**method).collect();
+    assert_eq!(methods, ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
+    assert_eq!((plain.max_age.get().as_secs(), plain.allow_credentials), (5, false));
+    assert!(plain.allow_headers.is_empty() && plain.expose_headers.is_empty());
     let full = cors(
         "allowOrigins: [\"*\"], allowMethods: [GET], allowHeaders: [Content-Type, \"*\"], exposeHeaders: [X-Total], \
          maxAge: 2h",
     );
-    assert_eq!((&*full.headers[0], &*full.headers[1], &*full.expose[0]), ("content-type", "*", "x-total"));
-    assert_eq!(full.max_age.as_secs(), 7200);
+    assert_eq!(
+        (&*full.allow_headers[0], &*full.allow_headers[1], &*full.expose_headers[0]),
+        ("content-type", "*", "x-total")
+    );
+    assert_eq!(full.max_age.get().as_secs(), 7200);
 }
 
 #[test]
