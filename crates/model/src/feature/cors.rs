@@ -92,7 +92,7 @@ impl Check for Cors {
 /// credentials.
 impl Bound for Cors {
     type Value = Self;
-    const FIELD: &'static str = "the rules of cross-origin requests";
+    const FIELD: &'static str = "credentials of every origin";
 
     fn allows(cors: &Self) -> bool {
         super::is_valid(cors)
