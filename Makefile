@@ -4,6 +4,7 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help build demo test quick conformance lint fmt fuzz bench bench-rules lab check-lab floods clean truths peers cluster cluster-down test-cluster image package manifests check-chart check-image
 
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 FUZZ_SECONDS ?= 60
 BENCH ?=
 LAB ?= dynamic
@@ -19,14 +20,16 @@ export SLUICEGATE_NETNS ?= $(if $(filter 0,$(shell id -u)),require,skip)
 help: ## list all commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-build: ## build the gateway and the lab: target/release/sluicegate, target/release/sluicegate-lab
+build: ## build the gateway and the lab: target/release/sluicegate with its symbols beside it, target/local/sluicegate-lab
 	@scripts/setup build
-	@cargo build --release --package sluicegate --package sluicegate-lab
+	@cargo build --release --package sluicegate
+	@scripts/split-symbols $(TARGET)/release/sluicegate
+	@cargo build --profile local --package sluicegate-lab
 
 demo: ## run the gateway on http://localhost:8080 and https://localhost:8443 while its endpoints and its certificate change (DEMO_SECONDS=20: for 20 s)
 	@scripts/setup build
-	@cargo build --quiet --release --package sluicegate --package sluicegate-lab
-	@cargo run --quiet --release --package sluicegate-testkit --bin demo
+	@cargo build --quiet --profile local --package sluicegate --package sluicegate-testkit --bin sluicegate --bin demo
+	@$(TARGET)/local/demo
 
 test: ## check the format, lints, dependencies and documentation, and run all tests
 	@scripts/setup test
@@ -68,8 +71,9 @@ bench-rules: ## print the time of a lookup among 5,000 routes, also with conditi
 
 lab: ## run an experiment with every gateway, as root (LAB="dynamic --duration 30s"; LAB=--help lists the options)
 	@scripts/setup peers
-	@cargo build --quiet --release --package sluicegate --package sluicegate-lab
-	@target/release/sluicegate-lab run $(LAB)
+	@cargo build --quiet --release --package sluicegate
+	@cargo build --quiet --profile local --package sluicegate-lab
+	@$(TARGET)/local/sluicegate-lab run $(LAB)
 
 check-lab: ## run every experiment for some seconds with every gateway, and check each report in a browser
 	@scripts/setup peers
@@ -81,8 +85,9 @@ check-lab: ## run every experiment for some seconds with every gateway, and chec
 
 floods: ## run each flood against the gateway for 10 s, beside a well-behaved client that must not fail (FLOODS="--seconds 3 --only ping")
 	@scripts/setup build
-	@cargo build --quiet --release --package sluicegate --package sluicegate-lab
-	@cargo run --quiet --release --package sluicegate-testkit --bin floods -- $(FLOODS)
+	@cargo build --quiet --release --package sluicegate
+	@cargo build --quiet --profile local --package sluicegate-lab --package sluicegate-testkit --bin sluicegate-lab --bin floods
+	@$(TARGET)/local/floods --sluicegate $(TARGET)/release/sluicegate $(FLOODS)
 
 truths: ## test the load of the lab against servers with known behaviour, on a quiet machine
 	@scripts/setup build
@@ -107,7 +112,7 @@ test-cluster: ## run the tests with real clusters, as root (CLUSTER="test_harnes
 	@cargo build --quiet --package sluicegate --package sluicegate-lab
 	@cd test/cluster && python3 -m unittest --verbose $(CLUSTER:%=tests.%)
 
-image: ## build the container image without an engine: target/image/sluicegate-VERSION.tar (IMAGE=--help lists the options)
+image: ## build the container image without an engine: target/image/sluicegate-VERSION.tar, with its symbols beside it (IMAGE=--help lists the options)
 	@scripts/setup image
 	@scripts/image $(IMAGE)
 

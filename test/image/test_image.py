@@ -100,6 +100,25 @@ class Archive(unittest.TestCase):
         self.assertIn("linked dynamically", done.stderr)
 
 
+    def test_the_symbols_of_the_program_are_in_a_file_beside_the_image(self):
+        symbols = ARCHIVE.with_suffix(".debug")
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder, "sluicegate")
+            with tarfile.open(fileobj=io.BytesIO(Image(ARCHIVE).layer)) as layer:
+                program.write_bytes(read(layer, "sluicegate"))
+            self.assertNotIn(".symtab", printed("readelf", "--sections", "--wide", program))
+            notes = [line for line in printed("readelf", "--notes", program).splitlines() if "Build ID" in line]
+            self.assertTrue(notes)
+            self.assertIn(notes[0], printed("readelf", "--notes", symbols))
+        (main,) = [line.split()[0] for line in printed("nm", "--demangle", symbols).splitlines() if line.endswith(" sluicegate::main")]
+        where = printed("addr2line", "--functions", "--demangle", "--exe", symbols, main)
+        self.assertRegex(where, r"sluicegate::main\n.*crates/sluicegate/src/main.rs:\d+")
+
+
+def printed(*command: str | Path) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
 class Container:
     """The image's program in a container, with its own network namespace or the namespace of another container.
 

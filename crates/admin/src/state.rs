@@ -305,7 +305,7 @@ pub enum Health {
     /// Healthy.
     Trusted,
     /// Unhealthy: the endpoint recently failed, and is avoided while others are healthy.
-    Suspect,
+    Unhealthy,
     /// Unhealthy: the endpoint fails its health checks, and is avoided while others are healthy.
     Failing,
 }
@@ -321,7 +321,7 @@ impl EndpointState {
             terminating: conditions.terminating,
             health: match unhealthy_for {
                 _ if shared.is_failing() => Health::Failing,
-                Some(_) => Health::Suspect,
+                Some(_) => Health::Unhealthy,
                 None => Health::Trusted,
             },
             unhealthy_for: unhealthy_for.map(|duration| duration.as_secs_f64()),

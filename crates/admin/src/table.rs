@@ -76,8 +76,8 @@ fn conditions(endpoint: &EndpointState) -> &'static str {
 
 fn health(endpoint: &EndpointState) -> String {
     match (endpoint.health, endpoint.unhealthy_for) {
-        (Health::Suspect, Some(seconds)) => format!("suspect {seconds:.1}s"),
-        (Health::Suspect, None) => "suspect".to_owned(),
+        (Health::Unhealthy, Some(seconds)) => format!("unhealthy {seconds:.1}s"),
+        (Health::Unhealthy, None) => "unhealthy".to_owned(),
         (Health::Failing, _) => "fails checks".to_owned(),
         (Health::Trusted, _) if endpoint.share < 1.0 => format!("slow start {:.0}%", endpoint.share * 100.0),
         (Health::Trusted, _) => "trusted".to_owned(),
@@ -194,8 +194,8 @@ shop.example.com   /            Prefix   shop/web:http   5/5         Ingress sho
     #[test]
     fn table_of_upstreams_shows_conditions_health_and_load() {
         let plain = endpoint(true, false);
-        let suspect = EndpointState {
-            health: Health::Suspect,
+        let unhealthy = EndpointState {
+            health: Health::Unhealthy,
             unhealthy_for: Some(3.21),
             ewma_ms: vec![1.04, 0.26, 12.0],
             ..endpoint(false, true)
@@ -204,13 +204,13 @@ shop.example.com   /            Prefix   shop/web:http   5/5         Ingress sho
         assert_eq!(health(&failing), "fails checks");
         let starting = EndpointState { share: 0.4, ewma_ms: vec![1.01, 1.02], ..endpoint(true, false) };
         let upstreams =
-            [upstream("shop/web:http", vec![plain, suspect, starting]), upstream("a/b:80", vec![])];
+            [upstream("shop/web:http", vec![plain, unhealthy, starting]), upstream("a/b:80", vec![])];
         assert_eq!(
             upstreams_table(&upstreams),
             "\
 UPSTREAM        ENDPOINT        CONDITIONS            HEALTH           IN-FLIGHT   EWMA         IDLE   ATTEMPTS   FAILURES
 shop/web:http   10.0.0.1:8080   ready                 trusted          2           -            3      1000       0
-shop/web:http   10.0.0.1:8080   serving,terminating   suspect 3.2s     2           0.3-12.0ms   3      1000       0
+shop/web:http   10.0.0.1:8080   serving,terminating   unhealthy 3.2s   2           0.3-12.0ms   3      1000       0
 shop/web:http   10.0.0.1:8080   ready                 slow start 40%   2           1.0ms        3      1000       0
 a/b:80          -               no endpoint           -                -           -            -      -          -
 "

@@ -68,7 +68,7 @@ async fn more(load: &Running, answers: u64) -> TestResult {
     load.wait_for_ok(load.snapshot().ok + answers, SOON).await
 }
 
-fn suspect(gateway: &Gateway, backend: &Backend) -> bool {
+fn is_unhealthy(gateway: &Gateway, backend: &Backend) -> bool {
     gateway.endpoint(backend.addr()).is_unhealthy()
 }
 
@@ -123,14 +123,14 @@ async fn endpoints_blackholed_under_load_lose_no_get_and_are_readmitted() -> Tes
             cluster.pods[pod].blackhole()?;
         }
         for &pod in silent {
-            gateway.wait_until(|gateway| suspect(gateway, &cluster.backends[pod])).await?;
+            gateway.wait_until(|gateway| is_unhealthy(gateway, &cluster.backends[pod])).await?;
         }
         more(&load, 1000).await?;
         for &pod in silent {
             cluster.pods[pod].restore()?;
         }
         for &pod in silent {
-            gateway.wait_until(|gateway| !suspect(gateway, &cluster.backends[pod])).await?;
+            gateway.wait_until(|gateway| !is_unhealthy(gateway, &cluster.backends[pod])).await?;
             let before = cluster.backends[pod].requests();
             cluster.backends[pod].wait_until(|backend| backend.requests() > before).await?;
         }
@@ -245,10 +245,10 @@ async fn posts_to_a_blackholed_endpoint_arrive_at_most_once() -> TestResult {
     for pod in 0..2 {
         more(&load, 500).await?;
         cluster.pods[pod].blackhole()?;
-        gateway.wait_until(|gateway| suspect(gateway, &cluster.backends[pod])).await?;
+        gateway.wait_until(|gateway| is_unhealthy(gateway, &cluster.backends[pod])).await?;
         more(&load, 500).await?;
         cluster.pods[pod].restore()?;
-        gateway.wait_until(|gateway| !suspect(gateway, &cluster.backends[pod])).await?;
+        gateway.wait_until(|gateway| !is_unhealthy(gateway, &cluster.backends[pod])).await?;
     }
     let report = load.stop().await?;
     println!("POSTs: {report}");
@@ -273,12 +273,12 @@ async fn unacknowledged_post_marks_its_endpoint_unhealthy() -> TestResult {
     cluster.pods[0].blackhole()?;
     client.send(POST).await?;
     // It still waits, since it cannot be repeated, and the endpoint is avoided already.
-    gateway.wait_until(|gateway| suspect(gateway, &cluster.backends[0])).await?;
+    gateway.wait_until(|gateway| is_unhealthy(gateway, &cluster.backends[0])).await?;
     assert_eq!(gateway.count(|upstream| &upstream.in_flight), 1);
     cluster.pods[0].restore()?;
     assert_eq!(client.read_response().await?.status, 200, "it was late, not lost");
     assert_eq!(cluster.backends[0].ids(), ["post", "post"]);
-    assert!(!suspect(&gateway, &cluster.backends[0]), "who answers is trusted");
+    assert!(!is_unhealthy(&gateway, &cluster.backends[0]), "who answers is trusted");
     Ok(())
 }
 
@@ -302,7 +302,7 @@ async fn put_to_a_blackholed_endpoint_is_retried_with_its_body() -> TestResult {
             assert!(client.request(&request).await?.body.ends_with(body.as_bytes()));
         }
         cluster.pods[pod].restore()?;
-        gateway.wait_until(|gateway| !suspect(gateway, &cluster.backends[pod])).await?;
+        gateway.wait_until(|gateway| !is_unhealthy(gateway, &cluster.backends[pod])).await?;
     }
     Ok(())
 }

@@ -131,9 +131,10 @@ pub(crate) struct SettingsArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Clients")]
     max_udp_flows_per_worker: Option<u32>,
 
-    /// Compress responses with these codings, in the order of preference: gzip, br and zstd, comma separated; or off.
-    /// The client must accept the coding. An Ingress can override the setting (sluicegate.dev/compression). Do not
-    /// compress pages that contain both secrets and text of other users (BREACH). [default: off]
+    /// Compress responses with these codings, in the order of preference, comma separated: gzip, br and zstd. The
+    /// client must accept the coding. off: no compression. An Ingress can override the setting
+    /// (sluicegate.dev/compression). Do not compress pages that contain both secrets and text of other users (BREACH).
+    /// [default: off]
     #[arg(long, value_name = "CODINGS", help_heading = "Compression")]
     compression: Option<Codings>,
     /// The media types that the gateway compresses, comma separated. text/* is every type of text. [default: the types

@@ -21,9 +21,9 @@ use crate::tls::TlsArgs;
 #[command(next_help_heading = "Source")]
 #[group(id = "source", required = true, multiple = false, args = ["manifests", "kubernetes"])]
 pub(crate) struct SourceArgs {
-    /// The directory of manifests, with its sub-folders: YAML and JSON of Ingress, IngressClass, Gateway, GatewayClass,
-    /// TLSRoute, TCPRoute, UDPRoute, ReferenceGrant, Service, EndpointSlice, Secret, ConfigMap, SecurityPolicy,
-    /// Consumer, RateLimitPolicy and TrafficPolicy. The gateway follows changes.
+    /// The directory of manifests, with its sub-folders, as YAML or JSON. The kinds are Ingress, IngressClass, Gateway,
+    /// GatewayClass, TLSRoute, TCPRoute, UDPRoute, ReferenceGrant, Service, EndpointSlice, Secret, ConfigMap,
+    /// SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy. The gateway follows changes.
     #[arg(long, value_name = "DIR")]
     manifests: Option<PathBuf>,
     /// Follow the objects of a Kubernetes cluster, with the service account of the pod, or otherwise with a kubeconfig.

@@ -17,7 +17,7 @@ REDIS = "sluicegate.dev/cluster/redis:1"
 """Redis from Debian, with its default settings."""
 
 PAUSE_SOURCE = Path(__file__).with_name("pause.c")
-LAB = [PROJECT / "target/release/sluicegate-lab", PROJECT / "target/debug/sluicegate-lab"]
+LAB = [PROJECT / "target/local/sluicegate-lab", PROJECT / "target/debug/sluicegate-lab"]
 
 
 def pause() -> Path:

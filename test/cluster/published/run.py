@@ -56,7 +56,7 @@ class Outcome:
 
 def program() -> Path:
     """Returns the optimised build of the lab. A debug build would measure its own slowness."""
-    lab = PROJECT / "target/release/sluicegate-lab"
+    lab = PROJECT / "target/local/sluicegate-lab"
     if not lab.exists():
         raise ClusterError("sluicegate-lab is not built: make build")
     return lab

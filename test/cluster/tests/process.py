@@ -60,7 +60,7 @@ def lease_rules(name: str) -> list[Manifest]:
 
 def program(name: str) -> Path:
     """Returns the newest build of a program of the project."""
-    found = [path for path in (PROJECT / "target" / profile / name for profile in ["debug", "release"]) if path.exists()]
+    found = [path for path in (PROJECT / "target" / profile / name for profile in ["debug", "local", "release"]) if path.exists()]
     if not found:
         raise ClusterError(f"{name} is not built: cargo build --package sluicegate --package sluicegate-lab")
     return max(found, key=lambda path: path.stat().st_mtime)

@@ -11,7 +11,7 @@ use super::families::Families;
 use crate::state::{Reasons, UpstreamCounters};
 
 /// The values of `state`. Every endpoint has exactly one state.
-const STATES: [&str; 5] = ["ready", "suspect", "failing", "terminating", "not_ready"];
+const STATES: [&str; 5] = ["ready", "unhealthy", "failing", "terminating", "not_ready"];
 
 /// An upstream's numbers, read once for all its families.
 struct Totals {
@@ -25,7 +25,7 @@ pub(super) fn encode(families: &mut Families<'_>, registry: &Registry) -> fmt::R
     let upstreams: Vec<_> = registry.upstreams().iter().map(|upstream| Totals::of(upstream)).collect();
     families.gauges(
         "sluicegate_upstream_endpoints",
-        "Endpoints by state: ready and healthy (ready), unhealthy (suspect), failing health checks (failing), terminating and still serving (terminating), other (not_ready)",
+        "Endpoints by state: ready and healthy (ready), ready and unhealthy (unhealthy), failing health checks (failing), terminating and still serving (terminating), other (not_ready)",
         upstreams.iter().flat_map(|upstream| {
             let states = STATES.iter().zip(upstream.endpoints);
             states.map(|(state, count)| ([upstream.label(), ("state", *state)], count))

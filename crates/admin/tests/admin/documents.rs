@@ -177,7 +177,7 @@ async fn upstreams_show_health_load_and_counters_of_endpoints() -> anyhow::Resul
     assert!(first.ewma_ms.iter().all(|ms| (2.0..5000.0).contains(ms)), "{:?}", first.ewma_ms);
     assert!(first.idle >= 1);
     assert!((first.share - 1.0).abs() < f64::EPSILON);
-    assert_eq!((second.address, second.health, second.attempts), (dead, Health::Suspect, 0));
+    assert_eq!((second.address, second.health, second.attempts), (dead, Health::Unhealthy, 0));
     assert!(second.unhealthy_for.is_some_and(|seconds| seconds < 60.0) && second.failures >= 1);
 
     // The share of a new endpoint grows slowly.

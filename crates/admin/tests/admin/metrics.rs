@@ -125,7 +125,7 @@ async fn connections_and_requests_in_flight_are_counted_by_worker() -> anyhow::R
 }
 
 #[tokio::test]
-async fn endpoint_states_and_connect_failures_are_counted() -> anyhow::Result<()> {
+async fn dead_endpoint_is_unhealthy_and_counted_by_reason() -> anyhow::Result<()> {
     let (alive, dead) = (Backend::start(Behaviour::ok()).await?, closed_address().await?);
     let leaving = Endpoint { address: closed_address().await?, conditions: Conditions::TERMINATING };
     let unready = Conditions { ready: false, serving: false, terminating: false };
@@ -143,7 +143,7 @@ async fn endpoint_states_and_connect_failures_are_counted() -> anyhow::Result<()
     };
     let refused = [WEB, ("reason", "connect_refused")];
     assert!(exposition.value("sluicegate_upstream_connect_failures_total", &refused) >= Some(1.0));
-    for state in ["ready", "suspect", "failing", "terminating", "not_ready"] {
+    for state in ["ready", "unhealthy", "failing", "terminating", "not_ready"] {
         let count = exposition.value("sluicegate_upstream_endpoints", &[WEB, ("state", state)]);
         // The upstream has no health checks.
         let expected = if state == "failing" { 0.0 } else { 1.0 };

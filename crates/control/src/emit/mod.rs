@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use sluicegate_model::{Config, Tls};
 
-use crate::intent::Intents;
 use crate::merge::Merged;
 use crate::problem::Problem;
 use crate::store::Store;
@@ -23,16 +22,15 @@ mod rule;
 mod slash;
 mod tls;
 
-/// Emits the configuration from the merged intents for HTTP and TLS, and the other intents. `of_options` are the problems
-/// with options.
+/// Emits the configuration, with the problems of options and of intents.
 pub(crate) fn emit(
     store: &Store,
     options: &TranslateOptions,
-    others: Intents<'_>,
     merged: Merged<'_, '_>,
     of_options: Vec<Problem>,
+    of_intents: Vec<Problem>,
 ) -> Translation {
-    let Merged { passthrough, tls, rules, mut policies } = merged;
+    let Merged { listeners, passthrough, tls, rules, mut policies } = merged;
     let emitted = rule::emit(&rules, &tls, &mut policies);
     let mut problems = Vec::new();
     let tls_hosts = tls.hosts(&passthrough);
@@ -41,7 +39,7 @@ pub(crate) fn emit(
         settings: options.settings.clone(),
         hosts: emitted.hosts,
         default_rule: emitted.default_rule,
-        listeners: others.listeners,
+        listeners: listeners.listeners,
         consumers: Vec::new(),
         tls: Arc::new(Tls {
             hosts: tls_hosts,
@@ -57,17 +55,17 @@ pub(crate) fn emit(
     problems.extend(of_options);
     problems.extend(rules.problems);
     problems.extend(emitted.problems);
-    problems.extend(others.problems);
+    problems.extend(of_intents);
+    problems.extend(listeners.problems);
     problems.extend(passthrough.problems);
     let mut references = rules.references;
     references.extend(emitted.references);
-    references.extend(others.references);
+    references.extend(listeners.references);
     references.extend(passthrough.references);
     references.extend(of_policies.references);
     let mut translation = Translation {
         config,
         problems,
-        foreign: others.foreign,
         policy_statuses: of_policies.policy_statuses,
         ..Translation::default()
     };

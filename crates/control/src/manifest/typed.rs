@@ -254,6 +254,7 @@ fn reads<T: DeserializeOwned>(part: Map<String, Value>, kind: Kind, findings: &m
             findings.error(shown, message);
         }
         // The path of a missing field is the path of its mapping, which is unreadable as a whole.
+        reported.insert(shifts.original(&render_steps(&path)));
         if path.len() <= 1 || !remove(&mut rest, &path, &mut shifts) {
             return false;
         }
@@ -283,27 +284,35 @@ impl Shifts {
     }
 }
 
+/// The field of the specification at a path.
+fn render_steps(path: &[Step]) -> String {
+    let mut field = "spec".to_owned();
+    for step in path {
+        match step {
+            Step::Key(key) => push_key(&mut field, key),
+            Step::Index(index) => push_index(&mut field, *index),
+        }
+    }
+    field
+}
+
 /// Leaves out the element at a path. Returns whether it was there.
 fn remove(value: &mut Value, path: &[Step], shifts: &mut Shifts) -> bool {
     let Some((last, parents)) = path.split_last() else { return false };
     let mut at = value;
-    let mut field = "spec".to_owned();
     for step in parents {
         let next = match step {
             Step::Key(key) => at.get_mut(key),
             Step::Index(index) => at.get_mut(index),
         };
-        match step {
-            Step::Key(key) => push_key(&mut field, key),
-            Step::Index(index) => push_index(&mut field, *index),
-        }
         let Some(next) = next else { return false };
         at = next;
     }
     match (last, at) {
         (Step::Key(key), Value::Object(fields)) => fields.remove(key).is_some(),
         (Step::Index(index), Value::Array(entries)) if *index < entries.len() => {
-            let places = shifts.0.entry(field).or_insert_with(|| (0..entries.len()).collect());
+            let places =
+                shifts.0.entry(render_steps(parents)).or_insert_with(|| (0..entries.len()).collect());
             places.remove(*index);
             entries.remove(*index);
             true

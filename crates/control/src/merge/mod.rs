@@ -1,19 +1,19 @@
-//! The one place that decides conflicts between objects for HTTP and TLS: the oldest object has precedence, or the first
-//! by name. [`frontend::gateway`](crate::frontend::gateway) decides conflicts between listeners and between their routes
-//! below HTTP, because a route attaches to listeners that are served.
+//! The one place that decides conflicts between objects: the oldest object has precedence, or the first by name.
 //!
 //! | module | content |
 //! |---|---|
 //! | [`rule`] | the owner of each host, and of each match of a host |
 //! | [`tls`] | certificates and client certificates of hosts |
+//! | [`listener`] | the owner of each socket, and the routes below HTTP that are in service there |
 //! | [`passthrough`] | TLS passthrough of HTTPS listeners |
 //! | [`policy`] | the policies of each rule, and the Consumers |
 
-use crate::intent::{Claim, Intent};
+use crate::intent::Intents;
 use crate::store::Store;
 use crate::translate::TranslateOptions;
 use policy::Policies;
 
+mod listener;
 mod passthrough;
 pub(crate) mod policy;
 pub(crate) mod rule;
@@ -21,6 +21,7 @@ pub(crate) mod tls;
 
 /// What remains of the intents after all conflicts.
 pub(crate) struct Merged<'i, 'a> {
+    pub(crate) listeners: listener::Merged<'a>,
     pub(crate) passthrough: passthrough::Merged<'a>,
     pub(crate) tls: tls::Merged,
     pub(crate) rules: rule::Merged<'i, 'a>,
@@ -28,14 +29,15 @@ pub(crate) struct Merged<'i, 'a> {
     pub(crate) policies: Policies<'a>,
 }
 
-/// Merges the intents for HTTP and TLS.
+/// Merges all intents.
 pub(crate) fn merge<'i, 'a>(
     store: &'a Store,
-    http: &'i [Intent<'a>],
-    claims: Vec<Claim<'a>>,
+    intents: &'i Intents<'a>,
     options: &TranslateOptions,
 ) -> Merged<'i, 'a> {
-    let passthrough = passthrough::merge(http, claims);
+    let http = &intents.http;
+    let mut listeners = listener::merge(&intents.listeners, &intents.layer4);
+    let passthrough = passthrough::merge(http, std::mem::take(&mut listeners.claims));
     let tls = tls::merge(http, &passthrough, options.ssl_redirect);
-    Merged { passthrough, tls, rules: rule::merge(http), policies: Policies::new(store, http) }
+    Merged { listeners, passthrough, tls, rules: rule::merge(http), policies: Policies::new(store, http) }
 }

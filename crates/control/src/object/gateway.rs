@@ -96,6 +96,11 @@ enum AllowedFrom {
     None,
 }
 
+/// The field of a listener, as problems name it.
+pub(crate) fn listener_field(index: usize) -> String {
+    format!("spec.listeners[{index}]")
+}
+
 impl GatewayClass {
     pub(crate) fn check(raw: Written<GatewayClassSpec>, findings: &mut Findings) -> Self {
         annotation::check_names(Kind::GatewayClass, raw.metadata.annotations.as_ref(), findings);

@@ -38,6 +38,16 @@ pub(crate) fn parse_suffix(host: &str) -> Result<HostPattern, String> {
     })
 }
 
+/// Whether a pattern matches all names of another pattern.
+pub(crate) fn covers(wide: &HostPattern, narrow: &HostPattern) -> bool {
+    match (wide, narrow) {
+        (HostPattern::Any, _) => true,
+        (HostPattern::Suffix(_), HostPattern::Suffix(name)) => wide == narrow || wide.matches(name),
+        (_, HostPattern::Exact(name)) => wide.matches(name),
+        _ => wide == narrow,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::parse;

@@ -194,9 +194,9 @@ pub struct Translation {
 pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     let (options, problems) = with_globals(store, options);
     let mut intents = frontend::intents(store, &options);
-    let (http, claims) = (std::mem::take(&mut intents.http), std::mem::take(&mut intents.claims));
-    let merged = merge::merge(store, &http, claims, &options);
-    emit::emit(store, &options, intents, merged, problems)
+    let (of_intents, foreign) = (std::mem::take(&mut intents.problems), std::mem::take(&mut intents.foreign));
+    let merged = merge::merge(store, &intents, &options);
+    Translation { foreign, ..emit::emit(store, &options, merged, problems, of_intents) }
 }
 
 /// The options with the settings of the ConfigMap.

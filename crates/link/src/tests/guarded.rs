@@ -135,7 +135,7 @@ fn newer(body: &Bytes) -> Bytes {
 
 /// With an origin of another kind, as a newer version may have.
 fn another_origin(body: &Bytes) -> Bytes {
-    edited(body, |policy| *policy.at(&[3, 0, 0, 0]) = Value::Int(99))
+    edited(body, |policy| *policy.at(&[3, 0, 0]) = Value::Text("regex:.*".into()))
 }
 
 /// Ways to say something that is not known here.

@@ -5,7 +5,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`security`] | addresses, cross-origin requests, authentication, authorization |
+//! | [`security`] | authentication, authorization |
 //! | [`external`] | external authorization by an HTTP service |
 //! | [`jwt`] | the accepted issuers of tokens, and the keys that verify tokens |
 //! | [`consumer`] | known callers |

@@ -40,6 +40,11 @@ impl Edits {
         self.discards_trailers = true;
     }
 
+    /// The memory for header lines, in bytes.
+    pub(crate) fn capacity(&self) -> usize {
+        self.request_lines.capacity() + self.response_lines.capacity()
+    }
+
     /// Forgets the edits, and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.removed_lines.clear();

@@ -11,8 +11,8 @@
 //! | `authorization` | authorization rules |
 //! | `ext_auth` | external authorization services |
 //! | `rate_limit` | rate limits and concurrency limits |
-//! | `redirect`, `url_rewrite`, `header` | redirects; changes of paths and headers |
-//! | `timeout`, `retry` | timeouts; retries and their budget |
+//! | `redirect`, `url_rewrite`, `headers` | redirects; changes of paths and headers |
+//! | `timeouts`, `retries` | timeouts; retries and their budget |
 //! | `split`, `mirror` | the choice between several upstreams; mirrored requests |
 //! | `load_balancing`, `session_affinity` | consistent hashing; cookies that select an endpoint |
 //! | `fault`, `direct_response` | injected faults; fixed responses |
@@ -31,21 +31,21 @@ mod direct_response;
 pub(crate) mod edit;
 pub(crate) mod ext_auth;
 pub(crate) mod fault;
-mod header;
+mod headers;
 mod ip_access;
 mod load_balancing;
 mod mirror;
 mod policy;
 pub(crate) mod rate_limit;
 mod redirect;
-mod retry;
+mod retries;
 mod sample;
 pub(crate) mod security;
 mod service;
 mod session_affinity;
 mod split;
 mod state;
-pub(crate) mod timeout;
+pub(crate) mod timeouts;
 pub(crate) mod traffic;
 mod url_rewrite;
 

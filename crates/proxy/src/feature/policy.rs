@@ -1,6 +1,22 @@
 //! Policies: what one object attaches to its routes, compiled once for all workers.
 //!
 //! A route without policies has no [`Guard`] and no [`RouteTrafficPolicy`], and costs the same as without this module.
+//!
+//! State that outlives a configuration is keyed by what was written, never by the index of a route:
+//!
+//! | state | key |
+//! |---|---|
+//! | counters of a policy | kind and object of the policy |
+//! | counts of a rate limit, calls in flight of a concurrency limit | object, and the limit with its name and numbers |
+//! | shared counts of a rate limit | as above, and the server |
+//! | retry budget | object, and the numbers of the budget |
+//! | cached responses | object, as long as the policy and the settings do not change |
+//! | verified tokens and passwords, remembered answers | the compiled method, which a change of its policy replaces |
+//! | published keys | URL |
+//! | counters of a consumer | object of the consumer |
+//!
+//! In the model, an object defines at most one policy of each kind, so the object is the whole key. Several forms of one
+//! policy share its state.
 
 use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::Arc;

@@ -8,13 +8,13 @@ use sluicegate_model::policy as model;
 use sluicegate_model::rule::PathMatch;
 use sluicegate_model::{Settings, UpstreamKey};
 
-use super::header::HeaderEdit;
+use super::headers::HeaderEdit;
 use super::load_balancing::{HashSource, hash};
 use super::redirect::{Redirected, redirect};
-use super::retry::Budget;
+use super::retries::Budget;
 use super::session_affinity::Affinity;
 use super::split::Split;
-use super::timeout::adapted;
+use super::timeouts::adapted;
 use super::url_rewrite::MatchedPrefix;
 use super::{Policy, fault, mirror};
 use crate::counters::{TrafficShard, TrafficStats};

@@ -16,7 +16,6 @@ use crate::feature::authentication::{
     Authentication, Identity, Memories, NotAuthenticated, SlowCheckResults,
 };
 use crate::feature::cors::Cors;
-use crate::feature::edit::Edits;
 use crate::feature::rate_limit::{Caller, LimitRefusal, Limits, Lines, seconds_up};
 use crate::feature::security::Arrival;
 use crate::feature::{Guard, LimitPolicy, Policy, SecurityPolicy};
@@ -73,15 +72,6 @@ impl Exchange<'_> {
             self.shard(&limits.stats).admitted.add(1);
         }
         Ok(())
-    }
-
-    /// Applies the edits that a function of the request makes.
-    fn edit<T>(&mut self, make: impl FnOnce(&Self, &mut Edits) -> T) -> T {
-        let mut edits = std::mem::take(&mut self.scratch.edits);
-        let made = make(self, &mut edits);
-        self.apply(&mut edits);
-        self.scratch.edits = edits;
-        made
     }
 
     /// Authenticates the caller.

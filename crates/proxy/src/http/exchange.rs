@@ -5,28 +5,26 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use sluicegate_http1::{
-    Known, Method, Normalised, Rejection, RequestFraming, RequestHead, TargetForm, normalise,
-};
+use sluicegate_http1::{Known, Method, Normalised, Rejection, RequestFraming, TargetForm, normalise};
 use sluicegate_model::Settings;
 use tokio::time::Instant;
 
 use super::cached::{Cached, ResponseAction};
 use super::connection::Client;
-use super::encode::{RequestPlan, original_peer, write_request};
+use super::encode::{RequestPlan, write_request};
 use super::protocols::may_be_asked;
 use super::record::OpenRecord;
 use super::refuse::Refusal;
 use super::steer::Steered;
 use super::upload::Upload;
+use super::view::{is_trusted, raw_path};
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
 use crate::feature::compression::is_grpc;
-use crate::feature::edit::Edits;
 use crate::feature::rate_limit::Permit;
 use crate::name::host_name;
 use crate::path::has_encoded_dot_segment;
-use crate::request::{ClientView, HeadView, RequestView};
+use crate::request::HeadView;
 use crate::rule::RouteIndex;
 use crate::upstream::{
     Admission, AvoidedEndpoints, Connection, EndpointPreference, LocalEndpoint, LocalUpstream,
@@ -60,7 +58,7 @@ pub(super) struct Exchange<'c> {
     /// Whether the peer's forwarding headers are trusted.
     pub(super) trusted: bool,
     /// [`ClientView::address`], once it is known.
-    known_address: Cell<Option<Result<IpAddr, IpAddr>>>,
+    pub(super) known_address: Cell<Option<Result<IpAddr, IpAddr>>>,
     /// The deadline for the head of the response, set by a gRPC client or by a policy.
     pub(super) head_deadline: Option<Instant>,
     /// The effect of a traffic policy.
@@ -78,7 +76,7 @@ pub(super) struct Exchange<'c> {
     /// Whether a part of the response was written, so that no other response can replace it.
     pub(super) committed: bool,
     /// Whether the `path` buffer holds the normal form of the path, because the client sent another form.
-    is_rewritten: bool,
+    pub(super) is_rewritten: bool,
 }
 
 /// Serves the request whose head is in the buffer.
@@ -249,82 +247,6 @@ impl<'c> Exchange<'c> {
         Ok(index)
     }
 
-    /// The head of the request.
-    pub(super) fn head(&self) -> HeadView<'_> {
-        HeadView { head: &self.scratch.head, buf: self.scratch.input.filled() }
-    }
-
-    /// The client of the request.
-    pub(super) fn client_view(&self) -> ClientView {
-        let origin = &self.client.origin;
-        ClientView {
-            peer: origin.peer,
-            address: self.known_address(),
-            is_tls: origin.session.is_some(),
-            is_trusted: self.trusted,
-            is_http2: self.client.is_http2(),
-        }
-    }
-
-    /// The request, as features see it.
-    pub(super) fn view(&self) -> RequestView<'_> {
-        RequestView { head: self.head(), client: self.client_view(), path: self.path() }
-    }
-
-    /// The client IP. The error is the address of a trusted peer that does not send the client IP.
-    fn known_address(&self) -> Result<IpAddr, IpAddr> {
-        let peer = self.client.origin.peer;
-        if !self.trusted {
-            return Ok(peer);
-        }
-        if let Some(known) = self.known_address.get() {
-            return known;
-        }
-        let (HeadView { head, buf }, settings) = (self.head(), &self.snapshot.settings);
-        let address = original_peer(buf, head, peer, |peer| is_trusted(settings, peer));
-        self.known_address.set(Some(address));
-        address
-    }
-
-    /// The client IP, or the address of a trusted peer that does not send the client IP.
-    pub(super) fn client_address(&self) -> IpAddr {
-        self.known_address().unwrap_or_else(|last| last)
-    }
-
-    /// The path in normal form, once the route is known.
-    pub(super) fn path(&self) -> &[u8] {
-        match self.is_rewritten {
-            true => &self.scratch.path,
-            false => raw_path(&self.scratch.head, self.scratch.input.filled()),
-        }
-    }
-
-    /// Replaces the path for the endpoint.
-    pub(super) fn set_path(&mut self, path: Vec<u8>) {
-        self.scratch.path = path;
-        self.is_rewritten = true;
-    }
-
-    /// Applies the edits of features, and clears them.
-    pub(super) fn apply(&mut self, edits: &mut Edits) {
-        let scratch = &mut *self.scratch;
-        for index in &edits.removed_lines {
-            scratch.head.lines[*index].hop_by_hop = true;
-        }
-        scratch.request_lines.extend_from_slice(&edits.request_lines);
-        scratch.response_lines.extend_from_slice(&edits.response_lines);
-        if let Some(query) = edits.query.take() {
-            scratch.query = Some(query);
-        }
-        if edits.dropped_overrides > 0 {
-            self.worker.stats().headers_dropped.add(edits.dropped_overrides);
-        }
-        if edits.discards_trailers {
-            self.upload.discard_trailers();
-        }
-        edits.clear();
-    }
-
     /// Writes the request's head for an endpoint of the upstream in this slot.
     fn rewrite(&mut self, slot: usize) -> Result<Rc<LocalUpstream>, Refusal> {
         let upstream = self.worker.upstream(slot).ok_or(Failure::NoEndpoint)?;
@@ -445,14 +367,6 @@ impl<'c> Exchange<'c> {
     }
 }
 
-/// The path as the client sent it.
-fn raw_path<'b>(head: &RequestHead, buf: &'b [u8]) -> &'b [u8] {
-    match head.path.of(buf) {
-        [] => b"/",
-        raw => raw,
-    }
-}
-
 /// Rejects a target that endpoints may read in another way than this gateway, unless the settings allow the target. `raw`
 /// is the path as the client sent it.
 #[inline]
@@ -484,11 +398,6 @@ fn check_odd_target(
         return Err(Rejection::EncodedDotSegment);
     }
     Ok(())
-}
-
-/// Whether a peer's forwarding headers are trusted.
-pub(super) fn is_trusted(settings: &Settings, peer: IpAddr) -> bool {
-    settings.trusted_proxies.iter().any(|net| net.contains(&peer))
 }
 
 /// A gRPC timeout: up to 8 digits and a unit.

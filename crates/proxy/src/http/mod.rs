@@ -6,6 +6,7 @@
 //! | `http2` | an HTTP/2 connection of a client: a request for each stream |
 //! | `wire` | the common part of both versions: request bodies in, responses out |
 //! | `exchange` | the life of a request, phase by phase |
+//! | `view` | the views of a request for features, and the edits by features |
 //! | `admit` | the security policy and the limits of a request's route |
 //! | `steer` | the traffic policy of a request's route |
 //! | `cached` | the cache in the life of a request |
@@ -45,4 +46,5 @@ mod respond;
 mod steer;
 mod tunnel;
 mod upload;
+mod view;
 mod wire;

@@ -103,7 +103,8 @@ impl Exchange<'_> {
             reason: record.reason,
             route: record.route.zip(target).map(|(index, target)| RouteRecord {
                 id: &target.id,
-                pattern: table.path(index).map(PathMatch::as_str),
+                // Only spans need the pattern, and finding it may miss the CPU's cache.
+                pattern: record.trace.as_ref().and_then(|_| table.path(index)).map(PathMatch::as_str),
                 shard: target.stats.shards().of(worker),
             }),
             upstream: record.upstream.as_ref().map(|upstream| upstream.shared.key()),

@@ -11,7 +11,7 @@ use super::refuse::Refusal;
 use crate::deadline::after;
 use crate::failure::Failure;
 use crate::feature::fault;
-use crate::feature::timeout::request_deadline;
+use crate::feature::timeouts::request_deadline;
 use crate::feature::traffic::{Forward, RouteTrafficPolicy, Steering, TrafficPolicy};
 use crate::request::HeadView;
 use crate::rule::RouteIndex;
@@ -63,7 +63,7 @@ impl Exchange<'_> {
         if let Some(budget) = &policy.compiled.budget {
             budget.request(self.record.started);
         }
-        self.edit_request_headers(policy);
+        self.edit(|exchange, edits| policy.compiled.request.edit(exchange.head(), edits));
         if let Some(delay) = fault::delay(&policy.compiled.faults) {
             shard.delayed.add(1);
             self.wait(delay).await?;
@@ -92,17 +92,6 @@ impl Exchange<'_> {
             self.set_path(path);
         }
         slot
-    }
-
-    fn edit_request_headers(&mut self, policy: &TrafficPolicy) {
-        let edit = &policy.compiled.request;
-        if edit.strips() {
-            // Endpoints may treat trailers as headers (RFC 9110, 6.5.1), which would restore removed headers.
-            self.upload.discard_trailers();
-        }
-        let scratch = &mut *self.scratch;
-        edit.strip(&mut scratch.head.lines, scratch.input.filled());
-        scratch.request_lines.extend_from_slice(&edit.lines);
     }
 
     /// Waits, unless the client leaves or the request's deadline ends.

@@ -53,7 +53,7 @@ pub(crate) struct RequestRecord<'r> {
 /// The route of a request.
 pub(crate) struct RouteRecord<'r> {
     pub(crate) id: &'r ObjectId,
-    /// The path pattern; `None` for a fallback.
+    /// The path pattern, for a request with a span; `None` for a fallback.
     pub(crate) pattern: Option<&'r str>,
     pub(crate) shard: &'r RouteShard,
 }

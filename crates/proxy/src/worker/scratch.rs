@@ -62,6 +62,7 @@ impl Scratch {
             && self.reply.size() == BUFFER
             && self.request.capacity() + self.response.capacity() + self.path.capacity() <= 8 * BUFFER
             && self.request_lines.capacity() + self.response_lines.capacity() <= 2 * BUFFER
+            && self.edits.capacity() <= 2 * BUFFER
     }
 }
 

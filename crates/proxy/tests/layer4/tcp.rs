@@ -125,8 +125,8 @@ async fn tcp_connections_avoid_an_endpoint_that_refuses_them() -> TestResult {
         assert_eq!(read(&mut connect(&gateway).await?, 1).await?, b"b");
     }
     let upstream = gateway.proxy().registry().upstreams().remove(0);
-    let suspects = upstream.endpoints().endpoints.iter().filter(|(of, _)| of.is_unhealthy()).count();
-    assert_eq!(suspects, 1);
+    let unhealthy = upstream.endpoints().endpoints.iter().filter(|(of, _)| of.is_unhealthy()).count();
+    assert_eq!(unhealthy, 1);
     Ok(())
 }
 

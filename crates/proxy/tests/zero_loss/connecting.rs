@@ -144,7 +144,7 @@ async fn without_hedging_the_connect_timeout_triggers_the_retry() -> TestResult 
         assert_eq!(client.request(POST).await?.status, 200);
     }
     assert_eq!(gateway.count(|upstream| &upstream.hedges), 0);
-    assert_eq!(connect_failures(&gateway, Failure::ConnectTimeout), 1, "suspect after the first");
+    assert_eq!(connect_failures(&gateway, Failure::ConnectTimeout), 1, "unhealthy after the first");
     Ok(())
 }
 

@@ -100,14 +100,14 @@ async fn unhealthy_endpoints_are_used_if_all_are_unhealthy() -> TestResult {
     backends[1].kill().await;
     let mut client = gateway.connect().await?;
     assert_eq!(client.request(GET).await?.status, 502);
-    let suspects =
+    let unhealthy =
         || backends.iter().filter(|backend| gateway.endpoint(backend.addr()).is_unhealthy()).count();
-    assert_eq!(suspects(), 2);
+    assert_eq!(unhealthy(), 2);
     backends[0].restart().await?;
     gets(&mut client, 1).await?;
-    let suspects =
+    let unhealthy =
         || backends.iter().filter(|backend| gateway.endpoint(backend.addr()).is_unhealthy()).count();
-    assert_eq!(suspects(), 1, "one answered");
+    assert_eq!(unhealthy(), 1, "one answered");
     Ok(())
 }
 

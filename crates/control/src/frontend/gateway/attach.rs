@@ -1,64 +1,17 @@
-//! The attachment of routes to listeners.
+//! The listeners that accept a route.
 
 use sluicegate_model::HostPattern;
 
-use super::Candidate;
-use super::listener::{Site, Sites};
-use crate::intent::Place;
+use super::Listeners;
+use crate::intent::listener::{Listener, Parent};
+use crate::intent::{At, Place};
+use crate::object::host::covers;
 use crate::object::route::{ParentRef, Route};
-use crate::object::{Kind, ObjectRef};
-use crate::problem::{Problem, Severity};
+use crate::object::{Kind, ObjectRef, gateway};
+use crate::problem::Severity;
 use crate::store::Store;
 
-/// A route at a listener.
-pub(super) struct Attachment {
-    /// Its place among the candidates.
-    pub(super) route: usize,
-    /// The place in `spec.parentRefs` that attaches it.
-    parent: usize,
-    /// The names of the attachment: names that both the listener and the route have.
-    pub(super) hosts: Vec<HostPattern>,
-}
-
-impl Attachment {
-    /// The field that attaches it.
-    pub(super) fn place(&self) -> Place {
-        Place::ParentRef(self.parent)
-    }
-}
-
-/// The routes of each listener, the oldest first.
-pub(super) fn all(
-    store: &Store,
-    sites: &Sites<'_>,
-    candidates: &[Candidate<'_>],
-    problems: &mut Vec<Problem>,
-) -> Vec<Vec<Attachment>> {
-    let mut attached: Vec<Vec<Attachment>> = sites.all.iter().map(|_| Vec::new()).collect();
-    for (route, candidate) in candidates.iter().enumerate() {
-        let mut names = Vec::new();
-        for parent in &candidate.route.parents {
-            match listeners(store, sites, candidate, parent) {
-                Ok(listeners) => {
-                    for (listener, hosts) in listeners {
-                        names.extend(hosts.iter().cloned());
-                        attached[listener].push(Attachment { route, parent: parent.index, hosts });
-                    }
-                }
-                Err(refusal) => {
-                    let field = Place::ParentRef(parent.index).field();
-                    problems.push(candidate.at.problem(refusal.severity, &field, refusal.message));
-                }
-            }
-        }
-        if !names.is_empty() {
-            report_unused_names(candidate, &names, problems);
-        }
-    }
-    attached
-}
-
-/// The reason why a route is not attached.
+/// The reason why no listener accepts a route.
 struct Refusal {
     severity: Severity,
     message: String,
@@ -76,12 +29,29 @@ impl Refusal {
     }
 }
 
-/// The listeners that a route is attached to by one of its parents, each with the names; none, without a message, if
-/// the parent belongs to another controller.
+/// A parent of a route, with the listeners that accept the route.
+pub(super) fn parent(
+    store: &Store,
+    known: &Listeners<'_>,
+    intents: &[Listener<'_>],
+    at: At<'_>,
+    route: &Route,
+    parent: &ParentRef,
+) -> Parent {
+    let place = Place::ParentRef(parent.index);
+    let accepted = listeners(store, known, intents, at, route, parent);
+    let accepted = accepted.map_err(|refusal| at.problem(refusal.severity, &place.field(), refusal.message));
+    Parent { place, accepted }
+}
+
+/// The listeners that accept a route by one of its parents, each with the names; none, without a message, if the parent
+/// belongs to another controller.
 fn listeners(
     store: &Store,
-    sites: &Sites<'_>,
-    candidate: &Candidate<'_>,
+    known: &Listeners<'_>,
+    intents: &[Listener<'_>],
+    at: At<'_>,
+    route: &Route,
     parent: &ParentRef,
 ) -> Result<Vec<(usize, Vec<HostPattern>)>, Refusal> {
     if let Some(kind) = &parent.other_kind {
@@ -89,18 +59,18 @@ fn listeners(
     }
     let gateway =
         ObjectRef { kind: Kind::Gateway, namespace: parent.namespace.clone(), name: parent.name.clone() };
-    let of_gateway = sites.of_gateway.get(&gateway).cloned().unwrap_or_default();
+    let of_gateway = known.of_gateway.get(&gateway).cloned().unwrap_or_default();
     let has_listeners = !of_gateway.is_empty();
     let mut refusal = None;
     let mut found = Vec::new();
     for index in of_gateway {
-        let site = &sites.all[index];
-        let is_meant = parent.section.as_ref().is_none_or(|name| **name == *site.listener.name)
-            && parent.port.is_none_or(|port| port == site.listener.port);
+        let listener = known.all[index];
+        let is_meant = parent.section.as_ref().is_none_or(|name| **name == *listener.name)
+            && parent.port.is_none_or(|port| port == listener.port);
         if !is_meant {
             continue;
         }
-        match attach(site, candidate) {
+        match accept(listener, &intents[index], at, route) {
             Ok(hosts) => found.push((index, hosts)),
             Err(new) if refusal.as_ref().is_none_or(|old: &Refusal| new.nearness > old.nearness) => {
                 refusal = Some(new);
@@ -128,10 +98,15 @@ fn listeners(
     Err(Refusal::warning(0, message))
 }
 
-/// The names for which a route is attached to a listener, or the reason why it is not attached.
-fn attach(site: &Site<'_>, candidate: &Candidate<'_>) -> Result<Vec<HostPattern>, Refusal> {
-    let (kind, namespace) = (candidate.at.object.kind, &candidate.at.object.namespace);
-    let (listener, in_words) = (site.listener, site.in_words());
+/// The names for which a listener accepts a route, or the reason why it does not.
+fn accept(
+    listener: &gateway::Listener,
+    intent: &Listener<'_>,
+    at: At<'_>,
+    route: &Route,
+) -> Result<Vec<HostPattern>, Refusal> {
+    let (kind, namespace) = (at.object.kind, &at.object.namespace);
+    let in_words = intent.in_words();
     match listener.protocol.route() {
         None => {
             return Err(Refusal::note(
@@ -154,19 +129,16 @@ fn attach(site: &Site<'_>, candidate: &Candidate<'_>) -> Result<Vec<HostPattern>
             format!("{in_words} does not accept a {kind} (allowedRoutes.kinds)"),
         ));
     }
-    if !listener.takes_namespace(namespace, &site.gateway.at.object.namespace) {
+    if !listener.takes_namespace(namespace, &intent.at.object.namespace) {
         let message =
             format!("{in_words} does not accept routes of namespace {namespace} (allowedRoutes.namespaces)");
         return Err(Refusal::warning(3, message));
     }
-    let hosts = hosts(&listener.hostname, candidate.route);
+    let hosts = hosts(&listener.hostname, route);
     if hosts.is_empty() {
         let message =
             format!("{in_words} is for {}, which no entry of spec.hostnames matches", listener.hostname);
         return Err(Refusal::warning(4, message));
-    }
-    if !site.is_served {
-        return Err(Refusal::warning(5, format!("{in_words} is not served")));
     }
     Ok(hosts)
 }
@@ -189,26 +161,5 @@ fn intersection(one: &HostPattern, other: &HostPattern) -> Option<HostPattern> {
         Some(one.clone())
     } else {
         None
-    }
-}
-
-/// Whether a pattern matches all names of another pattern.
-pub(super) fn covers(wide: &HostPattern, narrow: &HostPattern) -> bool {
-    match (wide, narrow) {
-        (HostPattern::Any, _) => true,
-        (HostPattern::Suffix(_), HostPattern::Suffix(name)) => wide == narrow || wide.matches(name),
-        (_, HostPattern::Exact(name)) => wide.matches(name),
-        _ => wide == narrow,
-    }
-}
-
-/// Reports the names of a route that are outside its attachments.
-fn report_unused_names(candidate: &Candidate<'_>, attached: &[HostPattern], problems: &mut Vec<Problem>) {
-    for name in candidate.route.hostnames.iter().flatten() {
-        if !attached.iter().any(|host| covers(&name.pattern, host)) {
-            let field = format!("spec.hostnames[{}]", name.index);
-            let message = format!("{} matches no listener of the route, and is ignored", name.pattern);
-            problems.push(candidate.at.warning(&field, message));
-        }
     }
 }

@@ -2,11 +2,10 @@
 
 use sluicegate_model::{Layer4Route, Protocol, Transport, UpstreamKey, WeightedUpstream};
 
-use super::Candidate;
-use crate::intent::{Place, Reference};
+use crate::intent::listener::Backends;
+use crate::intent::{At, Place, Reference};
 use crate::object::Kind;
-use crate::object::route::{ServicePortRef, backend_field};
-use crate::problem::Problem;
+use crate::object::route::{Route, ServicePortRef, backend_field};
 use crate::store::Store;
 use crate::upstream;
 
@@ -15,16 +14,12 @@ const REFUSED: &str = "(refused)";
 
 /// The backends of a route. If a backend may not be named, or is invalid, the gateway refuses its part, as Gateway API
 /// requires: its weight goes to an upstream that never has an endpoint.
-pub(super) fn build<'a>(
-    store: &Store,
-    candidate: &Candidate<'a>,
-    references: &mut Vec<Reference<'a>>,
-    problems: &mut Vec<Problem>,
-) -> Layer4Route {
-    let object = candidate.at.object;
+pub(super) fn build<'a>(store: &Store, at: At<'a>, route: &Route) -> Backends<'a> {
+    let object = at.object;
     let protocol = if object.kind == Kind::UdpRoute { Protocol::Udp } else { Protocol::Tcp };
-    let mut backends = Vec::with_capacity(candidate.route.backends.len());
-    for (index, backend) in candidate.route.backends.iter().enumerate() {
+    let (mut references, mut problems) = (Vec::new(), Vec::new());
+    let mut backends = Vec::with_capacity(route.backends.len());
+    for (index, backend) in route.backends.iter().enumerate() {
         let granted = backend.service.as_ref().filter(|service| {
             let is_granted = service.namespace == object.namespace
                 || store.is_granted(object, &service.namespace, &service.name);
@@ -34,14 +29,14 @@ pub(super) fn build<'a>(
                     service.namespace, object.kind, object.namespace, service.name
                 );
                 let field = format!("{}.namespace", backend_field(index));
-                problems.push(candidate.at.warning(&field, message));
+                problems.push(at.warning(&field, message));
             }
             is_granted
         });
         let upstream = match granted {
             Some(ServicePortRef { namespace, name, port }) => {
                 let upstream = upstream::layer4_key(store, (namespace, name, port), protocol);
-                let (at, place) = (candidate.at, Place::BackendRef(index));
+                let place = Place::BackendRef(index);
                 references.push(Reference { at, place, upstream: upstream.clone() });
                 upstream
             }
@@ -54,5 +49,5 @@ pub(super) fn build<'a>(
         };
         backends.push(WeightedUpstream { upstream, weight: backend.weight });
     }
-    Layer4Route { id: candidate.at.id(), backends }
+    Backends { route: Layer4Route { id: at.id(), backends }, references, problems }
 }

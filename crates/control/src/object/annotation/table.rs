@@ -165,7 +165,7 @@ pub(super) const TABLE: &[Row] = &[
                 Word {
                     word: "AllowValidOnly",
                     set: |settings| {
-                        settings.auth_tls_verify_client = Some(Verify::On(ClientAuthMode::Required))
+                        settings.auth_tls_verify_client = Some(Verify::On(ClientAuthMode::Required));
                     },
                     means: "The client needs a valid certificate.",
                     elsewhere: &["on"],
@@ -173,7 +173,7 @@ pub(super) const TABLE: &[Row] = &[
                 Word {
                     word: "optional",
                     set: |settings| {
-                        settings.auth_tls_verify_client = Some(Verify::On(ClientAuthMode::Optional))
+                        settings.auth_tls_verify_client = Some(Verify::On(ClientAuthMode::Optional));
                     },
                     means: "The client needs a valid certificate or none.",
                     elsewhere: &[],

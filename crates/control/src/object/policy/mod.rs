@@ -8,7 +8,7 @@
 //! | [`written`] | the kinds as users write them |
 //! | [`crd`] | their CustomResourceDefinitions |
 //! | [`target`] | the targets of a policy |
-//! | [`security`] | `SecurityPolicy`: addresses, cross-origin requests |
+//! | [`security`] | `SecurityPolicy` |
 //! | [`authentication`], [`jwt`], [`external`], [`authorization`] | its other parts |
 //! | [`consumer`] | `Consumer` |
 //! | [`traffic`] | `TrafficPolicy` |

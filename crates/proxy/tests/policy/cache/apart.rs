@@ -253,7 +253,7 @@ async fn upstreams_have_separate_cache_entries() -> TestResult {
     ];
     let canary_fields =
         json!({"serviceRef": {"name": "canary", "port": 80}, "match": [{"header": "x-canary"}]});
-    let traffic = crate::traffic::traffic(json!({"cache": {}, "split": {"backends": [canary_fields]}}));
+    let traffic = traffic::traffic(json!({"cache": {}, "split": {"backends": [canary_fields]}}));
     let mut builder = before(&stable, Traffic::clone(&traffic));
     let upstream =
         sluicegate_model::Upstream { endpoints: [ready(canary.addr())].into(), ..Default::default() };

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::Context;
 use sluicegate_netns::Process;
+use sluicegate_testkit::backend::{Backend, Behaviour};
 use tokio::time::sleep;
 
 use crate::slice::Slice;
@@ -21,6 +22,7 @@ const HOSTS: std::ops::RangeInclusive<u8> = 1..=250;
 /// The running backends, oldest first, with their EndpointSlice.
 #[derive(Debug)]
 pub(crate) struct Fleet {
+    /// This program, which is also the backend.
     program: PathBuf,
     slice: Slice,
     backends: VecDeque<(IpAddr, Process)>,
@@ -30,10 +32,10 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     /// Starts this many backends and writes the slice.
-    pub(crate) async fn start(program: &Path, slice: Slice, size: usize) -> anyhow::Result<Self> {
+    pub(crate) async fn start(slice: Slice, size: usize) -> anyhow::Result<Self> {
+        let program = std::env::current_exe().context("the path of this program")?;
         let backends = VecDeque::new();
-        let mut fleet =
-            Self { program: program.to_owned(), slice, backends, next_host: *HOSTS.start(), changes: 0 };
+        let mut fleet = Self { program, slice, backends, next_host: *HOSTS.start(), changes: 0 };
         fleet.scale(size).await?;
         fleet.changes = 0;
         Ok(fleet)
@@ -73,11 +75,18 @@ impl Fleet {
         self.next_host = if self.next_host == *HOSTS.end() { *HOSTS.start() } else { self.next_host + 1 };
         let addr = SocketAddr::new(ip, self.slice.port());
         let mut command = Command::new(&self.program);
-        command.arg("backend").arg("--listen").arg(addr.to_string());
+        command.arg("--backend").arg(addr.to_string());
         let mut process = Process::start(command)?;
         let served = process.wait_for_ok(addr, "/healthz", Duration::from_secs(5)).await;
         served.with_context(|| format!("a backend at {addr}"))?;
         self.backends.push_back((ip, process));
         Ok(())
     }
+}
+
+/// Serves as a backend until SIGKILL.
+pub(crate) async fn serve(addr: SocketAddr) -> anyhow::Result<ExitCode> {
+    let _backend =
+        Backend::start_at(addr, Behaviour::ok()).await.with_context(|| format!("listening at {addr}"))?;
+    std::future::pending().await
 }

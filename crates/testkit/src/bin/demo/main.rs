@@ -69,22 +69,26 @@ struct Arguments {
     /// The sluicegate program. [default: beside this program]
     #[arg(long)]
     sluicegate: Option<PathBuf>,
-    /// The sluicegate-lab program, for the endpoints. [default: beside this program]
-    #[arg(long)]
-    lab: Option<PathBuf>,
+    /// Serve as a back end at this address instead. The demo starts its back ends so.
+    #[arg(long, hide = true)]
+    backend: Option<SocketAddr>,
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    run(&Arguments::parse()).await.unwrap_or_else(|error| {
+    let arguments = Arguments::parse();
+    let done = match arguments.backend {
+        Some(addr) => fleet::serve(addr).await,
+        None => run(&arguments).await,
+    };
+    done.unwrap_or_else(|error| {
         eprintln!("demo: {error:#}");
         ExitCode::FAILURE
     })
 }
 
 async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let gateway = program(arguments.sluicegate.as_deref(), "sluicegate")?;
-    let lab = program(arguments.lab.as_deref(), "sluicegate-lab")?;
+    let gateway = gateway_program(arguments.sluicegate.as_deref())?;
     must_be_free(arguments.listen, "listen")?;
     must_be_free(arguments.listen_https, "listen-https")?;
     must_be_free(arguments.admin, "admin")?;
@@ -95,7 +99,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     fs::write(&authority, Authority::of_process().pem())?;
     let slice = Slice::find(&manifests)?;
     let mut certificate = Certificate::start(&manifests)?;
-    let mut fleet = Fleet::start(&lab, slice, FEW).await?;
+    let mut fleet = Fleet::start(slice, FEW).await?;
     let mut gateway = start_gateway(&gateway, arguments, &manifests).await?;
 
     println!("Sluicegate on http://{}: try `curl {0}`.", with_name(arguments.listen));
@@ -161,14 +165,17 @@ async fn start_gateway(program: &Path, arguments: &Arguments, manifests: &Path) 
     Ok(gateway)
 }
 
-/// The path of a program that the demo runs.
-fn program(given: Option<&Path>, name: &str) -> anyhow::Result<PathBuf> {
+/// The path of the gateway: the program of the same profile, unless an option names another.
+fn gateway_program(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     let path = match given {
         Some(path) => path.to_owned(),
-        None => std::env::current_exe()?.with_file_name(name),
+        None => std::env::current_exe()?.with_file_name("sluicegate"),
     };
     if !path.exists() {
-        bail!("{} does not exist: build it with `cargo build --release --package {name}`", path.display());
+        bail!(
+            "{} does not exist: run `make demo`, which builds it, or name the program with --sluicegate",
+            path.display()
+        );
     }
     Ok(path)
 }

@@ -4,9 +4,9 @@ use serde::Deserialize;
 
 /// The studies, by the name that an experiment gives.
 const INCLUDED: [(&str, &str); 3] = [
-    ("ingress-2020", include_str!("../../../lab/published/ingress-2020.yaml")),
-    ("gateway-2019", include_str!("../../../lab/published/gateway-2019.yaml")),
-    ("sizing-2021", include_str!("../../../lab/published/sizing-2021.yaml")),
+    ("ingress-2020", include_str!("../published/ingress-2020.yaml")),
+    ("gateway-2019", include_str!("../published/gateway-2019.yaml")),
+    ("sizing-2021", include_str!("../published/sizing-2021.yaml")),
 ];
 
 /// A study. It has contestants, or rows, or claims.

@@ -4,6 +4,8 @@ use sluicegate_http1::{Known, Line};
 use sluicegate_model::feature::{Header, HeaderEdits};
 
 use super::authentication::credential::line_has_name;
+use super::edit::Edits;
+use crate::request::HeadView;
 
 /// Changes to headers.
 #[derive(Debug)]
@@ -29,18 +31,31 @@ impl HeaderEdit {
         }
     }
 
-    /// Whether some header lines are removed.
-    pub(crate) fn strips(&self) -> bool {
-        !self.names.is_empty()
+    /// Edits the headers of a request.
+    pub(crate) fn edit(&self, HeadView { head, buf }: HeadView<'_>, edits: &mut Edits) {
+        edits.request_lines.extend_from_slice(&self.lines);
+        if self.names.is_empty() {
+            return;
+        }
+        for (index, line) in head.lines.iter().enumerate() {
+            if self.removes(line, buf) {
+                edits.remove(index);
+            }
+        }
+        edits.discards_trailers = true;
     }
 
-    /// Marks the header lines to remove.
+    fn removes(&self, line: &Line, buf: &[u8]) -> bool {
+        self.names.iter().any(|(known, name)| line_has_name(line, *known, name, buf))
+    }
+
+    /// Marks the header lines of a response that are removed.
     pub(crate) fn strip(&self, lines: &mut [Line], buf: &[u8]) {
         if self.names.is_empty() {
             return;
         }
         for line in lines {
-            line.hop_by_hop |= self.names.iter().any(|(known, name)| line_has_name(line, *known, name, buf));
+            line.hop_by_hop |= self.removes(line, buf);
         }
     }
 }

@@ -89,7 +89,7 @@ pub(super) fn keep_with(
 
 /// `target/tools` of this repository.
 fn tools() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools")
 }
 
 impl Running {

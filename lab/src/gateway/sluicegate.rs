@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context as _;
@@ -42,13 +42,20 @@ pub(crate) const BARE: Kind = Kind {
 const ONE_TRY: [&str; 8] =
     ["--attempts", "1", "--connect-hedge", "0s", "--unacknowledged-timeout", "0s", "--endpoint-wait", "0s"];
 
-/// The program that was built together with this program, else the program in PATH.
+/// The program that was built for this program, else the program in PATH.
 fn program() -> PathBuf {
-    let built = std::env::current_exe().ok().and_then(|lab| {
-        // Programs of tests are one folder deeper, in deps.
-        lab.ancestors().skip(1).take(2).map(|folder| folder.join("sluicegate")).find(|file| file.is_file())
-    });
+    let built = std::env::current_exe().ok().and_then(|lab| built_for(&lab).find(|file| file.is_file()));
     built.unwrap_or_else(|| "sluicegate".into())
+}
+
+/// The places of the program beside this program, or one folder above it: programs of tests are in deps. The lab of the
+/// profile `local` measures the program of the profile `release`, never the program that was built fast.
+fn built_for(lab: &Path) -> impl Iterator<Item = PathBuf> {
+    let profile = |folder: &Path| match folder.ends_with("local") {
+        true => folder.with_file_name("release"),
+        false => folder.to_owned(),
+    };
+    lab.ancestors().skip(1).take(2).map(move |folder| profile(folder).join("sluicegate"))
 }
 
 fn prepare_bare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
@@ -254,5 +261,27 @@ spec: {{apiKeys: [{{secretRef: {{name: {name}, key: key}}}}]}}
             });
             each.collect()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first(lab: &str) -> PathBuf {
+        built_for(Path::new(lab)).next().unwrap()
+    }
+
+    #[test]
+    fn a_lab_without_link_time_optimisation_measures_the_released_program() {
+        assert_eq!(first("target/local/sluicegate-lab"), Path::new("target/release/sluicegate"));
+        let of_test: Vec<PathBuf> = built_for(Path::new("target/local/deps/sluicegate_lab-1")).collect();
+        assert_eq!(of_test[1], Path::new("target/release/sluicegate"));
+    }
+
+    #[test]
+    fn a_lab_of_another_profile_measures_the_program_beside_it() {
+        assert_eq!(first("target/debug/sluicegate-lab"), Path::new("target/debug/sluicegate"));
+        assert_eq!(first("/usr/local/bin/sluicegate-lab"), Path::new("/usr/local/bin/sluicegate"));
     }
 }

@@ -13,19 +13,19 @@ use crate::published;
 
 /// The experiments that come with the program, by name.
 const INCLUDED: [(&str, &str); 13] = [
-    ("static", include_str!("../../../lab/experiments/static.yaml")),
-    ("dynamic", include_str!("../../../lab/experiments/dynamic.yaml")),
-    ("restart", include_str!("../../../lab/experiments/restart.yaml")),
-    ("blackhole", include_str!("../../../lab/experiments/blackhole.yaml")),
-    ("flap", include_str!("../../../lab/experiments/flap.yaml")),
-    ("certs", include_str!("../../../lab/experiments/certs.yaml")),
-    ("routes", include_str!("../../../lab/experiments/routes.yaml")),
-    ("delivery", include_str!("../../../lab/experiments/delivery.yaml")),
-    ("rates", include_str!("../../../lab/experiments/rates.yaml")),
-    ("sizing", include_str!("../../../lab/experiments/sizing.yaml")),
-    ("floor", include_str!("../../../lab/experiments/floor.yaml")),
-    ("gateway", include_str!("../../../lab/experiments/gateway.yaml")),
-    ("bench", include_str!("../../../lab/experiments/bench.yaml")),
+    ("static", include_str!("../experiments/static.yaml")),
+    ("dynamic", include_str!("../experiments/dynamic.yaml")),
+    ("restart", include_str!("../experiments/restart.yaml")),
+    ("blackhole", include_str!("../experiments/blackhole.yaml")),
+    ("flap", include_str!("../experiments/flap.yaml")),
+    ("certs", include_str!("../experiments/certs.yaml")),
+    ("routes", include_str!("../experiments/routes.yaml")),
+    ("delivery", include_str!("../experiments/delivery.yaml")),
+    ("rates", include_str!("../experiments/rates.yaml")),
+    ("sizing", include_str!("../experiments/sizing.yaml")),
+    ("floor", include_str!("../experiments/floor.yaml")),
+    ("gateway", include_str!("../experiments/gateway.yaml")),
+    ("bench", include_str!("../experiments/bench.yaml")),
 ];
 
 /// The most callers with a key or a token of their own.

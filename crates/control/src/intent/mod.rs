@@ -1,35 +1,35 @@
 //! What the frontends ask for, in terms that all dialects share. Each part has its origin: the object, the place where
 //! the object was written, and the field.
 //!
-//! [`merge`](crate::merge) decides conflicts between intents, and [`emit`](crate::emit) makes the model of the result.
+//! [`listener`] has the intents below HTTP. [`merge`](crate::merge) decides conflicts between intents, and [`emit`](crate::emit) makes the model of the result.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use sluicegate_model::policy::Security;
 use sluicegate_model::rule::RuleMatch;
-use sluicegate_model::{
-    Certificate, ClientAuth, Codings, HostPattern, Layer4Route, Listener, ObjectId, UpstreamKey,
-};
+use sluicegate_model::{Certificate, ClientAuth, Codings, HostPattern, Layer4Route, ObjectId, UpstreamKey};
 
+use crate::object::gateway::listener_field;
 use crate::object::ingress::{path_field, secret_field};
 use crate::object::policy::traffic::{MIRROR_FIELD, split_backend_field};
 use crate::object::route::{backend_field, parent_field};
 use crate::object::{ObjectRef, annotation};
 use crate::problem::{Origin, Problem, Severity};
 use crate::upstream::ANSWERED;
+use listener::{Layer4, Listener};
+
+pub(crate) mod listener;
 
 /// What all objects ask for.
 #[derive(Default)]
 pub(crate) struct Intents<'a> {
     /// For HTTP and TLS, the oldest object first.
     pub(crate) http: Vec<Intent<'a>>,
-    /// TLS passthrough of HTTPS listeners by routes of Gateway API, the oldest route first.
-    pub(crate) claims: Vec<Claim<'a>>,
-    /// The listeners of Gateways, with their routes below HTTP.
-    pub(crate) listeners: Vec<Listener>,
-    /// The backends of routes below HTTP that are in service at a listener.
-    pub(crate) references: Vec<Reference<'a>>,
+    /// The listeners of Gateways below HTTP, those of the oldest Gateway first.
+    pub(crate) listeners: Vec<Listener<'a>>,
+    /// The routes below HTTP, the oldest route first.
+    pub(crate) layer4: Vec<Layer4<'a>>,
     pub(crate) problems: Vec<Problem>,
     /// The objects of other classes, each with a note of the option that would serve it.
     pub(crate) foreign: Vec<Problem>,
@@ -140,6 +140,7 @@ pub(crate) struct At<'a> {
 }
 
 /// A backend as an object names it.
+#[derive(Clone)]
 pub(crate) struct Reference<'a> {
     pub(crate) at: At<'a>,
     pub(crate) place: Place,
@@ -157,6 +158,8 @@ pub(crate) enum Place {
     Path(usize, usize),
     /// The Secret of an entry of `spec.tls` of an Ingress.
     Secret(usize),
+    /// The listener of a Gateway.
+    Listener(usize),
     /// The parent of a route of Gateway API.
     ParentRef(usize),
     /// The backend of a route of Gateway API.
@@ -221,6 +224,7 @@ impl Place {
             Self::DefaultBackend => "spec.defaultBackend".to_owned(),
             Self::Path(rule, path) => path_field(rule, path),
             Self::Secret(index) => secret_field(index),
+            Self::Listener(index) => listener_field(index),
             Self::ParentRef(index) => parent_field(index),
             Self::BackendRef(index) => backend_field(index),
             Self::Branch(index) => split_backend_field(index),

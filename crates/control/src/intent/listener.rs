@@ -1,0 +1,103 @@
+//! What objects ask for below HTTP: listeners, and the routes that attach to them.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use sluicegate_model::{HostPattern, Layer4Route, ListenerId};
+
+use super::{At, Place, Reference};
+use crate::object::gateway::ListenerProtocol;
+use crate::object::route::Hostname;
+use crate::object::service::IpProtocol;
+use crate::problem::Problem;
+
+/// A listener.
+pub(crate) struct Listener<'a> {
+    /// The Gateway.
+    pub(crate) at: At<'a>,
+    pub(crate) place: Place,
+    pub(crate) name: &'a Arc<str>,
+    pub(crate) protocol: ListenerProtocol,
+    pub(crate) hostname: &'a HostPattern,
+    pub(crate) port: u16,
+    /// The sockets that it asks for, or the reason why it has none.
+    pub(crate) sockets: Result<Vec<Socket>, Problem>,
+}
+
+/// The place where connections or datagrams arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Socket {
+    /// The HTTPS listeners at this port, which an option of the process sets.
+    Https(u16),
+    /// A socket of a Gateway's own.
+    Own { address: SocketAddr, protocol: IpProtocol },
+}
+
+/// A route below HTTP.
+pub(crate) struct Layer4<'a> {
+    pub(crate) at: At<'a>,
+    /// The creation time of the object.
+    pub(crate) created: Option<i64>,
+    /// Its names, if it has names.
+    pub(crate) hostnames: &'a [Hostname],
+    pub(crate) parents: Vec<Parent>,
+    pub(crate) backends: Backends<'a>,
+}
+
+/// A parent of a route.
+pub(crate) struct Parent {
+    pub(crate) place: Place,
+    /// The listeners that accept the route, by their place in [`Intents`](super::Intents), each with the names that both
+    /// the listener and the route have; or the reason why none accepts it. No listener, without a reason, if the parent
+    /// belongs to another controller.
+    pub(crate) accepted: Result<Vec<(usize, Vec<HostPattern>)>, Problem>,
+}
+
+/// The destination of a route. Its references and problems count if the route is in service at a listener.
+pub(crate) struct Backends<'a> {
+    pub(crate) route: Layer4Route,
+    pub(crate) references: Vec<Reference<'a>>,
+    pub(crate) problems: Vec<Problem>,
+}
+
+impl Listener<'_> {
+    pub(crate) fn id(&self) -> ListenerId {
+        ListenerId { object: self.at.id(), name: self.name.clone() }
+    }
+
+    /// The name of the listener in a sentence.
+    pub(crate) fn in_words(&self) -> String {
+        format!("listener {} of {}", self.name, self.at.object)
+    }
+
+    /// The name of a field of the listener.
+    pub(crate) fn field(&self, within: &str) -> String {
+        format!("{}.{within}", self.place.field())
+    }
+}
+
+impl Socket {
+    /// Whether both sockets may receive the same traffic.
+    pub(crate) fn overlaps(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Own { address: one, protocol }, Self::Own { address: other, protocol: others }) => {
+                let is_everywhere = one.ip().is_unspecified() || other.ip().is_unspecified();
+                protocol == others
+                    && one.port() == other.port()
+                    && one.is_ipv4() == other.is_ipv4()
+                    && (is_everywhere || one.ip() == other.ip())
+            }
+            _ => self == other,
+        }
+    }
+}
+
+impl fmt::Display for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Https(port) => write!(f, ":{port}"),
+            Self::Own { address, .. } => address.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The owner of each socket, and the routes below HTTP that are in service there.
+
+use std::collections::{BTreeMap, HashSet};
+
+use sluicegate_model::{HostPattern, Layer4 as Serves, Layer4Route, TlsRoute};
+
+use crate::intent::listener::{Layer4, Listener, Socket};
+use crate::intent::{Claim, Place, Reference};
+use crate::object::gateway::ListenerProtocol;
+use crate::object::host::covers;
+use crate::problem::Problem;
+
+/// The listeners of Gateways, with the routes that are in service.
+#[derive(Default)]
+pub(crate) struct Merged<'a> {
+    pub(crate) listeners: Vec<sluicegate_model::Listener>,
+    /// The TLS passthrough of HTTPS listeners.
+    pub(crate) claims: Vec<Claim<'a>>,
+    /// The backends of routes that are in service.
+    pub(crate) references: Vec<Reference<'a>>,
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// A route at a listener.
+struct Attachment {
+    /// Its place among the routes.
+    route: usize,
+    /// The parent that attaches it.
+    parent: Place,
+    /// The names of the attachment: names that both the listener and the route have.
+    hosts: Vec<HostPattern>,
+}
+
+/// Listeners and routes while they are merged.
+struct Merging<'i, 'a> {
+    listeners: &'i [Listener<'a>],
+    routes: &'i [Layer4<'a>],
+    /// The listeners at each socket, by their places: one listener, or several for TLS.
+    sockets: BTreeMap<Socket, Vec<usize>>,
+    /// The routes of each listener, the oldest first.
+    attached: Vec<Vec<Attachment>>,
+    /// The routes whose backends are in the result.
+    in_service: HashSet<usize>,
+    merged: Merged<'a>,
+}
+
+/// Merges the listeners and their routes; the oldest object comes first.
+pub(super) fn merge<'a>(listeners: &[Listener<'a>], routes: &[Layer4<'a>]) -> Merged<'a> {
+    let mut merging = Merging {
+        listeners,
+        routes,
+        sockets: BTreeMap::new(),
+        attached: listeners.iter().map(|_| Vec::new()).collect(),
+        in_service: HashSet::new(),
+        merged: Merged::default(),
+    };
+    for index in 0..listeners.len() {
+        merging.open(index);
+    }
+    let served: HashSet<usize> = merging.sockets.values().flatten().copied().collect();
+    for route in 0..routes.len() {
+        merging.attach(route, &served);
+    }
+    for (socket, listeners) in std::mem::take(&mut merging.sockets) {
+        merging.serve(socket, &listeners);
+    }
+    let mut merged = merging.merged;
+    // One listener may lose the same conflict at several addresses.
+    let mut seen = HashSet::new();
+    merged.problems.retain(|problem| seen.insert(problem.clone()));
+    merged
+}
+
+impl<'i, 'a> Merging<'i, 'a> {
+    /// Gives a listener its sockets, unless another listener has them.
+    fn open(&mut self, index: usize) {
+        let listener = &self.listeners[index];
+        let sockets = match &listener.sockets {
+            Ok(sockets) => sockets,
+            Err(problem) => return self.merged.problems.push(problem.clone()),
+        };
+        for &socket in sockets {
+            if let Some(winner) = self.conflict(listener, socket) {
+                let (field, fault) = defeat(listener, winner);
+                let routes = listener.protocol.route().map_or("route", |kind| kind.as_str());
+                let message = format!("{fault}; no {routes} of this listener is served at {socket}");
+                self.merged.problems.push(listener.at.warning(&field, message));
+            } else {
+                self.sockets.entry(socket).or_default().push(index);
+            }
+        }
+    }
+
+    /// The listener that has precedence over another listener at a socket.
+    fn conflict(&self, listener: &Listener<'_>, socket: Socket) -> Option<&'i Listener<'a>> {
+        let holders = self.sockets.iter().filter(|(other, _)| other.overlaps(socket));
+        let mut holders =
+            holders.flat_map(|(other, holders)| holders.iter().map(move |holder| (other, holder)));
+        holders.find_map(|(other, holder)| {
+            let holder = &self.listeners[*holder];
+            let share = are_tls(holder, listener) && *other == socket && holder.hostname != listener.hostname;
+            (!share).then_some(holder)
+        })
+    }
+
+    /// Attaches a route to the listeners that accept it and that are served.
+    fn attach(&mut self, route: usize, served: &HashSet<usize>) {
+        let Layer4 { at, parents, hostnames, .. } = &self.routes[route];
+        let mut names = Vec::new();
+        for parent in parents {
+            let accepted = match &parent.accepted {
+                Ok(accepted) => accepted,
+                Err(problem) => {
+                    self.merged.problems.push(problem.clone());
+                    continue;
+                }
+            };
+            let mut is_attached = false;
+            for (listener, hosts) in accepted.iter().filter(|(listener, _)| served.contains(listener)) {
+                is_attached = true;
+                names.extend(hosts.iter().cloned());
+                let hosts = hosts.clone();
+                self.attached[*listener].push(Attachment { route, parent: parent.place, hosts });
+            }
+            if let Some((first, _)) = accepted.first().filter(|_| !is_attached) {
+                let message = format!("{} is not served", self.listeners[*first].in_words());
+                self.merged.problems.push(at.warning(&parent.place.field(), message));
+            }
+        }
+        // Names that are outside its attachments.
+        for name in hostnames.iter().filter(|_| !names.is_empty()) {
+            if !names.iter().any(|host| covers(&name.pattern, host)) {
+                let field = format!("spec.hostnames[{}]", name.index);
+                let message = format!("{} matches no listener of the route, and is ignored", name.pattern);
+                self.merged.problems.push(at.warning(&field, message));
+            }
+        }
+    }
+
+    /// Adds the socket of these listeners.
+    fn serve(&mut self, socket: Socket, listeners: &[usize]) {
+        let Some(&first) = listeners.first() else { return };
+        let listener = &self.listeners[first];
+        let serves = match listener.protocol {
+            ListenerProtocol::Tcp => Serves::Tcp(self.only_route(first)),
+            ListenerProtocol::Udp => Serves::Udp(self.only_route(first)),
+            _ => {
+                let routes = self.tls_routes(listeners);
+                match socket {
+                    Socket::Https(_) => {
+                        let claims = routes.into_iter().map(|(host, route, field, leads_to)| {
+                            let Layer4 { at, created, .. } = self.routes[route];
+                            Claim { host, leads_to, at, created, field }
+                        });
+                        self.merged.claims.extend(claims);
+                        return;
+                    }
+                    Socket::Own { .. } => {
+                        let routes = routes.into_iter();
+                        Serves::Tls(routes.map(|(host, .., route)| TlsRoute { host, route }).collect())
+                    }
+                }
+            }
+        };
+        if let Socket::Own { address, .. } = socket {
+            self.merged.listeners.push(sluicegate_model::Listener { id: listener.id(), address, serves });
+        }
+    }
+
+    /// The single route of a listener without hostnames: the oldest route.
+    fn only_route(&mut self, listener: usize) -> Option<Layer4Route> {
+        let attached = std::mem::take(&mut self.attached[listener]);
+        let first = attached.first()?.route;
+        for loser in attached.iter().filter(|attachment| attachment.route != first) {
+            let message = format!(
+                "is ignored at {}: {} is attached there (older, or first by name)",
+                self.listeners[listener].in_words(),
+                self.routes[first].at.object
+            );
+            let at = self.routes[loser.route].at;
+            self.merged.problems.push(at.warning(&loser.parent.field(), message));
+        }
+        self.attached[listener] = attached;
+        Some(self.leads_to(first))
+    }
+
+    /// The routes of the listeners for TLS that share a socket, by name: the route, and the parent that attaches it.
+    fn tls_routes(&mut self, listeners: &[usize]) -> Vec<(HostPattern, usize, Place, Layer4Route)> {
+        let mut taken: BTreeMap<&HostPattern, &Attachment> = BTreeMap::new();
+        for &index in listeners {
+            let hostname = self.listeners[index].hostname;
+            // A name belongs to the listener with the most specific matching hostname, whether a route of that listener
+            // takes the name or not.
+            let others = listeners.iter().map(|other| &self.listeners[*other]);
+            let closer: Vec<_> = others
+                .filter(|other| other.hostname != hostname && covers(hostname, other.hostname))
+                .collect();
+            for attachment in &self.attached[index] {
+                for host in &attachment.hosts {
+                    let message = if let Some(owner) =
+                        closer.iter().find(|other| covers(other.hostname, host))
+                    {
+                        format!(
+                            "{host} is ignored: it belongs to {}, to which this entry does not attach the route",
+                            owner.in_words()
+                        )
+                    } else {
+                        match taken.get(host) {
+                            None => {
+                                taken.insert(host, attachment);
+                                continue;
+                            }
+                            Some(winner) if winner.route == attachment.route => continue,
+                            Some(winner) => format!(
+                                "{host} is ignored at {}: {} has it already (older, or first by name)",
+                                self.listeners[index].in_words(),
+                                self.routes[winner.route].at.object
+                            ),
+                        }
+                    };
+                    let at = self.routes[attachment.route].at;
+                    self.merged.problems.push(at.warning(&attachment.parent.field(), message));
+                }
+            }
+        }
+        let taken: Vec<(HostPattern, usize, Place)> = taken
+            .into_iter()
+            .map(|(host, attachment)| (host.clone(), attachment.route, attachment.parent))
+            .collect();
+        let routes = taken.into_iter();
+        routes.map(|(host, route, parent)| (host, route, parent, self.leads_to(route))).collect()
+    }
+
+    /// The destination of a route, which is in service.
+    fn leads_to(&mut self, route: usize) -> Layer4Route {
+        let backends = &self.routes[route].backends;
+        if self.in_service.insert(route) {
+            self.merged.references.extend(backends.references.iter().cloned());
+            self.merged.problems.extend(backends.problems.iter().cloned());
+        }
+        backends.route.clone()
+    }
+}
+
+fn are_tls(one: &Listener<'_>, other: &Listener<'_>) -> bool {
+    [one, other].iter().all(|listener| listener.protocol == ListenerProtocol::Tls)
+}
+
+/// The field by which another listener has precedence at a socket, and the reason.
+fn defeat(listener: &Listener<'_>, winner: &Listener<'_>) -> (String, String) {
+    let is_by_name = are_tls(listener, winner) && winner.hostname == listener.hostname;
+    let (within, what) = match is_by_name {
+        true => ("hostname", format!("{} at port", listener.hostname)),
+        false => ("port", "port".to_owned()),
+    };
+    let fault = format!("{what} {} is already taken by {}", listener.port, winner.in_words());
+    (listener.field(within), fault)
+}

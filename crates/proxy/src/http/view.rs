@@ -1,0 +1,110 @@
+//! The views of a request that features read, and the edits that they ask for.
+
+use std::net::IpAddr;
+
+use sluicegate_http1::RequestHead;
+use sluicegate_model::Settings;
+
+use super::encode::original_peer;
+use super::exchange::Exchange;
+use crate::feature::edit::Edits;
+use crate::request::{ClientView, HeadView, RequestView};
+
+impl Exchange<'_> {
+    /// The head of the request.
+    pub(super) fn head(&self) -> HeadView<'_> {
+        HeadView { head: &self.scratch.head, buf: self.scratch.input.filled() }
+    }
+
+    /// The client of the request.
+    pub(super) fn client_view(&self) -> ClientView {
+        let origin = &self.client.origin;
+        ClientView {
+            peer: origin.peer,
+            address: self.known_address(),
+            is_tls: origin.session.is_some(),
+            is_trusted: self.trusted,
+            is_http2: self.client.is_http2(),
+        }
+    }
+
+    /// The request, as features see it.
+    pub(super) fn view(&self) -> RequestView<'_> {
+        RequestView { head: self.head(), client: self.client_view(), path: self.path() }
+    }
+
+    /// The client IP. The error is the address of a trusted peer that does not send the client IP.
+    fn known_address(&self) -> Result<IpAddr, IpAddr> {
+        let peer = self.client.origin.peer;
+        if !self.trusted {
+            return Ok(peer);
+        }
+        if let Some(known) = self.known_address.get() {
+            return known;
+        }
+        let (HeadView { head, buf }, settings) = (self.head(), &self.snapshot.settings);
+        let address = original_peer(buf, head, peer, |peer| is_trusted(settings, peer));
+        self.known_address.set(Some(address));
+        address
+    }
+
+    /// The client IP, or the address of a trusted peer that does not send the client IP.
+    pub(super) fn client_address(&self) -> IpAddr {
+        self.known_address().unwrap_or_else(|last| last)
+    }
+
+    /// The path in normal form, once the route is known.
+    pub(super) fn path(&self) -> &[u8] {
+        match self.is_rewritten {
+            true => &self.scratch.path,
+            false => raw_path(&self.scratch.head, self.scratch.input.filled()),
+        }
+    }
+
+    /// Replaces the path for the endpoint.
+    pub(super) fn set_path(&mut self, path: Vec<u8>) {
+        self.scratch.path = path;
+        self.is_rewritten = true;
+    }
+
+    /// Applies the edits that a function of the request makes.
+    pub(super) fn edit<T>(&mut self, make: impl FnOnce(&Self, &mut Edits) -> T) -> T {
+        let mut edits = std::mem::take(&mut self.scratch.edits);
+        let made = make(self, &mut edits);
+        self.apply(&mut edits);
+        self.scratch.edits = edits;
+        made
+    }
+
+    fn apply(&mut self, edits: &mut Edits) {
+        let scratch = &mut *self.scratch;
+        for index in &edits.removed_lines {
+            scratch.head.lines[*index].hop_by_hop = true;
+        }
+        scratch.request_lines.extend_from_slice(&edits.request_lines);
+        scratch.response_lines.extend_from_slice(&edits.response_lines);
+        if let Some(query) = edits.query.take() {
+            scratch.query = Some(query);
+        }
+        if edits.dropped_overrides > 0 {
+            self.worker.stats().headers_dropped.add(edits.dropped_overrides);
+        }
+        if edits.discards_trailers {
+            self.upload.discard_trailers();
+        }
+        edits.clear();
+    }
+}
+
+/// The path as the client sent it.
+pub(super) fn raw_path<'b>(head: &RequestHead, buf: &'b [u8]) -> &'b [u8] {
+    match head.path.of(buf) {
+        [] => b"/",
+        raw => raw,
+    }
+}
+
+/// Whether a peer's forwarding headers are trusted.
+pub(super) fn is_trusted(settings: &Settings, peer: IpAddr) -> bool {
+    settings.trusted_proxies.iter().any(|net| net.contains(&peer))
+}
