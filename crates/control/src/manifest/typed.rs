@@ -135,11 +135,15 @@ where
             }
         }
     }
-    let read = |valid: &Map<String, Value>| -> T {
-        serde_json::from_value(Value::Object(valid.clone())).unwrap_or_default()
+    // Each part is readable by itself. If not all parts are readable together, no part may be lost without an error.
+    let read = |valid: &Map<String, Value>, findings: &mut Findings| -> T {
+        serde_json::from_value(Value::Object(valid.clone())).unwrap_or_else(|error| {
+            findings.error("spec", error.to_string());
+            T::default()
+        })
     };
     let mut faulty = Vec::new();
-    read(&valid).check(&mut Faults::new("spec", &mut |field, fault| match fault {
+    read(&valid, findings).check(&mut Faults::new("spec", &mut |field, fault| match fault {
         Fault::Error(message) => {
             faulty.extend(field.split(['.', '[']).nth(1).map(str::to_owned));
             findings.error(field, message);
@@ -147,7 +151,7 @@ where
         Fault::Warning(message) => findings.warning(field, message),
     }));
     valid.retain(|name, _| !faulty.contains(name));
-    read(&valid)
+    read(&valid, findings)
 }
 
 /// The entries of a list of the specification, each with its place. Errors of one entry leave the other entries.
@@ -244,8 +248,9 @@ fn reads<T: DeserializeOwned>(part: Map<String, Value>, kind: Kind, findings: &m
         let Err(error) = serde_path_to_error::deserialize::<_, T>(&rest) else { return false };
         let Misfit { field, message, path } = misfit(&rest, "spec", &error, manner);
         let shown = shifts.original(&field);
-        // A list of which all entries were left out is not empty in the object.
-        if reported.insert(shown.clone()) && !shifts.0.contains_key(&field) {
+        // A list of which all entries were left out is not empty in the object. An empty field is reported already.
+        let is_new = reported.insert(shown.clone()) && !findings.0.iter().any(|other| other.field == shown);
+        if is_new && !shifts.0.contains_key(&field) {
             findings.error(shown, message);
         }
         // The path of a missing field is the path of its mapping, which is unreadable as a whole.

@@ -13,11 +13,10 @@ use serde_json::Value;
 use super::gateway_api::{self, Written};
 use super::policy::consumer::Consumer;
 use super::policy::rate_limit::RateLimitPolicy;
-use super::policy::security::SecurityPolicy;
 use super::policy::written;
 use super::secret::{CREDENTIALS_TYPE, TLS_TYPE};
 use super::{Object, ObjectRef};
-use crate::manifest::read::{confidential, lenient, strict, traffic_policy};
+use crate::manifest::read::{confidential, lenient, security_policy, strict, traffic_policy};
 use crate::problem::Findings;
 
 /// The kinds of objects that the gateway reads; it ignores all others.
@@ -225,7 +224,7 @@ static TABLE: [Row; Kind::COUNT] = [
         name: "SecurityPolicy",
         plural: "securitypolicies",
         versions: OURS,
-        read: strict::<Written<written::security::SecurityPolicySpec>>,
+        read: security_policy,
         // Without these objects every caller would be admitted.
         absence: Absence::WaitsIfForbidden,
         status: Status::Conditions,
@@ -358,16 +357,6 @@ pub(crate) trait Raw: DeserializeOwned {
     /// The object if it cannot be read as a whole: its readable parts.
     fn unreadable(_: &Value, _: &ObjectRef, _: &mut Findings) -> Option<Object> {
         None
-    }
-}
-
-impl Raw for Written<written::security::SecurityPolicySpec> {
-    fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
-        Some(SecurityPolicy::check(self, object, findings).into())
-    }
-
-    fn unreadable(value: &Value, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
-        Some(SecurityPolicy::unreadable(value, object, findings).into())
     }
 }
 

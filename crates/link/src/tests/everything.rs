@@ -7,7 +7,7 @@ use rustls_pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
 use sluicegate_model::compression::Levels;
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
-use sluicegate_model::policy::security::{ClaimValues, OriginPattern};
+use sluicegate_model::policy::security::ClaimValues;
 use sluicegate_model::policy::*;
 use sluicegate_model::rule::{HeaderMatch, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch};
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
@@ -408,19 +408,10 @@ fn external() -> External {
 }
 
 fn security() -> Security {
-    let origins = vec![
-        OriginPattern::Any,
-        OriginPattern::Exact("https://a.example".into()),
-        OriginPattern::Below { scheme: "https://".into(), suffix: ".example.com".into() },
-    ];
-    let cors = Cors {
-        origins,
-        methods: texts(&["PUT"]),
-        headers: texts(&["x-request"]),
-        expose: texts(&["x-response"]),
-        credentials: false,
-        max_age: millis(5000),
-    };
+    let cors = json!({
+        "allowOrigins": ["*", "https://a.example", "https://*.example.com"], "allowMethods": ["PUT"],
+        "allowHeaders": ["x-request"], "exposeHeaders": ["x-response"], "maxAge": "5s",
+    });
     let methods = vec![
         Method::Jwt(jwt()),
         Method::ApiKey { from: credentials(), forward: true },
@@ -435,16 +426,13 @@ fn security() -> Security {
         claims: vec![claim()],
         methods: texts(&["GET"]),
         paths: vec![prefix("/admin")],
-        addresses: vec!["192.0.2.1/32".parse().unwrap()],
+        addresses: valid(json!(["192.0.2.1/32"])),
     };
     Security {
         id: id("SecurityPolicy", "full"),
         refuses: Some("it cannot be honoured".into()),
-        access: Access {
-            allow: vec!["10.0.0.0/8".parse().unwrap()],
-            deny: vec!["10.1.0.0/16".parse().unwrap()],
-        },
-        cors: Some(cors),
+        ip_access: valid(json!({"allow": ["10.0.0.0/8"], "deny": ["10.1.0.0/16"]})),
+        cors: Some(valid(cors)),
         authentication: Some(Authentication {
             requires_all: true,
             methods,

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
 use sluicegate_model::encoding::{Fault, NoParts, Unknown, decode};
-use sluicegate_model::policy::security::{OriginPattern, Security};
+use sluicegate_model::policy::security::Security;
 use sluicegate_model::policy::{
-    Access, Authentication, Consumer, Cors, External, KeyHash, Limit, LimitKey, Method, RateLimits, Window,
+    Authentication, Consumer, External, KeyHash, Limit, LimitKey, Method, RateLimits, Window,
 };
 use sluicegate_model::rule::RuleMatch;
 use sluicegate_model::{Change, Config, HostPattern, ObjectId, PathPattern, Rule, UpstreamKey, VirtualHost};
@@ -26,19 +26,14 @@ fn id(name: &str) -> ObjectId {
 }
 
 fn security(network: &str) -> Arc<Security> {
-    let access = Access { allow: vec![network.parse().unwrap()], deny: vec![] };
-    let cors = Cors {
-        origins: vec![OriginPattern::Exact("https://a.example".into())],
-        methods: vec![],
-        headers: vec![],
-        expose: vec![],
-        credentials: true,
-        max_age: std::time::Duration::ZERO,
-    };
+    let ip_access = super::traffic::valid(serde_json::json!({"allow": [network]}));
+    let cors = super::traffic::valid(serde_json::json!({
+        "allowOrigins": ["https://a.example"], "allowCredentials": true, "maxAge": "0s",
+    }));
     let policy = Security {
         id: id("policy"),
         refuses: None,
-        access,
+        ip_access,
         cors: Some(cors),
         authentication: None,
         authorization: None,
@@ -140,7 +135,7 @@ fn newer(body: &Bytes) -> Bytes {
 
 /// With an origin of another kind, as a newer version may have.
 fn another_origin(body: &Bytes) -> Bytes {
-    edited(body, |policy| *policy.at(&[3, 0, 0, 0]) = Value::Int(99))
+    edited(body, |policy| *policy.at(&[3, 0, 0]) = Value::Text("regex:.*".into()))
 }
 
 /// Ways to say something that is not known here.
@@ -437,8 +432,9 @@ fn shared_policy_is_sent_once_and_decoded_as_one_arc() {
 mod before {
     use minicbor::{Decode, Encode};
     use sluicegate_model::ObjectId;
+    use sluicegate_model::feature::{Cors, IpAccess};
+    use sluicegate_model::policy::Authorization;
     use sluicegate_model::policy::security::Credential;
-    use sluicegate_model::policy::{Access, Authorization, Cors};
 
     #[derive(Debug, Encode, Decode)]
     #[cbor(map)]
@@ -448,7 +444,7 @@ mod before {
         #[n(1)]
         refuses: Option<String>,
         #[n(2)]
-        access: Access,
+        ip_access: IpAccess,
         #[n(3)]
         cors: Option<Cors>,
         #[n(4)]

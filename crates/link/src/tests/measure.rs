@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sluicegate_model::policy::{Access, Security};
+use sluicegate_model::policy::Security;
 use sluicegate_model::{
     Conditions, Config, Endpoint, HostPattern, ObjectId, PathPattern, Rule, Upstream, UpstreamKey,
     VirtualHost,
@@ -17,9 +17,9 @@ fn config(hosts: usize) -> Config {
     let id = |kind, name: String| ObjectId { kind, namespace: "shop".into(), name: name.into() };
     let key = |index| UpstreamKey::new("shop", format!("service-{index}"), "http");
     let policy = |index| {
-        let access = Access { allow: vec!["10.0.0.0/8".parse().unwrap()], deny: vec![] };
+        let ip_access = super::traffic::valid(serde_json::json!({"allow": ["10.0.0.0/8"]}));
         let id = id("SecurityPolicy", format!("policy-{index}"));
-        Arc::new(Security { access, refuses: None, ..Security::closed(id, "".into()) })
+        Arc::new(Security { ip_access, refuses: None, ..Security::closed(id, "".into()) })
     };
     let policies: Vec<_> = (0..hosts.div_ceil(10)).map(policy).collect();
     let host = |index: usize| {

@@ -7,11 +7,14 @@ use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
 use rustls_pki_types::CertificateDer;
+use sluicegate_model::feature::{Cors, IpAccess};
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
-use sluicegate_model::policy::security::{ClaimValues, OriginPattern};
+use sluicegate_model::policy::security::ClaimValues;
 use sluicegate_model::policy::*;
+use sluicegate_model::value::{Entries, Network};
 
 use super::model::{id, networks, path, text, time};
+use super::traffic::{list, object, one_of, seconds, text as text_of, valid};
 
 pub(super) fn boxed() -> impl Strategy<Value = Box<str>> {
     text().prop_map(Into::into)
@@ -25,24 +28,24 @@ fn claim() -> impl Strategy<Value = ClaimValues> {
     (boxed(), texts()).prop_map(|(claim, values)| ClaimValues { claim, values })
 }
 
-fn origin() -> impl Strategy<Value = OriginPattern> {
-    prop_oneof![
-        Just(OriginPattern::Any),
-        text().prop_map(|name| OriginPattern::Exact(format!("https://{name}").into())),
-        text().prop_map(|name| OriginPattern::Below {
-            scheme: "https://".into(),
-            suffix: format!(".{name}").into()
-        }),
-    ]
+fn addresses() -> impl Strategy<Value = Entries<Network, 256>> {
+    networks().prop_map(|networks| {
+        Entries::new(networks.iter().map(|of| of.to_string().parse().unwrap()).collect()).unwrap()
+    })
 }
 
 fn cors() -> impl Strategy<Value = Cors> {
-    (vec(origin(), 0..3), texts(), texts(), texts(), any::<bool>(), time()).prop_map(
-        |(origins, methods, headers, expose, credentials, max_age)| {
-            let credentials = credentials && !origins.contains(&OriginPattern::Any);
-            Cors { origins, methods, headers, expose, credentials, max_age }
-        },
-    )
+    let origins = one_of(&["https://a.example", "http://a.example:8080", "https://*.example.com"]);
+    let headers = || list(text_of("x-[a-z]{1,8}"));
+    object([
+        ("allowOrigins!", list(origins)),
+        ("allowMethods", list(text_of("[A-Z]{1,8}"))),
+        ("allowHeaders", headers()),
+        ("exposeHeaders", headers()),
+        ("allowCredentials", any::<bool>().prop_map(Into::into).boxed()),
+        ("maxAge", seconds()),
+    ])
+    .prop_map(valid)
 }
 
 fn credential() -> impl Strategy<Value = Credential> {
@@ -145,7 +148,7 @@ fn authentication() -> impl Strategy<Value = Authentication> {
 fn authorization() -> impl Strategy<Value = Authorization> {
     let consumers = vec((text(), text()).prop_map(|(namespace, name)| (namespace.into(), name.into())), 0..3);
     let names = (consumers, texts(), vec(claim(), 0..2));
-    let rule = (any::<bool>(), names, texts(), vec(path(), 0..3), networks()).prop_map(
+    let rule = (any::<bool>(), names, texts(), vec(path(), 0..3), addresses()).prop_map(
         |(allows, (consumers, groups, claims), methods, paths, addresses)| AuthorizationRule {
             allows,
             consumers,
@@ -160,12 +163,15 @@ fn authorization() -> impl Strategy<Value = Authorization> {
 }
 
 pub(super) fn security() -> impl Strategy<Value = Arc<Security>> {
-    let access = (networks(), networks()).prop_map(|(allow, deny)| Access { allow, deny });
+    let access = (addresses(), addresses()).prop_map(|(allow, deny)| {
+        let deny = Entries::new(deny.to_vec()).unwrap();
+        IpAccess { allow, deny }
+    });
     let parts = (option::of(cors()), option::of(authentication()), option::of(authorization()));
     (id(), option::of(boxed()), access, parts, any::<bool>()).prop_map(
-        |(id, refuses, access, (cors, authentication, authorization), forward_overrides)| {
+        |(id, refuses, ip_access, (cors, authentication, authorization), forward_overrides)| {
             let security =
-                Security { id, refuses, access, cors, authentication, authorization, forward_overrides };
+                Security { id, refuses, ip_access, cors, authentication, authorization, forward_overrides };
             Arc::new(security)
         },
     )

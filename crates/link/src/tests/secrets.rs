@@ -44,7 +44,7 @@ fn config() -> Config {
     let security = Security {
         id: id("security"),
         refuses: None,
-        access: Access::default(),
+        ip_access: sluicegate_model::feature::IpAccess::default(),
         cors: None,
         authentication: Some(Authentication { requires_all: false, methods, consumers: None }),
         authorization: None,

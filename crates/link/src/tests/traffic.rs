@@ -12,7 +12,9 @@ use sluicegate_model::{Ejection, HealthCheck};
 use super::model::{id, key};
 
 /// A mapping with some of these fields. A name with `!` is a required field.
-fn object<const N: usize>(fields: [(&'static str, BoxedStrategy<Value>); N]) -> BoxedStrategy<Value> {
+pub(super) fn object<const N: usize>(
+    fields: [(&'static str, BoxedStrategy<Value>); N],
+) -> BoxedStrategy<Value> {
     let fields: Vec<_> = fields
         .into_iter()
         .map(|(name, value)| {
@@ -27,11 +29,11 @@ fn object<const N: usize>(fields: [(&'static str, BoxedStrategy<Value>); N]) -> 
     fields.prop_map(|fields| Value::Object(fields.into_iter().flatten().collect::<Map<_, _>>())).boxed()
 }
 
-fn list(entry: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
+pub(super) fn list(entry: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
     vec(entry, 1..4).prop_map(Value::Array).boxed()
 }
 
-fn text(pattern: &'static str) -> BoxedStrategy<Value> {
+pub(super) fn text(pattern: &'static str) -> BoxedStrategy<Value> {
     pattern.prop_map(Value::from).boxed()
 }
 
@@ -39,11 +41,11 @@ fn number(range: std::ops::RangeInclusive<u32>) -> BoxedStrategy<Value> {
     range.prop_map(Value::from).boxed()
 }
 
-fn one_of(words: &'static [&'static str]) -> BoxedStrategy<Value> {
+pub(super) fn one_of(words: &'static [&'static str]) -> BoxedStrategy<Value> {
     prop::sample::select(words).prop_map(Value::from).boxed()
 }
 
-fn seconds() -> BoxedStrategy<Value> {
+pub(super) fn seconds() -> BoxedStrategy<Value> {
     (1..=3600_u32).prop_map(|seconds| format!("{seconds}s").into()).boxed()
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_link::DistributorOptions;
-use sluicegate_model::policy::{Access, Authentication, Consumer, Credential, KeyHash, Method, Security};
+use sluicegate_model::feature::IpAccess;
+use sluicegate_model::policy::{Authentication, Consumer, Credential, KeyHash, Method, Security};
 use sluicegate_model::{Change, Config, ObjectId};
 use tokio::time::timeout;
 
@@ -220,7 +221,7 @@ fn guarded(key: u8) -> Change {
     let security = Security {
         id: id("keys".into()),
         refuses: None,
-        access: Access::default(),
+        ip_access: IpAccess::default(),
         cors: None,
         authentication: Some(Authentication { requires_all: false, methods, consumers: None }),
         authorization: None,

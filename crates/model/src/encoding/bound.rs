@@ -101,12 +101,6 @@ texts! {
     CredentialPrefix = |text| text.is_empty() || text.ends_with(' '), "what is before a credential";
     /// The method of requests to an external authorization service.
     AskMethod = |text| matches!(text, "GET" | "HEAD" | "POST"), "the method by which a service is asked";
-    /// An origin (RFC 6454, 6.2).
-    Origin = |text| text.contains("://"), "an origin";
-    /// The scheme of origins.
-    OriginScheme = |text| text.ends_with("://"), "an origin";
-    /// The domain of origins, with a leading dot. Without the dot, hosts of foreign domains would match.
-    OriginSuffix = |text| text.starts_with('.'), "an origin";
     /// The address of a server of shared limits.
     ServerAddress = is_filled, "the address of the server of limits";
 }

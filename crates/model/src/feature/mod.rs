@@ -20,6 +20,8 @@
 //! | [`cache`] | the response cache |
 //! | [`circuit_breaker`] | limits of requests in flight, ejection of endpoints |
 //! | [`health_check`] | health checks of endpoints |
+//! | [`cors`] | cross-origin requests |
+//! | [`ip_access`] | access by client IP |
 //! | [`service_ref`] | a Service that a feature names |
 //!
 //! # A new field
@@ -30,10 +32,12 @@
 
 pub mod cache;
 pub mod circuit_breaker;
+pub mod cors;
 pub mod direct_response;
 pub mod fault;
 pub mod headers;
 pub mod health_check;
+pub mod ip_access;
 pub mod limits;
 pub mod load_balancing;
 pub mod mirror;
@@ -50,10 +54,12 @@ use serde::{Deserialize, Serialize};
 
 pub use cache::Cache;
 pub use circuit_breaker::{CircuitBreaker, Ejection};
+pub use cors::Cors;
 pub use direct_response::DirectResponse;
 pub use fault::{Abort, Delay, FaultInjection};
 pub use headers::{Header, HeaderEdits};
 pub use health_check::{HealthCheck, HealthCheckType};
+pub use ip_access::IpAccess;
 pub use limits::BodyLimits;
 pub use load_balancing::{Affinity, HashPart, HashPartType, LoadBalancing, LoadBalancingAlgorithm};
 pub use mirror::Mirror;

@@ -4,17 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipnet::IpNet;
 use minicbor::{Decode, Encode};
 use serde::{Serialize, Serializer};
 
 use super::external::External;
 use super::jwt::Jwt;
 use crate::encoding::adapt::Pair;
-use crate::encoding::bound::{
-    Bound, Claim, CredentialName, CredentialPrefix, HeaderName, Methods, Origin, OriginScheme, OriginSuffix,
-};
-use crate::encoding::{Adapt as _, List, Maybe, Parsed, Part, Pointer, Text, Time, Within};
+use crate::encoding::bound::{Claim, CredentialName, CredentialPrefix, HeaderName, Methods};
+use crate::encoding::{Adapt as _, List, Maybe, Part, Pointer, Text, Within};
+use crate::feature::{Cors, IpAccess};
+use crate::value::{Entries, Network};
 use crate::{ObjectId, PathPattern};
 
 /// The checks of a request before it goes to an endpoint. The gateway applies the parts in the order of the fields.
@@ -29,7 +28,7 @@ pub struct Security {
     pub refuses: Option<Box<str>>,
     /// The allowed and the denied client IPs.
     #[n(2)]
-    pub access: Access,
+    pub ip_access: IpAccess,
     /// Cross-origin requests. The gateway responds to a preflight request before authentication.
     #[cbor(n(3), with = "Maybe::<Within<Cors>>")]
     pub cors: Option<Cors>,
@@ -54,11 +53,10 @@ impl Security {
     /// An invalid policy, with the reason.
     #[must_use]
     pub fn closed(id: ObjectId, reason: Box<str>) -> Self {
-        let access = Access::default();
         Self {
             id,
             refuses: Some(reason),
-            access,
+            ip_access: IpAccess::default(),
             cors: None,
             authentication: None,
             authorization: None,
@@ -70,89 +68,10 @@ impl Security {
     #[must_use]
     pub fn can_deny(&self) -> bool {
         self.refuses.is_some()
-            || self.access != Access::default()
+            || !self.ip_access.is_open()
             || self.authentication.is_some()
             || self.authorization.is_some()
     }
-}
-
-/// The allowed client IPs: the addresses of `allow`, or all addresses if `allow` is empty, without the addresses of `deny`.
-/// The gateway responds to all other clients with 403.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
-#[cbor(map)]
-pub struct Access {
-    /// The allowed addresses. Empty: all addresses.
-    #[cbor(n(0), with = "List::<Parsed>")]
-    pub allow: Vec<IpNet>,
-    /// The denied addresses.
-    #[cbor(n(1), with = "List::<Parsed>")]
-    pub deny: Vec<IpNet>,
-}
-
-impl Access {
-    /// Whether all addresses are allowed.
-    #[must_use]
-    pub fn is_open(&self) -> bool {
-        self.allow.is_empty() && self.deny.is_empty()
-    }
-}
-
-/// Cross-origin requests (Fetch standard, "CORS protocol").
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
-#[cbor(map)]
-pub struct Cors {
-    /// The origins that may read responses.
-    #[n(0)]
-    pub origins: Vec<OriginPattern>,
-    /// The methods that a preflight allows, beside the methods that need no preflight; `*` allows any method.
-    #[n(1)]
-    pub methods: Vec<Box<str>>,
-    /// The headers that a preflight allows, in lower case; `*` allows any header.
-    #[cbor(n(2), with = "List::<Within<HeaderName>>")]
-    pub headers: Vec<Box<str>>,
-    /// The headers of a response that a page may read.
-    #[cbor(n(3), with = "List::<Within<HeaderName>>")]
-    pub expose: Vec<Box<str>>,
-    /// Whether requests may carry credentials, such as cookies.
-    #[n(4)]
-    pub credentials: bool,
-    /// How long a browser caches the response to a preflight.
-    #[serde(serialize_with = "seconds")]
-    #[cbor(n(5), with = "Time")]
-    pub max_age: Duration,
-}
-
-/// Credentials with every origin would let any page use the credentials.
-impl Bound for Cors {
-    type Value = Self;
-    const FIELD: &'static str = "credentials of every origin";
-
-    fn allows(cors: &Self) -> bool {
-        !(cors.credentials && cors.origins.contains(&OriginPattern::Any))
-    }
-}
-
-/// Origins that may read responses. `null` never matches, because sandboxed pages of any site send `null`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
-#[cbor(map)]
-pub enum OriginPattern {
-    /// Every origin. The control plane rejects `*` with credentials, because any page could use the credentials.
-    #[n(0)]
-    Any,
-    /// One origin, `scheme://host[:port]` in lower case.
-    #[n(1)]
-    Exact(#[cbor(n(0), with = "Within::<Origin>")] Box<str>),
-    /// Every host below a domain: the scheme with `://`, and the rest after the wildcard with its dot, as in `https://` and
-    /// `.example.com:8443`.
-    #[n(2)]
-    Below {
-        /// The scheme, such as `https://`.
-        #[cbor(n(0), with = "Within::<OriginScheme>")]
-        scheme: Box<str>,
-        /// The domain, such as `.example.com`.
-        #[cbor(n(1), with = "Within::<OriginSuffix>")]
-        suffix: Box<str>,
-    },
 }
 
 /// The authentication of callers.
@@ -298,8 +217,8 @@ pub struct AuthorizationRule {
     #[n(5)]
     pub paths: Vec<PathPattern>,
     /// The client IPs. The request has one of them.
-    #[cbor(n(6), with = "List::<Parsed>")]
-    pub addresses: Vec<IpNet>,
+    #[n(6)]
+    pub addresses: Entries<Network, 256>,
 }
 
 /// A condition on a claim.

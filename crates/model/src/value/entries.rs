@@ -11,12 +11,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use crate::encoding::Fault;
 use crate::encoding::adapt::{Adapt as _, List, Same};
 
-/// A list of at most `MAX` entries. A list that is written has at least one entry: the author of `consumers: []` means no
-/// caller, but a reader would understand every caller. An absent list is empty.
+/// A list of at most `MAX` entries. A list that is written has at least `MIN` entries, by default one: the author of
+/// `consumers: []` means no caller, but a reader would understand every caller. An absent list is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Entries<T, const MAX: usize>(Vec<T>);
+pub struct Entries<T, const MAX: usize, const MIN: usize = 1>(Vec<T>);
 
-impl<T, const MAX: usize> Entries<T, MAX> {
+impl<T, const MAX: usize, const MIN: usize> Entries<T, MAX, MIN> {
     /// A list; `None` if the list has more than `MAX` entries.
     #[must_use]
     pub fn new(entries: Vec<T>) -> Option<Self> {
@@ -34,13 +34,13 @@ impl<T, const MAX: usize> Entries<T, MAX> {
     }
 }
 
-impl<T, const MAX: usize> Default for Entries<T, MAX> {
+impl<T, const MAX: usize, const MIN: usize> Default for Entries<T, MAX, MIN> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<T, const MAX: usize> Deref for Entries<T, MAX> {
+impl<T, const MAX: usize, const MIN: usize> Deref for Entries<T, MAX, MIN> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -48,7 +48,7 @@ impl<T, const MAX: usize> Deref for Entries<T, MAX> {
     }
 }
 
-impl<'a, T, const MAX: usize> IntoIterator for &'a Entries<T, MAX> {
+impl<'a, T, const MAX: usize, const MIN: usize> IntoIterator for &'a Entries<T, MAX, MIN> {
     type Item = &'a T;
     type IntoIter = std::slice::Iter<'a, T>;
 
@@ -57,17 +57,17 @@ impl<'a, T, const MAX: usize> IntoIterator for &'a Entries<T, MAX> {
     }
 }
 
-impl<T: Serialize, const MAX: usize> Serialize for Entries<T, MAX> {
+impl<T: Serialize, const MAX: usize, const MIN: usize> Serialize for Entries<T, MAX, MIN> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.serialize(serializer)
     }
 }
 
-impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Entries<T, MAX> {
+impl<'de, T: Deserialize<'de>, const MAX: usize, const MIN: usize> Deserialize<'de> for Entries<T, MAX, MIN> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let entries = Vec::deserialize(deserializer)?;
         match entries.len() {
-            0 => Err(de::Error::custom("is empty: write an entry, or remove the field")),
+            0 if MIN > 0 => Err(de::Error::custom("is empty: write an entry, or remove the field")),
             count if count > MAX => {
                 Err(de::Error::custom(format_args!("has {count} entries, but may have at most {MAX}")))
             }
@@ -76,18 +76,22 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Entries<T,
     }
 }
 
-impl<T: JsonSchema, const MAX: usize> JsonSchema for Entries<T, MAX> {
+impl<T: JsonSchema, const MAX: usize, const MIN: usize> JsonSchema for Entries<T, MAX, MIN> {
     fn schema_name() -> Cow<'static, str> {
-        format!("{}UpTo{MAX}", T::schema_name()).into()
+        format!("{}{MIN}To{MAX}", T::schema_name()).into()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let items = generator.subschema_for::<T>();
-        json_schema!({ "type": "array", "items": items, "minItems": 1, "maxItems": MAX })
+        let mut schema = json_schema!({ "type": "array", "items": items, "maxItems": MAX });
+        if MIN > 0 {
+            schema.insert("minItems".to_owned(), MIN.into());
+        }
+        schema
     }
 }
 
-impl<C, T, const MAX: usize> Encode<C> for Entries<T, MAX>
+impl<C, T, const MAX: usize, const MIN: usize> Encode<C> for Entries<T, MAX, MIN>
 where
     T: Encode<C> + for<'b> Decode<'b, C>,
 {
@@ -100,7 +104,7 @@ where
     }
 }
 
-impl<'b, C, T, const MAX: usize> Decode<'b, C> for Entries<T, MAX>
+impl<'b, C, T, const MAX: usize, const MIN: usize> Decode<'b, C> for Entries<T, MAX, MIN>
 where
     T: Encode<C> + for<'a> Decode<'a, C>,
 {
@@ -122,6 +126,7 @@ mod tests {
         assert_eq!(parse("[1, 2]").unwrap(), [1, 2]);
         assert!(parse("[]").unwrap_err().to_string().starts_with("is empty"));
         assert!(parse("[1, 2, 3]").unwrap_err().to_string().starts_with("has 3 entries"));
+        assert!(serde_json::from_str::<Entries<u8, 2, 0>>("[]").unwrap().is_empty());
         let decode = |list: &[u8]| decode::<Entries<u8, 2>>(&minicbor::to_vec(list).unwrap()).is_ok();
         assert!(decode(&[]) && decode(&[1, 2]) && !decode(&[1, 2, 3]));
     }

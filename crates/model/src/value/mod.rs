@@ -8,22 +8,28 @@
 //! | [`number`] | [`Number`]: whole numbers |
 //! | [`span`] | [`Span`]: durations, written as `1h30m` (GEP-2257) |
 //! | [`size`] | [`Size`]: sizes in bytes, written as `10Mi` |
+//! | [`network`] | [`Network`]: networks and single addresses |
+//! | [`origin`] | [`OriginPattern`]: origins of web pages |
 //! | [`text`] | names, values, hosts and paths |
 //! | [`entries`] | [`Entries`]: lists |
 //! | [`syntax`] | the rules of texts, with the reason for a rejection |
 
 pub mod entries;
+pub mod network;
 pub mod number;
+pub mod origin;
 pub mod size;
 pub mod span;
 pub mod syntax;
 pub mod text;
 
 pub use entries::Entries;
+pub use network::Network;
 pub use number::{Number, OutOfRange, Percent, Port, Weight};
+pub use origin::OriginPattern;
 pub use size::Size;
 pub use span::{Age, Span, Timeout};
 pub use text::{
-    CheckTarget, CookieName, EditedHeader, HeaderName, HeaderValue, Hostname, MatchValue, MediaType,
-    ParameterName, RewritePath,
+    CheckTarget, ClaimName, CookieName, EditedHeader, GroupName, HeaderName, HeaderValue, Hostname,
+    LimitName, MatchValue, MediaType, MethodName, ParameterName, RewritePath,
 };

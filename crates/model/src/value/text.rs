@@ -12,9 +12,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use super::syntax;
 use crate::encoding::Fault;
 
-/// Types of texts: the length in characters, and the check, which may also convert the text to its normal form.
+/// Types of texts: the length in characters, the pattern in schemas if there is one, and the check, which may also convert the text to its normal form.
 macro_rules! texts {
-    ($($(#[$doc:meta])* $name:ident: $min:literal..=$max:literal, $what:literal, $check:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident: $min:literal..=$max:literal $(matching $pattern:literal)?, $what:literal, $check:expr;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(Box<str>);
@@ -84,7 +84,7 @@ macro_rules! texts {
             }
 
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({ "type": "string", "minLength": $min, "maxLength": $max })
+                json_schema!({ "type": "string", "minLength": $min, "maxLength": $max, $("pattern": $pattern)? })
             }
         }
 
@@ -115,6 +115,11 @@ texts! {
     HeaderValue: 1..=4096, "the value of a header", |text| valid(text, syntax::line_fault(text));
     /// The media type of a body.
     MediaType: 1..=256, "the media type of a body", |text| valid(text, syntax::line_fault(text));
+    /// A method in any case (RFC 9110, 9.1), or `*`.
+    MethodName: 1..=32, "a method", |text| match syntax::token_fault(text) {
+        None => Ok(text.into()),
+        Some(fault) => Err(format!("{text:?} {fault}")),
+    };
     /// The name of a cookie (RFC 6265, 4.1.1).
     CookieName: 1..=256, "the name of a cookie", |text| match syntax::token_fault(text) {
         None => Ok(text.into()),
@@ -124,6 +129,23 @@ texts! {
     ParameterName: 1..=256, "the name of a parameter", filled;
     /// The value in a condition.
     MatchValue: 1..=4096, "the value of a condition", filled;
+    /// The name of a claim. A dot leads into an object, as in `realm_access.roles`.
+    ClaimName: 1..=256, "the name of a claim", |text| match text.split('.').any(str::is_empty) {
+        false => Ok(text.into()),
+        true => Err(format!("{text:?} is not the name of a claim: write it as sub or realm_access.roles")),
+    };
+    /// The name of a group of consumers. Endpoints receive the names of groups in one header.
+    GroupName: 1..=63, "the name of a group", |text| match syntax::value_fault(text) {
+        None => Ok(text.into()),
+        Some(fault) => Err(format!("{text:?} {fault}")),
+    };
+    /// The name of a limit: a DNS label (RFC 1123).
+    LimitName: 1..=63 matching "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "the name of a limit", |text| {
+        match syntax::dns_name_fault(text).or(text.contains('.').then_some("has a dot")) {
+            None => Ok(text.into()),
+            Some(fault) => Err(format!("{text:?} {fault}")),
+        }
+    };
     /// A lower-case DNS name (RFC 1123).
     Hostname: 1..=253, "the name of a host", |text| match syntax::dns_name_fault(text) {
         None => Ok(text.into()),

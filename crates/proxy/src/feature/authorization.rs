@@ -286,7 +286,10 @@ mod tests {
                 AuthorizationRule { consumers: vec![("default".into(), "mallory".into())], ..rule(false) },
                 AuthorizationRule { groups: vec!["gold".into()], ..rule(true) },
                 AuthorizationRule {
-                    addresses: vec!["198.51.100.0/24".parse().unwrap()],
+                    addresses: sluicegate_model::value::Entries::new(vec![
+                        "198.51.100.0/24".parse().unwrap(),
+                    ])
+                    .unwrap(),
                     methods: vec!["PUT".into()],
                     ..rule(true)
                 },

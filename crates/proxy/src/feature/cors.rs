@@ -1,7 +1,8 @@
 //! Cross-origin requests (Fetch standard, "HTTP extensions").
 
 use sluicegate_http1::{Known, Method, RequestHead, ResponseHead};
-use sluicegate_model::policy::{self, security::OriginPattern};
+use sluicegate_model::feature;
+use sluicegate_model::value::{HeaderName, OriginPattern};
 
 use super::rate_limit::seconds_up;
 
@@ -33,29 +34,32 @@ pub(crate) enum Kind {
 }
 
 impl Cors {
-    pub(super) fn new(cors: &policy::Cors) -> Self {
-        let joined = |all: &[Box<str>]| all.join(", ");
-        let has_any = |all: &[Box<str>]| all.iter().any(|one| &**one == "*");
-        let credentials = if cors.credentials { "Access-Control-Allow-Credentials: true\r\n" } else { "" };
+    pub(super) fn new(cors: &feature::Cors) -> Self {
+        let joined = |all: &[HeaderName]| all.join(", ");
+        let has_any = |all: &[HeaderName]| all.iter().any(|one| one.as_str() == "*");
+        let credentials =
+            if cors.allow_credentials { "Access-Control-Allow-Credentials: true\r\n" } else { "" };
         let mut response = credentials.to_owned();
-        if !cors.expose.is_empty() {
-            response.push_str(&format!("Access-Control-Expose-Headers: {}\r\n", joined(&cors.expose)));
+        if !cors.expose_headers.is_empty() {
+            response
+                .push_str(&format!("Access-Control-Expose-Headers: {}\r\n", joined(&cors.expose_headers)));
         }
         let mut preflight = credentials.to_owned();
         // For requests with credentials, browsers read `*` as the name of a method (Fetch standard, "CORS-preflight
         // fetch").
-        let echoes_method = has_any(&cors.methods);
+        let echoes_method = cors.allow_methods.iter().any(|one| one.as_str() == "*");
         if !echoes_method {
-            preflight.push_str(&format!("Access-Control-Allow-Methods: {}\r\n", joined(&cors.methods)));
+            preflight
+                .push_str(&format!("Access-Control-Allow-Methods: {}\r\n", cors.allow_methods.join(", ")));
         }
-        let echoes_headers = has_any(&cors.headers);
-        if !echoes_headers && !cors.headers.is_empty() {
-            preflight.push_str(&format!("Access-Control-Allow-Headers: {}\r\n", joined(&cors.headers)));
+        let echoes_headers = has_any(&cors.allow_headers);
+        if !echoes_headers && !cors.allow_headers.is_empty() {
+            preflight.push_str(&format!("Access-Control-Allow-Headers: {}\r\n", joined(&cors.allow_headers)));
         }
-        preflight.push_str(&format!("Access-Control-Max-Age: {}\r\n", seconds_up(cors.max_age)));
+        preflight.push_str(&format!("Access-Control-Max-Age: {}\r\n", seconds_up(cors.max_age.get())));
         Self {
-            is_for_all: !cors.credentials && cors.origins.contains(&OriginPattern::Any),
-            origins: cors.origins.clone(),
+            is_for_all: !cors.allow_credentials && cors.allow_origins.contains(&OriginPattern::Any),
+            origins: cors.allow_origins.to_vec(),
             echoes_headers,
             echoes_method,
             response: response.into_bytes().into(),

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use ipnet::IpNet;
-use sluicegate_model::policy as model;
+use sluicegate_model::feature::IpAccess;
+use sluicegate_model::value::Network;
 
 /// Networks as ranges of addresses: a lookup among ten thousand networks is as fast as among ten. An IPv4 address is the
 /// IPv6 address to which it is mapped (RFC 4291, 2.5.5.2).
@@ -14,9 +14,12 @@ pub(crate) struct Networks {
 }
 
 impl Networks {
-    pub(crate) fn new(networks: &[IpNet]) -> Self {
-        let mut stretches: Vec<_> =
-            networks.iter().map(|net| (number(net.network()), number(net.broadcast()))).collect();
+    pub(crate) fn new(networks: &[Network]) -> Self {
+        let mut stretches: Vec<_> = networks
+            .iter()
+            .map(|net| net.get())
+            .map(|net| (number(net.network()), number(net.broadcast())))
+            .collect();
         stretches.sort_unstable();
         stretches.dedup_by(|next, before| {
             let joins = next.0 <= before.1;
@@ -55,7 +58,7 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    pub(super) fn new(access: &model::Access) -> Self {
+    pub(super) fn new(access: &IpAccess) -> Self {
         Self { allow: Networks::new(&access.allow), deny: Networks::new(&access.deny) }
     }
 
@@ -72,9 +75,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use ipnet::IpNet;
 
     fn networks(texts: &[&str]) -> Networks {
-        Networks::new(&texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<IpNet>>())
+        Networks::new(&texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>())
     }
 
     #[test]
@@ -104,7 +108,8 @@ mod tests {
         fn network_lookup_agrees_with_a_linear_scan(nets in prop::collection::vec((any::<u32>(), 0_u8..=32), 0..20), address in any::<u32>()) {
             let nets: Vec<IpNet> = nets.iter().map(|(net, bits)| IpNet::new(IpAddr::from(net.to_be_bytes()), *bits).unwrap().trunc()).collect();
             let address = IpAddr::from(address.to_be_bytes());
-            prop_assert_eq!(Networks::new(&nets).contains(address), nets.iter().any(|net| net.contains(&address)));
+            let networks: Vec<Network> = nets.iter().map(|net| net.to_string().parse().unwrap()).collect();
+            prop_assert_eq!(Networks::new(&networks).contains(address), nets.iter().any(|net| net.contains(&address)));
         }
     }
 }

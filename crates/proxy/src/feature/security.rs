@@ -44,7 +44,7 @@ impl Security {
         Self {
             refuses: source.refuses.is_some()
                 || authentication.as_ref().is_some_and(Authentication::cannot_be_satisfied),
-            access: (!source.access.is_open()).then(|| Access::new(&source.access)),
+            access: (!source.ip_access.is_open()).then(|| Access::new(&source.ip_access)),
             cors: source.cors.as_ref().map(Cors::new),
             authentication,
             authorization,

@@ -1,15 +1,15 @@
 //! Addresses, origins, rules, and ways around paths.
 
-use sluicegate_model::policy::security::OriginPattern;
-use sluicegate_model::policy::{Authorization, AuthorizationRule, Cors};
+use sluicegate_model::policy::{Authorization, AuthorizationRule};
 use sluicegate_model::{PathPattern, Rule};
 use sluicegate_testkit::gateway::key;
 
 use super::*;
 
 fn access(allow: &[&str], deny: &[&str]) -> Security {
-    let networks = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
-    Security { access: Access { allow: networks(allow), deny: networks(deny) }, ..open() }
+    let deny = written(json!({"deny": deny}));
+    let ip_access = if allow.is_empty() { deny } else { IpAccess { allow: written(json!(allow)), ..deny } };
+    Security { ip_access, ..open() }
 }
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn request_without_client_address_is_denied() -> TestResult {
     for (allows, address) in [(true, "127.0.0.1/32"), (false, "192.0.2.1/32")] {
         let rule = AuthorizationRule {
             allows,
-            addresses: vec![address.parse().unwrap()],
+            addresses: written(json!([address])),
             ..AuthorizationRule::default()
         };
         let authorization = Authorization { rules: vec![rule], allows_others: !allows };
@@ -109,24 +109,19 @@ async fn default_rule_does_not_bypass_guarded_routes() -> TestResult {
     Ok(())
 }
 
-fn cors(origins: Vec<OriginPattern>, credentials: bool) -> Security {
-    let cors = Cors {
-        origins,
-        methods: vec!["GET".into(), "PUT".into()],
-        headers: vec!["content-type".into()],
-        expose: vec!["x-total".into()],
-        credentials,
-        max_age: Duration::from_secs(600),
-    };
-    Security { cors: Some(cors), ..asking(vec![shared_jwt()]) }
+fn cors(origin: &str, credentials: bool) -> Security {
+    let cors = json!({
+        "allowOrigins": [origin], "allowMethods": ["GET", "PUT"], "allowHeaders": ["content-type"],
+        "exposeHeaders": ["x-total"], "allowCredentials": credentials, "maxAge": "10m",
+    });
+    Security { cors: Some(written(cors)), ..asking(vec![shared_jwt()]) }
 }
 
 const PREFLIGHT: &str = "Access-Control-Request-Method: PUT";
 
 #[tokio::test]
 async fn preflights_of_allowed_origins_need_no_token() -> TestResult {
-    let exact = OriginPattern::Exact("https://app.example.com".into());
-    let (backend, gateway) = guarded(cors(vec![exact], true)).await?;
+    let (backend, gateway) = guarded(cors("https://app.example.com", true)).await?;
     for transport in [Transport::Http, Transport::Http2] {
         let lines = ["Origin: https://app.example.com", PREFLIGHT];
         let response = ask_by(&gateway, "OPTIONS", "/", &lines, transport).await?;
@@ -158,8 +153,8 @@ async fn preflights_of_allowed_origins_need_no_token() -> TestResult {
 
 #[tokio::test]
 async fn wildcard_cors_method_allows_the_requested_method() -> TestResult {
-    let mut security = cors(vec![OriginPattern::Exact("https://app.example.com".into())], true);
-    security.cors.as_mut().unwrap().methods = vec!["*".into()];
+    let mut security = cors("https://app.example.com", true);
+    security.cors.as_mut().unwrap().allow_methods = written(json!(["*"]));
     let (_backend, gateway) = guarded(security).await?;
     let lines = ["Origin: https://app.example.com", "Access-Control-Request-Method: PATCH"];
     let response = ask_by(&gateway, "OPTIONS", "/", &lines, Transport::Http).await?;
@@ -171,8 +166,7 @@ async fn wildcard_cors_method_allows_the_requested_method() -> TestResult {
 
 #[tokio::test]
 async fn cors_headers_of_the_policy_replace_those_of_the_endpoint() -> TestResult {
-    let exact = OriginPattern::Exact("https://app.example.com".into());
-    let (backend, gateway) = guarded(cors(vec![exact], false)).await?;
+    let (backend, gateway) = guarded(cors("https://app.example.com", false)).await?;
     backend.set(Behaviour::raw(
         "HTTP/1.1 200 OK\r\nAccess-Control-Allow-Origin: *\r\nAccess-Control-Allow-Credentials: true\r\nContent-Length: 0\r\n\r\n",
     ));
@@ -194,10 +188,10 @@ async fn cors_headers_of_the_policy_replace_those_of_the_endpoint() -> TestResul
         assert_eq!(refused.status, 401);
         assert_eq!(refused.header("access-control-allow-origin"), Some("https://app.example.com"));
     }
-    gateway.configure(|config| set_security(config, Some(cors(vec![OriginPattern::Any], false)))).await;
+    gateway.configure(|config| set_security(config, Some(cors("*", false)))).await;
     let any = ask(&gateway, "/", &[&token, "Origin: https://evil.example"]).await?;
     assert_eq!((any.header("access-control-allow-origin"), any.header("vary")), (Some("*"), None));
-    gateway.configure(|config| set_security(config, Some(cors(vec![OriginPattern::Any], true)))).await;
+    gateway.configure(|config| set_security(config, Some(cors("*", true)))).await;
     let any = ask(&gateway, "/", &[&token, "Origin: https://evil.example"]).await?;
     assert_eq!(any.header("access-control-allow-origin"), None, "with credentials, nobody is anybody");
     Ok(())
@@ -241,10 +235,8 @@ async fn override_headers_are_dropped_if_rules_match_path_or_method() -> TestRes
         Security { authorization: Some(authorization), forward_overrides, ..open() }
     };
     let method = || AuthorizationRule { methods: vec!["DELETE".into()], ..AuthorizationRule::default() };
-    let address = AuthorizationRule {
-        addresses: vec!["192.0.2.1/32".parse().unwrap()],
-        ..AuthorizationRule::default()
-    };
+    let address =
+        AuthorizationRule { addresses: written(json!(["192.0.2.1/32"])), ..AuthorizationRule::default() };
     for (security, count) in [
         (policy(method(), false), 1),
         (policy(rule(false, "/admin"), false), 1),
@@ -363,7 +355,7 @@ async fn trailing_slash_does_not_bypass_a_guarded_exact_path() -> TestResult {
         route
     };
     let mut open_to_pages = route("fonts", PathPattern::Exact("/fonts".into()), false);
-    let cors_alone = Security { authentication: None, ..cors(vec![OriginPattern::Any], false) };
+    let cors_alone = Security { authentication: None, ..cors("*", false) };
     open_to_pages.security = Some(Arc::new(cors_alone));
     let routes = &mut Arc::make_mut(&mut builder.config_mut().hosts[0]).rules;
     routes.extend([

@@ -34,9 +34,9 @@ use aws_lc_rs::{digest, hmac};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
+use sluicegate_model::feature::IpAccess;
 use sluicegate_model::policy::{
-    Access, Authentication, Consumer, Credential, Jwt, JwtKeys, JwtProvider, KeyHash, Method, RateLimits,
-    Security,
+    Authentication, Consumer, Credential, Jwt, JwtKeys, JwtProvider, KeyHash, Method, RateLimits, Security,
 };
 use sluicegate_model::{Config, ObjectId, VirtualHost};
 use sluicegate_proxy::failure::Denial;
@@ -83,12 +83,17 @@ fn id(kind: &'static str, name: &str) -> ObjectId {
     ObjectId { kind, namespace: "default".into(), name: name.into() }
 }
 
+/// A value in the words of a policy.
+fn written<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).expect("the fields are valid")
+}
+
 /// A policy that asks for nothing.
 fn open() -> Security {
     Security {
         id: id("SecurityPolicy", "shop"),
         refuses: None,
-        access: Access::default(),
+        ip_access: IpAccess::default(),
         cors: None,
         authentication: None,
         authorization: None,

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest;
 use sluicegate_model::ObjectId;
-use sluicegate_model::policy::{Access, Authentication, Consumer, Credential, KeyHash, Method, Security};
+use sluicegate_model::feature::IpAccess;
+use sluicegate_model::policy::{Authentication, Consumer, Credential, KeyHash, Method, Security};
 
 use super::*;
 
@@ -134,7 +135,7 @@ async fn span_names_consumer_and_denying_policy_without_secrets() -> TestResult 
     let security = Security {
         id: id("SecurityPolicy", "shop"),
         refuses: None,
-        access: Access::default(),
+        ip_access: IpAccess::default(),
         cors: None,
         authentication: Some(Authentication { requires_all: false, methods, consumers: None }),
         authorization: None,

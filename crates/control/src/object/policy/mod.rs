@@ -8,15 +8,14 @@
 //! | [`written`] | the kinds as users write them |
 //! | [`crd`] | their CustomResourceDefinitions |
 //! | [`target`] | the targets of a policy |
-//! | [`security`] | `SecurityPolicy`: addresses, cross-origin requests |
+//! | [`security`] | `SecurityPolicy` |
 //! | [`authentication`], [`jwt`], [`external`], [`authorization`] | its other parts |
 //! | [`consumer`] | `Consumer` |
 //! | [`traffic`] | `TrafficPolicy` |
 //! | [`rate_limit`], [`shared`] | `RateLimitPolicy`, and the server that shares its counts |
 //! | [`secret`], [`htpasswd`] | values of Secrets, and users and passwords in one |
-//! | [`address`], [`duration`], [`list`], [`origin`], [`url`] | values of fields |
+//! | [`duration`], [`list`], [`url`] | values of fields |
 
-mod address;
 pub(crate) mod authentication;
 mod authorization;
 pub(crate) mod consumer;
@@ -26,7 +25,6 @@ mod external;
 pub(crate) mod htpasswd;
 pub(crate) mod jwt;
 mod list;
-mod origin;
 pub(crate) mod rate_limit;
 pub(crate) mod secret;
 pub(crate) mod security;

@@ -206,7 +206,7 @@ async fn responses_of_authenticated_routes_are_not_stored() -> TestResult {
         assert_eq!(ask(&gateway, "/", &[]).await?.text(), "4");
     }
     let mut closed = open();
-    closed.access.deny = vec!["127.0.0.0/8".parse()?];
+    closed.ip_access = written(json!({"deny": ["127.0.0.0/8"]}));
     gateway.configure(|config| set_security(config, Some(closed))).await;
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 403);
     gateway.configure(|config| set_security(config, Some(asking(vec![api_key("x-api-key")])))).await;

@@ -209,9 +209,11 @@ async fn policy_change_discards_cached_decisions() -> TestResult {
     assert_eq!(ask(&gateway, "/", alice).await?.status, 200);
     assert_eq!(server.requests(), 1);
     server.set(says(401, &[]));
-    let access = Access { deny: vec!["10.0.0.0/8".parse()?], ..Access::default() };
+    let ip_access = written(json!({"deny": ["10.0.0.0/8"]}));
     let external = External { cache: Some(cache(vec![header("authorization")])), ..service(&server) };
-    gateway.configure(|config| set_security(config, Some(Security { access, ..by(external.clone()) }))).await;
+    gateway
+        .configure(|config| set_security(config, Some(Security { ip_access, ..by(external.clone()) })))
+        .await;
     assert_eq!(ask(&gateway, "/", alice).await?.status, 401);
     assert_eq!(server.requests(), 2);
     // So does one that is withdrawn and comes back.

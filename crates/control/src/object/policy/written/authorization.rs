@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use sluicegate_model::value::{Entries, Network};
 
 use super::jwt::ClaimRequirement;
 
@@ -45,8 +46,8 @@ pub(crate) struct Rule {
     #[schemars(length(min = 1, max = 64))]
     pub(crate) paths: Option<Vec<PathMatch>>,
     /// The client IP is in one of these CIDRs, or is one of these addresses. 1 to 256 entries. Default: any client IP.
-    #[schemars(length(min = 1, max = 256), inner(length(min = 2, max = 49)))]
-    pub(crate) addresses: Option<Vec<String>>,
+    #[serde(default)]
+    pub(crate) addresses: Entries<Network, 256>,
 }
 
 /// A path, or a path with all paths below it.

@@ -22,7 +22,7 @@ fn is_guarded(published: &Published) -> bool {
     let routes =
         published.config.as_ref().map(|config| config.rules().collect::<Vec<_>>()).unwrap_or_default();
     let is_guard = |security: &sluicegate_model::policy::Security| {
-        security.refuses.is_none() && !security.access.allow.is_empty()
+        security.refuses.is_none() && !security.ip_access.allow.is_empty()
     };
     routes.iter().any(|route| route.security.as_deref().is_some_and(is_guard))
 }

@@ -1,7 +1,10 @@
 //! What a SecurityPolicy asks for, and what of it closes its routes.
 
+use sluicegate_model::feature::Cors;
 use sluicegate_model::policy::security::{Authorization, Credential, Method, Security};
-use sluicegate_model::policy::{Cors, External, JwtKeys, KeyPart, SignIn};
+use sluicegate_model::policy::{External, JwtKeys, KeyPart, SignIn};
+
+use sluicegate_model::value::Network;
 
 use super::{A, assert_problems, policy, security_of, shop, translated};
 use crate::translate::tests::policies::object;
@@ -45,7 +48,7 @@ fn authorization(spec: &str) -> Authorization {
 #[test]
 fn empty_security_policy_allows_all_requests() {
     let security = good("");
-    assert!(security.access.is_open() && security.cors.is_none());
+    assert!(security.ip_access.is_open() && security.cors.is_none());
     assert!(security.authentication.is_none() && security.authorization.is_none());
 }
 
@@ -92,25 +95,29 @@ fn suspicious_but_valid_fields_are_warned_about() {
 
 #[test]
 fn access_addresses_are_parsed_as_networks() {
-    let access = good("ipAccess: {allow: [10.0.0.0/8, \"::1\"], deny: [10.1.2.3]}").access;
-    let shown = |networks: &[ipnet::IpNet]| networks.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let access = good("ipAccess: {allow: [10.0.0.0/8, \"::1\"], deny: [10.1.2.3]}").ip_access;
+    let shown = |networks: &[Network]| networks.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(shown(&access.allow), ["10.0.0.0/8", "::1/128"]);
     assert_eq!(shown(&access.deny), ["10.1.2.3/32"]);
-    assert!(good("ipAccess: {deny: []}").access.is_open());
+    assert!(good("ipAccess: {deny: []}").ip_access.is_open());
 }
 
 #[test]
 fn cors_has_the_defaults_of_the_fetch_standard() {
     let plain = cors("allowOrigins: [\"https://App.example.com\"]");
-    assert_eq!(plain.methods, ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"].map(Box::from));
-    assert_eq!((plain.max_age.as_secs(), plain.credentials), (5, false));
-    assert!(plain.headers.is_empty() && plain.expose.is_empty());
+    let methods: Vec<&str> = plain.allow_methods.iter().map(|method| &**method).collect();
+    assert_eq!(methods, ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
+    assert_eq!((plain.max_age.get().as_secs(), plain.allow_credentials), (5, false));
+    assert!(plain.allow_headers.is_empty() && plain.expose_headers.is_empty());
     let full = cors(
         "allowOrigins: [\"*\"], allowMethods: [GET], allowHeaders: [Content-Type, \"*\"], exposeHeaders: [X-Total], \
          maxAge: 2h",
     );
-    assert_eq!((&*full.headers[0], &*full.headers[1], &*full.expose[0]), ("content-type", "*", "x-total"));
-    assert_eq!(full.max_age.as_secs(), 7200);
+    assert_eq!(
+        (&*full.allow_headers[0], &*full.allow_headers[1], &*full.expose_headers[0]),
+        ("content-type", "*", "x-total")
+    );
+    assert_eq!(full.max_age.get().as_secs(), 7200);
 }
 
 #[test]
@@ -466,7 +473,7 @@ fn invalid_policy_leaves_the_last_valid_version_in_service() {
     for broken in ["ipAccess: {allow: [nobody]}", "ipAccess: nobody", "ipAcces: {}"] {
         let (translation, problems) = translated(&[&good, &[shop(), policy(broken)].concat()]);
         let security = security_of(&translation.config);
-        assert_eq!((security.refuses.as_ref(), security.access.allow.len()), (None, 1), "{broken}");
+        assert_eq!((security.refuses.as_ref(), security.ip_access.allow.len()), (None, 1), "{broken}");
         assert!(problems[0].contains("(the last valid version stays in service)"), "{problems:#?}");
         assert!(translation.policy_statuses[0].message.contains("(the last valid version stays in service)"));
         assert!(!translation.policy_statuses[0].reason.is_accepted());
