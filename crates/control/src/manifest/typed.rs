@@ -13,7 +13,7 @@ use sluicegate_model::value::span;
 use crate::object::Kind;
 use crate::object::annotation::closest;
 use crate::object::policy::crd;
-use crate::problem::Findings;
+use crate::problem::{Findings, Severity};
 
 /// Fields that are often misspelt.
 const FIELDS: [&str; 52] = [
@@ -132,6 +132,9 @@ where
             let part = Map::from_iter([(name.clone(), part.clone())]);
             if reads::<T>(part.clone(), kind, findings) {
                 valid.extend(part);
+            } else if !findings.has_errors() {
+                // No part is lost without an error: the part may restrict access.
+                findings.error(format!("spec.{name}"), "cannot be read");
             }
         }
     }
@@ -249,7 +252,8 @@ fn reads<T: DeserializeOwned>(part: Map<String, Value>, kind: Kind, findings: &m
         let Misfit { field, message, path } = misfit(&rest, "spec", &error, manner);
         let shown = shifts.original(&field);
         // A list of which all entries were left out is not empty in the object. An empty field is reported already.
-        let is_new = reported.insert(shown.clone()) && !findings.0.iter().any(|other| other.field == shown);
+        let is_new = reported.insert(shown.clone())
+            && !findings.0.iter().any(|other| other.severity == Severity::Error && other.field == shown);
         if is_new && !shifts.0.contains_key(&field) {
             findings.error(shown, message);
         }
