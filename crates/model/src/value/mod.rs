@@ -30,6 +30,6 @@ pub use origin::OriginPattern;
 pub use size::Size;
 pub use span::{Age, Span, Timeout};
 pub use text::{
-    CheckTarget, ClaimName, CookieName, EditedHeader, GroupName, HeaderName, HeaderValue, Hostname,
-    LimitName, MatchValue, MediaType, MethodName, ParameterName, RewritePath,
+    CheckTarget, CookieName, EditedHeader, HeaderName, HeaderValue, Hostname, MatchValue, MediaType,
+    MethodName, ParameterName, RewritePath,
 };

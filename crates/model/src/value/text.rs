@@ -129,23 +129,6 @@ texts! {
     ParameterName: 1..=256, "the name of a parameter", filled;
     /// The value in a condition.
     MatchValue: 1..=4096, "the value of a condition", filled;
-    /// The name of a claim. A dot leads into an object, as in `realm_access.roles`.
-    ClaimName: 1..=256, "the name of a claim", |text| match text.split('.').any(str::is_empty) {
-        false => Ok(text.into()),
-        true => Err(format!("{text:?} is not the name of a claim: write it as sub or realm_access.roles")),
-    };
-    /// The name of a group of consumers. Endpoints receive the names of groups in one header.
-    GroupName: 1..=63, "the name of a group", |text| match syntax::value_fault(text) {
-        None => Ok(text.into()),
-        Some(fault) => Err(format!("{text:?} {fault}")),
-    };
-    /// The name of a limit: a DNS label (RFC 1123).
-    LimitName: 1..=63 matching "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "the name of a limit", |text| {
-        match syntax::dns_name_fault(text).or(text.contains('.').then_some("has a dot")) {
-            None => Ok(text.into()),
-            Some(fault) => Err(format!("{text:?} {fault}")),
-        }
-    };
     /// A lower-case DNS name (RFC 1123).
     Hostname: 1..=253, "the name of a host", |text| match syntax::dns_name_fault(text) {
         None => Ok(text.into()),
