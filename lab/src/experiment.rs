@@ -28,7 +28,7 @@ const INCLUDED: [(&str, &str); 13] = [
     ("bench", include_str!("../experiments/bench.yaml")),
 ];
 
-/// The most callers with a key or a token of their own.
+/// The maximum number of callers with a key or a token of their own.
 const MOST_CALLERS: usize = 100_000;
 
 /// An experiment.
@@ -97,7 +97,7 @@ pub(crate) struct Compare {
     pub(crate) idle: u64,
     /// Whether the unavoidable cost of every proxy is also measured: a byte forwarder, and the signature of a handshake.
     pub(crate) limits: bool,
-    /// The price of a machine with so many CPUs, for a column of prices.
+    /// The price of a machine with this many CPUs, for a column of prices.
     pub(crate) prices: BTreeMap<usize, f64>,
 }
 
@@ -285,17 +285,17 @@ pub(crate) enum Step {
     Scale(usize),
     /// Replaces all pods, `surge` at a time: new pods start, then as many old pods are killed.
     Roll { surge: usize },
-    /// The addresses of so many pods swallow packets; the gateway receives no notice.
+    /// The addresses of this many pods drop all packets; the gateway receives no notice.
     Blackhole(usize),
     /// All addresses respond again.
     Restore,
-    /// So many pods refuse connects and reset their connections; the gateway receives no notice.
+    /// This many pods refuse connects and reset their connections; the gateway receives no notice.
     Refuse(usize),
     /// The pods accept connections again.
     Accept,
     /// Replaces the certificate and its key.
     Rotate,
-    /// Routes so many new hosts; the hosts of the previous such step are removed.
+    /// Adds routes for this many new hosts, and removes the hosts of the previous step of this kind.
     Routes(usize),
     /// Repeats these steps.
     Repeat(Vec<Self>),

@@ -9,7 +9,7 @@ const INCLUDED: [(&str, &str); 3] = [
     ("sizing-2021", include_str!("../published/sizing-2021.yaml")),
 ];
 
-/// A study. It has contestants, or rows, or claims.
+/// A published study, with contestants, rows or claims.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Published {
@@ -101,7 +101,7 @@ pub(crate) struct CurvePoint {
     pub(crate) seconds: f64,
 }
 
-/// The result for so many cores.
+/// The result for this number of cores.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Sizing {

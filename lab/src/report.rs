@@ -63,7 +63,7 @@ use self::verdict::Verdict;
 use crate::published::{self, Published};
 use crate::results::Results;
 
-/// Where a report comes from, and goes to.
+/// The input and the output files of a report.
 #[derive(Args, Debug)]
 pub(crate) struct ReportArgs {
     /// The file with the results of `sluicegate-lab run`.

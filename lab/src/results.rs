@@ -35,7 +35,7 @@ pub(crate) struct Results {
     pub(crate) skipped: Vec<Skipped>,
     /// The doubts about the figures: a busy machine, a load that was late.
     pub(crate) warnings: Vec<String>,
-    /// The price of hardware with so many CPUs in US dollars, from a given file; empty: the published prices.
+    /// The price of hardware with this many CPUs in US dollars, from a given file; empty: the published prices.
     #[serde(default)]
     pub(crate) prices: BTreeMap<usize, f64>,
 }

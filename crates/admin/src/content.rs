@@ -24,7 +24,8 @@ pub(crate) enum Content {
     Document(Receiver<Bytes>),
 }
 
-/// Writes the pieces. A write blocks while the client does not read, and fails when the client has disconnected.
+/// Writes the pieces of a document. A write blocks while the client does not read, and fails when the client has
+/// disconnected.
 pub(crate) struct Writer {
     pieces: Sender<Bytes>,
     buffer: Vec<u8>,

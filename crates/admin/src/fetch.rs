@@ -105,7 +105,7 @@ async fn ask(address: SocketAddr, path: &str) -> Result<Bytes, FetchError> {
     let stream = TcpStream::connect(address).await.map_err(|error| FetchError::Connect { address, error })?;
     let (mut requests, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| answer(error.to_string()))?;
-    // The task ends with the response, or with the error that the request receives too.
+    // The task ends with the connection. The request below receives the same error.
     tokio::spawn(connection);
     let request = Request::get(path)
         .header(HOST, address.to_string())

@@ -14,12 +14,12 @@
 //! | [`manifest`] | the text of a file into objects |
 //! | [`store`] | all objects by name, each in the version in service |
 //! | [`mod@translate`] | from the store to the model: the steps below, and their options |
-//! | [`frontend`] | Ingresses and Gateways: what their objects ask for |
-//! | [`intent`] | what objects ask for, in terms of all dialects, with the origin of each part |
+//! | [`frontend`] | Ingresses and Gateways, and their intents |
+//! | [`intent`] | intents: the requests of objects in terms of all dialects, with the origin of each part |
 //! | [`merge`] | conflicts between objects: the owner of each host, match and certificate, and the policies of rules |
 //! | [`emit`] | from merged intents to the model |
 //! | [`upstream`] | Services joined with their EndpointSlices |
-//! | [`source`] | following a cluster or a directory, and publishing what changes |
+//! | [`source`] | following a cluster or a directory, and publishing the changes |
 //! | [`problem`], [`locate`] | problems and their lines |
 
 mod emit;

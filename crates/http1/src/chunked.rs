@@ -21,8 +21,8 @@ pub struct ChunkedDecoder {
     overhead: u64,
 }
 
-/// The most bytes of all size lines beyond 16 bytes and twice the data of each chunk. Without a bound, a body of one-byte
-/// chunks with long extensions costs thousands of bytes of work for each byte of data.
+/// The maximum number of bytes of all size lines beyond 16 bytes and twice the data of each chunk. Without a bound, a
+/// body of one-byte chunks with long extensions costs thousands of bytes of work for each byte of data.
 const MAX_OVERHEAD: u64 = 16 * 1024;
 
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use crate::request::Version;
 use crate::span::Span;
 use crate::token::{elements, is_token};
 
-/// The most options in Connection. Each nomination costs a look at each line, hence a bound.
+/// The maximum number of options in Connection. Each nomination costs a look at each line, hence a bound.
 const MAX_CONNECTION_OPTIONS: usize = 64;
 
 /// The framing and connection headers of a head.

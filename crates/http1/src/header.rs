@@ -176,9 +176,9 @@ impl Known {
     /// Whether the header is about one connection and is removed when the gateway forwards a message, even if Connection does
     /// not nominate the header (RFC 9110, 7.6.1).
     ///
-    /// Not hop-by-hop: Trailer, because trailers are forwarded (RFC 9110, 6.6.2); Proxy-Authenticate and Proxy-Authorization,
-    /// which RFC 9110, 7.6.1 does not list. The latter have no meaning for a gateway, whose endpoint may itself be a proxy
-    /// that asks for them.
+    /// Not hop-by-hop: Trailer, because trailers are forwarded (RFC 9110, 6.6.2); Proxy-Authenticate and
+    /// Proxy-Authorization, which RFC 9110, 7.6.1 does not list. These two headers have no meaning for the gateway, but
+    /// an endpoint may be a proxy that uses them.
     #[inline]
     pub fn is_hop_by_hop(self) -> bool {
         matches!(
@@ -243,8 +243,8 @@ pub struct Line {
     /// nominates, and Content-Length in a response without a body (1xx, 204). RFC 9110, 8.6 forbids this Content-Length,
     /// which may lead a lenient client to wait for a body.
     ///
-    /// A nomination removes only headers that are not [`Known`]. Otherwise a client could remove `Authorization`, `Cookie`,
-    /// `Host` or an identity header before the endpoint reads the header.
+    /// A Connection option removes only headers that are not [`Known`]. Otherwise a client could remove
+    /// `Authorization`, `Cookie`, `Host` or an identity header before the endpoint reads the header.
     pub hop_by_hop: bool,
 }
 

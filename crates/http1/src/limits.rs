@@ -1,15 +1,15 @@
 //! The size limits of a head.
 
-/// The most header lines that [`HeadLimits::headers`] can allow.
+/// The maximum number of header lines that [`HeadLimits::headers`] can allow.
 pub const MAX_HEADERS: usize = 256;
 
 /// The size limits of a head. A larger head is rejected, not truncated.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadLimits {
-    /// The most bytes of a head, from its first byte to the end of the blank line. Values over 4 GiB act as
-    /// 4 GiB.
+    /// The maximum number of bytes of a head, from its first byte to the end of the blank line. Values over 4 GiB act
+    /// as 4 GiB.
     pub bytes: usize,
-    /// The most header lines. Values over 256 act as 256.
+    /// The maximum number of header lines. Values over 256 act as 256.
     pub headers: usize,
 }
 
@@ -20,7 +20,7 @@ impl HeadLimits {
         &buf[..buf.len().min(self.max_bytes())]
     }
 
-    /// Whether `window` leaves no room for a head that has not ended in it.
+    /// Whether `window` has the maximum size, so that a head without an end in `window` is too large.
     #[inline]
     pub(crate) fn exhausted_by(&self, window: &[u8]) -> bool {
         window.len() >= self.max_bytes()

@@ -168,7 +168,8 @@ fn end_segment(out: &mut Vec<u8>, segment: usize, slash: bool) -> Result<usize, 
             Ok(segment)
         }
         b".." => {
-            // The byte before a segment is its slash. Before the slash the parent ends, unless the segment is at the root.
+            // `segment` is the start of the current segment, after its slash. The parent segment ends before the slash,
+            // unless the current segment is at the root.
             let parent = memrchr(b'/', &out[..segment - 1]).ok_or(Rejection::PathAboveRoot)? + 1;
             out.truncate(parent);
             Ok(parent)

@@ -6,8 +6,8 @@ use crate::fault::Fault;
 use crate::method::MAX_METHOD;
 use crate::token::is_tchar;
 
-/// The most empty lines before a request. RFC 9112, 2.2 recommends to ignore at least one, because old clients send an empty
-/// line after a body.
+/// The maximum number of empty lines before a request. RFC 9112, 2.2 recommends to ignore at least one, because old
+/// clients send an empty line after a body.
 const MAX_EMPTY_LINES: u8 = 4;
 
 /// The kind of a head's beginning.

@@ -10,10 +10,10 @@ use rustls_pki_types::pem::{PemObject as _, SectionKind};
 
 use crate::{Algorithm, Fault, jwk};
 
-/// The most keys in one set.
+/// The maximum number of keys in one set.
 pub const KEYS_MAX: usize = 128;
 
-/// The most keys to try for a token without a `kid`.
+/// The maximum number of keys to try for a token without a `kid`.
 const TRIED_MAX: usize = 8;
 
 /// The shortest secret, in bytes. RFC 7518, 3.2 requires the length of the hash, at least 32; many secrets are shorter.

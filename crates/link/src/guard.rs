@@ -160,7 +160,7 @@ fn plain_path(of: &RuleMatch) -> Option<&PathPattern> {
     }
 }
 
-/// The rule of a path (see [`RuleMatch::path`]). Of equal rules the last.
+/// The rule of a path (see [`RuleMatch::path`]). Of equal rules, the last rule applies.
 fn serves<R: Copy>(routes: &[(&PathPattern, R)], path: &str) -> Option<R> {
     let takes = |pattern: &PathPattern| match (pattern, path.strip_prefix(pattern.as_str())) {
         (_, None) => false,

@@ -85,7 +85,8 @@ pub(crate) struct Held {
 pub(crate) struct Served {
     #[n(0)]
     pub(crate) version: u64,
-    /// The number of resources that the data plane cannot read. It serves an older version of them, or nothing.
+    /// The number of resources that the data plane cannot read. The data plane serves an older version of these
+    /// resources, or does not serve them.
     #[n(1)]
     pub(crate) refused: u32,
 }

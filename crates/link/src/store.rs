@@ -21,10 +21,10 @@ use crate::digest::Digest;
 use crate::guard::{HostOutline, RuleOutline};
 use crate::resource::{Kind, Name, Refusal, state_of};
 
-/// The most rejected resources of one batch that the log names.
+/// The maximum number of rejected resources of one batch that the log names.
 const NAMED_MAX: usize = 3;
 
-/// The most removed shared resources that stay in memory for last valid versions.
+/// The maximum number of removed shared resources that stay in memory for last valid versions.
 const RETIRED_MAX: usize = 1000;
 
 /// The difference between two versions.

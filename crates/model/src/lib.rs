@@ -20,7 +20,7 @@
 //! | [`policy`] | authentication, authorization, rate limits, traffic |
 //! | [`compression`] | which responses are compressed, and how |
 //! | [`settings`] | every timeout and size limit, with its default |
-//! | [`tracing`] | which requests are traced, and where their spans go |
+//! | [`tracing`] | the traced requests, and the collector of their spans |
 //! | [`text`] | external text, escaped for logs and tables |
 //! | [`encoding`] | the encoding of the model for data planes and snapshots |
 

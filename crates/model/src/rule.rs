@@ -255,7 +255,7 @@ pub enum PatternError {
 impl Pattern {
     /// The longest text, in bytes: the limit of Gateway API for a path or a value.
     pub const LENGTH_MAX: usize = 4096;
-    /// The most memory that the program of one expression takes, in bytes.
+    /// The maximum memory of the program of one expression, in bytes.
     pub const PROGRAM_MAX: usize = 256 * 1024;
 
     /// Compiles a regular expression.

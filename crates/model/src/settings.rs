@@ -263,8 +263,8 @@ impl Default for Limits {
 #[derive(Clone, Debug, PartialEq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Resilience {
-    /// The most endpoints that a request is sent to. Connects that fail before any byte was sent do not count. Default 3
-    /// (ingress-nginx `proxy-next-upstream-tries`).
+    /// The maximum number of endpoints that a request is sent to. Connects that fail before any byte was sent do not
+    /// count. Default 3 (ingress-nginx `proxy-next-upstream-tries`).
     #[n(0)]
     pub attempts: u32,
     /// The longest delay before a hedged connect to a second endpoint. The delay is four times the usual connect time of the

@@ -111,7 +111,7 @@ fn seconds_of(year: u64, month: u64, day: u64, time: &[u8]) -> Option<u64> {
     if year < 1970 || time[2] != b':' || time[5] != b':' || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
-    // Counted from March, as below.
+    // Years and months are counted from March, as in the function below.
     let (shifted, of_year) = if month > 2 { (month - 3, year) } else { (month + 9, year - 1) };
     let days = 365 * of_year + of_year / 4 - of_year / 100 + of_year / 400 + (153 * shifted + 2) / 5 + day;
     // A day 0 would be the last day of the previous month.

@@ -20,7 +20,7 @@ pub enum Failure {
     /// There is no route to the endpoint.
     #[error("the endpoint is unreachable")]
     ConnectUnreachable,
-    /// The connect was not answered in time, or another endpoint was faster.
+    /// The connect timed out, or another endpoint accepted first.
     #[error("connecting timed out")]
     ConnectTimeout,
     /// Another error of connecting, such as a lack of local ports.

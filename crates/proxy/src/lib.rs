@@ -1,8 +1,8 @@
 //! The data plane of Sluicegate.
 //!
-//! What comes in: client connections, and [`Change`](sluicegate_model::Change)s from a control plane. What goes out:
-//! requests to endpoints, and what readers see of them ([`registry`], [`record`]). A [`Proxy`] has one worker for each
-//! CPU. A worker is a thread with its own runtime, listeners, upstream connections and counters. Requests write no shared
+//! Input: client connections, and [`Change`](sluicegate_model::Change)s from a control plane. Output: requests to
+//! endpoints, and their metrics, logs and traces ([`registry`], [`record`]). A [`Proxy`] has one worker for each CPU. A
+//! worker is a thread with its own runtime, listeners, upstream connections and counters. Requests write no shared
 //! data, except on routes that cache responses (`feature/cache`).
 //!
 //! The modules form layers, from top to bottom. A module uses only modules below it; a test in `layers` checks that.
@@ -22,7 +22,7 @@
 //! | `options` | the options of a proxy |
 //! | `rule` | the compiled routing table |
 //! | `fuzz` | functions for fuzz targets |
-//! | `feature` | what happens to requests of a rule: authentication, rate limits, redirects, caching, and so on |
+//! | `feature` | the treatment of the requests of a rule: authentication, rate limits, redirects, caching, and so on |
 //! | [`upstream`] | endpoints: load balancing, connections, health, pools |
 //! | [`record`] | the record of a finished request, and its sinks: access log, trace |
 //! | `tls` | certificates, handshakes |

@@ -260,7 +260,7 @@ impl Sockets {
                 listeners.push(Listener { socket, place, protocol });
             }
         }
-        // By the configured address, whatever port the kernel chose.
+        // The place has the configured address, not the port that the kernel chose.
         let fixed = matches!(protocol, Protocol::Http | Protocol::Https);
         let place = if fixed { Place { address: bound.address, ..place } } else { place };
         of_workers.iter_mut().flatten().for_each(|listener| listener.place = place);

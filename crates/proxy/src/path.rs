@@ -181,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    /// The last one.
+    /// The last reading of the path, which decodes the most.
     fn loosest(path: &[u8]) -> Option<Vec<u8>> {
         readings(path)?.pop().map(|reading| reading.path)
     }
@@ -298,7 +298,7 @@ mod tests {
     }
 
     proptest! {
-        /// What the module says of itself.
+        /// The promise of the module documentation, for arbitrary paths.
         #[test]
         fn first_path_elements_of_any_endpoint_decoding_appear_in_a_reading(
             path in r"/(/|%2F|%252f|a|B|%41|%2542|;|%3b|\.|%2e|a\.|%5c|%20|%3f|%25){0,12}",
@@ -327,7 +327,7 @@ mod tests {
             let begins: Vec<&[u8]> = segments.filter(|segment| !segment.is_empty()).take(most).collect();
             let begins = [b"/", &begins.join(&b'/')[..]].concat();
             let Some(readings) = readings(path.as_bytes()) else { return Ok(()) };
-            // No pattern has these.
+            // No pattern contains these characters.
             if begins.iter().any(|byte| matches!(byte, b'?' | b'#' | 0)) {
                 return Ok(());
             }

@@ -60,7 +60,7 @@ impl Registry {
         &self.resources.counters
     }
 
-    /// What outlives configurations.
+    /// The state that outlives configurations.
     pub(crate) fn resources(&self) -> &Resources {
         &self.resources
     }

@@ -292,7 +292,7 @@ mod tests {
     use super::*;
     use crate::upstream::SharedEndpoint;
 
-    /// Takes so many bytes, and then breaks with this error.
+    /// A stream that accepts `room` bytes, and then fails each write with `error`.
     struct Breaking {
         room: usize,
         error: io::ErrorKind,
@@ -332,7 +332,7 @@ mod tests {
     async fn bytes_not_sent_to_a_broken_endpoint_are_available_for_replay() -> io::Result<()> {
         let endpoint =
             LocalEndpoint::new(SharedEndpoint::new(([127, 0, 0, 1], 1).into(), 1, false).into(), 0);
-        // What is behind the hello is read once that has left.
+        // The relay reads the bytes after the ClientHello once the ClientHello was written.
         for (room, unsent) in [(0, Some(&b""[..])), (3, Some(b"")), (5, Some(b"more")), (6, None)] {
             let (mut far, mut client) = duplex(64);
             far.write_all(b"more").await?;
@@ -381,7 +381,7 @@ mod tests {
     async fn last_bytes_of_a_client_with_failing_writes_reach_the_endpoint() -> io::Result<()> {
         let endpoint =
             LocalEndpoint::new(SharedEndpoint::new(([127, 0, 0, 1], 1).into(), 1, false).into(), 0);
-        // The endpoint takes some bytes at a time, so that the write to the client fails first.
+        // The endpoint accepts few bytes at a time, so that the write to the client fails first.
         let (mut far, mut upstream) = duplex(64);
         let (mut speaker, silent) = duplex(1 << 20);
         speaker.write_all(&[b'x'; 100_000]).await?;

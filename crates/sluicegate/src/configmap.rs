@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
 
-    /// The global settings of a ConfigMap with these values, beside these options of the command line.
+    /// The global settings of a ConfigMap with these values, merged with these options of the command line.
     fn globals(options: &[&str], values: &[(&str, &str)]) -> Globals {
         let line = ["sluicegate", "serve", "--manifests", "x"].iter().chain(options);
         let Command::Serve(args) = Cli::try_parse_from(line).expect("options").command else {

@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 pub struct Hole {
     addr: SocketAddr,
     listener: TcpListener,
-    /// Fills the queue.
+    /// A connection that fills the queue of the listener.
     filler: TcpStream,
 }
 

@@ -128,7 +128,7 @@ impl Http2Backend {
         self.state.requests.load(Ordering::Relaxed)
     }
 
-    /// The most requests in flight at once on one connection.
+    /// The maximum number of requests in flight at once on one connection.
     #[must_use]
     pub fn most_at_once(&self) -> u64 {
         self.state.most_at_once.load(Ordering::Relaxed)

@@ -154,7 +154,7 @@ impl RedisServer {
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        // The server may have ended.
+        // The server may have exited already.
         let _ = self.kill();
     }
 }

@@ -58,7 +58,7 @@ pub(crate) struct BackendArgs {
     pub(super) quiet: bool,
 }
 
-/// What SIGTERM does.
+/// The effect of SIGTERM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Exit {
     /// Exit at once, and cut all connections.

@@ -119,7 +119,7 @@ impl Limit {
 }
 
 impl Api {
-    /// The functions, with newly made keys or tokens of so many callers.
+    /// The functions, with new keys or tokens for this number of callers.
     pub(crate) fn new(functions: Functions, callers: usize, limit: Limit) -> anyhow::Result<Self> {
         let callers = callers.max(1);
         let keys = |limit| -> anyhow::Result<Self> {

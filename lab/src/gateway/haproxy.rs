@@ -37,7 +37,7 @@ const SLOTS: usize = 42;
 /// The timeout of one exchange with the runtime API, and of a reload.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The most bytes that the runtime API accepts at once (`tune.bufsize`, less some room for the command).
+/// The maximum number of bytes that the runtime API accepts at once (`tune.bufsize`, less some room for the command).
 const AT_ONCE: usize = 15_000;
 
 fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {

@@ -1,4 +1,4 @@
-//! What each gateway has to do in the lab, tried on the real programs.
+//! Tests of the functions that the lab needs from each gateway, with the real programs.
 
 mod api;
 mod authority;
@@ -13,7 +13,7 @@ use rcgen::KeyPair;
 use super::{HOST, Part, sluicegate};
 use rig::{Running, all, each, each_with, eventually, keep};
 
-/// A host that is never routed.
+/// A host without a route.
 const STRANGER: &str = "stranger.example.net";
 
 #[test]
@@ -45,7 +45,7 @@ fn both_versions_of_tls_and_of_http_are_offered() {
 fn pods_are_told_the_same_of_who_asks() {
     each(|gateway| {
         for (proto, addr) in [("http", gateway.site.http), ("https", gateway.site.https)] {
-            // As clients say it where the port is not the usual one.
+            // The Host header of a client at a non-default port.
             let host = format!("{HOST}:{}", addr.port());
             let answer =
                 if proto == "http" { gateway.get(&host)? } else { gateway.get_secured(&host, HOST)? };
@@ -60,7 +60,7 @@ fn pods_are_told_the_same_of_who_asks() {
             ] {
                 ensure!(answer.seen(name) == Some(value), "{name} is {:?}, not {value}", answer.seen(name));
             }
-            // Traefik has none to give, and says so.
+            // Traefik sends no X-Request-ID. The lab declares this difference in `learns`.
             let is_told = answer.seen("X-Request-ID").is_some_and(|id| !id.is_empty());
             ensure!(is_told || gateway.kind.learns.contains("no X-Request-ID"), "there is no X-Request-ID");
         }
@@ -150,7 +150,7 @@ fn a_thousand_hosts_are_routed_and_replaced() {
 
 #[test]
 fn the_planted_fault_loses_requests_that_sluicegate_does_not() {
-    // One of two pods breaks connections off, and nobody is told.
+    // One of the two pods closes each connection, and the gateway receives no notice.
     fn half_broken(gateway: &mut Running) -> anyhow::Result<()> {
         let broken = pods::start_broken(gateway.pods[0])?;
         gateway.apply(Part::Endpoints, |config, pods| config.endpoints = vec![pods[1], broken])

@@ -211,7 +211,7 @@ impl Reader {
 mod tests {
     use super::*;
 
-    /// Reads `text` in pieces of this size: the answers, and what was wrong.
+    /// Reads `text` in pieces of this size. Returns the responses and the error, if any.
     fn read_in(text: &str, size: usize) -> (Vec<Answer>, Option<Malformed>) {
         let id = Id::new(1, 7);
         let (mut reader, mut head, mut answers) = (Reader::default(), ResponseHead::default(), Vec::new());

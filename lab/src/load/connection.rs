@@ -20,7 +20,7 @@ pub(crate) struct Connection {
     deadline: Nanos,
     /// The number of sent requests with incomplete responses.
     under_way: usize,
-    /// The most such requests.
+    /// The maximum of `under_way`.
     at_once: usize,
     /// The number of openings in a row without a complete response.
     failures: u32,
@@ -89,7 +89,7 @@ impl Connection {
         self.phase = Phase::Handshaking;
     }
 
-    /// The connection is open, and carries at most so many requests at once.
+    /// The connection is open, and carries at most this many requests at once.
     pub(crate) fn ready(&mut self, at_once: usize) {
         self.phase = Phase::Open;
         self.at_once = at_once;
@@ -111,8 +111,7 @@ impl Connection {
         schedule.released(self.number, self.next, now).is_some()
     }
 
-    /// The time at which the request was due that must be sent now, if there is one. The request counts as sent,
-    /// whatever its result.
+    /// The due time of the request that must be sent now, if any. The request counts as sent, regardless of its result.
     pub(crate) fn take_due(&mut self, now: Nanos, schedule: &Schedule) -> Option<Nanos> {
         if self.phase != Phase::Open || self.under_way >= self.at_once {
             return None;
@@ -169,7 +168,7 @@ mod tests {
         Nanos::from_millis(millis)
     }
 
-    /// One connection, a request every 10 ms.
+    /// A request every 10 ms on one connection.
     const SCHEDULE: Schedule =
         Schedule { connections: 1, first: at(0), end: at(1000), pace: Pace::Rate(100.0) };
 
@@ -180,7 +179,7 @@ mod tests {
         connection
     }
 
-    /// Sends a request if one is due; says when it was.
+    /// Sends a request if one is due, and returns its due time.
     fn send(connection: &mut Connection, now: Nanos) -> Option<Nanos> {
         connection.take_due(now, &SCHEDULE)
     }
@@ -190,7 +189,7 @@ mod tests {
         let mut connection = idle();
         assert_eq!(send(&mut connection, at(0)), Some(at(0)));
         assert_eq!(send(&mut connection, at(10)), None, "one at a time");
-        // Answered 35 ms later: three more were due meanwhile, and go out one after another.
+        // The response arrives at 35 ms. Meanwhile three more requests became due, which are sent one after another.
         for (now, due) in [(35, 10), (36, 20), (37, 30)] {
             connection.answered();
             assert_eq!(send(&mut connection, at(now)), Some(at(due)));
@@ -213,7 +212,7 @@ mod tests {
         connection.begin_handshake();
         assert_eq!(send(&mut connection, at(30)), None);
         connection.ready(1);
-        // The one that failed is not sent again.
+        // The failed request is not sent again.
         assert_eq!(send(&mut connection, at(42)), Some(at(10)));
         assert_eq!(connection.next, 2);
     }
@@ -267,8 +266,9 @@ mod tests {
         assert!(!connection.is_expired(at(999_999)));
     }
 
-    /// A server that answers in 1 ms but stands still from 0.5 s to 0.6 s of each second, one connection, a request
-    /// every 10 ms: nine requests fall into a pause entirely, the one at its beginning into all of it.
+    /// A server responds in 1 ms, but pauses from 0.5 s to 0.6 s of each second. One connection sends a request every
+    /// 10 ms. The request at the beginning of a pause waits for the whole pause, and nine more requests wait for a
+    /// part.
     #[test]
     fn a_stall_is_charged_to_every_request_that_was_due_in_it() {
         let mut connection = idle();
@@ -290,8 +290,8 @@ mod tests {
         assert_eq!(corrected.len(), 100);
         let slow =
             |latencies: &[u64]| -> Vec<u64> { latencies.iter().copied().filter(|ms| *ms > 1).collect() };
-        // Due at 500, answered at 600; due at 510, answered at 601; ... due at 600, answered at 610; and so on until
-        // the connection has caught up.
+        // The request due at 500 has its response at 600, the request due at 510 at 601, and so on until the connection
+        // has caught up: due at 600, response at 610.
         assert_eq!(slow(&corrected), [100, 91, 82, 73, 64, 55, 46, 37, 28, 19, 10]);
         assert_eq!(slow(&uncorrected), [100], "what a closed loop would see");
     }

@@ -13,7 +13,7 @@ use super::tls::TlsOptions;
 pub(crate) enum Protocol {
     Http1,
     Http2 {
-        /// The most requests in flight on a connection.
+        /// The maximum number of requests in flight on a connection.
         streams: usize,
         /// Whether requests are gRPC calls.
         is_grpc: bool,

@@ -208,7 +208,7 @@ mod tests {
             assert!(text.contains(&format!("\r\nX-Key: {value}\r\nx-lab-id: 00000000-")), "{text}");
             assert!(text.ends_with(std::str::from_utf8(BODY).unwrap()), "{text}");
         }
-        // Nothing else of them is different, but for ids.
+        // The requests differ only in their ids.
         texts[0].truncate(texts[0].find("x-lab-id").unwrap());
         assert!(texts[2].starts_with(&texts[0]));
         for (text, problem) in [("", "no line"), ("a\nbc", "line 2"), ("a\tb\n\u{1}cd", "control")] {

@@ -56,7 +56,7 @@ pub(crate) fn hgrm(histogram: &Histogram<u64>) -> String {
     spectrum(histogram, [14, 10, 14], 12)
 }
 
-/// The spectrum, with columns of these widths after the value's, and so many digits of each quantile.
+/// The spectrum, with columns of these widths after the column of values, and this many digits of each quantile.
 fn spectrum(histogram: &Histogram<u64>, [share, total, rest]: [usize; 3], digits: usize) -> String {
     let mut out = format!(
         "{:>12} {:>share$} {:>total$} {:>rest$}\n\n",

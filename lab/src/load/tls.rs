@@ -125,7 +125,7 @@ impl ServerCertVerifier for AnyCertificate {
 /// The client's side of a TLS connection.
 pub(crate) struct Tls {
     session: UnbufferedClientConnection,
-    /// The beginning of a record, or of several connected records.
+    /// The received beginning of a record, or of several records that belong together.
     partial: Vec<u8>,
 }
 

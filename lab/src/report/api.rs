@@ -291,7 +291,7 @@ mod tests {
     use super::*;
     use crate::published;
 
-    /// The made-up results, table by table as text.
+    /// The tables of the sample results, as text.
     fn texts() -> Vec<(String, String)> {
         let (_, results) = sample::all().into_iter().find(|(name, _)| *name == "gateway").unwrap();
         let study = published::find("gateway-2019");
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn added_latency_is_beside_ours() {
         let (_, text) = &texts()[1];
-        // The median of 0.051 and 0.052, and of 0.101 and 0.102.
+        // The medians of 0.051 and 0.052, and of 0.101 and 0.102.
         assert!(
             text.contains("| nginx, Lua | 0.100 ms | 0.200 ms | 0.102 ms | 0.101 – 0.102 | 1.97× |"),
             "{text}"
@@ -348,9 +348,9 @@ mod tests {
         let has = |row: &str| assert!(text.contains(row), "{row}\n{text}");
         has("| latency added to one request, 0 KB | Kong adds 44 % more | 1.44× | 1.97× | 1.49× |");
         has("| calls/s, 0 KB | twice Kong's | 2.00× | 2.00×, by CPU 2.00× | 1.50×, by CPU 1.50× |");
-        // At 20,000 none keeps up.
+        // No gateway sustains 20,000 calls a second.
         has("| 40 % less than Kong | 1.67× | 2.00× at 5,000/s | 1.50× at 5,000/s |");
-        // What was not measured has no row.
+        // A case that was not measured has no row.
         assert!(
             !text.contains("0 KB, JWT") && !text.contains("latency added to one request, 1 KB"),
             "{text}"

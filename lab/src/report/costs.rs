@@ -3,7 +3,7 @@
 use super::contest::{median, slot};
 use crate::results::{Added, OfGateway, Point, Results, WithFunctions};
 
-/// The figures of a gateway for one kind of work, with so many workers, at one rate.
+/// The figures of a gateway for one kind of work, with one number of workers, at one rate.
 #[derive(Clone, Debug)]
 pub(super) struct Measured<'r> {
     pub(super) slot: usize,
@@ -83,7 +83,7 @@ fn work<'r>(results: &'r Results, name: &'r str) -> Work<'r> {
         }
     }
     if measured.is_empty() {
-        // Then the limits are the subject.
+        // Without a measured work, the report shows the limits instead.
         std::mem::swap(&mut measured, &mut limits);
     }
     let distinct = |value: &dyn Fn(&Measured<'_>) -> u64| {
@@ -278,7 +278,7 @@ mod tests {
             .iter()
             .map(|work| (work.name, work.limits.iter().map(|limit| limit.cost().median).collect()))
             .collect();
-        // The third limits nothing here, so it stands by itself.
+        // The third limit applies to no measured work, so it has its own row.
         let alone = ("signature, P-256", vec![]);
         assert_eq!(limits, [("HTTP", vec![1.0]), ("new TLS, RSA", vec![660.0]), alone]);
         assert!(works.iter().all(|work| work.measured.len() == 1));

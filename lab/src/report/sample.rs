@@ -7,7 +7,7 @@ use crate::results::{
     Point, Requests, Results, Run, Skipped,
 };
 
-/// How a made-up gateway behaves.
+/// The behaviour of a made-up gateway.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     /// The median, in milliseconds.

@@ -114,7 +114,7 @@ pub(super) fn checks(expired: u16) -> Checks {
     Checks { functions: "JWT HS256".to_owned(), calls, failure: None }
 }
 
-/// What costs so many times as much as ours.
+/// Sample points of a gateway that costs `factor` times as much as Sluicegate.
 pub(super) fn api_points(factor: f64, has_functions: bool) -> Vec<Point> {
     let single = |work: &str, turn: usize| {
         let added = Some(Added { straight_ms: 0.1, added_ms: 0.05 * factor + 0.001 * turn as f64 });

@@ -18,7 +18,7 @@ use crate::published::{Places, Published, Sizing};
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 330.0;
 
-/// The price of hardware with so many CPUs.
+/// The price of hardware with this many CPUs.
 #[derive(Clone, Debug)]
 pub(super) struct Prices {
     by_cpus: BTreeMap<usize, f64>,

@@ -1,8 +1,8 @@
-//! What reports promise, held against all samples.
+//! Tests of the promises of reports, with all samples.
 
 use super::*;
 
-/// Everything that is written for a result, by file name.
+/// All files of a report, by name.
 fn files(results: &Results) -> Vec<(String, String)> {
     let mut files = plots(results);
     files.push(("report.html".to_owned(), html(results)));
@@ -11,7 +11,8 @@ fn files(results: &Results) -> Vec<(String, String)> {
     files
 }
 
-/// To look at them: `SLUICEGATE_LAB_SAMPLES=DIRECTORY cargo test --package sluicegate-lab samples`.
+/// Writes the samples, so that a person can look at them: `SLUICEGATE_LAB_SAMPLES=DIRECTORY cargo test --package
+/// sluicegate-lab samples`.
 #[test]
 fn samples_can_be_looked_at() {
     let temporary = tempfile::tempdir().unwrap();
@@ -76,7 +77,7 @@ fn a_page_loads_nothing_and_runs_nothing() {
 #[test]
 fn names_that_look_like_markup_stay_names() {
     let (_, results) = sample::all().into_iter().find(|(name, _)| *name == "names").unwrap();
-    // A terminal has no markup.
+    // The summary is for a terminal, which has no markup.
     for (file, text) in files(&results).into_iter().filter(|(file, _)| file != "summary") {
         for markup in ["<gate>", "<b>", "<i>", "<work>", "<pods>", "<kind>", "<secure>", "<dynamic>", "]]>"] {
             assert!(!text.contains(markup), "{file}: {markup} in {text}");

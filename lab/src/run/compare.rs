@@ -139,7 +139,8 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// All turns. Compared figures are close together in time: everything has its first turn before anything has its second.
+    /// All turns. Each gateway and each work has its first turn before any has its second turn, so that compared
+    /// figures are close together in time.
     fn turns(&self, workers: &[usize]) -> Vec<Turn> {
         let Compare { rates, turns, .. } = self.compare;
         let rates: Vec<Option<f64>> = match rates.is_empty() {

@@ -33,7 +33,7 @@ impl Cpus {
         Ok((0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu)).collect())
     }
 
-    /// The division with so many CPUs for the gateway, if one is left for the others. Otherwise all share all CPUs.
+    /// The division with this many CPUs for the gateway, if one is left for the others. Otherwise all share all CPUs.
     pub(crate) fn divide(all: &[usize], workers: usize) -> Self {
         if workers >= all.len() {
             return Self { gateway: all.to_vec(), others: all.to_vec() };

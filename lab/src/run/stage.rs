@@ -15,7 +15,7 @@ use crate::experiment::Pods as Declared;
 /// The port of the pods.
 const PORT: u16 = 8080;
 
-/// The most pods for which a node has addresses.
+/// The maximum number of pods for which a node has addresses.
 const MAX_PODS: usize = 200;
 
 /// A node with its pods. Its content ends with it.
@@ -63,7 +63,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// The addresses of the pods, the oldest first, whatever their state.
+    /// The addresses of the pods in any state, the oldest first.
     pub(crate) fn endpoints(&self) -> Vec<SocketAddr> {
         self.pods.iter().map(|pod| (pod.network.ip(), PORT).into()).collect()
     }
@@ -72,7 +72,7 @@ impl Stage {
         self.pods.len()
     }
 
-    /// Starts so many pods, and waits until they are ready. Returns their names.
+    /// Starts this many pods, and waits until they are ready. Returns their names.
     pub(crate) async fn add(&mut self, count: usize) -> anyhow::Result<Vec<String>> {
         let first = self.pods.len();
         for _ in 0..count {
@@ -102,7 +102,8 @@ impl Stage {
         Ok(command)
     }
 
-    /// Kills so many of the oldest pods, all at once, as a node does: the process receives SIGKILL, then its address is gone.
+    /// Kills this many of the oldest pods, all at once, as a node does: the process receives SIGKILL, then its address
+    /// is gone.
     pub(crate) fn kill(&mut self, count: usize) -> anyhow::Result<()> {
         for mut pod in self.pods.drain(..count) {
             pod.process.kill()?;
@@ -112,7 +113,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The addresses of so many of the oldest pods swallow packets from now on.
+    /// From now on, the addresses of this many of the oldest pods drop all packets.
     pub(crate) fn blackhole(&mut self, count: usize) -> anyhow::Result<()> {
         self.pods.iter_mut().take(count).try_for_each(Pod::silence)
     }

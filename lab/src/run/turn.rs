@@ -157,7 +157,7 @@ impl Turn<'_> {
     }
 }
 
-/// A stage that is set. It ends in this order.
+/// A prepared stage. The fields are dropped in this order.
 struct Set {
     gateway: Gateway,
     stage: Stage,

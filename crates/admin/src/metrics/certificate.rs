@@ -8,7 +8,7 @@ use sluicegate_proxy::registry::Registry;
 
 use super::families::Families;
 
-/// The most certificates in the metrics: the certificates with the earliest expiry.
+/// The maximum number of certificates in the metrics: the certificates with the earliest expiry.
 const MOST: usize = 1000;
 
 pub(super) fn encode(families: &mut Families<'_>, registry: &Registry) -> fmt::Result {

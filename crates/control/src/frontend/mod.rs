@@ -1,4 +1,4 @@
-//! The dialects: from the objects of a store to what they ask for ([`intent`](crate::intent)).
+//! The dialects: from the objects of a store to their intents ([`intent`](crate::intent)).
 //!
 //! | module | content |
 //! |---|---|
@@ -14,7 +14,7 @@ pub(crate) mod certificate;
 pub(crate) mod gateway;
 pub(crate) mod ingress;
 
-/// What all objects ask for that are ours.
+/// The intents of all objects that the gateway serves.
 pub(crate) fn intents<'a>(store: &'a Store, options: &TranslateOptions) -> Intents<'a> {
     let mut intents = Intents::default();
     ingress::ask(store, options, &mut intents);

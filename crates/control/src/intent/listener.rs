@@ -1,4 +1,4 @@
-//! What objects ask for below HTTP: listeners, and the routes that attach to them.
+//! The intents below HTTP: listeners, and the routes that attach to them.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ pub(crate) struct Listener<'a> {
     pub(crate) protocol: ListenerProtocol,
     pub(crate) hostname: &'a HostPattern,
     pub(crate) port: u16,
-    /// The sockets that it asks for, or the reason why it has none.
+    /// The sockets of the listener, or the reason why there are none.
     pub(crate) sockets: Result<Vec<Socket>, Problem>,
 }
 

@@ -1,5 +1,5 @@
-//! What the frontends ask for, in terms that all dialects share. Each part has its origin: the object, the place where
-//! the object was written, and the field.
+//! The intents: the routes, certificates and listeners that objects request, in terms that all dialects share. Each
+//! part has its origin: the object, the place where the object was written, and the field.
 //!
 //! [`listener`] has the intents below HTTP. [`merge`](crate::merge) decides conflicts between intents, and [`emit`](crate::emit) makes the model of the result.
 
@@ -21,7 +21,7 @@ use listener::{Layer4, Listener};
 
 pub(crate) mod listener;
 
-/// What all objects ask for.
+/// The intents of all objects.
 #[derive(Default)]
 pub(crate) struct Intents<'a> {
     /// For HTTP and TLS, the oldest object first.
@@ -35,7 +35,7 @@ pub(crate) struct Intents<'a> {
     pub(crate) foreign: Vec<Problem>,
 }
 
-/// What an object asks for over HTTP and TLS.
+/// The intent of an object for HTTP and TLS.
 pub(crate) struct Intent<'a> {
     pub(crate) at: At<'a>,
     /// The creation time of the object.
@@ -65,13 +65,13 @@ pub(crate) struct Host<'a> {
 /// The TLS passthrough of a host.
 pub(crate) enum Passthrough {
     Off,
-    /// The object asks for it with this field, and the backend is in this place.
+    /// This field of the object enables passthrough, and the backend is in this place.
     To {
         field: Place,
         place: Place,
         upstream: UpstreamKey,
     },
-    /// The object asks for it with this field, but has no backend for the host.
+    /// This field of the object enables passthrough, but the object has no backend for the host.
     Nowhere {
         field: Place,
     },
@@ -91,7 +91,7 @@ pub(crate) struct Rule {
 pub(crate) struct Tls<'a> {
     /// The field with the Secret.
     pub(crate) place: Place,
-    /// The hosts that the object names here.
+    /// The hosts that this TLS entry names.
     pub(crate) named: &'a [HostPattern],
     /// Whether it is for all hosts of the object.
     pub(crate) is_for_all_hosts: bool,
@@ -147,7 +147,7 @@ pub(crate) struct Reference<'a> {
     pub(crate) upstream: UpstreamKey,
 }
 
-/// The place in an object that asks for something.
+/// The field of an object that an intent comes from.
 #[derive(Clone, Copy)]
 pub(crate) enum Place {
     /// An annotation.
@@ -175,12 +175,12 @@ impl<'a> Intent<'a> {
         self.at.warning(&place.field(), message)
     }
 
-    /// The hosts of its rules, and those that it names for TLS.
+    /// The hosts of the rules, and the hosts of the TLS entries.
     pub(crate) fn hosts(&self) -> impl Iterator<Item = &'a HostPattern> {
         self.hosts.iter().map(|host| host.host).chain(self.tls_hosts())
     }
 
-    /// The hosts that it names for TLS.
+    /// The hosts of the TLS entries.
     pub(crate) fn tls_hosts(&self) -> impl Iterator<Item = &'a HostPattern> {
         self.tls.iter().flat_map(|tls| tls.named)
     }

@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(check(&bomb(2)), Ok(()));
         let refused = check(&bomb(6)).unwrap_err();
         assert_eq!(refused, Expansion { line: 4, excess: Excess::Nodes { limit: NODES_MIN } });
-        // Beyond what a u64 counts.
+        // A size beyond the range of a u64.
         assert!(check(&bomb(40)).is_err());
     }
 

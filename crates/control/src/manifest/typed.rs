@@ -89,7 +89,8 @@ pub(crate) enum Manner {
     Lenient,
     /// Unknown fields cause warnings, and no message repeats a value.
     Confidential,
-    /// For our kinds. Unknown or empty fields of the specification are errors: a misspelt field may be a restriction of access.
+    /// For the kinds of the group `sluicegate.dev`. Unknown or empty fields of the specification are errors: a misspelt
+    /// field may be a restriction of access.
     Strict(Kind),
 }
 
@@ -227,7 +228,7 @@ fn join(within: &str, field: &str) -> String {
 
 /// Whether a part of a specification can be read. All its errors are reported: after each, the faulty element is left out.
 fn reads<T: DeserializeOwned>(part: Map<String, Value>, kind: Kind, findings: &mut Findings) -> bool {
-    /// The most errors that are reported of one part.
+    /// The maximum number of errors that are reported of one part.
     const ERRORS_MAX: usize = 16;
     let manner = Manner::Strict(kind);
     let mut rest = Value::Object(part);

@@ -19,7 +19,7 @@ pub(crate) mod policy;
 pub(crate) mod rule;
 pub(crate) mod tls;
 
-/// What remains of the intents after all conflicts.
+/// The intents after all conflicts are decided.
 pub(crate) struct Merged<'i, 'a> {
     pub(crate) listeners: listener::Merged<'a>,
     pub(crate) passthrough: passthrough::Merged<'a>,

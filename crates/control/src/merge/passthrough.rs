@@ -154,7 +154,7 @@ impl<'a> Merged<'a> {
     }
 }
 
-/// Whether both upstreams are the same port of a Service, by whatever protocol.
+/// Whether both upstreams are the same port of a Service, regardless of the protocol.
 fn is_same_port(one: &UpstreamKey, other: &UpstreamKey) -> bool {
     (&one.namespace, &one.service, &one.port) == (&other.namespace, &other.service, &other.port)
 }

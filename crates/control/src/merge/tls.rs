@@ -24,8 +24,8 @@ pub(crate) struct Merged {
 #[derive(Default)]
 struct Host {
     certificates: Vec<Arc<Certificate>>,
-    /// The namespaces of the objects with this host, the oldest first. All certificates are of the first namespace:
-    /// the gateway sends no certificate of another namespace for the host, whatever its type of key.
+    /// The namespaces of the objects with this host, the oldest first. All certificates are of the first namespace: the
+    /// gateway sends no certificate of another namespace for the host, regardless of the type of key.
     namespaces: Vec<Arc<str>>,
     client_auth: Option<Arc<ClientAuth>>,
 }

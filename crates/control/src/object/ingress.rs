@@ -271,7 +271,7 @@ fn looks_like_a_regex(path: &str) -> bool {
 fn literal_prefix(written: &str) -> Option<PathPattern> {
     let end = written.find(['(', '[', '{', '|', '^', '$', '*', '+', '?', '\\'])?;
     let mut literal = &written[..end];
-    // `*`, `+`, `?` and `{` belong to the preceding character.
+    // `*`, `+`, `?` and `{` apply to the preceding character, which therefore is not literal.
     if written[end..].starts_with(['*', '+', '?', '{']) {
         literal = &literal[..literal.char_indices().next_back().map_or(0, |(last, _)| last)];
     }

@@ -33,7 +33,7 @@ pub(crate) struct Hostname {
     pub(crate) pattern: HostPattern,
 }
 
-/// The parent that a route asks for.
+/// A parent that a route names.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ParentRef {
     /// Its place in `spec.parentRefs`.
@@ -42,9 +42,9 @@ pub(crate) struct ParentRef {
     pub(crate) other_kind: Option<Box<str>>,
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Arc<str>,
-    /// The name of the only listener that the route asks for.
+    /// The name of the listener, if the route names one.
     pub(crate) section: Option<Box<str>>,
-    /// The only port whose listeners the route asks for.
+    /// The port of the listeners, if the route names one.
     pub(crate) port: Option<u16>,
 }
 

@@ -20,7 +20,7 @@ use crate::upstream;
 /// The longest wait of the first configuration for the addresses of external names.
 const FIRST_ANSWERS_MAX: Duration = Duration::from_secs(2);
 
-/// The most Ingresses and Gateways of other classes that one line of the log names.
+/// The maximum number of Ingresses and Gateways of other classes that one line of the log names.
 const FOREIGN_NAMED_MAX: usize = 3;
 
 /// Takes changes, each with the time at which a source received its cause.

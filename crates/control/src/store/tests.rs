@@ -1,11 +1,11 @@
-//! What stays, what goes, and what is told of it.
+//! Tests of the store: which objects stay in service, which objects are removed, and which problems are reported.
 
 use std::path::Path;
 
 use super::Store;
 use crate::{TranslateOptions, translate};
 
-/// An Ingress with a route from `path` to the Service of the same name as itself.
+/// An Ingress with a route from `path` to the Service with the same name as the Ingress.
 fn ingress(name: &str, path: &str) -> String {
     format!(
         "---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{name: {name}}}\n\
@@ -21,7 +21,7 @@ fn service(annotations: &str) -> String {
     )
 }
 
-/// Sets files one after the other, and checks the paths that are routed in the end, and the problems.
+/// Sets the files one after the other, and then checks the routed paths and the problems.
 #[track_caller]
 fn check(files: &[(&str, &str)], paths: &[&str], problems: &[&str]) {
     let mut store = Store::default();
@@ -69,7 +69,7 @@ fn object_with_errors_at_startup_is_served_in_its_valid_parts() {
     );
     let fault = "spec.rules[0].http.paths[0].path: \"bad\"";
     check(&[("m.yaml", &one_bad_path)], &["/a a"], &[fault]);
-    // It is in service now, so that another invalid form does not replace it.
+    // The version is in service now, so another invalid version does not replace it.
     let worse = ingress("a", "worse");
     check(&[("m.yaml", &one_bad_path), ("m.yaml", &worse)], &["/a a"], &["stays in service"]);
 }
@@ -80,10 +80,10 @@ fn unreadable_document_removes_no_object() {
     let broken = "---\nkind: [\n";
     let kept = "(the previous content of this file stays in service)";
     for bad in [
-        // A syntax error in one of two documents, or in all of the file.
+        // A syntax error in one of two documents, or in the whole file.
         format!("{a}{broken}"),
         broken.to_owned(),
-        // An object that has lost its name, or its kind.
+        // An object without its name, or without its kind.
         format!("{a}{}", b.replace("name: b}\n", "}\n")),
         format!("{a}{}", b.replace("kind: Ingress", "kid: Ingress")),
     ] {
@@ -91,7 +91,7 @@ fn unreadable_document_removes_no_object() {
         check(&[("m.yaml", &format!("{a}{b}")), ("m.yaml", &bad), ("m.yaml", &a)], &["/a a"], &[]);
         check(&[("m.yaml", &format!("{a}{b}")), ("m.yaml", &bad), ("m.yaml", "GONE")], &[], &[]);
     }
-    // What can be read takes effect all the same.
+    // The readable documents of a file take effect despite an unreadable document.
     let changed = format!("{}{broken}{}", ingress("a", "/new"), ingress("c", "/c"));
     check(&[("m.yaml", &format!("{a}{b}")), ("m.yaml", &changed)], &["/new a", "/b b", "/c c"], &[kept]);
 }
@@ -115,12 +115,12 @@ fn object_deleted_from_a_file_is_removed() {
 fn object_in_two_files_comes_from_the_first_path() {
     let (one, other) = (ingress("a", "/one"), ingress("a", "/other"));
     let also = "2.yaml:2: Ingress default/a: is also written in 1.yaml, and that version is used";
-    // Whatever comes first in time.
+    // The first file by name has precedence, regardless of which file is read first.
     check(&[("1.yaml", &one), ("2.yaml", &other)], &["/one a"], &[also]);
     check(&[("2.yaml", &other), ("1.yaml", &one)], &["/one a"], &[also]);
     check(&[("1.yaml", &one), ("2.yaml", &other), ("1.yaml", "GONE")], &["/other a"], &[]);
     check(&[("1.yaml", &one), ("2.yaml", &other), ("2.yaml", "GONE")], &["/one a"], &[]);
-    // One that was never valid leaves the place to the next.
+    // A version that was never valid yields to the next file.
     let bad = one.replace("number: 80", "number: x");
     check(
         &[("1.yaml", &bad), ("2.yaml", &other)],
@@ -169,7 +169,7 @@ fn file_change_reports_touched_services_routing_and_problems() {
     let a = ingress("a", "/a");
     assert_eq!(touched(&format!("{a}{}", slice("10.0.0.1", "one"))), ("one".to_owned(), true, false));
     assert_eq!(touched(&format!("{a}{}", slice("10.0.0.1", "one"))), (String::new(), false, false));
-    // Only the place has changed.
+    // Only the line number of the object has changed.
     assert_eq!(touched(&format!("# moved\n{a}{}", slice("10.0.0.1", "one"))), (String::new(), false, false));
     assert_eq!(touched(&format!("{a}{}", slice("10.0.0.2", "one"))), ("one".to_owned(), false, false));
     assert_eq!(touched(&format!("{a}{}", slice("10.0.0.2", "two"))), ("one two".to_owned(), false, false));

@@ -59,11 +59,11 @@ pub const GATEWAY_CONTROLLER: &str = "sluicegate.dev/gateway-controller";
 pub struct TranslateOptions {
     /// Limits and policies, which the translation passes on unchanged.
     pub settings: Settings,
-    /// The class that is ours even without an IngressClass. Default `sluicegate`.
+    /// The class of Ingresses that the gateway serves even without an IngressClass of that name. Default `sluicegate`.
     pub ingress_class: String,
-    /// Whether Ingresses that name no class are ours, independent of the IngressClasses. Default no.
+    /// Whether the gateway serves Ingresses without a class, independent of the IngressClasses. Default no.
     pub watch_ingress_without_class: bool,
-    /// The class of Gateways that is ours even without a GatewayClass. Default `sluicegate`.
+    /// The class of Gateways that the gateway serves even without a GatewayClass of that name. Default `sluicegate`.
     pub gateway_class: String,
     /// The addresses of Gateways without `spec.addresses`. Default all IPv4 addresses.
     pub gateway_addresses: Vec<IpAddr>,

@@ -19,9 +19,9 @@ use crate::store::Store;
 /// The objects that a source must know before the translation of a store, beside Ingresses, Services and their slices.
 #[derive(Debug, Default)]
 pub(crate) struct Named {
-    /// The Ingresses that are ours.
+    /// The Ingresses that the gateway serves.
     pub(crate) ingresses: HashSet<ObjectRef>,
-    /// Secrets with certificates, which must be of their own type.
+    /// Secrets with certificates, which must have the type `kubernetes.io/tls`.
     pub(crate) certificates: HashSet<ObjectRef>,
     /// Secrets of any type, and ConfigMaps.
     pub(crate) others: BTreeSet<ObjectRef>,

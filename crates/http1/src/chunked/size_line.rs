@@ -3,10 +3,10 @@
 use super::ChunkError;
 use crate::token::{hex, is_field_value, is_tchar};
 
-/// The most bytes of a size line, with its extensions and its CRLF.
+/// The maximum number of bytes of a size line, with its extensions and its CRLF.
 const MAX_LINE: u32 = 4 * 1024;
 
-/// The most digits of a size.
+/// The maximum number of digits of a size.
 const MAX_DIGITS: u8 = 16;
 
 /// The state of reading a size line:

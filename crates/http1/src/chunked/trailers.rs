@@ -6,10 +6,10 @@ use super::{Chunk, ChunkError};
 use crate::head::section_fault;
 use crate::header::Known;
 
-/// The most bytes of a trailer section, without the blank line.
+/// The maximum number of bytes of a trailer section, without the blank line.
 const MAX_BYTES: usize = 8 * 1024;
 
-/// The most lines of a trailer section.
+/// The maximum number of lines of a trailer section.
 const MAX_LINES: usize = 64;
 
 /// Fields that must not be sent as trailers (RFC 9110, 6.5.1), because they would affect a message that is already processed.

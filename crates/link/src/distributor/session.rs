@@ -22,12 +22,12 @@ use crate::grpc::{self, Code, Incoming, ReceiveError};
 use crate::messages::{self, FromControlSay, FromProxySay};
 use crate::resource::Name;
 
-/// The most batches in flight.
+/// The maximum number of batches in flight.
 const UNDER_WAY: usize = 4;
 /// The longest message of a data plane, in bytes.
 const MESSAGE_MAX: usize = 1 << 20;
-/// The most resources in an inventory: this number, or four times the number of existing resources, if that is larger. Some
-/// 100 bytes each.
+/// The maximum number of resources in an inventory: this number, or four times the number of existing resources, if
+/// that is larger. Some 100 bytes each.
 const INVENTORY_MAX: usize = 250_000;
 /// The longest text from a data plane in logs and labels, in characters.
 const TEXT_MAX: usize = 253;

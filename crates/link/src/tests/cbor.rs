@@ -1,4 +1,4 @@
-//! CBOR as a tree, to change what a test says in one place.
+//! CBOR as a tree, so that a test can change one place of an encoding.
 
 use bytes::Bytes;
 use minicbor::data::{Int, Type};
@@ -52,7 +52,7 @@ impl Value {
         encoder.into_writer().into()
     }
 
-    /// Its first bytes: all of a scalar, and what stands before the items of a list.
+    /// The first bytes of the encoding: the whole scalar, or the header before the items of an array or a map.
     pub(super) fn head(&self) -> Bytes {
         match self {
             Self::Array(items) => {
@@ -93,7 +93,7 @@ impl Value {
         };
     }
 
-    /// What a path of indices leads to.
+    /// The value at a path of indices.
     pub(super) fn at(&mut self, path: &[i64]) -> &mut Self {
         path.iter().fold(self, |value, index| match value {
             Self::Array(items) => &mut items[usize::try_from(*index).unwrap()],
@@ -105,7 +105,7 @@ impl Value {
         })
     }
 
-    /// Adds a field in its place in the order.
+    /// Adds a field to a map, in the order of the indices.
     pub(super) fn add(&mut self, index: i64, value: Self) {
         let Self::Map(entries) = self else { panic!("{self:?} is no map") };
         let at = entries.partition_point(|(key, _)| *key < index);
@@ -118,7 +118,7 @@ impl Value {
     }
 }
 
-/// The encoding with something changed.
+/// Decodes `body`, applies `edit`, and returns the new encoding.
 pub(super) fn edited(body: &[u8], edit: impl FnOnce(&mut Value)) -> Bytes {
     let mut value = Value::read(body);
     edit(&mut value);

@@ -1,4 +1,4 @@
-//! Configurations that, between them, have every type, every field and every variant of the model.
+//! Two configurations that together contain every type, every field and every variant of the model.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -32,7 +32,7 @@ fn pair(one: &str, other: &str) -> (Box<str>, Box<str>) {
     (one.into(), other.into())
 }
 
-/// Two configurations.
+/// The two configurations.
 pub(super) fn everything() -> [Config; 2] {
     [first(), second()]
 }
@@ -530,7 +530,7 @@ fn traffic() -> Traffic {
     traffic
 }
 
-/// The variants that [`traffic`] lacks.
+/// Traffic policies with the variants that [`traffic`] lacks.
 fn other_traffic() -> [Traffic; 4] {
     let response = json!({"statusCode": 503, "contentType": "text/plain", "body": "closed for today"});
     [

@@ -1,9 +1,9 @@
-//! The encoding does not change by accident: what `tests/golden` holds is what is written today, and is read as the value
-//! that it was written from.
+//! Tests that the encoding does not change by accident. `tests/golden` holds the current encoding of each value, and
+//! each encoding decodes as the original value.
 //!
-//! A field may be added, and then the files change: `SLUICEGATE_UPDATE_GOLDEN=1 cargo test -p sluicegate-link golden` writes
-//! them anew, and the seeds of fuzzing with them. Look at the difference. A line that changes or goes means that planes of
-//! different versions do not understand each other any more.
+//! A new field changes the files. `SLUICEGATE_UPDATE_GOLDEN=1 cargo test -p sluicegate-link golden` writes the files
+//! and the seeds of fuzzing again. Check the diff: a changed or removed line means that planes of different versions no
+//! longer understand each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -23,14 +23,14 @@ use crate::messages::*;
 use crate::resource::{Kind, Name, Refusal};
 use crate::store::{Delta, Store};
 
-/// What is written, by the name of its file: names of what it is, and encodings.
+/// The entries of each golden file, by the name of the file.
 type Files = BTreeMap<String, Vec<Entry>>;
 
 struct Entry {
     title: String,
     name: Bytes,
     body: Bytes,
-    /// The type of the body, and of the name.
+    /// The types of the body and of the name.
     types: [&'static str; 2],
 }
 
@@ -42,7 +42,7 @@ fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.hex"))
 }
 
-/// What the body and the name of a resource are.
+/// The types of the body and of the name of a resource.
 fn types(kind: Kind) -> [&'static str; 2] {
     match kind {
         Kind::Settings => ["Settings", ""],
@@ -65,7 +65,7 @@ fn types(kind: Kind) -> [&'static str; 2] {
     }
 }
 
-/// Messages with something in each field.
+/// Messages with a value in each field.
 fn messages() -> Vec<(&'static str, &'static str, Bytes)> {
     let bytes = Bytes::from_static;
     let hello =
@@ -107,7 +107,7 @@ fn written() -> Files {
     files
 }
 
-/// Hexadecimal digits, and behind `#` what they are.
+/// The text of an entry: hexadecimal digits, each line with a comment after `#` that names the field and the value.
 fn listed(schema: &Schema, entry: &Entry) -> String {
     let mut text = format!("== {}\nname {}\n", entry.title, hex(&entry.name));
     let value = Value::read(&entry.body);
@@ -176,7 +176,7 @@ fn bytes_of(hex: &str) -> Bytes {
     digits.chunks(2).map(|pair| u8::try_from(pair[0] * 16 + pair[1]).unwrap()).collect()
 }
 
-/// The names and bodies in a file.
+/// The title, name and body of each entry in a file.
 fn read(text: &str) -> Vec<(String, Bytes, Bytes)> {
     let entries = text.split("== ").skip(1).map(|entry| {
         let (title, rest) = entry.split_once('\n').unwrap();
@@ -188,7 +188,7 @@ fn read(text: &str) -> Vec<(String, Bytes, Bytes)> {
     entries.collect()
 }
 
-/// The text of a golden file, which is written anew before if that is asked for.
+/// The text of a golden file. The first call writes all files again if [`updates`] says so.
 fn golden(name: &str) -> String {
     static UPDATE: Once = Once::new();
     UPDATE.call_once(|| {
@@ -273,14 +273,14 @@ fn golden_encodings_cover_every_field_and_variant() {
 
 #[test]
 fn optional_fields_of_settings_default_to_none() {
-    // Otherwise an absent field could not be told from one that is `None` (see `OrDefault`).
+    // Otherwise an absent field would look like a field with the value `None` (see `OrDefault`).
     let body = encoded(&sluicegate_model::Settings::default());
     Schema::read().walk(&Value::read(&body), "Settings", &mut |visit: &Visit<'_>| {
         assert!(!visit.is_optional, "{}", visit.label);
     });
 }
 
-/// The places in a resource of which `is` holds.
+/// The places in a resource for which `is` returns true.
 fn places(schema: &Schema, kind: Kind, body: &[u8], is: impl Fn(&Visit<'_>) -> bool) -> Vec<Vec<i64>> {
     let mut places = Vec::new();
     let [of, _] = types(kind);
@@ -292,7 +292,7 @@ fn places(schema: &Schema, kind: Kind, body: &[u8], is: impl Fn(&Visit<'_>) -> b
     places
 }
 
-/// Whether a resource is read beside all others, and if not, why.
+/// The reason why the store rejects a resource with this body, or `None`.
 fn refusal(store: &Store, name: &Name, body: Bytes) -> Option<Refusal> {
     let is_shared = name.kind().is_some_and(Kind::is_shared);
     let name = match is_shared {
@@ -302,7 +302,7 @@ fn refusal(store: &Store, name: &Name, body: Bytes) -> Option<Refusal> {
     store.refusal(&name, body)
 }
 
-/// All resources of a configuration, each with what is read beside it.
+/// Calls `with` for each resource of each configuration, with a store that holds the whole configuration.
 fn each(mut with: impl FnMut(&Store, Kind, &Name, &Bytes)) {
     for config in everything() {
         let resources = cut(&config);
@@ -314,7 +314,7 @@ fn each(mut with: impl FnMut(&Store, Kind, &Name, &Bytes)) {
     }
 }
 
-/// Structs, and the fields of variants.
+/// Whether the value is a map: a struct, or the fields of a variant.
 fn is_map(visit: &Visit<'_>) -> bool {
     matches!(visit.value, Value::Map(_))
 }
@@ -331,7 +331,7 @@ fn unknown_field_at_any_depth_rejects_the_resource_unless_skippable() {
         all.extend(places(&schema, kind, body, |visit| !visit.names.is_empty()).into_iter().filter_map(
             |mut place| {
                 place.push(1);
-                // Not an enum without fields.
+                // An enum without fields has no map.
                 matches!(at(body, &place), Some(Value::Map(_))).then_some(place)
             },
         ));
@@ -382,7 +382,7 @@ fn skipped_fields_change_no_decoded_value() {
             _ => assert_eq!(decoded::<FromControl>(&newer), decoded(&body), "{name}"),
         }
     }
-    // A message of an unknown kind is one that says nothing.
+    // A message of an unknown kind decodes as an empty message.
     let newer = Value::Map(vec![(0, Value::Array(vec![Value::Int(99), Value::Map(vec![(0, Value::Null)])]))]);
     assert_eq!(decoded::<FromControl>(&newer.write()), Ok(FromControl { say: None }));
     for config in everything() {
@@ -392,7 +392,7 @@ fn skipped_fields_change_no_decoded_value() {
             if kind.is_shared() || kind == Kind::Consumer {
                 continue;
             }
-            // The deepest first, so that paths stay what they are.
+            // The deepest place comes first, so that the other paths stay valid.
             for place in places(&schema, kind, body, is_map).into_iter().rev() {
                 *body = edited(body, |value| value.at(&place).add(1000, Value::Array(vec![Value::Null])));
             }
@@ -429,7 +429,7 @@ fn missing_field_has_a_default_or_rejects_the_resource() {
             let Some(Value::Map(entries)) = at(body, &place) else { continue };
             for (index, _) in entries {
                 let without = edited(body, |value| value.at(&place).remove(index));
-                // It does not panic, and what is read is what the rest says.
+                // The decoder must not panic. If it accepts the body, decoding covers all remaining fields.
                 refused += usize::from(refusal(store, name, without).is_some());
             }
         }

@@ -1,5 +1,5 @@
-//! A route is never served without the policy that keeps callers out: not by who cannot read the policy, nor by who does not
-//! know that there are any.
+//! Tests that a data plane never serves a route without its security policy, even if the data plane cannot read the
+//! policy or its build knows no policies.
 
 use std::sync::Arc;
 
@@ -85,8 +85,8 @@ fn apply(store: &mut Store, changed: Vec<(Name, Bytes)>) -> Vec<Change> {
     store.apply(Delta { changed, gone: Vec::new() })
 }
 
-/// Puts something else in place of all resources of a kind. Those that are named by what is in them get their new names, also
-/// where hosts name them.
+/// Replaces the body of each resource of a kind. A resource that is named by its digest receives its new name, also in
+/// the hosts that name the resource.
 fn alter(resources: &mut [(Name, Bytes)], kind: Kind, with: impl Fn(&Bytes) -> Bytes) {
     let mut renamed = Vec::new();
     for (name, body) in resources.iter_mut().filter(|(name, _)| name.kind() == Some(kind)) {
@@ -103,7 +103,7 @@ fn alter(resources: &mut [(Name, Bytes)], kind: Kind, with: impl Fn(&Bytes) -> B
     }
 }
 
-/// With other bytes of the same length wherever these are.
+/// The body with each occurrence of `old` replaced by `new`, which has the same length.
 fn replaced(body: &[u8], old: &[u8], new: &[u8]) -> Bytes {
     let mut body = body.to_vec();
     for at in 0..body.len().saturating_sub(old.len() - 1) {
@@ -120,28 +120,28 @@ fn host_body(resources: &mut [(Name, Bytes)]) -> &mut Bytes {
     &mut host.unwrap().1
 }
 
-/// Where a host has its first route.
+/// The path to the first route of a host.
 const ROUTE: [i64; 2] = [1, 0];
-/// Where a route has its path, and its security policy.
+/// The indices of the path and of the security policy in a route.
 const PATH: i64 = 1;
 const SECURITY: i64 = 6;
-/// An index that is unknown, and may not be skipped.
+/// An unknown index, which the decoder may not skip.
 const NEW: i64 = 9;
 
-/// With an unknown field behind. In a policy no field may be skipped.
+/// The policy with an additional unknown field. The decoder may not skip fields of a policy.
 fn newer(body: &Bytes) -> Bytes {
     edited(body, |policy| policy.add(1000, Value::Bytes(vec![7])))
 }
 
-/// With an origin of another kind, as a newer version may have.
+/// The policy with an allowed origin of an unknown kind, as a newer version may send.
 fn another_origin(body: &Bytes) -> Bytes {
     edited(body, |policy| *policy.at(&[3, 0, 0]) = Value::Text("regex:.*".into()))
 }
 
-/// Ways to say something that is not known here.
+/// Changes that make a policy unreadable to this version.
 const UNREADABLE: [fn(&Bytes) -> Bytes; 2] = [newer, another_origin];
 
-/// `Rule` as it is without policies.
+/// `Rule` as in a build that knows no policies.
 #[derive(Debug, Encode, Decode)]
 #[cbor(map)]
 struct OldRule {
@@ -181,7 +181,8 @@ fn route_with_an_unreadable_policy_keeps_its_last_valid_policy() {
         let changes = store.apply(Delta { changed, gone });
         assert!(changes.iter().all(|change| matches!(change, Change::Config(config) if **config == before)));
         assert_eq!((store.config(), store.refused()), (before.clone(), 2), "the policy, and the host");
-        // From a snapshot too, although nothing that is in force names the policy any more.
+        // A restart from the snapshot serves the last valid policy too, although the control plane has removed the
+        // policy.
         let mut restarted = Store::default();
         apply(&mut restarted, store.snapshot());
         assert_eq!(restarted.config(), before);
@@ -198,7 +199,7 @@ fn new_host_with_an_unreadable_policy_is_not_served() {
         apply(&mut store, changed);
         assert_eq!((store.config().hosts.len(), store.refused()), (0, 2));
     }
-    // Nor where the policy does not come at all.
+    // The host is not served either if the policy is missing.
     let mut changed = all_of(&config);
     changed.retain(|(name, _)| name.kind() != Some(Kind::Security));
     let mut store = Store::default();
@@ -224,11 +225,11 @@ fn open_route_with_a_new_unreadable_policy_is_not_served() {
         let mut restarted = Store::default();
         apply(&mut restarted, store.snapshot());
         assert!(restarted.config().hosts.is_empty());
-        // Once it can be read, all is well.
+        // A readable policy opens the host again.
         let changes = apply(&mut restarted, all_of(&closed));
         assert!(matches!(&changes[..], [Change::Config(config)] if **config == closed));
     }
-    // Nor is the route for less of the path that would take its place.
+    // The rule for a shorter prefix does not serve the requests instead.
     let new =
         with(vec![route("/", None), route("/admin", Some(security("192.0.2.0/24"))), route("/other", None)]);
     let mut store = Store::default();
@@ -237,7 +238,7 @@ fn open_route_with_a_new_unreadable_policy_is_not_served() {
     changed.retain(|(name, _)| name.kind() != Some(Kind::Security));
     apply(&mut store, changed);
     assert!(store.config().hosts.is_empty());
-    // The default route and a fallback are no other.
+    // The default rule and a fallback behave alike.
     let default = |security| Config { default_rule: Some(route("/", security)), ..Config::default() };
     let mut store = Store::default();
     apply(&mut store, all_of(&default(None)));
@@ -282,7 +283,8 @@ fn route_with_a_policy_of_an_unknown_kind_is_rejected() {
         forward: false,
     });
     let with_client_auth = with(vec![Rule { client_auth: Some(client_auth), ..route("/", None) }]);
-    // Another beside it, another instead of it, the same twice, what is no policy.
+    // Faults: an additional policy of an unknown kind, only a policy of an unknown kind, the same policy twice, and the
+    // digest of a resource that is not a policy.
     let ways: [fn(&mut Value, Value); 4] = [
         |route, digest| route.add(NEW, digest),
         |route, digest| {
@@ -306,7 +308,7 @@ fn route_with_a_policy_of_an_unknown_kind_is_rejected() {
         apply(&mut store, changed);
         assert_eq!((store.config().hosts.len(), store.refused()), (0, 1), "{nth}");
     }
-    // What guards it is not known: the open form is not served on.
+    // The open version of the route does not stay in service if the new policy is of an unknown kind.
     let mut store = Store::default();
     apply(&mut store, all_of(&with(vec![route("/", None)])));
     let mut changed = all_of(&config);
@@ -315,7 +317,7 @@ fn route_with_a_policy_of_an_unknown_kind_is_rejected() {
     *body = edited(body, |host| ways[1](host.at(&ROUTE), digest));
     apply(&mut store, changed);
     assert!(store.config().hosts.is_empty());
-    // Nor if the host itself has something that may guard all of its routes.
+    // The same applies to an unknown field of the host, which may guard all routes of the host.
     let mut store = Store::default();
     apply(&mut store, all_of(&with(vec![route("/", None)])));
     let mut changed = all_of(&with(vec![route("/", None)]));
@@ -345,7 +347,8 @@ fn host_outline_knows_every_field_of_hosts_and_routes() {
             Some(Kind::Host) => {
                 let outline = HostOutline::read(&body).unwrap();
                 let host = config.hosts.iter().find(|host| Kind::Host.of_host(&host.host) == name).unwrap();
-                // The same host opens nothing, and without its policies it does if it has any.
+                // The same version of the host opens no route. A version without the security policies opens the
+                // guarded routes.
                 assert!(!outline.is_opened_by(host), "{name}");
                 let mut open = VirtualHost::clone(host);
                 open.rules.iter_mut().for_each(|route| route.security = None);
@@ -428,7 +431,7 @@ fn shared_policy_is_sent_once_and_decoded_as_one_arc() {
     assert!(Arc::ptr_eq(&one, &other));
 }
 
-/// `Security` as it is without a service that can be asked.
+/// `Security` as in a build that knows no external authorization service.
 mod before {
     use minicbor::{Decode, Encode};
     use sluicegate_model::ObjectId;

@@ -1,4 +1,4 @@
-//! What encoding and decoding take: `cargo test -p sluicegate-link measure -- --ignored --nocapture`.
+//! Measures the time of encoding and decoding: `cargo test -p sluicegate-link measure -- --ignored --nocapture`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,8 @@ use sluicegate_model::{
 use crate::cut::cut;
 use crate::store::{Delta, Store};
 
-/// Hosts with two routes, one of them with a policy that ten hosts share, and an upstream with three endpoints each.
+/// A configuration of hosts. Each host has two routes and an upstream with three endpoints. One of the routes has a
+/// policy that ten hosts share.
 fn config(hosts: usize) -> Config {
     let id = |kind, name: String| ObjectId { kind, namespace: "shop".into(), name: name.into() };
     let key = |index| UpstreamKey::new("shop", format!("service-{index}"), "http");

@@ -1,4 +1,4 @@
-//! Any configuration.
+//! A strategy for arbitrary configurations.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -396,7 +396,7 @@ pub(super) fn config() -> impl Strategy<Value = Config> {
         })
 }
 
-/// Without repeats, and in one order where the model has none.
+/// The configuration without duplicates. Unordered lists are sorted.
 pub(super) fn normal(mut config: Config) -> Config {
     let is_udp = |listener: &Listener| matches!(listener.serves, Layer4::Udp(_));
     config.hosts.sort_by(|one, other| one.host.cmp(&other.host));

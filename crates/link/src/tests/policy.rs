@@ -1,4 +1,4 @@
-//! Any policies and consumers.
+//! Strategies for arbitrary policies and consumers.
 
 use std::sync::Arc;
 use std::time::Duration;

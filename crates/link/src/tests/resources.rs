@@ -1,4 +1,4 @@
-//! From the model to resources and back.
+//! Tests of the split of the model into resources, and of its reassembly.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ proptest! {
         let back = served(store.apply(between(&before, &after)));
         let back = back.map_or_else(|| before.clone(), |config| normal(Config::clone(&config)));
         prop_assert_eq!(&back, &after);
-        // What a snapshot holds, and what would be said to another control plane, is the same as if it had come at once.
+        // The snapshot and the state digest are the same as if all changes had arrived at once.
         let mut fresh = Store::default();
         fresh.apply(all_of(&after));
         prop_assert_eq!(store.state(), fresh.state());
@@ -116,11 +116,11 @@ fn resource_with_an_unknown_value_keeps_its_last_valid_version() {
     let config = served(store.apply(delta)).expect("b has changed");
     assert_eq!(config.hosts, [host("a", "/1"), host("b", "/2")], "c has no good form");
     assert_eq!(store.refused(), 2);
-    // The snapshot has what can be served, so that a restart does not lose it.
+    // The snapshot contains the last valid versions, so that they survive a restart.
     let mut restarted = Store::default();
     let config = served(restarted.apply(Delta { changed: store.snapshot(), gone: vec![] })).unwrap();
     assert_eq!(config.hosts, [host("a", "/1"), host("b", "/2")]);
-    // Mended, all is well.
+    // After a correction no resource is rejected.
     store.apply(all_of(&hosts(vec![host("a", "/3"), host("c", "/3")])));
     assert_eq!(store.refused(), 0);
 }
@@ -171,7 +171,7 @@ fn absent_settings_have_their_defaults() {
     };
     let default = sluicegate_model::Settings::default();
     assert_eq!(settings(Value::Map(vec![]).write()), default);
-    // One time limit of all, and one level of one coding.
+    // Only one timeout is set, and only the level of one coding.
     let drain = Value::Map(vec![(0, Value::Map(vec![(14, Value::Int(1_000_000_000))]))]);
     let expected = std::time::Duration::from_secs(1);
     let timeouts = sluicegate_model::settings::Timeouts { drain: expected, ..Default::default() };
@@ -188,14 +188,14 @@ fn announced_lengths_and_depths_allocate_no_memory() {
         [&[0x9b_u8][..], &[0xbb], &[0x5b], &[0x7b], &[0xa1, 0, 0x9b], &[0xa1, 1, 0x9b], &[0x82, 0, 0xbb]]
     {
         let announced = [begin, &[0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]].concat();
-        // As deep as it is long, in a field that is skipped and in one that is not.
+        // Arrays nested as deeply as the body is long, in a skippable field and in a known field.
         let deep = [&[0xa1, 0x18, 64][..], &[0x81; 100_000], &[0]].concat();
         let known = [&[0xa1, 1][..], &[0x81; 100_000], &[0]].concat();
         let endless = [&[0xa1, 1][..], &[0x9f; 100_000]].concat();
         for (body, may_be_skipped) in [(announced, false), (deep, true), (known, false), (endless, false)] {
             for (name, _) in &hosts.changed {
                 let refusal = Store::default().refusal(name, body.clone().into());
-                // Of settings a field is skipped, and all others are absent.
+                // Only settings skip the field, and all their other fields have defaults.
                 let is_read = may_be_skipped && name.kind() == Some(Kind::Settings);
                 assert_eq!(refusal.is_none(), is_read, "{name}: {refusal:?}");
             }
@@ -257,7 +257,7 @@ fn host_with_a_noncanonical_name_is_rejected() {
     let mut changed: Vec<_> = cut(&config).into_iter().collect();
     let (mut name, body) =
         changed.iter().find(|(name, _)| name.kind() == Some(Kind::Host)).cloned().expect("the host");
-    // A longer form of the number: another text that says the same.
+    // A longer encoding of the same number: other bytes for the same name.
     assert_eq!(name.name[1], 0);
     name.name = [&name.name[..1], &[0x18, 0], &name.name[2..]].concat().into();
     changed.push((name, body));

@@ -1,20 +1,20 @@
-//! The fields and variants of the model, as its source has them: which types there are, and at which indices.
+//! The types of the model with the indices of their fields and variants, read from the source of the model.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::cbor::Value;
 
-/// How a type is encoded.
+/// The encoding of a type.
 #[derive(Debug)]
 pub(super) enum Shape {
     Struct(BTreeMap<i64, Field>),
-    /// A struct as a list.
+    /// A struct that is encoded as an array.
     Tuple(BTreeMap<i64, Field>),
-    /// As its only field.
+    /// A struct that is encoded as its only field.
     Transparent(Field),
     Enum(BTreeMap<i64, (String, BTreeMap<i64, Field>)>),
-    /// An enum without fields, as its index.
+    /// An enum without fields, which is encoded as the index of the variant.
     Index(BTreeMap<i64, String>),
 }
 
@@ -25,11 +25,11 @@ pub(super) struct Field {
     is_reference: bool,
 }
 
-/// All types, by their names.
+/// The encodings of all types, by name.
 pub(super) struct Schema(BTreeMap<String, Shape>);
 
 impl Schema {
-    /// Reads the source.
+    /// Reads the types from the source of the model and of this crate.
     pub(super) fn read() -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut text = String::new();
@@ -60,7 +60,7 @@ impl Schema {
         Self(types)
     }
 
-    /// Every field and variant: `Route.path`, `HostPattern::Any`.
+    /// The name of each field and variant, such as `Route.path`, `HostPattern::Any`.
     pub(super) fn all(&self) -> Vec<String> {
         let fields = |of: &str, fields: &BTreeMap<i64, Field>| -> Vec<String> {
             fields.values().map(|field| format!("{of}.{}", field.name)).collect()
@@ -82,7 +82,7 @@ impl Schema {
         each.collect()
     }
 
-    /// Visits a value and all in it.
+    /// Visits a value and all values in it.
     pub(super) fn walk(&self, value: &Value, of: &str, visit: &mut impl FnMut(&Visit<'_>)) {
         self.step(value, of, "", &mut Vec::new(), visit);
     }
@@ -110,7 +110,7 @@ impl Schema {
                 let Value::Int(index) = parts[0] else { panic!("{of}: {value:?}") };
                 names.push(format!("{of}::{}", variants[&i64::try_from(index).unwrap()].0));
             }
-            // Lists of what is no list itself.
+            // A list of values of a type that is not encoded as an array itself.
             (Some(Shape::Tuple(_)) | None, _)
             | (Some(Shape::Struct(_)), Value::Map(_))
             | (_, Value::Array(_)) => {}
@@ -167,28 +167,28 @@ impl Schema {
     }
 }
 
-/// A place in a value.
+/// A value inside another value, with its place.
 pub(super) struct Visit<'v> {
     pub(super) value: &'v Value,
     pub(super) path: &'v [i64],
-    /// The field, if it is the value of one.
+    /// The name of the field that holds the value, or empty.
     pub(super) label: &'v str,
-    /// The type, if it is one of the schema; also for a list of them.
+    /// The type, if the schema has the type. For a list: the type of its items.
     pub(super) shape: Option<&'v str>,
     /// Whether the field may be absent.
     pub(super) is_optional: bool,
-    /// The variant.
+    /// The name of the enum variant, or empty.
     pub(super) names: &'v [String],
 }
 
-/// Without what pointers, lists and options are written as.
+/// The type inside pointers, lists and options.
 fn unwrapped(of: &str) -> &str {
     let mut of = of.trim();
     loop {
         let inner = ["Option<", "Vec<", "Entries<", "Arc<", "Box<", "super::"].iter().find_map(|wrapper| {
             let inner = of.strip_prefix(wrapper)?;
             let inner = inner.strip_suffix('>').unwrap_or(inner);
-            // A list with a limit: `Header, 32`.
+            // A list with a limit, such as `Header, 32`.
             Some(inner.split_once(", ").filter(|_| *wrapper == "Entries<").map_or(inner, |(of, _)| of))
         });
         let Some(inner) = inner else { return of };
@@ -196,7 +196,7 @@ fn unwrapped(of: &str) -> &str {
     }
 }
 
-/// `#[cbor(map)] pub struct Rule { .. }` and what follows.
+/// The name and encoding of a type. `rest` begins with the declaration, such as `#[cbor(map)] pub struct Rule { .. }`.
 fn of_type(mut rest: &str) -> (String, Shape) {
     let mut attributes = String::new();
     loop {
@@ -225,7 +225,7 @@ fn of_type(mut rest: &str) -> (String, Shape) {
     (name.to_owned(), shape)
 }
 
-/// What is before the bracket that closes, and behind it.
+/// Splits `text` at the closing bracket or separator `end`, outside of nested brackets.
 fn split_at_end(text: &str, end: char) -> (&str, &str) {
     let mut depth = 0;
     let mut is_quoted = false;
@@ -280,13 +280,13 @@ fn of_enum(text: &str, is_index_only: bool) -> Shape {
     }
 }
 
-/// The index of a field or a variant, which has to have one.
+/// The index of a field or a variant. Panics without an index.
 fn index_of(attributes: &str) -> i64 {
     let digits = attributes.split("n(").skip(1).find_map(|rest| rest.split_once(')')?.0.parse().ok());
     digits.unwrap_or_else(|| panic!("no index: {attributes}"))
 }
 
-/// The parts of a list with commas, without empty ones.
+/// The parts of a list that is separated by commas, without empty parts.
 fn parts(mut text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     while !text.trim().is_empty() {

@@ -1,4 +1,4 @@
-//! What is confidential is shown nowhere.
+//! Tests that no output shows confidential values.
 
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ fn config() -> Config {
     }
 }
 
-/// As text, as `Debug` shows bytes, and as hexadecimal digits.
+/// Asserts that the output hides the secret as text, as the numbers of `Debug`, and as hexadecimal digits.
 fn assert_hides_it(shown: &str, what: &str) {
     let numbers = SECRET.map(|byte| byte.to_string());
     let hex: String = SECRET.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -120,7 +120,7 @@ fn debug_output_and_refusals_of_messages_hide_secrets() {
         let shown = format!("{change:?}");
         assert!(shown.contains("(confidential)"), "{shown}");
         assert_hides_it(&shown, "Debug");
-        // What is said of it in the log.
+        // The log shows the name of the resource and the reason of a rejection.
         assert_hides_it(&name.to_string(), "the name");
         let refused = |bytes: bytes::Bytes| {
             let name = match name.kind().is_some_and(Kind::is_shared) {
@@ -135,7 +135,7 @@ fn debug_output_and_refusals_of_messages_hide_secrets() {
         };
         for end in 0..body.len() {
             refused(body.slice(..end));
-            // Read as what it is not.
+            // Bytes of a wrong type.
             let mut other = body.to_vec();
             for byte in [0x1b, 0x3b, 0x5b, 0x7b, 0x80, 0xa0, 0xf6] {
                 other[end] = byte;

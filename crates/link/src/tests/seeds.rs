@@ -1,4 +1,5 @@
-//! The inputs that fuzzing starts from are still worth it. They are written anew with the golden encodings (see `golden`).
+//! Tests that the seeds of fuzzing are up to date. An update of the golden encodings writes the seeds again (see
+//! `golden`).
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -31,7 +32,7 @@ fn changes(config: &Config) -> Vec<ResourceChange> {
     cut(config).into_iter().map(change).collect()
 }
 
-/// Configurations, one of each other message, and what a control plane must not say.
+/// The seeds: configurations, one of each other message, and messages that a control plane must not send.
 fn written() -> Vec<(String, Vec<u8>)> {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut configs: Vec<_> = everything().into();

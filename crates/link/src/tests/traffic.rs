@@ -1,4 +1,4 @@
-//! Any policy for traffic, in the words of a TrafficPolicy.
+//! A strategy for arbitrary traffic policies, with the field names of a TrafficPolicy.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use sluicegate_model::{Ejection, HealthCheck};
 
 use super::model::{id, key};
 
-/// A mapping with some of these fields. A name with `!` is a required field.
+/// A strategy for mappings with some of these fields. A `!` in a name marks a required field.
 pub(super) fn object<const N: usize>(
     fields: [(&'static str, BoxedStrategy<Value>); N],
 ) -> BoxedStrategy<Value> {
@@ -160,7 +160,7 @@ pub(super) fn traffic() -> BoxedStrategy<Arc<Traffic>> {
         .boxed()
 }
 
-/// A value in the words of a policy.
+/// A value of the model, from the fields of a policy.
 pub(super) fn valid<T>(fields: Value) -> T
 where
     T: for<'de> serde::Deserialize<'de>,

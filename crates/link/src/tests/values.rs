@@ -1,4 +1,4 @@
-//! What is refused since a value cannot be: the bounds of the model, as the decoder checks them.
+//! Tests that the decoder rejects values outside the bounds of the model.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::digest::Digest;
 use crate::resource::{Kind, Name, Refusal};
 use crate::store::Store;
 
-/// Why a resource is refused that was changed in one place.
+/// The fault of a resource with `value` at `path`.
 fn altered(kind: Kind, body: &Bytes, path: &[i64], value: Value) -> Fault {
     let body = edited(body, |policy| *policy.at(path) = value);
     let name = match kind.is_shared() {
@@ -211,7 +211,7 @@ fn invalid_values_of_other_resources_are_rejected() {
     assert_eq!(refused(&[5, 1, 3, 0], Value::Int(99)), Fault::Invalid("a range of status codes"));
 }
 
-/// An upstream as a resource.
+/// The resource of an upstream.
 fn with_upstream(upstream: sluicegate_model::Upstream) -> (Name, Bytes) {
     let upstreams = [(UpstreamKey::new("default", "a", "80"), Arc::new(upstream))].into();
     let resources = cut(&Config { upstreams, ..Config::default() });

@@ -232,7 +232,7 @@ where
         let mut both = Encoder::new(Vec::new());
         // Writing to memory does not fail.
         let _ = both.map(length.saturating_add(of_defaults));
-        // Of a key that occurs twice the last value applies.
+        // If a key occurs twice, the last value applies.
         let mut both = both.into_writer();
         for part in [defaults, sent] {
             both.extend_from_slice(part.input().get(part.position()..).unwrap_or_default());

@@ -30,7 +30,7 @@ pub enum OriginPattern {
     },
 }
 
-/// The most characters of an origin.
+/// The maximum number of characters of an origin.
 const MAX: usize = 300;
 
 impl FromStr for OriginPattern {

@@ -10,7 +10,7 @@ pub(crate) struct Edits {
     pub(crate) removed_lines: Vec<usize>,
     /// Header lines for the request.
     pub(crate) request_lines: Vec<u8>,
-    /// Header lines for the response, whatever its source.
+    /// Header lines for the response, whether it comes from an endpoint or from the gateway.
     pub(crate) response_lines: Vec<u8>,
     /// The query, if it changes.
     pub(crate) query: Option<Vec<u8>>,

@@ -1,4 +1,5 @@
-//! Features: what happens to a request of a rule. A feature's type stands in the model, under the same file name.
+//! Features: the configurable treatment of the requests of a rule. A feature's type is in the model, in the file with
+//! the same name.
 //!
 //! | module | purpose |
 //! |---|---|

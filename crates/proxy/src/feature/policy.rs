@@ -34,7 +34,7 @@ use super::state::{CacheState, PolicyState, SharedState, TrafficState};
 use super::traffic::{RouteTrafficPolicy, Traffic};
 use crate::counters::{Counters, PolicyStats, TrafficStats};
 
-/// What outlives configurations: policies of the next configuration find it again.
+/// The state that outlives configurations, so that policies of the next configuration find their state again.
 #[derive(Debug)]
 pub(crate) struct Resources {
     pub(crate) counters: Arc<Counters>,

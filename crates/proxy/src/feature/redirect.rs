@@ -12,7 +12,7 @@ pub(super) enum Redirected {
     To(Vec<u8>),
     /// A redirect to the requested URL itself would loop.
     Loop,
-    /// A client that named no host is to be redirected to HTTPS: such a client can only be redirected to a path.
+    /// The redirect to HTTPS needs a host, but the client sent none. Only a redirect to a path would be possible.
     MissingHost,
 }
 

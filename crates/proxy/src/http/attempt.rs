@@ -24,7 +24,7 @@ use crate::stream::Stream;
 use crate::stream::{NoWebSocket, Refused};
 use crate::upstream::{Connection, LocalUpstream};
 
-/// What the attempt waits for. This decides which error a timeout becomes.
+/// The event that the attempt waits for, which decides the error of a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waiting {
     ClientBody,
@@ -317,7 +317,7 @@ impl Exchange<'_> {
         if repeatable || now - since >= self.settings().timeouts.connect {
             return Err(Failure::Unacknowledged);
         }
-        // This request can only wait. Other requests can avoid the endpoint.
+        // A retry is not safe, so this request waits. Other requests avoid the endpoint.
         upstream.eject(connection.endpoint());
         Ok(())
     }
@@ -344,7 +344,7 @@ fn is<E: Error + 'static>(error: &io::Error) -> bool {
 struct Clock {
     /// If the endpoint seems dead, the request may go to another endpoint.
     repeatable: bool,
-    /// What the attempt waits for, and the position of the upload when the wait began.
+    /// The event that the attempt waits for, and the position of the upload when the wait began.
     position: Option<(Waiting, (usize, u64))>,
     /// The time at which the wait ends.
     due: Option<Instant>,

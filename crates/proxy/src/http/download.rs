@@ -84,7 +84,7 @@ impl<'b> Body<'b> {
     }
 }
 
-/// What a download waits for.
+/// The event that a download waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Done,
@@ -511,7 +511,7 @@ mod tests {
         let (near_client, mut client) = connection().await?;
         let (mut endpoint_stream, mut wire) =
             (Stream::Plain(near_endpoint), Wire::Http1(Stream::Plain(near_client)));
-        // As much as the kernel's buffers take is there from the beginning.
+        // The endpoint has sent as much as the buffers of the kernel hold before the download begins.
         let mut length = 0;
         endpoint.writable().await?;
         while let Ok(sent) = endpoint.try_write(&[b'x'; 10_000]) {
@@ -529,7 +529,7 @@ mod tests {
             let in_turn = so_far - std::mem::replace(&mut taken, so_far);
             assert!(in_turn < (TURN + BUFFER) as u64, "{in_turn} bytes in a turn");
             turns += 1;
-            // A turn that ended for the sake of others wakes itself.
+            // A poll that ends early to let other tasks run wakes its own task.
             if step == Ok(Step::Done) { Poll::Ready(()) } else { Poll::Pending }
         });
         timeout(LIMIT, turns_of_all).await?;

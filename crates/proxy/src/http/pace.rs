@@ -199,7 +199,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// After how long an upload ends that sends so many bytes at such an interval.
+    /// The time after which the gateway ends an upload that sends `bytes` bytes per `interval`.
     fn ends_after(rate: u64, bytes: u64, interval: Duration) -> Option<Duration> {
         let start = Instant::now();
         let mut pace = Pace::new(rate, GRACE, MOST, 0);

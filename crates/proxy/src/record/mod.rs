@@ -47,7 +47,7 @@ impl Sinks {
         }
     }
 
-    /// Records a head that was rejected or incomplete. It has no route and no span.
+    /// Records a rejected or incomplete head, for which there is no route and no span.
     pub(crate) fn rejected_head(&self, record: &RejectedHead<'_>, stats: &WorkerStats) {
         if let Some(log) = &self.log {
             log.rejected_head(record, stats);

@@ -367,7 +367,7 @@ mod tests {
         assert!(!Arc::ptr_eq(stats[0], stats[2]));
     }
 
-    /// The name of the rule that a request goes to, of rules of one host.
+    /// The name of the rule that a request matches, among the rules of one host.
     fn taken(rules: &[(&str, RuleMatch)], request: &str) -> String {
         let text = format!("{request} HTTP/1.1\r\nHost: a\r\n\r\n");
         let mut head = RequestHead::default();
@@ -421,7 +421,7 @@ mod tests {
 
     #[test]
     fn regular_expressions_and_literal_paths_share_one_precedence_order() {
-        // Fewer than make a set, and more.
+        // Fewer rules than a set needs, and more.
         for more in [0, 10] {
             let mut rules = vec![
                 ("first", regex("^/img/.*[.]png$", 1)),

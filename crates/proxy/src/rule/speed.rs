@@ -1,4 +1,4 @@
-//! Measures the time of a lookup. This is no check: `make bench-rules` prints the time.
+//! Measures the time of a lookup. `make bench-rules` prints the time; no test checks the time.
 
 #![allow(clippy::print_stdout, reason = "it is there to print")]
 

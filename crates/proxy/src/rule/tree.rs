@@ -234,7 +234,8 @@ mod tests {
         }
     }
 
-    /// Patterns with the order of an Ingress: the longest first, then exact, prefix by element, prefix by character.
+    /// A tree of patterns in the order of an Ingress: the longest first, then exact, prefix by element, prefix by
+    /// character.
     fn tree(patterns: &[PathPattern]) -> PathTree {
         let rank =
             |pattern: &PathPattern| (std::cmp::Reverse(pattern.as_str().len()), Kind::of(pattern) as u32);
@@ -295,7 +296,7 @@ mod tests {
         }
     }
 
-    /// What the tree stands for, without a tree.
+    /// The expected result of the tree, found by a linear scan.
     fn scan(patterns: &[PathPattern], path: &str) -> Option<u32> {
         let takes = |pattern: &PathPattern| match pattern {
             PathPattern::Exact(exact) => path == &**exact,

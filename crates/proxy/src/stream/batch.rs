@@ -76,8 +76,8 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 
-/// How many bytes a peer may send for each received frame of data or head, and for each request: a window update, a
-/// cancellation, a priority.
+/// The number of bytes of other frames that a peer may send for each received data or head frame, and for each request.
+/// Such frames are window updates, cancellations and priorities.
 const PER_FRAME: usize = 64;
 
 impl Batch {
@@ -348,19 +348,19 @@ mod tests {
 
     #[test]
     fn flooding_connection_does_not_starve_other_connections() {
-        // As a worker's.
+        // The runtime of a worker.
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_all().build_local(LocalOptions::default()).unwrap();
         let (flood, turns) = runtime.block_on(async {
             let (mut flooder, flooded) = pair().await;
-            // There is always more: as much as the kernel takes, and then what makes room for itself.
+            // The flooder fills the buffers of the kernel, and refills them as the batch reads.
             flooder.set_nonblocking(true).unwrap();
             while flooder.write(&[0; 65536]).is_ok() {}
             flooder.set_nonblocking(false).unwrap();
             let flood = thread::spawn(move || while flooder.write_all(&[0; 65536]).is_ok() {});
             let (mut near, mut other) = pair().await;
             let other = spawn_local(async move { other.read_u8().await });
-            // It waits for its byte now.
+            // The other task now waits for its byte.
             yield_now().await;
             near.write_all(&[1]).unwrap();
             (flood, spawn_local(turns_until(flooded, other)).await.unwrap())
@@ -369,7 +369,7 @@ mod tests {
         flood.join().unwrap();
     }
 
-    /// How many turns a connection has until another task is over.
+    /// The number of turns of a flooded connection until another task ends.
     async fn turns_until<T>(flooded: TcpStream, other: JoinHandle<T>) -> usize {
         let mut batch = Batch::new(Stream::Plain(flooded), &[], 0, Sender::Client);
         let mut turns = 0;

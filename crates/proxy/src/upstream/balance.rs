@@ -375,7 +375,7 @@ mod tests {
         assert_ne!(pick(&AvoidedEndpoints::default()), Some(2));
     }
 
-    /// Cookies that clients hold, and the agreement of data planes of two versions, hang on it.
+    /// The cookies of clients depend on these values, and so does the agreement between data planes of two versions.
     #[test]
     fn stable_hash_value_does_not_change() {
         let mut hash = StableHash::new();

@@ -215,11 +215,11 @@ struct Race<'r> {
     upstream: &'r Rc<LocalUpstream>,
     preference: &'r EndpointPreference,
     connect_attempts: Vec<ConnectAttempt>,
-    /// When the next connect starts.
+    /// The time at which the next connect starts.
     hedge_at: Option<Instant>,
     /// The end of retries at endpoints that failed.
     give_up: Instant,
-    /// When connects in flight are given up.
+    /// The deadline of the connects in flight.
     end: Instant,
     last: Failure,
     /// Whether a connect failed in the current round over the endpoints.
@@ -478,14 +478,14 @@ mod tests {
         for (careful, closed) in [(false, false), (true, false), (false, true), (true, true)] {
             let (near, far) = tokio::join!(TcpStream::connect(listener.local_addr()?), listener.accept());
             let (near, far) = (near?, far?.0);
-            // Until reading proved otherwise, the runtime takes a new socket to be readable.
+            // The runtime assumes that a new socket is readable until a read would block.
             assert!(near.try_read(&mut [0]).is_err());
             let event = IdleEvent { upstream: 0, endpoint: 0, socket: 1 };
             let socket = Socket::new(Stream::Plain(near), event, &Arc::default());
             let (now, stats) = (Instant::now(), endpoint.stats());
             endpoint.pool.borrow_mut().put(socket, now + Duration::from_secs(60), 1, stats);
             let far = (!closed).then_some(far);
-            // Nothing was awaited: the runtime has not heard of the close.
+            // The test has not awaited, so the runtime has not processed the close yet.
             let pooled = upstream.pooled_http1(endpoint, careful, now);
             assert_eq!(pooled.is_some(), !(careful && closed), "careful: {careful}, closed: {closed}");
             drop(far);

@@ -144,7 +144,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let (near, far) = tokio::join!(TcpStream::connect(listener.local_addr()?), listener.accept());
         let (near, (mut far, _)) = (near?, far?);
-        // Until reading proved otherwise, the runtime takes a new socket to be readable.
+        // The runtime assumes that a new socket is readable until a read would block.
         assert!(near.try_read(&mut [0]).is_err());
         let events = Arc::default();
         let socket =
@@ -155,7 +155,7 @@ mod tests {
         far.write_all(b"HTTP/1.1 408 Request Timeout\r\n\r\n").await?;
         events.notify.notified().await;
         assert_eq!(events.take().len(), 1);
-        // A request may come before the event is looked at.
+        // A request may arrive before the runtime processes the event.
         assert!(pool.take(now, &stats).is_none());
         assert_eq!(stats.idle.get(), 0);
         Ok(())

@@ -20,7 +20,7 @@ pub(super) struct StalledUploads {
     /// In the order in which they stalled.
     waiting: RefCell<BTreeMap<u64, Rc<Slot>>>,
     next: Cell<u64>,
-    /// How many uploads were asked to end, and have not ended yet.
+    /// The number of uploads that the gateway ends, but that have not ended yet.
     ending: Cell<usize>,
 }
 

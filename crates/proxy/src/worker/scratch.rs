@@ -29,7 +29,7 @@ pub(crate) struct Scratch {
     pub(crate) path: Vec<u8>,
     /// Header lines that policies add to the request.
     pub(crate) request_lines: Vec<u8>,
-    /// Header lines that policies add to the response, whatever its source.
+    /// Header lines that policies add to the response, whether it comes from an endpoint or from the gateway.
     pub(crate) response_lines: Vec<u8>,
     /// The query, if a policy changes it.
     pub(crate) query: Option<Vec<u8>>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// The most examples of failures.
+/// The maximum number of examples of failures.
 const EXAMPLES: usize = 20;
 
 /// The kind of a request.

@@ -1,4 +1,4 @@
-//! What an API gateway does with calls, tried on the real programs.
+//! Tests of the functions of API gateways, with the real programs.
 
 use std::thread;
 
@@ -10,10 +10,10 @@ use super::super::{ALL, Kind};
 use super::rig::{Running, keep_with};
 use crate::experiment::Functions;
 
-/// Enough that each worker has seen more than one call.
+/// So many callers that each worker serves more than one call.
 const CALLERS: usize = 20;
 
-/// Keeps each kind that has these functions to a promise, all at the same time.
+/// Tests a promise of each kind of gateway with these functions, all at the same time.
 fn each(functions: Functions, promise: fn(&mut Running) -> anyhow::Result<()>) {
     let kinds = ALL.into_iter().filter(|kind| kind.has(functions));
     let broken: Vec<String> = thread::scope(|scope| {
@@ -27,7 +27,7 @@ fn each(functions: Functions, promise: fn(&mut Running) -> anyhow::Result<()>) {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
-/// It lets the good call in, and no other.
+/// Checks that the gateway allows the valid call, and denies all other calls.
 fn refuses(gateway: &mut Running) -> anyhow::Result<()> {
     let checked = check(&gateway.config.api, |header| Some(gateway.call(header).ok()?.status));
     ensure!(checked.len() > 2, "{checked:?}");
@@ -67,10 +67,10 @@ fn pods_are_told_who_calls_and_what_with() {
         for (consumer, header) in keys.consumers.iter().zip(gateway.config.api.good()) {
             let answer = gateway.call(Some(&header))?;
             ensure!(answer.seen(CONSUMER_HEADER) == Some(&*consumer.name), "{answer:?}");
-            // As the others do it.
+            // Like the other gateways, it forwards the credential.
             ensure!(answer.seen(header.name) == Some(&*header.value), "{answer:?}");
         }
-        // Nobody says who they are by the header itself.
+        // A client cannot forge its identity by sending the consumer header itself.
         let known = gateway.config.api.good().pop().context("nobody may call")?;
         let value = format!("{}\r\n{CONSUMER_HEADER}: admin", known.value);
         let forged = Header { name: known.name, value };

@@ -1,4 +1,4 @@
-//! Who vouches for the certificates of the tests.
+//! The CA of the tests, and its certificates.
 
 use std::sync::LazyLock;
 

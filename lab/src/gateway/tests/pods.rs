@@ -1,4 +1,4 @@
-//! Back ends of the tests, in threads.
+//! The pods of the tests, which run in threads.
 
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use crate::socket::read_some;
 
-/// How long a thread waits for a gateway that says no more.
+/// The time that a thread waits for the next bytes of a gateway.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Listens at so many addresses, all at one port as the pods of a Service. They live as long as the tests.
+/// Starts `count` pods at different addresses with the same port, as the pods of a Service have. The pods run until the
+/// process of the tests ends.
 pub(super) fn start(network: [u8; 2], count: u8) -> io::Result<Vec<SocketAddr>> {
     let [a, b] = network;
     // A port that is free at one address may be taken at another.
@@ -25,7 +26,7 @@ pub(super) fn start(network: [u8; 2], count: u8) -> io::Result<Vec<SocketAddr>> 
         for listener in listeners {
             thread::spawn(move || {
                 while let Ok((stream, _)) = listener.accept() {
-                    // A gateway that goes away is no failure of the pod.
+                    // A gateway that disconnects is not a failure of the pod.
                     thread::spawn(move || drop(answer(stream)));
                 }
             });
@@ -35,7 +36,7 @@ pub(super) fn start(network: [u8; 2], count: u8) -> io::Result<Vec<SocketAddr>> 
     Err(io::Error::other("there is no port that is free at all addresses"))
 }
 
-/// Listens beside a pod, reads requests, and breaks each connection off instead of an answer.
+/// Starts a pod at the port of `beside` that reads requests, and closes each connection instead of a response.
 pub(super) fn start_broken(beside: SocketAddr) -> io::Result<SocketAddr> {
     let IpAddr::V4(ip) = beside.ip() else { return Err(io::Error::other("the pods of tests have IPv4")) };
     let [a, b, c, _] = ip.octets();
@@ -51,7 +52,8 @@ pub(super) fn start_broken(beside: SocketAddr) -> io::Result<SocketAddr> {
     addr
 }
 
-/// Answers each request with its own head, and says who it is in `x-pod`.
+/// Responds to each request with the head of the request as the body, and with the address of the pod in the header
+/// `x-pod`.
 fn answer(mut stream: TcpStream) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_nodelay(true)?;

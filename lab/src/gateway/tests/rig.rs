@@ -1,4 +1,4 @@
-//! A gateway that runs, and its users.
+//! A running gateway, and clients for it.
 
 use std::fmt::Debug;
 use std::io::{self, Read, Write};
@@ -24,13 +24,13 @@ use super::super::api::Header;
 use super::super::{ALL, Api, Config, Driver, EXTRA, HOST, Kind, Part, Protocol, Site};
 use super::{authority, pods};
 
-/// When a test gives up on a change. All take a second or two; a busy machine takes longer.
+/// The timeout for a change to take effect. A change usually takes a second or two, and longer on a busy machine.
 pub(super) const LIMIT: Duration = Duration::from_secs(20);
 
-/// What one exchange may take.
+/// The timeout for one exchange.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A gateway that runs, with pods that it may be told of.
+/// A running gateway, with pods that a change may add as endpoints.
 pub(super) struct Running {
     pub(super) kind: &'static Kind,
     pub(super) site: Site,
@@ -41,15 +41,15 @@ pub(super) struct Running {
     _directory: TempDir,
 }
 
-/// Keeps each kind of gateway to a promise, all at the same time. Those that are not installed are skipped, unless
+/// Tests a promise of each kind of gateway, all at the same time. A gateway that is not installed is skipped, unless
 /// SLUICEGATE_PEERS=require.
 pub(super) fn each(promise: fn(&mut Running) -> anyhow::Result<()>) {
     each_with(3, promise);
 }
 
-/// The same with so many pods.
+/// Like [`each`], with this many pods.
 pub(super) fn each_with(pods: u8, promise: fn(&mut Running) -> anyhow::Result<()>) {
-    // The floor forwards bytes and promises nothing.
+    // The gateway `floor` only forwards bytes, so it makes no promises.
     let kinds = ALL.into_iter().chain(EXTRA).filter(|kind| kind.can(Work::Https));
     let broken: Vec<String> = thread::scope(|scope| {
         let threads: Vec<_> =
@@ -60,7 +60,7 @@ pub(super) fn each_with(pods: u8, promise: fn(&mut Running) -> anyhow::Result<()
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
-/// Keeps one kind to a promise, with so many pods of which it is told the first.
+/// Tests a promise of one kind of gateway, with this many pods. The first pod is the endpoint at the start.
 pub(super) fn keep(
     kind: &'static Kind,
     pods: u8,
@@ -69,7 +69,7 @@ pub(super) fn keep(
     keep_with(kind, pods, &Api::Nothing, promise)
 }
 
-/// The same with these functions of an API gateway.
+/// Like [`keep`], with these functions of an API gateway.
 pub(super) fn keep_with(
     kind: &'static Kind,
     pods: u8,
@@ -95,7 +95,7 @@ fn tools() -> PathBuf {
 impl Running {
     fn start(kind: &'static Kind, pods: u8, api: Api) -> anyhow::Result<Self> {
         let directory = tempfile::tempdir()?;
-        // Each has addresses of its own, so no test takes the port that another has just found free.
+        // Each gateway has its own addresses, so that no test takes a port that another test has just found free.
         static NETWORKS: AtomicU16 = AtomicU16::new(0);
         let [a, b] = NETWORKS.fetch_add(1, Ordering::Relaxed).to_be_bytes();
         let network = [100 + a, b];
@@ -136,7 +136,7 @@ impl Running {
         eventually("it answers 200", || Ok(self.call(good.as_ref()).is_ok_and(|answer| answer.status == 200)))
     }
 
-    /// Tells the gateway of something new.
+    /// Applies a change of the configuration to the gateway.
     pub(super) fn apply(
         &mut self,
         part: Part,
@@ -151,7 +151,7 @@ impl Running {
         self.ask(host, None)
     }
 
-    /// A call of an API, with what it shows.
+    /// A call of an API, with a credential in `header`.
     pub(super) fn call(&self, header: Option<&Header>) -> anyhow::Result<Answer> {
         self.ask(HOST, header)
     }
@@ -162,21 +162,21 @@ impl Running {
         exchange(stream, host, header, client)
     }
 
-    /// A request over HTTPS, in a connection that is secured for `name`.
+    /// A request over HTTPS with the server name `name`.
     pub(super) fn get_secured(&self, host: &str, name: &str) -> anyhow::Result<Answer> {
         let stream = self.secured(name, rustls::ALL_VERSIONS, &[])?;
         let client = stream.sock.local_addr()?;
         exchange(stream, host, None, client)
     }
 
-    /// What is shown to new clients.
+    /// The certificate that new clients receive.
     pub(super) fn shown(&self) -> anyhow::Result<CertificateDer<'static>> {
         let stream = self.secured(HOST, rustls::ALL_VERSIONS, &[])?;
         let shown = stream.conn.peer_certificates().and_then(|chain| chain.first());
         Ok(shown.context("no certificate is shown")?.clone().into_owned())
     }
 
-    /// A connection after the handshake.
+    /// A TLS connection after the handshake.
     pub(super) fn secured(
         &self,
         name: &str,
@@ -197,19 +197,19 @@ impl Running {
     }
 }
 
-/// What came back.
+/// The response.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
-    /// Which pod says that it answered.
+    /// The pod that responded, from `x-pod`.
     pub(super) pod: Option<SocketAddr>,
-    /// Our address.
+    /// The address of the client.
     pub(super) client: SocketAddr,
     text: String,
 }
 
 impl Answer {
-    /// A header of the request that the pod saw.
+    /// A header of the request as the pod received it.
     pub(super) fn seen(&self, name: &str) -> Option<&str> {
         field(self.text.split_once("\r\n\r\n")?.1, name)
     }
@@ -220,7 +220,7 @@ fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     fields.filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim()).next()
 }
 
-/// Waits for something to become so.
+/// Waits until `is_so` returns true.
 pub(super) fn eventually(what: &str, mut is_so: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
     let deadline = Instant::now() + LIMIT;
     while !is_so()? {
@@ -230,7 +230,7 @@ pub(super) fn eventually(what: &str, mut is_so: impl FnMut() -> anyhow::Result<b
     Ok(())
 }
 
-/// What all must be for several requests in turn: each worker has to agree.
+/// Whether several requests in a row all have the expected result, so that each worker agrees.
 pub(super) fn all<T: PartialEq + Debug>(
     mut ask: impl FnMut() -> anyhow::Result<T>,
     expected: &T,
@@ -260,7 +260,7 @@ fn exchange(
     let request = format!("GET /path?query HTTP/1.1\r\nHost: {host}\r\n{header}Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
-    // Not until the end, which some put off.
+    // The loop does not wait for the end of the connection, because some gateways delay the close.
     while !is_whole(&answer) {
         let mut buffer = [0; 4096];
         let read = read_some(&mut stream, &mut buffer)?;

@@ -196,7 +196,7 @@ fn line(table: &VecDeque<Line>, index: usize) -> Result<(&[u8], &[u8]), Unreadab
     Ok(line.bytes.split_at(line.name))
 }
 
-/// A number that begins with so many bits of the first byte (RFC 7541, 5.1).
+/// A number that begins in the last `bits` bits of the first byte (RFC 7541, 5.1).
 fn integer(rest: &mut &[u8], bits: u32) -> Result<usize, Unreadable> {
     let mut next = || {
         let (byte, behind) = rest.split_first().ok_or(Unreadable::CutOff)?;
@@ -254,7 +254,7 @@ fn write_string(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(text);
 }
 
-/// Appends a number with so many bits in the first byte, whose other bits are 0.
+/// Appends a number that begins in the last `bits` bits of the first byte. The other bits of the byte are 0.
 fn write_integer(number: usize, bits: u32, out: &mut Vec<u8>) {
     let most = (1 << bits) - 1;
     if number < most {
@@ -287,10 +287,11 @@ mod tests {
         digits.chunks(2).map(byte).collect()
     }
 
-    /// Three answers on one connection, of which later ones refer to earlier ones: of RFC 7541, appendix C.6.
+    /// Three responses on one connection, of which the later responses refer to fields of the earlier (RFC 7541,
+    /// appendix C.6).
     #[test]
     fn the_examples_of_the_standard_are_read() {
-        // There the table has 256 bytes, which the third answer fills.
+        // The table of the example has 256 bytes, which the third response fills.
         let mut decoder = Decoder { max_size: 256, ..Decoder::default() };
         let lines = |status: &str, date: &str, more: &[(&str, &str)]| {
             let first = [

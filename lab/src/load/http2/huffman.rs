@@ -124,7 +124,7 @@ mod tests {
         Ok(String::from_utf8(out).unwrap())
     }
 
-    /// Of RFC 7541, appendix C.4 and C.6.
+    /// The examples of RFC 7541, appendix C.4 and C.6.
     #[test]
     fn the_examples_of_the_standard_are_read() {
         let cases: [(&[u8], &str); 5] = [

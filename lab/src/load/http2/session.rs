@@ -21,7 +21,7 @@ const WINDOW: u32 = 1 << 30;
 /// The default window (RFC 9113, 6.9.2).
 const DEFAULT_WINDOW: u32 = 65_535;
 
-/// The most streams until the server sends its limit; the limit should be at least this (RFC 9113, 6.5.2).
+/// The maximum number of streams until the server sends its limit; the limit should be at least this (RFC 9113, 6.5.2).
 const FIRST_STREAMS: usize = 100;
 
 /// The longest header list of a response.
@@ -41,9 +41,9 @@ pub(crate) type Finished = (Pending, Result<Answer, Failure>);
 #[derive(Debug)]
 pub(crate) struct Session {
     checks: Checks,
-    /// The most requests in flight, as the client sets.
+    /// The maximum number of requests in flight, as the client sets.
     streams: usize,
-    /// The most requests in flight, as the server sets.
+    /// The maximum number of requests in flight, as the server sets.
     allowed: usize,
     next_stream: u32,
     /// The requests in flight, by stream.
@@ -67,7 +67,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// The session of a connection with at most so many requests in flight.
+    /// The session of a connection with at most this many requests in flight.
     pub(crate) fn new(checks: Checks, streams: usize) -> Self {
         Self {
             checks,
@@ -100,7 +100,7 @@ impl Session {
         frame::write(Kind::WindowUpdate, 0, 0, &(WINDOW - DEFAULT_WINDOW).to_be_bytes(), out);
     }
 
-    /// The most requests in flight; 0 after the server has sent GOAWAY.
+    /// The maximum number of requests in flight; 0 after the server has sent GOAWAY.
     pub(crate) fn at_once(&self) -> usize {
         if self.is_over() { 0 } else { self.streams.min(self.allowed) }
     }

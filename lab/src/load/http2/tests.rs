@@ -17,7 +17,8 @@ fn request(ask: Ask) -> Request {
     super::request::new(ask, &target, &[("Accept".to_owned(), "*/*".to_owned())]).unwrap()
 }
 
-/// A session with so many requests under way, which have the ids 0, 1, 2, ... and were sent at 0, 1, 2, ... ms.
+/// A session with this many requests in flight. The requests have the ids 0, 1, 2, ... and were sent at 0, 1, 2, ...
+/// ms.
 fn session(requests: u64, ask: Ask, checks: Checks) -> Session {
     let mut session = Session::new(checks, 10);
     let mut request = request(ask);
@@ -34,7 +35,7 @@ fn frame(kind: Kind, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The settings that a server begins with.
+/// The first SETTINGS frame of a server.
 fn settings() -> Vec<u8> {
     frame(Kind::Settings, 0, 0, b"")
 }
@@ -51,7 +52,7 @@ fn headers(flags: u8, stream: u32, lines: &[(&str, &str)]) -> Vec<u8> {
     frame(Kind::Headers, flags | END_HEADERS, stream, &list(lines))
 }
 
-/// What a session has read: what became of requests by their ids, what it says, and what was wrong.
+/// The result of reading: the result of each request by id, the output of the session, and a violation by the server.
 struct Read {
     finished: Vec<(u64, Result<Answer, Failure>)>,
     out: Vec<u8>,
@@ -79,7 +80,7 @@ const PLAIN: Answer = Answer {
     call_failed: false,
 };
 
-/// Frames in the order in which they lie there.
+/// The frames in `bytes`, in order.
 fn frames(bytes: &[u8]) -> Vec<(Kind, u8, u32, Vec<u8>)> {
     let (mut frames, mut rest) = (Vec::new(), bytes);
     while let Some((frame, behind)) = Frame::first(rest).unwrap() {
@@ -127,20 +128,20 @@ fn answers_are_read_in_any_order_however_they_are_cut() {
     let (first, second) = end.split_at(7);
     let input = [
         settings(),
-        // With an interim answer, and in three pieces.
+        // A response after an interim response, with its head in three frames.
         headers(0, 3, &[(":status", "103"), ("link", "x")]),
         frame(Kind::Headers, 0, 3, &list(&[(":status", "503")])),
         frame(Kind::Continuation, 0, 3, first),
         frame(Kind::Continuation, END_HEADERS, 3, second),
         headers(0, 1, &[(":status", "200")]),
-        // With padding, which is no part of a body.
+        // Padding is not part of the body.
         frame(Kind::Data, 8, 3, b"\x02hel\0\0"),
         frame(Kind::Unknown, 0xff, 77, b"anything"),
         frame(Kind::Priority, 0, 3, b"12345"),
         frame(Kind::Data, 0, 1, b"a"),
         frame(Kind::Data, END_STREAM, 3, b"lo"),
         headers(END_STREAM, 1, &[("x-trailer", "y")]),
-        // With a priority.
+        // A HEADERS frame with a priority.
         frame(
             Kind::Headers,
             END_HEADERS | END_STREAM | 0x20,
@@ -206,7 +207,7 @@ fn streams_that_the_server_does_not_take_fail_each_for_its_reason() {
         frame(Kind::Reset, 0, 3, &2_u32.to_be_bytes()),
         headers(0, 5, &[(":status", "200")]),
         frame(Kind::Reset, 0, 5, &2_u32.to_be_bytes()),
-        // It has looked at streams up to 7.
+        // GOAWAY: the server has processed streams up to 7.
         frame(Kind::GoAway, 0, 0, &[0, 0, 0, 7, 0, 0, 0, 0, b'b', b'y', b'e']),
     ]
     .concat();
@@ -233,7 +234,7 @@ fn what_takes_too_long_is_cancelled_and_what_comes_of_it_is_ignored() {
     assert_eq!(late, [(0, Err(Failure::AnswerTimeout)), (1, Err(Failure::AnswerTimeout))]);
     let cancel = [0, 0, 0, 8].to_vec();
     assert_eq!(frames(&out), [(Kind::Reset, 0, 1, cancel.clone()), (Kind::Reset, 0, 3, cancel)]);
-    // A line that the late answer puts into the table is in the next one.
+    // The late response adds a field to the HPACK table, and the next response refers to that field.
     let mut kept = list(&[(":status", "200")]);
     kept.extend_from_slice(b"\x40\x0cx-lab-length\x013");
     let input = [
@@ -281,7 +282,7 @@ fn a_body_is_sent_when_the_server_has_room_for_it() {
     let more = |stream: u32, size: u32| frame(Kind::WindowUpdate, 0, stream, &size.to_be_bytes());
     assert_eq!(data(&read(&mut session, &more(1, 5)).out), [(0, 5)]);
     assert_eq!(data(&read(&mut session, &more(0, 5)).out), [], "it was the stream's window that was full");
-    // The windows of all streams become smaller, and larger again.
+    // SETTINGS makes the windows of all streams smaller, and then larger again.
     assert_eq!(data(&read(&mut session, &frame(Kind::Settings, 0, 0, &window(0))).out), []);
     assert_eq!(data(&read(&mut session, &frame(Kind::Settings, 0, 0, &window(100))).out), [(END_STREAM, 49)]);
 }

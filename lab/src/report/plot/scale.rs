@@ -12,7 +12,8 @@ pub(in crate::report) enum Scale {
         low: f64,
         high: f64,
     },
-    /// Quantiles from 0 to so many nines (possibly a fraction), with the same room for each nine: 0 %, 90 %, 99 %, 99.9 %, ...
+    /// Quantiles from 0 to this many nines (possibly a fraction), with the same room for each nine: 0 %, 90 %, 99 %,
+    /// 99.9 %, ...
     Quantile {
         nines: f64,
     },
@@ -60,7 +61,7 @@ impl Scale {
     }
 }
 
-/// 1, 2 or 5 of some power of ten, for about so many steps.
+/// 1, 2 or 5 of some power of ten, for about this many steps.
 fn step(length: f64, steps: f64) -> f64 {
     let rough = length / steps;
     let power = 10f64.powf(rough.log10().floor());
@@ -118,7 +119,7 @@ fn quantiles(nines: f64) -> Vec<Tick> {
     ticks
 }
 
-/// `99.9 %`, for a quantile with so many nines.
+/// `99.9 %`, for a quantile with this many nines.
 pub(in crate::report) fn percent(quantile: f64) -> String {
     let text = format!("{:.6}", quantile * 100.0);
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))

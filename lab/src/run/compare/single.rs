@@ -239,7 +239,7 @@ mod tests {
                 follows[pair[0]][pair[1]] += 1;
             }
         }
-        // 300 on the average.
+        // The average is 300.
         let pairs = (0..4).flat_map(|one| (0..4).map(move |other| (one, other)));
         let mut counts = pairs.filter(|(one, other)| one != other).map(|(one, other)| follows[one][other]);
         assert!(counts.all(|count| (220..380).contains(&count)), "{follows:?}");

@@ -15,7 +15,8 @@ use crate::store::Store;
 struct Refusal {
     severity: Severity,
     message: String,
-    /// How near the route came to an attachment: the nearest of several listeners gives the reason.
+    /// How far the checks of a route at a listener succeeded. Of several listeners, the listener with the most
+    /// successful checks gives the reason.
     nearness: u8,
 }
 

@@ -1,4 +1,4 @@
-//! The Gateways that are ours.
+//! The choice of the Gateways that the gateway serves, by their class.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ impl<'a> Classes<'a> {
         Self { controllers, options }
     }
 
-    /// The reason why a Gateway is not served, and the option that would serve it; `None` if it is ours. See
+    /// The reason why a Gateway is not served, and the option that would serve it; `None` if the Gateway is served. See
     /// [`TranslateOptions`].
     pub(super) fn refusal(&self, gateway: &Gateway) -> Option<String> {
         let name = &*gateway.class_name;

@@ -2,7 +2,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`class`] | the Gateways that are ours |
+//! | [`class`] | the choice of the Gateways that the gateway serves |
 //! | [`listener`] | the listeners of a Gateway, and their sockets |
 //! | [`attach`] | the listeners that accept a route |
 //! | [`backend`] | the backends of a route |
@@ -31,7 +31,7 @@ struct Listeners<'a> {
     of_gateway: HashMap<&'a ObjectRef, Range<usize>>,
 }
 
-/// Adds the intents of all Gateways that are ours, and of the routes below HTTP; the oldest objects come first.
+/// Adds the intents of all served Gateways, and of the routes below HTTP; the oldest objects come first.
 pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mut Intents<'a>) {
     let classes = class::Classes::new(store, options);
     let mut gateways: Vec<(At<'a>, &Gateway)> = Vec::new();

@@ -1,4 +1,4 @@
-//! The Ingresses that are ours.
+//! The choice of the Ingresses that the gateway serves, by their class.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

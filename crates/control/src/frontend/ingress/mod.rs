@@ -2,7 +2,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`class`] | the Ingresses that are ours |
+//! | [`class`] | the choice of the Ingresses that the gateway serves |
 //! | [`tls`] | `spec.tls` and client certificates |
 //! | [`passthrough`] | TLS passthrough |
 //! | [`restriction`] | annotations of ingress-nginx that restrict access and are not read |
@@ -22,7 +22,7 @@ mod passthrough;
 mod restriction;
 mod tls;
 
-/// Adds the intents of the Ingresses that are ours, the oldest first, and notes of the others, by their names.
+/// Adds the intents of the served Ingresses, the oldest first, and notes of the other Ingresses, by name.
 pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mut Intents<'a>) {
     let classes = Classes::new(store, options);
     let (mut ours, mut others): (Vec<_>, Vec<_>) = store

@@ -1,9 +1,9 @@
 //! From policies with their targets to routes (Gateway API: policy attachment, GEP-713).
 //!
 //! One policy of a kind applies to a route, as a whole: the most specific policy. A policy for the port of the Service
-//! comes first, then a policy for the Service, then a policy for the Ingress. Of several for the same target, the
-//! oldest has precedence. If nothing of a policy can be honoured, the other policies apply instead, unless the policy
-//! restricts access.
+//! comes first, then a policy for the Service, then a policy for the Ingress. Of several policies for the same target,
+//! the oldest policy has precedence. If nothing of a policy can be honoured, the other policies apply instead, unless
+//! the policy restricts access.
 
 use std::collections::BTreeSet;
 use std::collections::hash_map::Entry;
@@ -57,8 +57,8 @@ pub(super) struct Attached<'a, V> {
 }
 
 impl<'a, V> Attached<'a, V> {
-    /// Attaches policies to the Ingresses that are ours, and to Services. A policy may name a port that its Service
-    /// does not have: `close` returns the policy for the whole Service; `None` leaves the Service open.
+    /// Attaches policies to the Ingresses that the gateway serves, and to Services. A policy may name a port that its
+    /// Service does not have: `close` returns the policy for the whole Service; `None` leaves the Service open.
     pub(super) fn new(
         store: &Store,
         ours: &HashSet<&ObjectRef>,
@@ -183,7 +183,7 @@ impl<'a, V> Attached<'a, V> {
         for (host, route) in config.layer4_routes() {
             for backend in &route.backends {
                 let of_ingress = route.id.kind == Kind::Ingress.as_str();
-                // A route of Gateway API is no Ingress, whatever the name is.
+                // A route of Gateway API is not an Ingress, even with the name of an Ingress.
                 let name = if of_ingress { route.id.name.clone() } else { "".into() };
                 let holder = self.holders_of(&route.id.namespace, &name, &backend.upstream).next();
                 let Some((policy, target)) = holder.filter(|holder| told.insert((*holder, &route.id))) else {

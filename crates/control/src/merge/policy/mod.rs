@@ -106,7 +106,7 @@ impl<'a> Policies<'a> {
         }
     }
 
-    /// The policies of a route that an object asks for and that leads to this upstream.
+    /// The policies of a route of an object that leads to this upstream.
     pub(crate) fn govern(&mut self, intent: &Intent<'_>, upstream: &UpstreamKey) -> RoutePolicies {
         let ingress = intent.at.object;
         let security = match self.closed.iter().find(|(guarded, _)| guarded.has(&ingress.namespace)) {

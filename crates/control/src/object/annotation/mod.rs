@@ -174,7 +174,7 @@ pub(crate) fn unread_restrictions(annotations: Option<&BTreeMap<String, String>>
     annotations.filter(|(name, value)| restricts(name, value)).map(|(name, _)| name.as_str().into()).collect()
 }
 
-/// Whether an annotation of ingress-nginx with this value restricts access. In doubt the answer is yes.
+/// Whether an annotation of ingress-nginx with this value restricts access. In doubt the function returns true.
 fn restricts(name: &str, value: &str) -> bool {
     let Some(name) = name.strip_prefix(NGINX_PREFIX) else { return false };
     let is_limit = name.starts_with("limit-");

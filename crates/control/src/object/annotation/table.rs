@@ -14,7 +14,7 @@ pub(super) struct Row {
     /// The kinds of objects on which it has an effect.
     pub(super) kinds: &'static [Kind],
     pub(super) value: Value,
-    /// What it sets, as a sentence of the reference page.
+    /// The effect of the annotation, as a sentence of the reference page.
     pub(super) sets: &'static str,
     /// The value without the annotation; empty if there is none.
     pub(super) default: &'static str,

@@ -12,7 +12,7 @@ use super::written::credential::CredentialSource;
 use super::{external, jwt, list, secret};
 use crate::problem::Findings;
 
-/// The most places of a credential.
+/// The maximum number of places of a credential.
 const PLACES_MAX: usize = 8;
 
 /// A part of a policy that is in a Secret.

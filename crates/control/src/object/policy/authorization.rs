@@ -229,7 +229,7 @@ fn check_paths(written: Vec<PathMatch>, field: &str, findings: &mut Findings) ->
             PathType::Prefix => "Prefix",
         };
         let field = format!("{field}[{index}].value");
-        // Clients escape these characters in a path.
+        // Clients percent-encode these characters in a path.
         if let Some(mark) = value.chars().find(|mark| matches!(mark, '?' | '#')) {
             let fault =
                 format!("{value:?} has a {mark:?}, which ends a path: remove it and the text after it");

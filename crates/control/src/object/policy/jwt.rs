@@ -15,7 +15,7 @@ use crate::problem::Findings;
 
 const FIELD: &str = "spec.authentication.jwt";
 
-/// The most providers of a policy.
+/// The maximum number of providers of a policy.
 const PROVIDERS_MAX: usize = 8;
 
 const CLOCK_SKEW: Duration = Duration::from_secs(60);

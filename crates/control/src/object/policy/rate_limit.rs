@@ -16,10 +16,10 @@ use crate::object::gateway_api::Written;
 use crate::object::{ObjectRef, annotation};
 use crate::problem::Findings;
 
-/// The most limits of a policy.
+/// The maximum number of limits of a policy.
 const LIMITS_MAX: usize = 16;
 
-/// The most requests of a limit.
+/// The maximum number of requests of a limit.
 const REQUESTS_MAX: i64 = 1_000_000;
 
 const PER_MIN: Duration = Duration::from_millis(1);

@@ -9,7 +9,7 @@ use super::written::target::{TargetKind, TargetRef};
 use crate::object::Kind;
 use crate::problem::Findings;
 
-/// The most targets of a policy.
+/// The maximum number of targets of a policy.
 const TARGETS_MAX: usize = 16;
 
 /// A valid target of a policy, in the policy's namespace.

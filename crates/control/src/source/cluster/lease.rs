@@ -80,7 +80,8 @@ impl Elector {
             self.tell(holds);
             let pause = RETRY.mul_f64(0.9 + fastrand::f64() / 5.0);
             if let Some(left) = self.left().filter(|left| *left < pause) {
-                // The hold must not last until the attempt to renew fails.
+                // The renewal deadline ends before the next attempt: this process then stops being the holder at the
+                // deadline.
                 sleep(left).await;
                 self.tell(holds);
                 sleep(pause.saturating_sub(left)).await;

@@ -53,13 +53,13 @@ use lease::Elector;
 use status::StatusBoard;
 use watch::{Fault, Fields, Heard, News, Reason, Selection};
 
-/// The most pieces of news in the queue; further pieces wait at the API server.
+/// The maximum number of pieces of news in the queue; further pieces wait at the API server.
 const QUEUE: usize = 1024;
 
 /// After this many pieces of news, the changes are published.
 const BATCH: usize = 4096;
 
-/// The most Secrets and ConfigMaps with a watch each.
+/// The maximum number of Secrets and ConfigMaps with a watch each.
 const SINGLE_WATCHES_MAX: usize = 500;
 
 /// The longest time for the release of the Lease.

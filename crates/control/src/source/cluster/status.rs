@@ -38,7 +38,7 @@ const RETRY_FIRST: Duration = Duration::from_secs(1);
 /// The longest pause after failed writes.
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// The most Events in the queue; beyond that, the oldest are dropped.
+/// The maximum number of Events in the queue; beyond that, the oldest are dropped.
 const EVENTS_MAX: usize = 1000;
 
 /// The longest value of the annotation, in bytes.
@@ -292,7 +292,8 @@ struct Writer {
     board: Arc<StatusBoard>,
     client: Client,
     identity: String,
-    /// The messages of Events, each with its time. (kube's own recorder takes all problems of an object for the first one.)
+    /// The messages of Events, each with its time. The recorder of kube would treat each further problem of an object
+    /// as a repeat of the first.
     told: Mutex<HashMap<(ObjectRef, String), Instant>>,
 }
 
@@ -581,7 +582,7 @@ mod tests {
         board.observe(&a, Standing::Policy(of("1")));
         board.status_entries().wrote(&a, Some("1"), Standing::Policy(of("2")));
         assert_eq!(known().as_deref(), Some("2"));
-        // Its owner wrote between our write and its answer.
+        // The owner of the object wrote between our write and the response.
         board.observe(&a, Standing::Policy(of("4")));
         board.status_entries().wrote(&a, Some("2"), Standing::Policy(of("3")));
         assert_eq!(known().as_deref(), Some("4"));

@@ -1,4 +1,4 @@
-//! Which Ingresses are served.
+//! Tests of the classes: which Ingresses the gateway serves.
 
 use super::{assert_problems, ingress, rules, serve_with};
 use crate::Severity;
@@ -14,7 +14,8 @@ fn class(name: &str, controller: &str, annotations: &str) -> String {
 const DEFAULT: &str = "annotations: {ingressclass.kubernetes.io/is-default-class: \"true\"}";
 const OURS: &str = "sluicegate.dev/ingress-controller";
 
-/// The names of the Ingresses that are served, out of one that names no class, and one for each way to name one.
+/// The names of the served Ingresses. The manifests have an Ingress without a class, and an Ingress for each way to
+/// name a class.
 fn served(classes: &str, options: &TranslateOptions) -> Vec<&'static str> {
     let rule = |service: &str| rules(&[&format!("{service}.example Prefix / {service}:80")]);
     let annotated = |class: &str| format!("annotations: {{kubernetes.io/ingress.class: {class}}}");

@@ -6,7 +6,7 @@ use super::{ECHO, assert_problems, backend_to, ingress, rules, served};
 use crate::store::Store;
 use crate::{TranslateOptions, translate};
 
-/// An Ingress with a path and a default backend whose annotation says this.
+/// An Ingress with this value of the annotation, a path and a default backend.
 fn compressing(value: &str) -> String {
     let metadata = format!("name: a, annotations: {{sluicegate.dev/compression: \"{value}\"}}");
     let backend = backend_to("echo:80");
@@ -14,7 +14,7 @@ fn compressing(value: &str) -> String {
     format!("{}{ECHO}", ingress(&metadata, &spec))
 }
 
-/// What the routes of these texts say, one after the other the same file, and the problems in the end.
+/// Sets a file to each text in turn, and then checks the compression of the routes, and the problems.
 #[track_caller]
 fn check(texts: &[&str], expected: Option<&str>, problems: &[&str]) {
     let mut store = Store::default();

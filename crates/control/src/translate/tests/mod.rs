@@ -1,4 +1,4 @@
-//! Manifests in, routes and problems out.
+//! Tests of the translation from manifests to routes and problems.
 
 use std::path::Path;
 
@@ -19,8 +19,8 @@ mod slashes;
 mod tls;
 mod upstreams;
 
-/// What a text of manifests is served as: `host pathType path -> upstream [endpoints]`, below HTTP `protocol address
-/// host -> weight upstream [endpoints] + ...`, and what is wrong with it.
+/// The routes and problems of a text of manifests. A route is `host pathType path -> upstream [endpoints]`. A route
+/// below HTTP is `protocol address host -> weight upstream [endpoints] + ...`.
 struct Served {
     routes: Vec<String>,
     layer4: Vec<String>,
@@ -57,7 +57,7 @@ fn served(store: &Store, options: &TranslateOptions) -> Served {
     Served { routes, layer4, problems: problems.map(|problem| problem.to_string()).collect() }
 }
 
-/// The upstream and its endpoints, and by which PROXY protocol they are told whom connections are from.
+/// The upstream, its endpoints, and the version of the PROXY protocol that the endpoints receive.
 fn show_upstream(config: &Config, key: &UpstreamKey) -> String {
     let upstream = &config.upstreams[key];
     let endpoints: Vec<String> = upstream.endpoints.iter().map(show_endpoint).collect();
@@ -95,7 +95,7 @@ fn show_layer4(config: &Config) -> Vec<String> {
     shown
 }
 
-/// The address, and where it is not simply ready: `-` not ready, `s` serving, `t` terminating.
+/// The address, followed by marks: `-` not ready, `s` serving but not ready, `t` terminating.
 fn show_endpoint(endpoint: &Endpoint) -> String {
     let Conditions { ready, serving, terminating } = endpoint.conditions;
     let marks = [(!ready, '-'), (serving && !ready, 's'), (terminating, 't')];
@@ -119,7 +119,7 @@ ports: [{name: http, port: 8080}]
 endpoints: [{addresses: [10.0.0.1]}]
 ";
 
-/// What [`ECHO`] is served as.
+/// The upstream of [`ECHO`] with its endpoints.
 const ECHO_80: &str = "default/echo:http [10.0.0.1:8080]";
 
 /// An Ingress with these metadata and this spec, both in flow style.
@@ -129,7 +129,7 @@ fn ingress(metadata: &str, spec: &str) -> String {
     )
 }
 
-/// The rules of an Ingress, each from `host pathType path service:port`; the host `*` is none.
+/// The rules of an Ingress, each from `host pathType path service:port`. The host `*` makes a rule without a host.
 fn rules(rules: &[&str]) -> String {
     let rules: Vec<String> = rules
         .iter()
@@ -147,7 +147,7 @@ fn rules(rules: &[&str]) -> String {
     format!("rules: [{}]", rules.join(", "))
 }
 
-/// A backend from `service:port`.
+/// An Ingress backend from `service:port`.
 fn backend_to(backend: &str) -> String {
     let (service, port) = backend.split_once(':').unwrap();
     let field = if port.parse::<u16>().is_ok() { "number" } else { "name" };
@@ -159,7 +159,8 @@ fn assert_lines(actual: &[String], expected: &[&str]) {
     assert!(actual == expected, "got {actual:#?}\nexpected {expected:#?}");
 }
 
-/// Each expected text must be in the problem of the same place, and there may be no more problems.
+/// Asserts that there are as many problems as expected texts, and that each problem contains the expected text at its
+/// position.
 #[track_caller]
 fn assert_problems(actual: &[String], expected: &[&str]) {
     let fits = actual.len() == expected.len() && actual.iter().zip(expected).all(|(a, e)| a.contains(e));

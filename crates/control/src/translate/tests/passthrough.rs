@@ -1,4 +1,4 @@
-//! TLS that the HTTPS listeners pass on unopened.
+//! Tests of TLS passthrough at the HTTPS listeners.
 
 use std::path::Path;
 
@@ -11,12 +11,12 @@ use crate::{Store, TranslateOptions, translate};
 const PASS: &str = "annotations: {sluicegate.dev/ssl-passthrough: \"true\"}";
 const ECHO_TCP: &str = "1 default/echo:http (tcp) [10.0.0.1:8080]";
 
-/// An Ingress that passes its hosts on.
+/// An Ingress with TLS passthrough for its hosts.
 fn passing(name: &str, spec: &str) -> String {
     ingress(&format!("name: {name}, {PASS}"), spec)
 }
 
-/// A TLSRoute to `echo` by way of a Gateway at the HTTPS port 443.
+/// A TLSRoute to `echo`, attached to a Gateway with a TLS listener at the HTTPS port 443.
 fn by_gateway(listener: &str, hostname: &str) -> String {
     format!(
         "---\napiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {{name: edge}}\n\
@@ -58,7 +58,7 @@ fn passthrough_ingress_forwards_its_hosts_to_the_root_service() {
     for (spec, problems) in [
         (rules(&["a.test Prefix / echo:80"]), &[][..]),
         (rules(&["a.test Exact / echo:http"]), &[]),
-        // Other paths are not looked at, and told of where they lead elsewhere.
+        // Passthrough ignores other paths. A path to another Service is reported.
         (rules(&["a.test Prefix /api other:80", "a.test Prefix / echo:80"]), &[unreachable]),
         (rules(&["a.test Prefix /api echo:80", "a.test Prefix / echo:http"]), &[]),
         (format!("{}, {default}", rules(&["a.test Prefix /api other:80"])), &[unreachable]),
@@ -72,7 +72,7 @@ fn passthrough_ingress_forwards_its_hosts_to_the_root_service() {
             problems,
         );
         assert_eq!(config.layer4_routes().next().unwrap().1.id.to_string(), "Ingress default/a");
-        // Plain HTTP is served as before.
+        // Requests over plain HTTP are still served, without a redirect.
         assert!(config.rules().all(|route| !route.https_only) && config.rules().count() > 0);
     }
     check(
@@ -185,7 +185,7 @@ fn client_certificates_have_no_effect_on_passthrough_hosts() {
             "annotations[sluicegate.dev/auth-tls-secret]: has no effect for host a.test: Ingress default/a passes its TLS through",
         ],
     );
-    // Nor is the host served without TLS.
+    // The host is not served without TLS either.
     assert!(config.rules().all(|route| route.https_only));
 }
 
@@ -223,7 +223,7 @@ fn tls_route_on_an_https_port_precedes_ingress_certificates() {
         ],
     );
     assert_eq!(config.tls.hosts.len(), 1);
-    // Whether a wildcard stands for one label or several, the same was written.
+    // A wildcard covers one label in an Ingress and several labels in a TLSRoute. Both are the same host here.
     let config = check(
         &format!("{}{}{ECHO}{secret}", by_gateway("*.b.test", "*.b.test"), ingress("name: a", &spec)),
         &[&format!("HTTPS *.b.test -> {ECHO_TCP}")],

@@ -1,4 +1,4 @@
-//! Where problems are said to be.
+//! Tests of the place that a problem names: file, line, object and field.
 
 use std::path::Path;
 

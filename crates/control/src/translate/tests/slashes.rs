@@ -1,4 +1,4 @@
-//! A guarded path, and the same path with or without a slash at its end.
+//! Tests of the warning about a guarded path whose variant with or without a final slash is open.
 
 use super::{ECHO, ingress, rules, serve};
 
@@ -38,7 +38,7 @@ fn unprotected_trailing_slash_variant_of_a_protected_path_is_reported() {
 #[test]
 fn rejected_or_protected_trailing_slash_variant_is_not_reported() {
     for (guarded, open) in [
-        // The data plane refuses /admin/ here.
+        // The data plane rejects /admin/ here.
         ("a.test Exact /admin echo:http", "a.test Prefix / echo:http"),
         ("a.test Exact /admin echo:http", "a.test Prefix /admin/x echo:http"),
         ("a.test Exact /admin echo:http", "b.test Prefix /admin echo:http"),

@@ -25,7 +25,7 @@ fn translated(text: &str) -> (Translation, Vec<String>) {
     (translate(&store, &options), served(&store, &options).problems)
 }
 
-/// `name: kind of key of each certificate`
+/// The TLS hosts, each as `name: kind of key of each certificate`.
 fn hosts(config: &Config) -> Vec<String> {
     let kinds = |certificates: &[std::sync::Arc<sluicegate_model::Certificate>]| {
         certificates.iter().map(|certificate| certificate.key_kind.to_string()).collect::<Vec<_>>().join(" ")
@@ -280,7 +280,8 @@ fn annotations_require_client_certificates() {
     assert!(translation.config.tls.hosts[0].client_auth.is_none());
 }
 
-/// An Ingress of another namespace that is younger than those without a time of creation are not: those are older by name.
+/// An Ingress of another namespace. Without creation times the order of names decides, so this Ingress counts as
+/// younger than the others.
 fn of_a_stranger(annotations: &str, spec: &str) -> String {
     ingress(&format!("name: z, namespace: stranger, annotations: {{{annotations}}}"), spec)
 }
@@ -307,7 +308,8 @@ fn younger_ingress_of_another_namespace_cannot_change_host_tls() {
         ],
     );
 
-    // The default certificate, and one that is missing, are what the older one has said.
+    // The younger Ingress cannot replace the default certificate, even if the older Ingress names no Secret or a
+    // missing Secret.
     for own in ["{hosts: [t.test]}", "{hosts: [t.test], secretName: missing}"] {
         let theirs =
             issue(&["t.test"]).secret("theirs").replace("name: theirs", "name: theirs, namespace: stranger");
@@ -317,7 +319,7 @@ fn younger_ingress_of_another_namespace_cannot_change_host_tls() {
         assert_lines(&hosts(&translation.config), &["t.test: "]);
     }
 
-    // Names that nobody has go to the older one's default backend.
+    // Hosts without rules are served by the default backend of the older Ingress.
     let default = format!("defaultBackend: {}", backend_to("echo:80"));
     let strangers = of_a_stranger("sluicegate.dev/auth-tls-secret: nothing", &default);
     let (translation, _) = translated(&[ingress("name: a", &default), ECHO.to_owned(), strangers].concat());
@@ -350,7 +352,7 @@ fn redirect_of_a_foreign_host_requires_a_certificate_for_the_host() {
         let (translation, _) = translated(&format!("{text}{ECHO}{secret}{stranger}"));
         assert_eq!(translation.config.hosts[0].rules[0].https_only, redirects, "{hosts}");
     }
-    // Ingresses of one namespace share the work.
+    // In the same namespace, the TLS entry of an Ingress applies to a host of another Ingress.
     for tls in ["{hosts: [t.test]}", "{hosts: [t.test], secretName: missing}"] {
         let sibling = ingress("name: b", &format!("{}, tls: [{tls}]", rules(&["u.test Prefix / echo:80"])));
         let (translation, _) = translated(&format!("{text}{ECHO}{sibling}"));
@@ -402,7 +404,7 @@ fn default_certificate_and_ticket_keys_come_from_secrets() {
         ..TranslateOptions::default()
     };
     let default = |store: &Store| translate(store, &options).config.tls.default.clone();
-    // Each data plane makes its own, so that all control planes say the same.
+    // Each data plane creates its own self-signed certificate, so that all control planes send the same configuration.
     assert!(default(&store).is_empty());
     assert_problems(
         &served(&store, &options).problems,

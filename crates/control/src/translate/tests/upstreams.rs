@@ -54,12 +54,12 @@ fn service_ports_match_slice_ports_by_name() {
 fn service_port_is_one_upstream_by_name_or_number() {
     let external = "type: ExternalName, externalName: api.example";
     for (spec, expected) in [
-        // By its name, which stays when the number changes.
+        // A port with a name is known by its name, which stays when the number changes.
         ("ports: [{name: http, port: 80}]", "echo:443 echo:http"),
         ("ports: [{name: http, port: 80}, {name: https, port: 443}]", "echo:http echo:https"),
         ("ports: [{port: 80}]", "echo:443 echo:80 echo:http"),
         (&format!("{external}, ports: [{{name: http, port: 80}}]"), "echo:443 echo:http"),
-        // What is not known is what it is called.
+        // A port that the Service does not list keeps the name or number of the route.
         (external, "echo:443 echo:80 echo:http"),
         ("ports: []", "echo:443 echo:80 echo:http"),
     ] {
@@ -198,7 +198,7 @@ fn missing_service_port_or_slice_is_reported_and_leaves_no_endpoints() {
             "Service default/echo: has no EndpointSlice with a port named \"web\", the name of port 80; its slices have [\"http\"]",
         ],
     );
-    // Scaled to nothing is no problem.
+    // A Service that is scaled to zero is not reported as a problem.
     check("80", &[service(HTTP), slice("one", "ports: [], endpoints: []")], "", &[]);
 }
 
@@ -286,7 +286,8 @@ fn service_annotations_set_load_balancing_and_limits() {
     }
 }
 
-/// The upstream of the route of an Ingress and of a Service with these annotations, and a port with this `appProtocol`.
+/// The upstream of a route, and the problems. The Ingress and the Service have these annotations, and the port has this
+/// `appProtocol`.
 fn upstream_protocol(of_ingress: &str, of_service: &str, app_protocol: &str) -> (String, Vec<String>) {
     let text =
         ingress(&format!("name: a, annotations: {{{of_ingress}}}"), &rules(&["t.test Prefix / echo:80"]));

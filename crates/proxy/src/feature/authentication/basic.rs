@@ -298,7 +298,7 @@ mod tests {
                 queue.check(Box::new(check)).await
             })
         };
-        // One policy takes all its turns, for nobody, and has more that wait.
+        // One policy uses all its places for checks without a waiting client, and has more checks that wait.
         let turns = (places() / 2).max(1);
         for _ in 0..turns {
             let check = slow(&queue);

@@ -1,4 +1,4 @@
-//! What endpoints receive of the caller's identity, and what callers receive if they have none.
+//! The headers with the caller's identity for endpoints, and the challenges for callers without an identity.
 
 use sluicegate_model::policy::SignIn;
 

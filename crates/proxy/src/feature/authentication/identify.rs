@@ -1,4 +1,4 @@
-//! Who makes a request.
+//! The identity of the caller of a request.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -35,7 +35,7 @@ pub(crate) struct SlowCheckResults {
     pub(crate) answers: Vec<(u64, Result<Rc<Answer>, Denial>)>,
 }
 
-/// Why the caller is not authenticated yet.
+/// The reason why the caller is not authenticated yet.
 pub(crate) enum NotAuthenticated {
     Denied(Denial),
     /// A password must be checked first, which takes long.
@@ -44,7 +44,7 @@ pub(crate) enum NotAuthenticated {
         queue: Arc<CheckQueue>,
         mark: [u8; 32],
     },
-    /// A service must be asked first.
+    /// An external authorization service must respond first.
     ExternalCheckPending(Arc<External>),
 }
 

@@ -211,8 +211,8 @@ fn in_header(value: &serde_json::Value) -> Option<String> {
 /// The number of [`Tokens`], and the number of changes of their keys.
 type VerifiedBy = (u64, u64);
 
-/// The tokens that a worker has verified, so that each token is verified once. When there are too many, the worker
-/// forgets the older half.
+/// The tokens that a worker has verified, so that each token is verified once. When the tokens exceed the limit, the
+/// worker forgets the older half.
 #[derive(Debug, Default)]
 pub(crate) struct TokenMemory {
     young: HashMap<Box<[u8]>, (VerifiedBy, Rc<Verified>)>,

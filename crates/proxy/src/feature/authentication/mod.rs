@@ -6,8 +6,8 @@
 //! | `basic` | passwords |
 //! | `jwt`, `jwks` | tokens, and the published keys of their issuers |
 //! | `consumer` | the consumers |
-//! | `identify` | who makes a request |
-//! | `forward` | what endpoints receive of the identity |
+//! | `identify` | the identity of the caller |
+//! | `forward` | the headers with the identity for endpoints |
 
 pub(crate) mod basic;
 pub(crate) mod consumer;

@@ -59,7 +59,7 @@ impl RequestDirectives {
                     () if is(name, "no-cache") => found.no_cache = true,
                     () if is(name, "only-if-cached") => found.only_if_cached = true,
                     () if is(name, "max-age") => shortest(&mut found.max_age, value),
-                    // Of two values, the stricter one.
+                    // Of two values, the stricter value applies.
                     () if is(name, "min-fresh") => {
                         found.min_fresh =
                             found.min_fresh.max(Some(value.and_then(seconds).unwrap_or_default()));
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(all("x=\"a\\")[0], pair("x", Some("\"a\\")));
     }
 
-    /// The directives of a response with these lines.
+    /// The directives of a response with these header lines, as text.
     fn said(lines: &str) -> String {
         let bytes = format!("HTTP/1.1 200 OK\r\n{lines}\r\n").into_bytes();
         let mut head = ResponseHead::default();
@@ -354,7 +354,8 @@ mod tests {
         for (value, expected) in [
             ("private=\"x-user\", max-age=5", "max-age=5 x-user"),
             ("no-cache=\"a, B\",private=\"Set-Cookie\"", "a B Set-Cookie"),
-            // A list that cannot be read, or that names what the cache itself needs, is no list.
+            // An unreadable list, or a list with a field that the cache itself needs, makes the directive apply to the
+            // whole response.
             ("private=\"\"", "private"),
             ("private=x-user", "private"),
             ("no-cache=\"a b\"", "no-cache"),
@@ -376,7 +377,7 @@ mod tests {
             let lines = |count| format!("Cache-Control: {directive}=\"{}\"\r\n", list(count));
             assert!(!said(&lines(UNSHARED_MAX)).contains(directive));
             assert_eq!(said(&lines(UNSHARED_MAX + 1)), directive);
-            // The lists of all lines count together.
+            // The limit applies to the lists of all lines together.
             let two = [lines(UNSHARED_MAX), lines(1)].concat();
             assert!(said(&two).starts_with(directive));
             let targeted = lines(UNSHARED_MAX + 1).replace("Cache-Control", "CDN-Cache-Control");
@@ -416,7 +417,7 @@ mod tests {
 
     #[test]
     fn long_runs_of_escaped_quotes_are_read_in_linear_time() {
-        // Reading each of them to the end would take hours.
+        // A parser that reads each value to the end would take hours.
         let lines = ["x=\"".to_owned(), "\\\"".repeat(8 << 20), ", no-store".to_owned()].concat();
         let last = directives(lines.as_bytes()).last().unwrap();
         assert_eq!(last, (&b"no-store"[..], None));

@@ -247,7 +247,7 @@ impl<'b> Found<'b> {
                 Known::Other if is(name, "last-modified") => found.last_modified = Some(value),
                 // RFC 9213, 2.2.
                 Known::Other if is(name, "expires") && directives.is_targeted => {}
-                // Of two values, the worse one.
+                // Two Expires headers count as an invalid Expires.
                 Known::Other if is(name, "expires") => {
                     found.expires = Some(if found.expires.is_some() { b"" } else { value });
                 }
@@ -279,8 +279,9 @@ fn first_age(value: &[u8]) -> Duration {
     seconds(first.trim_ascii()).unwrap_or_default()
 }
 
-/// Whether a response with this status may be cached if it states a lifetime. All final statuses may, except those of a
-/// range or a difference, those about one request or connection, and those that no cache may store (RFC 6585).
+/// Whether a response with this status may be cached if it states a lifetime. All final statuses qualify, with three
+/// exceptions: statuses of a range or a difference, statuses about one request or connection, and statuses that no
+/// cache may store (RFC 6585).
 fn is_storable(status: u16) -> bool {
     let is_of_one =
         matches!(status, 206 | 226 | 304 | 401 | 407 | 408 | 412 | 413 | 416 | 417 | 421 | 425 | 426);

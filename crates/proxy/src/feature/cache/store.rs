@@ -25,7 +25,7 @@ const SHARDS_MAX: u64 = 16;
 const LARGEST_MIN: u64 = 4;
 /// How many responses of one URI are cached, for different headers and upstreams.
 const VARIANTS_MAX: usize = 32;
-/// How long requests do not wait for a response after a response that was not for other clients.
+/// After a response that cannot be shared, the time during which requests of the same key do not wait for each other.
 const NOT_SHAREABLE_TIME: Duration = Duration::from_secs(10);
 /// How many keys of these responses are remembered.
 const REMEMBERED: usize = 1024;

@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(all(b""), Ok(Vec::new()));
     }
 
-    /// A value of a member, as it is written, and how it is read.
+    /// A value of a member: the text and the expected result.
     fn value() -> impl Strategy<Value = (String, Option<i64>, Option<bool>, Option<String>)> {
         let integer = -999_999_999_999_999_i64..=999_999_999_999_999;
         prop_oneof![
@@ -260,7 +260,7 @@ mod tests {
         ) {
             let members: Vec<_> = Dictionary::new(&field).collect();
             prop_assert!(members.len() <= field.len() / 2 + 1);
-            // Nothing follows an error.
+            // An error ends the iteration.
             let last = members.len().saturating_sub(1);
             prop_assert!(members.iter().take(last).all(Result::is_ok));
             for (name, value) in members.into_iter().flatten() {
@@ -330,7 +330,7 @@ mod tests {
             assert!(all(field.as_bytes()).is_err(), "{field}");
         }
         for byte in 0..=u8::MAX {
-            // No input makes it panic or go on for ever.
+            // No input causes a panic or an endless loop.
             let _ = all(&[byte; 40]);
             let _ = all(&[b'a', b'=', byte, byte, b';', byte]);
         }

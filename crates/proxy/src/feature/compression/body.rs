@@ -213,7 +213,7 @@ mod tests {
         Compressor::uncounted(coding, levels, false)
     }
 
-    /// Gives all that there is to give, however little room there is at a time.
+    /// Takes all available output, with little room at a time.
     fn drain(compressor: &mut Compressor, sent: &mut Vec<u8>, ended: bool) {
         loop {
             let mut out = Vec::new();
@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    /// Text that can be compressed somewhat, and is different everywhere.
+    /// Text that is moderately compressible and does not repeat.
     fn text(length: usize) -> Vec<u8> {
         let mut random = fastrand::Rng::with_seed(7);
         let words = ["route", "upstream", "endpoint", "the", "a", "gateway", "\u{fc}ber"];
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn flush_without_room_completes_before_new_input_is_compressed() {
-        // What brotli and zstd keep back is more than there is room for.
+        // The output that brotli and zstd hold back exceeds the room.
         let noise: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(60_000).collect();
         for coding in ContentCoding::ALL {
             let mut compressor = compressor(coding, &Levels::default());

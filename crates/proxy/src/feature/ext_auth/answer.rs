@@ -66,7 +66,7 @@ impl Answer {
         })
     }
 
-    /// Whether the answer is for one client only, even if others asked the same.
+    /// Whether the answer is for one client only, even if other requests have the same key.
     pub(super) fn is_personal(&self) -> bool {
         !self.cookies.is_empty()
     }

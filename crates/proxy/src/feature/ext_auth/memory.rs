@@ -13,7 +13,7 @@ const REMEMBERED_MAX: usize = 16 * 1024 * 1024;
 /// The memory of an answer in addition to its text, in bytes.
 const OVERHEAD: usize = 256;
 
-/// The answers that a worker remembers. When there are too many, the worker forgets the older half.
+/// The answers that a worker remembers. When the answers exceed the limit of memory, the worker forgets the older half.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     young: HashMap<[u8; 32], Remembered>,
@@ -117,7 +117,7 @@ mod tests {
         let until = now + Duration::from_secs(1);
         memory.remember(mark(1), 1, until, answer(1));
         memory.remember(mark(2), 2, until, answer(1));
-        // One of them twice: its size counts once.
+        // A repeated answer counts once in the size.
         memory.remember(mark(2), 2, until, answer(1));
         assert!(memory.find(&mark(1), now).is_some());
         assert!(memory.find(&mark(1), until).is_none());

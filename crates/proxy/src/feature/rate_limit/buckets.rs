@@ -245,7 +245,7 @@ mod tests {
             let threads: Vec<_> = (0..4).map(|n| scope.spawn(move || counted(n))).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).sum()
         });
-        // An hour is long enough that nothing comes back meanwhile.
+        // The period of an hour is so long that no tokens return during the test.
         assert_eq!(total, 7 * 10_000);
     }
 

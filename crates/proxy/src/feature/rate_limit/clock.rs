@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(clock.shown(2000), 1_000_000);
         clock.set(900_000, asked, answered);
         assert_eq!(clock.shown(1000), 900_000, "and back");
-        // A little behind, and an answer that was read late.
+        // An answer with a slightly earlier time, and an answer that was read late.
         clock.set(899_990, asked, clock.epoch + Duration::from_secs(1));
         assert_eq!(clock.shown(1000), 899_990);
     }

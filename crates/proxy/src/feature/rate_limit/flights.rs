@@ -162,7 +162,8 @@ mod tests {
     fn concurrent_workers_never_exceed_the_concurrency_limit() {
         const MOST: u32 = 5;
         let flights = Arc::new(Flights::new());
-        // A key that is new while another worker is stopped in the middle of taking a slot is counted with another's.
+        // The keys take their slots before the workers start, because a new key may share a slot while another worker
+        // is taking a slot.
         for key in 0..3 {
             assert!(flights.begin(hash(&flights, key), MOST).is_some());
         }
@@ -193,7 +194,7 @@ mod tests {
         }
         assert!(flights.begin(hash(&flights, u64::MAX), 1).is_none());
         assert!(size_of::<[Set; CHUNK]>() * CHUNKS <= 640 * 1024);
-        // More of them at once than there are slots: none is let in by mistake, and all end.
+        // With more requests in flight than slots, each request is counted until the request ends.
         let permits: Vec<_> =
             (0..100_000).map_while(|n| flights.begin(hash(&flights, n), 1_000_000)).collect();
         assert_eq!((permits.len(), in_flight(&flights)), (100_000, 100_001));

@@ -203,7 +203,8 @@ impl Limits {
     /// the response header lines. If one limit rejects a call, no limit counts the call: a rejected call uses up no quota
     /// that others share.
     fn count(&self, caller: &Caller<'_>, is_authenticated: bool, now: Instant, lines: &mut Lines) -> Outcome {
-        // A single limit counts no call that it rejects. Of several limits, another worker can use up one after the look.
+        // A single limit counts no call that it rejects. With several limits, another worker can use up a limit between
+        // the check and the count.
         if self.all.len() > 1 {
             let said = lines.0.len();
             let look = |limit: &Limit, key| limit.buckets.look(key, &limit.pace, now);

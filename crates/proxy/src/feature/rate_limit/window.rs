@@ -44,8 +44,8 @@ const NUMBER_MASK: u64 = (1 << (64 - 2 * COUNT_BITS)) - 1;
 /// A state that is more windows ahead of the clock than this is not believed.
 const AHEAD: u64 = 2;
 
-/// How many buckets the calls of several data planes can take from a bucket at once: a full bucket, and as much again, by
-/// which the bucket is overdrawn.
+/// The maximum number of full buckets that the calls of several data planes take at once: one full bucket, and one more
+/// by which they overdraw the bucket.
 pub(super) const BUCKETS_MAX: u64 = 2;
 
 impl Pace {
@@ -197,7 +197,7 @@ mod tests {
         })
     }
 
-    /// How many of the calls at these times are let in.
+    /// The number of calls at these times that the limit allows.
     fn let_in(pace: &Pace, times: impl IntoIterator<Item = u64>) -> u64 {
         let mut state = 0;
         let mut count = 0;
@@ -219,7 +219,7 @@ mod tests {
         let (same, counted) = pace.count(full, SECOND);
         assert_eq!((same, counted.wait, counted.left), (full, Some(Duration::from_millis(100)), 0));
         assert_eq!(pace.count(full, SECOND + SECOND / 10).1.wait, None);
-        // Ten seconds at a hundred calls a second.
+        // A hundred calls a second for ten seconds.
         assert_eq!(let_in(&pace, (0..1000).map(|n| 5 * SECOND + n * SECOND / 100)), 5 + 99);
     }
 
@@ -243,7 +243,7 @@ mod tests {
     fn counts_of_other_replicas_are_merged_once_and_never_lower_the_count() {
         let bucket = pace(10, 1, Window::TokenBucket { burst: 10 });
         let now = 100 * SECOND;
-        // Four here, of which the others know three, and seven with theirs.
+        // The shared count has three of the four calls of this process, and seven calls in total.
         let own = (0..4).fold(0, |state, _| bucket.count(state, now).0);
         let merged = bucket.merge(own, now + 7 * SECOND / 10, 1, now);
         assert_eq!(merged, now + 8 * SECOND / 10);
@@ -257,7 +257,8 @@ mod tests {
         assert_eq!(merged, pack(100, 5, 8));
         assert_eq!(sliding.merge(merged, pack(99, 9, 3), 0, now), merged, "what is over here");
         assert_eq!(sliding.merge(merged, 0, 0, now), merged);
-        // A window that has begun for the others is on for us too, and a call that came before it is counted in it.
+        // A window that has begun in the shared count is the current window here too. A call from before the window
+        // counts in the window.
         let ahead = sliding.merge(merged, pack(101, 8, 10), 0, now + SECOND);
         assert!(sliding.count(ahead, now).1.wait.is_some());
     }

@@ -43,7 +43,7 @@ pub(super) struct Cached {
     collector: Option<Box<Collector>>,
 }
 
-/// How a cached response came to serve a request.
+/// The way in which a cached response serves a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HitKind {
     Hit,

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// How long one wait may take before it is an error.
+/// The longest time that a test waits for a condition.
 const LIMIT: Duration = Duration::from_secs(10);
 
 fn entry() -> Entry<'static> {
@@ -80,7 +80,7 @@ fn fifo() -> io::Result<(TempDir, std::path::PathBuf)> {
     Ok((folder, path))
 }
 
-/// Opens the log, in time.
+/// Opens the log, and fails if that takes too long.
 fn open(path: &Path) -> io::Result<AccessLog> {
     let (sender, receiver) = mpsc::channel();
     let path = path.to_owned();
@@ -92,7 +92,7 @@ fn reader(path: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)
 }
 
-/// Logs as many lines, and passes them on.
+/// Logs this many lines, and passes the lines on to the writer.
 fn log(buffer: &LogBuffer, stats: &WorkerStats, lines: usize) {
     for _ in 0..lines {
         buffer.log(&entry(), stats);
@@ -136,7 +136,7 @@ fn fifo_without_a_reader_blocks_nothing_and_resumes_with_a_reader() -> io::Resul
         assert!(Instant::now() < end, "the reader gets nothing");
         log(&buffer, &stats, 1);
         std::thread::sleep(Duration::from_millis(10));
-        // Without a writer the end of the file is read, without a line nothing.
+        // Without a writer the read returns the end of the file. Without a line the read returns nothing.
         let _ = reader.read_to_end(&mut read);
     }
     assert!(read.starts_with(b"192.0.2.1 - - [") && read.ends_with(b"\n"));
@@ -161,7 +161,7 @@ fn paused_fifo_reader_blocks_neither_workers_nor_shutdown() -> io::Result<()> {
     let mut reader = reader(&path)?;
     let (access_log, stats) = (open(&path)?, WorkerStats::default());
     let buffer = access_log.buffer();
-    // More than the pipe and the queue take.
+    // More lines than the pipe and the queue can hold.
     let batches = MAX_BATCHES + 20;
     for _ in 0..batches {
         log(&buffer, &stats, 500);
@@ -191,7 +191,7 @@ fn lines_after_log_rotation_go_to_the_new_file() -> io::Result<()> {
     let len = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
     log(&buffer, &stats, 1);
     wait_until(|| len(&path) > 0);
-    // As logrotate's `create` does it.
+    // Replaces the file as logrotate does with the option `create`.
     fs::rename(&path, folder.path().join("log.1"))?;
     fs::write(&path, b"")?;
     log(&buffer, &stats, 1);

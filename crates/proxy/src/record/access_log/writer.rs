@@ -388,7 +388,7 @@ impl Complaint {
 mod tests {
     use super::*;
 
-    /// A disk that is full after so many bytes.
+    /// A disk that is full after a number of bytes.
     struct Disk {
         written: Vec<u8>,
         room: usize,

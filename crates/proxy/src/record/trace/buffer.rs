@@ -110,7 +110,7 @@ mod tests {
 
     const SPAN_MAX: usize = 12 * 1024;
 
-    /// The longest span that there can be.
+    /// Records a span of the maximum length.
     fn record(spans: &SpanBuffer, stats: &WorkerStats) {
         let long = [0xff; 64 * 1024];
         let pattern = "p".repeat(64 * 1024);

@@ -115,8 +115,8 @@ impl<'s> Span<'s> {
         fixed64(out, 8, nanos(start + self.duration));
         self.write_http(out);
         self.write_gateway(out);
-        // Errors of the gateway or of an endpoint. A response that breaks off after its head is an error too, whatever
-        // the cause.
+        // Errors of the gateway or of an endpoint. A response that ends early after its head is an error too, for any
+        // cause.
         if self.status >= 500 || !self.is_complete && self.status > 0 {
             out.extend_from_slice(&[15 << 3 | 2, 2, 3 << 3, ERROR as u8]);
         }

@@ -18,7 +18,8 @@ const PRIORITY: u8 = 0x20;
 /// The longest block of trailers that is parsed, in bytes. A longer block counts as malformed.
 const LONGEST: usize = 16 * 1024;
 
-/// For how many streams of a connection the number is stored after their trailers have arrived. It is used soon after.
+/// The number of streams of a connection whose field numbers are stored after their trailers have arrived. Each number
+/// is used soon after.
 const REMEMBERED: usize = 128;
 
 /// Which end of the connection sends the trailers.

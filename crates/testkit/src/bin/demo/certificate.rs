@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// How long the previous certificate may still be presented: each worker switches at its own time.
 const LATE: Duration = Duration::from_millis(500);
 
-/// The most examples of failures.
+/// The maximum number of examples of failures.
 const EXAMPLES: usize = 5;
 
 /// The Secret, with its current and its previous certificate.

@@ -69,7 +69,7 @@ struct Arguments {
     /// The sluicegate program. [default: beside this program]
     #[arg(long)]
     sluicegate: Option<PathBuf>,
-    /// Serve as a back end at this address instead. The demo starts its back ends so.
+    /// Serve as a backend at this address instead. The demo starts its backends in this way.
     #[arg(long, hide = true)]
     backend: Option<SocketAddr>,
 }

@@ -1,4 +1,4 @@
-//! How callers say who they are.
+//! The authentication methods of callers.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Authorization rules.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

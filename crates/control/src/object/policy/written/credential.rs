@@ -1,4 +1,4 @@
-//! Where credentials are looked for, and where secrets are.
+//! The places of credentials in requests, and references to Secrets.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! HTTP services that are asked about requests.
+//! External HTTP services that authenticate and authorize requests.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

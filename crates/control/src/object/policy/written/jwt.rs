@@ -119,7 +119,7 @@ pub(crate) enum Algorithm {
 }
 
 impl Algorithm {
-    /// How many there are: a list may name each of them.
+    /// The number of algorithms: a list may name each algorithm once.
     pub(crate) const COUNT: usize = Self::EdDsa as usize + 1;
 
     /// Its name (RFC 7518, 3.1).

@@ -1,21 +1,21 @@
 //! Policies and consumers as users write them (`sluicegate.dev/v1alpha1`).
 //!
-//! The CustomResourceDefinitions are made of these types: what stands above a field is what `kubectl explain` shows, and
-//! what an attribute says about a value is refused by the API server. All of it is checked here too, because manifests
-//! of a directory pass no API server.
+//! The CustomResourceDefinitions are generated from these types. `kubectl explain` shows the doc comment of a field,
+//! and the API server rejects values outside the attributes of a field. The control plane checks all values again,
+//! because no API server has checked the manifests of a directory.
 //!
-//! Optional lists are [`Option`]s, so that an empty one can be told from none: no entry in `allow` is something else
-//! than no `allow`.
+//! Optional lists are [`Option`]s, because an empty list differs from an absent list: an empty `allow` is an error, and
+//! an absent `allow` restricts nothing.
 //!
 //! | module | what |
 //! |---|---|
-//! | [`target`] | what a policy is for |
+//! | [`target`] | the targets of a policy |
 //! | [`security`] | `SecurityPolicy` |
 //! | [`authentication`], [`jwt`], [`external`], [`credential`], [`authorization`] | its parts |
 //! | [`consumer`] | `Consumer` |
 //! | [`rate_limit`] | `RateLimitPolicy` |
 //! | [`traffic`] | `TrafficPolicy` |
-//! | [`status`] | what is written back |
+//! | [`status`] | the status that the gateway writes |
 
 pub(crate) mod authentication;
 pub(crate) mod authorization;

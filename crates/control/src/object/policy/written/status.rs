@@ -1,4 +1,4 @@
-//! What is written back (Gateway API: `PolicyStatus`, GEP-713).
+//! The status that the gateway writes (Gateway API: `PolicyStatus`, GEP-713).
 #![allow(dead_code, reason = "the schema is made of these types; they are not read")]
 
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! What a policy is for (Gateway API: `LocalPolicyTargetReferenceWithSectionName`, GEP-713).
+//! The targets of a policy (Gateway API: `LocalPolicyTargetReferenceWithSectionName`, GEP-713).
 
 use schemars::JsonSchema;
 use serde::Deserialize;

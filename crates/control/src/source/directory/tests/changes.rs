@@ -1,4 +1,4 @@
-//! Changes are published, and nothing but changes.
+//! Tests that the source publishes each change, and publishes nothing without a change.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -51,7 +51,8 @@ async fn endpoint_changes_are_published_without_a_new_configuration() {
     let before = followed.history().len();
     followed.write("a-slice.yaml", &slice("a", &[1, 2]));
     followed.served("/a[1,2] /b[9]").await;
-    // The same again, in another order, with another comment, and one of no route.
+    // These files change no route: the same slice, the slice with its endpoints in another order and a comment, and a
+    // slice that no route uses.
     followed.write("a-slice.yaml", &slice("a", &[1, 2]));
     followed.write("a-slice.yaml", &format!("# again\n{}", slice("a", &[2, 1])));
     followed.write("c-slice.yaml", &slice("c", &[7]));
@@ -59,7 +60,7 @@ async fn endpoint_changes_are_published_without_a_new_configuration() {
     followed.served("/a[] /b[9]").await;
     assert_eq!(followed.published.borrow().configs, 1);
     assert_eq!(followed.history()[before..], ["/a[1,2] /b[9]", "/a[] /b[9]"]);
-    // A Service's own settings are no endpoints.
+    // New settings of a Service publish a new configuration, not only new endpoints.
     let limited = ingress("a", "/a").replace("{name: a}\nspec: {ports", "{name: a, annotations: {sluicegate.dev/load-balance: ResponseTime, sluicegate.dev/max-requests: \"5\"}}\nspec: {ports");
     followed.write("a.yaml", &limited);
     followed.wait(|published| published.configs == 2).await;
@@ -87,14 +88,14 @@ async fn layer_4_endpoint_changes_are_published_without_a_new_configuration() {
     followed.served("/[7] TCP:53[1,2] UDP:53[1,2] b.test[7]").await;
     followed.write("b-slice.yaml", &super::slice("b", &[8]));
     followed.served("/[8] TCP:53[1,2] UDP:53[1,2] b.test[8]").await;
-    // Each protocol has its own port of the slice.
+    // Each protocol uses its own port of the slice.
     followed.write("a-slice.yaml", &slice(&[3]).replace(", {name: u, port: 53, protocol: UDP}", ""));
     followed.served("/[8] TCP:53[3] UDP:53[] b.test[8]").await;
     followed
         .problems(&["Service default/a: has no EndpointSlice with a UDP port named \"u\", the name of port 53; its slices have [\"t\"]; datagrams are dropped"])
         .await;
     assert_eq!(followed.published.borrow().configs, 1);
-    // A listener is no endpoint.
+    // A changed listener publishes a new configuration, not only new endpoints.
     followed.write("dns.yaml", &dns().replace("protocol: TCP, port: 53", "protocol: TCP, port: 54"));
     followed.served("/[8] TCP:54[3] UDP:53[] b.test[8]").await;
     assert_eq!(followed.published.borrow().configs, 2);
@@ -219,7 +220,7 @@ async fn external_name_is_resolved_and_keeps_old_addresses_on_failure() {
             && endpoints.iter().all(|one| one.address.ip().is_loopback() && one.address.port() == 80)
     };
     assert!(loopback(&followed.published.borrow()), "the first configuration waits for it");
-    // Until the new name is found, the old addresses stay.
+    // Until the new name is resolved, the old addresses stay in service.
     followed.write("a.yaml", &external.replace("localhost", "does-not-exist.invalid"));
     followed
         .problems(&["Service default/a: spec.externalName: cannot resolve \"does-not-exist.invalid\""])

@@ -1,4 +1,4 @@
-//! Whatever happens to the directory, what was read from it is served on.
+//! Tests that the last valid objects stay in service after any damage to the directory.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -13,7 +13,7 @@ async fn invalid_manifest_is_reported_and_the_last_valid_version_is_served() {
     followed.write("a.yaml", &format!("{}\n  kind: [", app("a", &[2])));
     followed.problems(&["cannot be read"]).await;
     followed.write("a.yaml", &app("a", &[2]).replace("pathType: Exact", "pathType: exact"));
-    // The slice is good in itself.
+    // The slice in the same file is valid, and takes effect.
     followed.served("/a[2]").await;
     followed
         .problems(&[
@@ -81,7 +81,7 @@ async fn objects_of_a_removed_directory_are_served_until_a_new_directory_appears
             "manifests: cannot be listed: No such file or directory (os error 2); its previous content stays",
         ])
         .await;
-    // Changes of what was moved away are none of ours.
+    // The source ignores changes in the directory that was moved away.
     fs::write(away.join("a.yaml"), app("a", &[9])).unwrap();
     fs::remove_file(away.join("b.yaml")).unwrap();
     fs::create_dir(&root).unwrap();
@@ -97,7 +97,8 @@ async fn objects_of_a_removed_directory_are_served_until_a_new_directory_appears
 #[tokio::test]
 async fn deleted_directory_leaves_its_objects_in_service() {
     let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1])), ("b.yaml", app("b", &[1]))]).await;
-    // All before the source can look: the order in which it notices is that of the removals.
+    // The files and the directory are removed before the source reads any event. The events arrive in the order of the
+    // removals.
     fs::remove_dir_all(&followed.root).unwrap();
     followed.problems(&["cannot be listed"]).await;
     fs::create_dir(&followed.root).unwrap();
@@ -166,7 +167,7 @@ async fn file_never_read_is_not_reported_as_in_service() {
     };
     let mut followed = Followed::new(NOTICES_ALONE, prepare);
     followed.problems(&["a.yaml: cannot be read: it is not UTF-8; nothing is served from it"]).await;
-    // Who only checks serves nothing at all.
+    // A check serves nothing, so its messages omit the part about serving.
     let shown = |path: &Path| {
         let loaded = crate::load_once(path, &crate::TranslateOptions::default());
         loaded.problems.iter().map(ToString::to_string).collect::<Vec<_>>()
@@ -202,7 +203,7 @@ async fn inotify_queue_overflow_loses_no_change() {
     let mut followed = Followed::with_files(&files).await;
     let limit = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
     let limit: usize = limit.trim().parse().unwrap();
-    // The source does not run meanwhile, as this is its thread.
+    // The source does not run during this loop, because both run on the same thread.
     for nth in 0..limit / 2 {
         followed.write(["x.txt", "y.txt"][nth % 2], "");
     }

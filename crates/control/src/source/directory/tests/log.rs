@@ -1,4 +1,4 @@
-//! What is logged, once each.
+//! Tests that each message is logged once.
 
 use std::cell::RefCell;
 use std::fs;
@@ -8,16 +8,16 @@ use std::sync::Once;
 use super::{Followed, app, dns, ingress, slice};
 
 thread_local! {
-    /// What was logged on this thread since the capture began.
+    /// The log of this thread since the capture began.
     static LOGGED: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
 }
 
-/// All that is logged on this thread, at `info` and above.
+/// Captures the log of this thread, at level `info` and above.
 struct Log(());
 
 impl Log {
-    /// One subscriber serves all threads: whether a place in the code logs at all is asked once, by whichever thread
-    /// comes there first, also that of a test which captures nothing.
+    /// One subscriber serves all threads. `tracing` asks a subscriber once per place in the code whether the place
+    /// logs. The first thread at that place may belong to a test that captures nothing.
     fn capture() -> Self {
         static SUBSCRIBE: Once = Once::new();
         SUBSCRIBE.call_once(|| {
@@ -33,7 +33,7 @@ impl Log {
         Self(())
     }
 
-    /// The lines with this text in them.
+    /// The lines that contain this text.
     fn lines(&self, with: &str) -> Vec<String> {
         LOGGED.with_borrow(|bytes| {
             let text = String::from_utf8_lossy(bytes.as_deref().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! A directory source at work on a real directory.
+//! Tests of the directory source on a real directory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,29 +20,29 @@ mod log;
 mod replacing;
 mod unopened;
 
-/// No test waits longer than this for a condition.
+/// The longest time that a test waits for a condition.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Does not walk unless it must, so that tests see whether notices suffice.
+/// Walks the directory only when a notice requires a walk, so that tests show whether notices suffice.
 const NOTICES_ALONE: ChangeDetection = ChangeDetection {
     notices: true,
     walk_interval: Duration::from_secs(3600),
     walk_interval_short: Duration::from_millis(50),
 };
 
-/// Sees changes by walking alone.
+/// Detects changes only by walking the directory, without notices.
 const WALKS_ALONE: ChangeDetection = ChangeDetection {
     notices: false,
     walk_interval: Duration::from_millis(50),
     walk_interval_short: Duration::from_millis(50),
 };
 
-/// What has been published.
+/// The published configuration and endpoints.
 #[derive(Default)]
 struct Published {
     config: Option<Arc<Config>>,
     endpoints: BTreeMap<UpstreamKey, Arc<[Endpoint]>>,
-    /// What was served after each change.
+    /// The served routes after each change, as [`served`](Self::served) shows them.
     history: Vec<String>,
     configs: usize,
 }
@@ -66,8 +66,8 @@ impl Published {
         self.history.push(self.served());
     }
 
-    /// The routes as `path[last octet of each endpoint]`, in order; below HTTP `protocol:port`, or `name` for what HTTPS
-    /// listeners pass on, in place of the path.
+    /// The routes in order, each as `path[last octet of each endpoint]`. A route below HTTP has `protocol:port` instead
+    /// of the path. A TLS passthrough route of an HTTPS listener has its host name instead.
     fn served(&self) -> String {
         let Some(config) = &self.config else { return String::new() };
         let show = |what: String, upstream: &UpstreamKey| {
@@ -93,7 +93,7 @@ impl Published {
     }
 }
 
-/// A directory that is being followed.
+/// A directory that the source follows.
 struct Followed {
     dir: TempDir,
     root: PathBuf,
@@ -150,14 +150,14 @@ impl Followed {
         assert!(is_met == Ok(true), "in vain, history: {:#?}", self.published.borrow().history);
     }
 
-    /// Waits until exactly this is served.
+    /// Waits until the served routes are exactly the expected routes.
     #[track_caller]
     fn served(&mut self, expected: &str) -> impl Future<Output = ()> {
         let expected = expected.to_owned();
         self.wait(move |published| published.served() == expected)
     }
 
-    /// Waits until the problems are these, each told by a part of it.
+    /// Waits until the problems are the expected problems. Each expected text is a part of a problem.
     async fn problems(&mut self, expected: &[&str]) {
         let fits = |problems: &Arc<[Problem]>| {
             let shown: Vec<String> = problems.iter().map(ToString::to_string).collect();
@@ -169,7 +169,7 @@ impl Followed {
         assert!(is_met == Ok(true), "got {shown:#?}\nexpected {expected:#?}");
     }
 
-    /// Waits until all that happened before has been seen, by a change that comes after it.
+    /// Waits until the source has seen all earlier changes: writes another change, and waits for that change.
     async fn catch_up(&mut self) {
         let nth = self.published.borrow().history.len();
         let path = format!("/mark-{nth}");
@@ -192,7 +192,7 @@ fn ingress(name: &str, path: &str) -> String {
     )
 }
 
-/// The slice of the Service `name`, with an endpoint 10.0.0.N for each N of `octets`.
+/// An EndpointSlice of the Service `name`, with an endpoint 10.0.0.N for each N of `octets`.
 fn slice(name: &str, octets: &[usize]) -> String {
     let endpoints: String = octets.iter().map(|octet| format!("- addresses: [10.0.0.{octet}]\n")).collect();
     let endpoints = if octets.is_empty() { "[]".to_owned() } else { format!("\n{endpoints}") };
@@ -203,12 +203,12 @@ fn slice(name: &str, octets: &[usize]) -> String {
     )
 }
 
-/// An Ingress, its Service and its slice.
+/// An Ingress, its Service and the EndpointSlice of the Service.
 fn app(name: &str, octets: &[usize]) -> String {
     format!("{}{}", ingress(name, &format!("/{name}")), slice(name, octets))
 }
 
-/// A Gateway with a TCPRoute and a UDPRoute to the two ports 53 of the Service `a`, and that Service.
+/// The Service `a` with port 53 for TCP and for UDP, and a Gateway with a TCPRoute and a UDPRoute to the two ports.
 fn dns() -> String {
     let route = |protocol: &str| {
         format!(

@@ -1,4 +1,4 @@
-//! However a file is replaced, what it holds is never away.
+//! Tests that the objects of a file are served without a gap while the file is replaced in any way.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use std::thread;
 
 use super::{Followed, NOTICES_ALONE, app, ingress, slice};
 
-/// Whether at every time both apps were served, each with an endpoint.
+/// Whether both apps were served at all times, each with an endpoint.
 fn apps_were_always_served(followed: &Followed) -> bool {
     let is_served =
         |served: &str, route: &str| served.contains(route) && !served.contains(&format!("{route}]"));
@@ -28,7 +28,7 @@ async fn truncated_file_is_read_when_its_writer_closes_the_file() {
     followed.catch_up().await;
     file.write_all(first.as_bytes()).unwrap();
     followed.catch_up().await;
-    // Not even when another directory notice makes it walk.
+    // The objects stay in service even if another event makes the source walk the directory.
     fs::create_dir(followed.path("folder")).unwrap();
     fs::write(followed.path("folder/c.yaml"), app("c", &[1])).unwrap();
     followed.wait(|published| published.served().contains("/c[1]")).await;
@@ -121,7 +121,7 @@ async fn thousand_rapid_changes_end_with_the_last_version() {
     followed.served("/a[252,253]").await;
     writer.join().unwrap();
     assert_eq!(followed.published.borrow().configs, 1);
-    // Nothing in between was away, and nothing was put together from two changes.
+    // No published state lacked the route, and no state mixed two changes.
     let is_whole =
         |served: &String| served.ends_with(",251]") || served == "/a[0]" || served == "/a[252,253]";
     assert!(followed.history().iter().all(is_whole), "{:#?}", followed.history());
@@ -136,12 +136,12 @@ async fn renamed_file_leaves_its_objects_in_service() {
     followed.catch_up().await;
     assert_eq!(followed.history().len(), before + 1, "{:#?}", followed.history());
     followed.problems(&["Service default/mark: has no EndpointSlice"]).await;
-    // They are followed under their new names.
+    // The source follows the files under their new names.
     followed.write("z.yaml", &app("a", &[7]));
     followed.wait(|published| published.served().contains("/a[7]")).await;
 }
 
-/// Fills a mounted ConfigMap as the kubelet does: a new folder, and `..data` swapped to it.
+/// Fills a mounted ConfigMap as the kubelet does: creates a new folder, and points the link `..data` to the folder.
 fn mount(root: &Path, version: &str, files: &[(&str, String)]) {
     fs::create_dir(root.join(version)).unwrap();
     for (name, text) in files {
@@ -175,7 +175,7 @@ async fn mounted_config_map_is_updated_atomically() {
     followed.served("/a[1] /b[1]").await;
     mount(&followed.root, "..2", &[("a.yaml", app("a", &[2])), ("b.yaml", app("b", &[2]))]);
     followed.served("/a[2] /b[2]").await;
-    // An app that moves from one key to another is never away.
+    // An app that moves from one key to another stays in service.
     mount(&followed.root, "..3", &[("a.yaml", app("b", &[2])), ("b.yaml", app("a", &[2]))]);
     mount(
         &followed.root,

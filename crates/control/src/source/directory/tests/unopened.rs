@@ -1,4 +1,5 @@
-//! Files and folders that cannot be opened. Modes mean nothing to root, so the tests use what root cannot read either.
+//! Files and folders that cannot be opened. File modes do not restrict root, so the tests use files that root cannot
+//! read either.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -7,7 +8,7 @@ use std::process::Command;
 
 use super::{Followed, NOTICES_ALONE, Published, app};
 
-/// A guard of the route that [`app`] makes for `a`.
+/// A SecurityPolicy that guards the route of `app("a", ..)`.
 const GUARD: &str = "apiVersion: sluicegate.dev/v1alpha1\nkind: SecurityPolicy\nmetadata: {name: p}\n\
     spec: {targetRefs: [{group: networking.k8s.io, kind: Ingress, name: a}], ipAccess: {allow: [10.0.0.0/8]}}\n";
 
@@ -27,7 +28,7 @@ fn is_guarded(published: &Published) -> bool {
     routes.iter().any(|route| route.security.as_deref().is_some_and(is_guard))
 }
 
-/// A file of 64 MiB and a byte, which takes no room.
+/// Makes a sparse file of 64 MiB and 1 byte, which exceeds the size limit.
 fn make_too_large(path: &Path) {
     File::create(path).unwrap().set_len(64 * 1024 * 1024 + 1).unwrap();
 }

@@ -1,4 +1,4 @@
-//! What is wrong with Gateways and routes, and what of that stays in service.
+//! Tests of errors in Gateways and routes, and of the parts that stay in service.
 
 use super::*;
 

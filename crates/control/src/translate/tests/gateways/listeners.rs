@@ -1,4 +1,4 @@
-//! Which Gateways are ours, and where their listeners listen.
+//! Tests of the Gateways that are served, and of the addresses of their listeners.
 
 use super::*;
 
@@ -45,7 +45,7 @@ fn gateway_is_served_according_to_its_class() {
             format!("{classes}{}{}{SERVICES}", of(name), route("TCPRoute", "name: db", &[], "db:5432"));
         let translation = translate(&stored(&text), &TranslateOptions::default());
         assert_eq!(translation.config.listeners.len(), usize::from(note.is_none()), "{name}");
-        // Its routes are nobody's mistake either.
+        // The routes of a Gateway of another class are not reported either.
         assert_eq!(translation.problems, []);
         let notes: Vec<String> = translation.foreign.iter().map(ToString::to_string).collect();
         assert_problems(&notes, note.as_slice());
@@ -77,14 +77,14 @@ fn gateway_listens_on_its_addresses_or_the_option_addresses() {
     for (written, listened, problems) in [
         ("", &["127.0.0.1", "[::1]"][..], &[][..]),
         ("{value: 10.0.0.9}, {type: IPAddress, value: 10.0.0.8}", &["10.0.0.8", "10.0.0.9"], &[]),
-        // Beside all addresses, one of them is nothing of its own.
+        // A wildcard address includes the specific address, which therefore needs no listener.
         ("{value: 10.0.0.9}, {value: 0.0.0.0}, {value: \"::1\"}", &["0.0.0.0", "[::1]"], &[]),
         (
             "{value: 10.0.0.9}, {value: 10.0.0.9}",
             &["10.0.0.9"],
             &["spec.addresses[1].value: 10.0.0.9 is written twice"],
         ),
-        // Never everywhere by mistake.
+        // An invalid address does not make the Gateway listen on all addresses.
         ("{value: 10.0.0.300}", &[], &["spec.addresses[0].value: \"10.0.0.300\" is not an IP address"]),
         (
             "{type: Hostname, value: lb.example}, {value: 10.0.0.9}",
@@ -138,7 +138,7 @@ fn oldest_gateway_owns_a_port_and_conflicts_are_reported() {
             "TCPRoute default/a: spec.parentRefs[0]: listener x of Gateway default/a is not served",
         ],
     );
-    // Within a Gateway, the first.
+    // Within a Gateway, the first listener takes precedence.
     check(
         &[edge(&format!("{}, {}, {{name: u, protocol: UDP, port: 1}}", tcp("x", 1), tls("z", 1, "")))],
         &["TCP 0.0.0.0:1 without a route", "UDP 0.0.0.0:1 without a route"],
@@ -153,7 +153,7 @@ fn oldest_gateway_owns_a_port_and_conflicts_are_reported() {
             "spec.listeners[1].port: port 1 is already taken by listener x of Gateway default/edge; no TCPRoute",
         ],
     );
-    // One address is part of all.
+    // A wildcard address conflicts with a specific address.
     let at = |name: &str, address: &str| {
         object(
             "Gateway",
@@ -198,7 +198,7 @@ fn tls_listeners_share_a_port_by_hostname() {
         ],
         &[
             "Gateway default/edge: spec.listeners[0].hostname: a.test at port 8443 is already taken by listener a of Gateway default/old; no TLSRoute of this listener is served at 0.0.0.0:8443",
-            // The listener that names it most closely has it.
+            // The listener with the most specific hostname owns the host.
             "TLSRoute default/d: spec.parentRefs[0]: d.b.test is ignored: it belongs to listener b of Gateway default/old, to which this entry does not attach the route",
         ],
     );
@@ -223,7 +223,7 @@ fn listeners_on_ports_of_the_process_are_rejected() {
     check_with(
         &options,
         &[edge(&listeners.join(", ")), route("TLSRoute", "name: db", &["a.test"], "db:5432")],
-        // What a TLS listener passes on at a port for HTTPS is passed on there.
+        // A TLS listener at an HTTPS port adds TLS passthrough to that port.
         &["UDP 0.0.0.0:443 without a route", &format!("HTTPS a.test -> {DB}")],
         &[
             "spec.listeners[0].port: 8080 is a port of HTTP (--listen); the listener is not served. Choose another port",

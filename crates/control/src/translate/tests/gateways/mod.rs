@@ -1,10 +1,10 @@
-//! Gateways and their routes below HTTP.
+//! Tests of Gateways and their routes below HTTP.
 //!
 //! | module | what |
 //! |---|---|
-//! | `listeners` | which Gateways are ours, and where they listen |
-//! | `routes` | which routes belong to which listener, and where they lead |
-//! | `faults` | what is wrong, and what stays in service |
+//! | `listeners` | the Gateways that are served, and the addresses of their listeners |
+//! | `routes` | the listeners and the backends of routes |
+//! | `faults` | errors, and the parts that stay in service |
 
 mod faults;
 mod listeners;
@@ -15,8 +15,8 @@ use std::path::Path;
 use super::{Served, assert_lines, assert_problems, ingress, rules, serve, serve_with, served};
 use crate::{Severity, Store, TranslateOptions, translate};
 
-/// A Service `db` with port 5432, and its slice with the endpoint 10.0.0.1:5432; `dns` with port 53 for TCP and UDP,
-/// at 10.0.0.2.
+/// The Service `db` with port 5432 and the endpoint 10.0.0.1:5432, and the Service `dns` with port 53 for TCP and UDP
+/// and the endpoint 10.0.0.2.
 const SERVICES: &str = "
 ---
 apiVersion: v1
@@ -53,7 +53,7 @@ fn object(kind: &str, metadata: &str, spec: &str) -> String {
     )
 }
 
-/// A Gateway of our class.
+/// A Gateway of the class `sluicegate`.
 fn gateway(metadata: &str, listeners: &str) -> String {
     object("Gateway", metadata, &format!("gatewayClassName: sluicegate, listeners: [{listeners}]"))
 }

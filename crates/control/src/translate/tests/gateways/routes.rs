@@ -1,4 +1,4 @@
-//! Which routes belong to which listener, and where they lead.
+//! Tests of the listeners that routes attach to, and of the backends of the routes.
 
 use super::*;
 
@@ -40,7 +40,7 @@ fn backend_port_of_another_protocol_is_reported() {
         ],
         &["TCP 0.0.0.0:9 * -> 1 default/dns:9 (tcp) []", "UDP 0.0.0.0:5432 * -> 1 default/db:5432 (udp) []"],
         &[
-            // In the order of ports; SCTP is none of ours.
+            // The message lists the ports in order. SCTP ports are ignored.
             &format!("{place}dns has no port \"9\", it has 53 (dns-tcp); connections are refused"),
             &format!(
                 "{place}db has no port \"5432\", it has no UDP port (5432 is for TCP, and UDP is needed here); datagrams are dropped"
@@ -125,7 +125,7 @@ fn oldest_route_of_a_listener_takes_precedence_and_conflicts_are_reported() {
                 &format!(
                     "{kind} default/b: spec.parentRefs[0]: is ignored at listener x of Gateway default/edge: {kind} default/c is attached there (older, or first by name)"
                 ),
-                // Without a creation time it is youngest.
+                // A route without a creation time counts as the youngest.
                 &format!("{kind} default/a: spec.parentRefs[0]: is ignored"),
             ],
         );
@@ -158,7 +158,7 @@ fn upstream_of_an_ignored_route_is_not_published() {
     let config = translate(&store, &TranslateOptions::default()).config;
     let keys: Vec<String> = config.upstreams.keys().map(ToString::to_string).collect();
     assert_eq!(keys, ["default/db:pg (tcp)"]);
-    // Its Service that does not exist is no matter then.
+    // An ignored route reports no missing Service.
     assert_problems(&served(&store, &TranslateOptions::default()).problems, &["is ignored at listener x"]);
 }
 
@@ -433,7 +433,7 @@ fn external_name_backend_uses_the_target_port() {
     let translation = translate(&store, &TranslateOptions::default());
     let ports: Vec<String> =
         translation.external_ports.iter().map(|(key, port)| format!("{key} {port}")).collect();
-    // A Service without any port for TCP may be asked at any.
+    // An ExternalName Service without ports accepts any TCP port.
     assert_eq!(ports, ["default/far:53 (udp) 5353", "default/far:5432 (tcp) 5432"]);
     assert_eq!(translation.problems, []);
 }

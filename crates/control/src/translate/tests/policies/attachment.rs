@@ -1,4 +1,4 @@
-//! Which policy governs which route.
+//! Tests of the routes that each policy applies to.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::Translation;
 
-/// Each route with the names of the policies that govern it.
+/// Each route with the names of the policies that apply to the route.
 fn governed(translation: &Translation) -> Vec<String> {
     let name = |id: Option<&Arc<str>>| id.map_or("-".to_owned(), ToString::to_string);
     let routes = translation.config.rules().map(|route| {
@@ -123,7 +123,7 @@ fn oldest_policy_of_a_target_takes_precedence_and_conflicts_are_reported() {
         &policy_statuses(&translation),
         &["a Service echo: Conflicted", "b Service echo: Conflicted", "c Service echo: Accepted"],
     );
-    // Without a creation time the first by name wins.
+    // Without creation times, the first policy by name takes precedence.
     let text = [shop(), limits("b", &[PORT]), limits("a", &[PORT])].concat();
     assert_lines(&governed(&translated(&[&text]).0), &["a / - a"]);
 }
@@ -265,7 +265,7 @@ fn invalid_targets_are_reported() {
             "spec.targetRefs[1].sectionName: is the port of a Service",
         ),
     ] {
-        // What is wrong with one target does not take the policy off the others, nor close them.
+        // An error in one target neither detaches the policy from the other targets nor closes their routes.
         let (translation, problems) = translated(&[&[shop(), security("p", &[A, target])].concat()]);
         assert_problems(&problems, &[problem]);
         assert_lines(&governed(&translation), &["a / p -"]);

@@ -1,4 +1,4 @@
-//! Consumers, and whose a credential is.
+//! Tests of Consumers, and of the owner of each credential.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use sluicegate_model::policy::consumer::SubjectClaim;
@@ -8,7 +8,7 @@ use super::{assert_problems, object, policy, secret, shop, translated};
 const ALL: &str = "authentication: {apiKey: {}, basic: {secretRef: {name: users}}, \
                    jwt: {providers: [{name: a, keys: {sharedSecretRef: {name: shared}}}]}}";
 
-/// What [`ALL`] needs.
+/// The Secrets that the policy [`ALL`] names.
 fn secrets() -> String {
     secret("users", "auth: \"alice:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\"")
         + &secret("shared", "secret: 0123456789abcdef")
@@ -18,7 +18,7 @@ fn consumer(name: &str, spec: &str) -> String {
     object("Consumer", name, spec)
 }
 
-/// A key of its own in the Secret `keys`.
+/// A Consumer with the API key under `key` in the Secret `keys`.
 fn keyed(name: &str, key: &str) -> String {
     consumer(name, &format!("apiKeys: [{{secretRef: {{name: keys, key: {key}}}}}]"))
 }
@@ -165,7 +165,8 @@ fn invalid_api_key_is_rejected_and_reported() {
     assert_eq!(translation.config.consumers[0].keys.len(), 1);
 }
 
-/// Checks what is told of a Consumer with this spec, and whether those who have its credentials are refused.
+/// Checks the reported problem of a Consumer with this spec, and whether the gateway denies callers with the
+/// credentials of the Consumer.
 #[track_caller]
 fn wrong(spec: &str, told: &str, is_refused: bool) {
     let text = [shop(), policy(ALL), secrets(), consumer("a", spec)].concat();

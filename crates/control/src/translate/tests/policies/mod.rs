@@ -1,4 +1,4 @@
-//! Policies, and who calls.
+//! Tests of policies and Consumers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ mod security;
 mod traffic;
 mod unknown;
 
-/// What manifests come to, one after the other the same file, and what is wrong with them.
+/// Sets a file to each text in turn, and returns the last translation with its problems.
 fn translated(texts: &[&str]) -> (Translation, Vec<String>) {
     let mut store = Store::default();
     for text in texts {
@@ -34,12 +34,12 @@ fn translated(texts: &[&str]) -> (Translation, Vec<String>) {
     (translation, problems)
 }
 
-/// The Ingress `a` with the path `/` of `a.test` to the port `http` of `echo`.
+/// The Ingress `a`, which routes `a.test/` to the port `http` of the Service `echo`, and that Service.
 fn shop() -> String {
     format!("{}{ECHO}", ingress("name: a", &rules(&["a.test Prefix / echo:http"])))
 }
 
-/// An object of ours with this name and this spec in flow style, without braces.
+/// An object of `sluicegate.dev` with this name and this spec in flow style, without braces.
 fn object(kind: &str, name: &str, spec: &str) -> String {
     format!(
         "---\napiVersion: sluicegate.dev/v1alpha1\nkind: {kind}\nmetadata: {{name: {name}}}\nspec: {{{spec}}}\n"
@@ -61,10 +61,10 @@ const A: &str = "{group: networking.k8s.io, kind: Ingress, name: a}";
 /// The Service `echo` as a target.
 const SERVICE: &str = "{group: \"\", kind: Service, name: echo}";
 
-/// Its port as a target.
+/// The port `http` of the Service `echo` as a target.
 const PORT: &str = "{group: \"\", kind: Service, name: echo, sectionName: http}";
 
-/// What the only route is governed by.
+/// The security settings of the only route.
 #[track_caller]
 fn security_of(config: &Config) -> Arc<Security> {
     let mut routes = config.rules();

@@ -1,4 +1,4 @@
-//! What a RateLimitPolicy limits.
+//! Tests of RateLimitPolicies.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use sluicegate_model::policy::{LimitKey, Shared, Window};
 
 use super::{A, assert_problems, limits_of, object, policy, secret, shop, translated};
 
-/// A SecurityPolicy that asks who calls, for a token.
+/// A SecurityPolicy that authenticates callers by a token.
 fn asking() -> String {
     policy(
         "authentication: {jwt: {providers: [{name: acme, issuer: \"https://acme.test\", \
@@ -125,7 +125,7 @@ fn invalid_limit_has_no_effect_and_other_limits_apply() {
         ),
         ("name: valid, requests: 1, per: 1s", "spec.limits[1].name: \"valid\" is the name of two limits"),
         ("name: A, requests: 1, per: 1s", "spec.limits[1].name: \"A\" has upper-case letters"),
-        // An object that cannot be read as a whole.
+        // Errors that make the whole object unreadable.
         ("name: a, requests: many, per: 1s", "spec.limits[1].requests: must be a number, but is \"many\""),
         ("requests: 1, per: 1s", "spec.limits[1].name: is missing"),
         (
@@ -203,7 +203,7 @@ fn policy_without_a_valid_limit_is_reported_and_has_no_effect() {
     assert_problems(&problems, &["spec.limits: is empty"]);
 }
 
-/// What a policy with this `redis` is shared through, beside these Secrets, what is wrong, and how it stands.
+/// The shared settings of a policy with this `redis` and these Secrets, the problems, and the status of the policy.
 fn shared(redis: &str, secrets: &str) -> (Shared, Vec<String>, String) {
     let spec = format!(
         "targetRefs: [{A}], limits: [{{name: a, requests: 1, per: 1s}}], shared: {{redis: {{{redis}}}}}"
@@ -281,7 +281,7 @@ fn invalid_redis_settings_are_reported_and_limits_count_locally() {
             format!("{at}, tls: {{caCertificateRef: {{name: valkey, key: password}}}}"),
             "tls.caCertificateRef: Secret default/valkey",
         ),
-        // Objects that cannot be read as a whole.
+        // Errors that make the whole object unreadable.
         (format!("{at}, adress: x"), "spec.shared.redis.adress"),
         ("prefix: x".to_owned(), "spec.shared.redis.address: is missing"),
     ] {

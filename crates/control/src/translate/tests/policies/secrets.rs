@@ -1,4 +1,4 @@
-//! What Secrets hold of policies.
+//! Tests of the Secrets that policies name.
 
 use sluicegate_model::policy::JwtKeys;
 use sluicegate_model::policy::security::Method;
@@ -8,7 +8,7 @@ use super::{assert_problems, policy, secret, security_of, shop, translated};
 const KEY: &str = r#"{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#;
 const ALICE: &str = "alice:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=";
 
-/// The method of a policy with this authentication, beside these Secrets, and what is wrong.
+/// The method of a policy with this authentication and these Secrets, and the problems.
 fn method(authentication: &str, secrets: &str) -> (Method, Vec<String>) {
     let text =
         [shop(), policy(&format!("authentication: {{{authentication}}}")), secrets.to_owned()].concat();
@@ -48,7 +48,7 @@ fn remote_jwks_trusts_the_ca_of_a_secret_or_public_cas() {
         (remote.authorities.len(), remote.refresh.as_secs(), remote.timeout.as_millis()),
         (1, 3600, 200)
     );
-    // Not one of these is taken for those whom browsers trust.
+    // None of these errors makes the gateway trust the public CA certificates instead.
     for (named, problem) in [
         ("{name: none}", "caCertificateRef: Secret default/none does not exist"),
         ("{name: issuer, key: none}", "caCertificateRef: Secret default/issuer has no data[none]"),
@@ -103,7 +103,7 @@ fn jwt_keys_and_shared_secrets_come_from_secrets() {
     assert_problems(&problems, &[]);
     assert!(matches!(keys(&shared), JwtKeys::Shared(secret) if **secret == *b"0123456789abcdef"));
 
-    // Two secrets that the issuer knows, while the one takes the place of the other.
+    // During a rotation the issuer may sign with the old or the new secret.
     let both = "{\"keys\":[{\"kty\":\"oct\",\"kid\":\"old\",\"k\":\"MDEyMzQ1Njc4OWFiY2RlZg\"},\
                 {\"kty\":\"oct\",\"kid\":\"new\",\"k\":\"MDEyMzQ1Njc4OWFiY2RlZw\"}]}";
     let rotating = "secretRef: {name: both}}, algorithms: [HS256], audiences: [a";
@@ -133,7 +133,7 @@ fn jwt_keys_and_shared_secrets_come_from_secrets() {
 fn provider_may_name_every_algorithm() {
     let all = "HS256, HS384, HS512, RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA";
     let provider = format!("{{name: acme, keys: {{remote: {{url: \"https://a/\"}}}}, algorithms: [{all}]}}");
-    // The three with a shared secret do not fit remote keys: their number alone is looked at.
+    // The three algorithms with a shared secret do not fit remote keys. This test checks only the number of algorithms.
     let text = [shop(), policy(&format!("authentication: {{jwt: {{providers: [{provider}]}}}}"))].concat();
     let (_, problems) = translated(&[&text]);
     assert!(!problems.iter().any(|problem| problem.contains("entries")), "{problems:?}");

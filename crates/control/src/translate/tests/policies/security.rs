@@ -1,4 +1,4 @@
-//! What a SecurityPolicy asks for, and what of it closes its routes.
+//! Tests of SecurityPolicies: their translation, and the errors that close their routes.
 
 use sluicegate_model::feature::Cors;
 use sluicegate_model::policy::security::{Authorization, Credential, Method, Security};
@@ -12,7 +12,7 @@ use crate::translate::tests::policies::object;
 /// The public key of RFC 8037, appendix A.2.
 const KEY: &str = r#"{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#;
 
-/// What a policy with this spec asks for, if nothing is wrong with it.
+/// The translation of a policy with this spec, which must have no problem.
 #[track_caller]
 fn good(spec: &str) -> Security {
     let (translation, problems) = translated(&[&[shop(), policy(spec)].concat()]);
@@ -22,7 +22,7 @@ fn good(spec: &str) -> Security {
     Security::clone(&security)
 }
 
-/// Checks that a policy with this spec closes its route, and why.
+/// Checks that a policy with this spec closes its route, and the reported problem.
 #[track_caller]
 fn closed(spec: &str, problem: &str) {
     let (translation, problems) = translated(&[&[shop(), policy(spec)].concat()]);
@@ -52,7 +52,7 @@ fn empty_security_policy_allows_all_requests() {
     assert!(security.authentication.is_none() && security.authorization.is_none());
 }
 
-/// Checks that a policy with this spec is in force, and what is said of it.
+/// Checks that a policy with this spec is in force, and the reported warning.
 #[track_caller]
 fn warned(spec: &str, warning: &str) {
     let (translation, problems) = translated(&[&[shop(), policy(spec)].concat()]);
@@ -301,12 +301,12 @@ fn authorization_rules_name_consumers_of_known_namespaces() {
 #[test]
 fn invalid_security_policy_closes_the_route() {
     for (spec, problem) in [
-        // An empty list is not taken for everybody.
+        // An empty list does not allow all callers.
         ("ipAccess: {allow: []}", "spec.ipAccess.allow: is empty"),
         ("ipAccess: {allow: [example.com]}", "spec.ipAccess.allow[0]: \"example.com\" is not a network"),
         ("ipAccess: {allow: [10.0.0.0/8, 10.1.2.3/8]}", "spec.ipAccess.allow[1]"),
         ("ipAccess: {deny: [nobody]}", "spec.ipAccess.deny[0]"),
-        // Nothing is taken for what was left out.
+        // An empty value does not count as an absent field.
         ("ipAccess: {allow: }", "spec.ipAccess.allow: is empty"),
         ("ipAccess: ", "spec.ipAccess: is empty"),
         ("authentication: ", "spec.authentication: is empty"),
@@ -324,13 +324,13 @@ fn invalid_security_policy_closes_the_route() {
             "rules[0].groups: is empty",
         ),
         ("authentication: {apiKey: {}, consumers: {namespaces: []}}", "namespaces: is empty"),
-        // What is misspelt may be what was to keep somebody out.
+        // A misspelt field may have been meant to deny callers.
         ("ipAcess: {allow: [10.0.0.0/8]}", "spec.ipAcess: is unknown: did you mean ipAccess?"),
         (
             "authorization: {rules: [{action: Allow, method: [GET]}]}",
             "spec.authorization.rules[0].method: is unknown: did you mean methods?",
         ),
-        // Values.
+        // Invalid values.
         ("cors: {}", "spec.cors.allowOrigins: is missing"),
         (
             "cors: {allowOrigins: [\"*\"], allowCredentials: true}",
@@ -370,7 +370,7 @@ fn invalid_security_policy_closes_the_route() {
             "authorization: {rules: [{action: Deny, paths: [{type: Regex, value: /a}]}]}",
             "rules[0].paths[0].type: \"Regex\" is unknown: write Exact or Prefix",
         ),
-        // Rules that nobody could meet.
+        // Rules that no request could match.
         (
             "authorization: {rules: [{action: Deny, consumers: [a]}]}",
             "rules[0].consumers: needs spec.authentication",
@@ -387,7 +387,7 @@ fn invalid_security_policy_closes_the_route() {
             "authentication: {apiKey: {}}, authorization: {rules: [{action: Deny, consumers: [b/a]}]}",
             "the Consumers of namespace b are not known",
         ),
-        // Types.
+        // Values of the wrong type.
         ("ipAccess: 5", "spec.ipAccess: must be a mapping, but is a number"),
         ("ipAccess: {allow: 10.0.0.0/8}", "spec.ipAccess.allow: must be a list"),
         ("authentication: {apiKey: true}", "spec.authentication.apiKey: must be a mapping"),

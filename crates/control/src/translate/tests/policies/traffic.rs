@@ -1,4 +1,4 @@
-//! What a TrafficPolicy makes of requests.
+//! Tests of the translation of TrafficPolicies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn traffic_of(config: &Config) -> Arc<Traffic> {
     route.traffic.clone().expect("a policy governs the route")
 }
 
-/// What a policy without problems comes to.
+/// The translation of a policy with this spec, which must have no problem.
 #[track_caller]
 fn valid(spec: &str) -> Arc<Traffic> {
     let (translation, problems) = translated(&[&[shop(), policy(spec)].concat()]);
@@ -30,7 +30,7 @@ fn valid(spec: &str) -> Arc<Traffic> {
     traffic_of(&translation.config)
 }
 
-/// The Service `other` with the port 8080, which is called `web`.
+/// The Service `other` with the port 8080, named `web`.
 const OTHER: &str = "---
 apiVersion: v1
 kind: Service
@@ -146,7 +146,7 @@ fn services_named_by_split_or_mirror_are_upstreams() {
     });
     assert_eq!(serde_json::to_value(&traffic.features).unwrap(), expected);
     assert_eq!(translation.config.upstreams[&key].endpoints.len(), 1);
-    // A Service that is missing is told where it is named.
+    // A missing Service is reported at the field that names the Service.
     let (translation, problems) = translated(&[&[shop(), policy(split)].concat()]);
     assert_problems(
         &problems,
@@ -156,7 +156,7 @@ fn services_named_by_split_or_mirror_are_upstreams() {
         ],
     );
     assert!(translation.config.upstreams.contains_key(&UpstreamKey::new("default", "other", "8080")));
-    // A policy for nobody has no upstreams.
+    // A policy that applies to no route adds no upstreams.
     let nobody = object(
         "TrafficPolicy",
         "t",
@@ -408,7 +408,7 @@ fn circuit_breaker_and_health_check_apply_to_the_upstream() {
         },
     });
     assert_eq!(serde_json::to_value(upstream.health.as_deref()).unwrap(), expected);
-    // Of the port before the Service, as a whole.
+    // The policy of the port replaces the whole policy of the Service.
     let port = object("TrafficPolicy", "p", &format!("targetRefs: [{PORT}], healthCheck: {{type: TCP}}"));
     let (translation, _) = translated(&[&[shop(), of_service(spec), port].concat()]);
     let upstream = translation.config.upstreams.values().next().unwrap();

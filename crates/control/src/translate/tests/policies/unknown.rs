@@ -1,4 +1,4 @@
-//! SecurityPolicies of which not even the name or the targets can be read.
+//! Tests of SecurityPolicies with an unreadable name or unreadable targets.
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use super::{A, object, policy, security_of, shop};
 use crate::store::Store;
 use crate::{TranslateOptions, translate};
 
-/// Whether the route of the Ingress `a` is open when these are read, before the source has started and afterwards, and what
-/// is said of it.
+/// Whether the route of the Ingress `a` is open, and the problems. The source reads `before` before its start is
+/// complete, and `after` afterwards.
 fn started(before: &[&str], after: &[&str]) -> (bool, Vec<String>) {
     let mut store = Store::default();
     for text in before {

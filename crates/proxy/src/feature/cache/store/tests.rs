@@ -46,7 +46,7 @@ fn enter(cache: &Arc<Cache>, asked: &Asked, request: &[u8]) -> CacheLookup {
     cache.enter(asked, request, (true, true), Instant::now())
 }
 
-/// Whether there was one; if not there is afterwards, if there is room.
+/// Whether the response was cached. If not, the call caches the response, provided that there is room.
 fn hit(cache: &Arc<Cache>, key: &str, request: &[u8], lines: &str, body: usize) -> bool {
     let asked = asked(key);
     match enter(cache, &asked, request) {
@@ -146,7 +146,7 @@ fn slow_fetch_is_followed_by_a_second_fetch() {
     let new = entry(&other);
     assert_eq!(other.keep(new.clone()), Some(0));
     assert!(matches!(at(2 * WAIT), CacheLookup::Hit(kept) if Arc::ptr_eq(&kept, &new)));
-    // Who has the head of the response later has the newer one, whoever is done first.
+    // The response whose head arrived later is the newer response, even if the other body ends later.
     assert!(new.is_newer_than(&late));
 }
 

@@ -85,8 +85,8 @@ impl Batch {
                 (Pace::Sliding { window, .. }, [before, current]) => {
                     pack(shown / window, before.unsigned_abs(), current.unsigned_abs())
                 }
-                // How far ahead of its time the server has the bucket. The server answered after the question: room that
-                // may have become free meanwhile is given to the caller.
+                // The time by which the bucket is ahead of the clock of the server. Tokens may have returned between
+                // the question and the answer. The caller receives these tokens.
                 (_, [full, ..]) => {
                     let ahead = full.unsigned_abs().saturating_mul(1000).saturating_sub(shown);
                     clock.elapsed(asked).saturating_add(ahead)
