@@ -15,22 +15,22 @@ use crate::value::{Age, Entries, HeaderName, Size};
 #[cbor(map)]
 pub struct Cache {
     /// The memory for the policy's cached responses and their keys, in each data plane, in bytes. If the cache is full,
-    /// the gateway evicts responses that were not requested for the longest time. 64Ki to 64Gi. Default: 64Mi.
+    /// the gateway evicts the least recently used responses. 64Ki to 64Gi. Default: 64Mi.
     #[n(0)]
     pub max_size: CacheSize,
-    /// The largest body that the gateway caches, in bytes. Longer bodies pass uncached. 1 to a quarter of maxSize.
-    /// Default: 1Mi, or a quarter of maxSize if that is less.
+    /// The largest body that the gateway caches, in bytes. The gateway forwards longer bodies without caching them. 1
+    /// to a quarter of maxSize. Default: 1Mi, or a quarter of maxSize if that is less.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(1)]
     pub max_response_size: Option<Size>,
-    /// The freshness of responses with status 200, 203, 301 or 308 that do not set their own freshness. Requests with a
-    /// Cookie are exempt. 1s to 8760h. Default: the gateway does not cache these responses.
+    /// The freshness of responses with status 200, 203, 301 or 308 that do not set their own freshness. Does not
+    /// apply to requests with a Cookie. 1s to 8760h. Default: the gateway does not cache these responses.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(2)]
     pub default_time: Option<Age>,
-    /// How long a stale response may be used if no endpoint responds, or an endpoint responds with 500, 502, 503 or
-    /// 504. Responses with must-revalidate, proxy-revalidate, s-maxage or no-cache are exempt. 1s to 8760h. Default:
-    /// the response's own stale-if-error.
+    /// The time for which a stale response replaces an error: no endpoint responds, or an endpoint responds with 500,
+    /// 502, 503 or 504. Responses with must-revalidate, proxy-revalidate, s-maxage or no-cache are exempt. 1s to
+    /// 8760h. Default: the response's own stale-if-error.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(3)]
     pub stale_if_error: Option<Age>,

@@ -10,8 +10,8 @@ use crate::value::{Number, Percent, Timeout};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CircuitBreaker {
-    /// The largest number of requests in flight at the Service. Requests above it receive 503. 1 to 1000000. Default:
-    /// the annotation of the Service, or no limit.
+    /// The largest number of requests in flight at the Service, counted for each data plane. Further requests receive
+    /// 503. 1 to 1000000. Default: the annotation of the Service, or no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_requests: Option<InFlight>,
     /// The largest number of requests in flight at one endpoint. The gateway skips a full endpoint, and responds with
@@ -31,12 +31,12 @@ pub type InFlight = Number<u32, 1, 1_000_000>;
 #[serde(rename_all = "camelCase", default)]
 #[cbor(map)]
 pub struct Ejection {
-    /// The consecutive failures and 5xx responses, as one worker counts them, that eject an endpoint. 1 to 1000.
-    /// Default: 5.
+    /// The number of consecutive failures and 5xx responses after which the gateway ejects an endpoint. Each worker
+    /// counts separately. 1 to 1000. Default: 5.
     #[n(0)]
     pub consecutive_errors: Number<u16, 1, 1000>,
-    /// The duration of the first ejection. Each further ejection in a row lasts longer by this time, up to ten times
-    /// this time. 1ms to 24h. Default: 30s.
+    /// The duration of the first ejection. The second ejection in a row lasts twice this time, the third three times,
+    /// and so on, up to ten times. 1ms to 24h. Default: 30s.
     #[n(1)]
     pub time: Timeout,
     /// The largest percentage of the endpoints that may be ejected at once. 1 to 100. Default: 50.

@@ -18,9 +18,9 @@ use crate::value::{Entries, HeaderName, MethodName, OriginPattern, Span};
 }]))]
 #[cbor(map)]
 pub struct Cors {
-    /// The origins whose pages may read responses. 1 to 64 entries. Write `https://app.example.com`, with the port unless
-    /// it is the scheme's default port. Write `https://*.example.com` for every host below a domain. Write * for every
-    /// origin, which cannot be combined with allowCredentials.
+    /// The origins whose pages may read responses. 1 to 64 entries. Write `https://app.example.com`, with the port
+    /// unless it is the scheme's default port. Write `https://*.example.com` for every host below a domain. Write *
+    /// for every origin, which cannot be combined with allowCredentials.
     #[n(0)]
     pub allow_origins: Entries<OriginPattern, 64>,
     /// The methods that pages may use. * allows every method. 1 to 32 entries. Default: GET, HEAD, POST, PUT, PATCH,
@@ -88,8 +88,8 @@ impl Check for Cors {
     }
 }
 
-/// The decoder applies the same conditions as the check of YAML: credentials with every origin would let any page use the
-/// credentials.
+/// The decoder applies the same conditions as the check of YAML: credentials with every origin would let any page use
+/// the credentials.
 impl Bound for Cors {
     type Value = Self;
     const FIELD: &'static str = "credentials of every origin";

@@ -16,11 +16,11 @@ pub struct HeaderEdits {
     #[serde(skip_serializing_if = "super::is_default")]
     #[n(0)]
     pub set: Entries<Header, 32>,
-    /// Headers that are added beside headers of the same name. 1 to 32 entries. Default: none.
+    /// Headers to add. Existing headers of the same name stay. 1 to 32 entries. Default: none.
     #[serde(skip_serializing_if = "super::is_default")]
     #[n(1)]
     pub add: Entries<Header, 32>,
-    /// Names of headers that are removed. 1 to 32 entries. Default: none.
+    /// Names of headers to remove. 1 to 32 entries. Default: none.
     #[serde(skip_serializing_if = "super::is_default")]
     #[n(2)]
     pub remove: Entries<EditedHeader, 32>,

@@ -37,11 +37,12 @@ pub struct HealthCheck {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(1)]
     pub path: Option<CheckTarget>,
-    /// The host of the GET. Only for type HTTP. Default: the address of the endpoint.
+    /// The Host header of the GET. Only for type HTTP. Default: the address of the endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(2)]
     pub hostname: Option<Hostname>,
-    /// The status codes of a healthy endpoint, such as 200 or 200-399. Only for type HTTP. 100 to 599. Default: 200-399.
+    /// The status codes of a healthy endpoint, such as 200 or 200-399. Only for type HTTP. 100 to 599. Default:
+    /// 200-399.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(3)]
     pub codes: Option<CodeRange>,

@@ -11,13 +11,14 @@ use crate::value::Size;
 #[serde(rename_all = "camelCase")]
 #[cbor(map)]
 pub struct BodyLimits {
-    /// The largest request body, in bytes, such as 1Mi or 500k. The gateway responds with 413 to longer bodies. 0: no
-    /// limit. Default: the global --max-request-body (0).
+    /// The largest request body, in bytes, such as 1Mi. k, M and G are powers of 1000; Ki, Mi and Gi are powers of
+    /// 1024. The gateway responds with 413 to longer bodies. 0: no limit. Default: the global --max-request-body (0).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(0)]
     pub request_body: Option<Size>,
-    /// The largest response body, in bytes as the endpoint sends it, such as 100Mi. If the response head has the
-    /// length, the gateway responds with 502; otherwise it cuts the body off. 0: no limit. Default: 0.
+    /// The largest response body, in bytes as the endpoint sends it, such as 100Mi. If the response head declares a
+    /// longer body, the gateway responds with 502. If the head declares no length, the gateway aborts the response at
+    /// the limit. 0: no limit. Default: 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(1)]
     pub response_body: Option<Size>,

@@ -19,26 +19,27 @@ use crate::value::{Age, CookieName, Entries, ParameterName, syntax};
 pub struct LoadBalancing {
     /// The algorithm. ResponseTime prefers endpoints with a short response time and few requests in flight.
     /// LeastRequest prefers endpoints with few requests in flight. RoundRobin takes the endpoints in turn.
-    /// ConsistentHash sends requests with the same hash to the same endpoint. While the endpoint has more than 5/4 of
-    /// the mean requests in flight, the next endpoint in the order of the hash receives the requests. Default: the
-    /// setting of the Service.
+    /// ConsistentHash sends requests with the same hash to the same endpoint. Each worker limits an endpoint to 5/4
+    /// of the mean requests in flight, at least 8. Above the limit, the next endpoint in the order of the hash
+    /// receives the requests. Default: the annotation sluicegate.dev/load-balance of the Service, or ResponseTime.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(0)]
     pub algorithm: Option<LoadBalancingAlgorithm>,
-    /// The parts of a request that make its hash. Needed with algorithm ConsistentHash, and only there. 1 to 4 entries.
+    /// The parts of a request that make its hash. Required with algorithm ConsistentHash, and not allowed otherwise.
+    /// 1 to 4 entries.
     #[serde(skip_serializing_if = "super::is_default")]
     #[n(1)]
     pub hash: Entries<HashPart, 4>,
-    /// Session affinity: a cookie that leads a client back to its endpoint, while the endpoint is eligible. Default: no
-    /// affinity.
+    /// Session affinity: a cookie with which the gateway sends a client to the same endpoint, while the endpoint is
+    /// eligible and healthy. Default: no affinity.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(2)]
     pub affinity: Option<Affinity>,
 }
 
 impl LoadBalancing {
-    /// The algorithm in place of [`Upstream::balance`](crate::Upstream::balance). `None`: the algorithm of the Service, or a
-    /// hash.
+    /// The algorithm in place of [`Upstream::balance`](crate::Upstream::balance). `None`: the algorithm of the
+    /// Service, or a hash.
     #[must_use]
     pub fn balance(&self) -> Option<Balance> {
         match self.algorithm? {
@@ -82,7 +83,8 @@ pub struct HashPart {
     #[serde(rename = "type")]
     #[n(0)]
     pub kind: HashPartType,
-    /// The name of the header, the cookie or the parameter. Needed with type Header, Cookie or Query, and only there.
+    /// The name of the header, the cookie or the parameter. Required with type Header, Cookie or Query, and not
+    /// allowed otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(1)]
     pub name: Option<ParameterName>,

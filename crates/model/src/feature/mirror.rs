@@ -18,7 +18,7 @@ pub struct Mirror {
     #[schemars(with = "ServiceRef")]
     #[n(0)]
     pub upstream: UpstreamKey,
-    /// The percentage of the requests. 1 to 100. Default: 100.
+    /// The percentage of requests that the gateway copies, chosen at random. 1 to 100. Default: 100.
     #[serde(default = "super::fault::all")]
     #[n(1)]
     pub percent: Percent,

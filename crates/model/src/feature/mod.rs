@@ -85,7 +85,7 @@ pub struct Features {
     #[serde(skip_serializing_if = "is_default")]
     #[n(0)]
     pub timeouts: RouteTimeouts,
-    /// The failures after which the gateway retries a request. Default: the global settings.
+    /// Sets when and how often the gateway retries a request. Default: retries as set by the global --attempts.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(1)]
     pub retries: Option<Retries>,
@@ -97,17 +97,17 @@ pub struct Features {
     #[serde(skip_serializing_if = "is_default")]
     #[n(3)]
     pub request_headers: HeaderEdits,
-    /// Changes of response headers on the way to the client. The gateway also adds and sets these headers in its own
-    /// responses. Default: none.
+    /// Changes of response headers on the way to the client. The gateway's own responses also have the headers of set
+    /// and add. Default: none.
     #[serde(skip_serializing_if = "is_default")]
     #[n(4)]
     pub response_headers: HeaderEdits,
-    /// Replaces the path or the host of requests on the way to the endpoint. Default: both stay.
+    /// Replaces the path or the host of requests on the way to the endpoint. Default: the path and host of the client.
     #[serde(skip_serializing_if = "is_default")]
     #[n(5)]
     pub url_rewrite: UrlRewrite,
-    /// Redirects clients without a request to an endpoint. The gateway forwards requests that already are for the
-    /// target of the redirect. Default: no redirect.
+    /// Redirects clients without a request to an endpoint. If a request is already for the target of the redirect,
+    /// the gateway forwards the request, so that there is no loop. Default: no redirect.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(6)]
     pub redirect: Option<Redirect>,
@@ -131,8 +131,9 @@ pub struct Features {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(11)]
     pub mirror: Option<Mirror>,
-    /// Caches responses as a shared cache (RFC 9111): responses that allow it, and never responses for one caller. The
-    /// gateway caches nothing on routes whose SecurityPolicy authenticates callers. Default: no cache.
+    /// Caches responses as a shared cache (RFC 9111): responses that allow caching, and never responses with private
+    /// or Set-Cookie. The gateway caches nothing on routes whose SecurityPolicy authenticates callers. Default: no
+    /// cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(12)]
     pub cache: Option<Cache>,

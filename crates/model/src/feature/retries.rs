@@ -7,15 +7,18 @@ use serde::{Deserialize, Serialize};
 use crate::value::{Entries, Number, Span};
 
 /// Retries of failed requests. The gateway retries a request with a method that is not idempotent (RFC 9110, 9.2.2),
-/// such as POST, only if it sent nothing before.
+/// such as POST, only if the gateway has sent no part of the request, or an HTTP/2 endpoint has refused the request
+/// unprocessed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
 #[serde(rename_all = "camelCase", default)]
 #[cbor(map)]
 pub struct Retries {
-    /// The largest number of retries after the first attempt, as in Gateway API. 0 to 9. Default: 2.
+    /// The largest number of retries after the first attempt, as in Gateway API. Replaces the global --attempts,
+    /// which includes the first attempt. 0 to 9. Default: 2.
     #[n(0)]
     pub attempts: Number<u8, 0, 9>,
-    /// The response status codes after which the gateway retries. 500 to 599. 1 to 16 entries. Default: none.
+    /// The response status codes after which the gateway retries an idempotent request. 500 to 599. 1 to 16 entries.
+    /// Default: none.
     #[serde(skip_serializing_if = "super::is_default")]
     #[n(1)]
     pub codes: Entries<Number<u16, 500, 599>, 16>,
@@ -23,8 +26,8 @@ pub struct Retries {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(2)]
     pub budget: Option<RetryBudget>,
-    /// The time before a retry, as in Gateway API. The gateway retries at once after a connection that was already closed,
-    /// and after a request that the endpoint refused unprocessed. 1ms to 1m. Default: no wait.
+    /// The time that the gateway waits before a retry, as in Gateway API. The gateway does not wait if the connection
+    /// was already closed, or if the endpoint refused the request unprocessed. 1ms to 1m. Default: no wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(3)]
     pub backoff: Option<Span<1, 60_000>>,
@@ -41,10 +44,10 @@ impl Default for Retries {
 #[serde(rename_all = "camelCase", default)]
 #[cbor(map)]
 pub struct RetryBudget {
-    /// The retries per 100 requests. 0 to 100. Default: 20.
+    /// The retries per 100 requests of the last 10 seconds. 0 to 100. Default: 20.
     #[n(0)]
     pub percent: Number<u8, 0, 100>,
-    /// The retries per second that are always allowed, whatever percent is. 0 to 1000. Default: 10.
+    /// The retries per second that the gateway always allows, even above percent. 0 to 1000. Default: 10.
     #[n(1)]
     pub min_per_second: Number<u16, 0, 1000>,
 }

@@ -18,13 +18,13 @@ pub struct Split {
     #[serde(default = "hundred")]
     #[n(0)]
     pub weight: Weight,
-    /// The other Services. 1 to 8 entries. The first Service with a matching match receives the request. Otherwise the
-    /// gateway chooses by weight between the route's Service and the Services without a matching exclude.
+    /// The other Services. 1 to 8 entries. The first Service whose match matches receives the request. Otherwise the
+    /// gateway chooses by weight between the route's Service and the Services whose exclude does not match.
     #[n(1)]
     pub backends: Entries<SplitBackend, 8>,
 }
 
-/// Another Service. The gateway connects to the Service as the annotations of this Service say.
+/// Another Service. The annotations of this Service set how the gateway connects to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
 #[serde(rename_all = "camelCase")]
 #[cbor(map)]
@@ -42,7 +42,8 @@ pub struct SplitBackend {
     #[serde(rename = "match", default, skip_serializing_if = "super::is_default")]
     #[n(2)]
     pub matches: Entries<RequestMatch, 16>,
-    /// Requests that match one of these entries do not go to the Service by weight. 1 to 16 entries. Default: none.
+    /// The gateway does not send requests that match one of these entries to the Service by weight. 1 to 16 entries.
+    /// Default: none.
     #[serde(default, skip_serializing_if = "super::is_default")]
     #[n(3)]
     pub exclude: Entries<RequestMatch, 16>,

@@ -16,8 +16,9 @@ pub struct RouteTimeouts {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(0)]
     pub request: Option<Timeout>,
-    /// The timeout of one attempt, from the first byte to an endpoint to the head of the response. The gateway then retries
-    /// at another endpoint, or responds with 504 if it may not retry. 1ms to 24h. Default: no timeout per attempt.
+    /// The timeout of one attempt, from the first byte that the gateway sends to the end of the response head. The
+    /// gateway then retries at another endpoint. If a retry is not possible, the gateway responds with 504. 1ms to
+    /// 24h. Default: no timeout per attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(6)]
     pub backend_request: Option<Timeout>,

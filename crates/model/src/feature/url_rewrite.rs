@@ -11,7 +11,7 @@ use crate::value::{Hostname, RewritePath};
 #[serde(rename_all = "camelCase")]
 #[cbor(map)]
 pub struct UrlRewrite {
-    /// The new path. The query stays. Default: the client's path.
+    /// The new path. The gateway keeps the query. Default: the client's path.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(0)]
     pub path: Option<PathRewrite>,

@@ -26,8 +26,9 @@ pub(crate) struct TargetRef {
     #[schemars(length(min = 1, max = 253))]
     pub(crate) name: String,
     /// The name or number of a port of the Service. The policy then applies only to routes that lead to this port. If
-    /// the port does not exist, a SecurityPolicy closes the Service. Its routes then respond with 503, unless a policy
-    /// for the Service or their port applies. Default: all ports.
+    /// the Service has no such port, a policy of another kind than SecurityPolicy has no effect on the Service. With
+    /// a SecurityPolicy, routes to the Service then respond with 503, unless another SecurityPolicy for the Service
+    /// or their port applies. Default: all ports.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) section_name: Option<String>,
 }
