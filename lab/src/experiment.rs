@@ -79,7 +79,8 @@ pub(crate) struct Compare {
     pub(crate) sizes: Vec<Size>,
     /// The functions that gateways apply to each call beside forwarding it.
     pub(crate) functions: Vec<Functions>,
-    /// The numbers of callers, which call in turn, each with its own key or token; without effect if the functions need neither.
+    /// The numbers of callers, which call in turn, each with its own key or token; without effect if the functions
+    /// need neither.
     pub(crate) callers: Vec<usize>,
     /// The number of requests in a turn of [`Work::Single`].
     pub(crate) requests: usize,
@@ -95,7 +96,8 @@ pub(crate) struct Compare {
     pub(crate) connections: u64,
     /// The number of idle connections for the measurement of the memory of a connection; 0: no measurement.
     pub(crate) idle: u64,
-    /// Whether the unavoidable cost of every proxy is also measured: a byte forwarder, and the signature of a handshake.
+    /// Whether the unavoidable cost of every proxy is also measured: a byte forwarder, and the signature of a
+    /// handshake.
     pub(crate) limits: bool,
     /// The price of a machine with this many CPUs, for a column of prices.
     pub(crate) prices: BTreeMap<usize, f64>,
@@ -385,7 +387,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_experiment_that_comes_with_the_program_is_understood() {
+    fn built_in_experiments_are_valid() {
         for experiment in Experiment::included().unwrap() {
             let Declared { title, about, timeline, load, compare, .. } = experiment.declared;
             assert!(!title.is_empty() && about.ends_with('.'), "{}", experiment.name);
@@ -395,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn the_study_of_2020_is_declared_as_it_was_run() {
+    fn experiment_of_the_2020_study_matches_its_published_setup() {
         let dynamic = Experiment::find("dynamic").unwrap().declared;
         let seconds = Duration::from_secs;
         let cycle = vec![Step::Scale(5), Step::Sleep(seconds(12)), Step::Scale(7), Step::Sleep(seconds(10))];
@@ -416,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_named() {
+    fn unknown_field_is_named_in_the_error() {
         let error = |text: &str| format!("{:#}", Experiment::parse("x", text).unwrap_err());
         let with = |more: &str| error(&format!("title: a\nabout: b.\n{more}"));
         assert!(with("lod: {}").contains("lod"), "{}", with("lod: {}"));

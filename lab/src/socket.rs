@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interruption_is_no_answer() -> io::Result<()> {
+    fn interrupted_read_is_retried() -> io::Result<()> {
         struct Stopped(u8);
         impl Read for Stopped {
             fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {

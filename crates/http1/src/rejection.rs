@@ -19,8 +19,8 @@ pub enum Rejection {
     /// The method is not a token (RFC 9110, 9.1).
     #[error("the method is not a token")]
     InvalidMethod,
-    /// A method of IANA's registry in another case (RFC 9110, 9.1: methods are case-sensitive). Endpoints that upper-case
-    /// methods would read another method than the gateway.
+    /// A method of IANA's registry in another case (RFC 9110, 9.1: methods are case-sensitive). Endpoints that
+    /// upper-case methods would read another method than the gateway.
     #[error("the method is a registered one in another case")]
     MethodInOtherCase,
     /// The method is longer than 64 bytes (RFC 9112, 3).
@@ -81,8 +81,8 @@ pub enum Rejection {
     /// A Host that is empty (RFC 9110, 4.2.1), or not `uri-host [":" port]` (RFC 9110, 7.2).
     #[error("the Host header is empty, or not a host with an optional port")]
     InvalidHost,
-    /// An absolute-form target or a CONNECT names another authority than Host. RFC 9112, 3.2.2 would ignore Host; an endpoint
-    /// may use Host.
+    /// An absolute-form target or a CONNECT names another authority than Host. RFC 9112, 3.2.2 would ignore Host; an
+    /// endpoint may use Host.
     #[error("the Host header and the request target name different hosts")]
     HostMismatch,
     /// A Content-Length of a tunnel, which has no content length (RFC 9110, 9.3.6; RFC 8441, 5).
@@ -189,7 +189,8 @@ impl Rejection {
         self as usize
     }
 
-    /// The status of the response. The connection cannot be reused, because the beginning of the next request is unknown.
+    /// The status of the response. The connection cannot be reused, because the beginning of the next request is
+    /// unknown.
     pub fn status(self) -> u16 {
         match self {
             Self::RequestLineTooLong => 414,
@@ -280,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_rejection_has_an_index_and_a_unique_label() {
+    fn rejections_have_unique_indices_and_labels() {
         for (index, rejection) in Rejection::ALL.iter().enumerate() {
             assert_eq!(rejection.index(), index);
             assert!((400..600).contains(&rejection.status()));

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_keys_are_sorted_and_map_to_existing_options() {
+    fn ingress_nginx_configmap_keys_are_sorted_and_map_to_existing_options() {
         assert!(FOREIGN.is_sorted_by_key(|(key, _)| *key));
         let command = command();
         for (key, means) in FOREIGN {

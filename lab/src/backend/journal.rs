@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_counted_once_however_often_they_came() {
+    fn repeated_ids_are_counted_once() {
         let directory = tempfile::tempdir().unwrap();
         let [a, b, empty] = ["a", "b", "empty"].map(|name| directory.path().join(name));
         std::fs::write(&a, "1\n2\n3\n2\n2\n").unwrap();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_line_that_is_cut_off_is_no_id() {
+    fn truncated_last_line_is_ignored() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a");
         std::fs::write(&path, "17\n18\n1").unwrap();
@@ -97,13 +97,13 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_that_is_missing_is_an_error_that_names_it() {
+    fn error_for_a_missing_journal_names_its_path() {
         let error = read(&["/nonexistent/journal".into()]).unwrap_err();
         assert!(error.to_string().contains("/nonexistent/journal"), "{error}");
     }
 
     #[test]
-    fn what_is_written_is_read_and_gone_on_with() {
+    fn journal_is_read_back_and_extended() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a");
         for id in ["x", "y", "x"] {

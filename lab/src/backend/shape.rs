@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_url_shapes_the_answer() {
+    fn url_selects_the_response() {
         let plain = Shape { size: None, delay: Duration::ZERO, status: StatusCode::OK };
         for query in ["", "id=7", "s", "&&", "x=1&y"] {
             assert_eq!(Shape::of(query), Ok(plain), "{query}");
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told_what_is_understood() {
+    fn error_for_an_invalid_url_lists_the_valid_options() {
         for wrong in [
             "s=",
             "s=x",

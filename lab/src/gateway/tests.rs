@@ -17,7 +17,7 @@ use rig::{Running, all, each, each_with, eventually, keep};
 const STRANGER: &str = "stranger.example.net";
 
 #[test]
-fn its_hosts_are_served_and_others_are_not_found() {
+fn unknown_host_receives_404() {
     each(|gateway| {
         ensure!(gateway.get(HOST)?.status == 200);
         ensure!(gateway.get_secured(HOST, HOST)?.status == 200);
@@ -42,7 +42,7 @@ fn both_versions_of_tls_and_of_http_are_offered() {
 }
 
 #[test]
-fn pods_are_told_the_same_of_who_asks() {
+fn endpoints_receive_the_same_forwarding_headers_from_every_gateway() {
     each(|gateway| {
         for (proto, addr) in [("http", gateway.site.http), ("https", gateway.site.https)] {
             // The Host header of a client at a non-default port.
@@ -69,7 +69,7 @@ fn pods_are_told_the_same_of_who_asks() {
 }
 
 #[test]
-fn other_endpoints_are_followed_without_a_failed_request() {
+fn endpoint_replacement_loses_no_request() {
     each(|gateway| {
         let next = gateway.pods[1];
         gateway.apply(Part::Endpoints, |config, _| config.endpoints = vec![next])?;
@@ -85,7 +85,7 @@ fn other_endpoints_are_followed_without_a_failed_request() {
 }
 
 #[test]
-fn all_endpoints_have_a_share_however_many_they_are() {
+fn requests_are_spread_over_all_endpoints() {
     let promise = |gateway: &mut Running| {
         for count in [5, 50, 3] {
             gateway.apply(Part::Endpoints, |config, pods| config.endpoints = pods[..count].to_vec())?;
@@ -106,7 +106,7 @@ fn all_endpoints_have_a_share_however_many_they_are() {
 }
 
 #[test]
-fn without_endpoints_it_says_so_and_recovers() {
+fn gateway_responds_with_an_error_without_endpoints_and_recovers() {
     each(|gateway| {
         gateway.apply(Part::Endpoints, |config, _| config.endpoints.clear())?;
         eventually("it answers 502 or 503", || {
@@ -118,7 +118,7 @@ fn without_endpoints_it_says_so_and_recovers() {
 }
 
 #[test]
-fn another_certificate_is_shown() {
+fn replaced_certificate_is_served_to_new_connections() {
     each(|gateway| {
         let new = authority::issue(&KeyPair::generate()?)?;
         let (old, expected) = (authority::first(&gateway.config.certificate)?, authority::first(&new)?);

@@ -252,7 +252,7 @@ mod tests {
     };
 
     #[test]
-    fn answers_are_read_one_after_another_however_they_are_cut() {
+    fn pipelined_responses_are_parsed_in_any_pieces() {
         let text = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello\
                     HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n\
                     3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\nTrailer: x\r\n\r\n\
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_cut_off_is_none() {
+    fn truncated_response_is_an_error() {
         let whole = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
         for end in 1..whole.len() {
             assert_eq!(read(&whole[..end]), (vec![], None), "{}", whole[..end].escape_debug());
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_http_is_refused() {
+    fn response_that_is_not_http_is_rejected() {
         for text in [
             "SSH-2.0-x\r\n",
             "HTTP/1.1 200 OK\nA: b\n\n",

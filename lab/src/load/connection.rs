@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_is_late_catches_up_and_loses_no_due_time() {
+    fn late_connection_catches_up_and_counts_latency_from_the_due_time() {
         let mut connection = idle();
         assert_eq!(send(&mut connection, at(0)), Some(at(0)));
         assert_eq!(send(&mut connection, at(10)), None, "one at a time");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_due_while_a_connection_was_down_counts_from_then() {
+    fn latency_of_requests_due_during_an_outage_starts_at_the_due_time() {
         let mut connection = idle();
         assert_eq!(send(&mut connection, at(0)), Some(at(0)));
         assert_eq!(connection.close(at(5)), at(5), "opened again at once");
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_not_there_is_tried_ever_more_slowly() {
+    fn reconnect_delay_grows_while_the_server_is_unreachable() {
         let mut connection = Connection::new(0);
         let mut waits = Vec::new();
         for _ in 0..12 {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_of_many_streams_carries_so_many_at_once() {
+    fn http2_connection_respects_the_limit_of_requests_in_flight() {
         let mut connection = idle();
         connection.limit(3);
         let dues: Vec<Nanos> = std::iter::from_fn(|| send(&mut connection, at(500))).collect();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn opening_has_its_limit_and_idleness_has_none() {
+    fn connect_has_a_timeout_and_an_idle_connection_has_none() {
         let mut connection = Connection::new(0);
         assert!(!connection.is_expired(at(999_999)));
         connection.open(at(0), at(100));

@@ -325,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_happens_belongs_to_the_interval_in_which_it_was_due() {
+    fn result_counts_in_the_interval_of_its_due_time() {
         let at = Nanos::from_millis;
         let new = || Counts::new(at(500), at(1000));
         let (mut one, mut other) = (new(), new());
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_has_a_name_of_its_own_and_its_place() {
+    fn error_kinds_have_unique_names_and_indices() {
         let mut names: Vec<&str> = Failure::ALL.iter().map(|failure| failure.name()).collect();
         names.extend(Wrong::ALL.iter().map(|wrong| wrong.name()));
         names.sort_unstable();

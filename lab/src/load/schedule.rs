@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_connections_have_to_send_adds_up() {
+    fn requests_of_all_connections_add_up_to_the_total() {
         for (connections, rate, millis) in
             [(4, 1000.0, 50), (7, 30_001.0, 1003), (10, 0.5, 3000), (3, 333.3, 1)]
         {

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_those_that_were_recorded() {
+    fn percentiles_match_the_recorded_values() {
         let histogram = even();
         let values: Vec<u64> =
             PERCENTILES.iter().map(|(_, quantile)| percentile(&histogram, *quantile)).collect();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spectrum_rises_to_everything() {
+    fn spectrum_ends_at_100_percent() {
         let points: Vec<Point> = points(&even()).collect();
         assert!(points.is_sorted_by_key(|point| point.count));
         assert_eq!(points.last(), Some(&Point { value: 1000, quantile: 1.0, count: 1_000_000 }));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_a_spectrum_too() {
+    fn empty_histogram_has_a_spectrum() {
         let nothing = nothing();
         assert_eq!(percentile(&nothing, 0.999_999), 0);
         assert!(detailed(&nothing).contains("Total count    =            0"));

@@ -21,7 +21,8 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The destination of the connections. Of several addresses, such as those of `localhost`, the first address with a listener.
+    /// The destination of the connections. Of several addresses, such as those of `localhost`, the first address with
+    /// a listener.
     pub(crate) fn resolve(&self) -> anyhow::Result<SocketAddr> {
         let name = (self.host.as_str(), self.port);
         let unknown = || format!("{}: the host {:?} has no address", self.url, self.host);
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_taken_apart() {
+    fn url_is_parsed_into_its_parts() {
         let cases = [
             ("http://a", false, "a", 80, "a", "/"),
             ("http://a?x=1", false, "a", 80, "a", "/?x=1"),

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_let_in_wrongly_stands_out() {
+    fn wrongly_allowed_call_is_highlighted() {
         let (caption, text) = &texts()[0];
         assert_eq!(caption, "What is let in, and what is refused");
         assert!(text.contains("| JWT HS256 | expired | 401 | 200 | 401 |"), "{text}");
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn added_latency_is_beside_ours() {
+    fn added_latency_is_compared_with_sluicegate() {
         let (_, text) = &texts()[1];
         // The medians of 0.051 and 0.052, and of 0.101 and 0.102.
         assert!(
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn other_experiments_have_none_of_it() {
+    fn other_experiments_have_no_api_tables() {
         for (name, results) in sample::all().into_iter().filter(|(name, _)| *name != "gateway") {
             let study = results.published.as_deref().and_then(published::find);
             assert!(tables(&results, &works(&results), study.as_ref()).is_empty(), "{name}");

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_varied_decides_how_it_is_shown() {
+    fn varied_parameter_selects_the_form_of_the_table() {
         let sizes = vec![point("HTTP", 2, 1, 1900.0, 1.0), point("HTTP", 1, 1, 1000.0, 1.0)];
         let sized = results(vec![("a", sizes)]);
         let work = &works(&sized)[0];
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_stand_beside_the_work_that_they_bound() {
+    fn limits_are_shown_with_the_work_that_they_bound() {
         let floor = vec![
             point("HTTP", 1, 1, 9000.0, 1.0),
             point("signature, RSA", 1, 1, 1500.0, 660.0),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_alone_are_shown_as_what_was_measured() {
+    fn limits_without_a_measurement_have_their_own_table() {
         let floor = vec![point("HTTP", 1, 1, 9000.0, 1.0), point("signature, RSA", 1, 1, 1500.0, 660.0)];
         let results = results(vec![("floor", floor)]);
         let works = works(&results);

@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn one_place_makes_no_line() {
+    fn single_point_has_no_fitted_line() {
         assert_eq!(Line::through(&[]), None);
         assert_eq!(Line::through(&[(2.0, 1.0), (2.0, 5.0)]), None);
         assert_eq!(

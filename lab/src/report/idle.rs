@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_those_that_were_looked_at_are_in_the_table() {
+    fn table_contains_only_measured_gateways() {
         let (_, mut results) = sample_costs::all().swap_remove(0);
         assert!(table(&results).is_none());
         results.gateways[1].idle = Some(Idle { connections: 1500, http_kib: 2.68, https_kib: 6.6 });

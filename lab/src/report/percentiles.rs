@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn few_answers_make_a_curve_and_none_makes_none() {
+    fn curve_needs_at_least_one_response() {
         assert_eq!(curve(&FLAT.latency(0)), []);
         assert!(curve(&FLAT.latency(1)).iter().all(|point| point.0 == 0.0));
         assert!(percentile(&FLAT.latency(1), "50").is_none());
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_that_lacks_requests_has_a_cross_at_its_end() {
+    fn curve_with_missing_requests_ends_in_a_cross() {
         let crosses = |shape: Shape| {
             let results = results(shape, 100);
             let plot = plot("", &contestants(&results), None).unwrap();
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_tells_what_change_made_of_the_tail() {
+    fn table_shows_the_ratio_of_tail_latency_under_change() {
         let mut results = results(FLAT, 1000);
         let slow = Shape { median: FLAT.median * 3.0, ..FLAT };
         let gateway = &mut results.gateways[0];

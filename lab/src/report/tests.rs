@@ -97,7 +97,7 @@ fn warnings_stand_before_verdicts() {
 }
 
 #[test]
-fn what_several_loads_warn_of_is_said_once() {
+fn repeated_warning_is_printed_once() {
     let mut results = sample::experiment("static", "static");
     for (name, late) in [("a", 2), ("b", 3)] {
         let mut run = sample::FLAT.run("static", 5, 100, &[]);
@@ -119,7 +119,7 @@ fn what_was_published_of_changes_stands_only_beside_changes() {
 }
 
 #[test]
-fn nothing_to_show_is_said_rather_than_drawn() {
+fn report_states_missing_data_instead_of_an_empty_plot() {
     let of = |wanted: &str| sample::all().into_iter().find(|(name, _)| *name == wanted).unwrap().1;
     assert!(plots(&of("nothing")).is_empty());
     assert!(html(&of("nothing")).contains("answered none of 1,800,000 requests"));

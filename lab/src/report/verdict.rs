@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sluicegate_did_wrong_comes_first() {
+    fn failures_of_sluicegate_are_reported_first() {
         let ours = Gateway { timeout: 12, read: 1, ..FLAT };
         let results = changed(ours, &[("nginx", FLAT)]);
         let sentences = sentences(&results);
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lost_most_is_named_with_what_was_lost() {
+    fn gateway_with_the_most_lost_requests_is_named_with_the_numbers() {
         let worst = Gateway { connect: 500, unsent: 30, status_503: 1, ..FLAT };
         let results = changed(FLAT, &[("a", Gateway { read: 2, ..FLAT }), ("b", worst)]);
         let sentences = sentences(&results);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_make_costs_doubtful_and_ours_are_told_first() {
+    fn errors_qualify_the_costs_and_those_of_sluicegate_come_first() {
         let mut results = experiment("bench", "costs");
         for name in ["nginx", OURS] {
             let points = vec![Point { errors: 2, ..point("HTTP", 1, 1, 1000.0, 10.0) }];
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lets_a_bad_call_in_is_told_first() {
+    fn gateway_that_allows_an_invalid_call_is_reported_first() {
         let mut results = experiment("gateway", "API gateways");
         for (name, expired) in [("nginx-lua", 401), (OURS, 200)] {
             let checks = vec![super::super::sample_costs::checks(expired)];
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_that_has_cpu_left_is_not_what_is_at_its_end() {
+    fn gateway_with_idle_cpu_is_not_reported_as_saturated() {
         let at = |cost| {
             vec![
                 Point { rate: Some(9000.0), ..point("HTTP", 1, 1, 5000.0, cost) },
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn everyone_and_no_one_are_told_as_such() {
+    fn verdict_says_all_or_none_instead_of_a_list() {
         let results = changed(FLAT, &[("a", FLAT), ("b", FLAT)]);
         assert_eq!(sentences(&results)[0], "Every request was answered, and rightly, by all 3 gateways.");
         let bad = Gateway { read: 1, ..FLAT };

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_share_is_not_called_none() {
+    fn small_share_is_not_rounded_to_none() {
         assert_eq!(share(1, 10_000_000), "< 0.001 %");
         assert_eq!(share(0, 10), "0.00 %");
         assert_eq!(share(0, 0), "–");
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_told_in_utc() {
+    fn times_are_printed_in_utc() {
         assert_eq!(date(1_700_000_000_000), "2023-11-14 22:13 UTC");
     }
 }

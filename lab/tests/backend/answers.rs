@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::pod::{Ended, Pod, get, send};
 
 #[test]
-fn the_url_shapes_the_answer() {
+fn url_selects_the_response() {
     let pod = Pod::start("");
     let mut client = pod.client();
     for (path, status, length) in [
@@ -91,7 +91,7 @@ fn a_load_that_verifies_finds_nothing_wrong() {
 }
 
 #[test]
-fn nonsense_is_answered_400_with_what_is_understood() {
+fn invalid_url_returns_400_with_the_valid_options() {
     let pod = Pod::start("");
     let mut client = pod.client();
     for (query, reason) in [
@@ -107,7 +107,7 @@ fn nonsense_is_answered_400_with_what_is_understood() {
 }
 
 #[test]
-fn what_is_too_large_is_refused() {
+fn oversized_request_is_rejected() {
     let pod = Pod::start("");
     let request = send("POST", "/", "7", "").replace("Length: 0", &format!("Length: {}", (16 << 20) + 1));
     let mut client = pod.client();

@@ -42,7 +42,7 @@ fn a_pod_that_drains_finishes_what_is_under_way_and_exits() {
 }
 
 #[test]
-fn a_pod_that_drains_answers_what_was_on_its_way() {
+fn draining_pod_serves_requests_sent_before_the_drain() {
     let mut pod = Pod::start("--exit drain");
     let (mut kept, _) = clients(&pod);
     let mut new = pod.client();

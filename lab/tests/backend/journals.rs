@@ -16,7 +16,7 @@ fn pod(journal: &Path) -> Pod {
 }
 
 #[test]
-fn only_what_must_not_come_twice_and_came_to_its_end_is_in_the_journal() {
+fn journal_contains_only_completed_non_idempotent_requests() {
     let directory = tempfile::tempdir().unwrap();
     let journal = directory.path().join("journal");
     let pod = pod(&journal);
@@ -39,7 +39,7 @@ fn only_what_must_not_come_twice_and_came_to_its_end_is_in_the_journal() {
 }
 
 #[test]
-fn an_id_is_there_before_its_answer() {
+fn id_is_recorded_before_the_response() {
     let directory = tempfile::tempdir().unwrap();
     let journal = directory.path().join("journal");
     let pod = pod(&journal);

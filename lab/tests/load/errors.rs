@@ -10,7 +10,7 @@ use crate::server::{Server, lab, load, number, ok, only};
 const SHORT: &str = "-t2 -c4 -d300ms -R100";
 
 #[test]
-fn nobody_listens() {
+fn refused_connects_are_counted() {
     let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let report = load(&format!("{SHORT} http://{addr}/"));
     assert_eq!(only(&report, "/errors/connect"), number(&report, "/errors/kinds/connect_refused"));
@@ -19,7 +19,7 @@ fn nobody_listens() {
 }
 
 #[test]
-fn connects_are_swallowed() {
+fn unanswered_connects_time_out_and_are_counted() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
     // Linux queues one connection more than it is told, and answers no other.
@@ -30,7 +30,7 @@ fn connects_are_swallowed() {
 }
 
 #[test]
-fn answers_never_come() {
+fn missing_responses_time_out_and_are_counted() {
     let server = Server::answering(|_, _| {
         thread::sleep(Duration::from_secs(60));
         Ok(())
@@ -91,7 +91,7 @@ fn connections_are_reset_instead_of_an_answer() {
 }
 
 #[test]
-fn something_else_than_http_is_spoken() {
+fn responses_that_are_not_http_are_counted() {
     let server = Server::answering(|stream, _| stream.write_all(b"220 mail.example.com ESMTP\r\n"));
     let report = load(&format!("{SHORT} {}", server.url()));
     assert_eq!(only(&report, "/errors/read"), number(&report, "/errors/kinds/read_malformed"));
@@ -133,7 +133,7 @@ fn ids_are_repeated_or_not() {
 }
 
 #[test]
-fn bodies_have_another_length_than_was_said() {
+fn wrong_body_lengths_are_counted() {
     let server = Server::answering(|stream, request| {
         let length = if request.number % 2 == 0 { 2 } else { 3 };
         let head = format!("x-lab-length: {length}\r\nx-lab-id: {}\r\n", request.id);
@@ -144,7 +144,7 @@ fn bodies_have_another_length_than_was_said() {
 }
 
 #[test]
-fn bytes_come_that_belong_to_no_answer() {
+fn unsolicited_bytes_are_counted() {
     let server = Server::answering(|stream, _| {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok, and more")
     });
@@ -153,7 +153,7 @@ fn bytes_come_that_belong_to_no_answer() {
 }
 
 #[test]
-fn a_server_that_closes_politely_does_no_wrong() {
+fn close_announced_with_connection_close_is_not_an_error() {
     // With a word.
     let server = Server::answering(|stream, request| match request.number {
         0 => stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"),

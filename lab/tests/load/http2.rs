@@ -68,7 +68,7 @@ fn config(protocols: &[&[u8]]) -> (Arc<ServerConfig>, String) {
 }
 
 #[test]
-fn it_is_spoken_in_the_clear_and_over_tls() {
+fn http2_is_used_over_clear_text_and_tls() {
     let addr = answering(Habits::default(), ok);
     let report = load(&format!("{SHORT} --verify http://{addr}/"));
     assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
@@ -200,7 +200,7 @@ fn a_stream_that_takes_too_long_is_reset_and_its_connection_stays() {
 }
 
 #[test]
-fn a_server_that_says_goodbye_gets_a_new_connection_and_loses_nothing() {
+fn goaway_opens_a_new_connection_and_loses_no_request() {
     let addr = answering(Habits { most: 5, ..Habits::default() }, ok);
     let report = load(&format!("{SHORT} http://{addr}/"));
     // What was sent before the goodbye was heard may be refused.
@@ -213,7 +213,7 @@ fn a_server_that_says_goodbye_gets_a_new_connection_and_loses_nothing() {
 
 /// Each connection has four requests under way. The server has looked at the first one, answers it, and goes.
 #[test]
-fn what_a_goodbye_leaves_out_is_not_taken_for_lost() {
+fn streams_above_the_goaway_id_fail_with_h2_goaway() {
     let server = Server::accepting(|mut stream| {
         let mut came = requests(&stream);
         for _ in 0..4 {

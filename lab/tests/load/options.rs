@@ -59,7 +59,7 @@ fn options_that_make_no_sense_are_refused_with_a_reason() {
 }
 
 #[test]
-fn connections_go_where_they_are_told_and_the_host_stays() {
+fn connect_option_changes_the_address_but_not_the_host() {
     let server = Server::answering(|stream, request| {
         let status = if request.host == "app.invalid:81" { 200 } else { 500 };
         stream.write_all(format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n").as_bytes())

@@ -19,8 +19,8 @@ use crate::server::{Server, load, number, only};
 /// Handshakes take long on a busy machine.
 const SHORT: &str = "-t2 -c4 -d300ms -R100 --ramp 1s";
 
-/// A server for `localhost` with a certificate of its own, and that certificate in PEM. It closes each connection after this
-/// many answers.
+/// A server for `localhost` with a certificate of its own, and that certificate in PEM. It closes each connection
+/// after this many answers.
 fn start(versions: &[&'static SupportedProtocolVersion], answers: usize, body: usize) -> (Server, String) {
     start_slow(versions, answers, body, Duration::ZERO)
 }
@@ -133,7 +133,7 @@ fn large_bodies_come_in_many_records() {
 }
 
 #[test]
-fn whoever_does_not_speak_tls_fails_the_handshake() {
+fn server_without_tls_fails_the_handshake() {
     let server = Server::accepting(|mut stream| {
         let _ = stream.read(&mut [0; 4096])?;
         stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -150,7 +150,7 @@ fn whoever_does_not_speak_tls_fails_the_handshake() {
 
 /// In TLS 1.3 the client's part of the handshake is over before the server looks at it, so a request may be under way.
 #[test]
-fn a_server_that_wants_a_certificate_is_not_taken_for_a_good_one() {
+fn server_that_requires_a_client_certificate_is_an_error() {
     let CertifiedKey { cert, signing_key } =
         rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let provider = Arc::new(aws_lc_rs::default_provider());

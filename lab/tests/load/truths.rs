@@ -16,7 +16,7 @@ const fn ms(millis: u64) -> Duration {
 
 #[test]
 #[ignore = "upper bounds of times, which decide no build: make truths"]
-fn a_server_that_takes_20_ms_is_said_to_take_20_ms() {
+fn reported_latency_matches_a_server_of_20_ms() {
     let server = Server::answering(|stream, _| {
         sleep(ms(20));
         ok(stream)
@@ -50,9 +50,10 @@ fn a_closed_loop_sends_as_fast_as_answers_come() {
     assert_eq!(answered, number(&report, "/requests/sent"));
 }
 
-/// Of each second the server stands still for 100 ms. A tenth of the requests is due in that time, and one that is due when
-/// x ms of it are left takes x ms: so a twentieth takes over 50 ms, and a hundredth over 90 ms. Of 10 connections each sends
-/// one request that is stopped, of 1000 in that second, so a closed loop would see a hundredth of slow ones.
+/// Of each second the server stands still for 100 ms. A tenth of the requests is due in that time, and one that is
+/// due when x ms of it are left takes x ms: so a twentieth takes over 50 ms, and a hundredth over 90 ms. Of 10
+/// connections each sends one request that is stopped, of 1000 in that second, so a closed loop would see a hundredth
+/// of slow ones.
 #[test]
 #[ignore = "upper bounds of times, which decide no build: make truths"]
 fn a_stall_is_charged_to_all_that_were_due_in_it() {
@@ -150,8 +151,8 @@ fn an_overloaded_server_does_not_slow_the_load_down() {
     );
 }
 
-/// A connection that breaks is made again, and what was due meanwhile counts from when it was: each connection answers one
-/// request, then stands still for 100 ms and closes.
+/// A connection that breaks is made again, and what was due meanwhile counts from when it was: each connection
+/// answers one request, then stands still for 100 ms and closes.
 #[test]
 fn what_is_due_while_a_connection_hangs_counts_from_then() {
     let server = Server::answering(|stream, request| {

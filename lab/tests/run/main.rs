@@ -31,7 +31,7 @@ fn run(folder: &Path, experiment: &str, arguments: &[&str]) -> anyhow::Result<(O
 const LOAD: &str = "load: {tls: false, connections: 8, rate: 200, duration: 3s}\n";
 
 #[test]
-fn where_nothing_changes_nothing_is_lost_and_a_report_is_written() -> anyhow::Result<()> {
+fn run_without_changes_loses_no_request_and_writes_a_report() -> anyhow::Result<()> {
     if Namespace::for_test()?.is_none() {
         return Ok(());
     }
@@ -48,7 +48,7 @@ fn where_nothing_changes_nothing_is_lost_and_a_report_is_written() -> anyhow::Re
 }
 
 #[test]
-fn what_falls_silent_with_a_pod_is_counted_and_can_fail_the_run() -> anyhow::Result<()> {
+fn requests_lost_with_a_silent_pod_are_counted_and_can_fail_the_run() -> anyhow::Result<()> {
     if Namespace::for_test()?.is_none() {
         return Ok(());
     }
@@ -70,7 +70,7 @@ fn what_falls_silent_with_a_pod_is_counted_and_can_fail_the_run() -> anyhow::Res
 }
 
 #[test]
-fn what_a_pod_was_sent_twice_is_found() -> anyhow::Result<()> {
+fn request_delivered_twice_is_detected() -> anyhow::Result<()> {
     if Namespace::for_test()?.is_none() {
         return Ok(());
     }
@@ -120,7 +120,7 @@ fn what_a_gateway_adds_to_single_requests_is_measured_beside_requests_without_it
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_before_anything_is_started() -> anyhow::Result<()> {
+fn invalid_experiment_is_rejected_before_the_run_starts() -> anyhow::Result<()> {
     let folder = TempDir::new()?;
     fs::write(folder.path().join("wrong.yaml"), "title: a\nabout: b.\ntimeline: [{explode: 1}]\n")?;
     for (arguments, words) in [

@@ -365,7 +365,7 @@ fn host_outline_knows_every_field_of_hosts_and_routes() {
 }
 
 #[test]
-fn older_host_opens_unless_its_conditional_rules_have_the_same_policies() {
+fn older_host_version_with_other_policies_on_conditional_rules_is_not_served() {
     let post = |path: &str, security| {
         let rule = route(path, security);
         let matches = vec![RuleMatch { method: Some("POST".into()), ..rule.matches[0].clone() }];

@@ -182,7 +182,7 @@ fn absent_settings_have_their_defaults() {
 }
 
 #[test]
-fn announced_lengths_and_depths_allocate_no_memory() {
+fn announced_length_or_nesting_depth_allocates_no_memory() {
     let hosts = all_of(&hosts(vec![host("a", "/")]));
     for begin in
         [&[0x9b_u8][..], &[0xbb], &[0x5b], &[0x7b], &[0xa1, 0, 0x9b], &[0xa1, 1, 0x9b], &[0x82, 0, 0xbb]]

@@ -102,8 +102,8 @@ impl Drop for InFlightGuard {
 }
 
 impl LocalUpstream {
-    /// A connection from the endpoint's pool, if there is one. `careful` asks the kernel whether the peer has closed the
-    /// connection, which the worker may not know yet: for requests that cannot be repeated.
+    /// A connection from the endpoint's pool, if there is one. `careful` asks the kernel whether the peer has closed
+    /// the connection, which the worker may not know yet: for requests that cannot be repeated.
     pub(crate) fn pooled(
         self: &Rc<Self>,
         endpoint: &Rc<LocalEndpoint>,
@@ -464,7 +464,7 @@ mod tests {
     use crate::upstream::{EndpointSet, SharedEndpoint, SharedUpstream};
 
     #[tokio::test]
-    async fn careful_take_from_the_pool_detects_a_close_before_its_event() -> io::Result<()> {
+    async fn pool_checks_for_a_close_before_reuse_by_a_non_idempotent_request() -> io::Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let key = UpstreamKey::new("n", "s", "80");
         let upstream = Rc::new(LocalUpstream::new(

@@ -143,7 +143,7 @@ async fn request_without_a_matching_route_returns_404() -> TestResult {
 }
 
 #[tokio::test]
-async fn client_that_sends_on_after_a_rejection_receives_the_response() -> TestResult {
+async fn client_that_continues_sending_after_a_rejection_receives_the_response() -> TestResult {
     let (_backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let unread = "x".repeat(500_000);
     for head in [

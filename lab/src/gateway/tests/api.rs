@@ -41,27 +41,27 @@ fn refuses(gateway: &mut Running) -> anyhow::Result<()> {
 }
 
 #[test]
-fn only_tokens_of_the_shared_secret_are_let_in() {
+fn only_tokens_signed_with_the_shared_secret_are_allowed() {
     each(Functions::JwtHs256, refuses);
 }
 
 #[test]
-fn only_tokens_of_the_public_key_are_let_in() {
+fn only_tokens_that_the_public_key_verifies_are_allowed() {
     each(Functions::JwtRs256, refuses);
 }
 
 #[test]
-fn only_known_keys_are_let_in() {
+fn only_known_api_keys_are_allowed() {
     each(Functions::ApiKey, refuses);
 }
 
 #[test]
-fn who_calls_too_often_is_refused_and_others_are_not() {
+fn rate_limit_denies_only_the_caller_over_the_limit() {
     each(Functions::ApiKeyAndLimit, refuses);
 }
 
 #[test]
-fn pods_are_told_who_calls_and_what_with() {
+fn endpoints_receive_the_consumer_name_and_the_credential() {
     each(Functions::ApiKey, |gateway| {
         let Api::Keys(keys) = gateway.config.api.clone() else { bail!("it has no keys") };
         for (consumer, header) in keys.consumers.iter().zip(gateway.config.api.good()) {

@@ -71,7 +71,8 @@ const STATIC: [(&str, &str); 61] = [
     ("www-authenticate", ""),
 ];
 
-/// The largest size of a connection's table without another agreement (RFC 9113, 6.5.2); this client makes no other agreement.
+/// The largest size of a connection's table without another agreement (RFC 9113, 6.5.2); this client makes no other
+/// agreement.
 const MAX_TABLE: usize = 4096;
 
 /// The size of an entry beside its own bytes (RFC 7541, 4.1).
@@ -161,7 +162,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// Adds an entry, for which older entries may be evicted; or all of them, if the entry is too large itself (RFC 7541, 4.4).
+    /// Adds an entry, for which older entries may be evicted; or all of them, if the entry is too large itself (RFC
+    /// 7541, 4.4).
     fn keep(&mut self, line: Line) {
         let size = line.size();
         self.evict(self.max_size.saturating_sub(size));
@@ -356,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_made_smaller_forgets() {
+    fn smaller_hpack_table_evicts_entries() {
         let mut decoder = Decoder::default();
         assert!(read(&mut decoder, b"\x40\x01a\x01b\x40\x01c\x01d").is_ok());
         assert_eq!(decoder.size, 68);
@@ -367,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused() {
+    fn malformed_header_block_is_rejected() {
         let cases: [(&[u8], Unreadable); 8] = [
             (b"\x80", Unreadable::NoSuchLine(0)),
             (b"\xbe", Unreadable::NoSuchLine(62)),
@@ -384,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_may_come_is_a_panic() {
+    fn arbitrary_bytes_never_panic() {
         let mut random = fastrand::Rng::with_seed(7);
         let mut decoder = Decoder::default();
         for _ in 0..20_000 {

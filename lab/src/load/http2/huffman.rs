@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_the_last_byte_is_ones_and_less_than_a_byte() {
+    fn huffman_padding_is_less_than_a_byte_of_ones() {
         assert_eq!(decoded(b"\x1f").as_deref(), Ok("a"));
         assert_eq!(decoded(b"\x18"), Err(NotHuffman), "zeros");
         assert_eq!(decoded(b"\x1f\xff"), Err(NotHuffman), "eleven ones");

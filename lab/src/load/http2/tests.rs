@@ -164,7 +164,7 @@ fn answers_are_read_in_any_order_however_they_are_cut() {
 }
 
 #[test]
-fn a_body_that_is_not_as_long_as_it_was_said_to_be_is_cut_off() {
+fn body_shorter_than_its_content_length_is_truncated() {
     let answer = |lines: &[(&str, &str)]| {
         let input = [settings(), headers(0, 1, lines), frame(Kind::Data, END_STREAM, 1, b"half")].concat();
         read(&mut session(1, Ask::Plain(Method::Get), CHECKS), &input).finished[0]
@@ -178,7 +178,7 @@ fn a_body_that_is_not_as_long_as_it_was_said_to_be_is_cut_off() {
 }
 
 #[test]
-fn a_call_is_good_if_its_last_lines_say_so() {
+fn grpc_call_succeeds_by_its_trailers() {
     let checks = Checks { is_grpc: true, ..CHECKS };
     let failed = |frames: &[Vec<u8>]| {
         let input = [&[settings()], frames].concat().concat();
@@ -198,7 +198,7 @@ fn a_call_is_good_if_its_last_lines_say_so() {
 }
 
 #[test]
-fn streams_that_the_server_does_not_take_fail_each_for_its_reason() {
+fn refused_streams_fail_with_their_reason() {
     let mut session = session(5, Ask::Plain(Method::Get), CHECKS);
     assert_eq!(session.at_once(), 10);
     let input = [
@@ -225,7 +225,7 @@ fn streams_that_the_server_does_not_take_fail_each_for_its_reason() {
 }
 
 #[test]
-fn what_takes_too_long_is_cancelled_and_what_comes_of_it_is_ignored() {
+fn timed_out_stream_is_reset_and_its_late_frames_are_ignored() {
     let mut session = session(4, Ask::Plain(Method::Get), CHECKS);
     let (mut out, mut finished) = (Vec::new(), Vec::new());
     assert_eq!(read(&mut session, &settings()).outcome, Ok(()));
@@ -288,7 +288,7 @@ fn a_body_is_sent_when_the_server_has_room_for_it() {
 }
 
 #[test]
-fn a_server_may_go_on_sending_when_much_was_read() {
+fn window_is_updated_after_data_is_read() {
     let mut session = session(1, Ask::Plain(Method::Get), CHECKS);
     read(&mut session, &[settings(), headers(0, 1, &[(":status", "200")])].concat());
     let data = frame(Kind::Data, 0, 1, &[0; frame::MAX]);
@@ -302,7 +302,7 @@ fn a_server_may_go_on_sending_when_much_was_read() {
 }
 
 #[test]
-fn what_a_server_must_not_do_is_seen() {
+fn protocol_violation_by_the_server_is_detected() {
     let ok = [(":status", "200")];
     let cases = [
         (headers(0, 1, &[("x", "y")]), Violation::Answer),
@@ -351,7 +351,7 @@ fn what_a_server_must_not_do_is_seen() {
 }
 
 #[test]
-fn nothing_that_may_come_is_a_panic() {
+fn arbitrary_bytes_never_panic() {
     let mut random = fastrand::Rng::with_seed(11);
     for _ in 0..3000 {
         let mut session = session(3, Ask::Plain(Method::Post), CHECKS);

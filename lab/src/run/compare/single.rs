@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_follows_each_other_about_as_often() {
+    fn gateways_follow_each_other_equally_often() {
         let mut orders = Orders::new(4);
         let mut follows = [[0; 4]; 4];
         for _ in 0..1200 {

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_other_gateways_are_errors_that_name_ours() {
+    fn error_for_a_value_of_another_gateway_names_the_valid_values() {
         for (kind, name, value, message) in [
             (Kind::Service, "load-balance", "ewma", "\"ewma\" is called ResponseTime"),
             (Kind::Service, "load-balance", "round_robin", "\"round_robin\" is called RoundRobin"),
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn ingress_nginx_annotation_with_an_equivalent_names_the_equivalent() {
+    fn warning_for_an_ingress_nginx_annotation_names_the_equivalent() {
         for (name, message) in [
             ("ssl-redirect", "is ignored: write sluicegate.dev/ssl-redirect"),
             ("backend-protocol", "is ignored: write sluicegate.dev/backend-protocol"),

@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ingress_that_changes_its_class_loses_our_annotation() {
+    fn gateway_removes_its_annotation_from_an_ingress_of_another_class() {
         let (board, a) = (StatusBoard::default(), ingress("a"));
         let problems = Some("spec: is odd".into());
         board.observe(&a, of_ingress(CurrentIngressStatus { problems, ..CurrentIngressStatus::default() }));

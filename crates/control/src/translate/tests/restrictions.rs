@@ -46,7 +46,7 @@ fn an_ingress_with_an_unread_restriction_of_ingress_nginx_responds_with_503() {
 }
 
 #[test]
-fn ignore_nginx_access_annotations_serves_the_routes() {
+fn option_ignore_nginx_access_annotations_opens_the_routes() {
     let options = TranslateOptions { ignore_nginx_access_annotations: true, ..TranslateOptions::default() };
     let yaml = restricted(URL, &rules(&["a.test Prefix / echo:http"]));
     assert_eq!(doors(&yaml, &options), ["/ open"]);

@@ -203,7 +203,7 @@ fn host_without_paths_uses_the_default_backend() {
 }
 
 #[test]
-fn ingress_with_only_invalid_rules_has_no_global_default() {
+fn default_backend_of_an_ingress_with_only_invalid_rules_serves_no_other_hosts() {
     let spec = format!("defaultBackend: {}, {}", backend_to("echo:80"), rules(&["A Prefix / echo:80"]));
     check(&[ingress("name: a", &spec)], &[], &["spec.rules[0].host"]);
 }

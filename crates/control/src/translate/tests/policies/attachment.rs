@@ -129,7 +129,7 @@ fn oldest_policy_of_a_target_takes_precedence_and_conflicts_are_reported() {
 }
 
 #[test]
-fn invalid_policy_yields_to_valid_policies_unless_security_policy() {
+fn valid_policies_replace_an_invalid_policy_except_a_security_policy() {
     let of = |kind: &str, name: &str, target: &str, spec: &str| {
         object(kind, name, &format!("targetRefs: [{target}], {spec}"))
     };

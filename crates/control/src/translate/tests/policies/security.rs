@@ -481,7 +481,7 @@ fn invalid_policy_leaves_the_last_valid_version_in_service() {
 }
 
 #[test]
-fn newer_of_two_invalid_versions_selects_the_closed_targets() {
+fn newest_invalid_version_of_a_policy_decides_which_targets_are_closed() {
     let other = A.replace("name: a", "name: other");
     let first =
         object("SecurityPolicy", "p", &format!("targetRefs: [{other}], ipAccess: {{allow: [nobody]}}"));

@@ -117,7 +117,7 @@ fn routes_closed_at_startup_reopen_and_served_routes_never_close() {
 }
 
 #[test]
-fn refusal_of_closed_routes_names_the_file() {
+fn rejection_reason_of_a_closed_route_names_the_file() {
     let mut store = Store::default();
     store.set_file(Path::new("conf/guards.yaml"), &[shop(), policy("ipAccess: [")].concat());
     store.close_unknown();
