@@ -39,13 +39,13 @@ pub(crate) enum Code {
 pub(crate) enum ReceiveError {
     #[error(transparent)]
     Http2(#[from] h2::Error),
-    #[error("a message is {0} bytes long, which is more than is taken")]
+    #[error("a message of {0} bytes exceeds the size limit")]
     TooLong(usize),
-    #[error("a message is compressed, which was not agreed upon")]
+    #[error("a message is compressed, but no compression was negotiated")]
     Compressed,
-    #[error("a message breaks off")]
+    #[error("a message is truncated")]
     Cut,
-    #[error("a message is refused: {0}")]
+    #[error("a message is malformed: {0}")]
     Malformed(#[from] Fault),
 }
 

@@ -1,6 +1,8 @@
 //! Whether a last valid version would allow requests that a newer version denies. This version cannot decode the newer
 //! version as a whole, so only the paths and their policies are read.
 
+use std::cmp::Reverse;
+
 use minicbor::{Decoder, decode};
 use sluicegate_model::PathPattern;
 use sluicegate_model::encoding::SKIPPED_FROM;
@@ -170,12 +172,7 @@ fn serves<R: Copy>(routes: &[(&PathPattern, R)], path: &str) -> Option<R> {
         }
         (PathPattern::Starts(_), Some(_)) => true,
     };
-    let rank = |pattern: &PathPattern| match pattern {
-        PathPattern::Exact(_) => 2,
-        PathPattern::Prefix(_) => 1,
-        PathPattern::Starts(_) => 0,
-    };
     let taking = routes.iter().filter(|(pattern, _)| takes(pattern));
-    let best = taking.max_by_key(|(pattern, _)| (pattern.as_str().len(), rank(pattern)));
+    let best = taking.max_by_key(|(pattern, _)| (pattern.as_str().len(), Reverse(pattern.rank())));
     best.map(|(_, route)| *route)
 }

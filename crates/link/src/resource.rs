@@ -17,10 +17,10 @@ pub(crate) enum Refusal {
     #[error(transparent)]
     Body(#[from] Fault),
     /// The body does not fit the name.
-    #[error("its name is not that of what it holds")]
+    #[error("the name does not match the body")]
     Misnamed,
     /// The kind is unknown.
-    #[error("resources of kind {0} are not known to this version")]
+    #[error("this version does not know the resource kind {0}")]
     Kind(u32),
 }
 

@@ -108,15 +108,15 @@ impl Store {
             };
             refused += 1;
             if refused <= NAMED_MAX {
-                let stays = if is_kept { "its last valid version stays" } else { "nothing of it is served" };
-                tracing::warn!("{name} is not taken over, {stays}: {refusal}");
+                let stays = if is_kept { "its last valid version stays" } else { "it is not served" };
+                tracing::warn!("{name} is rejected; {stays}: {refusal}");
             }
             if !is_kept {
                 touched.mark(&name);
             }
         }
         if refused > NAMED_MAX {
-            tracing::warn!("{} further resources were not taken over", refused - NAMED_MAX);
+            tracing::warn!("{} further resources were rejected", refused - NAMED_MAX);
         }
         for name in delta.gone {
             if let Some(entry) = self.remove(&name) {

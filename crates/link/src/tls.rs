@@ -38,10 +38,10 @@ pub enum TlsError {
         error: std::io::Error,
     },
     /// A file is too long.
-    #[error("{0}: is longer than 1 MiB, which no certificate is")]
+    #[error("{0}: exceeds the limit of 1 MiB")]
     TooLong(PathBuf),
     /// A file has no PEM block of the expected kind.
-    #[error("{0}: holds no {1} in PEM")]
+    #[error("{0}: contains no {1} in PEM")]
     Pem(PathBuf, &'static str),
     /// The certificates do not match each other, or their kind is not supported.
     #[error("{dir}: the certificates cannot be used: {error}")]
@@ -138,7 +138,7 @@ impl PlaneTls {
                 Err(error) => {
                     let error = error.to_string();
                     if complaint.as_ref() != Some(&error) {
-                        tracing::warn!("{error}; the last good certificates stay in use");
+                        tracing::warn!("{error}; the last valid certificates stay in use");
                     }
                     complaint = Some(error);
                 }

@@ -208,7 +208,7 @@ fn complain(shared: &Shared, address: SocketAddr, error: &str) {
     let mut complained = shared.complained.lock().unwrap_or_else(PoisonError::into_inner);
     if complained.is_none_or(|last| last.elapsed() >= COMPLAINT_INTERVAL) {
         *complained = Some(Instant::now());
-        tracing::warn!(%address, "a connection to the control plane was not opened: {error}");
+        tracing::warn!(%address, "the handshake with a data plane failed: {error}");
     }
 }
 

@@ -118,7 +118,7 @@ impl Session {
         let number = shared.numbers.fetch_add(1, Ordering::Relaxed);
         if !shared.records.add(number, &record, shared.options.max_subscribers) {
             shared.counters.refused.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(node = %record.node, %address, max = shared.options.max_subscribers, "a data plane too many");
+            tracing::warn!(node = %record.node, %address, max = shared.options.max_subscribers, "the limit of data planes is reached");
             return refuse(respond, End::new(Code::ResourceExhausted, "there are too many data planes"));
         }
         shared.counters.accepted.fetch_add(1, Ordering::Relaxed);
@@ -280,7 +280,7 @@ impl Session {
         self.shared.counters.dropped.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(
             node = %self.record.node, address = %self.record.address, version = self.sent,
-            "a data plane does not take what it is sent, and is disconnected"
+            "a data plane does not read its messages; the control plane closes the connection"
         );
         End::new(Code::DeadlineExceeded, "it took too long")
     }

@@ -191,7 +191,7 @@ impl Subscriber {
             (held.store.config(), held.version)
         };
         self.is_published = true;
-        tracing::warn!(version, "the control plane is not there yet: what was served last is served again");
+        tracing::warn!(version, "the control plane is not reachable yet; the data plane serves its snapshot");
         tokio::spawn(publish(Change::Config(Arc::new(config))));
     }
 
@@ -217,7 +217,7 @@ fn start_from(path: &Path) -> Held {
         }
         Err(SnapshotError::Read(error)) if error.kind() == std::io::ErrorKind::NotFound => Held::default(),
         Err(error) => {
-            tracing::warn!(path = %path.display(), "the snapshot is not used: {error}");
+            tracing::warn!(path = %path.display(), "the snapshot is ignored: {error}");
             Held::default()
         }
     }
@@ -244,7 +244,7 @@ async fn write_snapshots(
             }
             Ok(Err(error)) => {
                 telemetry.send_modify(|telemetry| telemetry.snapshot_failures += 1);
-                tracing::warn!(path = %path.display(), %error, "the snapshot cannot be written; it is tried again");
+                tracing::warn!(path = %path.display(), %error, "cannot write the snapshot; trying again");
                 changed.notify_one();
             }
             // The runtime shuts down.

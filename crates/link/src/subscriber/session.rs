@@ -39,7 +39,7 @@ const INVENTORY_PART: usize = 4096;
 /// The reason why the link is not connected.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LinkError {
-    #[error("connecting takes too long")]
+    #[error("the connect timed out")]
     Timeout,
     #[error("{0}")]
     Connect(#[from] io::Error),
@@ -51,11 +51,11 @@ pub(super) enum LinkError {
     Receive(#[from] ReceiveError),
     #[error("{0}")]
     Refused(String),
-    #[error("the control plane does not answer any more")]
+    #[error("the control plane no longer responds")]
     Silent,
     #[error("the connection has ended")]
     Ended,
-    #[error("the control plane says what it should not: {0}")]
+    #[error("the control plane violates the protocol: {0}")]
     Protocol(&'static str),
 }
 

@@ -37,7 +37,7 @@ pub(super) enum SnapshotError {
     Read(#[from] io::Error),
     #[error("it is longer than 1 GiB")]
     TooLong,
-    #[error("it is no snapshot")]
+    #[error("it is not a snapshot file")]
     Magic,
     #[error(
         "its format is {0}, of an older version; the control plane sends everything, and format {FORMAT} is written"
@@ -45,7 +45,7 @@ pub(super) enum SnapshotError {
     Older(u8),
     #[error("its format is {0}, which this version does not know")]
     Format(u8),
-    #[error("its checksum is wrong: it was damaged, or not written to its end")]
+    #[error("its checksum is wrong; the file is damaged or incomplete")]
     Checksum,
     #[error("it cannot be decoded")]
     Malformed,

@@ -97,5 +97,5 @@ fn unusable_certificate_file_is_reported_with_its_path() {
     std::fs::write(dir.path().join("tls.key"), other.issue(&["a"]).key_pem).unwrap();
     assert!(why().starts_with(&format!("{path}: the certificates cannot be used: ")), "{}", why());
     std::fs::write(dir.path().join("ca.crt"), "").unwrap();
-    assert_eq!(why(), format!("{path}/ca.crt: holds no certificate in PEM"));
+    assert_eq!(why(), format!("{path}/ca.crt: contains no certificate in PEM"));
 }

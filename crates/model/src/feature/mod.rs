@@ -75,10 +75,6 @@ use crate::encoding::Bound;
 /// The features of a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "!has(self.redirect) || !has(self.directResponse)",
-    "message": "redirect cannot be combined with directResponse: remove one of them"
-}]))]
 #[cbor(map)]
 pub struct Features {
     /// Timeouts that replace the global timeouts. 1ms to 24h each.

@@ -1,7 +1,5 @@
 //! Measures the time of a lookup. `make bench-rules` prints the time; no test checks the time.
 
-#![allow(clippy::print_stdout, reason = "it is there to print")]
-
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::Instant;

@@ -607,7 +607,7 @@ mod tests {
         assert_eq!(board.status_entries().events.len(), EVENTS_MAX);
         board.status_entries().events.clear();
         board.want(&foldhash::HashSet::default(), &problems, &[]);
-        assert!(board.status_entries().events.is_empty(), "each is told once");
+        assert!(board.status_entries().events.is_empty(), "each problem has one Event");
     }
 
     #[test]
