@@ -104,26 +104,14 @@ pub(super) fn parse<T: DeserializeOwned>(
     if let (Manner::Strict(_), Some(spec)) = (manner, value.get("spec")) {
         refuse_nulls(spec, "spec", findings);
     }
-    let mut unknown = Vec::new();
-    let object = serde_ignored::deserialize(value, |path| unknown.push(render(&path))).ok();
-    // The unknown fields before the unreadable field, if there is an unreadable field.
-    for field in unknown {
-        report_unknown_field(field, manner, findings);
-    }
-    if object.is_some() {
-        return object;
-    }
-    let error = serde_path_to_error::deserialize::<_, T>(value).err()?;
-    let Misfit { field, message, .. } = misfit(value, "", &error, manner);
-    findings.error(field, message);
-    None
+    read_at(value, "", manner, findings)
 }
 
 /// The parts of a specification that a `T` has, each by itself: a part with an error is reported and left out. A `T` has a field
 /// for each part, and each part is optional.
 pub(crate) fn parts<T>(spec: &Value, kind: Kind, findings: &mut Findings) -> T
 where
-    T: DeserializeOwned + Default + Check + JsonSchema,
+    T: DeserializeOwned + Default + Check + JsonSchema + 'static,
 {
     let known = crd::fields::<T>();
     let mut valid = Map::new();
@@ -205,6 +193,7 @@ fn read_at<T: DeserializeOwned>(
 ) -> Option<T> {
     let mut unknown = Vec::new();
     let read = serde_ignored::deserialize(value, |path| unknown.push(join(within, &render(&path)))).ok();
+    // The unknown fields before the unreadable field, if there is an unreadable field.
     for field in unknown {
         report_unknown_field(field, manner, findings);
     }
@@ -221,6 +210,7 @@ fn read_at<T: DeserializeOwned>(
 fn join(within: &str, field: &str) -> String {
     match field {
         "" => within.to_owned(),
+        field if within.is_empty() => field.to_owned(),
         field if field.starts_with('[') => format!("{within}{field}"),
         field => format!("{within}.{field}"),
     }

@@ -94,7 +94,7 @@ async fn rate_limit_key_separates_callers_and_cannot_be_forged() -> TestResult {
     assert_eq!(let_in(&gateway, 5, &forged).await?, 0);
     gateway.configure(|config| config.settings.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()]).await;
     assert_eq!(let_in(&gateway, 5, &["X-Forwarded-For: 192.0.2.1"]).await?, 3);
-    // What the client wrote in front of what the trusted proxy saw changes nothing.
+    // The gateway ignores addresses that the client wrote before the address from the trusted proxy.
     assert_eq!(let_in(&gateway, 5, &["X-Forwarded-For: 198.51.100.7, 192.0.2.1"]).await?, 0);
     assert_eq!(let_in(&gateway, 5, &["X-Forwarded-For: 192.0.2.2"]).await?, 3);
 

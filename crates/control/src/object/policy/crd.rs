@@ -1,7 +1,8 @@
 //! The CustomResourceDefinitions of our kinds, generated from the types in [`written`](super::written).
 
-use std::collections::BTreeSet;
-use std::sync::LazyLock;
+use std::any::TypeId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, transform};
@@ -74,10 +75,16 @@ pub(crate) fn names_at(kind: Kind, field: &str) -> Vec<&'static str> {
 }
 
 /// The names of the fields of a type.
-pub(crate) fn fields<T: JsonSchema>() -> BTreeSet<String> {
-    let schema = schema::<T>();
-    let fields = schema.get("properties").and_then(Value::as_object);
-    fields.into_iter().flatten().map(|(name, _)| name.clone()).collect()
+pub(crate) fn fields<T: JsonSchema + 'static>() -> Arc<BTreeSet<String>> {
+    // A schema takes longer to make than an object to read.
+    static KNOWN: Mutex<BTreeMap<TypeId, Arc<BTreeSet<String>>>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let names = known.entry(TypeId::of::<T>()).or_insert_with(|| {
+        let schema = schema::<T>();
+        let fields = schema.get("properties").and_then(Value::as_object);
+        Arc::new(fields.into_iter().flatten().map(|(name, _)| name.clone()).collect())
+    });
+    names.clone()
 }
 
 /// A column of `kubectl get`.
