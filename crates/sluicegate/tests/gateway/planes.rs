@@ -159,7 +159,7 @@ async fn data_plane_that_starts_without_a_control_plane_serves_its_snapshot() ->
     data_plane.kill()?;
     let data_plane = planes.data_plane().await?;
     assert_eq!(planes.site.status("/").await?, 200);
-    wait_for_output(&data_plane, "what was served last is served again", 1).await?;
+    wait_for_output(&data_plane, "the data plane serves its snapshot", 1).await?;
     planes.site.save("other.yaml", &ingress("other", "/other"))?;
     std::fs::remove_file(planes.site.path().join("ingress.yaml"))?;
     let _control_plane = planes.control_plane().await?;
@@ -195,7 +195,7 @@ async fn planes_reject_certificates_of_another_ca() -> TestResult {
         .save("data-plane", &other.issue_for(&["sluicegate-proxy"], ExtendedKeyUsagePurpose::ClientAuth))?;
     let mut data_plane = planes.start_data_plane()?;
     wait_for_output(&data_plane, "there is no connection to the control plane", 1).await?;
-    wait_for_output(&control_plane, "was not opened", 1).await?;
+    wait_for_output(&control_plane, "the handshake with a data plane failed", 1).await?;
     assert_eq!(client::get(planes.site.admin, "localhost", "/readyz").await?.status, 503);
     // The data plane uses the valid certificate without a restart.
     planes.save("data-plane", &good)?;
