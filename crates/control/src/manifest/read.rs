@@ -6,8 +6,10 @@ use sluicegate_model::feature::{Features, ServiceFeatures};
 use super::typed::{self, Manner};
 use crate::object::gateway_api::Written;
 use crate::object::kind::Raw;
+use crate::object::policy::rate_limit::RateLimitPolicy;
 use crate::object::policy::security::SecurityPolicy;
 use crate::object::policy::traffic::TrafficPolicy;
+use crate::object::policy::written::rate_limit::RateLimitParts;
 use crate::object::policy::written::security::SecurityParts;
 use crate::object::policy::{self, target};
 use crate::object::{Kind, Object, ObjectRef, annotation};
@@ -50,6 +52,27 @@ pub(crate) fn security_policy(value: &Value, object: &ObjectRef, findings: &mut 
     let policy = SecurityPolicy::new(policy::created(value), targets, parts, object, findings);
     findings.0.append(&mut of_targets.0);
     Some(policy.into())
+}
+
+/// A RateLimitPolicy, limit by limit: a limit with an error limits nothing.
+pub(crate) fn rate_limit_policy(
+    value: &Value,
+    object: &ObjectRef,
+    findings: &mut Findings,
+) -> Option<Object> {
+    let kind = object.kind;
+    let spec = spec(value, kind, "write targetRefs and limits or concurrency", findings);
+    let targets = match spec.is_null() {
+        true => Vec::new(),
+        false => target::check(typed::entries(spec, "targetRefs", kind, findings), findings),
+    };
+    let rates = typed::valid_entries(spec, "limits", kind, findings);
+    let concurrency = typed::valid_entries(spec, "concurrency", kind, findings);
+    let parts: RateLimitParts = typed::parts(spec, kind, findings);
+    typed::report_unknown_parts(spec, kind, findings);
+    let created = policy::created(value);
+    let limits = (rates, concurrency);
+    Some(RateLimitPolicy::new(created, targets, limits, parts, spec, object, findings).into())
 }
 
 /// A TrafficPolicy, part by part.

@@ -168,6 +168,38 @@ pub(crate) fn entries<T: DeserializeOwned>(
     list.iter().enumerate().filter_map(entry).collect()
 }
 
+/// The valid entries of a list of at most 16 entries, each with its place. Errors of one entry leave the other entries.
+pub(crate) fn valid_entries<T: DeserializeOwned + Check>(
+    spec: &Value,
+    name: &str,
+    kind: Kind,
+    findings: &mut Findings,
+) -> Vec<(usize, T)> {
+    /// The limit of the schema.
+    const ENTRIES_MAX: usize = 16;
+    let field = format!("spec.{name}");
+    match spec.get(name).and_then(Value::as_array).map(Vec::len) {
+        Some(0) => findings.error(&field, "is empty: write an entry, or remove the field"),
+        Some(count) if count > ENTRIES_MAX => {
+            findings.error(&field, format!("has {count} entries, but may have at most {ENTRIES_MAX}"));
+        }
+        _ => {}
+    }
+    let mut entries: Vec<(usize, T)> = entries(spec, name, kind, findings);
+    entries.retain(|(index, entry)| {
+        let mut is_valid = true;
+        entry.check(&mut Faults::new(&format!("{field}[{index}]"), &mut |field, fault| match fault {
+            Fault::Error(message) => {
+                is_valid = false;
+                findings.error(field, message);
+            }
+            Fault::Warning(message) => findings.warning(field, message),
+        }));
+        is_valid
+    });
+    entries
+}
+
 /// Reports parts of a specification that its kind does not have.
 pub(crate) fn report_unknown_parts(spec: &Value, kind: Kind, findings: &mut Findings) {
     let known = crd::names_at(kind, "spec");

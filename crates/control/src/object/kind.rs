@@ -12,11 +12,12 @@ use serde_json::Value;
 
 use super::gateway_api::{self, Written};
 use super::policy::consumer::Consumer;
-use super::policy::rate_limit::RateLimitPolicy;
 use super::policy::written;
 use super::secret::{CREDENTIALS_TYPE, TLS_TYPE};
 use super::{Object, ObjectRef};
-use crate::manifest::read::{confidential, lenient, security_policy, strict, traffic_policy};
+use crate::manifest::read::{
+    confidential, lenient, rate_limit_policy, security_policy, strict, traffic_policy,
+};
 use crate::problem::Findings;
 
 /// The kinds of objects that the gateway reads; it ignores all others.
@@ -245,7 +246,7 @@ static TABLE: [Row; Kind::COUNT] = [
         name: "RateLimitPolicy",
         plural: "ratelimitpolicies",
         versions: OURS,
-        read: strict::<Written<written::rate_limit::RateLimitPolicySpec>>,
+        read: rate_limit_policy,
         status: Status::Conditions,
         ..ROW
     },
@@ -367,16 +368,6 @@ impl Raw for Written<written::consumer::ConsumerSpec> {
 
     fn unreadable(value: &Value, object: &ObjectRef, _: &mut Findings) -> Option<Object> {
         Some(Consumer::unreadable(value, object).into())
-    }
-}
-
-impl Raw for Written<written::rate_limit::RateLimitPolicySpec> {
-    fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
-        Some(RateLimitPolicy::check(self, object, findings).into())
-    }
-
-    fn unreadable(value: &Value, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
-        Some(RateLimitPolicy::unreadable(value, object, findings).into())
     }
 }
 

@@ -444,42 +444,36 @@ fn security() -> Security {
 }
 
 fn rate_limits() -> RateLimits {
-    let key = vec![
-        LimitKey::Address { ipv6_prefix: 64 },
-        LimitKey::Header("x-tenant".into()),
-        LimitKey::Claim("sub".into()),
-        LimitKey::Consumer,
-        LimitKey::Route,
-    ];
-    let limit = |name: &str, window| Limit {
-        name: name.into(),
-        requests: 10,
-        per: millis(1000),
-        window,
-        key: key.clone(),
-        groups: texts(&["gold"]),
-        dry_run: true,
+    let limit = |name: &str, more: Value| {
+        let mut limit = json!({
+            "name": name, "requests": 10, "groups": ["gold"], "dryRun": true,
+            "key": [
+                {"type": "Address", "ipv6PrefixLength": 64}, {"type": "Header", "name": "x-tenant"},
+                {"type": "Claim", "name": "sub"}, {"type": "Consumer"}, {"type": "Route"},
+            ],
+        });
+        if let (Some(limit), Value::Object(more)) = (limit.as_object_mut(), more) {
+            limit.extend(more);
+        }
+        limit
     };
     let redis = Redis {
-        address: "redis:6379".into(),
-        username: Some("gateway".into()),
+        address: valid(json!("redis:6379")),
+        username: Some(valid(json!("gateway"))),
         password: Some([1, 2].into()),
         tls: Some(RedisTls { server_name: "redis".into(), authorities: vec![vec![1].into()] }),
-        database: 1,
-        prefix: "shop".into(),
-        interval: millis(20),
-        timeout: millis(50),
+        database: valid(json!(1)),
+        prefix: valid(json!("shop")),
+        interval: valid(json!("20ms")),
+        timeout: valid(json!("50ms")),
     };
     RateLimits {
         id: id("RateLimitPolicy", "full"),
-        limits: vec![limit("bucket", Window::TokenBucket { burst: 20 }), limit("sliding", Window::Sliding)],
-        concurrency: vec![Concurrency {
-            name: "in-flight".into(),
-            requests: 5,
-            key: key.clone(),
-            groups: texts(&["gold"]),
-            dry_run: true,
-        }],
+        limits: vec![
+            valid(limit("bucket", json!({"per": "1s", "burst": 20}))),
+            valid(limit("sliding", json!({"per": "1s", "algorithm": "SlidingWindow"}))),
+        ],
+        concurrency: vec![valid(limit("in-flight", json!({})))],
         headers: true,
         shared: Some(Shared::Redis(Arc::new(redis))),
     }

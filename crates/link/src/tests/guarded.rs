@@ -7,9 +7,7 @@ use bytes::Bytes;
 use minicbor::{Decode, Encode};
 use sluicegate_model::encoding::{Fault, NoParts, Unknown, decode};
 use sluicegate_model::policy::security::Security;
-use sluicegate_model::policy::{
-    Authentication, Consumer, External, KeyHash, Limit, LimitKey, Method, RateLimits, Window,
-};
+use sluicegate_model::policy::{Authentication, Consumer, External, KeyHash, Method, RateLimits};
 use sluicegate_model::rule::RuleMatch;
 use sluicegate_model::{Change, Config, HostPattern, ObjectId, PathPattern, Rule, UpstreamKey, VirtualHost};
 
@@ -43,15 +41,9 @@ fn security(network: &str) -> Arc<Security> {
 }
 
 fn rate_limits() -> Arc<RateLimits> {
-    let limit = Limit {
-        name: "default".into(),
-        requests: 10,
-        per: std::time::Duration::from_secs(1),
-        window: Window::Sliding,
-        key: vec![LimitKey::Consumer],
-        groups: vec![],
-        dry_run: false,
-    };
+    let limit = super::traffic::valid(serde_json::json!({
+        "name": "default", "requests": 10, "per": "1s", "algorithm": "SlidingWindow", "key": [{"type": "Consumer"}],
+    }));
     Arc::new(RateLimits {
         id: id("limits"),
         limits: vec![limit],

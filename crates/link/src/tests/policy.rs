@@ -1,5 +1,6 @@
 //! Strategies for arbitrary policies and consumers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
 use rustls_pki_types::CertificateDer;
+use serde_json::Value;
 use sluicegate_model::feature::{Cors, IpAccess};
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 use sluicegate_model::policy::security::ClaimValues;
@@ -14,7 +16,7 @@ use sluicegate_model::policy::*;
 use sluicegate_model::value::{Entries, Network};
 
 use super::model::{id, networks, path, text, time};
-use super::traffic::{list, object, one_of, seconds, text as text_of, valid};
+use super::traffic::{list, number, object, one_of, seconds, text as text_of, valid};
 
 pub(super) fn boxed() -> impl Strategy<Value = Box<str>> {
     text().prop_map(Into::into)
@@ -177,29 +179,38 @@ pub(super) fn security() -> impl Strategy<Value = Arc<Security>> {
     )
 }
 
-fn limit() -> impl Strategy<Value = Limit> {
-    let number = 1..=1_000_000_u32;
-    let window =
-        prop_oneof![number.clone().prop_map(|burst| Window::TokenBucket { burst }), Just(Window::Sliding)];
+fn limit() -> BoxedStrategy<Value> {
     let key = prop_oneof![
-        (1..=128_u8).prop_map(|ipv6_prefix| LimitKey::Address { ipv6_prefix }),
-        boxed().prop_map(LimitKey::Header),
-        boxed().prop_map(LimitKey::Claim),
-        Just(LimitKey::Consumer),
-        Just(LimitKey::Route),
+        object([("type!", one_of(&["Address"])), ("ipv6PrefixLength", number(1..=128))]),
+        object([("type!", one_of(&["Header", "Claim"])), ("name!", text_of("x-[a-z]{1,8}"))]),
+        object([("type!", one_of(&["Consumer", "Route"]))]),
     ];
-    let per = (1..=30 * 24 * 3600 * 1000_u64).prop_map(Duration::from_millis);
-    (number, per, window, vec(key, 0..3), texts(), any::<bool>()).prop_map(
-        |(requests, per, window, key, groups, dry_run)| Limit {
-            name: Box::default(),
-            requests,
-            per,
-            window,
-            key,
-            groups,
-            dry_run,
-        },
-    )
+    object([
+        ("requests!", number(1..=1_000_000)),
+        ("key", list(key.boxed())),
+        ("groups", list(text_of("[a-z]{1,8}"))),
+        ("dryRun", any::<bool>().prop_map(Into::into).boxed()),
+    ])
+}
+
+fn rate() -> BoxedStrategy<Value> {
+    let bucket = object([("per!", seconds()), ("burst", number(1..=1_000_000))]);
+    let window = object([("per!", seconds()), ("algorithm!", one_of(&["SlidingWindow"]))]);
+    prop_oneof![bucket, window].boxed()
+}
+
+/// Limits with their names.
+fn named<T: serde::de::DeserializeOwned>(limits: BTreeMap<String, (Value, Value)>) -> Vec<T> {
+    let limits = limits.into_iter();
+    limits
+        .map(|(name, (mut limit, more))| {
+            limit["name"] = name.into();
+            if let (Value::Object(limit), Value::Object(more)) = (&mut limit, more) {
+                limit.extend(more);
+            }
+            valid(limit)
+        })
+        .collect()
 }
 
 fn redis() -> impl Strategy<Value = Redis> {
@@ -207,28 +218,25 @@ fn redis() -> impl Strategy<Value = Redis> {
         server_name,
         authorities: authorities.into_iter().map(CertificateDer::from).collect(),
     });
-    let milliseconds = |most: u64| (5..=most).prop_map(Duration::from_millis);
     let password = option::of(bytes_of().prop_map(Vec::into_boxed_slice));
-    (
-        boxed(),
-        option::of(boxed()),
+    let fields = object([
+        ("address!", text_of("[a-z]{1,8}:6379")),
+        ("username", text_of("[a-z]{1,8}")),
+        ("database!", number(0..=65535)),
+        ("prefix!", text_of("[a-z]{1,8}")),
+        ("interval!", (5..=1000_u32).prop_map(|time| format!("{time}ms").into()).boxed()),
+        ("timeout!", (5..=5000_u32).prop_map(|time| format!("{time}ms").into()).boxed()),
+    ]);
+    (password, option::of(tls), fields).prop_map(|(password, tls, fields)| Redis {
+        address: valid(fields["address"].clone()),
+        username: fields.get("username").map(|user| valid(user.clone())),
         password,
-        option::of(tls),
-        any::<u16>(),
-        boxed(),
-        milliseconds(1000),
-        milliseconds(5000),
-    )
-        .prop_map(|(address, username, password, tls, database, prefix, interval, timeout)| Redis {
-            address: format!("{address}:6379").into(),
-            username,
-            password,
-            tls,
-            database: database.into(),
-            prefix,
-            interval,
-            timeout,
-        })
+        tls,
+        database: valid(fields["database"].clone()),
+        prefix: valid(fields["prefix"].clone()),
+        interval: valid(fields["interval"].clone()),
+        timeout: valid(fields["timeout"].clone()),
+    })
 }
 
 fn shared() -> impl Strategy<Value = Shared> {
@@ -236,18 +244,15 @@ fn shared() -> impl Strategy<Value = Shared> {
 }
 
 pub(super) fn rate_limits() -> impl Strategy<Value = Arc<RateLimits>> {
-    let concurrency = btree_map("c[a-z0-9-]{1,8}", limit(), 0..3);
-    let parts =
-        (id(), btree_map("[a-b]{1,8}", limit(), 0..3), concurrency, any::<bool>(), option::of(shared()));
-    parts.prop_map(|(id, limits, concurrency, headers, shared)| {
-        let concurrency = concurrency.into_iter().map(|(name, limit)| {
-            let Limit { requests, key, groups, dry_run, .. } = limit;
-            Concurrency { name: name.into(), requests, key, groups, dry_run }
-        });
-        let concurrency = concurrency.collect();
-        let limits = limits.into_iter().map(|(name, limit)| Limit { name: name.into(), ..limit }).collect();
-        Arc::new(RateLimits { id, limits, concurrency, headers, shared })
-    })
+    let nothing = || Just(Value::Null);
+    let concurrency = btree_map("c[a-z0-9]{1,8}", (limit(), nothing()), 0..3);
+    let limits = btree_map("[a-b]{1,8}", (limit(), rate()), 0..3);
+    (id(), limits, concurrency, any::<bool>(), option::of(shared())).prop_map(
+        |(id, limits, concurrency, headers, shared)| {
+            let (limits, concurrency) = (named(limits), named(concurrency));
+            Arc::new(RateLimits { id, limits, concurrency, headers, shared })
+        },
+    )
 }
 
 pub(super) fn consumer() -> impl Strategy<Value = Arc<Consumer>> {

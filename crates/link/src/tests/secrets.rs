@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use sluicegate_model::policy::security::Credential;
 use sluicegate_model::policy::*;
+
+use super::traffic::valid;
 use sluicegate_model::{Config, ObjectId, PathPattern, Rule, UpstreamKey};
 
 use crate::cut::cut;
@@ -51,14 +53,14 @@ fn config() -> Config {
         forward_overrides: false,
     };
     let redis = Redis {
-        address: "redis:6379".into(),
+        address: valid("redis:6379".into()),
         username: None,
         password: Some(SECRET.into()),
         tls: None,
-        database: 0,
-        prefix: "a".into(),
-        interval: std::time::Duration::from_millis(20),
-        timeout: std::time::Duration::from_millis(50),
+        database: valid(0.into()),
+        prefix: valid("shop".into()),
+        interval: valid("20ms".into()),
+        timeout: valid("50ms".into()),
     };
     let limits = RateLimits {
         id: id("limits"),

@@ -37,7 +37,7 @@ pub(super) fn text(pattern: &'static str) -> BoxedStrategy<Value> {
     pattern.prop_map(Value::from).boxed()
 }
 
-fn number(range: std::ops::RangeInclusive<u32>) -> BoxedStrategy<Value> {
+pub(super) fn number(range: std::ops::RangeInclusive<u32>) -> BoxedStrategy<Value> {
     range.prop_map(Value::from).boxed()
 }
 

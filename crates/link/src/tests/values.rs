@@ -77,32 +77,31 @@ fn invalid_policy_values_are_rejected() {
 
     let limits = body_of(&**full.rate_limits.as_ref().unwrap());
     let refused = |path: &[i64], value| altered(Kind::RateLimits, &limits, path, value);
-    for number in [0, 1_000_001] {
-        let of = Fault::Invalid("the requests of a limit");
-        assert_eq!(refused(&[1, 0, 1], Value::Int(number)), of);
-        assert_eq!(refused(&[1, 0, 3, 1, 0], Value::Int(number)), of, "the burst");
-        assert_eq!(refused(&[2, 0, 1], Value::Int(number)), of, "in flight");
+    let (number, duration) = (Fault::Invalid("a number"), Fault::Invalid("a duration"));
+    for requests in [0, 1_000_001] {
+        assert_eq!(refused(&[1, 0, 1], Value::Int(requests)), number);
+        assert_eq!(refused(&[1, 0, 3], Value::Int(requests)), number, "the burst");
+        assert_eq!(refused(&[2, 0, 1], Value::Int(requests)), number, "in flight");
     }
-    assert_eq!(refused(&[1, 0, 2], Value::Int(999_999)), Fault::Invalid("the time of a limit"));
-    assert_eq!(refused(&[1, 0, 2], Value::Int(u64::MAX.into())), Fault::Invalid("a duration"));
+    assert_eq!(refused(&[1, 0, 2], Value::Int(999_999)), duration);
+    assert_eq!(refused(&[1, 0, 2], Value::Int(u64::MAX.into())), duration);
+    assert_eq!(refused(&[1, 0, 4], Value::Int(1)), Fault::Invalid("a limit"), "a window with a burst");
     for bits in [0, 129] {
-        let refusal = refused(&[1, 0, 4, 0, 1, 0], Value::Int(bits));
-        assert_eq!(refusal, Fault::Invalid("the bits of an IPv6 address"));
+        assert_eq!(refused(&[1, 0, 5, 0, 1, 0], Value::Int(bits)), number);
     }
-    assert_eq!(refused(&[1, 0, 4, 1, 1, 0], text("")), header);
-    assert_eq!(refused(&[1, 0, 4, 2, 1, 0], text("")), Fault::Invalid("the name of a claim"));
+    assert_eq!(refused(&[1, 0, 5, 1, 1, 0], text("")), header);
+    assert_eq!(refused(&[1, 0, 5, 2, 1, 0], text("")), Fault::Invalid("the name of a claim"));
     for path in [&[1, 1, 0][..], &[2, 0, 0]] {
         assert_eq!(refused(path, text("bucket")), Fault::Invalid("the name of a limit"));
     }
     let redis = |field: i64| [4, 1, 0, field];
-    assert_eq!(refused(&redis(0), text("")), Fault::Invalid("the address of the server of limits"));
-    assert_eq!(refused(&redis(6), Value::Int(0)), Fault::Invalid("how long counts are gathered"));
-    let timeout = Fault::Invalid("how long the server of limits may take");
-    assert_eq!(refused(&redis(7), Value::Int(6_000_000_000)), timeout);
+    assert_eq!(refused(&redis(0), text("")), Fault::Invalid("the address of a server"));
+    assert_eq!(refused(&redis(6), Value::Int(0)), duration);
+    assert_eq!(refused(&redis(7), Value::Int(6_000_000_000)), duration);
 
     let traffic = body_of(&**full.traffic.as_ref().unwrap());
     let refused = |path: &[i64], value| altered(Kind::Traffic, &traffic, path, value);
-    let (number, path) = (Fault::Invalid("a number"), Fault::Invalid("a path"));
+    let path = Fault::Invalid("a path");
     let features = Fault::Invalid("a combination of features");
     assert_eq!(refused(&[1, 0, 0], Value::Int(u64::MAX.into())), Fault::Invalid("a duration"));
     assert_eq!(refused(&[1, 0, 1], Value::Int(0)), Fault::Invalid("a duration"));

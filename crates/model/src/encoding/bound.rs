@@ -2,7 +2,6 @@
 //! share the bound. A bound of a single type stands beside that type.
 
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
 /// The allowed values of a type.
 pub trait Bound {
@@ -53,16 +52,6 @@ ranges! {
     HeaderLines: usize = 1..=256, "the number of header lines";
     /// A window of flow control (RFC 9113, 6.9.1).
     FlowWindow: u32 = 0..=(1 << 31) - 1, "a window of flow control";
-    /// The requests of a rate limit or a concurrency limit.
-    Requests: u32 = 1..=1_000_000, "the requests of a limit";
-    /// The period of a rate limit.
-    Per: Duration = Duration::from_millis(1)..=Duration::from_secs(30 * 24 * 3600), "the time of a limit";
-    /// The prefix length of an IPv6 address, in bits.
-    Ipv6Prefix: u8 = 1..=128, "the bits of an IPv6 address";
-    /// The time for which a data plane gathers counts before it shares the counts.
-    ShareInterval: Duration = Duration::from_millis(5)..=Duration::from_secs(1), "how long counts are gathered";
-    /// The timeout for the server of shared limits.
-    ShareTimeout: Duration = Duration::from_millis(5)..=Duration::from_secs(5), "how long the server of limits may take";
 }
 
 /// Bounds of texts.
@@ -101,8 +90,6 @@ texts! {
     CredentialPrefix = |text| text.is_empty() || text.ends_with(' '), "what is before a credential";
     /// The method of requests to an external authorization service.
     AskMethod = |text| matches!(text, "GET" | "HEAD" | "POST"), "the method by which a service is asked";
-    /// The address of a server of shared limits.
-    ServerAddress = is_filled, "the address of the server of limits";
 }
 
 fn is_filled(text: &str) -> bool {

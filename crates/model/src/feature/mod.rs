@@ -22,6 +22,7 @@
 //! | [`health_check`] | health checks of endpoints |
 //! | [`cors`] | cross-origin requests |
 //! | [`ip_access`] | access by client IP |
+//! | [`rate_limit`] | rate limits and concurrency limits |
 //! | [`service_ref`] | a Service that a feature names |
 //!
 //! # A new field
@@ -41,6 +42,7 @@ pub mod ip_access;
 pub mod limits;
 pub mod load_balancing;
 pub mod mirror;
+pub mod rate_limit;
 pub mod redirect;
 pub mod retries;
 pub mod service_ref;
@@ -63,6 +65,7 @@ pub use ip_access::IpAccess;
 pub use limits::BodyLimits;
 pub use load_balancing::{Affinity, HashPart, HashPartType, LoadBalancing, LoadBalancingAlgorithm};
 pub use mirror::Mirror;
+pub use rate_limit::{Concurrency, Limit, LimitAlgorithm, LimitKey, Window};
 pub use redirect::{Redirect, Scheme};
 pub use retries::{Retries, RetryBudget};
 pub use split::{RequestMatch, Split, SplitBackend};
@@ -271,6 +274,15 @@ impl<'a> Faults<'a> {
 impl std::fmt::Debug for Faults<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Faults").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+/// Warns of entries that are written twice.
+fn warn_of_repeated<T: PartialEq + std::fmt::Debug>(field: &str, entries: &[T], at: &mut Faults<'_>) {
+    for (index, entry) in entries.iter().enumerate() {
+        if entries[..index].contains(entry) {
+            at.warning(&format!("{field}[{index}]"), "is written twice");
+        }
     }
 }
 

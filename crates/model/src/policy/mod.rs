@@ -22,7 +22,7 @@ pub mod traffic;
 pub use consumer::{Consumer, KeyHash};
 pub use external::{External, ExternalCache, KeyPart, SignIn};
 pub use jwt::{Jwt, JwtKeys, JwtProvider, RemoteKeys};
-pub use rate_limit::{Concurrency, Limit, LimitKey, RateLimits, Redis, RedisTls, Shared, Window};
+pub use rate_limit::{RateLimits, Redis, RedisTls, Shared};
 pub use security::{Authentication, Authorization, AuthorizationRule, Basic, Credential, Method, Security};
 pub use traffic::Traffic;
 

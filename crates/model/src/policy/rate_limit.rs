@@ -3,18 +3,16 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use minicbor::{Decode, Encode};
 use rustls_pki_types::CertificateDer;
 use serde::{Serialize, Serializer};
 
-use super::security::seconds;
 use crate::ObjectId;
-use crate::encoding::bound::{
-    Bound, Claim, HeaderName, Ipv6Prefix, Per, Requests, ServerAddress, ShareInterval, ShareTimeout,
-};
-use crate::encoding::{Adapt as _, List, Maybe, Part, Pointer, Raw, Time, Within, WithinAs};
+use crate::encoding::Bound;
+use crate::encoding::{Adapt as _, List, Maybe, Part, Pointer, Raw, Within};
+use crate::feature::{Concurrency, Limit};
+use crate::value::{KeyPrefix, Number, ServerAddress, ServerUser, Span};
 
 /// The limits of a route. A request must satisfy all limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
@@ -24,7 +22,7 @@ pub struct RateLimits {
     #[n(0)]
     pub id: ObjectId,
     /// The rate limits, in the order of their checks.
-    #[n(1)]
+    #[cbor(n(1), with = "List::<Within<Limit>>")]
     pub limits: Vec<Limit>,
     /// The concurrency limits. Each data plane counts for itself, even if rate limits are shared.
     #[n(2)]
@@ -72,11 +70,11 @@ pub enum Shared {
 #[cbor(map)]
 pub struct Redis {
     /// The host and the port; the host is a name, an IPv4 address, or an IPv6 address in brackets.
-    #[cbor(n(0), with = "Within::<ServerAddress>")]
-    pub address: Box<str>,
+    #[n(0)]
+    pub address: ServerAddress,
     /// The user of the password. `None`: the default user.
     #[n(1)]
-    pub username: Option<Box<str>>,
+    pub username: Option<ServerUser>,
     /// The password, if the server requires a password. The password is secret.
     #[cbor(n(2), with = "Maybe::<Raw>")]
     pub password: Option<Box<[u8]>>,
@@ -85,17 +83,24 @@ pub struct Redis {
     pub tls: Option<RedisTls>,
     /// The number of the database, from 0.
     #[n(4)]
-    pub database: u32,
+    pub database: RedisDatabase,
     /// The prefix of all keys.
     #[n(5)]
-    pub prefix: Box<str>,
+    pub prefix: KeyPrefix,
     /// The time for which a data plane gathers counts before it shares the counts, from 5 ms to 1 s.
-    #[cbor(n(6), with = "WithinAs::<ShareInterval, Time>")]
-    pub interval: Duration,
+    #[n(6)]
+    pub interval: ShareInterval,
     /// The timeout for the server's response to shared counts, from 5 ms to 5 s.
-    #[cbor(n(7), with = "WithinAs::<ShareTimeout, Time>")]
-    pub timeout: Duration,
+    #[n(7)]
+    pub timeout: ShareTimeout,
 }
+
+/// The number of a database.
+pub type RedisDatabase = Number<u32, 0, 65535>;
+/// The time for which a data plane gathers counts before it shares the counts.
+pub type ShareInterval = Span<5, 1000>;
+/// The timeout for the server of shared limits.
+pub type ShareTimeout = Span<5, 5000>;
 
 /// TLS to a server.
 #[derive(Clone, PartialEq, Eq, Encode, Decode)]
@@ -140,94 +145,4 @@ impl Serialize for Shared {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!("{self:?}"))
     }
-}
-
-/// A rate limit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
-#[cbor(map)]
-pub struct Limit {
-    /// The limit's name in headers, logs and metrics. The names of a policy differ.
-    #[n(0)]
-    pub name: Box<str>,
-    /// The requests per period, from 1 to 1,000,000.
-    #[cbor(n(1), with = "Within::<Requests>")]
-    pub requests: u32,
-    /// The period, from 1 ms to 30 days.
-    #[serde(serialize_with = "seconds")]
-    #[cbor(n(2), with = "WithinAs::<Per, Time>")]
-    pub per: Duration,
-    /// The distribution of requests over the period.
-    #[n(3)]
-    pub window: Window,
-    /// The key: requests with equal values of all parts count together. Empty: all requests of the policy count together.
-    #[n(4)]
-    pub key: Vec<LimitKey>,
-    /// The groups of consumers that the limit applies to. Empty: the limit applies to all requests.
-    #[n(5)]
-    pub groups: Vec<Box<str>>,
-    /// Whether the gateway serves requests over the limit, and only counts and logs them.
-    #[n(6)]
-    pub dry_run: bool,
-}
-
-/// A concurrency limit: the requests in flight at once. A request counts from its head to its end, tunnels included.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
-#[cbor(map)]
-pub struct Concurrency {
-    /// The limit's name in logs. It differs from the names of all other limits of the policy, rate limits included.
-    #[n(0)]
-    pub name: Box<str>,
-    /// The most requests in flight, from 1 to 1,000,000.
-    #[cbor(n(1), with = "Within::<Requests>")]
-    pub requests: u32,
-    /// See [`Limit::key`].
-    #[n(2)]
-    pub key: Vec<LimitKey>,
-    /// See [`Limit::groups`].
-    #[n(3)]
-    pub groups: Vec<Box<str>>,
-    /// See [`Limit::dry_run`].
-    #[n(4)]
-    pub dry_run: bool,
-}
-
-/// The distribution of requests over the period of a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
-#[cbor(map)]
-pub enum Window {
-    /// A token bucket of 1 to 1,000,000 tokens. The limit's rate fills the bucket evenly, and each request takes one token.
-    #[n(0)]
-    TokenBucket {
-        /// The capacity of the bucket.
-        #[cbor(n(0), with = "Within::<Requests>")]
-        burst: u32,
-    },
-    /// A sliding window: no period exceeds the limit, estimated from the counts of the current and the previous window.
-    #[n(1)]
-    Sliding,
-}
-
-/// A part of the key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
-#[cbor(map)]
-pub enum LimitKey {
-    /// The client IP: an IPv4 address, or a prefix of an IPv6 address.
-    #[n(0)]
-    Address {
-        /// The prefix length, from 1 to 128, in bits. A client usually controls a whole network, mostly of 64 bits.
-        #[cbor(n(0), with = "Within::<Ipv6Prefix>")]
-        ipv6_prefix: u8,
-    },
-    /// A header's value. Requests without the header count together.
-    #[n(1)]
-    Header(#[cbor(n(0), with = "Within::<HeaderName>")] Box<str>),
-    /// A claim of the token. Requests without the claim count together.
-    #[n(2)]
-    Claim(#[cbor(n(0), with = "Within::<Claim>")] Box<str>),
-    /// The consumer. Callers that are not a consumer count by client IP.
-    #[n(3)]
-    Consumer,
-    /// The route.
-    #[n(4)]
-    Route,
 }

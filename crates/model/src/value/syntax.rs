@@ -2,6 +2,7 @@
 //! sentence about the field.
 
 use std::fmt::Write as _;
+use std::net::Ipv6Addr;
 
 /// The reason why `name` is no token (RFC 9110, 5.6.2), as the rest of a sentence. Methods and names of headers are tokens.
 #[must_use]
@@ -118,6 +119,25 @@ pub fn dns_name_fault(name: &str) -> Option<&'static str> {
              separated by single dots",
         )
     }
+}
+
+/// The host of an address with a port, without brackets.
+///
+/// # Errors
+/// The reason why `address` is no host with a port, as the rest of a sentence.
+pub fn server_host(address: &str) -> Result<&str, &'static str> {
+    let form = "is not a host with a port: write it as valkey.default.svc:6379";
+    if address.contains("//") {
+        return Err("is a URL: write only the host and the port, and tls: {} for rediss");
+    }
+    let (host, port) = address.rsplit_once(':').ok_or(form)?;
+    if !port.parse::<u16>().is_ok_and(|port| port > 0) {
+        return Err("has no port from 1 to 65535: write it as valkey.default.svc:6379");
+    }
+    if let Some(inner) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        return inner.parse::<Ipv6Addr>().map(|_| inner).map_err(|_| form);
+    }
+    dns_name_fault(host).map_or(Ok(host), Err)
 }
 
 /// Converts `path` to the normal form of `sluicegate_http1::path::normalise`: characters that RFC 3986 does not allow

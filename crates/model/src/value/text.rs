@@ -12,6 +12,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use super::syntax;
 use crate::encoding::Fault;
 
+impl Default for KeyPrefix {
+    fn default() -> Self {
+        Self("sluicegate".into())
+    }
+}
+
 /// Types of texts: the length in characters, the pattern in schemas if there is one, and the check, which may also convert the text to its normal form.
 macro_rules! texts {
     ($($(#[$doc:meta])* $name:ident: $min:literal..=$max:literal $(matching $pattern:literal)?, $what:literal, $check:expr;)*) => {$(
@@ -129,6 +135,40 @@ texts! {
     ParameterName: 1..=256, "the name of a parameter", filled;
     /// The value in a condition.
     MatchValue: 1..=4096, "the value of a condition", filled;
+    /// The name of a claim. A dot leads into an object, as in `realm_access.roles`.
+    ClaimName: 1..=256, "the name of a claim", |text| match text.split('.').any(str::is_empty) {
+        false => Ok(text.into()),
+        true => Err(format!("{text:?} is not the name of a claim: write it as sub or realm_access.roles")),
+    };
+    /// The name of a group of consumers. Endpoints receive the names of groups in one header.
+    GroupName: 1..=63, "the name of a group", |text| match syntax::value_fault(text) {
+        None => Ok(text.into()),
+        Some(fault) => Err(format!("{text:?} {fault}")),
+    };
+    /// The name of a limit: a DNS label (RFC 1123).
+    LimitName: 1..=63 matching "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "the name of a limit", |text| {
+        match syntax::dns_name_fault(text).or(text.contains('.').then_some("has a dot")) {
+            None => Ok(text.into()),
+            Some(fault) => Err(format!("{text:?} {fault}")),
+        }
+    };
+    /// The host and the port of a server; the host is a name, an IPv4 address, or an IPv6 address in brackets.
+    ServerAddress: 3..=261 matching r"^(\[[0-9a-fA-F:.]+\]|[^:\[\]/@ ]+):[0-9]{1,5}$", "the address of a server", |text| {
+        match syntax::server_host(text) {
+            Ok(_) => Ok(text.into()),
+            Err(fault) => Err(format!("{text:?} {fault}")),
+        }
+    };
+    /// A user name at a server.
+    ServerUser: 1..=256, "a user name", |text| valid(text, syntax::value_fault(text));
+    /// The prefix of the keys at a server.
+    KeyPrefix: 1..=64 matching "^[-A-Za-z0-9_.:/]+$", "the prefix of keys", |text| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
+        match !text.is_empty() && text.bytes().all(is_plain) {
+            true => Ok(text.into()),
+            false => Err(format!("{text:?} is invalid: write 1 to 64 letters, digits and any of -_.:/")),
+        }
+    };
     /// A lower-case DNS name (RFC 1123).
     Hostname: 1..=253, "the name of a host", |text| match syntax::dns_name_fault(text) {
         None => Ok(text.into()),

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sluicegate_model::policy::{Concurrency, LimitKey};
+use sluicegate_model::feature::{Concurrency, LimitKey};
+use sluicegate_model::value::{Entries, HeaderName, LimitName};
 use sluicegate_testkit::client::Client;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -16,7 +17,8 @@ const UPGRADE: &str =
     "GET /tunnel HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 
 fn concurrency(requests: u32, key: Vec<LimitKey>) -> Concurrency {
-    Concurrency { name: "busy".into(), requests, key, groups: Vec::new(), dry_run: false }
+    let limit = json!({"name": "busy", "requests": requests});
+    Concurrency { key: Entries::new(key).unwrap(), ..written(limit) }
 }
 
 fn policy(concurrency: Vec<Concurrency>) -> RateLimits {
@@ -69,7 +71,8 @@ async fn hold(
 #[tokio::test]
 async fn requests_beyond_the_concurrency_limit_return_429_until_a_request_ends() -> TestResult {
     let (backend, gateway) =
-        limited(policy(vec![concurrency(4, vec![LimitKey::Header("x-tenant".into())])])).await?;
+        limited(policy(vec![concurrency(4, vec![LimitKey::Header(HeaderName::new("x-tenant").unwrap())])]))
+            .await?;
     let alice = "X-Tenant: alice";
     for transport in [Transport::Http, Transport::Https, Transport::Http2] {
         let one = hold(&gateway, &backend, 1, alice, transport).await?;
@@ -128,7 +131,7 @@ async fn concurrency_limit_is_never_exceeded_and_fully_released() -> TestResult 
     const MOST: u32 = 3;
     // Some of what gets through is refused by a rate, whose requests are not under way.
     let mut limits = policy(vec![concurrency(MOST, Vec::new())]);
-    limits.limits = vec![limit("few", 40, vec![LimitKey::Header("x-tenant".into())])];
+    limits.limits = vec![limit("few", 40, vec![LimitKey::Header(HeaderName::new("x-tenant").unwrap())])];
     let (backend, gateway) = with(|config| set_limits(config, limits)).await?;
     let (address, most) = counting().await?;
     gateway.set_addresses([address]).await;
@@ -199,8 +202,8 @@ async fn consumers_and_groups_have_separate_concurrency_limits() -> TestResult {
     let mut bob = consumer("bob", "bob-key");
     bob.groups = vec!["bronze".into()];
     let of = |group: &str, requests| Concurrency {
-        name: group.into(),
-        groups: vec![group.into()],
+        name: LimitName::new(group).unwrap(),
+        groups: written(json!([group])),
         ..concurrency(requests, vec![LimitKey::Consumer])
     };
     let (backend, gateway) = limited(policy(vec![of("gold", 2), of("bronze", 1)])).await?;
@@ -234,7 +237,7 @@ async fn dry_run_admits_requests_and_an_unchanged_limit_retains_its_count() -> T
     let firm = || concurrency(2, Vec::new());
     gateway.configure(|config| set_limits(config, policy(vec![firm()]))).await;
     let held = hold(&gateway, &backend, 2, "X-A: b", Transport::Http).await?;
-    let other = Concurrency { name: "other".into(), ..concurrency(100, Vec::new()) };
+    let other = Concurrency { name: LimitName::new("other").unwrap(), ..concurrency(100, Vec::new()) };
     gateway.configure(|config| set_limits(config, policy(vec![other, firm()]))).await;
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 429);
     drop(held);

@@ -1,19 +1,21 @@
 //! Rate limits.
 
-use sluicegate_model::policy::{Limit, LimitKey, Window};
+use sluicegate_model::feature::{Limit, LimitAlgorithm, LimitKey, Window};
+use sluicegate_model::value::{Entries, HeaderName, Number, Span};
 
 use super::*;
 
 pub(super) fn limit(name: &str, requests: u32, key: Vec<LimitKey>) -> Limit {
-    Limit {
-        name: name.into(),
-        requests,
-        per: Duration::from_secs(3600),
-        window: Window::TokenBucket { burst: requests },
-        key,
-        groups: Vec::new(),
-        dry_run: false,
-    }
+    let limit = json!({"name": name, "requests": requests, "per": "1h"});
+    Limit { key: Entries::new(key).unwrap(), ..written(limit) }
+}
+
+pub(super) fn paced(window: Window, limit: Limit) -> Limit {
+    let (algorithm, burst) = match window {
+        Window::TokenBucket { burst } => (LimitAlgorithm::TokenBucket, Some(Number::of(burst.into()))),
+        Window::Sliding => (LimitAlgorithm::SlidingWindow, None),
+    };
+    Limit { algorithm, burst, ..limit }
 }
 
 fn limits(limits: Vec<Limit>) -> RateLimits {
@@ -41,7 +43,7 @@ pub(super) async fn let_in(gateway: &Gateway, requests: u32, lines: &[&str]) -> 
 async fn request_over_the_rate_limit_receives_retry_after() -> TestResult {
     for window in [Window::TokenBucket { burst: 5 }, Window::Sliding] {
         let (backend, gateway) = with(|config| {
-            set_limits(config, limits(vec![Limit { window, ..limit("all", 5, Vec::new()) }]));
+            set_limits(config, limits(vec![paced(window, limit("all", 5, Vec::new()))]));
         })
         .await?;
         let first = ask(&gateway, "/", &[]).await?;
@@ -68,7 +70,7 @@ async fn rate_limit_headers_never_overstate_the_remaining_quota() -> TestResult 
         (Window::TokenBucket { burst: 1 }, 1500, "\"all\";q=1;w=1", "\"all\";r=0;"),
         (Window::Sliding, 1500, "\"all\";q=10;w=2", "\"all\";r=9;"),
     ] {
-        let limit = Limit { window, per: Duration::from_millis(per), ..limit("all", 10, Vec::new()) };
+        let limit = paced(window, Limit { per: Span::of_millis(per), ..limit("all", 10, Vec::new()) });
         let (_backend, gateway) = with(|config| set_limits(config, limits(vec![limit]))).await?;
         let response = ask(&gateway, "/", &[]).await?;
         assert_eq!(response.header("ratelimit-policy"), Some(policy));
@@ -80,7 +82,7 @@ async fn rate_limit_headers_never_overstate_the_remaining_quota() -> TestResult 
 
 #[tokio::test]
 async fn rate_limit_key_separates_callers_and_cannot_be_forged() -> TestResult {
-    let by_address = limit("address", 3, vec![LimitKey::Address { ipv6_prefix: 64 }]);
+    let by_address = limit("address", 3, vec![LimitKey::Address { ipv6_prefix: Number::of(64) }]);
     let (_backend, gateway) = with(|config| set_limits(config, limits(vec![by_address]))).await?;
     for n in 0..3 {
         assert_eq!(let_in(&gateway, 1, &[&format!("X-Forwarded-For: 192.0.2.{n}")]).await?, 1);
@@ -98,7 +100,7 @@ async fn rate_limit_key_separates_callers_and_cannot_be_forged() -> TestResult {
     assert_eq!(let_in(&gateway, 5, &["X-Forwarded-For: 198.51.100.7, 192.0.2.1"]).await?, 0);
     assert_eq!(let_in(&gateway, 5, &["X-Forwarded-For: 192.0.2.2"]).await?, 3);
 
-    let by_header = limit("tenant", 2, vec![LimitKey::Header("x-tenant".into())]);
+    let by_header = limit("tenant", 2, vec![LimitKey::Header(HeaderName::new("x-tenant").unwrap())]);
     gateway.configure(|config| set_limits(config, limits(vec![by_header]))).await;
     for tenant in ["X-Tenant: a", "X-Tenant: b", "X-Other: c"] {
         assert_eq!(let_in(&gateway, 4, &[tenant]).await?, 2, "{tenant}");
@@ -108,7 +110,7 @@ async fn rate_limit_key_separates_callers_and_cannot_be_forged() -> TestResult {
         let lines = [&*format!("X-Tenant: new-{n}"), "X-Tenant: a"];
         assert_eq!(let_in(&gateway, 1, &lines).await?, 0, "and those with two");
     }
-    let by_host = limit("host", 2, vec![LimitKey::Header("host".into())]);
+    let by_host = limit("host", 2, vec![LimitKey::Header(HeaderName::new("host").unwrap())]);
     gateway.configure(|config| set_limits(config, limits(vec![by_host]))).await;
     let mut let_in = 0;
     for host in ["LOCALHOST", "localHost:81", "localhost.", "Localhost"] {
@@ -126,7 +128,7 @@ async fn consumers_and_groups_have_separate_rate_limits() -> TestResult {
     let mut bob = consumer("bob", "bob-key");
     bob.groups = vec!["bronze".into()];
     let of = |group: &str, requests| Limit {
-        groups: vec![group.into()],
+        groups: written(json!([group])),
         ..limit(group, requests, vec![LimitKey::Consumer])
     };
     let (_backend, gateway) = with(|config| {
@@ -143,7 +145,7 @@ async fn consumers_and_groups_have_separate_rate_limits() -> TestResult {
 
 #[tokio::test]
 async fn invalid_credentials_count_against_the_address_limit() -> TestResult {
-    let by_address = limit("address", 3, vec![LimitKey::Address { ipv6_prefix: 64 }]);
+    let by_address = limit("address", 3, vec![LimitKey::Address { ipv6_prefix: Number::of(64) }]);
     let (_backend, gateway) = with(|config| {
         set_security(config, Some(asking(vec![api_key("x-api-key")])));
         set_limits(config, limits(vec![by_address]));
@@ -161,7 +163,7 @@ async fn invalid_credentials_count_against_the_address_limit() -> TestResult {
 #[tokio::test]
 async fn rejected_requests_do_not_consume_a_shared_limit() -> TestResult {
     for window in [Window::TokenBucket { burst: 6 }, Window::Sliding] {
-        let everybody = Limit { window, ..limit("everybody", 6, Vec::new()) };
+        let everybody = paced(window, limit("everybody", 6, Vec::new()));
         let each = limit("each", 3, vec![LimitKey::Consumer]);
         let (_backend, gateway) = with(|config| {
             set_security(config, Some(asking(vec![api_key("x-api-key")])));

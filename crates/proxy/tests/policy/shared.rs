@@ -5,7 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sluicegate_model::policy::{Limit, LimitKey, Redis, RedisTls, Shared, Window};
+use sluicegate_model::feature::{Limit, LimitKey, Window};
+use sluicegate_model::policy::{Redis, RedisTls, Shared};
+use sluicegate_model::value::{HeaderName, KeyPrefix, Number, ServerAddress, ServerUser, Span};
 use sluicegate_proxy::registry::SharedState;
 use sluicegate_testkit::redis::RedisServer;
 use sluicegate_testkit::terminator::Terminator;
@@ -13,27 +15,28 @@ use sluicegate_testkit::tls::Authority;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-use super::limits::{let_in, limit};
+use super::limits::{let_in, limit, paced};
 use super::*;
 
 const WINDOWS: [Window; 2] = [Window::TokenBucket { burst: 100 }, Window::Sliding];
 
 fn redis(address: SocketAddr) -> Redis {
     Redis {
-        address: address.to_string().into(),
+        address: ServerAddress::new(&address.to_string()).unwrap(),
         username: None,
         password: None,
         tls: None,
-        database: 0,
-        prefix: "sluicegate".into(),
-        interval: Duration::from_millis(10),
-        timeout: Duration::from_millis(500),
+        database: Number::of(0),
+        prefix: KeyPrefix::default(),
+        interval: Span::of_millis(10),
+        timeout: Span::of_millis(500),
     }
 }
 
 /// 100 an hour for each value of a header.
 fn hundred(window: Window) -> Limit {
-    Limit { window, ..limit("tenant", 100, vec![LimitKey::Header("x-tenant".into())]) }
+    let key = vec![LimitKey::Header(HeaderName::new("x-tenant").unwrap())];
+    paced(window, limit("tenant", 100, key))
 }
 
 async fn sharing(redis: Redis, limits: Vec<Limit>) -> anyhow::Result<(Backend, Gateway)> {
@@ -83,7 +86,7 @@ async fn assert_shares(one: &Gateway, other: &Gateway, tenant: &str) -> TestResu
 async fn two_gateways_share_one_limit() -> TestResult {
     let server = RedisServer::start(&[]).await?;
     for (window, database) in WINDOWS.into_iter().zip([0, 7]) {
-        let redis = || Redis { database, ..redis(server.address()) };
+        let redis = || Redis { database: Number::of(database), ..redis(server.address()) };
         let (_first, one) = sharing(redis(), vec![hundred(window)]).await?;
         let (_second, other) = sharing(redis(), vec![hundred(window)]).await?;
         is_up(&one, true).await?;
@@ -103,7 +106,7 @@ async fn two_gateways_share_one_limit() -> TestResult {
 #[tokio::test]
 async fn two_gateways_at_a_steady_rate_admit_at_most_half_more() -> TestResult {
     let server = RedisServer::start(&[]).await?;
-    let all = || vec![Limit { window: Window::Sliding, ..limit("all", 300, Vec::new()) }];
+    let all = || vec![paced(Window::Sliding, limit("all", 300, Vec::new()))];
     let (first, one) = sharing(redis(server.address()), all()).await?;
     let (second, other) = sharing(redis(server.address()), all()).await?;
     is_up(&one, true).await?;
@@ -125,7 +128,8 @@ async fn two_gateways_at_a_steady_rate_admit_at_most_half_more() -> TestResult {
 async fn route_and_consumer_keys_are_shared_between_gateways() -> TestResult {
     let server = RedisServer::start(&[]).await?;
     let start = || async {
-        let key = vec![LimitKey::Route, LimitKey::Consumer, LimitKey::Address { ipv6_prefix: 64 }];
+        let key =
+            vec![LimitKey::Route, LimitKey::Consumer, LimitKey::Address { ipv6_prefix: Number::of(64) }];
         let policy = shared(redis(server.address()), vec![limit("each", 5, key)]);
         with(|config| {
             set_security(config, Some(asking(vec![api_key("x-api-key")])));
@@ -165,15 +169,12 @@ async fn interrupted(
     let mut server = RedisServer::start(&[]).await?;
     // All of the load is let in, so that whatever is not 200 is a loss.
     let limits = || {
-        vec![
-            hundred(WINDOWS[0]),
-            Limit { per: Duration::from_millis(100), ..limit("all", 1_000_000, Vec::new()) },
-        ]
+        vec![hundred(WINDOWS[0]), Limit { per: Span::of_millis(100), ..limit("all", 1_000_000, Vec::new()) }]
     };
-    let redis = || Redis { timeout: Duration::from_millis(100), ..redis(server.address()) };
+    let redis = || Redis { timeout: Span::of_millis(100), ..redis(server.address()) };
     let quiet = || {
         let mut limits = limits();
-        limits[0].groups = vec!["nobody".into()];
+        limits[0].groups = written(json!(["nobody"]));
         limits
     };
     let (_backend, loaded) = sharing(redis(), quiet()).await?;
@@ -285,10 +286,10 @@ async fn redis_user_needs_only_the_documented_permissions() -> TestResult {
     let user = "ACL SETUSER gate on >of-gate ~sluicegate:* +eval +get +set +time +select";
     assert_eq!(server.ask(user).await?, "+OK");
     let by = |prefix: &str| Redis {
-        username: Some("gate".into()),
+        username: Some(ServerUser::new("gate").unwrap()),
         password: Some(b"of-gate"[..].into()),
-        database: 1,
-        prefix: prefix.into(),
+        database: Number::of(1),
+        prefix: KeyPrefix::new(prefix).unwrap(),
         ..redis(server.address())
     };
     for window in WINDOWS {
@@ -351,9 +352,9 @@ async fn invalid_redis_responses_leave_local_limits_in_effect() -> TestResult {
 async fn redis_clock_going_backwards_denies_no_request() -> TestResult {
     for window in [Window::TokenBucket { burst: 1000 }, Window::Sliding] {
         let back = Arc::new(AtomicU64::new(0));
-        let limit = Limit { per: Duration::from_secs(1), ..limit("all", 1_000, Vec::new()) };
+        let limit = Limit { per: Span::of_millis(1000), ..limit("all", 1_000, Vec::new()) };
         let address = showing(back.clone()).await?;
-        let (_backend, gateway) = sharing(redis(address), vec![Limit { window, ..limit }]).await?;
+        let (_backend, gateway) = sharing(redis(address), vec![paced(window, limit)]).await?;
         is_up(&gateway, true).await?;
         assert_eq!(let_in(&gateway, 5, &[]).await?, 5);
         in_step(&gateway).await?;
@@ -433,7 +434,7 @@ async fn redis_over_tls_requires_a_trusted_certificate() -> TestResult {
 async fn flood_of_keys_is_shared_in_batches_and_every_key_expires() -> TestResult {
     let server = RedisServer::start(&[]).await?;
     for window in [Window::TokenBucket { burst: 3 }, Window::Sliding] {
-        let limit = Limit { requests: 3, ..hundred(window) };
+        let limit = Limit { requests: Number::of(3), ..hundred(window) };
         let (_backend, gateway) = sharing(redis(server.address()), vec![limit]).await?;
         is_up(&gateway, true).await?;
         server.ask("FLUSHALL").await?;

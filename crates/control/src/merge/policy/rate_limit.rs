@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use foldhash::HashMap;
 use sluicegate_model::Config;
+use sluicegate_model::feature::LimitKey;
 use sluicegate_model::policy::security::Method;
-use sluicegate_model::policy::{LimitKey, RateLimits, Redis, Shared};
+use sluicegate_model::policy::{RateLimits, Redis, Shared};
 
 use super::attach::{Attached, Policy};
 use super::security::{authorities, value_of};

@@ -210,22 +210,12 @@ impl Slot {
 #[cfg(test)]
 mod tests {
     use std::hash::Hasher as _;
-    use std::time::Duration;
-
-    use sluicegate_model::policy::{Limit, Window};
 
     use super::*;
 
     fn pace(requests: u32) -> Pace {
-        Pace::new(&Limit {
-            name: "a".into(),
-            requests,
-            per: Duration::from_secs(3600),
-            window: Window::TokenBucket { burst: requests },
-            key: Vec::new(),
-            groups: Vec::new(),
-            dry_run: false,
-        })
+        let limit = serde_json::json!({"name": "a", "requests": requests, "per": "1h"});
+        Pace::new(&serde_json::from_value(limit).unwrap())
     }
 
     fn hash(buckets: &Buckets, n: u64) -> u64 {

@@ -25,7 +25,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use sluicegate_jwt::Claims;
-use sluicegate_model::policy::{self, Consumer, LimitKey, Window};
+use sluicegate_model::feature::{self as model, LimitKey, Window};
+use sluicegate_model::policy::{self, Consumer};
+use sluicegate_model::value::GroupName;
 
 use crate::failure::Denial;
 use buckets::Buckets;
@@ -53,7 +55,7 @@ enum Shared {
 
 #[derive(Debug)]
 struct Limit {
-    source: policy::Limit,
+    source: model::Limit,
     pace: Pace,
     buckets: Arc<Buckets>,
     /// Calls beyond the limit, including the dry run.
@@ -65,7 +67,7 @@ struct Limit {
 
 #[derive(Debug)]
 struct Concurrency {
-    source: policy::Concurrency,
+    source: model::Concurrency,
     flights: Arc<Flights>,
     /// Calls beyond the limit, including the dry run.
     reached: Arc<AtomicU64>,
@@ -126,7 +128,7 @@ impl Limits {
             let old = before.shared.as_ref().and_then(Shared::server);
             old.map(Arc::as_ptr) == server.map(Arc::as_ptr)
         });
-        let limit = |source: &policy::Limit| {
+        let limit = |source: &model::Limit| {
             let same = |limit: &&Limit| limit.source == *source;
             let pace = Pace::new(source);
             let known = unshared.and_then(|before| before.all.iter().find(same));
@@ -139,7 +141,7 @@ impl Limits {
             Limit::new(source, pace, buckets, reached)
         };
         let all: Vec<_> = limits.limits.iter().map(limit).collect();
-        let concurrency = |source: &policy::Concurrency| {
+        let concurrency = |source: &model::Concurrency| {
             let same = |limit: &&Concurrency| limit.source == *source;
             let known = unshared.and_then(|before| before.concurrency.iter().find(same));
             Concurrency {
@@ -183,18 +185,18 @@ impl Limits {
     fn begin(&self, caller: &Caller<'_>, with_identity: bool, permits: &mut Vec<Permit>) -> Begun {
         let mut begun = Begun::default();
         for limit in self.concurrency.iter().filter(|limit| limit.needs_identity == with_identity) {
-            let policy::Concurrency { name, requests, key, groups, dry_run } = &limit.source;
+            let model::Concurrency { name, requests, key, groups, dry_run } = &limit.source;
             let Some(key) = hash(&limit.flights.hasher, key, groups, caller) else { continue };
-            if let Some(permit) = limit.flights.begin(key, *requests) {
+            if let Some(permit) = limit.flights.begin(key, requests.get()) {
                 permits.push(permit);
                 continue;
             }
             limit.reached.fetch_add(1, Ordering::Relaxed);
             if !dry_run {
-                begun.refused_by = Some(name.clone());
+                begun.refused_by = Some(name.as_str().into());
                 break;
             }
-            begun.dry_runs.push(name.clone());
+            begun.dry_runs.push(name.as_str().into());
         }
         begun
     }
@@ -224,7 +226,7 @@ impl Limits {
     fn note_reached(&self, outcome: &Outcome) {
         let refused_by = outcome.refused_by.iter().map(|(name, _)| name);
         for name in refused_by.chain(&outcome.dry_runs) {
-            if let Some(limit) = self.all.iter().find(|limit| limit.source.name == *name) {
+            if let Some(limit) = self.all.iter().find(|limit| *limit.source.name == **name) {
                 limit.reached.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -234,7 +236,9 @@ impl Limits {
     pub(super) fn reached(&self) -> impl Iterator<Item = (Box<str>, u64)> {
         let rates = self.all.iter().map(|limit| (&limit.source.name, &limit.reached));
         let concurrency = self.concurrency.iter().map(|limit| (&limit.source.name, &limit.reached));
-        rates.chain(concurrency).map(|(name, reached)| (name.clone(), reached.load(Ordering::Relaxed)))
+        rates
+            .chain(concurrency)
+            .map(|(name, reached)| (name.as_str().into(), reached.load(Ordering::Relaxed)))
     }
 
     fn ask(
@@ -246,7 +250,7 @@ impl Limits {
     ) -> Outcome {
         let mut outcome = Outcome::default();
         for limit in self.all.iter().filter(|limit| limit.follows_authentication == is_authenticated) {
-            let policy::Limit { name, key, groups, dry_run, .. } = &limit.source;
+            let model::Limit { name, key, groups, dry_run, .. } = &limit.source;
             let Some(key) = hash(&limit.buckets.hasher, key, groups, caller) else { continue };
             let counted = by(limit, key);
             // Clients would obey the header also for a limit in a dry run.
@@ -255,9 +259,9 @@ impl Limits {
             }
             match counted.wait {
                 None => {}
-                Some(_) if *dry_run => outcome.dry_runs.push(name.clone()),
+                Some(_) if *dry_run => outcome.dry_runs.push(name.as_str().into()),
                 Some(wait) if outcome.refused_by.as_ref().is_none_or(|(_, longest)| wait > *longest) => {
-                    outcome.refused_by = Some((name.clone(), wait));
+                    outcome.refused_by = Some((name.as_str().into(), wait));
                 }
                 Some(_) => {}
             }
@@ -307,7 +311,7 @@ impl Shared {
 }
 
 impl Limit {
-    fn new(source: &policy::Limit, pace: Pace, buckets: Arc<Buckets>, reached: Arc<AtomicU64>) -> Self {
+    fn new(source: &model::Limit, pace: Pace, buckets: Arc<Buckets>, reached: Arc<AtomicU64>) -> Self {
         Self {
             pace,
             reached,
@@ -319,7 +323,7 @@ impl Limit {
 }
 
 /// Whether the gateway needs the caller's identity to apply a limit.
-fn needs_identity(key: &[LimitKey], groups: &[Box<str>]) -> bool {
+fn needs_identity(key: &[LimitKey], groups: &[GroupName]) -> bool {
     let of_identity = |key: &LimitKey| matches!(key, LimitKey::Claim(_) | LimitKey::Consumer);
     key.iter().any(of_identity) || !groups.is_empty()
 }
@@ -330,15 +334,16 @@ fn is_for_all(key: &[LimitKey]) -> bool {
 }
 
 /// The hash by which a limit counts a call; `None` if the limit does not apply to the call.
-fn hash(hasher: &DefaultHasher, key: &[LimitKey], groups: &[Box<str>], caller: &Caller<'_>) -> Option<u64> {
-    let is_for = |consumer: &Consumer| groups.iter().any(|group| consumer.groups.contains(group));
+fn hash(hasher: &DefaultHasher, key: &[LimitKey], groups: &[GroupName], caller: &Caller<'_>) -> Option<u64> {
+    let is_for =
+        |consumer: &Consumer| groups.iter().any(|group| consumer.groups.iter().any(|of| **of == **group));
     if !groups.is_empty() && !caller.consumer.is_some_and(is_for) {
         return None;
     }
     let mut hasher = hasher.clone();
     for key in key {
         match key {
-            LimitKey::Address { ipv6_prefix } => hash_address(&mut hasher, caller.address, *ipv6_prefix),
+            LimitKey::Address { ipv6_prefix } => hash_address(&mut hasher, caller.address, ipv6_prefix.get()),
             LimitKey::Header(name) => hash_text(&mut hasher, (caller.header)(name).as_deref()),
             LimitKey::Claim(name) => match caller.claims.and_then(|claims| claims.get(name)) {
                 Some(serde_json::Value::String(text)) => hash_text(&mut hasher, Some(text.as_bytes())),
@@ -377,15 +382,15 @@ fn hash_address(hasher: &mut impl std::hash::Hasher, address: IpAddr, ipv6_prefi
 fn policy_line(limits: &[Limit]) -> String {
     let mut line = String::new();
     for limit in limits.iter().filter(|limit| !limit.source.dry_run) {
-        let policy::Limit { name, requests, per, window, .. } = &limit.source;
+        let model::Limit { name, requests, per, .. } = &limit.source;
         // The size of a bucket and the time that it takes to fill: no client reads a higher remaining quota than the
         // stated quota.
-        let (requests, per) = match window {
+        let (requests, per) = match limit.source.window() {
             Window::TokenBucket { burst } => {
-                let nanos = per.as_nanos() * u128::from(*burst) / u128::from(*requests).max(1);
+                let nanos = per.get().as_nanos() * u128::from(burst) / u128::from(requests.get()).max(1);
                 (burst, Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
             }
-            Window::Sliding => (requests, *per),
+            Window::Sliding => (requests.get(), per.get()),
         };
         line.push_str(if line.is_empty() { "RateLimit-Policy: " } else { ", " });
         // Writing to a String does not fail.

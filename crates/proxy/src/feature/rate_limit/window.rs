@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluicegate_model::policy::{self, Window};
+use sluicegate_model::feature::{Limit, Window};
 
 use super::clock::Clock;
 
@@ -49,16 +49,18 @@ const AHEAD: u64 = 2;
 pub(super) const BUCKETS_MAX: u64 = 2;
 
 impl Pace {
-    pub(super) fn new(limit: &policy::Limit) -> Self {
-        let per = u64::try_from(limit.per.as_nanos()).unwrap_or(u64::MAX).max(1);
-        match limit.window {
+    pub(super) fn new(limit: &Limit) -> Self {
+        let per = u64::try_from(limit.per.get().as_nanos()).unwrap_or(u64::MAX).max(1);
+        match limit.window() {
             Window::TokenBucket { burst } => {
-                let interval = (per / u64::from(limit.requests.max(1))).max(1);
+                let interval = (per / u64::from(limit.requests.get())).max(1);
                 // Half of the range of the numbers, about 290 years.
                 let tolerance = interval.saturating_mul(u64::from(burst.max(1))).min(u64::MAX / 2);
                 Self::Bucket { interval, tolerance }
             }
-            Window::Sliding => Self::Sliding { window: per, most: u64::from(limit.requests).min(COUNT_MASK) },
+            Window::Sliding => {
+                Self::Sliding { window: per, most: u64::from(limit.requests.get()).min(COUNT_MASK) }
+            }
         }
     }
 
@@ -181,18 +183,26 @@ pub(super) fn pack(number: u64, before: u64, current: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use sluicegate_model::feature::LimitAlgorithm;
+    use sluicegate_model::value::{Entries, LimitName, Number, Span};
+
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
 
     fn pace(requests: u32, per: u64, window: Window) -> Pace {
-        Pace::new(&policy::Limit {
-            name: "a".into(),
-            requests,
-            per: Duration::from_secs(per),
-            window,
-            key: Vec::new(),
-            groups: Vec::new(),
+        let (algorithm, burst) = match window {
+            Window::TokenBucket { burst } => (LimitAlgorithm::TokenBucket, Some(Number::of(burst.into()))),
+            Window::Sliding => (LimitAlgorithm::SlidingWindow, None),
+        };
+        Pace::new(&Limit {
+            name: LimitName::new("a").unwrap(),
+            requests: Number::of(requests.into()),
+            per: Span::of_millis(per * 1000),
+            burst,
+            algorithm,
+            key: Entries::default(),
+            groups: Entries::default(),
             dry_run: false,
         })
     }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use sluicegate_model::policy::{LimitKey, Shared, Window};
+use sluicegate_model::feature::{LimitKey, Window};
+use sluicegate_model::policy::Shared;
+use sluicegate_model::value::{ClaimName, HeaderName, Number};
 
 use super::{A, assert_problems, limits_of, object, policy, secret, shop, translated};
 
@@ -32,24 +34,24 @@ fn rate_limits_have_their_defaults() {
     let limits = limits_of(&translation.config);
     assert!(limits.headers);
     let [plain, full, sliding] = &limits.limits[..] else { panic!("{limits:?}") };
-    assert_eq!((plain.requests, plain.per), (100, Duration::from_secs(60)));
+    assert_eq!((plain.requests.get(), plain.per.get()), (100, Duration::from_secs(60)));
     assert_eq!(
-        (plain.window, plain.key.len(), plain.dry_run),
+        (plain.window(), plain.key.len(), plain.dry_run),
         (Window::TokenBucket { burst: 100 }, 0, false)
     );
-    assert_eq!((full.window, full.dry_run), (Window::TokenBucket { burst: 5 }, true));
+    assert_eq!((full.window(), full.dry_run), (Window::TokenBucket { burst: 5 }, true));
     assert_eq!(
-        full.key,
+        full.key[..],
         [
-            LimitKey::Address { ipv6_prefix: 64 },
-            LimitKey::Address { ipv6_prefix: 48 },
-            LimitKey::Header("x-tenant".into()),
-            LimitKey::Claim("sub".into()),
+            LimitKey::Address { ipv6_prefix: Number::of(64) },
+            LimitKey::Address { ipv6_prefix: Number::of(48) },
+            LimitKey::Header(HeaderName::new("x-tenant").unwrap()),
+            LimitKey::Claim(ClaimName::new("sub").unwrap()),
             LimitKey::Consumer,
             LimitKey::Route,
         ]
     );
-    assert_eq!((sliding.window, sliding.per), (Window::Sliding, Duration::from_hours(720)));
+    assert_eq!((sliding.window(), sliding.per.get()), (Window::Sliding, Duration::from_hours(720)));
 }
 
 #[test]
@@ -96,7 +98,7 @@ fn invalid_limit_has_no_effect_and_other_limits_apply() {
     for (limit, told) in [
         ("name: a, requests: 0, per: 1s", "spec.limits[1].requests: 0 is not between 1 and 1000000"),
         ("name: a, requests: 1000001, per: 1s", "spec.limits[1].requests"),
-        ("name: a, requests: 1, per: 0s", "spec.limits[1].per: \"0s\" is not between 1ms and 720h (30 days)"),
+        ("name: a, requests: 1, per: 0s", "spec.limits[1].per: \"0s\" is not between 1ms and 720h"),
         ("name: a, requests: 1, per: 721h", "spec.limits[1].per"),
         ("name: a, requests: 1, per: minute", "spec.limits[1].per: \"minute\" is not a duration"),
         (
@@ -110,10 +112,10 @@ fn invalid_limit_has_no_effect_and_other_limits_apply() {
         ),
         ("name: a, requests: 1, per: 1s, key: []", "spec.limits[1].key: is empty"),
         ("name: a, requests: 1, per: 1s, groups: []", "spec.limits[1].groups: is empty"),
-        ("name: a, requests: 1, per: 1s, key: [{type: Header}]", "spec.limits[1].key[0].name: is missing"),
+        ("name: a, requests: 1, per: 1s, key: [{type: Header}]", "spec.limits[1].key[0]: name is missing"),
         (
             "name: a, requests: 1, per: 1s, key: [{type: Consumer, name: x}]",
-            "spec.limits[1].key[0].name: is only for type Header",
+            "spec.limits[1].key[0]: name is only for type Header",
         ),
         (
             "name: a, requests: 1, per: 1s, key: [{type: Address, ipv6PrefixLength: 0}]",
@@ -121,7 +123,7 @@ fn invalid_limit_has_no_effect_and_other_limits_apply() {
         ),
         (
             "name: a, requests: 1, per: 1s, key: [{type: Consumer, ipv6PrefixLength: 64}]",
-            "spec.limits[1].key[0].ipv6PrefixLength: is only for type Address",
+            "spec.limits[1].key[0]: ipv6PrefixLength is only for type Address",
         ),
         ("name: valid, requests: 1, per: 1s", "spec.limits[1].name: \"valid\" is the name of two limits"),
         ("name: A, requests: 1, per: 1s", "spec.limits[1].name: \"A\" has upper-case letters"),
@@ -156,8 +158,11 @@ fn concurrency_limits_apply_with_or_without_rate_limits() {
     assert_problems(&problems, &[]);
     let limits = limits_of(&translation.config);
     let [plain, full] = &limits.concurrency[..] else { panic!("{limits:?}") };
-    assert_eq!((limits.limits.len(), plain.requests, plain.key.len(), plain.dry_run), (0, 5, 0, false));
-    assert_eq!((full.requests, &full.key[..], full.dry_run), (1_000_000, &[LimitKey::Consumer][..], true));
+    assert_eq!((limits.limits.len(), plain.requests.get(), plain.key.len(), plain.dry_run), (0, 5, 0, false));
+    assert_eq!(
+        (full.requests.get(), &full.key[..], full.dry_run),
+        (1_000_000, &[LimitKey::Consumer][..], true)
+    );
     let valid = "{name: valid, requests: 1}";
     for (limit, told) in [
         ("name: a, requests: 0", "spec.concurrency[1].requests: 0 is not between 1 and 1000000"),
@@ -224,10 +229,13 @@ fn shared_redis_limits_have_their_defaults() {
     assert_eq!(standing, "Accepted: ");
     let Shared::Redis(plain) = plain else { panic!("{plain:?}") };
     assert_eq!(
-        (&*plain.address, &*plain.prefix, plain.database),
+        (&*plain.address, &*plain.prefix, plain.database.get()),
         ("valkey.default.svc:6379", "sluicegate", 0)
     );
-    assert_eq!((plain.interval, plain.timeout), (Duration::from_millis(20), Duration::from_millis(50)));
+    assert_eq!(
+        (plain.interval.get(), plain.timeout.get()),
+        (Duration::from_millis(20), Duration::from_millis(50))
+    );
     assert!(plain.tls.is_none() && plain.username.is_none() && plain.password.is_none());
 
     let authority = sluicegate_testkit::tls::Authority::of_process().pem();
@@ -238,8 +246,8 @@ fn shared_redis_limits_have_their_defaults() {
     assert_problems(&problems, &[]);
     let Shared::Redis(full) = full else { panic!("{full:?}") };
     assert_eq!((full.username.as_deref(), full.password.as_deref()), (Some("gate"), Some(&b"of-valkey"[..])));
-    assert_eq!((full.database, &*full.prefix), (3, "a/b"));
-    assert_eq!((full.interval, full.timeout), (Duration::from_millis(5), Duration::from_secs(1)));
+    assert_eq!((full.database.get(), &*full.prefix), (3, "a/b"));
+    assert_eq!((full.interval.get(), full.timeout.get()), (Duration::from_millis(5), Duration::from_secs(1)));
     let tls = full.tls.as_ref().unwrap();
     assert_eq!((&*tls.server_name, tls.authorities.len()), ("valkey.test", 1));
     let (own_name, problems, _) = shared("address: \"valkey.test:1\", tls: {}", "");

@@ -80,7 +80,7 @@ impl Connection {
             command(&mut greeting, parts.into_iter().flatten());
             commands += 1;
         }
-        if redis.database != 0 {
+        if redis.database.get() != 0 {
             command(&mut greeting, [&b"SELECT"[..], redis.database.to_string().as_bytes()]);
             commands += 1;
         }

@@ -27,7 +27,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use sluicegate_model::ObjectId;
-use sluicegate_model::policy::{self, Redis};
+use sluicegate_model::feature::Limit;
+use sluicegate_model::policy::Redis;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
@@ -118,7 +119,7 @@ impl Servers {
 
 impl Server {
     /// The counts of a limit, shared with all data planes that have the same limit of the same policy.
-    pub(super) fn buckets(&self, id: &ObjectId, limit: &policy::Limit, pace: &Pace) -> Arc<Buckets> {
+    pub(super) fn buckets(&self, id: &ObjectId, limit: &Limit, pace: &Pace) -> Arc<Buckets> {
         let identity = identity(limit);
         let prefix = &self.source.prefix;
         let name = format!("{prefix}:{}/{}/{}:{identity:016x}", id.namespace, id.name, limit.name);
@@ -186,10 +187,11 @@ impl fmt::Debug for Server {
 }
 
 /// The properties that identify a limit. A change of them starts new counts.
-fn identity(limit: &policy::Limit) -> u64 {
-    let policy::Limit { name: _, requests, per, window, key, groups, dry_run: _ } = limit;
+fn identity(limit: &Limit) -> u64 {
+    let Limit { name: _, requests, per, burst: _, algorithm: _, key, groups, dry_run: _ } = limit;
+    let window = limit.window();
     let mut hasher = DefaultHasher::new();
-    hasher.write(format!("{requests} {} {window:?} {key:?} {groups:?}", nanos(*per)).as_bytes());
+    hasher.write(format!("{requests} {} {window:?} {key:?} {groups:?}", nanos(per.get())).as_bytes());
     hasher.finish()
 }
 
@@ -233,7 +235,7 @@ async fn share(
 ) -> Result<(), ServerError> {
     let opening = timeout(OPENING, Connection::open(source)).await;
     let mut connection = opening.map_err(|_| ServerError::Timeout(OPENING))??;
-    let mut ticks = interval(source.interval);
+    let mut ticks = interval(source.interval.get());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut probed: Option<Instant> = None;
     let (mut is_all, mut commands) = (true, Vec::new());
@@ -256,7 +258,9 @@ async fn share(
         let exchange = exchange(&mut connection, &commands, &batches, &server.clock);
         // After an abort, the process cannot know whether the server counted the calls. The calls are not sent again: a
         // missing count is better than a double count.
-        timeout(source.timeout, exchange).await.map_err(|_| ServerError::Timeout(source.timeout))??;
+        timeout(source.timeout.get(), exchange)
+            .await
+            .map_err(|_| ServerError::Timeout(source.timeout.get()))??;
         probed = Some(Instant::now());
         server.exchanged.fetch_add(1, Ordering::Relaxed);
         if begun.is_none() {
