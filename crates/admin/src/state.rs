@@ -23,7 +23,7 @@ pub(crate) struct ConfigDocument<'a> {
     pub(crate) problems: &'a [String],
 }
 
-/// `/routes`: one element for each HTTP route, and one for each upstream of a route below HTTP.
+/// `/routes`: one element for each match of an HTTP rule, or route below HTTP, and each of its upstreams.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServedRoute {
     /// The host pattern.
@@ -63,12 +63,13 @@ impl ServedRoute {
             let mut matches: Vec<_> = matches.collect();
             matches.sort_by_key(|(_, of)| (of.path.as_str(), of.path.path_type()));
             let written = |of: &RuleMatch| (of.to_string(), of.path.path_type());
-            let paths = matches.iter().map(|(rule, of)| Self::of_rule(config, &host.host, rule, written(of)));
+            let paths =
+                matches.iter().flat_map(|(rule, of)| Self::of_rule(config, &host.host, rule, written(of)));
             let fallback = host.fallback.iter();
-            served.extend(paths.chain(fallback.map(|route| Self::default(config, &host.host, route))));
+            served.extend(paths.chain(fallback.flat_map(|rule| Self::default(config, &host.host, rule))));
         }
         let default = config.default_rule.iter();
-        served.extend(default.map(|route| Self::default(config, &HostPattern::Any, route)));
+        served.extend(default.flat_map(|rule| Self::default(config, &HostPattern::Any, rule)));
         for passed in &config.tls.passthrough {
             served.extend(Self::below_http(config, &passed.host, &passed.route, ("*".into(), "Passthrough")));
         }
@@ -98,21 +99,29 @@ impl ServedRoute {
         })
     }
 
-    fn default(config: &Config, host: &HostPattern, rule: &Rule) -> Self {
+    fn default(config: &Config, host: &HostPattern, rule: &Rule) -> impl Iterator<Item = Self> {
         Self::of_rule(config, host, rule, ("*".into(), "DefaultBackend"))
     }
 
-    fn of_rule(config: &Config, host: &HostPattern, rule: &Rule, written: (String, &'static str)) -> Self {
+    fn of_rule(
+        config: &Config,
+        host: &HostPattern,
+        rule: &Rule,
+        written: (String, &'static str),
+    ) -> impl Iterator<Item = Self> {
         let security = rule.security.iter().map(|security| match security.refuses {
             None => security.id.to_string(),
             Some(_) => format!("{} (closed)", security.id),
         });
         let limits = rule.rate_limits.iter().map(|limits| limits.id.to_string());
         let traffic = rule.traffic.iter().map(|traffic| traffic.id.to_string());
-        Self {
-            policies: security.chain(limits).chain(traffic).collect(),
-            ..Self::of(config, host, (&rule.id, &rule.upstream), written)
-        }
+        let policies: Vec<_> = security.chain(limits).chain(traffic).collect();
+        let are_several = rule.backends.len() > 1;
+        rule.backends.iter().map(move |backend| Self {
+            policies: policies.clone(),
+            weight: are_several.then_some(backend.weight.get()),
+            ..Self::of(config, host, (&rule.id, &backend.upstream), written.clone())
+        })
     }
 
     fn of(

@@ -31,6 +31,11 @@ pub struct Config {
 }
 
 impl Config {
+    /// The upstreams of all rules, some of them several times.
+    pub fn rule_upstreams(&self) -> impl Iterator<Item = &UpstreamKey> {
+        self.rules().flat_map(Rule::upstreams)
+    }
+
     /// Every rule: the rules and fallbacks of the hosts, and the default rule.
     pub fn rules(&self) -> impl Iterator<Item = &Rule> {
         self.hosts

@@ -24,7 +24,6 @@
 //! | [`text`] | external text, escaped for logs and tables |
 //! | [`encoding`] | the encoding of the model for data planes and snapshots |
 
-pub mod compression;
 pub mod config;
 pub mod encoding;
 pub mod feature;
@@ -40,8 +39,8 @@ pub mod tracing;
 pub mod upstream;
 pub mod value;
 
-pub use compression::{Codings, Compression, ContentCoding};
 pub use config::{Change, Config};
+pub use feature::compression::{Codings, Compression, ContentCoding};
 pub use feature::{Ejection, Features, HealthCheck, HealthCheckType, ServiceFeatures};
 pub use host::HostPattern;
 pub use listener::{Layer4, Layer4Route, Listener, ListenerId, ProxyProtocol, TlsRoute, WeightedUpstream};

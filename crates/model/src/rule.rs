@@ -1,4 +1,4 @@
-//! Rules: the requests of a host that a rule matches, the upstream, and the policies.
+//! Rules: the requests of a host that a rule matches, the backends, and the policies.
 //!
 //! A rule has one or more [`RuleMatch`]es. A request meets a match if the request meets every condition of the match. The
 //! matches of a host have an order of their own, the [`precedence`](RuleMatch::precedence). Dialects order matches
@@ -14,7 +14,9 @@ use regex::bytes::{Regex, RegexBuilder};
 use serde::{Serialize, Serializer};
 
 use crate::encoding::{Adapt as _, Context, Fault, List, Maybe, Same, Shared, Text};
+use crate::feature::BackendFeatures;
 use crate::policy::{RateLimits, Security, Traffic};
+use crate::value::Weight;
 use crate::{ClientAuth, Codings, HostPattern, ObjectId, PathPattern, UpstreamKey};
 
 /// A host and its rules.
@@ -33,7 +35,7 @@ pub struct VirtualHost {
     pub fallback: Option<Rule>,
 }
 
-/// A rule: its matches, the upstream that serves matching requests, and the policies.
+/// A rule: its matches, the backends that serve matching requests, and the policies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[cbor(map, context_bound = "Context")]
 pub struct Rule {
@@ -44,9 +46,10 @@ pub struct Rule {
     /// [`fallback`](VirtualHost::fallback) only the path of the first match applies, for logs and metrics.
     #[n(1)]
     pub matches: Vec<RuleMatch>,
-    /// The upstream that serves the requests.
+    /// The backends that serve the requests. The gateway chooses one for each request, at random by weight. Without a backend,
+    /// or if all weights are 0, the gateway responds with 503.
     #[n(2)]
-    pub upstream: UpstreamKey,
+    pub backends: Vec<Backend>,
     /// Whether requests over plain HTTP are redirected to HTTPS with 308 (ingress-nginx `ssl-redirect`).
     #[n(3)]
     pub https_only: bool,
@@ -74,13 +77,18 @@ impl Rule {
         self.matches.first().map_or("", |of| of.path.as_str())
     }
 
-    /// A rule for one path, without a policy.
+    /// The upstreams of the backends.
+    pub fn upstreams(&self) -> impl Iterator<Item = &UpstreamKey> {
+        self.backends.iter().map(|backend| &backend.upstream)
+    }
+
+    /// A rule for one path and one upstream, without a policy.
     #[must_use]
     pub fn new(id: ObjectId, path: PathPattern, upstream: UpstreamKey) -> Self {
         Self {
             id,
             matches: vec![RuleMatch::path(path)],
-            upstream,
+            backends: vec![Backend::new(upstream)],
             https_only: false,
             client_auth: None,
             compression: None,
@@ -88,6 +96,30 @@ impl Rule {
             rate_limits: None,
             traffic: None,
         }
+    }
+}
+
+/// A backend of a rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[cbor(map)]
+pub struct Backend {
+    /// The upstream.
+    #[n(0)]
+    pub upstream: UpstreamKey,
+    /// The part of the sum of all weights.
+    #[n(1)]
+    pub weight: Weight,
+    /// The features that apply only to requests for this backend, after the features of the rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(2)]
+    pub features: Option<Box<BackendFeatures>>,
+}
+
+impl Backend {
+    /// A backend with weight 1 and without features.
+    #[must_use]
+    pub fn new(upstream: UpstreamKey) -> Self {
+        Self { upstream, weight: Weight::of(1), features: None }
     }
 }
 

@@ -7,9 +7,9 @@ use ipnet::IpNet;
 use minicbor::{Decode, Encode};
 use serde::{Serialize, Serializer};
 
-use crate::compression::Compression;
 use crate::encoding::bound::{FlowWindow, HeaderLines, PercentOrZero};
 use crate::encoding::{Adapt as _, List, OrDefault, Parsed, Time, Within};
+use crate::feature::compression::Compression;
 use crate::tls::TlsSettings;
 use crate::tracing::Tracing;
 

@@ -32,7 +32,7 @@
 //! | `deadline`, `date` | one cheap timer for each connection; the `Date` header |
 //! | `request` | borrowed views of a request |
 //! | `path`, `query` | the ways in which endpoints may read a path; queries, and other lists of pairs |
-//! | `name`, `hash` | host names and header names; a hash that is the same in every process |
+//! | `name`, `hash`, `weight` | host names and header names; a hash that is the same in every process; the choice by weight |
 //! | [`failure`] | why requests fail, and on whose side |
 
 mod buffer;
@@ -65,6 +65,7 @@ mod runtime;
 mod stream;
 mod tls;
 pub mod upstream;
+mod weight;
 mod worker;
 
 pub use options::{Options, StartError};

@@ -7,7 +7,7 @@ use clap::Args;
 use ipnet::IpNet;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
-use sluicegate_model::compression::{Levels, MediaRange};
+use sluicegate_model::feature::compression::{BrotliLevel, GzipLevel, Levels, MediaRange, ZstdLevel};
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::TlsSettings;
 use sluicegate_model::{Codings, Collector, Compression, Settings, Tracing};
@@ -145,14 +145,14 @@ pub(crate) struct SettingsArgs {
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Compression")]
     compression_min_length: Option<u64>,
     /// The compression level of gzip; higher is smaller and slower. [default: 4, range: 1 to 9]
-    #[arg(long, value_name = "LEVEL", value_parser = level(Levels::GZIP), help_heading = "Compression")]
-    compression_gzip_level: Option<u8>,
+    #[arg(long, value_name = "LEVEL", help_heading = "Compression")]
+    compression_gzip_level: Option<GzipLevel>,
     /// The compression level of brotli; higher is smaller and slower. [default: 3, range: 1 to 4]
-    #[arg(long, value_name = "LEVEL", value_parser = level(Levels::BROTLI), help_heading = "Compression")]
-    compression_br_level: Option<u8>,
+    #[arg(long, value_name = "LEVEL", help_heading = "Compression")]
+    compression_br_level: Option<BrotliLevel>,
     /// The compression level of zstd; higher is smaller and slower. [default: 3, range: 1 to 9]
-    #[arg(long, value_name = "LEVEL", value_parser = level(Levels::ZSTD), help_heading = "Compression")]
-    compression_zstd_level: Option<u8>,
+    #[arg(long, value_name = "LEVEL", help_heading = "Compression")]
+    compression_zstd_level: Option<ZstdLevel>,
     /// The largest number of responses that one worker compresses at once. Each compression takes 0.4 MiB (gzip) to 1.3
     /// MiB (brotli) of memory. Further responses stay uncompressed. 0: no compression. [default: 128, at most 65535]
     #[arg(long, value_name = "N", help_heading = "Compression")]
@@ -369,10 +369,6 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-fn level(range: RangeInclusive<u8>) -> clap::builder::RangedI64ValueParser<u8> {
-    clap::value_parser!(u8).range(i64::from(*range.start())..=i64::from(*range.end()))
-}
-
 fn whole(size: u64) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX)
 }
@@ -481,15 +477,15 @@ mod tests {
             ("--compression", "deflate", "write gzip, br and zstd in the order of preference"),
             ("--compression", "br,br", "br is named twice"),
             ("--compression-types", "text/html,json", "write it as text/html, text/* or */*"),
-            ("--compression-gzip-level", "0", "1..=9"),
+            ("--compression-gzip-level", "0", "0 is not between 1 and 9"),
             ("--otlp-endpoint", "collector:4318", "as in http://collector:4318"),
             ("--otlp-endpoint", "http://me:pw@collector", "may not name a user"),
             ("--otlp-ca", "/nowhere/ca.pem", "No such file"),
             ("--trace-sample-percent", "101", "from 0 to 100"),
             ("--trace-sample-percent", "NaN", "from 0 to 100"),
             ("--trace-service-name", "", "value is required"),
-            ("--compression-br-level", "5", "1..=4"),
-            ("--compression-zstd-level", "10", "1..=9"),
+            ("--compression-br-level", "5", "5 is not between 1 and 4"),
+            ("--compression-zstd-level", "10", "10 is not between 1 and 9"),
         ] {
             let error = parsed(option, wrong).expect_err(option);
             let text = error.to_string();
@@ -551,7 +547,7 @@ mod tests {
         let types = parsed("--compression-types", "text/*, Application/JSON")?.compression.types;
         assert_eq!(types.iter().map(ToString::to_string).collect::<Vec<_>>(), ["text/*", "application/json"]);
         assert_eq!(parsed("--compression-min-length", "1k")?.compression.min_length, 1024);
-        assert_eq!(parsed("--compression-br-level", "4")?.compression.levels.brotli, 4);
+        assert_eq!(parsed("--compression-br-level", "4")?.compression.levels.brotli.get(), 4);
         assert_eq!(parsed("--max-compressions-per-worker", "0")?.limits.compressions_per_worker, 0);
         Ok(())
     }

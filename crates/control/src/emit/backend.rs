@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use foldhash::{HashMap, HashSet};
 use sluicegate_model::feature::ServiceFeatures;
-use sluicegate_model::{Config, Protocol, UpstreamKey};
+use sluicegate_model::{Config, Protocol, Rule, UpstreamKey};
 
 use crate::intent::{At, Reference};
 use crate::object::policy::traffic;
@@ -86,11 +86,12 @@ pub(super) fn report_unusable_proxy_protocol(store: &Store, translation: &mut Tr
 
 /// Whether no request can reach an upstream: TLS passthrough takes all hosts of its routes, and plain HTTP is redirected to TLS.
 fn is_redirected_alone(config: &Config, key: &UpstreamKey) -> bool {
-    let is_default = config.default_rule.as_ref().is_some_and(|route| route.upstream == *key);
+    let leads_there = |rule: &Rule| rule.upstreams().any(|upstream| upstream == key);
+    let is_default = config.default_rule.as_ref().is_some_and(leads_there);
     let is_reached = config.hosts.iter().any(|host| {
         let is_passed = config.tls.passthrough.iter().any(|route| route.host == host.host);
-        let mut routes = host.rules.iter().chain(&host.fallback).filter(|route| route.upstream == *key);
-        routes.any(|route| !(is_passed && route.https_only))
+        let mut rules = host.rules.iter().chain(&host.fallback).filter(|rule| leads_there(rule));
+        rules.any(|rule| !(is_passed && rule.https_only))
     });
     !is_default && !is_reached
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluicegate_model::rule::RuleMatch;
+use sluicegate_model::rule::{Backend, RuleMatch};
 use sluicegate_model::{HostPattern, PathPattern, Rule, UpstreamKey, VirtualHost};
 
 use super::slash;
@@ -66,7 +66,7 @@ impl Emitting<'_, '_> {
         Rule {
             id: intent.at.id(),
             matches: vec![of],
-            upstream: upstream.clone(),
+            backends: vec![Backend::new(upstream.clone())],
             https_only: self.tls.is_https_only(intent, host),
             client_auth: intent.client_auth.as_ref().map(|auth| auth.policy.clone()),
             compression: intent.compression.cloned(),

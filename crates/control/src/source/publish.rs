@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use foldhash::{HashMap, HashSet};
 use sluicegate_model::policy::{RateLimits, Security, Traffic};
+use sluicegate_model::rule::Backend;
 use sluicegate_model::{
     Change, Config, Endpoint, HostPattern, ObjectId, RuleMatch, Tls, Upstream, UpstreamKey, VirtualHost,
 };
@@ -157,10 +158,13 @@ fn routes<'a>(
     let of_hosts = hosts(config, other).flat_map(|host| {
         let rules = host.rules.iter().flat_map(|rule| rule.matches.iter().map(move |of| (Some(of), rule)));
         let fallback = host.fallback.iter().map(|rule| (None, rule));
-        rules.chain(fallback).map(|(of, rule)| (Taken::Match(Some(&host.host), of), rule))
+        rules.chain(fallback).map(|(of, rule)| ((Some(&host.host), of), rule))
     });
-    let of_all = config.default_rule.iter().map(|rule| (Taken::Match(None, None), rule));
-    let of_http = of_hosts.chain(of_all).map(|(taken, route)| (taken, &route.id, &route.upstream));
+    let of_all = config.default_rule.iter().map(|rule| ((None, None), rule));
+    let of_http = of_hosts.chain(of_all).flat_map(|((host, of), rule)| {
+        let taken = move |backend: &Backend| Taken::Match { host, of, weight: backend.weight.get() };
+        rule.backends.iter().map(move |backend| (taken(backend), &rule.id, &backend.upstream))
+    });
     let of_listeners = config.listeners.iter().flat_map(|listener| {
         let address = (Some(&listener.address), listener.serves.protocol());
         listener.serves.routes().map(move |(host, route)| (address, host, route))
@@ -199,7 +203,7 @@ fn policies<'a>(config: &'a Config, other: &'a Config) -> HashMap<&'a ObjectId, 
 #[derive(PartialEq, Eq, Hash)]
 enum Taken<'a> {
     /// The host and the match. The default rule has no host, and fallbacks have no match.
-    Match(Option<&'a HostPattern>, Option<&'a RuleMatch>),
+    Match { host: Option<&'a HostPattern>, of: Option<&'a RuleMatch>, weight: u32 },
     /// Below HTTP: the address of the listener, or none for TLS passthrough of HTTPS listeners.
     Socket { address: Option<&'a SocketAddr>, protocol: &'a str, host: &'a HostPattern, weight: u32 },
 }
@@ -315,7 +319,7 @@ mod tests {
     fn endpoints_that_return_to_an_earlier_value_are_published() {
         let mut publisher = Publisher::default();
         let before = published(publisher.set_config(config(&["a"], 1)));
-        let key = before.hosts[0].rules[0].upstream.clone();
+        let key = before.hosts[0].rules[0].backends[0].upstream.clone();
         assert!(publisher.set_endpoints(&key, &endpoints(2)).is_some());
         let after = published(publisher.set_config(config(&["a", "b"], 1)));
         assert!(!Arc::ptr_eq(&after.upstreams[&key], &before.upstreams[&key]));

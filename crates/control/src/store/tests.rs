@@ -32,8 +32,10 @@ fn check(files: &[(&str, &str)], paths: &[&str], problems: &[&str]) {
         };
     }
     let config = translate(&store, &TranslateOptions::default()).config;
-    let actual: Vec<String> =
-        config.rules().map(|route| format!("{} {}", route.path(), route.upstream.service)).collect();
+    let actual: Vec<String> = config
+        .rules()
+        .map(|route| format!("{} {}", route.path(), route.backends[0].upstream.service))
+        .collect();
     assert_eq!(actual, paths);
     let actual: Vec<String> = store.problems().map(|problem| problem.to_string()).collect();
     let fits = actual.len() == problems.len() && actual.iter().zip(problems).all(|(a, e)| a.contains(e));

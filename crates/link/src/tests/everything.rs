@@ -5,13 +5,15 @@ use std::time::{Duration, SystemTime};
 
 use rustls_pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
-use sluicegate_model::compression::Levels;
+use sluicegate_model::feature::BackendFeatures;
+use sluicegate_model::feature::compression::Levels;
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 use sluicegate_model::policy::security::ClaimValues;
 use sluicegate_model::policy::*;
-use sluicegate_model::rule::{HeaderMatch, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch};
+use sluicegate_model::rule::{Backend, HeaderMatch, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch};
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
+use sluicegate_model::value::Number;
 use sluicegate_model::*;
 
 use super::traffic::valid;
@@ -35,6 +37,15 @@ fn pair(one: &str, other: &str) -> (Box<str>, Box<str>) {
 /// The two configurations.
 pub(super) fn everything() -> [Config; 2] {
     [first(), second()]
+}
+
+/// Two backends, one of them with features.
+fn backends() -> Vec<Backend> {
+    let set = |name: &str| valid(json!({"set": [{"name": name, "value": "canary"}], "remove": ["x-old"]}));
+    let features = BackendFeatures { request_headers: set("x-to"), response_headers: set("x-from") };
+    let canary =
+        Backend { weight: valid(json!(5)), features: Some(Box::new(features)), ..Backend::new(key(0)) };
+    vec![Backend { weight: valid(json!(95)), ..Backend::new(key(1)) }, canary]
 }
 
 fn first() -> Config {
@@ -61,7 +72,7 @@ fn first() -> Config {
         traffic: Some(other_traffic),
         ..plain(PathPattern::Starts("/starts".into()))
     };
-    let other = Rule { matches: matches(), ..other };
+    let other = Rule { matches: matches(), backends: backends(), ..other };
     let rules = [full, other]
         .into_iter()
         .chain(others.map(|traffic| Rule { traffic: Some(traffic), ..plain(prefix("/other")) }));
@@ -187,7 +198,7 @@ fn settings() -> Settings {
             codings: ContentCoding::ALL.into_iter().collect(),
             types: vec!["text/*".parse().unwrap()],
             min_length: 1,
-            levels: Levels { gzip: 9, brotli: 1, zstd: 2 },
+            levels: Levels { gzip: Number::of(9), brotli: Number::of(1), zstd: Number::of(2) },
         },
         tracing: Some(Tracing {
             collector: "http://collector:4318".parse().unwrap(),

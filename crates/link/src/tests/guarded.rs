@@ -8,7 +8,7 @@ use minicbor::{Decode, Encode};
 use sluicegate_model::encoding::{Fault, NoParts, Unknown, decode};
 use sluicegate_model::policy::security::Security;
 use sluicegate_model::policy::{Authentication, Consumer, External, KeyHash, Method, RateLimits};
-use sluicegate_model::rule::RuleMatch;
+use sluicegate_model::rule::{Backend, RuleMatch};
 use sluicegate_model::{Change, Config, HostPattern, ObjectId, PathPattern, Rule, UpstreamKey, VirtualHost};
 
 use super::cbor::{Value, edited};
@@ -142,7 +142,7 @@ struct OldRule {
     #[n(1)]
     matches: Vec<RuleMatch>,
     #[n(2)]
-    upstream: UpstreamKey,
+    backends: Vec<Backend>,
     #[n(3)]
     https_only: bool,
 }

@@ -10,14 +10,16 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-use sluicegate_model::compression::{Levels, MediaRange};
-use sluicegate_model::rule::{HeaderMatch, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch};
+use sluicegate_model::feature::BackendFeatures;
+use sluicegate_model::feature::compression::{Levels, MediaRange};
+use sluicegate_model::rule::{Backend, HeaderMatch, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch};
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
+use sluicegate_model::value::Number;
 use sluicegate_model::*;
 
 use super::policy::{consumer, rate_limits, security};
-use super::traffic::{ejection, health_check, traffic};
+use super::traffic::{edits, ejection, health_check, number, object, traffic, valid};
 
 pub(super) fn text() -> impl Strategy<Value = String> {
     "[a-z0-9-]{1,8}"
@@ -121,12 +123,20 @@ fn certificate() -> impl Strategy<Value = Arc<Certificate>> {
 fn route() -> impl Strategy<Value = Rule> {
     let policies = (option::of(security()), option::of(rate_limits()), option::of(traffic()));
     let matches = vec(rule_match(), 1..3);
-    (id(), matches, key(), any::<bool>(), option::of(client_auth()), option::of(codings()), policies)
+    (
+        id(),
+        matches,
+        vec(backend(), 0..3),
+        any::<bool>(),
+        option::of(client_auth()),
+        option::of(codings()),
+        policies,
+    )
         .prop_map(
             |(
                 id,
                 matches,
-                upstream,
+                backends,
                 https_only,
                 client_auth,
                 compression,
@@ -135,7 +145,7 @@ fn route() -> impl Strategy<Value = Rule> {
                 Rule {
                     id,
                     matches,
-                    upstream,
+                    backends,
                     https_only,
                     client_auth,
                     compression,
@@ -145,6 +155,19 @@ fn route() -> impl Strategy<Value = Rule> {
                 }
             },
         )
+}
+
+fn backend() -> impl Strategy<Value = Backend> {
+    let features = object([("requestHeaders", edits()), ("responseHeaders", edits())]).prop_map(|fields| {
+        let edits = |name: &str| fields.get(name).map(|edits| valid(edits.clone())).unwrap_or_default();
+        let features = BackendFeatures {
+            request_headers: edits("requestHeaders"),
+            response_headers: edits("responseHeaders"),
+        };
+        Box::new(features)
+    });
+    (key(), number(0..=1_000_000).prop_map(valid), option::of(features))
+        .prop_map(|(upstream, weight, features)| Backend { upstream, weight, features })
 }
 
 fn rule_match() -> impl Strategy<Value = RuleMatch> {
@@ -320,12 +343,12 @@ fn resilience() -> impl Strategy<Value = Resilience> {
 
 fn compression() -> impl Strategy<Value = Compression> {
     let types = vec(prop::sample::select(vec!["text/html", "image/*", "*/*"]), 0..3);
-    (codings(), types, any::<u64>(), Levels::GZIP, Levels::BROTLI, Levels::ZSTD).prop_map(
+    (codings(), types, any::<u64>(), 1_i64..=9, 1_i64..=4, 1_i64..=9).prop_map(
         |(codings, types, min_length, gzip, brotli, zstd)| Compression {
             codings,
             types: types.iter().map(|range| range.parse::<MediaRange>().unwrap()).collect(),
             min_length,
-            levels: Levels { gzip, brotli, zstd },
+            levels: Levels { gzip: Number::of(gzip), brotli: Number::of(brotli), zstd: Number::of(zstd) },
         },
     )
 }

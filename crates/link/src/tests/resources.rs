@@ -178,7 +178,10 @@ fn absent_settings_have_their_defaults() {
     assert_eq!(settings(drain.write()), sluicegate_model::Settings { timeouts, ..default.clone() });
     let level = Value::Map(vec![(9, Value::Map(vec![(3, Value::Map(vec![(0, Value::Int(9))]))]))]);
     let found = settings(level.write()).compression;
-    assert_eq!((found.levels.gzip, found.levels.zstd, found.types), (9, 3, default.compression.types));
+    assert_eq!(
+        (found.levels.gzip.get(), found.levels.zstd.get(), found.types),
+        (9, 3, default.compression.types)
+    );
 }
 
 #[test]

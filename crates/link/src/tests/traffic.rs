@@ -49,7 +49,7 @@ pub(super) fn seconds() -> BoxedStrategy<Value> {
     (1..=3600_u32).prop_map(|seconds| format!("{seconds}s").into()).boxed()
 }
 
-fn edits() -> BoxedStrategy<Value> {
+pub(super) fn edits() -> BoxedStrategy<Value> {
     let header = || object([("name!", text("X-[A-Za-z]{1,8}")), ("value!", text("[!-~]{1,8}"))]);
     object([("set", list(header())), ("add", list(header())), ("remove", list(text("X-[A-Za-z]{1,8}")))])
 }

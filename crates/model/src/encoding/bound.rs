@@ -42,12 +42,6 @@ ranges! {
     PercentOrZero: u8 = 0..=100, "a percentage";
     /// A percentage with a fraction, from 0 to 100.
     Share: f64 = 0.0..=100.0, "the share of requests that are traced";
-    /// A level of gzip.
-    GzipLevel: u8 = 1..=9, "a level of compression";
-    /// A level of brotli.
-    BrotliLevel: u8 = 1..=4, "a level of compression";
-    /// A level of zstd.
-    ZstdLevel: u8 = 1..=9, "a level of compression";
     /// Header lines in one head.
     HeaderLines: usize = 1..=256, "the number of header lines";
     /// A window of flow control (RFC 9113, 6.9.1).

@@ -23,6 +23,7 @@
 //! | [`cors`] | cross-origin requests |
 //! | [`ip_access`] | access by client IP |
 //! | [`rate_limit`] | rate limits and concurrency limits |
+//! | [`compression`] | compression of responses |
 //! | [`service_ref`] | a Service that a feature names |
 //!
 //! # A new field
@@ -33,6 +34,7 @@
 
 pub mod cache;
 pub mod circuit_breaker;
+pub mod compression;
 pub mod cors;
 pub mod direct_response;
 pub mod fault;
@@ -178,6 +180,22 @@ impl Bound for Features {
     fn allows(features: &Self) -> bool {
         is_valid(features)
     }
+}
+
+/// The features of one backend of a rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
+#[serde(rename_all = "camelCase")]
+#[cbor(map)]
+pub struct BackendFeatures {
+    /// Changes of request headers on the way to the backend.
+    #[serde(skip_serializing_if = "is_default")]
+    #[n(0)]
+    pub request_headers: HeaderEdits,
+    /// Changes of response headers on the way to the client. If the backend is chosen, the gateway's own responses also have
+    /// the headers of set and add.
+    #[serde(skip_serializing_if = "is_default")]
+    #[n(1)]
+    pub response_headers: HeaderEdits,
 }
 
 /// The features of a Service: settings for the upstream itself, for all routes that lead to it.

@@ -11,14 +11,15 @@ use crate::value::Timeout;
 #[serde(rename_all = "camelCase")]
 #[cbor(map)]
 pub struct RouteTimeouts {
-    /// The timeout from the head of a request to the head of its response, over all attempts. The gateway then responds
-    /// with 504. 1ms to 24h. Default: no timeout.
+    /// The timeout from the head of a request to the end of its response, over all attempts. Before the response begins,
+    /// the gateway then responds with 504. After that, the gateway cuts the response off. Does not limit upgraded
+    /// connections. 1ms to 24h. Default: no timeout.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(0)]
     pub request: Option<Timeout>,
-    /// The timeout of one attempt, from the first byte that the gateway sends to the end of the response head. The
-    /// gateway then retries at another endpoint. If a retry is not possible, the gateway responds with 504. 1ms to
-    /// 24h. Default: no timeout per attempt.
+    /// The timeout of one attempt, from the first byte that the gateway sends to the end of the response. Before the
+    /// response begins, the gateway then retries at another endpoint, or responds with 504 if a retry is not possible.
+    /// After that, the gateway cuts the response off. 1ms to 24h. Default: no timeout per attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(6)]
     pub backend_request: Option<Timeout>,

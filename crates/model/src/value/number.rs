@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::str::FromStr;
 
 use minicbor::encode::Write;
 use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
@@ -59,6 +60,15 @@ impl<T: TryFrom<i64> + Copy, const MIN: i64, const MAX: i64> Number<T, MIN, MAX>
     #[must_use]
     pub fn get(self) -> T {
         self.0
+    }
+}
+
+impl<T: TryFrom<i64> + Copy, const MIN: i64, const MAX: i64> FromStr for Number<T, MIN, MAX> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = text.parse().map_err(|_| format!("{text} is not a number from {MIN} to {MAX}"))?;
+        Self::new(number).map_err(|error| error.to_string())
     }
 }
 

@@ -1,19 +1,35 @@
 //! Changes to the headers of requests and responses.
 
 use sluicegate_http1::{Known, Line};
-use sluicegate_model::feature::{Header, HeaderEdits};
+use sluicegate_model::feature::{BackendFeatures, Header, HeaderEdits};
 
 use super::authentication::credential::line_has_name;
 use super::edit::Edits;
 use crate::request::HeadView;
 
 /// Changes to headers.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct HeaderEdit {
     /// The names of headers to remove.
     names: Box<[(Known, Box<str>)]>,
     /// The header lines to add.
     pub(crate) lines: Box<[u8]>,
+}
+
+/// The changes for requests to one backend, and for its responses.
+#[derive(Debug, PartialEq)]
+pub(crate) struct BackendEdits {
+    pub(crate) request: HeaderEdit,
+    pub(crate) response: HeaderEdit,
+}
+
+impl BackendEdits {
+    pub(crate) fn new(features: &BackendFeatures) -> Self {
+        Self {
+            request: HeaderEdit::new(&features.request_headers),
+            response: HeaderEdit::new(&features.response_headers),
+        }
+    }
 }
 
 impl HeaderEdit {

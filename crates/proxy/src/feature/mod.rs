@@ -32,7 +32,7 @@ mod direct_response;
 pub(crate) mod edit;
 pub(crate) mod ext_auth;
 pub(crate) mod fault;
-mod headers;
+pub(crate) mod headers;
 mod ip_access;
 mod load_balancing;
 mod mirror;

@@ -229,10 +229,11 @@ impl<S, C, T> Policy<S, C, T> {
     }
 }
 
-/// A number of a rule that is the same in all data planes.
+/// A number of a rule that is the same in all data planes: a hash of the object, the host and the matches. The number does
+/// not depend on the backends, so that the counts of a limit survive a change of them.
 fn number_of(host: &HostPattern, rule: &Rule) -> u64 {
     let mut hasher = DefaultHasher::new();
-    hasher.write(format!("{host} {} {} {}", rule.id, rule.path(), rule.upstream).as_bytes());
+    hasher.write(format!("{host} {} {:?}", rule.id, rule.matches).as_bytes());
     hasher.finish()
 }
 

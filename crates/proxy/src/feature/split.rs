@@ -6,6 +6,7 @@ use sluicegate_model::policy::Credential;
 
 use super::authentication::credential::header;
 use crate::feature::authentication::credential::Place;
+use crate::weight;
 
 /// The weights of upstreams.
 #[derive(Debug)]
@@ -65,19 +66,10 @@ impl Split {
         let share = |branch: &Branch| match branch.weight {
             0 => 0,
             _ if holds(&branch.excludes) => 0,
-            weight => u64::from(weight),
+            weight => weight,
         };
-        let total = u64::from(self.weight) + self.branches.iter().map(share).sum::<u64>();
-        if total == 0 {
-            return None;
-        }
-        let mut left = random(total).checked_sub(u64::from(self.weight))?;
-        self.branches.iter().position(|branch| {
-            let share = share(branch);
-            let is_it = left < share;
-            left = left.saturating_sub(share);
-            is_it
-        })
+        let weights = std::iter::once(self.weight).chain(self.branches.iter().map(share));
+        weight::choose(weights, random)?.checked_sub(1)
     }
 }
 

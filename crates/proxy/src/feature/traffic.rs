@@ -53,8 +53,8 @@ pub(crate) enum Steering {
 
 /// The edits of a request that goes to an upstream.
 pub(crate) struct Forward {
-    /// The slot of the upstream.
-    pub(crate) slot: usize,
+    /// The slot of the other upstream of a split; `None`: a backend of the rule.
+    pub(crate) slot: Option<usize>,
     pub(crate) preference: EndpointPreference,
     /// The slot of the upstream that receives a copy.
     pub(crate) mirror: Option<usize>,
@@ -143,8 +143,8 @@ impl RouteTrafficPolicy {
         slots.eq(self.policy.source().features.upstreams().map(slot))
     }
 
-    /// Decides about a request. `own` is the slot of the route's own upstream.
-    pub(crate) fn steer(&self, request: &RequestView<'_>, own: usize, shard: &TrafficShard) -> Steering {
+    /// Decides about a request.
+    pub(crate) fn steer(&self, request: &RequestView<'_>, shard: &TrafficShard) -> Steering {
         let (features, compiled) = (&self.policy.source().features, &self.policy.compiled);
         if let Some(status) = fault::abort(&compiled.faults) {
             shard.aborted.add(1);
@@ -170,7 +170,7 @@ impl RouteTrafficPolicy {
         if branch.is_some() {
             shard.diverted.add(1);
         }
-        let slot = branch.and_then(|branch| self.branches.get(branch).copied()).unwrap_or(own);
+        let slot = branch.and_then(|branch| self.branches.get(branch).copied());
         let preference = EndpointPreference {
             balance: features.load_balancing.balance(),
             hash: hash(&compiled.hash, request),

@@ -488,7 +488,7 @@ impl Exchange<'_> {
 #[cfg(test)]
 mod tests {
     use sluicegate_model::ContentCoding;
-    use sluicegate_model::compression::Levels;
+    use sluicegate_model::feature::compression::Levels;
     use sluicegate_testkit::client::LIMIT;
     use sluicegate_testkit::decode::{Decoded, decode};
     use tokio::io::AsyncReadExt as _;

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_http1::{Known, Method, Normalised, Rejection, RequestFraming, TargetForm, normalise};
@@ -21,6 +22,7 @@ use super::view::{is_trusted, raw_path};
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
 use crate::feature::compression::is_grpc;
+use crate::feature::headers::BackendEdits;
 use crate::feature::rate_limit::Permit;
 use crate::name::host_name;
 use crate::path::has_encoded_dot_segment;
@@ -63,6 +65,8 @@ pub(super) struct Exchange<'c> {
     pub(super) head_deadline: Option<Instant>,
     /// The effect of a traffic policy.
     pub(super) steered: Option<Steered>,
+    /// The header edits of the chosen backend.
+    pub(super) backend_edits: Option<Arc<BackendEdits>>,
     /// The permits of concurrency limits while the request is in flight.
     pub(super) permits: Vec<Permit>,
     /// The state of the request in the cache.
@@ -114,6 +118,7 @@ impl<'c> Exchange<'c> {
             known_address: Cell::new(None),
             head_deadline: None,
             steered: None,
+            backend_edits: None,
             permits: Vec::new(),
             cached: None,
             trace_lines: 0,
@@ -145,14 +150,19 @@ impl<'c> Exchange<'c> {
         let index = self.route()?;
         self.check_length()?;
         let target = self.snapshot.table.target(index);
-        let (mut slot, is_steered) = (target.upstream, target.course.is_some());
+        let is_steered = target.course.is_some();
         if target.guard.is_some() {
             self.admit(index).await?;
         }
-        if is_steered {
+        let split_off = match is_steered {
             // Boxed, so that requests without such a policy do not carry its room.
-            slot = Box::pin(self.steer(index)).await?;
-        }
+            true => Box::pin(self.steer(index)).await?,
+            false => None,
+        };
+        let slot = match split_off {
+            Some(slot) => slot,
+            None => self.choose_backend(index)?,
+        };
         let upstream = self.rewrite(slot)?;
         if self.keeps_responses()
             && let Some(persist) = Box::pin(self.consult(&upstream)).await?

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use sluicegate_http1::{ResponseFraming, Version};
 use tokio::io::AsyncWriteExt as _;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::download::{Body, Coding, Download};
 use super::encode::{ResponsePlan, http2_response, needs_chunks, write_response};
@@ -45,6 +45,10 @@ impl Exchange<'_> {
         self.apply_policies_to_response();
         if self.steered.is_some() {
             self.steer_response(mark);
+        }
+        if let Some(edits) = &self.backend_edits {
+            let scratch = &mut *self.scratch;
+            edits.response.strip(&mut scratch.reply_head.lines, scratch.reply.filled());
         }
         let compressed = self.compress();
         let head = &self.scratch.head;
@@ -136,8 +140,15 @@ impl Exchange<'_> {
             (Err(_), _) => Err(ClientFault::Closed.into()),
             (Ok(()), true) => self.upgrade(&mut connection, &mut after_tunnel).await,
             (Ok(()), false) => {
+                let due = self.response_deadline();
                 let body = Body::of(&mut connection.socket.stream, &endpoint);
-                self.download(body, &mut download).await
+                let response = self.download(body, &mut download);
+                match due {
+                    None => response.await,
+                    Some(due) => {
+                        timeout_at(due, response).await.unwrap_or(Err(Failure::ResponseTimeout.into()))
+                    }
+                }
             }
         };
         self.record.bytes += download.bytes_out();

@@ -14,7 +14,7 @@ use crate::feature::fault;
 use crate::feature::timeouts::request_deadline;
 use crate::feature::traffic::{Forward, RouteTrafficPolicy, Steering, TrafficPolicy};
 use crate::request::HeadView;
-use crate::rule::RouteIndex;
+use crate::rule::{self, Backends, RouteIndex};
 use crate::upstream::EndpointPreference;
 
 /// A request with a traffic policy.
@@ -53,11 +53,12 @@ impl Exchange<'_> {
         self.steered = Some(Steered { policy, preference: EndpointPreference::default(), mirror: None });
     }
 
-    /// Applies the policy. Returns the slot of the upstream for the request.
-    pub(super) async fn steer(&mut self, index: RouteIndex) -> Result<usize, Refusal> {
+    /// Applies the policy. Returns the slot of the upstream for the request, if the policy splits it off to another Service
+    /// than the backends of the rule.
+    pub(super) async fn steer(&mut self, index: RouteIndex) -> Result<Option<usize>, Refusal> {
         let snapshot = self.snapshot.clone();
         let target = snapshot.table.target(index);
-        let Some(course) = target.course.as_deref() else { return Ok(target.upstream) };
+        let Some(course) = target.course.as_deref() else { return Ok(None) };
         let (policy, shard) = (&course.policy, course.policy.stats.of(self.worker.id));
         shard.requests.add(1);
         if let Some(budget) = &policy.compiled.budget {
@@ -68,7 +69,7 @@ impl Exchange<'_> {
             shard.delayed.add(1);
             self.wait(delay).await?;
         }
-        match course.steer(&self.view(), target.upstream, shard) {
+        match course.steer(&self.view(), shard) {
             Steering::Forward(forward) => Ok(self.apply_forward(forward)),
             Steering::Abort(status) => {
                 self.record.policy = Some(policy.source().id.clone());
@@ -84,7 +85,7 @@ impl Exchange<'_> {
     }
 
     /// Applies the edits of a request that goes to an upstream. Returns the slot of the upstream.
-    fn apply_forward(&mut self, Forward { slot, preference, mirror, path }: Forward) -> usize {
+    fn apply_forward(&mut self, Forward { slot, preference, mirror, path }: Forward) -> Option<usize> {
         if let Some(steered) = &mut self.steered {
             (steered.preference, steered.mirror) = (preference, mirror);
         }
@@ -92,6 +93,22 @@ impl Exchange<'_> {
             self.set_path(path);
         }
         slot
+    }
+
+    /// Chooses one of the backends of a rule, and applies its features. Returns the slot of its upstream.
+    pub(super) fn choose_backend(&mut self, index: RouteIndex) -> Result<usize, Failure> {
+        let backends = match &self.snapshot.table.target(index).backends {
+            Backends::One(slot) => return Ok(*slot),
+            Backends::Weighted(backends) => backends,
+        };
+        let backend = rule::choose(backends).ok_or(Failure::NoEndpoint)?;
+        let (slot, edits) = (backend.slot, backend.edits.clone());
+        if let Some(of) = &edits {
+            self.edit(|exchange, edits| of.request.edit(exchange.head(), edits));
+            self.scratch.response_lines.extend_from_slice(&of.response.lines);
+        }
+        self.backend_edits = edits;
+        Ok(slot)
     }
 
     /// Waits, unless the client leaves or the request's deadline ends.
@@ -112,6 +129,12 @@ impl Exchange<'_> {
             let line = affinity.set_cookie(mark, self.client.origin.is_https(self.trusted, head));
             scratch.response_lines.extend_from_slice(line.as_bytes());
         }
+    }
+
+    /// The deadline for the end of the response, if the policy limits requests or attempts (Gateway API, HTTPRouteTimeouts).
+    pub(super) fn response_deadline(&self) -> Option<Instant> {
+        let request = self.traffic()?.source().features.timeouts.request;
+        request_deadline(self.record.started, request, self.attempt_deadline())
     }
 
     /// The end of the attempt, if the policy limits attempts.

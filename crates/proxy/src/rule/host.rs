@@ -8,6 +8,7 @@ use sluicegate_model::{
     ClientAuth, Codings, HostPattern, ObjectId, PathPattern, Rule, Settings, UpstreamKey, VirtualHost,
 };
 
+use super::backends::Backends;
 use super::conditions::Conditions;
 use super::regexes::Regexes;
 use super::tree::{Entry, PathTree};
@@ -33,12 +34,11 @@ pub(crate) struct Host {
     is_guarded: bool,
 }
 
-/// The target of a match: route, upstream and policies.
+/// The target of a match: route, backends and policies.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) id: ObjectId,
-    /// The slot of the upstream in every worker.
-    pub(crate) upstream: usize,
+    pub(crate) backends: Backends,
     /// Whether the gateway redirects plain HTTP clients to HTTPS.
     pub(crate) https_only: bool,
     /// The client certificate policy under which the TLS connection must have been opened.
@@ -101,7 +101,7 @@ impl Host {
                 id: Some(rule.id.clone()),
                 host: self.source.host.to_string().into(),
                 path: of.path.as_str().into(),
-                upstream: Some(rule.upstream.clone()),
+                upstream: upstream_of(rule).cloned(),
             };
             (labels, &target.stats)
         })
@@ -126,8 +126,18 @@ fn takes_all(of: &RuleMatch) -> bool {
 }
 
 /// The label of a match's counters. Matches that differ only in conditions other than the path share counters.
-fn label<'h>(rule: &'h Rule, of: &'h RuleMatch) -> (&'h ObjectId, &'h str, &'h UpstreamKey) {
-    (&rule.id, of.path.as_str(), &rule.upstream)
+type Label<'h> = (&'h ObjectId, &'h str, Option<&'h UpstreamKey>);
+
+fn label<'h>(rule: &'h Rule, of: &'h RuleMatch) -> Label<'h> {
+    (&rule.id, of.path.as_str(), upstream_of(rule))
+}
+
+/// The upstream of a rule with one backend.
+fn upstream_of(rule: &Rule) -> Option<&UpstreamKey> {
+    match &rule.backends[..] {
+        [backend] => Some(&backend.upstream),
+        _ => None,
+    }
 }
 
 /// Compiles the hosts of a table.
@@ -160,7 +170,7 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
     /// Whether a host of the previous table is unchanged, so that the new table can share the host.
     pub(super) fn takes_over(&mut self, host: &Host) -> bool {
         let is_same = host.matches().all(|(rule, _, target)| {
-            target.upstream == (self.slot)(&rule.upstream)
+            target.backends.are_in_place(rule, &self.slot)
                 && target.course.as_ref().is_none_or(|course| course.is_in_place(&self.slot))
                 && !self.resources.counters.is_overflow(&target.stats)
         });
@@ -220,14 +230,14 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
         &mut self,
         host: &HostPattern,
         (rule, of): (&'r Rule, &'r RuleMatch),
-        stats: &mut HashMap<(&'r ObjectId, &'r str, &'r UpstreamKey), Arc<RouteStats>>,
+        stats: &mut HashMap<Label<'r>, Arc<RouteStats>>,
     ) -> Target {
         let stats =
             stats.entry(label(rule, of)).or_insert_with(|| self.resources.counters.new_route(self.routes));
         self.routes += 1;
         Target {
             id: rule.id.clone(),
-            upstream: (self.slot)(&rule.upstream),
+            backends: Backends::new(rule, &self.slot),
             https_only: rule.https_only,
             client_auth: rule.client_auth.clone(),
             compression: Some(rule.compression.as_ref().unwrap_or(&self.settings.compression.codings))

@@ -8,6 +8,7 @@ use sluicegate_model::{Config, HostPattern, Layer4, Layer4Route, ObjectId};
 
 use crate::counters::Layer4Stats;
 use crate::name::HostMap;
+use crate::weight;
 
 /// The listeners below HTTP, by address.
 #[derive(Debug, Default)]
@@ -77,19 +78,12 @@ pub(crate) const HTTPS: &str = "https";
 impl Layer4Target {
     /// Chooses the slot of an upstream by weight.
     pub(crate) fn pick(&self) -> Option<usize> {
-        let weights: u64 = self.backends.iter().map(|(_, weight)| u64::from(*weight)).sum();
-        if let ([(slot, _)], 1..) = (&self.backends[..], weights) {
-            return Some(*slot);
+        if let [(slot, 1..)] = self.backends[..] {
+            return Some(slot);
         }
-        let mut at = (weights > 0).then(|| fastrand::u64(..weights))?;
-        let chosen = self.backends.iter().find(|(_, weight)| match at.checked_sub(u64::from(*weight)) {
-            Some(rest) => {
-                at = rest;
-                false
-            }
-            None => true,
-        });
-        chosen.map(|(slot, _)| *slot)
+        let weights = self.backends.iter().map(|(_, weight)| *weight);
+        let chosen = weight::choose(weights, |below| fastrand::u64(..below))?;
+        self.backends.get(chosen).map(|(slot, _)| *slot)
     }
 }
 

@@ -3,11 +3,13 @@
 //! | module | purpose |
 //! |---|---|
 //! | `host` | a host: its matches and their targets |
+//! | `backends` | the backends of a rule |
 //! | `layer4` | the routes of listeners below HTTP |
 //! | `tree` | the matches with a literal path |
 //! | `regexes` | the matches with a regular expression |
 //! | `conditions` | the conditions of a match other than the path |
 
+mod backends;
 mod conditions;
 mod host;
 mod layer4;
@@ -28,6 +30,7 @@ use crate::name::{HostMap, host_name};
 use crate::path::{is_ambiguous, readings};
 use crate::request::HeadView;
 use crate::tls::TlsTable;
+pub(crate) use backends::{Backends, choose};
 pub(crate) use host::{Host, Target};
 pub(crate) use layer4::{ConnectionTarget, Layer4Table, Layer4Target};
 
@@ -345,7 +348,7 @@ mod tests {
             Config { hosts: vec![virtual_host(HostPattern::Exact("a".into()), "one")], ..Config::default() };
         let first = after(&Table::default(), &config, &resources, 0);
         let moved = after(&first, &config, &resources, 1);
-        assert_eq!(moved.target(find(&moved, "a", "/").unwrap()).upstream, 1);
+        assert_eq!(moved.target(find(&moved, "a", "/").unwrap()).backends, Backends::One(1));
         config.settings.compression.codings = "gzip".parse().unwrap();
         let compressed = after(&first, &config, &resources, 0);
         assert!(compressed.target(find(&compressed, "a", "/").unwrap()).compression.is_some());

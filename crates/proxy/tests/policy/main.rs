@@ -7,6 +7,7 @@
 //! | `access` | addresses, origins, rules, ways around paths |
 //! | `published` | keys that issuers publish, and servers that publish nonsense |
 //! | `external` | services that are asked, and those that do not answer as they should |
+//! | `backends` | rules with several backends, and the features of a backend |
 //! | `cache` | responses that are kept for others, and never for another one |
 //! | `health` | health checks, and endpoints that answer badly |
 //! | `traffic` | time limits, retries, headers, rewrites, shares, copies, faults |
@@ -16,6 +17,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 mod access;
+mod backends;
 mod cache;
 mod concurrency;
 mod external;

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use sluicegate_model::Upstream;
 use sluicegate_model::policy::Traffic;
 use sluicegate_proxy::counters::{Tally, TrafficShard};
+use sluicegate_proxy::failure::Failure;
 use sluicegate_testkit::gateway::{add_route, key, ready};
 use sluicegate_testkit::hole::Hole;
 
@@ -41,7 +42,7 @@ async fn echo(features: Value) -> anyhow::Result<(Backend, Gateway)> {
 }
 
 /// Gives the gateway one more upstream.
-fn add_upstream(config: &mut Config, name: &str, addresses: &[SocketAddr]) {
+pub(crate) fn add_upstream(config: &mut Config, name: &str, addresses: &[SocketAddr]) {
     let endpoints = addresses.iter().copied().map(ready).collect();
     config.upstreams.insert(key(name), Arc::new(Upstream { endpoints, ..Upstream::default() }));
 }
@@ -431,6 +432,24 @@ async fn retries_end_at_the_retry_budget() -> TestResult {
 }
 
 #[tokio::test]
+async fn timeouts_of_request_and_attempt_cut_off_a_response_that_does_not_end() -> TestResult {
+    let backend = Backend::start(Behaviour::raw("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")).await?;
+    for timeout in ["request", "backendRequest"] {
+        let gateway = governed([&backend], json!({"timeouts": {timeout: "300ms"}})).await?;
+        for transport in TRANSPORTS {
+            let cut = ask_by(&gateway, "GET", "/", &[], transport).await;
+            assert!(cut.is_err(), "{timeout}, {transport:?}: {cut:?}");
+        }
+        let failures = gateway.count(|shard| &shard.failures[Failure::ResponseTimeout.index()]);
+        assert_eq!(failures, 2, "{timeout}");
+        backend.set(Behaviour::ok());
+        assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
+        backend.set(Behaviour::raw("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"));
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn injected_faults_apply_to_the_configured_percentage() -> TestResult {
     let (backend, gateway) =
         echo(json!({"fault": {"abort": {"percent": 50, "statusCode": 418}, "delay": {"time": "1ms"}}}))
@@ -456,7 +475,7 @@ async fn injected_faults_apply_to_the_configured_percentage() -> TestResult {
 }
 
 /// A split between `backend` and `canary`, of which `canary` has these fields.
-fn to_canary(weight: u32, mut canary: Value) -> Arc<Traffic> {
+pub(crate) fn to_canary(weight: u32, mut canary: Value) -> Arc<Traffic> {
     canary["serviceRef"] = json!({"name": "canary", "port": 80});
     traffic(json!({"split": {"weight": weight, "backends": [canary]}}))
 }

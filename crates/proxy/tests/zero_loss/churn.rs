@@ -123,7 +123,9 @@ async fn rewriting_a_thousand_routes_under_load_loses_no_request() -> TestResult
             add_route(config, &format!("h{}", route % 50), &format!("/{route}/{generation}"), &service);
             add_route(config, &format!("h{}", route % 50), &format!("/{route}"), &service);
         }
-        let named = |key: &_| config.hosts.iter().any(|host| host.rules.iter().any(|r| r.upstream == *key));
+        let named = |key: &_| {
+            config.hosts.iter().any(|host| host.rules.iter().any(|r| r.upstreams().any(|of| of == key)))
+        };
         let unnamed: Vec<_> = config.upstreams.keys().filter(|key| !named(key)).cloned().collect();
         unnamed.iter().for_each(|key| drop(config.upstreams.remove(key)));
     };

@@ -70,9 +70,9 @@ pub(super) fn upstreams(
     if attached.policies().is_empty() {
         return HashMap::default();
     }
-    let of_routes = config.rules().map(|route| &route.upstream);
+    let of_rules = config.rule_upstreams();
     let named = references.iter().map(|reference| &reference.upstream);
-    let governed = of_routes.chain(named).filter_map(|upstream| {
+    let governed = of_rules.chain(named).filter_map(|upstream| {
         let is_http = matches!(upstream.transport.protocol, Protocol::Http | Protocol::Http2);
         let value = attached.of_upstream(upstream).filter(|_| is_http)?;
         (value.service != ServiceFeatures::default()).then(|| (upstream.clone(), value.service.clone()))
@@ -116,7 +116,7 @@ pub(super) fn warn_of_failing_checks(
     problems: &mut Vec<Problem>,
 ) {
     let mut told = HashSet::default();
-    for upstream in config.rules().map(|route| &route.upstream) {
+    for upstream in config.rule_upstreams() {
         if upstream.transport.protocol != Protocol::Http {
             continue;
         }

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use sluicegate_model::Codings;
-use sluicegate_model::compression::CodingsError;
+use sluicegate_model::feature::compression::CodingsError;
 use sluicegate_model::value::syntax;
 /// The Levenshtein distance: the number of characters to insert, remove or change.
 pub(crate) use strsim::levenshtein as edit_distance;

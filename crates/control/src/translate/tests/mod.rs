@@ -40,7 +40,9 @@ fn serve_with(yaml: &str, options: &TranslateOptions) -> Served {
 fn served(store: &Store, options: &TranslateOptions) -> Served {
     let translation = translate(store, options);
     let config = &translation.config;
-    let show = |what: String, route: &Rule| format!("{what} -> {}", show_upstream(config, &route.upstream));
+    let show = |what: String, route: &Rule| {
+        format!("{what} -> {}", show_upstream(config, &route.backends[0].upstream))
+    };
     let mut routes = Vec::new();
     for host in &config.hosts {
         routes.extend(host.rules.iter().map(|route| {

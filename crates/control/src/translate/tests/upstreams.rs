@@ -70,7 +70,7 @@ fn service_port_is_one_upstream_by_name_or_number() {
         let keys: Vec<String> =
             config.upstreams.keys().map(|key| key.to_string().replace("default/", "")).collect();
         assert_eq!(keys.join(" "), expected, "{spec}");
-        assert!(config.rules().all(|route| config.upstreams.contains_key(&route.upstream)));
+        assert!(config.rule_upstreams().all(|upstream| config.upstreams.contains_key(upstream)));
     }
 }
 
@@ -298,7 +298,7 @@ fn upstream_protocol(of_ingress: &str, of_service: &str, app_protocol: &str) -> 
     let mut store = Store::default();
     store.set_file(Path::new("m.yaml"), &format!("{text}{service}"));
     let options = TranslateOptions::default();
-    let upstream = translate(&store, &options).config.hosts[0].rules[0].upstream.to_string();
+    let upstream = translate(&store, &options).config.hosts[0].rules[0].backends[0].upstream.to_string();
     let mut problems = served(&store, &options).problems;
     problems.retain(|problem| !problem.contains("has no EndpointSlice"));
     (upstream, problems)

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use sluicegate_http1::write_chunk_header;
 #[cfg(test)]
-use sluicegate_model::compression::Levels;
+use sluicegate_model::feature::compression::Levels;
 use sluicegate_model::{ContentCoding, Settings};
 
 use super::encoder::{Encoder, Operation};
@@ -207,6 +207,8 @@ mod tests {
     use proptest::prelude::*;
     use sluicegate_testkit::decode::{Decoded, decode};
 
+    use sluicegate_model::value::Number;
+
     use super::*;
 
     fn compressor(coding: ContentCoding, levels: &Levels) -> Compressor {
@@ -267,10 +269,11 @@ mod tests {
         fn compressed_body_decodes_to_the_original_and_flushed_parts_decode_at_once(
             pieces in any_body(),
             flushes in vec(any::<bool>(), 6),
-            level in 1_u8..=4,
+            level in 1_i64..=4,
         ) {
             for coding in ContentCoding::ALL {
-                let mut compressor = compressor(coding, &Levels { gzip: level, brotli: level, zstd: level });
+                let levels = Levels { gzip: Number::of(level), brotli: Number::of(level), zstd: Number::of(level) };
+                let mut compressor = compressor(coding, &levels);
                 let (mut plain, mut sent) = (Vec::new(), Vec::new());
                 for (piece, flushes) in pieces.iter().zip(&flushes) {
                     for part in piece.chunks(BUFFER) {

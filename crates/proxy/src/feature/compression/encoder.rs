@@ -7,7 +7,7 @@ use brotli::enc::encode::{
 };
 use flate2::{Compress, FlushCompress, Status};
 use sluicegate_model::ContentCoding;
-use sluicegate_model::compression::Levels;
+use sluicegate_model::feature::compression::Levels;
 use zstd_safe::zstd_sys::ZSTD_EndDirective as ZstdDirective;
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 
@@ -55,19 +55,19 @@ impl Encoder {
     pub(crate) fn new(coding: ContentCoding, levels: &Levels) -> Result<Self, EncoderError> {
         Ok(match coding {
             ContentCoding::Gzip => {
-                let level = flate2::Compression::new(levels.gzip.into());
+                let level = flate2::Compression::new(levels.gzip.get().into());
                 Self::Gzip(Compress::new_gzip(level, GZIP_WINDOW))
             }
             ContentCoding::Brotli => {
                 let mut state = Box::new(BrotliEncoderStateStruct::new(StandardAlloc::default()));
-                state.set_parameter(BrotliParameter::BROTLI_PARAM_QUALITY, levels.brotli.into());
+                state.set_parameter(BrotliParameter::BROTLI_PARAM_QUALITY, levels.brotli.get().into());
                 state.set_parameter(BrotliParameter::BROTLI_PARAM_LGWIN, BROTLI_WINDOW);
                 Self::Brotli(state)
             }
             ContentCoding::Zstd => {
                 let mut context = CCtx::try_create().ok_or(EncoderError)?;
                 for parameter in [
-                    CParameter::CompressionLevel(levels.zstd.into()),
+                    CParameter::CompressionLevel(levels.zstd.get().into()),
                     CParameter::WindowLog(ZSTD_WINDOW),
                     CParameter::HashLog(ZSTD_TABLE),
                     CParameter::ChainLog(ZSTD_TABLE),

@@ -78,7 +78,7 @@ impl Published {
             format!("{what}[{}]", octets.join(","))
         };
         let mut routes: Vec<String> =
-            config.rules().map(|route| show(route.path().to_string(), &route.upstream)).collect();
+            config.rules().map(|route| show(route.path().to_string(), &route.backends[0].upstream)).collect();
         for listener in &config.listeners {
             let what = format!("{}:{}", listener.serves.protocol(), listener.address.port());
             let backends = listener.serves.routes().flat_map(|(_, route)| &route.backends);

@@ -1,15 +1,15 @@
 //! Compression of responses: the codings, the media types, and the levels.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use minicbor::{Decode, Encode};
 use serde::{Serialize, Serializer};
 
 use crate::encoding::adapt::Parse;
-use crate::encoding::bound::{Bound, BrotliLevel, GzipLevel, ZstdLevel};
+use crate::encoding::bound::Bound;
 use crate::encoding::{Adapt as _, List, OrDefault, Parsed, Within};
+use crate::value::Number;
 
 /// A coding of a response's body (RFC 9110, 8.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Encode, Decode)]
@@ -286,29 +286,27 @@ fn default_types() -> Vec<MediaRange> {
 #[cbor(map)]
 pub struct Levels {
     /// The level of gzip, 1 to 9. Default 4 (ingress-nginx `gzip-level` is 1).
-    #[cbor(n(0), with = "Within::<GzipLevel>")]
-    pub gzip: u8,
+    #[n(0)]
+    pub gzip: GzipLevel,
     /// The level of brotli, 1 to 4. Higher levels take up to 32 MiB for each response. Default 3 (ingress-nginx
     /// `brotli-level` is 4).
-    #[cbor(n(1), with = "Within::<BrotliLevel>")]
-    pub brotli: u8,
+    #[n(1)]
+    pub brotli: BrotliLevel,
     /// The level of zstd, 1 to 9. Default 3, as in zstd itself.
-    #[cbor(n(2), with = "Within::<ZstdLevel>")]
-    pub zstd: u8,
+    #[n(2)]
+    pub zstd: ZstdLevel,
 }
 
-impl Levels {
-    /// The allowed levels of gzip.
-    pub const GZIP: RangeInclusive<u8> = GzipLevel::RANGE;
-    /// The allowed levels of brotli.
-    pub const BROTLI: RangeInclusive<u8> = BrotliLevel::RANGE;
-    /// The allowed levels of zstd.
-    pub const ZSTD: RangeInclusive<u8> = ZstdLevel::RANGE;
-}
+/// A level of gzip.
+pub type GzipLevel = Number<u8, 1, 9>;
+/// A level of brotli.
+pub type BrotliLevel = Number<u8, 1, 4>;
+/// A level of zstd.
+pub type ZstdLevel = Number<u8, 1, 9>;
 
 impl Default for Levels {
     fn default() -> Self {
-        Self { gzip: 4, brotli: 3, zstd: 3 }
+        Self { gzip: GzipLevel::of(4), brotli: BrotliLevel::of(3), zstd: ZstdLevel::of(3) }
     }
 }
 

@@ -1,0 +1,135 @@
+//! Rules with several backends, and the features of a backend.
+
+use sluicegate_model::feature::BackendFeatures;
+use sluicegate_model::rule;
+use sluicegate_model::value::Weight;
+use sluicegate_testkit::gateway::key;
+
+use super::traffic::{add_upstream, to_canary};
+use super::*;
+
+const NAMES: [&str; 3] = ["backend", "second", "third"];
+
+/// A backend of a rule. `edits` has the header edits, with the field names of a TrafficPolicy.
+fn weighted(name: &str, weight: i64, edits: &Value) -> rule::Backend {
+    let edits_of = |field: &str| serde_json::from_value(edits[field].clone()).unwrap_or_default();
+    let features = BackendFeatures {
+        request_headers: edits_of("requestHeaders"),
+        response_headers: edits_of("responseHeaders"),
+    };
+    let features = (!edits.is_null()).then(|| Box::new(features));
+    rule::Backend { weight: Weight::of(weight), features, ..rule::Backend::new(key(name)) }
+}
+
+fn set_weights(config: &mut Config, weights: [i64; 3]) {
+    let backends = NAMES.iter().zip(weights).map(|(name, weight)| weighted(name, weight, &Value::Null));
+    let backends: Vec<_> = backends.collect();
+    routes(config, |rule| rule.backends.clone_from(&backends));
+}
+
+/// A gateway with three upstreams, and a rule for the first.
+async fn three() -> anyhow::Result<(Vec<Backend>, Gateway)> {
+    let backends = Backend::group(3, Behaviour::echo()).await?;
+    let mut builder = Gateway::builder().backends(&backends[..1]);
+    for (name, backend) in NAMES.iter().zip(&backends).skip(1) {
+        add_upstream(builder.config_mut(), name, &[backend.addr()]);
+    }
+    Ok((backends, builder.start().await?))
+}
+
+#[tokio::test]
+async fn backends_receive_requests_by_weight() -> TestResult {
+    let (backends, gateway) = three().await?;
+    gateway.configure(|config| set_weights(config, [100, 0, 300])).await;
+    let mut client = gateway.connect().await?;
+    for _ in 0..400 {
+        assert_eq!(client.request("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?.status, 200);
+    }
+    let received: Vec<_> = backends.iter().map(Backend::requests).collect();
+    assert!((50..160).contains(&received[0]), "{received:?}");
+    assert_eq!((received[1], received[0] + received[2]), (0, 400), "{received:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn change_of_weights_under_load_fails_no_request() -> TestResult {
+    let (backends, gateway) = three().await?;
+    let load = gateway.load().connections(5).start()?;
+    for weights in [[1, 0, 0], [0, 1, 1], [5, 5, 0], [0, 0, 1]] {
+        gateway.configure(|config| set_weights(config, weights)).await;
+        for (backend, _) in backends.iter().zip(weights).filter(|(_, weight)| *weight > 0) {
+            let before = backend.requests();
+            backend.wait_until(|backend| backend.requests() > before + 50).await?;
+        }
+    }
+    let report = load.stop().await?;
+    assert_eq!(report.failures(), 0, "{report}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn rule_without_a_usable_backend_responds_503() -> TestResult {
+    let (backends, gateway) = three().await?;
+    gateway.configure(|config| set_weights(config, [0, 0, 0])).await;
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 503);
+    gateway.configure(|config| routes(config, |rule| rule.backends.clear())).await;
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 503);
+    assert!(backends.iter().all(|backend| backend.requests() == 0));
+    gateway.configure(|config| set_weights(config, [1, 0, 0])).await;
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn features_of_a_backend_apply_to_its_requests_alone() -> TestResult {
+    let (backends, gateway) = three().await?;
+    let edits = json!({
+        "requestHeaders": {"set": [{"name": "X-Backend", "value": "third"}], "remove": ["x-secret"]},
+        "responseHeaders": {"set": [{"name": "X-Served-By", "value": "third"}], "remove": ["server"]},
+    });
+    let answer = "HTTP/1.1 200 OK\r\nServer: theirs\r\nX-Served-By: nobody\r\nContent-Length: 0\r\n\r\n";
+    for transport in [Transport::Http, Transport::Http2] {
+        for (weights, is_edited) in [([1, 0], false), ([0, 1], true)] {
+            backends.iter().for_each(|backend| backend.set(Behaviour::echo()));
+            gateway
+                .configure(|config| {
+                    let plain = weighted("second", weights[0], &Value::Null);
+                    let edited = weighted("third", weights[1], &edits);
+                    routes(config, |rule| rule.backends = vec![plain.clone(), edited.clone()]);
+                })
+                .await;
+            let echoed = ask_by(&gateway, "GET", "/", &["X-Backend: mine", "X-Secret: s"], transport).await?;
+            let request = echoed.text().to_ascii_lowercase();
+            assert_eq!(request.contains("x-backend: third"), is_edited, "{request}");
+            assert_eq!(request.contains("x-backend: mine"), !is_edited, "{request}");
+            assert_eq!(request.contains("x-secret"), !is_edited, "{request}");
+            backends.iter().for_each(|backend| backend.set(Behaviour::raw(answer)));
+            let response = ask_by(&gateway, "GET", "/", &[], transport).await?;
+            let expected = if is_edited { (vec!["third"], vec![]) } else { (vec!["nobody"], vec!["theirs"]) };
+            let headers = (response.headers_named("x-served-by"), response.headers_named("server"));
+            assert_eq!(headers, expected);
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn split_of_a_policy_precedes_the_weights_of_the_rule() -> TestResult {
+    let (backends, gateway) = three().await?;
+    let canary = Backend::start(Behaviour::ok()).await?;
+    let policy = to_canary(100, json!({"match": [{"header": "x-canary"}]}));
+    gateway
+        .configure(|config| {
+            add_upstream(config, "canary", &[canary.addr()]);
+            set_weights(config, [0, 1, 1]);
+            routes(config, |rule| rule.traffic = Some(policy.clone()));
+        })
+        .await;
+    for _ in 0..20 {
+        assert_eq!(ask(&gateway, "/", &["X-Canary: 1"]).await?.status, 200);
+        assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
+    }
+    let received: Vec<_> = backends.iter().map(Backend::requests).collect();
+    assert_eq!((canary.requests(), received[0], received[1] + received[2]), (20, 0, 20));
+    Ok(())
+}
