@@ -5,6 +5,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use anyhow::Context as _;
 use sluicegate_netns::Process;
@@ -127,7 +128,19 @@ impl Backends {
     }
 }
 
+/// A free address of loopback, another one at each call. Its port is below the ports that Linux gives to outgoing
+/// connections, so that no connection takes the port before the gateway listens.
 fn free_address() -> anyhow::Result<SocketAddr> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("looking for a free port")?;
-    Ok(listener.local_addr()?)
+    const PORTS: std::ops::Range<u16> = 20_000..30_000;
+    static CALLS: AtomicU16 = AtomicU16::new(0);
+    let length = PORTS.end - PORTS.start;
+    let first = std::process::id() % u32::from(length);
+    for _ in 0..length {
+        let offset = (first + u32::from(CALLS.fetch_add(1, Ordering::Relaxed))) % u32::from(length);
+        let port = PORTS.start + u16::try_from(offset).unwrap_or_default();
+        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            return Ok(listener.local_addr()?);
+        }
+    }
+    anyhow::bail!("no port from {} to {} of 127.0.0.1 is free", PORTS.start, PORTS.end)
 }
