@@ -37,7 +37,10 @@ async fn data_planes_receive_changes_and_report_their_version() -> TestResult {
     nodes.sort_unstable();
     assert_eq!(nodes, ["one", "two"]);
     for data in &after.subscribers {
-        assert_eq!((&*data.identity, data.version, data.lag), ("sluicegate-proxy", newest, Duration::ZERO));
+        assert_eq!(
+            (&*data.identity, data.version, data.lag),
+            ("sluicegate-data-plane", newest, Duration::ZERO)
+        );
     }
     // What changes nothing is nothing.
     assert_eq!(control.distributor.publish(&endpoints_change(3, 2)), newest);
