@@ -1,4 +1,4 @@
-//! Who may speak with whom.
+//! Each plane accepts only peers with a valid certificate of the other plane.
 
 use sluicegate_link::PlaneTls;
 use sluicegate_testkit::tls::{Authority, ExtendedKeyUsagePurpose};
@@ -76,7 +76,7 @@ async fn new_certificates_apply_to_new_connections_and_close_no_connection() -> 
     control.distributor.publish(&endpoints_change(0, 2));
     data.wait(|served| served.port(0) == Some(2)).await?;
     assert_eq!(data.telemetry.borrow().connections, 1, "the old connection stays");
-    // What is broken changes nothing.
+    // Invalid files do not replace the certificate in use.
     std::fs::write(certificates.control.path().join("tls.key"), "broken")?;
     tokio::time::sleep(std::time::Duration::from_millis(1200)).await;
     let mut later = Data::start(control.address, other.proxy.path(), None, "")?;

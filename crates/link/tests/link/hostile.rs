@@ -1,4 +1,4 @@
-//! Who behaves badly harms nobody else.
+//! A misbehaving data plane does not harm other data planes.
 
 use std::time::Duration;
 

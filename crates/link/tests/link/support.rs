@@ -90,7 +90,7 @@ impl Control {
     }
 }
 
-/// A data plane, without a proxy: what it would serve.
+/// A data plane without a proxy, with the configuration that the proxy would serve.
 pub(crate) struct Data {
     pub(crate) serves: watch::Receiver<Served>,
     pub(crate) telemetry: watch::Receiver<sluicegate_link::SubscriberTelemetry>,
