@@ -179,7 +179,7 @@ pub(crate) fn version_of(program: &Path, arguments: &[&str]) -> anyhow::Result<S
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     let line = text.lines().find(|line| !line.trim().is_empty());
-    Ok(line.with_context(|| format!("{} says nothing of its version", program.display()))?.trim().to_owned())
+    Ok(line.with_context(|| format!("{} does not print its version", program.display()))?.trim().to_owned())
 }
 
 /// Writes a file in one step, so that no reader sees half of it.

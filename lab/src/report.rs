@@ -290,10 +290,10 @@ fn costs_html(report: &Report<'_>) -> String {
     let bench = page::figures(&plots(Shape::Bench));
     if !bench.is_empty() {
         out +=
-            &section("What a request costs", &(paragraph("under", under) + &bench + &tables(Shape::Bench)));
+            &section("The cost of a request", &(paragraph("under", under) + &bench + &tables(Shape::Bench)));
     }
     out += &section(
-        "What a connection takes",
+        "The memory of an idle connection",
         &idle::table(report.results).map(|table| table.html()).unwrap_or_default(),
     );
     let rates: String = plots(Shape::Rates).iter().map(page::figure).collect();

@@ -229,7 +229,7 @@ class Split(unittest.TestCase):
         self.assertIs(pod(self.data_plane)["automountServiceAccountToken"], False)
         self.assertNotIn("--kubernetes", container(self.data_plane)["args"])
         self.assertEqual({volume["name"] for volume in pod(self.data_plane)["volumes"]}, {"tls", "snapshot"})
-        self.assertEqual(pod(self.data_plane)["volumes"][0]["secret"]["secretName"], "sluicegate-proxy-tls")
+        self.assertEqual(pod(self.data_plane)["volumes"][0]["secret"]["secretName"], "sluicegate-data-plane-tls")
 
     def test_data_planes_connect_to_the_service_of_the_control_plane(self):
         service = self.objects.one("Service", "sluicegate-control-plane")
@@ -242,7 +242,7 @@ class Split(unittest.TestCase):
         self.assertEqual(self.objects.of("Secret"), [])
         named = [rule for where, rule in rules(self.objects, "sluicegate-control-plane") if where == NAMESPACE and rule["resources"] == ["secrets"]]
         self.assertEqual([rule["verbs"] for rule in named], [["create"], ["get", "update"]])
-        self.assertEqual(named[1]["resourceNames"], ["sluicegate-control-tls", "sluicegate-proxy-tls"])
+        self.assertEqual(named[1]["resourceNames"], ["sluicegate-control-plane-tls", "sluicegate-data-plane-tls"])
 
     def test_only_data_planes_may_reach_the_control_plane(self):
         (rule,) = self.objects.one("NetworkPolicy", "sluicegate-control-plane")["spec"]["ingress"]

@@ -73,7 +73,7 @@ spec:
   volumes:
     # The control plane creates the Secret. The pod waits for the Secret.
     - name: tls
-      secret: {secretName: sluicegate-proxy-tls, defaultMode: 0440}
+      secret: {secretName: sluicegate-data-plane-tls, defaultMode: 0440}
     {{- if .Values.snapshot.enabled }}
     - name: snapshot
       emptyDir:

@@ -55,7 +55,7 @@ subjects:
   verbs: [create]
 - apiGroups: [""]
   resources: [secrets]
-  resourceNames: [sluicegate-control-tls, sluicegate-proxy-tls]
+  resourceNames: [sluicegate-control-plane-tls, sluicegate-data-plane-tls]
   verbs: [get, update]
 {{- end }}
 {{- end -}}

@@ -311,8 +311,8 @@ pub struct EndpointState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
-    /// Healthy.
-    Trusted,
+    /// The endpoint has not failed recently.
+    Healthy,
     /// Unhealthy: the endpoint recently failed, and is avoided while others are healthy.
     Unhealthy,
     /// Unhealthy: the endpoint fails its health checks, and is avoided while others are healthy.
@@ -331,7 +331,7 @@ impl EndpointState {
             health: match unhealthy_for {
                 _ if shared.is_failing() => Health::Failing,
                 Some(_) => Health::Unhealthy,
-                None => Health::Trusted,
+                None => Health::Healthy,
             },
             unhealthy_for: unhealthy_for.map(|duration| duration.as_secs_f64()),
             share: shared.share(slow_start),

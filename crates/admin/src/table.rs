@@ -78,9 +78,9 @@ fn health(endpoint: &EndpointState) -> String {
     match (endpoint.health, endpoint.unhealthy_for) {
         (Health::Unhealthy, Some(seconds)) => format!("unhealthy {seconds:.1}s"),
         (Health::Unhealthy, None) => "unhealthy".to_owned(),
-        (Health::Failing, _) => "fails checks".to_owned(),
-        (Health::Trusted, _) if endpoint.share < 1.0 => format!("slow start {:.0}%", endpoint.share * 100.0),
-        (Health::Trusted, _) => "trusted".to_owned(),
+        (Health::Failing, _) => "failing".to_owned(),
+        (Health::Healthy, _) if endpoint.share < 1.0 => format!("slow start {:.0}%", endpoint.share * 100.0),
+        (Health::Healthy, _) => "healthy".to_owned(),
     }
 }
 
@@ -134,7 +134,7 @@ mod tests {
             ready,
             serving: true,
             terminating,
-            health: Health::Trusted,
+            health: Health::Healthy,
             unhealthy_for: None,
             share: 1.0,
             requests_in_flight: 2,
@@ -201,7 +201,7 @@ shop.example.com   /            Prefix   shop/web:http   5/5         Ingress sho
             ..endpoint(false, true)
         };
         let failing = EndpointState { health: Health::Failing, ..endpoint(true, false) };
-        assert_eq!(health(&failing), "fails checks");
+        assert_eq!(health(&failing), "failing");
         let starting = EndpointState { share: 0.4, ewma_ms: vec![1.01, 1.02], ..endpoint(true, false) };
         let upstreams =
             [upstream("shop/web:http", vec![plain, unhealthy, starting]), upstream("a/b:80", vec![])];
@@ -209,7 +209,7 @@ shop.example.com   /            Prefix   shop/web:http   5/5         Ingress sho
             upstreams_table(&upstreams),
             "\
 UPSTREAM        ENDPOINT        CONDITIONS            HEALTH           IN-FLIGHT   EWMA         IDLE   ATTEMPTS   FAILURES
-shop/web:http   10.0.0.1:8080   ready                 trusted          2           -            3      1000       0
+shop/web:http   10.0.0.1:8080   ready                 healthy          2           -            3      1000       0
 shop/web:http   10.0.0.1:8080   serving,terminating   unhealthy 3.2s   2           0.3-12.0ms   3      1000       0
 shop/web:http   10.0.0.1:8080   ready                 slow start 40%   2           1.0ms        3      1000       0
 a/b:80          -               no endpoint           -                -           -            -      -          -

@@ -43,7 +43,7 @@ pub(crate) struct ControlPlaneArgs {
     #[arg(long, value_name = "DIR", required_unless_present = "plane_certificates")]
     tls_dir: Option<PathBuf>,
     /// Create and renew the certificates of both planes, as Secrets in the namespace of this pod. Control planes use
-    /// sluicegate-control-tls, and data planes mount sluicegate-proxy-tls.
+    /// sluicegate-control-plane-tls, and data planes mount sluicegate-data-plane-tls.
     #[arg(long, requires_all = ["kubernetes", "pod_namespace"], conflicts_with = "tls_dir")]
     plane_certificates: bool,
     /// The largest number of connected data planes. The control plane refuses further data planes, which retry. [range:

@@ -25,7 +25,7 @@ pub(crate) struct DataPlaneArgs {
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     control_plane: Box<str>,
     /// The name that the control plane's certificate must have.
-    #[arg(long, value_name = "NAME", value_parser = server_name, default_value = "sluicegate-control")]
+    #[arg(long, value_name = "NAME", value_parser = server_name, default_value = "sluicegate-control-plane")]
     control_plane_name: ServerName<'static>,
     /// The directory with the data plane's certificate and key (tls.crt and tls.key), and the CA certificates of the
     /// control plane (ca.crt), in PEM. The process reads the files again when they change.

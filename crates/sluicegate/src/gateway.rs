@@ -26,7 +26,6 @@ use crate::takeover::{Inheritance, Offer};
 /// The interval of retries for failed listeners.
 const RETRY_LISTENERS: Duration = Duration::from_secs(5);
 
-/// The effect of signals and of a second process, for `--help`.
 /// The notation of times, for the help.
 pub(crate) const TIME: &str = "\
 TIME is written as 250ms, 60s, 5m or 1h: at least 1ms, or 0s where an option gives 0s a meaning, and at most 365d.";
@@ -34,6 +33,7 @@ TIME is written as 250ms, 60s, 5m or 1h: at least 1ms, or 0s where an option giv
 /// The notation of sizes, for the help.
 pub(crate) const SIZE: &str = "SIZE is a number of bytes, or written as 64k, 64Ki, 1m or 1Mi.";
 
+/// The effect of signals and of a second process, for `--help`.
 pub(crate) const LIFE: &str = "\
 SIGTERM, SIGINT and SIGQUIT begin a graceful shutdown: /readyz fails at once, and responses have Connection: close. The \
 gateway accepts connections for --shutdown-grace, then closes idle connections after --shutdown-idle. Requests in flight may \

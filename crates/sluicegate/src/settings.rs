@@ -23,8 +23,8 @@ const HEAD: RangeInclusive<u64> = 1 << 10..=1 << 20;
 /// The allowed flow control windows, from the initial window of every connection (RFC 9113, 6.9.2).
 const WINDOW: RangeInclusive<u64> = 1 << 16..=1 << 24;
 
-/// Every limit of the data plane. What is not given keeps its default, which is written down once, in the
-/// model. Where 0 means something (never, none, no limit), the option's help says so; elsewhere it is refused.
+/// Every limit of the data plane. The model holds the defaults. The parser rejects 0, unless the help of the option gives 0 a
+/// meaning (never, none, no limit).
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SettingsArgs {
     /// Trusted proxies, as networks such as 10.0.0.0/8 or single addresses, comma separated. The gateway believes their

@@ -11,7 +11,7 @@ use crate::experiment::Work;
 pub(crate) const KIND: Kind = Kind {
     name: "floor",
     title: "The floor: bytes forwarded",
-    learns: "Nothing: it is told at its start where its connections go, and forwards what comes.",
+    learns: "Its endpoints are fixed at its start. It forwards bytes and follows no changes.",
     version: |_| Ok("recv, send, recv, send".to_owned()),
     // Reports show no single requests: the forwarder opens a connection to a pod for each, which is more than gateways do.
     works: &[Work::Single, Work::Http],

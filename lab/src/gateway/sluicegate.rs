@@ -31,7 +31,7 @@ pub(crate) const KIND: Kind = Kind {
 pub(crate) const BARE: Kind = Kind {
     name: "sluicegate-bare",
     title: "Sluicegate, retries and hedging off",
-    learns: "As Sluicegate, with --attempts 1, all that sends a request or a connect again off, and endpoints that take turns.",
+    learns: "As Sluicegate, with one attempt for each request, without retries, hedged connects and waits, and with round-robin load balancing.",
     version: KIND.version,
     works: KIND.works,
     has_functions: true,

@@ -47,11 +47,7 @@ fn checks(results: &Results) -> Option<Table> {
         Row::of(cells)
     });
     let rows: Vec<Row> = rows.collect();
-    (!rows.is_empty()).then(|| Table {
-        caption: "What is let in, and what is refused".to_owned(),
-        columns,
-        rows,
-    })
+    (!rows.is_empty()).then(|| Table { caption: "Allowed and denied calls".to_owned(), columns, rows })
 }
 
 fn status(checks: &Checks, call: &str) -> Cell {
@@ -139,7 +135,7 @@ fn functions(results: &Results, works: &[Work<'_>], published: Option<&Published
         Some(Row::of(cells))
     });
     let rows: Vec<Row> = rows.collect();
-    let caption = "What functions cost, beside the same without".to_owned();
+    let caption = "The cost of functions, compared with the same calls without functions".to_owned();
     (!rows.is_empty()).then_some(Table { caption, columns, rows })
 }
 
@@ -182,7 +178,7 @@ fn callers(results: &Results, works: &[Work<'_>]) -> Option<Table> {
             .iter()
             .map(|gateway| Column::number(gateway.title.clone()).with_note("CPU time, many by few")),
     );
-    let caption = "What many callers cost beside few".to_owned();
+    let caption = "The cost of many callers, compared with few callers".to_owned();
     (!rows.is_empty()).then_some(Table { caption, columns, rows })
 }
 
@@ -302,7 +298,7 @@ mod tests {
     #[test]
     fn wrongly_allowed_call_is_highlighted() {
         let (caption, text) = &texts()[0];
-        assert_eq!(caption, "What is let in, and what is refused");
+        assert_eq!(caption, "Allowed and denied calls");
         assert!(text.contains("| JWT HS256 | expired | 401 | 200 | 401 |"), "{text}");
         let checks = super::super::sample_costs::checks(200);
         assert_eq!(status(&checks, "expired").tone, super::super::table::Tone::Bad);

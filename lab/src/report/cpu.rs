@@ -89,7 +89,7 @@ pub(super) fn followed(contestants: &[Contestant<'_>]) -> Option<Table> {
         Column::number("overtaken by the next"),
         Column::number("never"),
     ];
-    let caption = "How long changes took to be followed, from when the gateway was told".to_owned();
+    let caption = "The delay from the notification of the gateway until each change took effect".to_owned();
     (!rows.is_empty()).then_some(Table { caption, columns, rows })
 }
 

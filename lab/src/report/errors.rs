@@ -64,7 +64,7 @@ pub(super) fn table(contestants: &[Contestant<'_>], published: Option<&Published
         rows.add("delivered more than once", false, duplicated, |_| None);
     }
     rows.totals();
-    Table { caption: "What went wrong".to_owned(), columns, rows: rows.rows }
+    Table { caption: "Errors".to_owned(), columns, rows: rows.rows }
 }
 
 /// The rows so far.

@@ -31,13 +31,7 @@ pub(super) fn plot(work: &Work<'_>) -> Plot {
     canvas.text("axis-title", Anchor::Start, frame.left, 38.0, "CPUs busy with the gateway");
     frame.draw_y(&mut canvas, round);
     frame.draw_x(&mut canvas, round);
-    canvas.text(
-        "axis-title",
-        Anchor::End,
-        frame.right(),
-        frame.bottom() + 34.0,
-        "requests/s that were wanted",
-    );
+    canvas.text("axis-title", Anchor::End, frame.right(), frame.bottom() + 34.0, "target rate, requests/s");
     let mut groups = work.by_gateway();
     // Sluicegate is last, so that its line is not hidden.
     groups.sort_by_key(|group| group[0].slot == 0);
@@ -50,7 +44,7 @@ pub(super) fn plot(work: &Work<'_>) -> Plot {
     if work.measured.iter().any(Measured::is_saturated) {
         let y = HEIGHT - 14.0;
         canvas.mark("cross", Mark::Cross, (frame.left + 6.0, y - 4.0), 5.0);
-        canvas.text("tick", Anchor::Start, frame.left + 18.0, y, "the rate that was wanted was not reached");
+        canvas.text("tick", Anchor::Start, frame.left + 18.0, y, "the gateway did not reach the target rate");
     }
     let each = groups.iter().map(|group| {
         let reached = group.iter().map(|each| each.requests_per_s().median).fold(0.0, f64::max);
@@ -117,5 +111,5 @@ pub(super) fn table(work: &Work<'_>) -> Table {
             Cell::errors(group.iter().map(|each| each.errors()).sum()),
         ])
     });
-    Table { caption: format!("{}: what was reached", work.name), rows: rows.collect(), columns }
+    Table { caption: format!("{}: the highest rates", work.name), rows: rows.collect(), columns }
 }

@@ -9,9 +9,9 @@ use crate::results::{Machine, OfGateway, Results};
 const LIMITS: [&str; 4] = [
     "Gateway, load and pods share one machine, its kernel and its caches, over a bridge in memory: there is no network card, no \
      distance and no other tenant. Ratios between gateways carry over better than absolute figures.",
-    "A run takes minutes. What needs hours, such as memory that leaks or fills with fragments, is not seen.",
-    "There is no cluster: gateways are told of changes in the way in which their controllers tell them, but API server, kubelet \
-     and kube-proxy are not there, and neither are their delays.",
+    "A run takes minutes. A run does not show effects that take hours, such as a memory leak or fragmentation.",
+    "There is no cluster. The lab notifies gateways of changes as their controllers do, without the delays of API server, kubelet \
+     and kube-proxy.",
     "Published figures were measured on other hardware, with other versions, and from another machine. They stand here for \
      their shape, not to be subtracted from.",
 ];
@@ -46,7 +46,7 @@ pub(super) fn html(results: &Results, contestants: &[Contestant<'_>]) -> String 
         "<h3>The experiment</h3>\n{}",
         folded(&format!("{}.yaml", results.experiment), &results.declared)
     );
-    out += "<h3>What this cannot show</h3>\n<ul>\n";
+    out += "<h3>The limits of this measurement</h3>\n<ul>\n";
     for limit in LIMITS {
         out += &format!("<li>{}</li>\n", escape(limit));
     }

@@ -59,7 +59,7 @@ fn lets_in(results: &Results) -> Vec<Verdict> {
     let broken = gateways.filter_map(|gateway| {
         let broken = api::broken(gateway)?;
         let text = format!(
-            "{} does not do what is asked of it, and is not measured at it. {broken}.",
+            "{} allowed or denied calls wrongly, so the lab did not measure it with these functions. {broken}.",
             gateway.title
         );
         Some(Verdict::bad_of(gateway, text))
@@ -72,7 +72,7 @@ fn lets_in(results: &Results) -> Vec<Verdict> {
     let kept: Vec<String> = kept.map(|gateway| gateway.title.clone()).collect();
     if !kept.is_empty() {
         all.push(Verdict::good(format!(
-            "What has to be refused is refused, and what is good let in, by {}.",
+            "These gateways allowed every valid call and denied every invalid call: {}.",
             list(&kept)
         )));
     }
@@ -166,7 +166,7 @@ fn elsewhere(contestants: &[Contestant<'_>]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     if !never.is_empty() {
         verdicts.push(Verdict::bad(format!(
-            "Changes were never followed, within the limit, by {}.",
+            "Some changes did not take effect within the limit with {}.",
             list(&never)
         )));
     }
@@ -176,10 +176,7 @@ fn elsewhere(contestants: &[Contestant<'_>]) -> Vec<Verdict> {
     });
     let failed: Vec<String> = failed.collect();
     if !failed.is_empty() {
-        verdicts.push(Verdict::bad(format!(
-            "Even while nothing changed there were errors with {}.",
-            list(&failed)
-        )));
+        verdicts.push(Verdict::bad(format!("Errors occurred even without changes, with {}.", list(&failed))));
     }
     verdicts
 }
@@ -313,8 +310,8 @@ fn idle(work: &Work<'_>) -> Option<Verdict> {
     let idle: Vec<String> = idle.collect();
     (!idle.is_empty()).then(|| {
         Verdict::bad(format!(
-            "{}: a rate was not kept with CPU to spare by {}: the load, the back ends or other work on the machine were at their \
-             end there, not the gateway.",
+            "{}: {} missed a rate with CPU to spare. The load, the endpoints or other work on the machine were saturated, not the \
+             gateway.",
             work.name,
             list(&idle)
         ))
@@ -366,7 +363,10 @@ mod tests {
             "b left 30 of 60,000 requests without an answer (0.050 %): 500 connection errors, 1 answer of another status than \
              2xx and 30 requests due and never sent."
         );
-        assert_eq!(sentences[2], "Changes were never followed, within the limit, by b (5 of 5 changes).");
+        assert_eq!(
+            sentences[2],
+            "Some changes did not take effect within the limit with b (5 of 5 changes)."
+        );
     }
 
     #[test]
@@ -403,9 +403,12 @@ mod tests {
         let sentences = sentences(&results);
         assert_eq!(
             sentences[0],
-            "sluicegate does not do what is asked of it, and is not measured at it. JWT HS256: expired 200 instead of 401."
+            "sluicegate allowed or denied calls wrongly, so the lab did not measure it with these functions. JWT HS256: expired 200 instead of 401."
         );
-        assert_eq!(sentences[1], "What has to be refused is refused, and what is good let in, by nginx-lua.");
+        assert_eq!(
+            sentences[1],
+            "These gateways allowed every valid call and denied every invalid call: nginx-lua."
+        );
     }
 
     #[test]
@@ -422,7 +425,7 @@ mod tests {
         }
         let sentences = sentences(&results);
         let idle = sentences.iter().find(|sentence| sentence.contains("to spare")).unwrap();
-        assert!(idle.starts_with("HTTP: a rate was not kept with CPU to spare by b: "), "{idle}");
+        assert!(idle.starts_with("HTTP: b missed a rate with CPU to spare. "), "{idle}");
     }
 
     #[test]

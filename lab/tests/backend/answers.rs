@@ -1,4 +1,4 @@
-//! What the URL shapes, what is repeated, what is refused.
+//! Tests of responses: the effect of the URL, echoed headers, rejected requests.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

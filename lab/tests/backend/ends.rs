@@ -1,4 +1,4 @@
-//! What signals do to connections and to connects.
+//! Tests of the effect of signals on open connections and on new connects.
 
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! What is written before an answer.
+//! Tests of the journal: the backend writes each request before its response.
 
 use std::collections::HashSet;
 use std::fs;

@@ -3,11 +3,11 @@
 //! | module | what |
 //! |---|---|
 //! | `pod` | the process under test, and a client of it |
-//! | `answers` | what the URL shapes, what is repeated, what is refused |
+//! | `answers` | the effect of the URL, echoed headers, rejected requests |
 //! | `ends` | what signals do to connections and to connects |
 //! | `http2` | the same over HTTP/2, and calls of gRPC |
-//! | `journals` | what is written before an answer |
-//! | `options` | what is understood, what is refused |
+//! | `journals` | the journal, written before each response |
+//! | `options` | accepted and rejected options |
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 

@@ -1,4 +1,4 @@
-//! What is understood, what is refused.
+//! Tests of the options of `backend`: accepted and rejected values.
 
 use std::net::TcpListener;
 use std::process::{Command, Output};

@@ -2,14 +2,14 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `server` | servers that do what a test says, and the program under test |
+//! | `server` | servers with a behaviour that the test sets, and the program under test |
 //! | `truths` | latencies and rates that were computed by hand |
 //! | `errors` | each class of error, provoked |
 //! | `tls` | handshakes, good and bad |
 //! | `signals` | a load that is ended early |
 //! | `http2` | the same of HTTP/2, and its own errors |
-//! | `streams` | servers of HTTP/2 that do what a test says |
-//! | `options` | what is understood, what is refused, what is written |
+//! | `streams` | HTTP/2 servers with a behaviour that the test sets |
+//! | `options` | accepted and rejected options, and the output |
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 

@@ -1,4 +1,4 @@
-//! What is understood, what is refused, what is written.
+//! Tests of the options of `load`: accepted and rejected values, and the written output.
 
 use std::fs;
 use std::io::Write as _;

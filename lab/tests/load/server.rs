@@ -1,4 +1,4 @@
-//! Servers that do what a test says, and the program under test.
+//! Servers with a behaviour that the test sets, and the program under test.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};

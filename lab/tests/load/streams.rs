@@ -1,4 +1,4 @@
-//! A server of HTTP/2 that does what a test says, built on another implementation than that under test.
+//! An HTTP/2 server with a behaviour that the test sets. It uses another HTTP/2 implementation than the program under test.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;

@@ -171,7 +171,7 @@ async fn upstreams_show_health_load_and_counters_of_endpoints() -> anyhow::Resul
     assert_eq!((web.counters.attempts, web.counters.ejections), (10, 1));
     assert!(web.counters.connect_failures.0["connect_refused"] >= 1);
     let [first, second] = &web.endpoints[..] else { panic!("two endpoints: {:?}", web.endpoints) };
-    assert_eq!((first.address, first.health, first.attempts), (alive.addr(), Health::Trusted, 10));
+    assert_eq!((first.address, first.health, first.attempts), (alive.addr(), Health::Healthy, 10));
     assert_eq!((first.ready, first.serving, first.terminating), (true, true, false));
     assert!((1..=2).contains(&first.ewma_ms.len()), "one estimate for each worker that used it");
     assert!(first.ewma_ms.iter().all(|ms| (2.0..5000.0).contains(ms)), "{:?}", first.ewma_ms);

@@ -100,7 +100,7 @@ impl Subscriber {
         calls: client::SendRequest<Bytes>,
         publish: &mut (impl FnMut(Change) -> F + Send),
     ) -> Result<Infallible, LinkError> {
-        let request = grpc::request("sluicegate-control");
+        let request = grpc::request("sluicegate-control-plane");
         let request = request.map_err(|_| LinkError::Protocol("the request cannot be made"))?;
         let (response, outgoing) = calls.ready().await?.send_request(request, false)?;
         let mut outgoing = Outgoing(outgoing);

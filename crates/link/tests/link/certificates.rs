@@ -1,4 +1,4 @@
-//! Who may speak with whom.
+//! Each plane accepts only peers with a valid certificate of the other plane.
 
 use sluicegate_link::PlaneTls;
 use sluicegate_testkit::tls::{Authority, ExtendedKeyUsagePurpose};
@@ -23,8 +23,8 @@ async fn data_plane_certificate_of_another_ca_or_usage_is_rejected() -> TestResu
     let control = Control::start(certificates.control.path()).await?;
     control.distributor.publish(&config_change(1, 1));
     let (dir, other) = (tempfile::tempdir()?, Authority::new());
-    let stranger = other.issue_for(&["sluicegate-proxy"], ExtendedKeyUsagePurpose::ClientAuth);
-    let names = ["sluicegate-proxy"];
+    let stranger = other.issue_for(&["sluicegate-data-plane"], ExtendedKeyUsagePurpose::ClientAuth);
+    let names = ["sluicegate-data-plane"];
     let for_servers = certificates.authority.issue_for(&names, ExtendedKeyUsagePurpose::ServerAuth);
     let for_anything = certificates.authority.issue(&names);
     for issued in [stranger, for_servers, for_anything] {
@@ -42,9 +42,9 @@ async fn control_plane_certificate_of_another_ca_name_or_usage_is_rejected() -> 
     let (dir, other) = (tempfile::tempdir()?, Authority::new());
     let server = ExtendedKeyUsagePurpose::ServerAuth;
     for issued in [
-        other.issue_for(&["sluicegate-control"], server.clone()),
+        other.issue_for(&["sluicegate-control-plane"], server.clone()),
         certificates.authority.issue_for(&["somebody-else"], server),
-        certificates.authority.issue_for(&["sluicegate-control"], ExtendedKeyUsagePurpose::ClientAuth),
+        certificates.authority.issue_for(&["sluicegate-control-plane"], ExtendedKeyUsagePurpose::ClientAuth),
     ] {
         save(dir.path(), &issued, &certificates.authority)?;
         let control = Control::start(dir.path()).await?;
@@ -76,7 +76,7 @@ async fn new_certificates_apply_to_new_connections_and_close_no_connection() -> 
     control.distributor.publish(&endpoints_change(0, 2));
     data.wait(|served| served.port(0) == Some(2)).await?;
     assert_eq!(data.telemetry.borrow().connections, 1, "the old connection stays");
-    // What is broken changes nothing.
+    // Invalid files do not replace the certificate in use.
     std::fs::write(certificates.control.path().join("tls.key"), "broken")?;
     tokio::time::sleep(std::time::Duration::from_millis(1200)).await;
     let mut later = Data::start(control.address, other.proxy.path(), None, "")?;

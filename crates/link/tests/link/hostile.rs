@@ -1,4 +1,4 @@
-//! Who behaves badly harms nobody else.
+//! A misbehaving data plane does not harm other data planes.
 
 use std::time::Duration;
 
@@ -37,10 +37,10 @@ async fn connect(
 ) -> anyhow::Result<h2::client::SendRequest<Bytes>> {
     let issued = certificates
         .authority
-        .issue_for(&["sluicegate-proxy"], sluicegate_testkit::tls::ExtendedKeyUsagePurpose::ClientAuth);
+        .issue_for(&["sluicegate-data-plane"], sluicegate_testkit::tls::ExtendedKeyUsagePurpose::ClientAuth);
     let config = certificates.authority.client().identity(&issued).protocols(&["h2"]).config();
     let stream = TcpStream::connect(control.address).await?;
-    let stream = TlsConnector::from(config).connect("sluicegate-control".try_into()?, stream).await?;
+    let stream = TlsConnector::from(config).connect("sluicegate-control-plane".try_into()?, stream).await?;
     let (calls, connection) = h2::client::handshake(stream).await?;
     tokio::spawn(connection);
     Ok(calls.ready().await?)
@@ -52,7 +52,7 @@ async fn call(
     path: &str,
     body: &'static [u8],
 ) -> anyhow::Result<http::HeaderMap> {
-    let request = http::Request::post(format!("https://sluicegate-control{path}"))
+    let request = http::Request::post(format!("https://sluicegate-control-plane{path}"))
         .header("content-type", "application/grpc+cbor")
         .body(())?;
     let (response, mut stream) = connect(certificates, control).await?.send_request(request, false)?;
@@ -93,9 +93,10 @@ async fn data_plane_that_reads_nothing_is_disconnected_without_delaying_others()
     let address = "127.0.0.1:0".parse()?;
     let control = Control::start_at(address, certificates.control.path(), options).await?;
     control.distributor.publish(&config_change(2000, 1));
-    let request = http::Request::post("https://sluicegate-control/sluicegate.link.v1.Configuration/Follow")
-        .header("content-type", "application/grpc+cbor")
-        .body(())?;
+    let request =
+        http::Request::post("https://sluicegate-control-plane/sluicegate.link.v1.Configuration/Follow")
+            .header("content-type", "application/grpc+cbor")
+            .body(())?;
     let mut calls = connect(&certificates, &control).await?;
     let (response, mut stream) = calls.send_request(request, false)?;
     // Hello of nobody who has nothing.

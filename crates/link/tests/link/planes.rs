@@ -1,4 +1,4 @@
-//! Data planes follow, whatever happens to the control plane.
+//! Data planes follow changes, also after failures and restarts of the control plane.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ async fn data_planes_receive_changes_and_report_their_version() -> TestResult {
     let certificates = Certificates::new()?;
     let control = Control::start(certificates.control.path()).await?;
     let mut one = Data::start(control.address, certificates.proxy.path(), None, "one")?;
-    // Who comes before there is a configuration waits.
+    // A data plane that connects before the first configuration waits.
     let first = control.distributor.publish(&config_change(10, 1));
     let mut two = Data::start(control.address, certificates.proxy.path(), None, "two")?;
     timeout(LIMIT, control.distributor.served_by(2, first)).await?;
@@ -37,9 +37,12 @@ async fn data_planes_receive_changes_and_report_their_version() -> TestResult {
     nodes.sort_unstable();
     assert_eq!(nodes, ["one", "two"]);
     for data in &after.subscribers {
-        assert_eq!((&*data.identity, data.version, data.lag), ("sluicegate-proxy", newest, Duration::ZERO));
+        assert_eq!(
+            (&*data.identity, data.version, data.lag),
+            ("sluicegate-data-plane", newest, Duration::ZERO)
+        );
     }
-    // What changes nothing is nothing.
+    // A change without effect makes no new version.
     assert_eq!(control.distributor.publish(&endpoints_change(3, 2)), newest);
     assert_eq!(control.distributor.publish(&endpoints_change(77, 2)), newest, "nobody has such an upstream");
     Ok(())
@@ -199,7 +202,7 @@ async fn available_control_plane_precedes_the_snapshot() -> TestResult {
 }
 
 /// As a data plane puts it together.
-/// A thousand consumers, one of them with this key, and a route that is theirs alone.
+/// A thousand consumers, one with this key, and a route for these consumers only.
 fn guarded(key: u8) -> Change {
     let id = |name: String| ObjectId { kind: "Object", namespace: "shop".into(), name: name.into() };
     let consumer = |index| {
@@ -240,7 +243,7 @@ fn sorted(mut config: Config) -> Config {
     config
 }
 
-/// What lies between two planes, and can be cut.
+/// A network path between two planes that the test can cut.
 struct Relay {
     address: std::net::SocketAddr,
     is_cut: tokio::sync::watch::Sender<bool>,

@@ -36,8 +36,9 @@ impl Certificates {
 
     /// New ones of the same authority.
     pub(crate) fn issue(&self) -> anyhow::Result<()> {
-        let control = self.authority.issue_for(&["sluicegate-control"], ExtendedKeyUsagePurpose::ServerAuth);
-        let proxy = self.authority.issue_for(&["sluicegate-proxy"], ExtendedKeyUsagePurpose::ClientAuth);
+        let control =
+            self.authority.issue_for(&["sluicegate-control-plane"], ExtendedKeyUsagePurpose::ServerAuth);
+        let proxy = self.authority.issue_for(&["sluicegate-data-plane"], ExtendedKeyUsagePurpose::ClientAuth);
         save(self.control.path(), &control, &self.authority)?;
         save(self.proxy.path(), &proxy, &self.authority)
     }
@@ -89,7 +90,7 @@ impl Control {
     }
 }
 
-/// A data plane, without a proxy: what it would serve.
+/// A data plane without a proxy, with the configuration that the proxy would serve.
 pub(crate) struct Data {
     pub(crate) serves: watch::Receiver<Served>,
     pub(crate) telemetry: watch::Receiver<sluicegate_link::SubscriberTelemetry>,
@@ -129,7 +130,7 @@ impl Data {
     ) -> Self {
         let subscriber = Subscriber::new(SubscriberOptions {
             control: control.to_string().into(),
-            control_name: "sluicegate-control".try_into().expect("a name"),
+            control_name: "sluicegate-control-plane".try_into().expect("a name"),
             tls,
             node: node.into(),
             snapshot: snapshot.map(Path::to_owned),

@@ -36,9 +36,9 @@ impl Planes {
             https: free_address()?,
             control_plane_admin: free_address()?,
         };
-        let names = ["sluicegate-control"];
+        let names = ["sluicegate-control-plane"];
         this.save("control-plane", &this.authority.issue_for(&names, ExtendedKeyUsagePurpose::ServerAuth))?;
-        let names = ["sluicegate-proxy"];
+        let names = ["sluicegate-data-plane"];
         this.save("data-plane", &this.authority.issue_for(&names, ExtendedKeyUsagePurpose::ClientAuth))?;
         Ok(this)
     }
@@ -190,9 +190,11 @@ async fn planes_reject_certificates_of_another_ca() -> TestResult {
     let planes = Planes::of([&backend])?;
     let other = Authority::new();
     let control_plane = planes.control_plane().await?;
-    let good = planes.authority.issue_for(&["sluicegate-proxy"], ExtendedKeyUsagePurpose::ClientAuth);
-    planes
-        .save("data-plane", &other.issue_for(&["sluicegate-proxy"], ExtendedKeyUsagePurpose::ClientAuth))?;
+    let good = planes.authority.issue_for(&["sluicegate-data-plane"], ExtendedKeyUsagePurpose::ClientAuth);
+    planes.save(
+        "data-plane",
+        &other.issue_for(&["sluicegate-data-plane"], ExtendedKeyUsagePurpose::ClientAuth),
+    )?;
     let mut data_plane = planes.start_data_plane()?;
     wait_for_output(&data_plane, "there is no connection to the control plane", 1).await?;
     wait_for_output(&control_plane, "the handshake with a data plane failed", 1).await?;
@@ -204,7 +206,7 @@ async fn planes_reject_certificates_of_another_ca() -> TestResult {
 
     planes.save(
         "control-plane",
-        &other.issue_for(&["sluicegate-control"], ExtendedKeyUsagePurpose::ServerAuth),
+        &other.issue_for(&["sluicegate-control-plane"], ExtendedKeyUsagePurpose::ServerAuth),
     )?;
     let _control_plane = planes.control_plane().await?;
     std::fs::remove_file(planes.snapshot()).ok();

@@ -65,7 +65,9 @@ fn line(name: &str, checks: &Checks) -> String {
     let Checks { functions, failure, .. } = checks;
     match (failure, &*broken(checks)) {
         (Some(failure), _) => format!("{name:<14} {functions}: does not come to serve: {failure}"),
-        (None, "") => format!("{name:<14} {functions}: lets in what it has to, and refuses the rest"),
+        (None, "") => {
+            format!("{name:<14} {functions}: allows every valid call, and denies every invalid call")
+        }
         (None, broken) => format!("{name:<14} {functions}: {broken}"),
     }
 }
@@ -74,8 +76,8 @@ fn line(name: &str, checks: &Checks) -> String {
 fn broken(checks: &Checks) -> String {
     let broken = checks.calls.iter().filter(|each| !each.is_kept());
     let each = broken.map(|Checked { call, expected, status }| {
-        let status = status.map_or("not at all".to_owned(), |status| status.to_string());
-        format!("{call} is answered {status} instead of {expected}")
+        let status = status.map_or("no response".to_owned(), |status| status.to_string());
+        format!("{call}: {status} instead of {expected}")
     });
     each.collect::<Vec<_>>().join(", ")
 }

@@ -24,13 +24,13 @@ use tokio::time::sleep;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 /// The Secret of control planes.
-pub const CONTROL_SECRET: &str = "sluicegate-control-tls";
+pub const CONTROL_PLANE_SECRET: &str = "sluicegate-control-plane-tls";
 
 /// The Secret of data planes.
-pub const PROXY_SECRET: &str = "sluicegate-proxy-tls";
+pub const DATA_PLANE_SECRET: &str = "sluicegate-data-plane-tls";
 
 /// The name in the certificate of control planes, which data planes verify.
-pub const CONTROL_NAME: &str = "sluicegate-control";
+pub const CONTROL_PLANE_NAME: &str = "sluicegate-control-plane";
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -61,11 +61,11 @@ pub struct PlaneFiles {
 #[derive(Debug, thiserror::Error)]
 pub enum PlanesError {
     /// The API server is unreachable, or rejects the request.
-    #[error("cannot read or write the Secrets {CONTROL_SECRET} and {PROXY_SECRET}: {0}")]
+    #[error("cannot read or write the Secrets {CONTROL_PLANE_SECRET} and {DATA_PLANE_SECRET}: {0}")]
     Api(#[from] kube::Error),
     /// There are no random numbers, or the Secret holds invalid data.
     #[error(
-        "Secret {CONTROL_SECRET}: cannot issue a certificate with its CA: {0}. Delete the Secret to create a new CA"
+        "Secret {CONTROL_PLANE_SECRET}: cannot issue a certificate with its CA: {0}. Delete the Secret to create a new CA"
     )]
     Make(#[from] rcgen::Error),
 }
@@ -119,24 +119,24 @@ impl PlaneCertificates {
     }
 
     async fn ensure_once(&self) -> Result<PlaneFiles, PlanesError> {
-        let stored = self.secrets.get_opt(CONTROL_SECRET).await?;
+        let stored = self.secrets.get_opt(CONTROL_PLANE_SECRET).await?;
         let control = stored.as_ref().map(Stored::of).filter(|control| control.is_whole());
         let control = match control {
             Some(control) if lasts(&control.certificate) => control,
-            Some(old) => self.write(CONTROL_SECRET, stored, control_of(old.authority()?)?).await?,
-            None => self.write(CONTROL_SECRET, stored, control_of(Authority::make()?)?).await?,
+            Some(old) => self.write(CONTROL_PLANE_SECRET, stored, control_of(old.authority()?)?).await?,
+            None => self.write(CONTROL_PLANE_SECRET, stored, control_of(Authority::make()?)?).await?,
         };
-        let stored = self.secrets.get_opt(PROXY_SECRET).await?;
+        let stored = self.secrets.get_opt(DATA_PLANE_SECRET).await?;
         let is_good = stored.as_ref().map(Stored::of).is_some_and(|proxy| {
             !proxy.key.is_empty() && proxy.authorities == control.authorities && lasts(&proxy.certificate)
         });
         if !is_good {
             let authority = control.authority()?;
             let (certificate, key) =
-                authority.issue("sluicegate-proxy", ExtendedKeyUsagePurpose::ClientAuth)?;
+                authority.issue("sluicegate-data-plane", ExtendedKeyUsagePurpose::ClientAuth)?;
             let proxy =
                 Stored { certificate, key, authorities: authority.certificate, authority_key: Vec::new() };
-            self.write(PROXY_SECRET, stored, proxy).await?;
+            self.write(DATA_PLANE_SECRET, stored, proxy).await?;
         }
         Ok(PlaneFiles {
             certificate: control.certificate,
@@ -210,7 +210,7 @@ impl Stored {
 }
 
 fn control_of(authority: Authority) -> Result<Stored, rcgen::Error> {
-    let (certificate, key) = authority.issue(CONTROL_NAME, ExtendedKeyUsagePurpose::ServerAuth)?;
+    let (certificate, key) = authority.issue(CONTROL_PLANE_NAME, ExtendedKeyUsagePurpose::ServerAuth)?;
     let authority_key = pem("PRIVATE KEY", &authority.key.serialize_der());
     Ok(Stored { certificate, key, authorities: authority.certificate, authority_key })
 }
@@ -288,7 +288,9 @@ mod tests {
         assert!(made.is_whole() && lasts(&made.certificate));
         let (proxy, _) = made
             .authority()
-            .and_then(|authority| authority.issue("sluicegate-proxy", ExtendedKeyUsagePurpose::ClientAuth))
+            .and_then(|authority| {
+                authority.issue("sluicegate-data-plane", ExtendedKeyUsagePurpose::ClientAuth)
+            })
             .expect("a certificate of the stored authority");
         let authority = CertificateDer::from_pem_slice(&made.authorities).expect("PEM");
         let anchor = CertificateDer::from(authority.to_vec());
