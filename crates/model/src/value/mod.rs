@@ -30,6 +30,7 @@ pub use origin::OriginPattern;
 pub use size::Size;
 pub use span::{Age, Span, Timeout};
 pub use text::{
-    CheckTarget, CookieName, EditedHeader, HeaderName, HeaderValue, Hostname, MatchValue, MediaType,
-    MethodName, ParameterName, RewritePath,
+    CheckTarget, ClaimName, ClaimValue, ConditionPath, ConsumerName, CookieName, EditedHeader, GroupName,
+    HeaderName, HeaderValue, Hostname, MatchValue, MediaType, MethodName, ParameterName, RequestMethod,
+    RewritePath,
 };
