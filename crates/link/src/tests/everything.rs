@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use sluicegate_model::feature::BackendFeatures;
 use sluicegate_model::feature::compression::Levels;
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
-use sluicegate_model::policy::security::ClaimValues;
 use sluicegate_model::policy::*;
 use sluicegate_model::rule::{Backend, HeaderMatch, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch};
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
@@ -367,8 +366,8 @@ fn credentials() -> Vec<Credential> {
     ]
 }
 
-fn claim() -> ClaimValues {
-    ClaimValues { claim: "scope".into(), values: texts(&["read"]) }
+fn claim() -> Value {
+    json!({"name": "scope", "values": ["read"]})
 }
 
 fn jwt() -> Jwt {
@@ -393,7 +392,7 @@ fn jwt() -> Jwt {
             keys,
             clock_skew: millis(5000),
             allows_eternal: true,
-            required: vec![claim()],
+            required: valid(json!([claim()])),
             headers: vec![pair("sub", "x-subject")],
         })
     };
@@ -430,15 +429,12 @@ fn security() -> Security {
         Method::External(Arc::new(external())),
         Method::Unusable { method: "jwt".into(), reason: "no such Secret".into() },
     ];
-    let rule = AuthorizationRule {
-        allows: true,
-        consumers: vec![("shop".into(), "alice".into())],
-        groups: texts(&["gold"]),
-        claims: vec![claim()],
-        methods: texts(&["GET"]),
-        paths: vec![prefix("/admin")],
-        addresses: valid(json!(["192.0.2.1/32"])),
-    };
+    let rule = json!({
+        "action": "Allow", "consumers": ["shop/alice"], "groups": ["gold"], "claims": [claim()], "methods": ["GET"],
+        "paths": [{"type": "Prefix", "value": "/admin"}, {"type": "Exact", "value": "/x"}],
+        "addresses": ["192.0.2.1/32"],
+    });
+    let authorization = json!({"defaultAction": "Deny", "rules": [rule]});
     Security {
         id: id("SecurityPolicy", "full"),
         refuses: Some("it cannot be honoured".into()),
@@ -449,7 +445,7 @@ fn security() -> Security {
             methods,
             consumers: Some(vec!["shop".into()]),
         }),
-        authorization: Some(Authorization { rules: vec![rule], allows_others: true }),
+        authorization: Some(valid(authorization)),
         forward_overrides: true,
     }
 }

@@ -427,8 +427,8 @@ fn shared_policy_is_sent_once_and_decoded_as_one_arc() {
 mod before {
     use minicbor::{Decode, Encode};
     use sluicegate_model::ObjectId;
+    use sluicegate_model::feature::Authorization;
     use sluicegate_model::feature::{Cors, IpAccess};
-    use sluicegate_model::policy::Authorization;
     use sluicegate_model::policy::security::Credential;
 
     #[derive(Debug, Encode, Decode)]

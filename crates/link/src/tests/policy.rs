@@ -9,13 +9,12 @@ use proptest::option;
 use proptest::prelude::*;
 use rustls_pki_types::CertificateDer;
 use serde_json::Value;
-use sluicegate_model::feature::{Cors, IpAccess};
+use sluicegate_model::feature::{Authorization, Cors, IpAccess};
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
-use sluicegate_model::policy::security::ClaimValues;
 use sluicegate_model::policy::*;
 use sluicegate_model::value::{Entries, Network};
 
-use super::model::{id, networks, path, text, time};
+use super::model::{id, networks, text, time};
 use super::traffic::{list, number, object, one_of, seconds, text as text_of, valid};
 
 pub(super) fn boxed() -> impl Strategy<Value = Box<str>> {
@@ -26,8 +25,8 @@ fn texts() -> impl Strategy<Value = Vec<Box<str>>> {
     vec(boxed(), 0..3)
 }
 
-fn claim() -> impl Strategy<Value = ClaimValues> {
-    (boxed(), texts()).prop_map(|(claim, values)| ClaimValues { claim, values })
+fn claim() -> BoxedStrategy<Value> {
+    object([("name!", text_of("[a-z]{1,8}(\\.[a-z]{1,4})?")), ("values", list(text_of("[!-~]{1,8}")))])
 }
 
 fn addresses() -> impl Strategy<Value = Entries<Network, 256>> {
@@ -81,7 +80,10 @@ fn bytes_of() -> impl Strategy<Value = Vec<u8>> {
 
 fn provider() -> impl Strategy<Value = Arc<JwtProvider>> {
     let names = (boxed(), option::of(boxed()), texts(), texts());
-    let claims = (vec(claim(), 0..2), vec((boxed(), boxed()), 0..2));
+    let claims = (
+        option::of(list(claim())).prop_map(|claims| claims.map(valid).unwrap_or_default()),
+        vec((boxed(), boxed()), 0..2),
+    );
     (names, keys(), time(), any::<bool>(), claims).prop_map(
         |((name, issuer, audiences, algorithms), keys, clock_skew, allows_eternal, (required, headers))| {
             Arc::new(JwtProvider {
@@ -148,20 +150,17 @@ fn authentication() -> impl Strategy<Value = Authentication> {
 }
 
 fn authorization() -> impl Strategy<Value = Authorization> {
-    let consumers = vec((text(), text()).prop_map(|(namespace, name)| (namespace.into(), name.into())), 0..3);
-    let names = (consumers, texts(), vec(claim(), 0..2));
-    let rule = (any::<bool>(), names, texts(), vec(path(), 0..3), addresses()).prop_map(
-        |(allows, (consumers, groups, claims), methods, paths, addresses)| AuthorizationRule {
-            allows,
-            consumers,
-            groups,
-            claims,
-            methods,
-            paths,
-            addresses,
-        },
-    );
-    (vec(rule, 0..3), any::<bool>()).prop_map(|(rules, allows_others)| Authorization { rules, allows_others })
+    let path = object([("type!", one_of(&["Exact", "Prefix"])), ("value!", text_of("(/[a-z]{1,4}){1,3}"))]);
+    let rule = object([
+        ("action!", one_of(&["Allow", "Deny"])),
+        ("consumers", list(text_of("([a-z]{1,4}/)?[a-z]{1,8}"))),
+        ("groups", list(text_of("[a-z]{1,8}"))),
+        ("claims", list(claim())),
+        ("methods", list(text_of("[A-Z]{1,8}"))),
+        ("paths", list(path)),
+        ("addresses", list(text_of("10\\.[1-9]\\.0\\.0/16"))),
+    ]);
+    object([("defaultAction", one_of(&["Allow", "Deny"])), ("rules!", list(rule))]).prop_map(valid)
 }
 
 pub(super) fn security() -> impl Strategy<Value = Arc<Security>> {

@@ -27,7 +27,7 @@ fn config() -> Config {
             keys,
             clock_skew: std::time::Duration::ZERO,
             allows_eternal: false,
-            required: vec![],
+            required: Default::default(),
             headers: vec![],
         })
     };

@@ -73,7 +73,7 @@ fn invalid_policy_values_are_rejected() {
         refused(&external(&[7, 0]), Value::Array(vec![])),
         Fault::Invalid("what answers are remembered by")
     );
-    assert_eq!(refused(&[5, 0, 0, 5, 0, 1, 0], text("admin")), Fault::Invalid("a path"));
+    assert_eq!(refused(&[5, 1, 0, 5, 0, 1], text("admin")), Fault::Invalid("a path"));
 
     let limits = body_of(&**full.rate_limits.as_ref().unwrap());
     let refused = |path: &[i64], value| altered(Kind::RateLimits, &limits, path, value);

@@ -12,7 +12,9 @@ use crate::encoding::adapt::Pair;
 use crate::encoding::bound::{HeaderName, TokenKey};
 use crate::encoding::{Adapt as _, List, Pointer, Raw, Same, Time, Within, WithinAs};
 
-use super::security::{ClaimValues, Credential, seconds};
+use super::security::{Credential, seconds};
+use crate::feature::ClaimRequirement;
+use crate::value::Entries;
 
 /// The accepted tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
@@ -58,7 +60,7 @@ pub struct JwtProvider {
     pub allows_eternal: bool,
     /// Further claims that a token must have.
     #[n(7)]
-    pub required: Vec<ClaimValues>,
+    pub required: Entries<ClaimRequirement, 16>,
     /// The claims that endpoints receive as headers: the claim and the header's name. The gateway removes these headers from
     /// client requests.
     #[cbor(n(8), with = "List::<Pair<Same, Within<HeaderName>>>")]

@@ -5,7 +5,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`security`] | authentication, authorization |
+//! | [`security`] | the parts of a `SecurityPolicy`; authentication |
 //! | [`external`] | external authorization by an HTTP service |
 //! | [`jwt`] | the accepted issuers of tokens, and the keys that verify tokens |
 //! | [`consumer`] | known callers |
@@ -23,7 +23,7 @@ pub use consumer::{Consumer, KeyHash};
 pub use external::{External, ExternalCache, KeyPart, SignIn};
 pub use jwt::{Jwt, JwtKeys, JwtProvider, RemoteKeys};
 pub use rate_limit::{RateLimits, Redis, RedisTls, Shared};
-pub use security::{Authentication, Authorization, AuthorizationRule, Basic, Credential, Method, Security};
+pub use security::{Authentication, Basic, Credential, Method, Security};
 pub use traffic::Traffic;
 
 /// A value from an object.

@@ -9,12 +9,10 @@ use serde::{Serialize, Serializer};
 
 use super::external::External;
 use super::jwt::Jwt;
-use crate::encoding::adapt::Pair;
-use crate::encoding::bound::{Claim, CredentialName, CredentialPrefix, HeaderName, Methods};
+use crate::ObjectId;
+use crate::encoding::bound::{CredentialName, CredentialPrefix, HeaderName, Methods};
 use crate::encoding::{Adapt as _, List, Maybe, Part, Pointer, Text, Within};
-use crate::feature::{Cors, IpAccess};
-use crate::value::{Entries, Network};
-use crate::{ObjectId, PathPattern};
+use crate::feature::{Authorization, Cors, IpAccess};
 
 /// The checks of a request before it goes to an endpoint. The gateway applies the parts in the order of the fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
@@ -177,61 +175,6 @@ impl Serialize for Basic {
         shown.serialize_field("forward", &self.forward)?;
         shown.end()
     }
-}
-
-/// Authorization: the first matching rule decides. The gateway responds to denied requests with 403.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
-#[cbor(map)]
-pub struct Authorization {
-    /// The rules in order.
-    #[n(0)]
-    pub rules: Vec<AuthorizationRule>,
-    /// Whether a request that matches no rule is allowed.
-    #[n(1)]
-    pub allows_others: bool,
-}
-
-/// A rule. A request matches a rule if the request meets all conditions of the rule.
-///
-/// A path is compared in each form in which an endpoint may read the path: `%2F` as `/`, without `;x=1`, without regard to
-/// case. A rule that denies matches if any form matches. A rule that allows matches if all forms match.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
-#[cbor(map)]
-pub struct AuthorizationRule {
-    /// Whether the rule allows matching requests.
-    #[n(0)]
-    pub allows: bool,
-    /// The consumers, by namespace and name. Empty: any caller.
-    #[cbor(n(1), with = "List::<Pair<Text, Text>>")]
-    pub consumers: Vec<(Arc<str>, Arc<str>)>,
-    /// The groups of consumers. The caller is in one of them.
-    #[n(2)]
-    pub groups: Vec<Box<str>>,
-    /// The claims of the token. The token satisfies each of these conditions.
-    #[n(3)]
-    pub claims: Vec<ClaimValues>,
-    /// The methods. The request has one of them.
-    #[n(4)]
-    pub methods: Vec<Box<str>>,
-    /// The paths. The request has one of them.
-    #[n(5)]
-    pub paths: Vec<PathPattern>,
-    /// The client IPs. The request has one of them.
-    #[n(6)]
-    pub addresses: Entries<Network, 256>,
-}
-
-/// A condition on a claim.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
-#[cbor(map)]
-pub struct ClaimValues {
-    /// The claim's name. A dot selects a field of an object, as in `realm_access.roles`.
-    #[cbor(n(0), with = "Within::<Claim>")]
-    pub claim: Box<str>,
-    /// The allowed values. The claim is one of the values, a list with one of the values, or words with one of the values, as
-    /// in `scope` (RFC 8693, 4.2). Empty: any value.
-    #[n(1)]
-    pub values: Vec<Box<str>>,
 }
 
 pub(super) fn seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

@@ -30,7 +30,7 @@ pub use origin::OriginPattern;
 pub use size::Size;
 pub use span::{Age, Span, Timeout};
 pub use text::{
-    CheckTarget, ClaimName, CookieName, EditedHeader, GroupName, HeaderName, HeaderValue, Hostname,
-    KeyPrefix, LimitName, MatchValue, MediaType, MethodName, ParameterName, RewritePath, ServerAddress,
-    ServerUser,
+    CheckTarget, ClaimName, ClaimValue, ConditionPath, ConsumerName, CookieName, EditedHeader, GroupName,
+    HeaderName, HeaderValue, Hostname, KeyPrefix, LimitName, MatchValue, MediaType, MethodName,
+    ParameterName, RequestMethod, RewritePath, ServerAddress, ServerUser,
 };

@@ -122,29 +122,13 @@ texts! {
     /// The media type of a body.
     MediaType: 1..=256, "the media type of a body", |text| valid(text, syntax::line_fault(text));
     /// A method in any case (RFC 9110, 9.1), or `*`.
-    MethodName: 1..=32, "a method", |text| match syntax::token_fault(text) {
-        None => Ok(text.into()),
-        Some(fault) => Err(format!("{text:?} {fault}")),
-    };
+    MethodName: 1..=32, "a method", |text| shown(text, syntax::token_fault(text));
     /// The name of a cookie (RFC 6265, 4.1.1).
-    CookieName: 1..=256, "the name of a cookie", |text| match syntax::token_fault(text) {
-        None => Ok(text.into()),
-        Some(fault) => Err(format!("{text:?} {fault}")),
-    };
+    CookieName: 1..=256, "the name of a cookie", |text| shown(text, syntax::token_fault(text));
     /// The name of a header, a cookie or a parameter of the query.
     ParameterName: 1..=256, "the name of a parameter", filled;
     /// The value in a condition.
     MatchValue: 1..=4096, "the value of a condition", filled;
-    /// The name of a claim. A dot leads into an object, as in `realm_access.roles`.
-    ClaimName: 1..=256, "the name of a claim", |text| match text.split('.').any(str::is_empty) {
-        false => Ok(text.into()),
-        true => Err(format!("{text:?} is not the name of a claim: write it as sub or realm_access.roles")),
-    };
-    /// The name of a group of consumers. Endpoints receive the names of groups in one header.
-    GroupName: 1..=63, "the name of a group", |text| match syntax::value_fault(text) {
-        None => Ok(text.into()),
-        Some(fault) => Err(format!("{text:?} {fault}")),
-    };
     /// The name of a limit: a DNS label (RFC 1123).
     LimitName: 1..=63 matching "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "the name of a limit", |text| {
         match syntax::dns_name_fault(text).or(text.contains('.').then_some("has a dot")) {
@@ -170,10 +154,7 @@ texts! {
         }
     };
     /// A lower-case DNS name (RFC 1123).
-    Hostname: 1..=253, "the name of a host", |text| match syntax::dns_name_fault(text) {
-        None => Ok(text.into()),
-        Some(fault) => Err(format!("{text:?} {fault}")),
-    };
+    Hostname: 1..=253, "the name of a host", |text| shown(text, syntax::dns_name_fault(text));
     /// A path in normal form, without a query.
     RewritePath: 1..=1024, "a path", |text| {
         if let Some(mark) = text.chars().find(|mark| matches!(mark, '?' | '#')) {
@@ -188,6 +169,50 @@ texts! {
             false => Err(format!("{text:?} is not a path: begin with '/', and write %20 for a space")),
         }
     };
+    /// The name of a group of Consumers. Endpoints receive all groups of a Consumer in one header.
+    GroupName: 1..=63, "the name of a group", |text| shown(text, syntax::value_fault(text));
+    /// A Consumer: `name`, or `namespace/name`.
+    ConsumerName: 1..=317, "the name of a consumer", |text| {
+        shown(text, text.splitn(2, '/').find_map(syntax::dns_name_fault))
+    };
+    /// The name of a claim. A dot leads into an object.
+    ClaimName: 1..=256, "the name of a claim", |text| {
+        let is_faulty = text.split('.').any(str::is_empty);
+        shown(text, is_faulty.then_some("is not the name of a claim: write it as sub or realm_access.roles"))
+    };
+    /// The value of a claim.
+    ClaimValue: 1..=256, "the value of a claim", filled;
+    /// The method of a request, in upper case.
+    RequestMethod: 1..=32, "a method", |text| match syntax::token_fault(text) {
+        Some(fault) => Err(format!("{text:?} {fault}")),
+        None if text.bytes().any(|byte| byte.is_ascii_lowercase()) => {
+            Err(format!("{text:?} is not a method that clients use: write {}", text.to_ascii_uppercase()))
+        }
+        None if text == "*" => Err("\"*\" is not a method: remove methods to match every method".to_owned()),
+        None => Ok(text.into()),
+    };
+    /// The path of a condition, in normal form.
+    ConditionPath: 1..=1024, "a path", |text| {
+        // Clients percent-encode these characters in a path.
+        if let Some(mark) = text.chars().find(|mark| matches!(mark, '?' | '#')) {
+            return Err(format!("{text:?} has a {mark:?}, which ends a path: remove it and the text after it"));
+        }
+        syntax::normal_path(text)
+    };
+}
+
+impl ConsumerName {
+    /// A Consumer of a namespace.
+    #[must_use]
+    pub fn in_namespace(namespace: &str, name: &str) -> Self {
+        Self(format!("{namespace}/{name}").into())
+    }
+
+    /// The namespace and the name. The namespace is empty if only the name is written.
+    #[must_use]
+    pub fn parts(&self) -> (&str, &str) {
+        self.0.split_once('/').unwrap_or(("", &self.0))
+    }
 }
 
 fn valid(text: &str, fault: Option<&str>) -> Result<Box<str>, String> {
@@ -196,4 +221,9 @@ fn valid(text: &str, fault: Option<&str>) -> Result<Box<str>, String> {
 
 fn filled(text: &str) -> Result<Box<str>, String> {
     valid(text, text.is_empty().then_some("is empty"))
+}
+
+/// A text that may be shown.
+fn shown(text: &str, fault: Option<&str>) -> Result<Box<str>, String> {
+    fault.map_or_else(|| Ok(text.into()), |fault| Err(format!("{text:?} {fault}")))
 }

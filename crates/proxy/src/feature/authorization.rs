@@ -1,11 +1,12 @@
 //! Authorization rules.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use sluicegate_jwt::{Claims, Wanted};
 use sluicegate_model::PathPattern;
-use sluicegate_model::policy::{self, Consumer};
+use sluicegate_model::feature::authorization::{self as feature, Action, AuthorizationRule};
+use sluicegate_model::policy::Consumer;
+use sluicegate_model::value::{GroupName, RequestMethod};
 
 use super::authentication::jwt::wanted;
 use super::ip_access::Networks;
@@ -25,10 +26,10 @@ pub(crate) struct Authorization {
 struct Rule {
     allows: bool,
     /// Sorted.
-    consumers: Vec<(Arc<str>, Arc<str>)>,
-    groups: Vec<Box<str>>,
+    consumers: Vec<(Box<str>, Box<str>)>,
+    groups: Vec<GroupName>,
     claims: Vec<Wanted>,
-    methods: Vec<Box<str>>,
+    methods: Vec<RequestMethod>,
     paths: Vec<Pattern>,
     addresses: Option<Networks>,
 }
@@ -52,10 +53,10 @@ pub(crate) struct Call<'c> {
 }
 
 impl Authorization {
-    pub(super) fn new(authorization: &policy::Authorization) -> Self {
+    pub(super) fn new(authorization: &feature::Authorization) -> Self {
         let rules: Vec<_> = authorization.rules.iter().map(Rule::new).collect();
         let names_paths = rules.iter().any(|rule| !rule.paths.is_empty());
-        Self { rules, allows_others: authorization.allows_others, names_paths }
+        Self { rules, allows_others: authorization.default_action() == Action::Allow, names_paths }
     }
 
     /// Whether a rule has paths or methods.
@@ -80,16 +81,17 @@ impl Authorization {
 }
 
 impl Rule {
-    fn new(rule: &policy::AuthorizationRule) -> Self {
-        let mut consumers = rule.consumers.clone();
+    fn new(rule: &AuthorizationRule) -> Self {
+        let of = |(namespace, name): (&str, &str)| (namespace.into(), name.into());
+        let mut consumers: Vec<_> = rule.consumers.iter().map(|consumer| of(consumer.parts())).collect();
         consumers.sort_unstable();
         Self {
-            allows: rule.allows,
+            allows: rule.action == Action::Allow,
             consumers,
-            groups: rule.groups.clone(),
+            groups: rule.groups.to_vec(),
             claims: rule.claims.iter().map(wanted).collect(),
-            methods: rule.methods.clone(),
-            paths: rule.paths.iter().map(Pattern::new).collect(),
+            methods: rule.methods.to_vec(),
+            paths: rule.paths.iter().map(|path| Pattern::new(path.pattern())).collect(),
             addresses: (!rule.addresses.is_empty()).then(|| Networks::new(&rule.addresses)),
         }
     }
@@ -100,7 +102,9 @@ impl Rule {
             let id = (&*consumer.id.namespace, &*consumer.id.name);
             self.consumers.binary_search_by(|(namespace, name)| (&**namespace, &**name).cmp(&id)).is_ok()
         };
-        let is_in = |consumer: &Consumer| self.groups.iter().any(|group| consumer.groups.contains(group));
+        let is_in = |consumer: &Consumer| {
+            self.groups.iter().any(|group| consumer.groups.iter().any(|of| **of == **group))
+        };
         let says = |wanted: &Wanted| call.claims.is_some_and(|claims| claims.has(wanted));
         // An endpoint may upper-case the method (`purge`) that a rule means to deny.
         let is_method = |method: &[u8]| match self.allows {
@@ -122,11 +126,11 @@ impl Rule {
 }
 
 impl Pattern {
-    fn new(pattern: &PathPattern) -> Self {
+    fn new(pattern: PathPattern) -> Self {
         let written = pattern.as_str().as_bytes();
         let mut readings = readings_of_pattern(written);
         readings.iter_mut().flatten().for_each(|reading| reading.make_ascii_lowercase());
-        Self { pattern: pattern.clone(), readings }
+        Self { pattern, readings }
     }
 
     /// Whether the pattern matches a path. A rule that allows must match every reading, a rule that denies any reading.
@@ -163,17 +167,19 @@ fn without_slash(path: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
     use sluicegate_model::ObjectId;
-    use sluicegate_model::policy::AuthorizationRule;
 
     use super::*;
 
-    fn rules(allows_others: bool, rules: Vec<AuthorizationRule>) -> Authorization {
-        Authorization::new(&policy::Authorization { rules, allows_others })
+    fn rules(allows_others: bool, rules: &Value) -> Authorization {
+        let default = if allows_others { "Allow" } else { "Deny" };
+        let written = json!({"defaultAction": default, "rules": rules});
+        Authorization::new(&serde_json::from_value(written).unwrap())
     }
 
-    fn path(allows: bool, pattern: PathPattern) -> AuthorizationRule {
-        AuthorizationRule { allows, paths: vec![pattern], ..AuthorizationRule::default() }
+    fn path(action: &str, kind: &str, path: &str) -> Value {
+        json!([{"action": action, "paths": [{"type": kind, "value": path}]}])
     }
 
     fn call(path: &str) -> Call<'_> {
@@ -188,7 +194,7 @@ mod tests {
 
     #[test]
     fn denied_path_is_denied_in_every_encoding() {
-        let denied = rules(true, vec![path(false, PathPattern::Prefix("/admin".into()))]);
+        let denied = rules(true, &path("Deny", "Prefix", "/admin"));
         for way in [
             "/admin",
             "/admin/",
@@ -211,7 +217,7 @@ mod tests {
         for way in ["/", "/administrator", "/x/admin", "/admi"] {
             assert!(denied.decide(&call(way)).is_ok(), "{way}");
         }
-        let exact = rules(true, vec![path(false, PathPattern::Exact("/Secret.txt".into()))]);
+        let exact = rules(true, &path("Deny", "Exact", "/Secret.txt"));
         for way in [
             "/Secret.txt",
             "/secret.TXT",
@@ -226,7 +232,7 @@ mod tests {
 
     #[test]
     fn allowed_path_must_match_in_every_reading() {
-        let allowed = rules(false, vec![path(true, PathPattern::Prefix("/public".into()))]);
+        let allowed = rules(false, &path("Allow", "Prefix", "/public"));
         for way in ["/public", "/public/", "/public/a%20b", "/public/A"] {
             assert!(allowed.decide(&call(way)).is_ok(), "{way}");
         }
@@ -241,27 +247,28 @@ mod tests {
         ] {
             assert!(allowed.decide(&call(way)).is_err(), "{way}");
         }
-        let escaped = rules(false, vec![path(true, PathPattern::Prefix("/public%20files".into()))]);
+        let escaped = rules(false, &path("Allow", "Prefix", "/public%20files"));
         for way in ["/public%20files", "/public%20files/a%20b", "/public%20files/a%2525", "/public%20files/x"]
         {
             assert!(escaped.decide(&call(way)).is_ok(), "{way}");
         }
         assert!(escaped.decide(&call("/public%2520files")).is_err());
-        let accented = rules(false, vec![path(true, PathPattern::Exact("/caf%C3%A9".into()))]);
+        let accented = rules(false, &path("Allow", "Exact", "/caf%C3%A9"));
         assert!(accented.decide(&call("/caf%C3%A9")).is_ok());
-        let denied = rules(true, vec![path(false, PathPattern::Prefix("/a%20b".into()))]);
+        let denied = rules(true, &path("Deny", "Prefix", "/a%20b"));
         for way in ["/a%20b", "/A%20B/x", "/a%2520b"] {
             assert!(denied.decide(&call(way)).is_err(), "{way}");
         }
-        let all = rules(false, vec![path(true, PathPattern::Prefix("/".into()))]);
+        let all = rules(false, &path("Allow", "Prefix", "/"));
         assert!(all.decide(&call("/x")).is_ok() && all.decide(&call("/")).is_ok());
     }
 
     #[test]
     fn denied_method_is_denied_in_any_letter_case() {
         let asks = |allows: bool, method: &str| {
-            let rule = AuthorizationRule { allows, methods: vec!["PURGE".into()], ..Default::default() };
-            rules(!allows, vec![rule]).decide(&Call { method: method.as_bytes(), ..call("/") }).is_ok()
+            let action = if allows { "Allow" } else { "Deny" };
+            let rule = json!([{"action": action, "methods": ["PURGE"]}]);
+            rules(!allows, &rule).decide(&Call { method: method.as_bytes(), ..call("/") }).is_ok()
         };
         assert!(["PURGE", "purge", "Purge"].iter().all(|method| !asks(false, method)));
         assert!(asks(false, "PURGES") && asks(true, "PURGE"));
@@ -279,21 +286,13 @@ mod tests {
             users: Vec::new(),
             refused: false,
         };
-        let rule = |allows| AuthorizationRule { allows, ..AuthorizationRule::default() };
         let rules = rules(
             false,
-            vec![
-                AuthorizationRule { consumers: vec![("default".into(), "mallory".into())], ..rule(false) },
-                AuthorizationRule { groups: vec!["gold".into()], ..rule(true) },
-                AuthorizationRule {
-                    addresses: sluicegate_model::value::Entries::new(vec![
-                        "198.51.100.0/24".parse().unwrap(),
-                    ])
-                    .unwrap(),
-                    methods: vec!["PUT".into()],
-                    ..rule(true)
-                },
-            ],
+            &json!([
+                {"action": "Deny", "consumers": ["default/mallory"]},
+                {"action": "Allow", "groups": ["gold"]},
+                {"action": "Allow", "addresses": ["198.51.100.0/24"], "methods": ["PUT"]},
+            ]),
         );
         let asks = |consumer: Option<&Consumer>| rules.decide(&Call { consumer, ..call("/") }).is_ok();
         assert!(!asks(None));

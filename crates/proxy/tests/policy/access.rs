@@ -1,6 +1,6 @@
 //! Addresses, origins, rules, and ways around paths.
 
-use sluicegate_model::policy::{Authorization, AuthorizationRule};
+use sluicegate_model::feature::Authorization;
 use sluicegate_model::{PathPattern, Rule};
 use sluicegate_testkit::gateway::key;
 
@@ -61,14 +61,9 @@ async fn request_without_client_address_is_denied() -> TestResult {
         assert_eq!(status(&gateway, from).await?, expected, "{from}");
     }
     // Neither a rule that allows some, the proxy among them, nor one that denies some lets it in.
-    for (allows, address) in [(true, "127.0.0.1/32"), (false, "192.0.2.1/32")] {
-        let rule = AuthorizationRule {
-            allows,
-            addresses: written(json!([address])),
-            ..AuthorizationRule::default()
-        };
-        let authorization = Authorization { rules: vec![rule], allows_others: !allows };
-        let security = Security { authorization: Some(authorization), ..open() };
+    for (action, address) in [("Allow", "127.0.0.1/32"), ("Deny", "192.0.2.1/32")] {
+        let authorization = rules(json!([{"action": action, "addresses": [address]}]));
+        let security = Security { authorization, ..open() };
         gateway.configure(|config| set_security(config, Some(security))).await;
         assert_eq!(status(&gateway, "unknown").await?, 403, "{address}");
     }
@@ -197,12 +192,12 @@ async fn cors_headers_of_the_policy_replace_those_of_the_endpoint() -> TestResul
     Ok(())
 }
 
-fn rule(allows: bool, path: &str) -> AuthorizationRule {
-    AuthorizationRule {
-        allows,
-        paths: vec![PathPattern::Prefix(path.into())],
-        ..AuthorizationRule::default()
-    }
+fn rules(rules: Value) -> Option<Authorization> {
+    Some(written(json!({"rules": rules})))
+}
+
+fn below(path: &str) -> Value {
+    json!([{"type": "Prefix", "value": path}])
 }
 
 /// A request to `/` with every header that names another path or method, and what of these headers the endpoint gets.
@@ -230,16 +225,15 @@ async fn override_headers_are_dropped_if_rules_match_path_or_method() -> TestRes
     let (backend, gateway) = with(|config| config.settings.underscores_in_headers = true).await?;
     let forwarded = overrides(&gateway, &backend).await?;
     assert_eq!(forwarded.len(), 7, "without a policy: {forwarded:?}");
-    let policy = |rule: AuthorizationRule, forward_overrides: bool| {
-        let authorization = Authorization { rules: vec![rule], allows_others: true };
-        Security { authorization: Some(authorization), forward_overrides, ..open() }
+    let policy = |rule: Value, forward_overrides: bool| {
+        let authorization = rules(json!([rule]));
+        Security { authorization, forward_overrides, ..open() }
     };
-    let method = || AuthorizationRule { methods: vec!["DELETE".into()], ..AuthorizationRule::default() };
-    let address =
-        AuthorizationRule { addresses: written(json!(["192.0.2.1/32"])), ..AuthorizationRule::default() };
+    let method = || json!({"action": "Deny", "methods": ["DELETE"]});
+    let address = json!({"action": "Deny", "addresses": ["192.0.2.1/32"]});
     for (security, count) in [
         (policy(method(), false), 1),
-        (policy(rule(false, "/admin"), false), 1),
+        (policy(json!({"action": "Deny", "paths": below("/admin")}), false), 1),
         (policy(method(), true), 7),
         (policy(address, false), 7),
         (asking(vec![]), 7),
@@ -256,9 +250,8 @@ async fn override_headers_are_dropped_if_rules_match_path_or_method() -> TestRes
 
 #[tokio::test]
 async fn methods_are_denied_in_any_case() -> TestResult {
-    let rule = AuthorizationRule { methods: vec!["PURGE".into()], ..AuthorizationRule::default() };
-    let authorization = Authorization { rules: vec![rule], allows_others: true };
-    let (backend, gateway) = guarded(Security { authorization: Some(authorization), ..open() }).await?;
+    let authorization = rules(json!([{"action": "Deny", "methods": ["PURGE"]}]));
+    let (backend, gateway) = guarded(Security { authorization, ..open() }).await?;
     for (method, status) in [("PURGE", 403), ("purge", 403), ("Purge", 403), ("delete", 400)] {
         let request = format!("{method} / HTTP/1.1\r\nHost: localhost\r\n\r\n");
         assert_eq!(gateway.connect().await?.request(request).await?.status, status, "{method}");
@@ -269,8 +262,8 @@ async fn methods_are_denied_in_any_case() -> TestResult {
 
 #[tokio::test]
 async fn denied_path_is_denied_in_every_spelling() -> TestResult {
-    let authorization = Authorization { rules: vec![rule(false, "/admin")], allows_others: true };
-    let (backend, gateway) = guarded(Security { authorization: Some(authorization), ..open() }).await?;
+    let authorization = rules(json!([{"action": "Deny", "paths": below("/admin")}]));
+    let (backend, gateway) = guarded(Security { authorization, ..open() }).await?;
     gateway.configure(|config| config.settings.allow_encoded_dot_segments = true).await;
     for way in [
         "/admin",
@@ -422,20 +415,14 @@ async fn rule_with_a_method_guards_every_reading_of_its_path() -> TestResult {
 
 #[tokio::test]
 async fn authorization_rules_match_consumer_groups_and_claims() -> TestResult {
-    use sluicegate_model::policy::security::ClaimValues;
-    let authorization = Authorization {
-        rules: vec![
-            AuthorizationRule { groups: vec!["gold".into()], ..rule(true, "/gold") },
-            AuthorizationRule {
-                claims: vec![ClaimValues { claim: "scope".into(), values: vec!["write".into()] }],
-                methods: vec!["PUT".into()],
-                ..rule(true, "/")
-            },
-        ],
-        allows_others: false,
-    };
-    let security =
-        Security { authorization: Some(authorization), ..asking(vec![shared_jwt(), api_key("x-api-key")]) };
+    let authorization = rules(json!([
+        {"action": "Allow", "groups": ["gold"], "paths": below("/gold")},
+        {
+            "action": "Allow", "claims": [{"name": "scope", "values": ["write"]}], "methods": ["PUT"],
+            "paths": below("/"),
+        },
+    ]));
+    let security = Security { authorization, ..asking(vec![shared_jwt(), api_key("x-api-key")]) };
     let (_backend, gateway) = with(|config| {
         set_security(config, Some(security));
         config.consumers = vec![Arc::new(consumer("alice", "alice-key"))];

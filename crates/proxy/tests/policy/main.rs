@@ -122,7 +122,7 @@ fn provider(keys: JwtKeys) -> JwtProvider {
         keys,
         clock_skew: Duration::ZERO,
         allows_eternal: false,
-        required: Vec::new(),
+        required: Default::default(),
         headers: vec![("sub".into(), "X-User".into())],
     }
 }

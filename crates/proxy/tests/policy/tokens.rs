@@ -1,7 +1,6 @@
 //! JSON Web Tokens.
 
 use sluicegate_jwt::Fault;
-use sluicegate_model::policy::security::ClaimValues;
 
 use super::*;
 
@@ -114,7 +113,7 @@ async fn cached_token_is_valid_until_expiry_and_only_for_its_policy() -> TestRes
     let good = format!("Authorization: Bearer {}", good_token());
     assert_eq!(ask(&gateway, "/", &[&good]).await?.status, 200);
     let mut strict = provider(JwtKeys::Shared(SECRET.into()));
-    strict.required = vec![ClaimValues { claim: "role".into(), values: vec!["admin".into()] }];
+    strict.required = written(json!([{"name": "role", "values": ["admin"]}]));
     gateway.configure(|config| set_security(config, Some(asking(vec![jwt(strict)])))).await;
     assert_eq!(ask(&gateway, "/", &[&good]).await?.status, 401);
     Ok(())

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashSet};
 use rustls_pki_types::CertificateDer;
 use sluicegate_jwt::{Algorithm, KeySet};
+use sluicegate_model::feature::AuthorizationRule;
 use sluicegate_model::policy::security::{Basic, Method};
-use sluicegate_model::policy::{AuthorizationRule, External, JwtKeys, RemoteKeys, Security};
+use sluicegate_model::policy::{External, JwtKeys, RemoteKeys, Security};
 
 use crate::intent::At;
 use crate::manifest::Guarded;
@@ -133,9 +134,10 @@ impl<'a> Secrets<'a> {
                     problems.push(at.warning(&field("groups", index), message));
                 }
             }
-            for (index, (namespace, name)) in consumers.iter().enumerate() {
+            for (index, consumer) in consumers.iter().enumerate() {
+                let (namespace, name) = consumer.parts();
                 let object =
-                    ObjectRef { kind: Kind::Consumer, namespace: namespace.clone(), name: name.clone() };
+                    ObjectRef { kind: Kind::Consumer, namespace: namespace.into(), name: name.into() };
                 if !self.store.knows(&object) {
                     let message = format!("{object} does not exist; no caller matches it");
                     problems.push(at.warning(&field("consumers", index), message));
@@ -208,7 +210,7 @@ impl<'a> Secrets<'a> {
                 }
                 Err(fault) => {
                     let reason = fault.clone().into();
-                    *method = Method::Unusable { method: "external".into(), reason };
+                    *method = Method::Unusable { method: "extAuth".into(), reason };
                     return Err(format!("{fault}; no request is allowed by {}", external.url));
                 }
             },

@@ -88,7 +88,7 @@ pub(crate) fn check(
         }
     }
     if methods.is_empty() {
-        let fault = "has no method: write at least one of jwt, apiKey, basic and external";
+        let fault = "has no method: write at least one of jwt, apiKey, basic and extAuth";
         findings.error("spec.authentication", fault);
     }
     let requires_all = written.require == Some(written::Require::All);

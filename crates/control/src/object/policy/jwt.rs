@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_jwt::KeySet;
-use sluicegate_model::policy::security::{ClaimValues, Credential};
+use sluicegate_model::policy::security::Credential;
 use sluicegate_model::policy::{Jwt, JwtKeys, JwtProvider, RemoteKeys};
 use sluicegate_model::value::syntax;
 
 use super::authentication::{Need, Needed, check_places};
-use super::written::jwt::{self as written, Algorithm, ClaimRequirement, ClaimToHeader, ProviderKeys};
+use super::written::jwt::{self as written, Algorithm, ClaimToHeader, ProviderKeys};
 use super::{duration, list, secret, url};
 use crate::problem::Findings;
 
@@ -102,7 +102,6 @@ fn check_provider(
         let range = Duration::ZERO..=CLOCK_SKEW_MAX;
         duration::check(&text, range, "0s and 10m", &format!("{field}.clockSkew"), findings)
     });
-    let required = list::filled(written.required_claims, 16, &format!("{field}.requiredClaims"), findings);
     let headers = list::filled(written.claim_to_headers, 16, &format!("{field}.claimToHeaders"), findings);
     let provider = JwtProvider {
         name: written.name.into(),
@@ -112,7 +111,7 @@ fn check_provider(
         keys,
         clock_skew: clock_skew.unwrap_or(CLOCK_SKEW),
         allows_eternal: written.allow_missing_expiry.unwrap_or_default(),
-        required: check_claims(required, &format!("{field}.requiredClaims"), findings),
+        required: written.required_claims,
         headers: check_headers(headers, &format!("{field}.claimToHeaders"), findings),
     };
     (provider, need)
@@ -213,29 +212,6 @@ fn check_remote(
     let value = secret::check(named, "ca.crt", namespace, &field, findings);
     // Without its CA certificate, the server cannot be verified.
     (unread_keys(), value.map(|value| NamedKeys { field, value, of: Of::Authorities(keys) }))
-}
-
-/// Claims and their values.
-pub(super) fn check_claims(
-    written: Vec<ClaimRequirement>,
-    field: &str,
-    findings: &mut Findings,
-) -> Vec<ClaimValues> {
-    let mut claims = Vec::with_capacity(written.len());
-    for (index, claim) in written.into_iter().enumerate() {
-        let field = format!("{field}[{index}]");
-        check_claim_name(&claim.name, &format!("{field}.name"), findings);
-        let values = list::filled(claim.values, 64, &format!("{field}.values"), findings);
-        if values.iter().any(String::is_empty) {
-            findings
-                .warning(format!("{field}.values"), "has an empty text, which matches only an empty claim");
-        }
-        claims.push(ClaimValues {
-            claim: claim.name.into(),
-            values: values.into_iter().map(Into::into).collect(),
-        });
-    }
-    claims
 }
 
 pub(super) fn check_claim_name(name: &str, field: &str, findings: &mut Findings) {

@@ -39,8 +39,9 @@ impl SecurityPolicy {
             .unzip();
         // Without a readable authentication, each rule about callers would be an error of its own.
         let is_readable = !findings.has_errors();
-        let authorization = parts.authorization.filter(|_| is_readable).map(|written| {
-            authorization::check(written, &object.namespace, authentication.as_ref(), findings)
+        let authorization = parts.authorization.filter(|_| is_readable).map(|mut authorization| {
+            authorization::check(&mut authorization, &object.namespace, authentication.as_ref(), findings);
+            authorization
         });
         let security = Security {
             id: object.id(),

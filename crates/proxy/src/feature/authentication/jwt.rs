@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use foldhash::HashMap;
 use sluicegate_jwt::{Algorithm, Claims, Fault, KeySet, Rules, Token, Wanted};
-use sluicegate_model::policy::security::ClaimValues;
+use sluicegate_model::feature::ClaimRequirement;
 use sluicegate_model::policy::{Jwt, JwtKeys, JwtProvider};
 
 use super::consumer::{Consumers, Scope};
@@ -191,8 +191,9 @@ impl Verified {
     }
 }
 
-pub(in crate::feature) fn wanted(claim: &ClaimValues) -> Wanted {
-    Wanted { claim: claim.claim.clone(), values: claim.values.clone() }
+pub(in crate::feature) fn wanted(claim: &ClaimRequirement) -> Wanted {
+    let values = claim.values.iter().map(|value| value.as_str().into()).collect();
+    Wanted { claim: claim.name.as_str().into(), values }
 }
 
 /// A claim as a header value: text, numbers, and lists of these separated by commas. The value cannot end the line.

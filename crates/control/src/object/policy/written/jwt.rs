@@ -2,6 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use sluicegate_model::feature::ClaimRequirement;
+use sluicegate_model::value::Entries;
 
 use super::credential::{CredentialSource, SecretKeyRef};
 
@@ -48,8 +50,8 @@ pub(crate) struct Provider {
     /// Whether tokens without exp are accepted. Such a token never expires. Default: false.
     pub(crate) allow_missing_expiry: Option<bool>,
     /// Claims that tokens must have, in addition to iss, aud and exp. 1 to 16 entries. Default: none.
-    #[schemars(length(min = 1, max = 16))]
-    pub(crate) required_claims: Option<Vec<ClaimRequirement>>,
+    #[serde(default)]
+    pub(crate) required_claims: Entries<ClaimRequirement, 16>,
     /// Claims that endpoints receive as headers. 1 to 16 entries. The gateway drops these headers from client requests.
     /// Default: none.
     #[schemars(length(min = 1, max = 16))]
@@ -145,18 +147,6 @@ impl Algorithm {
     pub(crate) fn is_shared(self) -> bool {
         matches!(self, Self::Hs256 | Self::Hs384 | Self::Hs512)
     }
-}
-
-/// A claim that tokens must have.
-#[derive(Deserialize, JsonSchema)]
-pub(crate) struct ClaimRequirement {
-    /// The name of the claim. A dot leads into an object, as in realm_access.roles.
-    #[schemars(length(min = 1, max = 256))]
-    pub(crate) name: String,
-    /// The accepted values. A list, or a text of words such as scope, must contain one of them. 1 to 64 entries.
-    /// Default: any value.
-    #[schemars(length(min = 1, max = 64), inner(length(min = 1, max = 256)))]
-    pub(crate) values: Option<Vec<String>>,
 }
 
 /// A claim that endpoints receive as a header.

@@ -11,14 +11,13 @@
 //! |---|---|
 //! | [`target`] | the targets of a policy |
 //! | [`security`] | `SecurityPolicy` |
-//! | [`authentication`], [`jwt`], [`external`], [`credential`], [`authorization`] | its parts |
+//! | [`authentication`], [`jwt`], [`external`], [`credential`] | its parts |
 //! | [`consumer`] | `Consumer` |
 //! | [`rate_limit`] | `RateLimitPolicy` |
 //! | [`traffic`] | `TrafficPolicy` |
 //! | [`status`] | the status that the gateway writes |
 
 pub(crate) mod authentication;
-pub(crate) mod authorization;
 pub(crate) mod consumer;
 pub(crate) mod credential;
 pub(crate) mod external;

@@ -2,10 +2,9 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluicegate_model::feature::{Check, Cors, Faults, IpAccess};
+use sluicegate_model::feature::{Authorization, Check, Cors, Faults, IpAccess};
 
 use super::authentication::Authentication;
-use super::authorization::Authorization;
 use super::target::TargetRef;
 
 /// Sets which clients may call the routes of an Ingress or a Service. One policy applies to a route, and the gateway
@@ -55,5 +54,6 @@ pub(crate) struct SecurityParts {
 impl Check for SecurityParts {
     fn check(&self, at: &mut Faults<'_>) {
         at.within("cors", &self.cors);
+        at.within("authorization", &self.authorization);
     }
 }

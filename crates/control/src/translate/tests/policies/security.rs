@@ -1,9 +1,10 @@
 //! Tests of SecurityPolicies: their translation, and the errors that close their routes.
 
-use sluicegate_model::feature::Cors;
-use sluicegate_model::policy::security::{Authorization, Credential, Method, Security};
+use sluicegate_model::feature::{Action, Authorization, Cors};
+use sluicegate_model::policy::security::{Credential, Method, Security};
 use sluicegate_model::policy::{External, JwtKeys, KeyPart, SignIn};
 
+use sluicegate_model::PathPattern;
 use sluicegate_model::value::Network;
 
 use super::{A, assert_problems, policy, security_of, shop, translated};
@@ -250,10 +251,15 @@ fn invalid_external_authorization_closes_the_policy() {
     ] {
         closed(&format!("authentication: {{extAuth: {{{spec}}}}}"), problem);
     }
-    closed(
-        "authentication: {extAuth: {url: \"http://a\"}}, authorization: {rules: [{action: Deny, groups: [a]}]}",
-        "rules[0].groups: needs spec.authentication with jwt, apiKey or basic: without it every caller is unknown",
-    );
+    for certificate in ["", ", caCertificateRef: {name: ca}"] {
+        closed(
+            &format!(
+                "authentication: {{extAuth: {{url: \"https://a\"{certificate}}}}}, \
+                 authorization: {{rules: [{{action: Deny, groups: [a]}}]}}"
+            ),
+            "rules[0].groups: needs spec.authentication with jwt, apiKey or basic: without it every caller is unknown",
+        );
+    }
 }
 
 #[test]
@@ -266,16 +272,20 @@ fn override_headers_are_forwarded_only_with_forward_override_headers() {
 
 #[test]
 fn default_action_is_allow_only_without_allow_rules() {
-    assert!(!authorization("rules: [{action: Allow, methods: [GET]}]").allows_others);
-    assert!(authorization("rules: [{action: Deny, methods: [GET]}]").allows_others);
-    assert!(authorization("defaultAction: Allow, rules: [{action: Allow, methods: [GET]}]").allows_others);
-    assert!(!authorization("defaultAction: Deny, rules: [{action: Deny, methods: [GET]}]").allows_others);
+    for (spec, expected) in [
+        ("rules: [{action: Allow, methods: [GET]}]", Action::Deny),
+        ("rules: [{action: Deny, methods: [GET]}]", Action::Allow),
+        ("defaultAction: Allow, rules: [{action: Allow, methods: [GET]}]", Action::Allow),
+        ("defaultAction: Deny, rules: [{action: Deny, methods: [GET]}]", Action::Deny),
+    ] {
+        assert_eq!(authorization(spec).default_action(), expected, "{spec}");
+    }
     let rules = authorization(
         "rules: [{action: Deny, paths: [{type: Prefix, value: /admin/}, {type: Exact, value: /%61}], addresses: [10.0.0.1]}]",
     )
     .rules;
-    let paths: Vec<_> = rules[0].paths.iter().map(|path| (path.path_type(), path.as_str())).collect();
-    assert_eq!(paths, [("Prefix", "/admin"), ("Exact", "/a")]);
+    let paths: Vec<_> = rules[0].paths.iter().map(|path| path.pattern()).collect();
+    assert_eq!(paths, [PathPattern::Prefix("/admin".into()), PathPattern::Exact("/a".into())]);
 }
 
 #[test]
@@ -290,7 +300,7 @@ fn authorization_rules_name_consumers_of_known_namespaces() {
     let (translation, problems) = translated(&[&text]);
     let security = security_of(&translation.config);
     let named = &security.authorization.as_ref().unwrap().rules[0].consumers;
-    let named: Vec<String> = named.iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect();
+    let named: Vec<&str> = named.iter().map(|consumer| consumer.as_str()).collect();
     assert_eq!(named, ["default/bob", "other/bob", "default/carol"]);
     assert!(
         problems[0].contains("rules[0].consumers[2]: Consumer default/carol does not exist"),
@@ -530,6 +540,11 @@ fn authorization_rules_that_never_match_close_the_policy() {
     );
     closed(&denies("paths: [{type: Prefix, value: \"/a?b=c\"}]"), "has a '?', which ends a path");
     closed(&denies("paths: [{type: Exact, value: \"/a#b\"}]"), "has a '#', which ends a path");
+    closed(
+        &denies("methods: [\"*\"]"),
+        "methods[0]: \"*\" is not a method: remove methods to match every method",
+    );
+    closed(&denies("consumers: [a/b/c]"), "consumers[0]: \"a/b/c\" is not a DNS name");
     let (_, problems) =
         translated(&[&[shop(), policy(&denies("paths: [{type: Prefix, value: \"/admin/*\"}]"))].concat()]);
     assert!(problems.iter().any(|told| told.contains("not as a pattern")), "{problems:#?}");
