@@ -82,7 +82,7 @@ fn write_request_of(
         write_line(out, b"X-Forwarded-Host", request.head.authority());
     }
     if !(trusted && has(&head.lines, Known::XRequestId)) {
-        write_display(out, "X-Request-ID", format_args!("{:032x}", request_id));
+        write_display(out, "X-Request-ID", format_args!("{request_id:032x}"));
     }
     write_line(out, b"X-Original-Method", head.method_name.of(buf));
     let mut target = Vec::new();

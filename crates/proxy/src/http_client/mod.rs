@@ -72,10 +72,10 @@ pub enum HttpError {
     #[error("the HTTP exchange failed: {0}")]
     Http(#[from] hyper::Error),
     /// The body is incomplete or too long.
-    #[error("its response is incomplete, or longer than {0} bytes")]
+    #[error("the server's response is incomplete, or longer than {0} bytes")]
     Body(usize),
     /// The exchange exceeds the timeout.
-    #[error("it did not respond within {0:?}")]
+    #[error("the server did not respond within {0:?}")]
     Timeout(Duration),
 }
 

@@ -31,7 +31,7 @@ pub enum ServerError {
     #[error("the host of the URL is not a name or an address that a certificate can have")]
     Name,
     /// A CA certificate is invalid.
-    #[error("cannot use the CA certificates for its certificate: {0}")]
+    #[error("cannot use the CA certificates for the server's certificate: {0}")]
     Authorities(#[from] rustls::Error),
 }
 

@@ -55,9 +55,9 @@ enum FetchError {
     Server(#[from] ServerError),
     #[error(transparent)]
     Exchange(#[from] HttpError),
-    #[error("it responds with {0}, not 200; the gateway does not follow redirects")]
+    #[error("the server responds with {0}, not 200; the gateway does not follow redirects")]
     Status(StatusCode),
-    #[error("its keys {0}")]
+    #[error("the keys {0}")]
     Keys(#[from] KeyFault),
 }
 

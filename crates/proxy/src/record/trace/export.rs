@@ -85,7 +85,7 @@ impl Exporter {
         match thread.spawn(move || run(batches, tracing, &stats, &closing)) {
             Ok(thread) => self.thread = Some(thread),
             Err(error) => {
-                tracing::error!(%error, "no thread to send spans; all spans are lost");
+                tracing::error!(%error, "cannot start the thread that exports spans; all spans are lost");
             }
         }
     }
@@ -106,7 +106,7 @@ fn run(
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            return tracing::error!(%error, "no runtime to send spans; all spans are lost");
+            return tracing::error!(%error, "cannot start the runtime that exports spans; all spans are lost");
         }
     };
     runtime.block_on(async {
@@ -215,14 +215,16 @@ enum ExportError {
     Server(#[from] ServerError),
     #[error(transparent)]
     Exchange(#[from] HttpError),
-    #[error("it responds with {status}; {advice}", advice = advice(*status))]
+    #[error("the collector responds with {status}; {advice}", advice = advice(*status))]
     Status { status: StatusCode, pause: Option<Duration> },
 }
 
 fn advice(status: StatusCode) -> &'static str {
     match status {
-        StatusCode::NOT_FOUND => "does it accept OTLP over HTTP at this URL with /v1/traces added?",
-        StatusCode::UNSUPPORTED_MEDIA_TYPE => "does it accept OTLP over HTTP in protobuf?",
+        StatusCode::NOT_FOUND => {
+            "check that the collector accepts OTLP over HTTP at this URL with /v1/traces added"
+        }
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => "check that the collector accepts OTLP over HTTP in protobuf",
         _ => "see the log of the collector",
     }
 }
