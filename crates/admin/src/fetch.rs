@@ -4,20 +4,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper::Request;
 use hyper::body::Bytes;
-use hyper::client::conn::http1;
-use hyper::header::HOST;
-use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
-use tokio::net::TcpStream;
-use tokio::time::timeout;
+use sluicegate_proxy::http_client::{HttpClient, HttpError, HttpLimits, Server};
 
-/// The timeout of the whole exchange.
-const LIMIT: Duration = Duration::from_secs(10);
-/// The longest accepted document, in bytes.
-const MAX_BODY: usize = 256 * 1024 * 1024;
+/// The limits of an exchange. A document of a large cluster is long.
+const LIMITS: HttpLimits = HttpLimits { timeout: Duration::from_secs(10), body: 256 * 1024 * 1024 };
 
 /// The longest excerpt of an error response in messages, in characters.
 const FIRST_MAX: usize = 200;
@@ -38,8 +30,9 @@ pub enum FetchError {
     },
     /// The connect or the response took too long.
     #[error(
-        "http://{address}{path} did not respond within {LIMIT:?}; is it the admin interface of a gateway? \
-         Set its address with --admin"
+        "http://{address}{path} did not respond within {:?}; is it the admin interface of a gateway? \
+         Set its address with --admin",
+        LIMITS.timeout
     )]
     Timeout {
         /// The address of the interface.
@@ -95,26 +88,16 @@ pub async fn fetch_text(address: SocketAddr, path: &str) -> Result<String, Fetch
 }
 
 async fn exchange(address: SocketAddr, path: &str) -> Result<Bytes, FetchError> {
-    timeout(LIMIT, ask(address, path))
-        .await
-        .unwrap_or_else(|_| Err(FetchError::Timeout { address, path: path.to_owned() }))
-}
-
-async fn ask(address: SocketAddr, path: &str) -> Result<Bytes, FetchError> {
-    let answer = |problem: String| FetchError::Answer { address, path: path.to_owned(), problem };
-    let stream = TcpStream::connect(address).await.map_err(|error| FetchError::Connect { address, error })?;
-    let (mut requests, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(|error| answer(error.to_string()))?;
-    // The task ends with the connection. The request below receives the same error.
-    tokio::spawn(connection);
-    let request = Request::get(path)
-        .header(HOST, address.to_string())
-        .body(Empty::<Bytes>::new())
-        .map_err(|error| answer(error.to_string()))?;
-    let response = requests.send_request(request).await.map_err(|error| answer(error.to_string()))?;
-    let status = response.status();
-    let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
-    let body = body.map_err(|error| answer(error.to_string()))?.to_bytes();
+    let answer = |problem| FetchError::Answer { address, path: path.to_owned(), problem };
+    let failed = |error| match error {
+        HttpError::Connect(error) => FetchError::Connect { address, error },
+        HttpError::Timeout(_) => FetchError::Timeout { address, path: path.to_owned() },
+        error => answer(error.to_string()),
+    };
+    let server = Server::new(&format!("http://{address}{path}"), &[]);
+    let server = server.map_err(|error| answer(error.to_string()))?;
+    let response = HttpClient::new(server, LIMITS).get(&[]).await.map_err(failed)?;
+    let (status, body) = (response.status, response.body.map_err(failed)?);
     if !status.is_success() {
         let text = String::from_utf8_lossy(&body);
         let first: String = text.lines().next().unwrap_or_default().chars().take(FIRST_MAX).collect();

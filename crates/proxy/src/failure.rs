@@ -9,58 +9,58 @@ use sluicegate_proxy_protocol::Malformed;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The upstream has no endpoint.
-    #[error("the upstream has no endpoint that serves")]
+    #[error("the upstream has no ready endpoint")]
     NoEndpoint,
     /// The upstream's own limit is reached.
-    #[error("the upstream is at its limit of requests in flight")]
+    #[error("the upstream has reached its limit of requests in flight")]
     Overloaded,
     /// The endpoint's host refused the connection: no program listens.
-    #[error("the connection was refused")]
+    #[error("the endpoint refused the connection")]
     ConnectRefused,
     /// There is no route to the endpoint.
     #[error("the endpoint is unreachable")]
     ConnectUnreachable,
     /// The connect timed out, or another endpoint accepted first.
-    #[error("connecting timed out")]
+    #[error("the connect to the endpoint timed out")]
     ConnectTimeout,
     /// Another error of connecting, such as a lack of local ports.
-    #[error("connecting failed")]
+    #[error("the connect to the endpoint failed")]
     ConnectError,
     /// The TLS handshake failed: the endpoint's certificate is not accepted, or the endpoint does not support TLS.
-    #[error("the TLS handshake failed")]
+    #[error("the TLS handshake with the endpoint failed")]
     TlsHandshake,
     /// The endpoint does not support HTTP/2.
-    #[error("the endpoint does not speak HTTP/2")]
+    #[error("the endpoint does not support HTTP/2")]
     NoHttp2,
     /// The endpoint has refused the request before it processed it (`REFUSED_STREAM`, GOAWAY; RFC 9113, 8.7).
     #[error("the endpoint refused the stream")]
     Refused,
     /// The endpoint's HTTP/2 does not support WebSocket (RFC 8441).
-    #[error("the endpoint takes no WebSocket over HTTP/2")]
+    #[error("the endpoint does not support WebSocket over HTTP/2")]
     NoWebSocket,
     /// A kept-alive connection was closed before the first byte of a response.
-    #[error("a kept-alive connection was closed before a response")]
+    #[error("the endpoint closed a kept-alive connection before a response")]
     Stale,
     /// A new connection was closed or reset before the first byte of a response.
-    #[error("the connection was closed before a response")]
+    #[error("the endpoint closed the connection before a response")]
     Reset,
     /// The endpoint's kernel did not acknowledge sent bytes.
     #[error("the endpoint does not acknowledge the request")]
     Unacknowledged,
     /// The endpoint did not respond in time.
-    #[error("no response in time")]
+    #[error("the endpoint did not respond in time")]
     ResponseTimeout,
     /// The endpoint accepted no more of the request's body.
-    #[error("the endpoint takes no more of the request")]
+    #[error("the endpoint stopped reading the request")]
     WriteTimeout,
     /// The received bytes are not an acceptable HTTP response.
-    #[error("bad response: {0}")]
+    #[error("the endpoint sent an invalid response: {0}")]
     BadResponse(ResponseError),
     /// The connection ended inside the response's head or body, or the body broke its framing.
-    #[error("the response ended early")]
+    #[error("the endpoint ended the response early")]
     Truncated,
     /// The response's body stalled for too long.
-    #[error("the response's body stood still")]
+    #[error("the endpoint stopped sending the response's body")]
     BodyTimeout,
     /// The endpoint was removed and its drain time is over.
     #[error("the endpoint was removed and its drain time is over")]
@@ -72,7 +72,7 @@ pub enum Failure {
     #[error("the endpoint changed to another protocol than the requested one")]
     OtherProtocol,
     /// The response is longer than a policy allows.
-    #[error("the response is too long")]
+    #[error("the response is longer than the policy allows")]
     TooLong,
     /// The endpoint responded with a status that a policy retries at another endpoint.
     #[error("the endpoint responded with a status code of retries.codes")]
@@ -187,32 +187,32 @@ pub enum ClientFault {
     #[error("the client closed the connection")]
     Closed,
     /// The head did not arrive in time.
-    #[error("the request's head did not come in time")]
+    #[error("the client did not send the whole head in time")]
     HeadTimeout,
     /// The body did not arrive in time.
-    #[error("the request's body did not come in time")]
+    #[error("the client stopped sending the body")]
     BodyTimeout,
     /// The client does not read.
     #[error("the client does not read the response")]
     WriteTimeout,
     /// The body is over the limit.
-    #[error("the request's body is over the limit")]
+    #[error("the request's body exceeds the limit")]
     BodyTooLarge,
     /// The body's framing is invalid.
     #[error("the request's body is malformed")]
     BadBody,
     /// `CONNECT` or `TRACE`.
-    #[error("the method is not served")]
+    #[error("the gateway does not serve the method")]
     Method,
     /// The TLS connection was opened for another host, and its certificate or its client certificate policy does not
     /// apply to this host (RFC 9110, 7.4).
     #[error("the connection is not valid for this host")]
     Misdirected,
     /// The body arrived more slowly than the minimum rate.
-    #[error("the request's body comes too slowly")]
+    #[error("the client sends the body too slowly")]
     BodyTooSlow,
     /// The body took longer in total than the limit.
-    #[error("the request's body took too long in all")]
+    #[error("the client did not send the whole body in time")]
     BodyTotalTimeout,
     /// The upload had stalled for longest at an endpoint with too many stalled uploads.
     #[error("too many uploads at the endpoint are stalled")]
@@ -281,25 +281,25 @@ impl ClientFault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsFault {
     /// The client closed the connection, or the connection broke.
-    #[error("the connection was closed during the handshake")]
+    #[error("the client closed the connection during the handshake")]
     Closed,
     /// The handshake took too long.
-    #[error("the handshake did not end in time")]
+    #[error("the client did not complete the handshake in time")]
     Timeout,
     /// The first bytes are not TLS.
-    #[error("the first bytes are not TLS")]
+    #[error("the first bytes of the connection are not TLS")]
     NotTls,
     /// A plain HTTP request arrived, and the gateway responded with 400.
-    #[error("a request in plain HTTP came")]
+    #[error("the client sent a plain HTTP request")]
     ClearText,
     /// The ClientHello is over the limit.
-    #[error("the ClientHello is over the limit")]
+    #[error("the ClientHello exceeds the limit")]
     HelloTooLarge,
     /// There is no certificate for the requested name.
-    #[error("there is no certificate for the name")]
+    #[error("the gateway has no certificate for the requested name")]
     UnknownName,
     /// The host's configuration is unusable. For example, there is no CA certificate for its clients.
-    #[error("the host cannot be served as it is configured")]
+    #[error("the TLS configuration of the host is invalid")]
     Unusable,
     /// Client and gateway have no version, algorithm or protocol in common.
     #[error("client and gateway have no version, algorithm or protocol in common")]
@@ -308,10 +308,10 @@ pub enum TlsFault {
     #[error("the client's certificate is missing or not accepted")]
     ClientCertificate,
     /// The client aborted the handshake, most likely because it does not trust the certificate.
-    #[error("the client ended the handshake")]
+    #[error("the client aborted the handshake")]
     Refused,
     /// The client violated the protocol.
-    #[error("the client broke the protocol")]
+    #[error("the client violated the TLS protocol")]
     Protocol,
 }
 
@@ -370,10 +370,10 @@ impl TlsFault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyHeaderFault {
     /// The peer closed the connection, or the connection broke.
-    #[error("the connection was closed before its PROXY header")]
+    #[error("the peer closed the connection before a PROXY header")]
     Closed,
     /// The header did not arrive in time.
-    #[error("the PROXY header did not come in time")]
+    #[error("the peer did not send the PROXY header in time")]
     Timeout,
     /// The connection begins with other bytes.
     #[error("the connection does not begin with a PROXY header")]

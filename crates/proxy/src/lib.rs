@@ -25,6 +25,7 @@
 //! | `feature` | the treatment of the requests of a rule: authentication, rate limits, redirects, caching, and so on |
 //! | [`upstream`] | endpoints: load balancing, connections, health, pools |
 //! | [`record`] | the record of a finished request, and its sinks: access log, trace |
+//! | [`http_client`] | the HTTP client for the gateway's own requests in the background |
 //! | `tls` | certificates, handshakes |
 //! | `stream` | connections in clear text, over TLS, and shared over HTTP/2 |
 //! | [`counters`] | counters and histograms |
@@ -45,6 +46,7 @@ mod feature;
 pub mod fuzz;
 mod hash;
 mod http;
+pub mod http_client;
 mod layer4;
 #[cfg(test)]
 mod layers;

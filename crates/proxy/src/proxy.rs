@@ -160,7 +160,7 @@ impl Proxy {
         if requests > 0 {
             tracing::warn!(
                 requests,
-                "the time for requests in flight is over: dropping requests and tunnels"
+                "the drain timeout is over; the gateway drops the requests and tunnels in flight"
             );
         }
         self.tell(Stop::CloseAll);

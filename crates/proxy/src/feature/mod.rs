@@ -19,7 +19,6 @@
 //! | `fault`, `direct_response` | injected faults; fixed responses |
 //! | `cache` | cached responses |
 //! | `compression` | the choice of responses to compress, and their encoding |
-//! | `service` | servers that features call, by URL |
 //! | `sample` | random samples of requests |
 //! | `state` | the state of policies, for readers |
 
@@ -42,7 +41,6 @@ mod redirect;
 mod retries;
 mod sample;
 pub(crate) mod security;
-mod service;
 mod session_affinity;
 mod split;
 mod state;

@@ -3,19 +3,23 @@
 //! Each check is a function of the request. The exchange waits for slow checks, applies the edits, and records denials.
 
 use std::borrow::Cow;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_model::{ObjectId, policy};
 
 use super::exchange::Exchange;
+use super::question::{Added, question, write_sign_in};
 use super::refuse::Refusal;
 use crate::counters::{PolicyShard, PolicyStats};
-use crate::failure::Denial;
+use crate::failure::{Denial, Failure, Fault};
 use crate::feature::authentication::consumer::Consumers;
 use crate::feature::authentication::{
     Authentication, Identity, Memories, NotAuthenticated, SlowCheckResults,
 };
 use crate::feature::cors::Cors;
+use crate::feature::ext_auth::{Answer, External};
 use crate::feature::rate_limit::{Caller, LimitRefusal, Limits, Lines, seconds_up};
 use crate::feature::security::Arrival;
 use crate::feature::{Guard, LimitPolicy, Policy, SecurityPolicy};
@@ -90,7 +94,9 @@ impl Exchange<'_> {
                 Err(NotAuthenticated::Denied(denial)) => {
                     authentication.challenge(&awaited, denial, &mut self.scratch.response_lines);
                     if let Some(page) = authentication.sign_in(denial) {
-                        self.write_sign_in(page);
+                        self.edit(|exchange, edits| {
+                            write_sign_in(&mut edits.response_lines, &exchange.view(), page);
+                        });
                     }
                     return Err(self.deny(&By::of(policy), denial));
                 }
@@ -109,6 +115,25 @@ impl Exchange<'_> {
                 }
             }
         }
+    }
+
+    /// The answer of the service, if the client waits that long and the request's deadline is not over.
+    async fn ask(
+        &mut self,
+        policy: &SecurityPolicy,
+        external: &Arc<External>,
+    ) -> Result<Result<Rc<Answer>, Denial>, Fault> {
+        let added = Added {
+            origin: &self.client.origin,
+            underscores: self.snapshot.settings.underscores_in_headers,
+            request_id: self.record.request_id,
+        };
+        let Ok(question) = question(external, &self.view(), &added) else {
+            return Ok(Err(Denial::AmbiguousCredentials));
+        };
+        let service = self.worker.externals.of(external, &policy.stats, self.worker.id);
+        let asking = service.ask(external.clone(), question);
+        Ok(self.awaited(asking, self.head_deadline).await?.ok_or(Failure::ResponseTimeout)?)
     }
 
     /// Counts the request under the limits that need the caller's identity, or under the other limits.

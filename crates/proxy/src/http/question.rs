@@ -1,191 +1,187 @@
-//! The question to an authorization service about a request, and the sign-in page of its client.
-
-use std::net::IpAddr;
-use std::rc::Rc;
-use std::sync::Arc;
+//! The question to an authorization service about a request, and the sign-in page of its client: functions of the
+//! request. `admit.rs` sends the question, and applies the answer.
 
 use sluicegate_http1::{Known, Line};
 use sluicegate_model::policy::{Credential, SignIn};
 
+use super::connection::Origin;
 use super::encode::{
     copy_lines, has, is_forwarding, may_forward_header, write_display, write_line, write_trusted_forwarding,
 };
-use super::exchange::Exchange;
-use crate::failure::{Denial, Failure, Fault};
-use crate::feature::SecurityPolicy;
 use crate::feature::authentication::credential::{Ambiguous, is_line};
-use crate::feature::ext_auth::{Answer, External, Part, Question, Told};
+use crate::feature::ext_auth::{External, Part, Question, Told};
+use crate::request::{HeadView, RequestView};
 
-impl Exchange<'_> {
-    /// The answer of the service, if the client waits that long and the request's deadline is not over.
-    pub(super) async fn ask(
-        &mut self,
-        policy: &SecurityPolicy,
-        external: &Arc<External>,
-    ) -> Result<Result<Rc<Answer>, Denial>, Fault> {
-        let Ok(question) = self.question(external) else { return Ok(Err(Denial::AmbiguousCredentials)) };
-        let service = self.worker.externals.of(external, &policy.stats, self.worker.id);
-        let asking = service.ask(external.clone(), question);
-        Ok(self.awaited(asking, self.head_deadline).await?.ok_or(Failure::ResponseTimeout)?)
+/// The facts about a request that the gateway adds to a question with the whole head.
+pub(super) struct Added<'r> {
+    pub(super) origin: &'r Origin,
+    /// Whether headers with an underscore in their name are forwarded.
+    pub(super) underscores: bool,
+    /// For `X-Request-ID`, if the client's own ID is missing or not trusted.
+    pub(super) request_id: u128,
+}
+
+/// The question about a request.
+pub(super) fn question(
+    external: &External,
+    request: &RequestView<'_>,
+    added: &Added<'_>,
+) -> Result<Question, Ambiguous> {
+    let mut bytes = Vec::with_capacity(1024);
+    bytes.extend_from_slice(&external.opening);
+    let is_whole = match &external.told {
+        Told::Key(parts) => write_parts(&mut bytes, request, parts)?,
+        Told::Named(names) => {
+            write_request_of(&mut bytes, request, added, |line, buf| {
+                names.iter().any(|(known, name)| is_line(line, *known, name, buf))
+            });
+            false
+        }
+        Told::All => {
+            write_request_of(&mut bytes, request, added, is_about_request);
+            false
+        }
+    };
+    if external.says_length() {
+        bytes.extend_from_slice(b"Content-Length: 0\r\n");
     }
+    bytes.extend_from_slice(b"\r\n");
+    Ok(Question { bytes, is_whole })
+}
 
-    fn question(&self, external: &External) -> Result<Question, Ambiguous> {
-        let mut bytes = Vec::with_capacity(1024);
-        bytes.extend_from_slice(&external.opening);
-        let is_whole = match &external.told {
-            Told::Key(parts) => self.write_parts(&mut bytes, parts)?,
-            Told::Named(names) => {
-                self.write_request_of(&mut bytes, |line, buf| {
-                    names.iter().any(|(known, name)| is_line(line, *known, name, buf))
-                });
+/// Writes the request for the endpoint, without its body, as ingress-nginx describes it.
+fn write_request_of(
+    out: &mut Vec<u8>,
+    request: &RequestView<'_>,
+    &Added { origin, underscores, request_id }: &Added<'_>,
+    is_told: impl Fn(&Line, &[u8]) -> bool,
+) {
+    let HeadView { head, buf } = request.head;
+    let trusted = request.client.is_trusted;
+    copy_lines(out, buf, &head.lines, |line| {
+        let is_told = match line.known {
+            // The question has its own value, or the header describes a part that the service does not receive.
+            Known::Host | Known::Expect | Known::XForwardedFor | Known::ContentLength | Known::Trailer => {
                 false
             }
-            Told::All => {
-                self.write_request_of(&mut bytes, is_about_request);
-                false
+            known if is_forwarding(known) => trusted,
+            Known::Other => {
+                let name = line.name.of(buf);
+                may_forward_header(name, trusted, underscores) && !is_own(name) && is_told(line, buf)
             }
+            _ => is_told(line, buf),
         };
-        if external.says_length() {
-            bytes.extend_from_slice(b"Content-Length: 0\r\n");
-        }
-        bytes.extend_from_slice(b"\r\n");
-        Ok(Question { bytes, is_whole })
+        is_told && !line.hop_by_hop
+    });
+    match trusted {
+        true => write_trusted_forwarding(out, buf, head, origin, request.client.ip()),
+        false => out.extend_from_slice(&origin.forwarding),
     }
-
-    /// Writes the request for the endpoint, without its body, as ingress-nginx describes it.
-    fn write_request_of(&self, out: &mut Vec<u8>, is_told: impl Fn(&Line, &[u8]) -> bool) {
-        let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
-        let origin = &self.client.origin;
-        copy_lines(out, buf, &head.lines, |line| {
-            let is_told = match line.known {
-                // The question has its own value, or the header describes a part that the service does not receive.
-                Known::Host
-                | Known::Expect
-                | Known::XForwardedFor
-                | Known::ContentLength
-                | Known::Trailer => false,
-                known if is_forwarding(known) => self.trusted,
-                Known::Other => {
-                    let name = line.name.of(buf);
-                    let underscores = self.snapshot.settings.underscores_in_headers;
-                    may_forward_header(name, self.trusted, underscores) && !is_own(name) && is_told(line, buf)
-                }
-                _ => is_told(line, buf),
-            };
-            is_told && !line.hop_by_hop
-        });
-        match self.trusted {
-            true => write_trusted_forwarding(out, buf, head, origin, self.client_address()),
-            false => out.extend_from_slice(&origin.forwarding),
-        }
-        out.extend_from_slice(&origin.identity);
-        if !(self.trusted && has(&head.lines, Known::XForwardedHost)) {
-            write_line(out, b"X-Forwarded-Host", self.authority().unwrap_or_default());
-        }
-        if !(self.trusted && has(&head.lines, Known::XRequestId)) {
-            write_display(out, "X-Request-ID", format_args!("{:032x}", self.record.request_id));
-        }
-        write_line(out, b"X-Original-Method", head.method_name.of(buf));
-        let mut target = Vec::new();
-        self.write_target(&mut target);
-        out.extend_from_slice(b"X-Original-URL: ");
-        self.write_origin(out);
-        out.extend_from_slice(&target);
-        out.extend_from_slice(b"\r\n");
-        write_line(out, b"X-Auth-Request-Redirect", &target);
+    out.extend_from_slice(&origin.identity);
+    if !(trusted && has(&head.lines, Known::XForwardedHost)) {
+        write_line(out, b"X-Forwarded-Host", request.head.authority());
     }
+    if !(trusted && has(&head.lines, Known::XRequestId)) {
+        write_display(out, "X-Request-ID", format_args!("{request_id:032x}"));
+    }
+    write_line(out, b"X-Original-Method", head.method_name.of(buf));
+    let mut target = Vec::new();
+    write_target(&mut target, request);
+    out.extend_from_slice(b"X-Original-URL: ");
+    write_origin(out, request);
+    out.extend_from_slice(&target);
+    out.extend_from_slice(b"\r\n");
+    write_line(out, b"X-Auth-Request-Redirect", &target);
+}
 
-    /// Writes only the parts of the key. Returns whether all of them are present.
-    fn write_parts(&self, out: &mut Vec<u8>, parts: &[Part]) -> Result<bool, Ambiguous> {
-        let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
-        let (mut cookies, mut origin, mut path, mut query) = (Vec::new(), Vec::new(), &b""[..], Vec::new());
-        let mut is_whole = true;
-        for part in parts {
-            match part {
-                Part::Value(place) => match (place.find(head, buf)?, place.source()) {
-                    (None, _) => is_whole = false,
-                    (Some(value), Credential::Header { name, .. }) => {
-                        write_line(out, name.as_bytes(), &value);
-                    }
-                    (Some(value), Credential::Cookie(name)) => {
-                        cookies.extend_from_slice(if cookies.is_empty() { b"" } else { b"; " });
-                        cookies.extend_from_slice(name.as_bytes());
-                        cookies.push(b'=');
-                        cookies.extend_from_slice(&value);
-                    }
-                    (Some(value), Credential::Query(name)) => {
-                        query.push(if query.is_empty() { b'?' } else { b'&' });
-                        escape(&mut query, name.as_bytes());
-                        query.push(b'=');
-                        escape(&mut query, &value);
-                    }
-                },
-                Part::Method => write_line(out, b"X-Original-Method", head.method_name.of(buf)),
-                Part::Host => {
-                    is_whole &= head.authority.is_some();
-                    self.write_origin(&mut origin);
-                    write_line(out, b"X-Forwarded-Proto", self.scheme());
-                    write_line(out, b"X-Forwarded-Host", self.authority().unwrap_or_default());
+/// Writes only the parts of the key. Returns whether all of them are present.
+fn write_parts(out: &mut Vec<u8>, request: &RequestView<'_>, parts: &[Part]) -> Result<bool, Ambiguous> {
+    let HeadView { head, buf } = request.head;
+    let (mut cookies, mut origin, mut path, mut query) = (Vec::new(), Vec::new(), &b""[..], Vec::new());
+    let mut is_whole = true;
+    for part in parts {
+        match part {
+            Part::Value(place) => match (place.find(head, buf)?, place.source()) {
+                (None, _) => is_whole = false,
+                (Some(value), Credential::Header { name, .. }) => {
+                    write_line(out, name.as_bytes(), &value);
                 }
-                Part::Path => path = self.path(),
-                Part::Address => {
-                    let address: IpAddr = self.client_address();
-                    write_display(out, "X-Forwarded-For", address);
-                    write_display(out, "X-Real-IP", address);
+                (Some(value), Credential::Cookie(name)) => {
+                    cookies.extend_from_slice(if cookies.is_empty() { b"" } else { b"; " });
+                    cookies.extend_from_slice(name.as_bytes());
+                    cookies.push(b'=');
+                    cookies.extend_from_slice(&value);
                 }
+                (Some(value), Credential::Query(name)) => {
+                    query.push(if query.is_empty() { b'?' } else { b'&' });
+                    escape(&mut query, name.as_bytes());
+                    query.push(b'=');
+                    escape(&mut query, &value);
+                }
+            },
+            Part::Method => write_line(out, b"X-Original-Method", head.method_name.of(buf)),
+            Part::Host => {
+                is_whole &= head.authority.is_some();
+                write_origin(&mut origin, request);
+                write_line(out, b"X-Forwarded-Proto", scheme(request));
+                write_line(out, b"X-Forwarded-Host", request.head.authority());
+            }
+            Part::Path => path = request.path,
+            Part::Address => {
+                let address = request.client.ip();
+                write_display(out, "X-Forwarded-For", address);
+                write_display(out, "X-Real-IP", address);
             }
         }
-        if !cookies.is_empty() {
-            write_line(out, b"Cookie", &cookies);
-        }
-        if !(origin.is_empty() && path.is_empty() && query.is_empty()) {
-            let path = if path.is_empty() { b"/" } else { path };
-            write_line(out, b"X-Original-URL", &[&origin, path, &query].concat());
-        }
-        Ok(is_whole)
     }
+    if !cookies.is_empty() {
+        write_line(out, b"Cookie", &cookies);
+    }
+    if !(origin.is_empty() && path.is_empty() && query.is_empty()) {
+        let path = if path.is_empty() { b"/" } else { path };
+        write_line(out, b"X-Original-URL", &[&origin, path, &query].concat());
+    }
+    Ok(is_whole)
+}
 
-    /// Writes the Location header line of the sign-in page, with the URL to return to.
-    pub(super) fn write_sign_in(&mut self, SignIn { url, parameter }: &SignIn) {
-        let mut wanted = Vec::new();
-        // A sign-in page on the same host needs only the path.
-        if !url.starts_with('/') {
-            self.write_origin(&mut wanted);
-        }
-        self.write_target(&mut wanted);
-        let out = &mut self.scratch.response_lines;
-        out.extend_from_slice(b"Location: ");
-        out.extend_from_slice(url.as_bytes());
-        out.push(if url.contains('?') { b'&' } else { b'?' });
-        escape(out, parameter.as_bytes());
-        out.push(b'=');
-        escape(out, &wanted);
-        out.extend_from_slice(b"\r\n");
+/// Writes the Location header line of the sign-in page, with the URL to return to.
+pub(super) fn write_sign_in(
+    out: &mut Vec<u8>,
+    request: &RequestView<'_>,
+    SignIn { url, parameter }: &SignIn,
+) {
+    let mut wanted = Vec::new();
+    // A sign-in page on the same host needs only the path.
+    if !url.starts_with('/') {
+        write_origin(&mut wanted, request);
     }
+    write_target(&mut wanted, request);
+    out.extend_from_slice(b"Location: ");
+    out.extend_from_slice(url.as_bytes());
+    out.push(if url.contains('?') { b'&' } else { b'?' });
+    escape(out, parameter.as_bytes());
+    out.push(b'=');
+    escape(out, &wanted);
+    out.extend_from_slice(b"\r\n");
+}
 
-    /// Writes the path in normal form, as the endpoint receives it, and the query.
-    fn write_target(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.path());
-        if let Some(query) = self.scratch.head.query {
-            out.push(b'?');
-            out.extend_from_slice(query.of(self.scratch.input.filled()));
-        }
+/// Writes the path in normal form, as the endpoint receives it, and the query.
+fn write_target(out: &mut Vec<u8>, request: &RequestView<'_>) {
+    out.extend_from_slice(request.path);
+    if let Some(query) = request.head.query() {
+        out.push(b'?');
+        out.extend_from_slice(query);
     }
+}
 
-    fn write_origin(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.scheme());
-        out.extend_from_slice(b"://");
-        out.extend_from_slice(self.authority().unwrap_or_default());
-    }
+fn write_origin(out: &mut Vec<u8>, request: &RequestView<'_>) {
+    out.extend_from_slice(scheme(request));
+    out.extend_from_slice(b"://");
+    out.extend_from_slice(request.head.authority());
+}
 
-    fn scheme(&self) -> &'static [u8] {
-        if self.client_view().is_https(self.head()) { b"https" } else { b"http" }
-    }
-
-    /// The host, if the client names one.
-    fn authority(&self) -> Option<&[u8]> {
-        Some(self.scratch.head.authority?.of(self.scratch.input.filled()))
-    }
+fn scheme(request: &RequestView<'_>) -> &'static [u8] {
+    if request.is_https() { b"https" } else { b"http" }
 }
 
 /// Whether a header describes the request itself, and neither its body nor responses that the client has stored.
@@ -214,6 +210,105 @@ fn escape(out: &mut Vec<u8>, text: &[u8]) {
                     DIGITS[usize::from(byte & 15)],
                 ]);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+    use sluicegate_http1::{HeadLimits, HeadScan, RequestHead};
+
+    use super::*;
+    use crate::feature::authentication::credential::Place;
+    use crate::request::ClientView;
+
+    const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
+
+    /// Runs a function of the request with this first line and these lines.
+    fn with<T>(lines: &[&str], is_trusted: bool, ask: impl FnOnce(&RequestView<'_>) -> T) -> T {
+        let text = format!("GET /a?b=c&key=%41 HTTP/1.1\r\nHost: one.example\r\n{}\r\n", lines.concat());
+        let mut head = RequestHead::default();
+        let parsed = head.parse(text.as_bytes(), &mut HeadScan::default(), &HeadLimits::default());
+        assert!(parsed.expect("a valid head"));
+        let client =
+            ClientView { peer: CLIENT, address: Ok(CLIENT), is_tls: false, is_trusted, is_http2: false };
+        ask(&RequestView { head: HeadView { head: &head, buf: text.as_bytes() }, client, path: b"/normal" })
+    }
+
+    fn whole(lines: &[&str], is_trusted: bool) -> String {
+        let listener = SocketAddr::new(CLIENT, 80);
+        let origin = Origin {
+            peer: CLIENT,
+            listener,
+            local: listener,
+            session: None,
+            forwarding: b"X-Forwarded-For: 192.0.2.7\r\n"[..].into(),
+            identity: b"ssl-client-verify: NONE\r\n"[..].into(),
+        };
+        let added = Added { origin: &origin, underscores: false, request_id: 1 };
+        let mut out = Vec::new();
+        with(lines, is_trusted, |request| write_request_of(&mut out, request, &added, is_about_request));
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn question_about_the_whole_request_has_no_header_that_only_the_gateway_sets() {
+        let lines = [
+            "Cookie: a=b\r\n",
+            "Content-Type: text/plain\r\n",
+            "X-Original-URL: /admin\r\n",
+            "X-Request-ID: own\r\n",
+            "X-Forwarded-Host: own\r\n",
+        ];
+        let told = whole(&lines, false);
+        assert_eq!(
+            told,
+            "Cookie: a=b\r\nX-Forwarded-For: 192.0.2.7\r\nssl-client-verify: NONE\r\n\
+             X-Forwarded-Host: one.example\r\nX-Request-ID: 00000000000000000000000000000001\r\n\
+             X-Original-Method: GET\r\nX-Original-URL: http://one.example/normal?b=c&key=%41\r\n\
+             X-Auth-Request-Redirect: /normal?b=c&key=%41\r\n"
+        );
+        let told = whole(&lines, true);
+        assert!(
+            told.contains("X-Request-ID: own\r\n") && told.contains("X-Forwarded-Host: own\r\n"),
+            "{told}"
+        );
+        assert!(!told.contains("/admin") && !told.contains("one.example\r\n"), "{told}");
+    }
+
+    #[test]
+    fn question_about_the_key_has_only_the_parts_of_the_key() {
+        let ask = |parts: &[Part], lines: &[&str]| {
+            let mut out = Vec::new();
+            let is_whole = with(lines, false, |request| write_parts(&mut out, request, parts));
+            is_whole.map(|is_whole| (String::from_utf8(out).expect("text"), is_whole))
+        };
+        let cookie = || Part::Value(Place::new(&Credential::Cookie("id".into())));
+        let parts = [Part::Value(Place::new(&Credential::Query("key".into()))), cookie(), Part::Address];
+        let address = "X-Forwarded-For: 192.0.2.7\r\nX-Real-IP: 192.0.2.7\r\n";
+        let expected = format!("{address}Cookie: id=1\r\nX-Original-URL: /?key=A\r\n");
+        assert_eq!(ask(&parts, &["Cookie: other=2; id=1\r\n"]), Ok((expected, true)));
+        assert_eq!(ask(&[cookie()], &[]), Ok((String::new(), false)));
+        let target = "X-Original-Method: GET\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: one.example\r\n\
+                      X-Original-URL: http://one.example/normal\r\n";
+        assert_eq!(ask(&[Part::Method, Part::Host, Part::Path], &[]), Ok((target.into(), true)));
+    }
+
+    #[test]
+    fn sign_in_page_receives_the_url_of_the_request() {
+        for (url, expected) in [
+            ("/login", "Location: /login?rd=%2Fnormal%3Fb%3Dc%26key%3D%2541\r\n"),
+            (
+                "https://sso.example/?a=b",
+                "Location: https://sso.example/?a=b&rd=http%3A%2F%2Fone.example%2Fnormal%3Fb%3Dc%26key%3D%2541\r\n",
+            ),
+        ] {
+            let page = SignIn { url: url.into(), parameter: "rd".into() };
+            let mut out = Vec::new();
+            with(&[], false, |request| write_sign_in(&mut out, request, &page));
+            assert_eq!(String::from_utf8(out).expect("text"), expected);
         }
     }
 }

@@ -42,6 +42,34 @@ impl<F: Into<Fault>> From<F> for Refusal {
 }
 
 impl Refusal {
+    /// The status of the response.
+    fn status(&self) -> u16 {
+        match self {
+            Self::Fault(fault) => fault.status(),
+            Self::Denied(denial) => denial.status(),
+            Self::Preflight => 204,
+            Self::Rejected(rejection) => rejection.status(),
+            Self::NoRoute => 404,
+            Self::Options => 200,
+            Self::Redirect(status) | Self::Aborted(status) => *status,
+            Self::Fixed(policy) => policy.direct_response().map_or(500, |fixed| fixed.status_code.get()),
+            Self::NotCached => 504,
+        }
+    }
+
+    /// The reason in the record of the request, if the request failed.
+    fn reason(&self) -> Option<&'static str> {
+        match self {
+            Self::Fault(fault) => Some(fault.reason()),
+            Self::Denied(denial) => Some(denial.reason()),
+            Self::Rejected(rejection) => Some(rejection.reason()),
+            Self::NoRoute => Some("no_route"),
+            Self::Aborted(_) => Some("fault_injected"),
+            Self::NotCached => Some("not_cached"),
+            Self::Preflight | Self::Options | Self::Redirect(_) | Self::Fixed(_) => None,
+        }
+    }
+
     /// The fixed response of a policy.
     fn fixed(&self) -> Option<&DirectResponse> {
         match self {
@@ -56,42 +84,11 @@ impl Exchange<'_> {
     pub(super) async fn refuse(&mut self, refusal: Refusal) -> Persist {
         // No other request must wait for a response that will not come.
         self.cached = None;
-        let status = match &refusal {
-            Refusal::Fault(fault) => {
-                let fault = *fault;
-                self.count(fault);
-                if fault == Fault::Client(ClientFault::Closed) {
-                    return Persist::Close;
-                }
-                fault.status()
-            }
-            Refusal::Rejected(rejection) => {
-                self.worker.stats().rejections[rejection.index()].add(1);
-                self.record.reason = Some(rejection.reason());
-                rejection.status()
-            }
-            Refusal::NoRoute => {
-                self.worker.stats().unrouted.add(1);
-                self.record.reason = Some("no_route");
-                404
-            }
-            Refusal::Denied(denial) => {
-                self.record.reason = Some(denial.reason());
-                denial.status()
-            }
-            Refusal::Options => 200,
-            Refusal::Preflight => 204,
-            Refusal::Redirect(status) => *status,
-            Refusal::Fixed(policy) => policy.direct_response().map_or(500, |fixed| fixed.status_code.get()),
-            Refusal::Aborted(status) => {
-                self.record.reason = Some("fault_injected");
-                *status
-            }
-            Refusal::NotCached => {
-                self.record.reason = Some("not_cached");
-                504
-            }
-        };
+        self.count_refusal(&refusal);
+        if matches!(refusal, Refusal::Fault(Fault::Client(ClientFault::Closed))) {
+            return Persist::Close;
+        }
+        let status = refusal.status();
         if self.committed {
             return Persist::Close;
         }
@@ -136,6 +133,22 @@ impl Exchange<'_> {
         self.record.bytes = self.scratch.response.len() as u64;
         self.record.complete = true;
         if keep_alive { Persist::KeepAlive } else { Persist::Linger }
+    }
+
+    fn count_refusal(&mut self, refusal: &Refusal) {
+        self.record.reason = refusal.reason().or(self.record.reason);
+        match refusal {
+            Refusal::Fault(fault) => self.count(*fault),
+            Refusal::Rejected(rejection) => self.worker.stats().rejections[rejection.index()].add(1),
+            Refusal::NoRoute => self.worker.stats().unrouted.add(1),
+            Refusal::Denied(_)
+            | Refusal::Preflight
+            | Refusal::Options
+            | Refusal::Redirect(_)
+            | Refusal::Fixed(_)
+            | Refusal::Aborted(_)
+            | Refusal::NotCached => {}
+        }
     }
 
     pub(super) fn count(&mut self, fault: Fault) {

@@ -58,7 +58,7 @@ impl Runtime {
                     self.mailboxes[id].hand_over(Accepted { stream, peer, local, protocol });
                 }
                 Err(error) => {
-                    tracing::warn!(%error, %peer, "cannot hand a connection over; it is closed");
+                    tracing::warn!(%error, %peer, "cannot pass a connection to another worker; the gateway closes the connection");
                 }
             },
             _ => self.open(stream, peer, local, protocol),

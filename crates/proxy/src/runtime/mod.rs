@@ -180,7 +180,9 @@ impl Runtime {
         for Accepted { stream, peer, local, protocol } in pending.connections {
             match TcpStream::from_std(stream) {
                 Ok(stream) => self.open(stream, peer, local, protocol),
-                Err(error) => tracing::warn!(%error, %peer, "cannot serve a connection; it is closed"),
+                Err(error) => {
+                    tracing::warn!(%error, %peer, "cannot serve a connection; the gateway closes the connection");
+                }
             }
             self.mailbox().arrived();
         }

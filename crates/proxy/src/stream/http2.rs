@@ -224,7 +224,7 @@ pub(crate) struct Refused;
 
 /// The endpoint does not support WebSocket over HTTP/2: it has not sent `SETTINGS_ENABLE_CONNECT_PROTOCOL` (RFC 8441, 3).
 #[derive(Debug, thiserror::Error)]
-#[error("the endpoint takes no WebSocket over HTTP/2")]
+#[error("the endpoint does not support WebSocket over HTTP/2")]
 pub(crate) struct NoWebSocket;
 
 impl Http2Call {

@@ -324,14 +324,14 @@ async fn invalid_redis_responses_leave_local_limits_in_effect() -> TestResult {
     let numbers = |count: usize| format!("*{count}\r\n{}", ":1\r\n".repeat(count));
     let now = now() * 1_000_000;
     for (answer, told) in [
-        ("HTTP/1.1 400 Bad Request\r\n\r\n".to_owned(), "not a response of Redis"),
-        ("+OK\r\n".to_owned(), "does not belong to the command"),
-        ("$100000000\r\n".to_owned(), "not a response of Redis"),
-        ("*100000000\r\n".to_owned(), "not a response of Redis"),
-        ("x".repeat(1 << 20), "not a response of Redis"),
+        ("HTTP/1.1 400 Bad Request\r\n\r\n".to_owned(), "not valid in the Redis protocol"),
+        ("+OK\r\n".to_owned(), "does not fit the command"),
+        ("$100000000\r\n".to_owned(), "not valid in the Redis protocol"),
+        ("*100000000\r\n".to_owned(), "not valid in the Redis protocol"),
+        ("x".repeat(1 << 20), "not valid in the Redis protocol"),
         (format!("*1024\r\n{}", ":00000000000000000000000000000001\r\n".repeat(1024)), "longer than"),
         (numbers(2), "by more than 60s"),
-        (format!("*2\r\n:{now}\r\n:{now}\r\n").repeat(100), "does not belong to the command"),
+        (format!("*2\r\n:{now}\r\n:{now}\r\n").repeat(100), "does not fit the command"),
         ("-ERR \u{1b}[31mred\r\n".to_owned(), "ERR \\\\\\\\u{1b}[31mred"),
     ] {
         let log = Log::default();

@@ -5,27 +5,21 @@
 //! length, and redirects are not followed.
 
 use std::fmt;
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use http::header::{ACCEPT, CONNECTION, HOST, USER_AGENT};
-use http::{Request, StatusCode};
-use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use bytes::Bytes;
+use http::header::{ACCEPT, CONNECTION};
+use http::{HeaderValue, StatusCode};
 use sluicegate_jwt::{Algorithm, KeyFault, KeySet};
 use sluicegate_model::policy::RemoteKeys;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsConnector;
 
-use crate::feature::service::{Service, ServiceError};
+use crate::http_client::{HttpClient, HttpError, HttpLimits, Server, ServerError};
 
 /// The longest key set, in bytes.
 const LENGTH_MAX: usize = 256 * 1024;
@@ -58,18 +52,12 @@ pub(crate) struct Published {
 #[derive(Debug, thiserror::Error)]
 enum FetchError {
     #[error(transparent)]
-    Service(#[from] ServiceError),
-    #[error("cannot connect: {0}")]
-    Connect(#[from] io::Error),
-    #[error("the HTTP exchange failed: {0}")]
-    Http(#[from] hyper::Error),
-    #[error("it responds with {0}, not 200; the gateway does not follow redirects")]
+    Server(#[from] ServerError),
+    #[error(transparent)]
+    Exchange(#[from] HttpError),
+    #[error("the server responds with {0}, not 200; the gateway does not follow redirects")]
     Status(StatusCode),
-    #[error("its response is incomplete, or longer than {LENGTH_MAX} bytes")]
-    Body,
-    #[error("it did not respond within {0:?}")]
-    Timeout(Duration),
-    #[error("its keys {0}")]
+    #[error("the keys {0}")]
     Keys(#[from] KeyFault),
 }
 
@@ -157,12 +145,9 @@ impl fmt::Debug for Published {
 
 /// Fetches keys until no policy uses them.
 async fn follow(published: Weak<Published>, wanted: Arc<Notify>) {
-    let (mut text, mut told, mut retry) = (Vec::new(), String::new(), RETRY_FIRST);
+    let (mut text, mut told, mut retry) = (Bytes::new(), String::new(), RETRY_FIRST);
     while let Some(source) = published.upgrade().map(|published| published.source.clone()) {
-        let fetched = match timeout(source.timeout, fetch(&source)).await {
-            Ok(fetched) => fetched,
-            Err(_) => Err(FetchError::Timeout(source.timeout)),
-        };
+        let fetched = fetch(&source).await;
         let Some(published) = published.upgrade() else { return };
         let read = fetched.and_then(|new| match new == text {
             true => Ok(None),
@@ -212,36 +197,14 @@ async fn follow(published: Weak<Published>, wanted: Arc<Notify>) {
 }
 
 /// The text of the key set.
-async fn fetch(source: &RemoteKeys) -> Result<Vec<u8>, FetchError> {
-    let service = Service::new(&source.url, &source.authorities)?;
-    let stream = TcpStream::connect((&*service.host, service.port)).await?;
-    match &service.tls {
-        None => ask(stream, &service).await,
-        Some((config, name)) => {
-            let connector = TlsConnector::from(config.clone());
-            ask(connector.connect(name.clone(), stream).await?, &service).await
-        }
+async fn fetch(source: &RemoteKeys) -> Result<Bytes, FetchError> {
+    let server = Server::new(&source.url, &source.authorities)?;
+    let limits = HttpLimits { timeout: source.timeout, body: LENGTH_MAX };
+    let accept = HeaderValue::from_static("application/jwk-set+json, application/json");
+    let lines = [(ACCEPT, accept), (CONNECTION, HeaderValue::from_static("close"))];
+    let response = HttpClient::new(server, limits).get(&lines).await?;
+    match response.status {
+        StatusCode::OK => Ok(response.body?),
+        status => Err(FetchError::Status(status)),
     }
-}
-
-async fn ask<S>(stream: S, service: &Service) -> Result<Vec<u8>, FetchError>
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // The connection ends with this function.
-    let mut driving = JoinSet::new();
-    driving.spawn(connection);
-    let request = Request::get(&*service.target)
-        .header(HOST, &*service.authority)
-        .header(ACCEPT, "application/jwk-set+json, application/json")
-        .header(USER_AGENT, concat!("sluicegate/", env!("CARGO_PKG_VERSION")))
-        .header(CONNECTION, "close");
-    let request = request.body(Empty::<bytes::Bytes>::new()).map_err(|_| ServiceError::Url)?;
-    let response = sender.send_request(request).await?;
-    if response.status() != StatusCode::OK {
-        return Err(FetchError::Status(response.status()));
-    }
-    let body = Limited::new(response.into_body(), LENGTH_MAX).collect().await;
-    Ok(body.map_err(|_| FetchError::Body)?.to_bytes().to_vec())
 }

@@ -128,7 +128,7 @@ impl Method {
             model::Method::External(external) => match External::new(external, number) {
                 Ok(external) => Self::External(Arc::new(external)),
                 Err(error) => {
-                    tracing::error!(%error, url = &*external.url, "cannot use the service of an external authentication; it allows no request");
+                    tracing::error!(%error, url = &*external.url, "cannot use an authorization service; the gateway denies requests that need the service's decision");
                     Self::Unusable
                 }
             },

@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::Instant;
 
-use crate::feature::service::Service;
+use crate::http_client::Server;
 
 /// How long the gateway uses the addresses of a name.
 const GOOD_FOR: Duration = Duration::from_secs(10);
@@ -34,9 +34,9 @@ struct Known {
 
 impl Addresses {
     /// At least one address.
-    pub(super) async fn of(&self, service: &Service) -> io::Result<Rc<[SocketAddr]>> {
-        if let Ok(address) = service.host.parse::<IpAddr>() {
-            return Ok([SocketAddr::new(address, service.port)].into());
+    pub(super) async fn of(&self, server: &Server) -> io::Result<Rc<[SocketAddr]>> {
+        if let Ok(address) = server.host.parse::<IpAddr>() {
+            return Ok([SocketAddr::new(address, server.port)].into());
         }
         if let Some(known) = self.known() {
             return known;
@@ -47,7 +47,7 @@ impl Addresses {
             return known;
         }
         let running = lookup.get_or_insert_with(|| {
-            let (host, port) = (service.host.to_string(), service.port);
+            let (host, port) = (server.host.to_string(), server.port);
             spawn_local(async move { Ok(lookup_host((host, port)).await?.collect()) })
         });
         let found = running.await.unwrap_or_else(|error| Err(io::Error::other(error)));

@@ -67,27 +67,29 @@ const AWAY: Duration = Duration::from_secs(1);
 /// Why a service gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AskError {
-    #[error("too many requests wait for its response")]
+    #[error("too many requests wait for the service's response")]
     Busy,
-    #[error("cannot resolve its name: {0}")]
+    #[error("cannot resolve the service's name: {0}")]
     Name(io::Error),
     #[error("cannot connect: {0}")]
     Connect(io::Error),
     #[error("the TLS handshake failed: {0}")]
     Tls(io::Error),
-    #[error("the connection broke: {0}")]
+    #[error("the connection to the service broke: {0}")]
     Broken(io::Error),
-    #[error("it closed the connection without a response")]
+    #[error("the service closed the connection without a response")]
     Closed,
-    #[error("an idle connection was closed")]
+    #[error("the service closed an idle connection")]
     Stale,
-    #[error("its kernel does not acknowledge the request")]
+    #[error("the service's host does not acknowledge the request")]
     Unacknowledged,
-    #[error("its response is not valid HTTP: {0}")]
+    #[error("the service's response is not valid HTTP: {0}")]
     Response(#[from] ResponseError),
-    #[error("it responds with {0}, which is none of 2xx, 401 and 403; the gateway does not follow redirects")]
+    #[error(
+        "the service responds with {0}, which is none of 2xx, 401 and 403; the gateway does not follow redirects"
+    )]
     Status(u16),
-    #[error("it did not respond within {0:?}")]
+    #[error("the service did not respond within {0:?}")]
     Timeout(Duration),
 }
 

@@ -170,7 +170,7 @@ impl LocalExternal {
         if self.warned.get().is_none_or(|before| now - before >= BETWEEN_WARNINGS) {
             self.warned.set(Some(now));
             let url = &*external.source.url;
-            tracing::warn!(url, %error, "the service of an external authentication failed; requests that need it are denied");
+            tracing::warn!(url, %error, "an authorization service failed; the gateway denies requests that need the service's decision");
         }
     }
 }

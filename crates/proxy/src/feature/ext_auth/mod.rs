@@ -28,7 +28,7 @@ use sluicegate_http1::{Known, Method};
 use sluicegate_model::policy::{self as model, ExternalCache};
 
 use super::authentication::credential::Place;
-use super::service::{Service, ServiceError};
+use crate::http_client::{Server, ServerError};
 
 pub(crate) use answer::{Answer, Verdict};
 pub(crate) use local::Externals;
@@ -39,7 +39,7 @@ pub(crate) struct External {
     /// Unique in this process.
     number: u64,
     source: Arc<model::External>,
-    service: Service,
+    service: Server,
     method: Method,
     /// The first bytes of each question.
     pub(crate) opening: Box<[u8]>,
@@ -78,8 +78,8 @@ pub(crate) struct Question {
 }
 
 impl External {
-    pub(super) fn new(source: &Arc<model::External>, number: u64) -> Result<Self, ServiceError> {
-        let service = Service::new(&source.url, &source.authorities)?;
+    pub(super) fn new(source: &Arc<model::External>, number: u64) -> Result<Self, ServerError> {
+        let service = Server::new(&source.url, &source.authorities)?;
         let opening =
             format!("{} {} HTTP/1.1\r\nHost: {}\r\n", source.method, service.target, service.authority);
         let named = |names: &[Box<str>]| {

@@ -1,96 +1,96 @@
-//! Cache keys of requests, requests that bypass the cache, and the targets that an unsafe request invalidates.
+//! Cache keys of requests, requests that bypass the cache, and the targets that an unsafe request invalidates: functions of
+//! the request.
 
-use sluicegate_http1::{Known, Line, Method, Normalised, RequestFraming, normalise};
-use sluicegate_model::UpstreamKey;
+use sluicegate_http1::{Known, Line, Method, Normalised, RequestFraming, ResponseHead, normalise};
+use sluicegate_model::{UpstreamKey, feature as model};
 
-use super::super::exchange::Exchange;
-use super::Cached;
-use crate::feature::Guard;
 use crate::feature::cache::{
     Asked, Cache, RequestDirectives, add_part, add_target, is_condition, is_range_line, sent,
 };
 use crate::name::is_same_name;
+use crate::request::{HeadView, RequestView};
 
-impl Exchange<'_> {
-    /// The cache's view of the request that is about to go to an endpoint.
-    pub(super) fn asked(&self, cache: &Cache, upstream: &UpstreamKey) -> Asked {
-        let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
-        let mut key = Vec::with_capacity(256);
-        add_part(&mut key, if self.client_view().is_https(self.head()) { b"https" } else { b"http" });
-        add_part(
-            &mut key,
-            &head.authority.map_or(&[][..], |authority| authority.of(buf)).to_ascii_lowercase(),
-        );
-        // Endpoints use the port in links and redirects.
-        add_part(&mut key, &self.client.origin.listener.port().to_le_bytes());
-        let query = match &self.scratch.query {
-            Some(query) => Some(&**query).filter(|query| !query.is_empty()),
-            None => head.query.map(|query| query.of(buf)),
-        };
-        let start = key.len();
-        add_target(&mut key, self.path(), query);
-        let target = start..key.len();
-        // Endpoints use these headers in links and redirects.
-        if self.trusted {
-            for line in head.lines.iter().filter(|line| is_believed(line, buf)) {
-                add_part(&mut key, &line.name.of(buf).to_ascii_lowercase());
-                add_part(&mut key, line.value.of(buf));
-            }
-        }
-        for name in &cache.rules().key.headers {
-            add_part(&mut key, &sent(&self.scratch.request, name.as_bytes()));
-        }
-        let has = |known| head.header(buf, known).is_some();
-        Asked {
-            key: key.into(),
-            target,
-            upstream: upstream.clone(),
-            lines: self.scratch.request_lines[self.trace_lines..].into(),
-            directives: RequestDirectives::of(head, buf),
-            has_credentials: has(Known::Authorization) || has(Known::ProxyAuthorization),
-            has_cookie: has(Known::Cookie),
-            is_conditional: head.lines.iter().any(|line| is_condition(line.name.of(buf))),
+/// The request for an endpoint.
+pub(super) struct Forwarded<'r> {
+    /// The whole head.
+    pub(super) bytes: &'r [u8],
+    /// The header lines that policies add.
+    pub(super) lines: &'r [u8],
+    /// The query.
+    pub(super) query: Option<&'r [u8]>,
+    pub(super) upstream: &'r UpstreamKey,
+}
+
+/// The cache's view of a request to this port that is about to go to an endpoint.
+pub(super) fn asked(
+    rules: &model::Cache,
+    request: &RequestView<'_>,
+    port: u16,
+    forwarded: &Forwarded<'_>,
+) -> Asked {
+    let HeadView { head, buf } = request.head;
+    let mut key = Vec::with_capacity(256);
+    add_part(&mut key, if request.is_https() { b"https" } else { b"http" });
+    add_part(&mut key, &request.head.authority().to_ascii_lowercase());
+    // Endpoints use the port in links and redirects.
+    add_part(&mut key, &port.to_le_bytes());
+    let start = key.len();
+    add_target(&mut key, request.path, forwarded.query);
+    let target = start..key.len();
+    // Endpoints use these headers in links and redirects.
+    if request.client.is_trusted {
+        for line in head.lines.iter().filter(|line| is_believed(line, buf)) {
+            add_part(&mut key, &line.name.of(buf).to_ascii_lowercase());
+            add_part(&mut key, line.value.of(buf));
         }
     }
-
-    /// Whether a request bypasses the cache.
-    pub(super) fn bypasses_cache(&self) -> bool {
-        let (buf, head) = (self.scratch.input.filled(), &self.scratch.head);
-        let target = self.record.route.map(|route| self.snapshot.table.target(route));
-        // A request with an identity may receive a personal response, and caches may not know the header with the
-        // identity.
-        let is_identified = !self.client.origin.identity.is_empty()
-            || target.is_some_and(|target| {
-                target.client_auth.is_some() || target.guard.as_deref().is_some_and(Guard::identifies)
-            });
-        is_identified
-            || head.authority.is_none()
-            || head.upgrade.is_some()
-            || !matches!(head.framing, RequestFraming::None)
-            || head.lines.iter().any(|line| {
-                line.known == Known::Other
-                    && is_special(line.name.of(buf))
-                    && !(head.method == Method::Get && is_range_line(line, buf))
-            })
-            // The endpoint receives the host unchanged, but the key holds the host in lower case.
-            || head.authority.is_some_and(|host| host.of(buf).iter().any(u8::is_ascii_uppercase))
+    for name in &rules.key.headers {
+        add_part(&mut key, &sent(forwarded.bytes, name.as_bytes()));
     }
+    let has = |known| head.header(buf, known).is_some();
+    Asked {
+        key: key.into(),
+        target,
+        upstream: forwarded.upstream.clone(),
+        lines: forwarded.lines.into(),
+        directives: RequestDirectives::of(head, buf),
+        has_credentials: has(Known::Authorization) || has(Known::ProxyAuthorization),
+        has_cookie: has(Known::Cookie),
+        is_conditional: head.lines.iter().any(|line| is_condition(line.name.of(buf))),
+    }
+}
 
-    /// Invalidates the responses that an unsafe request has changed (RFC 9111, 4.4): its target, and the targets of the
-    /// same origin that the response names.
-    pub(super) fn invalidate(&self, cached: &Cached) {
-        cached.cache.invalidate(&cached.asked.key);
-        let (reply_head, reply) = (&self.scratch.reply_head, self.scratch.reply.filled());
-        let (head, buf) = (&self.scratch.head, self.scratch.input.filled());
-        let Some(authority) = head.authority.map(|authority| authority.of(buf)) else { return };
-        let is_https = self.client_view().is_https(self.head());
-        for reference in
-            [reply_head.header(reply, Known::Location), reply_head.find(reply, "content-location")]
-        {
-            let target = reference.and_then(|reference| resolve(reference, is_https, authority, self.path()));
-            if let Some((path, query)) = target {
-                cached.cache.invalidate(&cached.asked.key_of(&path, query));
-            }
+/// Whether a request without an identity bypasses the cache.
+pub(super) fn bypasses_cache(HeadView { head, buf }: HeadView<'_>) -> bool {
+    head.authority.is_none()
+        || head.upgrade.is_some()
+        || !matches!(head.framing, RequestFraming::None)
+        || head.lines.iter().any(|line| {
+            line.known == Known::Other
+                && is_special(line.name.of(buf))
+                && !(head.method == Method::Get && is_range_line(line, buf))
+        })
+        // The endpoint receives the host unchanged, but the key holds the host in lower case.
+        || head.authority.is_some_and(|host| host.of(buf).iter().any(u8::is_ascii_uppercase))
+}
+
+/// Invalidates the responses that an unsafe request has changed (RFC 9111, 4.4): its target, and the targets of the same
+/// origin that the response names.
+pub(super) fn invalidate(
+    cache: &Cache,
+    asked: &Asked,
+    request: &RequestView<'_>,
+    (reply_head, reply): (&ResponseHead, &[u8]),
+) {
+    cache.invalidate(&asked.key);
+    if request.head.head.authority.is_none() {
+        return;
+    }
+    let (is_https, authority) = (request.is_https(), request.head.authority());
+    for reference in [reply_head.header(reply, Known::Location), reply_head.find(reply, "content-location")] {
+        let target = reference.and_then(|reference| resolve(reference, is_https, authority, request.path));
+        if let Some((path, query)) = target {
+            cache.invalidate(&asked.key_of(&path, query));
         }
     }
 }

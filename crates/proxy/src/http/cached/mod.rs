@@ -17,16 +17,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use sluicegate_http1::{HeadLimits, Method};
+use sluicegate_model::UpstreamKey;
 use tokio::time::Instant;
 
 use super::exchange::{Exchange, Persist};
 use super::refuse::Refusal;
 use crate::failure::{Failure, Fault};
+use crate::feature::Guard;
 use crate::feature::cache::{
     Asked, Cache, CacheLookup, Collector, Entry, Flight, InFlight, Outcome, Part, WAIT, asks_for_part,
 };
 use crate::upstream::LocalUpstream;
+use crate::worker::Scratch;
 
+use key::{Forwarded, asked, bypasses_cache};
 use refresh::Place;
 pub(super) use settle::ResponseAction;
 
@@ -76,7 +80,7 @@ impl Exchange<'_> {
             }
             return Ok(None);
         }
-        if asked.directives.no_store || self.bypasses_cache() {
+        if asked.directives.no_store || self.is_identified() || bypasses_cache(self.head()) {
             self.tally_of(&policy, |shard| &shard.cache_bypassed);
             self.tell(&policy, "fwd=bypass", "bypass");
             return Ok(None);
@@ -141,6 +145,31 @@ impl Exchange<'_> {
         self.record.cache = Some(cached.why(Instant::now()));
         self.cached = Some(Box::new(cached));
         Ok(None)
+    }
+
+    /// The cache's view of the request.
+    fn asked(&self, cache: &Cache, upstream: &UpstreamKey) -> Asked {
+        let Scratch { request, request_lines, query, .. } = &*self.scratch;
+        let forwarded = Forwarded {
+            bytes: request,
+            lines: &request_lines[self.trace_lines..],
+            query: match query {
+                Some(query) => Some(&**query).filter(|query| !query.is_empty()),
+                None => self.head().query(),
+            },
+            upstream,
+        };
+        asked(cache.rules(), &self.view(), self.client.origin.listener.port(), &forwarded)
+    }
+
+    /// Whether the request has an identity. The request may receive a personal response, and caches may not know the header
+    /// with the identity.
+    fn is_identified(&self) -> bool {
+        let target = self.record.route.map(|route| self.snapshot.table.target(route));
+        !self.client.origin.identity.is_empty()
+            || target.is_some_and(|target| {
+                target.client_auth.is_some() || target.guard.as_deref().is_some_and(Guard::identifies)
+            })
     }
 
     /// Serves a range from a fresh, complete response. The endpoint serves all other ranges.

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::super::encode::copy_lines;
 use super::super::exchange::{Exchange, Persist};
 use super::super::refuse::Refusal;
+use super::key::invalidate;
 use super::{Cached, HitKind, limits};
 use crate::feature::cache::{
     Asked, Collector, Compared, Draft, Entry, Flight, Outcome, Times, is_of_bytes, withdraws,
@@ -40,7 +41,8 @@ impl Exchange<'_> {
         let status = self.scratch.reply_head.status;
         if !matches!(self.scratch.head.method, Method::Get | Method::Head) {
             if matches!(status, 200..=399) {
-                self.invalidate(&cached);
+                let reply = (&self.scratch.reply_head, self.scratch.reply.filled());
+                invalidate(&cached.cache, &cached.asked, &self.view(), reply);
             }
             return Ok(ResponseAction::ForwardResponse(connection));
         }

@@ -129,7 +129,9 @@ impl WriterThread {
         let until = Instant::now() + FAREWELL + RETRY;
         while !self.thread.is_finished() {
             if Instant::now() > until {
-                tracing::warn!("cannot write the access log before the end; its last lines are lost");
+                tracing::warn!(
+                    "cannot write the access log before the process ends; the last lines are lost"
+                );
                 return;
             }
             sleep(Duration::from_millis(5));

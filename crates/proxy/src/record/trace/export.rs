@@ -4,36 +4,28 @@
 //! A separate thread exports spans. It starts when the first collector is configured. Every exchange with a collector is
 //! limited in time and length, and costs spans at worst.
 
-use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
-use http::{HeaderMap, Request, StatusCode};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
-use rustls_pki_types::ServerName;
-use sluicegate_model::{Collector, Tracing};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use sluicegate_model::Tracing;
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsConnector;
+use tokio::time::sleep;
 
 use super::buffer::{Batch, SpanBuffer};
 use super::context::Followed;
 use super::protobuf::{bytes, fields, text_attribute};
 use crate::counters::{SpanLoss, SpanStats};
+use crate::http_client::{HttpClient, HttpError, HttpLimits, Server, ServerError};
 
 /// How many batches may wait before spans are dropped: 5 MiB at most.
 pub(super) const QUEUE: usize = 32;
 
-/// The time limit for sending a batch and receiving the response.
-const TIME: Duration = Duration::from_secs(5);
+/// The limits for sending a batch and receiving the response.
+const LIMITS: HttpLimits = HttpLimits { timeout: Duration::from_secs(5), body: 64 * 1024 };
 
 /// How often a batch is sent if the error may be temporary.
 const TRIES: u32 = 4;
@@ -43,9 +35,6 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// The longest pause that a collector may request (`Retry-After`).
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-
-/// The length limit of a collector's response, in bytes.
-const ANSWER_MAX: usize = 64 * 1024;
 
 /// How long spans are still sent at the end of the process.
 const LAST: Duration = Duration::from_secs(2);
@@ -96,7 +85,7 @@ impl Exporter {
         match thread.spawn(move || run(batches, tracing, &stats, &closing)) {
             Ok(thread) => self.thread = Some(thread),
             Err(error) => {
-                tracing::error!(%error, "no thread to send spans; all spans are lost");
+                tracing::error!(%error, "cannot start the thread that exports spans; all spans are lost");
             }
         }
     }
@@ -117,7 +106,7 @@ fn run(
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            return tracing::error!(%error, "no runtime to send spans; all spans are lost");
+            return tracing::error!(%error, "cannot start the runtime that exports spans; all spans are lost");
         }
     };
     runtime.block_on(async {
@@ -222,24 +211,20 @@ impl Taken {
 /// Why spans were not accepted.
 #[derive(Debug, thiserror::Error)]
 enum ExportError {
-    #[error("cannot connect: {0}")]
-    Connect(#[from] io::Error),
-    #[error("cannot use the CA certificates of --otlp-ca: {0}")]
-    Authorities(rustls::Error),
-    #[error("its host is not a name that a certificate can have")]
-    Name,
-    #[error("the HTTP exchange failed: {0}")]
-    Http(#[from] hyper::Error),
-    #[error("it did not respond within {TIME:?}")]
-    Timeout,
-    #[error("it responds with {status}; {advice}", advice = advice(*status))]
+    #[error("cannot use the URL of --otlp or the certificates of --otlp-ca: {0}")]
+    Server(#[from] ServerError),
+    #[error(transparent)]
+    Exchange(#[from] HttpError),
+    #[error("the collector responds with {status}; {advice}", advice = advice(*status))]
     Status { status: StatusCode, pause: Option<Duration> },
 }
 
 fn advice(status: StatusCode) -> &'static str {
     match status {
-        StatusCode::NOT_FOUND => "does it accept OTLP over HTTP at this URL with /v1/traces added?",
-        StatusCode::UNSUPPORTED_MEDIA_TYPE => "does it accept OTLP over HTTP in protobuf?",
+        StatusCode::NOT_FOUND => {
+            "check that the collector accepts OTLP over HTTP at this URL with /v1/traces added"
+        }
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => "check that the collector accepts OTLP over HTTP in protobuf",
         _ => "see the log of the collector",
     }
 }
@@ -249,8 +234,8 @@ impl ExportError {
     fn may_pass(&self) -> bool {
         match self {
             Self::Status { status, .. } => matches!(status.as_u16(), 429 | 502 | 503 | 504),
-            Self::Authorities(_) | Self::Name => false,
-            Self::Connect(_) | Self::Http(_) | Self::Timeout => true,
+            Self::Server(_) => false,
+            Self::Exchange(_) => true,
         }
     }
 
@@ -262,34 +247,27 @@ impl ExportError {
     }
 }
 
-/// The connection to a collector, which stays open.
+/// The client of the current collector, unless its last exchange failed.
 #[derive(Default)]
-struct Link(Option<Open>);
-
-struct Open {
-    tracing: Arc<Tracing>,
-    sender: SendRequest<Full<Bytes>>,
-    /// The task ends with the link.
-    _driving: JoinSet<hyper::Result<()>>,
-}
+struct Link(Option<(Arc<Tracing>, HttpClient)>);
 
 impl Link {
     /// Sends spans, with retries if necessary.
     async fn send(&mut self, tracing: &Arc<Tracing>, batch: Batch) -> Result<Taken, ExportError> {
         let message = Bytes::from(message(&tracing.service_name, &batch.spans));
         drop(batch);
-        let mut pause = PAUSE;
-        for left in (0..TRIES).rev() {
-            let error = match timeout(TIME, self.post(tracing, message.clone())).await {
-                Ok(Ok(taken)) => return Ok(taken),
-                Ok(Err(error)) => error,
-                Err(_) => ExportError::Timeout,
+        let (mut pause, mut retries) = (PAUSE, TRIES - 1);
+        loop {
+            let error = match self.post(tracing, message.clone()).await {
+                Ok(taken) => return Ok(taken),
+                Err(error) => error,
             };
-            // After any error.
+            // The next connection may lead to another server of the collector.
             self.0 = None;
-            if left == 0 || !error.may_pass() {
+            if retries == 0 || !error.may_pass() {
                 return Err(error);
             }
+            retries -= 1;
             let asked = match &error {
                 ExportError::Status { pause, .. } => pause.unwrap_or_default(),
                 _ => Duration::ZERO,
@@ -297,43 +275,25 @@ impl Link {
             sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0).max(asked.min(PAUSE_MAX))).await;
             pause *= 2;
         }
-        Err(ExportError::Timeout)
     }
 
     async fn post(&mut self, tracing: &Arc<Tracing>, message: Bytes) -> Result<Taken, ExportError> {
-        let kept = self.0.take().filter(|open| open.tracing == *tracing && !open.sender.is_closed());
-        let mut open = match kept {
-            Some(open) => open,
-            None => connect(tracing).await?,
-        };
-        open.sender.ready().await?;
-        let collector = &tracing.collector;
-        let host = match collector.host.contains(':') {
-            true => format!("[{}]:{}", collector.host, collector.port),
-            false => format!("{}:{}", collector.host, collector.port),
-        };
-        let mut request = Request::new(Full::new(message));
-        *request.method_mut() = http::Method::POST;
-        // Both parts were parsed before, and contain no invalid characters.
-        *request.uri_mut() = format!("{}/v1/traces", collector.path).parse().unwrap_or_default();
-        let headers = request.headers_mut();
-        headers.extend(host.parse().ok().map(|host| (HOST, host)));
-        headers.insert(CONTENT_TYPE, http::HeaderValue::from_static("application/x-protobuf"));
-        let agent = concat!("sluicegate/", env!("CARGO_PKG_VERSION"));
-        headers.insert(USER_AGENT, http::HeaderValue::from_static(agent));
-        let response = open.sender.send_request(request).await?;
-        let status = response.status();
-        if !status.is_success() {
-            return Err(ExportError::Status { status, pause: retry_after(response.headers()) });
-        }
-        // The collector has the spans. Its response is read if it is short.
-        match Limited::new(response.into_body(), ANSWER_MAX).collect().await {
-            Ok(answer) => {
-                self.0 = Some(open);
-                Ok(Taken::read(&answer.to_bytes()))
+        let client = match self.0.take().filter(|(known, _)| known == tracing) {
+            Some((_, client)) => client,
+            None => {
+                let url = format!("{}/v1/traces", tracing.collector);
+                HttpClient::new(Server::new(&url, &tracing.authorities)?, LIMITS)
             }
-            Err(_) => Ok(Taken::default()),
+        };
+        let (_, client) = self.0.insert((tracing.clone(), client));
+        let lines = [(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"))];
+        let response = client.post(&lines, message).await?;
+        let status = response.status;
+        if !status.is_success() {
+            return Err(ExportError::Status { status, pause: retry_after(&response.headers) });
         }
+        // The collector has the spans, even if its response is too long.
+        Ok(response.body.map_or_else(|_| Taken::default(), |body| Taken::read(&body)))
     }
 }
 
@@ -341,33 +301,6 @@ impl Link {
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds))
-}
-
-async fn connect(tracing: &Arc<Tracing>) -> Result<Open, ExportError> {
-    let Collector { is_tls, host, port, .. } = &tracing.collector;
-    let stream = TcpStream::connect((&**host, *port)).await?;
-    stream.set_nodelay(true)?;
-    let (sender, driving) = match is_tls {
-        false => drive(stream).await?,
-        true => {
-            let name = ServerName::try_from(host.to_string()).map_err(|_| ExportError::Name)?;
-            let config = crate::tls::verifying(&tracing.authorities).map_err(ExportError::Authorities)?;
-            drive(TlsConnector::from(Arc::new(config)).connect(name, stream).await?).await?
-        }
-    };
-    Ok(Open { tracing: tracing.clone(), sender, _driving: driving })
-}
-
-type Driven = (SendRequest<Full<Bytes>>, JoinSet<hyper::Result<()>>);
-
-async fn drive<S>(stream: S) -> Result<Driven, ExportError>
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let mut driving = JoinSet::new();
-    driving.spawn(connection);
-    Ok((sender, driving))
 }
 
 /// `ExportTraceServiceRequest` with one `ResourceSpans` and one `ScopeSpans`, whose spans are already encoded.

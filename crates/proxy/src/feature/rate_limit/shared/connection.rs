@@ -39,21 +39,21 @@ pub(super) enum ServerError {
     Connection(#[from] io::Error),
     #[error("{0:?} is not a name that a certificate can have")]
     Name(Box<str>),
-    #[error("cannot use the CA certificates for its certificate: {0}")]
+    #[error("cannot use the CA certificates for the server's certificate: {0}")]
     Authorities(#[from] rustls::Error),
-    #[error("it closed the connection")]
+    #[error("the server closed the connection")]
     Closed,
-    #[error("it did not respond within {0:?}")]
+    #[error("the server did not respond within {0:?}")]
     Timeout(Duration),
-    #[error("it responds with {0:?}")]
+    #[error("the server responds with {0:?}")]
     Refused(String),
-    #[error("its response is not a response of Redis: {0}")]
+    #[error("the server's response is not valid in the Redis protocol: {0}")]
     UnexpectedReply(#[from] UnexpectedReply),
-    #[error("its response is longer than {REPLY_MAX} bytes")]
+    #[error("the server's response is longer than {REPLY_MAX} bytes")]
     Long,
-    #[error("its clock differs from the clock of this machine by more than {APART_MAX:?}")]
+    #[error("the server's clock differs from this machine's clock by more than {APART_MAX:?}")]
     Clock,
-    #[error("its response does not belong to the command")]
+    #[error("the server's response does not fit the command")]
     Unexpected,
 }
 
