@@ -76,8 +76,6 @@ texts! {
     PatternPath = |text| text.starts_with('/'), "a path";
     /// A URL in a header line, unchanged.
     Link = |text| is_filled(text) && is_graphic(text), "where clients sign in";
-    /// The name of a claim.
-    Claim = is_filled, "the name of a claim";
     /// The name of the header, parameter or cookie that holds a credential.
     CredentialName = is_filled, "the name of a credential";
     /// The text before a credential in a header.
