@@ -18,7 +18,6 @@
 //! | [`feature`] | the features of rules and Services, each defined once |
 //! | [`value`] | bounded values |
 //! | [`policy`] | authentication, authorization, rate limits, traffic |
-//! | [`compression`] | which responses are compressed, and how |
 //! | [`settings`] | every timeout and size limit, with its default |
 //! | [`tracing`] | the traced requests, and the collector of their spans |
 //! | [`text`] | external text, escaped for logs and tables |

@@ -17,7 +17,7 @@ pub(crate) mod document;
 pub(crate) mod read;
 pub(crate) mod split;
 mod syntax;
-mod typed;
+pub(crate) mod typed;
 
 pub(crate) use document::{Document, Guarded, ParsedObject};
 

@@ -152,7 +152,7 @@ pub(crate) fn entries<T: DeserializeOwned>(
     name: &str,
     kind: Kind,
     findings: &mut Findings,
-) -> Vec<(usize, T)> {
+) -> Placed<T> {
     let list = match spec.get(name) {
         None | Some(Value::Null) => return Vec::new(),
         Some(Value::Array(list)) => list,
@@ -168,13 +168,16 @@ pub(crate) fn entries<T: DeserializeOwned>(
     list.iter().enumerate().filter_map(entry).collect()
 }
 
+/// The entries of a list, each with its place.
+pub(crate) type Placed<T> = Vec<(usize, T)>;
+
 /// The valid entries of a list of at most 16 entries, each with its place. Errors of one entry leave the other entries.
 pub(crate) fn valid_entries<T: DeserializeOwned + Check>(
     spec: &Value,
     name: &str,
     kind: Kind,
     findings: &mut Findings,
-) -> Vec<(usize, T)> {
+) -> Placed<T> {
     /// The limit of the schema.
     const ENTRIES_MAX: usize = 16;
     let field = format!("spec.{name}");
@@ -185,7 +188,7 @@ pub(crate) fn valid_entries<T: DeserializeOwned + Check>(
         }
         _ => {}
     }
-    let mut entries: Vec<(usize, T)> = entries(spec, name, kind, findings);
+    let mut entries: Placed<T> = entries(spec, name, kind, findings);
     entries.retain(|(index, entry)| {
         let mut is_valid = true;
         entry.check(&mut Faults::new(&format!("{field}[{index}]"), &mut |field, fault| match fault {

@@ -10,6 +10,7 @@ use sluicegate_model::policy::RateLimits;
 use super::shared::{self, Sharing};
 use super::target::Target;
 use super::written::rate_limit::RateLimitParts;
+use crate::manifest::typed::Placed;
 use crate::object::ObjectRef;
 use crate::problem::Findings;
 
@@ -30,7 +31,7 @@ impl RateLimitPolicy {
     pub(crate) fn new(
         created: Option<i64>,
         targets: Vec<Target>,
-        (mut rates, mut concurrency): (Vec<(usize, Limit)>, Vec<(usize, Concurrency)>),
+        (mut rates, mut concurrency): (Placed<Limit>, Placed<Concurrency>),
         parts: RateLimitParts,
         spec: &Value,
         object: &ObjectRef,
