@@ -88,7 +88,7 @@ async fn late_reading_client_receives_the_last_bytes_and_then_a_reset() -> TestR
     server.peek(&mut [0]).await?;
     server.write_all(&last).await?;
     drop(server);
-    // The gateway has taken all of it, and the client nearly none.
+    // The gateway has read all of it, and the client has read almost nothing.
     let out = || gateway.proxy().registry().layer4()[0].1.shards().sum(|shard| &shard.bytes_out);
     gateway.wait_until(|_| out() == 50_000).await?;
     let mut received = Vec::new();
@@ -177,7 +177,7 @@ async fn connection_without_endpoint_route_or_capacity_is_reset() -> TestResult 
     let mut first = connect(&gateway).await?;
     assert_eq!(read(&mut first, 1).await?, b"1");
     let is_reset = async || {
-        // So soon that connecting may see it already.
+        // The gateway resets so early that the client may see the reset while it connects.
         let ended = async { read_to_end(&mut connect(&gateway).await?).await };
         let error = ended.await.expect_err("no connection");
         assert!(error.to_string().contains("reset"), "{error}");
@@ -315,7 +315,7 @@ async fn takeover_of_listening_sockets_loses_no_connection() -> TestResult {
     let ((one, _one), (two, _two)) = (echo("1").await?, echo("2").await?);
     let old = tcp([one]).start().await?;
     let address = old.layer4_addr();
-    // Nothing comes to an end by the hand of the old process but by its clients' own.
+    // The old process ends no connection: only its clients do.
     let mut open = connect(&old).await?;
     assert_eq!(read(&mut open, 1).await?, b"1");
     let inherited = old.proxy().sockets()?;
