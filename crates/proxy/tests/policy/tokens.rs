@@ -110,7 +110,7 @@ async fn cached_token_is_valid_until_expiry_and_only_for_its_policy() -> TestRes
     }
     assert_eq!((last, denied(&gateway, Denial::Token(Fault::Expired))), (401, 1));
 
-    // The same key and issuer, and a claim that is asked for besides.
+    // The same key and issuer, with a further required claim.
     let good = format!("Authorization: Bearer {}", good_token());
     assert_eq!(ask(&gateway, "/", &[&good]).await?.status, 200);
     let mut strict = provider(JwtKeys::Shared(SECRET.into()));
