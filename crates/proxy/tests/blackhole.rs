@@ -226,7 +226,7 @@ async fn blackholed_endpoint_delays_a_request_only_by_the_connect_hedge() -> Tes
             slowest = slowest.max(started.elapsed());
         }
         println!("slowest of 20 {}s with 2 of 5 addresses dead from the start: {slowest:?}", &request[..4]);
-        // The kernel gives up after some 3 s.
+        // The kernel ends a connect after some 3 s.
         assert!(slowest < Duration::from_secs(1), "{slowest:?}");
         assert!(gateway.count(|upstream| &upstream.hedges) > 0);
     }
@@ -273,7 +273,7 @@ async fn unacknowledged_post_marks_its_endpoint_unhealthy() -> TestResult {
     assert_eq!(client.request(POST).await?.status, 200);
     cluster.pods[0].blackhole()?;
     client.send(POST).await?;
-    // It still waits, since it cannot be repeated, and the endpoint is avoided already.
+    // The request still waits, since it cannot be retried. The gateway already treats the endpoint as unhealthy.
     gateway.wait_until(|gateway| is_unhealthy(gateway, &cluster.backends[0])).await?;
     assert_eq!(gateway.count(|upstream| &upstream.in_flight), 1);
     cluster.pods[0].restore()?;

@@ -95,7 +95,7 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A connection to a pod.
+/// A client connection to the backend.
 pub(crate) struct Client {
     stream: BufReader<TcpStream>,
 }

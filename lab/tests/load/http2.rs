@@ -53,7 +53,7 @@ fn requests(stream: &TcpStream) -> impl Iterator<Item = u32> + use<> {
     })
 }
 
-/// A configuration for `localhost` that offers these protocols, and its certificate in PEM.
+/// A TLS configuration for `localhost` that offers these protocols, and its certificate in PEM.
 fn config(protocols: &[&[u8]]) -> (Arc<ServerConfig>, String) {
     let CertifiedKey { cert, signing_key } =
         rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();

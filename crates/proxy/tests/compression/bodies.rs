@@ -71,7 +71,7 @@ async fn bytes_sent_before_a_pause_of_the_endpoint_arrive_at_once() -> TestResul
                 let event = format!("data: event {nth}\n\n");
                 endpoint.send(format!("{:x}\r\n{event}\r\n", event.len())).await?;
                 said += &event;
-                // The client has a limit for each read: it fails if nothing comes.
+                // Each read of the client has a timeout, so the test fails if no byte arrives.
                 while decode(coding, &coming.0).body != said.as_bytes() {
                     coming.read(&mut client).await?;
                 }
@@ -92,7 +92,7 @@ async fn response_without_pauses_is_not_flushed_after_each_read() -> TestResult 
     let (_backend, gateway) = gateway_to(answer("Content-Type: text/plain\r\n", &text(1_000_000))).await?;
     let response = connect(&gateway, Transport::Http).await?.request(get("gzip")).await?;
     assert_eq!(decoded(&response).len(), 1_000_000);
-    // What a flush leaves behind: an empty block (RFC 1951, 3.2.4). There are 61 reads, and the sender may be slow.
+    // Each flush leaves an empty block (RFC 1951, 3.2.4). There are 61 reads, and the sender may be slow.
     let flushes = memchr::memmem::find_iter(&response.body, b"\x00\x00\xff\xff").count();
     assert!(flushes < 20, "{flushes} flushes");
     Ok(())
@@ -253,7 +253,7 @@ async fn client_disconnect_releases_its_compression_slot() -> TestResult {
         client.read_until("\r\n\r\n").await?;
         assert_eq!(count(&stage.gateway, |worker| &worker.compressing), 1);
         drop(client);
-        // The adapter to HTTP/2 notices when it has something to pass on.
+        // The HTTP/2 adapter detects the disconnect only when it has data to forward.
         endpoint.send("5\r\nhello\r\n").await?;
         stage.gateway.wait_until(|gateway| count(gateway, |worker| &worker.compressing) == 0).await?;
     }

@@ -82,7 +82,8 @@ async fn compression_is_off_by_default_and_configurable_for_each_route() -> Test
     Ok(())
 }
 
-/// Checks whether a client that accepts gzip receives gzip, and the `Vary` that every client receives.
+/// Checks for each response whether a client that accepts gzip receives it compressed, and that `Vary` is the same for
+/// every client.
 async fn assert_compressed(
     cases: impl IntoIterator<Item = (Behaviour, bool)>,
     settings: impl FnOnce(&mut sluicegate_model::Settings),
@@ -287,7 +288,7 @@ async fn response_to_head_has_the_headers_of_get() -> TestResult {
             assert_eq!(decoded(&get), body.as_bytes());
         }
     }
-    // Too short.
+    // The body is too short to compress.
     backend.set(Behaviour::raw(format!("HTTP/1.1 200 OK\r\n{HTML}Content-Length: 10\r\n\r\n")));
     let response =
         connect(&gateway, TRANSPORTS[0]).await?.request(get("gzip").replace("GET", "HEAD")).await?;

@@ -41,7 +41,7 @@ fn get(accepted: &str) -> String {
     format!("GET / HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: {accepted}\r\n\r\n")
 }
 
-/// Text of this length that is different everywhere.
+/// Text of this length without repetition.
 fn text(length: usize) -> String {
     let mut text = String::new();
     for nth in 0_usize.. {

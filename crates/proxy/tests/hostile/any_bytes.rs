@@ -68,7 +68,7 @@ fn check<S: Strategy>(
     Ok(())
 }
 
-/// A valid request, and the headers and the body with which it should arrive.
+/// A valid request, and the headers and the body that the endpoint should receive.
 #[derive(Clone, Debug)]
 struct Sent {
     target: String,
@@ -146,7 +146,7 @@ fn valid_requests_split_at_any_byte_arrive_intact() -> TestResult {
     })
 }
 
-/// Pieces of messages, good and bad, and noise.
+/// Valid and invalid pieces of messages, and noise.
 fn soup(pieces: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         8 => select(pieces).prop_map(|piece| piece.as_bytes().to_vec()),

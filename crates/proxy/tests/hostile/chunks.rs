@@ -1,4 +1,4 @@
-//! Chunked bodies that two parsers might end at different places, and bodies beyond the limit.
+//! Chunked bodies whose end two parsers might find at different places, and bodies beyond the limit.
 
 use std::time::Duration;
 

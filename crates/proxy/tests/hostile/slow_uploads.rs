@@ -82,7 +82,7 @@ async fn without_a_minimum_rate_a_dripping_body_is_served() -> TestResult {
 
 #[tokio::test]
 async fn upload_blocked_by_the_endpoint_is_not_too_slow() -> TestResult {
-    // More than the kernel's buffers take.
+    // More than the kernel's buffers hold.
     const LENGTH: usize = 24 << 20;
     let second = Duration::from_secs(1);
     let stage = Stage::with(|builder| {

@@ -159,7 +159,7 @@ async fn endpoint_connection_with_an_unsent_request_is_not_reused() -> TestResul
     let backend = Backend::start_on(narrow()?, early)?;
     let soon = |settings: &mut sluicegate_model::Settings| {
         settings.timeouts.response_head = Duration::from_secs(3);
-        // On a busy machine the back end acknowledges late, and a retry would be one more request.
+        // On a busy machine the backend acknowledges late, and a retry would be one more request.
         settings.resilience.unacknowledged = Duration::from_secs(30);
     };
     let gateway = Gateway::builder().backends([&backend]).workers(1).settings(soon).start().await?;

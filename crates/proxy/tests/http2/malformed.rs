@@ -96,14 +96,14 @@ async fn read_frame(client: &mut Client) -> anyhow::Result<(u8, u32, Vec<u8>)> {
     Ok((header[3], stream, client.read_exact(usize::try_from(length)?).await?))
 }
 
-/// The status, which comes first: from the static table, or as a literal in Huffman's code.
+/// The status, which is the first field: an index of the static table, or a literal in Huffman code.
 fn status(block: &[u8]) -> u16 {
     match block[0] {
         0x88 => 200,
         0x8c => 400,
         0x8d => 404,
         0x8e => 500,
-        // The bits of three digits, of which those of 5, 0 and 1 are 011011, 00000 and 00001.
+        // Three digits in Huffman code: 5 is 011011, 0 is 00000, and 1 is 00001.
         0x48 if block[1..4] == [0x82, 0x6c, 0x01] => 501,
         0x48 if block[1..4] == [0x82, 0x6c, 0x02] => 502,
         _ => 0,

@@ -1,4 +1,4 @@
-//! gRPC streams that are open both ways while everything around them changes: none is touched (Z1, Z4, Z10).
+//! gRPC streams that are open both ways during all kinds of changes: no change affects a stream (Z1, Z4, Z10).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,7 +97,7 @@ async fn grpc_streams_survive_configuration_changes_and_shutdown() -> TestResult
                 let rotated = Authority::of_process().issue(&["localhost"]).certificate;
                 gateway.configure(|config| Arc::make_mut(&mut config.tls).default = vec![rotated]).await;
             }
-            // An upstream of another kind beside it.
+            // The configuration receives a TCP upstream beside the HTTP upstream.
             _ => {
                 gateway
                     .configure(|config| {

@@ -31,7 +31,7 @@ async fn upload(
     Ok(requests.clone().ready().await?.send_request(request, false)?)
 }
 
-/// Sends as much as the windows have room for, once there is some.
+/// Waits for room in the windows, then sends as much as fits.
 async fn send_some(sink: &mut SendStream<Bytes>) -> anyhow::Result<usize> {
     sink.reserve_capacity(64 * 1024);
     let room = poll_fn(|cx| sink.poll_capacity(cx)).await.context("the stream ended")??;

@@ -202,7 +202,7 @@ async fn endpoint_with_consecutive_resets_becomes_unhealthy() -> TestResult {
     let breaks = async || {
         let mut client = connect(&gateway).await?;
         let mut server = accept(&endpoint).await?;
-        // Before it has, a reset may count as a connect that failed.
+        // Until the endpoint has received a byte, a reset may count as a failed connect.
         client.write_all(b"1").await?;
         assert_eq!(read(&mut server, 1).await?, b"1");
         server.set_zero_linger()?;
@@ -409,7 +409,7 @@ async fn tcp_connections_and_bytes_are_counted() -> TestResult {
         |tally: fn(&sluicegate_proxy::counters::Layer4Shard) -> &sluicegate_proxy::counters::Tally| {
             stats.shards().sum(tally)
         };
-    // The client may have its bytes before they are counted.
+    // The client may receive its bytes before the gateway counts them.
     while count(|of| &of.bytes_out) < 8 {
         tokio::task::yield_now().await;
     }

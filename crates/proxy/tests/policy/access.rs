@@ -1,4 +1,4 @@
-//! Addresses, origins, rules, and ways around paths.
+//! Addresses, origins, rules, and attempts to bypass the rules of paths.
 
 use sluicegate_model::policy::{Authorization, AuthorizationRule};
 use sluicegate_model::{PathPattern, Rule};

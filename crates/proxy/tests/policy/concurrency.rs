@@ -60,7 +60,7 @@ async fn hold(
         let mut client = Client::connect_by(gateway.addr_of(transport), transport).await?;
         let request = format!("GET /hold HTTP/1.1\r\nHost: localhost\r\n{line}\r\n\r\n");
         held.0.push(tokio::spawn(async move {
-            // It ends when it is aborted.
+            // The request ends when the task is aborted.
             let _ = client.request(request).await;
         }));
     }

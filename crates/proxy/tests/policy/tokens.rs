@@ -54,7 +54,7 @@ async fn missing_or_invalid_token_returns_401_with_a_challenge() -> TestResult {
         assert_eq!(response.status, 401, "{fault}");
         assert_eq!(response.header("www-authenticate"), Some("Bearer error=\"invalid_token\""), "{fault}");
         assert_eq!(denied(&gateway, Denial::Token(fault)), 1, "{fault}");
-        // Faults are counted one by one.
+        // A new policy starts with counters of 0, so each fault is counted alone.
         gateway.configure(|config| set_security(config, None)).await;
         gateway.configure(|config| set_security(config, Some(asking(vec![shared_jwt()])))).await;
     }

@@ -41,7 +41,7 @@ async fn echo(features: Value) -> anyhow::Result<(Backend, Gateway)> {
     Ok((backend, gateway))
 }
 
-/// Gives the gateway one more upstream.
+/// Adds an upstream to the configuration.
 pub(crate) fn add_upstream(config: &mut Config, name: &str, addresses: &[SocketAddr]) {
     let endpoints = addresses.iter().copied().map(ready).collect();
     config.upstreams.insert(key(name), Arc::new(Upstream { endpoints, ..Upstream::default() }));
@@ -222,7 +222,7 @@ async fn redirect_to_the_requested_url_is_skipped() -> TestResult {
     let to_path = json!({"path": {"type": "ReplaceFullPath", "value": "/new"}, "statusCode": 301});
     for (redirect, transport, target, lines, status) in [
         (&to_https, Transport::Http, "/", "Host: a.example", 301),
-        // A client that names no host can only be redirected to a path.
+        // A client without a host can be redirected only to a path.
         (&to_https, Transport::Http, "/", "", 400),
         (&to_https, Transport::Https, "/", "Host: a.example", 200),
         (&to_https, Transport::Https, "/", "Host: a.example:8443", 301),

@@ -87,7 +87,7 @@ fn failures(gateway: &Gateway, fault: TlsFault) -> u64 {
     gateway.proxy().registry().counters().workers().sum(|worker| &worker.tls_faults[fault.index()])
 }
 
-/// Waits until exactly so many handshakes have failed for this reason.
+/// Waits until exactly this many handshakes have failed for this reason.
 async fn failed(gateway: &Gateway, fault: TlsFault, count: u64) -> TestResult {
     gateway.wait_until(|gateway| failures(gateway, fault) >= count).await?;
     anyhow::ensure!(failures(gateway, fault) == count, "{fault:?}: {}", failures(gateway, fault));

@@ -1,4 +1,4 @@
-//! Z8: an endpoint that cannot be connected to is avoided at once, probed, and readmitted gradually.
+//! Z8: the gateway avoids an endpoint at once when it cannot connect, probes the endpoint, and readmits it gradually.
 
 use std::time::Duration;
 

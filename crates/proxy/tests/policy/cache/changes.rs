@@ -79,7 +79,7 @@ async fn response_to_head_renews_or_invalidates_a_stored_response() -> TestResul
         (format!("{fresh}ETag: \"b\"\r\n"), None),
         (format!("{fresh}ETag: \"a\"\r\nContent-Length: 5\r\n"), None),
         ("Cache-Control: private\r\nETag: \"a\"\r\n".to_owned(), None),
-        // It is another representation of the target.
+        // The response is another representation of the target.
         (format!("{fresh}ETag: \"b\"\r\nContent-Type: x/y\r\n"), Some(("old", "detail=stale-if-error"))),
     ] {
         for transport in TRANSPORTS {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Whether the second of two equal requests is answered out of the cache.
+/// Whether the cache serves the second of two equal requests.
 async fn is_reused(response: &str) -> anyhow::Result<bool> {
     let (backend, gateway) = gateway(Behaviour::raw(response), rules()).await?;
     ask(&gateway, "/", &[]).await?;

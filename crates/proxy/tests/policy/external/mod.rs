@@ -350,7 +350,7 @@ async fn external_policy_changes_under_load_lose_no_request() -> TestResult {
     let report = load.stop().await?;
     assert_eq!((report.failures(), report.reconnects), (0, 0), "{report}");
     assert!(servers.iter().all(|server| server.requests() > 20));
-    // Connections to a service that no policy names are closed.
+    // The gateway closes its connections to a service that no policy names.
     gateway.configure(|config| set_security(config, None)).await;
     for server in &servers {
         server.wait_until(|server| server.open() == 0).await?;
