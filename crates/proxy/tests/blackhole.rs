@@ -1,5 +1,5 @@
-//! Addresses that swallow packets, as those of dead pods do (Z5 to Z8): no request waits for them for long,
-//! no GET fails, no POST arrives twice. These tests need root; without it they say so and pass, unless
+//! Addresses that drop packets, as addresses of dead pods do (Z5 to Z8): no request stalls on them, no GET fails, no
+//! POST arrives twice. These tests need root. Without root they print a notice and pass, unless
 //! `SLUICEGATE_NETNS=require` is set.
 #![allow(clippy::print_stdout, reason = "the figures are worth reading also when they are good")]
 
@@ -24,7 +24,7 @@ const POST: &str = "POST / HTTP/1.1\r\nHost: a\r\nX-Id: post\r\nContent-Length: 
 const PORT: u16 = 9000;
 const SOON: Duration = Duration::from_secs(30);
 
-/// A node with pods, each with a back end.
+/// A node with pods. Each pod runs a backend.
 struct Cluster {
     backends: Vec<Backend>,
     pods: Vec<Pod>,
@@ -43,7 +43,7 @@ impl Cluster {
         Ok(Some(Self { backends, pods, namespace }))
     }
 
-    /// A gateway whose workers live in the node's namespace, in front of all pods.
+    /// A gateway in front of all pods. Its workers run in the node's network namespace.
     fn gateway(&self, change: impl FnOnce(Builder) -> Builder + Send) -> anyhow::Result<Gateway> {
         self.namespace.enter(|| {
             let builder = change(Gateway::builder().backends(&self.backends));
@@ -72,8 +72,8 @@ fn is_unhealthy(gateway: &Gateway, backend: &Backend) -> bool {
     gateway.endpoint(backend.addr()).is_unhealthy()
 }
 
-/// Prints what the promise is about: p99.9 under 150 ms. Whoever had waited for a connect that is not answered would have waited
-/// for 5 s; less than that is a busy machine's.
+/// Prints p99.9, for which the promise is under 150 ms. A request that waits for an unanswered connect takes 5 s; a
+/// shorter delay comes from a busy machine.
 fn nothing_failed(name: &str, report: &Report) {
     println!("{name}: {report}");
     assert_eq!(report.failures(), 0, "{report}");
@@ -103,7 +103,7 @@ async fn tcp_connections_do_not_wait_for_a_blackholed_endpoint() -> TestResult {
     let set = upstream.endpoints();
     let silent = set.endpoints.iter().find(|(of, _)| of.address() == cluster.backends[0].addr());
     let silent = &silent.expect("it is there").0;
-    // The connect that was outrun is awaited a moment longer.
+    // The connect that lost the race stays open a moment longer.
     gateway.wait_until(|_| silent.is_unhealthy()).await
 }
 
@@ -141,7 +141,8 @@ async fn endpoints_blackholed_under_load_lose_no_get_and_are_readmitted() -> Tes
     Ok(())
 }
 
-/// The same over connections that requests share: what one of them waits for is not told by what others have sent.
+/// The same over connections that requests share: data sent for other requests does not show whether this request's
+/// data was acknowledged.
 #[tokio::test]
 async fn shared_http2_connections_blackholed_under_load_lose_no_get() -> TestResult {
     let Some(namespace) = Namespace::for_test()? else { return Ok(()) };
@@ -179,7 +180,7 @@ async fn shared_http2_connections_blackholed_under_load_lose_no_get() -> TestRes
     Ok(())
 }
 
-/// As in the published experiments: a pod exits at once and its address is gone; the gateway hears of it
+/// As in the published experiments: a pod exits at once and its address disappears; the gateway receives the change
 /// later.
 #[tokio::test]
 async fn pods_deleted_under_load_lose_no_get() -> TestResult {
@@ -210,7 +211,7 @@ async fn blackholed_endpoint_delays_a_request_only_by_the_connect_hedge() -> Tes
     cluster.pods[0].blackhole()?;
     cluster.pods[1].blackhole()?;
     for request in [GET, POST] {
-        // A connect timeout that no test waits for, and no probes: only the race helps.
+        // A connect timeout longer than any test, and no probes: only the race helps.
         let gateway = cluster.gateway(|builder| {
             builder.settings(|settings| {
                 settings.timeouts.connect = Duration::from_secs(3600);
@@ -225,7 +226,7 @@ async fn blackholed_endpoint_delays_a_request_only_by_the_connect_hedge() -> Tes
             slowest = slowest.max(started.elapsed());
         }
         println!("slowest of 20 {}s with 2 of 5 addresses dead from the start: {slowest:?}", &request[..4]);
-        // The kernel gives up after some 3 s.
+        // The kernel ends a connect after some 3 s.
         assert!(slowest < Duration::from_secs(1), "{slowest:?}");
         assert!(gateway.count(|upstream| &upstream.hedges) > 0);
     }
@@ -272,7 +273,7 @@ async fn unacknowledged_post_marks_its_endpoint_unhealthy() -> TestResult {
     assert_eq!(client.request(POST).await?.status, 200);
     cluster.pods[0].blackhole()?;
     client.send(POST).await?;
-    // It still waits, since it cannot be repeated, and the endpoint is avoided already.
+    // The request still waits, since it cannot be retried. The gateway already treats the endpoint as unhealthy.
     gateway.wait_until(|gateway| is_unhealthy(gateway, &cluster.backends[0])).await?;
     assert_eq!(gateway.count(|upstream| &upstream.in_flight), 1);
     cluster.pods[0].restore()?;

@@ -1,4 +1,4 @@
-//! A request's way through the gateway and back.
+//! Requests and responses through the gateway.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ async fn bodies_of_any_framing_pass_in_both_directions() -> TestResult {
 async fn rules_match_method_headers_query_parameters_and_path_expressions() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
-    // Each rule responds with a status of its own; the others go to the back end.
+    // Each listed rule responds with its own status; all other rules lead to the backend.
     let rule = |status: u16, matches: Vec<RuleMatch>| {
         let id = ObjectId { kind: "HTTPRoute", namespace: "default".into(), name: "a".into() };
         let mut traffic = Traffic::new(id.clone());

@@ -1,7 +1,7 @@
-//! What memory clients cost: those that do nothing, and those that take their time over a large response.
+//! The memory cost of idle clients, and of clients that read a large response slowly.
 //!
-//! Both ends are in this process, but the clients' ends are bare sockets, whose buffers are the kernel's: what the
-//! process grows by is the gateway's. The tests take turns, since all of them look at the process as a whole.
+//! Both ends are in this process, but the clients are bare sockets, whose buffers belong to the kernel. The growth of
+//! the process is therefore the gateway's. The tests run one at a time, since all of them measure the whole process.
 #![allow(clippy::print_stdout, reason = "the figures are worth reading also when they are good")]
 
 use std::io::{Read, Write};
@@ -22,7 +22,7 @@ const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
 static TURN: Mutex<()> = Mutex::const_new(());
 
-/// The bytes of this process that are in memory.
+/// The resident memory of this process in bytes.
 fn resident() -> anyhow::Result<u64> {
     let rollup = std::fs::read_to_string("/proc/self/smaps_rollup")?;
     let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:")).unwrap_or_default();
@@ -30,7 +30,7 @@ fn resident() -> anyhow::Result<u64> {
     Ok(kilobytes * 1024)
 }
 
-/// As many connections as both ends of may be open here, 10,000 at most.
+/// The number of connections whose two ends this process may have open, at most 10,000.
 fn most_connections() -> anyhow::Result<usize> {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
@@ -38,7 +38,7 @@ fn most_connections() -> anyhow::Result<usize> {
     Ok(usize::try_from(files.saturating_sub(1000) / 2)?.min(10_000))
 }
 
-/// Opens connections, sends these bytes on each, and reads the response if there is to be one.
+/// Opens connections, sends these bytes on each, and reads the response if `answered` is true.
 fn open(addr: SocketAddr, count: usize, bytes: &[u8], answered: bool) -> std::io::Result<Vec<TcpStream>> {
     let open_one = |_| {
         let mut stream = TcpStream::connect(addr)?;
@@ -54,12 +54,13 @@ fn open(addr: SocketAddr, count: usize, bytes: &[u8], answered: bool) -> std::io
     (0..count).map(open_one).collect()
 }
 
-/// How many bytes the gateway grows by for each connection on which a client sent these bytes.
+/// The number of bytes by which the gateway grows for each connection on which a client sent these bytes.
 async fn cost(bytes: &'static [u8], answered: bool) -> anyhow::Result<u64> {
     let backend = Backend::start(Behaviour::sized(10)).await?;
     let gateway = Gateway::of([&backend]).await?;
     let (addr, count) = (gateway.addr(), most_connections()?);
-    // What the first connections make of buffers and tables is not the cost of one more.
+    // The first connections also allocate buffers and tables. That memory is not part of the cost of one more
+    // connection.
     let first = spawn_blocking(move || open(addr, 100, GET, true)).await??;
     let before = resident()?;
     let clients = spawn_blocking(move || open(addr, count, bytes, answered)).await??;
@@ -103,7 +104,7 @@ async fn large_response_to_a_slow_client_is_not_buffered_in_memory() -> TestResu
         let before = resident()?;
         let (piece, mut sent, mut read) = ([b'x'; 10_000], 0, 0);
         while read < SIZE / 2 {
-            // All that the kernel's buffers and the gateway take; then the client makes some room.
+            // The endpoint fills the buffers of the kernel and of the gateway; then the client reads a little.
             while endpoint.send(piece).await.is_ok() {
                 sent += piece.len();
                 assert!(sent < SIZE, "it never had to wait");

@@ -48,7 +48,7 @@ fn without_a_shape_the_answer_is_a_kilobyte_about_the_server_and_the_request() {
         assert!(answer.body.contains(line), "{line} in {}", answer.body);
     }
     assert!(answer.body.ends_with("..\n"), "{}", answer.body);
-    // A long one is not cut.
+    // A long value is not cut.
     let answer = pod.answer(&format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", "a".repeat(2000)));
     assert!(answer.body.len() > 2000 && answer.body.contains(&"a".repeat(2000)));
 }
@@ -114,7 +114,7 @@ fn oversized_request_is_rejected() {
     let answer = client.answer(&request);
     assert_eq!((answer.status, answer.header("x-lab-id")), (413, Some("7")));
     assert_eq!(client.ended(), Ended::Closed);
-    // One that does not say how long it will be.
+    // A body without a declared length.
     let mut client = pod.client();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1000001\r\n");
     client.send(&"x".repeat(0x0100_0001));

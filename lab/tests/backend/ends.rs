@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::pod::{Client, Ended, Pod, get, until};
 
-/// A connection that was answered and is kept, and one with a request under way.
+/// An idle connection that has received a response, and a connection with a request in flight.
 fn clients(pod: &Pod) -> (Client, Client) {
     let (mut kept, mut busy) = (pod.client(), pod.client());
     assert_eq!(kept.answer(&get("/?s=1", "1")).status, 200);
@@ -46,7 +46,7 @@ fn draining_pod_serves_requests_sent_before_the_drain() {
     let mut pod = Pod::start("--exit drain");
     let (mut kept, _) = clients(&pod);
     let mut new = pod.client();
-    // It does nothing meanwhile, so that all of it waits in the kernel.
+    // The paused pod reads nothing, so all of this waits in the kernel.
     pod.signal(Signal::STOP);
     pod.signal(Signal::TERM);
     kept.send(&get("/?s=2", "3"));
@@ -66,7 +66,7 @@ fn draining_pod_serves_requests_sent_before_the_drain() {
 fn a_pod_that_drains_sends_a_long_answer_to_its_end() {
     let mut pod = Pod::start("--exit drain");
     let mut reader = pod.client();
-    // More than sockets hold, so that it is under way until it is read.
+    // The response is larger than the socket buffers, so it stays in flight until the client reads it.
     reader.send(&get("/?s=64m", "1"));
     let mut kept = pod.client();
     assert_eq!(kept.answer(&get("/", "2")).status, 200);
@@ -98,7 +98,7 @@ fn a_pod_that_hangs_keeps_everything_open_and_answers_nothing() {
     });
     busy.send("body");
     assert_eq!(busy.ended(), Ended::Silent);
-    // Connects succeed, as the kernel makes them.
+    // Connects succeed, because the kernel completes them.
     let mut new = pod.client();
     new.be_impatient();
     new.send(&get("/?s=1", "4"));
@@ -133,11 +133,11 @@ fn between_sigusr1_and_sigusr2_it_refuses() {
         assert!(pod.is_refusing());
         pod.signal(Signal::USR2);
         until("it accepts again", || TcpStream::connect(pod.addr).ok());
-        // Once more is no harm.
+        // A repeated signal has no effect.
         pod.signal(Signal::USR2);
         let mut client = pod.client();
         assert_eq!(client.answer(&get("/", "5")).status, 200);
-        // Its goodbyes are good again.
+        // The pod again closes connections gracefully.
         assert_eq!(client.answer(&get("/", "6").replace("Host", "Connection: close\r\nHost")).status, 200);
         assert_eq!(client.ended(), Ended::Closed);
     }
@@ -185,6 +185,6 @@ fn a_pod_that_starts_up_ends_at_sigterm() {
     let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut pod = Pod::begin(addr, "--start-up 1h --exit hang");
     pod.signal(Signal::TERM);
-    // By its own hand, or by the kernel's if it did not listen for signals yet.
+    // The process ends itself, or the kernel ends it if the process did not handle signals yet.
     pod.wait();
 }

@@ -1,4 +1,4 @@
-//! HTTP/2 by prior knowledge, and calls of gRPC.
+//! HTTP/2 by prior knowledge, and gRPC calls.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use tokio::time::timeout;
 
 use crate::pod::Pod;
 
-/// How long anything may take that has to happen.
+/// The timeout of each wait.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Runs a test with a connection, of which the second future is the end.
+/// Runs a test with a connection. The second argument of the test completes when the connection ends.
 fn with_connection<T>(
     pod: &Pod,
     test: impl AsyncFnOnce(SendRequest<Bytes>, tokio::task::JoinHandle<Result<(), h2::Error>>) -> T,
@@ -29,7 +29,7 @@ fn with_connection<T>(
     runtime.block_on(async { timeout(PATIENCE, test).await.unwrap() })
 }
 
-/// The answer with its body and its trailers.
+/// Returns the response with its body and its trailers.
 async fn read(answer: ResponseFuture) -> (Response<()>, Vec<u8>, HeaderMap) {
     let (head, mut body) = answer.await.unwrap().into_parts();
     let bytes = all(&mut body).await;
@@ -93,7 +93,7 @@ fn a_pod_that_drains_finishes_what_is_under_way_over_http2() {
         assert_eq!(read(answer).await.1, b"x", "and so the first one is known too");
         pod.signal(Signal::TERM);
         while let Ok(ready) = sender.clone().ready().await {
-            // Until the goodbye came.
+            // Waits until the GOAWAY arrives.
             drop(ready);
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

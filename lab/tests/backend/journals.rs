@@ -74,7 +74,7 @@ fn a_pod_that_is_killed_loses_no_line() {
                 for number in 0.. {
                     let id = format!("{client}-{number}");
                     connection.send(&send("POST", "/?s=1", &id, "body"));
-                    // Where this fails it was killed.
+                    // An error here means that the process was killed.
                     if connection.read(false).is_err() {
                         return;
                     }
@@ -91,7 +91,7 @@ fn a_pod_that_is_killed_loses_no_line() {
     let written: HashSet<String> = text.lines().map(str::to_owned).collect();
     let answered = answered.into_inner().unwrap();
     assert!(written.is_superset(&answered), "{:?}", answered.difference(&written));
-    // What was under way when it was killed may be there too.
+    // Requests that were in flight at the kill may be in the journal too.
     assert!(written.len() <= answered.len() + 4);
     assert_eq!(written.len(), text.lines().count());
 }

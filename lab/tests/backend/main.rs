@@ -1,11 +1,11 @@
-//! `sluicegate-lab backend` as a process, and what its clients see.
+//! `sluicegate-lab backend` as a process, as its clients see it.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | `pod` | the process under test, and a client of it |
 //! | `answers` | the effect of the URL, echoed headers, rejected requests |
-//! | `ends` | what signals do to connections and to connects |
-//! | `http2` | the same over HTTP/2, and calls of gRPC |
+//! | `ends` | the effect of signals on connections and on connects |
+//! | `http2` | the same over HTTP/2, and gRPC calls |
 //! | `journals` | the journal, written before each response |
 //! | `options` | accepted and rejected options |
 

@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long anything may take that has to happen.
+/// The timeout of each wait.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A running back end; it is killed when this is dropped.
+/// A running backend; dropping this value kills the backend.
 pub(crate) struct Pod {
     child: Child,
     pub(crate) addr: SocketAddr,
 }
 
 impl Pod {
-    /// Starts one with these options at a port that is free, and waits until it serves.
+    /// Starts a backend with these options at a free port, and waits until it serves.
     pub(crate) fn start(options: &str) -> Self {
         let mut child = command(&format!("--listen 127.0.0.1:0 {options}")).spawn().unwrap();
         let stdout = child.stdout.take().unwrap();
@@ -34,7 +34,7 @@ impl Pod {
         Self { child, addr: addr.parse().unwrap() }
     }
 
-    /// Starts one that is to listen here, and does not wait.
+    /// Starts a backend that will listen at this address, without waiting for it.
     pub(crate) fn begin(addr: SocketAddr, options: &str) -> Self {
         let child = command(&format!("--listen {addr} {options}")).spawn().unwrap();
         Self { child, addr }
@@ -44,7 +44,7 @@ impl Pod {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the backend ends by itself.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         until("it ends", || self.child.try_wait().unwrap())
     }
@@ -64,7 +64,7 @@ impl Pod {
         Client { stream: BufReader::new(stream) }
     }
 
-    /// The answer to a request on a connection of its own.
+    /// Sends a request on a new connection, and returns the response.
     pub(crate) fn answer(&self, request: &str) -> Answer {
         self.client().answer(request)
     }
@@ -83,7 +83,7 @@ fn command(options: &str) -> Command {
     command
 }
 
-/// Waits until there is something.
+/// Waits until `look` returns a value.
 pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -95,12 +95,12 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A connection to a pod.
+/// A client connection to the backend.
 pub(crate) struct Client {
     stream: BufReader<TcpStream>,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -108,12 +108,12 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
-/// How a connection ended.
+/// The way in which a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Closed,
     Reset,
-    /// It did not: nothing came.
+    /// The connection did not end, and no byte arrived.
     Silent,
 }
 
@@ -127,7 +127,7 @@ impl Client {
         self.read(request.starts_with("HEAD ")).unwrap()
     }
 
-    /// Reads an answer, which has a body if the request was not a HEAD.
+    /// Reads a response, which has a body unless the request was a HEAD.
     pub(crate) fn read(&mut self, is_head: bool) -> io::Result<Answer> {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -145,7 +145,7 @@ impl Client {
         Ok(answer)
     }
 
-    /// How it ends, without a byte before.
+    /// Returns how the connection ends. Fails if a byte arrives first.
     pub(crate) fn ended(&mut self) -> Ended {
         match self.stream.by_ref().bytes().next() {
             None => Ended::Closed,
@@ -156,17 +156,17 @@ impl Client {
         }
     }
 
-    /// What does not come within this time is taken for never.
+    /// From now on, the test treats a wait of more than 300 ms as no response.
     pub(crate) fn be_impatient(&self) {
         self.stream.get_ref().set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     }
 
-    /// Begins a request that is under way until [`Self::finish`].
+    /// Begins a request that is in flight until [`Self::finish`].
     pub(crate) fn begin(&mut self, id: &str) {
         self.send(&format!(
             "POST / HTTP/1.1\r\nHost: a\r\nx-lab-id: {id}\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n"
         ));
-        // The body was asked for, so the request is known.
+        // The backend has requested the body, so it has received the request.
         assert_eq!(self.read(false).unwrap().status, 100);
     }
 
@@ -187,7 +187,7 @@ pub(crate) fn get(path: &str, id: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: a\r\nx-lab-id: {id}\r\n\r\n")
 }
 
-/// A request with a body, and this id.
+/// A request with this body and this id.
 pub(crate) fn send(method: &str, path: &str, id: &str, body: &str) -> String {
     let length = body.len();
     format!("{method} {path} HTTP/1.1\r\nHost: a\r\nx-lab-id: {id}\r\nContent-Length: {length}\r\n\r\n{body}")

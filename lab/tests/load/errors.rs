@@ -22,7 +22,7 @@ fn refused_connects_are_counted() {
 fn unanswered_connects_time_out_and_are_counted() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
-    // Linux queues one connection more than it is told, and answers no other.
+    // Linux queues one connection more than the given backlog, and responds to no further connect.
     rustix::net::listen(&listener, 0).unwrap();
     let _filler = TcpStream::connect(addr).unwrap();
     let report = load(&format!("{SHORT} --timeout 100ms http://{addr}/"));
@@ -54,7 +54,7 @@ fn connections_are_closed_instead_of_an_answer() {
 fn a_server_that_hangs_up_at_once_is_not_hammered() {
     let server = Server::accepting(|_| Ok(()));
     let report = load(&format!("-t1 -c1 -d500ms -R1 {}", server.url()));
-    // After 0, 1, 2, 4, ... 64, 100, 100, ... ms.
+    // The pauses between connects are 0, 1, 2, 4, ... 64, 100, 100, ... ms.
     let connected = number(&report, "/connected");
     assert!((1..=20).contains(&connected), "{report:#}");
 }
@@ -154,7 +154,7 @@ fn unsolicited_bytes_are_counted() {
 
 #[test]
 fn close_announced_with_connection_close_is_not_an_error() {
-    // With a word.
+    // The server announces the close.
     let server = Server::answering(|stream, request| match request.number {
         0 => stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"),
         _ => Ok(()),
@@ -163,7 +163,8 @@ fn close_announced_with_connection_close_is_not_an_error() {
     assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
     assert_eq!(number(&report, "/requests/answered"), 30);
     assert_eq!(number(&report, "/closed_between_requests"), 30);
-    // Without a word, long before the next request is due; on a machine that is busy enough the two may still meet.
+    // The server does not announce the close, and closes long before the next request is due. On a very busy machine
+    // the close and the request may still cross.
     let server = Server::answering(|stream, _| {
         ok(stream)?;
         Err(std::io::ErrorKind::Other.into())

@@ -1,4 +1,4 @@
-//! HTTP/2: the same truths, and errors of its own.
+//! HTTP/2: the same measurements, and the errors that only HTTP/2 has.
 
 use std::collections::HashSet;
 use std::fs;
@@ -25,18 +25,18 @@ use crate::tls::pem;
 
 const SHORT: &str = "--h2 -t2 -c4 -d300ms -R100";
 
-/// A frame of settings, without any.
+/// An empty SETTINGS frame.
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 
-/// GOAWAY: the first stream was looked at, and no other one.
+/// GOAWAY: the server has processed the first stream, and no other.
 const GOODBYE: &[u8] = &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
 
-/// The whole answer of a stream: `:status: 200`.
+/// The whole response of a stream: `:status: 200`.
 fn answer(stream: u32) -> Vec<u8> {
     [&[0, 0, 1, 1, 5][..], &stream.to_be_bytes(), &[0x88]].concat()
 }
 
-/// The streams of requests that come, until no more do.
+/// The streams of the incoming requests, until the connection ends.
 fn requests(stream: &TcpStream) -> impl Iterator<Item = u32> + use<> {
     let mut input = BufReader::new(stream.try_clone().unwrap());
     let _ = input.read_exact(&mut [0; 24]);
@@ -53,7 +53,7 @@ fn requests(stream: &TcpStream) -> impl Iterator<Item = u32> + use<> {
     })
 }
 
-/// A configuration for `localhost` that offers these protocols, and its certificate in PEM.
+/// A TLS configuration for `localhost` that offers these protocols, and its certificate in PEM.
 fn config(protocols: &[&[u8]]) -> (Arc<ServerConfig>, String) {
     let CertifiedKey { cert, signing_key } =
         rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
@@ -105,7 +105,8 @@ fn a_server_that_speaks_only_http_1_is_told() {
     assert_eq!(number(&report, "/requests/answered"), 0);
 }
 
-/// 20 ms for each: a connection with one stream answers 50 a second at most, and with ten of them 500.
+/// Each response takes 20 ms: a connection with one stream receives at most 50 a second, and a connection with ten
+/// streams 500.
 #[test]
 fn streams_are_answered_beside_each_other() {
     let most = Arc::new(AtomicUsize::new(0));
@@ -132,14 +133,16 @@ fn no_more_streams_are_opened_than_the_server_takes() {
     builder.max_concurrent_streams(3);
     let habits = Habits { builder, pause: Duration::from_millis(5), ..Habits::default() };
     let addr = answering(habits, ok);
-    // The first ones are sent before it can say so, and those that are too many it refuses.
+    // The client sends its first requests before it receives the limit. The server refuses the requests beyond the
+    // limit.
     let report = load(&format!("--h2 -t1 -c1 -m10 -d500ms http://{addr}/"));
     assert!(number(&report, "/requests/answered") > 30, "{report:#}");
     assert!(number(&report, "/errors/total") <= 7, "{report:#}");
     assert_eq!(number(&report, "/errors/total"), number(&report, "/errors/kinds/h2_refused"), "{report:#}");
 }
 
-/// As over HTTP/1: 100 a second are due to a server that answers 50, so each is later than the one before.
+/// As over HTTP/1: 100 requests a second are due, and the server responds to 50, so each request is later than the one
+/// before.
 #[test]
 fn what_is_due_while_all_streams_are_busy_counts_from_then() {
     let pause = Duration::from_millis(40);
@@ -203,7 +206,7 @@ fn a_stream_that_takes_too_long_is_reset_and_its_connection_stays() {
 fn goaway_opens_a_new_connection_and_loses_no_request() {
     let addr = answering(Habits { most: 5, ..Habits::default() }, ok);
     let report = load(&format!("{SHORT} http://{addr}/"));
-    // What was sent before the goodbye was heard may be refused.
+    // The server may refuse requests that the client sent before it received the GOAWAY.
     let refused = number(&report, "/errors/kinds/h2_goaway");
     assert_eq!(number(&report, "/errors/total"), refused, "{report:#}");
     assert_eq!(number(&report, "/requests/answered") + refused, 30);
@@ -211,7 +214,8 @@ fn goaway_opens_a_new_connection_and_loses_no_request() {
     assert!(number(&report, "/closed_between_requests") > 0, "{report:#}");
 }
 
-/// Each connection has four requests under way. The server has looked at the first one, answers it, and goes.
+/// Each connection has four requests in flight. The server has processed the first, responds to it, and ends the
+/// connection.
 #[test]
 fn streams_above_the_goaway_id_fail_with_h2_goaway() {
     let server = Server::accepting(|mut stream| {
@@ -230,7 +234,7 @@ fn streams_above_the_goaway_id_fail_with_h2_goaway() {
     assert_eq!(number(&report, "/errors/read"), 3 * answered, "{report:#}");
 }
 
-/// The first connection is answered only after another one has come.
+/// The server responds on the first connection only after it has accepted a second one.
 #[test]
 fn what_a_server_has_looked_at_is_answered_while_others_go_to_a_new_connection() {
     let connections = AtomicUsize::new(0);

@@ -1,13 +1,13 @@
-//! `sluicegate-lab load` against servers of which the truth is known.
+//! `sluicegate-lab load` against servers with known behaviour.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | `server` | servers with a behaviour that the test sets, and the program under test |
 //! | `truths` | latencies and rates that were computed by hand |
 //! | `errors` | each class of error, provoked |
-//! | `tls` | handshakes, good and bad |
-//! | `signals` | a load that is ended early |
-//! | `http2` | the same of HTTP/2, and its own errors |
+//! | `tls` | successful and failing handshakes |
+//! | `signals` | a load that a signal ends early |
+//! | `http2` | the same over HTTP/2, and the errors that only HTTP/2 has |
 //! | `streams` | HTTP/2 servers with a behaviour that the test sets |
 //! | `options` | accepted and rejected options, and the output |
 

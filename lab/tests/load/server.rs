@@ -8,26 +8,26 @@ use std::thread;
 
 use serde_json::Value;
 
-/// A server in this process, with a thread for each connection. It goes when the process does.
+/// A server in this process, with a thread for each connection. The server ends with the process.
 pub(crate) struct Server {
     pub(crate) addr: SocketAddr,
 }
 
-/// A request that came.
+/// A received request.
 #[derive(Default)]
 pub(crate) struct Request {
-    /// What its x-lab-id says.
+    /// The value of its x-lab-id.
     pub(crate) id: String,
     pub(crate) method: String,
     pub(crate) host: String,
-    /// How long its body is.
+    /// The length of its body.
     pub(crate) body: usize,
-    /// Its number among those of its connection, from 0.
+    /// Its number among the requests of its connection, from 0.
     pub(crate) number: usize,
 }
 
 impl Server {
-    /// Does this with each request; an error closes the connection.
+    /// Runs this function for each request; an error closes the connection.
     pub(crate) fn answering(
         answer: impl Fn(&mut TcpStream, &Request) -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {
@@ -64,7 +64,7 @@ impl Server {
         })
     }
 
-    /// Does this with each connection.
+    /// Runs this function for each connection.
     pub(crate) fn accepting(serve: impl Fn(TcpStream) -> io::Result<()> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
@@ -72,7 +72,7 @@ impl Server {
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let serve = serve.clone();
-                // That a connection breaks is what most tests are about.
+                // Broken connections are expected: most tests provoke them.
                 thread::spawn(move || {
                     let stream = stream?;
                     stream.set_nodelay(true)?;
@@ -88,24 +88,24 @@ impl Server {
     }
 }
 
-/// Answers 200 with two bytes.
+/// Responds with 200 and two bytes.
 pub(crate) fn ok(stream: &mut TcpStream) -> io::Result<()> {
     stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 }
 
-/// Runs the program with these words.
+/// Runs the program with these arguments.
 pub(crate) fn lab(words: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sluicegate-lab")).args(words.split_whitespace()).output().unwrap()
 }
 
-/// Loads with these options, and gives what the program says as JSON.
+/// Runs a load with these options, and returns the program's JSON report.
 pub(crate) fn load(words: &str) -> Value {
     let output = lab(&format!("load --json - {words}"));
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{words}: {error}");
     let parsed = serde_json::from_slice(&output.stdout);
     let report: Value = parsed.unwrap_or_else(|wrong| panic!("{words}: {wrong}: {error}"));
-    // Whatever happens: what was sent is answered, or failed once.
+    // In every case, each sent request has a response or exactly one failure.
     let of = |path| number(&report, path);
     let failed = of("/errors/read") + of("/errors/write") + of("/errors/kinds/answer_timeout");
     assert_eq!(of("/requests/sent"), of("/requests/answered") + failed, "{words}: {report:#}");
@@ -120,7 +120,7 @@ pub(crate) fn number(report: &Value, path: &str) -> u64 {
     found.unwrap_or_else(|| panic!("{path} is not a number in {report:#}"))
 }
 
-/// Checks that these are the only errors, and how many there are; gives that.
+/// Checks that these are the only errors, and returns their number.
 #[track_caller]
 pub(crate) fn only(report: &Value, path: &str) -> u64 {
     let count = number(report, path);

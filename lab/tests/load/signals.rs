@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use crate::server::{Server, number, ok};
 
-/// Nothing here takes longer, even on a busy machine.
+/// The timeout of each wait, long enough for a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A load of an hour that has begun: a request of it has come, which is answered after this time.
+/// Starts a load of an hour, and waits for its first request. The server responds to each request after this pause.
 fn begin(pace: &str, pause: Duration) -> (Server, Child) {
     let (arrived, arrivals) = mpsc::channel();
     let server = Server::answering(move |stream, _| {
@@ -42,7 +42,7 @@ fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Waits until it has ended.
+/// Waits until the process has ended.
 fn end(child: &mut Child) -> ExitStatus {
     let begun = Instant::now();
     loop {
@@ -57,10 +57,10 @@ fn end(child: &mut Child) -> ExitStatus {
     }
 }
 
-/// What it says, and it has to end with this code.
+/// Returns the report of the process, which must end with this code.
 fn report(child: &mut Child, code: i32) -> Value {
     let mut stdout = child.stdout.take().unwrap();
-    // Beside it, so that a load that does not end is seen.
+    // A separate thread reads, so that the test detects a load that does not end.
     let reading = thread::spawn(move || {
         let mut text = String::new();
         stdout.read_to_string(&mut text).map(|_| text)
@@ -113,7 +113,7 @@ fn a_signal_ends_a_load_which_tells_what_it_counted() {
 fn a_second_signal_kills() {
     let (_server, mut child) = begin("-R100", LIMIT * 2);
     signal(&child, Signal::INT);
-    // Signals that come at the same time may be handled at the same time, neither of them second to the other.
+    // The process may handle simultaneous signals at once, and then counts none of them as the second.
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() && begun.elapsed() < LIMIT {
         signal(&child, Signal::TERM);

@@ -13,23 +13,23 @@ use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 
-/// A request that came.
+/// A received request.
 pub(crate) struct Seen {
     pub(crate) head: Request<()>,
     pub(crate) body: Vec<u8>,
-    /// Its number among those of its connection, from 0.
+    /// Its number among the requests of its connection, from 0.
     pub(crate) number: usize,
-    /// How many of its connection were under way when it came, with itself.
+    /// The number of requests in flight on its connection when it arrived, including itself.
     pub(crate) under_way: usize,
 }
 
-/// What a server does beside answering.
+/// The behaviour of a server beside its responses.
 pub(crate) struct Habits {
     pub(crate) builder: Builder,
     pub(crate) tls: Option<Arc<ServerConfig>>,
-    /// How long it thinks about each request.
+    /// The delay before each response.
     pub(crate) pause: Duration,
-    /// After so many requests of a connection it says goodbye.
+    /// The server sends GOAWAY after this many requests of a connection.
     pub(crate) most: usize,
 }
 
@@ -39,7 +39,7 @@ impl Default for Habits {
     }
 }
 
-/// Does this with each request. It goes when the process does.
+/// Runs this function for each request. The server ends with the process.
 pub(crate) fn answering(
     habits: Habits,
     answer: impl Fn(&Seen, SendResponse<Bytes>) + Send + Sync + 'static,
@@ -58,7 +58,7 @@ pub(crate) fn answering(
                 let (habits, answer) = (habits.clone(), answer.clone());
                 tokio::spawn(async move {
                     let Some(config) = &habits.tls else { return serve(stream, &habits, answer).await };
-                    // That handshakes fail is what some tests are about.
+                    // Failed handshakes are expected: some tests provoke them.
                     if let Ok(stream) = TlsAcceptor::from(config.clone()).accept(stream).await {
                         serve(stream, &habits, answer).await;
                     }
@@ -98,7 +98,7 @@ async fn serve(
     }
 }
 
-/// Answers with this status and body, repeats the id, and ends with trailers if there are any.
+/// Responds with this status and body, echoes the id, and sends the trailers, if any.
 pub(crate) fn respond(
     seen: &Seen,
     mut to: SendResponse<Bytes>,
@@ -108,7 +108,7 @@ pub(crate) fn respond(
 ) {
     let id = seen.head.headers().get("x-lab-id").unwrap();
     let head = Response::builder().status(status).header("x-lab-id", id).body(()).unwrap();
-    // A client that has gone is what some tests are about.
+    // The client may have disconnected: some tests provoke that.
     let Ok(mut stream) = to.send_response(head, false) else { return };
     let _ = stream.send_data(body, trailers.is_empty());
     if !trailers.is_empty() {
@@ -116,7 +116,7 @@ pub(crate) fn respond(
     }
 }
 
-/// Answers 200 with two bytes.
+/// Responds with 200 and two bytes.
 pub(crate) fn ok(seen: &Seen, to: SendResponse<Bytes>) {
     respond(seen, to, 200, Bytes::from_static(b"ok"), &HeaderMap::new());
 }

@@ -1,4 +1,4 @@
-//! Handshakes, good and bad.
+//! Successful and failing handshakes.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -19,13 +19,13 @@ use crate::server::{Server, load, number, only};
 /// Handshakes take long on a busy machine.
 const SHORT: &str = "-t2 -c4 -d300ms -R100 --ramp 1s";
 
-/// A server for `localhost` with a certificate of its own, and that certificate in PEM. It closes each connection
-/// after this many answers.
+/// Starts a server for `localhost` with its own certificate, and returns the certificate in PEM. The server closes each
+/// connection after this many responses.
 fn start(versions: &[&'static SupportedProtocolVersion], answers: usize, body: usize) -> (Server, String) {
     start_slow(versions, answers, body, Duration::ZERO)
 }
 
-/// The same, and it takes this long before it answers a handshake.
+/// The same, with this delay before the server responds to a handshake.
 fn start_slow(
     versions: &[&'static SupportedProtocolVersion],
     answers: usize,
@@ -60,7 +60,7 @@ fn start_slow(
     (server, pem(cert.der()))
 }
 
-/// A certificate as files have it.
+/// A certificate in PEM.
 pub(crate) fn pem(der: &[u8]) -> String {
     let encoded = BASE64_STANDARD.encode(der);
     let lines: Vec<_> = encoded.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
@@ -79,7 +79,7 @@ fn both_versions_are_spoken_and_certificates_verified_if_asked() {
         assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
         assert_eq!(number(&report, "/requests/answered"), 30);
         assert_eq!(number(&report, "/connected"), 4);
-        // The certificate is not for this name, which matters only if it is looked at.
+        // The certificate is not for this name, which matters only to a client that verifies it.
         let url = format!("https://127.0.0.1:{port}/");
         assert_eq!(number(&load(&format!("{SHORT} {url}")), "/errors/total"), 0);
         let report = load(&format!("{SHORT} --cacert {} {url}", file.display()));
@@ -108,7 +108,7 @@ fn a_server_that_closes_connections_gets_new_ones() {
     assert!(number(&report, "/connected") >= 10, "{report:#}");
 }
 
-/// A server that takes 20 ms before it answers the handshake.
+/// The server takes 20 ms before it responds to the handshake.
 #[test]
 fn a_new_connection_for_each_request_is_part_of_its_latency() {
     let (server, _) = start_slow(rustls::ALL_VERSIONS, 1, 100, Duration::from_millis(20));
@@ -116,7 +116,7 @@ fn a_new_connection_for_each_request_is_part_of_its_latency() {
         let report = load(&format!("-t2 -c10 -d500ms --new-connections {rate} https://{}/", server.addr));
         assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
         let answered = number(&report, "/requests/answered");
-        // When the time is over, nothing is sent on those that were being opened.
+        // At the end of the load, connections that are still being opened carry no request.
         assert!((answered..=answered + 10).contains(&number(&report, "/connected")), "{report:#}");
         assert!(rate.is_empty() || answered == 50, "{report:#}");
         assert!(number(&report, "/latency/min_us") >= 20_000, "{report:#}");
@@ -148,7 +148,7 @@ fn server_without_tls_fails_the_handshake() {
     assert_eq!(only(&report, "/errors/connect"), number(&report, "/errors/kinds/tls_closed"));
 }
 
-/// In TLS 1.3 the client's part of the handshake is over before the server looks at it, so a request may be under way.
+/// In TLS 1.3 the client completes the handshake before the server verifies the client, so a request may be in flight.
 #[test]
 fn server_that_requires_a_client_certificate_is_an_error() {
     let CertifiedKey { cert, signing_key } =

@@ -1,5 +1,5 @@
-//! Latencies and rates that were computed by hand. A busy machine makes answers late, never early: so lower bounds are tight,
-//! and upper ones are not.
+//! Latencies and rates that were computed by hand. A busy machine delays responses and never speeds them up, so lower
+//! bounds are tight and upper bounds are not.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -44,16 +44,16 @@ fn a_closed_loop_sends_as_fast_as_answers_come() {
     });
     let report = load(&format!("-t2 -c10 -d1s {}", server.url()));
     assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
-    // 50 a second of each connection, less what this machine takes.
+    // 50 a second on each connection, less the delays of this machine.
     let answered = number(&report, "/requests/answered");
     assert!((250..=510).contains(&answered), "{answered}");
     assert_eq!(answered, number(&report, "/requests/sent"));
 }
 
-/// Of each second the server stands still for 100 ms. A tenth of the requests is due in that time, and one that is
-/// due when x ms of it are left takes x ms: so a twentieth takes over 50 ms, and a hundredth over 90 ms. Of 10
-/// connections each sends one request that is stopped, of 1000 in that second, so a closed loop would see a hundredth
-/// of slow ones.
+/// In each second the server stalls for 100 ms. A tenth of the requests is due in that time. A request that is due x ms
+/// before the end of the stall takes x ms, so a twentieth of all requests takes over 50 ms, and a hundredth over 90 ms.
+/// Each of 10 connections sends one request into the stall, of 1000 in that second. A closed loop would therefore see
+/// only a hundredth of slow requests.
 #[test]
 #[ignore = "upper bounds of times, which decide no build: make truths"]
 fn a_stall_is_charged_to_all_that_were_due_in_it() {
@@ -66,7 +66,7 @@ fn a_stall_is_charged_to_all_that_were_due_in_it() {
         assert!(corrected("95") >= 45_000, "{report:#}");
         assert!(corrected("99") >= 85_000, "{report:#}");
         assert!(corrected("99.9") >= 95_000, "{report:#}");
-        // Over time: each second has its stall.
+        // The stalls spread over time: each second has one.
         let seconds = report["intervals"].as_array().unwrap();
         assert_eq!(seconds.len(), 4);
         for second in seconds {
@@ -74,7 +74,7 @@ fn a_stall_is_charged_to_all_that_were_due_in_it() {
             assert!(number(second, "/max_us") >= 90_000, "{report:#}");
         }
         let is_close = corrected("95") < 65_000 && corrected("99") < 105_000 && corrected("99.9") < 120_000;
-        // What is typical is not touched, and what a closed loop sees is hardly touched.
+        // The median is unaffected, and the closed-loop latency almost unaffected.
         if is_close && corrected("50") < 10_000 && uncorrected("95") < 20_000 {
             return;
         }
@@ -83,7 +83,7 @@ fn a_stall_is_charged_to_all_that_were_due_in_it() {
     panic!("three times too slow, even for a busy machine: {seen:?}");
 }
 
-/// The report of a load on a server that stands still for 100 ms of each second.
+/// The report of a load on a server that stalls for 100 ms of each second.
 fn load_through_stalls() -> Value {
     let first: OnceLock<Instant> = OnceLock::new();
     let server = Server::answering(move |stream, _| {
@@ -113,7 +113,7 @@ fn the_rate_is_held_within_a_hundredth() {
         let report = load(&format!("-t2 -c7 -d4s -R777 {}", server.url()));
         assert_eq!(number(&report, "/requests/answered"), 4 * 777);
         assert_eq!(number(&report, "/requests/unsent"), 0);
-        // By the server's clock.
+        // The times are from the server's clock.
         let arrivals = arrivals.lock().unwrap();
         let between = arrivals.iter().max().unwrap().duration_since(*arrivals.iter().min().unwrap());
         let rate = (arrivals.len() - 1) as f64 / between.as_secs_f64();
@@ -125,8 +125,8 @@ fn the_rate_is_held_within_a_hundredth() {
     panic!("{rates:?} requests/s");
 }
 
-/// 100 requests/s are due on one connection to a server that takes 20 ms for each: it answers half of them, each is 10 ms
-/// later than the one before, and what could not be sent is said.
+/// 100 requests/s are due on one connection to a server that takes 20 ms for each. The server responds to half of them,
+/// and each is 10 ms later than the one before. The load reports the requests that it could not send.
 #[test]
 fn an_overloaded_server_does_not_slow_the_load_down() {
     let server = Server::answering(|stream, _| {
@@ -136,7 +136,7 @@ fn an_overloaded_server_does_not_slow_the_load_down() {
     let report = load(&format!("-t1 -c1 -d2s -R100 {}", server.url()));
     assert_eq!(number(&report, "/requests/due"), 200);
     let answered = number(&report, "/requests/answered");
-    // 50 a second at most, for 2.1 s.
+    // At most 50 a second, for 2.1 s.
     assert!((50..=106).contains(&answered), "{answered}");
     assert_eq!(number(&report, "/requests/unsent"), 200 - answered);
     let max = number(&report, "/latency/max_us");
@@ -151,8 +151,8 @@ fn an_overloaded_server_does_not_slow_the_load_down() {
     );
 }
 
-/// A connection that breaks is made again, and what was due meanwhile counts from when it was: each connection
-/// answers one request, then stands still for 100 ms and closes.
+/// The load reopens a broken connection. Requests that were due meanwhile count from their due time. Each connection
+/// responds to one request, then stalls for 100 ms and closes.
 #[test]
 fn what_is_due_while_a_connection_hangs_counts_from_then() {
     let server = Server::answering(|stream, request| {
@@ -164,7 +164,7 @@ fn what_is_due_while_a_connection_hangs_counts_from_then() {
     });
     let report = load(&format!("-t1 -c1 -d1s -R100 {}", server.url()));
     assert!(number(&report, "/errors/kinds/read_closed") > 5, "{report:#}");
-    // Half of the requests break, each for 100 ms, in which 10 are due: it never catches up.
+    // Half of the requests break, each after 100 ms in which 10 requests become due: the load never catches up.
     assert!(number(&report, "/latency/max_us") > 500_000, "{report:#}");
     assert!(number(&report, "/uncorrected_latency/percentiles_us/50") < 50_000, "{report:#}");
 }

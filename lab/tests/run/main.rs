@@ -1,5 +1,5 @@
-//! `sluicegate-lab run`, on the byte forwarder: a gateway that is always there, and follows nothing. Those that need network
-//! namespaces need root; without it they say so and pass, unless `SLUICEGATE_NETNS=require` is set.
+//! `sluicegate-lab run` with the byte forwarder, a gateway that needs no installation and follows no change. Tests with
+//! network namespaces need root. Without root they print a notice and pass, unless `SLUICEGATE_NETNS=require` is set.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ fn lab(folder: &Path, arguments: &[&str]) -> anyhow::Result<Output> {
     command.output().context("running the lab")
 }
 
-/// Writes an experiment, runs it with these further arguments, and reads what it found.
+/// Writes an experiment, runs it with these further arguments, and reads its results.
 fn run(folder: &Path, experiment: &str, arguments: &[&str]) -> anyhow::Result<(Output, PathBuf, Value)> {
     fs::write(folder.join("try.yaml"), format!("title: A try\nabout: It is tried.\n{experiment}"))?;
     let output = lab(folder, &[&["run", "try.yaml", "--gateways", "floor"], arguments].concat())?;
@@ -60,11 +60,11 @@ fn requests_lost_with_a_silent_pod_are_counted_and_can_fail_the_run() -> anyhow:
         run(folder.path(), &experiment, &["--fail-on-errors", "floor", "--timeout", "500ms"])?;
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
     let run = &results["gateways"][0]["runs"][0];
-    // Half of the connections lead to the pod, whose address swallows packets.
+    // Half of the connections lead to the pod whose address drops packets.
     ensure!(run["load"]["errors"]["timeout"].as_u64() > Some(0), "{}", run["load"]["errors"]);
     let events: Vec<&str> =
         run["events"].as_array().into_iter().flatten().filter_map(|event| event["kind"].as_str()).collect();
-    // The forwarder takes nothing that it is told, and the report has it.
+    // The forwarder accepts no change of endpoints, and the report states this.
     ensure!(events.starts_with(&["blackhole", "scale", "untold"]), "{events:?}");
     Ok(())
 }
@@ -79,7 +79,7 @@ fn request_delivered_twice_is_detected() -> anyhow::Result<()> {
     let (_, _, results) = run(folder.path(), &format!("{load}pods: {{count: 2}}"), &[])?;
     let deliveries = &results["gateways"][0]["runs"][0]["deliveries"];
     let count = |name: &str| deliveries[name].as_u64().unwrap_or_default();
-    // A forwarder repeats nothing.
+    // A forwarder retries nothing.
     assert_eq!((count("delivered"), count("duplicated")), (count("sent"), 0), "{deliveries}");
     ensure!((180..=220).contains(&count("sent")), "{deliveries}");
     Ok(())

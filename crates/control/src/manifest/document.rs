@@ -253,7 +253,6 @@ pub(crate) fn guarded_by_text(text: &str) -> Vec<Guarded> {
 
 /// The text with the escapes of quoted strings resolved. `"Security\u0050olicy"` is a kind like any other (YAML 1.2,
 /// 5.7; RFC 8259, 7).
-/// 5.7; RFC 8259, 7).
 fn unescaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -15,7 +15,7 @@ use crate::problem::Findings;
 pub(crate) const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
 /// A checked `EndpointSlice`. A fault in an endpoint removes that endpoint alone and is no error, as long as there are
-/// other endpoints: news of the others, such as the removal of an endpoint, must take effect.
+/// other endpoints: changes of the others, such as the removal of an endpoint, must take effect.
 #[derive(Debug, PartialEq)]
 pub(crate) struct EndpointSlice {
     /// The Service of the slice.

@@ -1,7 +1,7 @@
 //! From the objects of a [`Store`] to a [`Config`], by pure functions.
 //!
 //! Translation only relates objects to each other; each object was checked by itself when it was read. It has three
-//! steps: [`frontend`] says what the objects ask for, [`merge`] decides conflicts, and [`emit`] makes the model.
+//! steps: [`frontend`] collects the requests of the objects, [`merge`] decides conflicts, and [`emit`] makes the model.
 //!
 //! | module | content |
 //! |---|---|
@@ -74,7 +74,7 @@ pub struct TranslateOptions {
     pub https_ports: Vec<u16>,
     /// The port of the admin interface, which no Gateway can have for TCP. Default: none.
     pub admin_port: Option<u16>,
-    /// Whether plain HTTP is redirected to HTTPS where a host has TLS, unless its Ingress says otherwise. Default yes
+    /// Whether plain HTTP is redirected to HTTPS where a host has TLS, unless its Ingress overrides this. Default yes
     /// (ingress-nginx `ssl-redirect`).
     pub ssl_redirect: bool,
     /// The Secret with the certificate for clients that name no host or an unknown host, and for hosts without a

@@ -1,4 +1,4 @@
-//! How compressed bodies flow.
+//! Compressed bodies: streaming, flushing and limits.
 
 use std::io::{Read as _, Write as _};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::{TRANSPORTS, TestResult, all, answer, connect, count, decoded, gatewa
 
 const CHUNKED: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// A gateway whose only endpoint is played by the test.
+/// A gateway whose only endpoint is a socket of the test.
 struct Stage {
     gateway: Gateway,
     listener: TcpListener,
@@ -29,7 +29,7 @@ impl Stage {
         Ok(Self { gateway: change(builder).start().await?, listener })
     }
 
-    /// Sends a request on a connection of its own. Gives its client, and the endpoint that has read it.
+    /// Sends a request on a new connection. Returns the client, and the endpoint that has read the request.
     async fn play(&self, transport: Transport, request: &str) -> anyhow::Result<(Client, Client)> {
         let mut client = connect(&self.gateway, transport).await?;
         client.send(request).await?;
@@ -40,7 +40,7 @@ impl Stage {
     }
 }
 
-/// What came of a body in chunks, so far.
+/// The part of a chunked body that has arrived so far.
 #[derive(Default)]
 struct Coming(Vec<u8>);
 
@@ -71,7 +71,7 @@ async fn bytes_sent_before_a_pause_of_the_endpoint_arrive_at_once() -> TestResul
                 let event = format!("data: event {nth}\n\n");
                 endpoint.send(format!("{:x}\r\n{event}\r\n", event.len())).await?;
                 said += &event;
-                // The client has a limit for each read: it fails if nothing comes.
+                // Each read of the client has a timeout, so the test fails if no byte arrives.
                 while decode(coding, &coming.0).body != said.as_bytes() {
                     coming.read(&mut client).await?;
                 }
@@ -92,7 +92,7 @@ async fn response_without_pauses_is_not_flushed_after_each_read() -> TestResult 
     let (_backend, gateway) = gateway_to(answer("Content-Type: text/plain\r\n", &text(1_000_000))).await?;
     let response = connect(&gateway, Transport::Http).await?.request(get("gzip")).await?;
     assert_eq!(decoded(&response).len(), 1_000_000);
-    // What a flush leaves behind: an empty block (RFC 1951, 3.2.4). There are 61 reads, and the sender may be slow.
+    // Each flush leaves an empty block (RFC 1951, 3.2.4). There are 61 reads, and the sender may be slow.
     let flushes = memchr::memmem::find_iter(&response.body, b"\x00\x00\xff\xff").count();
     assert!(flushes < 20, "{flushes} flushes");
     Ok(())
@@ -189,7 +189,7 @@ async fn unread_compressed_response_applies_back_pressure_to_the_endpoint() -> T
         let mut endpoint = endpoint.with_limit(Duration::from_millis(300));
         let head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {SIZE}\r\n\r\n");
         endpoint.send(head).await?;
-        // Noise, so that the client gets about as much as the endpoint sends.
+        // Noise, so that the client receives about as much as the endpoint sends.
         let mut sent: Vec<u8> = Vec::new();
         loop {
             let piece: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(10_000).collect();
@@ -206,7 +206,7 @@ async fn unread_compressed_response_applies_back_pressure_to_the_endpoint() -> T
         let Decoded { body, is_whole } = decode(ContentCoding::Gzip, &coming.0);
         assert!(!is_whole, "{transport:?}: the endpoint left");
         assert!(sent.starts_with(&body), "{transport:?}: {} bytes", body.len());
-        // Of what the endpoint got rid of, no more is lost than what the encoder kept back, and a part of a piece.
+        // The lost bytes are at most those in the encoder's buffer and a part of one piece.
         let lost = sent.len() - body.len();
         assert!(lost < 200_000, "{transport:?}: {lost} bytes lost of {}", sent.len());
     }
@@ -234,7 +234,7 @@ async fn responses_above_the_compression_limit_stay_uncompressed_and_are_counted
     assert_eq!((response.body, passed_over(&stage.gateway)), (b"hello".to_vec(), 1));
     first_endpoint.send("0\r\n\r\n").await?;
     stage.gateway.wait_until(|gateway| compressing(gateway) == 0).await?;
-    // Of the connections that are kept, the one that was used last is asked first.
+    // The gateway first reuses the idle connection that was used last.
     second.send(get("gzip")).await?;
     first_endpoint.read_until("\r\n\r\n").await?;
     first_endpoint.send(&whole).await?;
@@ -253,7 +253,7 @@ async fn client_disconnect_releases_its_compression_slot() -> TestResult {
         client.read_until("\r\n\r\n").await?;
         assert_eq!(count(&stage.gateway, |worker| &worker.compressing), 1);
         drop(client);
-        // The adapter to HTTP/2 notices when it has something to pass on.
+        // The HTTP/2 adapter detects the disconnect only when it has data to forward.
         endpoint.send("5\r\nhello\r\n").await?;
         stage.gateway.wait_until(|gateway| count(gateway, |worker| &worker.compressing) == 0).await?;
     }
@@ -311,8 +311,8 @@ async fn connections_stay_open_after_compressed_responses() -> TestResult {
 
 const LARGE: usize = 60_000_000;
 
-/// Serves each connection in a thread of its own, so that it is always ahead of the gateway: a large text at `/large`, and
-/// an image elsewhere.
+/// Serves each connection in its own thread, so that the endpoint is always ahead of the gateway: a large text at
+/// `/large`, an image elsewhere.
 fn serve_fast(listener: &std::net::TcpListener) {
     for stream in listener.incoming() {
         let Ok(mut stream) = stream else { return };
@@ -359,7 +359,8 @@ async fn compression_of_a_large_body_does_not_starve_other_requests() -> TestRes
             least = least.min(compressed() - before);
         }
     }
-    // A turn is 64 KiB, and a request takes two. A worker that saw to its sockets after 61 turns only would do 4 MB.
+    // A turn is 64 KiB, and a request takes two. A worker that polled its sockets only every 61 turns would compress 4
+    // MB.
     assert!(least < 1_000_000, "{least} bytes were compressed during the quickest of the other requests");
     assert_eq!(decoded(&large.read_response().await?).len(), LARGE);
     Ok(())

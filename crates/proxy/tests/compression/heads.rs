@@ -1,4 +1,4 @@
-//! Which responses are compressed, and what their heads say.
+//! Selection of the responses to compress, and their heads.
 
 use std::sync::Arc;
 
@@ -75,14 +75,15 @@ async fn compression_is_off_by_default_and_configurable_for_each_route() -> Test
             .await;
         let response = client.request(get("gzip")).await?;
         assert_eq!(response.header("Content-Encoding"), expected, "{of_all}, {of_route:?}");
-        // Clients that accept brotli get something else.
+        // Clients that accept brotli receive another representation.
         let varies = of_route != Some("off");
         assert_eq!(response.header("Vary").is_some(), varies, "{of_all}, {of_route:?}");
     }
     Ok(())
 }
 
-/// Whether a client that accepts gzip gets it, and the `Vary` that everybody gets.
+/// Checks for each response whether a client that accepts gzip receives it compressed, and that `Vary` is the same for
+/// every client.
 async fn assert_compressed(
     cases: impl IntoIterator<Item = (Behaviour, bool)>,
     settings: impl FnOnce(&mut sluicegate_model::Settings),
@@ -274,7 +275,8 @@ async fn response_to_head_has_the_headers_of_get() -> TestResult {
             let get = client.request(get(accepted)).await?;
             let fields = |response: &sluicegate_testkit::client::Response| {
                 let mut fields = response.headers.clone();
-                // Allowed, and of no use, in an answer to HEAD (RFC 9112, 6.1); the date may change meanwhile.
+                // A response to HEAD may have this field, but does not need it (RFC 9112, 6.1). The date may change
+                // meanwhile.
                 fields.retain(|(name, _)| {
                     !["transfer-encoding", "date"].contains(&&*name.to_ascii_lowercase())
                 });
@@ -286,7 +288,7 @@ async fn response_to_head_has_the_headers_of_get() -> TestResult {
             assert_eq!(decoded(&get), body.as_bytes());
         }
     }
-    // Too short.
+    // The body is too short to compress.
     backend.set(Behaviour::raw(format!("HTTP/1.1 200 OK\r\n{HTML}Content-Length: 10\r\n\r\n")));
     let response =
         connect(&gateway, TRANSPORTS[0]).await?.request(get("gzip").replace("GET", "HEAD")).await?;

@@ -1,8 +1,8 @@
-//! Compression: which responses, what becomes of their heads, and how their bodies flow.
+//! Compression: which responses the gateway compresses, how it edits their heads, and how their bodies flow.
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | `heads` | which responses are compressed, and what their heads say |
+//! | `heads` | selection of responses, and their heads |
 //! | `bodies` | pauses, back pressure, trailers, broken ends, limits |
 
 mod bodies;
@@ -20,12 +20,12 @@ type TestResult = anyhow::Result<()>;
 
 const TRANSPORTS: [Transport; 2] = [Transport::Http, Transport::Http2];
 
-/// Every coding is offered.
+/// The gateway offers every coding.
 fn all(settings: &mut Settings) {
     settings.compression.codings = "zstd, br, gzip".parse().expect("codings");
 }
 
-/// A gateway that compresses what this back end answers.
+/// A gateway that compresses the responses of this backend.
 async fn gateway_to(behaviour: Behaviour) -> anyhow::Result<(Backend, Gateway)> {
     let backend = Backend::start(behaviour).await?;
     let gateway = Gateway::builder().backends([&backend]).settings(all).start().await?;
@@ -41,7 +41,7 @@ fn get(accepted: &str) -> String {
     format!("GET / HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: {accepted}\r\n\r\n")
 }
 
-/// Text of this length that is different everywhere.
+/// Text of this length without repetition.
 fn text(length: usize) -> String {
     let mut text = String::new();
     for nth in 0_usize.. {
@@ -54,12 +54,12 @@ fn text(length: usize) -> String {
     text
 }
 
-/// A response with these header lines, each with its end, and this body, whose length is told.
+/// A response with these header lines, each with its line end, and this body with its Content-Length.
 fn answer(lines: &str, body: &str) -> Behaviour {
     Behaviour::raw(format!("HTTP/1.1 200 OK\r\n{lines}Content-Length: {}\r\n\r\n{body}", body.len()))
 }
 
-/// The body as the client means it, which must have come to its end.
+/// The decoded body. The body must be complete.
 #[track_caller]
 fn decoded(response: &Response) -> Vec<u8> {
     let Some(name) = response.header("Content-Encoding") else { return response.body.clone() };

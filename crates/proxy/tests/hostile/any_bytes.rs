@@ -1,5 +1,5 @@
-//! Properties: any valid request arrives intact however it is split, and no bytes, of clients or of endpoints, crash
-//! the gateway, hang it, or make it send nonsense.
+//! Properties: any valid request arrives intact however it is split. No bytes, from clients or endpoints, crash the
+//! gateway, hang it, or make it send malformed messages.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use super::{TestResult, serves_on};
 
 const CASES: u32 = 100;
 
-/// How many workers' tasks have panicked so far. The runtime catches panics; a test has to listen.
+/// The number of worker tasks that have panicked so far. The runtime catches panics, so a test has to count them.
 fn panics() -> u64 {
     static PANICS: AtomicU64 = AtomicU64::new(0);
     static LISTEN: Once = Once::new();
@@ -32,7 +32,7 @@ fn panics() -> u64 {
     PANICS.load(Ordering::Relaxed)
 }
 
-/// Tries one gateway with many cases; in the end it must serve on.
+/// Runs many cases against one gateway, which must serve requests afterwards.
 fn check<S: Strategy>(
     behaviour: Behaviour,
     cases: S,
@@ -68,7 +68,7 @@ fn check<S: Strategy>(
     Ok(())
 }
 
-/// A valid request, and the headers and the body with which it should arrive.
+/// A valid request, and the headers and the body that the endpoint should receive.
 #[derive(Clone, Debug)]
 struct Sent {
     target: String,
@@ -146,7 +146,7 @@ fn valid_requests_split_at_any_byte_arrive_intact() -> TestResult {
     })
 }
 
-/// Pieces of messages, good and bad, and noise.
+/// Valid and invalid pieces of messages, and noise.
 fn soup(pieces: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         8 => select(pieces).prop_map(|piece| piece.as_bytes().to_vec()),
@@ -193,7 +193,7 @@ fn arbitrary_client_bytes_neither_panic_nor_reach_an_endpoint_malformed() -> Tes
         (soup(OF_REQUESTS), soup(OF_REQUESTS)),
         async |gateway, backend, (first, second)| {
             let mut client = gateway.connect().await?;
-            // It may have been refused and be gone by now.
+            // The gateway may have rejected the request and closed the connection by now.
             let _ = client.send(first).await;
             tokio::task::yield_now().await;
             let _ = client.send(second).await;

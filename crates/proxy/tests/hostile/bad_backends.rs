@@ -1,5 +1,5 @@
-//! Endpoints that answer nonsense, too much, too little or nothing: the client gets a clear status, or sees that its
-//! response is not whole; what an endpoint did wrong once never spoils another request.
+//! Endpoints that send malformed, oversized, incomplete or no responses: the client receives a clear status, or sees
+//! that its response is incomplete. A fault of an endpoint never spoils another request.
 
 use std::time::Duration;
 
@@ -28,8 +28,8 @@ async fn strict() -> anyhow::Result<(Backend, Gateway)> {
     Ok((backend, gateway))
 }
 
-/// Each behaviour gets the client this status, counted as this failure. The client's connection serves on, the
-/// endpoint's does not.
+/// For each behaviour the client receives this status, and the gateway counts this failure. The client's connection
+/// stays open, the endpoint's closes.
 async fn assert_answered(cases: impl IntoIterator<Item = (Behaviour, u16, Failure)>) -> TestResult {
     let (backend, gateway) = strict().await?;
     let mut client = gateway.connect().await?;
@@ -40,7 +40,7 @@ async fn assert_answered(cases: impl IntoIterator<Item = (Behaviour, u16, Failur
         assert_eq!((response.status, response.header("Connection")), (status, None), "case {index}");
         assert_eq!(failures(&gateway, failure), before + 1, "case {index}: {}", failure.reason());
         backend.wait_until(|backend| backend.open() == 0).await?;
-        // One that is not kept, for behaviours that begin with the connection.
+        // The endpoint closes this connection, for behaviours that start with a new connection.
         backend.set(Behaviour::raw("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"));
         assert_eq!(client.request(GET).await?.status, 200, "case {index}");
         backend.wait_until(|backend| backend.open() == 0).await?;
@@ -50,7 +50,7 @@ async fn assert_answered(cases: impl IntoIterator<Item = (Behaviour, u16, Failur
     serves_on(&gateway).await
 }
 
-/// Any request gets these bytes, and then nothing: the endpoint waits for another request.
+/// The endpoint responds to any request with these bytes, then waits for another request.
 fn reply(bytes: &str) -> Behaviour {
     Behaviour::raw(bytes)
 }
@@ -167,7 +167,7 @@ async fn endpoint_that_never_reads_returns_504() -> TestResult {
     serves_on(&gateway).await
 }
 
-/// Bodies that do not come to the end that their heads announce.
+/// Bodies that end before the length or the last chunk that their heads announce.
 fn unfinished() -> Vec<(Behaviour, Failure)> {
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
     let length = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhello";
@@ -260,7 +260,7 @@ async fn reset_response_without_a_length_is_reset_for_an_http_1_0_client() -> Te
         endpoint.send(format!("HTTP/1.1 200 OK\r\n{framing}\r\n5\r\nhello\r\n")).await?;
         client.read_until("hello").await?;
         endpoint.reset()?;
-        // An end of the stream would say that the body is whole.
+        // An end of the stream would mean that the body is complete.
         let end = client.read_response().await;
         assert!(matches!(end, Err(Error::Closed { .. })), "{end:?}");
     }

@@ -1,4 +1,4 @@
-//! Chunked bodies that two parsers might end at different places, and bodies beyond the limit.
+//! Chunked bodies whose end two parsers might find at different places, and bodies beyond the limit.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ fn limit_bodies(settings: &mut Settings) {
     settings.limits.request_body = Some(40_000);
 }
 
-/// Sends each body with a request hidden behind it: in one piece, of which no endpoint gets a byte, and in many,
-/// of which one gets a request that never ends. Each time the client gets the status, both connections end,
-/// and the next request has a new one.
+/// Sends each body with a request hidden behind it. Sent in one piece, no byte reaches an endpoint; sent in many, an
+/// endpoint receives a request that never ends. Each time the client receives the status, both connections end, and the
+/// next request opens a new connection.
 async fn assert_bodies_refused(bodies: impl IntoIterator<Item = Vec<u8>>, status: u16) -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::of([&backend]).await?;
@@ -37,7 +37,7 @@ async fn assert_bodies_refused(bodies: impl IntoIterator<Item = Vec<u8>>, status
             let refusal = client.read_response().await?;
             assert_eq!((refusal.status, refusal.header("Connection")), (status, Some("close")), "{name}");
             client.expect_end().await?;
-            // Also those that it has not come to accept yet.
+            // Includes connections that the endpoint has not accepted yet.
             let made = gateway.count(|upstream| &upstream.connects);
             backend.wait_until(|backend| backend.accepted() == made && backend.open() == 0).await?;
             let forwarded = backend.requests() - seen - u64::from(!before.is_empty());

@@ -1,5 +1,5 @@
-//! What an endpoint gets has one reading only, and nothing in it about the connection before the gateway or about
-//! where the request came from is the client's invention.
+//! Requests as endpoints receive them. They have one reading only. The client cannot forge any header about its address
+//! or about its connection to the gateway.
 
 use sluicegate_testkit::backend::{Backend, Behaviour, Request};
 use sluicegate_testkit::gateway::Gateway;
@@ -7,7 +7,7 @@ use sluicegate_testkit::stream::Transport;
 
 use super::{TestResult, gateway_to};
 
-/// What the endpoint gets of a request.
+/// The request as the endpoint receives it.
 async fn forwarded(
     gateway: &Gateway,
     backend: &Backend,
@@ -77,7 +77,7 @@ async fn headers_nominated_by_connection_are_dropped_except_protected_headers() 
     Ok(())
 }
 
-/// Every header in which proxies tell where a request comes from, with a lie in it.
+/// Every header in which proxies report a request's origin, each with a forged value.
 const LIES: &str = "Forwarded: for=6.6.6.6\r\nX-Forwarded-For: 6.6.6.6\r\nx-forwarded-for: 7.7.7.7\r\n\
     X-Forwarded-Host: evil\r\nX-Forwarded-Port: 6\r\nX-Forwarded-Prefix: /evil\r\nX-Forwarded-Proto: gopher\r\n\
     X-Forwarded-Scheme: gopher\r\nX-Original-Forwarded-For: 6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\nX-Request-ID: evil\r\n\
@@ -286,7 +286,7 @@ async fn http_1_0_and_expect_requests_are_forwarded_as_plain_http_1_1() -> TestR
     let gateway = Gateway::builder().backends([&backend]).options(everywhere).start().await?;
     let request = forwarded(&gateway, &backend, "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").await?;
     assert_eq!((request.minor_version, names(&request)), (1, vec!["Host"]));
-    // HTTP/1.0 need not name a host: it is the address that the client connected to.
+    // An HTTP/1.0 request may omit the host. The gateway then uses the address that the client connected to.
     let host = format!("127.0.0.1:{}", gateway.target().port());
     assert_eq!(values(&request, "Host"), [&host]);
     assert_eq!(values(&request, "X-Forwarded-Host"), [&host]);

@@ -1,21 +1,21 @@
-//! Whatever clients and back ends send: what is ambiguous is refused with a clear status, what goes on is
-//! unambiguous, everything ends in bounded time, and the gateway serves on as if nothing had been.
+//! Hostile clients and backends. The gateway rejects an ambiguous message with a clear status, forwards unambiguous
+//! messages only, ends everything in bounded time, and serves the next request as usual.
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! |---|---|
 //! | `smuggling` | requests that two parsers might read differently |
 //! | `chunks` | the same for bodies |
-//! | `refusals` | requests that are refused although their end is clear |
-//! | `forwarded` | what an endpoint gets: one reading only, and nothing that the client made up |
+//! | `refusals` | requests that are rejected although their end is clear |
+//! | `forwarded` | requests as endpoints receive them: one reading only, no forged header |
 //! | `protocol` | versions, bodiless and interim responses, expectations, pipelining |
-//! | `streaming` | bodies both ways, answers before the request has ended |
+//! | `streaming` | bodies both ways, responses before the request has ended |
 //! | `tunnels` | upgrades |
-//! | `slow_clients` | clients that take their time, or leave |
-//! | `slow_uploads` | request bodies that come slowly, and how many of them an endpoint holds |
-//! | `bad_backends` | endpoints that answer nonsense, too much, too little or nothing |
+//! | `slow_clients` | clients that send or read slowly, or disconnect |
+//! | `slow_uploads` | request bodies that arrive slowly, and how many of them an endpoint holds |
+//! | `bad_backends` | endpoints that send malformed, oversized, incomplete or no responses |
 //! | `any_bytes` | properties: any valid request arrives intact, any bytes do no harm |
 //!
-//! What memory costs is in `tests/memory.rs`.
+//! `tests/memory.rs` tests the cost in memory.
 
 mod any_bytes;
 mod bad_backends;
@@ -39,17 +39,17 @@ type TestResult = anyhow::Result<()>;
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// What an attacker wants a back end to take for a request of its own.
+/// The bytes that an attacker wants a backend to parse as a separate request.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: a\r\nX-Id: smuggled\r\n\r\n";
 
-/// A back end and a gateway before it.
+/// A backend, and a gateway in front of it.
 async fn gateway_to(behaviour: Behaviour) -> anyhow::Result<(Backend, Gateway)> {
     let backend = Backend::start(behaviour).await?;
     let gateway = Gateway::of([&backend]).await?;
     Ok((backend, gateway))
 }
 
-/// A gateway whose only endpoint is played by the test.
+/// A gateway whose only endpoint is a socket of the test.
 struct Stage {
     gateway: Gateway,
     listener: TcpListener,
@@ -66,14 +66,14 @@ impl Stage {
         Ok(Self { gateway: change(builder).start().await?, listener })
     }
 
-    /// The next connection that the gateway makes, as the endpoint has it.
+    /// Accepts the gateway's next connection, as the endpoint.
     async fn accept(&self) -> anyhow::Result<Client> {
         let (stream, _) = tokio::time::timeout(client::LIMIT, self.listener.accept()).await??;
         Ok(Client::over(stream)?)
     }
 
-    /// Sends a request on a connection of its own. Gives its client, the endpoint's side of the connection that
-    /// it came by, and its head as it came.
+    /// Sends a request on a new connection. Returns the client, the endpoint's side of the connection, and the head
+    /// that the endpoint received.
     async fn play(&self, request: impl AsRef<[u8]>) -> anyhow::Result<(Client, Client, String)> {
         let mut client = self.gateway.connect().await?;
         client.send(request).await?;
@@ -83,18 +83,18 @@ impl Stage {
     }
 }
 
-/// The gateway serves a new client, and nothing is left of earlier ones.
+/// Checks that the gateway serves a new client and has closed the connections of earlier clients.
 async fn serves_on(gateway: &Gateway) -> TestResult {
     assert_eq!(gateway.connect().await?.request(GET).await?.status, 200);
     gateway.wait_until_idle().await
 }
 
-/// How many requests the default upstream failed for good like this.
+/// The number of requests that failed with this failure in the default upstream.
 fn failures(gateway: &Gateway, failure: Failure) -> u64 {
     gateway.count(|upstream| &upstream.failures[failure.index()])
 }
 
-/// How many requests their clients ended like this.
+/// The number of requests that ended with this fault of the client.
 fn client_faults(gateway: &Gateway, fault: ClientFault) -> u64 {
     gateway.proxy().registry().counters().workers().sum(|worker| &worker.client_faults[fault.index()])
 }

@@ -1,12 +1,13 @@
-//! Requests that are refused although their end is clear: the connection serves on, and no endpoint is asked.
+//! Requests that the gateway rejects although their end is clear: the connection stays open, and no endpoint receives
+//! them.
 
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::gateway::Gateway;
 
 use super::{GET, TestResult, gateway_to, serves_on};
 
-/// Sends each request with a good one behind it. Both are answered, in order, and the endpoint saw the good one
-/// alone.
+/// Sends each request with a good request behind it. The gateway responds to both in order. The endpoint receives the
+/// good request only.
 async fn assert_answered(cases: impl IntoIterator<Item = (String, u16)>) -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway =
@@ -96,7 +97,7 @@ async fn targets_with_raw_bytes_above_0x7f_are_rejected_unless_allowed() -> Test
     assert_eq!(gateway.connect().await?.request(get).await?.status, 200);
     let head = backend.last_request().expect("a request").head;
     assert!(head.starts_with("GET /%C3%A4?\u{e4} HTTP/1.1\r\n".as_bytes()), "{}", head.escape_ascii());
-    // What is not UTF-8 never passes.
+    // The gateway rejects every target that is not UTF-8.
     let mut client = gateway.connect().await?;
     client.send(&b"GET /\xe4 HTTP/1.1\r\nHost: a\r\n\r\n"[..]).await?;
     assert_eq!(client.read_response().await?.status, 400);

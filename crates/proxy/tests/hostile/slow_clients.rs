@@ -1,4 +1,4 @@
-//! Clients that take their time, or leave: bounded, and nothing is left of them.
+//! Clients that send or read slowly, or disconnect: the gateway bounds their time and frees their resources.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ async fn incomplete_request_head_returns_408() -> TestResult {
 async fn request_head_sent_byte_by_byte_times_out() -> TestResult {
     let (backend, gateway) = impatient(|settings| settings.timeouts.request_head = SOON).await?;
     let mut client = gateway.connect().await?;
-    // All of it would take four times as long as is allowed.
+    // The whole request would take four times the limit.
     client.send_slowly(format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(30)), 1, TICK).await?;
     assert_eq!(client.read_response().await?.status, 408);
     client.expect_end().await?;

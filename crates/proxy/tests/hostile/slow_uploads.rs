@@ -1,5 +1,5 @@
-//! Clients that send a request's body slowly: the least rate, the limit in all, and the share of an endpoint's connections
-//! that stalled uploads may hold.
+//! Clients that send a request body slowly: the minimum rate, the total limit, and the share of an endpoint's
+//! connections that stalled uploads may hold.
 
 use std::time::Duration;
 
@@ -82,13 +82,13 @@ async fn without_a_minimum_rate_a_dripping_body_is_served() -> TestResult {
 
 #[tokio::test]
 async fn upload_blocked_by_the_endpoint_is_not_too_slow() -> TestResult {
-    // More than the kernel's buffers take.
+    // More than the kernel's buffers hold.
     const LENGTH: usize = 24 << 20;
     let second = Duration::from_secs(1);
     let stage = Stage::with(|builder| {
         builder.settings(|settings| {
             settings.timeouts.request_body_grace = second;
-            // No time is earned for later.
+            // A fast start earns no time for later.
             settings.timeouts.request_body = second;
         })
     })
@@ -99,7 +99,7 @@ async fn upload_blocked_by_the_endpoint_is_not_too_slow() -> TestResult {
         client.send(vec![b'x'; LENGTH]).await?;
         client.read_response().await
     });
-    // The endpoint reads nothing, for as long as it takes for other clients to be too slow.
+    // The endpoint reads nothing until other clients become too slow.
     for count in 1..=3 {
         let (mut slow, _endpoint, _) = stage.play(POST).await?;
         assert_eq!(slow.read_response().await?.status, 408);
@@ -150,7 +150,7 @@ async fn request_body_beyond_the_total_timeout_returns_408() -> TestResult {
     assert_eq!(client.read_response().await?.status, 408);
     assert_eq!(client_faults(&gateway, ClientFault::BodyTotalTimeout), 1);
     backend.wait_until(|backend| backend.open() == 0).await?;
-    // A response that has begun is broken off.
+    // The gateway breaks off a response that has begun.
     backend.set(Behaviour::chunked(vec!["hello"; 600], TICK, &[]).early());
     let mut client = gateway.connect().await?;
     client.send(POST).await?;
@@ -186,7 +186,7 @@ async fn stalled_uploads_hold_a_limited_number_of_endpoint_connections() -> Test
     serves_on(&gateway).await
 }
 
-/// Sends the rest of the body, and gives the status of the response.
+/// Sends the rest of the body, and returns the status of the response.
 async fn finish(client: &mut Client) -> anyhow::Result<u16> {
     client.send("x".repeat(95)).await?;
     Ok(client.read_response().await?.status)

@@ -1,13 +1,14 @@
-//! Requests that two parsers might read differently, which is what request smuggling lives on: they are refused
-//! with a clear status, and no byte of them reaches a back end.
+//! Request smuggling: requests that two parsers might read differently. The gateway rejects them with a clear status,
+//! and no byte of them reaches a backend.
 
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::gateway::{Builder, Gateway};
 
 use super::{GET, SMUGGLED, TestResult, serves_on};
 
-/// Sends each request with another one hidden behind it: in one piece, in many, and behind a good request. Each
-/// time it is answered with its status, the connection ends there, and no endpoint gets to see a byte of it.
+/// Sends each request with another request hidden behind it: in one piece, in many, and behind a good request. Each
+/// time the client receives the status, the connection ends there, and no byte of the hidden request reaches an
+/// endpoint.
 pub(crate) async fn assert_refused<'c>(cases: impl IntoIterator<Item = (&'c [u8], u16)>) -> TestResult {
     assert_refused_by(|builder| builder, cases).await
 }
@@ -41,7 +42,7 @@ pub(crate) async fn assert_refused_by<'c>(
     serves_on(&gateway).await
 }
 
-/// A POST with these header lines, and a body that ends at once if it is chunked.
+/// A POST with these header lines, and a body that ends at once if the body is chunked.
 fn framed_by(lines: &str) -> Vec<u8> {
     format!("POST / HTTP/1.1\r\nHost: a\r\n{lines}\r\n\r\n0\r\n\r\n").into_bytes()
 }

@@ -1,4 +1,4 @@
-//! Bodies go through as they come, both ways at once, and an answer may come before the request has ended.
+//! The gateway streams bodies both ways at once. A response may arrive before the request has ended.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use sluicegate_testkit::gateway::Gateway;
 
 use super::{GET, Stage, TestResult, failures, gateway_to, serves_on};
 
-/// A listener whose connections take little at a time, so that what is sent to them soon has to wait.
+/// A listener with small receive buffers, so that the gateway soon has to wait when it writes.
 fn narrow() -> anyhow::Result<TcpListener> {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
     socket.set_recv_buffer_size(4096)?;
@@ -115,7 +115,7 @@ async fn early_response_to_an_unfinished_request_arrives_complete() -> TestResul
     let stage = Stage::set().await?;
     let body = "x".repeat(1_000_000);
     let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n";
-    // An endpoint that leaves with the request unread destroys what is still on its way to the gateway.
+    // An endpoint that closes with the request unread destroys the bytes still on their way to the gateway.
     for (stays, length) in [(true, 1_000_000), (false, 20_000)] {
         let (mut client, mut endpoint, _) = stage.play(head).await?;
         client.send(&body).await?;
@@ -144,7 +144,7 @@ async fn last_response_arrives_complete_despite_further_client_bytes() -> TestRe
     for more in [GET.repeat(10), GET.repeat(10_000)] {
         let mut client = gateway.connect().await?;
         client.send(format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n{more}")).await?;
-        // The gateway is done with it before a byte is read.
+        // The request has ended before the client reads a byte.
         gateway.wait_until(|gateway| gateway.count(|upstream| &upstream.in_flight) == 0).await?;
         assert_eq!(client.read_response().await?.body.len(), 1_000_000);
         client.expect_end().await?;
@@ -159,11 +159,11 @@ async fn endpoint_connection_with_an_unsent_request_is_not_reused() -> TestResul
     let backend = Backend::start_on(narrow()?, early)?;
     let soon = |settings: &mut sluicegate_model::Settings| {
         settings.timeouts.response_head = Duration::from_secs(3);
-        // On a busy machine the back end acknowledges late, and a retry would be one more request.
+        // On a busy machine the backend acknowledges late, and a retry would be one more request.
         settings.resilience.unacknowledged = Duration::from_secs(30);
     };
     let gateway = Gateway::builder().backends([&backend]).workers(1).settings(soon).start().await?;
-    // For some of these lengths the gateway has read the whole request but not sent it when the answer comes.
+    // For some of these lengths the gateway has read the whole request but not sent it when the response arrives.
     for length in (20_000..240_000).step_by(4_000) {
         assert_eq!(gateway.connect().await?.request(put(length)).await?.status, 200);
         assert_eq!(gateway.connect().await?.request(GET).await?.status, 200, "after {length}");
@@ -215,7 +215,7 @@ async fn rejected_large_upload_receives_the_response() -> TestResult {
     let gateway = Gateway::builder().backends([&backend]).settings(limit).start().await?;
     for (length, status) in [(20_000_000, 401), (40_000_000, 413)] {
         let mut client = gateway.connect().await?;
-        // All of it is sent before the answer is read.
+        // The client sends the whole request before it reads the response.
         client.send(put(length)).await?;
         assert_eq!(client.read_response().await?.status, status);
     }

@@ -1,4 +1,4 @@
-//! Upgrades: WebSocket and whatever else two sides agree on.
+//! Upgrades: WebSocket and other protocols.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ async fn reset_of_either_tunnel_side_closes_the_other_side() -> TestResult {
     stage.gateway.wait_until_idle().await
 }
 
-/// The rounds of a test in which a reset and a write race.
+/// The number of rounds in a test in which a reset and a write race.
 const ROUNDS: usize = 40;
 
 #[tokio::test]

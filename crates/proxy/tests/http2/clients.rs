@@ -86,7 +86,7 @@ async fn extended_connect_with_a_length_or_invalid_protocol_is_rejected() -> Tes
         request.body(()).expect("a request")
     };
     for (protocol, length, status) in [
-        // An endpoint would take what others send on its connection for the body of this one.
+        // An endpoint would read the bytes of other requests on its connection as the body of this request.
         ("websocket", Some("40"), 400),
         ("websocket", Some("0"), 400),
         ("h2c", Some("40"), 501),
@@ -97,7 +97,7 @@ async fn extended_connect_with_a_length_or_invalid_protocol_is_rejected() -> Tes
         ("web socket", None, 501),
         ("", None, 501),
     ] {
-        // Its stream stays open, as that of a tunnel does.
+        // The stream of this request stays open, as the stream of a tunnel does.
         let mut requests = requests.clone().ready().await?;
         let (response, _sink) = requests.send_request(tunnel(protocol, length), false)?;
         assert_eq!(response.await?.status(), status, "{protocol:?} {length:?}");
@@ -211,7 +211,7 @@ async fn shutdown_sends_goaway_and_serves_requests_in_flight() -> TestResult {
     connection.await??;
     assert_eq!(under_way.await??.head.status(), 200);
     busy_connection.await??;
-    // Who comes during the grace is served once.
+    // The gateway serves one request of a client that connects during the grace period.
     let (late, late_connection) = connect(&gateway).await?;
     assert_eq!(ask(&late, get("/"), b"", &[]).await?.head.status(), 200);
     drop(late);
@@ -227,7 +227,8 @@ async fn stream_limit_is_announced_and_further_requests_wait() -> TestResult {
     let builder = Gateway::builder().backends([&backend]);
     let gateway = builder.settings(|settings| settings.limits.http2_streams = 2).start().await?;
     let (requests, _connection) = connect(&gateway).await?;
-    // With the first answer the client knows the limit; before, it is told by REFUSED_STREAM (RFC 9113, 5.1.2).
+    // The client learns the limit with the first response. Before, the gateway resets the stream with REFUSED_STREAM
+    // (RFC 9113, 5.1.2).
     ask(&requests, get("/"), b"", &[]).await?;
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..10 {

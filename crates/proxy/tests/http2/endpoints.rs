@@ -9,7 +9,7 @@ use sluicegate_testkit::http2_backend::{Http2Backend, Manner};
 
 use crate::{TestResult, ask, before, connect, get};
 
-/// As many requests as `count`, all at once; how many were answered 200.
+/// Sends `count` requests at once. Returns how many received 200.
 async fn at_once(gateway: &Gateway, count: usize, posts: bool) -> anyhow::Result<usize> {
     let (requests, _connection) = connect(gateway).await?;
     let mut tasks = tokio::task::JoinSet::new();
@@ -62,11 +62,11 @@ async fn bodies_trailers_and_headers_pass_in_both_directions() -> TestResult {
     let told = backend.last();
     assert_eq!(told.get("te").map(|value| value.as_bytes()), Some(&b"trailers"[..]));
     assert_eq!(told.get("x-forwarded-for").map(|value| value.as_bytes()), Some(&b"127.0.0.1"[..]));
-    // A response of trailers alone stays one.
+    // A response that consists of trailers alone stays so.
     backend.set(Manner::GrpcStatus(5));
     let answer = ask(&requests, get("/"), b"", &[]).await?;
     assert_eq!((answer.header("grpc-status"), answer.trailers.len()), (Some("5"), 0));
-    // And clients of HTTP/1.1 are served too.
+    // The gateway also serves clients of HTTP/1.1.
     backend.set(Manner::Echo);
     let mut client = Client::connect(gateway.addr()).await?;
     for _ in 0..3 {
@@ -175,7 +175,7 @@ async fn removed_endpoint_receives_no_new_requests_and_finishes_those_in_flight(
         received.extend_from_slice(&data?);
     }
     assert_eq!(received, b"firstlast");
-    // With the last request its connection ends; one that nobody uses ends at once.
+    // The old connection ends with its last request; an idle connection ends at once.
     gateway.wait_until(|_| old.open() == 0).await?;
     gateway
         .configure(|config| {

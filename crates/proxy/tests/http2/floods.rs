@@ -1,4 +1,4 @@
-//! Clients that make work without asking for anything, beside one that behaves.
+//! Clients that cause work without any request, beside a client that behaves.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn head() -> Vec<u8> {
     vec![0x82, 0x84, 0x86, 0x41, 0x01, b'a']
 }
 
-/// Sends these bytes over and over until the gateway ends the connection; fails if it bears with it.
+/// Sends these bytes over and over until the gateway ends the connection; fails if the gateway never does.
 async fn is_ended(gateway: &Gateway, bytes: &[u8]) -> TestResult {
     let mut stream = TcpStream::connect(gateway.addr()).await?;
     stream.write_all(PREFACE).await?;
@@ -95,7 +95,7 @@ async fn frame_floods_end_their_connection_while_other_clients_are_served() -> T
     gateway.wait_until_idle().await
 }
 
-/// How many bytes of these the gateway bears with: what it read before it said goodbye.
+/// The number of these bytes that the gateway reads before its GOAWAY.
 async fn borne(gateway: &Gateway, bytes: &[u8], most: usize) -> anyhow::Result<bool> {
     let mut stream = TcpStream::connect(gateway.addr()).await?;
     stream.write_all(PREFACE).await?;
@@ -105,7 +105,7 @@ async fn borne(gateway: &Gateway, bytes: &[u8], most: usize) -> anyhow::Result<b
         for _ in 0..most / bytes.len() {
             writer.write_all(bytes).await?;
         }
-        // Whoever is still there is told so.
+        // The gateway sends GOAWAY to a client that is still connected.
         writer.write_all(&frame(6, 0, 0, b"the end!")).await
     };
     let answers = async {
@@ -118,7 +118,7 @@ async fn borne(gateway: &Gateway, bytes: &[u8], most: usize) -> anyhow::Result<b
         }
         false
     };
-    // A connection that is ended may break while it is written to.
+    // A write may fail when the gateway has ended the connection.
     let (_, is_borne) = timeout(Duration::from_secs(20), async { tokio::join!(flood, answers) }).await?;
     Ok(is_borne)
 }
@@ -138,7 +138,7 @@ async fn control_frames_are_tolerated_up_to_64_kib() -> TestResult {
     Ok(())
 }
 
-/// As a client that makes room for each message by itself.
+/// A client that enlarges the window for each message separately.
 #[tokio::test]
 async fn window_update_for_every_small_message_is_tolerated() -> TestResult {
     let backend = Http2Backend::start(Manner::Echo, 100).await?;
@@ -147,11 +147,11 @@ async fn window_update_for_every_small_message_is_tolerated() -> TestResult {
     stream.set_nodelay(true)?;
     stream.write_all(PREFACE).await?;
     stream.write_all(&frame(4, 0, 0, &[])).await?;
-    // POST / over http for `a`, whose body goes on.
+    // POST / over http for `a`, whose body has not ended.
     stream.write_all(&frame(1, 4, 1, &[0x83, 0x84, 0x86, 0x41, 0x01, b'a'])).await?;
     let (mut reader, mut writer) = stream.split();
-    // A message, and room for its echo. In one piece: Nagle's algorithm would keep a second one back until the first is
-    // acknowledged, which may take the gateway's kernel 40 ms each time.
+    // A message, and a window update for its echo. Both go in one write: Nagle's algorithm would delay a second write
+    // until the first is acknowledged, which may take the gateway's kernel 40 ms each time.
     let message =
         [frame(0, 0, 1, b"!"), frame(8, 0, 0, &1_u32.to_be_bytes()), frame(8, 0, 1, &1_u32.to_be_bytes())]
             .concat();
@@ -159,7 +159,7 @@ async fn window_update_for_every_small_message_is_tolerated() -> TestResult {
         let mut piece = vec![0; 65536];
         for sent in 0..10_000 {
             writer.write_all(&message).await?;
-            // Its echo, or something that came before it.
+            // The echo, or a frame that the gateway sent before the echo.
             anyhow::ensure!(reader.read(&mut piece).await? > 0, "ended at message {sent}");
         }
         anyhow::Ok(())
@@ -175,7 +175,7 @@ async fn many_resets_of_requests_in_flight_end_the_connection() -> TestResult {
     for _ in 0..300 {
         let Ok(mut ready) = requests.clone().ready().await else { break };
         let Ok((response, mut sink)) = ready.send_request(get("/"), false) else { break };
-        // It is under way, and not just waiting to be accepted.
+        // The request is in flight, and not just waiting to be accepted.
         let seen = backend.requests();
         if backend.wait_until(|backend| backend.requests() > seen || connection.is_finished()).await.is_err()
         {
@@ -184,7 +184,7 @@ async fn many_resets_of_requests_in_flight_end_the_connection() -> TestResult {
         sink.send_reset(h2::Reason::CANCEL);
         drop(response);
     }
-    // ENHANCE_YOUR_CALM, if the client comes to read it while it sends.
+    // The error is ENHANCE_YOUR_CALM, if the client reads it while it sends.
     timeout(Duration::from_secs(10), connection).await??.expect_err("the gateway has had enough");
     drop(requests);
     Ok(())
@@ -202,7 +202,7 @@ async fn well_behaved_client_is_never_disconnected_as_a_flood() -> TestResult {
         requests.clone().ready().await?.send_request(http::Request::post("http://a/").body(())?, false)?;
     for sent in 0..30_000 {
         if sent % 100 == 0 {
-            // As somebody who talks, and not as a flood: the others get their turn.
+            // A pause, as a normal client makes: other clients get their turn.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         sink.reserve_capacity(40);
@@ -215,7 +215,7 @@ async fn well_behaved_client_is_never_disconnected_as_a_flood() -> TestResult {
     assert_eq!(response.await?.status(), 200);
     backend.set(Behaviour::sized(20_000_000));
     assert_eq!(ask(&requests, get("/"), b"", &[]).await?.body.len(), 20_000_000);
-    // And uploads that nobody reads.
+    // Uploads that the endpoint does not read.
     gateway.configure(|config| config.settings.limits.request_body = Some(10)).await;
     for _ in 0..20 {
         let refused = ask(&requests, http::Request::post("http://a/").body(())?, &[0; 60_000], &[]).await;

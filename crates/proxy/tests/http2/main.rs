@@ -1,13 +1,13 @@
-//! HTTP/2 on both sides. What holds whatever the version is tested by running the other tests over HTTP/2
-//! (`SLUICEGATE_TEST_TRANSPORT=http2`); here is what HTTP/2 alone has.
+//! HTTP/2 on both sides. The other tests also run over HTTP/2 (`SLUICEGATE_TEST_TRANSPORT=http2`), and cover the
+//! behaviour of both versions. The tests here cover features that only HTTP/2 has.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | `clients` | streams, GOAWAY, what is malformed |
+//! | `clients` | streams, GOAWAY, malformed requests |
 //! | `malformed` | messages that RFC 9113 calls malformed |
-//! | `floods` | clients that make work without asking for anything |
+//! | `floods` | clients that cause work without any request |
 //! | `endpoints` | connections that requests share, refused streams, GOAWAY, gRPC |
-//! | `uploads` | request bodies that come slowly |
+//! | `uploads` | request bodies that arrive slowly |
 //! | `streams` | gRPC streams that are open while everything changes |
 
 mod clients;
@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 
 type TestResult = anyhow::Result<()>;
 
-/// A client that speaks HTTP/2 in clear text, and what becomes of its connection.
+/// A client that speaks HTTP/2 in clear text, and the task that drives its connection.
 async fn connect(
     gateway: &Gateway,
 ) -> anyhow::Result<(SendRequest<Bytes>, JoinHandle<Result<(), h2::Error>>)> {
@@ -83,7 +83,7 @@ async fn ask(
     Ok(Answer { head: Response::from_parts(parts, ()), body, trailers })
 }
 
-/// A gateway before endpoints that speak HTTP/2.
+/// A gateway in front of endpoints that speak HTTP/2.
 async fn before(addresses: impl IntoIterator<Item = std::net::SocketAddr>) -> anyhow::Result<Gateway> {
     Gateway::builder().workers(1).http2_endpoints(addresses).start().await
 }

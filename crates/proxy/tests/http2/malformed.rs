@@ -12,11 +12,11 @@ use crate::{TestResult, before};
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Status(u16),
-    /// Its stream was reset, for this reason.
+    /// The gateway reset the stream with this error code.
     Reset(u32),
 }
 
@@ -32,7 +32,7 @@ fn block(fields: &[(&str, &str)]) -> Vec<u8> {
 const HEAD: [(&str, &str); 4] =
     [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/x")];
 
-/// The usual head with other pseudo-header fields, and with these fields besides.
+/// The usual head with these pseudo-header fields changed and these fields added.
 fn head(change: &[(&str, &str)], more: &[(&str, &str)]) -> Vec<u8> {
     let changed = HEAD.map(|(name, value)| {
         change.iter().find(|(other, _)| *other == name).map_or((name, value), |change| *change)
@@ -40,7 +40,7 @@ fn head(change: &[(&str, &str)], more: &[(&str, &str)]) -> Vec<u8> {
     block(&[&changed[..], more].concat())
 }
 
-/// A client that speaks in frames.
+/// A client that sends and receives raw frames.
 struct Frames {
     client: Client,
     stream: u32,
@@ -57,7 +57,7 @@ impl Frames {
         read_frame(&mut self.client).await
     }
 
-    /// What becomes of a request with this head, this body and these trailers.
+    /// Sends a request with this head, this body and these trailers. Returns the outcome.
     async fn ask(&mut self, head: &[u8], body: &str, trailers: Option<&[u8]>) -> anyhow::Result<Outcome> {
         let stream = self.stream;
         self.stream += 2;
@@ -83,7 +83,7 @@ impl Frames {
         }
     }
 
-    /// What becomes of a request without a body.
+    /// Sends a request without a body. Returns the outcome.
     async fn get(&mut self, head: &[u8]) -> anyhow::Result<Outcome> {
         self.ask(head, "", None).await
     }
@@ -96,14 +96,14 @@ async fn read_frame(client: &mut Client) -> anyhow::Result<(u8, u32, Vec<u8>)> {
     Ok((header[3], stream, client.read_exact(usize::try_from(length)?).await?))
 }
 
-/// The status, which comes first: from the static table, or as a literal in Huffman's code.
+/// The status, which is the first field: an index of the static table, or a literal in Huffman code.
 fn status(block: &[u8]) -> u16 {
     match block[0] {
         0x88 => 200,
         0x8c => 400,
         0x8d => 404,
         0x8e => 500,
-        // The bits of three digits, of which those of 5, 0 and 1 are 011011, 00000 and 00001.
+        // Three digits in Huffman code: 5 is 011011, 0 is 00000, and 1 is 00001.
         0x48 if block[1..4] == [0x82, 0x6c, 0x01] => 501,
         0x48 if block[1..4] == [0x82, 0x6c, 0x02] => 502,
         _ => 0,
@@ -227,7 +227,7 @@ async fn targets_with_raw_bytes_are_rejected_over_http2_unless_allowed() -> Test
     Ok(())
 }
 
-/// An endpoint that answers one request by a head and, behind a body, trailers. Gives what the client gets.
+/// An endpoint that responds to one request with a head, a body and trailers. Returns the outcome at the client.
 async fn answered_by(
     head: &[(&str, &str)],
     trailers: Option<&[(&str, &str)]>,

@@ -1,4 +1,4 @@
-//! gRPC streams that are open both ways while everything around them changes: none is touched (Z1, Z4, Z10).
+//! gRPC streams that are open both ways during all kinds of changes: no change affects a stream (Z1, Z4, Z10).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::{TestResult, before, connect};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// A stream whose endpoint sends back what it gets.
+/// A stream whose endpoint echoes each message.
 struct Call {
     sink: SendStream<Bytes>,
     source: RecvStream,
@@ -35,7 +35,7 @@ impl Call {
         Ok(Self { sink, source: response.await?.into_body() })
     }
 
-    /// Sends a message and awaits it back.
+    /// Sends a message and waits for its echo.
     async fn ping(&mut self, message: &'static [u8]) -> TestResult {
         self.sink.send_data(Bytes::from_static(message), false)?;
         let mut came = Vec::new();
@@ -49,7 +49,7 @@ impl Call {
         Ok(())
     }
 
-    /// Ends it, with the trailers that come back.
+    /// Ends the stream. Returns the trailers of the response.
     async fn end(mut self) -> anyhow::Result<HeaderMap> {
         let mut trailers = HeaderMap::new();
         trailers.insert("grpc-status", HeaderValue::from_static("0"));
@@ -86,7 +86,7 @@ async fn grpc_streams_survive_configuration_changes_and_shutdown() -> TestResult
     }
     for round in 0..20 {
         match round % 5 {
-            // Endpoints go and come, those with streams too.
+            // The set of endpoints changes, and removes endpoints with open streams too.
             0 => gateway.set_addresses_of(spoken.clone(), [backends[2].addr()]).await,
             1 => {
                 let all = backends.iter().map(Http2Backend::addr);
@@ -97,7 +97,7 @@ async fn grpc_streams_survive_configuration_changes_and_shutdown() -> TestResult
                 let rotated = Authority::of_process().issue(&["localhost"]).certificate;
                 gateway.configure(|config| Arc::make_mut(&mut config.tls).default = vec![rotated]).await;
             }
-            // An upstream of another kind beside it.
+            // The configuration receives a TCP upstream beside the HTTP upstream.
             _ => {
                 gateway
                     .configure(|config| {
@@ -112,7 +112,7 @@ async fn grpc_streams_survive_configuration_changes_and_shutdown() -> TestResult
             call.ping(b"hello, is anybody there?").await.with_context(|| format!("round {round}"))?;
         }
     }
-    // The gateway ends, and they have their time.
+    // The gateway drains, and the streams keep the time they need.
     let drain = Drain { grace: Duration::ZERO, idle: Duration::ZERO, timeout: SOON };
     let shutdown = tokio::spawn({
         let gateway = gateway.clone();

@@ -1,4 +1,4 @@
-//! Request bodies that come slowly over HTTP/2.
+//! Request bodies that arrive slowly over HTTP/2.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -31,7 +31,7 @@ async fn upload(
     Ok(requests.clone().ready().await?.send_request(request, false)?)
 }
 
-/// Sends as much as the windows have room for, once there is some.
+/// Waits for room in the windows, then sends as much as fits.
 async fn send_some(sink: &mut SendStream<Bytes>) -> anyhow::Result<usize> {
     sink.reserve_capacity(64 * 1024);
     let room = poll_fn(|cx| sink.poll_capacity(cx)).await.context("the stream ended")??;
@@ -135,7 +135,7 @@ async fn upload_blocked_by_the_connection_window_is_not_too_slow() -> TestResult
     let (second, mut sink) = upload(&requests, "text/plain").await?;
     sink.send_data(Bytes::from_static(b"hello"), true)?;
     let mut second_endpoint = accept().await?;
-    // Another client, which has room, is too slow meanwhile.
+    // Meanwhile another client is too slow, although its endpoint has room.
     for count in 1..=4 {
         let mut slow = gateway.connect().await?;
         slow.send("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\n\r\n").await?;

@@ -1,4 +1,4 @@
-//! Below HTTP: TCP, TLS that is passed through, UDP, and the PROXY protocol.
+//! TCP, TLS passthrough, UDP and the PROXY protocol.
 
 mod proxy_protocol;
 mod tcp;
@@ -19,10 +19,10 @@ use tokio::time::timeout;
 
 type TestResult = anyhow::Result<()>;
 
-/// Far more than anything takes that is awaited here.
+/// Far longer than anything takes that these tests wait for.
 const SOON: Duration = Duration::from_secs(10);
 
-/// A gateway to be whose TCP listener has these endpoints.
+/// The builder of a gateway whose TCP listener has these endpoints.
 fn tcp(endpoints: impl IntoIterator<Item = SocketAddr>) -> Builder {
     Gateway::builder().layer4(Protocol::Tcp, |route| Layer4::Tcp(Some(route)), endpoints)
 }
@@ -31,7 +31,7 @@ async fn connect(gateway: &Gateway) -> anyhow::Result<TcpStream> {
     Ok(TcpStream::connect(gateway.layer4_addr()).await?)
 }
 
-/// An address that no test has had: gateways of tests that are over may still probe the endpoints that they lost.
+/// An address that no other test has used: gateways of finished tests may still probe the endpoints that they lost.
 fn own_address() -> SocketAddr {
     static NEXT: AtomicU8 = AtomicU8::new(2);
     ([127, 0, 77, NEXT.fetch_add(1, Ordering::Relaxed)], 0).into()
@@ -53,14 +53,14 @@ async fn read(stream: &mut TcpStream, length: usize) -> anyhow::Result<Vec<u8>> 
     Ok(bytes)
 }
 
-/// All that comes until the end.
+/// Reads all bytes until the end.
 async fn read_to_end(stream: &mut TcpStream) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     timeout(SOON, stream.read_to_end(&mut bytes)).await.context("it did not end")??;
     Ok(bytes)
 }
 
-/// All that comes until the end, or until a reset.
+/// Reads all bytes until the end, or until a reset.
 async fn read_to_break(stream: &mut TcpStream) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = timeout(SOON, stream.read_to_end(&mut bytes)).await.context("it did not end")?;
@@ -70,7 +70,8 @@ async fn read_to_break(stream: &mut TcpStream) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The endpoint sends its last bytes and closes with unread data, while the client sends. Gives what the client receives.
+/// The endpoint sends its last bytes and closes with unread data, while the client sends. Returns the bytes that the
+/// client receives.
 async fn last_bytes(client: &mut TcpStream, mut server: TcpStream, last: &[u8]) -> anyhow::Result<Vec<u8>> {
     client.write_all(&[b'x'; 10_000]).await?;
     server.peek(&mut [0]).await?;
@@ -85,7 +86,7 @@ async fn last_bytes(client: &mut TcpStream, mut server: TcpStream, last: &[u8]) 
     read_to_break(client).await
 }
 
-/// An endpoint that sends back what it gets, behind its name.
+/// An endpoint that echoes each message behind its name.
 async fn echo(name: &'static str) -> anyhow::Result<(SocketAddr, JoinHandle<()>)> {
     let (listener, address) = listen().await?;
     let task = tokio::spawn(async move {

@@ -88,7 +88,7 @@ async fn late_reading_client_receives_the_last_bytes_and_then_a_reset() -> TestR
     server.peek(&mut [0]).await?;
     server.write_all(&last).await?;
     drop(server);
-    // The gateway has taken all of it, and the client nearly none.
+    // The gateway has read all of it, and the client has read almost nothing.
     let out = || gateway.proxy().registry().layer4()[0].1.shards().sum(|shard| &shard.bytes_out);
     gateway.wait_until(|_| out() == 50_000).await?;
     let mut received = Vec::new();
@@ -177,7 +177,7 @@ async fn connection_without_endpoint_route_or_capacity_is_reset() -> TestResult 
     let mut first = connect(&gateway).await?;
     assert_eq!(read(&mut first, 1).await?, b"1");
     let is_reset = async || {
-        // So soon that connecting may see it already.
+        // The gateway resets so early that the client may see the reset while it connects.
         let ended = async { read_to_end(&mut connect(&gateway).await?).await };
         let error = ended.await.expect_err("no connection");
         assert!(error.to_string().contains("reset"), "{error}");
@@ -202,7 +202,7 @@ async fn endpoint_with_consecutive_resets_becomes_unhealthy() -> TestResult {
     let breaks = async || {
         let mut client = connect(&gateway).await?;
         let mut server = accept(&endpoint).await?;
-        // Before it has, a reset may count as a connect that failed.
+        // Until the endpoint has received a byte, a reset may count as a failed connect.
         client.write_all(b"1").await?;
         assert_eq!(read(&mut server, 1).await?, b"1");
         server.set_zero_linger()?;
@@ -315,7 +315,7 @@ async fn takeover_of_listening_sockets_loses_no_connection() -> TestResult {
     let ((one, _one), (two, _two)) = (echo("1").await?, echo("2").await?);
     let old = tcp([one]).start().await?;
     let address = old.layer4_addr();
-    // Nothing comes to an end by the hand of the old process but by its clients' own.
+    // The old process ends no connection: only its clients do.
     let mut open = connect(&old).await?;
     assert_eq!(read(&mut open, 1).await?, b"1");
     let inherited = old.proxy().sockets()?;
@@ -409,7 +409,7 @@ async fn tcp_connections_and_bytes_are_counted() -> TestResult {
         |tally: fn(&sluicegate_proxy::counters::Layer4Shard) -> &sluicegate_proxy::counters::Tally| {
             stats.shards().sum(tally)
         };
-    // The client may have its bytes before they are counted.
+    // The client may receive its bytes before the gateway counts them.
     while count(|of| &of.bytes_out) < 8 {
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! TLS that is passed through.
+//! TLS passthrough.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{TestResult, accept, connect, last_bytes, listen, read, read_to_end};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: inside.test\r\n\r\n";
 
-/// Somebody who speaks TLS as `inside.test`, with a back end behind it.
+/// A server that terminates TLS as `inside.test`, with a backend behind it.
 async fn inside() -> anyhow::Result<(Backend, Terminator)> {
     let backend = Backend::start(Behaviour::ok()).await?;
     let shown = Authority::of_process().issue(&["inside.test"]);
@@ -64,7 +64,7 @@ async fn gateway_api_wildcard_matches_several_labels() -> TestResult {
     let gateway = by_name(HostPattern::Suffix("test".into()), [terminator.addr()]).start().await?;
     assert_eq!(ask(gateway.layer4_addr(), "inside.test").await?, 200);
     for (name, taken) in [("a.b.test", true), ("test", false), ("a.example", false)] {
-        // The endpoint's certificate is for another name: that it was shown is what counts.
+        // The endpoint's certificate is for another name. The test checks only that the client received it.
         let error = format!("{:#}", ask(gateway.layer4_addr(), name).await.expect_err(name));
         assert_eq!(error.to_lowercase().contains("unrecogni"), !taken, "{name}: {error}");
     }
@@ -96,8 +96,8 @@ async fn https_listener_passes_through_configured_server_names() -> TestResult {
     Ok(())
 }
 
-/// A pod that is killed has taken connections out of its queue, or not yet: nobody has said a word, so the ClientHello
-/// can go elsewhere.
+/// A killed pod may or may not have accepted the connections in its queue. No endpoint has responded, so the gateway
+/// can send the ClientHello to another endpoint.
 #[tokio::test]
 async fn client_hello_is_retried_when_an_endpoint_closes_without_a_response() -> TestResult {
     for is_reset in [true, false] {
@@ -109,7 +109,7 @@ async fn client_hello_is_retried_when_an_endpoint_closes_without_a_response() ->
             async move { ask(address, "inside.test").await }
         });
         let mut victim = accept(&dying).await?;
-        // All of it: with something unread a close would be a reset.
+        // The endpoint reads all of it: a close with unread data would be a reset.
         let header = read(&mut victim, 5).await?;
         assert_eq!(header[0], 22, "a handshake");
         read(&mut victim, usize::from(u16::from_be_bytes([header[3], header[4]]))).await?;
@@ -131,13 +131,13 @@ async fn client_hello_is_retried_when_an_endpoint_closes_without_a_response() ->
     Ok(())
 }
 
-/// What an endpoint may have acted upon is not sent twice.
+/// The gateway never resends bytes that an endpoint may have acted on.
 #[tokio::test]
 async fn connection_with_bytes_after_the_client_hello_is_not_retried() -> TestResult {
     let (dying, dead) = listen().await?;
     let (_backend, terminator) = inside().await?;
     let gateway = by_name(exact("inside.test"), [dead]).start().await?;
-    // As with early data (RFC 8446, 2.3): what a client says first, and at once more.
+    // As with early data (RFC 8446, 2.3): the client sends its first flight and more data at once.
     let record = client_hello_record("inside.test")?;
     let mut client = connect(&gateway).await?;
     client.write_all(&record).await?;
@@ -180,7 +180,7 @@ fn client_hello_record(name: &str) -> anyhow::Result<Vec<u8>> {
     Ok(record)
 }
 
-/// A ClientHello of TLS 1.2 that asks for a name, and for nothing else (RFC 5246, 7.4.1.2; RFC 6066, 3).
+/// A TLS 1.2 ClientHello with a server name and no other extension (RFC 5246, 7.4.1.2; RFC 6066, 3).
 fn client_hello(name: &str) -> Vec<u8> {
     let length = |bytes: &[u8]| u16::try_from(bytes.len()).expect("short").to_be_bytes();
     let name = [&[0][..], &length(name.as_bytes()), name.as_bytes()].concat();

@@ -24,7 +24,7 @@ fn datagram_key() -> UpstreamKey {
     layer4_key(LAYER4, Protocol::Udp)
 }
 
-/// An endpoint that sends back what it gets, behind its name.
+/// An endpoint that echoes each datagram behind its name.
 async fn echo(name: &'static str) -> anyhow::Result<(SocketAddr, JoinHandle<()>)> {
     let socket = UdpSocket::bind(own_address()).await?;
     let address = socket.local_addr()?;
@@ -32,14 +32,14 @@ async fn echo(name: &'static str) -> anyhow::Result<(SocketAddr, JoinHandle<()>)
         let mut buffer = vec![0; 65_536];
         while let Ok((length, peer)) = socket.recv_from(&mut buffer).await {
             let answer = [name.as_bytes(), &buffer[..length]].concat();
-            // Who is gone needs no answer.
+            // A client that has gone needs no reply.
             let _ = socket.send_to(&answer, peer).await;
         }
     });
     Ok((address, task))
 }
 
-/// A client of its own.
+/// A new client with its own socket.
 async fn client(address: SocketAddr) -> anyhow::Result<UdpSocket> {
     let socket = UdpSocket::bind("127.0.0.1:0").await?;
     socket.connect(address).await?;
@@ -87,7 +87,7 @@ async fn each_udp_client_stays_with_its_endpoint() -> TestResult {
             assert_eq!(ask(&client, b"a").await?, first, "it stays with its endpoint");
         }
         met.push(first);
-        // Another one with its port would be the same client.
+        // The client stays open: another socket with the same port would be the same client.
         clients.push(client);
     }
     met.sort();
@@ -99,7 +99,7 @@ async fn each_udp_client_stays_with_its_endpoint() -> TestResult {
             stats.shards().sum(tally)
         };
     assert_eq!((labels.protocol, count(|of| &of.opened), count(|of| &of.bytes_in)), ("UDP", 20, 80));
-    // The client may have its answer before it is counted.
+    // The client may receive the reply before the gateway counts it.
     until(|| count(|of| &of.bytes_out) == 160).await
 }
 
@@ -112,7 +112,7 @@ async fn datagrams_of_any_size_pass() -> TestResult {
         let datagram: Vec<u8> = (0..length).map(|nth: u32| nth.to_le_bytes()[0]).collect();
         assert_eq!(ask(&client, &datagram).await?, datagram, "{length}");
     }
-    // Those that the kernel joins are told apart again.
+    // The gateway separates datagrams that the kernel has coalesced.
     for round in 0..50_u8 {
         client.send(&[round; 100]).await?;
     }
@@ -128,7 +128,7 @@ async fn udp_responses_come_from_the_address_of_the_request() -> TestResult {
     let gateway = udp([one]).start().await?;
     gateway.configure(|config| config.listeners[0].address = ([0, 0, 0, 0], 0).into()).await;
     let port = gateway.layer4_addr().port();
-    // A connected socket takes datagrams of that address alone.
+    // A connected socket receives datagrams from its peer's address alone.
     let client = client(([127, 9, 8, 7], port).into()).await?;
     assert_eq!(ask(&client, b"a").await?, b"1a");
     Ok(())
@@ -136,7 +136,7 @@ async fn udp_responses_come_from_the_address_of_the_request() -> TestResult {
 
 #[tokio::test]
 async fn datagram_refused_by_an_endpoint_is_sent_to_another() -> TestResult {
-    // Connected, it takes nothing of the gateway.
+    // The socket is connected to itself, so it receives nothing from the gateway.
     let dead = UdpSocket::bind(own_address()).await?;
     dead.connect(dead.local_addr()?).await?;
     let (alive, _alive) = echo("b").await?;

@@ -1,4 +1,4 @@
-//! Addresses, origins, rules, and ways around paths.
+//! Addresses, origins, rules, and attempts to bypass the rules of paths.
 
 use sluicegate_model::feature::Authorization;
 use sluicegate_model::{PathPattern, Rule};
@@ -25,7 +25,7 @@ async fn access_rules_apply_to_the_client_ip_despite_forged_headers() -> TestRes
     let forged = ["X-Forwarded-For: 10.0.0.1", "X-Real-IP: 10.0.0.1"];
     assert_eq!(ask(&gateway, "/", &forged).await?.status, 403);
     assert_eq!(denied(&gateway, Denial::Address), 3);
-    // Behind a proxy that is trusted it is the address that this one saw, whatever the client wrote before it.
+    // Behind a trusted proxy the client IP is the address that the proxy saw, whatever addresses the client sent.
     gateway.configure(|config| config.settings.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()]).await;
     assert_eq!(ask(&gateway, "/", &["X-Forwarded-For: 10.0.0.1"]).await?.status, 200);
     assert_eq!(ask(&gateway, "/", &["X-Forwarded-For: 10.0.0.1, 192.0.2.1"]).await?.status, 403);
@@ -44,7 +44,7 @@ async fn request_without_client_address_is_denied() -> TestResult {
     };
     for (from, expected) in [
         ("192.0.2.2", 200),
-        // As some load balancers write it.
+        // The spelling of some load balancers.
         ("192.0.2.2:4711", 200),
         ("[2001:db8::1]:443", 200),
         ("[2001:db8::1]", 200),
@@ -60,7 +60,8 @@ async fn request_without_client_address_is_denied() -> TestResult {
     ] {
         assert_eq!(status(&gateway, from).await?, expected, "{from}");
     }
-    // Neither a rule that allows some, the proxy among them, nor one that denies some lets it in.
+    // The gateway denies the request under a rule that allows some addresses, including the proxy's, and under a rule
+    // that denies others.
     for (action, address) in [("Allow", "127.0.0.1/32"), ("Deny", "192.0.2.1/32")] {
         let authorization = rules(json!([{"action": action, "addresses": [address]}]));
         let security = Security { authorization, ..open() };
@@ -88,7 +89,7 @@ async fn default_rule_does_not_bypass_guarded_routes() -> TestResult {
     for (way, status) in [("/admin", 401), ("/%2fadmin", 400), ("/x%2f..%2fadmin", 400), ("/x%2fy", 200)] {
         assert_eq!(ask(&gateway, way, &[]).await?.status, status, "{way}");
     }
-    // The other way round: the default route is the one with the guard.
+    // The other way round: the guard applies to the default route.
     gateway
         .configure(|config| {
             let guard = Some(Arc::new(asking(vec![shared_jwt()])));
@@ -153,7 +154,7 @@ async fn wildcard_cors_method_allows_the_requested_method() -> TestResult {
     let (_backend, gateway) = guarded(security).await?;
     let lines = ["Origin: https://app.example.com", "Access-Control-Request-Method: PATCH"];
     let response = ask_by(&gateway, "OPTIONS", "/", &lines, Transport::Http).await?;
-    // With credentials browsers take * for a name.
+    // In a request with credentials, browsers take * for a literal name.
     assert_eq!(response.headers_named("access-control-allow-methods"), ["PATCH"]);
     assert_eq!(response.headers_named("vary"), ["Origin", "Access-Control-Request-Method"]);
     Ok(())
@@ -178,7 +179,7 @@ async fn cors_headers_of_the_policy_replace_those_of_the_endpoint() -> TestResul
             assert_eq!((bad.status, bad.header("access-control-allow-origin")), (200, None), "{origin}");
             assert_eq!(bad.header("vary"), Some("Origin"));
         }
-        // A page has to be able to read why it was refused.
+        // A page must be able to read the reason of a rejection.
         let refused = ask_by(&gateway, "GET", "/", &["Origin: https://app.example.com"], transport).await?;
         assert_eq!(refused.status, 401);
         assert_eq!(refused.header("access-control-allow-origin"), Some("https://app.example.com"));
@@ -200,7 +201,8 @@ fn below(path: &str) -> Value {
     json!([{"type": "Prefix", "value": path}])
 }
 
-/// A request to `/` with every header that names another path or method, and what of these headers the endpoint gets.
+/// Sends a request to `/` with every header that names another path or method. Returns these headers as the endpoint
+/// receives them.
 async fn overrides(gateway: &Gateway, backend: &Backend) -> anyhow::Result<Vec<String>> {
     let lines = [
         "X-Original-URL: /admin",

@@ -10,7 +10,7 @@ use super::*;
 
 const NAMES: [&str; 3] = ["backend", "second", "third"];
 
-/// A backend of a rule. `edits` has the header edits, with the field names of a TrafficPolicy.
+/// A backend of a rule. `edits` holds header edits, with the field names of a TrafficPolicy.
 fn weighted(name: &str, weight: i64, edits: &Value) -> rule::Backend {
     let edits_of = |field: &str| serde_json::from_value(edits[field].clone()).unwrap_or_default();
     let features = BackendFeatures {

@@ -1,4 +1,4 @@
-//! How many requests may be under way at once.
+//! Concurrency limits.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ fn policy(concurrency: Vec<Concurrency>) -> RateLimits {
     RateLimits { id, limits: Vec::new(), concurrency, headers: true, shared: None }
 }
 
-/// A gateway with these limits, before a back end that never answers `/hold` and passes `/tunnel` on.
+/// A gateway with these limits, in front of a backend that never responds to `/hold` and upgrades `/tunnel`.
 async fn limited(policy: RateLimits) -> anyhow::Result<(Backend, Gateway)> {
     let (backend, gateway) = with(|config| set_limits(config, policy)).await?;
     backend.set(Behaviour::choose(|request| match &*request.target {
@@ -37,7 +37,7 @@ async fn limited(policy: RateLimits) -> anyhow::Result<(Backend, Gateway)> {
     Ok((backend, gateway))
 }
 
-/// Requests that are under way until they are dropped, their clients with them.
+/// Requests that are in flight until this value is dropped, which also drops their clients.
 struct Held(Vec<JoinHandle<()>>);
 
 impl Drop for Held {
@@ -46,7 +46,7 @@ impl Drop for Held {
     }
 }
 
-/// Begins so many requests that are not answered.
+/// Begins this many requests that receive no response.
 async fn hold(
     gateway: &Gateway,
     backend: &Backend,
@@ -60,7 +60,7 @@ async fn hold(
         let mut client = Client::connect_by(gateway.addr_of(transport), transport).await?;
         let request = format!("GET /hold HTTP/1.1\r\nHost: localhost\r\n{line}\r\n\r\n");
         held.0.push(tokio::spawn(async move {
-            // It ends when it is aborted.
+            // The request ends when the task is aborted.
             let _ = client.request(request).await;
         }));
     }
@@ -83,7 +83,7 @@ async fn requests_beyond_the_concurrency_limit_return_429_until_a_request_ends()
             assert_eq!(refused.header("ratelimit-policy"), None, "it is no rate");
         }
         assert_eq!(ask(&gateway, "/", &["X-Tenant: bob"]).await?.status, 200);
-        // Its client goes away.
+        // The client disconnects.
         drop(one);
         gateway.wait_until(|gateway| in_flight(gateway) == 3).await?;
         assert_one_after_the_other(&gateway, 3, &[alice]).await?;
@@ -94,11 +94,11 @@ async fn requests_beyond_the_concurrency_limit_return_429_until_a_request_ends()
     Ok(())
 }
 
-/// There is room for one request beside so many that are under way.
+/// Beside this many requests in flight, the gateway has room for one more.
 async fn assert_one_after_the_other(gateway: &Gateway, held: u64, lines: &[&str]) -> TestResult {
     for _ in 0..5 {
         assert_eq!(ask(gateway, "/", lines).await?.status, 200);
-        // The client has its response a moment before the request is over.
+        // The client receives its response a moment before the request ends.
         gateway.wait_until(|gateway| in_flight(gateway) == held).await?;
     }
     Ok(())
@@ -129,7 +129,7 @@ async fn tunnel_counts_as_in_flight_until_its_end() -> TestResult {
 #[tokio::test]
 async fn concurrency_limit_is_never_exceeded_and_fully_released() -> TestResult {
     const MOST: u32 = 3;
-    // Some of what gets through is refused by a rate, whose requests are not under way.
+    // A rate limit rejects some of the requests that the concurrency limit admits. Rejected requests are not in flight.
     let mut limits = policy(vec![concurrency(MOST, Vec::new())]);
     limits.limits = vec![limit("few", 40, vec![LimitKey::Header(HeaderName::new("x-tenant").unwrap())])];
     let (backend, gateway) = with(|config| set_limits(config, limits)).await?;
@@ -172,7 +172,7 @@ async fn concurrency_limit_is_never_exceeded_and_fully_released() -> TestResult 
     Ok(())
 }
 
-/// A server that answers after a moment, and the most requests that it has had at once.
+/// A server that responds after a moment, and the highest number of its concurrent requests.
 async fn counting() -> anyhow::Result<(SocketAddr, Arc<AtomicUsize>)> {
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -182,7 +182,7 @@ async fn counting() -> anyhow::Result<(SocketAddr, Arc<AtomicUsize>)> {
             let (now, seen) = (now.clone(), seen.clone());
             tokio::spawn(async move {
                 let mut head = [0; 4096];
-                // A request of these tests comes in one piece.
+                // A request of these tests arrives in one piece.
                 while stream.read(&mut head).await.is_ok_and(|length| length > 0) {
                     seen.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                     tokio::time::sleep(Duration::from_millis(1)).await;

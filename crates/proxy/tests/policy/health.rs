@@ -1,4 +1,4 @@
-//! Which endpoints are avoided although they take connections.
+//! Endpoints that accept connections but are unhealthy.
 
 use serde_json::{Value, json};
 use sluicegate_model::value::Span;
@@ -13,7 +13,7 @@ fn set_health(config: &mut Config, health: Option<Health>) {
     }
 }
 
-/// A health check in the words of a TrafficPolicy.
+/// A health check, from the fields of a TrafficPolicy.
 fn check(mut fields: Value) -> Health {
     for (field, value) in
         [("interval", json!("100ms")), ("timeout", json!("2s")), ("unhealthyThreshold", json!(2))]
@@ -33,7 +33,7 @@ async fn checked(backends: &[Backend], health: Health) -> anyhow::Result<Gateway
     builder.start().await
 }
 
-/// A back end whose `/healthz` is answered by this status, and all else by 200.
+/// A backend that responds to `/healthz` with this status, and to all else with 200.
 fn healthy(status: u16) -> Behaviour {
     Behaviour::choose(move |request| match request.target.as_str() {
         "/healthz?deep=1" => Behaviour::status(status),
@@ -59,15 +59,15 @@ async fn endpoint_with_failing_health_checks_is_avoided_until_checks_pass() -> T
         ask(&gateway, "/", &["X-Id: mine"]).await?;
     }
     assert!(!backends[0].ids().iter().any(|id| id == "mine"), "requests went to who fails its checks");
-    // It answers requests well; that does not count.
+    // The endpoint responds well to requests; only the health check counts.
     assert!(is_avoided(&gateway, &backends[0]));
-    // When all fail, all serve.
+    // If all endpoints fail, all serve.
     backends[1].set(healthy(503));
     gateway.wait_until(|gateway| is_avoided(gateway, &backends[1])).await?;
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
     backends[0].set(healthy(200));
     gateway.wait_until(|gateway| !is_avoided(gateway, &backends[0])).await?;
-    // Who is asked no more is not avoided for what it answered.
+    // An endpoint that is no longer checked is healthy, whatever it responded before.
     gateway.configure(|config| set_health(config, None)).await;
     gateway.wait_until(|gateway| !is_avoided(gateway, &backends[1])).await
 }
@@ -165,13 +165,13 @@ async fn endpoint_with_consecutive_errors_is_ejected_for_the_configured_time() -
     for _ in 0..20 {
         statuses.push(ask(&gateway, "/", &[]).await?.status);
     }
-    // One of three may be ejected, the second would be too many.
+    // One of three endpoints may be ejected; a second one would exceed the limit.
     let avoided = backends.iter().filter(|backend| is_avoided(&gateway, backend)).count();
     assert_eq!(avoided, 1, "{statuses:?}");
     let ejected = backends.iter().find(|backend| is_avoided(&gateway, backend)).unwrap();
     let asked = ejected.requests();
     assert!(asked <= 4, "{asked}");
-    // Its time is over: it gets requests again, and is ejected again.
+    // The ejection has ended: the endpoint receives requests again, and is ejected again.
     let others = backends.iter().filter(|backend| backend.addr() != ejected.addr());
     others.for_each(|backend| backend.set(Behaviour::ok()));
     gateway.wait_until(|gateway| !is_avoided(gateway, ejected)).await?;
@@ -179,7 +179,7 @@ async fn endpoint_with_consecutive_errors_is_ejected_for_the_configured_time() -
         ask(&gateway, "/", &[]).await?;
     }
     assert!(is_avoided(&gateway, ejected) && ejected.requests() > asked);
-    // Who answers well is forgiven.
+    // An endpoint that responds well is no longer ejected.
     backends.iter().for_each(|backend| backend.set(Behaviour::ok()));
     gateway.wait_until(|gateway| !is_avoided(gateway, ejected)).await?;
     for _ in 0..10 {

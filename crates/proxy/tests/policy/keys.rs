@@ -1,4 +1,4 @@
-//! API keys, passwords, and what endpoints get to know of who calls.
+//! API keys, passwords, and the identity headers that endpoints receive.
 
 use sluicegate_model::policy::Basic;
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
@@ -63,7 +63,7 @@ async fn request_of_an_invalid_consumer_returns_503() -> TestResult {
     Ok(())
 }
 
-/// What the endpoint got of these lines.
+/// Returns the given header lines as the endpoint received them.
 async fn seen(backend: &Backend, gateway: &Gateway, lines: &[&str]) -> anyhow::Result<String> {
     assert_eq!(ask(gateway, "/", lines).await?.status, 200, "{lines:?}");
     Ok(String::from_utf8_lossy(&backend.last_request().unwrap().head).into_owned())
@@ -88,7 +88,7 @@ async fn endpoints_receive_no_unverified_credential() -> TestResult {
     assert!(head.contains(&header) && head.contains("Cookie: a=b\r\n") && !head.contains(&forged), "{head}");
     let by_cookie = format!("Cookie: session={good}");
     assert!(seen(&backend, &gateway, &[&by_cookie]).await?.contains(&by_cookie));
-    // One method is enough: what another one has not taken does not go on either.
+    // One method is enough. The gateway also removes the credentials that another method did not accept.
     let head =
         seen(&backend, &gateway, &["X-API-Key: alice-key", &format!("Authorization: Bearer {forged}")])
             .await?;
@@ -117,7 +117,7 @@ async fn identity_headers_cannot_be_forged_with_underscores() -> TestResult {
     ];
     let head = seen(&backend, &gateway, &[&[&*token][..], &forged].concat()).await?;
     assert!(!head.contains("root") && head.contains("X-User: 42") && head.contains("a_b: c"), "{head}");
-    // Trusted proxies pass on what strangers say.
+    // A trusted proxy forwards headers of untrusted clients.
     gateway.configure(|config| set_security(config, None)).await;
     let head = seen(&backend, &gateway, &["X-Consumer-Username: root", "X_Consumer_Groups: root"]).await?;
     assert!(!head.contains("root"), "{head}");
@@ -308,7 +308,7 @@ async fn access_log_names_consumer_and_policy_without_secrets() -> TestResult {
     let gateway = builder.start().await?;
     ask(&gateway, "/?key=alice-key&a=1", &[]).await?;
     ask(&gateway, "/?key=guessed-key", &["Referer: http://localhost/?key=other-key"]).await?;
-    // What is refused before it has a route.
+    // Requests that the gateway rejects before it finds a route.
     for head in ["Host: localhost\r\nTransfer-Encoding: x", "Host: localhost\r\nExpect: x"] {
         let request = format!("GET /?key=alice-key HTTP/1.1\r\n{head}\r\n\r\n");
         assert!(gateway.connect().await?.request(request).await?.status >= 400);
@@ -317,7 +317,7 @@ async fn access_log_names_consumer_and_policy_without_secrets() -> TestResult {
     let read = || std::fs::read_to_string(file.path()).unwrap();
     gateway.wait_until(|_| read().lines().count() == 4).await?;
     let mut lines: Vec<Value> = read().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    // Each worker writes for itself.
+    // Each worker writes its own lines.
     lines.sort_by_key(|line| line["status"].as_u64());
     lines.retain(|line| line["reason"] == "unknown_key" || line["status"] == 200);
     assert_eq!(lines[0]["consumer"], "default/alice");

@@ -28,7 +28,7 @@ fn limits(limits: Vec<Limit>) -> RateLimits {
     }
 }
 
-/// How many of so many requests are let in.
+/// The number of admitted requests among `requests` requests.
 pub(super) async fn let_in(gateway: &Gateway, requests: u32, lines: &[&str]) -> anyhow::Result<u32> {
     let mut count = 0;
     for _ in 0..requests {
@@ -193,7 +193,7 @@ async fn dry_run_limit_counts_and_admits() -> TestResult {
     let both = vec![dry, limit("wet", 100, Vec::new())];
     let (_backend, gateway) = with(|config| set_limits(config, limits(both))).await?;
     assert_eq!(let_in(&gateway, 4, &[]).await?, 4);
-    // Whoever keeps to what it is told does not keep to it.
+    // A client that obeys the announced limit may exceed the dry-run limit.
     let response = ask(&gateway, "/", &[]).await?;
     assert_eq!((response.status, response.header("RateLimit-Policy")), (200, Some("\"wet\";q=100;w=3600")));
     assert!(response.header("RateLimit").is_some_and(|line| line.starts_with("\"wet\";r=95;")));

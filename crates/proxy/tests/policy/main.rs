@@ -1,17 +1,17 @@
-//! Policies: who may call a route, how often, and the ways around them that there must not be.
+//! Policies: authentication, authorization, limits and traffic features, and attempts to bypass them.
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | `tokens` | JWT: honest ones, forged ones, withdrawn keys |
-//! | `keys` | API keys, passwords, consumers, what endpoints get |
-//! | `access` | addresses, origins, rules, ways around paths |
-//! | `published` | keys that issuers publish, and servers that publish nonsense |
-//! | `external` | services that are asked, and those that do not answer as they should |
+//! | `tokens` | JWT: valid and forged tokens, withdrawn keys |
+//! | `keys` | API keys, passwords, Consumers, identity headers for endpoints |
+//! | `access` | addresses, origins, rules, path tricks |
+//! | `published` | keys that issuers publish, and servers that publish malformed keys |
+//! | `external` | external authorization services, and services that misbehave |
 //! | `backends` | rules with several backends, and the features of a backend |
-//! | `cache` | responses that are kept for others, and never for another one |
-//! | `health` | health checks, and endpoints that answer badly |
-//! | `traffic` | time limits, retries, headers, rewrites, shares, copies, faults |
-//! | `limits`, `concurrency` | rate limits, and how many may be under way |
+//! | `cache` | the response cache, which never leaks a response |
+//! | `health` | health checks, and endpoints with failing responses |
+//! | `traffic` | timeouts, retries, headers, rewrites, splits, mirrors, faults |
+//! | `limits`, `concurrency` | rate limits and concurrency limits |
 //! | `shared` | rate limits that data planes share |
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
@@ -51,7 +51,7 @@ type TestResult = anyhow::Result<()>;
 
 const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
 
-/// A gateway whose only route this policy guards, and its back end.
+/// A gateway with this policy on its only route, and its backend.
 async fn guarded(security: Security) -> anyhow::Result<(Backend, Gateway)> {
     with(|config| set_security(config, Some(security))).await
 }
@@ -85,12 +85,12 @@ fn id(kind: &'static str, name: &str) -> ObjectId {
     ObjectId { kind, namespace: "default".into(), name: name.into() }
 }
 
-/// A value in the words of a policy.
+/// Parses a value with the field names of a policy.
 fn written<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("the fields are valid")
 }
 
-/// A policy that asks for nothing.
+/// A policy without any restriction.
 fn open() -> Security {
     Security {
         id: id("SecurityPolicy", "shop"),
@@ -103,7 +103,7 @@ fn open() -> Security {
     }
 }
 
-/// One that asks for one of these.
+/// A policy that requires one of these methods.
 fn asking(methods: Vec<Method>) -> Security {
     let authentication = Authentication { requires_all: false, methods, consumers: None };
     Security { authentication: Some(authentication), ..open() }
@@ -157,7 +157,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// What a good token says.
+/// The claims of a valid token.
 fn claims() -> Value {
     json!({"iss": "https://acme.example", "aud": "shop", "sub": "42", "exp": now() + 600})
 }
@@ -177,7 +177,7 @@ fn basic(name: &str, password: &str) -> String {
     format!("Authorization: Basic {}", STANDARD.encode(format!("{name}:{password}")))
 }
 
-/// Asks on a connection of its own.
+/// Sends a request on a new connection.
 async fn ask(gateway: &Gateway, target: &str, lines: &[&str]) -> anyhow::Result<Response> {
     ask_by(gateway, "GET", target, lines, Transport::Http).await
 }
@@ -195,7 +195,7 @@ async fn ask_by(
     Ok(client.request(format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n")).await?)
 }
 
-/// How many requests the policies have turned away for this reason.
+/// The number of requests that policies denied for this reason.
 fn denied(gateway: &Gateway, denial: Denial) -> u64 {
     let policies = gateway.proxy().registry().policies();
     policies.iter().map(|policy| policy.stats.sum(|shard| &shard.denied[denial.index()])).sum()

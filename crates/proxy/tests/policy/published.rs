@@ -40,7 +40,7 @@ fn body(text: &str) -> Behaviour {
     Behaviour::raw(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len()))
 }
 
-/// A policy for tokens by what this server publishes.
+/// A policy for tokens whose keys this server publishes.
 fn by(server: &Backend, refresh: Duration) -> Security {
     let keys = RemoteKeys {
         url: format!("http://{}/keys?a=b", server.addr()).into(),
@@ -69,11 +69,11 @@ async fn published_keys_are_fetched_once_and_refreshed() -> TestResult {
     server.set(set(&[&two, &one]));
     gateway.wait_until(|gateway| state(gateway).keys == 2).await?;
     assert_eq!(ask(&gateway, "/", &[&two.line()]).await?.status, 200);
-    // A key that the issuer withdraws takes its tokens with it, remembered or not.
+    // When the issuer withdraws a key, its tokens become invalid, cached or not.
     server.set(set(&[&two]));
     gateway.wait_until(|gateway| state(gateway).keys == 1).await?;
     assert_eq!(ask(&gateway, "/", &[&one.line()]).await?.status, 401);
-    // Another policy with the same issuer asks nobody else.
+    // Another policy with the same issuer fetches from no other server.
     let mut other = by(&server, Duration::from_millis(20));
     other.id = id("SecurityPolicy", "other");
     gateway.configure(|config| set_security(config, Some(other))).await;

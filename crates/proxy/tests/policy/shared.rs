@@ -1,4 +1,4 @@
-//! Limits that data planes share, through a real server that is killed, paused and misled.
+//! Rate limits that data planes share, through a real server that the tests kill, pause and mislead.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -33,7 +33,7 @@ fn redis(address: SocketAddr) -> Redis {
     }
 }
 
-/// 100 an hour for each value of a header.
+/// A limit of 100 an hour for each value of a header.
 fn hundred(window: Window) -> Limit {
     let key = vec![LimitKey::Header(HeaderName::new("x-tenant").unwrap())];
     paced(window, limit("tenant", 100, key))
@@ -57,25 +57,25 @@ async fn is_up(gateway: &Gateway, up: bool) -> TestResult {
     gateway.wait_until(|gateway| state(gateway).is_up == up).await
 }
 
-/// Waits until the others know what this gateway has let in, and it knows what they have.
+/// Waits until the other gateways know this gateway's counts, and this gateway knows theirs.
 async fn in_step(gateway: &Gateway) -> TestResult {
-    // One exchange may have been on its way already.
+    // One exchange may have been in flight already.
     let before = state(gateway).exchanged;
     gateway.wait_until(|gateway| state(gateway).exchanged >= before + 2).await
 }
 
-/// Two gateways that share a limit share it now: one of them finds what is left by the other.
+/// Checks that two gateways share a limit now: one gateway finds the rest that the other has left.
 async fn assert_shares(one: &Gateway, other: &Gateway, tenant: &str) -> TestResult {
     let line = &[&*format!("X-Tenant: {tenant}")];
     anyhow::ensure!(let_in(one, 60, line).await? == 60);
     in_step(one).await?;
-    // The first of a key is what the other may let in too many, before it has asked how many there are.
+    // The other gateway may admit the first request of a key in excess, before it knows the shared count.
     anyhow::ensure!(let_in(other, 1, line).await? == 1);
     in_step(other).await?;
     let left = let_in(other, 60, line).await?;
     anyhow::ensure!(left == 39, "{left} of 39 are left");
     in_step(other).await?;
-    // One over it, since this one does not know what came to the other until it asks.
+    // One request in excess, since this gateway learns the other's count only at its next exchange.
     let over = let_in(one, 1, line).await?;
     in_step(one).await?;
     anyhow::ensure!(let_in(one, 10, line).await? == 0, "{over} over the limit");
@@ -93,7 +93,7 @@ async fn two_gateways_share_one_limit() -> TestResult {
         is_up(&other, true).await?;
         assert_shares(&one, &other, "a").await?;
         assert_shares(&other, &one, "b").await?;
-        // One that starts knows after an interval what was let in before it was there.
+        // A gateway that starts later knows the earlier counts after one interval.
         let (_third, late) = sharing(redis(), vec![hundred(window)]).await?;
         is_up(&late, true).await?;
         let_in(&late, 1, &["X-Tenant: a"]).await?;
@@ -119,7 +119,7 @@ async fn two_gateways_at_a_steady_rate_admit_at_most_half_more() -> TestResult {
         }
     }
     assert_eq!(u64::from(admitted), first.requests() + second.requests());
-    // Alone they would let in 600.
+    // Without sharing, the gateways would admit 600.
     assert!((300..450).contains(&admitted), "{admitted}");
     Ok(())
 }
@@ -167,7 +167,7 @@ async fn interrupted(
     resume: impl AsyncFnOnce(&mut RedisServer) -> anyhow::Result<()>,
 ) -> TestResult {
     let mut server = RedisServer::start(&[]).await?;
-    // All of the load is let in, so that whatever is not 200 is a loss.
+    // The limits admit the whole load, so every other status than 200 is a loss.
     let limits = || {
         vec![hundred(WINDOWS[0]), Limit { per: Span::of_millis(100), ..limit("all", 1_000_000, Vec::new()) }]
     };
@@ -193,7 +193,7 @@ async fn interrupted(
     }
     let so_far = load.snapshot().ok;
     load.wait_for_ok(so_far + 200, Duration::from_secs(30)).await?;
-    // Each by the whole limit.
+    // Each gateway applies the whole limit.
     for gateway in [&one, &other] {
         assert_eq!(let_in(gateway, 120, &["X-Tenant: alone"]).await?, 100);
         assert_eq!(let_in(gateway, 10, &["X-Tenant: before"]).await?, 0, "what is known stays known");
@@ -244,7 +244,7 @@ async fn repeated_redis_outages_are_logged_a_limited_number_of_times() -> TestRe
         server.restart().await?;
     }
     is_up(&gateway, true).await?;
-    // How the connection ends, that there is none, and that it is back.
+    // The log shows that the connection ends, that there is none, and that it is back.
     let lines = log.lines("cannot share limits");
     assert!((1..=4).contains(&lines.len()), "{lines:?}");
     let back = log.lines("limits are shared").len();
@@ -307,7 +307,7 @@ async fn redis_user_needs_only_the_documented_permissions() -> TestResult {
 
 #[tokio::test]
 async fn read_only_redis_replica_is_rejected_and_limits_stay_local() -> TestResult {
-    // Of nobody, at a port where nobody listens.
+    // A replica of a server that does not exist: no process listens at that port.
     let server = RedisServer::start(&["--replicaof", "127.0.0.1 1"]).await?;
     let log = Log::default();
     let _guard = tracing::subscriber::set_default(log.clone());
@@ -368,7 +368,7 @@ async fn redis_clock_going_backwards_denies_no_request() -> TestResult {
     Ok(())
 }
 
-/// A server that has nothing of others to tell, and shows a time so many microseconds ago.
+/// A server without counts of others, whose clock is this many microseconds behind.
 async fn showing(back: Arc<AtomicU64>) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
@@ -378,7 +378,7 @@ async fn showing(back: Arc<AtomicU64>) -> anyhow::Result<SocketAddr> {
             while let Ok(length @ 1..) = stream.read(&mut asked).await {
                 let micros = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_micros());
                 let now = micros.saturating_sub(back.load(Ordering::Relaxed).into());
-                // A bucket is full now; a window has the two counts of a key.
+                // The bucket is full; a window has the two counts of a key.
                 let is_window = memchr::memmem::find(&asked[..length], b"Sliding windows").is_some();
                 let answer = match is_window {
                     true => format!("*3\r\n:{now}\r\n:0\r\n:0\r\n"),
@@ -393,7 +393,7 @@ async fn showing(back: Arc<AtomicU64>) -> anyhow::Result<SocketAddr> {
     Ok(address)
 }
 
-/// A server that answers this to whatever comes.
+/// A server that sends these bytes in response to any command.
 async fn answering(answer: Vec<u8>) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
@@ -470,7 +470,7 @@ async fn unusable_shared_limit_is_reported_and_applies_locally() -> TestResult {
     Ok(())
 }
 
-/// What is logged by this thread.
+/// The log lines of this thread.
 #[derive(Clone, Debug, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 

@@ -53,7 +53,7 @@ async fn missing_or_invalid_token_returns_401_with_a_challenge() -> TestResult {
         assert_eq!(response.status, 401, "{fault}");
         assert_eq!(response.header("www-authenticate"), Some("Bearer error=\"invalid_token\""), "{fault}");
         assert_eq!(denied(&gateway, Denial::Token(fault)), 1, "{fault}");
-        // Faults are counted one by one.
+        // A new policy starts with counters of 0, so each fault is counted alone.
         gateway.configure(|config| set_security(config, None)).await;
         gateway.configure(|config| set_security(config, Some(asking(vec![shared_jwt()])))).await;
     }
@@ -109,7 +109,7 @@ async fn cached_token_is_valid_until_expiry_and_only_for_its_policy() -> TestRes
     }
     assert_eq!((last, denied(&gateway, Denial::Token(Fault::Expired))), (401, 1));
 
-    // The same key and issuer, and a claim that is asked for besides.
+    // The same key and issuer, with a further required claim.
     let good = format!("Authorization: Bearer {}", good_token());
     assert_eq!(ask(&gateway, "/", &[&good]).await?.status, 200);
     let mut strict = provider(JwtKeys::Shared(SECRET.into()));

@@ -1,4 +1,4 @@
-//! How requests go on.
+//! Traffic features of routes.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use sluicegate_testkit::hole::Hole;
 
 use super::*;
 
-/// A policy with these features, in the words of a TrafficPolicy.
+/// A policy with these features, in the fields of a TrafficPolicy.
 pub(crate) fn traffic(features: Value) -> Arc<Traffic> {
     let mut traffic = Traffic::new(id("TrafficPolicy", "ways"));
     traffic.features = serde_json::from_value(features).expect("the features are valid");
@@ -23,7 +23,7 @@ pub(crate) fn traffic(features: Value) -> Arc<Traffic> {
     Arc::new(traffic)
 }
 
-/// A gateway all of whose routes it governs: `/` to back ends, and `/shop` to the same.
+/// A gateway with this policy on all routes: `/` leads to backends, and so does `/shop`.
 async fn governed<'b>(
     backends: impl IntoIterator<Item = &'b Backend>,
     features: Value,
@@ -41,7 +41,7 @@ async fn echo(features: Value) -> anyhow::Result<(Backend, Gateway)> {
     Ok((backend, gateway))
 }
 
-/// Gives the gateway one more upstream.
+/// Adds an upstream to the configuration.
 pub(crate) fn add_upstream(config: &mut Config, name: &str, addresses: &[SocketAddr]) {
     let endpoints = addresses.iter().copied().map(ready).collect();
     config.upstreams.insert(key(name), Arc::new(Upstream { endpoints, ..Upstream::default() }));
@@ -91,7 +91,7 @@ async fn request_and_response_headers_are_set_added_and_removed() -> TestResult 
         assert_eq!(response.headers_named("x-frame-options"), ["DENY"]);
         assert_eq!(response.headers_named("x-add"), ["theirs", "ours"]);
     }
-    // What is said to browsers holds for the gateway's own answers too.
+    // Headers for browsers also appear in the gateway's own responses.
     gateway.set_addresses([]).await;
     gateway.configure(|config| config.settings.resilience.endpoint_wait = Duration::ZERO).await;
     let failed = ask(&gateway, "/", &[]).await?;
@@ -154,7 +154,7 @@ async fn rewrite_that_would_create_dot_segments_returns_400() -> TestResult {
         ("/img/a", Some("/static/a")),
         ("/imga..b/c", Some("/static/a..b/c")),
         ("/img..a/c%2Fd", Some("/static/..a/c%2Fd")),
-        // It has them already, and nobody guards anything.
+        // The request's path has these segments already, and no policy guards them.
         ("/img/..%2Fx", Some("/static/..%2Fx")),
         ("/imga/x%25252541", Some("/static/a/x%25252541")),
         ("/img../admin/x", None),
@@ -222,7 +222,7 @@ async fn redirect_to_the_requested_url_is_skipped() -> TestResult {
     let to_path = json!({"path": {"type": "ReplaceFullPath", "value": "/new"}, "statusCode": 301});
     for (redirect, transport, target, lines, status) in [
         (&to_https, Transport::Http, "/", "Host: a.example", 301),
-        // A client that names no host can only be redirected to a path.
+        // A client without a host can be redirected only to a path.
         (&to_https, Transport::Http, "/", "", 400),
         (&to_https, Transport::Https, "/", "Host: a.example", 200),
         (&to_https, Transport::Https, "/", "Host: a.example:8443", 301),
@@ -323,12 +323,12 @@ async fn route_timeouts_apply() -> TestResult {
             assert_eq!(ask_by(&gateway, "GET", "/", &[], transport).await?.status, 504, "{timeout}");
         }
     }
-    // Also where nobody answers a connect.
+    // The timeout also ends a connect without a response.
     let hole = Hole::start().await?;
     let gateway = governed([], json!({"timeouts": {"request": "50ms"}})).await?;
     gateway.set_addresses([hole.addr()]).await;
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 504);
-    // And where a fault holds it up.
+    // The timeout also ends the delay of a fault.
     let gateway =
         governed([&silent], json!({"timeouts": {"request": "50ms"}, "fault": {"delay": {"time": "1h"}}}))
             .await?;
@@ -339,7 +339,7 @@ async fn route_timeouts_apply() -> TestResult {
     Ok(())
 }
 
-/// Which endpoint answers by which status, and who was asked.
+/// Two endpoints: the first behaves like `bad`, the second responds with 200.
 async fn two(bad: Behaviour) -> anyhow::Result<(Backend, Backend)> {
     Ok((Backend::start(bad).await?, Backend::start(Behaviour::ok()).await?))
 }
@@ -366,7 +366,7 @@ async fn configured_statuses_are_retried_on_another_endpoint_if_idempotent() -> 
         *statuses.entry(post.status).or_insert(0) += 1;
     }
     assert!(statuses[&503] > 0, "a POST is answered once: {statuses:?}");
-    // When all say so, the client is told what they say.
+    // If all endpoints respond so, the client receives their response.
     good.set(Behaviour::status(503));
     let asked = bad.requests() + good.requests();
     let response = ask(&gateway, "/", &[]).await?;
@@ -464,7 +464,7 @@ async fn injected_faults_apply_to_the_configured_percentage() -> TestResult {
     assert_eq!(counted(&gateway, |shard| &shard.aborted), aborted);
     assert_eq!(counted(&gateway, |shard| &shard.delayed), 200);
     drop(client);
-    // Who goes away while it is kept waiting is let go.
+    // If the client disconnects during the delay, the gateway drops the request.
     let forever = traffic(json!({"fault": {"delay": {"time": "1h"}}}));
     gateway.configure(|config| routes(config, |route| route.traffic = Some(forever.clone()))).await;
     let mut client = gateway.connect().await?;
@@ -512,7 +512,7 @@ async fn canary_receives_its_weight_and_matching_requests() -> TestResult {
         ask(&gateway, "/", &["X-Canary: never"]).await?;
     }
     assert_eq!((canary.requests(), stable.requests()), (before + 20, stable_before + 20));
-    // The canary comes and goes without a lost request.
+    // The canary is added and removed without a lost request.
     let load = gateway.load().connections(4).start()?;
     for _ in 0..20 {
         gateway
@@ -618,7 +618,8 @@ async fn mirrored_requests_never_delay_the_original_request() -> TestResult {
     let (original, copy) = (backend.last_request().unwrap(), shadow.last_request().unwrap());
     assert_eq!((copy.head, copy.body), (original.head, original.body));
     gateway.wait_until(|gateway| counted(gateway, |shard| &shard.mirrored) == 2).await?;
-    // One that never answers holds nobody up, and no more than so many are begun.
+    // A mirror that never responds delays no request, and the gateway starts no more than the maximum of mirrored
+    // requests.
     shadow.set(Behaviour::silent());
     for _ in 0..200 {
         assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);

@@ -1,4 +1,4 @@
-//! Alerts that tell a client why its connection ends (RFC 8446, 6).
+//! Alerts that state why the gateway ends a connection (RFC 8446, 6).
 
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ fn fatal(description: u8) -> [u8; 7] {
     [21, 3, 3, 0, 2, 2, description]
 }
 
-/// All that the gateway answers. A reset is an error.
+/// Sends these bytes, and returns all that the gateway sends back. A reset is an error.
 async fn answer(gateway: &Gateway, bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut client = TcpStream::connect(gateway.https_addr()).await?;
     client.write_all(bytes).await?;
@@ -81,7 +81,7 @@ async fn oversized_record_receives_record_overflow() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     let record = [&[22, 3, 1, 0x40, 1, 1, 0, 0x3f, 0xfd, 3, 3][..], &[0; 20_000]].concat();
     assert_eq!(answer(&gateway, &record).await?, fatal(RECORD_OVERFLOW));
-    // The same behind a fragment.
+    // The same with a fragment ahead.
     let record = [&[22, 3, 1, 0, 1, 1][..], &record].concat();
     assert_eq!(answer(&gateway, &record).await?, fatal(RECORD_OVERFLOW));
     failed(&gateway, TlsFault::Protocol, 2).await
@@ -90,7 +90,7 @@ async fn oversized_record_receives_record_overflow() -> TestResult {
 #[tokio::test]
 async fn client_hello_over_the_limit_receives_decode_error() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
-    // A message of 60 kB, in records that are announced as large as they may be.
+    // A message of 60 kB, in records that announce the greatest length.
     let mut hello = vec![1, 0, 0xea, 0x60, 3, 3];
     hello.resize(60_004, 0);
     let mut records = Vec::new();
@@ -126,7 +126,7 @@ impl Direction {
         Nonce::assume_unique_for_key(nonce)
     }
 
-    /// A record with this in it, the content type and the padding included.
+    /// A record with these contents, including the content type and the padding.
     fn seal(&mut self, inner: &[u8]) -> anyhow::Result<Vec<u8>> {
         let mut header = vec![23, 3, 3];
         header.extend(u16::try_from(inner.len() + 16)?.to_be_bytes());
@@ -135,7 +135,7 @@ impl Direction {
         Ok([header, sealed].concat())
     }
 
-    /// The next record that comes, the content type included.
+    /// The contents of the next record, including the content type.
     fn open(&mut self, tcp: &mut std::net::TcpStream) -> anyhow::Result<Vec<u8>> {
         let mut header = [0; 5];
         tcp.read_exact(&mut header)?;
@@ -146,7 +146,7 @@ impl Direction {
     }
 }
 
-/// Sends a record with this in it behind the handshake, or behind a request. Gives the alert.
+/// Sends a record with these contents after the handshake, or after a request. Returns the alert.
 fn alert_behind(gateway: SocketAddr, inner: &[u8], asks: bool) -> anyhow::Result<Vec<u8>> {
     let options = trusting().provider(|provider| provider.cipher_suites = vec![TLS13_AES_256_GCM_SHA384]);
     let mut config = ClientConfig::clone(&options.config());
@@ -167,7 +167,7 @@ fn alert_behind(gateway: SocketAddr, inner: &[u8], asks: bool) -> anyhow::Result
     tcp.write_all(&records)?;
     loop {
         let record = received.open(&mut tcp)?;
-        // Tickets and the answer come ahead of it.
+        // Tickets and the response precede the alert.
         if record.last() == Some(&21) {
             let mut rest = Vec::new();
             tcp.read_to_end(&mut rest)?;

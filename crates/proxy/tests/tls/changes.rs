@@ -50,10 +50,10 @@ async fn frequent_certificate_changes_under_load_lose_no_request() -> TestResult
     Ok(())
 }
 
-/// How a client comes in that was there before, by any of the workers.
+/// Resumes the session of an earlier client, at any of the workers.
 async fn returns(gateway: &Gateway, options: &ClientOptions) -> anyhow::Result<Option<HandshakeKind>> {
     let mut client = gateway.connect_tls(options, "a.test").await?;
-    // Tickets come beside the first answer.
+    // Tickets arrive with the first response.
     assert_eq!(client.request(get("a.test")).await?.status, 200);
     Ok(client.tls().and_then(|tls| tls.handshake_kind()))
 }

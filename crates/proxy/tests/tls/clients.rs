@@ -14,7 +14,7 @@ fn policy(mode: ClientAuthMode) -> ClientAuth {
     ClientAuth { source: "test".into(), roots, crls: Vec::new(), mode, forward: false }
 }
 
-/// From now on only such clients may ask for a.test; all may ask for b.test.
+/// From now on, a.test accepts only clients that this policy admits. b.test accepts all clients.
 fn demand(config: &mut Config, policy: ClientAuth) {
     let policy = Arc::new(policy);
     config.hosts.clear();
@@ -38,12 +38,13 @@ async fn demanding(policy: ClientAuth) -> anyhow::Result<(Backend, Gateway)> {
     Ok((backend, gateway))
 }
 
-/// What a client is answered; an error if the handshake fails, which TLS 1.3 tells with the first answer only.
+/// Sends a request and returns the response; an error if the handshake fails. In TLS 1.3 the client learns of the
+/// failure only with the first response.
 async fn ask(gateway: &Gateway, options: &ClientOptions, host: &str) -> anyhow::Result<Response> {
     Ok(gateway.connect_tls(options, host).await?.request(get(host)).await?)
 }
 
-/// What the endpoint was told of the client at the last request.
+/// The value of this header in the last request that the endpoint received.
 fn told(backend: &Backend, what: &str) -> Option<String> {
     let request = backend.last_request()?;
     request.header(&format!("ssl-client-{what}")).map(str::to_owned)
@@ -92,7 +93,7 @@ async fn required_client_certificate_cannot_be_bypassed() -> TestResult {
     let claims =
         "GET / HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-Proto: https\r\nssl-client-verify: SUCCESS\r\n\r\n";
     assert_eq!(plain.request(claims).await?.status, 308);
-    // What only the gateway can know is never taken from a request.
+    // The gateway removes forged client-certificate headers from requests.
     let forged = "GET / HTTP/1.1\r\nHost: b.test\r\nSSL-Client-Verify: SUCCESS\r\nssl-client-cert: x\r\n\r\n";
     assert_eq!(other.request(forged).await?.status, 200);
     assert_eq!((told(&backend, "verify"), told(&backend, "cert")), (None, None));

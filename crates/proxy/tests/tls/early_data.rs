@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 
 use crate::{TestResult, failed, get, server_config, serving, set_host, trusting, with_names};
 
-/// A client that another server gave a ticket for this much early data.
+/// A client that holds another server's ticket for this much early data.
 fn with_ticket(
     options: &ClientOptions,
     most: u32,
@@ -39,8 +39,8 @@ fn with_ticket(
     Ok(config)
 }
 
-/// Sends early data of this size in records of 1,200 bytes, in segments of this size, and then a request. Gives the first
-/// line of the answer.
+/// Sends early data of this size in records of 1,200 bytes, in segments of this size, and then a request. Returns the
+/// first line of the response.
 fn ask(
     gateway: SocketAddr,
     config: Arc<ClientConfig>,

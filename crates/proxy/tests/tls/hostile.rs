@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::{TestResult, failed, failures, get, serving, trusting};
 
-/// What a real client says first.
+/// The ClientHello of a real client.
 async fn hello() -> anyhow::Result<Vec<u8>> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let addr = listener.local_addr()?;
@@ -25,7 +25,7 @@ async fn hello() -> anyhow::Result<Vec<u8>> {
     Ok([&header[..], &body].concat())
 }
 
-/// Sends these bytes and gives what comes until the gateway closes.
+/// Sends these bytes and returns all bytes that arrive until the gateway closes.
 async fn send(gateway: &Gateway, bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut client = Client::over(TcpStream::connect(gateway.https_addr()).await?)?;
     client.send(bytes).await?;
@@ -74,7 +74,7 @@ async fn client_hello_in_single_bytes_or_small_records_is_accepted() -> TestResu
     Ok(())
 }
 
-/// A message, a ClientHello in one record, that a padding extension makes this long (RFC 7685).
+/// A ClientHello in one record, padded to this length by an extension (RFC 7685).
 fn padded(hello: &[u8], length: usize) -> anyhow::Result<Vec<u8>> {
     let mut message = hello[5..].to_vec();
     let padding = length - message.len() - 4;
@@ -127,7 +127,7 @@ async fn handshake_flood_does_not_starve_open_connections() -> TestResult {
     let gateway = Gateway::builder().workers(1).backends([&backend]).start().await?;
     let mut client = Client::connect(gateway.addr()).await?;
     let hello = hello().await?;
-    // A machine may have something else to do; so one good turn is enough.
+    // The machine may run other processes, so one good round is enough.
     let mut meanwhile = MANY;
     for _ in 0..5 {
         let mut waiting = Vec::new();
@@ -142,7 +142,7 @@ async fn handshake_flood_does_not_starve_open_connections() -> TestResult {
         let before = answered();
         assert_eq!(client.request("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?.status, 200);
         meanwhile = meanwhile.min(answered() - before);
-        // All get their answer.
+        // All clients receive a response.
         let all = async {
             while answered() < MANY {
                 sleep(Duration::from_millis(1)).await;

@@ -1,13 +1,13 @@
-//! TLS with clients: which certificate whom is shown, who may connect, and what hostile bytes lead to.
+//! TLS with clients: the choice of certificates, client certificates, and hostile bytes.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | `names` | certificates by name and by kind of key, unknown names, 421, redirects, HSTS |
+//! | `names` | certificates by name and by type of key, unknown names, 421, redirects, HSTS |
 //! | `changes` | certificates that change under load, tickets |
-//! | `clients` | certificates of clients |
+//! | `clients` | client certificates |
 //! | `hostile` | broken, slow and endless handshakes |
-//! | `alerts` | alerts for records that cannot be accepted |
-//! | `early_data` | early data that is rejected |
+//! | `alerts` | alerts for records that the gateway rejects |
+//! | `early_data` | early data that the gateway rejects |
 //! | `upstream` | TLS with endpoints |
 
 mod alerts;
@@ -35,17 +35,17 @@ fn get(host: &str) -> String {
     format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")
 }
 
-/// A client that trusts the authority of this process.
+/// A client that trusts the test CA of this process.
 fn trusting() -> ClientOptions {
     Authority::of_process().client()
 }
 
-/// A certificate of the authority of this process.
+/// A certificate issued by the test CA of this process.
 fn certificate(names: &[&str]) -> Arc<Certificate> {
     Authority::of_process().issue(names).certificate
 }
 
-/// Gives a name these certificates.
+/// Sets the certificates of a name.
 fn set_host(tls: &mut Tls, name: &str, certificates: &[Arc<Certificate>]) {
     let host = match name.strip_prefix("*.") {
         Some(suffix) => HostPattern::Wildcard(suffix.into()),
@@ -55,7 +55,7 @@ fn set_host(tls: &mut Tls, name: &str, certificates: &[Arc<Certificate>]) {
     tls.hosts.push(Arc::new(TlsHost { host, certificates: certificates.to_vec(), client_auth: None }));
 }
 
-/// A back end, and a gateway before it that serves these names, each with a certificate of its own.
+/// A backend, and a gateway in front of it that serves these names, each with its own certificate.
 async fn serving(names: &[&str]) -> anyhow::Result<(Backend, Gateway)> {
     let backend = Backend::start(Behaviour::echo()).await?;
     let gateway = with_names(names).backends([&backend]).start().await?;
@@ -66,7 +66,7 @@ fn with_names(names: &[&str]) -> Builder {
     Gateway::builder().tls(|tls| names.iter().for_each(|name| set_host(tls, name, &[certificate(&[name])])))
 }
 
-/// A server of another make with a certificate for this name.
+/// The configuration of a server that is not Sluicegate, with a certificate for this name.
 fn server_config(name: &str) -> anyhow::Result<rustls::ServerConfig> {
     let certificate = certificate(&[name]);
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -76,18 +76,18 @@ fn server_config(name: &str) -> anyhow::Result<rustls::ServerConfig> {
         .with_single_cert(certificate.chain.clone(), certificate.key.0.clone_key())?)
 }
 
-/// The certificate that a client was shown.
+/// The certificate that the client received.
 fn shown(client: &Client) -> &[u8] {
     let certificates = client.tls().and_then(|tls| tls.peer_certificates()).unwrap_or_default();
     certificates.first().map_or(&[], |certificate| certificate.as_ref())
 }
 
-/// How often a handshake failed for this reason.
+/// The number of handshakes that failed for this reason.
 fn failures(gateway: &Gateway, fault: TlsFault) -> u64 {
     gateway.proxy().registry().counters().workers().sum(|worker| &worker.tls_faults[fault.index()])
 }
 
-/// Waits until exactly so many handshakes have failed for this reason.
+/// Waits until exactly this many handshakes have failed for this reason.
 async fn failed(gateway: &Gateway, fault: TlsFault, count: u64) -> TestResult {
     gateway.wait_until(|gateway| failures(gateway, fault) >= count).await?;
     anyhow::ensure!(failures(gateway, fault) == count, "{fault:?}: {}", failures(gateway, fault));

@@ -17,7 +17,7 @@ async fn certificate_is_selected_by_name_and_a_wildcard_matches_one_label() -> T
         let mut client = gateway.connect_tls(&trusting(), name).await?;
         assert_eq!(client.request(get(host)).await?.status, 200, "{name}");
     }
-    // The default certificate is for localhost alone, so that a client refuses it for any other name.
+    // The default certificate is for localhost alone, so a client rejects it for any other name.
     for name in ["b.test", "x.y.b.test", "c.test"] {
         let error = gateway.connect_tls(&trusting(), name).await.expect_err(name);
         assert!(error.to_string().contains("not valid for name"), "{error}");
@@ -134,7 +134,7 @@ async fn host_outside_the_certificate_returns_421() -> TestResult {
         .workers()
         .sum(|worker| &worker.client_faults[misdirected.index()]);
     assert_eq!(counted, 2);
-    // Who asks for a name without a certificate of its own is promised no more than the default one.
+    // On a connection with the default certificate, the gateway serves only hosts without a certificate of their own.
     let mut client = gateway.connect_tls(&trusting(), "localhost").await?;
     assert_eq!(client.request(get("unknown.test")).await?.status, 200);
     assert_eq!(client.request(get("b.test")).await?.status, 421);
@@ -216,14 +216,14 @@ async fn host_without_a_certificate_uses_a_self_signed_certificate() -> TestResu
     let mut client = gateway.connect_tls(&any, "unknown.test").await?;
     assert_eq!(client.request(get("unknown.test")).await?.status, 200);
     let own = shown(&client).to_vec();
-    // It stays the same as long as the process lives, for all names and whatever else changes.
+    // The self-signed certificate stays the same for the life of the process, for all names and after any other change.
     gateway.configure(|config| config.settings.tls.min_version = TlsVersion::Tls13).await;
     for name in ["bare.test", "127.0.0.1", "localhost"] {
         assert_eq!(shown(&gateway.connect_tls(&any, name).await?), own, "{name}");
     }
     let other = start().await?;
     assert_ne!(shown(&other.connect_tls(&any, "localhost").await?), own, "its key is nobody else's");
-    // A default certificate takes its place, and gives it back.
+    // A default certificate replaces the self-signed certificate. When it is removed, the self-signed one returns.
     let given = certificate(&["localhost"]);
     gateway.configure(|config| Arc::make_mut(&mut config.tls).default.push(given.clone())).await;
     assert_eq!(shown(&gateway.connect_tls(&trusting(), "localhost").await?), given.chain[0].as_ref());

@@ -22,11 +22,11 @@ fn issue(name: &str) -> Issued {
     Authority::of_process().issue(&[name])
 }
 
-/// A gateway that speaks TLS with a back end that shows this certificate.
+/// A gateway that speaks TLS with a backend that sends this certificate.
 async fn before(tls: UpstreamTls, shown: &Issued) -> anyhow::Result<(Backend, Terminator, Gateway)> {
     let backend = Backend::start(Behaviour::ok()).await?;
     let terminator = Terminator::start(backend.addr(), shown, None).await?;
-    // One worker, so that every request finds the connection of the one before.
+    // One worker, so that every request reuses the connection of the previous request.
     let gateway = Gateway::builder()
         .workers(1)
         .endpoints([terminator.addr()])
@@ -36,7 +36,7 @@ async fn before(tls: UpstreamTls, shown: &Issued) -> anyhow::Result<(Backend, Te
     Ok((backend, terminator, gateway))
 }
 
-/// Changes how TLS is spoken with endpoints.
+/// Changes the TLS settings for endpoints.
 async fn change(gateway: &Gateway, tls: UpstreamTls) {
     gateway
         .configure(|config| {
@@ -71,7 +71,7 @@ async fn endpoint_with_an_untrusted_certificate_receives_no_request() -> TestRes
         assert_eq!(status(&gateway).await?, 502);
         assert_eq!(backend.requests(), 0);
         assert!(gateway.count(|upstream| &upstream.connect_failures[Failure::TlsHandshake.index()]) > 0);
-        // Without being verified it is as good as any.
+        // Without verification any certificate is accepted.
         change(&gateway, UpstreamTls { verification: Verification::None, ..verified() }).await;
         assert_eq!(status(&gateway).await?, 200);
     }
@@ -173,7 +173,7 @@ async fn early_response_of_an_endpoint_closing_with_unread_data_reaches_the_clie
     let answering = std::thread::spawn(move || -> anyhow::Result<()> {
         for tcp in listener.incoming().take(ROUNDS) {
             let mut tcp = tcp?;
-            // What the kernel has not sent is lost with the close.
+            // The close discards bytes that the kernel has not sent.
             tcp.set_nodelay(true)?;
             let mut tls = ServerConnection::new(config.clone())?;
             let mut stream = rustls::Stream::new(&mut tls, &mut tcp);
@@ -181,7 +181,7 @@ async fn early_response_of_an_endpoint_closing_with_unread_data_reaches_the_clie
             let body = "z".repeat(30_000);
             let head = "HTTP/1.1 413 Content Too Large\r\nContent-Length: 30000\r\nConnection: close\r\n\r\n";
             stream.write_all(format!("{head}{body}").as_bytes())?;
-            // More of the body is there.
+            // Waits until more of the body has arrived.
             tcp.peek(&mut [0])?;
         }
         Ok(())
@@ -197,7 +197,7 @@ async fn early_response_of_an_endpoint_closing_with_unread_data_reaches_the_clie
         let mut client = Client::connect(gateway.addr()).await?;
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n").await?;
         for _ in 0..40 {
-            // The gateway may have answered.
+            // The gateway may have responded.
             drop(client.send([b'x'; 20_000]).await);
         }
         let response = client.read_response().await?;

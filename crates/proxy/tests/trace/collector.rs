@@ -1,4 +1,4 @@
-//! A collector: OTLP over HTTP, with messages of its own (opentelemetry-proto, `trace/v1/trace.proto` and others).
+//! A collector: OTLP over HTTP, with its own message types (opentelemetry-proto, `trace/v1/trace.proto` and others).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -101,7 +101,7 @@ enum Value {
     Integer(i64),
 }
 
-/// A span as the collector got it.
+/// A span as the collector received it.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
     pub(crate) trace: String,
@@ -153,12 +153,12 @@ impl Collector {
         self.addr
     }
 
-    /// What it got so far.
+    /// The spans received so far.
     pub(crate) fn spans(&self) -> Vec<Span> {
         self.spans.lock().unwrap().clone()
     }
 
-    /// The heads of the requests that it got.
+    /// The heads of the requests received so far.
     pub(crate) fn requests(&self) -> Vec<String> {
         self.requests.lock().unwrap().clone()
     }
@@ -203,7 +203,7 @@ async fn serve(mut stream: TcpStream, spans: Arc<Mutex<Vec<Span>>>, requests: Ar
 
 fn read(body: &[u8]) -> Vec<Span> {
     let request = ExportTraceServiceRequest::decode(body).unwrap();
-    // There is nothing in it that is not understood here.
+    // The request contains no field that this collector does not know.
     assert_eq!(request.encoded_len(), body.len());
     let mut spans = Vec::new();
     for of_resource in request.resource_spans {

@@ -1,4 +1,4 @@
-//! How spans come to a collector.
+//! The export of spans to a collector.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,12 +25,12 @@ async fn spans_are_exported_as_otlp_over_http() -> TestResult {
     Ok(())
 }
 
-/// Spans that were lost for this reason.
+/// The number of spans lost for this reason.
 fn lost(gateway: &Gateway, loss: SpanLoss) -> u64 {
     gateway.proxy().registry().counters().spans().lost(loss)
 }
 
-/// Every span that there was: none goes uncounted.
+/// The number of exported and lost spans: the gateway counts every span.
 fn accounted(gateway: &Gateway) -> u64 {
     let counters = gateway.proxy().registry().counters();
     let not_passed_on = counters.workers().sum(|worker| &worker.spans_queue_full);
@@ -38,7 +38,8 @@ fn accounted(gateway: &Gateway) -> u64 {
     counters.spans().exported() + lost + not_passed_on
 }
 
-/// Requests under load with a collector that behaves like this: none fails, and no span is unaccounted for.
+/// Requests under load with a collector that behaves like this: no request fails, and the gateway accounts for every
+/// span.
 async fn under_load(behaviour: Behaviour, loss: Option<SpanLoss>) -> TestResult {
     let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Backend::start(behaviour).await?);
     let gateway = traced(&backend, to(collector.addr())).start().await?;
@@ -151,7 +152,7 @@ async fn collector_over_tls_receives_spans_only_with_a_trusted_certificate() -> 
     ask(&gateway, "/", &[]).await?;
     gateway.wait_until(|gateway| lost(gateway, SpanLoss::Unreachable) == 1).await?;
     assert_eq!(collector.requests().len(), 0);
-    // Changed while it runs.
+    // The collector changes while the gateway runs.
     gateway.configure(|config| config.settings.tracing = Some(by(&ours))).await;
     ask(&gateway, "/", &[]).await?;
     assert_eq!(all(&gateway, &collector).await.len(), 1);

@@ -1,11 +1,11 @@
-//! Traces: what endpoints are told, what collectors are sent, and what becomes of both when a collector misbehaves.
+//! Traces: the headers that endpoints receive, the spans that collectors receive, and collectors that misbehave.
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | `context` | `traceparent` and `tracestate`, as they come and as they go on |
-//! | `spans` | what is told of a request |
-//! | `export` | collectors that are away, slow, wrong, huge |
-//! | `collector` | one that decodes what it is sent |
+//! | `context` | `traceparent` and `tracestate`, as received and as forwarded |
+//! | `spans` | the contents of a request's span |
+//! | `export` | collectors that are down, slow or wrong, or that respond too much |
+//! | `collector` | a collector that decodes the spans that it receives |
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -24,11 +24,11 @@ use collector::{Collector, Span};
 
 type TestResult = anyhow::Result<()>;
 
-/// A caller's trace, and its span in it.
+/// A caller's trace id, and the id of its span.
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
 
-/// Every request has a span, which goes to this collector.
+/// Settings that record every request and export its span to this collector.
 fn to(collector: std::net::SocketAddr) -> Tracing {
     let collector = format!("http://{collector}").parse().unwrap();
     Tracing { sample_percent: 100.0, ..Tracing::to(collector) }
@@ -38,7 +38,7 @@ fn traced(backend: &Backend, tracing: Tracing) -> Builder {
     Gateway::builder().backends([backend]).settings(|settings| settings.tracing = Some(tracing))
 }
 
-/// Asks on a connection of its own.
+/// Sends a request on a new connection.
 async fn ask_by(
     gateway: &Gateway,
     target: &str,
@@ -54,19 +54,19 @@ async fn ask(gateway: &Gateway, target: &str, lines: &[&str]) -> anyhow::Result<
     ask_by(gateway, target, lines, Transport::of_environment()).await
 }
 
-/// What the back end got of the last request.
+/// The last request that the backend received.
 fn seen(backend: &Backend) -> Request {
     backend.last_request().unwrap()
 }
 
-/// The only value that the back end got of this header field, if it got one.
+/// The only value of this header field that the backend received; `None` if it received none.
 fn got<'r>(request: &'r Request, name: &str) -> Option<&'r str> {
     let named: Vec<_> = request.headers.iter().filter(|(have, _)| have.eq_ignore_ascii_case(name)).collect();
     assert!(named.len() <= 1, "{named:?}");
     named.first().map(|(_, value)| value.as_str())
 }
 
-/// Trace, span and flags of the `traceparent` that the back end got.
+/// Trace, span and flags of the `traceparent` that the backend received.
 fn parent(request: &Request) -> (String, String, String) {
     let text = got(request, "traceparent").unwrap();
     let parts: Vec<_> = text.split('-').collect();
@@ -75,7 +75,7 @@ fn parent(request: &Request) -> (String, String, String) {
     (trace.into(), span.into(), flags.into())
 }
 
-/// Ends the gateway, and gives what the collector got of it.
+/// Shuts down the gateway, and returns the spans that the collector received.
 async fn all(gateway: &Gateway, collector: &Collector) -> Vec<Span> {
     gateway.stop().await;
     collector.spans()

@@ -1,4 +1,4 @@
-//! What is told of a request.
+//! The contents of a request's span.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Z1: no change closes a client connection or fails a request. Z2: who is eligible. Z3: a change is applied
-//! at once, by every worker.
+//! Z1: no change closes a client connection or fails a request. Z2: which endpoints are eligible. Z3: every worker
+//! applies a change at once.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,7 +35,8 @@ async fn moving_routes_to_another_service_loses_no_request() -> TestResult {
         let name = ["other", "backend"][change % 2];
         gateway
             .configure(|config| {
-                // What no route names is not there: upstreams come and go with their routes.
+                // The configuration holds no upstream without a route: upstreams are added and removed with their
+                // routes.
                 config.hosts.clear();
                 config.upstreams.retain(|known, _| *known == key("backend"));
                 config.upstreams.insert(key("other"), other.clone());

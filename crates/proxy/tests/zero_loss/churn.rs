@@ -1,5 +1,5 @@
-//! Back ends die, come and are replaced under load, and nobody notices. How long the longest of these runs is
-//! told by `SLUICEGATE_SOAK_SECONDS` (5 unless set).
+//! Backends die, start and are replaced under load, and no client notices. `SLUICEGATE_SOAK_SECONDS` sets the duration
+//! of the longest of these tests (default 5).
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn soak() -> Duration {
     Duration::from_secs_f64(seconds.unwrap_or(5.0))
 }
 
-/// GETs, each of which has to get its own answer.
+/// A load of GETs, each of which must receive its own response.
 fn gets(gateway: &Gateway) -> Load {
     gateway.load().connections(20).expect_own_id()
 }
@@ -28,7 +28,7 @@ async fn more(load: &Running, answers: u64) -> TestResult {
     load.wait_for_ok(load.snapshot().ok + answers, SOON).await
 }
 
-/// What the gateway says of the requests that failed or were tried again.
+/// The gateway's reasons for failed and retried requests.
 fn reasons(gateway: &Gateway) -> String {
     let mut text = String::new();
     for (nth, reason) in Failure::REASONS.iter().enumerate() {
@@ -76,7 +76,7 @@ async fn endpoints_killed_unannounced_lose_no_get() -> TestResult {
 async fn last_endpoint_killed_before_its_replacement_loses_no_get() -> TestResult {
     let mut current = Backend::start(Behaviour::ok()).await?;
     let builder = Gateway::builder().backends([&current]);
-    // Far more than the gap that is made here, on any machine.
+    // Far longer than the gap that this test makes, on any machine.
     let gateway = builder.settings(|settings| settings.resilience.endpoint_wait = SOON).start().await?;
     let load = gets(&gateway).timeout(SOON).start()?;
     for round in 0..6 {
@@ -103,7 +103,7 @@ async fn hundred_endpoint_changes_per_second_lose_no_request() -> TestResult {
     let end = Instant::now() + soak();
     while Instant::now() < end {
         ticks.tick().await;
-        // One to ten of them, any of them.
+        // One to ten of the backends, at random.
         let any = fastrand::choose_multiple(&backends, fastrand::usize(1..=10));
         gateway.set_addresses(any.into_iter().map(Backend::addr)).await;
         changes += 1;
@@ -138,7 +138,7 @@ async fn rewriting_a_thousand_routes_under_load_loses_no_request() -> TestResult
     nothing_failed("1,000 routes rewritten", &gateway, load).await
 }
 
-/// As in the published experiments: pods exit at once, and the gateway hears of it later.
+/// As in the published experiments: pods exit at once, and the gateway receives the change later.
 #[tokio::test]
 async fn scaling_with_abrupt_pod_exits_loses_no_request() -> TestResult {
     let mut pods = backends(5, Behaviour::ok()).await?;

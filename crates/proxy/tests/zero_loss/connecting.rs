@@ -1,4 +1,5 @@
-//! Z5: connecting never stalls a request. What refuses is passed over, what hangs is raced.
+//! Z5: connecting never stalls a request. The gateway skips endpoints that refuse, and races endpoints that do not
+//! respond.
 
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use sluicegate_testkit::hole::Hole;
 
 use super::{GET, NEVER, POST, TestResult, connect_failures, failures, refusing, retries};
 
-/// A gateway that asks its endpoints in turn, and neither probes them nor gives up connecting while a test
-/// runs: who is served was served by somebody else.
+/// A gateway that uses its endpoints in turn. It neither probes them nor ends a connect during a test, so a request
+/// that succeeds was served by another endpoint.
 fn patient() -> Builder {
     let builder = Gateway::builder().workers(1).settings(|settings| {
         settings.timeouts.connect = NEVER;
@@ -31,7 +32,7 @@ async fn refused_connect_is_retried_on_another_endpoint_for_any_method() -> Test
             assert_eq!(client.request(request).await?.status, 200);
         }
         assert_eq!(backend.requests(), 8);
-        // On a busy machine the answer to one of them comes after it was outrun.
+        // On a busy machine the result of a connect arrives after the connect lost the race.
         gateway.wait_until(|gateway| connect_failures(gateway, Failure::ConnectRefused) >= 3).await?;
         assert_eq!(connect_failures(&gateway, Failure::ConnectRefused), 3, "each refused once");
     }
@@ -44,7 +45,7 @@ async fn blackholed_endpoint_is_hedged_and_then_avoided_for_any_method() -> Test
         let (hole, backend) = (Hole::start().await?, Backend::start(Behaviour::ok()).await?);
         let gateway = patient().endpoints([hole.addr(), backend.addr()]).start().await?;
         let mut client = gateway.connect().await?;
-        // Each in turn: one of the two comes to the hole.
+        // The endpoints take turns, so one of the two requests meets the silent address.
         for _ in 0..2 {
             assert_eq!(client.request(request).await?.status, 200);
         }
@@ -171,7 +172,7 @@ async fn pending_connect_is_hedged_by_a_later_endpoint() -> TestResult {
     client.send(POST).await?;
     let connecting = |gateway: &Gateway| gateway.endpoint(hole.addr()).shards().sum(|e| &e.in_flight);
     gateway.wait_until(|gateway| connecting(gateway) == 1).await?;
-    // Long enough for the race to find that there is nobody else yet.
+    // Long enough for the race to find no other endpoint yet.
     tokio::time::sleep(Duration::from_millis(150)).await;
     gateway.set_addresses([hole.addr(), backend.addr()]).await;
     assert_eq!(client.read_response().await?.status, 200);
@@ -207,7 +208,7 @@ async fn waiting_request_uses_the_first_available_endpoint() -> TestResult {
         gateway.set_addresses([second.addr()]).await;
         assert_eq!(client.read_response().await?.status, 200);
 
-        // And if none comes, the wait is bounded.
+        // If no endpoint is added, the wait is bounded.
         let soon = Duration::from_millis(50);
         gateway.configure(|config| config.settings.resilience.endpoint_wait = soon).await;
         gateway.set_addresses(if status == 502 { vec![first] } else { vec![] }).await;

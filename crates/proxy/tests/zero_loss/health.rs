@@ -1,4 +1,4 @@
-//! Z8: an endpoint that cannot be connected to is avoided at once, probed, and readmitted gradually.
+//! Z8: the gateway avoids an endpoint at once when it cannot connect, probes the endpoint, and readmits it gradually.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use sluicegate_testkit::gateway::{Builder, Gateway, add_route};
 
 use super::{GET, NEVER, TestResult, connect_failures};
 
-/// A gateway with one worker that asks these back ends in turn.
+/// A gateway with one worker that uses these backends in turn.
 fn in_turn(backends: &[Backend]) -> Builder {
     let builder = Gateway::builder().backends(backends).workers(1);
     builder.upstream(|upstream| upstream.balance = Balance::RoundRobin)
@@ -42,7 +42,7 @@ async fn failed_connect_marks_an_endpoint_unhealthy_and_a_probe_readmits_it() ->
     assert_eq!((refused(&gateway), gateway.count(|upstream| &upstream.ejections)), (1, 1));
 
     backends[0].restart().await?;
-    // Nobody asks for anything meanwhile: it is the probe that finds out.
+    // No request arrives meanwhile: only the probe can find out.
     gateway.wait_until(|gateway| !gateway.endpoint(backends[0].addr()).is_unhealthy()).await?;
     assert_eq!(gateway.count(|upstream| &upstream.readmissions), 1);
     gets(&mut client, 20).await?;
@@ -77,7 +77,7 @@ async fn endpoint_health_survives_changes_of_routes_and_other_endpoints() -> Tes
     assert!(gateway.endpoint(backends[0].addr()).is_unhealthy());
     assert_eq!(refused(&gateway), 1);
 
-    // An address that was gone and comes back is another endpoint: it starts without a past.
+    // An address that was removed and added again is a new endpoint without history.
     gateway.set_addresses([backends[1].addr()]).await;
     backends[0].restart().await?;
     gateway.set_addresses(backends.iter().map(Backend::addr)).await;

@@ -1,4 +1,4 @@
-//! Z9: unused connections to endpoints are dropped when their peer closes them, and before it would.
+//! Z9: the gateway drops an idle connection to an endpoint when the peer closes it, and before the peer would close it.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn idle_connection_is_dropped_as_soon_as_the_endpoint_closes_it() -> TestR
             true => backend.kill_with_reset().await,
             false => backend.kill().await,
         }
-        // No request comes that could find out.
+        // No request arrives that could find out.
         gateway.wait_until(|gateway| unused(gateway, backend.addr()) == 0).await?;
         assert_eq!(gateway.count(|upstream| &upstream.pool_closed), 6);
         backend.restart().await?;
@@ -37,7 +37,7 @@ async fn idle_connection_is_dropped_as_soon_as_the_endpoint_closes_it() -> TestR
 
 #[tokio::test]
 async fn keep_alive_timeout_announced_by_the_endpoint_is_respected() -> TestResult {
-    // One second of margin: a timeout of one second is none at all.
+    // The margin is one second, so a timeout of one second leaves no time for reuse.
     for seconds in [1, 2] {
         let head = format!("HTTP/1.1 200 OK\r\nKeep-Alive: timeout={seconds}\r\nContent-Length: 2\r\n\r\nok");
         let backend = Backend::start(Behaviour::raw(head)).await?;

@@ -1,19 +1,19 @@
-//! The zero-loss contract, rule by rule: endpoints, routes and whole back ends come, go and die, and no
-//! request is lost. Each test fails when what it is about is taken out of the gateway.
+//! The zero-loss contract, rule by rule: endpoints, routes and whole backends are added, removed and killed, and no
+//! request is lost. Each test fails without the feature that it tests.
 //!
 //! | module | rules |
 //! |---|---|
-//! | `changes` | Z1 to Z3: changes take effect everywhere at once, and nobody notices |
-//! | `removal` | Z4: what is removed gets nothing new and finishes what it has |
+//! | `changes` | Z1 to Z3: changes take effect at every worker at once, and no client notices |
+//! | `removal` | Z4: a removed endpoint receives no new request and finishes the requests in flight |
 //! | `connecting` | Z5: no connect stalls a request |
-//! | `repeating` | Z6, Z7: what is repeated, and what must not be |
-//! | `health` | Z8: suspicion, and the way out of it |
-//! | `idle` | Z9: unused connections to endpoints |
-//! | `shutdown` | Z10: the gateway's own end, and its replacement |
-//! | `sharing` | limits, balancing, slow start, balance between workers |
+//! | `repeating` | Z6, Z7: requests that are retried, and requests that must not be |
+//! | `health` | Z8: unhealthy endpoints, and their recovery |
+//! | `idle` | Z9: idle connections to endpoints |
+//! | `shutdown` | Z10: shutdown and takeover of the gateway |
+//! | `sharing` | limits, load balancing, slow start, balance between workers |
 //! | `churn` | all of it at once, under load |
 //!
-//! Addresses that swallow packets are in `tests/blackhole.rs`.
+//! `tests/blackhole.rs` has the tests with addresses that drop packets.
 #![allow(clippy::print_stdout, reason = "the figures are worth reading also when they are good")]
 
 mod changes;
@@ -42,10 +42,10 @@ type TestResult = anyhow::Result<()>;
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const POST: &str = "POST / HTTP/1.1\r\nHost: a\r\nX-Id: post\r\nContent-Length: 5\r\n\r\nhello";
 
-/// Longer than any test runs: for what must not happen by itself.
+/// Longer than any test runs, for events that must not occur by themselves.
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// `count` back ends.
+/// Starts `count` backends.
 async fn backends(count: usize, behaviour: Behaviour) -> anyhow::Result<Vec<Backend>> {
     let mut backends = Vec::new();
     for _ in 0..count {
@@ -54,7 +54,7 @@ async fn backends(count: usize, behaviour: Behaviour) -> anyhow::Result<Vec<Back
     Ok(backends)
 }
 
-/// An address that refuses connections: its port is taken, so that no other test comes to listen there, and nobody
+/// An address that refuses connections. Its port is bound, so that no other test can listen there, but no socket
 /// listens.
 fn refusing() -> anyhow::Result<SocketAddr> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
@@ -76,7 +76,7 @@ async fn at_once(clients: Vec<Client>, request: &'static str) -> anyhow::Result<
     requests.join_all().await.into_iter().collect()
 }
 
-/// Makes this many unused connections to the back ends, which have to take their time. Gives the clients.
+/// Makes this many idle connections to the backends, whose responses must take a while. Returns the clients.
 async fn fill_pools(gateway: &Gateway, connections: usize) -> anyhow::Result<Vec<Client>> {
     let mut clients = Vec::new();
     for _ in 0..connections {
@@ -86,22 +86,22 @@ async fn fill_pools(gateway: &Gateway, connections: usize) -> anyhow::Result<Vec
     Ok(answered.into_iter().map(|(client, _)| client).collect())
 }
 
-/// How many requests were repeated after this failure.
+/// The number of requests that were retried after this failure.
 fn retries(gateway: &Gateway, failure: Failure) -> u64 {
     gateway.count(|upstream| &upstream.retries[failure.index()])
 }
 
-/// How many connects failed like this.
+/// The number of connects with this failure.
 fn connect_failures(gateway: &Gateway, failure: Failure) -> u64 {
     gateway.count(|upstream| &upstream.connect_failures[failure.index()])
 }
 
-/// How many requests failed for good like this.
+/// The number of requests that failed with this failure.
 fn failures(gateway: &Gateway, failure: Failure) -> u64 {
     gateway.count(|upstream| &upstream.failures[failure.index()])
 }
 
-/// How many unused connections the gateway keeps to this address.
+/// The number of idle connections that the gateway keeps to this address.
 fn unused(gateway: &Gateway, address: SocketAddr) -> u64 {
     gateway.endpoint(address).shards().sum(|endpoint| &endpoint.idle)
 }

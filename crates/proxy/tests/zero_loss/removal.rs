@@ -1,5 +1,5 @@
-//! Z4: a removed endpoint gets no new request, its unused connections are closed, and what is in flight runs
-//! to its end, bounded by the drain time.
+//! Z4: a removed endpoint receives no new request, and its idle connections are closed. Requests in flight run to their
+//! end, bounded by the drain time.
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ async fn tunnel_survives_removal_of_its_endpoint_and_route() -> TestResult {
     Ok(())
 }
 
-/// A gateway that gives what is in flight at a removed endpoint little time.
+/// A gateway that gives requests in flight at a removed endpoint little time.
 async fn hasty(backend: &Backend) -> anyhow::Result<Gateway> {
     let builder = Gateway::builder().backends([backend]);
     builder.settings(|settings| settings.timeouts.drain = Duration::from_millis(500)).start().await

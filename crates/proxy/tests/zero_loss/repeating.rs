@@ -1,5 +1,5 @@
-//! Z6: a request whose connection died before the first byte of a response is repeated if that is safe.
-//! Z7: one that may have been processed and is not idempotent is not.
+//! Z6: the gateway retries a request whose connection died before the first byte of the response, if a retry is safe.
+//! Z7: the gateway never retries a request that may have been processed and is not idempotent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,12 +12,12 @@ use sluicegate_testkit::gateway::{Gateway, key, ready};
 
 use super::{GET, POST, TestResult, failures, fill_pools, retries};
 
-/// Each connection serves one request as told first, and dies at the next.
+/// Each connection serves one request like `first`, and fails at the next like `dies`.
 fn first_then(first: Behaviour, dies: Behaviour) -> Behaviour {
     Behaviour::choose(move |request| if request.nth == 1 { first.clone() } else { dies.clone() })
 }
 
-/// Reads a whole request, may have processed it, and closes the connection.
+/// Reads a whole request, as if to process it, and closes the connection.
 fn close_after_reading() -> Behaviour {
     Behaviour::raw("").then_close()
 }
@@ -77,7 +77,7 @@ async fn stale_connection_purges_the_pool_of_its_endpoint() -> TestResult {
     let dead = old.clone();
     let slow = Behaviour::ok().delay(Duration::from_millis(30));
     let behaviour = Behaviour::choose(move |request| match dead.load(Ordering::Relaxed) {
-        // As after a change of the node's connection tracking: every old connection is dead, silently.
+        // As after a change of the node's connection tracking: every old connection is silently dead.
         true if request.connection <= 5 => Behaviour::reset_on_request(),
         true => Behaviour::ok(),
         false => slow.clone(),
@@ -156,8 +156,8 @@ async fn request_with_a_started_response_is_never_retried() -> TestResult {
     Ok(())
 }
 
-/// The worker is kept busy, so that closes and requests come to it at the same time: a request that cannot
-/// be repeated must not go out on a connection whose end is there already.
+/// The test keeps the worker busy, so that closes and requests reach it at the same time. A request that cannot be
+/// retried must not use a connection that the peer has already closed.
 #[tokio::test]
 async fn post_is_not_sent_on_a_closed_connection() -> TestResult {
     let busy = Backend::start(Behaviour::ok()).await?;

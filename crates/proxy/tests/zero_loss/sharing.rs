@@ -1,4 +1,4 @@
-//! Who gets how much: limits, balancing, slow start, and the balance of connections between workers.
+//! Limits, load balancing, slow start, and the balance of connections between workers.
 
 use std::time::Duration;
 
@@ -117,14 +117,14 @@ async fn full_endpoint_is_skipped_and_all_endpoints_full_returns_503() -> TestRe
     Ok(())
 }
 
-/// How many connections each worker has open: the fewest and the most.
+/// The lowest and the highest number of open connections among the workers.
 fn open(gateway: &Gateway) -> (u64, u64) {
     let workers = gateway.proxy().registry().counters().workers();
     let open: Vec<_> = workers.iter().map(|worker| worker.open.get()).collect();
     (open.iter().copied().min().unwrap_or(0), open.iter().copied().max().unwrap_or(0))
 }
 
-// The kernel's hash alone gives one worker twice as many as another.
+// The kernel's hash alone gives one worker twice as many connections as another.
 #[tokio::test]
 async fn connections_are_spread_evenly_over_the_workers() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;

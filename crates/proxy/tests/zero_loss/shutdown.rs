@@ -1,4 +1,4 @@
-//! Z10: the gateway's own end and its replacement lose nothing.
+//! Z10: shutdown and takeover of the gateway lose nothing.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn announces_its_end(response: &Response) -> bool {
     response.header("Connection") == Some("close")
 }
 
-/// Waits until nobody accepts connections there.
+/// Waits until no process accepts connections at this address.
 async fn refuses(addr: SocketAddr) {
     while Client::connect(addr).await.is_ok() {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -55,7 +55,7 @@ async fn shutdown_completes_requests_in_flight() -> TestResult {
 #[tokio::test]
 async fn connections_during_the_grace_period_receive_connection_close() -> TestResult {
     if Transport::of_environment() == Transport::Http2 {
-        // It is told by GOAWAY: see tests/http2.
+        // HTTP/2 announces the end by GOAWAY: see tests/http2.
         return Ok(());
     }
     let backend = Backend::start(Behaviour::ok()).await?;
@@ -83,7 +83,7 @@ async fn connections_during_the_grace_period_receive_connection_close() -> TestR
 #[tokio::test]
 async fn request_on_an_idle_connection_during_shutdown_is_served() -> TestResult {
     if Transport::of_environment() == Transport::Http2 {
-        // An idle client is told at once, by GOAWAY: see tests/http2.
+        // An idle client receives GOAWAY at once: see tests/http2.
         return Ok(());
     }
     let backend = Backend::start(Behaviour::ok()).await?;
@@ -95,7 +95,7 @@ async fn request_on_an_idle_connection_during_shutdown_is_served() -> TestResult
     let response = client.request(GET).await?;
     assert_eq!(response.status, 200);
     assert!(announces_its_end(&response));
-    // Nobody is left: it does not wait for its times to be over.
+    // No client is left: the shutdown does not wait for its timeouts.
     tokio::time::timeout(LONG / 2, end).await??;
     Ok(())
 }

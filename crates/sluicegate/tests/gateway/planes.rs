@@ -1,4 +1,4 @@
-//! A control plane and a data plane, each as a process of its own.
+//! A control plane and a data plane, each as a separate process.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

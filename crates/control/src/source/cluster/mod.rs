@@ -92,8 +92,8 @@ pub struct ClusterSource {
 }
 
 impl ClusterSource {
-    /// A source that follows these namespaces, or all if the list is empty. It writes into the cluster as `status`
-    /// says; with `None` it writes nothing.
+    /// A source that follows these namespaces, or all if the list is empty. It writes the status that `status` sets;
+    /// with `None` it writes nothing.
     #[must_use]
     pub fn new(
         client: Client,
@@ -349,7 +349,7 @@ impl<P: Publish> Follower<P> {
         let Some(watch) = self.watches.get_mut(&number) else { return };
         if let News::Fault(fault) = news {
             watch.is_settled |= watch.selection.can_do_without(fault.reason);
-            // The first error for a reason says how the failure began.
+            // The first error for a reason shows how the failure began.
             if watch.fault.as_ref().is_none_or(|before| before.reason != fault.reason) {
                 self.touched.problems = true;
                 watch.fault = Some(fault);
@@ -526,9 +526,8 @@ impl Selection {
     }
 }
 
-/// The objects within `room`, and the objects beyond it. Each namespace has as much room as it wants and the others
-/// leave, so that no namespace takes what others need. Earlier objects have precedence over later objects of their
-/// namespace.
+/// The objects within `room`, and the objects beyond it. A namespace may use the room that other namespaces leave free,
+/// but no namespace takes room that others need. Earlier objects have precedence over later objects of their namespace.
 fn share(objects: impl Iterator<Item = ObjectRef>, room: usize) -> (BTreeSet<ObjectRef>, Vec<ObjectRef>) {
     let mut counts: HashMap<Arc<str>, usize> = HashMap::default();
     let mut ranked: Vec<(usize, ObjectRef)> = objects

@@ -295,7 +295,7 @@ impl<P: Publish> Follower<P> {
                 }
                 let read = scan::read(path);
                 // If a process wrote to the file after the notice to read it, the gateway may have read half of the
-                // file. Then the queue says so by now, and again when the file is complete.
+                // file. The queue then holds a notice by now, and receives another when the file is complete.
                 if !self.drain().iter().any(|notice| notice.path() == Some(path)) {
                     self.files.set(path, read, Instant::now());
                 }

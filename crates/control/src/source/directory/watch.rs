@@ -1,7 +1,7 @@
 //! Notices of changes in a directory of manifests, from inotify.
 //!
-//! This module reads the kernel's queue directly: after the reading of a file, the queue says for certain whether a
-//! process was writing the file in the meantime. A watcher that hands events over from its own thread cannot say so.
+//! This module reads the kernel's queue directly. After it reads a file, the queue shows for certain whether a process
+//! was writing the file in the meantime. A watcher that passes events on from its own thread cannot show this.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

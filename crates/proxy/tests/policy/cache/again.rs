@@ -1,4 +1,4 @@
-//! What is asked for again, and what ends before its time.
+//! Revalidation, and responses that end early.
 
 use super::*;
 
@@ -28,16 +28,16 @@ async fn conditional_requests_with_a_current_validator_receive_304() -> TestResu
             assert_eq!(response.status, status, "{line}");
             assert_eq!(response.text().is_empty(), status == 304);
             assert_eq!(response.header("etag"), Some("\"v1\""));
-            // Scripts need what is said to them, such as of origins.
+            // Scripts need these headers of a 304, such as the CORS headers.
             assert_eq!(response.header("x-own"), Some("1"));
             assert_eq!(response.header("content-type").is_some(), status == 200);
             assert_eq!(ask_by(&gateway, "HEAD", "/", &[line], transport).await?.status, status);
         }
-        // An ETag goes before a date.
+        // An ETag has precedence over a date.
         let both = ["If-None-Match: \"v2\"", "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT"];
         assert_eq!(ask_by(&gateway, "GET", "/", &both, transport).await?.status, 200);
         assert_eq!(backend.requests(), 1);
-        // Conditions for the endpoint alone.
+        // Conditions that only the endpoint evaluates.
         for line in ["If-Match: \"v1\"", "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT"] {
             let response = ask_by(&gateway, "GET", "/", &[line], transport).await?;
             assert_eq!(said(&response), "sluicegate; fwd=bypass", "{line}");
@@ -67,7 +67,7 @@ async fn set_cookie_and_no_store_of_a_304_reach_only_its_client() -> TestResult 
             assert!(!others.headers_named(name).contains(&value), "it is not kept");
         }
     }
-    // What a policy takes out of responses is taken out of these lines, too.
+    // Header edits of a policy also remove lines of a 304.
     let backend = Backend::start(by_request(|request| match request.header("if-none-match") {
         Some(_) => "HTTP/1.1 304 Not Modified\r\nSet-Cookie: session=1\r\n\r\n".into(),
         None => ok("Cache-Control: no-cache\r\nETag: \"v1\"\r\n", "body"),
@@ -135,7 +135,7 @@ async fn stale_response_is_revalidated_by_its_own_validator() -> TestResult {
         assert_eq!((&*hit.text(), said(&hit)), ("body", "sluicegate; hit; ttl=60"));
         assert_eq!((backend.requests(), counted(&gateway, |shard| &shard.cache_revalidated)), (2, 1));
         assert_eq!(backend.accepted(), 1, "the connection goes on");
-        // What the client wants newer than it is.
+        // Requests that demand a fresher response than the stored one.
         for (line, says) in [
             ("Cache-Control: no-cache", "sluicegate; fwd=stale; fwd-status=304"),
             ("Cache-Control: max-age=0", "sluicegate; fwd=stale; fwd-status=304"),
@@ -229,7 +229,7 @@ async fn uncacheable_or_gone_response_ends_the_stored_response() -> TestResult {
             gateway(answer("Cache-Control: max-age=0, stale-if-error=600\r\n"), rules()).await?;
         assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
         backend.set(Behaviour::raw(format!("HTTP/1.1 {news}\r\nContent-Length: 0\r\n\r\n")));
-        // Whoever asks.
+        // The method makes no difference.
         for method in ["HEAD", "GET"] {
             assert_ne!(ask_by(&gateway, method, "/", &[], Transport::Http).await?.text(), "0");
         }

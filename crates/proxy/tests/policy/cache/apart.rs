@@ -1,4 +1,4 @@
-//! Who may get what was kept for another request.
+//! Stored responses never leak to requests that must not receive them.
 
 use sluicegate_model::Tracing;
 
@@ -6,7 +6,7 @@ use super::*;
 
 #[tokio::test]
 async fn response_for_one_caller_is_not_served_to_another() -> TestResult {
-    // Says who has asked, and by which host, path and headers.
+    // The response echoes the credential, the host, the path and the headers of the request.
     let echo = |lines: &'static str| {
         by_request(move |request| {
             let header = |name| request.header(name).unwrap_or("-").to_owned();
@@ -42,7 +42,7 @@ async fn response_for_one_caller_is_not_served_to_another() -> TestResult {
             vec!["X-User: a", "X-User: b"],
             vec!["X-User: a, b"],
         ),
-        // What is nominated by Connection does not reach the endpoint, so it does not count.
+        // Headers that Connection names do not reach the endpoint, so they do not count.
         (
             "Cache-Control: max-age=60\r\nVary: X-User\r\n",
             vec!["X-User: a", "Connection: X-User"],
@@ -53,7 +53,7 @@ async fn response_for_one_caller_is_not_served_to_another() -> TestResult {
             vec!["X-User: a"],
             vec!["X-User: b"],
         ),
-        // Another method or target than it seems.
+        // A request whose header overrides its method or target.
         (public, vec!["X-HTTP-Method-Override: DELETE"], vec![]),
         (public, vec!["X-Original-URL: /admin"], vec![]),
     ] {
@@ -74,7 +74,8 @@ async fn response_for_one_caller_is_not_served_to_another() -> TestResult {
             );
         }
     }
-    // Who says that a response is for all who say who they are decides so; equal headers are equal.
+    // A response may allow the cache to share it between authenticated callers. Requests with equal headers count as
+    // equal.
     for (response, first, second) in [
         ("Cache-Control: public, max-age=60\r\n", "Authorization: a", "Authorization: b"),
         ("Cache-Control: s-maxage=60\r\n", "Authorization: a", "Authorization: b"),
@@ -99,7 +100,7 @@ async fn hosts_paths_and_queries_have_separate_cache_entries() -> TestResult {
     let mut asked = 0;
     for (target, host, is_new) in [
         ("/a?x=1&y=2", "one.example", true),
-        // Which is how the endpoint gets it, while others ask in lower case.
+        // The endpoint receives this spelling, while other clients ask in lower case.
         ("/a?x=1&y=2", "ONE.example", true),
         ("/a?y=2&x=1", "one.example", true),
         ("/a?x=1&y=2", "two.example", true),
@@ -200,7 +201,8 @@ async fn responses_of_authenticated_routes_are_not_stored() -> TestResult {
     let by_query = ask(&gateway, "/?key=one", &[]).await?;
     assert_eq!((by_query.status, said(&by_query)), (200, "sluicegate; fwd=bypass"));
     assert_eq!((kept(&gateway).entries, counted(&gateway, |shard| &shard.cache_bypassed)), (0, 4));
-    // Without the policy it is kept; with it again, what was kept before is for nobody who is not let in.
+    // Without the policy the response is stored. With the policy again, no caller that the policy rejects receives the
+    // stored response.
     gateway.configure(|config| set_security(config, None)).await;
     for _ in 0..2 {
         assert_eq!(ask(&gateway, "/", &[]).await?.text(), "4");
@@ -233,7 +235,7 @@ async fn configured_key_headers_separate_cache_entries() -> TestResult {
 #[tokio::test]
 async fn trace_headers_do_not_separate_cache_entries() -> TestResult {
     let (backend, gateway) = gateway_of(1, answer("Cache-Control: max-age=60\r\n"), rules()).await?;
-    // Nobody needs to take what is sent there.
+    // No collector has to accept the spans.
     let tracing = Tracing::to("http://127.0.0.1:9".parse().unwrap());
     gateway.configure(|config| config.settings.tracing = Some(tracing)).await;
     for number in 1..=40 {

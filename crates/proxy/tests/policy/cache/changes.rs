@@ -1,4 +1,4 @@
-//! Requests that invalidate, and what HEAD says of stored responses.
+//! Requests that invalidate, and updates of stored responses by HEAD.
 
 use super::*;
 
@@ -68,18 +68,18 @@ async fn response_to_head_renews_or_invalidates_a_stored_response() -> TestResul
     let stored = "Cache-Control: max-age=60, stale-if-error=600\r\nETag: \"a\"\r\nAge: 90\r\nX-Own: old\r\n";
     let fresh = "Cache-Control: max-age=60\r\nX-Own: new\r\n";
     for (answered, expected) in [
-        // It is the same by its validator.
+        // The validator shows that the representation is the same.
         (format!("{fresh}ETag: \"a\"\r\nContent-Length: 4\r\n"), Some(("new", "hit"))),
         (format!("{fresh}ETag: \"a\"\r\n"), Some(("new", "hit"))),
-        // Nothing says that it is the same.
+        // No validator shows that the representation is the same.
         (format!("{fresh}Content-Length: 4\r\n"), Some(("old", "detail=stale-if-error"))),
         (fresh.to_owned(), Some(("old", "detail=stale-if-error"))),
         (format!("{fresh}ETag: W/\"a\"\r\n"), None),
-        // It is another one.
+        // The representation differs.
         (format!("{fresh}ETag: \"b\"\r\n"), None),
         (format!("{fresh}ETag: \"a\"\r\nContent-Length: 5\r\n"), None),
         ("Cache-Control: private\r\nETag: \"a\"\r\n".to_owned(), None),
-        // It is another representation of the target.
+        // The response is another representation of the target.
         (format!("{fresh}ETag: \"b\"\r\nContent-Type: x/y\r\n"), Some(("old", "detail=stale-if-error"))),
     ] {
         for transport in TRANSPORTS {
@@ -115,7 +115,7 @@ async fn response_to_head_is_never_served_to_a_get() -> TestResult {
     assert_eq!(kept(&gateway).entries, 0);
     backend.set(Behaviour::raw(ok(lines, "body")));
     assert_eq!(ask(&gateway, "/", &[]).await?.text(), "body");
-    // Nor does a caller's answer change what others receive.
+    // A response to one caller does not change the response to others either.
     backend.set(Behaviour::raw(format!("HTTP/1.1 200 OK\r\n{lines}X-Own: mine\r\n\r\n")));
     let own = ["Authorization: Basic eDp4", "Cache-Control: no-cache"];
     ask_by(&gateway, "HEAD", "/", &own, Transport::Http).await?;

@@ -1,14 +1,14 @@
-//! Responses that are kept for others.
+//! The response cache.
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | this one | what is kept, how long, and in how much memory |
-//! | `apart` | who may get what was kept for another request |
-//! | `again` | what is asked for again, and what ends before its time |
-//! | `together` | many who want the same at once |
+//! | this one | the responses that are stored, how long, and in how much memory |
+//! | `apart` | the requests that may receive a stored response |
+//! | `again` | revalidation, and responses that end early |
+//! | `together` | many clients that request the same at once |
 //! | `rules` | freshness and what may be stored, by RFC 9110, 9111 and 9213 |
 //! | `parts` | ranges of stored responses |
-//! | `changes` | requests that invalidate, and what HEAD says of stored responses |
+//! | `changes` | requests that invalidate, and updates of stored responses by HEAD |
 
 mod again;
 mod apart;
@@ -30,7 +30,7 @@ use super::*;
 
 const TRANSPORTS: [Transport; 2] = [Transport::Http, Transport::Http2];
 
-/// A policy that keeps what says that it may be kept.
+/// A policy that caches the responses that allow it.
 fn rules() -> Cache {
     cache_of(json!({"maxSize": "4Mi", "maxResponseSize": "256Ki"}))
 }
@@ -40,7 +40,7 @@ fn removing(name: &str) -> HeaderEdits {
     serde_json::from_value(json!({"remove": [name]})).expect("the edits are valid")
 }
 
-/// A cache in the words of a TrafficPolicy.
+/// A cache, from the fields of a TrafficPolicy.
 fn cache_of(fields: Value) -> Cache {
     serde_json::from_value(fields).expect("the cache is valid")
 }
@@ -51,7 +51,7 @@ fn keeping(cache: Cache) -> Traffic {
     traffic
 }
 
-/// A gateway that keeps what this back end answers.
+/// A gateway that caches the responses of this backend.
 async fn gateway(behaviour: Behaviour, cache: Cache) -> anyhow::Result<(Backend, Gateway)> {
     gateway_of(2, behaviour, cache).await
 }
@@ -66,7 +66,7 @@ async fn gateway_of(
     Ok((backend, gateway))
 }
 
-/// A gateway to be, whose routes lead to this back end by this policy.
+/// The builder of a gateway whose routes lead to this backend with this policy.
 fn before(backend: &Backend, traffic: Traffic) -> Builder {
     let mut builder = Gateway::builder().backends([backend]);
     let traffic = Arc::new(traffic);
@@ -74,7 +74,7 @@ fn before(backend: &Backend, traffic: Traffic) -> Builder {
     builder
 }
 
-/// A response of these lines, whose body is the number of the request.
+/// A response with these lines, whose body is the number of the request.
 fn answer(lines: &str) -> Behaviour {
     let lines = lines.to_owned();
     let count = std::sync::atomic::AtomicU64::new(0);
@@ -85,7 +85,7 @@ fn answer(lines: &str) -> Behaviour {
     })
 }
 
-/// What the request says decides.
+/// The request decides the response.
 fn by_request(decide: impl Fn(&Request) -> String + Send + Sync + 'static) -> Behaviour {
     Behaviour::choose(move |request| Behaviour::raw(decide(request)))
 }
@@ -185,7 +185,7 @@ async fn complete_responses_with_explicit_freshness_are_stored() -> TestResult {
         }
         assert_eq!(backend.requests(), 1, "{lines}");
     }
-    // Statuses, and bodies whose end is not told.
+    // Statuses, and bodies of unknown length.
     for (response, is_kept) in [
         ("HTTP/1.1 404 Not Found\r\nCache-Control: max-age=60\r\nContent-Length: 0\r\n\r\n", true),
         ("HTTP/1.1 204 No Content\r\nCache-Control: max-age=60\r\n\r\n", true),
@@ -281,7 +281,7 @@ async fn responses_over_the_cacheable_size_are_streamed_and_not_stored() -> Test
             }
         }
     }
-    // The client has the first part before the endpoint sends the second.
+    // The client receives the first part before the endpoint sends the second.
     let streamed = Behaviour::chunked(["first", "second"], Duration::from_secs(3600), &[]);
     let (_backend, gateway) =
         gateway(streamed, Cache { default_time: Some(Age::of_millis(60_000)), ..rules() }).await?;
@@ -335,7 +335,7 @@ async fn response_without_freshness_is_stored_for_the_default_time() -> TestResu
     for (lines, body) in [
         (vec![], "0"),
         (vec![], "0"),
-        // Nobody has said that this is for all.
+        // The response does not state that it is public.
         (vec!["Cookie: session=a"], "1"),
         (vec!["Cookie: session=b"], "2"),
         (vec!["Authorization: a"], "3"),

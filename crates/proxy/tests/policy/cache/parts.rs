@@ -33,7 +33,7 @@ async fn ranges_are_served_from_a_stored_response() -> TestResult {
                 None => {
                     assert_eq!((response.status, &*response.text()), (416, ""), "{range}");
                     assert_eq!(response.headers_named("content-range"), ["bytes */10"]);
-                    // A cache behind this one would keep the refusal for all of the target.
+                    // A cache behind this gateway would store the rejection for the whole target.
                     assert_eq!((response.header("cache-control"), response.header("etag")), (None, None));
                 }
             }
@@ -61,7 +61,7 @@ async fn if_range_requires_a_matching_strong_validator() -> TestResult {
         let response = ask(&gateway, "/", &["Range: bytes=0-1", condition]).await?;
         assert_eq!(response.status, status, "{condition}");
     }
-    // A date within a minute of the response may be of two versions.
+    // Two versions may share a `Last-Modified` date that is within a minute of the response.
     let young = "Cache-Control: max-age=60\r\nDate: Thu, 18 Aug 2050 02:01:18 GMT\r\nLast-Modified: Thu, 18 Aug 2050 02:01:00 GMT\r\n";
     let other = self::gateway(Behaviour::raw(ok(young, "0123456789")), rules()).await?;
     ask(&other.1, "/", &[]).await?;
@@ -80,7 +80,7 @@ async fn ranges_unsupported_by_the_cache_go_to_the_endpoint() -> TestResult {
     }
     });
     let (backend, gateway) = gateway(behaviour, rules()).await?;
-    // Nothing is stored of a part, and nothing is asked for beside it.
+    // The cache stores no part of a response, and sends no additional request for the whole.
     for number in 1..=2 {
         let part = ask(&gateway, "/", &["Range: bytes=0-0"]).await?;
         assert_eq!((part.status, said(&part), backend.requests()), (206, "sluicegate; fwd=bypass", number));
@@ -116,7 +116,7 @@ async fn partial_responses_are_not_compressed() -> TestResult {
         assert_eq!(whole.header("content-encoding"), Some("gzip"));
         let part = ask_by(&gateway, "GET", "/", &[gzip, "Range: bytes=0-3999"], transport).await?;
         assert_eq!((part.status, part.header("content-encoding"), part.body.len()), (206, None, 4000));
-        // What the client has is compressed, so that no part goes with it.
+        // The client has a compressed representation, so no range of the stored one fits.
         let etag = format!("If-Range: {}", whole.header("etag").unwrap());
         let part = ask_by(&gateway, "GET", "/", &[gzip, "Range: bytes=0-9", &etag], transport).await?;
         assert_eq!(part.status, 200);

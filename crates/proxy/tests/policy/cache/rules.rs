@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Whether the second of two equal requests is answered out of the cache.
+/// Whether the cache serves the second of two equal requests.
 async fn is_reused(response: &str) -> anyhow::Result<bool> {
     let (backend, gateway) = gateway(Behaviour::raw(response), rules()).await?;
     ask(&gateway, "/", &[]).await?;
@@ -25,7 +25,7 @@ async fn first_member_of_age_counts() -> TestResult {
         ("Age: 7200;x=1\r\n", false),
         ("Age: 2147483648\r\n", false),
         ("Age: 99999999999999999999\r\n", false),
-        // What is no number of seconds is ignored (RFC 9111, 5.1).
+        // The cache ignores a value that is not a number of seconds (RFC 9111, 5.1).
         ("Age: abc\r\n", true),
         ("Age: -7200\r\n", true),
         ("Age: 7200.0\r\n", true),
@@ -45,7 +45,7 @@ async fn expires_and_date_in_obsolete_forms_are_parsed() -> TestResult {
         ("Expires: Thu Aug 18 02:01:18 2050\r\n", true),
         ("Expires: thu, 18 AUG 2050 02:01:18 gmt\r\n", true),
         ("Expires: Thu, 18 Aug 2050 02:01:18 UTC\r\n", false),
-        // A `Date` that old makes the response stale.
+        // A date this old makes the response stale.
         ("Cache-Control: max-age=60\r\nDate: Sunday, 06-Nov-94 08:49:37 GMT\r\n", false),
         ("Cache-Control: max-age=60\r\nDate: Sun Nov  6 08:49:37 1994\r\n", false),
     ] {
@@ -70,17 +70,17 @@ async fn targeted_cache_control_overrides_cache_control_and_expires() -> TestRes
         ("CDN-Cache-Control: no-cache\r\nCache-Control: max-age=60\r\n".to_owned(), false),
         ("CDN-Cache-Control: max-age=60\r\nCDN-Cache-Control: private\r\n".to_owned(), false),
         ("CDN-Cache-Control: max-age=60\r\nAge: 61\r\n".to_owned(), false),
-        // A malformed one is ignored.
+        // The cache ignores a malformed field.
         ("CDN-Cache-Control: max-age=60, &&\r\nCache-Control: no-store\r\n".to_owned(), false),
         ("CDN-Cache-Control: max-age=\"60\"\r\nCache-Control: no-store\r\n".to_owned(), false),
         ("CDN-Cache-Control: max-age=0,\r\nCache-Control: max-age=60\r\n".to_owned(), true),
-        // What no cache may share stays unshared.
+        // A response that no shared cache may store is not stored.
         ("CDN-Cache-Control: max-age=60\r\nSet-Cookie: a=b\r\n".to_owned(), false),
         ("CDN-Cache-Control: max-age=60\r\nVary: *\r\n".to_owned(), false),
     ] {
         assert_eq!(is_reused_with(&lines).await?, is_fresh, "{lines}");
     }
-    // It does not allow more than it says: requests with credentials need `public` in it.
+    // The field allows only what it names: requests with credentials need `public` in it.
     let lines = "CDN-Cache-Control: max-age=60\r\nCache-Control: public\r\n";
     let (backend, gateway) = gateway(answer(lines), rules()).await?;
     for _ in 0..2 {
@@ -134,7 +134,7 @@ async fn final_statuses_with_explicit_freshness_are_stored() -> TestResult {
         (599, ", no-store, must-understand", false),
         (200, ", no-store, must-understand", true),
         (200, ", private, must-understand", false),
-        // They speak of one request or connection, or of a part.
+        // These statuses concern one request, one connection, or a part of the response.
         (206, "", false),
         (226, "", false),
         (401, "", false),
@@ -243,7 +243,7 @@ async fn fields_named_by_no_cache_or_private_are_not_shared() -> TestResult {
             assert_eq!(backend.requests(), 1, "{directive}");
         }
     }
-    // A cookie that is not named keeps the response private.
+    // A cookie that the directive does not name keeps the response private.
     assert!(!is_reused_with("Cache-Control: max-age=60, private=\"x\"\r\nSet-Cookie: s=1\r\n").await?);
     Ok(())
 }

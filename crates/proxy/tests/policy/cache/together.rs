@@ -1,4 +1,4 @@
-//! Many who want the same at once.
+//! Many clients that request the same at once.
 
 use sluicegate_testkit::client::Client;
 use tokio::task::JoinHandle;
@@ -7,7 +7,7 @@ use super::*;
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// Many clients that ask at once, each on a connection of its own.
+/// Many clients that send a request at once, each on its own connection.
 fn asking(
     gateway: &Gateway,
     count: usize,
@@ -18,7 +18,7 @@ fn asking(
     (0..count).map(|_| tokio::spawn(ask())).collect()
 }
 
-/// What they get.
+/// Returns the responses to all these clients.
 async fn together(gateway: &Gateway, count: usize, transport: Transport) -> anyhow::Result<Vec<Response>> {
     let mut responses = Vec::new();
     for response in asking(gateway, count, transport) {
@@ -27,7 +27,8 @@ async fn together(gateway: &Gateway, count: usize, transport: Transport) -> anyh
     Ok(responses)
 }
 
-/// What these lines say is kept and is asked for again by this client, whom nobody answers.
+/// The cache stores a response with these lines. This client's request then revalidates it, and the endpoint does not
+/// respond.
 async fn renewing(lines: &str) -> anyhow::Result<(Backend, Gateway, Client)> {
     let (backend, gateway) = gateway(answer(lines), rules()).await?;
     assert_eq!(ask(&gateway, "/", &[]).await?.text(), "0");
@@ -72,7 +73,8 @@ async fn unshareable_request_in_flight_does_not_delay_other_requests() -> TestRe
 
 #[tokio::test]
 async fn waiting_requests_fetch_concurrently_after_a_private_response() -> TestResult {
-    // The first of all is answered once all others wait, and the others by nobody: they all have to ask at once.
+    // The endpoint responds to the first request once all others wait, and to none of the others: each of them must
+    // send its own request.
     let mine = ok("Cache-Control: private\r\n", "mine");
     let count = std::sync::atomic::AtomicU64::new(0);
     let behaviour =
@@ -88,7 +90,7 @@ async fn waiting_requests_fetch_concurrently_after_a_private_response() -> TestR
         clients.push(client);
     }
     backend.wait_until(|backend| backend.requests() == 20).await?;
-    // And whoever comes next does not wait for them.
+    // A later client does not wait for them.
     let mut next = gateway.connect().await?;
     next.send(GET).await?;
     backend.wait_until(|backend| backend.requests() == 21).await?;
@@ -102,7 +104,7 @@ async fn stale_while_revalidate_serves_the_stale_response_at_once() -> TestResul
         let (backend, gateway) = gateway(answer(lines), rules()).await?;
         assert_eq!(ask_by(&gateway, "GET", "/", &[], transport).await?.text(), "0");
         backend.set(Behaviour::silent());
-        // The endpoint answers neither, and is asked once.
+        // The endpoint responds to neither request, and receives one.
         for _ in 0..2 {
             let stale = ask_by(&gateway, "GET", "/", &["If-None-Match: \"mine\""], transport).await?;
             assert_eq!(stale.text(), "0");
@@ -144,7 +146,7 @@ async fn background_revalidation_renews_replaces_or_evicts_the_stored_response()
     for (news, still) in [
         ("HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n", false),
         ("HTTP/1.1 200 OK\r\nCache-Control: private\r\nContent-Length: 0\r\n\r\n", false),
-        // A failure does not end what may still be used.
+        // A failed revalidation does not remove a response that may still be used.
         ("HTTP/1.1 500 Oh\r\nCache-Control: max-age=60\r\nContent-Length: 0\r\n\r\n", true),
         ("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 9\r\n\r\nhalf", true),
     ] {
@@ -205,7 +207,7 @@ async fn request_revalidates_in_the_foreground_above_the_background_limit() -> T
         assert_eq!(ask(&gateway, target, &[]).await?.text(), "stale");
     }
     backend.wait_until(|backend| backend.requests() == 66 + 64).await?;
-    // An endpoint that fails loses no request.
+    // A failing endpoint causes no lost request.
     backend.set(Behaviour::status(503));
     let failed = ask(&gateway, "/0", &[]).await?;
     assert_eq!((&*failed.text(), said(&failed)), ("stale", "sluicegate; fwd=stale; detail=stale-if-error"));
@@ -258,7 +260,7 @@ async fn background_revalidation_for_a_caller_shares_nothing_of_the_caller() -> 
         assert_eq!(ask(&gateway, "/", &own).await?.text(), "0");
         backend.wait_until(|backend| backend.requests() == 2).await?;
         backend.set(Behaviour::silent());
-        // The endpoint is asked once more after the first revalidation has ended.
+        // The endpoint receives one more request after the first revalidation has ended.
         for _ in 0..1000 {
             let other = ask(&gateway, "/", &[]).await?;
             assert_eq!((&*other.text(), other.header("set-cookie")), ("0", None), "{news}");
@@ -336,7 +338,7 @@ async fn short_response_is_stored_although_its_client_reads_nothing() -> TestRes
     {
         let response = format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n{framing}\r\n\r\n{bytes}");
         let (backend, gateway) = gateway(Behaviour::raw(response), rules()).await?;
-        // It lets nothing of the body come.
+        // The client's window admits no byte of the body.
         let tcp = tokio::net::TcpStream::connect(gateway.addr()).await?;
         let mut builder = h2::client::Builder::new();
         let (mut requests, connection) =
@@ -366,7 +368,7 @@ async fn slow_client_of_a_long_response_does_not_block_waiting_requests() -> Tes
     let mut slow = gateway.connect().await?;
     slow.send(GET).await?;
     backend.wait_until(|backend| backend.requests() == 1).await?;
-    // The client's own limit of 10 s says that it did not wait for ever.
+    // The client's own limit of 10 s ensures that it did not wait forever.
     for response in together(&gateway, 10, Transport::Http).await? {
         assert_eq!(response.text(), "short");
     }

@@ -1,8 +1,8 @@
-//! Services that do not answer as they should.
+//! Authorization services that misbehave.
 
 use super::*;
 
-/// A service whose answers name the user.
+/// A service whose responses name the user.
 fn naming(server: &Backend) -> External {
     External { response_headers: vec!["x-user".into()], ..service(server) }
 }
@@ -40,7 +40,7 @@ async fn invalid_authorization_response_denies_the_request() -> TestResult {
         (raw(early.repeat(1000)), CheckAnswer),
         (raw(format!("HTTP/1.1 200 OK\r\nX-User: {}\r\n\r\n", "x".repeat(100_000))), CheckAnswer),
         (raw(format!("HTTP/1.1 200 OK\r\n{lines}\r\n")), CheckAnswer),
-        // What servers and gateways are known to read differently.
+        // Responses that servers and gateways are known to parse differently.
         (raw("HTTP/1.1 200 OK\nContent-Length: 0\n\n"), CheckAnswer),
         (raw("HTTP/1.1 200 OK\r\nX-User : a\r\n\r\n"), CheckAnswer),
         (raw("HTTP/1.1 200 OK\r\nX-User: a\r\n b\r\n\r\n"), CheckAnswer),
@@ -99,7 +99,7 @@ async fn unreachable_authorization_service_denies_requests_with_a_logged_reason(
     Ok(())
 }
 
-/// A service that ends the connections of its next questions without an answer, so many times, and answers the others.
+/// A service that ends the connections of the next `times` checks without a response, and responds to the others.
 fn dying(times: u64, how: Behaviour) -> Behaviour {
     let asked = std::sync::atomic::AtomicU64::new(0);
     Behaviour::choose(move |_| match asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
@@ -129,7 +129,7 @@ async fn failed_post_check_on_a_reused_connection_is_not_retried() -> TestResult
     let external = External { method: "POST".into(), ..service(&server) };
     let (_backend, gateway) = of_one_worker(external).await?;
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
-    // It has read the question by then.
+    // The service has read the check by then.
     server.set(Behaviour::close_on_request().delay(Duration::from_millis(300)));
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 500);
     assert_eq!((server.accepted(), server.requests()), (1, 2));
@@ -143,7 +143,7 @@ async fn authorization_check_survives_a_brief_restart_of_the_service() -> TestRe
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
     server.kill().await;
     let restarting = async {
-        // Until the first tries have failed, of which nothing tells.
+        // Waits until the first attempts have failed. No counter shows them.
         tokio::time::sleep(Duration::from_millis(60)).await;
         server.restart().await
     };
@@ -180,13 +180,13 @@ async fn authorization_connection_is_reused_only_after_a_complete_response() -> 
         (Behaviour::chunked(chunk(200_000), Duration::ZERO, &[]), false),
         (long(60_000), true),
         (long(200_000), false),
-        // What stands behind a body is no answer to the next question.
+        // Bytes after a body are not the response to the next check.
         (raw(format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n{second}")), false),
         (raw(format!("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody{second}")), false),
         (raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"), false),
         (raw("HTTP/1.1 200 OK\r\n\r\nuntil the close"), false),
         (raw("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"), false),
-        // The answer does not wait for the rest.
+        // The verdict does not wait for the rest.
         (raw("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nnever the rest"), false),
     ] {
         let shown = format!("{behaviour:?}");
@@ -196,7 +196,7 @@ async fn authorization_connection_is_reused_only_after_a_complete_response() -> 
             assert_eq!(ask(&gateway, "/", &[]).await?.status, 200, "{shown}");
             assert_eq!(backend.last_request().unwrap().header("x-user"), None, "{shown}");
         }
-        // The rest of a long body comes behind the answer, so that the next question may find no connection yet.
+        // The rest of a long body arrives after the verdict, so the next check may find no idle connection yet.
         let mut keeps = false;
         for _ in 0..if is_kept { 100 } else { 3 } {
             let before = server.accepted();
@@ -219,7 +219,7 @@ async fn closed_authorization_connection_fails_no_request() -> TestResult {
         assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
     }
     assert_eq!(checks(&gateway, Check::Failed), 0);
-    // Closed only when the next question has come: it is asked once more.
+    // The service closes the connection only when the next check arrives: the gateway sends the check once more.
     server.set(Behaviour::choose(|request| match request.nth {
         1 => says(200, &[]),
         _ => Behaviour::close_on_request(),
@@ -267,7 +267,7 @@ async fn client_disconnect_cancels_the_authorization_check() -> TestResult {
 #[tokio::test]
 async fn forged_headers_do_not_reach_the_authorization_service() -> TestResult {
     let server = Backend::start(Behaviour::choose(|request| {
-        // A service that believes the gateway.
+        // A service that trusts the gateway's headers.
         match (request.header("x-original-url"), request.header("x-forwarded-for")) {
             (Some("http://localhost/admin"), Some("127.0.0.1")) => says(403, &[]),
             (Some(_), Some("127.0.0.1")) => says(200, &[]),

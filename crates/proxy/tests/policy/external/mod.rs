@@ -1,9 +1,9 @@
-//! HTTP services that are asked about requests.
+//! Authorization by HTTP services.
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | `hostile` | services that do not answer as they should |
-//! | `remembered` | answers that are remembered, and for whom |
+//! | `hostile` | services that misbehave |
+//! | `remembered` | cached verdicts, and the callers they apply to |
 
 mod hostile;
 mod remembered;
@@ -45,7 +45,7 @@ fn says(status: u16, lines: &[&str]) -> Behaviour {
     Behaviour::raw(format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n{lines}\r\n"))
 }
 
-/// A service that knows Alice and Bob by their names as tokens.
+/// A service that accepts the names of Alice and Bob as tokens.
 fn directory() -> Behaviour {
     Behaviour::choose(|request| match request.header("authorization") {
         Some(name @ ("alice" | "bob")) => says(200, &[&format!("X-User: {name}")]),
@@ -54,7 +54,7 @@ fn directory() -> Behaviour {
     })
 }
 
-/// A gateway of one worker, so that it is known who asks and remembers.
+/// A gateway with one worker, so that the tests know which worker asks and caches.
 async fn of_one_worker(external: External) -> anyhow::Result<(Backend, Gateway)> {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]).workers(1);
@@ -350,7 +350,7 @@ async fn external_policy_changes_under_load_lose_no_request() -> TestResult {
     let report = load.stop().await?;
     assert_eq!((report.failures(), report.reconnects), (0, 0), "{report}");
     assert!(servers.iter().all(|server| server.requests() > 20));
-    // Connections to a service that no policy names are closed.
+    // The gateway closes its connections to a service that no policy names.
     gateway.configure(|config| set_security(config, None)).await;
     for server in &servers {
         server.wait_until(|server| server.open() == 0).await?;

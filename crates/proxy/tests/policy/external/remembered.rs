@@ -1,4 +1,4 @@
-//! Answers that are remembered, and for whom.
+//! Cached verdicts, and the callers they apply to.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn query(name: &str) -> KeyPart {
     KeyPart::Value(Credential::Query(name.into()))
 }
 
-/// A gateway with one worker that remembers what this server says by this key.
+/// A gateway with one worker that caches the verdicts of this server by this key.
 async fn remembering(server: &Backend, key: Vec<KeyPart>) -> anyhow::Result<(Backend, Gateway)> {
     let response_headers = vec!["x-user".into()];
     of_one_worker(External { cache: Some(cache(key)), response_headers, ..service(server) }).await
@@ -36,10 +36,10 @@ async fn cached_decision_applies_only_to_its_own_caller() -> TestResult {
         asked(&["Authorization: eve"], 403, None, first).await?;
         asked(&["Authorization: mallory"], 401, None, first).await?;
         asked(&["Authorization: alice", "X-User: root"], 200, Some("alice"), 0).await?;
-        // Case counts, and who says it twice says nothing.
+        // The key is case-sensitive. A request with the header twice has no usable key.
         asked(&["Authorization: Alice"], 401, None, first).await?;
         asked(&["Authorization: alice", "Authorization: bob"], 400, None, 0).await?;
-        // Without the part there is nothing to remember it by.
+        // Without the part, the verdict has no cache key.
         asked(&[], 401, None, 1).await?;
         asked(&["Authorization:"], 401, None, 1).await?;
     }
@@ -78,7 +78,7 @@ async fn authorization_service_receives_only_the_cache_key() -> TestResult {
             .collect();
         told.sort_unstable();
         assert_eq!(told, expected);
-        // The same in another spelling is the same question; another one is not.
+        // Another spelling of the same value is the same check; another value is not.
         let before = server.requests();
         assert_eq!(ask(&gateway, "/p?u=4&t=1%26%32", &lines).await?.status, 200);
         assert_eq!(server.requests(), before);
@@ -115,7 +115,7 @@ async fn each_cache_key_part_separates_decisions() -> TestResult {
         for _ in 0..2 {
             send(("GET", "/a?t=1", "localhost")).await?;
         }
-        // Another spelling of the same path is the same path, which is told as endpoints get it.
+        // Another spelling of the same path is the same path. The service receives the path as endpoints receive it.
         send(("GET", "/x/../%61?t=1", "localhost")).await?;
         assert_eq!(server.requests() - before, 1);
         for (questions, other) in differs.into_iter().enumerate() {
@@ -161,7 +161,7 @@ async fn shared_check_survives_the_disconnect_of_its_first_client() -> TestResul
     gateway.wait_until_idle().await?;
     assert_eq!(ask(&gateway, "/", &["Authorization: alice"]).await?.status, 200);
     assert_eq!(server.requests(), 1);
-    // A failure is everybody's who waits, and is not remembered.
+    // Every waiting request receives the failure, and the failure is not cached.
     server.set(says(500, &[]));
     assert_eq!(ask(&gateway, "/", &["Authorization: bob"]).await?.status, 500);
     server.set(says(200, &[]));
@@ -204,7 +204,7 @@ async fn policy_change_discards_cached_decisions() -> TestResult {
         assert_eq!(ask(&gateway, "/", alice).await?.status, 200);
     }
     assert_eq!(server.requests(), 1);
-    // Something else of the configuration forgets nothing.
+    // Other changes of the configuration keep the cache.
     gateway.configure(|config| config.consumers = vec![Arc::new(consumer("bob", "bob-key"))]).await;
     assert_eq!(ask(&gateway, "/", alice).await?.status, 200);
     assert_eq!(server.requests(), 1);
@@ -216,7 +216,7 @@ async fn policy_change_discards_cached_decisions() -> TestResult {
         .await;
     assert_eq!(ask(&gateway, "/", alice).await?.status, 401);
     assert_eq!(server.requests(), 2);
-    // So does one that is withdrawn and comes back.
+    // A service that is removed and added again also starts with an empty cache.
     server.set(directory());
     gateway.configure(|config| set_security(config, None)).await;
     gateway.configure(|config| set_security(config, Some(by(external)))).await;
