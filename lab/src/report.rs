@@ -204,7 +204,7 @@ pub(crate) fn html(results: &Results) -> String {
         let under = paragraph("under", &report.unanswered());
         body += &section("Latency", &(plot + &under + &percentiles::table(&report.contestants).html()));
         let over_time = page::figures(&over_time::plots(&report.contestants));
-        let under = "The same scales for all. An interval's requests are those that were due in it; vertical lines are changes.";
+        let under = "All plots have the same scales. A request counts at the time when it was due. Vertical lines mark changes.";
         body += &section(
             "Over time",
             &if over_time.is_empty() { over_time } else { paragraph("under", under) + &over_time },
