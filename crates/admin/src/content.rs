@@ -36,8 +36,8 @@ impl Content {
         Self::Text(Some(text.into()))
     }
 
-    /// A document from `write`, which runs on a thread that may block. If `write` fails, the client receives the bytes before
-    /// the failure.
+    /// A document from `write`, which runs on a thread that may block. If `write` fails, the client receives the bytes
+    /// before the failure.
     pub(crate) fn written_by(write: impl FnOnce(&mut Writer) -> io::Result<()> + Send + 'static) -> Self {
         let (pieces, receiver) = channel(1);
         tokio::task::spawn_blocking(move || {

@@ -1,8 +1,8 @@
 //! The connections of the admin interface: their number and their age.
 //!
 //! The interface responds to probes under any load from other clients: kubelet restarts a pod without a response to its
-//! probe. The oldest connection without a request makes room for a new connection. If every connection has a response in
-//! flight because its client does not read, some further places serve only probes.
+//! probe. The oldest connection without a request makes room for a new connection. If every connection has a response
+//! in flight because its client does not read, some further places serve only probes.
 
 mod places;
 #[cfg(test)]
@@ -37,7 +37,8 @@ struct Bounds {
     reserve: usize,
     /// The timeout for a head, including the wait of an idle connection.
     head: Duration,
-    /// The age at which a connection accepts no further request. The response in flight then has the same time to finish.
+    /// The age at which a connection accepts no further request. The response in flight then has the same time to
+    /// finish.
     age: Duration,
 }
 
@@ -53,7 +54,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const MAX_HEAD: usize = 16 * 1024;
 
 impl Admin {
-    /// Serves until the future is dropped, which closes every connection. Errors of accept are logged, and accept is retried.
+    /// Serves until the future is dropped, which closes every connection. Errors of accept are logged, and accept is
+    /// retried.
     ///
     /// # Errors
     /// If `listener` is not a listening socket.

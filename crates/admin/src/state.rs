@@ -28,11 +28,11 @@ pub(crate) struct ConfigDocument<'a> {
 pub struct ServedRoute {
     /// The host pattern.
     pub host: String,
-    /// The path pattern; `*` for default backends and for TLS passthrough. Below HTTP the address of the listener: `:5432`
-    /// for all IPv4 addresses, else `10.0.0.1:5432`.
+    /// The path pattern; `*` for default backends and for TLS passthrough. Below HTTP the address of the listener:
+    /// `:5432` for all IPv4 addresses, else `10.0.0.1:5432`.
     pub path: String,
-    /// Kubernetes' `pathType`, or `DefaultBackend`; below HTTP `TCP`, `TLS` or `UDP`, and `Passthrough` at the listeners for
-    /// HTTPS.
+    /// Kubernetes' `pathType`, or `DefaultBackend`; below HTTP `TCP`, `TLS` or `UDP`, and `Passthrough` at the
+    /// listeners for HTTPS.
     pub path_type: Cow<'static, str>,
     /// The upstream's key, `namespace/service:port`.
     pub upstream: String,
@@ -51,8 +51,8 @@ pub struct ServedRoute {
 }
 
 impl ServedRoute {
-    /// Every route of a configuration. The order is: exact hosts, wildcards, routes for every host, each sorted by path; then
-    /// TLS passthrough of the listeners for HTTPS, and the other listeners by port.
+    /// Every route of a configuration. The order is: exact hosts, wildcards, routes for every host, each sorted by
+    /// path; then TLS passthrough of the listeners for HTTPS, and the other listeners by port.
     #[must_use]
     pub fn all(config: &Config) -> Vec<Self> {
         let mut hosts: Vec<_> = config.hosts.iter().collect();

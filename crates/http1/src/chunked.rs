@@ -12,8 +12,8 @@ pub use self::trailers::is_trailer;
 /// The end of a chunked body without trailers.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// Decodes a chunked body, strictly: input that RFC 9112, 7.1 does not allow is rejected, because recipients interpret such
-/// input differently. Chunk extensions are checked and dropped. The decoder buffers nothing.
+/// Decodes a chunked body, strictly: input that RFC 9112, 7.1 does not allow is rejected, because recipients interpret
+/// such input differently. Chunk extensions are checked and dropped. The decoder buffers nothing.
 #[derive(Clone, Debug, Default)]
 pub struct ChunkedDecoder {
     state: State,
@@ -50,8 +50,8 @@ pub enum Chunk<'i> {
     Partial,
     /// A part of the data; never empty.
     Data(&'i [u8]),
-    /// Some of the trailer lines, valid and each with its CRLF, without the blank line at their end. Never empty. A body has
-    /// several of these pieces if the decoder drops a forbidden trailer between them.
+    /// Some of the trailer lines, valid and each with its CRLF, without the blank line at their end. Never empty. A
+    /// body has several of these pieces if the decoder drops a forbidden trailer between them.
     Trailers(&'i [u8]),
     /// The body has ended.
     End,
@@ -121,8 +121,8 @@ impl ChunkError {
 
 impl ChunkedDecoder {
     /// Decodes from the beginning of `input` up to the next piece of data, trailers, or the end. Returns the number of
-    /// consumed bytes, including the bytes of the piece; the next call continues after them. The decoder takes the trailer
-    /// section only as a whole, and may therefore consume a part of the input and ask for more.
+    /// consumed bytes, including the bytes of the piece; the next call continues after them. The decoder takes the
+    /// trailer section only as a whole, and may therefore consume a part of the input and ask for more.
     ///
     /// After [`Chunk::End`] the decoder consumes nothing. After an error the decoder cannot be used.
     ///
@@ -205,8 +205,8 @@ impl ChunkedDecoder {
     }
 }
 
-/// Appends the line that begins a chunk of `len` bytes. The caller appends the data and CRLF. `len` is not 0: that line would
-/// be [`LAST_CHUNK`].
+/// Appends the line that begins a chunk of `len` bytes. The caller appends the data and CRLF. `len` is not 0: that line
+/// would be [`LAST_CHUNK`].
 #[inline]
 pub fn write_chunk_header(out: &mut Vec<u8>, len: usize) {
     debug_assert!(len > 0, "an empty chunk ends the body");

@@ -71,8 +71,8 @@ impl Fields {
         !self.close && (version == Version::Http11 || self.keep_alive)
     }
 
-    /// The protocols to change to, if the connection is to be upgraded. Upgrade has no meaning without the Connection option,
-    /// nor in HTTP/1.0 (RFC 9110, 7.8).
+    /// The protocols to change to, if the connection is to be upgraded. Upgrade has no meaning without the Connection
+    /// option, nor in HTTP/1.0 (RFC 9110, 7.8).
     pub(crate) fn upgrade(&self, version: Version) -> Option<Span> {
         self.upgrade.filter(|_| self.upgrade_option && version == Version::Http11)
     }
@@ -131,8 +131,8 @@ impl Fields {
         Ok(())
     }
 
-    /// RFC 9112, 6.1. A recipient may ignore empty list elements and parameters. A sender has no reason for them, except to
-    /// be interpreted differently by two recipients.
+    /// RFC 9112, 6.1. A recipient may ignore empty list elements and parameters. A sender has no reason for them,
+    /// except to be interpreted differently by two recipients.
     fn take_codings(&mut self, value: &[u8]) -> Result<(), Fault> {
         for coding in elements(value) {
             let chunked = coding.eq_ignore_ascii_case(b"chunked");
@@ -161,8 +161,8 @@ impl Fields {
     }
 }
 
-/// Marks the lines that a Connection option nominates (RFC 9110, 7.6.1). [`Line::hop_by_hop`] defines which lines may be
-/// nominated.
+/// Marks the lines that a Connection option nominates (RFC 9110, 7.6.1). [`Line::hop_by_hop`] defines which lines may
+/// be nominated.
 #[cold]
 fn mark_nominated(buf: &[u8], lines: &mut [Line]) {
     for at in 0..lines.len() {
@@ -194,7 +194,8 @@ fn length(value: &[u8]) -> Option<u64> {
     (length <= i64::MAX as u64).then_some(length)
 }
 
-/// A valid Content-Length in the form of RFC 9110, 8.6: without leading zeros, which an endpoint may read as an octal number.
+/// A valid Content-Length in the form of RFC 9110, 8.6: without leading zeros, which an endpoint may read as an octal
+/// number.
 #[inline]
 #[must_use]
 pub fn canonical_length(value: &[u8]) -> &[u8] {

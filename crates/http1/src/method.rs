@@ -99,8 +99,8 @@ impl Method {
         }
     }
 
-    /// Whether two identical requests have the effect of one request (RFC 9110, 9.2.2), so that the gateway may retry after a
-    /// connection dies. Unknown methods are not idempotent.
+    /// Whether two identical requests have the effect of one request (RFC 9110, 9.2.2), so that the gateway may retry
+    /// after a connection dies. Unknown methods are not idempotent.
     #[inline]
     pub fn is_idempotent(self) -> bool {
         matches!(self, Self::Get | Self::Head | Self::Put | Self::Delete | Self::Options | Self::Trace)

@@ -19,8 +19,8 @@ pub(crate) enum Start {
 
 /// The progress through the head of one message, so that a head in single bytes costs linear time.
 ///
-/// Each head has a scan of its own: begin with the default, and pass the same scan with the same bytes and more. When a head
-/// is complete, the scan is ready for the next head. After an error the scan cannot be used.
+/// Each head has a scan of its own: begin with the default, and pass the same scan with the same bytes and more. When a
+/// head is complete, the scan is ready for the next head. After an error the scan cannot be used.
 #[derive(Clone, Debug, Default)]
 pub struct HeadScan {
     stage: Stage,

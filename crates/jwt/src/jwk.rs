@@ -130,8 +130,8 @@ impl Jwk {
     }
 }
 
-/// Whether an encoded point of edwards25519 is one of the eight points of small order (RFC 8032, 5.1.7; RFC 8725, 3.4), in
-/// any of its encodings.
+/// Whether an encoded point of edwards25519 is one of the eight points of small order (RFC 8032, 5.1.7; RFC 8725, 3.4),
+/// in any of its encodings.
 fn is_of_small_order(point: &[u8]) -> bool {
     /// `y` of two points of order eight; the `y` of the other two is the prime minus this number.
     const OF_EIGHT: [u8; 32] = [

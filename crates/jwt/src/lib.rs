@@ -1,11 +1,11 @@
 //! JSON Web Tokens (RFC 7519), with no I/O.
 //!
-//! Inputs: the bytes of a token, the keys of its possible issuers, and the rules for its claims. Output: the [`Claims`], or
-//! the [`Fault`] for which the token is rejected. The claims of an unverified token are not accessible, except the issuer,
-//! which selects the keys.
+//! Inputs: the bytes of a token, the keys of its possible issuers, and the rules for its claims. Output: the
+//! [`Claims`], or the [`Fault`] for which the token is rejected. The claims of an unverified token are not accessible,
+//! except the issuer, which selects the keys.
 //!
-//! A key is only for the algorithms that fit its kind, and the token's header chooses among these algorithms. `none` does not
-//! exist, and a public key is never used as a shared secret. Input is bounded in length, depth and work.
+//! A key is only for the algorithms that fit its kind, and the token's header chooses among these algorithms. `none`
+//! does not exist, and a public key is never used as a shared secret. Input is bounded in length, depth and work.
 //!
 //! | module | what |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! Properties that hold for any bytes in place of a message of the link, for the fuzz target `link_message` and for a test.
+//! Properties that hold for any bytes in place of a message of the link, for the fuzz target `link_message` and for a
+//! test.
 
 use std::fmt;
 
@@ -20,8 +21,8 @@ const LONGER: usize = 2;
 /// Decodes bytes as messages of both planes.
 ///
 /// # Panics
-/// If a message changes or grows by encoding and decoding, or if the configuration of a batch changes on its way to a further
-/// data plane.
+/// If a message changes or grows by encoding and decoding, or if the configuration of a batch changes on its way to a
+/// further data plane.
 pub fn check_message(bytes: &[u8]) {
     comes_back::<FromProxy>(bytes);
     if let Some(FromControl { say: Some(FromControlSay::Batch(batch)) }) = comes_back(bytes) {

@@ -1,7 +1,8 @@
 //! gRPC over HTTP/2 streams: one call that sends messages both ways.
 //!
-//! The code drives the h2 crate directly. All data planes therefore receive the same bytes without a copy, and the control
-//! plane builds a message only when the stream has room for the message. Until then only a version number waits.
+//! The code drives the h2 crate directly. All data planes therefore receive the same bytes without a copy, and the
+//! control plane builds a message only when the stream has room for the message. Until then only a version number
+//! waits.
 
 use std::future::poll_fn;
 

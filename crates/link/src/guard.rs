@@ -74,8 +74,8 @@ impl HostOutline {
         Some(outline)
     }
 
-    /// Whether the older version of the host would serve a path without its current policy: by the rule of the path, or by a
-    /// rule for a shorter prefix of the path.
+    /// Whether the older version of the host would serve a path without its current policy: by the rule of the path, or
+    /// by a rule for a shorter prefix of the path.
     pub(crate) fn is_opened_by(&self, older: &VirtualHost) -> bool {
         if self.has_unknown {
             return true;
@@ -104,8 +104,9 @@ impl HostOutline {
 }
 
 impl HostOutline {
-    /// [`is_opened_by`](Self::is_opened_by) for hosts whose matches have conditions beside the path. Whether a request meets
-    /// two matches is unknown, so the older version must have the same guarded rules and no other rules without a policy.
+    /// [`is_opened_by`](Self::is_opened_by) for hosts whose matches have conditions beside the path. Whether a request
+    /// meets two matches is unknown, so the older version must have the same guarded rules and no other rules without a
+    /// policy.
     fn is_opened_by_any<'r>(&self, older: impl Iterator<Item = &'r Rule> + Clone) -> bool {
         let same = |now: &RuleOutline, older: &Rule| now.matches.as_ref() == Some(&older.matches);
         let loses_guard = self.rules.iter().filter(|now| now.is_guarded()).any(|now| {

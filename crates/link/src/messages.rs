@@ -1,8 +1,8 @@
-//! The messages of the planes. A data plane makes one call, `Follow`, and both planes send messages on the call until it
-//! ends.
+//! The messages of the planes. A data plane makes one call, `Follow`, and both planes send messages on the call until
+//! it ends.
 //!
-//! The encoding is the encoding of the model ([`sluicegate_model::encoding`]). A reader skips unknown fields, and messages of
-//! an unknown kind.
+//! The encoding is the encoding of the model ([`sluicegate_model::encoding`]). A reader skips unknown fields, and
+//! messages of an unknown kind.
 //!
 //! 1. The data plane sends [`Hello`], with its version and a digest of its resources.
 //! 2. The control plane sends [`Welcome`]. If the Welcome requests an inventory, the data plane sends its [`Inventory`].

@@ -1,12 +1,13 @@
-//! A network namespace that resembles a Kubernetes node: pods behind a bridge, whose addresses drop packets after the pods
-//! end.
+//! A network namespace that resembles a Kubernetes node: pods behind a bridge, whose addresses drop packets after the
+//! pods end.
 //!
 //! On 127.0.0.0/8 a dead address refuses connections at once. In a cluster the address of a dead pod drops packets: ARP
-//! requests have no reply, a connect hangs for seconds until the kernel times out, and established connections fall silent.
-//! This case breaks gateways that rely on their connect timeout, and its reproduction needs a bridge with real neighbours.
+//! requests have no reply, a connect hangs for seconds until the kernel times out, and established connections fall
+//! silent. This case breaks gateways that rely on their connect timeout, and its reproduction needs a bridge with real
+//! neighbours.
 //!
-//! The addresses are from the documentation and benchmarking ranges (RFC 5737, RFC 2544); no packet leaves the namespace.
-//! Needs Linux, root and `ip` (iproute2), see [`Namespace::available`].
+//! The addresses are from the documentation and benchmarking ranges (RFC 5737, RFC 2544); no packet leaves the
+//! namespace. Needs Linux, root and `ip` (iproute2), see [`Namespace::available`].
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -32,16 +33,16 @@ pub const NODE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 /// The address of the bridge of the pods.
 const BRIDGE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 
-/// The namespace of the node, in which the gateway runs. Dropping the value kills the processes of the node and its pods, and
-/// deletes the namespaces.
+/// The namespace of the node, in which the gateway runs. Dropping the value kills the processes of the node and its
+/// pods, and deletes the namespaces.
 #[derive(Debug)]
 pub struct Namespace {
     net: Net,
     pods: AtomicU32,
 }
 
-/// A pod: a namespace of its own with one address on the node's bridge. Dropping the value kills the processes and deletes
-/// the namespace; the address then drops packets.
+/// A pod: a namespace of its own with one address on the node's bridge. Dropping the value kills the processes and
+/// deletes the namespace; the address then drops packets.
 #[derive(Debug)]
 pub struct Pod {
     net: Net,
@@ -107,8 +108,8 @@ impl Namespace {
         self.net.enter(|| Process::start(command))?
     }
 
-    /// Runs a closure on a thread in the namespace, and returns its result. Sockets, threads, runtimes and processes of the
-    /// closure stay in the namespace.
+    /// Runs a closure on a thread in the namespace, and returns its result. Sockets, threads, runtimes and processes of
+    /// the closure stay in the namespace.
     pub fn enter<T: Send>(&self, run: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
         self.net.enter(run)
     }
@@ -142,8 +143,8 @@ impl Pod {
         bound.with_context(|| format!("listening at {}:{port}", self.ip))
     }
 
-    /// Makes the address drop packets, as after a power failure of a pod's node: no ARP reply, no RST, no FIN. The processes
-    /// continue.
+    /// Makes the address drop packets, as after a power failure of a pod's node: no ARP reply, no RST, no FIN. The
+    /// processes continue.
     pub fn blackhole(&self) -> anyhow::Result<()> {
         self.net.ip(&format!("addr del {}/24 dev eth0", self.ip))
     }
@@ -161,8 +162,8 @@ impl Pod {
         self.net.kill_processes()
     }
 
-    /// Kills the pod's processes and removes its address, as when a pod is deleted: connections end, and the address then
-    /// drops packets.
+    /// Kills the pod's processes and removes its address, as when a pod is deleted: connections end, and the address
+    /// then drops packets.
     pub fn delete(&self) -> anyhow::Result<()> {
         self.net.kill_processes()?;
         self.blackhole()

@@ -14,8 +14,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// A child process in a process group of its own, so that Ctrl-C in a terminal reaches only the parent. Dropping the value
-/// kills the group.
+/// A child process in a process group of its own, so that Ctrl-C in a terminal reaches only the parent. Dropping the
+/// value kills the group.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -74,8 +74,8 @@ impl Process {
         Ok(())
     }
 
-    /// Sends SIGTERM, and kills the process after `grace`. Unlike [`kill`](Self::kill), SIGTERM lets the process reap its own
-    /// children.
+    /// Sends SIGTERM, and kills the process after `grace`. Unlike [`kill`](Self::kill), SIGTERM lets the process reap
+    /// its own children.
     pub async fn stop(&mut self, grace: Duration) -> anyhow::Result<()> {
         if self.is_running() {
             self.terminate()?;
@@ -172,8 +172,8 @@ pub fn cpu_time(pid: u32) -> io::Result<Duration> {
     Ok(Duration::from_nanos(nanos))
 }
 
-/// The CPU time of a process and its descendants so far, including ended descendants: a gateway that reloads leaves workers
-/// behind.
+/// The CPU time of a process and its descendants so far, including ended descendants: a gateway that reloads leaves
+/// workers behind.
 pub fn cpu_time_of_tree(pid: u32) -> io::Result<Duration> {
     let processes = tree(pid)?;
     let used = |pid| match cpu_time(pid) {

@@ -19,7 +19,8 @@ pub use self::behaviour::Behaviour;
 use self::connection::Connection;
 use crate::wire;
 
-/// A running backend. Dropping the value ends the backend like a kill. The tasks run on the runtime of the caller of `start`.
+/// A running backend. Dropping the value ends the backend like a kill. The tasks run on the runtime of the caller of
+/// `start`.
 #[derive(Debug)]
 pub struct Backend {
     addr: SocketAddr,

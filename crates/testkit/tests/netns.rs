@@ -1,5 +1,5 @@
-//! Tests of pods whose addresses drop packets. The tests need root. Without root, they print the reason and pass, unless
-//! `SLUICEGATE_NETNS=require` is set.
+//! Tests of pods whose addresses drop packets. The tests need root. Without root, they print the reason and pass,
+//! unless `SLUICEGATE_NETNS=require` is set.
 
 use std::io;
 use std::net::SocketAddr;

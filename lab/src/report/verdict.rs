@@ -1,4 +1,5 @@
-//! The conclusions from the figures, in sentences: for every gateway alike, and first the errors of Sluicegate, if there are any.
+//! The conclusions from the figures, in sentences: for every gateway alike, and first the errors of Sluicegate, if
+//! there are any.
 
 use super::api;
 use super::contest::{Contestant, OURS, percentile};

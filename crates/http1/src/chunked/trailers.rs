@@ -12,8 +12,8 @@ const MAX_BYTES: usize = 8 * 1024;
 /// The maximum number of lines of a trailer section.
 const MAX_LINES: usize = 64;
 
-/// Fields that must not be sent as trailers (RFC 9110, 6.5.1), because they would affect a message that is already processed.
-/// Every [`Known`] field is forbidden too. In lower case.
+/// Fields that must not be sent as trailers (RFC 9110, 6.5.1), because they would affect a message that is already
+/// processed. Every [`Known`] field is forbidden too. In lower case.
 const FORBIDDEN: &[&[u8]] = &[
     b"accept",
     b"age",

@@ -52,8 +52,8 @@ pub struct DistributorOptions {
     pub max_subscribers: usize,
     /// The interval of heartbeats to a data plane that receives nothing else. Default 5 s.
     pub heartbeat: Duration,
-    /// The timeout for a data plane to accept a message, and to serve a batch. The control plane then disconnects the data
-    /// plane. Default 30 s.
+    /// The timeout for a data plane to accept a message, and to serve a batch. The control plane then disconnects the
+    /// data plane. Default 30 s.
     pub patience: Duration,
 }
 
@@ -104,8 +104,8 @@ impl Distributor {
         }))
     }
 
-    /// Sends a change to all data planes, in order with other changes, and returns the resulting version. Does not block. A
-    /// change without effect is not sent.
+    /// Sends a change to all data planes, in order with other changes, and returns the resulting version. Does not
+    /// block. A change without effect is not sent.
     pub fn publish(&self, change: &Change) -> u64 {
         let prepared = Prepared::from(change);
         let version = {

@@ -1,7 +1,7 @@
 //! One data plane, from its Hello to its end.
 //!
-//! A few batches may be in flight at once. A data plane that does not serve them receives nothing further, and then, in one
-//! batch, the newest state of all changes in the meantime.
+//! A few batches may be in flight at once. A data plane that does not serve them receives nothing further, and then, in
+//! one batch, the newest state of all changes in the meantime.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;

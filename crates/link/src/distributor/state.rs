@@ -1,8 +1,8 @@
 //! The distributed state: every resource once, encoded, with the version of its last change.
 //!
-//! The log names each resource once, at its last change. The difference between any version and the newest version is a range
-//! of the log. A slow data plane therefore receives the newest state of the changed resources without the states in between,
-//! and costs only a number while it waits.
+//! The log names each resource once, at its last change. The difference between any version and the newest version is a
+//! range of the log. A slow data plane therefore receives the newest state of the changed resources without the states
+//! in between, and costs only a number while it waits.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -24,8 +24,8 @@ use crate::store::Delta;
 const CONNECT: Duration = Duration::from_secs(2);
 /// The time between two pings.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
-/// The timeout of a ping: the data plane detects a lost control plane after 8 s at most. A shorter timeout would disconnect
-/// all data planes from a control plane that is short of CPU for a moment.
+/// The timeout of a ping: the data plane detects a lost control plane after 8 s at most. A shorter timeout would
+/// disconnect all data planes from a control plane that is short of CPU for a moment.
 const PING_PATIENCE: Duration = Duration::from_secs(6);
 /// The longest accepted message, in bytes, which bounds the size of one resource.
 const MESSAGE_MAX: usize = 64 << 20;

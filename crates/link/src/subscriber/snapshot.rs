@@ -1,8 +1,8 @@
 //! The last configuration, in a file, so that a data plane can start without a control plane.
 //!
-//! The file is replaced as a whole. Only its owner may read the file, because it contains private keys and the secrets of
-//! policies. The file begins with a magic number and the version of its format, and ends with the SHA-256 of all previous
-//! bytes.
+//! The file is replaced as a whole. Only its owner may read the file, because it contains private keys and the secrets
+//! of policies. The file begins with a magic number and the version of its format, and ends with the SHA-256 of all
+//! previous bytes.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -17,7 +17,8 @@ use crate::messages::{Batch, FromControl, FromControlSay, decoded};
 use crate::resource::{Name, changed_item};
 
 const MAGIC: &[u8] = b"sluicegate snapshot\n";
-/// The version of the format, which changes when older programs cannot read the file. 1 was Protocol Buffers, 2 is CBOR.
+/// The version of the format, which changes when older programs cannot read the file. 1 was Protocol Buffers, 2 is
+/// CBOR.
 const FORMAT: u8 = 2;
 const CHECKSUM: usize = 32;
 /// The longest accepted file, in bytes.

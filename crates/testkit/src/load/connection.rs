@@ -13,8 +13,8 @@ use super::{Expect, Failure, Kind, Shared};
 use crate::stream::Stream;
 use crate::wire::{self, BodyDecoder, Framing};
 
-/// The runtime's timers have a resolution of a millisecond. A request that is sent within this time of its due time is not
-/// charged for the timer.
+/// The runtime's timers have a resolution of a millisecond. A request that is sent within this time of its due time is
+/// not charged for the timer.
 const TIMER: Duration = Duration::from_millis(2);
 
 /// The pause after a failed connect, to spare a dead server.
@@ -206,8 +206,8 @@ impl Connection {
     }
 }
 
-/// Removes a complete head from the front: the status, the framing of the body, and whether the connection closes after the
-/// response.
+/// Removes a complete head from the front: the status, the framing of the body, and whether the connection closes after
+/// the response.
 fn take_head(input: &mut BytesMut) -> Result<Option<(u16, Framing, bool)>, String> {
     if input.is_empty() {
         return Ok(None);

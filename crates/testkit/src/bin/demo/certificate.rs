@@ -66,8 +66,8 @@ impl Certificate {
         Rc::clone(&self.counts)
     }
 
-    /// Replaces the certificate about once a second, forever. The same loop makes the connections, so that each connection
-    /// knows the expected certificate.
+    /// Replaces the certificate about once a second, forever. The same loop makes the connections, so that each
+    /// connection knows the expected certificate.
     pub(crate) async fn rotate(&mut self, addr: SocketAddr) -> anyhow::Result<()> {
         loop {
             for _ in 0..LOOKS {
@@ -88,7 +88,8 @@ impl Certificate {
         Ok(())
     }
 
-    /// Counts the certificate of a connection. `age` is the age of the newest certificate at the start of the connection.
+    /// Counts the certificate of a connection. `age` is the age of the newest certificate at the start of the
+    /// connection.
     fn judge(&mut self, shown: anyhow::Result<CertificateDer<'static>>, age: Duration) {
         let mut counts = self.counts.borrow_mut();
         counts.handshakes += 1;

@@ -1,9 +1,9 @@
 //! `make demo`: the gateway serves a steady load while backends are killed and the certificate is replaced.
 //!
-//! Five backends become seven and five again, repeatedly. Each backend is killed with SIGKILL before the EndpointSlice loses
-//! its address: the harsh order, in which the gateway still uses dead addresses. Half of the load is HTTPS, with a
-//! certificate that is issued at start and replaced every second. Ends on Ctrl-C, or after `DEMO_SECONDS`; exits with 1 if a
-//! request or a handshake failed.
+//! Five backends become seven and five again, repeatedly. Each backend is killed with SIGKILL before the EndpointSlice
+//! loses its address: the harsh order, in which the gateway still uses dead addresses. Half of the load is HTTPS, with
+//! a certificate that is issued at start and replaced every second. Ends on Ctrl-C, or after `DEMO_SECONDS`; exits with
+//! 1 if a request or a handshake failed.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the result of this program is what it prints")]
 

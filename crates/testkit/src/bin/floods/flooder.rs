@@ -1,5 +1,5 @@
-//! The flooder: one thread at the lowest priority, with a bounded number of connections. A connection that ends is opened
-//! again at once.
+//! The flooder: one thread at the lowest priority, with a bounded number of connections. A connection that ends is
+//! opened again at once.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
