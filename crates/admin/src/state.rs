@@ -1,4 +1,4 @@
-//! The types of the JSON documents. The command line decodes the documents into the same types.
+//! The types of the JSON documents. The admin interface encodes these types, and the command line decodes them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ pub struct ServedRoute {
     pub path_type: Cow<'static, str>,
     /// The upstream's key, `namespace/service:port`.
     pub upstream: String,
-    /// The part of the sum of all weights, if a route has several upstreams.
+    /// The upstream's fraction of the sum of all weights, if a route has several upstreams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
     /// Ready endpoints of the upstream.
@@ -145,7 +145,7 @@ impl ServedRoute {
     }
 }
 
-/// The address in the form of the option: without a host for all IPv4 addresses.
+/// The address as in the command-line option: without a host for all IPv4 addresses.
 fn listen_address(address: SocketAddr) -> String {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => format!(":{}", address.port()),
@@ -287,7 +287,7 @@ pub struct EndpointState {
     pub ready: bool,
     /// The endpoint can respond to requests.
     pub serving: bool,
-    /// The endpoint terminates.
+    /// The endpoint is terminating.
     pub terminating: bool,
     /// The endpoint's health.
     pub health: Health,

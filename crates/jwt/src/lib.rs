@@ -7,7 +7,7 @@
 //! A key is only for the algorithms that fit its kind, and the token's header chooses among these algorithms. `none`
 //! does not exist, and a public key is never used as a shared secret. Input is bounded in length, depth and work.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | [`algorithm`] | the algorithms (RFC 7518, 3.1; RFC 8037) |
 //! | [`key`] | keys: JWK sets (RFC 7517), PEM, shared secrets |

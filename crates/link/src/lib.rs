@@ -14,7 +14,7 @@
 //! then receives only the difference, from another control plane too. A data plane writes its resources to a snapshot,
 //! and starts from the snapshot while no control plane is reachable.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | [`distributor`] | the control plane's side |
 //! | [`subscriber`] | the data plane's side |

@@ -9,7 +9,7 @@ use hyper::header::ACCEPT;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     OpenMetrics,
-    /// Version 0.0.4, which every tool reads.
+    /// Version 0.0.4 of the older format, which every tool reads.
     Plain,
 }
 

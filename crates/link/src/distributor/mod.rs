@@ -1,6 +1,6 @@
 //! The control plane's side of the link: sends each change to many data planes.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | [`state`] | all resources, encoded once, and the difference between versions |
 //! | [`session`] | one data plane, from its Hello to its end |

@@ -1,6 +1,6 @@
 //! The data plane's side of the link: follows a control plane forever.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | [`session`] | one connection, from the DNS lookup to its end |
 //! | [`backoff`] | the delay before the next connection attempt |
