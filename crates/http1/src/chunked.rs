@@ -12,8 +12,8 @@ pub use self::trailers::is_trailer;
 /// The end of a chunked body without trailers.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// Decodes a chunked body, strictly: input that RFC 9112, 7.1 does not allow is rejected, because recipients interpret
-/// such input differently. Chunk extensions are checked and dropped. The decoder buffers nothing.
+/// Decodes a chunked body strictly. The decoder rejects input that RFC 9112, 7.1 does not allow, because recipients
+/// interpret invalid input differently. The decoder checks and drops chunk extensions, and buffers nothing.
 #[derive(Clone, Debug, Default)]
 pub struct ChunkedDecoder {
     state: State,
@@ -28,9 +28,9 @@ const MAX_OVERHEAD: u64 = 16 * 1024;
 #[derive(Clone, Debug)]
 enum State {
     SizeLine(SizeLine),
-    /// The data, of which this many bytes are missing.
+    /// In the data, with this many bytes still to come.
     Data(u64),
-    /// The CRLF after the data.
+    /// In the CRLF after the data.
     DataCr,
     DataLf,
     Trailers(Trailers),
@@ -46,7 +46,8 @@ impl Default for State {
 /// A piece of a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunk<'i> {
-    /// No piece yet: the decoder consumed all usable input. The next call must present the rest again, with more input.
+    /// No piece yet: the decoder consumed all usable input. The caller passes the unconsumed rest again, with more
+    /// input.
     Partial,
     /// A part of the data; never empty.
     Data(&'i [u8]),
@@ -57,7 +58,7 @@ pub enum Chunk<'i> {
     End,
 }
 
-/// The reason why a chunked body cannot be decoded. The end of the body is then unknown.
+/// The reason why a chunked body cannot be decoded. The end of an invalid body is unknown.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq, Hash)]
 pub enum ChunkError {
     /// A chunk does not begin with hexadecimal digits, or something other than an extension or CRLF follows them.
@@ -78,7 +79,7 @@ pub enum ChunkError {
     /// Data without a CRLF after it: the data is longer than its size.
     #[error("no CRLF after the data of a chunk")]
     MissingDataEnd,
-    /// A trailer line that would be invalid as a header line, too.
+    /// A trailer line that is not a valid header line.
     #[error("an invalid trailer line")]
     InvalidTrailer,
     /// A trailer section over 8 KiB or 64 lines.

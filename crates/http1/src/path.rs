@@ -19,7 +19,7 @@ pub enum Normalised<'p> {
 /// The handling of a byte of a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
-    /// Unchanged, as are `/` and `.`, which additionally affect segments.
+    /// Stays unchanged, as do `/` and `.`, which also affect segments.
     Plain,
     Slash,
     Percent,
@@ -79,7 +79,7 @@ pub fn normalise<'s>(path: &[u8], scratch: &'s mut Vec<u8>) -> Result<Normalised
     Ok(Normalised::Rewritten(scratch))
 }
 
-/// The result for a `path` in normal form, in one pass without writing.
+/// Checks in one pass whether `path` has normal form. Writes nothing.
 fn as_it_is(path: &[u8]) -> Option<Normalised<'static>> {
     if path.first() != Some(&b'/') {
         return (path == b"*").then_some(Normalised::Plain);

@@ -32,8 +32,8 @@ pub enum ResponseFraming {
 
 /// The head of a response: its status line and its header lines.
 ///
-/// Made for reuse: [`parse`](Self::parse) overwrites the head and keeps the memory of the lines. A head holds no bytes;
-/// it refers to the parsed buffer.
+/// A head is reusable: [`parse`](Self::parse) overwrites the head and keeps the memory of the lines. A head holds no
+/// bytes; its spans refer to the parsed buffer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseHead {
     /// The status, 100 to 999. Statuses over 599 are undefined but in use, and a gateway forwards them.
@@ -77,7 +77,7 @@ impl ResponseHead {
         limits: &HeadLimits,
     ) -> Result<bool, ResponseError> {
         let window = limits.window(buf);
-        // As in `RequestHead::parse`: parsed at once, or scanned for its end and then parsed again.
+        // As in `RequestHead::parse`, the parser runs at once, or again after the scan has found the end.
         if scan.is_fresh() || scan.advance(window, Start::Response)? {
             if self.parse_whole(window, request_method, limits)? {
                 *scan = HeadScan::default();

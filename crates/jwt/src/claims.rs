@@ -82,7 +82,7 @@ impl Claims {
         }
     }
 
-    /// Checks all rules, but not the signature. `now` is in seconds since 1970.
+    /// Checks all rules. The caller has checked the signature. `now` is in seconds since 1970.
     ///
     /// # Errors
     /// The first broken rule.

@@ -4,8 +4,8 @@
 //! [`Claims`], or the [`Fault`] for which the token is rejected. The claims of an unverified token are not accessible,
 //! except the issuer, which selects the keys.
 //!
-//! A key is only for the algorithms that fit its kind, and the token's header chooses among these algorithms. `none`
-//! does not exist, and a public key is never used as a shared secret. Input is bounded in length, depth and work.
+//! Each key has only the algorithms that fit its kind, and the token's header chooses among these algorithms. The crate
+//! has no algorithm `none`, and never uses a public key as a shared secret. Input is bounded in length, depth and work.
 //!
 //! | module | contents |
 //! |---|---|

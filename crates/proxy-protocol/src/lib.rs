@@ -1,8 +1,8 @@
 //! The PROXY protocol, by which a proxy sends the client's address, with no I/O.
 //!
 //! The crate parses the first bytes of a connection to the addresses in the header and the length of the header, and
-//! writes headers. The rules are those of HAProxy's `proxy-protocol.txt` (sections 2.1 and 2.2), read strictly:
-//! reserved and unexpected values are rejected.
+//! writes headers. The crate follows HAProxy's `proxy-protocol.txt` (sections 2.1 and 2.2) strictly, and rejects
+//! reserved and unexpected values.
 //!
 //! | module | contents |
 //! |---|---|
@@ -25,7 +25,7 @@ pub const MAX_V2: usize = 16 + 4096;
 pub enum Header {
     /// A client of the proxy.
     Proxied(Addresses),
-    /// The proxy itself, as in a health check, or an unknown client. The connection's own addresses apply.
+    /// The proxy itself, as in a health check, or an unknown client. The addresses of the connection apply.
     Local,
 }
 
@@ -41,7 +41,7 @@ pub struct Addresses {
 /// The result of parsing the first bytes of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// The bytes are the beginning of a header.
+    /// The bytes are the beginning of a header. The parser needs more bytes.
     Partial,
     /// The complete header, with its length.
     Whole(Header, usize),
@@ -50,7 +50,7 @@ pub enum Parsed {
 /// The reason why the first bytes of a connection are not a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// The first bytes do not begin a header.
+    /// The first bytes are not the beginning of a header.
     #[error("it does not begin with a PROXY header")]
     NoHeader,
     /// The header is too long.
