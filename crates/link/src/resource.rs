@@ -24,8 +24,8 @@ pub(crate) enum Refusal {
     Kind(u32),
 }
 
-/// The kind of a resource. Numbers are never used again. The model has the numbers of shared resources too
-/// ([`Part::KIND`]).
+/// The kind of a resource. The number of a removed kind is never reused. The model also has the numbers of shared
+/// resources ([`Part::KIND`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Settings = 1,
@@ -73,7 +73,7 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| *kind as u32 == number)
     }
 
-    /// Whether the digest of the body is the name. Such a resource has a meaning only for resources that name it.
+    /// Whether the digest of the body is the name. Only the resources that name such a resource use it.
     pub(crate) fn is_shared(self) -> bool {
         matches!(
             self,

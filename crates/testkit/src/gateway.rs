@@ -1,4 +1,4 @@
-//! A gateway's data plane in this process, on a free port. The test changes the configuration like a control plane.
+//! A gateway's data plane in this process, on a free port. The test changes the configuration as a control plane does.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! A client's connection, in clear text or over TLS. The TLS stream is from another library than the gateway's.
+//! A client's connection, in clear text or over TLS. The TLS stream uses another library than the gateway.
 
 use std::io;
 use std::net::SocketAddr;

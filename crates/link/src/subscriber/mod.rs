@@ -30,9 +30,9 @@ use snapshot::{Snapshot, SnapshotError};
 
 /// How long a data plane waits for the control plane before it serves the snapshot.
 const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(2);
-/// From a change to the snapshot. Changes in between are part of the same snapshot.
+/// The delay from a change to the snapshot. The snapshot includes the changes during the delay.
 const SNAPSHOT_DELAY: Duration = Duration::from_secs(1);
-/// The least time between two snapshots, which are as large as the configuration.
+/// The minimum time between two snapshots, because a snapshot contains the whole configuration.
 const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(4);
 
 /// The options of a subscriber: the control plane, the certificates, the snapshot.
@@ -63,8 +63,8 @@ pub struct SubscriberTelemetry {
     pub last_error: Option<Arc<str>>,
     /// The served version. Versions of different runs of a control plane cannot be compared.
     pub version: u64,
-    /// The number of resources that this version cannot read. The data plane serves an older version of them, or
-    /// nothing.
+    /// The number of resources that this version cannot read. For each of these resources, the data plane serves the
+    /// last valid version or nothing.
     pub refused: usize,
     /// The time of the last snapshot.
     pub snapshot_written: Option<SystemTime>,
@@ -173,7 +173,7 @@ impl Subscriber {
             }
             is_new = telemetry.last_error.replace(text.clone()).as_ref() != Some(&text);
         });
-        // A repeated error is logged once.
+        // The subscriber logs a repeated error once.
         if was_connected || is_new {
             tracing::warn!(control = %self.options.control, "there is no connection to the control plane: {text}");
         }

@@ -100,7 +100,7 @@ impl Snapshot {
     /// Writes the snapshot in place of the old file.
     pub(super) fn write(self, path: &Path) -> io::Result<()> {
         let new = temporary(path);
-        // A file that a crash left behind may be readable by other users.
+        // The file may remain from a crash, with permissions for other users.
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -108,7 +108,7 @@ impl Snapshot {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         let written = self.write_to(&file).and_then(|()| fs::rename(&new, path));
         if written.is_err() {
-            // The first error is the relevant error.
+            // The caller needs only the first error.
             let _ = fs::remove_file(&new);
         }
         written?;

@@ -77,7 +77,7 @@ impl Behaviour {
         Self::new(Answer::Chunked { chunks, pause, trailers })
     }
 
-    /// Exactly these bytes for any request.
+    /// Responds to any request with exactly these bytes.
     pub fn raw(bytes: impl Into<Vec<u8>>) -> Self {
         Self::new(Answer::Raw(bytes.into().into()))
     }
@@ -122,8 +122,8 @@ impl Behaviour {
         Self { on_accept: OnAccept::Hold, ..Self::ok() }
     }
 
-    /// 101 for a request with an Upgrade field, then an echo of every byte (a WebSocket without frames). 200 for a
-    /// request without Upgrade.
+    /// Responds with 101 to a request with an Upgrade field, then echoes every byte (a WebSocket without frames).
+    /// Responds with 200 to a request without Upgrade.
     pub fn upgrade() -> Self {
         Self::new(Answer::Upgrade)
     }

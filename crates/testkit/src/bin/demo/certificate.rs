@@ -1,4 +1,5 @@
-//! The certificate of the demo: replaced repeatedly, while new connections check the presented certificate.
+//! The certificate of the demo. The demo replaces the certificate repeatedly, and checks the certificate on new
+//! connections.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -20,7 +21,7 @@ pub(crate) const SECRET: &str = "demo";
 const LOOKS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How long the previous certificate may still be presented: each worker switches at its own time.
+/// How long the gateway may still present the previous certificate, because workers switch one after another.
 const LATE: Duration = Duration::from_millis(500);
 
 /// The maximum number of examples of failures.

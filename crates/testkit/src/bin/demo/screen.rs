@@ -47,7 +47,7 @@ impl Screen {
             let line = self.line(&together(&self.http.snapshot(), &self.https.snapshot()), backends);
             let (start, end) = if self.live { ("\r\x1b[K", "") } else { ("", "\n") };
             print!("{start}{line}{end}");
-            // The loss of the terminal does not end the demo.
+            // The demo continues without a terminal.
             let _ = io::stdout().flush();
         }
     }

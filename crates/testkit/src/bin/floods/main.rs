@@ -90,7 +90,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         if !gateway.process.is_running() {
             bail!("the gateway has ended; it printed:\n{}", gateway.process.output());
         }
-        // The remains of a flood must not count for the next flood.
+        // The rest of a flood must not count for the next flood.
         sleep(Duration::from_secs(1)).await;
     }
     report::print_end(gateway.memory()?.0);
