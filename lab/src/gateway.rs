@@ -184,7 +184,8 @@ pub(crate) fn version_of(program: &Path, arguments: &[&str]) -> anyhow::Result<S
 
 /// Writes a file in one step, so that no reader sees half of it.
 pub(crate) fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
-    // In the same folder, since a rename does not cross file systems; with a name that no watcher treats as configuration.
+    // In the same folder, since a rename does not cross file systems; with a name that no watcher treats as
+    // configuration.
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let new = path.with_file_name(format!(".{name}.new"));
     std::fs::write(&new, text)

@@ -1,4 +1,5 @@
-//! The results of an experiment for readers: a page of HTML, a summary in Markdown, plots as files, a few lines for a terminal.
+//! The results of an experiment for readers: a page of HTML, a summary in Markdown, plots as files, a few lines for a
+//! terminal.
 //!
 //! The input is results, the output is text; nothing is measured here. Stored results can produce the report again.
 //!
@@ -131,7 +132,8 @@ impl<'r> Report<'r> {
         Self { results, contestants, works, verdicts, published, prices }
     }
 
-    /// The study, if its statements about changing endpoints are comparable with the measurements: something has to change.
+    /// The study, if its statements about changing endpoints are comparable with the measurements: something has to
+    /// change.
     fn beside(&self) -> Option<&Published> {
         let changes = self.contestants.iter().any(|each| !each.run.events.is_empty());
         self.published.as_ref().filter(|published| changes && !published.contestants.is_empty())
@@ -204,7 +206,8 @@ pub(crate) fn html(results: &Results) -> String {
         let under = paragraph("under", &report.unanswered());
         body += &section("Latency", &(plot + &under + &percentiles::table(&report.contestants).html()));
         let over_time = page::figures(&over_time::plots(&report.contestants));
-        let under = "The same scales for all. An interval's requests are those that were due in it; vertical lines are changes.";
+        let under =
+            "All plots have the same scales. A request counts when it was due. Vertical lines mark changes.";
         body += &section(
             "Over time",
             &if over_time.is_empty() { over_time } else { paragraph("under", under) + &over_time },
@@ -254,7 +257,8 @@ fn head(report: &Report<'_>) -> String {
     }
 }
 
-/// The warnings of the experiment and of each run's load. Equal warnings of several loads appear once, without their figures.
+/// The warnings of the experiment and of each run's load. Equal warnings of several loads appear once, without their
+/// figures.
 fn warnings(report: &Report<'_>) -> Vec<String> {
     let mut warnings = report.results.warnings.clone();
     // The warning of a load without its figures, its first full text, and its gateways.

@@ -1,6 +1,7 @@
-//! The cost of a scrape of many busy routes: `cargo run --release -p sluicegate-admin --example scrape [ROUTES]`.
+//! Measures the CPU time of a scrape with many busy routes: `cargo run --release -p sluicegate-admin --example scrape
+//! [ROUTES]`.
 //!
-//! The percentage of one CPU is the cost of a scrape every 15 s.
+//! The output includes the share of one CPU that a scrape every 15 s takes.
 #![allow(clippy::print_stdout, reason = "the example prints its measurements")]
 
 use std::net::SocketAddr;
@@ -47,7 +48,7 @@ async fn main() -> anyhow::Result<()> {
         let request = format!("GET /some/path HTTP/1.1\r\nHost: shop-{route}.example.com\r\n\r\n");
         anyhow::ensure!(client.request(request).await?.status == 200, "the route is served");
     }
-    // The connections of the backend are in this process too, so only the difference counts.
+    // The process also holds the connections of the backend, so only the difference of the memory counts.
     let before = kilobytes("VmRSS:")?;
     measure(address, "busy", routes).await?;
     println!("resident: {before} kB before, {} kB at most", kilobytes("VmHWM:")?);

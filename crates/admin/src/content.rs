@@ -1,7 +1,7 @@
 //! The body of a response: a short text, or a document that is generated during the transfer.
 //!
-//! The metrics of 5,000 busy routes are 36 MB of text. A document in pieces, at the client's pace, needs memory for two
-//! pieces.
+//! The metrics of 5,000 busy routes are 36 MB of text. The interface sends a document in pieces at the client's pace,
+//! and holds two pieces in memory.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -36,19 +36,19 @@ impl Content {
         Self::Text(Some(text.into()))
     }
 
-    /// A document from `write`, which runs on a thread that may block. If `write` fails, the client receives the bytes before
-    /// the failure.
+    /// A document from `write`, which runs on a thread that may block. If `write` fails, the client receives the bytes
+    /// before the failure.
     pub(crate) fn written_by(write: impl FnOnce(&mut Writer) -> io::Result<()> + Send + 'static) -> Self {
         let (pieces, receiver) = channel(1);
         tokio::task::spawn_blocking(move || {
             let mut writer = Writer { pieces, buffer: Vec::with_capacity(PIECE) };
-            // Fails only when the client has disconnected.
+            // The send fails only after the client has disconnected.
             let _ = write(&mut writer).and_then(|()| writer.send());
         });
         Self::Document(receiver)
     }
 
-    /// A document of unknown length without a byte, for responses to HEAD.
+    /// An empty body of unknown length, for responses to HEAD.
     pub(crate) fn unwritten() -> Self {
         Self::Document(channel(1).1)
     }
@@ -152,7 +152,7 @@ mod tests {
                     break error;
                 }
             };
-            // The receiver is gone if the test has already failed.
+            // A failed test has dropped the receiver.
             let _ = sender.send(());
             Err(error)
         });

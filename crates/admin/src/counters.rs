@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The reason why the admin interface closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closed {
-    /// The connection was the oldest silent one, and another client connected.
+    /// The connection was the oldest silent connection, and another client connected.
     OldestSilent,
     /// No complete head arrived before the timeout.
     HeadTimeout,

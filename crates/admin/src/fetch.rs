@@ -72,14 +72,14 @@ pub enum FetchError {
 /// Fetches a JSON document, such as `/routes`, from the admin interface at this address.
 ///
 /// # Errors
-/// If the connect fails, no response arrives within 10 s, or the response is not such a document.
+/// If the connect fails, no response arrives within 10 s, or the response is not a JSON document.
 pub async fn fetch<T: DeserializeOwned>(address: SocketAddr, path: &str) -> Result<T, FetchError> {
     let body = exchange(address, path).await?;
     let answer = |problem| FetchError::Answer { address, path: path.to_owned(), problem };
     serde_json::from_slice(&body).map_err(|error| answer(error.to_string()))
 }
 
-/// Fetches a text, such as `/readyz`, in the same way.
+/// Fetches a text, such as `/readyz`, from the admin interface at this address.
 ///
 /// # Errors
 /// The errors of [`fetch`].

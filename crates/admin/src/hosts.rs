@@ -1,8 +1,8 @@
 //! The hosts that the admin interface accepts.
 //!
-//! A browser on the gateway's machine may show a page from a name that its owner resolves to 127.0.0.1 (DNS rebinding). For
-//! the browser the admin interface and the page then have the same origin, so the page may read responses. The `Host` of
-//! these requests is the name; an address cannot be rebound.
+//! A browser on the gateway's machine may show a page from a name that its owner resolves to 127.0.0.1 (DNS rebinding).
+//! For the browser the admin interface and the page then have the same origin, so the page may read responses. The
+//! `Host` of these requests is the rebound name. An attacker cannot rebind an IP address.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -20,7 +20,8 @@ pub enum Hosts {
 }
 
 impl Hosts {
-    /// The hosts for an interface at this address. All hosts if other machines can reach the address and no name is set.
+    /// The hosts for an interface at this address. The interface accepts all hosts if other machines can reach the
+    /// address and the operator has set no name.
     #[must_use]
     pub fn of(address: SocketAddr, names: Vec<String>) -> Self {
         if names.is_empty() && !address.ip().to_canonical().is_loopback() {

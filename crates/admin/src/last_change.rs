@@ -9,7 +9,7 @@ use std::time::SystemTime;
 pub struct LastChange(Arc<AtomicU64>);
 
 impl LastChange {
-    /// No configuration is published yet.
+    /// The state before the first configuration.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -21,7 +21,7 @@ impl LastChange {
         self.0.store(now, Ordering::Relaxed);
     }
 
-    /// The time in seconds since 1970, if a configuration is published.
+    /// The time in seconds since 1970. `None` before the first configuration.
     #[must_use]
     pub fn seconds(&self) -> Option<u64> {
         Some(self.0.load(Ordering::Relaxed)).filter(|seconds| *seconds > 0)

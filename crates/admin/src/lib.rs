@@ -1,13 +1,13 @@
 //! The admin HTTP interface of Sluicegate: health, metrics and live state.
 //!
 //! Inputs: the data plane's [`Registry`], the [`Readiness`] that the owner of the process sets, and the problems of the
-//! configuration. Output: read-only HTTP on an address of its own (loopback by default). The interface never takes a lock
-//! that a worker takes. A separate thread generates and streams documents: a scrape of thousands of routes delays no request
-//! and needs little memory.
+//! configuration. Output: read-only HTTP on an address of its own (loopback by default). The interface never takes a
+//! lock that a worker takes. A separate thread generates and streams documents: a scrape of thousands of routes delays
+//! no request and needs little memory.
 //!
-//! The other half is for the command line: [`fetch()`] queries a running gateway, and [`table`] prints the documents.
+//! The crate also serves the command line: [`fetch()`] queries a running gateway, and [`table`] prints the documents.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | [`readiness`] | starting, ready, draining |
 //! | [`hosts`] | protection from pages of other sites in a browser |
@@ -52,17 +52,18 @@ pub struct Admin {
     pub registry: Arc<Registry>,
     /// Whether the process is ready for traffic.
     pub readiness: Readiness,
-    /// The name of the pod, if the process runs in a pod. On the network of a node, another gateway may respond at the same
-    /// address.
+    /// The name of the pod, if the process runs in a pod. With the network of the node, another gateway may respond at
+    /// the same address.
     pub pod: Option<Arc<str>>,
     /// The hosts that the interface accepts.
     pub hosts: Hosts,
     /// When the configuration last changed.
     pub last_change: LastChange,
-    /// Returns the current problems of the configuration. Every scrape calls the function, on a thread that may block, so it
-    /// should be cheap.
+    /// Returns the current problems of the configuration. Every scrape calls the function on a thread that may block,
+    /// so the function should be cheap.
     pub problems: Arc<dyn Fn() -> Problems + Send + Sync>,
-    /// Returns the state of the other plane, if the planes are split. Called like `problems`.
+    /// Returns the state of the other plane, if the planes are split. Every scrape calls the function, as with
+    /// `problems`.
     pub planes: Arc<dyn Fn() -> Planes + Send + Sync>,
 }
 

@@ -19,7 +19,7 @@ use crate::{Admin, Problems};
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// Every path with its description.
+/// Every path with its description, for the index page.
 const PATHS: [(&str, &str); 8] = [
     ("/", "this list"),
     ("/healthz", "200 while the process runs"),
@@ -155,7 +155,7 @@ impl Pages {
     }
 }
 
-/// A document, which may be long.
+/// A page that streams a document of any length.
 struct Document {
     head_only: bool,
 }

@@ -22,7 +22,7 @@ pub struct Measure {
     pub value: Number,
 }
 
-/// The kind of a number, with the value.
+/// The metric type of a number, with the value.
 #[derive(Clone, Copy, Debug)]
 pub enum Number {
     /// A counter, which only grows.

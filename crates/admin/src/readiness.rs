@@ -25,8 +25,8 @@ impl Readiness {
         Self::default()
     }
 
-    /// Advances to this phase. An earlier phase than the current phase is ignored: a first configuration after the start of
-    /// the drain must not make the process ready.
+    /// Advances to this phase. The call has no effect if the current phase is later. A first configuration during the
+    /// drain must not make the process ready.
     pub fn set(&self, phase: Phase) {
         self.0.fetch_max(phase as u8, Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
-//! The connections of the admin interface: their number and their age.
+//! Serves the connections of the admin interface, and limits their number and their age.
 //!
-//! The interface responds to probes under any load from other clients: kubelet restarts a pod without a response to its
-//! probe. The oldest connection without a request makes room for a new connection. If every connection has a response in
-//! flight because its client does not read, some further places serve only probes.
+//! The interface responds to probes under any load from other clients: the kubelet restarts a pod that does not respond
+//! to its probe. The oldest connection without a request makes room for a new connection. If every connection has a
+//! response in flight because its client does not read, some additional places serve only probes.
 
 mod places;
 #[cfg(test)]
@@ -33,11 +33,12 @@ use watched::{Watch, Watched, WatchedContent};
 struct Bounds {
     /// Connections open at once for all pages. At the limit, the oldest silent connection is closed.
     connections: usize,
-    /// Further connections for `/healthz` and `/readyz`, if none of the others is silent.
+    /// Additional connections for `/healthz` and `/readyz`, used while no other connection is silent.
     reserve: usize,
-    /// The timeout for a head, including the wait of an idle connection.
+    /// The timeout for the head of a request. The timeout includes the idle time before the head.
     head: Duration,
-    /// The age at which a connection accepts no further request. The response in flight then has the same time to finish.
+    /// The age at which a connection accepts no further request. The response in flight may then take the same time
+    /// again.
     age: Duration,
 }
 
@@ -53,7 +54,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const MAX_HEAD: usize = 16 * 1024;
 
 impl Admin {
-    /// Serves until the future is dropped, which closes every connection. Errors of accept are logged, and accept is retried.
+    /// Serves until the future is dropped, which closes every connection. Errors of accept are logged, and accept is
+    /// retried.
     ///
     /// # Errors
     /// If `listener` is not a listening socket.

@@ -1,4 +1,4 @@
-//! The types of the JSON documents. The command line decodes the documents into the same types.
+//! The types of the JSON documents. The admin interface encodes these types, and the command line decodes them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -28,15 +28,15 @@ pub(crate) struct ConfigDocument<'a> {
 pub struct ServedRoute {
     /// The host pattern.
     pub host: String,
-    /// The path pattern; `*` for default backends and for TLS passthrough. Below HTTP the address of the listener: `:5432`
-    /// for all IPv4 addresses, else `10.0.0.1:5432`.
+    /// The path pattern; `*` for default backends and for TLS passthrough. Below HTTP the address of the listener:
+    /// `:5432` for all IPv4 addresses, else `10.0.0.1:5432`.
     pub path: String,
-    /// Kubernetes' `pathType`, or `DefaultBackend`; below HTTP `TCP`, `TLS` or `UDP`, and `Passthrough` at the listeners for
-    /// HTTPS.
+    /// Kubernetes' `pathType`, or `DefaultBackend`; below HTTP `TCP`, `TLS` or `UDP`, and `Passthrough` at the
+    /// listeners for HTTPS.
     pub path_type: Cow<'static, str>,
     /// The upstream's key, `namespace/service:port`.
     pub upstream: String,
-    /// The part of the sum of all weights, if a route has several upstreams.
+    /// The upstream's fraction of the sum of all weights, if a route has several upstreams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
     /// Ready endpoints of the upstream.
@@ -51,8 +51,8 @@ pub struct ServedRoute {
 }
 
 impl ServedRoute {
-    /// Every route of a configuration. The order is: exact hosts, wildcards, routes for every host, each sorted by path; then
-    /// TLS passthrough of the listeners for HTTPS, and the other listeners by port.
+    /// Every route of a configuration. The order is: exact hosts, wildcards, routes for every host, each sorted by
+    /// path; then TLS passthrough of the listeners for HTTPS, and the other listeners by port.
     #[must_use]
     pub fn all(config: &Config) -> Vec<Self> {
         let mut hosts: Vec<_> = config.hosts.iter().collect();
@@ -145,7 +145,7 @@ impl ServedRoute {
     }
 }
 
-/// The address in the form of the option: without a host for all IPv4 addresses.
+/// The address as in the command-line option: without a host for all IPv4 addresses.
 fn listen_address(address: SocketAddr) -> String {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => format!(":{}", address.port()),
@@ -287,7 +287,7 @@ pub struct EndpointState {
     pub ready: bool,
     /// The endpoint can respond to requests.
     pub serving: bool,
-    /// The endpoint terminates.
+    /// The endpoint is terminating.
     pub terminating: bool,
     /// The endpoint's health.
     pub health: Health,

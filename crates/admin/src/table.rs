@@ -1,4 +1,4 @@
-//! The documents as text tables.
+//! Formats the JSON documents as text tables.
 
 use std::fmt::Write as _;
 
@@ -95,7 +95,7 @@ fn ewma(endpoint: &EndpointState) -> String {
     }
 }
 
-/// Columns as wide as their widest cell.
+/// Aligns the rows: each column is as wide as its widest cell.
 fn aligned<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
     let rows: Vec<_> =
         std::iter::once(header.map(str::to_owned)).chain(rows.map(|row| row.map(shown))).collect();
@@ -118,7 +118,7 @@ fn aligned<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String
     table
 }
 
-/// The text without characters that control a terminal or forge a row: users choose names and paths.
+/// Removes characters that control a terminal or forge a row, because users choose names and paths.
 fn shown(cell: String) -> String {
     cell.replace(is_hidden, "\u{fffd}")
 }

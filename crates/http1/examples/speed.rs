@@ -1,4 +1,4 @@
-//! The time of the hot functions, in nanoseconds: `cargo run --release -p sluicegate-http1 --example speed`.
+//! Measures the hot functions, in nanoseconds: `cargo run --release -p sluicegate-http1 --example speed`.
 
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -28,7 +28,7 @@ const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\n\
     ETag: \"0123456789\"\r\n\
     Cache-Control: no-store\r\n\r\n";
 
-/// The shortest of some runs, which other work of the machine affects least.
+/// The shortest time of several runs, because other work of the machine affects the shortest run least.
 fn time(what: &str, mut run: impl FnMut()) {
     const LOOPS: u32 = 200_000;
     let mut least = f64::MAX;

@@ -9,14 +9,14 @@ use crate::token::{hex, is_reg_name};
 /// A host with an optional port, as in Host and in request targets (RFC 9110, 7.2; RFC 3986, 3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Authority<'a> {
-    /// Not empty: the http scheme has no empty host (RFC 9110, 4.2.1).
+    /// Never empty: the http scheme has no empty host (RFC 9110, 4.2.1).
     pub(crate) host: &'a [u8],
-    /// `None` also for a colon without digits.
+    /// `None` without a port, and for a colon without digits.
     pub(crate) port: Option<u16>,
 }
 
 impl<'a> Authority<'a> {
-    /// `None` if the authority is invalid. User information is invalid.
+    /// Parses an authority. `None` if the authority is invalid or contains user information.
     #[inline]
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let end = if bytes.first() == Some(&b'[') { ip_literal(bytes)? } else { reg_name(bytes)? };
@@ -29,7 +29,7 @@ impl<'a> Authority<'a> {
         (!host.is_empty()).then_some(Self { host, port })
     }
 
-    /// Whether both name the same host and port, the absent port being `default` (RFC 9110, 4.2.3).
+    /// Whether both authorities have the same host and port. An absent port is `default` (RFC 9110, 4.2.3).
     pub(crate) fn same(&self, other: &Self, default: Option<u16>) -> bool {
         self.host.eq_ignore_ascii_case(other.host) && self.port.or(default) == other.port.or(default)
     }

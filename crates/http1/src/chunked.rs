@@ -12,8 +12,8 @@ pub use self::trailers::is_trailer;
 /// The end of a chunked body without trailers.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// Decodes a chunked body, strictly: input that RFC 9112, 7.1 does not allow is rejected, because recipients interpret such
-/// input differently. Chunk extensions are checked and dropped. The decoder buffers nothing.
+/// Decodes a chunked body strictly. The decoder rejects input that RFC 9112, 7.1 does not allow, because recipients
+/// interpret invalid input differently. The decoder checks and drops chunk extensions, and buffers nothing.
 #[derive(Clone, Debug, Default)]
 pub struct ChunkedDecoder {
     state: State,
@@ -28,9 +28,9 @@ const MAX_OVERHEAD: u64 = 16 * 1024;
 #[derive(Clone, Debug)]
 enum State {
     SizeLine(SizeLine),
-    /// The data, of which this many bytes are missing.
+    /// In the data, with this many bytes still to come.
     Data(u64),
-    /// The CRLF after the data.
+    /// In the CRLF after the data.
     DataCr,
     DataLf,
     Trailers(Trailers),
@@ -46,18 +46,19 @@ impl Default for State {
 /// A piece of a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunk<'i> {
-    /// No piece yet: the decoder consumed all usable input. The next call must present the rest again, with more input.
+    /// No piece yet: the decoder consumed all usable input. The caller passes the unconsumed rest again, with more
+    /// input.
     Partial,
     /// A part of the data; never empty.
     Data(&'i [u8]),
-    /// Some of the trailer lines, valid and each with its CRLF, without the blank line at their end. Never empty. A body has
-    /// several of these pieces if the decoder drops a forbidden trailer between them.
+    /// Some of the trailer lines, valid and each with its CRLF, without the blank line at their end. Never empty. A
+    /// body has several of these pieces if the decoder drops a forbidden trailer between them.
     Trailers(&'i [u8]),
     /// The body has ended.
     End,
 }
 
-/// The reason why a chunked body cannot be decoded. The end of the body is then unknown.
+/// The reason why a chunked body cannot be decoded. The end of an invalid body is unknown.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq, Hash)]
 pub enum ChunkError {
     /// A chunk does not begin with hexadecimal digits, or something other than an extension or CRLF follows them.
@@ -78,7 +79,7 @@ pub enum ChunkError {
     /// Data without a CRLF after it: the data is longer than its size.
     #[error("no CRLF after the data of a chunk")]
     MissingDataEnd,
-    /// A trailer line that would be invalid as a header line, too.
+    /// A trailer line that is not a valid header line.
     #[error("an invalid trailer line")]
     InvalidTrailer,
     /// A trailer section over 8 KiB or 64 lines.
@@ -121,8 +122,8 @@ impl ChunkError {
 
 impl ChunkedDecoder {
     /// Decodes from the beginning of `input` up to the next piece of data, trailers, or the end. Returns the number of
-    /// consumed bytes, including the bytes of the piece; the next call continues after them. The decoder takes the trailer
-    /// section only as a whole, and may therefore consume a part of the input and ask for more.
+    /// consumed bytes, including the bytes of the piece; the next call continues after them. The decoder takes the
+    /// trailer section only as a whole, and may therefore consume a part of the input and ask for more.
     ///
     /// After [`Chunk::End`] the decoder consumes nothing. After an error the decoder cannot be used.
     ///
@@ -205,8 +206,8 @@ impl ChunkedDecoder {
     }
 }
 
-/// Appends the line that begins a chunk of `len` bytes. The caller appends the data and CRLF. `len` is not 0: that line would
-/// be [`LAST_CHUNK`].
+/// Appends the line that begins a chunk of `len` bytes. The caller appends the data and CRLF. `len` is not 0: that line
+/// would be [`LAST_CHUNK`].
 #[inline]
 pub fn write_chunk_header(out: &mut Vec<u8>, len: usize) {
     debug_assert!(len > 0, "an empty chunk ends the body");

@@ -1,7 +1,7 @@
 //! Faults in the head of a request or a response.
 
-/// A fault in the syntax or the framing of a head, of a request or a response. Each kind of head converts the fault to its
-/// own public error.
+/// A fault in the syntax or the framing of a request head or a response head. Each kind of head converts the fault to
+/// its own public error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     EmptyLines,

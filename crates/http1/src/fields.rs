@@ -8,7 +8,8 @@ use crate::request::Version;
 use crate::span::Span;
 use crate::token::{elements, is_token};
 
-/// The maximum number of options in Connection. Each nomination costs a look at each line, hence a bound.
+/// The maximum number of options in Connection. The limit bounds the work: the parser compares each option with each
+/// header line.
 const MAX_CONNECTION_OPTIONS: usize = 64;
 
 /// The framing and connection headers of a head.
@@ -25,7 +26,7 @@ pub(crate) struct Fields {
     close: bool,
     keep_alive: bool,
     upgrade_option: bool,
-    /// The number of options that nominate a header which is not removed anyway.
+    /// The number of options that nominate a header, except headers that the gateway removes in any case.
     nominations: usize,
     options: usize,
 }
@@ -50,7 +51,7 @@ pub(crate) enum Expect {
 }
 
 impl Fields {
-    /// Looks at each line once, and marks the lines that Connection nominates.
+    /// Reads each line once, and marks the lines that Connection nominates.
     #[inline]
     pub(crate) fn read(buf: &[u8], lines: &mut [Line], version: Version) -> Result<Self, Fault> {
         let mut fields = Self::default();
@@ -66,13 +67,13 @@ impl Fields {
         Ok(fields)
     }
 
-    /// Whether the connection may be used for another message, according to its headers (RFC 9112, 9.3).
+    /// Whether the headers allow another message on the connection (RFC 9112, 9.3).
     pub(crate) fn keep_alive(&self, version: Version) -> bool {
         !self.close && (version == Version::Http11 || self.keep_alive)
     }
 
-    /// The protocols to change to, if the connection is to be upgraded. Upgrade has no meaning without the Connection option,
-    /// nor in HTTP/1.0 (RFC 9110, 7.8).
+    /// The protocols of an upgrade, if the message requests an upgrade. Upgrade has no meaning without the Connection
+    /// option, nor in HTTP/1.0 (RFC 9110, 7.8).
     pub(crate) fn upgrade(&self, version: Version) -> Option<Span> {
         self.upgrade.filter(|_| self.upgrade_option && version == Version::Http11)
     }
@@ -109,7 +110,7 @@ impl Fields {
 
     fn take_connection(&mut self, value: &[u8]) -> Result<(), Fault> {
         if value.eq_ignore_ascii_case(b"keep-alive") {
-            // The value of nearly every Connection header, without the costs of a list.
+            // A fast path for the value of nearly every Connection header.
             self.keep_alive = true;
             return Ok(());
         }
@@ -131,15 +132,15 @@ impl Fields {
         Ok(())
     }
 
-    /// RFC 9112, 6.1. A recipient may ignore empty list elements and parameters. A sender has no reason for them, except to
-    /// be interpreted differently by two recipients.
+    /// RFC 9112, 6.1. A recipient may ignore empty list elements and parameters. This parser rejects both: they serve
+    /// only attacks on recipients that interpret them differently.
     fn take_codings(&mut self, value: &[u8]) -> Result<(), Fault> {
         for coding in elements(value) {
             let chunked = coding.eq_ignore_ascii_case(b"chunked");
             self.coding = match self.coding {
                 Coding::Chunked => return Err(Fault::InvalidTransferEncoding),
                 Coding::Absent if chunked => Coding::Chunked,
-                // Continues, to distinguish `gzip, chunked` (501) from a malformed value (400).
+                // The loop continues, to distinguish `gzip, chunked` (501) from a malformed value (400).
                 Coding::Absent | Coding::Unsupported if is_token(coding) => Coding::Unsupported,
                 Coding::Absent | Coding::Unsupported => return Err(Fault::InvalidTransferEncoding),
             };
@@ -161,8 +162,8 @@ impl Fields {
     }
 }
 
-/// Marks the lines that a Connection option nominates (RFC 9110, 7.6.1). [`Line::hop_by_hop`] defines which lines may be
-/// nominated.
+/// Marks the lines that a Connection option nominates (RFC 9110, 7.6.1). [`Line::hop_by_hop`] defines which lines may
+/// be nominated.
 #[cold]
 fn mark_nominated(buf: &[u8], lines: &mut [Line]) {
     for at in 0..lines.len() {
@@ -194,7 +195,8 @@ fn length(value: &[u8]) -> Option<u64> {
     (length <= i64::MAX as u64).then_some(length)
 }
 
-/// A valid Content-Length in the form of RFC 9110, 8.6: without leading zeros, which an endpoint may read as an octal number.
+/// A valid Content-Length in the form of RFC 9110, 8.6: without leading zeros, which an endpoint may read as an octal
+/// number.
 #[inline]
 #[must_use]
 pub fn canonical_length(value: &[u8]) -> &[u8] {
@@ -214,7 +216,7 @@ fn without_zeros(mut value: &[u8]) -> &[u8] {
     value
 }
 
-/// The `timeout=SECONDS` of a Keep-Alive header, a convention since RFC 2068, 19.7.1.1.
+/// The `timeout=SECONDS` of a Keep-Alive header, in use since RFC 2068, 19.7.1.1.
 fn timeout(value: &[u8]) -> Option<Duration> {
     elements(value).find_map(|parameter| {
         let (name, digits) = parameter.split_at_checked(8)?;

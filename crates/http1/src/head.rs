@@ -10,8 +10,8 @@ use crate::token::{is_field_value, is_tchar, is_token};
 
 /// Overwrites `lines` with `headers` from a head that fills `head`, blank line included.
 ///
-/// `httparse` accepts a bare LF as the end of a line, so this function checks the end of each line again. A line ends at the
-/// beginning of the next line, because no byte may stand between lines.
+/// `httparse` accepts a bare LF as the end of a line, so this function checks the end of each line again. Each line
+/// ends where the next line begins, because no bytes may stand between two lines.
 #[inline]
 pub(crate) fn fill(lines: &mut Vec<Line>, head: &[u8], headers: &[Header<'_>]) -> Result<(), Fault> {
     lines.clear();
@@ -39,8 +39,8 @@ pub(crate) fn ensure_crlf(head: &[u8], end: usize) -> Result<(), Fault> {
     if head[..end].ends_with(b"\r\n") { Ok(()) } else { Err(Fault::BareLf) }
 }
 
-/// The fault in the header section at the beginning of `section`, whose end may be missing. `None` if the section is valid so
-/// far.
+/// The fault in the header section at the beginning of `section`, whose end may be missing. `None` if the section is
+/// valid so far.
 #[cold]
 pub(crate) fn section_fault(mut section: &[u8]) -> Option<Fault> {
     while let Some(lf) = memchr(b'\n', section) {
@@ -60,7 +60,7 @@ pub(crate) fn section_fault(mut section: &[u8]) -> Option<Fault> {
         }
         section = rest;
     }
-    // LF may still follow the CR at the end of the piece.
+    // The LF after this CR may be in the next piece.
     line_fault(section.strip_suffix(b"\r").unwrap_or(section))
 }
 

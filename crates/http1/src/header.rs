@@ -2,7 +2,7 @@
 
 use crate::span::Span;
 
-/// The headers that a gateway acts on, so that each name is looked up only once.
+/// The headers that the gateway acts on. The parser looks up each name once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Known {
@@ -173,8 +173,8 @@ impl Known {
         Self::Other
     }
 
-    /// Whether the header is about one connection and is removed when the gateway forwards a message, even if Connection does
-    /// not nominate the header (RFC 9110, 7.6.1).
+    /// Whether the gateway removes the header from each forwarded message, even if Connection does not nominate the
+    /// header (RFC 9110, 7.6.1).
     ///
     /// Not hop-by-hop: Trailer, because trailers are forwarded (RFC 9110, 6.6.2); Proxy-Authenticate and
     /// Proxy-Authorization, which RFC 9110, 7.6.1 does not list. These two headers have no meaning for the gateway, but
@@ -193,8 +193,8 @@ impl Known {
     }
 }
 
-/// The first and the last bytes of a name, up to eight of each, in lower case: two words to compare instead of a string.
-/// Classifying the names of a request then takes a third of the time.
+/// The first and the last bytes of a name, up to eight of each, in lower case: two words to compare instead of a
+/// string. The classification of the names of a request takes a third of the time of string comparisons.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Key(u64, u64);
 
@@ -239,9 +239,9 @@ pub struct Line {
     pub end: u32,
     /// The kind of the header.
     pub known: Known,
-    /// Whether the line is hop-by-hop and is not forwarded: [`Known::is_hop_by_hop`], every header that a Connection option
-    /// nominates, and Content-Length in a response without a body (1xx, 204). RFC 9110, 8.6 forbids this Content-Length,
-    /// which may lead a lenient client to wait for a body.
+    /// Whether the line is hop-by-hop, so that the gateway does not forward the line: [`Known::is_hop_by_hop`], every
+    /// header that a Connection option nominates, and Content-Length in a response without a body (1xx, 204). RFC 9110,
+    /// 8.6 forbids this Content-Length, which may lead a lenient client to wait for a body.
     ///
     /// A Connection option removes only headers that are not [`Known`]. Otherwise a client could remove
     /// `Authorization`, `Cookie`, `Host` or an identity header before the endpoint reads the header.

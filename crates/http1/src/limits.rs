@@ -3,7 +3,7 @@
 /// The maximum number of header lines that [`HeadLimits::headers`] can allow.
 pub const MAX_HEADERS: usize = 256;
 
-/// The size limits of a head. A larger head is rejected, not truncated.
+/// The size limits of a head. The parser rejects a larger head, and never truncates a head.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadLimits {
     /// The maximum number of bytes of a head, from its first byte to the end of the blank line. Values over 4 GiB act
@@ -14,7 +14,7 @@ pub struct HeadLimits {
 }
 
 impl HeadLimits {
-    /// The part of `buf` that a head may take.
+    /// The part of `buf` in which a head must end.
     #[inline]
     pub(crate) fn window<'b>(&self, buf: &'b [u8]) -> &'b [u8] {
         &buf[..buf.len().min(self.max_bytes())]

@@ -40,8 +40,9 @@ const REGISTERED: &[&[u8]] = &[
     b"VERSION-CONTROL",
 ];
 
-/// A request method (RFC 9110, 9; PATCH: RFC 5789). Methods are case-sensitive. A registered method in another case is
-/// rejected: frameworks upper-case methods, so an endpoint would read `delete` as `DELETE`, unlike the gateway.
+/// A request method (RFC 9110, 9; PATCH: RFC 5789). Methods are case-sensitive. The parser rejects a registered method
+/// in another case. Frameworks convert methods to upper case, so an endpoint would read `delete` as `DELETE`, unlike
+/// the gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Method {
     /// `GET`.
@@ -99,8 +100,8 @@ impl Method {
         }
     }
 
-    /// Whether two identical requests have the effect of one request (RFC 9110, 9.2.2), so that the gateway may retry after a
-    /// connection dies. Unknown methods are not idempotent.
+    /// Whether two identical requests have the effect of one request (RFC 9110, 9.2.2), so that the gateway may retry
+    /// after the connection breaks. Unknown methods are not idempotent.
     #[inline]
     pub fn is_idempotent(self) -> bool {
         matches!(self, Self::Get | Self::Head | Self::Put | Self::Delete | Self::Options | Self::Trace)

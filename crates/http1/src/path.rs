@@ -19,7 +19,7 @@ pub enum Normalised<'p> {
 /// The handling of a byte of a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
-    /// Unchanged, as are `/` and `.`, which additionally affect segments.
+    /// Stays unchanged, as do `/` and `.`, which also affect segments.
     Plain,
     Slash,
     Percent,
@@ -54,8 +54,8 @@ const fn classes() -> [Class; 256] {
     classes
 }
 
-/// Converts `path` to the normal form, in which routes are matched and requests are forwarded. An endpoint therefore receives
-/// the matched path:
+/// Converts `path` to the normal form, in which routes are matched and requests are forwarded. An endpoint therefore
+/// receives the matched path:
 ///
 /// - escapes of unreserved characters are decoded (RFC 3986, 6.2.2.2), all others stay, in upper case: `%2f` is not a slash;
 /// - `//` becomes `/`, as with `merge_slashes` of nginx;
@@ -68,8 +68,8 @@ const fn classes() -> [Class; 256] {
 /// # Errors
 ///
 /// [`InvalidEscape`](Rejection::InvalidEscape), [`NulInPath`](Rejection::NulInPath),
-/// [`PathAboveRoot`](Rejection::PathAboveRoot), and [`InvalidTarget`](Rejection::InvalidTarget) if the path does not begin
-/// with `/`.
+/// [`PathAboveRoot`](Rejection::PathAboveRoot), and [`InvalidTarget`](Rejection::InvalidTarget) if the path does not
+/// begin with `/`.
 #[inline]
 pub fn normalise<'s>(path: &[u8], scratch: &'s mut Vec<u8>) -> Result<Normalised<'s>, Rejection> {
     if let Some(normal) = as_it_is(path) {
@@ -79,7 +79,7 @@ pub fn normalise<'s>(path: &[u8], scratch: &'s mut Vec<u8>) -> Result<Normalised
     Ok(Normalised::Rewritten(scratch))
 }
 
-/// The result for a `path` in normal form, in one pass without writing.
+/// Checks in one pass whether `path` has normal form. Writes nothing.
 fn as_it_is(path: &[u8]) -> Option<Normalised<'static>> {
     if path.first() != Some(&b'/') {
         return (path == b"*").then_some(Normalised::Plain);
@@ -158,8 +158,8 @@ fn rewrite(path: &[u8], out: &mut Vec<u8>) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Ends the segment that begins at `segment` of `out`, with a slash if another segment follows. Returns the beginning of the
-/// next segment.
+/// Ends the segment that begins at `segment` of `out`, with a slash if another segment follows. Returns the beginning
+/// of the next segment.
 fn end_segment(out: &mut Vec<u8>, segment: usize, slash: bool) -> Result<usize, Rejection> {
     match &out[segment..] {
         b"" => Ok(segment),

@@ -13,7 +13,7 @@ pub enum Rejection {
     /// A TLS record arrived on a port without TLS.
     #[error("a TLS record on a port that speaks clear text")]
     TlsRecord,
-    /// More empty lines before the request than RFC 9112, 2.2 recommends to tolerate.
+    /// More empty lines before the request than the parser tolerates (RFC 9112, 2.2).
     #[error("too many empty lines before the request line")]
     EmptyLines,
     /// The method is not a token (RFC 9110, 9.1).
@@ -81,8 +81,8 @@ pub enum Rejection {
     /// A Host that is empty (RFC 9110, 4.2.1), or not `uri-host [":" port]` (RFC 9110, 7.2).
     #[error("the Host header is empty, or not a host with an optional port")]
     InvalidHost,
-    /// An absolute-form target or a CONNECT names another authority than Host. RFC 9112, 3.2.2 would ignore Host; an
-    /// endpoint may use Host.
+    /// An absolute-form target or a CONNECT names another authority than Host. RFC 9112, 3.2.2 ignores Host in this
+    /// case, but an endpoint may use Host.
     #[error("the Host header and the request target name different hosts")]
     HostMismatch,
     /// A Content-Length of a tunnel, which has no content length (RFC 9110, 9.3.6; RFC 8441, 5).
@@ -109,7 +109,8 @@ pub enum Rejection {
     /// Transfer-Encoding in HTTP/1.0, whose framing is then unknown (RFC 9112, 6.1).
     #[error("Transfer-Encoding in an HTTP/1.0 request")]
     TransferEncodingInHttp10,
-    /// More than 64 connection options: each costs a look at each header line.
+    /// More than 64 connection options. The limit bounds the work: the parser compares each option with each header
+    /// line.
     #[error("too many options in the Connection header")]
     TooManyConnectionOptions,
     /// An expectation other than `100-continue` (RFC 9110, 10.1.1).
@@ -127,7 +128,7 @@ pub enum Rejection {
     /// A `%` in the path without two hexadecimal digits after it (RFC 3986, 2.1).
     #[error("a percent sign in the path without two hexadecimal digits")]
     InvalidEscape,
-    /// NUL in the path, also as `%00`: endpoints in C would end the path there.
+    /// NUL in the path, also as `%00`: endpoints in C end the path at the NUL.
     #[error("NUL in the path")]
     NulInPath,
     /// `..` segments that resolve to a path above the root.

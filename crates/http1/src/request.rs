@@ -40,8 +40,8 @@ pub enum RequestFraming {
 
 /// The head of a request: its request line and its header lines.
 ///
-/// Made for reuse: [`parse`](Self::parse) overwrites the head and keeps the memory of the lines. A head holds no bytes; it
-/// refers to the parsed buffer.
+/// A head is reusable: [`parse`](Self::parse) overwrites the head and keeps the memory of the lines. A head holds no
+/// bytes; its spans refer to the parsed buffer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestHead {
     /// The method.
@@ -59,9 +59,9 @@ pub struct RequestHead {
     pub path: Span,
     /// The query without its `?`, which may be empty.
     pub query: Option<Span>,
-    /// The effective `host[:port]` (RFC 9112, 3.3): from the target if it has an authority, else from Host. Valid by RFC
-    /// 3986: a name, an IPv4 address or an IPv6 address in brackets, never empty; the colon may come without a port. `None`
-    /// only in HTTP/1.0.
+    /// The effective `host[:port]` (RFC 9112, 3.3): from the target if it has an authority, else from Host. Valid by
+    /// RFC 3986: a name, an IPv4 address or an IPv6 address in brackets, never empty; the colon may come without a
+    /// port. `None` only in HTTP/1.0.
     pub authority: Option<Span>,
     /// The header lines, in the order of the request.
     pub lines: Vec<Line>,
@@ -69,24 +69,24 @@ pub struct RequestHead {
     pub framing: RequestFraming,
     /// Whether the client will send further requests on this connection (RFC 9112, 9.3).
     pub keep_alive: bool,
-    /// Whether the client waits for a 100 before it sends the body (RFC 9110, 10.1.1). False for a request without a body,
-    /// and in HTTP/1.0, which has no 100.
+    /// Whether the client waits for a 100 before it sends the body (RFC 9110, 10.1.1). False for a request without a
+    /// body, and in HTTP/1.0, which has no 100.
     pub expect_continue: bool,
     /// The protocols to change to: the first Upgrade line, if Connection has the `upgrade` option and the version
     /// is 1.1 (RFC 9110, 7.8).
     pub upgrade: Option<Span>,
-    /// The length of the head, from the beginning of the buffer to the end of the blank line, including empty lines before
-    /// the request.
+    /// The length of the head, from the beginning of the buffer to the end of the blank line, including empty lines
+    /// before the request.
     pub len: usize,
 }
 
 impl RequestHead {
-    /// Parses the head at the beginning of `buf`. `Ok(true)`: the head is complete, and [`len`](Self::len) bytes long; bytes
-    /// after the head are ignored. `Ok(false)`: more bytes are needed; call again with the same bytes and more, and with the
-    /// same `scan`. The fields are valid only after `Ok(true)`.
+    /// Parses the head at the beginning of `buf`. `Ok(true)`: the head is complete, and [`len`](Self::len) bytes long;
+    /// bytes after the head are ignored. `Ok(false)`: more bytes are needed; call again with the same bytes and more,
+    /// and with the same `scan`. The fields are valid only after `Ok(true)`.
     ///
-    /// The pieces of a head do not affect whether the head is accepted. The pieces may affect the reason of a rejection,
-    /// because pieces reveal some faults earlier than others.
+    /// The division of a head into pieces does not affect whether the parser accepts the head. The division may affect
+    /// the reason of a rejection, because the parser finds some faults earlier than others.
     ///
     /// # Errors
     ///
@@ -94,8 +94,8 @@ impl RequestHead {
     #[inline]
     pub fn parse(&mut self, buf: &[u8], scan: &mut HeadScan, limits: &HeadLimits) -> Result<bool, Rejection> {
         let window = limits.window(buf);
-        // Nearly every head arrives in one piece, so the head is parsed at once. A head in pieces is scanned for its end and
-        // then parsed again: at most twice, for any number of pieces.
+        // Nearly every head arrives in one piece, so the parser first tries the whole head. For a head in pieces the
+        // scan finds the end, then the parser runs once more.
         if scan.is_fresh() || scan.advance(window, Start::Request)? {
             if self.parse_whole(window, limits)? {
                 *scan = HeadScan::default();
@@ -155,7 +155,7 @@ impl RequestHead {
     #[inline]
     fn check_line_ends(&self, head: &[u8]) -> Result<(), Rejection> {
         if self.method_name.start > 0 {
-            // A cold path. The scan limits the number of empty lines.
+            // This path is cold. The scan limits the number of empty lines.
             HeadScan::default().advance(head, Start::Request)?;
         }
         // The version is preceded by one space and is eight bytes long.

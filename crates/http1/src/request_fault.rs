@@ -8,8 +8,8 @@ use crate::rejection::Rejection;
 use crate::scan::{HeadScan, Start};
 use crate::token::is_token;
 
-/// The fault in the request head at the beginning of `window`. `httparse` reports only the kind of the place. The request is
-/// already rejected; this code only finds the reason.
+/// The fault in the request head at the beginning of `window`. `httparse` reports only the part of the head. The
+/// request is already rejected, and this code only finds the reason.
 #[cold]
 pub(crate) fn request_fault(window: &[u8], error: Error) -> Rejection {
     if window.first() == Some(&0x16) {

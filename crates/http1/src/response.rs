@@ -32,8 +32,8 @@ pub enum ResponseFraming {
 
 /// The head of a response: its status line and its header lines.
 ///
-/// Made for reuse: [`parse`](Self::parse) overwrites the head and keeps the memory of the lines. A head holds no bytes; it
-/// refers to the parsed buffer.
+/// A head is reusable: [`parse`](Self::parse) overwrites the head and keeps the memory of the lines. A head holds no
+/// bytes; its spans refer to the parsed buffer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseHead {
     /// The status, 100 to 999. Statuses over 599 are undefined but in use, and a gateway forwards them.
@@ -61,9 +61,9 @@ pub struct ResponseHead {
 
 impl ResponseHead {
     /// Parses the head at the beginning of `buf`, of a response to a request with this method. `Ok(true)`: the head is
-    /// complete, and [`len`](Self::len) bytes long; bytes after the head are ignored. `Ok(false)`: more bytes are needed;
-    /// call again with the same bytes and more, and with the same `scan`. The fields are valid only after `Ok(true)`. After
-    /// an interim response (1xx) another response follows.
+    /// complete, and [`len`](Self::len) bytes long; bytes after the head are ignored. `Ok(false)`: more bytes are
+    /// needed; call again with the same bytes and more, and with the same `scan`. The fields are valid only after
+    /// `Ok(true)`. After an interim response (1xx) another response follows.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl ResponseHead {
         limits: &HeadLimits,
     ) -> Result<bool, ResponseError> {
         let window = limits.window(buf);
-        // As in `RequestHead::parse`: parsed at once, or scanned for its end and then parsed again.
+        // As in `RequestHead::parse`, the parser runs at once, or again after the scan has found the end.
         if scan.is_fresh() || scan.advance(window, Start::Response)? {
             if self.parse_whole(window, request_method, limits)? {
                 *scan = HeadScan::default();

@@ -50,7 +50,8 @@ pub enum ResponseError {
     /// Transfer-Encoding in HTTP/1.0, whose framing is then unknown (RFC 9112, 6.1).
     #[error("Transfer-Encoding in an HTTP/1.0 response")]
     TransferEncodingInHttp10,
-    /// More than 64 connection options: each costs a look at each header line.
+    /// More than 64 connection options. The limit bounds the work: the parser compares each option with each header
+    /// line.
     #[error("too many options in the Connection header")]
     TooManyConnectionOptions,
     /// The head exceeds the size limit.

@@ -19,8 +19,8 @@ pub(crate) enum Start {
 
 /// The progress through the head of one message, so that a head in single bytes costs linear time.
 ///
-/// Each head has a scan of its own: begin with the default, and pass the same scan with the same bytes and more. When a head
-/// is complete, the scan is ready for the next head. After an error the scan cannot be used.
+/// Each head needs a separate scan. Begin with the default, and pass the same scan with the same bytes and more. After
+/// a complete head the scan is ready for the next head. After an error the scan is unusable.
 #[derive(Clone, Debug, Default)]
 pub struct HeadScan {
     stage: Stage,
@@ -62,7 +62,7 @@ impl HeadScan {
 
     /// Scans the bytes since the last call. Returns whether the head is complete.
     ///
-    /// Input that can never become a head is rejected at once, so that garbage does not occupy a connection until the
+    /// The scan rejects input that cannot become a head at once, so that garbage does not occupy a connection until the
     /// timeout.
     pub(crate) fn advance(&mut self, window: &[u8], start: Start) -> Result<bool, Fault> {
         if window.is_empty() {
@@ -161,7 +161,7 @@ impl HeadScan {
 mod tests {
     use super::*;
 
-    /// Feeds the bytes one by one. Returns the outcome and the number of bytes that it took.
+    /// Feeds the bytes one by one. Returns the result, and the number of bytes until the result.
     fn outcome(bytes: &[u8], start: Start) -> (usize, Result<bool, Fault>) {
         let mut scan = HeadScan::default();
         for seen in 0..=bytes.len() {

@@ -2,8 +2,8 @@
 
 /// A range of the parsed buffer, in bytes.
 ///
-/// Eight bytes instead of the sixteen of a slice, and without a lifetime, so that a parsed head can be stored beside its
-/// buffer. A head is far shorter than 4 GiB, because of [`HeadLimits`](crate::HeadLimits).
+/// Eight bytes instead of the sixteen of a slice, and without a lifetime, so that a parsed head can be stored beside
+/// its buffer. A head is far shorter than 4 GiB, because of [`HeadLimits`](crate::HeadLimits).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     /// The first position of the range.

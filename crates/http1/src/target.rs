@@ -105,7 +105,7 @@ impl<'b> Target<'b> {
     }
 }
 
-/// The path and the query between `start` and the end of `span`.
+/// Splits the path from the query between `start` and the end of `span`.
 #[inline]
 fn split_query(buf: &[u8], start: usize, span: Span) -> Result<(Span, Option<Span>), Rejection> {
     let end = span.end as usize;

@@ -34,13 +34,13 @@ pub fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&byte| is_tchar(byte))
 }
 
-/// Whether `byte` may stand for itself in a registered name.
+/// Whether a registered name may contain `byte` without an escape.
 #[inline]
 pub(crate) fn is_reg_name(byte: u8) -> bool {
     REG_NAME[byte as usize]
 }
 
-/// Whether `byte` may be part of a field value (RFC 9110, 5.5): no control but HTAB.
+/// Whether `byte` may be part of a field value (RFC 9110, 5.5): no control character except HTAB.
 #[inline]
 pub(crate) fn is_field_value(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)

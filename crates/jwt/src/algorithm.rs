@@ -34,7 +34,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All supported algorithms.
     pub const ALL: [Self; 13] = [
         Self::Hs256,
         Self::Hs384,

@@ -66,8 +66,8 @@ impl Claims {
         self.time("exp").ok()?
     }
 
-    /// Whether the token has the claim with one of the values. The claim is text, a number or `true` in the notation of JSON,
-    /// a list of these, or the words of `scope` and `scp` (RFC 8693, 4.2).
+    /// Whether the token has the claim with one of the values. The claim is text, a number or `true` in the notation of
+    /// JSON, a list of these, or the words of `scope` and `scp` (RFC 8693, 4.2).
     #[must_use]
     pub fn has(&self, wanted: &Wanted) -> bool {
         let Some(claim) = self.get(&wanted.claim) else { return false };
@@ -82,7 +82,7 @@ impl Claims {
         }
     }
 
-    /// Checks all rules, but not the signature. `now` is in seconds since 1970.
+    /// Checks all rules. The caller has checked the signature. `now` is in seconds since 1970.
     ///
     /// # Errors
     /// The first broken rule.

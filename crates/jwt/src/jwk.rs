@@ -60,7 +60,7 @@ pub(crate) fn read(text: &[u8], algorithms: &[Algorithm]) -> Result<Vec<Key>, Ke
     }
 }
 
-/// The position of a JSON syntax error, without any of the text.
+/// The position of a JSON syntax error, without an excerpt of the text, which may be secret.
 fn in_words(error: &serde_json::Error) -> String {
     format!("not valid JSON at line {}, column {}", error.line(), error.column())
 }
@@ -112,7 +112,7 @@ impl Jwk {
                     _ => 66,
                 };
                 let (x, y) = (decode(self.x.as_deref(), "has no x")?, decode(self.y.as_deref(), "has no y")?);
-                // RFC 7518, 6.2.1.2: both have the length of the curve's coordinates.
+                // RFC 7518, 6.2.1.2: both coordinates have the full length of the curve's field.
                 if x.len() != length || y.len() != length {
                     return Err("has coordinates with the wrong length for its curve");
                 }
@@ -130,8 +130,8 @@ impl Jwk {
     }
 }
 
-/// Whether an encoded point of edwards25519 is one of the eight points of small order (RFC 8032, 5.1.7; RFC 8725, 3.4), in
-/// any of its encodings.
+/// Whether an encoded point of edwards25519 is one of the eight points of small order (RFC 8032, 5.1.7; RFC 8725, 3.4),
+/// in any of its encodings.
 fn is_of_small_order(point: &[u8]) -> bool {
     /// `y` of two points of order eight; the `y` of the other two is the prime minus this number.
     const OF_EIGHT: [u8; 32] = [
@@ -139,7 +139,7 @@ fn is_of_small_order(point: &[u8]) -> bool {
         0xdf, 0xac, 0x05, 0xd3, 0xc6, 0x33, 0x39, 0xb1, 0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc, 0x05,
     ];
     let Ok(mut y) = <[u8; 32]>::try_from(point) else { return false };
-    // The sign of x.
+    // Clears the bit with the sign of x.
     y[31] &= 0x7f;
     let small = |least: u8| std::array::from_fn(|index| if index == 0 { least } else { 0 });
     // 2^255 - 19 is the prime.

@@ -1,13 +1,13 @@
 //! JSON Web Tokens (RFC 7519), with no I/O.
 //!
-//! Inputs: the bytes of a token, the keys of its possible issuers, and the rules for its claims. Output: the [`Claims`], or
-//! the [`Fault`] for which the token is rejected. The claims of an unverified token are not accessible, except the issuer,
-//! which selects the keys.
+//! Inputs: the bytes of a token, the keys of its possible issuers, and the rules for its claims. Output: the
+//! [`Claims`], or the [`Fault`] for which the token is rejected. The claims of an unverified token are not accessible,
+//! except the issuer, which selects the keys.
 //!
-//! A key is only for the algorithms that fit its kind, and the token's header chooses among these algorithms. `none` does not
-//! exist, and a public key is never used as a shared secret. Input is bounded in length, depth and work.
+//! Each key has only the algorithms that fit its kind, and the token's header chooses among these algorithms. The crate
+//! has no algorithm `none`, and never uses a public key as a shared secret. Input is bounded in length, depth and work.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | [`algorithm`] | the algorithms (RFC 7518, 3.1; RFC 8037) |
 //! | [`key`] | keys: JWK sets (RFC 7517), PEM, shared secrets |

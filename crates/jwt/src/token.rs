@@ -63,7 +63,7 @@ impl<'t> Token<'t> {
         if signature.len() > SIGNATURE_MAX {
             return Err(Fault::Malformed);
         }
-        // serde_json bounds the depth (128).
+        // serde_json limits the depth of the JSON to 128.
         let claims: Map<String, Value> =
             serde_json::from_slice(&decode(payload)?).map_err(|_| Fault::Malformed)?;
         Ok(Self { algorithm, key: header.kid, message, signature, claims: Claims(claims) })

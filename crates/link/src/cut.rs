@@ -14,7 +14,7 @@ use crate::digest::Digest;
 use crate::messages::encoded;
 use crate::resource::{Kind, Name};
 
-/// All resources of a configuration, each shared part once.
+/// Splits a configuration into its resources. A shared part is one resource.
 pub(crate) fn cut(config: &Config) -> BTreeMap<Name, Bytes> {
     let Config { settings, hosts, default_rule, listeners, tls, consumers, upstreams } = config;
     let mut cutter = Cutter::default();
@@ -47,7 +47,7 @@ pub(crate) fn cut(config: &Config) -> BTreeMap<Name, Bytes> {
     cutter.resources
 }
 
-/// The short path: the body of the only resource that changes with the endpoints of an upstream.
+/// The body of the only resource that changes with the endpoints of an upstream. Endpoint changes take this short path.
 pub(crate) fn endpoints_body(endpoints: &[Endpoint]) -> Bytes {
     encoded(&endpoints).into()
 }
@@ -72,7 +72,8 @@ pub(crate) fn listener_name(listener: &Listener) -> Name {
 #[derive(Default)]
 struct Cutter {
     resources: BTreeMap<Name, Bytes>,
-    /// The written parts, by their addresses in memory: a certificate of a thousand names is written once.
+    /// The parts that are already encoded, by their addresses in memory. A certificate with a thousand names is encoded
+    /// once.
     written: HashMap<usize, PartName>,
 }
 
@@ -96,7 +97,7 @@ impl Context for Cutter {
         name
     }
 
-    /// A writer never reads parts.
+    /// The encoder only writes parts.
     fn part<T: Part>(&mut self, _: &PartName) -> Option<Arc<T>> {
         None
     }

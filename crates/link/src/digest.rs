@@ -1,4 +1,4 @@
-//! Digests, by which resources are compared.
+//! Digests, by which the planes compare resources.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Properties that hold for any bytes in place of a message of the link, for the fuzz target `link_message` and for a test.
+//! Properties that hold for any bytes in place of a message of the link, for the fuzz target `link_message` and for a
+//! test.
 
 use std::fmt;
 
@@ -20,8 +21,8 @@ const LONGER: usize = 2;
 /// Decodes bytes as messages of both planes.
 ///
 /// # Panics
-/// If a message changes or grows by encoding and decoding, or if the configuration of a batch changes on its way to a further
-/// data plane.
+/// If a message changes or grows by encoding and decoding, or if the configuration of a batch changes on its way to a
+/// further data plane.
 pub fn check_message(bytes: &[u8]) {
     comes_back::<FromProxy>(bytes);
     if let Some(FromControl { say: Some(FromControlSay::Batch(batch)) }) = comes_back(bytes) {
@@ -29,7 +30,7 @@ pub fn check_message(bytes: &[u8]) {
     }
 }
 
-/// The message, if the bytes are a message.
+/// Decodes a message. `None` if the bytes are not a message.
 fn comes_back<M>(bytes: &[u8]) -> Option<M>
 where
     M: Encode<()> + for<'b> Decode<'b, ()> + PartialEq,
@@ -41,7 +42,7 @@ where
     Some(message)
 }
 
-/// The encoding of an accepted policy equals the received bytes.
+/// Asserts that the encoding of an accepted policy equals the received bytes.
 fn reads_the_same<A, T>(body: &Bytes)
 where
     A: Adapt<T, ()> + for<'p> Adapt<T, Reader<'p, NoParts>>,
@@ -52,7 +53,8 @@ where
     }
 }
 
-/// Another store accepts all that a store accepted of a batch, and then has the same configuration.
+/// Asserts that a second store accepts the resources that a store accepted from a batch, and has the same
+/// configuration.
 fn is_told_on(batch: Batch) {
     let (mut changed, mut gone) = (Vec::new(), Vec::new());
     for change in batch.changes {

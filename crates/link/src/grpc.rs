@@ -1,7 +1,7 @@
 //! gRPC over HTTP/2 streams: one call that sends messages both ways.
 //!
-//! The code drives the h2 crate directly. All data planes therefore receive the same bytes without a copy, and the control
-//! plane builds a message only when the stream has room for the message. Until then only a version number waits.
+//! The code drives the h2 crate directly. All data planes therefore receive the same bytes without a copy. The control
+//! plane builds a message only when the stream has room for the message.
 
 use std::future::poll_fn;
 
@@ -13,7 +13,7 @@ use sluicegate_model::encoding::Fault;
 
 use crate::messages;
 
-/// The only method.
+/// The only method of the service.
 pub(crate) const METHOD: &str = "/sluicegate.link.v1.Configuration/Follow";
 
 /// Messages are CBOR (see `messages`).
@@ -114,7 +114,7 @@ pub(crate) fn encoded(message: &impl Encode<()>) -> Bytes {
 /// The prefix of a message of this length.
 pub(crate) fn put_prefix(bytes: &mut BytesMut, length: usize) {
     bytes.put_u8(0);
-    // Messages are far shorter.
+    // Messages are far shorter than 4 GiB.
     bytes.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
 }
 

@@ -1,5 +1,5 @@
-//! Whether a last valid version would allow requests that a newer version denies. This version cannot decode the newer
-//! version as a whole, so only the paths and their policies are read.
+//! Whether the last valid version of a resource would allow requests that a newer version denies. The program cannot
+//! decode the newer version completely, so this module reads only the paths and their policies.
 
 use std::cmp::Reverse;
 
@@ -23,7 +23,7 @@ mod index {
 pub(crate) struct HostOutline {
     /// The fallback comes first.
     rules: Vec<RuleOutline>,
-    /// Whether the host has a field that this version does not know and may not skip.
+    /// Whether the host has an unknown field that this program may not skip.
     has_unknown: bool,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct HostOutline {
 pub(crate) struct RuleOutline {
     matches: Option<Vec<RuleMatch>>,
     has_security: bool,
-    /// Whether the rule has a field that this version does not know and may not skip, such as a new kind of policy.
+    /// Whether the rule has an unknown field that this program may not skip, such as a new kind of policy.
     has_unknown: bool,
 }
 
@@ -74,8 +74,8 @@ impl HostOutline {
         Some(outline)
     }
 
-    /// Whether the older version of the host would serve a path without its current policy: by the rule of the path, or by a
-    /// rule for a shorter prefix of the path.
+    /// Whether the older version of the host would serve a path without its current policy: by the rule of the path, or
+    /// by a rule for a shorter prefix of the path.
     pub(crate) fn is_opened_by(&self, older: &VirtualHost) -> bool {
         if self.has_unknown {
             return true;
@@ -104,8 +104,9 @@ impl HostOutline {
 }
 
 impl HostOutline {
-    /// [`is_opened_by`](Self::is_opened_by) for hosts whose matches have conditions beside the path. Whether a request meets
-    /// two matches is unknown, so the older version must have the same guarded rules and no other rules without a policy.
+    /// [`is_opened_by`](Self::is_opened_by) for hosts whose matches have conditions beside the path. The module cannot
+    /// tell whether a request meets two matches. The older version must therefore have the same guarded rules, and no
+    /// other rules without a policy.
     fn is_opened_by_any<'r>(&self, older: impl Iterator<Item = &'r Rule> + Clone) -> bool {
         let same = |now: &RuleOutline, older: &Rule| now.matches.as_ref() == Some(&older.matches);
         let loses_guard = self.rules.iter().filter(|now| now.is_guarded()).any(|now| {

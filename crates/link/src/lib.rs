@@ -2,17 +2,19 @@
 //!
 //! In the control plane the [`Distributor`] takes [`Change`](sluicegate_model::Change)s, and serves any number of data
 //! planes. In a data plane a [`Subscriber`] follows a control plane forever, and returns the same changes. Both planes
-//! authenticate by certificates ([`PlaneTls`]). The model defines the encoding of its types ([`sluicegate_model::encoding`]).
+//! authenticate by certificates ([`PlaneTls`]). The model defines the encoding of its types
+//! ([`sluicegate_model::encoding`]).
 //!
-//! The configuration is split into resources that change separately. The control plane sends the changed resources and the
-//! names of removed resources as one batch. A data plane serves a whole batch or nothing. The endpoints of an upstream are a
-//! resource too: a change of endpoints is one small message to each data plane, for any size of the configuration.
+//! The configuration is split into resources that change separately. The control plane sends the changed resources and
+//! the names of removed resources as one batch. A data plane serves a whole batch or nothing. The endpoints of an
+//! upstream are a resource too: a change of endpoints is one small message to each data plane, for any size of the
+//! configuration.
 //!
-//! A data plane that reconnects sends its version and control plane, or a digest of all its resources. The data plane then
-//! receives only the difference, from another control plane too. A data plane writes its resources to a snapshot, and starts
-//! from the snapshot while no control plane is reachable.
+//! A data plane that reconnects sends its version and control plane, or a digest of all its resources. The data plane
+//! then receives only the difference, from another control plane too. A data plane writes its resources to a snapshot,
+//! and starts from the snapshot while no control plane is reachable.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | [`distributor`] | the control plane's side |
 //! | [`subscriber`] | the data plane's side |

@@ -1,8 +1,8 @@
-//! The messages of the planes. A data plane makes one call, `Follow`, and both planes send messages on the call until it
-//! ends.
+//! The messages of the planes. A data plane makes one call, `Follow`, and both planes send messages on the call until
+//! it ends.
 //!
-//! The encoding is the encoding of the model ([`sluicegate_model::encoding`]). A reader skips unknown fields, and messages of
-//! an unknown kind.
+//! The encoding is the encoding of the model ([`sluicegate_model::encoding`]). A reader skips unknown fields, and
+//! messages of an unknown kind.
 //!
 //! 1. The data plane sends [`Hello`], with its version and a digest of its resources.
 //! 2. The control plane sends [`Welcome`]. If the Welcome requests an inventory, the data plane sends its [`Inventory`].
@@ -85,8 +85,8 @@ pub(crate) struct Held {
 pub(crate) struct Served {
     #[n(0)]
     pub(crate) version: u64,
-    /// The number of resources that the data plane cannot read. The data plane serves an older version of these
-    /// resources, or does not serve them.
+    /// The number of resources that the data plane cannot read. For each of these resources, the data plane serves the
+    /// last valid version or nothing.
     #[n(1)]
     pub(crate) refused: u32,
 }
@@ -126,7 +126,7 @@ pub(crate) struct Welcome {
     pub(crate) wants_inventory: bool,
 }
 
-/// The difference to a version. A data plane serves a whole batch or nothing.
+/// The difference to a version. A data plane serves the whole batch, or keeps the previous version.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub(crate) struct Batch {
@@ -166,7 +166,7 @@ pub(crate) struct ResourceChange {
     pub(crate) body: Option<Bytes>,
 }
 
-/// Bodies may be keys.
+/// A body may be a private key.
 impl fmt::Debug for ResourceChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let body = self.body.as_ref().map(|_| format_args!("(confidential)"));

@@ -24,7 +24,8 @@ pub(crate) enum Refusal {
     Kind(u32),
 }
 
-/// The kind of a resource. Numbers are never used again. The model has the numbers of shared resources too ([`Part::KIND`]).
+/// The kind of a resource. The number of a removed kind is never reused. The model also has the numbers of shared
+/// resources ([`Part::KIND`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Settings = 1,
@@ -72,7 +73,7 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| *kind as u32 == number)
     }
 
-    /// Whether the digest of the body is the name. Such a resource has a meaning only for resources that name it.
+    /// Whether the digest of the body is the name. Only the resources that name such a resource use it.
     pub(crate) fn is_shared(self) -> bool {
         matches!(
             self,
@@ -85,8 +86,8 @@ impl Kind {
         )
     }
 
-    /// The handling of unknown fields in a resource of this kind. A policy with unknown fields is rejected: the unknown field
-    /// may deny callers, or set a requirement on endpoints.
+    /// The handling of unknown fields in a resource of this kind. A policy with unknown fields is rejected: the unknown
+    /// field may deny callers, or set a requirement on endpoints.
     pub(crate) fn unknown_fields(self) -> Unknown {
         match self {
             Self::Security
@@ -183,8 +184,8 @@ impl fmt::Debug for Name {
     }
 }
 
-/// A digest of many resources in the order of their names. SHA-256 of, for each resource: its kind and the length of its name
-/// (32 bits each, big endian), its name, and the SHA-256 of its body.
+/// A digest of many resources in the order of their names. SHA-256 of, for each resource: its kind and the length of
+/// its name (32 bits each, big endian), its name, and the SHA-256 of its body.
 pub(crate) fn state_of<'a>(resources: impl Iterator<Item = (&'a Name, &'a Digest)>) -> Bytes {
     let mut context = Context::new(&SHA256);
     for (name, digest) in resources {

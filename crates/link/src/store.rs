@@ -90,10 +90,10 @@ enum Good {
 }
 
 impl Store {
-    /// Applies a whole batch, and returns the changes for the proxy: a configuration, or the endpoints of some upstreams. An
-    /// invalid resource keeps its last valid version.
+    /// Applies a whole batch, and returns the changes for the proxy: a configuration, or the endpoints of some
+    /// upstreams. An invalid resource keeps its last valid version.
     pub(crate) fn apply(&mut self, mut delta: Delta) -> Vec<Change> {
-        // Shared resources are decoded before the resources that name them.
+        // The store decodes shared resources before the resources that name them.
         delta.changed.sort_by_key(|(name, _)| match name.kind() {
             Some(Kind::Certificate) => 0,
             Some(kind) if kind.is_shared() => 1,
@@ -249,8 +249,8 @@ impl Store {
         self.entries.iter().map(|(name, entry)| (name, &entry.digest))
     }
 
-    /// The resources for the next start: last valid versions, and received bodies without a valid version, which a newer
-    /// program may understand.
+    /// The resources for the next start: the last valid versions, and the received bodies without a valid version. A
+    /// newer program may be able to decode these bodies.
     pub(crate) fn snapshot(&self) -> Vec<(Name, Bytes)> {
         let entries = self.entries.iter().map(|(name, entry)| {
             (name.clone(), entry.last_valid_body.as_ref().unwrap_or(&entry.body).clone())
@@ -319,7 +319,7 @@ impl Store {
             _ => None,
         });
         let mut consumers: Vec<_> = consumers.collect();
-        // Names of resources sort by length first, ids do not.
+        // Names of resources sort by length first, unlike ids.
         consumers.sort_unstable_by(|one, other| one.id.cmp(&other.id));
         consumers
     }
@@ -335,8 +335,8 @@ impl Find for Store {
 }
 
 impl Good {
-    /// Whether the value has a route that would be served without a policy of its newer version. The newer version cannot be
-    /// decoded, and only its policies are known, so the resource has no last valid version.
+    /// Whether the value has a route that would be served without a policy of its newer version. The newer version
+    /// cannot be decoded, and only its policies are known, so the resource has no last valid version.
     fn opens(&self, newer: &Bytes) -> bool {
         match self {
             Self::Host(host) => HostOutline::read(newer).is_some_and(|newer| newer.is_opened_by(host)),
@@ -347,8 +347,8 @@ impl Good {
         }
     }
 
-    /// The required name of the resource, unless the name is a digest. Two names for one value, or two encodings of one name,
-    /// would serve the value twice.
+    /// The required name of the resource, unless the name is a digest. Two names for one value, or two encodings of one
+    /// name, would serve the value twice.
     fn name(&self) -> Option<Name> {
         Some(match self {
             Self::Settings(_) => Kind::Settings.alone(),

@@ -1,8 +1,8 @@
 //! Mutual TLS between the planes, with certificates from a directory or from the caller.
 //!
-//! The directory holds `tls.crt`, `tls.key` and `ca.crt` in PEM, as in a mounted Secret. The process reads the directory
-//! every second. New certificates apply to new connections, and open connections stay. Invalid certificates are logged once,
-//! and the last valid certificates stay.
+//! The directory holds `tls.crt`, `tls.key` and `ca.crt` in PEM, as in a mounted Secret. The process reads the
+//! directory every second. New certificates apply to new connections, and open connections continue. The process logs
+//! invalid certificates once, and keeps the last valid certificates.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -53,7 +53,7 @@ pub enum TlsError {
     },
 }
 
-/// The certificates of one plane, which follow their directory.
+/// The certificates of one plane. The plane reloads them when their directory changes.
 #[derive(Clone, Debug)]
 pub struct PlaneTls(Arc<Inner>);
 
@@ -205,7 +205,7 @@ impl Current {
     }
 }
 
-/// Sessions are not resumed, so that each connection is verified with the current CA certificates.
+/// The planes resume no sessions, so that each handshake verifies the peer with the current CA certificates.
 fn server_config(
     provider: &Arc<CryptoProvider>,
     roots: &Arc<RootCertStore>,
@@ -242,8 +242,8 @@ fn client_config(
     Ok(config)
 }
 
-/// Requires a certificate with the extended key usage for clients. The library accepts certificates without the extension for
-/// any use (RFC 5280, 4.2.1.12), and the same CA may have signed such certificates for servers.
+/// Requires a certificate with the extended key usage for clients. The library accepts certificates without the
+/// extension for any use (RFC 5280, 4.2.1.12), and the same CA may have signed such certificates for servers.
 #[derive(Debug)]
 struct ForClients(Arc<dyn ClientCertVerifier>);
 

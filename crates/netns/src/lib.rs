@@ -1,5 +1,5 @@
-//! The environment of gateway tests. A network namespace resembles a Kubernetes node; the addresses of its pods drop packets
-//! after the pods end. The crate also starts processes, and measures their CPU time.
+//! The environment of gateway tests: network namespaces that resemble a Kubernetes node and its pods. The address of a
+//! dead pod drops packets. The crate also starts processes, and measures their CPU time.
 //!
 //! The crate depends on no other crate of the workspace. The tests of the testkit and the lab's experiments use it.
 //!

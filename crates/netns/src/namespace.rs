@@ -1,12 +1,13 @@
-//! A network namespace that resembles a Kubernetes node: pods behind a bridge, whose addresses drop packets after the pods
-//! end.
+//! A network namespace that resembles a Kubernetes node: pods behind a bridge, whose addresses drop packets after the
+//! pods end.
 //!
 //! On 127.0.0.0/8 a dead address refuses connections at once. In a cluster the address of a dead pod drops packets: ARP
-//! requests have no reply, a connect hangs for seconds until the kernel times out, and established connections fall silent.
-//! This case breaks gateways that rely on their connect timeout, and its reproduction needs a bridge with real neighbours.
+//! requests have no reply, a connect hangs for seconds until the kernel times out, and established connections fall
+//! silent. Silent addresses break gateways that rely on their connect timeout. A test needs a bridge with real
+//! neighbours to reproduce them.
 //!
-//! The addresses are from the documentation and benchmarking ranges (RFC 5737, RFC 2544); no packet leaves the namespace.
-//! Needs Linux, root and `ip` (iproute2), see [`Namespace::available`].
+//! The addresses are from the documentation and benchmarking ranges (RFC 5737, RFC 2544); no packet leaves the
+//! namespace. Needs Linux, root and `ip` (iproute2), see [`Namespace::available`].
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -32,16 +33,16 @@ pub const NODE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 /// The address of the bridge of the pods.
 const BRIDGE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 
-/// The namespace of the node, in which the gateway runs. Dropping the value kills the processes of the node and its pods, and
-/// deletes the namespaces.
+/// The namespace of the node, in which the gateway runs. Dropping the value kills the processes of the node and its
+/// pods, and deletes the namespaces.
 #[derive(Debug)]
 pub struct Namespace {
     net: Net,
     pods: AtomicU32,
 }
 
-/// A pod: a namespace of its own with one address on the node's bridge. Dropping the value kills the processes and deletes
-/// the namespace; the address then drops packets.
+/// A pod: a namespace of its own with one address on the node's bridge. Dropping the value kills the processes and
+/// deletes the namespace; the address then drops packets.
 #[derive(Debug)]
 pub struct Pod {
     net: Net,
@@ -59,7 +60,7 @@ impl Namespace {
     }
 
     /// A namespace for a test. If namespaces are unavailable, prints the reason and returns `None`. With
-    /// `SLUICEGATE_NETNS=require` in the environment the lack is an error, so that the test cannot be skipped.
+    /// `SLUICEGATE_NETNS=require` in the environment the function fails instead, so that CI cannot skip the test.
     pub fn for_test() -> anyhow::Result<Option<Self>> {
         let Err(why) = Self::available() else { return Self::create().map(Some) };
         ensure!(std::env::var_os("SLUICEGATE_NETNS").is_none_or(|need| need != "require"), why);
@@ -75,7 +76,7 @@ impl Namespace {
             "link add node0 type bridge".to_owned(),
             format!("addr add {NODE}/24 dev node0"),
             "link set node0 up".to_owned(),
-            // A route for every address, as on a real node; its packets are lost.
+            // A default route, as on a real node. The kernel drops its packets.
             "route add default dev node0".to_owned(),
             "link add pods0 type bridge".to_owned(),
             format!("addr add {BRIDGE}/24 dev pods0"),
@@ -107,13 +108,13 @@ impl Namespace {
         self.net.enter(|| Process::start(command))?
     }
 
-    /// Runs a closure on a thread in the namespace, and returns its result. Sockets, threads, runtimes and processes of the
-    /// closure stay in the namespace.
+    /// Runs a closure on a thread in the namespace, and returns its result. Sockets, threads, runtimes and processes of
+    /// the closure stay in the namespace.
     pub fn enter<T: Send>(&self, run: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
         self.net.enter(run)
     }
 
-    /// Connects from the namespace. The connection also works outside.
+    /// Connects from the namespace. The connection also works outside of the namespace.
     pub async fn connect(&self, addr: SocketAddr) -> anyhow::Result<TcpStream> {
         let socket = self.net.enter(TcpSocket::new_v4)??;
         Ok(socket.connect(addr).await?)
@@ -136,14 +137,14 @@ impl Pod {
         self.net.enter(run)
     }
 
-    /// Listens at this port of the pod's address. The socket also works outside.
+    /// Listens at this port of the pod's address. The socket also works outside of the namespace.
     pub fn listen(&self, port: u16) -> anyhow::Result<TcpListener> {
         let bound = self.net.enter(|| TcpListener::bind((self.ip, port)))?;
         bound.with_context(|| format!("listening at {}:{port}", self.ip))
     }
 
-    /// Makes the address drop packets, as after a power failure of a pod's node: no ARP reply, no RST, no FIN. The processes
-    /// continue.
+    /// Makes the address drop packets, as after a power failure of a pod's node: no ARP reply, no RST, no FIN. The
+    /// processes continue.
     pub fn blackhole(&self) -> anyhow::Result<()> {
         self.net.ip(&format!("addr del {}/24 dev eth0", self.ip))
     }
@@ -161,8 +162,8 @@ impl Pod {
         self.net.kill_processes()
     }
 
-    /// Kills the pod's processes and removes its address, as when a pod is deleted: connections end, and the address then
-    /// drops packets.
+    /// Kills the pod's processes and removes its address, as when a pod is deleted: connections end, and the address
+    /// then drops packets.
     pub fn delete(&self) -> anyhow::Result<()> {
         self.net.kill_processes()?;
         self.blackhole()
@@ -171,7 +172,8 @@ impl Pod {
 
 impl Drop for Pod {
     fn drop(&mut self) {
-        // An open socket in this process keeps the namespace alive. Without its link the namespace does not respond.
+        // An open socket in this process keeps the namespace alive. The namespace does not respond after its link is
+        // gone.
         let _ = self.net.ip("link del eth0");
     }
 }
@@ -196,7 +198,7 @@ impl Net {
                         File::open(path(&name)).with_context(|| format!("opening namespace {name}"))?;
                     return Ok(Self { name, file });
                 }
-                // A process with the same id left the namespace behind.
+                // An earlier process with the same id left the namespace behind.
                 Err(error) if format!("{error:#}").contains("File exists") => {}
                 Err(error) => return Err(error),
             }
@@ -211,7 +213,7 @@ impl Net {
     }
 
     fn enter<T: Send>(&self, run: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
-        // A separate thread, which then ends: other code must not run in the namespace.
+        // A thread of its own enters the namespace and then ends, so that no other code runs in the namespace.
         let entered = thread::scope(|scope| {
             let thread = scope.spawn(|| {
                 move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))?;
@@ -223,7 +225,7 @@ impl Net {
     }
 
     /// Kills every process in the namespace except this process, and waits for their end. Only this process knows the
-    /// namespace, so the processes are our own.
+    /// namespace, so this process started all of them.
     fn kill_processes(&self) -> anyhow::Result<()> {
         let deadline = Instant::now() + Duration::from_secs(5);
         loop {

@@ -14,8 +14,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// A child process in a process group of its own, so that Ctrl-C in a terminal reaches only the parent. Dropping the value
-/// kills the group.
+/// A child process in a process group of its own, so that Ctrl-C in a terminal reaches only the parent. Dropping the
+/// value kills the group.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -40,7 +40,8 @@ impl Process {
 
     /// The output so far, standard output and standard error together.
     pub fn output(&self) -> String {
-        // A positioned read: the child shares the file's position, and seeking would move its writes.
+        // The read has its own position: the child shares the position of the file, and a seek would move the child's
+        // writes.
         let mut bytes = vec![0; self.output.metadata().map_or(0, |file| file.len()) as usize];
         match self.output.read_exact_at(&mut bytes, 0) {
             Ok(()) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -65,7 +66,7 @@ impl Process {
 
     /// Sends SIGKILL to the process and its group, and reaps it.
     pub fn kill(&mut self) -> anyhow::Result<()> {
-        // The id stays reserved until the process is reaped, so the group is our own.
+        // The kernel does not reuse the id before the process is reaped, so the signal reaches no other group.
         if self.child.try_wait()?.is_none() {
             kill_process_group(self.id(), Signal::KILL)
                 .with_context(|| format!("SIGKILL to {}", self.name))?;
@@ -74,8 +75,8 @@ impl Process {
         Ok(())
     }
 
-    /// Sends SIGTERM, and kills the process after `grace`. Unlike [`kill`](Self::kill), SIGTERM lets the process reap its own
-    /// children.
+    /// Sends SIGTERM, and kills the process after `grace`. Unlike [`kill`](Self::kill), SIGTERM lets the process reap
+    /// its own children.
     pub async fn stop(&mut self, grace: Duration) -> anyhow::Result<()> {
         if self.is_running() {
             self.terminate()?;
@@ -172,8 +173,8 @@ pub fn cpu_time(pid: u32) -> io::Result<Duration> {
     Ok(Duration::from_nanos(nanos))
 }
 
-/// The CPU time of a process and its descendants so far, including ended descendants: a gateway that reloads leaves workers
-/// behind.
+/// The CPU time of a process and its descendants so far, including ended descendants: a gateway that reloads leaves
+/// workers behind.
 pub fn cpu_time_of_tree(pid: u32) -> io::Result<Duration> {
     let processes = tree(pid)?;
     let used = |pid| match cpu_time(pid) {

@@ -39,9 +39,9 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, Malformed> {
 
 fn header(family: u8, bytes: &[u8]) -> Option<Header> {
     let proxied = |source, destination| Some(Header::Proxied(Addresses { source, destination }));
-    // The transport is ignored: datagrams have the same addresses as streams.
+    // The parser ignores the transport: datagrams have the same addresses as streams.
     match (family >> 4, family & 0xf) {
-        // Unspecified, or between sockets of one host: without an address of a client.
+        // An unspecified family, or Unix sockets: the header has no client IP.
         (0, 0..=2) => Some(Header::Local),
         (3, 1 | 2) => bytes.get(..216).map(|_| Header::Local),
         (1, 1 | 2) => {

@@ -1,8 +1,8 @@
 //! The PROXY protocol, by which a proxy sends the client's address, with no I/O.
 //!
-//! The crate parses the first bytes of a connection to the addresses in the header and the length of the header, and writes
-//! headers. The rules are those of HAProxy's `proxy-protocol.txt` (sections 2.1 and 2.2), read strictly: reserved and
-//! unexpected values are rejected.
+//! The crate parses the first bytes of a connection to the addresses in the header and the length of the header, and
+//! writes headers. The crate follows HAProxy's `proxy-protocol.txt` (sections 2.1 and 2.2) strictly, and rejects
+//! reserved and unexpected values.
 //!
 //! | module | contents |
 //! |---|---|
@@ -16,8 +16,8 @@ mod text;
 
 /// The longest header of version 1, with its line end (2.1: "107 chars").
 pub const MAX_V1: usize = 107;
-/// The longest accepted header of version 2, in bytes. Beside 52 bytes with addresses a header may have extensions: 4 KiB, as
-/// in nginx.
+/// The longest accepted header of version 2, in bytes. Beside 52 bytes with addresses a header may have extensions: 4
+/// KiB, as in nginx.
 pub const MAX_V2: usize = 16 + 4096;
 
 /// The source of a connection.
@@ -25,7 +25,7 @@ pub const MAX_V2: usize = 16 + 4096;
 pub enum Header {
     /// A client of the proxy.
     Proxied(Addresses),
-    /// The proxy itself, as in a health check, or an unknown client. The connection's own addresses apply.
+    /// The proxy itself, as in a health check, or an unknown client. The addresses of the connection apply.
     Local,
 }
 
@@ -41,7 +41,7 @@ pub struct Addresses {
 /// The result of parsing the first bytes of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// The bytes are the beginning of a header.
+    /// The bytes are the beginning of a header. The parser needs more bytes.
     Partial,
     /// The complete header, with its length.
     Whole(Header, usize),
@@ -50,7 +50,7 @@ pub enum Parsed {
 /// The reason why the first bytes of a connection are not a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// The first bytes do not begin a header.
+    /// The first bytes are not the beginning of a header.
     #[error("it does not begin with a PROXY header")]
     NoHeader,
     /// The header is too long.
@@ -88,8 +88,8 @@ pub fn write_v2(out: &mut Vec<u8>, addresses: Addresses) {
 }
 
 impl Addresses {
-    /// Converts both addresses to IPv4, or both to IPv6: a header has addresses of one family. IPv4 becomes IPv4-mapped IPv6
-    /// if the other address is IPv6 (RFC 4291, 2.5.5.2).
+    /// Converts both addresses to IPv4, or both to IPv6: a header has addresses of one family. IPv4 becomes IPv4-mapped
+    /// IPv6 if the other address is IPv6 (RFC 4291, 2.5.5.2).
     fn of_one_family(self) -> Self {
         let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
         let (source, destination) = (canonical(self.source), canonical(self.destination));

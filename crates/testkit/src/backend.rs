@@ -19,7 +19,7 @@ pub use self::behaviour::Behaviour;
 use self::connection::Connection;
 use crate::wire;
 
-/// A running backend. Dropping the value ends the backend like a kill. The tasks run on the runtime of the caller of `start`.
+/// A running backend. Dropping the value kills the backend. The tasks run on the runtime of the caller of `start`.
 #[derive(Debug)]
 pub struct Backend {
     addr: SocketAddr,
@@ -289,7 +289,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut life: watch::Rec
                 let connection = Connection::new(stream, &shared);
                 connections.spawn(connection.run(for_connections.clone()));
             }
-            // Most likely the process is out of file descriptors, until some connections end.
+            // The likely cause is a lack of file descriptors, until some connections end.
             Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
         }
     }

@@ -174,16 +174,16 @@ impl Client {
         Ok(())
     }
 
-    /// Sends a request and reads its response. The client parses the method from the bytes, because the response to HEAD has
-    /// no body.
+    /// Sends a request and reads its response. The client parses the method from the bytes, because the response to
+    /// HEAD has no body.
     pub async fn request(&mut self, bytes: impl AsRef<[u8]>) -> Result<Response, Error> {
         let bytes = bytes.as_ref();
         self.send(bytes).await?;
         self.read(bytes.starts_with(b"HEAD ")).await
     }
 
-    /// Reads one response to a request with any method except HEAD. Skips interim responses, except 101, after which the
-    /// connection is a tunnel.
+    /// Reads one response to a request with any method except HEAD. Skips interim responses, except 101, after which
+    /// the connection is a tunnel.
     pub async fn read_response(&mut self) -> Result<Response, Error> {
         self.read(false).await
     }

@@ -1,4 +1,4 @@
-//! A gateway's data plane in this process, on a free port. The test changes the configuration like a control plane.
+//! A gateway's data plane in this process, on a free port. The test changes the configuration as a control plane does.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -67,8 +67,8 @@ impl Builder {
         self
     }
 
-    /// Routes `host` (`*` for any) and the element-wise prefix `path` to the upstream `name`. A new upstream has no endpoints
-    /// yet.
+    /// Routes `host` (`*` for any) and the element-wise prefix `path` to the upstream `name`. A new upstream has no
+    /// endpoints yet.
     #[must_use]
     pub fn route(mut self, host: &str, path: &str, name: &str) -> Self {
         add_route(&mut self.config, host, path, name);
@@ -162,8 +162,8 @@ impl Builder {
 }
 
 impl Gateway {
-    /// A gateway with two workers on free ports of 127.0.0.1, for HTTP and for HTTPS as localhost, the default settings and
-    /// no routes.
+    /// A gateway with two workers on free ports of 127.0.0.1, for HTTP and for HTTPS as localhost, the default settings
+    /// and no routes.
     #[must_use]
     pub fn builder() -> Builder {
         let free = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
@@ -297,8 +297,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// Waits until all clients are gone: no client connection is open and no request is in flight, as counted by the workers,
-    /// the upstreams and the endpoints. For tests that check for leaks.
+    /// Waits until all clients are gone: no client connection is open and no request is in flight, as counted by the
+    /// workers, the upstreams and the endpoints. For tests that check for leaks.
     ///
     /// # Errors
     /// If a connection or a request remains after 10 s.

@@ -1,7 +1,8 @@
 //! A loopback address that drops connects, like the address of a dead pod, without root.
 //!
-//! A listener with a full queue does not respond to a SYN (`listen(2)`): a connect hangs until the kernel times out after
-//! minutes. Unlike a network namespace (the crate `sluicegate-netns`), a hole cannot silence established connections.
+//! A listener with a full queue does not respond to a SYN (`listen(2)`): a connect hangs until the kernel times out
+//! after minutes. Unlike a network namespace (the crate `sluicegate-netns`), a hole cannot silence established
+//! connections.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,5 +1,5 @@
-//! An adapter for clients of HTTP/1.1 to HTTP/2. A request becomes a stream, and the response becomes HTTP/1.1, so that every
-//! test can run over HTTP/2.
+//! An adapter for clients of HTTP/1.1 to HTTP/2. A request becomes a stream, and the response becomes HTTP/1.1, so that
+//! every test can run over HTTP/2.
 
 use std::future::poll_fn;
 use std::io::{self, Write as _};

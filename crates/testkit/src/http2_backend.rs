@@ -29,7 +29,8 @@ pub enum Manner {
     GrpcStatus(u8),
     /// Responds like grpc.health.v1; the value is the reported health.
     GrpcHealth(bool),
-    /// Accepts WebSocket (RFC 8441) and echoes the bytes of the tunnel; responds with 403 to a request without a protocol.
+    /// Accepts WebSocket (RFC 8441) and echoes the bytes of the tunnel; responds with 403 to a request without a
+    /// protocol.
     WebSocket,
 }
 

@@ -1,7 +1,8 @@
-//! The test tools of Sluicegate: programmable in-process backends, a raw client, a load generator that checks every response.
+//! The test tools of Sluicegate: programmable in-process backends, a raw client, a load generator that checks every
+//! response.
 //!
-//! Only [`gateway`] runs code of the data plane. The HTTP code here is independent of the gateway's parser, because a tool
-//! with the tested code shares its faults. Whole-gateway tests, the demo and the floods use this crate.
+//! Only [`gateway`] runs code of the data plane. The other modules do not use the gateway's parser, because a test tool
+//! must not share the faults of the tested code. Whole-gateway tests, the demo and the floods use this crate.
 //!
 //! | module | contents |
 //! |---|---|

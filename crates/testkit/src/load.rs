@@ -1,8 +1,8 @@
 //! A load that checks every response: many persistent connections, closed loop or at a constant rate.
 //!
-//! The load runs on a thread and a runtime of its own, so that a busy test does not disturb the load. The load counts a
-//! failure wherever a user would see a failure. After a graceful close between two requests the load reconnects; a close
-//! after a request was sent is a failure.
+//! The load runs on a thread and a runtime of its own, so that a busy test does not disturb the load. The load counts
+//! every failure that a user would see. After a graceful close between two requests the load reconnects; a close after
+//! a request was sent is a failure.
 
 mod connection;
 mod report;
@@ -92,8 +92,8 @@ impl Load {
         Self { is_new_each: true, ..self }
     }
 
-    /// Sets a constant rate in requests per second, open loop: the next free connection sends the due request, and latency
-    /// starts at the due time. Without a rate each connection sends its next request after its last response.
+    /// Sets a constant rate in requests per second, open loop: the next free connection sends the due request, and
+    /// latency starts at the due time. Without a rate each connection sends its next request after its last response.
     #[must_use]
     pub fn rate(self, per_second: f64) -> Self {
         Self { rate: Some(per_second), ..self }
@@ -117,8 +117,8 @@ impl Load {
         Self { expect: Expect::Body(body.into()), ..self }
     }
 
-    /// Requires the request's own id in the body: a response without the id is for another request. For backends that return
-    /// the id (`Behaviour::ok`, `Behaviour::echo`, or a URI with `{id}`).
+    /// Requires the request's own id in the body: a response without the id is for another request. For backends that
+    /// return the id (`Behaviour::ok`, `Behaviour::echo`, or a URI with `{id}`).
     #[must_use]
     pub fn expect_own_id(self) -> Self {
         Self { expect: Expect::OwnId, ..self }
@@ -149,7 +149,7 @@ impl Load {
         Ok(Running { stop: Some(stop), thread: Some(thread), shared })
     }
 
-    /// Sends for this long, then waits for the outstanding responses.
+    /// Sends requests for this long, then waits for the responses in flight.
     pub async fn run(self, duration: Duration) -> anyhow::Result<Report> {
         let running = self.start()?;
         tokio::time::sleep(duration).await;
@@ -183,7 +183,7 @@ impl Running {
         Ok(())
     }
 
-    /// Stops sending, waits for the outstanding responses, and reports.
+    /// Stops sending, waits for the responses in flight, and returns the report.
     pub async fn stop(mut self) -> anyhow::Result<Report> {
         self.stop.take();
         let thread = self.thread.take().context("a load is stopped once")?;

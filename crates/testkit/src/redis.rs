@@ -32,7 +32,7 @@ impl RedisServer {
     /// # Errors
     /// If no server is installed, or the server does not start.
     pub async fn start(options: &[&str]) -> anyhow::Result<Self> {
-        // Another process may take a free port a moment later.
+        // Another process may take the free port before the server listens.
         for _ in 0..5 {
             let free = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
             let options = options.iter().map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! A client's connection, in clear text or over TLS. The TLS stream is from another library than the gateway's.
+//! A client's connection, in clear text or over TLS. The TLS stream uses another library than the gateway.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,8 +13,9 @@ use tokio_rustls::client::TlsStream;
 use crate::http2;
 use crate::tls::{Authority, ClientOptions};
 
-/// The transport between the test's clients and the gateway. `SLUICEGATE_TEST_TRANSPORT` (`http`, `https`, `http2`) sets the
-/// transport of all connections of `Gateway::connect` and `Gateway::load`, so that every test can run over each transport.
+/// The transport between the test's clients and the gateway. `SLUICEGATE_TEST_TRANSPORT` (`http`, `https`, `http2`)
+/// sets the transport of all connections of `Gateway::connect` and `Gateway::load`, so that every test can run over
+/// each transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// HTTP/1.1 in clear text.

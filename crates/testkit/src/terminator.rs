@@ -31,8 +31,8 @@ struct Seen {
 }
 
 impl Terminator {
-    /// Presents this certificate, and forwards the bytes to `backend`. With `clients`, requires client certificates of this
-    /// CA.
+    /// Presents this certificate, and forwards the bytes to `backend`. With `clients`, requires client certificates of
+    /// this CA.
     ///
     /// # Errors
     /// If the terminator cannot listen.

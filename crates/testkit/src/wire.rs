@@ -102,7 +102,7 @@ impl BodyDecoder {
         self.state == State::Done
     }
 
-    /// Whether a close is a proper end of this body.
+    /// Whether the close of the connection is a valid end of this body.
     pub(crate) fn ends_by_close(&self) -> bool {
         matches!(self.state, State::UntilClose | State::Done)
     }

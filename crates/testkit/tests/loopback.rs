@@ -205,7 +205,7 @@ async fn latency_at_a_constant_rate_starts_at_the_due_time() -> anyhow::Result<(
     running.wait_for_ok(before + 200, Duration::from_secs(5)).await?;
     let report = running.stop().await?;
     assert_eq!(report.failures(), 0, "{report}");
-    // Both connections stalled for 300 ms. About 150 requests became due meanwhile, and all of them waited.
+    // Both connections stalled for 300 ms. About 150 requests became due in this time, and each of them waited.
     let late = report.latency.count_between(100_000, 10_000_000);
     assert!(late >= 50, "{late} late: {report}");
     Ok(())

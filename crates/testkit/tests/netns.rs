@@ -1,5 +1,5 @@
-//! Tests of pods whose addresses drop packets. The tests need root. Without root, they print the reason and pass, unless
-//! `SLUICEGATE_NETNS=require` is set.
+//! Tests of pods whose addresses drop packets. The tests need root. Without root, they print the reason and pass,
+//! unless `SLUICEGATE_NETNS=require` is set.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use sluicegate_testkit::client::Client;
 use sluicegate_testkit::load::Load;
 use tokio::time::timeout;
 
-/// The limit of a connect: longer than any refusal takes, shorter than the kernel's timeout of ARP (about 3 s).
+/// The timeout of a connect: longer than any refusal takes, and shorter than the ARP timeout of the kernel (about 3 s).
 const CONNECT_LIMIT: Duration = Duration::from_millis(400);
 
 /// The result of a connect.

@@ -186,7 +186,8 @@ pub(super) struct Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         if self.connections.is_reset.load(Ordering::Relaxed) {
-            // Otherwise the kernel would close the connection properly. The option cannot be set on a connection that is gone.
+            // Otherwise the kernel would close the connection properly. The option cannot be set on a connection that
+            // is gone.
             let _ = set_socket_linger(self.io.inner(), Some(Duration::ZERO));
         }
     }

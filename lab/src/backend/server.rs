@@ -18,7 +18,8 @@ use tokio::task::JoinSet;
 use super::answer::{Broken, Pod};
 use super::connections::{Activity, Connections, Socket};
 
-/// The largest head of a request, and therefore the memory for an unread request; for a larger head the response is 431.
+/// The largest head of a request, and therefore the memory for an unread request; for a larger head the response is
+/// 431.
 const LARGEST_HEAD: usize = 64 * 1024;
 
 /// Requests in flight on an HTTP/2 connection.

@@ -231,7 +231,8 @@ impl Jwt {
             tokens("RS256", callers, &|text: &str| sign(&ours, text), &|text: &str| sign(&another, text))?;
         let public = ours.public_key();
         let der = public.as_der().context("encoding a public key")?;
-        // RSAPublicKey (RFC 8017, A.1.1): heads of 9 bytes, as always with 2048 bits, the modulus, and an exponent of 65537.
+        // RSAPublicKey (RFC 8017, A.1.1): heads of 9 bytes, as always with 2048 bits, the modulus, and an exponent of
+        // 65537.
         let n = public
             .as_ref()
             .get(9..9 + ours.public_modulus_len())

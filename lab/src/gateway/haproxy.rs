@@ -1,4 +1,5 @@
-//! HAProxy that learns of endpoints, certificates and hosts through its runtime API, as from HAProxy Technologies' controller.
+//! HAProxy that learns of endpoints, certificates and hosts through its runtime API, as from HAProxy Technologies'
+//! controller.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr};

@@ -61,7 +61,8 @@ pub(crate) struct Worker<'p> {
     clock: Clock,
     stop: &'p Stop,
     epoll: OwnedFd,
-    /// The connections that requests are assigned to; behind them, connections that only finish their requests in flight.
+    /// The connections that requests are assigned to; behind them, connections that only finish their requests in
+    /// flight.
     slots: Vec<Slot>,
     /// The number of connections that requests are assigned to.
     dealt: usize,
@@ -202,7 +203,8 @@ impl<'p> Worker<'p> {
         opening.min(due).min(end.unwrap_or(Nanos::MAX)).min(self.next_tick)
     }
 
-    /// The time at which the request at the cursor is due; in a closed loop only the first requests, of all connections.
+    /// The time at which the request at the cursor is due; in a closed loop only the first requests, of all
+    /// connections.
     fn cursor_due(&self) -> Option<Nanos> {
         if self.schedule.pace == Pace::Closed {
             return (self.cursor == 0).then_some(self.schedule.first);

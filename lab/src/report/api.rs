@@ -104,7 +104,7 @@ fn functions(results: &Results, works: &[Work<'_>], published: Option<&Published
     let gateways = columns_of(results, |gateway| with.iter().any(|work| work.of(gateway).is_some()));
     let published = published.filter(|published| !published.functions.is_empty());
     let mut columns = vec![Column::words("functions"), Column::number("callers")];
-    let note = "CPU time more for each call, calls for a second of CPU of those without";
+    let note = "added CPU time per call, calls per CPU second relative to no functions";
     columns.extend(gateways.iter().map(|gateway| Column::number(gateway.title.clone()).with_note(note)));
     if published.is_some() {
         columns.push(Column::published("Kong 3.10", "published: calls/s of those without"));
@@ -213,7 +213,8 @@ fn beside(results: &Results, works: &[Work<'_>], published: &Published) -> Optio
         Some(Row::of(cells))
     });
     let rows: Vec<Row> = rows.collect();
-    let caption = format!("How many times as good, beside the study of {}", published.short);
+    let caption =
+        format!("Advantage of Sluicegate as a factor, compared with the study of {}", published.short);
     (!rows.is_empty() && !others.is_empty()).then_some(Table { caption, columns, rows })
 }
 

@@ -81,7 +81,8 @@ impl Contestant<'_> {
         }
     }
 
-    /// Whether its responses determine p99.9 of its requests: with more than one in a thousand without a response, they do not.
+    /// Whether its responses determine p99.9 of its requests: with more than one in a thousand without a response, they
+    /// do not.
     pub(super) fn is_told_by_answers(&self) -> bool {
         self.unanswered() * 1000 <= self.due()
     }

@@ -86,7 +86,7 @@ pub(super) fn followed(contestants: &[Contestant<'_>]) -> Option<Table> {
         Column::number("how often"),
         Column::number("median"),
         Column::number("longest"),
-        Column::number("overtaken by the next"),
+        Column::number("superseded"),
         Column::number("never"),
     ];
     let caption = "The delay from the notification of the gateway until each change took effect".to_owned();

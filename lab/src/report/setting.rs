@@ -12,8 +12,8 @@ const LIMITS: [&str; 4] = [
     "A run takes minutes. A run does not show effects that take hours, such as a memory leak or fragmentation.",
     "There is no cluster. The lab notifies gateways of changes as their controllers do, without the delays of API server, kubelet \
      and kube-proxy.",
-    "Published figures were measured on other hardware, with other versions, and from another machine. They stand here for \
-     their shape, not to be subtracted from.",
+    "Published figures were measured on other hardware, with other versions, and from another machine. Compare only \
+     the shapes of the curves, not the absolute figures.",
 ];
 
 pub(super) fn html(results: &Results, contestants: &[Contestant<'_>]) -> String {

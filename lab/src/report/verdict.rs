@@ -1,4 +1,5 @@
-//! The conclusions from the figures, in sentences: for every gateway alike, and first the errors of Sluicegate, if there are any.
+//! The conclusions from the figures, in sentences: for every gateway alike, and first the errors of Sluicegate, if
+//! there are any.
 
 use super::api;
 use super::contest::{Contestant, OURS, percentile};
@@ -109,7 +110,7 @@ fn clean(contestants: &[Contestant<'_>]) -> Option<Verdict> {
         (all, some) if all == some && all > 1 => format!("all {all} gateways"),
         _ => list(&clean),
     };
-    Some(Verdict::good(format!("Every request was answered, and rightly, by {by}.")))
+    Some(Verdict::good(format!("Every request received the correct response from {by}.")))
 }
 
 /// The gateway that lost most requests; Sluicegate has its own sentence.
@@ -213,7 +214,7 @@ fn untold(contestants: &[Contestant<'_>]) -> Option<Verdict> {
     let untold: Vec<String> = untold.map(|each| each.title()).collect();
     (!untold.is_empty()).then(|| {
         Verdict::bad(format!(
-            "More than one request in a thousand has no answer with {}, so p99.9 of the answers says nothing of its requests.",
+            "More than one request in a thousand receives no response from {}, so p99.9 of its requests is unknown.",
             list(&untold)
         ))
     })
@@ -349,7 +350,7 @@ mod tests {
             sentences[0],
             "Sluicegate left 13 of 60,000 requests without an answer (0.022 %): 12 connection timeouts and 1 read error."
         );
-        assert_eq!(sentences[1], "Every request was answered, and rightly, by nginx.");
+        assert_eq!(sentences[1], "Every request received the correct response from nginx.");
     }
 
     #[test]
@@ -357,7 +358,7 @@ mod tests {
         let worst = Gateway { connect: 500, unsent: 30, status_503: 1, ..FLAT };
         let results = changed(FLAT, &[("a", Gateway { read: 2, ..FLAT }), ("b", worst)]);
         let sentences = sentences(&results);
-        assert_eq!(sentences[0], "Every request was answered, and rightly, by Sluicegate.");
+        assert_eq!(sentences[0], "Every request received the correct response from Sluicegate.");
         assert_eq!(
             sentences[1],
             "b left 30 of 60,000 requests without an answer (0.050 %): 500 connection errors, 1 answer of another status than \
@@ -431,7 +432,10 @@ mod tests {
     #[test]
     fn verdict_says_all_or_none_instead_of_a_list() {
         let results = changed(FLAT, &[("a", FLAT), ("b", FLAT)]);
-        assert_eq!(sentences(&results)[0], "Every request was answered, and rightly, by all 3 gateways.");
+        assert_eq!(
+            sentences(&results)[0],
+            "Every request received the correct response from all 3 gateways."
+        );
         let bad = Gateway { read: 1, ..FLAT };
         let results = changed(bad, &[("a", bad)]);
         assert_eq!(sentences(&results)[1], "No gateway answered every request rightly.");

@@ -132,7 +132,8 @@ impl Comparison<'_> {
         }
         if possible.iter().any(|workers| *workers >= cpus) {
             compared.warnings.push(format!(
-                "With {cpus} workers the gateways shared their CPUs with the load and the back ends, which took from what they could do."
+                "With {cpus} workers the gateways shared their CPUs with the load and the backends. The figures \
+                 understate the capacity of the gateways."
             ));
         }
         compared.setting.extend(self.setting());

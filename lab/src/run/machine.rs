@@ -103,7 +103,9 @@ pub(crate) fn warnings(machine: &Machine) -> Vec<String> {
     }
     if machine.gateway_cpus.iter().any(|cpu| machine.other_cpus.contains(cpu)) {
         warnings.push(
-            "The gateway had no CPU to itself: the load and the pods ran on the same ones, and took from what it could do.".to_owned(),
+            "The gateway shared its CPUs with the load and the pods. The figures understate its \
+             capacity."
+                .to_owned(),
         );
     }
     warnings

@@ -21,7 +21,8 @@ const MAX_PODS: usize = 200;
 /// A node with its pods. Its content ends with it.
 pub(crate) struct Stage {
     pods: Vec<Pod>,
-    /// Networks prepared for pods, so that the start of a pod takes no more than a process. The next pod takes the last network.
+    /// Networks prepared for pods, so that the start of a pod takes no more than a process. The next pod takes the last
+    /// network.
     spare: Vec<Network>,
     /// Networks of killed pods: their removal costs more than a pod's life, and must not happen during a measurement.
     gone: Vec<Network>,

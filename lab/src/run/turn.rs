@@ -229,7 +229,7 @@ pub(crate) fn setting(declared: &Declared, rate: f64, workers: usize, machine: &
             humantime::format_duration(load.timeout)
         ),
         format!(
-            "{} pods, processes with addresses of their own on a bridge; gateways are told of a change {} after it",
+            "{} pods, each a process with its own address on a bridge; a gateway is notified of each change after {}",
             pods.count,
             humantime::format_duration(pods.notice)
         ),

@@ -19,7 +19,8 @@ pub(crate) struct Seen {
     pub(crate) peak_bytes: u64,
 }
 
-/// Samples a process and its descendants for as long as it is polled. A caller that stops polling has the results in `seen`.
+/// Samples a process and its descendants for as long as it is polled. A caller that stops polling has the results in
+/// `seen`.
 pub(crate) async fn watch(pid: u32, seen: &mut Seen) -> anyhow::Result<()> {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

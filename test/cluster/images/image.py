@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--program", type=Path, required=True, help="the program; it becomes the entry point")
     parser.add_argument("--file", action="append", default=[], metavar="PATH=FILE", help="another file, and its path in the image")
     parser.add_argument("--arguments", nargs=argparse.REMAINDER, default=[], metavar="ARGUMENT",
-                        help="the last option: what the program is given unless the pod says otherwise")
+                        help="the last option: the default arguments of the program, which a pod can replace")
     options = parser.parse_args()
     files = {path: Path(file) for path, _, file in (each.partition("=") for each in options.file)}
     Image(options.name, options.program, options.arguments, files).write(options.tar)

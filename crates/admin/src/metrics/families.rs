@@ -9,8 +9,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 use sluicegate_proxy::counters::{BOUNDS_MICROS, HistogramTotal};
 
-/// Writes one family after another. Callers pass full names, except for the `_total` of counters and the `_info` of infos,
-/// which are suffixes of the samples and not of the family.
+/// Writes one family after another. Callers pass full names, except for the `_total` of counters and the `_info` of
+/// infos, which are suffixes of the samples and not of the family.
 pub(super) struct Families<'e>(DescriptorEncoder<'e>);
 
 impl<'e> Families<'e> {

@@ -9,7 +9,7 @@ use hyper::header::ACCEPT;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     OpenMetrics,
-    /// Version 0.0.4, which every tool reads.
+    /// Version 0.0.4 of the older format, which every tool reads.
     Plain,
 }
 
@@ -33,8 +33,8 @@ impl Format {
     }
 }
 
-/// Converts `OpenMetrics` text to version 0.0.4, line by line. In the older format a family has the name of its samples,
-/// infos are gauges, and the text has neither units nor an end.
+/// Converts `OpenMetrics` text to version 0.0.4, line by line. In the older format a family has the name of its
+/// samples, infos are gauges, and the text has neither units nor an end.
 pub(super) struct Plain<'w, W> {
     out: &'w mut W,
     line: String,

@@ -1,4 +1,4 @@
-//! Metrics of the workers.
+//! Metrics of each worker.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The places of connections, and the choice of the connection that gives up its place.
+//! The places of connections, and the choice of the connection to close when no place is free.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +13,7 @@ use crate::counters::{Closed, Counters};
 pub(super) enum Kind {
     /// For all pages.
     Ordinary,
-    /// For the pages of probes.
+    /// Only for `/healthz` and `/readyz`.
     Reserve,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Places {
     bounds: Bounds,
     counters: Arc<Counters>,
     taken: Mutex<Taken>,
-    /// Notified when a place becomes free, or its connection silent.
+    /// Notified when a place becomes free, or a connection becomes silent.
     freed: Notify,
 }
 
@@ -44,7 +44,7 @@ struct Connection {
 enum State {
     /// Accepted, before the first read.
     Fresh,
-    /// Without a complete head since this event.
+    /// The client has sent no complete head since this event.
     Silent(u64),
     /// A request arrived, and its response is not complete.
     Busy,
@@ -55,7 +55,7 @@ impl Places {
         Arc::new(Self { bounds, counters, taken: Mutex::default(), freed: Notify::new() })
     }
 
-    /// A place for a further connection. The oldest silent connection makes room.
+    /// Takes a place for a new connection. If no place is free, closes the oldest silent connection.
     pub(super) async fn take(self: &Arc<Self>) -> Place {
         loop {
             if let Some(place) = self.try_take() {
@@ -65,7 +65,7 @@ impl Places {
         }
     }
 
-    /// The places for probes come last, so that other clients do not use them up.
+    /// The server fills the places for probes last, so that other clients do not occupy these places.
     fn try_take(self: &Arc<Self>) -> Option<Place> {
         let mut taken = self.taken();
         let Bounds { connections, reserve, .. } = self.bounds;

@@ -1,4 +1,4 @@
-//! A connection with its responses, observed to detect when the connection is silent.
+//! Wraps a connection and its responses, to detect when the connection becomes silent.
 
 use std::convert::Infallible;
 use std::io;
@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use super::places::Place;
 use crate::content::Content;
 
-/// The state that a connection shares with the responses on it.
+/// The state that a connection shares with its responses.
 pub(super) struct Watch {
     pub(super) place: Place,
     /// The response's body is complete; some bytes may not be written yet.

@@ -86,7 +86,7 @@ impl SizeLine {
             return Err(ChunkError::SizeTooLarge);
         }
         self.size = self.size << 4 | u64::from(digit);
-        // Recipients with signed sizes would read a negative size.
+        // A recipient with signed sizes would read a negative size.
         if self.size > i64::MAX as u64 { Err(ChunkError::SizeTooLarge) } else { Ok(()) }
     }
 

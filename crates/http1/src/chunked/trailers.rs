@@ -12,8 +12,8 @@ const MAX_BYTES: usize = 8 * 1024;
 /// The maximum number of lines of a trailer section.
 const MAX_LINES: usize = 64;
 
-/// Fields that must not be sent as trailers (RFC 9110, 6.5.1), because they would affect a message that is already processed.
-/// Every [`Known`] field is forbidden too. In lower case.
+/// Fields that must not be sent as trailers (RFC 9110, 6.5.1), because they would affect a message that is already
+/// processed. Every [`Known`] field is forbidden too. In lower case.
 const FORBIDDEN: &[&[u8]] = &[
     b"accept",
     b"age",
@@ -39,8 +39,7 @@ const FORBIDDEN: &[&[u8]] = &[
 /// The state of reading a trailer section.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trailers {
-    /// The number of bytes that were already searched for the end, so that a section in single bytes is not searched
-    /// repeatedly.
+    /// The number of bytes already searched for the end, so that a section in single bytes costs linear time.
     searched: usize,
     /// The beginning of the first unchecked line.
     lines_checked: usize,
@@ -74,7 +73,7 @@ impl Trailers {
         if let Some(found) = memmem::find(&window[from..], b"\r\n\r\n") {
             return Ok(Some(from + found + 2));
         }
-        // A section that can no longer become valid is rejected before its end.
+        // The decoder rejects an invalid section before the end of the section arrives.
         let new_from = self.searched.min(window.len());
         if let Some(lf) = memrchr(b'\n', &window[new_from..]).map(|found| new_from + found) {
             let lines_from = self.lines_checked.min(lf);
@@ -87,7 +86,7 @@ impl Trailers {
         if window.len() == MAX_BYTES + 2 { Err(ChunkError::TrailersTooLarge) } else { Ok(None) }
     }
 
-    /// The next lines of a valid section that may be forwarded, or its end. Forbidden lines are consumed.
+    /// The next lines of a valid section that may be forwarded, or its end. The decoder drops forbidden lines.
     fn run(input: &[u8]) -> (usize, Chunk<'_>) {
         let start = input.len() - skip_lines(input, |name| !is_trailer(name)).len();
         let rest = &input[start..];

@@ -294,7 +294,7 @@ fn transfer_encoding_other_than_chunked_is_rejected() {
         rejected("Transfer-Encoding: chunked x\r\n", Rejection::InvalidTransferEncoding),
         rejected("Transfer-Encoding: chünked\r\n", Rejection::InvalidTransferEncoding),
     ]);
-    // This name with an underscore is an unknown header without a meaning for the framing.
+    // The name with an underscore is an unknown header, so it does not affect the framing.
     assert_eq!(parse(&with_lines("Transfer_Encoding: chunked\r\n")).framing, RequestFraming::None);
     let http10 = b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n";
     assert_rejected(&[(&http10[..], Rejection::TransferEncodingInHttp10)]);

@@ -1,6 +1,6 @@
 //! The control plane's side of the link: sends each change to many data planes.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | [`state`] | all resources, encoded once, and the difference between versions |
 //! | [`session`] | one data plane, from its Hello to its end |
@@ -36,13 +36,14 @@ use telemetry::{Counters, LinkTelemetry, Records};
 const OPENING: Duration = Duration::from_secs(10);
 /// The timeout for the last bytes of a call.
 const CLOSING: Duration = Duration::from_secs(1);
-/// Connections beyond the limit of subscribers: connections that open, or that the control plane is about to reject.
+/// Connections above the limit of subscribers: opening connections, and connections that the control plane is about to
+/// reject.
 const OPENING_MAX: usize = 256;
-/// The inventories in memory at once.
+/// The maximum number of inventories in memory at once.
 const INVENTORIES_MAX: usize = 8;
 /// The flow control window of a data plane, in bytes.
 const WINDOW: u32 = 256 << 10;
-/// The least time between two log lines about failed handshakes.
+/// The minimum time between two log lines about failed handshakes.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The options of a distributor.
@@ -50,10 +51,10 @@ const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);
 pub struct DistributorOptions {
     /// The maximum number of data planes. The control plane rejects further data planes, which retry. Default 2,000.
     pub max_subscribers: usize,
-    /// The interval of heartbeats to a data plane that receives nothing else. Default 5 s.
+    /// The interval of heartbeats to a data plane that receives no batch. Default 5 s.
     pub heartbeat: Duration,
-    /// The timeout for a data plane to accept a message, and to serve a batch. The control plane then disconnects the data
-    /// plane. Default 30 s.
+    /// The timeout for a data plane to accept a message, and to serve a batch. The control plane then disconnects the
+    /// data plane. Default 30 s.
     pub patience: Duration,
 }
 
@@ -104,8 +105,8 @@ impl Distributor {
         }))
     }
 
-    /// Sends a change to all data planes, in order with other changes, and returns the resulting version. Does not block. A
-    /// change without effect is not sent.
+    /// Sends a change to all data planes, in order with other changes, and returns the resulting version. Does not
+    /// block. The distributor does not send a change without effect.
     pub fn publish(&self, change: &Change) -> u64 {
         let prepared = Prepared::from(change);
         let version = {
@@ -138,7 +139,7 @@ impl Distributor {
         LinkTelemetry { version, resources, subscribers, counts, lag, lag_sum }
     }
 
-    /// Serves data planes until the future is dropped. The drop disconnects the data planes.
+    /// Serves data planes until the future is dropped. Dropping the future disconnects the data planes.
     pub async fn serve(self, listener: TcpListener, tls: PlaneTls) -> Infallible {
         let places = Arc::new(Semaphore::new(self.0.options.max_subscribers + OPENING_MAX));
         let mut connections = tokio::task::JoinSet::new();
@@ -156,7 +157,7 @@ impl Distributor {
                     });
                 }
                 Err(error) => {
-                    // For example, too many open files.
+                    // A possible cause is the limit of open files.
                     tracing::warn!(%error, "cannot accept a data plane's connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
@@ -170,7 +171,7 @@ async fn connection(shared: Arc<Shared>, tls: TlsAcceptor, stream: TcpStream, ad
         Ok(Ok((identity, mut connection, call))) => {
             serve(shared, &mut connection, call, &identity, address).await;
             connection.graceful_shutdown();
-            // A data plane that does not read misses the end.
+            // A data plane that does not read misses the status.
             let _ = timeout(CLOSING, poll_fn(|context| connection.poll_closed(context))).await;
         }
         Ok(Err(error)) => complain(&shared, address, &error),
@@ -181,7 +182,7 @@ async fn connection(shared: Arc<Shared>, tls: TlsAcceptor, stream: TcpStream, ad
 type Connection = server::Connection<tokio_rustls::server::TlsStream<TcpStream>, Bytes>;
 type Call = (http::Request<h2::RecvStream>, server::SendResponse<Bytes>);
 
-/// The handshakes, up to the start of the call. Returns the name in the client's certificate.
+/// Makes the handshakes, and accepts the call. Returns the name in the client's certificate.
 async fn open(tls: &TlsAcceptor, stream: TcpStream) -> Result<(String, Connection, Call), String> {
     // Endpoint changes are small, and must not wait for acknowledgements.
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
@@ -202,7 +203,7 @@ async fn open(tls: &TlsAcceptor, stream: TcpStream) -> Result<(String, Connectio
     }
 }
 
-/// Logs a failed handshake, at a limited rate: any client can cause failures.
+/// Logs a failed handshake, at a limited rate because any client can cause failures.
 fn complain(shared: &Shared, address: SocketAddr, error: &str) {
     shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
     let mut complained = shared.complained.lock().unwrap_or_else(PoisonError::into_inner);
@@ -212,7 +213,7 @@ fn complain(shared: &Shared, address: SocketAddr, error: &str) {
     }
 }
 
-/// One call. The connection runs beside the call, and ends the call when the connection ends.
+/// Serves one call. The connection runs concurrently, and its end ends the call.
 async fn serve(
     shared: Arc<Shared>,
     connection: &mut Connection,

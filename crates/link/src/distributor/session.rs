@@ -1,7 +1,7 @@
 //! One data plane, from its Hello to its end.
 //!
-//! A few batches may be in flight at once. A data plane that does not serve them receives nothing further, and then, in one
-//! batch, the newest state of all changes in the meantime.
+//! A few batches may be in flight at once. At this limit the control plane sends no further batch until the data plane
+//! serves a batch. The next batch then contains the newest state of all changes in the meantime.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -26,8 +26,8 @@ use crate::resource::Name;
 const UNDER_WAY: usize = 4;
 /// The longest message of a data plane, in bytes.
 const MESSAGE_MAX: usize = 1 << 20;
-/// The maximum number of resources in an inventory: this number, or four times the number of existing resources, if
-/// that is larger. Some 100 bytes each.
+/// The maximum number of resources in an inventory: this number, or four times the number of existing resources if
+/// larger. A resource takes about 100 bytes.
 const INVENTORY_MAX: usize = 250_000;
 /// The longest text from a data plane in logs and labels, in characters.
 const TEXT_MAX: usize = 253;
@@ -70,7 +70,7 @@ pub(super) struct Session {
     outgoing: SendStream<Bytes>,
     record: Arc<Record>,
     number: u64,
-    /// The newest version that the data plane was sent.
+    /// The newest version that the control plane sent to the data plane.
     sent: u64,
     /// The batches in flight: the version, when the version became the newest, and when the batch was sent.
     under_way: VecDeque<(u64, std::time::Instant, Instant)>,

@@ -1,8 +1,8 @@
 //! The distributed state: every resource once, encoded, with the version of its last change.
 //!
-//! The log names each resource once, at its last change. The difference between any version and the newest version is a range
-//! of the log. A slow data plane therefore receives the newest state of the changed resources without the states in between,
-//! and costs only a number while it waits.
+//! The log names each resource once, at its last change. The difference between any version and the newest version is a
+//! range of the log. A slow data plane therefore receives only the newest state of the changed resources. While a data
+//! plane waits, the control plane stores only a version number for that data plane.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::grpc::put_prefix;
 use crate::messages;
 use crate::resource::{Kind, Name, changed_item, gone_item, state_of};
 
-/// The size from which a message takes no further resources, in bytes.
+/// The size in bytes at which a message is full.
 const MESSAGE: usize = 256 << 10;
-/// Resources below this size, in bytes, are copied together. Larger resources are sent without a copy.
+/// The distributor copies resources below this size, in bytes, together. It sends larger resources without a copy.
 const SMALL: usize = 4 << 10;
-/// The least number of removals in the log.
+/// The minimum number of removals that stay in the log.
 const GONE_MIN: usize = 1024;
-/// The least time for which removals stay in the log, in any number: longer than the timeout for a batch.
+/// The minimum time for which every removal stays in the log. The time is longer than the timeout for a batch.
 const GONE_TIME: Duration = Duration::from_secs(120);
 
 pub(super) struct State {
@@ -37,9 +37,9 @@ pub(super) struct State {
     gone: HashMap<Name, Stamp>,
     gone_log: BTreeMap<Stamp, Name>,
     log: BTreeMap<Stamp, (Name, Instant)>,
-    /// The most recent difference, which most subscribers need.
+    /// The most recent difference, cached because most subscribers need this difference.
     latest: Option<(u64, Batch)>,
-    /// All resources, which new subscribers need.
+    /// All resources, cached for new subscribers.
     full: Option<Batch>,
     /// The digest of all resources, with its version.
     digest: Option<(u64, Bytes)>,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Upper bounds of [`LinkTelemetry::lag`], in seconds. One more bucket holds the longer times.
+/// Upper bounds of [`LinkTelemetry::lag`], in seconds. One more bucket counts longer times.
 pub const LAG_BOUNDS: [f64; 14] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
@@ -33,7 +33,7 @@ pub struct LinkTelemetry {
 pub struct SubscriberStatus {
     /// The name in its certificate.
     pub identity: Arc<str>,
-    /// The reported pod or node.
+    /// The pod or node that the data plane reports.
     pub node: Arc<str>,
     /// The version of the data plane's program.
     pub build: Arc<str>,
@@ -60,7 +60,7 @@ pub struct LinkCounts {
     pub handshakes_failed: u64,
     /// Data planes that were disconnected after a timeout.
     pub dropped: u64,
-    /// Data planes that had to send an inventory.
+    /// Data planes that sent an inventory on request.
     pub inventories: u64,
     /// Sent batches.
     pub batches: u64,

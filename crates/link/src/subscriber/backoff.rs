@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// The longest delay of the first attempt after a successful call: a thousand data planes lose their calls at the same
-/// moment.
+/// The longest delay of the first attempt after a successful call: when a control plane ends, all its data planes
+/// reconnect at the same moment.
 const FIRST: Duration = Duration::from_millis(200);
 /// The longest delay.
 const MAX: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! The data plane's side of the link: follows a control plane forever.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | [`session`] | one connection, from the DNS lookup to its end |
 //! | [`backoff`] | the delay before the next connection attempt |
@@ -30,9 +30,9 @@ use snapshot::{Snapshot, SnapshotError};
 
 /// How long a data plane waits for the control plane before it serves the snapshot.
 const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(2);
-/// From a change to the snapshot. Changes in between are part of the same snapshot.
+/// The delay from a change to the snapshot. The snapshot includes the changes during the delay.
 const SNAPSHOT_DELAY: Duration = Duration::from_secs(1);
-/// The least time between two snapshots, which are as large as the configuration.
+/// The minimum time between two snapshots, because a snapshot contains the whole configuration.
 const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(4);
 
 /// The options of a subscriber: the control plane, the certificates, the snapshot.
@@ -63,7 +63,8 @@ pub struct SubscriberTelemetry {
     pub last_error: Option<Arc<str>>,
     /// The served version. Versions of different runs of a control plane cannot be compared.
     pub version: u64,
-    /// The number of resources that this version cannot read. The data plane serves an older version of them, or nothing.
+    /// The number of resources that this version cannot read. For each of these resources, the data plane serves the
+    /// last valid version or nothing.
     pub refused: usize,
     /// The time of the last snapshot.
     pub snapshot_written: Option<SystemTime>,
@@ -100,8 +101,8 @@ const UNLIKE_ANY: Bytes = Bytes::from_static(b"last good forms");
 impl Held {
     /// The snapshot for the next start.
     fn snapshot(&self) -> Snapshot {
-        // A data plane that starts from last valid versions lacks the received versions, so the control plane must send them
-        // again.
+        // A data plane that starts from last valid versions lacks the received versions, so the control plane must send
+        // them again.
         let is_whole = self.store.refused() == 0;
         let epoch = if is_whole { self.epoch.clone() } else { UNLIKE_ANY };
         Snapshot { epoch, version: self.version, resources: self.store.snapshot() }
@@ -130,10 +131,10 @@ impl Subscriber {
         self.telemetry.subscribe()
     }
 
-    /// Follows the control plane until the future is dropped. The first change is a complete configuration: from the control
-    /// plane, or from the snapshot if the control plane is unreachable or silent for 2 s. Until then `publish` is not called.
-    /// The future from `publish` is ready when the proxy serves the change, which the data plane then reports to the control
-    /// plane. `publish` itself must not block.
+    /// Follows the control plane until the future is dropped. The first change is a complete configuration: from the
+    /// control plane, or from the snapshot if the control plane is unreachable or silent for 2 s. Until then `publish`
+    /// is not called. The future from `publish` is ready when the proxy serves the change, which the data plane then
+    /// reports to the control plane. `publish` itself must not block.
     ///
     /// The first attempt starts at once. After a failure the delay is up to 200 ms, doubling to 1 s, with jitter.
     pub async fn run<F: Future<Output = ()> + Send + 'static>(
@@ -172,7 +173,7 @@ impl Subscriber {
             }
             is_new = telemetry.last_error.replace(text.clone()).as_ref() != Some(&text);
         });
-        // A repeated error is logged once.
+        // The subscriber logs a repeated error once.
         if was_connected || is_new {
             tracing::warn!(control = %self.options.control, "there is no connection to the control plane: {text}");
         }

@@ -24,8 +24,8 @@ use crate::store::Delta;
 const CONNECT: Duration = Duration::from_secs(2);
 /// The time between two pings.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
-/// The timeout of a ping: the data plane detects a lost control plane after 8 s at most. A shorter timeout would disconnect
-/// all data planes from a control plane that is short of CPU for a moment.
+/// The timeout of a ping: the data plane detects a lost control plane after 8 s at most. A shorter timeout would
+/// disconnect all data planes from a control plane that is short of CPU for a moment.
 const PING_PATIENCE: Duration = Duration::from_secs(6);
 /// The longest accepted message, in bytes, which bounds the size of one resource.
 const MESSAGE_MAX: usize = 64 << 20;
@@ -69,7 +69,7 @@ impl Subscriber {
         let opened = timeout(CONNECT, self.connect()).await;
         let (calls, mut connection) = opened.map_err(|_| LinkError::Timeout)??;
         let pings = connection.ping_pong().ok_or(LinkError::Ended)?;
-        // A separate task: the session still reads messages from before the end, which explain the end.
+        // The connection runs on a separate task, because the session still reads the messages from before the end.
         let _driven = AbortOnDrop(tokio::spawn(async move {
             // The streams report the error too.
             let _ = connection.await;
@@ -165,7 +165,7 @@ impl Subscriber {
         })
     }
 
-    /// The old state stays until the first batch is applied.
+    /// The data plane keeps its old state until it applies the first batch.
     fn welcomed(&mut self, welcome: &messages::Welcome) {
         self.pending_epoch = welcome.epoch.clone();
         self.telemetry.send_modify(|telemetry| {
@@ -217,7 +217,8 @@ impl Subscriber {
             let mut held = self.held.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let mut changes = held.store.apply(delta);
             if !self.is_published {
-                // The snapshot waited for the control plane, which may have no changes.
+                // The data plane held its snapshot back until the control plane responded. The control plane may have
+                // no changes.
                 changes = vec![Change::Config(Arc::new(held.store.config()))];
             }
             held.epoch = self.pending_epoch.clone();
@@ -232,7 +233,7 @@ impl Subscriber {
             for served in served {
                 served.await;
             }
-            // Later batches may finish first.
+            // The proxy may finish a later batch first.
             applied.send_if_modified(|newest| std::mem::replace(newest, version.max(*newest)) < version);
             telemetry.send_modify(|telemetry| {
                 telemetry.version = version;
@@ -248,7 +249,7 @@ async fn keep_alive(mut pings: PingPong) -> LinkError {
         sleep(PING_INTERVAL).await;
         match timeout(PING_PATIENCE, pings.ping(Ping::opaque())).await {
             Ok(Ok(_)) => {}
-            // The call ends too, with a better reason.
+            // The call ends too, and reports the precise reason.
             Ok(Err(_)) => sleep(PING_PATIENCE).await,
             Err(_) => return LinkError::Silent,
         }

@@ -1,8 +1,8 @@
 //! The last configuration, in a file, so that a data plane can start without a control plane.
 //!
-//! The file is replaced as a whole. Only its owner may read the file, because it contains private keys and the secrets of
-//! policies. The file begins with a magic number and the version of its format, and ends with the SHA-256 of all previous
-//! bytes.
+//! The file is replaced as a whole. Only its owner may read the file, because it contains private keys and the secrets
+//! of policies. The file begins with a magic number and the version of its format, and ends with the SHA-256 of all
+//! previous bytes.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -17,7 +17,8 @@ use crate::messages::{Batch, FromControl, FromControlSay, decoded};
 use crate::resource::{Name, changed_item};
 
 const MAGIC: &[u8] = b"sluicegate snapshot\n";
-/// The version of the format, which changes when older programs cannot read the file. 1 was Protocol Buffers, 2 is CBOR.
+/// The version of the format, which changes when older programs cannot read the file. 1 was Protocol Buffers, 2 is
+/// CBOR.
 const FORMAT: u8 = 2;
 const CHECKSUM: usize = 32;
 /// The longest accepted file, in bytes.
@@ -99,7 +100,7 @@ impl Snapshot {
     /// Writes the snapshot in place of the old file.
     pub(super) fn write(self, path: &Path) -> io::Result<()> {
         let new = temporary(path);
-        // A file that a crash left behind may be readable by other users.
+        // The file may remain from a crash, with permissions for other users.
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -107,7 +108,7 @@ impl Snapshot {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         let written = self.write_to(&file).and_then(|()| fs::rename(&new, path));
         if written.is_err() {
-            // The first error is the relevant error.
+            // The caller needs only the first error.
             let _ = fs::remove_file(&new);
         }
         written?;

@@ -188,7 +188,7 @@ fn read(text: &str) -> Vec<(String, Bytes, Bytes)> {
     entries.collect()
 }
 
-/// The text of a golden file. The first call writes all files again if [`updates`] says so.
+/// The text of a golden file. If [`updates`] returns true, the first call writes all files again.
 fn golden(name: &str) -> String {
     static UPDATE: Once = Once::new();
     UPDATE.call_once(|| {
@@ -273,7 +273,7 @@ fn golden_encodings_cover_every_field_and_variant() {
 
 #[test]
 fn optional_fields_of_settings_default_to_none() {
-    // Otherwise an absent field would look like a field with the value `None` (see `OrDefault`).
+    // An absent field must not look like a field with the value `None` (see `OrDefault`).
     let body = encoded(&sluicegate_model::Settings::default());
     Schema::read().walk(&Value::read(&body), "Settings", &mut |visit: &Visit<'_>| {
         assert!(!visit.is_optional, "{}", visit.label);

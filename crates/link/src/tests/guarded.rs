@@ -191,7 +191,7 @@ fn new_host_with_an_unreadable_policy_is_not_served() {
         apply(&mut store, changed);
         assert_eq!((store.config().hosts.len(), store.refused()), (0, 2));
     }
-    // The host is not served either if the policy is missing.
+    // The data plane does not serve the host without the policy either.
     let mut changed = all_of(&config);
     changed.retain(|(name, _)| name.kind() != Some(Kind::Security));
     let mut store = Store::default();
@@ -217,11 +217,11 @@ fn open_route_with_a_new_unreadable_policy_is_not_served() {
         let mut restarted = Store::default();
         apply(&mut restarted, store.snapshot());
         assert!(restarted.config().hosts.is_empty());
-        // A readable policy opens the host again.
+        // The data plane serves the host again after it receives a readable policy.
         let changes = apply(&mut restarted, all_of(&closed));
         assert!(matches!(&changes[..], [Change::Config(config)] if **config == closed));
     }
-    // The rule for a shorter prefix does not serve the requests instead.
+    // The rule for a shorter prefix does not apply to the requests instead.
     let new =
         with(vec![route("/", None), route("/admin", Some(security("192.0.2.0/24"))), route("/other", None)]);
     let mut store = Store::default();
@@ -300,7 +300,7 @@ fn route_with_a_policy_of_an_unknown_kind_is_rejected() {
         apply(&mut store, changed);
         assert_eq!((store.config().hosts.len(), store.refused()), (0, 1), "{nth}");
     }
-    // The open version of the route does not stay in service if the new policy is of an unknown kind.
+    // The data plane stops serving the old route without a policy if the new policy is of an unknown kind.
     let mut store = Store::default();
     apply(&mut store, all_of(&with(vec![route("/", None)])));
     let mut changed = all_of(&config);

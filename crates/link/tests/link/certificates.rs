@@ -8,7 +8,7 @@ use crate::support::{Certificates, Control, Data, LIMIT, config_change, endpoint
 
 type TestResult = anyhow::Result<()>;
 
-/// Waits until a data plane was refused, and returns what it was told.
+/// Waits until the control plane rejects the data plane. Returns the error of the data plane.
 async fn refused(control: &Control, data: &mut Data) -> anyhow::Result<String> {
     let telemetry = data.telemetry.wait_for(|telemetry| telemetry.last_error.is_some());
     let error = timeout(LIMIT, telemetry).await??.last_error.clone();
@@ -64,7 +64,7 @@ async fn new_certificates_apply_to_new_connections_and_close_no_connection() -> 
     control.distributor.publish(&config_change(1, 1));
     let mut data = Data::start(control.address, certificates.proxy.path(), None, "")?;
     data.wait(|served| served.hosts() == 1).await?;
-    // Another authority altogether, on both sides.
+    // Both planes receive certificates of another CA.
     let other = Certificates::new()?;
     for (from, to) in [(&other.control, &certificates.control), (&other.proxy, &certificates.proxy)] {
         for name in ["tls.key", "tls.crt", "ca.crt"] {
@@ -76,7 +76,7 @@ async fn new_certificates_apply_to_new_connections_and_close_no_connection() -> 
     control.distributor.publish(&endpoints_change(0, 2));
     data.wait(|served| served.port(0) == Some(2)).await?;
     assert_eq!(data.telemetry.borrow().connections, 1, "the old connection stays");
-    // Invalid files do not replace the certificate in use.
+    // The control plane ignores invalid files, and keeps its last valid certificate.
     std::fs::write(certificates.control.path().join("tls.key"), "broken")?;
     tokio::time::sleep(std::time::Duration::from_millis(1200)).await;
     let mut later = Data::start(control.address, other.proxy.path(), None, "")?;

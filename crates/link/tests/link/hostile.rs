@@ -21,7 +21,7 @@ async fn plain_http_client_is_rejected_without_harm() -> TestResult {
     let mut stream = TcpStream::connect(control.address).await?;
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?;
     let mut answer = Vec::new();
-    // An alert, or a reset.
+    // The control plane sends a TLS alert, or resets the connection.
     let _ = timeout(LIMIT, stream.read_to_end(&mut answer)).await?;
     assert!(!answer.starts_with(b"HTTP"));
     let mut data = Data::start(control.address, certificates.proxy.path(), None, "")?;
@@ -30,7 +30,7 @@ async fn plain_http_client_is_rejected_without_harm() -> TestResult {
     Ok(())
 }
 
-/// A connection with the right certificate.
+/// An HTTP/2 connection to the control plane with a valid client certificate.
 async fn connect(
     certificates: &Certificates,
     control: &Control,
@@ -74,7 +74,7 @@ async fn invalid_call_receives_a_grpc_status() -> TestResult {
         (FOLLOW, b"\0\0\0\0\x09abc", "3"),
         (FOLLOW, b"\x01\0\0\0\0", "12"),
         (FOLLOW, b"\0\xff\xff\xff\xff", "8"),
-        // Served instead of Hello.
+        // The first message is Served instead of Hello.
         (FOLLOW, b"\0\0\0\0\x0b\xa1\x00\x82\x02\xa1\x00\xa2\x00\x00\x01\x00", "3"),
     ] {
         let headers = call(&certificates, &control, path, body).await?;
@@ -99,7 +99,7 @@ async fn data_plane_that_reads_nothing_is_disconnected_without_delaying_others()
             .body(())?;
     let mut calls = connect(&certificates, &control).await?;
     let (response, mut stream) = calls.send_request(request, false)?;
-    // Hello of nobody who has nothing.
+    // A Hello without a node name and without resources.
     stream.send_data(
         Bytes::from_static(
             b"\0\0\0\0\x11\xa1\x00\x82\x00\xa1\x00\xa5\x00\x60\x01\x60\x02\x40\x03\x00\x04\x40",

@@ -1,4 +1,4 @@
-//! Planes over real sockets, with mutual TLS.
+//! Tests of both planes over real sockets, with mutual TLS.
 
 mod certificates;
 mod hostile;

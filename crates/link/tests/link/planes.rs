@@ -19,7 +19,7 @@ async fn data_planes_receive_changes_and_report_their_version() -> TestResult {
     let certificates = Certificates::new()?;
     let control = Control::start(certificates.control.path()).await?;
     let mut one = Data::start(control.address, certificates.proxy.path(), None, "one")?;
-    // A data plane that connects before the first configuration waits.
+    // This data plane connects before the first configuration, and waits for the configuration.
     let first = control.distributor.publish(&config_change(10, 1));
     let mut two = Data::start(control.address, certificates.proxy.path(), None, "two")?;
     timeout(LIMIT, control.distributor.served_by(2, first)).await?;
@@ -42,7 +42,7 @@ async fn data_planes_receive_changes_and_report_their_version() -> TestResult {
             ("sluicegate-data-plane", newest, Duration::ZERO)
         );
     }
-    // A change without effect makes no new version.
+    // A change without effect creates no new version.
     assert_eq!(control.distributor.publish(&endpoints_change(3, 2)), newest);
     assert_eq!(control.distributor.publish(&endpoints_change(77, 2)), newest, "nobody has such an upstream");
     Ok(())
@@ -52,7 +52,7 @@ async fn data_planes_receive_changes_and_report_their_version() -> TestResult {
 async fn route_change_arrives_as_one_configuration_without_removed_routes() -> TestResult {
     let certificates = Certificates::new()?;
     let control = Control::start(certificates.control.path()).await?;
-    // More than fits into one message.
+    // This configuration needs several messages.
     control.distributor.publish(&config_change(5000, 1));
     let mut data = Data::start(control.address, certificates.proxy.path(), None, "")?;
     let served = data.wait(|served| served.hosts() > 0).await?;
@@ -75,7 +75,7 @@ async fn new_control_plane_sends_only_the_difference() -> TestResult {
     data.wait(|served| served.hosts() == 1000).await?;
     let address = control.stop().await;
 
-    // The same configuration: nothing is sent, and nothing is asked.
+    // The configuration is the same, so the control plane sends no resource and requests no inventory.
     let options = DistributorOptions::default();
     let control = Control::start_at(address, certificates.control.path(), options.clone()).await?;
     let version = control.distributor.publish(&config_change(1000, 1));
@@ -84,7 +84,7 @@ async fn new_control_plane_sends_only_the_difference() -> TestResult {
     assert!(counts.inventories == 0 && counts.bytes < 100, "{counts:?}");
     let address = control.stop().await;
 
-    // A few changes, on both sides of the change of control planes.
+    // The new control plane lacks a host of the data plane, and has changed upstreams.
     let control = Control::start_at(address, certificates.control.path(), options).await?;
     let mut changed = config(999, 1);
     changed.upstreams.extend(config(5, 2).upstreams);
@@ -145,7 +145,7 @@ async fn data_plane_starts_from_its_snapshot_without_a_control_plane() -> TestRe
     assert_eq!(served.configs, 1, "only the difference came");
     drop(data);
 
-    // A broken one is as good as none.
+    // The data plane ignores an invalid snapshot.
     std::fs::write(&snapshot, "nonsense")?;
     let mut data = Data::start(control.address, certificates.proxy.path(), Some(&snapshot), "")?;
     data.wait(|served| served.port(0) == Some(2)).await?;
@@ -201,8 +201,7 @@ async fn available_control_plane_precedes_the_snapshot() -> TestResult {
     Ok(())
 }
 
-/// As a data plane puts it together.
-/// A thousand consumers, one with this key, and a route for these consumers only.
+/// A thousand consumers, one of them with this key, and a route that only these consumers may use.
 fn guarded(key: u8) -> Change {
     let id = |name: String| ObjectId { kind: "Object", namespace: "shop".into(), name: name.into() };
     let consumer = |index| {
@@ -235,6 +234,7 @@ fn guarded(key: u8) -> Change {
     Change::Config(Arc::new(config))
 }
 
+/// The configuration with its hosts in the order of a data plane.
 fn sorted(mut config: Config) -> Config {
     config.hosts.sort_by(|one, other| {
         let length = |host: &sluicegate_model::VirtualHost| host.host.to_string().len();

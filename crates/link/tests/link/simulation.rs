@@ -1,5 +1,5 @@
-//! Many data planes. `SLUICEGATE_LINK_SUBSCRIBERS=1000 cargo test --release -p sluicegate-link --test link simulation --
-//! --nocapture` prints figures.
+//! Simulates many data planes. `SLUICEGATE_LINK_SUBSCRIBERS=1000 cargo test --release -p sluicegate-link --test link
+//! simulation -- --nocapture` prints figures.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ const HOSTS: usize = 500;
 const CHANGES: usize = 1000;
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The CPU time of the process, both planes together.
+/// The CPU time of this process, which runs both planes.
 fn cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
@@ -53,7 +53,7 @@ async fn data_planes_converge_after_a_burst_of_changes() -> anyhow::Result<()> {
         distributor.telemetry().counts.bytes / subscribers as u64,
     );
 
-    // One after the other: how long until the last data plane serves it.
+    // Measures the time from each change until the last data plane serves the change.
     let mut times = Vec::new();
     let (used, bytes) = (cpu(), distributor.telemetry().counts.bytes);
     for number in 0..200 {
@@ -72,7 +72,7 @@ async fn data_planes_converge_after_a_burst_of_changes() -> anyhow::Result<()> {
         percentile(&times, 99),
     );
 
-    // A burst, with changes of routes among them.
+    // A burst of endpoint changes, with some route changes in between.
     let (used, before, begin) = (cpu(), distributor.telemetry().counts, Instant::now());
     for number in 0..CHANGES {
         distributor.publish(&endpoints_change(number % HOSTS, 3 + (number / HOSTS) as u16));

@@ -1,4 +1,4 @@
-//! A control plane, data planes and their certificates.
+//! Starts a control plane and data planes, and issues their certificates.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -16,10 +16,10 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// How long anything may take before a test gives up.
+/// The timeout of each wait of a test.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// Certificates of one authority for both planes.
+/// Certificates of one CA for both planes, each in a directory.
 pub(crate) struct Certificates {
     pub(crate) authority: Authority,
     pub(crate) control: TempDir,
@@ -34,7 +34,7 @@ impl Certificates {
         Ok(this)
     }
 
-    /// New ones of the same authority.
+    /// Replaces the certificates by new certificates of the same CA.
     pub(crate) fn issue(&self) -> anyhow::Result<()> {
         let control =
             self.authority.issue_for(&["sluicegate-control-plane"], ExtendedKeyUsagePurpose::ServerAuth);
@@ -55,7 +55,7 @@ pub(crate) fn save(dir: &Path, issued: &Issued, trusted: &Authority) -> anyhow::
     Ok(())
 }
 
-/// A control plane that listens. It ends when it is dropped.
+/// A listening control plane.
 pub(crate) struct Control {
     pub(crate) distributor: Distributor,
     pub(crate) address: SocketAddr,
@@ -81,16 +81,16 @@ impl Control {
         Ok(Self { distributor, address, tls, task })
     }
 
-    /// Ends it, and returns its address once that is free.
+    /// Stops the control plane. Returns its address after the address is free.
     pub(crate) async fn stop(self) -> SocketAddr {
         self.task.abort();
-        // It was aborted.
+        // The result is the error of the aborted task.
         let _ = self.task.await;
         self.address
     }
 }
 
-/// A data plane without a proxy, with the configuration that the proxy would serve.
+/// A data plane that records the configuration instead of serving requests. Dropping the value ends the data plane.
 pub(crate) struct Data {
     pub(crate) serves: watch::Receiver<Served>,
     pub(crate) telemetry: watch::Receiver<sluicegate_link::SubscriberTelemetry>,
@@ -100,9 +100,9 @@ pub(crate) struct Data {
 #[derive(Clone, Default)]
 pub(crate) struct Served {
     pub(crate) config: Option<Arc<Config>>,
-    /// How many whole configurations came.
+    /// The number of received configurations.
     pub(crate) configs: usize,
-    /// How many changes of endpoints came.
+    /// The number of received endpoint changes.
     pub(crate) endpoints: usize,
 }
 
@@ -181,7 +181,7 @@ pub(crate) fn key(index: usize) -> UpstreamKey {
     UpstreamKey::new("shop", format!("service-{index}"), "http")
 }
 
-/// So many hosts, each with an upstream of three endpoints at this port.
+/// A configuration with this many hosts, each with an upstream of three endpoints at this port.
 pub(crate) fn config(hosts: usize, port: u16) -> Config {
     let host = |index| {
         let name = format!("ingress-{index}");

@@ -45,8 +45,8 @@ pub(super) enum Answer {
 }
 
 impl Behaviour {
-    /// 200 with about 1 KB of text about the server and the request, called server metadata in published experiments. The
-    /// text contains the request's `X-Id` and `X-Request-ID`.
+    /// 200 with about 1 KB of text about the server and the request, called server metadata in published experiments.
+    /// The text contains the request's `X-Id` and `X-Request-ID`.
     pub fn ok() -> Self {
         Self::new(Answer::Metadata)
     }
@@ -77,7 +77,7 @@ impl Behaviour {
         Self::new(Answer::Chunked { chunks, pause, trailers })
     }
 
-    /// Exactly these bytes for any request.
+    /// Responds to any request with exactly these bytes.
     pub fn raw(bytes: impl Into<Vec<u8>>) -> Self {
         Self::new(Answer::Raw(bytes.into().into()))
     }
@@ -122,14 +122,14 @@ impl Behaviour {
         Self { on_accept: OnAccept::Hold, ..Self::ok() }
     }
 
-    /// 101 for a request with an Upgrade field, then an echo of every byte (a WebSocket without frames). 200 for a request
-    /// without Upgrade.
+    /// Responds with 101 to a request with an Upgrade field, then echoes every byte (a WebSocket without frames).
+    /// Responds with 200 to a request without Upgrade.
     pub fn upgrade() -> Self {
         Self::new(Answer::Upgrade)
     }
 
-    /// Selects a behaviour for each request. The connection-level parts of the selected behaviour (on accept, reading pace)
-    /// are ignored.
+    /// Selects a behaviour for each request. The connection-level parts of the selected behaviour (on accept, reading
+    /// pace) are ignored.
     pub fn choose(decide: impl Fn(&Request) -> Self + Send + Sync + 'static) -> Self {
         Self::new(Answer::Choose(Arc::new(decide))).early()
     }

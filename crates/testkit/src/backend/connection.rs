@@ -126,7 +126,7 @@ impl Connection {
                 self.reset = true;
                 return Ok(Next::End);
             }
-            // `Choose` was resolved before.
+            // The caller has already resolved `Choose`.
             Answer::Close | Answer::Choose(_) => return Ok(Next::End),
             Answer::Upgrade if request.header("upgrade").is_some() => {
                 self.tunnel().await?;

@@ -13,8 +13,8 @@ use super::{Expect, Failure, Kind, Shared};
 use crate::stream::Stream;
 use crate::wire::{self, BodyDecoder, Framing};
 
-/// The runtime's timers have a resolution of a millisecond. A request that is sent within this time of its due time is not
-/// charged for the timer.
+/// The runtime's timers have a resolution of a millisecond. A request that is sent within this time of its due time is
+/// not charged for the timer.
 const TIMER: Duration = Duration::from_millis(2);
 
 /// The pause after a failed connect, to spare a dead server.
@@ -66,7 +66,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut stopped: watch::Receiver<()>) {
 impl Connection {
     async fn request(&mut self, number: u64, start: Instant) {
         let kind = self.write_request(number);
-        // From now instead of the due time: the limit is for the server, not for the queue.
+        // The timeout starts now and not at the due time, because it limits the server and not the queue.
         let deadline = Instant::now() + self.shared.load.timeout;
         let result = match timeout_at(deadline.into(), self.exchange()).await {
             Ok(result) => result,
@@ -123,7 +123,7 @@ impl Connection {
         let Some(mut stream) = self.stream.take() else {
             return Err((Failure::Connect, "no connection".to_owned()));
         };
-        // The connection is put back only after a complete response. An early end therefore closes the connection.
+        // The task returns the connection only after a complete response. An early return closes the connection.
         let written = stream.write_all(&self.output).await;
         let written = match written {
             Ok(()) => stream.flush().await,
@@ -206,8 +206,8 @@ impl Connection {
     }
 }
 
-/// Removes a complete head from the front: the status, the framing of the body, and whether the connection closes after the
-/// response.
+/// Removes a complete head from the front: the status, the framing of the body, and whether the connection closes after
+/// the response.
 fn take_head(input: &mut BytesMut) -> Result<Option<(u16, Framing, bool)>, String> {
     if input.is_empty() {
         return Ok(None);

@@ -65,7 +65,8 @@ impl Protocol {
 }
 
 impl Http1 {
-    /// The time at which the request in flight was due, if there is one, and whether a part of its response has arrived.
+    /// The time at which the request in flight was due, if there is one, and whether a part of its response has
+    /// arrived.
     pub(super) fn under_way(&self) -> Option<(Nanos, bool)> {
         self.pending.map(|pending| (pending.due, self.reader.has_begun()))
     }

@@ -99,7 +99,8 @@ impl Canvas {
     }
 }
 
-/// A coordinate to a tenth, a difference that no eye sees; an invalid value goes to the corner rather than breaking the drawing.
+/// A coordinate to a tenth, a difference that no eye sees; an invalid value goes to the corner rather than breaking the
+/// drawing.
 pub(super) fn short(value: f64) -> String {
     if !value.is_finite() {
         return "0".to_owned();

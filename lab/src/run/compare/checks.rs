@@ -1,4 +1,5 @@
-//! Whether gateways have their functions, before any measurement: a gateway that accepts a forged token is fast for nothing.
+//! Whether gateways have their functions, before any measurement: a gateway that accepts a forged token is fast for
+//! nothing.
 
 use super::super::probe;
 use super::super::running::Place;

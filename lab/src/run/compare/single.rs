@@ -172,7 +172,8 @@ fn run(pods: &[SocketAddr], path: &str, gateways: &[Target], rounds: usize) -> a
                     found.straight.push(took);
                 }
                 at => {
-                    // A failed request counts as the whole timeout, which the median shows if failures are no exception.
+                    // A failed request counts as the whole timeout, which the median shows if failures are no
+                    // exception.
                     let (took, is_ok) = gateways[at - 1].ask().unwrap_or((PATIENCE, false));
                     found.through[at - 1].push(took);
                     found.errors[at - 1] += u64::from(!is_ok);

@@ -1,4 +1,5 @@
-//! The certificate of the demo: replaced repeatedly, while new connections check the presented certificate.
+//! The certificate of the demo. The demo replaces the certificate repeatedly, and checks the certificate on new
+//! connections.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -20,7 +21,7 @@ pub(crate) const SECRET: &str = "demo";
 const LOOKS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How long the previous certificate may still be presented: each worker switches at its own time.
+/// How long the gateway may still present the previous certificate, because workers switch one after another.
 const LATE: Duration = Duration::from_millis(500);
 
 /// The maximum number of examples of failures.
@@ -66,8 +67,8 @@ impl Certificate {
         Rc::clone(&self.counts)
     }
 
-    /// Replaces the certificate about once a second, forever. The same loop makes the connections, so that each connection
-    /// knows the expected certificate.
+    /// Replaces the certificate about once a second, forever. The same loop makes the connections, so that each
+    /// connection knows the expected certificate.
     pub(crate) async fn rotate(&mut self, addr: SocketAddr) -> anyhow::Result<()> {
         loop {
             for _ in 0..LOOKS {
@@ -88,7 +89,8 @@ impl Certificate {
         Ok(())
     }
 
-    /// Counts the certificate of a connection. `age` is the age of the newest certificate at the start of the connection.
+    /// Counts the certificate of a connection. `age` is the age of the newest certificate at the start of the
+    /// connection.
     fn judge(&mut self, shown: anyhow::Result<CertificateDer<'static>>, age: Duration) {
         let mut counts = self.counts.borrow_mut();
         counts.handshakes += 1;

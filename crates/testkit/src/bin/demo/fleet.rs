@@ -51,8 +51,8 @@ impl Fleet {
         self.changes
     }
 
-    /// Scales the fleet. Each new backend has an address of its own, and enters the slice when it serves. To scale down,
-    /// kills the oldest backends, which leave the slice a little later.
+    /// Scales the fleet. Each new backend has an address of its own, and enters the slice when it serves. To scale
+    /// down, kills the oldest backends, which leave the slice a little later.
     pub(crate) async fn scale(&mut self, size: usize) -> anyhow::Result<()> {
         while self.backends.len() < size {
             self.add().await?;

@@ -1,9 +1,9 @@
 //! `make demo`: the gateway serves a steady load while backends are killed and the certificate is replaced.
 //!
-//! Five backends become seven and five again, repeatedly. Each backend is killed with SIGKILL before the EndpointSlice loses
-//! its address: the harsh order, in which the gateway still uses dead addresses. Half of the load is HTTPS, with a
-//! certificate that is issued at start and replaced every second. Ends on Ctrl-C, or after `DEMO_SECONDS`; exits with 1 if a
-//! request or a handshake failed.
+//! Five backends become seven and five again, repeatedly. Each backend is killed with SIGKILL before the EndpointSlice
+//! loses its address: in this harsh order, the gateway still uses dead addresses. Half of the load is HTTPS, with a
+//! certificate that is issued at start and replaced every second. Ends on Ctrl-C, or after `DEMO_SECONDS`; exits with 1
+//! if a request or a handshake failed.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the result of this program is what it prints")]
 
@@ -157,7 +157,7 @@ async fn start_gateway(program: &Path, arguments: &Arguments, manifests: &Path) 
     let mut command = Command::new(program);
     command.arg("serve").arg("--manifests").arg(manifests);
     command.args(["--listen", &arguments.listen.to_string(), "--admin", &arguments.admin.to_string()]);
-    // The default certificate instead of spec.tls, so that plain HTTP is served and not redirected.
+    // The gateway uses a default certificate instead of spec.tls, so that it serves plain HTTP without a redirect.
     let (https, secret) = (arguments.listen_https.to_string(), format!("default/{SECRET}"));
     command.args(["--listen-https", &https, "--default-tls-certificate", &secret]);
     let mut gateway = Process::start(command)?;

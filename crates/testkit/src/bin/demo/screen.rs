@@ -35,7 +35,8 @@ impl Screen {
         Self { http, https, certificate, admin, live, retries: 0, hedges: 0 }
     }
 
-    /// Shows the line repeatedly until `until`: twice a second in place on a terminal, otherwise once a second on a new line.
+    /// Shows the line repeatedly until `until`: twice a second in place on a terminal, otherwise once a second on a new
+    /// line.
     pub(crate) async fn show_until(&mut self, until: Instant, backends: usize) {
         let pause = Duration::from_millis(if self.live { 500 } else { 1000 });
         let mut next = Instant::now();
@@ -46,7 +47,7 @@ impl Screen {
             let line = self.line(&together(&self.http.snapshot(), &self.https.snapshot()), backends);
             let (start, end) = if self.live { ("\r\x1b[K", "") } else { ("", "\n") };
             print!("{start}{line}{end}");
-            // The loss of the terminal does not end the demo.
+            // The demo continues without a terminal.
             let _ = io::stdout().flush();
         }
     }

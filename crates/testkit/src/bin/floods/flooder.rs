@@ -1,5 +1,5 @@
-//! The flooder: one thread at the lowest priority, with a bounded number of connections. A connection that ends is opened
-//! again at once.
+//! The flooder: one thread at the lowest priority, with a bounded number of connections. A connection that ends is
+//! opened again at once.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -90,13 +90,13 @@ fn flood(
                 }
             });
         }
-        // An error is the end of the sender, which this task waits for.
+        // An error means that the sender is dropped, for which this task waits.
         let _ = stopped.changed().await;
     });
     Ok(())
 }
 
-/// Source addresses of the flooder's own, so that the ports of the load do not run out.
+/// The flooder has separate source addresses, so that the load does not run out of ports.
 fn source(number: usize) -> SocketAddr {
     let host = u8::try_from(number % 250).unwrap_or_default();
     (Ipv4Addr::new(127, 0, 2, host + 1), 0).into()

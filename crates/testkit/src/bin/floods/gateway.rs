@@ -33,7 +33,7 @@ pub(crate) struct Gateway {
     _backends: [Process; 2],
 }
 
-/// The path of the flooders, with a backend of its own: its failures are not the gateway's failures.
+/// The path for the flooder. The path has a separate backend, whose failures do not affect the load.
 pub(crate) const FLOODED: &str = "/flood";
 
 impl Gateway {

@@ -42,7 +42,7 @@ pub(crate) enum Kind {
     FragmentedHello,
 }
 
-/// The script of a flooder for each of its connections.
+/// The behaviour of the flooder on each connection.
 pub(crate) enum Script {
     /// Sends a beginning, then blocks until the gateway ends the connection.
     Flood(Vec<u8>, Blocks),
@@ -87,7 +87,7 @@ impl Kind {
         matches!(self, Self::HalfOpen | Self::SlowHello | Self::HugeHello | Self::FragmentedHello)
     }
 
-    /// The number of connections: `few` suffice to keep the gateway busy, and `many` only wait.
+    /// The number of connections: `few` for floods that keep the gateway busy, `many` for floods that only wait.
     pub(crate) fn connections(self, few: usize, many: usize) -> usize {
         match self {
             Self::HalfOpen => many,

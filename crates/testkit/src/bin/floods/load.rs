@@ -15,7 +15,8 @@ const NEW: f64 = 0.1;
 /// The timeout for all connects.
 const START: Duration = Duration::from_secs(10);
 
-/// Steady requests over HTTPS: HTTP/1.1 and HTTP/2 in equal parts on persistent connections, and some on new connections.
+/// Steady requests over HTTPS: HTTP/1.1 and HTTP/2 in equal parts on persistent connections, and some on new
+/// connections.
 pub(crate) struct WellBehaved {
     kept: [Running; 2],
     new: Running,

@@ -1,9 +1,10 @@
 //! `make floods`: the effect of hostile clients on a gateway, and on a well-behaved client beside them.
 //!
-//! The gateway runs in a process of its own. A steady load sends requests over HTTP/1.1 and HTTP/2 with TLS, on persistent
-//! and on new connections: first alone, then beside each flood in turn. Latencies start at the scheduled time of a request.
-//! The flooder is one thread at the lowest priority, so that it takes no CPU time from others: the load loses only to the
-//! gateway's work for the flooder. Exits with 1 if a request of the load failed, never because of a latency.
+//! The gateway runs in a process of its own. A steady load sends requests over HTTP/1.1 and HTTP/2 with TLS, on
+//! persistent and on new connections: first alone, then beside each flood in turn. Latencies start at the scheduled
+//! time of a request. The flooder is one thread at the lowest priority, so that it takes no CPU time from others: the
+//! load loses only to the gateway's work for the flooder. Exits with 1 if a request of the load failed, never because
+//! of a latency.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the result of this program is what it prints")]
 
@@ -89,7 +90,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         if !gateway.process.is_running() {
             bail!("the gateway has ended; it printed:\n{}", gateway.process.output());
         }
-        // The remains of a flood must not count for the next flood.
+        // The rest of a flood must not count for the next flood.
         sleep(Duration::from_secs(1)).await;
     }
     report::print_end(gateway.memory()?.0);
