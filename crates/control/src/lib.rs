@@ -5,12 +5,12 @@
 //! smallest change for each changed object. [`Problem`]s say what is wrong, in which line, and what to do.
 //!
 //! [`object`] checks each object once, when a source reads it. The [`Store`] holds the last valid version of each
-//! object. [`translate()`] relates the objects to each other, as a pure function in three steps: frontends, merge, emit.
-//! An invalid object never removes a working route.
+//! object. [`translate()`] relates the objects to each other, as a pure function in three steps: frontends, merge,
+//! emit. An invalid object never removes a working route.
 //!
 //! | module | content |
 //! |---|---|
-//! | [`object`] | Ingress, Gateway, TCPRoute, Service, EndpointSlice and others: from Kubernetes' types to checked types |
+//! | [`object`] | Ingress, Gateway, Service, EndpointSlice and others: from Kubernetes' types to checked types |
 //! | [`manifest`] | the text of a file into objects |
 //! | [`store`] | all objects by name, each in the version in service |
 //! | [`mod@translate`] | from the store to the model: the steps below, and their options |

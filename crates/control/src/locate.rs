@@ -64,7 +64,8 @@ impl Nodes<'_> {
         }
     }
 
-    /// Moves from the start of `parent` to the child that `segment` names. The line of a mapping's child is the line of its key.
+    /// Moves from the start of `parent` to the child that `segment` names. The line of a mapping's child is the line of
+    /// its key.
     fn child(&mut self, parent: Node, segment: &str) -> Option<(Node, u32)> {
         match parent {
             Node::Sequence => {

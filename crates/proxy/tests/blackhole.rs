@@ -103,7 +103,7 @@ async fn tcp_connections_do_not_wait_for_a_blackholed_endpoint() -> TestResult {
     let set = upstream.endpoints();
     let silent = set.endpoints.iter().find(|(of, _)| of.address() == cluster.backends[0].addr());
     let silent = &silent.expect("it is there").0;
-    // The connect that lost the race stays open a moment longer.
+    // The gateway waits a moment longer for the connect that lost the race.
     gateway.wait_until(|_| silent.is_unhealthy()).await
 }
 

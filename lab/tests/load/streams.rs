@@ -1,4 +1,5 @@
-//! An HTTP/2 server with a behaviour that the test sets. It uses another HTTP/2 implementation than the program under test.
+//! An HTTP/2 server with a behaviour that the test sets. It uses another HTTP/2 implementation than the program under
+//! test.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;

@@ -206,7 +206,8 @@ class Cluster:
         nodes = [Node(number, self.folder, network.namespaces[number - 1], self._certificates)
                  for number in range(1, addresses.MAX_NODES + 1)]
         was = self.folder.path.exists() or any(namespace.exists for namespace in network.namespaces)
-        # This includes the first processes of nodes, even without files of their ids. The pods end with these processes.
+        # This includes the first processes of nodes, even without files of their ids. The pods end with these
+        # processes.
         kill_all(lambda: [process for each in network.namespaces for process in each.processes()], f"cluster {self.name}", 30)
         for node in nodes:
             node.stop()

@@ -24,7 +24,8 @@ class RunFolder:
         self.logs = self.path / "logs"
         self.pids = self.path / "pids"
 
-        # Namespaces and cgroups belong to the machine, so clusters with the same name in two checkouts need different names.
+        # Namespaces and cgroups belong to the machine, so clusters with the same name in two checkouts need different
+        # names.
         digest = hashlib.sha256(str(self.path).encode()).hexdigest()[:6]
         self.identity = f"sluicegate-{name}-{digest}"
         """A name that is unique on this machine."""

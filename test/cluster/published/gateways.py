@@ -48,7 +48,8 @@ class Sluicegate(Gateway):
         cluster.run([
             str(self.HELM), "install", "sluicegate", str(PROJECT / "charts/sluicegate"), "--namespace=sluicegate", "--create-namespace",
             f"--values={self.VALUES}", f"--set=image.repository={repository},image.tag={tag},image.pullPolicy=Never",
-            # A pod without a CPU request receives only the CPU time that all others leave, including kubelet and the API server.
+            # A pod without a CPU request receives only the CPU time that all others leave, including kubelet and the
+            # API server.
             "--set=status.source=Nodes", f"--set=resources.requests.cpu={CPU}", "--wait", "--timeout=60s",
         ], timeout=90)
 

@@ -90,8 +90,8 @@ class Shop(Gateway):
             self.addCleanup(self.cluster.resume, kubelet)
         self.addCleanup(self.cluster.start, "kube-apiserver")
         self.cluster.kill("kube-apiserver")
-        # With several replicas, these processes end when they cannot renew their Lease. A process that continued would declare all
-        # nodes lost when the API server returns, before a node has reported.
+        # With several replicas, these processes end when they cannot renew their Lease. A process that continued would
+        # declare all nodes lost when the API server returns, before a node has reported.
         ending = ["kube-controller-manager", "kube-scheduler"]
         for part in ending:
             self.addCleanup(self.cluster.start, part)
@@ -117,7 +117,8 @@ class Shop(Gateway):
         in_step = self.in_step(back)
         print(f"  after {away:.0f} s without an API server a new Ingress is served by all in {served:.2f} s, and the endpoints are"
               f" those of the slices {in_step:.2f} s after its return", flush=True)
-        # The pause between the retries of the other processes has grown to a minute, so the test restarts the processes.
+        # The pause between the retries of the other processes has grown to a minute, so the test restarts the
+        # processes.
         for node in self.cluster.nodes:
             self.cluster.kill(f"{node.name}/kube-proxy")
             ending.append(f"{node.name}/kube-proxy")

@@ -74,7 +74,8 @@ class Newcomer(Gateway):
     def test_plain_manifests_serve_at_the_addresses_of_nodes(self) -> None:
         self.web()
         self.cluster.kubectl("apply", "--filename", str(PROJECT / "deploy/daemonset.yaml"))
-        # This test must be the last of its class: Kubernetes deletes a namespace only after half of the grace period of its pods.
+        # This test must be the last of its class: Kubernetes deletes a namespace only after half of the grace period of
+        # its pods.
         self.rolled_out("daemonset/sluicegate", NAMESPACE)
         self.cluster.kubectl("create", "deployment", "hello", f"--image={WEB}", "--port=80")
         self.cluster.kubectl("expose", "deployment", "hello")

@@ -163,7 +163,8 @@ class Pods(unittest.TestCase):
         self.addCleanup(self.cluster.resume, "node-2/kubelet")
         self.cluster.kubectl("scale", "deployment/paused", "--replicas=2")
         wait_until(lambda: len(self.cluster.json("get", "pods", "--selector=app=paused")["items"]) == 2, "a second pod")
-        # If the paused kubelet still worked, its pod would be ready at about the same time as the pod on the other node.
+        # If the paused kubelet still worked, its pod would be ready at about the same time as the pod on the other
+        # node.
         self.serve("beside", 1, nodeName="node-1")
         self.assertEqual(len(ready_addresses(self.cluster, "paused")), 1)
         self.cluster.resume("node-2/kubelet")

@@ -84,7 +84,8 @@ pub(super) fn report_unusable_proxy_protocol(store: &Store, translation: &mut Tr
     }
 }
 
-/// Whether no request can reach an upstream: TLS passthrough takes all hosts of its routes, and plain HTTP is redirected to TLS.
+/// Whether no request can reach an upstream: TLS passthrough takes all hosts of its routes, and plain HTTP is
+/// redirected to TLS.
 fn is_redirected_alone(config: &Config, key: &UpstreamKey) -> bool {
     let leads_there = |rule: &Rule| rule.upstreams().any(|upstream| upstream == key);
     let is_default = config.default_rule.as_ref().is_some_and(leads_there);

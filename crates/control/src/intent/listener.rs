@@ -48,9 +48,9 @@ pub(crate) struct Layer4<'a> {
 /// A parent of a route.
 pub(crate) struct Parent {
     pub(crate) place: Place,
-    /// The listeners that accept the route, by their place in [`Intents`](super::Intents), each with the names that both
-    /// the listener and the route have; or the reason why none accepts it. No listener, without a reason, if the parent
-    /// belongs to another controller.
+    /// The listeners that accept the route, by their place in [`Intents`](super::Intents), each with the names that
+    /// both the listener and the route have; or the reason why none accepts it. No listener, without a reason, if the
+    /// parent belongs to another controller.
     pub(crate) accepted: Result<Vec<(usize, Vec<HostPattern>)>, Problem>,
 }
 

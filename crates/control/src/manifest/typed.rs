@@ -107,8 +107,8 @@ pub(super) fn parse<T: DeserializeOwned>(
     read_at(value, "", manner, findings)
 }
 
-/// The parts of a specification that a `T` has, each by itself: a part with an error is reported and left out. A `T` has a field
-/// for each part, and each part is optional.
+/// The parts of a specification that a `T` has, each by itself: a part with an error is reported and left out. A `T`
+/// has a field for each part, and each part is optional.
 pub(crate) fn parts<T>(spec: &Value, kind: Kind, findings: &mut Findings) -> T
 where
     T: DeserializeOwned + Default + Check + JsonSchema + 'static,
@@ -251,7 +251,8 @@ fn join(within: &str, field: &str) -> String {
     }
 }
 
-/// Whether a part of a specification can be read. All its errors are reported: after each, the faulty element is left out.
+/// Whether a part of a specification can be read. All its errors are reported: after each, the faulty element is left
+/// out.
 fn reads<T: DeserializeOwned>(part: Map<String, Value>, kind: Kind, findings: &mut Findings) -> bool {
     /// The maximum number of errors that are reported of one part.
     const ERRORS_MAX: usize = 16;

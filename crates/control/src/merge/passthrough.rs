@@ -19,7 +19,8 @@ pub(crate) struct Merged<'a> {
 
 /// Joins the claims of routes with the claims of hosts; both come with the oldest first.
 ///
-/// The gateway decrypts connections to a closed object, since it could not refuse a request in a passthrough connection.
+/// The gateway decrypts connections to a closed object, since it could not refuse a request in a passthrough
+/// connection.
 pub(super) fn merge<'a>(intents: &[Intent<'a>], of_routes: Vec<Claim<'a>>) -> Merged<'a> {
     let mut merged = Merged::default();
     let mut claims = of_routes;
@@ -131,7 +132,8 @@ impl<'a> Merged<'a> {
         }
     }
 
-    /// Reports paths that clients cannot reach over TLS, because an Ingress passes connections for their host to another Service.
+    /// Reports paths that clients cannot reach over TLS, because an Ingress passes connections for their host to
+    /// another Service.
     fn report_shadowed_paths(&mut self, intents: &[Intent<'a>]) {
         for intent in intents {
             for host in &intent.hosts {

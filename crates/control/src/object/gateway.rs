@@ -233,7 +233,8 @@ fn check_port(written: Option<i32>, field: &str, findings: &mut Findings) -> Opt
     port
 }
 
-/// The protocol of a listener, from its `protocol`, and from its `tls.mode` if it has `tls`; or the faulty field and the reason.
+/// The protocol of a listener, from its `protocol`, and from its `tls.mode` if it has `tls`; or the faulty field and
+/// the reason.
 fn check_protocol(
     protocol: Option<&str>,
     tls: Option<Option<&str>>,

@@ -15,7 +15,8 @@ use crate::problem::Findings;
 /// The type of a Secret that holds a certificate and its key.
 pub(crate) const TLS_TYPE: &str = "kubernetes.io/tls";
 
-/// The type of a Secret with credentials of callers. One watch covers all Secrets of this type, so their number is unlimited.
+/// The type of a Secret with credentials of callers. One watch covers all Secrets of this type, so their number is
+/// unlimited.
 pub(crate) const CREDENTIALS_TYPE: &str = "sluicegate.dev/credentials";
 
 /// A checked `Secret`.

@@ -223,7 +223,8 @@ struct Difference {
 }
 
 impl Difference {
-    /// The difference between two configurations, by the number of objects that one configuration has and the other does not.
+    /// The difference between two configurations, by the number of objects that one configuration has and the other
+    /// does not.
     fn between(before: &Config, after: &Config, count_without: impl Fn(&Config, &Config) -> usize) -> Self {
         Self { came: count_without(after, before), gone: count_without(before, after) }
     }

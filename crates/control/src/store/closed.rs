@@ -62,7 +62,8 @@ impl Store {
         closed.filter(|(_, closed)| !closed.is_empty())
     }
 
-    /// Hands on the closed routes of a file that vanished: it may have been renamed, and be unreadable under its new name too.
+    /// Hands on the closed routes of a file that vanished: it may have been renamed, and be unreadable under its new
+    /// name too.
     pub(super) fn hand_on(&mut self, closed: &[Guarded]) {
         let is_it = |entry: &FileEntry| {
             !closed.is_empty()

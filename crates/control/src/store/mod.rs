@@ -230,7 +230,8 @@ impl Store {
         touched
     }
 
-    /// Takes the content of a manifest that is no text, as far as it can be read. The earlier content of the file stays.
+    /// Takes the content of a manifest that is no text, as far as it can be read. The earlier content of the file
+    /// stays.
     pub(crate) fn set_unreadable(&mut self, file: &Path, text: &str) -> Touched {
         let documents = vec![(1, Arc::new(Document::unreadable(text)))];
         let manifest = Manifest { documents };

@@ -95,7 +95,7 @@ async fn frame_floods_end_their_connection_while_other_clients_are_served() -> T
     gateway.wait_until_idle().await
 }
 
-/// The number of these bytes that the gateway reads before its GOAWAY.
+/// Sends at most `most` of these bytes. Returns whether the gateway still serves the connection afterwards.
 async fn borne(gateway: &Gateway, bytes: &[u8], most: usize) -> anyhow::Result<bool> {
     let mut stream = TcpStream::connect(gateway.addr()).await?;
     stream.write_all(PREFACE).await?;
@@ -105,7 +105,7 @@ async fn borne(gateway: &Gateway, bytes: &[u8], most: usize) -> anyhow::Result<b
         for _ in 0..most / bytes.len() {
             writer.write_all(bytes).await?;
         }
-        // The gateway sends GOAWAY to a client that is still connected.
+        // A gateway that has not ended the connection echoes this PING.
         writer.write_all(&frame(6, 0, 0, b"the end!")).await
     };
     let answers = async {

@@ -45,7 +45,8 @@ struct NamedKeys<'a> {
     algorithms: Vec<Algorithm>,
 }
 
-/// Policies for the routes that unreadable policies may guard. Each has the name of its file, since nothing else is known of it.
+/// Policies for the routes that unreadable policies may guard. Each has the name of its file, since nothing else is
+/// known of it.
 pub(super) fn closed(store: &Store) -> Vec<(Guarded, Arc<Security>)> {
     let of_file = |(file, guarded): (&Arc<Path>, &[Guarded])| {
         // The characters of names in logs and metrics.

@@ -1,7 +1,8 @@
 //! The annotations of Sluicegate, as one table.
 //!
 //! A row gives an annotation its name, its objects, the parser of its values with the setting that they change, and the
-//! texts of the reference page. A new annotation needs a row, a field of [`Settings`], and the code that uses the field.
+//! texts of the reference page. A new annotation needs a row, a field of [`Settings`], and the code that uses the
+//! field.
 
 use sluicegate_model::{Balance, ClientAuthMode, Codings, ProxyProtocol};
 

@@ -13,7 +13,7 @@
 //! | [`client`] | the client of the Kubernetes API |
 //! | [`watch`] | one watch of one kind |
 //! | [`lease`] | the election of the process that writes into the cluster |
-//! | [`status`], [`standing`], [`policy_status`] | the status of Ingresses, policies and Consumers: intended and current |
+//! | [`status`], [`standing`], [`policy_status`] | the status of Ingresses, policies, Consumers: intended and current |
 //! | [`addresses`] | the addresses at which clients reach the gateway |
 //! | [`planes`] | the certificates by which the two planes authenticate each other |
 
@@ -140,7 +140,8 @@ impl ClusterSource {
         }
     }
 
-    /// The current problems, and every change of them. The log names each problem once when it appears, and once when it is gone.
+    /// The current problems, and every change of them. The log names each problem once when it appears, and once when
+    /// it is gone.
     #[must_use]
     pub fn problems(&self) -> state::Receiver<Arc<[Problem]>> {
         self.problems.subscribe()

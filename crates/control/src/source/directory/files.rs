@@ -260,7 +260,8 @@ impl Files {
         if due.is_empty() || self.present.is_none() {
             return false;
         }
-        // The files of a directory disappear before the directory does. Then the directory is absent, and the files are not gone.
+        // The files of a directory disappear before the directory does. Then the directory is absent, and the files are
+        // not gone.
         if scan::identify(&self.root).ok() != self.present {
             self.present = None;
             return true;

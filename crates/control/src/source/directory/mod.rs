@@ -129,7 +129,8 @@ impl DirectorySource {
         Self { dir: dir.into(), options, change_detection: ChangeDetection::FULL, problems }
     }
 
-    /// The current problems, and every change of them. The log names each problem once when it appears, and once when it is gone.
+    /// The current problems, and every change of them. The log names each problem once when it appears, and once when
+    /// it is gone.
     #[must_use]
     pub fn problems(&self) -> state::Receiver<Arc<[Problem]>> {
         self.problems.subscribe()
