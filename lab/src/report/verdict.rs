@@ -105,8 +105,14 @@ fn clean(contestants: &[Contestant<'_>]) -> Option<Verdict> {
         contestants.iter().filter(|each| each.is_clean()).map(Contestant::title).collect();
     let by = match (contestants.len(), clean.len()) {
         (0, _) => return None,
-        (1, 0) => return Some(Verdict::bad("Not every request was answered rightly.".to_owned())),
-        (_, 0) => return Some(Verdict::bad("No gateway answered every request rightly.".to_owned())),
+        (1, 0) => {
+            return Some(Verdict::bad("Some requests did not receive the correct response.".to_owned()));
+        }
+        (_, 0) => {
+            return Some(Verdict::bad(
+                "With every gateway, some requests did not receive the correct response.".to_owned(),
+            ));
+        }
         (all, some) if all == some && all > 1 => format!("all {all} gateways"),
         _ => list(&clean),
     };
@@ -379,7 +385,7 @@ mod tests {
             sentences[0],
             "Sluicegate answered every request, but not without errors: 2 requests delivered more than once."
         );
-        assert_eq!(sentences[1], "Not every request was answered rightly.");
+        assert_eq!(sentences[1], "Some requests did not receive the correct response.");
     }
 
     #[test]
@@ -438,6 +444,9 @@ mod tests {
         );
         let bad = Gateway { read: 1, ..FLAT };
         let results = changed(bad, &[("a", bad)]);
-        assert_eq!(sentences(&results)[1], "No gateway answered every request rightly.");
+        assert_eq!(
+            sentences(&results)[1],
+            "With every gateway, some requests did not receive the correct response."
+        );
     }
 }
