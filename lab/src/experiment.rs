@@ -44,9 +44,9 @@ pub(crate) struct Experiment {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Declared {
-    /// A line for the report's head.
+    /// The title of the report.
     pub(crate) title: String,
-    /// Its question, in a sentence or two.
+    /// The question of the experiment, in one or two sentences.
     pub(crate) about: String,
     /// The published study whose figures stand beside the measurements.
     pub(crate) published: Option<String>,
@@ -280,7 +280,7 @@ impl Default for Pods {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Step {
-    /// Nothing happens for this long.
+    /// Waits for this time without a change.
     #[serde(deserialize_with = "time")]
     Sleep(Duration),
     /// Changes the number of pods; the oldest are killed (SIGKILL), and their addresses swallow packets.

@@ -36,7 +36,7 @@ fn write_hex(out: &mut [u8], number: u64) {
     }
 }
 
-/// The body of a POST: as little as a POST needs.
+/// The body of a POST: a short body is enough.
 pub(crate) const BODY: &[u8; 64] = b"This request must not be delivered twice: it could be an order.\n";
 
 /// The requests of a load that are POSTs.

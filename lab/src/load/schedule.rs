@@ -24,7 +24,7 @@ pub(crate) struct Schedule {
 /// The pace of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Pace {
-    /// So many requests per second, of all connections together.
+    /// The requests per second of all connections together.
     Rate(f64),
     /// Each connection sends the next request after the last response: a closed loop.
     Closed,

@@ -318,7 +318,7 @@ mod tests {
             plot.body.matches("class=\"cross\"").count()
         };
         assert_eq!(crosses(FLAT), 0);
-        // One cross is at the end of the curve, and one cross is in the key.
+        // The plot has one cross at the end of the curve, and one cross in the key.
         assert_eq!(crosses(Shape { timeout: 1, ..FLAT }), 2);
         assert_eq!(crosses(Shape { unsent: 1, ..FLAT }), 2);
     }

@@ -25,7 +25,7 @@ pub(super) struct Column {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Row {
     pub(super) cells: Vec<Cell>,
-    /// Whether the row is a part of a sum in a row above, or a limit beside the figures.
+    /// Whether the row is a part of the sum in an earlier row, or a limit of the figures.
     pub(super) is_detail: bool,
 }
 
@@ -36,12 +36,12 @@ pub(super) struct Cell {
     pub(super) tone: Tone,
 }
 
-/// The tone of a cell.
+/// The emphasis of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Tone {
     #[default]
     Plain,
-    /// Nothing happened, as required: in the background.
+    /// No error occurred, as required. The report shows the cell in a quiet colour.
     Quiet,
     /// An error occurred.
     Bad,

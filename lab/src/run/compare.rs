@@ -102,7 +102,7 @@ impl Comparison<'_> {
             if self.compare.idle > 0 && kind.can(Work::Https) {
                 match idle::measure(self.bench, kind, self.compare.idle).await {
                     Ok(idle) => compared.gateways[index].idle = Some(idle),
-                    // The other figures remain valid.
+                    // The figures of the other comparisons remain valid.
                     Err(error) => {
                         let warning = format!("{}: no memory of idle connections: {error:#}", kind.title);
                         say(&warning);
@@ -217,7 +217,7 @@ impl Comparison<'_> {
         }
         let json = load.json().to_owned();
         let mut load = load.start()?;
-        // The measurement excludes the opening of connections, unless the opening is its subject.
+        // The measurement excludes the opening of connections, unless it measures the opening.
         if !task.is_new_each() {
             sleep(RAMP).await;
         }
@@ -306,7 +306,7 @@ impl Compared {
         let functions = point.functions.as_ref().map(|functions| functions.name.clone());
         gateway.points.push(point);
         gateway.command.clone_from(&standing.gateway.command);
-        // The files that differ from the stored files, except for ports and the folder.
+        // The files that differ from the stored files. Ports and the folder do not count.
         let folder = standing.scratch.path().display().to_string();
         for file in &standing.gateway.files {
             let text = file.text.replace(&folder, "FOLDER");

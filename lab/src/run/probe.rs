@@ -1,4 +1,4 @@
-//! Whether a gateway serves its new configuration: single requests beside the load, on separate connections.
+//! Checks whether a gateway serves its new configuration, by single requests beside the load on separate connections.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

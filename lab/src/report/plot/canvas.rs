@@ -99,8 +99,7 @@ impl Canvas {
     }
 }
 
-/// A coordinate to a tenth, a difference that no eye sees; an invalid value goes to the corner rather than breaking the
-/// drawing.
+/// A coordinate, rounded to an invisible tenth. An invalid value becomes the corner, so that the drawing stays valid.
 pub(super) fn short(value: f64) -> String {
     if !value.is_finite() {
         return "0".to_owned();

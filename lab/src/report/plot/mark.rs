@@ -1,4 +1,4 @@
-//! Shapes, so that readers can distinguish contestants without colours.
+//! The shapes by which readers distinguish contestants without colours.
 
 use super::canvas::short;
 
