@@ -39,7 +39,7 @@ pub(crate) struct Config {
     pub(crate) protocol: Protocol,
     /// The certificate for every host, over TLS 1.2 and 1.3.
     pub(crate) certificate: Pem,
-    /// Further hosts that are routed to the same pods. The gateway responds with 404 for hosts that are not here.
+    /// Additional hosts with routes to the same pods. The gateway responds with 404 to requests for all other hosts.
     pub(crate) hosts: Vec<String>,
     /// The functions applied to calls beside forwarding; for gateways that have them.
     pub(crate) api: Api,
@@ -60,7 +60,7 @@ pub(crate) struct Pem {
     pub(crate) key: String,
 }
 
-/// The part of a [`Config`] that is new.
+/// The changed part of a [`Config`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Endpoints,
@@ -85,7 +85,7 @@ pub(crate) struct Site {
     pub(crate) kept: u32,
     /// The folder with programs that are not in PATH: `target/tools`.
     pub(crate) tools: PathBuf,
-    /// Further options for the gateway's own command line.
+    /// Additional options for the command line of the gateway.
     pub(crate) options: Vec<String>,
 }
 

@@ -14,11 +14,11 @@ const INCLUDED: [(&str, &str); 3] = [
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Published {
     pub(crate) title: String,
-    /// Its year, for column heads and plots.
+    /// The year of the study, for column heads and plots.
     pub(crate) short: String,
     /// The setting of the measurement.
     pub(crate) setting: String,
-    /// Its result while nothing changed.
+    /// The result without changes of endpoints.
     pub(crate) unchanging: Option<String>,
     /// The results of each gateway while endpoints changed.
     #[serde(default)]

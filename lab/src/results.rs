@@ -80,7 +80,7 @@ pub(crate) struct OfGateway {
     pub(crate) learns: String,
     /// The command that started it.
     pub(crate) command: String,
-    /// Its configuration as written for the start.
+    /// The configuration files of the gateway at its start.
     pub(crate) files: Vec<ConfigFile>,
     /// Timed runs under a load, of experiments with changes; the baseline first.
     pub(crate) runs: Vec<Run>,

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &BackendArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One thread: a pod is small.
+/// The runtime has one thread, because a pod is small.
 fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }

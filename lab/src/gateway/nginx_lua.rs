@@ -172,7 +172,7 @@ fn until(otherwise: &'static str, holds: impl Fn() -> bool) -> anyhow::Result<()
     Ok(())
 }
 
-/// One HTTP request; an error unless the response has status 200.
+/// Makes one HTTP request. Returns an error unless the response has status 200.
 fn ask(addr: SocketAddr, method: &str, path: &str, body: &str) -> anyhow::Result<()> {
     let exchange = || {
         let mut stream = TcpStream::connect_timeout(&addr, LIMIT)?;

@@ -118,7 +118,7 @@ impl Sluicegate {
     }
 }
 
-/// One Ingress for all hosts, and the Service.
+/// The manifests: one Ingress for all hosts, and the Service.
 fn ingress(config: &Config, of_service: &str) -> String {
     let mut text = "apiVersion: networking.k8s.io/v1
 kind: Ingress

@@ -165,7 +165,7 @@ pub(crate) struct Counts {
     pub(crate) latency: Histogram<u64>,
     /// In microseconds, from the time at which a request was sent.
     pub(crate) uncorrected: Histogram<u64>,
-    /// In microseconds, the lateness of a request whose connection was idle: this program's own delay.
+    /// In microseconds, the lateness of requests whose connection was idle. This program causes the lateness.
     pub(crate) lateness: Histogram<u64>,
     /// Responses per second, in intervals of a tenth of a second.
     pub(crate) rates: Vec<f64>,

@@ -10,7 +10,7 @@ use super::plan::Plan;
 use super::spectrum::percentile;
 use super::text::micros;
 
-/// One line on the terminal, written anew each second.
+/// The line on the terminal, rewritten each second.
 pub(crate) struct Progress {
     heard: Receiver<Sample>,
     /// The last sample of each thread.

@@ -41,7 +41,7 @@ pub(crate) struct Stream {
 pub(crate) enum Received {
     /// Data, and more may be available.
     More,
-    /// Data or nothing; the kernel will report further data.
+    /// Data or nothing. The kernel reports more data by an event.
     Drained,
     /// The end. Earlier data is in [`Scratch::plain`].
     Ended,

@@ -21,8 +21,8 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The destination of the connections. Of several addresses, such as those of `localhost`, the first address with
-    /// a listener.
+    /// The destination of the connections. If the name has several addresses, as `localhost` has, the load uses the
+    /// first address with a listener.
     pub(crate) fn resolve(&self) -> anyhow::Result<SocketAddr> {
         let name = (self.host.as_str(), self.port);
         let unknown = || format!("{}: the host {:?} has no address", self.url, self.host);

@@ -49,7 +49,7 @@ pub(super) fn slot(results: &Results, index: usize) -> usize {
     if results.gateways.get(index).is_some_and(|gateway| gateway.name == OURS) {
         return 0;
     }
-    // There are eight further colours and marks; a ninth gateway has the colour and the mark of the first.
+    // Eight additional colours and marks exist; a ninth gateway has the colour and the mark of the first.
     1 + results.gateways.iter().take(index).filter(|gateway| gateway.name != OURS).count() % 8
 }
 

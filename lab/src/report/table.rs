@@ -123,7 +123,7 @@ impl Table {
     /// The table in a separate box, which scrolls if the table is wide.
     pub(super) fn html(&self) -> String {
         let caption = escape(&self.caption);
-        // Keyboard users must reach a box that scrolls, so it needs a name.
+        // A scrolling box must be reachable by keyboard, so the box needs a name.
         let mut out =
             format!("<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\"><table>");
         out += &format!("<caption>{caption}</caption><thead><tr>");

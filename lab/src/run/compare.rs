@@ -171,7 +171,7 @@ impl Comparison<'_> {
             if !task.suits(kind) || compared.failed.contains(&(index, task)) {
                 continue;
             }
-            // A gateway that failed its checks is not measured; the report says so.
+            // The lab does not measure a gateway that failed its checks. The report shows the failure.
             let name = task.functions.name();
             let checks = &compared.gateways[index].checks;
             if checks.iter().all(|checks| checks.functions != name || checks.are_kept()) {
@@ -181,7 +181,7 @@ impl Comparison<'_> {
         able
     }
 
-    /// One gateway after the other.
+    /// Loads one gateway after the other.
     async fn turn(&self, turn: Turn, compared: &mut Compared) {
         for (index, Entrant { kind, .. }) in self.able(turn.task, compared) {
             match self.measure(kind, turn).await {
@@ -192,7 +192,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// All gateways at once, request by request.
+    /// Loads all gateways at once, request by request.
     async fn single(&self, turn: Turn, compared: &mut Compared) -> anyhow::Result<()> {
         let able = self.able(turn.task, compared);
         let measured =

@@ -41,7 +41,7 @@ pub(crate) fn get(address: SocketAddr, host: &str, path: &str) -> io::Result<Ans
     call(address, host, path, None)
 }
 
-/// Requests a path over plain HTTP with a further header.
+/// Requests a path over plain HTTP with an additional header.
 pub(crate) fn call(
     address: SocketAddr,
     host: &str,

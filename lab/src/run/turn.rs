@@ -1,4 +1,4 @@
-//! One gateway under the load.
+//! Runs one gateway under the load.
 
 use std::fs;
 use std::net::Ipv4Addr;

@@ -336,7 +336,7 @@ impl Session {
                         exchange.window += more;
                     }
                 }
-                // Requests refer to no table, and none of their frames exceeds the size that all servers accept.
+                // Requests do not use the dynamic HPACK table, and their frames have a size that all servers accept.
                 _ => {}
             }
         }

@@ -37,7 +37,7 @@ struct Rounds {
     errors: Vec<u64>,
 }
 
-/// One turn: for each gateway its place, its point, and the gateway as it ran.
+/// The results of a turn: for each gateway its index, its point, and the running gateway.
 pub(super) async fn measure(
     bench: &Bench<'_>,
     kinds: &[(usize, &Entrant)],
