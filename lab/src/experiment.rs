@@ -57,7 +57,7 @@ pub(crate) struct Declared {
     /// The gateways that take part by default: `all`, or names.
     #[serde(default)]
     pub(crate) gateways: Vec<String>,
-    /// Whether each gateway first receives the same load while nothing changes.
+    /// Whether each gateway first receives the same load without changes.
     #[serde(default)]
     pub(crate) baseline: bool,
     /// The changes during the load. The timeline begins when the first request is due, and ends with the load.

@@ -1,8 +1,8 @@
 //! `sluicegate-lab load`: a constant-rate, open-loop load over HTTP/1.1 and HTTP/2, with and without TLS.
 //!
-//! The time at which each request is due is known before the first request is sent, and latency counts from then. So a
-//! stalled server cannot make the load wait, and cannot hide its delay (coordinated omission). The input is options;
-//! the output is text, JSON and a histogram.
+//! The load knows the due time of each request before it sends the first request, and latency starts at the due time.
+//! So a stalled server cannot make the load wait, and cannot hide its delay (coordinated omission). The input is
+//! options; the output is text, JSON and a histogram.
 //!
 //! | module | content |
 //! |---|---|

@@ -1,7 +1,8 @@
 //! The results of an experiment for readers: a page of HTML, a summary in Markdown, plots as files, a few lines for a
 //! terminal.
 //!
-//! The input is results, the output is text; nothing is measured here. Stored results can produce the report again.
+//! The input is results, and the output is text. This module measures nothing, so it can repeat the report from stored
+//! results.
 //!
 //! | module | content |
 //! |---|---|

@@ -23,7 +23,7 @@ pub(super) const IDLE_TICKS: u32 = 4;
 #[derive(Debug)]
 pub(super) struct Connections {
     open: Mutex<Open>,
-    /// The number of checks for idle connections, used as a clock that costs requests nothing.
+    /// The number of checks for idle connections, used as a clock without a cost for requests.
     ticks: AtomicU32,
     /// Whether the backend resets the connections that it closes, as a machine does that does not know them.
     is_reset: AtomicBool,

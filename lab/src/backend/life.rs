@@ -21,7 +21,7 @@ use super::server::Server;
 enum End {
     /// The process exits.
     Exit,
-    /// The process stays as it is and does nothing more.
+    /// The process keeps running, but stops all work.
     Hang,
 }
 

@@ -131,7 +131,7 @@ async fn serve(socket: Socket, pod: Arc<Pod>, about: Arc<str>, activity: Arc<Act
             Ok::<_, Broken>(answer)
         }
     });
-    // The preface identifies HTTP/2. The check costs HTTP/1.1 next to nothing.
+    // The preface identifies HTTP/2. The check costs HTTP/1.1 almost no time.
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().max_buf_size(LARGEST_HEAD);
     builder.http2().max_header_list_size(LARGEST_HEAD as u32).max_concurrent_streams(MOST_STREAMS);

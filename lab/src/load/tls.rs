@@ -134,7 +134,7 @@ pub(crate) struct Tls {
 pub(crate) enum Progress {
     Handshaking,
     Ready,
-    /// The server will send nothing more.
+    /// The server sends no more data.
     Ended,
 }
 
@@ -230,7 +230,7 @@ fn process(
                 None
             }
             ConnectionState::TransmitTlsData(data) => {
-                // The output is in `outgoing`, and is sent before anything else.
+                // The output is in `outgoing`. The caller sends this output first.
                 data.done();
                 None
             }

@@ -77,7 +77,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Counts the results of requests. A connection for a single request is finished then.
+    /// Counts the results of requests. A connection for a single request then ends.
     fn settle(&mut self, at: usize) -> Stays {
         if self.finished.is_empty() {
             return Stays::Open;
