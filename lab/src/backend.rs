@@ -1,8 +1,7 @@
 //! `sluicegate-lab backend`: the server behind the gateways, a pod of the experiments.
 //!
-//! The URL determines the response. The backend records the requests that it receives, and ends as pods do, well or
-//! badly. It shares the machine with the measured gateway, so it does little: one thread, and no work that a response
-//! does not need.
+//! The URL determines the response. The backend can record the received requests, and ends as pods do, gracefully or
+//! not. The backend shares the machine with the measured gateway, so it has one thread and does no unnecessary work.
 //!
 //! | module | content |
 //! |---|---|

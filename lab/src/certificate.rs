@@ -10,7 +10,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::gateway::{HOST, Pem};
 
-/// The number of keys: making a key takes so long that it must not happen while a gateway is measured.
+/// The number of keys: the lab makes the keys before a measurement, because making a key takes long.
 const KEYS: usize = 3;
 
 /// The type of the gateways' keys.
@@ -59,7 +59,7 @@ impl Issuer {
     /// A client that trusts this CA, and resumes no session.
     pub(crate) fn client(&self) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
-        // This process made the certificate, so it is valid.
+        // This process made the certificate, so the certificate is valid.
         let _ = roots.add(self.authority.der().clone());
         let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
         config.resumption = rustls::client::Resumption::disabled();

@@ -44,9 +44,9 @@ pub(crate) struct Experiment {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Declared {
-    /// A line for the report's head.
+    /// The title of the report.
     pub(crate) title: String,
-    /// Its question, in a sentence or two.
+    /// The question of the experiment, in one or two sentences.
     pub(crate) about: String,
     /// The published study whose figures stand beside the measurements.
     pub(crate) published: Option<String>,
@@ -57,7 +57,7 @@ pub(crate) struct Declared {
     /// The gateways that take part by default: `all`, or names.
     #[serde(default)]
     pub(crate) gateways: Vec<String>,
-    /// Whether each gateway first receives the same load while nothing changes.
+    /// Whether each gateway first receives the same load without changes.
     #[serde(default)]
     pub(crate) baseline: bool,
     /// The changes during the load. The timeline begins when the first request is due, and ends with the load.
@@ -280,7 +280,7 @@ impl Default for Pods {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Step {
-    /// Nothing happens for this long.
+    /// Waits for this time without a change.
     #[serde(deserialize_with = "time")]
     Sleep(Duration),
     /// Changes the number of pods; the oldest are killed (SIGKILL), and their addresses swallow packets.

@@ -1,6 +1,5 @@
 //! `sluicegate-lab forward`: a byte forwarder. One thread, level-triggered epoll, and for each request recv, send,
-//! recv, send; no HTTP. Every proxy of this shape costs at least as much: the forwarder is the floor below the other
-//! figures.
+//! recv, send; no HTTP. Every proxy does at least this work, so its cost is the lower limit of the other figures.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -74,7 +73,7 @@ impl Floor {
                     continue;
                 }
                 let (index, side) = ((data / 2) as usize, (data % 2) as usize);
-                // The pair may have ended earlier in this batch.
+                // An earlier event of this batch may have ended the pair.
                 let Some(pair) = self.pairs.get_mut(index).and_then(Option::as_mut) else { continue };
                 if pair.serve(side, event.flags, &self.epoll, data, &mut buffer).is_err() {
                     // Closing the sockets removes them from the epoll set.
@@ -134,7 +133,7 @@ impl Pair {
             return Ok(());
         }
         let read = match self.ends[side].stream.read(buffer) {
-            // The event belonged to an earlier pair, which had this place when the batch began.
+            // The event belongs to an earlier pair, which had this place at the beginning of the batch.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             result => result?,
         };

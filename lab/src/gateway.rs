@@ -1,8 +1,8 @@
 //! The gateways under test: their start, and the notification of changes.
 //!
-//! All gateways do the same work, so that only the way differs: one host over HTTP and HTTPS with the same key, the
-//! same added headers for the pods, keep-alive connections on both sides, no logs, the same number of workers. Each
-//! learns of endpoints, certificates and routes in the same way as from its controller.
+//! All gateways do the same work, so that only their implementation differs: one host over HTTP and HTTPS with the same
+//! key, the same added headers for the pods, keep-alive connections on both sides, no logs, the same number of workers.
+//! Each gateway receives endpoints, certificates and routes in the same way as from its controller.
 
 pub(crate) mod api;
 mod envoy;
@@ -39,7 +39,7 @@ pub(crate) struct Config {
     pub(crate) protocol: Protocol,
     /// The certificate for every host, over TLS 1.2 and 1.3.
     pub(crate) certificate: Pem,
-    /// Further hosts that are routed to the same pods. The gateway responds with 404 for hosts that are not here.
+    /// Additional hosts with routes to the same pods. The gateway responds with 404 to requests for all other hosts.
     pub(crate) hosts: Vec<String>,
     /// The functions applied to calls beside forwarding; for gateways that have them.
     pub(crate) api: Api,
@@ -60,7 +60,7 @@ pub(crate) struct Pem {
     pub(crate) key: String,
 }
 
-/// The part of a [`Config`] that is new.
+/// The changed part of a [`Config`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Endpoints,
@@ -85,7 +85,7 @@ pub(crate) struct Site {
     pub(crate) kept: u32,
     /// The folder with programs that are not in PATH: `target/tools`.
     pub(crate) tools: PathBuf,
-    /// Further options for the gateway's own command line.
+    /// Additional options for the command line of the gateway.
     pub(crate) options: Vec<String>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct Kind {
     pub(crate) name: &'static str,
     /// The usual name.
     pub(crate) title: &'static str,
-    /// Its way of learning of endpoints, certificates and routes, in a sentence for the report.
+    /// The way in which the gateway receives endpoints, certificates and routes, in a sentence for the report.
     pub(crate) learns: &'static str,
     /// The version that the program prints, or the reason why it cannot run. `tools` as in [`Site`].
     pub(crate) version: fn(tools: &Path) -> anyhow::Result<String>,
@@ -119,7 +119,7 @@ impl Kind {
         }
     }
 
-    /// Whether it takes part with these functions.
+    /// Whether the gateway can apply these functions.
     pub(crate) fn has(&self, functions: Functions) -> bool {
         self.has_functions || functions == Functions::None
     }
@@ -140,7 +140,7 @@ pub(crate) struct Prepared {
 /// Notifies a running gateway of changes. Its calls run in the gateway's network namespace, block, and end by
 /// themselves within seconds.
 pub(crate) trait Driver: Send {
-    /// The gateway accepts connections for the first time: for gateways that receive their endpoints only then.
+    /// Called when the gateway accepts its first connection, for gateways that receive their endpoints only then.
     fn started(&mut self, _process: &Process, _config: &Config) -> anyhow::Result<()> {
         Ok(())
     }
@@ -153,7 +153,7 @@ pub(crate) trait Driver: Send {
 pub(crate) const ALL: [&Kind; 6] =
     [&sluicegate::KIND, &nginx::KIND, &nginx_lua::KIND, &haproxy::KIND, &envoy::KIND, &traefik::KIND];
 
-/// The gateways that take part only if they are named.
+/// The gateways that take part only if the user names them.
 pub(crate) const EXTRA: [&Kind; 2] = [&sluicegate::BARE, &floor::KIND];
 
 impl ConfigFile {
@@ -170,7 +170,7 @@ pub(crate) fn named(name: &str) -> anyhow::Result<&'static Kind> {
     kind.copied().with_context(|| format!("{name}: no such gateway; there are {}", known()))
 }
 
-/// The first line that a program prints about itself.
+/// The first line of a program's version output.
 pub(crate) fn version_of(program: &Path, arguments: &[&str]) -> anyhow::Result<String> {
     let output = Command::new(program)
         .args(arguments)
@@ -184,8 +184,7 @@ pub(crate) fn version_of(program: &Path, arguments: &[&str]) -> anyhow::Result<S
 
 /// Writes a file in one step, so that no reader sees half of it.
 pub(crate) fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
-    // In the same folder, since a rename does not cross file systems; with a name that no watcher treats as
-    // configuration.
+    // In the same folder, since a rename does not cross file systems; with a name that gateways ignore.
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let new = path.with_file_name(format!(".{name}.new"));
     std::fs::write(&new, text)

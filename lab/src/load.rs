@@ -1,8 +1,8 @@
 //! `sluicegate-lab load`: a constant-rate, open-loop load over HTTP/1.1 and HTTP/2, with and without TLS.
 //!
-//! The time at which each request is due is known before the first request is sent, and latency counts from then. So a
-//! stalled server cannot make the load wait, and cannot hide its delay (coordinated omission). The input is options;
-//! the output is text, JSON and a histogram.
+//! The load knows the due time of each request before it sends the first request, and latency starts at the due time.
+//! So a stalled server cannot make the load wait, and cannot hide its delay (coordinated omission). The input is
+//! options; the output is text, JSON and a histogram.
 //!
 //! | module | content |
 //! |---|---|
@@ -64,7 +64,7 @@ use self::worker::Worker;
 pub(crate) fn run(args: LoadArgs) -> anyhow::Result<ExitCode> {
     let plan = args.plan()?;
     allow_files(plan.schedule.connections)?;
-    // Fails before the load rather than after it, if the files cannot be written.
+    // Opens the files before the load, so that a file error ends the program before the load.
     let hgrm = args.hgrm.as_deref().map(create).transpose()?;
     let json = args.json.as_deref().filter(|path| *path != Path::new("-")).map(create).transpose()?;
     let json_only = args.json.as_deref() == Some(Path::new("-"));
@@ -85,7 +85,7 @@ pub(crate) fn run(args: LoadArgs) -> anyhow::Result<ExitCode> {
         file.write_all(json::of(&outcome)?.as_bytes()).context("--json")?;
     }
     if let Some(signal) = outcome.ended_by {
-        // The convention of shells for a process that a signal has ended.
+        // The exit status that shells use for a process that a signal has ended.
         return Ok(ExitCode::from(128 + signal.number()));
     }
     let failed = args.fail_on_errors && !outcome.is_clean();

@@ -1,4 +1,4 @@
-//! The laboratory of Sluicegate: measures how well gateways serve their users during changes.
+//! The laboratory of Sluicegate: measures gateways under load while routes and endpoints change.
 //!
 //! | module | content |
 //! |---|---|

@@ -1,8 +1,8 @@
-//! The results of published studies: the figures that stand beside the measurements. `lab/published/*.yaml`.
+//! The results of published studies, which reports show beside the measurements. The files are `lab/published/*.yaml`.
 
 use serde::Deserialize;
 
-/// The studies, by the name that an experiment gives.
+/// The studies by name. Experiments refer to a study by its name.
 const INCLUDED: [(&str, &str); 3] = [
     ("ingress-2020", include_str!("../published/ingress-2020.yaml")),
     ("gateway-2019", include_str!("../published/gateway-2019.yaml")),
@@ -14,11 +14,11 @@ const INCLUDED: [(&str, &str); 3] = [
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Published {
     pub(crate) title: String,
-    /// Its year, for column heads and plots.
+    /// The year of the study, for column heads and plots.
     pub(crate) short: String,
     /// The setting of the measurement.
     pub(crate) setting: String,
-    /// Its result while nothing changed.
+    /// The result without changes of endpoints.
     pub(crate) unchanging: Option<String>,
     /// The results of each gateway while endpoints changed.
     #[serde(default)]
@@ -26,7 +26,7 @@ pub(crate) struct Published {
     /// The results for each number of cores.
     #[serde(default)]
     pub(crate) rows: Vec<Sizing>,
-    /// The advantage of its own gateway.
+    /// The claimed advantages of the study's own gateway.
     #[serde(default)]
     pub(crate) claims: Vec<Claim>,
     /// The results of a gateway with functions and without.
@@ -77,12 +77,12 @@ pub(crate) struct WithFunctions {
 pub(crate) struct Contestant {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// Its way of learning of changes, in a word.
+    /// The way in which the gateway receives changes, in a word.
     pub(crate) way: String,
     pub(crate) errors: Errors,
     /// The latency in the study's words.
     pub(crate) latency: String,
-    /// The points of its latency curve that the text states.
+    /// The points of the latency curve that the text of the study states.
     pub(crate) curve: Vec<CurvePoint>,
 }
 

@@ -1,7 +1,8 @@
 //! The results of an experiment for readers: a page of HTML, a summary in Markdown, plots as files, a few lines for a
 //! terminal.
 //!
-//! The input is results, the output is text; nothing is measured here. Stored results can produce the report again.
+//! The input is results, and the output is text. This module measures nothing, so it can repeat the report from stored
+//! results.
 //!
 //! | module | content |
 //! |---|---|
@@ -81,7 +82,7 @@ pub(crate) struct ReportArgs {
 /// Makes the report of stored results, and prints a summary.
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     match std::io::stdout().lock().write_all(make(args)?.as_bytes()) {
-        // A closed reader is no error.
+        // A closed output is no error.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(ExitCode::SUCCESS),
     }
@@ -132,8 +133,8 @@ impl<'r> Report<'r> {
         Self { results, contestants, works, verdicts, published, prices }
     }
 
-    /// The study, if its statements about changing endpoints are comparable with the measurements: something has to
-    /// change.
+    /// The study, if the experiment has changes. Only then are the study's statements about changing endpoints
+    /// comparable with the measurements.
     fn beside(&self) -> Option<&Published> {
         let changes = self.contestants.iter().any(|each| !each.run.events.is_empty());
         self.published.as_ref().filter(|published| changes && !published.contestants.is_empty())
@@ -183,7 +184,7 @@ impl<'r> Report<'r> {
         )
     }
 
-    /// The study's setting, and its results that have no column.
+    /// The setting of the study, and the results of the study without a column.
     fn study(&self) -> Option<String> {
         let Published { title, setting, unchanging, .. } = self.published.as_ref()?;
         let unchanging = unchanging.as_deref().filter(|_| self.beside().is_none());
@@ -257,8 +258,8 @@ fn head(report: &Report<'_>) -> String {
     }
 }
 
-/// The warnings of the experiment and of each run's load. Equal warnings of several loads appear once, without their
-/// figures.
+/// The warnings of the experiment and of the load of each run. The report shows equal warnings of several loads once,
+/// without figures.
 fn warnings(report: &Report<'_>) -> Vec<String> {
     let mut warnings = report.results.warnings.clone();
     // The warning of a load without its figures, its first full text, and its gateways.

@@ -1,6 +1,6 @@
 //! The stored results of an experiment: `results.json`. The report has no other source.
 //!
-//! The end of a name gives the unit of a time. Names stay; more may come.
+//! The end of a field name gives the unit of a time. Names never change, and later versions may add names.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ pub(crate) struct Results {
     /// The experiment's name: `dynamic`.
     pub(crate) experiment: String,
     pub(crate) title: String,
-    /// Its question, in a sentence or two.
+    /// The question of the experiment, in one or two sentences.
     pub(crate) about: String,
     /// The experiment's file, as run.
     pub(crate) declared: String,
     /// The published study that it repeats: a name in [`crate::published`].
     pub(crate) published: Option<String>,
-    /// The typed command.
+    /// The command as the user typed it.
     pub(crate) command: String,
     pub(crate) started_unix_ms: u128,
     pub(crate) took_s: f64,
@@ -33,7 +33,7 @@ pub(crate) struct Results {
     pub(crate) gateways: Vec<OfGateway>,
     /// The gateways that could not take part.
     pub(crate) skipped: Vec<Skipped>,
-    /// The doubts about the figures: a busy machine, a load that was late.
+    /// The reasons to doubt the figures, such as a busy machine or a late load.
     pub(crate) warnings: Vec<String>,
     /// The price of hardware with this many CPUs in US dollars, from a given file; empty: the published prices.
     #[serde(default)]
@@ -47,7 +47,7 @@ pub(crate) struct Machine {
     pub(crate) processor: String,
     pub(crate) cpus: usize,
     pub(crate) memory_mib: u64,
-    /// The load average of the last minute before the experiment began: other work of the machine.
+    /// The load average of the last minute before the experiment began: the load of other programs.
     pub(crate) load_before: f64,
     /// The CPUs that the gateway alone used, and the CPUs of the load and the pods.
     pub(crate) gateway_cpus: Vec<usize>,
@@ -76,11 +76,11 @@ pub(crate) struct OfGateway {
     /// The usual name: "nginx, balancer_by_lua".
     pub(crate) title: String,
     pub(crate) version: String,
-    /// Its way of learning of endpoints, certificates and routes, in a sentence.
+    /// The way in which the gateway receives endpoints, certificates and routes, in a sentence.
     pub(crate) learns: String,
     /// The command that started it.
     pub(crate) command: String,
-    /// Its configuration as written for the start.
+    /// The configuration files of the gateway at its start.
     pub(crate) files: Vec<ConfigFile>,
     /// Timed runs under a load, of experiments with changes; the baseline first.
     pub(crate) runs: Vec<Run>,
@@ -187,7 +187,8 @@ pub(crate) struct Followed {
     pub(crate) kind: String,
     /// The time from the notification of the gateway to the observed effect; [`None`]: not within the limit.
     pub(crate) took_ms: Option<f64>,
-    /// The next change of its kind came before the effect of this change, which could not be observed from then on.
+    /// Whether the next change of the same kind came before the effect of this change. The lab could then no longer
+    /// observe the effect.
     #[serde(default)]
     pub(crate) is_overtaken: bool,
 }
@@ -212,7 +213,7 @@ pub(crate) struct Point {
     pub(crate) work: String,
     /// Worker threads or processes of the gateway.
     pub(crate) workers: usize,
-    /// 1, 2, 3, ...: gateways take turns, A B C A B C.
+    /// The number of the turn, from 1. The gateways take turns: A B C A B C.
     pub(crate) turn: usize,
     /// The requested requests per second; [`None`] in a closed loop.
     pub(crate) rate: Option<f64>,

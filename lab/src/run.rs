@@ -1,8 +1,8 @@
 //! `sluicegate-lab run`: an experiment, with each gateway in turn.
 //!
 //! The input is an experiment's file and the gateways' names. The output is a folder with `results.json` and its
-//! reports. Each run has its own network namespace that resembles a node. The gateway has CPUs of its own; the load and
-//! the pods have the others.
+//! reports. Each run has its own network namespace that resembles a node. The gateway has separate CPUs, and the load
+//! and the pods share the others.
 //!
 //! | module | content |
 //! |---|---|
@@ -87,7 +87,7 @@ async fn interrupted() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The gateways that take part, with their versions, and the gateways that cannot.
+/// The gateways that take part, with their versions, and the gateways that cannot take part.
 fn select(
     args: &RunArgs,
     experiment: &Experiment,
@@ -208,7 +208,7 @@ impl Lab<'_> {
     async fn saturate(&self, kinds: &[Entrant]) -> anyhow::Result<Vec<Saturation>> {
         let mut saturation = Vec::new();
         for Entrant { kind, .. } in kinds {
-            // A gateway that fails here fails again in its turn.
+            // A gateway that fails here fails again in its turn, which reports the error.
             let Ok(requests_per_s) = self.turn(kind, None).saturate().await else { continue };
             say(&format!("{}: {requests_per_s:.0} requests/s in a closed loop", kind.name));
             saturation.push(Saturation { gateway: kind.name.to_owned(), requests_per_s });
@@ -272,6 +272,6 @@ fn store(results: &Results, directory: &Path) -> anyhow::Result<()> {
 
 /// Reports the progress.
 fn say(message: &str) {
-    // Standard error may be closed.
+    // A closed standard error is no error.
     let _ = writeln!(std::io::stderr().lock(), "{message}");
 }

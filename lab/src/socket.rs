@@ -5,7 +5,7 @@ use std::io::{self, Read};
 /// Reads available bytes, or waits for them; 0 at the end.
 ///
 /// A socket with a timeout is interrupted whenever the process is stopped and continued, such as by a debugger or the
-/// freezer of a container. Signal handlers make no difference (signal(7)). An interruption is no result.
+/// freezer of a container. Signal handlers make no difference (signal(7)). The read continues after an interruption.
 pub(crate) fn read_some(stream: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match stream.read(buffer) {

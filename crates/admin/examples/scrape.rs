@@ -1,5 +1,5 @@
-//! Measures the CPU time of a scrape with many busy routes: `cargo run --release -p sluicegate-admin --example scrape
-//! [ROUTES]`.
+//! Measures the CPU time of a scrape with many busy routes:
+//! `cargo run --release -p sluicegate-admin --example scrape [ROUTES]`.
 //!
 //! The output includes the share of one CPU that a scrape every 15 s takes.
 #![allow(clippy::print_stdout, reason = "the example prints its measurements")]

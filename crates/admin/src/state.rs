@@ -291,7 +291,7 @@ pub struct EndpointState {
     pub terminating: bool,
     /// The endpoint's health.
     pub health: Health,
-    /// How long the endpoint has been unhealthy, in seconds.
+    /// The time since the endpoint became unhealthy, in seconds.
     pub unhealthy_for: Option<f64>,
     /// The share of the requests relative to the full share, below 1 during the slow start.
     pub share: f64,

@@ -6,7 +6,7 @@ use sluicegate_model::text::is_hidden;
 
 use crate::state::{EndpointState, Health, ServedRoute, UpstreamState};
 
-/// One line for each route, with its policies.
+/// Formats one line for each route, with its policies.
 #[must_use]
 pub fn routes_table(routes: &[ServedRoute]) -> String {
     let header = ["HOST", "PATH", "TYPE", "UPSTREAM", "ENDPOINTS", "FROM"];
@@ -34,7 +34,7 @@ pub fn routes_table(routes: &[ServedRoute]) -> String {
     aligned([host, path, path_type, upstream, endpoints, from, "POLICIES"], rows)
 }
 
-/// One line for each endpoint, and one line for each upstream without endpoints.
+/// Formats one line for each endpoint, and one line for each upstream without endpoints.
 #[must_use]
 pub fn upstreams_table(upstreams: &[UpstreamState]) -> String {
     let rows = upstreams.iter().flat_map(|upstream| {

@@ -61,7 +61,7 @@ pub enum Chunk<'i> {
 /// The reason why a chunked body cannot be decoded. The end of an invalid body is unknown.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq, Hash)]
 pub enum ChunkError {
-    /// A chunk does not begin with hexadecimal digits, or something other than an extension or CRLF follows them.
+    /// A chunk does not begin with hexadecimal digits, or the digits are not followed by an extension or CRLF.
     #[error("a chunk size that is not a plain hexadecimal number")]
     InvalidSize,
     /// A chunk size with more than 16 digits, or over 2^63 - 1.

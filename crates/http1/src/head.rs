@@ -46,7 +46,7 @@ pub(crate) fn section_fault(mut section: &[u8]) -> Option<Fault> {
     while let Some(lf) = memchr(b'\n', section) {
         let (line, rest) = section.split_at(lf + 1);
         let Some(line) = line.strip_suffix(b"\r\n") else {
-            // A fold, a bad name or a bare CR before the LF is the more precise fault.
+            // A fold, an invalid name or a bare CR before the LF is the more precise fault.
             return Some(line_fault(&line[..lf]).unwrap_or(Fault::BareLf));
         };
         if line.is_empty() {

@@ -4,9 +4,9 @@
 //! the framing of the body, and whether the connection can be reused. For an invalid message the output is the reason
 //! of the rejection. The crate copies nothing, and allocates nothing after its vectors have grown.
 //!
-//! The rules are those of RFC 9110 and RFC 9112, read strictly. A message that recipients are known to interpret
-//! differently is rejected, because request smuggling exploits differences between a gateway and its endpoints. Line
-//! ends are CRLF, a request has one length, a name ends at its colon, a fold is an error.
+//! The parser follows RFC 9110 and RFC 9112 strictly. It rejects messages that recipients are known to interpret
+//! differently, because request smuggling exploits differences between a gateway and its endpoints. Line ends are CRLF,
+//! a request has one length, a name ends at its colon, and a fold is an error.
 //!
 //! | module | contents |
 //! |---|---|

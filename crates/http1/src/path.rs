@@ -57,7 +57,8 @@ const fn classes() -> [Class; 256] {
 /// Converts `path` to the normal form, in which routes are matched and requests are forwarded. An endpoint therefore
 /// receives the matched path:
 ///
-/// - escapes of unreserved characters are decoded (RFC 3986, 6.2.2.2), all others stay, in upper case: `%2f` is not a slash;
+/// - escapes of unreserved characters are decoded (RFC 3986, 6.2.2.2), all others stay, in upper case: `%2f` is not a
+///   slash;
 /// - `//` becomes `/`, as with `merge_slashes` of nginx;
 /// - `.` and `..` segments are removed (RFC 3986, 5.2.4), also in the form `%2e`;
 /// - bytes that a path cannot contain are percent-encoded.

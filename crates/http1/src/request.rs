@@ -26,7 +26,7 @@ pub enum Version {
     Http11,
 }
 
-/// How the body of a request is framed (RFC 9112, 6.3).
+/// The framing of the body of a request (RFC 9112, 6.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequestFraming {
     /// No Content-Length and no Transfer-Encoding: no body.

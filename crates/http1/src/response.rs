@@ -16,7 +16,7 @@ use crate::response_error::ResponseError;
 use crate::scan::{HeadScan, Start};
 use crate::span::Span;
 
-/// How the body of a response is framed (RFC 9112, 6.3).
+/// The framing of the body of a response (RFC 9112, 6.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResponseFraming {
     /// No body, for any headers: a response to HEAD, 1xx, 204, 304.

@@ -93,7 +93,7 @@ impl KeySet {
     /// A shared secret for these HMAC algorithms. Without algorithms: for all HMAC algorithms.
     ///
     /// # Errors
-    /// If the secret is too short, or none of the algorithms uses a secret.
+    /// If the secret is too short, or no algorithm uses a secret.
     pub fn shared(secret: &[u8], algorithms: &[Algorithm]) -> Result<Self, KeyFault> {
         let key = Key::shared(None, secret, algorithms)?;
         Ok(Self { keys: vec![key] })

@@ -78,7 +78,7 @@ impl<'t> Token<'t> {
     /// Checks the signature, and returns the claims.
     ///
     /// # Errors
-    /// If none of the keys verifies the signature.
+    /// If no key verifies the signature.
     pub fn verify(&self, keys: &KeySet) -> Result<&Claims, Fault> {
         keys.verify(self.algorithm, self.key.as_deref(), self.message, &self.signature)?;
         Ok(&self.claims)

@@ -22,7 +22,7 @@ const LONGER: usize = 2;
 ///
 /// # Panics
 /// If a message changes or grows by encoding and decoding, or if the configuration of a batch changes on its way to a
-/// further data plane.
+/// second store.
 pub fn check_message(bytes: &[u8]) {
     comes_back::<FromProxy>(bytes);
     if let Some(FromControl { say: Some(FromControlSay::Batch(batch)) }) = comes_back(bytes) {

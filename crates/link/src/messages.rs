@@ -5,7 +5,8 @@
 //! messages of an unknown kind.
 //!
 //! 1. The data plane sends [`Hello`], with its version and a digest of its resources.
-//! 2. The control plane sends [`Welcome`]. If the Welcome requests an inventory, the data plane sends its [`Inventory`].
+//! 2. The control plane sends [`Welcome`]. If the Welcome requests an inventory, the data plane sends its
+//!    [`Inventory`].
 //! 3. The control plane sends a [`Batch`] for each difference. One batch may be several messages.
 //! 4. The data plane sends [`Served`] when it serves a batch, and when it receives a [`Heartbeat`].
 

@@ -106,7 +106,7 @@ impl Http2Backend {
         self.addr
     }
 
-    /// Sets the handling of further requests.
+    /// Sets the handling of the next requests.
     pub fn set(&self, manner: Manner) {
         *self.state.manner.lock().unwrap_or_else(PoisonError::into_inner) = manner;
     }

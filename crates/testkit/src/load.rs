@@ -188,7 +188,8 @@ impl Running {
         self.stop.take();
         let thread = self.thread.take().context("a load is stopped once")?;
         let shared = Arc::clone(&self.shared);
-        // A thread instead of spawn_blocking: the caller's runtime may have paused time, or be about to end.
+        // A thread instead of spawn_blocking: the runtime of the caller may have paused its clock, or may be about to
+        // end.
         while !thread.is_finished() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

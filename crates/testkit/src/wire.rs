@@ -173,7 +173,7 @@ impl BodyDecoder {
     }
 }
 
-/// Appends further bytes. 0 is the end of the stream.
+/// Reads and appends more bytes. 0 is the end of the stream.
 pub(crate) async fn read_more(
     stream: &mut (impl AsyncRead + Unpin),
     buffer: &mut BytesMut,

@@ -1,4 +1,4 @@
-//! From a request to its response.
+//! Handles a request, and builds its response.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -17,11 +17,11 @@ use super::journal::Writer;
 use super::shape::Shape;
 use crate::load::{ID_HEADER, LENGTH_HEADER};
 
-/// Names the pod of a response.
+/// The response header with the name of the pod.
 const POD_HEADER: &str = "x-lab-pod";
 /// The approximate size of the metadata, as in the published experiments.
 const METADATA: usize = 1024;
-/// Fills the metadata up to that size.
+/// The padding of the metadata up to this size.
 static PADDING: [u8; METADATA] = padding();
 /// The longest body of a request.
 const LONGEST_BODY: u64 = 16 << 20;
@@ -39,10 +39,10 @@ pub(super) struct Pod {
     pub(super) patience: Duration,
 }
 
-/// The reason why the response differs from the request of the URL.
+/// The reason why the backend does not send the response of the URL.
 enum Failure {
     Refused(StatusCode, String),
-    /// The request broke off: there is no client for a response.
+    /// The request broke off, so no client waits for a response.
     Broken,
 }
 
@@ -85,7 +85,7 @@ impl Pod {
             headers.insert(POD_HEADER, self.name.clone());
         }
         if status == StatusCode::PAYLOAD_TOO_LARGE && head.version != Version::HTTP_2 {
-            // The pod does not read the rest of the body, so no further request can be found.
+            // The pod does not read the rest of the body, so it cannot find the next request on the connection.
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         Ok(response)

@@ -8,14 +8,14 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use hyper::header::{HeaderName, HeaderValue};
 
-/// A large body repeats this: a gigabyte costs no memory.
+/// A large body repeats these bytes, so that a gigabyte takes no memory.
 static FILLER: [u8; 64 * 1024] = [b'x'; 64 * 1024];
 
 /// The body of a response.
 #[derive(Debug)]
 pub(super) enum Body {
     Text(Bytes),
-    /// So many bytes without a meaning.
+    /// This many bytes of filler.
     Filler(u64),
     /// A gRPC message, followed by the trailers of success.
     Message(Bytes),
@@ -102,7 +102,7 @@ pub(super) fn message(length: u32) -> Bytes {
     field.push(rest as u8);
     field.resize(field.len() + length as usize, b'x');
     let mut message = vec![0];
-    // At most the option's 4 MiB and some bytes.
+    // The length is at most 4 MiB (the limit of the option) and some bytes.
     message.extend_from_slice(&(field.len() as u32).to_be_bytes());
     message.extend(field);
     message.into()

@@ -1,5 +1,5 @@
-//! The open connections, and how they are closed: after a long idle time, when the pod drains, or all at once and
-//! without a notice.
+//! The open connections. The backend closes them after a long idle time, when the pod drains, or all at once without
+//! notice.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,9 +23,9 @@ pub(super) const IDLE_TICKS: u32 = 4;
 #[derive(Debug)]
 pub(super) struct Connections {
     open: Mutex<Open>,
-    /// The number of checks for idle connections: a clock without a cost for requests.
+    /// The number of checks for idle connections, used as a clock without a cost for requests.
     ticks: AtomicU32,
-    /// Whether closed connections are reset, as by a machine that does not know the connection.
+    /// Whether the backend resets the connections that it closes, as a machine does that does not know them.
     is_reset: AtomicBool,
     is_draining: watch::Sender<bool>,
     /// Notified when a connection is closed.
@@ -186,8 +186,8 @@ pub(super) struct Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         if self.connections.is_reset.load(Ordering::Relaxed) {
-            // Otherwise the kernel would close the connection properly. The option cannot be set on a connection that
-            // is gone.
+            // Without this option the kernel closes the connection gracefully. The call fails if the connection is
+            // gone.
             let _ = set_socket_linger(self.io.inner(), Some(Duration::ZERO));
         }
     }

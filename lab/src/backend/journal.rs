@@ -1,7 +1,7 @@
 //! The journal: the ids of received requests that must not arrive twice.
 //!
-//! The pod writes an id after the end of the request, and before its response. So if a gateway repeats a request after
-//! a pod was killed in between, the id appears twice, and no other id does.
+//! The pod writes an id after the end of the request, and before its response. If a gateway sends a request twice, the
+//! id of that request appears twice, even if a pod was killed before its response.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};

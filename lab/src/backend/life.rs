@@ -21,13 +21,13 @@ use super::server::Server;
 enum End {
     /// The process exits.
     Exit,
-    /// The process stays as it is and does nothing more.
+    /// The process keeps running, but stops all work.
     Hang,
 }
 
 /// Runs the pod.
 pub(crate) fn run(args: &BackendArgs) -> anyhow::Result<ExitCode> {
-    // Fails before the start-up, if the journal cannot be written.
+    // The backend fails before the start-up if it cannot write the journal.
     let journal = args.journal.as_deref().map(Writer::open).transpose()?;
     allow_files();
     let name = args.name_for_header();
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &BackendArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One thread: a pod is small.
+/// The runtime has one thread, because a pod is small.
 fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
@@ -51,18 +51,18 @@ async fn live(args: &BackendArgs, server: &mut Server) -> anyhow::Result<End> {
     let mut signals = Signals::listen()?;
     tokio::select! {
         () = tokio::time::sleep(args.start_up) => {}
-        // There is nothing yet that could end in another way.
+        // Before the start-up the pod has no connections, so every way to end is an exit.
         _ = signals.interrupt.recv() => return Ok(End::Exit),
         _ = signals.terminate.recv() => return Ok(End::Exit),
     }
     server.accept().await?;
     if !args.quiet {
         let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
-        // A closed reader is no error.
+        // A closed output is no error.
         let _ = writeln!(io::stdout(), "{} serves at {}", args.name, addresses.join(", "));
     }
     let mut idle = tokio::time::interval(args.idle_timeout / IDLE_TICKS);
-    // After a stall, ticks do not come all at once.
+    // After a stall, the interval skips the missed ticks.
     idle.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {

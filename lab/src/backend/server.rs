@@ -46,7 +46,7 @@ impl Server {
         &self.addresses
     }
 
-    /// Listens at its addresses, unless it does already.
+    /// Listens at its addresses, unless the listeners are already open.
     pub(super) async fn accept(&mut self) -> anyhow::Result<()> {
         if !self.accepting.is_empty() {
             return Ok(());
@@ -92,7 +92,7 @@ async fn accept(listener: TcpListener, pod: Arc<Pod>, connections: Arc<Connectio
         };
         match accepted {
             Ok((stream, peer)) => begin(stream, peer, &pod, &connections),
-            // The error belongs to the connection, or this process has no file for it.
+            // The error concerns only this connection, or the process has no free file descriptor.
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     }
@@ -109,7 +109,7 @@ async fn accept(listener: TcpListener, pod: Arc<Pod>, connections: Arc<Connectio
 
 /// Begins to serve a connection.
 fn begin(stream: TcpStream, peer: SocketAddr, pod: &Arc<Pod>, connections: &Arc<Connections>) {
-    // Only the speed depends on it.
+    // A failure affects only the speed.
     let _ = stream.set_nodelay(true);
     // If the listener has the wildcard address, this is the address of the connection.
     let about = stream.local_addr().map_or_else(|_| String::new(), |address| pod.about(address, peer));
@@ -131,19 +131,19 @@ async fn serve(socket: Socket, pod: Arc<Pod>, about: Arc<str>, activity: Arc<Act
             Ok::<_, Broken>(answer)
         }
     });
-    // The preface identifies HTTP/2. The check costs HTTP/1.1 next to nothing.
+    // The preface identifies HTTP/2. The check costs HTTP/1.1 almost no time.
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().max_buf_size(LARGEST_HEAD);
     builder.http2().max_header_list_size(LARGEST_HEAD as u32).max_concurrent_streams(MOST_STREAMS);
     let mut connection = pin!(builder.serve_connection(socket, service));
     let last = async {
         draining.as_mut().await;
-        // A request that was sent before the client could know receives a response.
+        // The backend responds to a request that the client sent before it learned of the close.
         tokio::time::sleep(GRACE).await;
     };
     tokio::select! {
         biased;
-        // A client that aborts is no concern of the pod.
+        // The pod ignores a client that aborts.
         _ = connection.as_mut() => return,
         () = last => {}
     }

@@ -25,7 +25,7 @@ pub(crate) const CONSUMER_HEADER: &str = "X-Consumer-Username";
 /// The header with the token of a caller.
 const TOKEN_HEADER: &str = "Authorization";
 
-/// The validity of a token, and the time since the expiry of the expired token: no gateway tolerates such a difference
+/// The validity of a token, and the time since the expiry of the expired token: no gateway tolerates this difference
 /// between clocks.
 const VALIDITY: Duration = Duration::from_hours(24);
 
@@ -51,7 +51,7 @@ pub(crate) struct Jwt {
 struct Tokens {
     /// A token for each caller, all of the same length.
     good: Vec<String>,
-    /// Bad tokens, each with its fault.
+    /// Invalid tokens, each with its fault.
     bad: Vec<(&'static str, String)>,
 }
 
@@ -111,10 +111,10 @@ pub(crate) struct Call {
 }
 
 impl Limit {
-    /// Far above the rate of any load: the measurement covers the cost of the limit, not its denials.
+    /// A limit far above the rate of any load, so that the measurement covers the cost of the limit without denials.
     pub(crate) const HIGH: Self = Self { requests: 1_000_000, per: Duration::from_secs(1) };
 
-    /// So low that a few calls exceed it, and over so long a time that it does not refill in the meantime.
+    /// A limit that a few calls exceed, and that does not refill during the check.
     pub(crate) const LOW: Self = Self { requests: 5, per: Duration::from_mins(10) };
 }
 
@@ -148,7 +148,7 @@ impl Api {
     pub(crate) fn calls(&self) -> Vec<Call> {
         let refused = |what, header| Call { what, header, status: 401 };
         let mut calls = Vec::new();
-        // The last caller is known once all callers are known.
+        // The gateway knows all callers once it knows the last caller.
         let last = self.good().pop();
         if last.is_some() {
             calls.push(Call { what: "good", header: last, status: 200 });
@@ -246,7 +246,7 @@ impl Jwt {
     }
 }
 
-/// A good token for each caller, and bad tokens with their faults.
+/// A valid token for each caller, and invalid tokens with their faults.
 fn tokens(
     algorithm: &str,
     callers: usize,

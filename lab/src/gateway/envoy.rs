@@ -1,4 +1,5 @@
-//! Envoy, which watches files for endpoints, routes and the certificate: its controllers send the same by xDS.
+//! Envoy, which watches files for endpoints, routes and the certificate. Its controllers send the same resources by
+//! xDS.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -86,7 +87,7 @@ impl Envoy {
     }
 }
 
-/// The keys of JWTs. A shared secret is such a key too.
+/// The keys that verify JWTs. A shared secret is also a JWK.
 fn jwks(jwt: &Jwt) -> String {
     match &jwt.key {
         JwtKey::Secret(secret) => {

@@ -13,8 +13,8 @@ pub(crate) const KIND: Kind = Kind {
     title: "The floor: bytes forwarded",
     learns: "Its endpoints are fixed at its start. It forwards bytes and follows no changes.",
     version: |_| Ok("recv, send, recv, send".to_owned()),
-    // Reports show no single requests: the forwarder opens a connection to a pod for each, which is more than gateways
-    // do.
+    // Reports do not show single requests here. The forwarder opens a pod connection for each request, which gateways
+    // avoid.
     works: &[Work::Single, Work::Http],
     has_functions: false,
     prepare,

@@ -69,7 +69,7 @@ impl Driver for Haproxy {
             Part::Endpoints => {
                 let before = self.slots.clone();
                 self.assign(&config.endpoints);
-                // A later reload must find the new state.
+                // A later reload must start with the new configuration.
                 self.write(config)?;
                 if self.slots.len() == before.len() {
                     self.set_servers(&before)
@@ -152,8 +152,8 @@ impl Haproxy {
         Ok(())
     }
 
-    /// Waits until the new worker responds: commands to the old worker would be lost after the new worker has read its
-    /// configuration.
+    /// Waits until the new worker responds. The old worker may still receive a command after the new worker has read
+    /// its configuration, and that command would be lost.
     fn reload(&self, process: &Process) -> anyhow::Result<()> {
         let old = self.worker()?;
         // A master that has just started its worker loses a signal; a master that responds is ready for signals.

@@ -62,8 +62,8 @@ impl Nginx {
             .map(|endpoint| format!("    server {endpoint} max_fails=1 fail_timeout=10s max_conns=0;"))
             .collect();
         if servers.is_empty() {
-            // nginx rejects an upstream without servers; this server makes it respond with 502, as the controller's own
-            // does.
+            // nginx rejects an upstream without servers; with this server nginx responds with 502, as with the server
+            // of the controller.
             servers.push("    server 127.0.0.1:1;".to_owned());
         }
         let text = fill(

@@ -126,7 +126,7 @@ impl NginxLua {
 
     fn post_certificate(&self, config: &Config) -> anyhow::Result<()> {
         let Pem { chain, key } = &config.certificate;
-        // Both in one request, so that no handshake sees one without the other.
+        // One request carries both, so that no handshake uses a certificate without its key.
         ask(self.site.admin, "POST", "/certificate", &format!("{chain}\n{key}"))
     }
 
@@ -138,7 +138,7 @@ impl NginxLua {
         let Site { http, https, admin, workers, kept, .. } = &self.site;
         let [counters, init, access] = match config.api {
             Api::Nothing => [""; 3],
-            // Kong has 12m for these.
+            // Kong uses 12m for each of these.
             Api::Jwt(_) | Api::Keys(_) => [
                 "  lua_shared_dict counters 12m;\n",
                 "require(\"api\").init_worker()",
@@ -172,7 +172,7 @@ fn until(otherwise: &'static str, holds: impl Fn() -> bool) -> anyhow::Result<()
     Ok(())
 }
 
-/// One HTTP request; an error unless the response has status 200.
+/// Makes one HTTP request. Returns an error unless the response has status 200.
 fn ask(addr: SocketAddr, method: &str, path: &str, body: &str) -> anyhow::Result<()> {
     let exchange = || {
         let mut stream = TcpStream::connect_timeout(&addr, LIMIT)?;

@@ -1,4 +1,4 @@
-//! Whether a gateway has the functions of an API gateway: it accepts the good call, and denies all others.
+//! Checks the functions of an API gateway: the gateway accepts the valid call, and denies all other calls.
 
 use super::Api;
 use super::api::{Call, Header};
@@ -13,7 +13,7 @@ pub(crate) fn check(api: &Api, mut ask: impl FnMut(Option<&Header>) -> Option<u1
     }
     let good = api.good();
     let (Some(limit), Some(one)) = (api.limit(), good.last()) else { return checked };
-    // If a window ends in the meantime, the next window allows the same number again.
+    // If a window of the rate limit ends in the meantime, the next window allows the same number again.
     let tries = 2 * limit.requests + 1;
     let answers = (0..tries).map(|_| ask(Some(one)));
     let mut last = None;

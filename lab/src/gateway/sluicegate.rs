@@ -25,9 +25,9 @@ pub(crate) const KIND: Kind = Kind {
     prepare,
 };
 
-/// The fault that the lab has to find: each request has one attempt, and waits for an endpoint that does not respond.
-/// Endpoints take turns, since otherwise the gateway could avoid an endpoint that was slow once, and its death would
-/// have no effect.
+/// Options with a fault that the lab must detect: each request has one attempt, and waits for an endpoint that does not
+/// respond. Endpoints take turns, because the gateway could otherwise avoid an endpoint that was slow once. The death
+/// of that endpoint would then have no effect.
 pub(crate) const BARE: Kind = Kind {
     name: "sluicegate-bare",
     title: "Sluicegate, retries and hedging off",
@@ -48,8 +48,9 @@ fn program() -> PathBuf {
     built.unwrap_or_else(|| "sluicegate".into())
 }
 
-/// The places of the program beside this program, or one folder above it: programs of tests are in deps. The lab of the
-/// profile `local` measures the program of the profile `release`, never the program that was built fast.
+/// The places of the program beside this program, or one folder above it: Cargo builds the programs of tests in the
+/// folder deps. The lab of the profile `local` measures the program of the profile `release`, never the program that
+/// was built fast.
 fn built_for(lab: &Path) -> impl Iterator<Item = PathBuf> {
     let profile = |folder: &Path| match folder.ends_with("local") {
         true => folder.with_file_name("release"),
@@ -117,7 +118,7 @@ impl Sluicegate {
     }
 }
 
-/// One Ingress for all hosts, and the Service.
+/// The manifests: one Ingress for all hosts, and the Service.
 fn ingress(config: &Config, of_service: &str) -> String {
     let mut text = "apiVersion: networking.k8s.io/v1
 kind: Ingress

@@ -150,7 +150,7 @@ fn a_thousand_hosts_are_routed_and_replaced() {
 
 #[test]
 fn the_planted_fault_loses_requests_that_sluicegate_does_not() {
-    // One of the two pods closes each connection, and the gateway receives no notice.
+    // One of the two pods closes each connection. The gateway receives no notification.
     fn half_broken(gateway: &mut Running) -> anyhow::Result<()> {
         let broken = pods::start_broken(gateway.pods[0])?;
         gateway.apply(Part::Endpoints, |config, pods| config.endpoints = vec![pods[1], broken])

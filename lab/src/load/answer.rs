@@ -1,4 +1,4 @@
-//! Reads responses, without I/O: heads by `sluicegate-http1`, bodies counted and dropped.
+//! Reads responses, without I/O. `sluicegate-http1` parses the heads. The reader counts and drops the bodies.
 
 use sluicegate_http1::{
     Chunk, ChunkError, ChunkedDecoder, HeadLimits, HeadScan, Method, ResponseError, ResponseFraming,
@@ -50,7 +50,7 @@ pub(crate) enum Echo {
 enum Body {
     #[default]
     None,
-    /// So many bytes follow.
+    /// This many bytes follow.
     Length(u64),
     Chunked(ChunkedDecoder),
     UntilClose,
@@ -85,7 +85,7 @@ impl Reader {
         partial.extend_from_slice(input);
         let (used, answer) = self.read_from(&partial, head, verify)?;
         if self.partial.is_empty() {
-            // Its buffer stays.
+            // The reset keeps the buffer.
             partial.clear();
             self.partial = partial;
         }

@@ -1,4 +1,4 @@
-//! The state of one connection, without I/O: the permitted next steps, and the times that a latency lies between.
+//! The state of one connection, without I/O: the permitted next steps, and the start and end times of latencies.
 
 use super::nanos::Nanos;
 use super::schedule::Schedule;
@@ -129,7 +129,7 @@ impl Connection {
         self.is_proven = true;
     }
 
-    /// A request will have no response, without an effect on the other requests.
+    /// Records that a request receives no response. The other requests are not affected.
     pub(crate) fn give_up(&mut self) {
         self.under_way -= 1;
     }
@@ -212,7 +212,7 @@ mod tests {
         connection.begin_handshake();
         assert_eq!(send(&mut connection, at(30)), None);
         connection.ready(1);
-        // The failed request is not sent again.
+        // The load does not retry the failed request.
         assert_eq!(send(&mut connection, at(42)), Some(at(10)));
         assert_eq!(connection.next, 2);
     }

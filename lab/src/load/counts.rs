@@ -7,7 +7,7 @@ use super::nanos::Nanos;
 /// The reason why a request, or an attempt to open a connection, failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// No process listens.
+    /// The server refused the connection: no process listens.
     Refused,
     /// Another error of connecting: no route, reset.
     Unreachable,
@@ -165,7 +165,7 @@ pub(crate) struct Counts {
     pub(crate) latency: Histogram<u64>,
     /// In microseconds, from the time at which a request was sent.
     pub(crate) uncorrected: Histogram<u64>,
-    /// In microseconds, the lateness of a request whose connection was idle: this program's own delay.
+    /// In microseconds, the lateness of requests whose connection was idle. This program causes the lateness.
     pub(crate) lateness: Histogram<u64>,
     /// Responses per second, in intervals of a tenth of a second.
     pub(crate) rates: Vec<f64>,
@@ -247,7 +247,7 @@ impl Counts {
         self.interval_of(at).errors += 1;
     }
 
-    /// A time before the first request belongs to its interval.
+    /// A time before the first request counts in the first interval.
     fn interval_of(&mut self, at: Nanos) -> &mut Interval {
         let index = ((at - self.first).0 / self.interval.0) as usize;
         while self.intervals.len() <= index {

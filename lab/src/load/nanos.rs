@@ -1,4 +1,4 @@
-//! Time, as plain numbers.
+//! Times as plain numbers.
 
 use std::ops::{Add, Sub};
 use std::time::{Duration, Instant};

@@ -72,7 +72,7 @@ impl Outcome {
         (answered > 0).then(|| self.cpu.0 as f64 / 1e3 / answered as f64)
     }
 
-    /// Whether there was no error and everything was sent.
+    /// Whether the load sent all requests, without an error.
     pub(crate) fn is_clean(&self) -> bool {
         self.counts.errors() == 0 && self.unsent.unwrap_or(0) == 0
     }

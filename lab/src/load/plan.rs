@@ -1,4 +1,4 @@
-//! The plan of a load: parsed and consistent options.
+//! The plan of a load: its options after parsing and consistency checks.
 
 use std::net::SocketAddr;
 

@@ -10,7 +10,7 @@ use super::plan::Plan;
 use super::spectrum::percentile;
 use super::text::micros;
 
-/// One line on the terminal, written anew each second.
+/// The line on the terminal, rewritten each second.
 pub(crate) struct Progress {
     heard: Receiver<Sample>,
     /// The last sample of each thread.
@@ -61,7 +61,7 @@ impl Progress {
             let rate = answered.saturating_sub(before.0) as f64 / (at - before.1).seconds().max(1e-3);
             let errors: u64 = heard.iter().map(|sample| sample.errors).sum();
             let mut terminal = std::io::stderr().lock();
-            // A closed terminal needs no progress.
+            // The load continues if the terminal is closed.
             let _ = write!(
                 terminal,
                 "\r\x1b[K  {:.0}s of {:.0}s: {rate:.0} requests/s, {errors} errors, p50 {}, p99 {}",

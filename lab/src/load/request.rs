@@ -36,7 +36,7 @@ fn write_hex(out: &mut [u8], number: u64) {
     }
 }
 
-/// The body of a POST: as little as a POST needs.
+/// The body of a POST: a short body is enough.
 pub(crate) const BODY: &[u8; 64] = b"This request must not be delivered twice: it could be an order.\n";
 
 /// The requests of a load that are POSTs.
@@ -107,7 +107,7 @@ impl Request {
         Self { bytes, id, body, varied: None }
     }
 
-    /// A request with these further header lines; Host replaces the URL's host.
+    /// A request with these additional header lines. Host replaces the URL's host.
     pub(crate) fn new(method: Method, target: &Target, headers: &[(String, String)]) -> Self {
         let own = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
         let (name, body) = match method {
@@ -133,7 +133,7 @@ impl Request {
         Self { bytes, id, body: b"", varied: None }
     }
 
-    /// The request with a further header, of which each request has the next value.
+    /// Adds a header. Each request has the next value of this header.
     pub(crate) fn with_values(mut self, name: &str, values: &Values) -> Self {
         let line = format!("{name}: {}\r\n{ID_HEADER}: ", values.get(0));
         let start = self.id - format!("{ID_HEADER}: ").len();

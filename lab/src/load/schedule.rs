@@ -3,10 +3,10 @@
 use super::nanos::Nanos;
 
 /// The longest lateness of a request that was due before the end. A machine that is busy for a moment at the end of a
-/// run loses nothing, and an overloaded server does not receive its whole backlog.
+/// run loses no request. An overloaded server does not receive its whole backlog.
 const GRACE: Nanos = Nanos::from_millis(100);
 
-/// The times at which requests are due. They depend on nothing that the server does, which makes a load open-loop.
+/// The times at which requests are due. They do not depend on the server, which makes the load open-loop.
 ///
 /// All requests of a run are due at even distances. They are assigned to the connections in turn, so that the requests
 /// of one connection are due at even distances too, and no two connections at once.
@@ -24,7 +24,7 @@ pub(crate) struct Schedule {
 /// The pace of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Pace {
-    /// So many requests per second, of all connections together.
+    /// The requests per second of all connections together.
     Rate(f64),
     /// Each connection sends the next request after the last response: a closed loop.
     Closed,

@@ -37,7 +37,7 @@ impl Stop {
         let stop = Self::default();
         let is_second = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            // The order matters: at the first signal, the conditional handler finds that it is not the second.
+            // The order matters. At the first signal the conditional handler runs first, and does not kill the process.
             flag::register_conditional_default(signal, is_second.clone())?;
             flag::register(signal, is_second.clone())?;
             flag::register_usize(signal, stop.signal.clone(), signal.unsigned_abs() as usize)?;
@@ -47,7 +47,7 @@ impl Stop {
 
     /// The end of the load, if a signal requires it.
     pub(crate) fn end(&self, now: Nanos) -> Option<Nanos> {
-        // The check is frequent, and a signal is rare.
+        // The check runs often, and a signal is rare.
         if self.signal.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -64,7 +64,7 @@ impl Stop {
             _ => return None,
         };
         let end = self.end.load(Ordering::Relaxed);
-        // A signal that no thread has seen came after the end.
+        // If no thread has seen the signal, the signal arrived after the end of the load.
         (end > 0).then_some((Nanos(end), signal))
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct Stream {
 pub(crate) enum Received {
     /// Data, and more may be available.
     More,
-    /// Data or nothing; the kernel will report further data.
+    /// Data or nothing. The kernel reports more data by an event.
     Drained,
     /// The end. Earlier data is in [`Scratch::plain`].
     Ended,
@@ -178,7 +178,7 @@ fn recv(socket: &OwnedFd, into: &mut Vec<u8>, to_the_end: bool) -> Result<Receiv
         return match rustix::net::recv(socket, spare_capacity(into), RecvFlags::empty()) {
             Ok((_, 0)) => Ok(Received::Ended),
             Ok((_, read)) if read == room || to_the_end => Ok(Received::More),
-            // According to epoll(7), a short read means that there was no more.
+            // According to epoll(7), a short read means that the socket has no more data.
             Ok(_) | Err(Errno::AGAIN) => Ok(Received::Drained),
             Err(Errno::INTR) => continue,
             Err(error) => Err(error),

@@ -21,8 +21,8 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The destination of the connections. Of several addresses, such as those of `localhost`, the first address with
-    /// a listener.
+    /// The destination of the connections. If the name has several addresses, as `localhost` has, the load uses the
+    /// first address with a listener.
     pub(crate) fn resolve(&self) -> anyhow::Result<SocketAddr> {
         let name = (self.host.as_str(), self.port);
         let unknown = || format!("{}: the host {:?} has no address", self.url, self.host);
@@ -57,7 +57,7 @@ impl FromStr for Target {
             return Err("it has a user name; send Authorization by -H instead".to_owned());
         }
         let default = if is_tls { 443 } else { 80 };
-        // An IPv6 address has colons of its own, and brackets around it.
+        // An IPv6 address contains colons, and stands in brackets.
         let (host, port) = match place.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => {
                 let number = port.parse().ok().filter(|port| *port > 0 && !host.is_empty());

@@ -77,7 +77,7 @@ fn errors(outcome: &Outcome) -> String {
         let kinds = Failure::ALL.iter().map(|failure| (failure.name(), counts.failures(*failure)));
         let _ = writeln!(out, "    of which: {}", listed(kinds));
     }
-    // wrk's words, and its limit: statuses below 400 are no errors to wrk.
+    // The line has the wording of wrk. wrk counts statuses from 400 on as errors.
     let bad: u64 = counts.statuses().filter(|(status, _)| *status >= 400).map(|(_, count)| count).sum();
     if bad > 0 {
         let _ = writeln!(out, "  Non-2xx or 3xx responses: {bad}");

@@ -47,7 +47,7 @@ impl TlsOptions {
                 .with_custom_certificate_verifier(Arc::new(AnyCertificate { provider }))
                 .with_no_client_auth(),
         };
-        // Each handshake is a full handshake, as for new users.
+        // The client makes full handshakes, as new users do.
         config.resumption = Resumption::disabled();
         let protocol = if is_http2 { HTTP2 } else { b"http/1.1" };
         config.alpn_protocols = vec![protocol.to_vec()];
@@ -79,7 +79,7 @@ fn roots(path: &Path) -> anyhow::Result<RootCertStore> {
     Ok(roots)
 }
 
-/// Accepts any certificate, as wrk does, but not any signature: the server must have the certificate's key.
+/// Accepts any certificate, as wrk does. The server must have the private key of the certificate.
 #[derive(Debug)]
 struct AnyCertificate {
     provider: Arc<CryptoProvider>,
@@ -134,11 +134,11 @@ pub(crate) struct Tls {
 pub(crate) enum Progress {
     Handshaking,
     Ready,
-    /// The server will send nothing more.
+    /// The server sends no more data.
     Ended,
 }
 
-/// A handshake has messages that are larger than a record, but not larger than this.
+/// The maximum size of handshake messages, which may be larger than a record.
 const MAX_PARTIAL: usize = 256 * 1024;
 
 impl Tls {
@@ -230,7 +230,7 @@ fn process(
                 None
             }
             ConnectionState::TransmitTlsData(data) => {
-                // The output is in `outgoing`, and is sent before anything else.
+                // The output is in `outgoing`. The caller sends this output first.
                 data.done();
                 None
             }

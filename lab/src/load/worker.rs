@@ -1,4 +1,4 @@
-//! A thread of a load: a separate event loop, with connections, time and counts that no other thread writes.
+//! A thread of a load, with a separate event loop. No other thread writes its connections, times and counts.
 //!
 //! | module | content |
 //! |---|---|
@@ -41,7 +41,7 @@ use super::stream::Scratch;
 /// The longest time between two checks of timeouts, and between two samples of the rate.
 const TICK: Nanos = Nanos::from_millis(100);
 
-/// The number of sockets to serve before the next check for due requests: half a millisecond's work.
+/// The number of sockets to serve before the next check for due requests. They take about half a millisecond.
 const EVENTS: usize = 64;
 
 /// The kernel reports each change once, so a request needs no system calls but send and receive.
@@ -333,7 +333,7 @@ impl<'p> Worker<'p> {
             && let Some(watch) = &self.watch
         {
             self.next_watch = now + SECOND;
-            // A slow receiver misses a sample.
+            // The worker drops the sample if the receiver is slow.
             let latency = self.counts.latency.clone();
             let (answered, errors) = (self.counts.answered, self.counts.errors());
             let _ = watch.try_send(Sample {

@@ -1,4 +1,5 @@
-//! API gateways: denied calls, the latency added to one request, the cost of functions, and the study beside.
+//! API gateways: denied calls, the latency added to one request, the cost of functions, and the comparison with the
+//! study.
 
 use super::contest::OURS;
 use super::costs::{Measured, Work};
@@ -218,7 +219,7 @@ fn beside(results: &Results, works: &[Work<'_>], published: &Published) -> Optio
     (!rows.is_empty() && !others.is_empty()).then_some(Table { caption, columns, rows })
 }
 
-/// The factor of our advantage.
+/// The factor of Sluicegate's advantage.
 fn advantage(claim: &Claim, work: &Work<'_>, ours: &OfGateway, other: &OfGateway) -> Option<String> {
     let (one, two) = match claim.measure {
         Measure::Cpu => at_one_rate(work, ours, other)?,

@@ -27,7 +27,7 @@ pub(super) fn contestants(results: &Results) -> Vec<Contestant<'_>> {
         let changed: Vec<&Run> = gateway.runs.iter().filter(|run| !run.is_baseline).collect();
         let is_one_of_several = changed.len() > 1;
         match (changed.is_empty(), baseline) {
-            // Nothing changes in this experiment: the baseline is the subject.
+            // The experiment has no changes, so the baseline is the subject.
             (true, Some(run)) => {
                 all.push(Contestant { slot, gateway, run, baseline: None, is_one_of_several });
             }
@@ -43,12 +43,13 @@ pub(super) fn contestants(results: &Results) -> Vec<Contestant<'_>> {
     all
 }
 
-/// The number of a gateway: Sluicegate is the first, whether it takes part or not, so that its look is always the same.
+/// The number of a gateway: Sluicegate always has the first number, even if it does not take part, so that its colour
+/// and mark stay the same.
 pub(super) fn slot(results: &Results, index: usize) -> usize {
     if results.gateways.get(index).is_some_and(|gateway| gateway.name == OURS) {
         return 0;
     }
-    // There are eight further colours and marks; a ninth gateway shares the look of the first.
+    // Eight additional colours and marks exist; a ninth gateway has the colour and the mark of the first.
     1 + results.gateways.iter().take(index).filter(|gateway| gateway.name != OURS).count() % 8
 }
 
@@ -76,13 +77,13 @@ impl Contestant<'_> {
         let (requests, errors) = (&self.run.load.requests, &self.run.load.errors);
         match requests.due {
             Some(due) => due.saturating_sub(requests.answered),
-            // In a closed loop the end cuts requests off, which is no fault of the gateway.
+            // In a closed loop the end of the load cuts requests off. The gateway did not cause this.
             None => errors.timeout + errors.read + errors.write,
         }
     }
 
-    /// Whether its responses determine p99.9 of its requests: with more than one in a thousand without a response, they
-    /// do not.
+    /// Whether p99.9 of the requests is known. If more than one request in a thousand has no response, p99.9 is
+    /// unknown.
     pub(super) fn is_told_by_answers(&self) -> bool {
         self.unanswered() * 1000 <= self.due()
     }
@@ -114,8 +115,8 @@ fn due(requests: &Requests) -> u64 {
     requests.due.unwrap_or(requests.sent).max(requests.answered)
 }
 
-/// The value of a percentile in milliseconds: [`None`] if there are too few responses for this percentile. One in N
-/// responses determines the share 1 - 1/N, and no higher share.
+/// The value of a percentile in milliseconds: [`None`] if there are too few responses for this percentile. N responses
+/// determine percentiles up to the share 1 - 1/N.
 pub(super) fn percentile(latency: &Latency, name: &str) -> Option<f64> {
     let quantile = name.parse::<f64>().ok()? / 100.0;
     if !is_known(latency, quantile) {
@@ -125,7 +126,7 @@ pub(super) fn percentile(latency: &Latency, name: &str) -> Option<f64> {
 }
 
 pub(super) fn is_known(latency: &Latency, quantile: f64) -> bool {
-    // The last response is known despite the rounding of 1 - 1/N.
+    // The tolerance covers the rounding of 1 - 1/N.
     latency.count > 0 && (1.0 - quantile) * latency.count as f64 >= 1.0 - 1e-6
 }
 

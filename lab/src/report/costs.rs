@@ -1,4 +1,4 @@
-//! Single figures, combined: the results of each gateway for a kind of work, over several turns.
+//! Combines single figures: the results of each gateway for a kind of work, over several turns.
 
 use super::contest::{median, slot};
 use crate::results::{Added, OfGateway, Point, Results, WithFunctions};
@@ -36,7 +36,7 @@ pub(super) struct Work<'r> {
 /// The varied quantity, which determines the presentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// Nothing: gateways are compared.
+    /// Nothing: the report compares the gateways.
     Bench,
     /// The rate.
     Rates,
@@ -51,8 +51,8 @@ const SIGNATURE: &str = "signature";
 /// The beginning of the names of works in which each request has its own connection; the key follows.
 const NEW_TLS: &str = "new TLS";
 
-/// All kinds of work, in the order of their first appearance. Signatures are beside the new TLS connections that they
-/// limit, and separate if there are none.
+/// All kinds of work, in the order of their first appearance. Signatures stand beside the new TLS connections that they
+/// limit, or separate without such connections.
 pub(super) fn works(results: &Results) -> Vec<Work<'_>> {
     let mut names: Vec<&str> = Vec::new();
     for point in results.gateways.iter().flat_map(|gateway| &gateway.points) {
@@ -158,7 +158,7 @@ impl Measured<'_> {
         self.points.iter().map(|point| point.errors).sum()
     }
 
-    /// Whether it achieved less than the requested rate: fast error responses do not count.
+    /// Whether the gateway missed the requested rate. Fast error responses do not count.
     pub(super) fn is_saturated(&self) -> bool {
         let requests: u64 = self.points.iter().map(|point| point.requests).sum();
         let fails = self.errors() as f64 > 0.001 * requests as f64;

@@ -23,7 +23,7 @@ impl Line {
             return None;
         }
         let slope = xy / xx;
-        // A level line explains points that all have its height.
+        // A level line explains points that all have the same y.
         let r_squared = if yy > 0.0 { xy * xy / (xx * yy) } else { 1.0 };
         Some(Self { slope, at_zero: mean_y - slope * mean_x, r_squared })
     }

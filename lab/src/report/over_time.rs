@@ -1,5 +1,5 @@
-//! A run over time: latency, errors and CPUs above each other, with the changes. One plot for each gateway, all with
-//! the same scales.
+//! A run over time: latency, errors and CPUs above each other, with the changes. Each gateway has a plot, and all plots
+//! have the same scales.
 
 use super::contest::Contestant;
 use super::percentiles::{fit, series};
@@ -25,7 +25,7 @@ const GAP: f64 = 22.0;
 struct Scales {
     seconds: Scale,
     latency: Scale,
-    /// [`None`] if no run has values for the strip, which is left out then.
+    /// [`None`] if no run has values for the strip. The plot then omits the strip.
     errors: Option<Scale>,
     cpus: Option<Scale>,
 }
@@ -50,7 +50,7 @@ impl Scales {
         (least.is_finite() && seconds > 0.0).then(|| Self {
             seconds: Scale::Linear { low: 0.0, high: seconds },
             latency: Scale::log(least, most),
-            // From below 1, so that a single error is visible.
+            // The scale starts below 1, so that a single error is visible.
             errors: (errors > 0.0).then(|| Scale::log(0.5, errors.max(1.0))),
             cpus: (cpus > 0.0).then(|| Scale::from_zero(cpus)),
         })
@@ -185,7 +185,7 @@ fn draw_errors(canvas: &mut Canvas, frame: &Frame, run: &Run) {
     let mut total = 0.0;
     for (at, rate) in rates(run).filter(|(_, rate)| *rate > 0.0) {
         let (left, right) = (frame.at_x(at), frame.at_x(at + seconds));
-        // Even a few errors are visible.
+        // The bar has a minimum height, so that a few errors are visible.
         let height = (frame.bottom() - frame.at_y(rate)).max(2.0);
         let width = (right - left - 0.5).max(0.6);
         canvas.rect("failed", left, frame.bottom() - height, width, height);

@@ -1,4 +1,4 @@
-//! The page around the report: one file that loads nothing and runs nothing.
+//! The page around the report: one file that loads no other file and runs no script.
 
 use super::plot::Plot;
 use super::plot::canvas::Canvas;

@@ -1,4 +1,4 @@
-//! Latency by percentile, on the studies' axis: each further nine has the same room.
+//! Latency by percentile, on the axis of the studies: each additional nine has the same width.
 
 use super::contest::{Contestant, is_known, percentile};
 use super::plot::Plot;
@@ -20,7 +20,7 @@ const HEIGHT: f64 = 500.0;
 /// The room to the right of the axis.
 const NAMES_ROOM: f64 = 212.0;
 
-/// The shapes of published points: outlines, which no contestant has.
+/// The shapes of published points. They are outlines, which no contestant has.
 const PUBLISHED_MARKS: [Mark; 4] = [Mark::Square, Mark::Triangle, Mark::Diamond, Mark::Circle];
 
 /// The curves of all runs; [`None`] if no run has a response.
@@ -318,7 +318,7 @@ mod tests {
             plot.body.matches("class=\"cross\"").count()
         };
         assert_eq!(crosses(FLAT), 0);
-        // One cross is at the end of the curve, and one cross is in the key.
+        // The plot has one cross at the end of the curve, and one cross in the key.
         assert_eq!(crosses(Shape { timeout: 1, ..FLAT }), 2);
         assert_eq!(crosses(Shape { unsent: 1, ..FLAT }), 2);
     }

@@ -1,4 +1,4 @@
-//! Plots in SVG, written directly: a reader's browser loads nothing and runs nothing.
+//! Plots in SVG, written directly, so that a browser loads no file and runs no script.
 //!
 //! | module | content |
 //! |---|---|
@@ -41,7 +41,7 @@ impl Plot {
         self.svg("", "")
     }
 
-    /// The plot as a separate file that looks good on light and on dark pages.
+    /// The plot as a separate file, for light and for dark pages.
     pub(super) fn standalone(&self) -> String {
         let style = format!("<style>{}{}</style>", super::page::COLOURS, super::page::PLOTS);
         let backdrop = "<rect class=\"backdrop\" width=\"100%\" height=\"100%\" rx=\"6\"/>";

@@ -86,7 +86,7 @@ fn draw(canvas: &mut Canvas, frame: &Frame, group: &[&Measured<'_>], place: f64)
     canvas.end();
 }
 
-/// The highest rate of each gateway, and the cost of a request at half of it.
+/// The highest rate of each gateway, and the cost of a request at half of that rate.
 pub(super) fn table(work: &Work<'_>) -> Table {
     let columns = vec![
         Column::words("gateway"),

@@ -1,4 +1,4 @@
-//! Made-up results of plausible and of nasty shapes.
+//! Invented results with plausible values and with edge cases.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::results::{
 pub(super) struct Shape {
     /// The median, in milliseconds.
     pub(super) median: f64,
-    /// By how much each further nine is slower.
+    /// The factor by which each additional nine is slower.
     pub(super) growth: f64,
     /// From this quantile on requests wait for `tail_ms`.
     pub(super) tail_from: f64,

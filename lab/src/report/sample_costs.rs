@@ -1,4 +1,4 @@
-//! Made-up results of experiments that compare costs.
+//! Invented results of experiments that compare costs.
 
 use super::sample::{experiment, gateway, point};
 use crate::results::{Added, Checked, Checks, OfGateway, Point, Results, WithFunctions};
@@ -106,7 +106,7 @@ fn api_gateways() -> Results {
     results
 }
 
-/// A gateway that answers an expired token so.
+/// A gateway that responds to an expired token with this status.
 pub(super) fn checks(expired: u16) -> Checks {
     let call =
         |call: &str, expected, status| Checked { call: call.to_owned(), expected, status: Some(status) };

@@ -1,4 +1,4 @@
-//! The setting of the measurement: the facts that a reader needs to repeat it, and to doubt it.
+//! The setting of the measurement: the facts that a reader needs to repeat and to judge the measurement.
 
 use super::contest::Contestant;
 use super::page::paragraph;
@@ -94,7 +94,7 @@ fn code(text: &str) -> String {
     format!("<pre class=\"command\">{}</pre>\n", escape(text))
 }
 
-/// A folded text: on screen it opens on request, on paper it is always visible.
+/// A folded text. On screen the reader opens the text; on paper the text is always visible.
 fn folded(name: &str, text: &str) -> String {
     let lines = counted(text.lines().count() as u64, "line");
     format!(

@@ -22,7 +22,7 @@ const HEIGHT: f64 = 330.0;
 #[derive(Clone, Debug)]
 pub(super) struct Prices {
     by_cpus: BTreeMap<usize, f64>,
-    /// Whether they are the prices of the study's hardware, since none were given.
+    /// Whether the prices are those of the study's hardware, because the user gave none.
     pub(super) are_published: bool,
 }
 
@@ -111,7 +111,7 @@ pub(super) fn plot(work: &Work<'_>) -> Plot {
     }
 }
 
-/// Only measured numbers of workers have a label, since there is no half worker.
+/// Only measured numbers of workers have a label, because half a worker does not exist.
 fn draw_workers(canvas: &mut Canvas, frame: &Frame, work: &Work<'_>) {
     let mut counts: Vec<usize> = work.measured.iter().chain(&work.limits).map(|each| each.workers).collect();
     counts.extend([0]);

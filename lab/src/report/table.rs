@@ -25,7 +25,7 @@ pub(super) struct Column {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Row {
     pub(super) cells: Vec<Cell>,
-    /// Whether the row is a part of a sum in a row above, or a limit beside the figures.
+    /// Whether the row is a part of the sum in an earlier row, or a limit of the figures.
     pub(super) is_detail: bool,
 }
 
@@ -36,12 +36,12 @@ pub(super) struct Cell {
     pub(super) tone: Tone,
 }
 
-/// The tone of a cell.
+/// The emphasis of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Tone {
     #[default]
     Plain,
-    /// Nothing happened, as required: in the background.
+    /// No error occurred, as required. The report shows the cell in a quiet colour.
     Quiet,
     /// An error occurred.
     Bad,
@@ -123,7 +123,7 @@ impl Table {
     /// The table in a separate box, which scrolls if the table is wide.
     pub(super) fn html(&self) -> String {
         let caption = escape(&self.caption);
-        // Keyboard users must reach a box that scrolls, so it needs a name.
+        // A scrolling box must be reachable by keyboard, so the box needs a name.
         let mut out =
             format!("<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\"><table>");
         out += &format!("<caption>{caption}</caption><thead><tr>");

@@ -11,7 +11,7 @@ fn files(results: &Results) -> Vec<(String, String)> {
     files
 }
 
-/// Writes the samples, so that a person can look at them: `SLUICEGATE_LAB_SAMPLES=DIRECTORY cargo test --package
+/// Writes the samples as files for visual inspection: `SLUICEGATE_LAB_SAMPLES=DIRECTORY cargo test --package
 /// sluicegate-lab samples`.
 #[test]
 fn samples_can_be_looked_at() {
@@ -77,7 +77,7 @@ fn a_page_loads_nothing_and_runs_nothing() {
 #[test]
 fn names_that_look_like_markup_stay_names() {
     let (_, results) = sample::all().into_iter().find(|(name, _)| *name == "names").unwrap();
-    // The summary is for a terminal, which has no markup.
+    // The summary has no markup, because a terminal shows the summary.
     for (file, text) in files(&results).into_iter().filter(|(file, _)| file != "summary") {
         for markup in ["<gate>", "<b>", "<i>", "<work>", "<pods>", "<kind>", "<secure>", "<dynamic>", "]]>"] {
             assert!(!text.contains(markup), "{file}: {markup} in {text}");

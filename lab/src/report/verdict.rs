@@ -1,5 +1,5 @@
-//! The conclusions from the figures, in sentences: for every gateway alike, and first the errors of Sluicegate, if
-//! there are any.
+//! The conclusions from the figures, in sentences. The same rules apply to every gateway. Errors of Sluicegate come
+//! first.
 
 use super::api;
 use super::contest::{Contestant, OURS, percentile};
@@ -214,7 +214,7 @@ fn tail(contestants: &[Contestant<'_>]) -> Option<Verdict> {
     Some(Verdict::good(text + "."))
 }
 
-/// The gateways whose responses say too little.
+/// The gateways with too few responses for p99.9.
 fn untold(contestants: &[Contestant<'_>]) -> Option<Verdict> {
     let untold = contestants.iter().filter(|each| !each.is_told_by_answers());
     let untold: Vec<String> = untold.map(|each| each.title()).collect();
@@ -308,7 +308,8 @@ fn most(work: &Work<'_>) -> Option<Verdict> {
 /// The least share of its CPUs that a saturated gateway keeps busy.
 const BUSY: f64 = 0.8;
 
-/// The gateways that did not sustain a rate although they had free CPU time: then another part was saturated.
+/// The gateways that did not sustain a rate although they had free CPU time. Another part of the setup was then
+/// saturated.
 fn idle(work: &Work<'_>) -> Option<Verdict> {
     let is_idle =
         |each: &&&Measured<'_>| each.is_saturated() && each.cpus().median < BUSY * each.workers as f64;

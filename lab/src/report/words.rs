@@ -117,7 +117,7 @@ pub(super) fn round(value: f64) -> String {
     if text == "-0" { "0".to_owned() } else { text.replace('-', "−") }
 }
 
-/// A share of a whole: `2.13 %`; a small share does not become zero: `< 0.001 %`.
+/// A share of a whole: `2.13 %`; a small share never becomes zero: `< 0.001 %`.
 pub(super) fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "–".to_owned();

@@ -103,7 +103,7 @@ impl RunArgs {
         Ok(kinds)
     }
 
-    /// The further options of this gateway.
+    /// The additional options of this gateway.
     pub(super) fn options_of(&self, name: &str) -> Vec<String> {
         let of = |option: &String| option.strip_prefix(name)?.strip_prefix('=').map(str::to_owned);
         self.options.iter().filter_map(of).collect()

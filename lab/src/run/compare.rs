@@ -102,7 +102,7 @@ impl Comparison<'_> {
             if self.compare.idle > 0 && kind.can(Work::Https) {
                 match idle::measure(self.bench, kind, self.compare.idle).await {
                     Ok(idle) => compared.gateways[index].idle = Some(idle),
-                    // The other figures remain valid.
+                    // The figures of the other comparisons remain valid.
                     Err(error) => {
                         let warning = format!("{}: no memory of idle connections: {error:#}", kind.title);
                         say(&warning);
@@ -171,7 +171,7 @@ impl Comparison<'_> {
             if !task.suits(kind) || compared.failed.contains(&(index, task)) {
                 continue;
             }
-            // A gateway that failed its checks is not measured; the report says so.
+            // The lab does not measure a gateway that failed its checks. The report shows the failure.
             let name = task.functions.name();
             let checks = &compared.gateways[index].checks;
             if checks.iter().all(|checks| checks.functions != name || checks.are_kept()) {
@@ -181,7 +181,7 @@ impl Comparison<'_> {
         able
     }
 
-    /// One gateway after the other.
+    /// Loads one gateway after the other.
     async fn turn(&self, turn: Turn, compared: &mut Compared) {
         for (index, Entrant { kind, .. }) in self.able(turn.task, compared) {
             match self.measure(kind, turn).await {
@@ -192,7 +192,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// All gateways at once, request by request.
+    /// Loads all gateways at once, request by request.
     async fn single(&self, turn: Turn, compared: &mut Compared) -> anyhow::Result<()> {
         let able = self.able(turn.task, compared);
         let measured =
@@ -217,7 +217,7 @@ impl Comparison<'_> {
         }
         let json = load.json().to_owned();
         let mut load = load.start()?;
-        // The measurement excludes the opening of connections, unless the opening is its subject.
+        // The measurement excludes the opening of connections, unless it measures the opening.
         if !task.is_new_each() {
             sleep(RAMP).await;
         }
@@ -306,7 +306,7 @@ impl Compared {
         let functions = point.functions.as_ref().map(|functions| functions.name.clone());
         gateway.points.push(point);
         gateway.command.clone_from(&standing.gateway.command);
-        // The files that differ from the stored files, except for ports and the folder.
+        // The files that differ from the stored files. Ports and the folder do not count.
         let folder = standing.scratch.path().display().to_string();
         for file in &standing.gateway.files {
             let text = file.text.replace(&folder, "FOLDER");

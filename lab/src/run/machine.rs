@@ -18,8 +18,8 @@ const BUSY: f64 = 0.4;
 /// The nice value of the load: the kernel gives it some thirty times the weight of a pod.
 pub(crate) const PRIORITY: i32 = -15;
 
-/// The division of the CPUs: the gateway has some for itself, so that its figures are comparable; the load and the pods
-/// share the others. On a machine with one CPU all share it.
+/// The division of the CPUs: the gateway has separate CPUs, so that its figures are comparable. The load and the pods
+/// share the others. On a machine with one CPU all processes share that CPU.
 #[derive(Clone, Debug)]
 pub(crate) struct Cpus {
     pub(crate) gateway: Vec<usize>,
@@ -33,7 +33,8 @@ impl Cpus {
         Ok((0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu)).collect())
     }
 
-    /// The division with this many CPUs for the gateway, if one is left for the others. Otherwise all share all CPUs.
+    /// The division with this many CPUs for the gateway, if a CPU remains for the others. Otherwise all processes share
+    /// all CPUs.
     pub(crate) fn divide(all: &[usize], workers: usize) -> Self {
         if workers >= all.len() {
             return Self { gateway: all.to_vec(), others: all.to_vec() };
@@ -75,8 +76,8 @@ impl Cpus {
     }
 }
 
-/// Starts the load from a separate thread. The load has a higher priority than the pods: the latencies of a late load
-/// are not the gateway's.
+/// Starts the load from a separate thread. The load has a higher priority than the pods, because a late load would add
+/// to the measured latencies.
 pub(crate) fn start_load(command: Command) -> anyhow::Result<Process> {
     // Without root the load keeps its priority.
     let _ = setpriority_process(None, PRIORITY);
@@ -91,7 +92,7 @@ fn take(cpus: &[usize]) -> anyhow::Result<()> {
     sched_setaffinity(None, &set).context("choosing CPUs")
 }
 
-/// The reasons why the figures may be the machine's rather than the gateways'.
+/// The reasons why the figures may show the machine rather than the gateways.
 pub(crate) fn warnings(machine: &Machine) -> Vec<String> {
     let mut warnings = Vec::new();
     let Machine { load_before, cpus, .. } = machine;

@@ -1,4 +1,4 @@
-//! Whether a gateway serves its new configuration: single requests beside the load, on separate connections.
+//! Checks whether a gateway serves its new configuration, by single requests beside the load on separate connections.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -41,7 +41,7 @@ pub(crate) fn get(address: SocketAddr, host: &str, path: &str) -> io::Result<Ans
     call(address, host, path, None)
 }
 
-/// Requests a path over plain HTTP with a further header.
+/// Requests a path over plain HTTP with an additional header.
 pub(crate) fn call(
     address: SocketAddr,
     host: &str,

@@ -21,10 +21,10 @@ const MAX_PODS: usize = 200;
 /// A node with its pods. Its content ends with it.
 pub(crate) struct Stage {
     pods: Vec<Pod>,
-    /// Networks prepared for pods, so that the start of a pod takes no more than a process. The next pod takes the last
+    /// Networks prepared for pods, so that the lab only starts a process for a new pod. The next pod takes the last
     /// network.
     spare: Vec<Network>,
-    /// Networks of killed pods: their removal costs more than a pod's life, and must not happen during a measurement.
+    /// Networks of killed pods. The removal of a network takes much CPU time, and must not happen during a measurement.
     gone: Vec<Network>,
     started: usize,
     declared: Declared,
@@ -128,12 +128,12 @@ impl Stage {
         Ok(())
     }
 
-    /// So many of the oldest pods refuse connects from now on.
+    /// From now on, this many of the oldest pods refuse connects.
     pub(crate) fn refuse(&self, count: usize) -> anyhow::Result<()> {
         self.pods.iter().take(count).try_for_each(|pod| pod.process.signal(Signal::USR1))
     }
 
-    /// All pods accept; on pods that accept already it has no effect.
+    /// All pods accept connections again. The call has no effect on pods that accept already.
     pub(crate) fn accept(&self) -> anyhow::Result<()> {
         self.pods.iter().try_for_each(|pod| pod.process.signal(Signal::USR2))
     }

@@ -126,7 +126,7 @@ impl<'p> Player<'p> {
     ) -> anyhow::Result<()> {
         for Moment { at, step } in moments {
             self.wait(start + *at).await?;
-            // A slow step may leave no time for the next.
+            // A slow step may take the time of the next step.
             if Instant::now() >= end {
                 break;
             }
@@ -153,8 +153,8 @@ impl<'p> Player<'p> {
         Ok(())
     }
 
-    /// Changes a part and notifies the gateway. A gateway that accepts nothing at the moment does not end the
-    /// experiment, but is in the report.
+    /// Changes a part and notifies the gateway. A gateway that accepts no change at the moment does not end the
+    /// experiment. The report shows the failure.
     fn change(&mut self, part: Part, change: impl FnOnce(&mut Config)) -> anyhow::Result<()> {
         self.gateway.ensure_running()?;
         self.untold = None;
@@ -205,7 +205,7 @@ impl<'p> Player<'p> {
         }
     }
 
-    /// Replaces pods as a Deployment does: new pods are ready and known before old pods are killed.
+    /// Replaces pods as a Deployment does: the gateway knows the ready new pods before the lab kills old pods.
     async fn roll(&mut self, surge: usize) -> anyhow::Result<()> {
         let mut left = self.stage.len();
         self.happen("roll", format!("restart of {left}"));
@@ -281,7 +281,7 @@ impl<'p> Player<'p> {
 }
 
 impl Drop for Player<'_> {
-    /// Nothing needs the results of the probes any more: they would keep the namespace for seconds.
+    /// The run does not need further results of the probes, which would keep the namespace for seconds.
     fn drop(&mut self) {
         for newest in self.told.values() {
             newest.fetch_add(1, Ordering::Relaxed);

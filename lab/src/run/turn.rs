@@ -1,4 +1,4 @@
-//! One gateway under the load.
+//! Runs one gateway under the load.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -81,7 +81,7 @@ impl Turn<'_> {
         let (start, end) = (Instant::now() + ramp, Instant::now() + ramp + duration);
         let mut load = stage.namespace.enter(|| machine::start_load(load))??;
         let (mut happened, mut seen) = (Happened::default(), Seen::default());
-        // By its process id, since the timeline changes the gateway during the measurement.
+        // The watch uses the process id, because the timeline changes the gateway during the measurement.
         let watched = gateway.process.pid();
         let notice = self.experiment.declared.pods.notice;
         let player = Player::new(&mut stage, &mut gateway, &mut issuer, notice, &mut happened);

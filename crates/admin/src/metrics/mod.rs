@@ -2,14 +2,15 @@
 //!
 //! The configuration bounds every series; traffic and changing pods do not add series:
 //!
-//! - per route (at most [`MAX_ROUTES`](sluicegate_proxy::counters::MAX_ROUTES), then one series with empty labels for the
-//!   rest): all series from the first request on, so that error rates can be computed;
-//! - per policy: whether the policy rejects every request, its allowed requests, and its denied requests by reason, from the
-//!   first occurrence of the reason; per consumer (at most [`MAX_CONSUMERS`](sluicegate_proxy::counters::MAX_CONSUMERS), then
-//!   one series with empty labels for the rest): from its first request on;
+//! - per route (at most [`MAX_ROUTES`](sluicegate_proxy::counters::MAX_ROUTES), then one series with empty labels for
+//!   the rest): all series from the first request on, so that error rates can be computed;
+//! - per policy: whether the policy rejects every request, its allowed requests, and its denied requests by reason,
+//!   from the first occurrence of the reason; per consumer (at most
+//!   [`MAX_CONSUMERS`](sluicegate_proxy::counters::MAX_CONSUMERS), then one series with empty labels for the rest):
+//!   from its first request on;
 //! - per listener below HTTP: whether the listener is open; per route there: from its first connection on;
-//! - per upstream: gauges always, counters and the histogram once one of them is not zero, counters by reason from the first
-//!   occurrence of the reason;
+//! - per upstream: gauges always, counters and the histogram once one of them is not zero, counters by reason from the
+//!   first occurrence of the reason;
 //! - per worker: numbers that show whether the load is distributed evenly;
 //! - for the process: all series, including every known reason.
 

@@ -49,7 +49,7 @@ const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);
 /// The options of a distributor.
 #[derive(Clone, Debug)]
 pub struct DistributorOptions {
-    /// The maximum number of data planes. The control plane rejects further data planes, which retry. Default 2,000.
+    /// The maximum number of data planes. The control plane rejects additional data planes, which retry. Default 2,000.
     pub max_subscribers: usize,
     /// The interval of heartbeats to a data plane that receives no batch. Default 5 s.
     pub heartbeat: Duration,

@@ -1,4 +1,4 @@
-//! One data plane, from its Hello to its end.
+//! The session of one data plane, from its Hello to the end of the call.
 //!
 //! A few batches may be in flight at once. At this limit the control plane sends no further batch until the data plane
 //! serves a batch. The next batch then contains the newest state of all changes in the meantime.

@@ -43,7 +43,8 @@ pub struct SubscriberStatus {
     pub connected: SystemTime,
     /// The served version.
     pub version: u64,
-    /// How long the data plane has been behind the newest version. Zero if it serves the newest version.
+    /// The time since a change that the data plane does not serve yet. Zero if the data plane serves the newest
+    /// version.
     pub lag: Duration,
     /// The number of resources that the data plane rejected.
     pub refused: u32,

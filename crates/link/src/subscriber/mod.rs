@@ -28,7 +28,7 @@ use backoff::Backoff;
 use session::LinkError;
 use snapshot::{Snapshot, SnapshotError};
 
-/// How long a data plane waits for the control plane before it serves the snapshot.
+/// The time for which a data plane waits for the control plane before it serves the snapshot.
 const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(2);
 /// The delay from a change to the snapshot. The snapshot includes the changes during the delay.
 const SNAPSHOT_DELAY: Duration = Duration::from_secs(1);

@@ -221,7 +221,7 @@ fn open_route_with_a_new_unreadable_policy_is_not_served() {
         let changes = apply(&mut restarted, all_of(&closed));
         assert!(matches!(&changes[..], [Change::Config(config)] if **config == closed));
     }
-    // The rule for a shorter prefix does not apply to the requests instead.
+    // The rule for a shorter prefix does not apply to these requests.
     let new =
         with(vec![route("/", None), route("/admin", Some(security("192.0.2.0/24"))), route("/other", None)]);
     let mut store = Store::default();

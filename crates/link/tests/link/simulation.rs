@@ -1,5 +1,5 @@
-//! Simulates many data planes. `SLUICEGATE_LINK_SUBSCRIBERS=1000 cargo test --release -p sluicegate-link --test link
-//! simulation -- --nocapture` prints figures.
+//! Simulates many data planes. This command prints figures:
+//! `SLUICEGATE_LINK_SUBSCRIBERS=1000 cargo test --release -p sluicegate-link --test link simulation -- --nocapture`.
 
 use std::time::{Duration, Instant};
 

@@ -45,28 +45,28 @@ pub(super) enum Answer {
 }
 
 impl Behaviour {
-    /// 200 with about 1 KB of text about the server and the request, called server metadata in published experiments.
-    /// The text contains the request's `X-Id` and `X-Request-ID`.
+    /// Responds with 200 and about 1 KB of text about the server and the request, called server metadata in published
+    /// experiments. The text contains the request's `X-Id` and `X-Request-ID`.
     pub fn ok() -> Self {
         Self::new(Answer::Metadata)
     }
 
-    /// 200 with the received request as body, head and body, byte for byte.
+    /// Responds with 200. The body is the received request, head and body, byte for byte.
     pub fn echo() -> Self {
         Self::new(Answer::Echo)
     }
 
-    /// This status with a short body (without a body if the status forbids a body).
+    /// Responds with this status and a short body (without a body if the status forbids a body).
     pub fn status(status: u16) -> Self {
         Self::new(Answer::Sized { status, length: 16 })
     }
 
-    /// 200 with a body of this many bytes.
+    /// Responds with 200 and a body of this many bytes.
     pub fn sized(length: usize) -> Self {
         Self::new(Answer::Sized { status: 200, length })
     }
 
-    /// 200 with these chunks, a pause after each, and these trailer fields.
+    /// Responds with 200, these chunks with a pause after each, and these trailer fields.
     pub fn chunked<C: Into<Vec<u8>>>(
         chunks: impl IntoIterator<Item = C>,
         pause: Duration,
@@ -82,17 +82,17 @@ impl Behaviour {
         Self::new(Answer::Raw(bytes.into().into()))
     }
 
-    /// Bytes that are not HTTP, then a close.
+    /// Sends bytes that are not HTTP, and closes the connection.
     pub fn garbage() -> Self {
         Self::raw(*b"\x00\xffnot http at all\r\n\r\n").then_close()
     }
 
-    /// A body that is `extra` bytes longer than the Content-Length; the connection stays open.
+    /// Sends a body that is `extra` bytes longer than the Content-Length. The connection stays open.
     pub fn too_much(extra: usize) -> Self {
         Self::raw(format!("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody{}", "x".repeat(extra)))
     }
 
-    /// A body that is `missing` bytes shorter than the Content-Length, then a close.
+    /// Sends a body that is `missing` bytes shorter than the Content-Length, and closes the connection.
     pub fn too_little(missing: usize) -> Self {
         Self::raw(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\nbody", 4 + missing)).then_close()
     }

@@ -1,4 +1,4 @@
-//! One connection of a backend.
+//! Serves one connection of a backend.
 
 use std::io;
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use super::super::{ALL, Kind};
 use super::rig::{Running, keep_with};
 use crate::experiment::Functions;
 
-/// So many callers that each worker serves more than one call.
+/// The number of callers: enough that each worker serves more than one call.
 const CALLERS: usize = 20;
 
 /// Tests a promise of each kind of gateway with these functions, all at the same time.
@@ -67,7 +67,7 @@ fn endpoints_receive_the_consumer_name_and_the_credential() {
         for (consumer, header) in keys.consumers.iter().zip(gateway.config.api.good()) {
             let answer = gateway.call(Some(&header))?;
             ensure!(answer.seen(CONSUMER_HEADER) == Some(&*consumer.name), "{answer:?}");
-            // Like the other gateways, it forwards the credential.
+            // The gateway forwards the credential, as the other gateways do.
             ensure!(answer.seen(header.name) == Some(&*header.value), "{answer:?}");
         }
         // A client cannot forge its identity by sending the consumer header itself.

@@ -26,7 +26,7 @@ pub(super) fn start(network: [u8; 2], count: u8) -> io::Result<Vec<SocketAddr>> 
         for listener in listeners {
             thread::spawn(move || {
                 while let Ok((stream, _)) = listener.accept() {
-                    // A gateway that disconnects is not a failure of the pod.
+                    // The pod ignores an error of the connection, because a gateway may disconnect.
                     thread::spawn(move || drop(answer(stream)));
                 }
             });

@@ -77,7 +77,7 @@ impl Exchange {
             (None, Some(100..200)) if !is_end => {}
             (None, Some(status @ 200..)) => {
                 let echo = if checks.verify { echo } else { Echo::Unknown };
-                // Without trailers the single header list has everything.
+                // A response without trailers has a single header list, which contains the gRPC status.
                 let call_failed = checks.is_grpc && call != Some(true);
                 self.answer =
                     Some(Answer { status, keep_alive: true, echo, length: 0, said_length, call_failed });

@@ -7,7 +7,7 @@ use super::hpack::Unreadable;
 /// The length of a frame header.
 pub(super) const HEAD: usize = 9;
 
-/// The largest payload of a frame: this client agrees on no other size.
+/// The largest payload of a frame, because this client keeps the default size.
 pub(super) const MAX: usize = 16_384;
 
 pub(super) const END_STREAM: u8 = 1;

@@ -71,8 +71,7 @@ const STATIC: [(&str, &str); 61] = [
     ("www-authenticate", ""),
 ];
 
-/// The largest size of a connection's table without another agreement (RFC 9113, 6.5.2); this client makes no other
-/// agreement.
+/// The default maximum size of the dynamic table (RFC 9113, 6.5.2). This client does not change the size.
 const MAX_TABLE: usize = 4096;
 
 /// The size of an entry beside its own bytes (RFC 7541, 4.1).

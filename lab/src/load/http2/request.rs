@@ -21,8 +21,8 @@ pub(crate) enum Ask {
     Call,
 }
 
-/// A request with these further header fields; Host replaces the URL's host. The request refers to no table of the
-/// connection, so it has the same meaning for each server at any time.
+/// A request with these additional header fields. Host replaces the URL's host. The request does not use the dynamic
+/// HPACK table, so the same bytes are valid on every connection.
 pub(crate) fn new(ask: Ask, target: &Target, headers: &[(String, String)]) -> anyhow::Result<Request> {
     let (method, body): (_, &'static [u8]) = match ask {
         Ask::Plain(Method::Get) => ("GET", b""),

@@ -14,8 +14,8 @@ use super::hpack::Decoder;
 /// The client's connection preface (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The window of a stream and of a connection for data from the server: more than any response, so that the gateway
-/// limits the speed, and this window does not. h2load has the same.
+/// The window of a stream and of a connection for data from the server: larger than any response, so that only the
+/// gateway limits the speed. h2load uses the same window.
 const WINDOW: u32 = 1 << 30;
 
 /// The default window (RFC 9113, 6.9.2).
@@ -288,7 +288,7 @@ impl Session {
         finished: &mut Vec<Finished>,
     ) -> Result<(), Violation> {
         let Some(place) = self.place(frame)? else {
-            // The list changes the tables even if its stream is gone.
+            // The list changes the HPACK table even if its stream has ended.
             return Ok(self.decoder.decode(list, |_, _| {})?);
         };
         self.exchanges[place].headers(list, is_end, &self.checks, &mut self.decoder)?;
@@ -336,7 +336,7 @@ impl Session {
                         exchange.window += more;
                     }
                 }
-                // Requests refer to no table, and none of their frames exceeds the size that all servers accept.
+                // Requests do not use the dynamic HPACK table, and their frames have a size that all servers accept.
                 _ => {}
             }
         }
@@ -396,7 +396,7 @@ fn send_body(exchange: &mut Exchange, window: &mut i64, out: &mut Vec<u8>) {
     *window -= now.len() as i64;
 }
 
-/// Acknowledges read data to the server, once it is much.
+/// Sends WINDOW_UPDATE for the read data, once the data exceeds a threshold.
 fn acknowledge(unread: &mut u32, stream: u32, length: usize, out: &mut Vec<u8>) {
     // A frame has at most 16 KiB.
     *unread += length as u32;

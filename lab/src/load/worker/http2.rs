@@ -52,7 +52,7 @@ impl Worker<'_> {
         };
         let again = slot.connection.close(self.clock.now());
         self.open_at(at, again);
-        // From now on events name the other place; input that arrived in the meantime causes another event.
+        // From now on events refer to the new place. Input that has already arrived causes another event.
         let told = match &retired.stream {
             Some(stream) => epoll::modify(&self.epoll, stream, retired.event_data(aside), EVENTS_OF_STREAMS),
             None => Ok(()),
@@ -77,7 +77,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Counts the results of requests. A connection for a single request is finished then.
+    /// Counts the results of requests. A connection for a single request then ends.
     fn settle(&mut self, at: usize) -> Stays {
         if self.finished.is_empty() {
             return Stays::Open;

@@ -64,7 +64,7 @@ impl Worker<'_> {
                 Err(broken) => return self.broken(at, broken),
             }
         }
-        // Requests another event, after the other connections had their turn.
+        // Requests another event, so that other connections take their turn first.
         let slot = &self.slots[at];
         if let Some(stream) = &slot.stream
             && epoll::modify(&self.epoll, stream, slot.event_data(at), EVENTS_OF_STREAMS).is_err()

@@ -54,7 +54,7 @@ impl Protocol {
     /// Resets the state for another connection.
     pub(super) fn reset(&mut self, plan: &Plan) {
         match self {
-            // Its buffers stay.
+            // The reset keeps the buffers.
             Self::Http1(http1) => {
                 http1.reader.reset();
                 http1.pending = None;

@@ -48,7 +48,7 @@ impl Canvas {
                 // Writing to a String does not fail.
                 let _ = write!(data, "{letter}{} {}", short(x), short(y));
                 if !is_begun {
-                    // A piece of one point appears as a dot, by the round end of the line.
+                    // The round line ends show a piece of one point as a dot.
                     let _ = write!(data, "h0");
                 }
             }
@@ -84,7 +84,7 @@ impl Canvas {
         ));
     }
 
-    /// Begins a group that ends with [`Self::end`], with a hint for a resting pointer.
+    /// Begins a group that ends with [`Self::end`]. The group has a tooltip.
     pub(in crate::report) fn begin(&mut self, class: &str, hint: &str) {
         self.write(format_args!("<g class=\"{class}\"><title>{}</title>", escape(hint)));
     }
@@ -99,8 +99,7 @@ impl Canvas {
     }
 }
 
-/// A coordinate to a tenth, a difference that no eye sees; an invalid value goes to the corner rather than breaking the
-/// drawing.
+/// A coordinate, rounded to an invisible tenth. An invalid value becomes the corner, so that the drawing stays valid.
 pub(super) fn short(value: f64) -> String {
     if !value.is_finite() {
         return "0".to_owned();

@@ -1,7 +1,7 @@
 //! Names at the ends of lines.
 
-/// Moves labels apart, and keeps them between `top` and `bottom`. Returns the place of each, in the given order. No
-/// label moves further than necessary.
+/// Moves labels apart, and keeps them between `top` and `bottom`. Returns the place of each, in the given order. Each
+/// label moves as little as possible.
 pub(in crate::report) fn spread(wanted: &[f64], gap: f64, top: f64, bottom: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|one, other| wanted[*one].total_cmp(&wanted[*other]));
@@ -25,7 +25,8 @@ pub(in crate::report) fn spread(wanted: &[f64], gap: f64, top: f64, bottom: f64)
         let first = middle - (size as f64 - 1.0) * gap / 2.0;
         places.extend((0..size).map(|index| first + index as f64 * gap));
     }
-    // Down from the top, then up from the bottom, which has precedence if there is no room for all.
+    // The first pass moves labels down from the top. The second pass moves labels up from the bottom, and has
+    // precedence.
     let mut least = top;
     for place in &mut places {
         *place = place.max(least);

@@ -1,4 +1,4 @@
-//! Shapes, so that readers can distinguish contestants without colours.
+//! The shapes by which readers distinguish contestants without colours.
 
 use super::canvas::short;
 
@@ -14,7 +14,7 @@ pub(in crate::report) enum Mark {
     Bar,
     Pentagon,
     Ring,
-    /// Reserved for the end of a curve that lacks requests without a response.
+    /// Reserved for the end of a curve with requests that received no response.
     Cross,
 }
 

@@ -23,8 +23,8 @@ use crate::gateway::{Api, Config, Kind, Protocol};
 /// The number of backends: addresses of one process.
 pub(super) const BACKENDS: u8 = 5;
 
-/// The number of idle connections to backends that gateways keep: more than any comparison has, so that none is closed
-/// and opened again.
+/// The number of idle connections to backends that gateways keep: more than any comparison has, so that gateways close
+/// no connection early.
 const KEPT: u32 = 4096;
 
 /// The common data of all comparisons of an experiment.
@@ -32,7 +32,7 @@ pub(in super::super) struct Bench<'b> {
     pub(super) all: &'b [usize],
     tools: &'b Path,
     args: &'b RunArgs,
-    /// Keys and tokens made already: 10,000 signatures take seconds.
+    /// The cache of keys and tokens, because 10,000 signatures take seconds.
     apis: RefCell<Vec<(Task, Limit, Api)>>,
 }
 

@@ -1,5 +1,5 @@
-//! Whether gateways have their functions, before any measurement: a gateway that accepts a forged token is fast for
-//! nothing.
+//! Checks the functions of gateways before any measurement. The speed of a gateway that accepts forged tokens is
+//! irrelevant.
 
 use super::super::probe;
 use super::super::running::Place;
@@ -11,10 +11,10 @@ use crate::gateway::api::Limit;
 use crate::gateway::{HOST, Kind, refusals};
 use crate::results::{Checked, Checks};
 
-/// Enough consumers that some can call after another is over its limit.
+/// The number of consumers: enough that others can still call when one consumer is over its limit.
 const CALLERS: usize = 3;
 
-/// The attempts of a call without a response: a busy machine must not decide.
+/// The number of attempts of a call without a response, so that a busy machine does not fail the check.
 const TRIES: usize = 5;
 
 /// Checks each gateway with all functions of its comparisons; returns the results of each gateway.
@@ -49,7 +49,7 @@ async fn check_one(bench: &Bench<'_>, kind: &'static Kind, functions: Functions)
     let functions = functions.name().to_owned();
     let standing = match bench.start(kind, task, 1, Limit::LOW, &backends).await {
         Ok(standing) => standing,
-        // Other gateways may do better.
+        // The check continues with the other gateways.
         Err(error) => {
             return Ok(Checks { functions, calls: Vec::new(), failure: Some(format!("{error:#}")) });
         }

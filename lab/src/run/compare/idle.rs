@@ -26,7 +26,7 @@ pub(super) async fn measure(
 ) -> anyhow::Result<Idle> {
     let mut kib = [0.0; 2];
     for (kib, work) in kib.iter_mut().zip([Work::Http, Work::Https]) {
-        // One load for both, so that only the number of connections differs.
+        // Both measurements use the same load, so that only the number of connections differs.
         let task = Task::plain(work);
         bench.divide(1)?;
         let backends = Backends::start().await?;
@@ -34,7 +34,7 @@ pub(super) async fn measure(
         let mut bytes = [0; 2];
         for (bytes, connections) in bytes.iter_mut().zip([FIRST, FIRST + connections]) {
             let mut load = task.load(connections, &standing.gateway, standing.scratch.path())?;
-            // Each connection has a request every other second.
+            // Each connection carries a request every two seconds.
             load.command.args(["-d5s".to_owned(), format!("-R{}", connections / 2)]);
             let json = load.json().to_owned();
             let mut load = load.start()?;

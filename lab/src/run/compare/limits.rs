@@ -1,4 +1,5 @@
-//! The cost of the private key operation of a handshake alone: no gateway with this library can cost less.
+//! The cost of the private key operation of a handshake. No gateway with this library can make a handshake at a lower
+//! cost.
 
 use std::time::Duration;
 

@@ -37,7 +37,7 @@ struct Rounds {
     errors: Vec<u64>,
 }
 
-/// One turn: for each gateway its place, its point, and the gateway as it ran.
+/// The results of a turn: for each gateway its index, its point, and the running gateway.
 pub(super) async fn measure(
     bench: &Bench<'_>,
     kinds: &[(usize, &Entrant)],
@@ -148,8 +148,8 @@ impl Target {
     }
 }
 
-/// Makes the requests, each round in a different order, so that no gateway always follows the same gateway: work of a
-/// gateway after its response would count for the next.
+/// Makes the requests, each round in a different order, so that no gateway always follows the same gateway: otherwise
+/// the work of a gateway after its response would count for the next gateway.
 fn run(pods: &[SocketAddr], path: &str, gateways: &[Target], rounds: usize) -> anyhow::Result<Rounds> {
     // Without root the thread keeps its priority.
     let _ = setpriority_process(None, PRIORITY);
@@ -172,8 +172,7 @@ fn run(pods: &[SocketAddr], path: &str, gateways: &[Target], rounds: usize) -> a
                     found.straight.push(took);
                 }
                 at => {
-                    // A failed request counts as the whole timeout, which the median shows if failures are no
-                    // exception.
+                    // A failed request counts as the whole timeout, so that frequent failures raise the median.
                     let (took, is_ok) = gateways[at - 1].ask().unwrap_or((PATIENCE, false));
                     found.through[at - 1].push(took);
                     found.errors[at - 1] += u64::from(!is_ok);

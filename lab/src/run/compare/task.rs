@@ -1,4 +1,4 @@
-//! The load of gateways, and the load's command.
+//! The load of a task, and the command of the load.
 
 use std::fs;
 use std::path::Path;

@@ -21,7 +21,7 @@ pub(crate) const SECRET: &str = "demo";
 const LOOKS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How long the gateway may still present the previous certificate, because workers switch one after another.
+/// The time for which the gateway may still present the previous certificate. The workers switch one after another.
 const LATE: Duration = Duration::from_millis(500);
 
 /// The maximum number of examples of failures.

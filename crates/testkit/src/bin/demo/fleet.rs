@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use crate::slice::Slice;
 
-/// How long the slice still contains a dead backend.
+/// The time for which the slice still contains a dead backend.
 const LATE: Duration = Duration::from_millis(50);
 
 /// The hosts of 127.0.1.0/24 for backends, in turn.

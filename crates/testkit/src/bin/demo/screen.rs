@@ -35,8 +35,8 @@ impl Screen {
         Self { http, https, certificate, admin, live, retries: 0, hedges: 0 }
     }
 
-    /// Shows the line repeatedly until `until`: twice a second in place on a terminal, otherwise once a second on a new
-    /// line.
+    /// Shows the line repeatedly until `until`: on a terminal twice a second in place, and elsewhere once a second on a
+    /// new line.
     pub(crate) async fn show_until(&mut self, until: Instant, backends: usize) {
         let pause = Duration::from_millis(if self.live { 500 } else { 1000 });
         let mut next = Instant::now();
