@@ -108,7 +108,7 @@ fn empty_file_keeps_objects_and_comment_only_file_removes_objects() {
 }
 
 #[test]
-fn object_deleted_from_a_file_is_removed() {
+fn object_deleted_from_a_file_is_removed_from_the_configuration() {
     let both = format!("{}{}", ingress("a", "/a"), ingress("b", "/b"));
     check(&[("m.yaml", &both), ("m.yaml", &ingress("b", "/b"))], &["/b b"], &[]);
 }

@@ -34,7 +34,7 @@ fn decode(input: &[u8]) -> Result<Decoded, ChunkError> {
 }
 
 #[test]
-fn chunked_body_is_decoded_and_later_bytes_remain() {
+fn chunked_body_is_decoded_and_following_bytes_stay_in_the_buffer() {
     let input = b"5\r\nhello\r\n00A\r\n, world!!!\r\n0\r\n\r\nGET";
     for size in 1..=input.len() {
         let decoded = decode_in_pieces(input, size).unwrap();

@@ -80,7 +80,7 @@ fn scan_of_a_head_in_pieces_does_not_affect_the_next_head() {
 }
 
 #[test]
-fn four_forms_of_request_targets_are_recognized() {
+fn all_four_forms_of_request_target_are_recognized() {
     let cases: [(&str, TargetForm, &str, Option<&str>, &str); 12] = [
         ("GET / HTTP/1.1\r\nHost: h", TargetForm::Origin, "/", None, "h"),
         ("GET /? HTTP/1.1\r\nHost: h", TargetForm::Origin, "/", Some(""), "h"),

@@ -252,7 +252,7 @@ fn open_route_with_a_new_unreadable_policy_is_not_served() {
 }
 
 #[test]
-fn unreadable_limits_leave_the_last_valid_version_in_service() {
+fn route_keeps_its_last_valid_version_if_its_new_limits_cannot_be_decoded() {
     let before = with(vec![route("/", None)]);
     let limited = with(vec![Rule { rate_limits: Some(rate_limits()), ..route("/", None) }]);
     let mut store = Store::default();

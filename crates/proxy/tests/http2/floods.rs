@@ -124,7 +124,7 @@ async fn borne(gateway: &Gateway, bytes: &[u8], most: usize) -> anyhow::Result<b
 }
 
 #[tokio::test]
-async fn control_frames_are_tolerated_up_to_64_kib() -> TestResult {
+async fn up_to_64_kib_of_http2_control_frames_are_tolerated() -> TestResult {
     let (_backend, gateway) = serving().await?;
     for (kind, bytes) in [
         ("PING", frame(6, 0, 0, &[0; 8]).repeat(10)),

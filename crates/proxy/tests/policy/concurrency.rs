@@ -127,7 +127,7 @@ async fn tunnel_counts_as_in_flight_until_its_end() -> TestResult {
 }
 
 #[tokio::test]
-async fn concurrency_limit_is_never_exceeded_and_fully_released() -> TestResult {
+async fn concurrency_never_exceeds_the_limit_and_all_permits_are_released() -> TestResult {
     const MOST: u32 = 3;
     // A rate limit rejects some of the requests that the concurrency limit admits. Rejected requests are not in flight.
     let mut limits = policy(vec![concurrency(MOST, Vec::new())]);

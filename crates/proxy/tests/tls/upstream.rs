@@ -165,7 +165,7 @@ async fn large_bodies_pass_both_ways_over_upstream_tls() -> TestResult {
 }
 
 #[tokio::test]
-async fn early_response_of_an_endpoint_closing_with_unread_data_reaches_the_client() -> TestResult {
+async fn response_reaches_the_client_if_the_endpoint_closes_before_reading_the_request() -> TestResult {
     const ROUNDS: usize = 20;
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;

@@ -161,7 +161,7 @@ async fn collector_over_tls_receives_spans_only_with_a_trusted_certificate() -> 
 }
 
 #[tokio::test]
-async fn tracing_starts_and_stops_with_the_settings() -> TestResult {
+async fn changed_settings_start_and_stop_tracing() -> TestResult {
     let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
     let gateway = Gateway::of([&backend]).await?;
     let mut client = gateway.connect().await?;

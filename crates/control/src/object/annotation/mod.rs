@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn annotation_on_the_wrong_kind_names_the_right_kind() {
+    fn warning_for_an_annotation_on_the_wrong_kind_names_the_right_kind() {
         let annotations = BTreeMap::from([("sluicegate.dev/ssl-redirect".to_owned(), "true".to_owned())]);
         let mut findings = Findings::default();
         check_names(Kind::Service, Some(&annotations), &mut findings);

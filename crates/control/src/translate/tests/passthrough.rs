@@ -112,7 +112,7 @@ fn passthrough_without_a_host_is_reported() {
 }
 
 #[test]
-fn passthrough_annotation_is_true_or_false() {
+fn passthrough_annotation_accepts_only_true_and_false() {
     let annotated = |value: &str| {
         let metadata = format!("name: a, annotations: {{sluicegate.dev/ssl-passthrough: \"{value}\"}}");
         format!("{}{ECHO}", ingress(&metadata, &rules(&["a.test Prefix / echo:80"])))

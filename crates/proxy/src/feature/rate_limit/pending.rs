@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn pending_count_is_taken_once_with_its_age() {
+    fn pending_count_and_its_age_are_sent_only_once() {
         let pending = Pending::new();
         for elapsed in [5 << 20, 6 << 20, 7 << 20] {
             pending.add(70, 3, elapsed);

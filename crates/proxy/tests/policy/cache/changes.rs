@@ -40,7 +40,7 @@ async fn location_and_content_location_of_unsafe_requests_are_invalidated() -> T
 }
 
 #[tokio::test]
-async fn unsafe_request_does_not_invalidate_targets_of_another_host() -> TestResult {
+async fn unsafe_request_does_not_invalidate_cached_uris_of_another_host() -> TestResult {
     let behaviour = by_request(|request| {
         match &*request.method {
         "GET" => ok("Cache-Control: max-age=60\r\n", "body"),

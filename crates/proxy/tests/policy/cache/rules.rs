@@ -222,7 +222,7 @@ async fn error_response_does_not_replace_a_usable_stored_response() -> TestResul
 }
 
 #[tokio::test]
-async fn fields_named_by_no_cache_or_private_are_not_shared() -> TestResult {
+async fn fields_named_by_no_cache_or_private_are_not_served_from_the_cache() -> TestResult {
     for directive in ["no-cache", "private"] {
         let lines = format!(
             "Cache-Control: max-age=60, {directive}=\"X-User, set-cookie\"\r\nX-User: alice\r\nSet-Cookie: s=1\r\nX-Other: 1\r\n"

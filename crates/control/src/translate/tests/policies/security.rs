@@ -491,7 +491,7 @@ fn invalid_policy_leaves_the_last_valid_version_in_service() {
 }
 
 #[test]
-fn newest_invalid_version_of_a_policy_decides_which_targets_are_closed() {
+fn invalid_policy_closes_the_targets_of_its_newest_version() {
     let other = A.replace("name: a", "name: other");
     let first =
         object("SecurityPolicy", "p", &format!("targetRefs: [{other}], ipAccess: {{allow: [nobody]}}"));
