@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn writer_ends_with_its_reader() {
+    async fn writer_fails_after_the_reader_is_dropped() {
         let (sender, ended) = tokio::sync::oneshot::channel();
         let content = Content::written_by(move |out| {
             let error = loop {

@@ -64,7 +64,7 @@ async fn config_shows_the_model_with_its_current_endpoints() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn gateway_and_model_list_the_same_routes() -> anyhow::Result<()> {
+async fn routes_of_the_running_gateway_equal_the_routes_of_its_model() -> anyhow::Result<()> {
     let address = ([127, 0, 0, 1], 1).into();
     let leaving = Endpoint { address: ([127, 0, 0, 1], 2).into(), conditions: Conditions::TERMINATING };
     let mut config = config(&[("/", "web", &[ready(address), leaving]), ("/cart", "cart", &[])]);
@@ -213,7 +213,7 @@ async fn gateway_without_configuration_lists_no_routes_and_upstreams() -> anyhow
 }
 
 #[tokio::test]
-async fn fetch_error_names_the_address_and_the_remedy() -> anyhow::Result<()> {
+async fn error_of_a_failed_fetch_names_the_address_and_the_remedy() -> anyhow::Result<()> {
     let closed = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
     let refused = fetch::<Value>(closed, "/routes").await.expect_err("no listener");
     assert!(matches!(refused, FetchError::Connect { .. }));

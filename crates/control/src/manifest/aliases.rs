@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_anchors_are_accepted() {
+    fn yaml_with_ordinary_anchors_is_accepted() {
         let mut text = "base: &base {a: 1, b: [1, 2, 3], c: {d: e, f: g}}\nitems:\n".to_owned();
         for nth in 0..5000 {
             text.push_str(&format!("- {{<<: *base, name: \"{nth}\", again: *base}}\n"));

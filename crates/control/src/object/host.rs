@@ -53,7 +53,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn hosts_are_exact_wildcard_or_any() {
+    fn host_is_parsed_as_exact_wildcard_or_any() {
         for (host, expected) in [
             ("", "*"),
             ("a.example", "a.example"),

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn walk_follows_symlinks_and_skips_cycles_and_hidden_folders() {
+    fn scan_follows_symlinks_and_skips_cycles_and_hidden_folders() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("root");
         let elsewhere = dir.path().join("elsewhere");

@@ -6,7 +6,7 @@ use super::{assert_problems, serve};
 use crate::store::Store;
 
 #[test]
-fn a_problem_names_file_line_object_and_field() {
+fn problem_names_file_line_object_and_field() {
     let yaml = "\
 # comment
 apiVersion: networking.k8s.io/v1

@@ -34,7 +34,7 @@ fn hosts(config: &Config) -> Vec<String> {
 }
 
 #[test]
-fn hosts_use_the_certificates_of_their_ingress() {
+fn host_uses_the_certificate_of_its_ingress() {
     for (tls, names, expected) in [
         (
             "{hosts: [t.test, \"*.u.test\"], secretName: cert}",
@@ -186,7 +186,7 @@ fn invalid_tls_secret_leaves_the_last_valid_certificate_in_service() {
 }
 
 #[test]
-fn secret_string_data_is_read_like_data() {
+fn certificate_may_be_in_string_data_of_a_secret() {
     let issued = issue(&["t.test"]);
     let secret = serde_json::json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": {"name": "cert"},
@@ -287,7 +287,7 @@ fn of_a_stranger(annotations: &str, spec: &str) -> String {
 }
 
 #[test]
-fn younger_ingress_of_another_namespace_cannot_change_host_tls() {
+fn younger_ingress_of_another_namespace_cannot_change_the_tls_of_a_host() {
     let kind = |kind, name: &str| {
         Authority::of_process().issue_with(&[name], kind, SystemTime::now() + Duration::from_secs(99))
     };

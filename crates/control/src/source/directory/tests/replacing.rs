@@ -108,7 +108,7 @@ async fn partly_written_file_is_never_served() {
 }
 
 #[tokio::test]
-async fn thousand_rapid_changes_end_with_the_last_version() {
+async fn last_of_a_thousand_rapid_changes_is_served() {
     let files = [("a.yaml", ingress("a", "/a")), ("slice.yaml", slice("a", &[0]))];
     let mut followed = Followed::with_files(&files).await;
     let path = followed.path("slice.yaml");
@@ -128,7 +128,7 @@ async fn thousand_rapid_changes_end_with_the_last_version() {
 }
 
 #[tokio::test]
-async fn renamed_file_leaves_its_objects_in_service() {
+async fn objects_of_a_renamed_file_stay_in_service() {
     let mut followed = two_apps().await;
     let before = followed.history().len();
     fs::rename(followed.path("a.yaml"), followed.path("z.yaml")).unwrap();

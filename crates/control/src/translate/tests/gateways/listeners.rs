@@ -99,7 +99,7 @@ fn gateway_listens_on_its_addresses_or_the_option_addresses() {
 }
 
 #[test]
-fn listeners_of_unsupported_protocols_are_a_note() {
+fn note_reports_listeners_of_unsupported_protocols() {
     let listeners = "{name: a, protocol: HTTP, port: 80}, {name: b, protocol: HTTPS, port: 443, tls: {certificateRefs: \
                      [{name: c}]}}, {name: c, protocol: TLS, port: 8443, tls: {mode: Terminate}}";
     let manifests = [
@@ -205,7 +205,7 @@ fn tls_listeners_share_a_port_by_hostname() {
 }
 
 #[test]
-fn listeners_on_ports_of_the_process_are_rejected() {
+fn gateway_listeners_on_ports_of_the_process_are_rejected() {
     let options = TranslateOptions {
         http_ports: vec![80, 8080],
         https_ports: vec![443, 8443],
@@ -235,7 +235,7 @@ fn listeners_on_ports_of_the_process_are_rejected() {
 }
 
 #[test]
-fn unsupported_route_kinds_are_reported_in_one_note() {
+fn one_note_reports_all_routes_of_unsupported_kinds() {
     let served: Served = serve(&format!(
         "{}{}{}",
         object("HTTPRoute", "name: a", ""),

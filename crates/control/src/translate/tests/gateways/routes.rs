@@ -12,7 +12,7 @@ fn tcp_route_forwards_a_port_to_a_service() {
 }
 
 #[test]
-fn service_port_number_may_serve_tcp_and_udp() {
+fn tcp_and_udp_listeners_may_use_the_same_service_port_number() {
     let listeners = "{name: udp, protocol: UDP, port: 53}, {name: tcp, protocol: TCP, port: 53}".to_owned();
     check(
         &[
@@ -97,7 +97,7 @@ fn tls_route_serves_hostnames_that_its_listener_matches() {
 }
 
 #[test]
-fn gateway_wildcard_matches_several_labels() {
+fn wildcard_host_of_a_gateway_matches_several_labels() {
     let manifests = [edge(&tls("x", 8443, "")), route("TLSRoute", "name: db", &["*.test"], "db:5432")];
     let config = translate(&stored(&manifests.concat()), &TranslateOptions::default()).config;
     let (host, _) = config.layer4_routes().next().unwrap();

@@ -62,7 +62,7 @@ fn warned(spec: &str, warning: &str) {
 }
 
 #[test]
-fn suspicious_but_valid_fields_are_warned_about() {
+fn warnings_name_suspicious_but_valid_policy_fields() {
     let keys = "authentication: {apiKey: {}}";
     for (spec, warning) in [
         (
@@ -263,7 +263,7 @@ fn invalid_external_authorization_closes_the_policy() {
 }
 
 #[test]
-fn override_headers_are_forwarded_only_with_forward_override_headers() {
+fn field_forward_override_headers_enables_forwarding_of_override_headers() {
     let rules = "authorization: {rules: [{action: Deny, methods: [DELETE]}]}";
     assert!(!good(rules).forward_overrides);
     assert!(!good(&format!("{rules}, forwardOverrideHeaders: false")).forward_overrides);
@@ -504,7 +504,7 @@ fn invalid_policy_closes_the_targets_of_its_newest_version() {
 }
 
 #[test]
-fn unreadable_policy_keeps_its_age_for_precedence() {
+fn unreadable_older_policy_has_precedence_over_a_valid_younger_policy() {
     let aged = |policy: String, name: &str, day: u8| {
         let head = format!("metadata: {{creationTimestamp: \"2026-01-0{day}T00:00:00Z\", ");
         policy.replace("metadata: {", &head).replace("name: p}", &format!("name: {name}}}"))

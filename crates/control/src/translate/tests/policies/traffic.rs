@@ -129,7 +129,7 @@ fn cached_body_is_at_most_a_quarter_of_the_cache() {
 }
 
 #[test]
-fn services_named_by_split_or_mirror_are_upstreams() {
+fn services_of_split_and_mirror_become_upstreams() {
     let split = "split: {weight: 90, backends: [{serviceRef: {name: other, port: 8080}, weight: 10, \
                  match: [{header: X-Canary, value: always}], exclude: [{cookie: stable}]}]}, \
                  mirror: {serviceRef: {name: other, port: 8080}, percent: 5}";
@@ -375,7 +375,7 @@ fn mirror_to_a_missing_service_and_impossible_grpc_check_are_reported() {
 }
 
 #[test]
-fn most_specific_traffic_policy_applies_as_a_whole() {
+fn only_the_most_specific_traffic_policy_applies_to_a_route() {
     let of = |name: &str, target: &str, time: &str| {
         object("TrafficPolicy", name, &format!("targetRefs: [{target}], timeouts: {{request: {time}}}"))
     };
