@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn other_paths_are_rewritten_to_their_normal_form() {
+    fn path_not_in_normal_form_is_rewritten_to_its_normal_form() {
         let cases = [
             ("", "/"),
             ("//", "/"),

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn extensions_are_skipped() {
+    fn parser_skips_extensions_within_the_maximum_header_length() {
         let addresses = [192, 0, 2, 1, 192, 0, 2, 2, 0xdc, 4, 1, 0xbb];
         let expected =
             Addresses { source: ([192, 0, 2, 1], 56324).into(), destination: ([192, 0, 2, 2], 443).into() };

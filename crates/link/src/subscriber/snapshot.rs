@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn snapshot_survives_a_round_trip_and_only_its_owner_may_read() {
+    fn snapshot_is_restored_unchanged_and_readable_only_by_its_owner() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("snapshot");
         for _ in 0..2 {

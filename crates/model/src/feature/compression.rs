@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codings_are_parsed_from_a_list_or_off() {
+    fn list_of_codings_or_off_is_parsed() {
         let parsed = |text: &str| text.parse::<Codings>().map(|codings| codings.to_string());
         for (text, expected) in [("gzip", "gzip"), ("zstd, br,gzip", "zstd, br, gzip"), (" off ", "off")] {
             assert_eq!(parsed(text), Ok(expected.to_owned()));

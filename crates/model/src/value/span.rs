@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_follow_gep_2257() {
+    fn durations_are_parsed_as_gep_2257_requires() {
         for (text, milliseconds) in [
             ("0s", 0),
             ("500ms", 500),
