@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_not_sent_to_a_broken_endpoint_are_available_for_replay() -> io::Result<()> {
+    async fn relay_returns_bytes_not_sent_to_a_broken_endpoint_for_a_retry() -> io::Result<()> {
         let endpoint =
             LocalEndpoint::new(SharedEndpoint::new(([127, 0, 0, 1], 1).into(), 1, false).into(), 0);
         // The relay reads the bytes after the ClientHello once the ClientHello was written.

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_match_nested_and_adjacent_networks() {
+    fn network_set_finds_addresses_in_nested_and_adjacent_networks() {
         let networks =
             networks(&["10.0.0.0/8", "10.1.0.0/16", "11.0.0.0/32", "192.0.2.7/32", "2001:db8::/32"]);
         for (address, expected) in [

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn first_query_parameter_of_a_name_is_compared_decoded() {
+    fn query_condition_compares_the_first_parameter_of_the_name_after_decoding() {
         let parameter = |name: &str, value: ValueMatch| {
             let all = vec![QueryMatch { name: name.into(), value }];
             move |of: &mut RuleMatch| of.query = all

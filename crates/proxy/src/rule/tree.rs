@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn longest_path_wins_then_exact_then_prefix() {
+    fn longest_path_is_selected_and_exact_has_precedence_over_prefix() {
         let tree = tree(&[
             pattern("prefix /"),
             pattern("prefix /api"),
@@ -338,7 +338,7 @@ mod tests {
         }
 
         #[test]
-        fn lowest_order_wins_regardless_of_pattern_length(
+        fn lowest_order_is_selected_regardless_of_pattern_length(
             patterns in prop::collection::vec((any_pattern(), 0..6_u32), 0..12),
             path in "(/[ab]{0,3}){1,4}",
         ) {

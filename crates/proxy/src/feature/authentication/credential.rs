@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn two_credentials_of_one_kind_are_ambiguous() {
+    fn request_with_two_credentials_of_one_kind_is_ambiguous() {
         let two = ["Authorization: Bearer a", "Authorization: Bearer a"];
         assert_eq!(find(&bearer(), "/", &two), Err(Ambiguous));
         assert_eq!(
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn stripped_credentials_leave_other_parameters_and_cookies() {
+    fn stripping_credentials_leaves_other_parameters_and_cookies_unchanged() {
         let (head, buf) = head("/?a=1&k=2&b", &["Cookie: a=1; k=2; b=3", "X-K: 1", "Cookie: c=4"]);
         let (mut edits, mut remainder) = (Edits::default(), Remainder::default());
         let places = [

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn client_quality_values_decide_and_server_order_breaks_ties() {
+    fn quality_values_of_the_client_select_the_coding_and_server_order_breaks_ties() {
         for (line, expected) in [
             ("gzip, deflate, br, zstd", "zstd"),
             ("gzip, deflate, br", "br"),
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn wildcard_covers_codings_without_an_entry() {
+    fn wildcard_in_accept_encoding_applies_to_codings_without_an_entry() {
         for (line, expected) in [
             ("*", "zstd"),
             ("*;q=0.1", "zstd"),

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_in_flight_are_limited_until_a_request_ends() {
+    fn concurrency_limit_admits_no_request_until_another_ends() {
         let flights = Arc::new(Flights::new());
         let mut permits: Vec<_> = (0..3).map_while(|_| flights.begin(7, 3)).collect();
         assert_eq!(permits.len(), 3);

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn pending_sets_beyond_the_batch_size_take_turns() {
+    fn pending_counts_beyond_the_batch_size_are_sent_in_turns() {
         let pending = Pending::new();
         for set in [1, 2, 700, 8000] {
             pending.add(set, 0, 0);
