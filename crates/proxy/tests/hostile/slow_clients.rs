@@ -42,7 +42,7 @@ async fn incomplete_request_head_returns_408() -> TestResult {
 }
 
 #[tokio::test]
-async fn request_head_sent_byte_by_byte_times_out() -> TestResult {
+async fn request_head_that_arrives_byte_by_byte_times_out() -> TestResult {
     let (backend, gateway) = impatient(|settings| settings.timeouts.request_head = SOON).await?;
     let mut client = gateway.connect().await?;
     // The whole request would take four times the limit.

@@ -42,7 +42,7 @@ async fn ask(address: std::net::SocketAddr, name: &str) -> anyhow::Result<u16> {
 }
 
 #[tokio::test]
-async fn tls_connection_is_passed_through_by_its_server_name() -> TestResult {
+async fn server_name_selects_the_endpoint_of_a_passthrough_connection() -> TestResult {
     let (_backend, terminator) = inside().await?;
     let gateway = by_name(exact("inside.test"), [terminator.addr()]).start().await?;
     assert_eq!(ask(gateway.layer4_addr(), "inside.test").await?, 200, "the certificate is the endpoint's");
@@ -59,7 +59,7 @@ async fn tls_connection_is_passed_through_by_its_server_name() -> TestResult {
 }
 
 #[tokio::test]
-async fn gateway_api_wildcard_matches_several_labels() -> TestResult {
+async fn wildcard_host_of_gateway_api_matches_several_labels() -> TestResult {
     let (_backend, terminator) = inside().await?;
     let gateway = by_name(HostPattern::Suffix("test".into()), [terminator.addr()]).start().await?;
     assert_eq!(ask(gateway.layer4_addr(), "inside.test").await?, 200);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn location_and_content_location_of_unsafe_requests_are_invalidated() -> TestResult {
+async fn unsafe_request_invalidates_the_uris_of_location_and_content_location() -> TestResult {
     for transport in TRANSPORTS {
         let named = Arc::new(std::sync::Mutex::new(String::new()));
         let answered = named.clone();

@@ -109,7 +109,7 @@ fn dying(times: u64, how: Behaviour) -> Behaviour {
 }
 
 #[tokio::test]
-async fn unanswered_authorization_check_is_retried_if_idempotent() -> TestResult {
+async fn authorization_check_without_a_response_is_retried_if_idempotent() -> TestResult {
     for how in [Behaviour::close_on_request(), Behaviour::reset_on_request()] {
         for (method, expected) in [("GET", 200), ("HEAD", 200), ("POST", 500)] {
             let server = Backend::start(dying(2, how.clone())).await?;
@@ -212,7 +212,7 @@ async fn authorization_connection_is_reused_only_after_a_complete_response() -> 
 }
 
 #[tokio::test]
-async fn closed_authorization_connection_fails_no_request() -> TestResult {
+async fn connection_closed_by_the_authorization_service_fails_no_request() -> TestResult {
     let server = Backend::start(says(200, &[]).close_after(2)).await?;
     let (_backend, gateway) = of_one_worker(service(&server)).await?;
     for _ in 0..20 {

@@ -87,7 +87,7 @@ async fn authorization_service_receives_only_the_cache_key() -> TestResult {
 }
 
 #[tokio::test]
-async fn each_cache_key_part_separates_decisions() -> TestResult {
+async fn each_part_of_the_cache_key_separates_cached_decisions() -> TestResult {
     let server = Backend::start(says(200, &[])).await?;
     for (key, differs) in [
         (
@@ -196,7 +196,7 @@ async fn decision_with_a_cookie_is_neither_shared_nor_cached() -> TestResult {
 }
 
 #[tokio::test]
-async fn policy_change_discards_cached_decisions() -> TestResult {
+async fn changed_policy_discards_cached_decisions() -> TestResult {
     let server = Backend::start(directory()).await?;
     let (_backend, gateway) = remembering(&server, vec![header("authorization")]).await?;
     let alice = &["Authorization: alice"][..];
