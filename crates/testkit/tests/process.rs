@@ -12,7 +12,7 @@ fn shell(script: &str) -> anyhow::Result<Process> {
 }
 
 #[tokio::test]
-async fn output_and_exit_code_are_available_after_the_end() -> anyhow::Result<()> {
+async fn output_and_exit_code_are_available_after_a_process_ends() -> anyhow::Result<()> {
     let mut process = shell("echo out; echo err >&2; exit 3")?;
     assert_eq!(process.wait(Duration::from_secs(5)).await?.code(), Some(3));
     assert_eq!(process.output(), "out\nerr\n");
