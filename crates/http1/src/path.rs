@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_above_the_root_and_invalid_escapes_are_rejected() {
+    fn path_above_the_root_or_with_invalid_escapes_is_rejected() {
         let cases = [
             ("a", Rejection::InvalidTarget),
             ("**", Rejection::InvalidTarget),

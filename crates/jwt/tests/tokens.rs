@@ -131,7 +131,7 @@ fn shared_secret_verifies_each_hmac_algorithm() {
 }
 
 #[test]
-fn algorithm_none_is_rejected_in_any_case() {
+fn token_with_algorithm_none_is_rejected_in_any_letter_case() {
     for name in ["none", "None", "NONE", "nOnE", "", "HS256 ", "hs256"] {
         let token = format!("{}.{}.", b64(json!({"alg": name}).to_string()), b64("{}"));
         assert_eq!(verify(&token, &shared()), Err(Fault::Algorithm), "{name:?}");
@@ -180,7 +180,7 @@ fn key_id_of_the_token_selects_the_key() {
 }
 
 #[test]
-fn key_in_the_token_header_is_ignored() {
+fn verifier_ignores_a_key_in_the_token_header() {
     let (token, _, jwk) = signed(Algorithm::Es256);
     let (_, payload) = token.split_once('.').unwrap();
     let header = b64(json!({"alg": "ES256", "jwk": jwk, "jku": "https://attacker.example/keys"}).to_string());
@@ -286,7 +286,7 @@ fn claims(value: &Value) -> Claims {
 }
 
 #[test]
-fn expiry_and_not_before_are_checked_with_the_clock_skew() {
+fn verifier_checks_expiry_and_not_before_within_the_allowed_clock_skew() {
     let rules = |skew: u64, allows_eternal| Rules {
         clock_skew: Duration::from_secs(skew),
         allows_eternal,
@@ -317,7 +317,7 @@ fn expiry_and_not_before_are_checked_with_the_clock_skew() {
 }
 
 #[test]
-fn foreign_issuer_or_audience_is_rejected() {
+fn token_of_a_foreign_issuer_or_audience_is_rejected() {
     let rules = Rules {
         issuer: Some("https://a".into()),
         audiences: vec!["shop".into()],

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn configmap_overrides_the_command_line_only_for_its_keys() {
+    fn configmap_overrides_only_options_for_which_it_has_a_key() {
         let options =
             ["--attempts=5", "--response-timeout=7s", "--ssl-redirect=false", "--tls-min-version=1.3"];
         let globals =

@@ -47,7 +47,7 @@ async fn backend_serves_pipelined_requests_and_head_requests() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn client_reads_chunks_trailers_and_interim_responses() -> anyhow::Result<()> {
+async fn test_client_reads_chunks_trailers_and_interim_responses() -> anyhow::Result<()> {
     let behaviour = Behaviour::chunked(["one", "two"], Duration::from_millis(1), &[("Sum", "6")])
         .interim("HTTP/1.1 103 Early Hints\r\n\r\n");
     let backend = Backend::start(behaviour).await?;

@@ -57,7 +57,7 @@ async fn connect_to_a_black_hole_times_out_and_to_a_dead_process_is_refused() ->
 }
 
 #[tokio::test]
-async fn black_hole_silences_established_connections_until_restored() -> anyhow::Result<()> {
+async fn black_hole_drops_packets_of_established_connections_until_restored() -> anyhow::Result<()> {
     let Some(namespace) = Namespace::for_test()? else { return Ok(()) };
     let pod = namespace.pod()?;
     let backend = Backend::start_on(pod.listen(9000)?, Behaviour::ok())?;

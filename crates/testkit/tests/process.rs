@@ -43,7 +43,7 @@ async fn wait_for_port_fails_with_the_output_if_the_process_ends() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn cpu_time_includes_descendants() -> anyhow::Result<()> {
+async fn cpu_time_of_a_process_includes_its_descendants() -> anyhow::Result<()> {
     let mut process =
         shell("(i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo done; sleep 10) & wait")?;
     let deadline = Instant::now() + Duration::from_secs(10);

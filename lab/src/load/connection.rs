@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn late_connection_catches_up_and_counts_latency_from_the_due_time() {
+    fn connection_that_is_late_catches_up_and_counts_latency_from_the_due_time() {
         let mut connection = idle();
         assert_eq!(send(&mut connection, at(0)), Some(at(0)));
         assert_eq!(send(&mut connection, at(10)), None, "one at a time");

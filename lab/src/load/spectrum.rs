@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_match_the_recorded_values() {
+    fn percentiles_of_a_histogram_match_the_recorded_values() {
         let histogram = even();
         let values: Vec<u64> =
             PERCENTILES.iter().map(|(_, quantile)| percentile(&histogram, *quantile)).collect();

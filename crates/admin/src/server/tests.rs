@@ -93,7 +93,7 @@ async fn server_closes_a_connection_whose_request_head_is_late() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn busy_connection_closes_at_its_maximum_age() -> anyhow::Result<()> {
+async fn server_closes_a_busy_connection_at_its_maximum_age() -> anyhow::Result<()> {
     let (address, _) = start(Bounds { age: Duration::from_millis(200), ..BOUNDS }).await?;
     let mut client = Client::connect(address).await?;
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -105,7 +105,7 @@ async fn busy_connection_closes_at_its_maximum_age() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn connection_of_a_client_that_does_not_read_is_closed() -> anyhow::Result<()> {
+async fn server_closes_the_connection_of_a_client_that_does_not_read() -> anyhow::Result<()> {
     let (address, _) = start(Bounds { connections: 1, age: Duration::from_millis(200), ..BOUNDS }).await?;
     let mut stuck = Client::connect(address).await?;
     stuck.send("GET /config HTTP/1.1\r\nHost: a\r\n\r\n").await?;

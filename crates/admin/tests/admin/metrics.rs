@@ -36,7 +36,7 @@ async fn closed_address() -> anyhow::Result<std::net::SocketAddr> {
 }
 
 #[tokio::test]
-async fn each_request_is_counted_once_by_route_and_status() -> anyhow::Result<()> {
+async fn metrics_count_each_request_once_by_route_and_status() -> anyhow::Result<()> {
     let by_path = |request: &sluicegate_testkit::backend::Request| match request.target.as_str() {
         "/web/missing" => Behaviour::status(404),
         "/web/broken" => Behaviour::status(500),
@@ -154,7 +154,7 @@ async fn metrics_show_a_dead_endpoint_as_unhealthy_and_its_failures_by_reason() 
 }
 
 #[tokio::test]
-async fn failed_requests_are_counted_by_reason() -> anyhow::Result<()> {
+async fn metrics_count_failed_requests_by_reason() -> anyhow::Result<()> {
     let mut config = config(&[("/", "web", &[])]);
     config.settings.resilience.endpoint_wait = Duration::ZERO;
     let gateway = Gateway::serving(config).await?;
@@ -393,7 +393,7 @@ async fn metrics_contain_each_documented_family() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn compressed_responses_and_bytes_are_counted_by_coding() -> anyhow::Result<()> {
+async fn metrics_count_compressed_responses_and_bytes_by_coding() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::sized(1000)).await?;
     let mut config = config(&[("/", "web", &[ready(backend.addr())])]);
     config.settings.compression.codings = "br, gzip".parse()?;
@@ -424,7 +424,7 @@ async fn compressed_responses_and_bytes_are_counted_by_coding() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn exact_and_prefix_routes_of_one_path_share_a_series() -> anyhow::Result<()> {
+async fn exact_and_prefix_routes_of_one_path_share_a_metric_series() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut config = config(&[("/a", "web", &[ready(backend.addr())])]);
     let exact = sluicegate_model::Rule {
@@ -444,7 +444,7 @@ async fn exact_and_prefix_routes_of_one_path_share_a_series() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn layer4_connections_are_counted_by_listener_and_route() -> anyhow::Result<()> {
+async fn metrics_count_layer4_connections_by_listener_and_route() -> anyhow::Result<()> {
     use sluicegate_model::Layer4;
     use sluicegate_testkit::gateway::{Gateway as Builder, layer4_key};
 

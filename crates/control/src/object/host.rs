@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_host_is_rejected_with_the_reason() {
+    fn invalid_host_of_an_ingress_is_rejected_with_the_reason() {
         for (host, reason) in [
             ("10.0.0.1", "IP address"),
             ("::1", "IP address"),

@@ -325,7 +325,7 @@ fn http_version_and_connection_header_decide_request_keep_alive() {
 }
 
 #[test]
-fn hop_by_hop_headers_are_marked() {
+fn parser_marks_hop_by_hop_headers() {
     let buf = with_lines(
         "Connection: keep-alive, X-Hop,, host, cookie, authorization, content-length\r\nX-HOP: 1\r\nX-End: 1\r\n\
          connection: x-hop-2\r\nCookie: c\r\nAuthorization: a\r\nContent-Length: 1\r\nTE: trailers\r\n\

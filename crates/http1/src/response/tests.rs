@@ -75,7 +75,7 @@ fn status_method_and_headers_decide_the_framing_of_a_response() {
 }
 
 #[test]
-fn forbidden_content_length_is_not_forwarded() {
+fn content_length_of_an_interim_or_204_response_is_not_forwarded() {
     let forwarded = |status: u16| {
         let head = parse(&format!("HTTP/1.1 {status} X\r\nContent-Length: 5\r\n\r\n"));
         !head.lines[0].hop_by_hop

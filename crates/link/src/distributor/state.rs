@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn recent_removals_stay_in_the_change_log() {
+    fn change_log_keeps_recent_removals() {
         let mut state = State::new();
         let now = Instant::now();
         state.publish(hosts(0..5000), now);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_changes_between_two_batches_send_only_the_last_state() {
+    fn batch_contains_only_the_last_of_repeated_changes_to_a_resource() {
         let mut state = State::new();
         let now = Instant::now();
         for end in [3, 2, 3, 2, 3] {

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn snapshot_of_another_format_is_rejected_with_its_format() {
+    fn error_for_a_snapshot_of_another_format_names_the_format() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("snapshot");
         for (format, message) in [

@@ -365,7 +365,7 @@ fn at(body: &[u8], path: &[i64]) -> Option<Value> {
 }
 
 #[test]
-fn skipped_fields_change_no_decoded_value() {
+fn fields_that_a_decoder_skips_change_no_decoded_value() {
     let schema = Schema::read();
     for (name, of, body) in messages() {
         let mut places = Vec::new();

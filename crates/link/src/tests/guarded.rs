@@ -320,7 +320,7 @@ fn route_with_a_policy_of_an_unknown_kind_is_rejected() {
 }
 
 #[test]
-fn route_with_two_paths_is_rejected() {
+fn encoded_route_with_two_paths_is_rejected() {
     let config = with(vec![route("/", Some(security("192.0.2.0/24")))]);
     let mut changed = all_of(&config);
     let body = host_body(&mut changed);

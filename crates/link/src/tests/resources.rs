@@ -126,7 +126,7 @@ fn resource_with_an_unknown_value_keeps_its_last_valid_version() {
 }
 
 #[test]
-fn snapshot_contains_resources_named_by_last_valid_versions() {
+fn snapshot_contains_shared_resources_referenced_by_last_valid_versions() {
     let policy = Arc::new(sluicegate_model::ClientAuth {
         source: "Secret a/b".into(),
         roots: vec![vec![1, 2, 3].into()],
@@ -234,7 +234,7 @@ fn shared_resource_with_a_wrong_digest_is_rejected() {
 }
 
 #[test]
-fn debug_output_hides_private_keys() {
+fn debug_output_of_resources_hides_private_keys() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     for _ in 0..20 {
         let mut config = config().new_tree(&mut runner).unwrap().current();

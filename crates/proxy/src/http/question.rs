@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn sign_in_page_receives_the_url_of_the_request() {
+    fn sign_in_redirect_contains_the_url_of_the_request() {
         for (url, expected) in [
             ("/login", "Location: /login?rd=%2Fnormal%3Fb%3Dc%26key%3D%2541\r\n"),
             (

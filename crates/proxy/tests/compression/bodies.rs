@@ -162,7 +162,7 @@ async fn trailers_of_a_compressed_response_are_forwarded() -> TestResult {
 }
 
 #[tokio::test]
-async fn large_request_is_echoed_with_a_compressed_response() -> TestResult {
+async fn compression_of_a_response_that_echoes_a_large_request_completes() -> TestResult {
     let (_backend, gateway) = gateway_to(Behaviour::echo()).await?;
     let body = text(3_000_000);
     for transport in TRANSPORTS {

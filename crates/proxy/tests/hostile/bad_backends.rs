@@ -253,7 +253,7 @@ async fn endpoint_reset_within_a_response_body_truncates_the_response_to_the_cli
 }
 
 #[tokio::test]
-async fn reset_response_without_a_length_is_reset_for_an_http_1_0_client() -> TestResult {
+async fn http_1_0_client_receives_a_reset_if_the_endpoint_resets_within_the_body() -> TestResult {
     let stage = Stage::set().await?;
     for framing in ["", "Transfer-Encoding: chunked\r\n"] {
         let (mut client, mut endpoint, _) = stage.play(OLD).await?;

@@ -99,7 +99,7 @@ async fn client_that_reads_late_receives_the_last_bytes_and_then_a_reset() -> Te
 }
 
 #[tokio::test]
-async fn endpoint_close_while_the_client_sends_ends_the_connection_cleanly() -> TestResult {
+async fn client_that_still_sends_receives_the_last_bytes_and_close_of_the_endpoint() -> TestResult {
     let (endpoint, address) = listen().await?;
     let gateway = tcp([address]).start().await?;
     for _ in 0..40 {
@@ -166,7 +166,7 @@ async fn idle_tcp_connection_ends_at_its_timeout() -> TestResult {
 }
 
 #[tokio::test]
-async fn connection_without_endpoint_route_or_capacity_is_reset() -> TestResult {
+async fn tcp_connection_without_endpoint_route_or_capacity_is_reset() -> TestResult {
     let (one, _one) = echo("1").await?;
     let limits = UpstreamLimits { max_requests: Some(1), ..UpstreamLimits::default() };
     let gateway = tcp([one])

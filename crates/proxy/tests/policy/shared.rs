@@ -231,7 +231,7 @@ async fn requests_admitted_during_a_redis_outage_count_in_the_shared_limit_after
 }
 
 #[tokio::test]
-async fn repeated_redis_outages_are_logged_a_limited_number_of_times() -> TestResult {
+async fn log_lines_about_repeated_redis_outages_are_limited() -> TestResult {
     let mut server = RedisServer::start(&[]).await?;
     let log = Log::default();
     let _guard = tracing::subscriber::set_default(log.clone());

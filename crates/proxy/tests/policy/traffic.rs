@@ -215,7 +215,7 @@ async fn redirect_may_replace_scheme_host_port_and_path() -> TestResult {
 }
 
 #[tokio::test]
-async fn redirect_to_the_requested_url_is_skipped() -> TestResult {
+async fn redirect_to_the_requested_url_itself_is_skipped() -> TestResult {
     let to_https = json!({"scheme": "https", "statusCode": 301});
     let to_host = json!({"hostname": "new.example", "statusCode": 301});
     let to_host_and_https = json!({"scheme": "https", "hostname": "new.example", "statusCode": 301});
@@ -432,7 +432,7 @@ async fn gateway_stops_retrying_at_the_retry_budget() -> TestResult {
 }
 
 #[tokio::test]
-async fn timeouts_of_request_and_attempt_cut_off_a_response_that_does_not_end() -> TestResult {
+async fn endless_response_is_aborted_at_the_request_or_attempt_timeout() -> TestResult {
     let backend = Backend::start(Behaviour::raw("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")).await?;
     for timeout in ["request", "backendRequest"] {
         let gateway = governed([&backend], json!({"timeouts": {timeout: "300ms"}})).await?;

@@ -152,7 +152,7 @@ async fn removed_endpoint_receives_no_request_from_any_worker_after_apply() -> T
 }
 
 #[tokio::test]
-async fn endpoint_change_takes_effect_at_once_with_five_thousand_routes() -> TestResult {
+async fn endpoint_change_takes_effect_at_once_despite_five_thousand_routes() -> TestResult {
     let backends = backends(2, Behaviour::ok()).await?;
     let gateway = Gateway::builder().backends(&backends).start().await?;
     gateway

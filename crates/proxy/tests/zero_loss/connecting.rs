@@ -180,7 +180,7 @@ async fn pending_connect_is_hedged_by_an_endpoint_added_later() -> TestResult {
 }
 
 #[tokio::test]
-async fn request_waits_for_an_unreachable_endpoint_to_return() -> TestResult {
+async fn request_waits_until_an_unreachable_endpoint_returns() -> TestResult {
     let mut backends = super::backends(2, Behaviour::ok()).await?;
     let gateway =
         patient().backends(&backends).settings(|s| s.resilience.endpoint_wait = NEVER).start().await?;

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn status_of_other_controllers_is_preserved_and_foreign_targets_are_ignored() {
+    fn policy_status_of_other_controllers_is_preserved_and_foreign_targets_are_ignored() {
         let policy = object(Kind::RateLimitPolicy);
         let theirs =
             json!({"controllerName": "example.com/other", "ancestorRef": {"name": "x"}, "conditions": []});

@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn status_of_ingresses_of_other_gateways_is_preserved() {
+    fn gateway_does_not_change_the_status_of_ingresses_of_other_gateways() {
         let (board, theirs) = (StatusBoard::default(), ingress("theirs"));
         let problems = Some("of another gateway".into());
         board.observe(
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_status_write_returns_to_the_end_of_the_queue() {
+    fn failed_status_write_is_retried_after_other_queued_writes() {
         let board = StatusBoard::default();
         let all = ["a", "b", "c"].map(ingress);
         for object in &all {
@@ -611,7 +611,7 @@ mod tests {
     }
 
     #[test]
-    fn long_text_is_truncated_at_a_character_boundary() {
+    fn long_status_text_is_truncated_at_a_character_boundary() {
         assert_eq!(shortened("abc", 3), "abc");
         assert_eq!(shortened("aéééééé", 8), "aé ...");
     }

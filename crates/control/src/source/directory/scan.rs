@@ -171,7 +171,7 @@ mod tests {
     use super::{is_manifest, walk};
 
     #[test]
-    fn hidden_and_editor_files_are_ignored() {
+    fn scan_ignores_hidden_files_and_files_of_editors() {
         for (name, expected) in [
             ("a.yaml", true),
             ("a.yml", true),

@@ -96,7 +96,7 @@ fn wildcard_host_of_an_ingress_matches_one_label() {
 }
 
 #[test]
-fn passthrough_without_a_host_is_reported() {
+fn passthrough_ingress_without_a_host_is_reported() {
     check(
         &format!("{}{ECHO}", passing("a", &rules(&["* Prefix / echo:80", "a.test Prefix / echo:80"]))),
         &[&format!("HTTPS a.test -> {ECHO_TCP}")],
@@ -190,7 +190,7 @@ fn client_certificates_have_no_effect_on_passthrough_hosts() {
 }
 
 #[test]
-fn oldest_ingress_of_a_host_decides_passthrough() {
+fn oldest_ingress_of_a_host_decides_whether_tls_is_passed_through() {
     let created = |name: &str, year: u16, passes: bool, rule: &str| {
         let annotations = if passes { PASS } else { "annotations: {}" };
         let metadata = format!("name: {name}, creationTimestamp: \"{year}-01-01T00:00:00Z\", {annotations}");
@@ -298,7 +298,7 @@ fn tls_listener_on_a_port_without_https_is_a_listener_of_its_own() {
 }
 
 #[test]
-fn redirected_plain_http_does_not_report_unused_proxy_protocol() {
+fn unused_proxy_protocol_is_not_reported_for_http_that_is_only_redirected() {
     let echo = ECHO.replace("{name: echo}", "{name: echo, annotations: {sluicegate.dev/proxy-protocol: v2}}");
     let text = passing("a", &rules(&["a.test Prefix / echo:80"]));
     let told =

@@ -11,7 +11,7 @@ fn check(manifests: &[String], expected: &[&str], problems: &[&str]) {
 }
 
 #[test]
-fn each_path_type_becomes_its_pattern() {
+fn each_path_type_is_translated_to_its_path_pattern() {
     check(
         &[ingress(
             "name: a",
@@ -35,7 +35,7 @@ fn each_path_type_becomes_its_pattern() {
 }
 
 #[test]
-fn implementation_specific_path_defaults_to_root() {
+fn absent_implementation_specific_path_defaults_to_the_root_path() {
     let spec = format!(
         "rules: [{{http: {{paths: [{{pathType: ImplementationSpecific, backend: {}}}]}}}}]",
         backend_to("echo:80")
@@ -68,7 +68,7 @@ fn invalid_path_removes_no_other_path_of_the_ingress() {
 }
 
 #[test]
-fn invalid_backend_removes_only_its_path() {
+fn invalid_backend_removes_no_other_path_of_the_ingress() {
     let path = |backend: &str| format!("{{path: /, pathType: Exact, backend: {backend}}}");
     let backends = [
         "{resource: {apiGroup: a, kind: B, name: c}}",
@@ -209,7 +209,7 @@ fn default_backend_of_an_ingress_with_only_invalid_rules_serves_no_other_hosts()
 }
 
 #[test]
-fn ingress_without_rules_and_default_backend_is_an_error() {
+fn ingress_with_neither_rules_nor_default_backend_is_an_error() {
     check(
         &[ingress("name: a", "")],
         &[],

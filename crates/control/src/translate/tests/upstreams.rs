@@ -155,7 +155,7 @@ fn fqdn_slices_are_reported_and_ipv4_and_ipv6_slices_used() {
 }
 
 #[test]
-fn invalid_address_removes_only_its_endpoint() {
+fn invalid_address_removes_no_other_endpoint_of_the_slice() {
     let endpoints = "ports: [{name: http, port: 80}], \
                      endpoints: [{addresses: [\"10.0.0.300\"]}, {addresses: []}, {addresses: [\"::1\"]}, {addresses: [10.0.0.1]}]";
     check(
@@ -238,7 +238,7 @@ fn translated(manifests: &str, port: &str) -> (sluicegate_model::Upstream, Optio
 }
 
 #[test]
-fn external_name_service_uses_the_target_port() {
+fn external_name_service_uses_the_target_port_of_the_service_port() {
     let external = "type: ExternalName, externalName: api.example";
     for (ports, port, expected) in [
         ("", "443", Some(443)),

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn qualified_directives_name_fields_that_are_not_stored() {
+    fn fields_named_by_no_cache_or_private_directives_are_not_stored() {
         for (value, expected) in [
             ("private=\"x-user\", max-age=5", "max-age=5 x-user"),
             ("no-cache=\"a, B\",private=\"Set-Cookie\"", "a B Set-Cookie"),
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_delta_seconds_are_rejected() {
+    fn malformed_delta_seconds_in_cache_control_are_rejected() {
         for (text, expected) in
             [("60", Some(60)), ("\"60\"", Some(60)), ("99999999999999999999", Some(LONGEST)), ("0", Some(0))]
         {

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn several_lines_form_one_list_and_duplicates_take_the_lowest_quality() {
+    fn accept_encoding_lines_form_one_list_and_duplicates_use_the_lowest_quality() {
         assert_chosen("zstd, br, gzip", &["gzip;q=0.5", "br;q=0.7, deflate"], "br");
         assert_chosen("zstd, br, gzip", &["gzip", "gzip;q=0"], "identity");
         assert_chosen("gzip, br", &["x-gzip;q=0.5", "gzip, br;q=0.7"], "br");

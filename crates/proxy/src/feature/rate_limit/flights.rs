@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn flood_of_keys_evicts_no_key_in_use_and_bounds_memory() {
+    fn concurrency_limits_keep_keys_in_use_within_bounded_memory_under_a_flood() {
         let flights = Arc::new(Flights::new());
         let held = flights.begin(hash(&flights, u64::MAX), 1);
         assert!(held.is_some());

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn remembered_trailer_counts_and_block_bytes_are_bounded() {
+    fn memory_for_trailer_counts_and_header_blocks_is_bounded() {
         let mut trailers = Trailers::new(Sender::Client);
         for _ in 0..1000 {
             feed(&mut trailers, frame(HEADERS, END_HEADERS, 1, b"\x82"), 10);

@@ -311,7 +311,7 @@ async fn response_over_the_body_limit_is_not_stored() -> TestResult {
 }
 
 #[tokio::test]
-async fn stored_response_with_the_maximum_of_headers_is_served() -> TestResult {
+async fn stored_response_with_the_maximum_number_of_headers_is_served() -> TestResult {
     // Beside `Cache-Control` and `Content-Length`.
     for others in [250, 251, 252, 253, 254] {
         let many: String = (0..others).map(|number| format!("X-{number}: 1\r\n")).collect();
@@ -350,7 +350,7 @@ async fn response_without_freshness_is_stored_for_the_default_time() -> TestResu
 }
 
 #[tokio::test]
-async fn changed_policy_starts_with_an_empty_cache() -> TestResult {
+async fn changed_traffic_policy_starts_with_an_empty_cache() -> TestResult {
     let (backend, gateway) = gateway(answer("Cache-Control: max-age=60\r\n"), rules()).await?;
     let set = |traffic: Option<Traffic>| {
         let traffic = traffic.map(Arc::new);

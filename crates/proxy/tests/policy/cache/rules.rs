@@ -121,7 +121,7 @@ async fn pragma_no_cache_prevents_reuse_only_without_cache_control() -> TestResu
 }
 
 #[tokio::test]
-async fn final_statuses_with_explicit_freshness_are_stored() -> TestResult {
+async fn responses_of_final_statuses_with_explicit_freshness_are_stored() -> TestResult {
     for (status, lines, is_stored) in [
         (299, "", true),
         (302, "", true),

@@ -124,7 +124,7 @@ async fn authorization_check_without_a_response_is_retried_if_idempotent() -> Te
 }
 
 #[tokio::test]
-async fn failed_post_check_on_a_reused_connection_is_not_retried() -> TestResult {
+async fn authorization_check_by_post_that_fails_on_a_reused_connection_is_not_retried() -> TestResult {
     let server = Backend::start(says(200, &[])).await?;
     let external = External { method: "POST".into(), ..service(&server) };
     let (_backend, gateway) = of_one_worker(external).await?;
@@ -265,7 +265,7 @@ async fn client_disconnect_cancels_the_authorization_check() -> TestResult {
 }
 
 #[tokio::test]
-async fn forged_headers_do_not_reach_the_authorization_service() -> TestResult {
+async fn authorization_service_receives_no_forged_headers() -> TestResult {
     let server = Backend::start(Behaviour::choose(|request| {
         // A service that trusts the gateway's headers.
         match (request.header("x-original-url"), request.header("x-forwarded-for")) {

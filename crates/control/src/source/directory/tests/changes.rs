@@ -22,7 +22,7 @@ async fn first_published_change_is_the_complete_configuration() {
 }
 
 #[tokio::test]
-async fn created_changed_renamed_and_removed_files_take_effect() {
+async fn created_changed_renamed_and_removed_manifests_take_effect() {
     let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1]))]).await;
     followed.write("b.yml", &app("b", &[2]));
     followed.served("/a[1] /b[2]").await;
@@ -209,7 +209,7 @@ async fn changes_of_a_single_manifest_file_take_effect() {
 }
 
 #[tokio::test]
-async fn external_name_is_resolved_and_keeps_old_addresses_on_failure() {
+async fn external_name_service_keeps_old_addresses_if_resolution_fails() {
     let external = ingress("a", "/a")
         .replace("spec: {ports: [{port: 80}]}", "spec: {type: ExternalName, externalName: localhost}");
     let mut followed = Followed::with_files(&[("a.yaml", external.clone())]).await;

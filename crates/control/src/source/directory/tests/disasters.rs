@@ -29,7 +29,7 @@ async fn invalid_manifest_is_reported_and_the_last_valid_version_is_served() {
 }
 
 #[tokio::test]
-async fn unreadable_security_policy_at_startup_closes_routes_until_removed() {
+async fn security_policy_unreadable_at_startup_closes_routes_until_removed() {
     let broken = "kind: SecurityPolicy\nspec: [";
     let mut followed =
         Followed::with_files(&[("a.yaml", app("a", &[1])), ("guard.yaml", broken.to_owned())]).await;
@@ -48,7 +48,7 @@ async fn unreadable_security_policy_at_startup_closes_routes_until_removed() {
 }
 
 #[tokio::test]
-async fn security_policy_that_is_not_utf8_at_startup_closes_routes() {
+async fn security_policy_that_is_not_utf8_at_startup_closes_all_routes() {
     let mut followed = Followed::new(NOTICES_ALONE, |root| {
         fs::create_dir(root).unwrap();
         fs::write(root.join("a.yaml"), app("a", &[1])).unwrap();
@@ -145,7 +145,7 @@ async fn gateway_serves_the_new_target_of_a_swapped_directory_symlink() {
 }
 
 #[tokio::test]
-async fn file_that_becomes_unreadable_keeps_its_previous_content() {
+async fn objects_of_a_file_that_becomes_unreadable_stay_in_service() {
     let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1])), ("b.yaml", app("b", &[1]))]).await;
     fs::write(followed.path("a.yaml"), b"\xff\xfe").unwrap();
     followed.problems(&["a.yaml: cannot be read: it is not UTF-8; its previous content stays"]).await;

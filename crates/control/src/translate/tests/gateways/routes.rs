@@ -148,7 +148,7 @@ fn oldest_route_of_a_listener_takes_precedence_and_conflicts_are_reported() {
 }
 
 #[test]
-fn upstream_of_an_ignored_route_is_not_published() {
+fn upstreams_of_an_ignored_route_are_not_published() {
     let text = [
         edge(&tcp("x", 1)),
         route("TCPRoute", "name: a", &[], "db:5432"),
@@ -210,7 +210,7 @@ fn route_attaches_by_section_name_and_port_or_to_all_listeners() {
 }
 
 #[test]
-fn listener_accepts_only_allowed_routes() {
+fn listener_accepts_only_routes_that_it_allows() {
     let listener =
         |allowed: &str| edge(&format!("{{name: x, protocol: TCP, port: 1, allowedRoutes: {{{allowed}}}}}"));
     let own = attached("TCPRoute", "name: db", "{name: edge}", &[], &["db:5432"]);
@@ -338,7 +338,7 @@ fn backends_split_by_weight_and_invalid_backends_are_rejected() {
 }
 
 #[test]
-fn reference_grant_allows_backends_of_its_namespace() {
+fn reference_grant_allows_routes_to_backends_in_its_namespace() {
     let from = |group: &str, kind: &str, namespace: &str| {
         format!("from: [{{group: {group}, kind: {kind}, namespace: {namespace}}}]")
     };
@@ -421,7 +421,7 @@ fn proxy_protocol_annotation_applies_to_tcp_upstreams_only() {
 }
 
 #[test]
-fn external_name_backend_uses_the_target_port() {
+fn external_name_backend_uses_the_target_port_of_its_service() {
     let service = "---\napiVersion: v1\nkind: Service\nmetadata: {name: far}\nspec: {type: ExternalName, externalName: \
                    db.example, ports: [{port: 53, targetPort: 5353, protocol: UDP}]}\n";
     let manifests = [

@@ -175,7 +175,7 @@ fn valid_policy_replaces_an_invalid_policy_unless_it_is_a_security_policy() {
 }
 
 #[test]
-fn policy_for_a_port_applies_to_backends_by_number_or_name() {
+fn policy_for_a_named_service_port_applies_to_backends_that_use_the_number() {
     let by_number = format!("{}{ECHO}", ingress("name: a", &rules(&["a.test Prefix / echo:80"])));
     let (translation, problems) = translated(&[&[by_number, security("p", &[PORT])].concat()]);
     assert_lines(&governed(&translation), &["a / p -"]);
@@ -252,7 +252,7 @@ fn policies_apply_only_within_their_namespace() {
 }
 
 #[test]
-fn invalid_targets_are_reported() {
+fn invalid_policy_targets_are_reported() {
     for (target, problem) in [
         (
             "{group: apps, kind: Ingress, name: a}",
