@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc_example_and_leap_year_dates_are_formatted_and_parsed() {
+    fn dates_of_rfc_examples_and_leap_years_are_formatted_and_parsed() {
         for (seconds, date) in [
             (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
             (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn obsolete_date_forms_and_any_letter_case_are_parsed() {
+    fn date_parser_accepts_obsolete_forms_and_any_letter_case() {
         for (seconds, date) in [
             (784_111_777, "Sunday, 06-Nov-94 08:49:37 GMT"),
             (784_111_777, "Sun Nov  6 08:49:37 1994"),

@@ -17,7 +17,7 @@ use rig::{Running, all, each, each_with, eventually, keep};
 const STRANGER: &str = "stranger.example.net";
 
 #[test]
-fn unknown_host_receives_404() {
+fn request_for_an_unknown_host_receives_404() {
     each(|gateway| {
         ensure!(gateway.get(HOST)?.status == 200);
         ensure!(gateway.get_secured(HOST, HOST)?.status == 200);

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn prometheus_text_format_has_suffixed_names_and_no_eof() -> fmt::Result {
+    fn prometheus_text_format_has_names_with_suffixes_and_no_eof_line() -> fmt::Result {
         let mut out = String::new();
         let mut plain = Plain::new(&mut out);
         // Encoders write in arbitrary pieces.

@@ -31,7 +31,7 @@ async fn readyz_succeeds_from_the_first_configuration_to_the_drain() -> anyhow::
 }
 
 #[tokio::test]
-async fn readyz_for_another_pod_responds_with_503() -> anyhow::Result<()> {
+async fn readyz_with_the_name_of_another_pod_responds_with_503() -> anyhow::Result<()> {
     let gateway = Gateway::start().await?;
     gateway.readiness.set(Phase::Ready);
     assert_eq!(gateway.ask("/readyz?pod=gateway-1").await?.status, 200);

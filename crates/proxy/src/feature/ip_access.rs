@@ -105,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn network_lookup_agrees_with_a_linear_scan(nets in prop::collection::vec((any::<u32>(), 0_u8..=32), 0..20), address in any::<u32>()) {
+        fn network_lookup_gives_the_same_result_as_a_linear_scan(nets in prop::collection::vec((any::<u32>(), 0_u8..=32), 0..20), address in any::<u32>()) {
             let nets: Vec<IpNet> = nets.iter().map(|(net, bits)| IpNet::new(IpAddr::from(net.to_be_bytes()), *bits).unwrap().trunc()).collect();
             let address = IpAddr::from(address.to_be_bytes());
             let networks: Vec<Network> = nets.iter().map(|net| net.to_string().parse().unwrap()).collect();

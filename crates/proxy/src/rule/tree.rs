@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn path_matching_follows_the_kubernetes_ingress_examples() {
+    fn paths_match_as_in_the_examples_of_kubernetes_ingress() {
         // (pattern, path, whether it matches): the table of the Ingress documentation, and nginx' plain
         // location.
         let cases = [
@@ -330,7 +330,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn path_tree_agrees_with_a_linear_scan(
+        fn path_tree_selects_the_same_route_as_a_linear_scan(
             patterns in prop::collection::vec(any_pattern(), 0..12),
             path in "(/[ab]{0,3}){1,4}",
         ) {

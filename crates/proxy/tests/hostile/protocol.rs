@@ -28,7 +28,7 @@ async fn http_1_0_client_receives_an_unchunked_body_ended_by_close() -> TestResu
 }
 
 #[tokio::test]
-async fn http_1_0_connection_stays_open_with_keep_alive_and_a_known_length() -> TestResult {
+async fn http_1_0_connection_stays_open_if_keep_alive_is_requested_and_the_length_known() -> TestResult {
     let (_backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let mut client = gateway.connect().await?;
     for _ in 0..3 {
@@ -42,7 +42,7 @@ async fn http_1_0_connection_stays_open_with_keep_alive_and_a_known_length() -> 
 }
 
 #[tokio::test]
-async fn connection_close_ends_the_connection_after_a_single_response() -> TestResult {
+async fn connection_close_header_ends_the_connection_after_one_response() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     for option in ["close", "Close", "x, close", "close, keep-alive", "keep-alive, CLOSE"] {
         let mut client = gateway.connect().await?;

@@ -77,7 +77,7 @@ async fn each_direction_of_a_tunnel_closes_independently() -> TestResult {
 }
 
 #[tokio::test]
-async fn reset_of_either_tunnel_side_closes_the_other_side() -> TestResult {
+async fn reset_of_one_side_of_a_tunnel_closes_the_other_side() -> TestResult {
     let stage = Stage::set().await?;
     let (client, mut endpoint) = tunnel(&stage).await?;
     client.reset()?;
@@ -93,7 +93,7 @@ async fn reset_of_either_tunnel_side_closes_the_other_side() -> TestResult {
 const ROUNDS: usize = 40;
 
 #[tokio::test]
-async fn last_bytes_of_an_endpoint_that_closes_with_unread_data_reach_the_client() -> TestResult {
+async fn client_receives_the_last_bytes_of_an_endpoint_that_closes_with_unread_data() -> TestResult {
     let stage = Stage::set().await?;
     let last = vec![b'z'; 50_000];
     for transport in [Transport::Http, Transport::Https] {
@@ -119,7 +119,7 @@ async fn last_bytes_of_an_endpoint_that_closes_with_unread_data_reach_the_client
 }
 
 #[tokio::test]
-async fn last_bytes_of_a_client_that_closes_with_unread_data_reach_the_endpoint() -> TestResult {
+async fn endpoint_receives_the_last_bytes_of_a_client_that_closes_with_unread_data() -> TestResult {
     let stage = Stage::set().await?;
     let last = vec![b'z'; 50_000];
     for round in 0..ROUNDS {

@@ -191,7 +191,7 @@ async fn grpc_call_beyond_its_timeout_receives_deadline_exceeded() -> TestResult
 }
 
 #[tokio::test]
-async fn shutdown_sends_goaway_and_serves_requests_in_flight() -> TestResult {
+async fn gateway_sends_goaway_at_shutdown_and_serves_requests_in_flight() -> TestResult {
     let backend = Backend::start(Behaviour::ok().delay(Duration::from_millis(200))).await?;
     let gateway = Arc::new(Gateway::of([&backend]).await?);
     let (used, connection) = connect(&gateway).await?;

@@ -108,7 +108,7 @@ async fn endpoints_that_often_send_goaway_lose_no_request() -> TestResult {
 }
 
 #[tokio::test]
-async fn gets_in_flight_at_a_killed_endpoint_are_retried() -> TestResult {
+async fn get_requests_in_flight_at_a_killed_endpoint_are_retried() -> TestResult {
     let (dying, good) =
         (Http2Backend::start(Manner::Silent, 100).await?, Http2Backend::start(Manner::Echo, 100).await?);
     let gateway = before([dying.addr()]).await?;

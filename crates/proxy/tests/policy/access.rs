@@ -74,7 +74,7 @@ async fn request_without_client_address_is_denied() -> TestResult {
 }
 
 #[tokio::test]
-async fn default_rule_does_not_bypass_guarded_routes() -> TestResult {
+async fn default_rule_does_not_bypass_the_security_policy_of_a_route() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
     let config = builder.config_mut();
@@ -306,7 +306,7 @@ async fn denied_path_is_denied_in_every_encoding() -> TestResult {
 }
 
 #[tokio::test]
-async fn open_route_does_not_bypass_a_guarded_route() -> TestResult {
+async fn route_without_a_policy_does_not_bypass_the_policy_of_another_route() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
     let config = builder.config_mut();
@@ -341,7 +341,7 @@ async fn open_route_does_not_bypass_a_guarded_route() -> TestResult {
 }
 
 #[tokio::test]
-async fn trailing_slash_does_not_bypass_a_guarded_exact_path() -> TestResult {
+async fn trailing_slash_does_not_bypass_the_policy_of_an_exact_path() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
     let route = |name: &str, path: PathPattern, is_guarded: bool| {

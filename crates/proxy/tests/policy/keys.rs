@@ -294,7 +294,7 @@ async fn forged_consumer_headers_are_dropped_without_authentication() -> TestRes
 }
 
 #[tokio::test]
-async fn access_log_names_consumer_and_policy_without_secrets() -> TestResult {
+async fn access_log_contains_consumer_and_policy_but_no_secrets() -> TestResult {
     let file = tempfile::NamedTempFile::new()?;
     let log = sluicegate_proxy::record::access_log::AccessLog::open(
         sluicegate_proxy::record::access_log::LogFormat::Json,

@@ -56,7 +56,7 @@ fn state(gateway: &Gateway) -> PublishedKeys {
 }
 
 #[tokio::test]
-async fn gateway_fetches_published_jwt_keys_once_and_refreshes_them() -> TestResult {
+async fn published_jwt_keys_are_fetched_once_for_all_policies_and_refreshed() -> TestResult {
     let (one, two) = (Key::new("one"), Key::new("two"));
     let server = Backend::start(set(&[&one])).await?;
     let (_backend, gateway) = guarded(by(&server, Duration::from_millis(20))).await?;

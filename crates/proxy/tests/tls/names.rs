@@ -86,7 +86,7 @@ async fn client_that_offers_only_http_1_0_in_alpn_is_served() -> TestResult {
 }
 
 #[tokio::test]
-async fn tls_versions_groups_and_alpn_protocols_are_negotiated() -> TestResult {
+async fn gateway_negotiates_tls_versions_groups_and_alpn_protocols() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     let client = gateway.connect_tls(&trusting().protocols(&["http/1.1"]), "a.test").await?;
     let tls = client.tls().expect("TLS");
@@ -173,7 +173,7 @@ async fn plain_http_is_redirected_if_a_route_requires_https() -> TestResult {
 }
 
 #[tokio::test]
-async fn https_requests_carry_forwarded_proto_and_hsts() -> TestResult {
+async fn gateway_sends_forwarded_proto_to_endpoints_and_hsts_to_https_clients() -> TestResult {
     let (backend, gateway) = serving(&["a.test"]).await?;
     let hsts = Hsts { max_age: Duration::from_secs(60), include_subdomains: true, preload: false };
     gateway.configure(|config| config.settings.tls.hsts = Some(hsts)).await;

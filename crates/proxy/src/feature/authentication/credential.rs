@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_found_in_header_query_and_cookie() {
+    fn gateway_finds_credentials_in_header_query_and_cookie() {
         let some = |text: &str| Ok(Some(text.to_owned()));
         assert_eq!(find(&bearer(), "/", &["Authorization: bearer  abc"]), some("abc"));
         assert_eq!(find(&bearer(), "/", &["Authorization: Basic abc"]), Ok(None));

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn quality_zero_excludes_a_coding_and_higher_identity_quality_wins() {
+    fn quality_zero_excludes_a_coding_and_a_higher_quality_selects_identity() {
         for (line, expected) in [
             ("gzip;q=0", "identity"),
             ("gzip;q=0.000", "identity"),

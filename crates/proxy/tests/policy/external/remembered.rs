@@ -151,7 +151,7 @@ async fn concurrent_requests_with_the_same_key_share_an_authorization_check() ->
 }
 
 #[tokio::test]
-async fn shared_check_survives_the_disconnect_of_its_first_client() -> TestResult {
+async fn shared_authorization_check_continues_after_its_first_client_disconnects() -> TestResult {
     let server = Backend::start(says(200, &[]).delay(Duration::from_millis(500))).await?;
     let (_backend, gateway) = remembering(&server, vec![header("authorization")]).await?;
     let mut first = gateway.connect().await?;

@@ -138,7 +138,7 @@ async fn unreadable_file_after_startup_leaves_routes_and_policies_in_service() {
 }
 
 #[tokio::test]
-async fn policy_rejected_for_its_aliases_at_startup_closes_routes() {
+async fn security_policy_rejected_for_its_yaml_aliases_at_startup_closes_routes() {
     let mut bomb = GUARD.to_owned();
     bomb.push_str("a0: &a0 [x,x,x,x,x,x,x,x,x]\n");
     for level in 1..7 {

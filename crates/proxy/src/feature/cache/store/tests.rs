@@ -65,7 +65,7 @@ fn hit(cache: &Arc<Cache>, key: &str, request: &[u8], lines: &str, body: usize) 
 }
 
 #[test]
-fn frequently_requested_response_survives_a_flood_of_other_keys() {
+fn cache_keeps_a_frequently_requested_response_under_a_flood_of_keys() {
     let cache = cache(128 << 10, 32 << 10);
     for number in 0..10_000 {
         hit(&cache, &format!("cold {number}"), REQUEST, "", 100);
