@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn media_range_ignores_case_and_parameters() {
+    fn media_range_matches_in_any_letter_case_and_with_any_parameters() {
         let takes = |range: &str, media_type: &str| {
             range.parse::<MediaRange>().expect("a media range").takes(media_type.as_bytes())
         };

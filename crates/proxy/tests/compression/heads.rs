@@ -164,7 +164,7 @@ async fn response_of_minimum_or_unknown_length_is_compressed() -> TestResult {
 }
 
 #[tokio::test]
-async fn encoded_digested_or_no_transform_responses_are_not_compressed() -> TestResult {
+async fn responses_with_content_encoding_digest_or_no_transform_are_not_compressed() -> TestResult {
     let cases = [
         ("Cache-Control: no-transform", false),
         ("Cache-Control: public, No-Transform , max-age=1", false),

@@ -232,7 +232,7 @@ async fn connection_closed_by_the_authorization_service_fails_no_request() -> Te
 }
 
 #[tokio::test]
-async fn interim_authorization_responses_are_ignored() -> TestResult {
+async fn gateway_ignores_interim_responses_of_the_authorization_service() -> TestResult {
     let early = "HTTP/1.1 103 Early Hints\r\nX-User: root\r\nSet-Cookie: a=b\r\n\r\n";
     let server = Backend::start(says(200, &["X-User: alice"]).interim(early)).await?;
     let (backend, gateway) = of_one_worker(naming(&server)).await?;

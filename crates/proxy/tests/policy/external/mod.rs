@@ -88,7 +88,7 @@ async fn authorization_service_admits_or_denies_requests_and_sets_identity_heade
 }
 
 #[tokio::test]
-async fn authorization_check_is_bounded_by_the_request_timeout() -> TestResult {
+async fn authorization_check_ends_at_the_request_timeout() -> TestResult {
     let server = Backend::start(Behaviour::silent()).await?;
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);

@@ -170,7 +170,7 @@ async fn shared_authorization_check_continues_after_its_first_client_disconnects
 }
 
 #[tokio::test]
-async fn decision_with_a_cookie_is_neither_shared_nor_cached() -> TestResult {
+async fn authorization_decision_with_a_cookie_is_neither_shared_nor_cached() -> TestResult {
     let server = Backend::start(Behaviour::choose(|request| {
         let cookie = format!("Set-Cookie: id={}-{}", request.connection, request.nth);
         says(200, &[&cookie]).delay(Duration::from_millis(50))

@@ -186,7 +186,7 @@ fn absent_fields_of_external_authorization_have_their_defaults() {
 }
 
 #[test]
-fn invalid_external_authorization_closes_the_policy() {
+fn invalid_external_authorization_closes_the_routes_of_the_policy() {
     for (spec, problem) in [
         ("url: \"authz:8080\"", "extAuth.url: \"authz:8080\" is not a URL: write it as http://authz"),
         ("url: \"ftp://authz\"", "extAuth.url: \"ftp://authz\" is not a URL"),
@@ -530,7 +530,7 @@ fn unreadable_policy_closes_those_targets_that_can_be_read() {
 }
 
 #[test]
-fn authorization_rules_that_never_match_close_the_policy() {
+fn authorization_rules_that_never_match_close_the_routes_of_the_policy() {
     let denies = |of: &str| {
         format!("authentication: {{apiKey: {{}}}}, authorization: {{rules: [{{action: Deny, {of}}}]}}")
     };
@@ -551,7 +551,7 @@ fn authorization_rules_that_never_match_close_the_policy() {
 }
 
 #[test]
-fn two_jwt_providers_with_one_issuer_close_the_policy() {
+fn two_jwt_providers_with_one_issuer_close_the_routes_of_the_policy() {
     let provider = |name: &str| {
         format!("{{name: {name}, issuer: \"https://i\", keys: {{inline: '{{\"keys\": [{KEY}]}}'}}}}")
     };
