@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn the_study_of_2019_is_declared_with_its_sizes_connections_and_functions() {
+    fn experiment_of_the_2019_study_matches_its_published_setup() {
         let compare = Experiment::find("gateway").unwrap().declared.compare;
         let bytes = |compare: &Compare| compare.sizes.iter().map(|size| size.bytes).collect::<Vec<_>>();
         let [single, calls, rates, functions, many] = &compare[..] else { panic!("{} parts", compare.len()) };
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_field_is_named_in_the_error() {
+    fn error_for_an_invalid_experiment_names_the_field() {
         let error = |text: &str| format!("{:#}", Experiment::parse("x", text).unwrap_err());
         let with = |more: &str| error(&format!("title: a\nabout: b.\n{more}"));
         assert!(with("lod: {}").contains("lod"), "{}", with("lod: {}"));

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_study_can_be_read() {
+    fn every_published_study_is_found_by_its_name() {
         for (name, _) in INCLUDED {
             let study = find(name).unwrap_or_else(|| panic!("{name} cannot be read"));
             let parts = [study.contestants.is_empty(), study.rows.is_empty(), study.claims.is_empty()];
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_those_of_the_studies() {
+    fn included_figures_equal_the_figures_of_the_published_studies() {
         let ingress = find("ingress-2020").unwrap();
         let sums: Vec<u64> = ingress
             .contestants

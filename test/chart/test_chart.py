@@ -30,23 +30,23 @@ def for_every_file(test):
 class Every(unittest.TestCase):
     """Tests with each file of values in ci/."""
 
-    def test_strict_lint_reports_nothing(self):
+    def test_strict_lint_of_the_chart_reports_no_problem(self):
         for path in cases():
             with self.subTest(path.name):
                 helm("lint", "--strict", "--quiet", "--namespace", NAMESPACE, CHART, "--values", path)
 
     @for_every_file
-    def test_objects_are_valid_for_kubernetes(self, objects, _):
+    def test_rendered_objects_are_valid_for_kubernetes(self, objects, _):
         for each in objects.all:
             self.assertEqual(openapi.problems(each), [], each["metadata"])
 
     @for_every_file
-    def test_names_are_unique(self, objects, _):
+    def test_rendered_objects_have_unique_names(self, objects, _):
         names = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects.all]
         self.assertEqual(len(names), len(set(names)), names)
 
     @for_every_file
-    def test_selectors_select_the_pods_of_one_workload(self, objects, _):
+    def test_each_selector_selects_the_pods_of_one_workload(self, objects, _):
         labels = {each["metadata"]["name"]: each["spec"]["template"]["metadata"]["labels"] for each in objects.workloads()}
 
         def selected(selector, labels=labels):
@@ -76,7 +76,7 @@ class Every(unittest.TestCase):
             self.assertEqual(added, ["NET_BIND_SERVICE"] if low else None, listened)
 
     @for_every_file
-    def test_grace_period_exceeds_the_longest_shutdown(self, objects, _):
+    def test_grace_period_of_pods_exceeds_the_longest_shutdown(self, objects, _):
         each = objects.serving()
         grace, idle, longest = (int(option(each, f"shutdown-{name}")[0].removesuffix("s")) for name in ("grace", "idle", "timeout"))
         self.assertGreater(pod(each)["terminationGracePeriodSeconds"], grace + max(idle, longest))
@@ -97,7 +97,7 @@ class Every(unittest.TestCase):
                 self.assertFalse(open_to_all and admin in [port["port"] for port in rule["ports"]])
 
     @for_every_file
-    def test_services_target_ports_of_containers(self, objects, _):
+    def test_services_target_only_ports_of_containers(self, objects, _):
         ports = {port["containerPort"] for each in objects.workloads() for port in container(each).get("ports", [])}
         # With hostNetwork, containers declare no ports.
         listened = option(objects.serving(), "listen") + option(objects.serving(), "listen-https")
@@ -134,7 +134,7 @@ class Off(unittest.TestCase):
     def test_disabled_objects_are_not_rendered(self):
         self.assertEqual(rendered_file(CHART / "ci/nothing-values.yaml").names(), {"Deployment/sluicegate"})
 
-    def test_default_is_a_deployment_behind_a_load_balancer(self):
+    def test_default_values_render_a_deployment_behind_a_load_balancer(self):
         objects = rendered()
         self.assertEqual(
             {name.partition("/")[0] for name in objects.names()},
@@ -160,18 +160,18 @@ class Rights(unittest.TestCase):
             self.assertEqual(f"{each['metadata']['name']}.yaml", path.name)
             self.assertEqual(openapi.problems(each), [], path.name)
 
-    def test_rights_include_reading_each_defined_kind(self):
+    def test_gateway_may_read_every_kind_of_the_custom_resource_definitions(self):
         rules_of = rules(rendered(), "sluicegate")
         for path in (CHART / "crds").glob("*.yaml"):
             spec = yaml.safe_load(path.read_text())["spec"]
             found = [rule for _, rule in rules_of if spec["group"] in rule["apiGroups"] and spec["names"]["plural"] in rule["resources"]]
             self.assertIn(READ, [rule["verbs"] for rule in found], path.name)
 
-    def test_without_status_all_rights_are_read_only(self):
+    def test_gateway_that_writes_no_status_has_only_read_rights(self):
         for _, rule in rules(rendered({"status": {"enabled": False}}), "sluicegate"):
             self.assertEqual(rule["verbs"], READ)
 
-    def test_rights_to_write_are_minimal(self):
+    def test_gateway_has_only_the_write_rights_that_it_needs(self):
         written = {
             (where, *rule["apiGroups"], *rule["resources"], *rule.get("resourceNames", []), *rule["verbs"])
             for where, rule in rules(rendered(), "sluicegate")
@@ -186,7 +186,7 @@ class Rights(unittest.TestCase):
             (NAMESPACE, "coordination.k8s.io", "leases", "sluicegate", "get", "update"),
         })
 
-    def test_watched_namespaces_replace_rights_in_the_cluster(self):
+    def test_gateway_with_watched_namespaces_has_rights_only_in_these_namespaces(self):
         found = rules(rendered({"watchNamespaces": ["shop", "blog"], "config": {"a": "b"}}), "sluicegate")
         everywhere = {resource for where, rule in found if where == "*" for resource in rule["resources"]}
         self.assertEqual(everywhere, {"ingressclasses", "gatewayclasses"})
@@ -195,7 +195,7 @@ class Rights(unittest.TestCase):
         own = [rule for of, rule in found if of == NAMESPACE and rule["verbs"] == READ]
         self.assertTrue(own and all(rule["resourceNames"] == ["sluicegate"] for rule in own), own)
 
-    def test_nodes_are_readable_only_if_their_addresses_are_published(self):
+    def test_gateway_may_read_nodes_only_if_node_addresses_are_published(self):
         def resources(values):
             return {resource for _, rule in rules(rendered(values), "sluicegate") for resource in rule["resources"]}
 
@@ -237,7 +237,7 @@ class Split(unittest.TestCase):
         self.assertEqual(option(self.data_plane, "control-plane"), [f"sluicegate-control-plane.{NAMESPACE}.svc:{port['port']}"])
         self.assertEqual(option(self.control_plane, "listen"), [f"0.0.0.0:{port['targetPort']}"])
 
-    def test_control_plane_creates_the_certificates_and_chart_creates_none(self):
+    def test_control_plane_rather_than_the_chart_creates_the_plane_certificates(self):
         self.assertIn("--plane-certificates", container(self.control_plane)["args"])
         self.assertEqual(self.objects.of("Secret"), [])
         named = [rule for where, rule in rules(self.objects, "sluicegate-control-plane") if where == NAMESPACE and rule["resources"] == ["secrets"]]
@@ -261,7 +261,7 @@ class NodeNetwork(unittest.TestCase):
         self.assertEqual(pod(each)["dnsPolicy"], "ClusterFirstWithHostNet")
         self.assertEqual(option(each, "listen"), ["0.0.0.0:80"])
 
-    def test_node_addresses_are_published_until_the_load_balancer_has_an_address(self):
+    def test_only_pods_on_the_node_network_publish_node_addresses_before_the_load_balancer(self):
         both = {"--publish-node-addresses", f"--publish-service={NAMESPACE}/sluicegate"}
         balanced = rendered_file(CHART / "ci/node-network-balanced-values.yaml").serving()
         self.assertLessEqual(both, set(container(balanced)["args"]))
@@ -271,14 +271,14 @@ class NodeNetwork(unittest.TestCase):
 
 
 class Values(unittest.TestCase):
-    def test_nginx_access_annotations_are_ignored_only_if_the_values_say_so(self):
+    def test_gateway_ignores_nginx_access_annotations_only_if_the_values_say_so(self):
         flag = "--ignore-nginx-access-annotations"
         self.assertNotIn(flag, container(rendered().serving())["args"])
         ignored = {"ingressClass": {"ignoreNginxAccessAnnotations": True}}
         self.assertIn(flag, container(rendered(ignored).serving())["args"])
         self.assertIn(flag, container(rendered({"mode": "split", **ignored}).one("Deployment", "sluicegate-control-plane"))["args"])
 
-    def test_config_values_keep_their_notation(self):
+    def test_configmap_keeps_the_notation_of_config_values(self):
         config = {"proxy-body-size": "8m", "max-request-body": 10485760, "ssl-redirect": False}
         objects = rendered({"config": config})
         self.assertEqual(
@@ -287,7 +287,7 @@ class Values(unittest.TestCase):
         )
         self.assertEqual(option(objects.serving(), "configmap"), [f"{NAMESPACE}/sluicegate"])
 
-    def test_misspelt_and_invalid_values_are_rejected(self):
+    def test_misspelt_and_invalid_chart_values_are_rejected(self):
         for wrong, said in [
             ({"replica": 3}, "replica"),
             ({"service": {"kind": "NodePort"}}, "kind"),
@@ -316,13 +316,13 @@ class Values(unittest.TestCase):
                     rendered(wrong)
                 self.assertIn(said, str(refused.exception).replace("'", ""))
 
-    def test_values_and_schema_have_the_same_keys(self):
+    def test_chart_values_and_schema_have_the_same_keys(self):
         schema = json.loads((CHART / "values.schema.json").read_text())
         self.assertEqual(
             paths(yaml.safe_load((CHART / "values.yaml").read_text()), schema), paths_of(schema) - {"global"}
         )
 
-    def test_each_value_is_set_by_a_file_in_ci(self):
+    def test_each_chart_value_is_set_by_a_file_in_ci(self):
         """A value that no file in ci/ sets is never rendered in a test."""
         schema = json.loads((CHART / "values.schema.json").read_text())
         used = set().union(*(paths(yaml.safe_load(path.read_text()) or {}, schema) for path in cases()))
@@ -330,7 +330,7 @@ class Values(unittest.TestCase):
         self.assertEqual(paths_of(schema) - used, {"global", "image.tag", "controlPlane.port", "controlPlane.resources",
                                                    "autoscaling.targetCPUUtilizationPercentage", "admin.address"})
 
-    def test_each_value_is_documented(self):
+    def test_each_chart_value_is_documented(self):
         page = (CHART / "README.md").read_text()
         for path in paths_of(json.loads((CHART / "values.schema.json").read_text())) - {"global"}:
             known = any(f"| `{path.rsplit('.', cut)[0]}` |" in page for cut in range(2))

@@ -100,7 +100,7 @@ class Archive(unittest.TestCase):
         self.assertIn("linked dynamically", done.stderr)
 
 
-    def test_the_symbols_of_the_program_are_in_a_file_beside_the_image(self):
+    def test_symbols_of_the_program_are_in_a_file_beside_the_image(self):
         symbols = ARCHIVE.with_suffix(".debug")
         with tempfile.TemporaryDirectory() as folder:
             program = Path(folder, "sluicegate")
@@ -244,7 +244,7 @@ class Running(unittest.TestCase):
             subprocess.run(["runc", "kill", container.name, "TERM"], check=True)
             self.assertEqual(container.process.wait(PATIENCE), 0, container.lines)
 
-    def test_low_ports_need_the_capability_in_the_pod_and_in_the_file(self):
+    def test_low_ports_need_the_capability_in_the_pod_and_in_the_program_file(self):
         arguments = [*SERVE, "--listen=:80", "--listen-https=:443"]
         with Container(arguments, capabilities=("CAP_NET_BIND_SERVICE",)) as container:
             container.wait_for("serving address=0.0.0.0:443")

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn writer_waits_for_a_slow_reader() -> io::Result<()> {
+    async fn writer_of_a_response_waits_for_a_slow_reader() -> io::Result<()> {
         const PIECES: usize = 100;
         let written = Arc::new(AtomicUsize::new(0));
         let counter = written.clone();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn writer_ends_with_its_reader() {
+    async fn writer_of_a_response_fails_after_the_reader_is_dropped() {
         let (sender, ended) = tokio::sync::oneshot::channel();
         let content = Content::written_by(move |out| {
             let error = loop {

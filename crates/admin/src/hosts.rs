@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn request_without_exactly_one_valid_host_is_invalid() {
+    fn request_without_exactly_one_valid_host_is_rejected() {
         for hosts in [Hosts::Any, Hosts::Local(vec!["a".to_owned()])] {
             for lines in [&[][..], &["a", "a"], &["a", "b"], &[""], &["a b"], &["a/b"], &["b@a"]] {
                 assert_eq!(hosts.check(&request(lines)), Err(HostFault::Invalid), "{lines:?}");

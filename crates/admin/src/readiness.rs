@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn late_configuration_does_not_end_the_drain() {
+    fn draining_process_stays_not_ready_after_a_late_configuration() {
         let readiness = Readiness::new();
         let clone = readiness.clone();
         assert_eq!(readiness.phase(), Phase::Starting);

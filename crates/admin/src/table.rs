@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_of_routes_are_aligned() {
+    fn table_of_routes_has_aligned_columns() {
         let route = |host: &str, path: &str, ready| ServedRoute {
             host: host.to_owned(),
             path: path.to_owned(),
@@ -218,7 +218,7 @@ a/b:80          -               no endpoint           -                -        
     }
 
     #[test]
-    fn names_cannot_contain_terminal_control_characters() {
+    fn table_escapes_terminal_control_characters_in_names() {
         for control in ['\u{1b}', '\n', '\u{9b}', '\u{85}', '\u{202e}', '\u{2028}'] {
             let table = upstreams_table(&[upstream(&format!("a{control}[2J/b:80"), vec![])]);
             assert_eq!(table.lines().count(), 2, "{table:?}");

@@ -112,7 +112,7 @@ mod tests {
     use super::line;
 
     #[test]
-    fn yaml_field_is_located_on_the_line_of_its_key() {
+    fn yaml_field_has_the_line_number_of_its_key() {
         let yaml = "\
 # a comment
 metadata:
@@ -145,13 +145,13 @@ spec:
     }
 
     #[test]
-    fn json_field_is_located_on_its_line() {
+    fn json_field_has_the_line_number_of_its_key() {
         let json = "{\n\t\"spec\": {\n\t\t\"rules\": [\n\t\t\t{\"host\": \"A\"}\n\t\t]\n\t}\n}\n";
         assert_eq!(line(json, "spec.rules[0].host"), Some(4));
     }
 
     #[test]
-    fn field_before_a_syntax_error_is_located() {
+    fn field_before_a_yaml_syntax_error_has_a_line_number() {
         assert_eq!(line("a:\n  b: 1\nc: [\n", "a.b"), Some(2));
         assert_eq!(line("", "a"), None);
     }

@@ -203,7 +203,7 @@ mod tests {
     use crate::object::Kind;
 
     #[test]
-    fn control_characters_in_names_cannot_break_a_problem_line() {
+    fn problem_with_control_characters_in_names_is_a_single_line() {
         let forged = "x\n2026-01-01T00:00:00Z ERROR forged\u{2028}\u{85}\u{202e}\u{1b}[2J";
         let problem = Problem {
             severity: Severity::Warning,

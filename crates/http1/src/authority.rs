@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_port_equals_the_default_port() {
+    fn authority_without_a_port_equals_the_authority_with_the_default_port() {
         let parse = |text: &'static str| Authority::parse(text.as_bytes()).unwrap();
         assert!(parse("A.example").same(&parse("a.EXAMPLE:80"), Some(80)));
         assert!(parse("a:").same(&parse("a:443"), Some(443)));

@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn content_length_is_only_digits() {
+    fn content_length_accepts_only_digits() {
         assert_eq!(length(b"0"), Some(0));
         assert_eq!(length(b"0042"), Some(42));
         assert_eq!(length(b"9223372036854775807"), Some(i64::MAX as u64));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn keep_alive_timeout_is_read_among_other_parameters() {
+    fn keep_alive_timeout_is_found_among_other_parameters() {
         assert_eq!(timeout(b"timeout=5"), Some(Duration::from_secs(5)));
         assert_eq!(timeout(b"max=100, Timeout=75"), Some(Duration::from_secs(75)));
         for value in ["", "timeout", "timeout=", "timeout=x", "max=5", "timeout=99999999999"] {

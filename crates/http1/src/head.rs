@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_fault_of_a_header_section_is_recognized() {
+    fn parser_recognizes_each_fault_of_a_header_section() {
         let cases: [(&[u8], Option<Fault>); 16] = [
             (b"A: b\r\nC: d\r\n\r\n", None),
             (b"A: b\r\nC: d\r", None),

@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_header_names_are_case_insensitive() {
+    fn known_header_names_are_recognized_in_any_letter_case() {
         let mut seen = 0;
         for (length, candidates) in BY_LENGTH.iter().enumerate() {
             for Name { name, known, .. } in *candidates {
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn lower_case_of_a_word_equals_the_lower_case_of_each_byte() {
+    fn lower_casing_eight_bytes_at_once_equals_lower_casing_each_byte() {
         for byte in 0..=u8::MAX {
             let word = u64::from_le_bytes([byte; 8]);
             assert_eq!(lower(word).to_le_bytes(), [byte.to_ascii_lowercase(); 8], "{byte:#x}");
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_header_names_are_other() {
+    fn unknown_header_names_are_classified_as_other() {
         let others: [&[u8]; 6] = [b"", b"h", b"hosts", b"h\xf6st", b"x-forwarded-foo", &[b'x'; 300]];
         for name in others {
             assert_eq!(Known::of(name), Known::Other);

@@ -127,7 +127,7 @@ mod tests {
         [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"TRACE", b"CONNECT"];
 
     #[test]
-    fn registered_methods_in_another_case_are_rejected() {
+    fn registered_methods_in_other_letter_case_are_rejected() {
         for name in FAST.iter().chain(REGISTERED) {
             assert_eq!(Method::of_request(name), Ok(Method::of(name)));
             for at in (0..name.len()).filter(|at| name[*at].is_ascii_uppercase()) {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn only_methods_known_as_idempotent_are_idempotent() {
+    fn only_get_head_put_delete_options_and_trace_are_idempotent() {
         let idempotent: [&[u8]; 6] = [b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"TRACE"];
         assert!(idempotent.iter().all(|name| Method::of(name).is_idempotent()));
         let others: [&[u8]; 5] = [b"POST", b"PATCH", b"CONNECT", b"PROPFIND", b""];

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn other_paths_are_rewritten_to_their_normal_form() {
+    fn path_not_in_normal_form_is_rewritten_to_its_normal_form() {
         let cases = [
             ("", "/"),
             ("//", "/"),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_above_the_root_and_invalid_escapes_are_rejected() {
+    fn path_above_the_root_or_with_invalid_escapes_is_rejected() {
         let cases = [
             ("a", Rejection::InvalidTarget),
             ("**", Rejection::InvalidTarget),

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_response_error_has_an_index_and_a_unique_label() {
+    fn response_errors_have_unique_indices_and_labels() {
         for (index, error) in ResponseError::ALL.iter().enumerate() {
             assert_eq!(error.index(), index);
         }

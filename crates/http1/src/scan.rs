@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn end_of_the_head_is_found_at_its_last_byte() {
+    fn head_is_complete_exactly_at_its_last_byte() {
         let head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET";
         assert_eq!(outcome(head, Start::Request), (head.len() - 3, Ok(true)));
         let head = b"\r\nGET / HTTP/1.1\r\n\r\n";

@@ -83,7 +83,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn encoded_body_is_decoded_to_its_data(
+    fn decoder_restores_the_data_of_an_encoded_body(
         chunks in vec((vec(any::<u8>(), 1..40), EXTENSION, any::<bool>()), 0..8),
         last_extension in EXTENSION,
         trailers in vec(("x-[a-z]{0,8}", "[!-~]{0,10}"), 0..4),
@@ -114,7 +114,7 @@ proptest! {
     }
 
     #[test]
-    fn decoding_is_independent_of_the_pieces(
+    fn decoding_a_body_in_any_pieces_gives_the_same_result(
         input in prop_oneof![
             vec(select(PIECES), 0..20).prop_map(|pieces| pieces.concat().into_bytes()),
             vec(any::<u8>(), 0..100),

@@ -108,7 +108,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn valid_request_is_parsed_to_its_written_parts(
+    fn parsed_request_equals_the_parts_that_were_written(
         method in "[A-Z]{1,8}",
         path in "/[!-\"$-=@-~]{0,30}",
         query in proptest::option::of("[!-\"$-~]{0,20}"),
@@ -149,7 +149,7 @@ proptest! {
     }
 
     #[test]
-    fn request_parsing_is_independent_of_the_pieces(buf in bytes(), cuts in vec(any::<usize>(), 0..8)) {
+    fn parsing_a_request_in_any_pieces_gives_the_same_result(buf in bytes(), cuts in vec(any::<usize>(), 0..8)) {
         let head = request(&buf);
         prop_assert_eq!(&head, &request_in_pieces(&buf, &cuts));
         let every: Vec<usize> = (0..buf.len()).collect();
@@ -160,7 +160,7 @@ proptest! {
     }
 
     #[test]
-    fn response_parsing_is_independent_of_the_pieces(
+    fn parsing_a_response_in_any_pieces_gives_the_same_result(
         buf in bytes(),
         cuts in vec(any::<usize>(), 0..8),
         method in select(&[Method::Get, Method::Head, Method::Connect][..]),

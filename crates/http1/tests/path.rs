@@ -26,7 +26,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(5000))]
 
     #[test]
-    fn normal_form_has_only_canonical_elements_and_escapes(
+    fn normal_form_of_any_path_has_only_canonical_elements_and_escapes(
         path in prop_oneof![
             vec(select(PIECES), 0..12).prop_map(|pieces| format!("/{}", pieces.concat()).into_bytes()),
             vec(any::<u8>(), 0..40),
@@ -54,7 +54,7 @@ proptest! {
     }
 
     #[test]
-    fn plain_path_is_unchanged(path in "(/[a-zA-Z0-9_~!$&'()*+,=:@-][a-z.-]{0,8}){1,5}/?") {
+    fn path_of_plain_characters_is_already_in_normal_form(path in "(/[a-zA-Z0-9_~!$&'()*+,=:@-][a-z.-]{0,8}){1,5}/?") {
         let mut scratch = Vec::new();
         prop_assert_eq!(normalise(path.as_bytes(), &mut scratch), Ok(Normalised::Plain));
     }

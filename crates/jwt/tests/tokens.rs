@@ -95,7 +95,7 @@ fn signed(algorithm: Algorithm) -> (String, String, Value) {
 }
 
 #[test]
-fn each_asymmetric_algorithm_verifies_only_with_its_key_as_pem_or_jwk() {
+fn token_of_each_asymmetric_algorithm_is_verified_only_by_its_own_key() {
     for algorithm in Algorithm::ALL.into_iter().filter(|algorithm| !algorithm.is_shared()) {
         let (token, pem, jwk) = signed(algorithm);
         let other = signed(algorithm).1;
@@ -131,7 +131,7 @@ fn shared_secret_verifies_each_hmac_algorithm() {
 }
 
 #[test]
-fn algorithm_none_is_rejected_in_any_case() {
+fn token_with_algorithm_none_is_rejected_in_any_letter_case() {
     for name in ["none", "None", "NONE", "nOnE", "", "HS256 ", "hs256"] {
         let token = format!("{}.{}.", b64(json!({"alg": name}).to_string()), b64("{}"));
         assert_eq!(verify(&token, &shared()), Err(Fault::Algorithm), "{name:?}");
@@ -142,7 +142,7 @@ fn algorithm_none_is_rejected_in_any_case() {
 }
 
 #[test]
-fn public_key_does_not_verify_as_a_shared_secret() {
+fn token_signed_with_the_public_key_as_shared_secret_is_rejected() {
     let (_, pem, jwk) = signed(Algorithm::Rs256);
     let keys = KeySet::given(pem.as_bytes(), &[]).unwrap();
     for secret in [pem.as_bytes(), pem.trim().as_bytes(), jwk.to_string().as_bytes()] {
@@ -162,7 +162,7 @@ fn token_with_an_unaccepted_algorithm_is_rejected() {
 }
 
 #[test]
-fn kid_selects_the_key() {
+fn key_id_of_the_token_selects_the_key() {
     let key = |kid: &str, secret: &[u8]| json!({"kty": "oct", "kid": kid, "k": b64(secret)});
     let other = b"fedcba9876543210fedcba9876543210";
     let set = json!({"keys": [key("a", SECRET), key("b", other)]}).to_string();
@@ -180,7 +180,7 @@ fn kid_selects_the_key() {
 }
 
 #[test]
-fn key_in_the_token_header_is_ignored() {
+fn verifier_ignores_a_key_in_the_token_header() {
     let (token, _, jwk) = signed(Algorithm::Es256);
     let (_, payload) = token.split_once('.').unwrap();
     let header = b64(json!({"alg": "ES256", "jwk": jwk, "jku": "https://attacker.example/keys"}).to_string());
@@ -286,7 +286,7 @@ fn claims(value: &Value) -> Claims {
 }
 
 #[test]
-fn expiry_and_not_before_are_checked_with_the_clock_skew() {
+fn verifier_checks_expiry_and_not_before_within_the_allowed_clock_skew() {
     let rules = |skew: u64, allows_eternal| Rules {
         clock_skew: Duration::from_secs(skew),
         allows_eternal,
@@ -317,7 +317,7 @@ fn expiry_and_not_before_are_checked_with_the_clock_skew() {
 }
 
 #[test]
-fn foreign_issuer_or_audience_is_rejected() {
+fn token_of_a_foreign_issuer_or_audience_is_rejected() {
     let rules = Rules {
         issuer: Some("https://a".into()),
         audiences: vec!["shop".into()],
@@ -340,7 +340,7 @@ fn foreign_issuer_or_audience_is_rejected() {
 }
 
 #[test]
-fn claim_is_found_by_name_and_then_by_path() {
+fn claim_name_with_dots_matches_before_the_path_of_nested_claims() {
     let claims = claims(&json!({
         "scope": "read write", "name": "not admin", "admin": true, "level": 3,
         "https://example.com/roles": ["dev"], "realm_access": {"roles": ["ops"]}, "nothing": null,
@@ -358,7 +358,7 @@ fn claim_is_found_by_name_and_then_by_path() {
 
 proptest! {
     #[test]
-    fn arbitrary_bytes_never_verify_and_never_panic(text in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn verifier_rejects_arbitrary_bytes_without_panic(text in proptest::collection::vec(any::<u8>(), 0..200)) {
         prop_assert!(Token::parse(&text).and_then(|token| token.verify(&shared()).cloned()).is_err());
         let _ = KeySet::given(&text, &[]);
     }

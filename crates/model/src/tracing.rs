@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn collector_is_an_http_url_with_only_host_port_and_path() {
+    fn collector_url_may_have_only_scheme_host_port_and_path() {
         for (text, is) in [
             ("http://collector:4318", "http://collector:4318"),
             ("http://collector", "http://collector:80"),

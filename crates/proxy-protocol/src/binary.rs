@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn extensions_are_skipped() {
+    fn parser_skips_extensions_within_the_maximum_header_length() {
         let addresses = [192, 0, 2, 1, 192, 0, 2, 2, 0xdc, 4, 1, 0xbb];
         let expected =
             Addresses { source: ([192, 0, 2, 1], 56324).into(), destination: ([192, 0, 2, 2], 443).into() };
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn local_command_and_unspecified_family_have_no_addresses() {
+    fn header_with_local_command_or_unspecified_family_has_no_addresses() {
         for (command, family, rest) in
             [(LOCAL, 0, &[][..]), (LOCAL, 0xff, &[1, 2, 3]), (PROXY, 0, &[]), (PROXY, 0x31, &[0; 216])]
         {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn reserved_and_truncated_fields_are_rejected() {
+    fn header_with_reserved_or_truncated_fields_is_rejected() {
         for (command, family, rest) in [
             (0x22, TCP_OVER_IPV4, &[0; 12][..]),
             (0x11, TCP_OVER_IPV4, &[0; 12]),

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_different_families_are_written_as_ipv6() {
+    fn addresses_of_different_families_are_both_written_as_ipv6() {
         let mixed = addresses("192.0.2.1:5", "[2001:db8::1]:443");
         let (mut one, mut two) = (Vec::new(), Vec::new());
         write_v1(&mut one, mixed);
@@ -142,7 +142,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn written_header_is_parsed_and_its_prefixes_are_partial(
+        fn parser_reads_each_written_header_and_reports_its_prefixes_as_partial(
             ips in (any_ip(), any_ip()), ports in any::<(u16, u16)>(), is_v2: bool, rest: Vec<u8>,
         ) {
             let written = Addresses {
@@ -160,7 +160,7 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_never_exceed_the_bounds_of_a_header(bytes: Vec<u8>, begins in 0..3_u8) {
+        fn parser_never_reads_beyond_the_maximum_header_of_arbitrary_bytes(bytes: Vec<u8>, begins in 0..3_u8) {
             let mut all = match begins {
                 0 => text::PREFIX.to_vec(),
                 1 => binary::SIGNATURE.to_vec(),

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn unconsumed_bytes_stay_in_order() {
+    async fn buffer_keeps_unconsumed_bytes_in_order() {
         let mut buffer = Buffer::new();
         fill(&mut buffer, b"headBODYnext").await;
         buffer.cut(4, 4);

@@ -148,7 +148,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn formatted_date_is_parsed_in_imf_and_asctime_form(seconds in 0..=LAST, now in 0..=LAST) {
+        fn parser_reads_each_date_in_imf_and_asctime_form(seconds in 0..=LAST, now in 0..=LAST) {
             let date = http_date(seconds);
             prop_assert_eq!(parse_http_date(&date, now), Some(seconds));
             let text = String::from_utf8_lossy(&date);
@@ -159,7 +159,7 @@ mod tests {
         }
 
         #[test]
-        fn two_digit_year_is_at_most_fifty_years_in_the_future(seconds in 0..=LAST, now in 0..=LAST) {
+        fn two_digit_year_is_read_as_at_most_fifty_years_in_the_future(seconds in 0..=LAST, now in 0..=LAST) {
             let date = http_date(seconds);
             let text = String::from_utf8_lossy(&date);
             let (day, month, year, time) = (&text[5..7], &text[8..11], &text[14..16], &text[17..25]);
@@ -172,7 +172,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_parse_to_a_date_in_range_or_none(
+        fn date_parser_never_panics_or_leaves_the_valid_range_on_any_bytes(
             text in prop_oneof![
                 prop::collection::vec(any::<u8>(), 20..36),
                 "(Sun|Mon|Sunday|Wednesday),? [0-9 ]{2}[ -]?(Feb|Nov|Dec)?[ -][0-9]{2,4} [0-9]{2}:[0-9]{2}:[0-9]{2}( GMT| [0-9]{4})"
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc_example_and_leap_year_dates_are_formatted_and_parsed() {
+    fn dates_of_rfc_examples_and_leap_years_are_formatted_and_parsed() {
         for (seconds, date) in [
             (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
             (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn obsolete_date_forms_and_any_letter_case_are_parsed() {
+    fn date_parser_accepts_obsolete_forms_and_any_letter_case() {
         for (seconds, date) in [
             (784_111_777, "Sunday, 06-Nov-94 08:49:37 GMT"),
             (784_111_777, "Sun Nov  6 08:49:37 1994"),

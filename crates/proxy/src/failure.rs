@@ -648,7 +648,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failure_indices_match_their_order_and_reason_names() {
+    fn failure_indices_match_their_order_and_their_names() {
         for (index, fault) in ClientFault::ALL.iter().enumerate() {
             assert_eq!(fault.index(), index);
         }

@@ -40,7 +40,7 @@ fn used(source: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn no_import_points_upward() {
+fn no_module_imports_a_module_of_a_higher_layer() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let lib = fs::read_to_string(root.join("lib.rs")).expect("lib.rs");
     let order = declared(&lib);
@@ -69,7 +69,7 @@ fn no_import_points_upward() {
 }
 
 #[test]
-fn map_lists_every_module_once() {
+fn map_of_layers_lists_every_module_once() {
     let lib = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs")).expect("lib.rs");
     let modules = lib.lines().filter_map(|line| {
         let line = line.strip_prefix("pub ").unwrap_or(line);

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn encoded_variants_of_a_path_share_one_loosest_reading() {
+    fn encoded_variants_of_a_path_share_their_most_decoded_reading() {
         for way in [
             "/admin",
             "/admin/",
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_with_encoded_dot_segments_have_no_reading() {
+    fn no_readings_are_listed_for_a_path_with_encoded_dot_segments() {
         for way in [
             "/x/..%2Fadmin",
             "/x%2F..%2Fadmin",
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn dot_segments_are_found_after_one_round_of_decoding() {
+    fn encoded_dot_segments_are_detected_after_one_round_of_decoding() {
         for path in [
             "/pub/..%2Fadmin",
             "/pub/%2E%2E%5Cx",
@@ -300,7 +300,7 @@ mod tests {
     proptest! {
         /// The promise of the module documentation, for arbitrary paths.
         #[test]
-        fn first_path_elements_of_any_endpoint_decoding_appear_in_a_reading(
+        fn listed_readings_of_a_path_cover_any_decoding_by_an_endpoint(
             path in r"/(/|%2F|%252f|a|B|%41|%2542|;|%3b|\.|%2e|a\.|%5c|%20|%3f|%25){0,12}",
             rounds in 0..4,
             elements in 1..4_usize,
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn path_with_a_single_reading_is_not_ambiguous() {
+    fn path_is_ambiguous_only_if_it_has_several_readings() {
         for path in ["/", "/admin/users", "/Admin", "/a.b/c", "/v1.0"] {
             assert!(!is_ambiguous(path.as_bytes()), "{path}");
         }

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_in_a_logged_target_are_masked() {
+    fn credentials_in_a_logged_request_target_are_masked() {
         let names = ["k".into()];
         let masked = |target: &str| mask(target.as_bytes(), &names).map(|it| String::from_utf8(it).unwrap());
         assert_eq!(masked("/a?x=1&k=secret&%6b=secret&k").unwrap(), "/a?x=1&k=***&%6b=***&k=***");

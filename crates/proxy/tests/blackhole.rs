@@ -108,7 +108,7 @@ async fn tcp_connections_do_not_wait_for_a_blackholed_endpoint() -> TestResult {
 }
 
 #[tokio::test]
-async fn endpoints_blackholed_under_load_lose_no_get_and_are_readmitted() -> TestResult {
+async fn get_requests_survive_blackholed_endpoints_which_are_readmitted_later() -> TestResult {
     let behaviour = Behaviour::ok().delay(Duration::from_millis(5));
     let Some(cluster) = Cluster::start(5, &behaviour)? else { return Ok(()) };
     let gateway = cluster.gateway(|builder| builder)?;
@@ -144,7 +144,7 @@ async fn endpoints_blackholed_under_load_lose_no_get_and_are_readmitted() -> Tes
 /// The same over connections that requests share: data sent for other requests does not show whether this request's
 /// data was acknowledged.
 #[tokio::test]
-async fn shared_http2_connections_blackholed_under_load_lose_no_get() -> TestResult {
+async fn get_requests_on_shared_http2_connections_survive_blackholed_endpoints() -> TestResult {
     let Some(namespace) = Namespace::for_test()? else { return Ok(()) };
     let (mut pods, mut backends) = (Vec::new(), Vec::new());
     for _ in 0..4 {
@@ -183,7 +183,7 @@ async fn shared_http2_connections_blackholed_under_load_lose_no_get() -> TestRes
 /// As in the published experiments: a pod exits at once and its address disappears; the gateway receives the change
 /// later.
 #[tokio::test]
-async fn pods_deleted_under_load_lose_no_get() -> TestResult {
+async fn get_requests_survive_pods_deleted_under_load() -> TestResult {
     let Some(mut cluster) = Cluster::start(5, &Behaviour::ok())? else { return Ok(()) };
     let gateway = cluster.gateway(|builder| builder)?;
     let load = cluster.load(Load::new(gateway.addr()).connections(50).rate(500.0).expect_own_id())?;
@@ -206,7 +206,7 @@ async fn pods_deleted_under_load_lose_no_get() -> TestResult {
 }
 
 #[tokio::test]
-async fn blackholed_endpoint_delays_a_request_only_by_the_connect_hedge() -> TestResult {
+async fn blackholed_endpoint_delays_a_request_only_by_the_hedging_delay() -> TestResult {
     let Some(cluster) = Cluster::start(5, &Behaviour::ok())? else { return Ok(()) };
     cluster.pods[0].blackhole()?;
     cluster.pods[1].blackhole()?;
@@ -236,7 +236,7 @@ async fn blackholed_endpoint_delays_a_request_only_by_the_connect_hedge() -> Tes
 }
 
 #[tokio::test]
-async fn posts_to_a_blackholed_endpoint_arrive_at_most_once() -> TestResult {
+async fn post_to_a_blackholed_endpoint_is_delivered_at_most_once() -> TestResult {
     let behaviour = Behaviour::ok().delay(Duration::from_millis(5));
     let Some(cluster) = Cluster::start(3, &behaviour)? else { return Ok(()) };
     let soon = Duration::from_secs(1);

@@ -39,7 +39,7 @@ async fn get_reaches_the_endpoint_with_forwarding_headers() -> TestResult {
 }
 
 #[tokio::test]
-async fn bodies_of_any_framing_pass_in_both_directions() -> TestResult {
+async fn request_and_response_bodies_of_any_framing_are_forwarded() -> TestResult {
     let backend = Backend::start(Behaviour::echo()).await?;
     let gateway = Gateway::of([&backend]).await?;
     let mut client = gateway.connect().await?;
@@ -59,7 +59,7 @@ async fn bodies_of_any_framing_pass_in_both_directions() -> TestResult {
 }
 
 #[tokio::test]
-async fn rules_match_method_headers_query_parameters_and_path_expressions() -> TestResult {
+async fn rules_match_requests_by_method_headers_query_parameters_and_path_expressions() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
     // Each listed rule responds with its own status; all other rules lead to the backend.

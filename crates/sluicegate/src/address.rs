@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn listen_address_may_be_a_port_alone() {
+    fn listen_address_may_be_only_a_port() {
         for (text, address) in [
             ("8080", "0.0.0.0:8080"),
             (":8080", "0.0.0.0:8080"),

@@ -184,12 +184,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn command_line_is_consistent() {
+    fn definition_of_the_command_line_is_valid() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn options_of_the_gateway_are_listed_under_the_heading_gateway() {
+    fn help_lists_options_of_the_gateway_under_the_heading_gateway() {
         let command = Cli::command();
         for name in ["serve", "data-plane"] {
             let serve = command.find_subcommand(name).expect(name);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn log_filter_sets_levels_for_all_parts_and_for_single_parts() {
+    fn log_filter_sets_the_level_of_all_or_single_parts() {
         let parts = |text: &str| filter(text).map(|filter| filter.to_string());
         assert_eq!(parts("warn"), Ok("kube_runtime=off,kube_client=off,warn".into()));
         assert_eq!(parts("debug,hyper=off"), Ok("kube_runtime=off,kube_client=off,hyper=off,debug".into()));

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn configmap_overrides_the_command_line_only_for_its_keys() {
+    fn configmap_overrides_only_options_for_which_it_has_a_key() {
         let options =
             ["--attempts=5", "--response-timeout=7s", "--ssl-redirect=false", "--tls-min-version=1.3"];
         let globals =
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_the_published_study_are_applied_or_reported() {
+    fn configmap_keys_of_the_published_study_are_applied_or_reported() {
         let nginx = [
             ("worker-connections", "10000"),
             ("worker-rlimit-nofile", "10240"),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_keys_are_reported_and_the_other_keys_apply() {
+    fn invalid_configmap_keys_are_reported_and_other_keys_apply() {
         let values = [("attempts", "0"), ("atempts", "2"), ("listen-https", ":443"), ("pool-size", "7")];
         let globals = globals(&[], &values);
         assert_eq!(globals.settings.limits.pool_per_endpoint, 7);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn former_key_is_ignored_and_the_problem_names_the_new_key() {
+    fn former_configmap_key_is_ignored_and_the_problem_names_the_new_key() {
         let globals = globals(&[], &[("trusted-peers", "10.0.0.0/8")]);
         assert!(globals.settings.trusted_proxies.is_empty());
         let [(field, fault)] = &*globals.faults else { panic!("{:?}", globals.faults) };
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn configmap_replaces_lists_and_switches_of_the_command_line() {
+    fn configmap_overrides_lists_and_switches_of_the_command_line() {
         let options = ["--trusted-proxies=10.0.0.0/8", "--underscores-in-headers"];
         let values = [
             ("proxy-real-ip-cidr", "192.0.2.0/24,198.51.100.0/24"),

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn event_is_one_line_although_its_names_contain_line_breaks() {
+    fn log_event_is_one_line_even_if_names_contain_line_breaks() {
         for (is_json, has_colours) in [(false, false), (false, true), (true, false)] {
             let text = logged(is_json, has_colours);
             assert_eq!(text.lines().count(), 2, "{text:?}");
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn json_line_preserves_names_with_line_breaks() {
+    fn json_log_line_preserves_names_with_line_breaks() {
         let text = logged(true, false);
         let event: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         assert_eq!(event["fields"]["path"], FORGED);

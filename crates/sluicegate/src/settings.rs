@@ -441,7 +441,7 @@ mod tests {
     use crate::cli::{Cli, Command};
 
     #[test]
-    fn absent_options_have_the_defaults_of_the_model() {
+    fn absent_options_use_the_default_settings_of_the_model() {
         assert_eq!(SettingsArgs::default().settings(), Settings::default());
     }
 
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_disables_the_limits_whose_help_says_so() -> Result<(), clap::Error> {
+    fn zero_disables_each_limit_whose_help_text_says_so() -> Result<(), clap::Error> {
         assert_eq!(parsed("--max-request-body", "0")?.limits.request_body, None);
         assert_eq!(parsed("--min-request-body-rate", "0")?.limits.request_body_rate, 0);
         assert_eq!(parsed("--max-stalled-uploads-per-endpoint", "0")?.limits.stalled_uploads_per_endpoint, 0);
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_traced_only_with_a_collector() -> Result<(), clap::Error> {
+    fn tracing_is_enabled_only_with_a_collector() -> Result<(), clap::Error> {
         let collector = || "http://collector:4318".parse().expect("a URL");
         assert_eq!(parsed("--trace-sample-percent", "50")?.tracing, None);
         assert_eq!(
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn compression_options_parse_codings_in_order_and_media_types() -> Result<(), clap::Error> {
+    fn compression_options_accept_codings_in_order_and_media_types() -> Result<(), clap::Error> {
         let codings = |value| parsed("--compression", value).map(|all| all.compression.codings.to_string());
         assert_eq!(codings("zstd,br, gzip")?, "zstd, br, gzip");
         assert_eq!(codings("off")?, "off");
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_have_the_units_of_nginx_and_kubernetes() {
+    fn size_options_accept_the_units_of_nginx_and_kubernetes() {
         assert_eq!(size("512"), Ok(512));
         assert_eq!(size("64k"), Ok(65_536));
         assert_eq!(size("1Mi"), Ok(1_048_576));

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takeover_preserves_queued_connections() -> anyhow::Result<()> {
+    fn takeover_preserves_connections_queued_in_the_kernel() -> anyhow::Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let waiting = std::net::TcpStream::connect(address)?;
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn aborted_takeover_leaves_the_old_process_ready_for_another() -> anyhow::Result<()> {
+    fn old_process_accepts_another_takeover_after_an_aborted_takeover() -> anyhow::Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let old = std::thread::spawn(move || {

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_options_have_the_defaults_of_the_model() -> Result<(), clap::Error> {
+    fn absent_tls_options_use_the_default_settings_of_the_model() -> Result<(), clap::Error> {
         let options = parsed(&[])?;
         assert_eq!(options.settings.tls, TlsSettings::default());
         assert!(options.ssl_redirect);
@@ -128,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn control_planes_with_equal_options_have_equal_configurations() -> Result<(), clap::Error> {
+    fn control_planes_with_equal_tls_options_publish_equal_configurations() -> Result<(), clap::Error> {
         let [one, other] = [parsed(&["--listen-https=:8443"])?, parsed(&["--listen-https=:8443"])?];
         assert_eq!(translate(&Store::default(), &one).config, translate(&Store::default(), &other).config);
         Ok(())
     }
 
     #[test]
-    fn valid_tls_options_apply_and_invalid_ones_are_rejected() -> Result<(), clap::Error> {
+    fn valid_tls_options_apply_and_invalid_tls_options_are_rejected() -> Result<(), clap::Error> {
         let options = parsed(&[
             "--listen-https=:8443",
             "--tls-min-version=1.3",

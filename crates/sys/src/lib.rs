@@ -85,7 +85,7 @@ mod tests {
     use super::{peer_user, unacknowledged_bytes, unacknowledged_for, unsent_bytes};
 
     #[test]
-    fn live_peer_leaves_no_bytes_unacknowledged() -> std::io::Result<()> {
+    fn peer_that_is_reachable_acknowledges_all_sent_bytes() -> std::io::Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let mut near = TcpStream::connect(listener.local_addr()?)?;
         let (mut far, _) = listener.accept()?;
@@ -97,14 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn peer_of_a_unix_socket_has_a_user_id() -> std::io::Result<()> {
+    fn user_id_of_the_peer_of_a_unix_socket_is_known() -> std::io::Result<()> {
         let (near, _far) = UnixStream::pair()?;
         assert_eq!(peer_user(&near)?, rustix::process::geteuid().as_raw());
         Ok(())
     }
 
     #[test]
-    fn full_peer_acknowledges_the_sent_bytes() -> std::io::Result<()> {
+    fn peer_with_a_full_receive_buffer_acknowledges_the_received_bytes() -> std::io::Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let mut near = TcpStream::connect(listener.local_addr()?)?;
         let (_far, _) = listener.accept()?;

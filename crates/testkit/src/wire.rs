@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn chunked_body_is_decoded_in_any_pieces() {
+    fn reader_decodes_a_chunked_body_in_any_pieces() {
         let bytes = b"5;x=y\r\nhello\r\nA\r\n0123456789\r\n0\r\nCheck: sum\r\n\r\n";
         for step in 1..=bytes.len() {
             let (body, decoder) = decode(Framing::Chunked, bytes, step).unwrap();
@@ -209,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn body_ends_at_its_content_length() {
+    fn reader_ends_a_body_at_its_content_length() {
         let (body, decoder) = decode(Framing::Length(3), b"abcdef", 2).unwrap();
         assert_eq!(body, b"abc");
         assert!(decoder.is_done());
     }
 
     #[test]
-    fn invalid_chunk_size_is_rejected() {
+    fn reader_rejects_an_invalid_chunk_size() {
         assert!(decode(Framing::Chunked, b"zz\r\n", 9).is_err());
         assert!(decode(Framing::Chunked, b"1\r\nab\r\n", 9).is_err());
     }

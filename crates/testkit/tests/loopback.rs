@@ -10,7 +10,7 @@ use sluicegate_testkit::load::{Failure, Kind, Load};
 const GET: &str = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[tokio::test]
-async fn ok_responds_with_metadata_of_the_server_and_the_request() -> anyhow::Result<()> {
+async fn backend_of_behaviour_ok_describes_the_server_and_the_request() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::ok()).await?;
     let response = client::get(backend.addr(), "a", "/path?q=1").await?;
     assert_eq!(response.status, 200);
@@ -21,7 +21,7 @@ async fn ok_responds_with_metadata_of_the_server_and_the_request() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn echo_responds_with_the_bytes_on_the_wire() -> anyhow::Result<()> {
+async fn backend_of_behaviour_echo_returns_the_bytes_of_the_request() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::echo()).await?;
     let request =
         "POST / HTTP/1.1\r\nhOsT:  a\r\nTransfer-Encoding: chunked\r\n\r\n3;x\r\nabc\r\n0\r\nT: u\r\n\r\n";
@@ -34,7 +34,7 @@ async fn echo_responds_with_the_bytes_on_the_wire() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn connection_serves_pipelined_requests_and_head() -> anyhow::Result<()> {
+async fn backend_serves_pipelined_requests_and_head_requests() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::sized(3)).await?;
     let mut client = Client::connect(backend.addr()).await?;
     client.send(format!("{GET}{GET}")).await?;
@@ -47,7 +47,7 @@ async fn connection_serves_pipelined_requests_and_head() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn client_reads_chunks_trailers_and_interim_responses() -> anyhow::Result<()> {
+async fn test_client_reads_chunks_trailers_and_interim_responses() -> anyhow::Result<()> {
     let behaviour = Behaviour::chunked(["one", "two"], Duration::from_millis(1), &[("Sum", "6")])
         .interim("HTTP/1.1 103 Early Hints\r\n\r\n");
     let backend = Backend::start(behaviour).await?;
@@ -70,7 +70,7 @@ async fn backend_sends_100_continue_for_a_body() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn upgraded_connection_echoes() -> anyhow::Result<()> {
+async fn backend_echoes_bytes_on_an_upgraded_connection() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::upgrade()).await?;
     let mut client = Client::connect(backend.addr()).await?;
     let ask = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nearly";
@@ -83,7 +83,7 @@ async fn upgraded_connection_echoes() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn client_recognizes_each_misbehaviour() -> anyhow::Result<()> {
+async fn client_recognizes_each_misbehaviour_of_a_backend() -> anyhow::Result<()> {
     let cases = [
         (Behaviour::close_on_accept(), "closed"),
         (Behaviour::close_on_request(), "closed"),
@@ -110,7 +110,7 @@ async fn client_recognizes_each_misbehaviour() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn behaviour_is_selected_for_each_request() -> anyhow::Result<()> {
+async fn backend_selects_its_behaviour_for_each_request() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::choose(|request| match request.nth {
         1 => Behaviour::echo(),
         _ => Behaviour::status(503),
@@ -164,7 +164,8 @@ async fn load_and_backend_count_the_same_requests() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn announced_close_reconnects_and_unannounced_close_is_a_failure() -> anyhow::Result<()> {
+async fn load_reconnects_after_an_announced_close_and_counts_any_other_close_as_failure() -> anyhow::Result<()>
+{
     let polite = Behaviour::raw("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
     let backend = Backend::start(polite.then_close()).await?;
     let load = Load::new(backend.addr()).connections(2);
@@ -184,7 +185,7 @@ async fn announced_close_reconnects_and_unannounced_close_is_a_failure() -> anyh
 }
 
 #[tokio::test]
-async fn close_of_an_idle_connection_is_not_a_failure() -> anyhow::Result<()> {
+async fn load_does_not_count_the_close_of_an_idle_connection_as_failure() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::ok().close_after(1)).await?;
     let load = Load::new(backend.addr()).connections(4).rate(200.0);
     let report = load.run(Duration::from_millis(500)).await?;
@@ -194,7 +195,7 @@ async fn close_of_an_idle_connection_is_not_a_failure() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn latency_at_a_constant_rate_starts_at_the_due_time() -> anyhow::Result<()> {
+async fn load_with_a_constant_rate_counts_latency_from_the_due_time() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::ok()).await?;
     let running = Load::new(backend.addr()).connections(2).rate(500.0).start()?;
     running.wait_for_ok(100, Duration::from_secs(5)).await?;
@@ -212,7 +213,7 @@ async fn latency_at_a_constant_rate_starts_at_the_due_time() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn failures_are_counted_by_reason() -> anyhow::Result<()> {
+async fn load_counts_failures_by_reason() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::status(502)).await?;
     let load = Load::new(backend.addr()).connections(1).rate(100.0).timeout(Duration::from_millis(50));
     let cases = [
@@ -237,7 +238,7 @@ async fn failures_are_counted_by_reason() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn hole_drops_connects_until_it_is_opened() -> anyhow::Result<()> {
+async fn black_hole_ignores_connects_until_it_is_opened() -> anyhow::Result<()> {
     let hole = Hole::start().await?;
     let addr = hole.addr();
     let patience = Duration::from_millis(200);

@@ -41,7 +41,7 @@ fn sleeper(pod: &Pod) -> anyhow::Result<sluicegate_netns::Process> {
 }
 
 #[tokio::test]
-async fn connect_to_a_black_hole_hangs_and_to_a_dead_process_is_refused() -> anyhow::Result<()> {
+async fn connect_to_a_black_hole_times_out_and_to_a_dead_process_is_refused() -> anyhow::Result<()> {
     let Some(namespace) = Namespace::for_test()? else { return Ok(()) };
     let (hole, refusing) = (namespace.pod()?, namespace.pod()?);
     let backend = Backend::start_on(hole.listen(9000)?, Behaviour::ok())?;
@@ -57,7 +57,7 @@ async fn connect_to_a_black_hole_hangs_and_to_a_dead_process_is_refused() -> any
 }
 
 #[tokio::test]
-async fn black_hole_silences_established_connections_until_restored() -> anyhow::Result<()> {
+async fn black_hole_drops_packets_of_established_connections_until_restored() -> anyhow::Result<()> {
     let Some(namespace) = Namespace::for_test()? else { return Ok(()) };
     let pod = namespace.pod()?;
     let backend = Backend::start_on(pod.listen(9000)?, Behaviour::ok())?;
@@ -101,7 +101,7 @@ async fn deleted_pod_kills_its_processes_and_drops_packets() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn load_and_process_run_in_the_namespace() -> anyhow::Result<()> {
+async fn load_and_process_run_in_the_network_namespace() -> anyhow::Result<()> {
     let Some(namespace) = Namespace::for_test()? else { return Ok(()) };
     let pod = namespace.pod()?;
     let backend = Backend::start_on(pod.listen(9000)?, Behaviour::ok())?;

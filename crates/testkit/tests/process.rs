@@ -12,7 +12,7 @@ fn shell(script: &str) -> anyhow::Result<Process> {
 }
 
 #[tokio::test]
-async fn output_and_exit_code_are_available_after_the_end() -> anyhow::Result<()> {
+async fn output_and_exit_code_are_available_after_a_process_ends() -> anyhow::Result<()> {
     let mut process = shell("echo out; echo err >&2; exit 3")?;
     assert_eq!(process.wait(Duration::from_secs(5)).await?.code(), Some(3));
     assert_eq!(process.output(), "out\nerr\n");
@@ -43,7 +43,7 @@ async fn wait_for_port_fails_with_the_output_if_the_process_ends() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn cpu_time_includes_descendants() -> anyhow::Result<()> {
+async fn cpu_time_of_a_process_includes_its_descendants() -> anyhow::Result<()> {
     let mut process =
         shell("(i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo done; sleep 10) & wait")?;
     let deadline = Instant::now() + Duration::from_secs(10);

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repeated_ids_are_counted_once() {
+    fn reader_counts_each_repeated_id_once() {
         let directory = tempfile::tempdir().unwrap();
         let [a, b, empty] = ["a", "b", "empty"].map(|name| directory.path().join(name));
         std::fs::write(&a, "1\n2\n3\n2\n2\n").unwrap();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn truncated_last_line_is_ignored() {
+    fn reader_ignores_a_truncated_last_line() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a");
         std::fs::write(&path, "17\n18\n1").unwrap();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn journal_is_read_back_and_extended() {
+    fn reopened_journal_is_extended_and_readable() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a");
         for id in ["x", "y", "x"] {

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn url_selects_the_response() {
+    fn query_of_the_url_selects_size_delay_and_status() {
         let plain = Shape { size: None, delay: Duration::ZERO, status: StatusCode::OK };
         for query in ["", "id=7", "s", "&&", "x=1&y"] {
             assert_eq!(Shape::of(query), Ok(plain), "{query}");
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn error_for_an_invalid_url_lists_the_valid_options() {
+    fn error_for_an_invalid_query_names_the_valid_values() {
         for wrong in [
             "s=",
             "s=x",

@@ -17,7 +17,7 @@ use rig::{Running, all, each, each_with, eventually, keep};
 const STRANGER: &str = "stranger.example.net";
 
 #[test]
-fn unknown_host_receives_404() {
+fn request_for_an_unknown_host_receives_404() {
     each(|gateway| {
         ensure!(gateway.get(HOST)?.status == 200);
         ensure!(gateway.get_secured(HOST, HOST)?.status == 200);
@@ -28,7 +28,7 @@ fn unknown_host_receives_404() {
 }
 
 #[test]
-fn both_versions_of_tls_and_of_http_are_offered() {
+fn gateway_offers_tls_1_2_and_1_3_with_http_1_and_http_2() {
     each(|gateway| {
         for version in rustls::ALL_VERSIONS {
             let stream = gateway.secured(HOST, &[version], &[b"h2", b"http/1.1"])?;
@@ -85,7 +85,7 @@ fn endpoint_replacement_loses_no_request() {
 }
 
 #[test]
-fn requests_are_spread_over_all_endpoints() {
+fn gateway_spreads_requests_over_all_endpoints() {
     let promise = |gateway: &mut Running| {
         for count in [5, 50, 3] {
             gateway.apply(Part::Endpoints, |config, pods| config.endpoints = pods[..count].to_vec())?;
@@ -118,7 +118,7 @@ fn gateway_responds_with_an_error_without_endpoints_and_recovers() {
 }
 
 #[test]
-fn replaced_certificate_is_served_to_new_connections() {
+fn gateway_serves_a_replaced_certificate_to_new_connections() {
     each(|gateway| {
         let new = authority::issue(&KeyPair::generate()?)?;
         let (old, expected) = (authority::first(&gateway.config.certificate)?, authority::first(&new)?);
@@ -129,7 +129,7 @@ fn replaced_certificate_is_served_to_new_connections() {
 }
 
 #[test]
-fn a_thousand_hosts_are_routed_and_replaced() {
+fn gateway_routes_and_replaces_a_thousand_hosts() {
     each(|gateway| {
         for generation in ["a", "b"] {
             let hosts: Vec<String> =
@@ -149,7 +149,7 @@ fn a_thousand_hosts_are_routed_and_replaced() {
 }
 
 #[test]
-fn the_planted_fault_loses_requests_that_sluicegate_does_not() {
+fn endpoint_that_closes_connections_fails_requests_only_without_retries() {
     // One of the two pods closes each connection. The gateway receives no notification.
     fn half_broken(gateway: &mut Running) -> anyhow::Result<()> {
         let broken = pods::start_broken(gateway.pods[0])?;

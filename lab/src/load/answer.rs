@@ -270,13 +270,13 @@ mod tests {
     }
 
     #[test]
-    fn a_body_without_a_length_ends_with_the_connection() {
+    fn response_body_without_a_length_ends_with_the_connection() {
         let (answers, wrong) = read("HTTP/1.1 200 OK\r\n\r\nhello, there");
         assert_eq!((answers, wrong), (vec![Answer { keep_alive: false, length: 12, ..PLAIN }], None));
     }
 
     #[test]
-    fn truncated_response_is_an_error() {
+    fn truncated_response_is_never_returned_as_complete() {
         let whole = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
         for end in 1..whole.len() {
             assert_eq!(read(&whole[..end]), (vec![], None), "{}", whole[..end].escape_debug());
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_echo_of_the_id_and_the_length_are_compared() {
+    fn parser_compares_the_echoed_id_and_reads_the_announced_length() {
         let echo = |line: &str| {
             let (answers, _) = read(&format!("HTTP/1.1 200 OK\r\n{line}\r\nContent-Length: 1\r\n\r\nx"));
             answers[0].echo

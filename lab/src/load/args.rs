@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_and_rates_may_be_scaled() {
+    fn counts_and_rates_accept_the_suffixes_k_and_m() {
         assert_eq!(connections("1k"), Ok(1000));
         assert_eq!(connections("1.5k"), Ok(1500));
         assert_eq!(rate("30k"), Ok(30_000.0));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn times_have_units_and_seconds_without() {
+    fn duration_without_a_unit_is_in_seconds() {
         for (text, millis) in [("2", 2000), ("2s", 2000), ("250ms", 250), ("1.5m", 90_000), ("1h", 3_600_000)]
         {
             assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_names_and_values() {
+    fn header_option_is_parsed_into_name_and_value() {
         assert_eq!(header("Accept:  */* "), Ok(("Accept".to_owned(), "*/*".to_owned())));
         assert_eq!(header("X-Empty:"), Ok(("X-Empty".to_owned(), String::new())));
         for text in ["", "Accept", ": x", "A b: c", "A: b\r\nC: d", "X-Lab-Id: 5", "content-length: 4"] {

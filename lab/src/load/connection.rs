@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn late_connection_catches_up_and_counts_latency_from_the_due_time() {
+    fn connection_that_is_late_catches_up_and_counts_latency_from_the_due_time() {
         let mut connection = idle();
         assert_eq!(send(&mut connection, at(0)), Some(at(0)));
         assert_eq!(send(&mut connection, at(10)), None, "one at a time");
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn connect_has_a_timeout_and_an_idle_connection_has_none() {
+    fn timeout_applies_to_connects_but_not_to_idle_connections() {
         let mut connection = Connection::new(0);
         assert!(!connection.is_expired(at(999_999)));
         connection.open(at(0), at(100));
@@ -270,7 +270,7 @@ mod tests {
     /// 10 ms. The request at the beginning of a pause waits for the whole pause, and nine more requests wait for a
     /// part.
     #[test]
-    fn a_stall_is_charged_to_every_request_that_was_due_in_it() {
+    fn stall_delays_every_request_that_is_due_during_the_stall() {
         let mut connection = idle();
         let mut corrected = Vec::new();
         let mut uncorrected = Vec::new();

@@ -325,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn result_counts_in_the_interval_of_its_due_time() {
+    fn result_is_counted_in_the_interval_of_its_due_time() {
         let at = Nanos::from_millis;
         let new = || Counts::new(at(500), at(1000));
         let (mut one, mut other) = (new(), new());

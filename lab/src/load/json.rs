@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_as_the_results_of_experiments_have_it() {
+    fn json_report_of_a_load_is_readable_as_the_result_of_an_experiment() {
         let words = "load -R100 -d2s -c3 --posts 50 http://127.0.0.1:9/a";
         let plan = Words::try_parse_from(words.split(' ')).unwrap().args.plan().unwrap();
         let first = plan.schedule.first;
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_can_be_repeated() {
+    fn reported_command_is_quoted_for_the_shell() {
         let words = ["lab", "load", "-H", "A: it's", "", "http://a/?b=c&d"].map(str::to_owned);
         assert_eq!(command(words.into_iter()), r"lab load -H 'A: it'\''s' '' 'http://a/?b=c&d'");
     }

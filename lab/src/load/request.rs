@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_has_its_host_its_headers_and_its_id() {
+    fn request_contains_host_configured_headers_and_id() {
         let target: Target = "http://example.com:81/a?b".parse().unwrap();
         let mut request = Request::new(Method::Get, &target, &[("Accept".to_owned(), "*/*".to_owned())]);
         let text = String::from_utf8(request.with_id(Id::new(0xab, 0x1f)).to_vec()).unwrap();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_post_has_a_body_of_which_it_says_the_length() {
+    fn post_contains_a_body_and_its_content_length() {
         let target: Target = "http://example.com/a".parse().unwrap();
         let mut request = Request::new(Method::Post, &target, &[]);
         let text = String::from_utf8(request.with_id(Id::new(1, 2)).to_vec()).unwrap();
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn each_request_has_the_next_value_of_a_header() {
+    fn requests_use_the_values_of_a_header_in_turn() {
         let target: Target = "http://example.com/a".parse().unwrap();
         let values = Values::of("one\ntwo\n").unwrap();
         let mut request = Request::new(Method::Post, &target, &[]).with_values("X-Key", &values);

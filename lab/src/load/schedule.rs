@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_due_at_even_distances_over_all_connections() {
+    fn requests_of_all_connections_are_due_at_even_intervals() {
         let schedule = schedule(4, 1000.0, 50);
         let mut dues: Vec<Nanos> =
             (0..4).flat_map(|connection| (0..).map_while(move |n| schedule.due(connection, n))).collect();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_divides_nothing_evenly_does_not_drift() {
+    fn schedule_of_an_uneven_rate_does_not_drift() {
         let schedule = schedule(7, 30_001.0, 180_000);
         let requests = schedule.requests().unwrap();
         assert_eq!(requests, 5_400_180);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_rate_leaves_connections_without_requests() {
+    fn slow_rate_leaves_some_connections_without_requests() {
         let schedule = schedule(10, 0.5, 3000);
         assert_eq!(schedule.requests(), Some(2));
         assert_eq!(schedule.due(1, 0), Some(Nanos::from_millis(2100)));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_all_connections_add_up_to_the_total() {
+    fn sum_of_requests_over_all_connections_is_the_total() {
         for (connections, rate, millis) in
             [(4, 1000.0, 50), (7, 30_001.0, 1003), (10, 0.5, 3000), (3, 333.3, 1)]
         {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_released_before_it_is_due_or_after_the_end() {
+    fn schedule_releases_no_request_before_its_due_time_or_after_the_end() {
         let schedule = schedule(2, 1000.0, 50);
         let at = Nanos::from_millis;
         assert_eq!(schedule.released(1, 1, at(102)), None);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_ends_early_has_the_requests_that_were_due_until_then() {
+    fn load_that_ends_early_counts_only_requests_due_before_its_end() {
         let at = Nanos::from_millis;
         let whole = schedule(4, 1000.0, 50);
         assert_eq!(whole.until(at(120)).requests(), Some(20));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_opened_one_after_another_before_the_first_request() {
+    fn connections_open_at_even_intervals_before_the_first_request() {
         let schedule = schedule(4, 1000.0, 50);
         let opens: Vec<u64> = (0..4).map(|connection| schedule.opens(connection).0 / 1_000_000).collect();
         assert_eq!(opens, [0, 25, 50, 75]);

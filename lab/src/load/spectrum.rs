@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_match_the_recorded_values() {
+    fn percentiles_of_a_histogram_match_the_recorded_values() {
         let histogram = even();
         let values: Vec<u64> =
             PERCENTILES.iter().map(|(_, quantile)| percentile(&histogram, *quantile)).collect();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn spectrum_ends_at_100_percent() {
+    fn latency_spectrum_ends_at_100_percent() {
         let points: Vec<Point> = points(&even()).collect();
         assert!(points.is_sorted_by_key(|point| point.count));
         assert_eq!(points.last(), Some(&Point { value: 1000, quantile: 1.0, count: 1_000_000 }));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spectrum_is_printed_as_wrk2_does() {
+    fn spectrum_is_printed_in_the_format_of_wrk2() {
         let text = detailed(&even());
         assert!(text.starts_with("       Value   Percentile   TotalCount 1/(1-Percentile)\n\n"), "{text}");
         assert!(text.contains("\n       0.500     0.500000       500000         2.00\n"), "{text}");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_histogram_has_a_spectrum() {
+    fn empty_histogram_is_printed_as_a_spectrum_of_zero_requests() {
         let nothing = nothing();
         assert_eq!(percentile(&nothing, 0.999_999), 0);
         assert!(detailed(&nothing).contains("Total count    =            0"));

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_url_is_refused() {
+    fn invalid_url_is_rejected() {
         for url in [
             "",
             "localhost",

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_in_wrks_units() {
+    fn numbers_are_printed_in_the_units_of_wrk() {
         let times = [(0.0, "0.00us"), (849.0, "849.00us"), (850.0, "0.85ms"), (12_340.0, "12.34ms")];
         for (time, text) in
             times.into_iter().chain([(999_999.0, "1000.00ms"), (1.5e6, "1.50s"), (9e7, "1.50m")])
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_those_of_wrk() {
+    fn lines_of_statistics_have_the_columns_of_wrk() {
         let line = stats_line("Latency", ["6.60ms".into(), "1.92ms".into(), "12.50ms".into()], 0.6846);
         assert_eq!(line, "    Latency     6.60ms    1.92ms  12.50ms   68.46%\n");
         let line = stats_line("Req/Sec", ["1.04k".into(), "80.00".into(), "2.50k".into()], 0.7279);

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn wrongly_allowed_call_is_highlighted() {
+    fn table_highlights_a_wrongly_allowed_call() {
         let (caption, text) = &texts()[0];
         assert_eq!(caption, "Allowed and denied calls");
         assert!(text.contains("| JWT HS256 | expired | 401 | 200 | 401 |"), "{text}");
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn added_latency_is_compared_with_sluicegate() {
+    fn table_compares_added_latency_with_sluicegate() {
         let (_, text) = &texts()[1];
         // The medians of 0.051 and 0.052, and of 0.101 and 0.102.
         assert!(
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_are_beside_none_and_many_callers_beside_few() {
+    fn tables_compare_functions_with_no_function_and_many_callers_with_few_callers() {
         let all = texts();
         let (_, functions) = &all[2];
         assert!(
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_study_is_beside_what_was_measured() {
+    fn table_shows_published_figures_beside_measured_figures() {
         let all = texts();
         let (_, text) = all.last().unwrap();
         let has = |row: &str| assert!(text.contains(row), "{row}\n{text}");
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn other_experiments_have_no_api_tables() {
+    fn reports_of_other_experiments_have_no_api_tables() {
         for (name, results) in sample::all().into_iter().filter(|(name, _)| *name != "gateway") {
             let study = results.published.as_deref().and_then(published::find);
             assert!(tables(&results, &works(&results), study.as_ref()).is_empty(), "{name}");

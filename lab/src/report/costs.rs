@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_become_a_median_with_its_spread() {
+    fn several_turns_become_a_median_and_its_range() {
         let turns = [10.0, 30.0, 11.0].map(|cost| point("HTTP", 1, 1, 1000.0, cost));
         let results = results(vec![("a", turns.into()), ("b", vec![point("HTTP", 1, 1, 1000.0, 7.0)])]);
         let works = works(&results);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn varied_parameter_selects_the_form_of_the_table() {
+    fn varied_parameter_selects_the_kind_of_table() {
         let sizes = vec![point("HTTP", 2, 1, 1900.0, 1.0), point("HTTP", 1, 1, 1000.0, 1.0)];
         let sized = results(vec![("a", sizes)]);
         let work = &works(&sized)[0];
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_shown_with_the_work_that_they_bound() {
+    fn machine_limits_are_shown_beside_the_work_that_the_limits_bound() {
         let floor = vec![
             point("HTTP", 1, 1, 9000.0, 1.0),
             point("signature, RSA", 1, 1, 1500.0, 660.0),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_without_a_measurement_have_their_own_table() {
+    fn machine_limits_without_measured_gateways_have_their_own_table() {
         let floor = vec![point("HTTP", 1, 1, 9000.0, 1.0), point("signature, RSA", 1, 1, 1500.0, 660.0)];
         let results = results(vec![("floor", floor)]);
         let works = works(&results);

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_is_the_one_computed_by_hand() {
+    fn fitted_line_matches_a_line_computed_by_hand() {
         // Means 3.75 and 8; xx = 28.75, xy = 56, yy = 110: slope 56 / 28.75, R^2 = 56^2 / (28.75 * 110).
         let line = Line::through(&[(1.0, 2.0), (2.0, 5.0), (4.0, 9.0), (8.0, 16.0)]).unwrap();
         assert!((line.slope - 1.947_826_087).abs() < 1e-9, "{line:?}");

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn table_contains_only_measured_gateways() {
+    fn table_of_idle_connections_contains_only_measured_gateways() {
         let (_, mut results) = sample_costs::all().swap_remove(0);
         assert!(table(&results).is_none());
         results.gateways[1].idle = Some(Idle { connections: 1500, http_kib: 2.68, https_kib: 6.6 });

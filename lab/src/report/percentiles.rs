@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_ends_where_the_answers_end() {
+    fn latency_curve_ends_at_the_last_measured_percentile() {
         let latency = FLAT.latency(1000);
         let curve = curve(&latency);
         let (last, millis) = *curve.last().unwrap();
@@ -296,14 +296,14 @@ mod tests {
     }
 
     #[test]
-    fn the_axis_ends_there_too() {
+    fn axis_ends_at_the_last_measured_percentile() {
         let results = results(FLAT, 100);
         let plot = plot("", &contestants(&results), None).unwrap();
         assert!(plot.body.contains(">99.9 %<") && !plot.body.contains(">99.99 %<"), "{}", plot.body);
     }
 
     #[test]
-    fn curve_needs_at_least_one_response() {
+    fn latency_curve_needs_at_least_one_response() {
         assert_eq!(curve(&FLAT.latency(0)), []);
         assert!(curve(&FLAT.latency(1)).iter().all(|point| point.0 == 0.0));
         assert!(percentile(&FLAT.latency(1), "50").is_none());
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn curve_with_missing_requests_ends_in_a_cross() {
+    fn latency_curve_with_missing_responses_ends_in_a_cross() {
         let crosses = |shape: Shape| {
             let results = results(shape, 100);
             let plot = plot("", &contestants(&results), None).unwrap();

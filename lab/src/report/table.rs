@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_escaped_everywhere() {
+    fn tables_escape_names_in_html_and_markdown() {
         assert!(table().html().contains("<caption>What &lt;b&gt;</caption>"));
         assert!(
             table().html().contains("<td class=\"number published bad\">1,200</td>"),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_shows_columns() {
+    fn text_table_has_aligned_columns() {
         assert_eq!(table().text(), "  who  errors (2020)\n  a|b          1,200\n    c              0\n");
     }
 }

@@ -14,7 +14,7 @@ fn files(results: &Results) -> Vec<(String, String)> {
 /// Writes the samples as files for visual inspection: `SLUICEGATE_LAB_SAMPLES=DIRECTORY cargo test --package
 /// sluicegate-lab samples`.
 #[test]
-fn samples_can_be_looked_at() {
+fn samples_of_reports_are_written_as_files() {
     let temporary = tempfile::tempdir().unwrap();
     let directory =
         std::env::var_os("SLUICEGATE_LAB_SAMPLES").map_or(temporary.path().to_owned(), PathBuf::from);
@@ -31,7 +31,7 @@ fn samples_can_be_looked_at() {
 }
 
 #[test]
-fn every_plot_is_well_formed_and_its_places_are_numbers() {
+fn every_plot_is_well_formed_svg_with_finite_coordinates() {
     for (name, results) in sample::all() {
         for (file, svg) in plots(&results) {
             let document =
@@ -53,7 +53,7 @@ fn every_plot_is_well_formed_and_its_places_are_numbers() {
 }
 
 #[test]
-fn no_two_plots_of_a_report_have_the_same_file() {
+fn plots_of_a_report_have_unique_file_names() {
     for (name, results) in sample::all() {
         let mut files: Vec<String> = plots(&results).into_iter().map(|(file, _)| file).collect();
         let count = files.len();
@@ -64,7 +64,7 @@ fn no_two_plots_of_a_report_have_the_same_file() {
 }
 
 #[test]
-fn a_page_loads_nothing_and_runs_nothing() {
+fn html_report_loads_no_resource_and_runs_no_script() {
     for (name, results) in sample::all() {
         let page = html(&results);
         for bad in ["<script", "<link", "<img", "<iframe", "@import", "url(", " onload", "href="] {
@@ -75,7 +75,7 @@ fn a_page_loads_nothing_and_runs_nothing() {
 }
 
 #[test]
-fn names_that_look_like_markup_stay_names() {
+fn reports_escape_names_that_contain_markup() {
     let (_, results) = sample::all().into_iter().find(|(name, _)| *name == "names").unwrap();
     // The summary has no markup, because a terminal shows the summary.
     for (file, text) in files(&results).into_iter().filter(|(file, _)| file != "summary") {
@@ -87,7 +87,7 @@ fn names_that_look_like_markup_stay_names() {
 }
 
 #[test]
-fn warnings_stand_before_verdicts() {
+fn report_shows_warnings_before_verdicts() {
     let (_, results) = sample::all().into_iter().find(|(name, _)| *name == "nothing").unwrap();
     let page = html(&results);
     let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}"));
@@ -97,7 +97,7 @@ fn warnings_stand_before_verdicts() {
 }
 
 #[test]
-fn repeated_warning_is_printed_once() {
+fn report_prints_a_repeated_warning_once() {
     let mut results = sample::experiment("static", "static");
     for (name, late) in [("a", 2), ("b", 3)] {
         let mut run = sample::FLAT.run("static", 5, 100, &[]);
@@ -110,7 +110,7 @@ fn repeated_warning_is_printed_once() {
 }
 
 #[test]
-fn what_was_published_of_changes_stands_only_beside_changes() {
+fn published_figures_about_changes_appear_only_in_reports_with_changes() {
     let of = |wanted: &str| sample::all().into_iter().find(|(name, _)| *name == wanted).unwrap().1;
     let changing = html(&of("dynamic"));
     assert!(changing.contains("33,365") && changing.contains("NGINX Plus, 2020"), "{changing}");
@@ -128,7 +128,7 @@ fn report_states_missing_data_instead_of_an_empty_plot() {
 }
 
 #[test]
-fn results_of_before_there_were_prices_are_read() {
+fn results_of_older_versions_without_prices_are_readable() {
     let (_, results) = sample::all().swap_remove(0);
     let mut json = serde_json::to_value(&results).unwrap();
     json.as_object_mut().unwrap().remove("prices");
@@ -137,7 +137,7 @@ fn results_of_before_there_were_prices_are_read() {
 }
 
 #[test]
-fn prices_that_are_given_replace_those_of_the_study() {
+fn given_prices_replace_the_prices_of_the_study() {
     let (_, mut results) = sample::all().into_iter().find(|(name, _)| *name == "sizing").unwrap();
     assert!(html(&results).contains("Prices are those of the study"));
     results.prices = [(1, 42.0), (2, 83.0)].into();

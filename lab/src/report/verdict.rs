@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_of_sluicegate_are_reported_first() {
+    fn verdict_reports_failures_of_sluicegate_first() {
         let ours = Gateway { timeout: 12, read: 1, ..FLAT };
         let results = changed(ours, &[("nginx", FLAT)]);
         let sentences = sentences(&results);
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn gateway_with_the_most_lost_requests_is_named_with_the_numbers() {
+    fn verdict_names_the_gateway_with_the_most_lost_requests() {
         let worst = Gateway { connect: 500, unsent: 30, status_503: 1, ..FLAT };
         let results = changed(FLAT, &[("a", Gateway { read: 2, ..FLAT }), ("b", worst)]);
         let sentences = sentences(&results);
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_was_delivered_twice_is_no_clean_run() {
+    fn verdict_counts_a_request_delivered_twice_as_an_error() {
         let mut results = changed(FLAT, &[]);
         results.gateways[0].runs[0].deliveries = Some(Deliveries { sent: 10, delivered: 10, duplicated: 2 });
         let sentences = sentences(&results);
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_qualify_the_costs_and_those_of_sluicegate_come_first() {
+    fn verdict_doubts_costs_measured_with_errors_and_names_sluicegate_first() {
         let mut results = experiment("bench", "costs");
         for name in ["nginx", OURS] {
             let points = vec![Point { errors: 2, ..point("HTTP", 1, 1, 1000.0, 10.0) }];
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn gateway_that_allows_an_invalid_call_is_reported_first() {
+    fn verdict_reports_gateways_that_allow_an_invalid_call_first() {
         let mut results = experiment("gateway", "API gateways");
         for (name, expired) in [("nginx-lua", 401), (OURS, 200)] {
             let checks = vec![super::super::sample_costs::checks(expired)];
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn gateway_with_idle_cpu_is_not_reported_as_saturated() {
+    fn verdict_does_not_report_a_gateway_with_idle_cpu_as_saturated() {
         let at = |cost| {
             vec![
                 Point { rate: Some(9000.0), ..point("HTTP", 1, 1, 5000.0, cost) },
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn verdict_says_all_or_none_instead_of_a_list() {
+    fn verdict_says_every_gateway_instead_of_listing_each() {
         let results = changed(FLAT, &[("a", FLAT), ("b", FLAT)]);
         assert_eq!(
             sentences(&results)[0],

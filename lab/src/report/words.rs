@@ -176,14 +176,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_stays_text() {
+    fn special_characters_are_escaped_for_html_markdown_and_file_names() {
         assert_eq!(escape("<a href='x'>&\"\u{1}"), "&lt;a href=&#39;x&#39;&gt;&amp;&quot;\u{fffd}");
         assert_eq!(escape_markdown("a|b <i> *c*\n_d_"), "a\\|b &lt;i&gt; \\*c\\* \\_d\\_");
         assert_eq!(slug("nginx, <Lua> & co."), "nginx-lua-co");
     }
 
     #[test]
-    fn numbers_have_three_digits_and_commas() {
+    fn numbers_have_three_significant_digits_and_commas() {
         let all: Vec<String> =
             [0.0, 0.0421, 0.5, 1.0, 9.996, 12.34, 99.96, 254.4, 33365.0].map(number).into();
         assert_eq!(all, ["0.00", "0.042", "0.500", "1.00", "10.0", "12.3", "100", "254", "33,365"]);
@@ -195,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn small_share_is_not_rounded_to_none() {
+    fn small_share_is_not_rounded_to_zero() {
         assert_eq!(share(1, 10_000_000), "< 0.001 %");
         assert_eq!(share(0, 10), "0.00 %");
         assert_eq!(share(0, 0), "–");
     }
 
     #[test]
-    fn numbers_stay_with_their_units() {
+    fn number_and_unit_are_joined_by_a_no_break_space() {
         assert_eq!(
             glue("took 5 ms (< 1 %) in 3 sets, 4 s"),
             "took 5\u{a0}ms (<\u{a0}1\u{a0}%) in 3 sets, 4\u{a0}s"
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_read_as_sentences() {
+    fn list_of_names_is_joined_with_commas_and_and() {
         let list = |names: &[&str]| list(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         assert_eq!(list(&["a"]), "a");
         assert_eq!(list(&["a", "b", "c"]), "a, b and c");

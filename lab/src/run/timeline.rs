@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeline_repeats_until_the_load_ends() {
+    fn repeated_steps_of_a_timeline_continue_until_the_load_ends() {
         let cycle = vec![Step::Scale(5), Step::Sleep(seconds(12)), Step::Scale(7), Step::Sleep(seconds(10))];
         let moments = moments(&[Step::Sleep(seconds(1)), Step::Repeat(cycle)], seconds(36));
         let times: Vec<(u64, Step)> =
@@ -311,13 +311,13 @@ mod tests {
     }
 
     #[test]
-    fn a_repetition_without_a_pause_happens_once() {
+    fn repetition_without_a_pause_runs_once() {
         let moments = moments(&[Step::Repeat(vec![Step::Rotate])], seconds(10));
         assert_eq!(moments, [Moment { at: Duration::ZERO, step: Step::Rotate }]);
     }
 
     #[test]
-    fn a_rolling_restart_needs_every_pod_again() {
+    fn each_rolling_restart_needs_as_many_new_pods_as_are_running() {
         let steps = [Step::Repeat(vec![Step::Sleep(seconds(10)), Step::Roll { surge: 2 }])];
         assert_eq!(pods_needed(&moments(&steps, seconds(35)), 5), 20);
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::pod::{Ended, Pod, get, send};
 
 #[test]
-fn url_selects_the_response() {
+fn url_of_the_request_selects_status_length_and_delay_of_the_response() {
     let pod = Pod::start("");
     let mut client = pod.client();
     for (path, status, length) in [
@@ -28,7 +28,7 @@ fn url_selects_the_response() {
 }
 
 #[test]
-fn without_a_shape_the_answer_is_a_kilobyte_about_the_server_and_the_request() {
+fn default_response_is_one_kilobyte_describing_the_server_and_the_request() {
     let pod = Pod::start("--name web-1");
     let request =
         "GET /a/b?c=d HTTP/1.1\r\nHost: shop\r\nX-Forwarded-For: 10.1.2.3\r\nX-Request-Id: 77\r\n\r\n";
@@ -54,7 +54,7 @@ fn without_a_shape_the_answer_is_a_kilobyte_about_the_server_and_the_request() {
 }
 
 #[test]
-fn an_answer_repeats_the_id_and_says_its_length_and_its_pod() {
+fn response_headers_contain_the_request_id_body_length_and_pod() {
     let pod = Pod::start("--name web-1");
     let mut client = pod.client();
     let cases = [
@@ -79,7 +79,7 @@ fn an_answer_repeats_the_id_and_says_its_length_and_its_pod() {
 }
 
 #[test]
-fn a_load_that_verifies_finds_nothing_wrong() {
+fn load_with_verify_finds_no_error_in_responses_of_a_pod() {
     let pod = Pod::start("");
     for path in ["/", "/?s=100k"] {
         let mut load = Command::new(env!("CARGO_BIN_EXE_sluicegate-lab"));
@@ -107,7 +107,7 @@ fn invalid_url_returns_400_with_the_valid_options() {
 }
 
 #[test]
-fn oversized_request_is_rejected() {
+fn pod_rejects_an_oversized_request_body_or_head() {
     let pod = Pod::start("");
     let request = send("POST", "/", "7", "").replace("Length: 0", &format!("Length: {}", (16 << 20) + 1));
     let mut client = pod.client();
@@ -126,7 +126,7 @@ fn oversized_request_is_rejected() {
 }
 
 #[test]
-fn the_largest_body_is_read_to_its_end() {
+fn pod_reads_a_request_body_of_the_maximum_size_completely() {
     let pod = Pod::start("");
     let mut client = pod.client();
     assert_eq!(client.answer(&send("POST", "/", "7", &"x".repeat(16 << 20))).status, 200);
@@ -134,7 +134,7 @@ fn the_largest_body_is_read_to_its_end() {
 }
 
 #[test]
-fn an_idle_connection_is_closed_and_a_slow_answer_is_none() {
+fn idle_timeout_closes_idle_connections_but_not_slow_responses() {
     let pod = Pod::start("--idle-timeout 100ms");
     let mut idle = pod.client();
     let mut unfinished = pod.client();

@@ -17,7 +17,7 @@ fn clients(pod: &Pod) -> (Client, Client) {
 }
 
 #[test]
-fn by_default_it_exits_at_once_and_connections_are_cut() {
+fn pod_exits_at_once_on_sigterm_by_default_and_closes_its_connections() {
     let mut pod = Pod::start("");
     let (mut kept, mut busy) = clients(&pod);
     pod.signal(Signal::TERM);
@@ -27,7 +27,7 @@ fn by_default_it_exits_at_once_and_connections_are_cut() {
 }
 
 #[test]
-fn a_pod_that_drains_finishes_what_is_under_way_and_exits() {
+fn draining_pod_finishes_requests_in_flight_and_exits() {
     let mut pod = Pod::start("--exit drain");
     let (mut kept, mut busy) = clients(&pod);
     let mut new = pod.client();
@@ -63,7 +63,7 @@ fn draining_pod_serves_requests_sent_before_the_drain() {
 }
 
 #[test]
-fn a_pod_that_drains_sends_a_long_answer_to_its_end() {
+fn draining_pod_sends_a_long_response_completely() {
     let mut pod = Pod::start("--exit drain");
     let mut reader = pod.client();
     // The response is larger than the socket buffers, so it stays in flight until the client reads it.
@@ -77,7 +77,7 @@ fn a_pod_that_drains_sends_a_long_answer_to_its_end() {
 }
 
 #[test]
-fn a_pod_that_drains_does_not_wait_for_ever() {
+fn draining_pod_exits_at_the_drain_timeout() {
     let mut pod = Pod::start("--exit drain --drain-timeout 50ms");
     let (mut kept, mut busy) = clients(&pod);
     pod.signal(Signal::TERM);
@@ -86,7 +86,7 @@ fn a_pod_that_drains_does_not_wait_for_ever() {
 }
 
 #[test]
-fn a_pod_that_hangs_keeps_everything_open_and_answers_nothing() {
+fn hanging_pod_keeps_connections_open_without_responding() {
     let mut pod = Pod::start("--exit hang");
     let (mut kept, mut busy) = clients(&pod);
     pod.signal(Signal::TERM);
@@ -110,7 +110,7 @@ fn a_pod_that_hangs_keeps_everything_open_and_answers_nothing() {
 }
 
 #[test]
-fn a_pod_that_refuses_resets_its_connections_and_stays() {
+fn refusing_pod_resets_its_connections_and_continues_to_run() {
     let mut pod = Pod::start("--exit refuse");
     let (mut kept, mut busy) = clients(&pod);
     pod.signal(Signal::TERM);
@@ -124,7 +124,7 @@ fn a_pod_that_refuses_resets_its_connections_and_stays() {
 }
 
 #[test]
-fn between_sigusr1_and_sigusr2_it_refuses() {
+fn pod_refuses_connections_between_sigusr1_and_sigusr2() {
     let pod = Pod::start("--exit drain");
     for _ in 0..3 {
         let (mut kept, mut busy) = clients(&pod);
@@ -147,7 +147,7 @@ fn between_sigusr1_and_sigusr2_it_refuses() {
 }
 
 #[test]
-fn sigint_ends_every_style_at_once() {
+fn sigint_ends_a_pod_of_any_exit_style_at_once() {
     for style in ["at-once", "drain", "hang", "refuse"] {
         let mut pod = Pod::start(&format!("--exit {style}"));
         let (_kept, mut busy) = clients(&pod);
@@ -165,7 +165,7 @@ fn sigint_ends_every_style_at_once() {
 }
 
 #[test]
-fn until_it_has_started_up_connects_are_refused() {
+fn pod_refuses_connections_until_its_start_up_delay_has_passed() {
     let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let begun = Instant::now();
     let pod = Pod::begin(addr, "--start-up 500ms");
@@ -181,7 +181,7 @@ fn until_it_has_started_up_connects_are_refused() {
 }
 
 #[test]
-fn a_pod_that_starts_up_ends_at_sigterm() {
+fn sigterm_ends_a_pod_that_is_still_starting() {
     let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut pod = Pod::begin(addr, "--start-up 1h --exit hang");
     pod.signal(Signal::TERM);

@@ -48,7 +48,7 @@ async fn all(body: &mut RecvStream) -> Vec<u8> {
 }
 
 #[test]
-fn answers_are_shaped_over_http2_too() {
+fn url_of_an_http2_request_selects_the_response() {
     let pod = Pod::start("--name web-1");
     with_connection(&pod, async |mut sender, _| {
         let request = Request::get("http://a/?s=100k&r=404").header("x-lab-id", "7").body(()).unwrap();
@@ -64,7 +64,7 @@ fn answers_are_shaped_over_http2_too() {
 }
 
 #[test]
-fn a_call_of_grpc_is_answered_one_message_and_the_status_0() {
+fn pod_responds_to_a_grpc_call_with_one_message_and_status_0() {
     for (size, field) in [(5, &b"\x0a\x05"[..]), (1024, b"\x0a\x80\x08")] {
         let pod = Pod::start(&format!("--grpc-size {size}"));
         with_connection(&pod, async |mut sender, _| {
@@ -83,7 +83,7 @@ fn a_call_of_grpc_is_answered_one_message_and_the_status_0() {
 }
 
 #[test]
-fn a_pod_that_drains_finishes_what_is_under_way_over_http2() {
+fn draining_pod_finishes_http2_requests_in_flight() {
     let mut pod = Pod::start("--exit drain");
     with_connection(&pod, async |mut sender, connection| {
         let first = Request::post("http://a/?s=1").body(()).unwrap();

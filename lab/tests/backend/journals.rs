@@ -39,7 +39,7 @@ fn journal_contains_only_completed_non_idempotent_requests() {
 }
 
 #[test]
-fn id_is_recorded_before_the_response() {
+fn pod_writes_the_id_to_the_journal_before_it_responds() {
     let directory = tempfile::tempdir().unwrap();
     let journal = directory.path().join("journal");
     let pod = pod(&journal);
@@ -49,7 +49,7 @@ fn id_is_recorded_before_the_response() {
 }
 
 #[test]
-fn an_id_that_would_break_its_line_is_refused() {
+fn pod_rejects_an_id_that_would_break_a_journal_line() {
     let directory = tempfile::tempdir().unwrap();
     let journal = directory.path().join("journal");
     let pod = pod(&journal);
@@ -61,7 +61,7 @@ fn an_id_that_would_break_its_line_is_refused() {
 }
 
 #[test]
-fn a_pod_that_is_killed_loses_no_line() {
+fn journal_of_a_killed_pod_contains_every_request_with_a_response() {
     let directory = tempfile::tempdir().unwrap();
     let journal = directory.path().join("journal");
     let mut pod = pod(&journal);

@@ -10,7 +10,7 @@ use crate::server::{Server, lab, load, number, ok, only};
 const SHORT: &str = "-t2 -c4 -d300ms -R100";
 
 #[test]
-fn refused_connects_are_counted() {
+fn load_counts_refused_connects() {
     let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let report = load(&format!("{SHORT} http://{addr}/"));
     assert_eq!(only(&report, "/errors/connect"), number(&report, "/errors/kinds/connect_refused"));
@@ -19,7 +19,7 @@ fn refused_connects_are_counted() {
 }
 
 #[test]
-fn unanswered_connects_time_out_and_are_counted() {
+fn load_counts_timeouts_of_connects() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
     // Linux queues one connection more than the given backlog, and responds to no further connect.
@@ -30,7 +30,7 @@ fn unanswered_connects_time_out_and_are_counted() {
 }
 
 #[test]
-fn missing_responses_time_out_and_are_counted() {
+fn load_counts_timeouts_of_responses_and_reconnects() {
     let server = Server::answering(|_, _| {
         thread::sleep(Duration::from_secs(60));
         Ok(())
@@ -43,7 +43,7 @@ fn missing_responses_time_out_and_are_counted() {
 }
 
 #[test]
-fn connections_are_closed_instead_of_an_answer() {
+fn load_counts_connections_closed_before_a_response() {
     let server = Server::answering(|_, _| Err(std::io::ErrorKind::Other.into()));
     let report = load(&format!("{SHORT} {}", server.url()));
     assert_eq!(only(&report, "/errors/read"), number(&report, "/errors/kinds/read_closed"));
@@ -51,7 +51,7 @@ fn connections_are_closed_instead_of_an_answer() {
 }
 
 #[test]
-fn a_server_that_hangs_up_at_once_is_not_hammered() {
+fn client_backs_off_if_the_server_closes_at_once() {
     let server = Server::accepting(|_| Ok(()));
     let report = load(&format!("-t1 -c1 -d500ms -R1 {}", server.url()));
     // The pauses between connects are 0, 1, 2, 4, ... 64, 100, 100, ... ms.
@@ -60,7 +60,7 @@ fn a_server_that_hangs_up_at_once_is_not_hammered() {
 }
 
 #[test]
-fn bodies_are_cut_off() {
+fn load_counts_truncated_response_bodies() {
     let server = Server::answering(|stream, _| {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")?;
         Err(std::io::ErrorKind::Other.into())
@@ -70,7 +70,7 @@ fn bodies_are_cut_off() {
 }
 
 #[test]
-fn connections_are_reset_within_a_body() {
+fn load_counts_a_reset_within_a_response_body_as_truncated() {
     let server = Server::answering(|stream, _| {
         stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n")?;
         rustix::net::sockopt::set_socket_linger(&*stream, Some(Duration::ZERO))?;
@@ -81,7 +81,7 @@ fn connections_are_reset_within_a_body() {
 }
 
 #[test]
-fn connections_are_reset_instead_of_an_answer() {
+fn load_counts_connections_reset_before_a_response() {
     let server = Server::answering(|stream, _| {
         rustix::net::sockopt::set_socket_linger(&*stream, Some(Duration::ZERO))?;
         Err(std::io::ErrorKind::Other.into())
@@ -91,14 +91,14 @@ fn connections_are_reset_instead_of_an_answer() {
 }
 
 #[test]
-fn responses_that_are_not_http_are_counted() {
+fn load_counts_responses_that_are_not_http() {
     let server = Server::answering(|stream, _| stream.write_all(b"220 mail.example.com ESMTP\r\n"));
     let report = load(&format!("{SHORT} {}", server.url()));
     assert_eq!(only(&report, "/errors/read"), number(&report, "/errors/kinds/read_malformed"));
 }
 
 #[test]
-fn statuses_are_counted_one_by_one() {
+fn load_counts_each_response_status_separately() {
     let server = Server::answering(|stream, request| {
         let status = [200, 500, 503][request.number % 3];
         stream.write_all(format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n").as_bytes())
@@ -115,7 +115,7 @@ fn statuses_are_counted_one_by_one() {
 }
 
 #[test]
-fn ids_are_repeated_or_not() {
+fn load_with_verify_counts_responses_with_a_missing_or_wrong_id() {
     let server = Server::answering(|stream, request| {
         let echo = match request.number % 4 {
             0 => "x-lab-id: 00000000-0000000000000000\r\n".to_owned(),
@@ -133,7 +133,7 @@ fn ids_are_repeated_or_not() {
 }
 
 #[test]
-fn wrong_body_lengths_are_counted() {
+fn load_with_verify_counts_wrong_body_lengths() {
     let server = Server::answering(|stream, request| {
         let length = if request.number % 2 == 0 { 2 } else { 3 };
         let head = format!("x-lab-length: {length}\r\nx-lab-id: {}\r\n", request.id);
@@ -144,7 +144,7 @@ fn wrong_body_lengths_are_counted() {
 }
 
 #[test]
-fn unsolicited_bytes_are_counted() {
+fn load_counts_responses_followed_by_unsolicited_bytes() {
     let server = Server::answering(|stream, _| {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok, and more")
     });
@@ -153,7 +153,7 @@ fn unsolicited_bytes_are_counted() {
 }
 
 #[test]
-fn close_announced_with_connection_close_is_not_an_error() {
+fn connection_close_header_is_not_counted_as_an_error() {
     // The server announces the close.
     let server = Server::answering(|stream, request| match request.number {
         0 => stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"),
@@ -183,7 +183,7 @@ fn close_announced_with_connection_close_is_not_an_error() {
 }
 
 #[test]
-fn large_answers_are_read_to_their_end() {
+fn load_reads_large_responses_completely() {
     let server = Server::answering(|stream, _| {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n")?;
         stream.write_all(&[b'x'; 5_000_000])

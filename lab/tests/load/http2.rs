@@ -68,7 +68,7 @@ fn config(protocols: &[&[u8]]) -> (Arc<ServerConfig>, String) {
 }
 
 #[test]
-fn http2_is_used_over_clear_text_and_tls() {
+fn load_uses_http2_over_clear_text_and_tls() {
     let addr = answering(Habits::default(), ok);
     let report = load(&format!("{SHORT} --verify http://{addr}/"));
     assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
@@ -88,7 +88,7 @@ fn http2_is_used_over_clear_text_and_tls() {
 }
 
 #[test]
-fn a_server_that_speaks_only_http_1_is_told() {
+fn load_reports_a_server_that_supports_only_http_1() {
     for protocols in [&[b"http/1.1".as_slice()][..], &[]] {
         let (tls, _) = config(protocols);
         let addr = answering(Habits { tls: Some(tls), ..Habits::default() }, ok);
@@ -108,7 +108,7 @@ fn a_server_that_speaks_only_http_1_is_told() {
 /// Each response takes 20 ms: a connection with one stream receives at most 50 a second, and a connection with ten
 /// streams 500.
 #[test]
-fn streams_are_answered_beside_each_other() {
+fn load_sends_concurrent_streams_on_one_connection() {
     let most = Arc::new(AtomicUsize::new(0));
     for streams in [1, 10] {
         let seen = most.clone();
@@ -128,7 +128,7 @@ fn streams_are_answered_beside_each_other() {
 }
 
 #[test]
-fn no_more_streams_are_opened_than_the_server_takes() {
+fn load_respects_the_stream_limit_of_the_server() {
     let mut builder = Builder::new();
     builder.max_concurrent_streams(3);
     let habits = Habits { builder, pause: Duration::from_millis(5), ..Habits::default() };
@@ -144,7 +144,7 @@ fn no_more_streams_are_opened_than_the_server_takes() {
 /// As over HTTP/1: 100 requests a second are due, and the server responds to 50, so each request is later than the one
 /// before.
 #[test]
-fn what_is_due_while_all_streams_are_busy_counts_from_then() {
+fn latency_of_requests_due_while_all_streams_are_busy_starts_at_the_due_time() {
     let pause = Duration::from_millis(40);
     let addr = answering(Habits { pause, ..Habits::default() }, ok);
     let report = load(&format!("--h2 -t1 -c1 -m2 -d2s -R100 http://{addr}/"));
@@ -157,7 +157,7 @@ fn what_is_due_while_all_streams_are_busy_counts_from_then() {
 }
 
 #[test]
-fn statuses_ids_and_lengths_are_looked_at() {
+fn load_counts_statuses_and_wrong_ids_and_lengths_over_http2() {
     let addr = answering(Habits::default(), |seen, mut to| match seen.number % 3 {
         0 => ok(seen, to),
         1 => respond(seen, to, 503, Bytes::new(), &HeaderMap::new()),
@@ -174,7 +174,7 @@ fn statuses_ids_and_lengths_are_looked_at() {
 }
 
 #[test]
-fn a_stream_that_is_reset_leaves_the_others_alone() {
+fn stream_reset_by_the_server_fails_only_its_own_request() {
     for (reason, kind) in [(Reason::REFUSED_STREAM, "h2_refused"), (Reason::INTERNAL_ERROR, "h2_reset")] {
         let addr = answering(Habits::default(), move |seen, mut to| match seen.number % 2 {
             0 => ok(seen, to),
@@ -187,7 +187,7 @@ fn a_stream_that_is_reset_leaves_the_others_alone() {
 }
 
 #[test]
-fn a_stream_that_takes_too_long_is_reset_and_its_connection_stays() {
+fn load_resets_a_timed_out_stream_and_keeps_the_connection_open() {
     let resets = Arc::new(AtomicUsize::new(0));
     let seen = resets.clone();
     let pause = Duration::from_millis(300);
@@ -203,7 +203,7 @@ fn a_stream_that_takes_too_long_is_reset_and_its_connection_stays() {
 }
 
 #[test]
-fn goaway_opens_a_new_connection_and_loses_no_request() {
+fn load_opens_a_new_connection_after_goaway_and_loses_no_request() {
     let addr = answering(Habits { most: 5, ..Habits::default() }, ok);
     let report = load(&format!("{SHORT} http://{addr}/"));
     // The server may refuse requests that the client sent before it received the GOAWAY.
@@ -217,7 +217,7 @@ fn goaway_opens_a_new_connection_and_loses_no_request() {
 /// Each connection has four requests in flight. The server has processed the first, responds to it, and ends the
 /// connection.
 #[test]
-fn streams_above_the_goaway_id_fail_with_h2_goaway() {
+fn requests_above_the_last_stream_id_of_goaway_fail_with_h2_goaway() {
     let server = Server::accepting(|mut stream| {
         let mut came = requests(&stream);
         for _ in 0..4 {
@@ -236,7 +236,7 @@ fn streams_above_the_goaway_id_fail_with_h2_goaway() {
 
 /// The server responds on the first connection only after it has accepted a second one.
 #[test]
-fn what_a_server_has_looked_at_is_answered_while_others_go_to_a_new_connection() {
+fn streams_accepted_before_goaway_complete_while_new_requests_use_a_new_connection() {
     let connections = AtomicUsize::new(0);
     let server = Server::accepting(move |mut stream| {
         let is_first = connections.fetch_add(1, Ordering::Relaxed) == 0;
@@ -260,7 +260,7 @@ fn what_a_server_has_looked_at_is_answered_while_others_go_to_a_new_connection()
 }
 
 #[test]
-fn a_connection_that_is_closed_fails_each_request_under_way() {
+fn closed_connection_fails_each_of_its_requests_in_flight() {
     let server = Server::accepting(|mut stream| {
         let _ = stream.read(&mut [0; 16_384])?;
         stream.write_all(SETTINGS)
@@ -273,7 +273,7 @@ fn a_connection_that_is_closed_fails_each_request_under_way() {
 }
 
 #[test]
-fn posts_have_a_body_also_if_the_server_has_little_room() {
+fn load_sends_complete_post_bodies_through_a_small_http2_window() {
     let seen: Arc<Mutex<Vec<(bool, String, usize)>>> = Arc::default();
     let journal = seen.clone();
     let mut builder = Builder::new();
@@ -296,7 +296,7 @@ fn posts_have_a_body_also_if_the_server_has_little_room() {
 }
 
 #[test]
-fn calls_of_grpc_have_to_end_with_status_0() {
+fn grpc_call_without_status_0_counts_as_an_error() {
     let addr = answering(Habits::default(), |seen, to| {
         let head = &seen.head;
         let is_call = head.method() == "POST"
@@ -317,7 +317,7 @@ fn calls_of_grpc_have_to_end_with_status_0() {
 }
 
 #[test]
-fn each_request_may_have_a_connection_of_its_own() {
+fn option_new_connections_opens_a_connection_for_each_http2_request() {
     let addr = answering(Habits::default(), ok);
     let report = load(&format!("{SHORT} --new-connections http://{addr}/"));
     assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
@@ -325,7 +325,7 @@ fn each_request_may_have_a_connection_of_its_own() {
 }
 
 #[test]
-fn large_answers_are_read_to_their_end() {
+fn load_reads_large_http2_responses_completely() {
     let body = Bytes::from(vec![b'x'; 5_000_000]);
     let (tls, _) = config(&[b"h2"]);
     let addr = answering(Habits { tls: Some(tls), ..Habits::default() }, move |seen, to| {

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use crate::server::{Server, lab, load, number, ok};
 
 #[test]
-fn options_that_make_no_sense_are_refused_with_a_reason() {
+fn load_rejects_invalid_options_with_the_reason() {
     let cases = [
         ("", "<URL>"),
         ("--unknown http://127.0.0.1:9/", "--unknown"),
@@ -59,7 +59,7 @@ fn options_that_make_no_sense_are_refused_with_a_reason() {
 }
 
 #[test]
-fn connect_option_changes_the_address_but_not_the_host() {
+fn option_connect_to_changes_the_address_but_not_the_host_header() {
     let server = Server::answering(|stream, request| {
         let status = if request.host == "app.invalid:81" { 200 } else { 500 };
         stream.write_all(format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n").as_bytes())
@@ -70,7 +70,7 @@ fn connect_option_changes_the_address_but_not_the_host() {
 }
 
 #[test]
-fn help_says_units_and_defaults() {
+fn load_help_states_units_defaults_and_exit_codes() {
     let output = lab("load --help");
     let help = String::from_utf8_lossy(&output.stdout);
     // Lines may be wrapped anywhere.
@@ -83,7 +83,7 @@ fn help_says_units_and_defaults() {
 }
 
 #[test]
-fn the_text_is_laid_out_as_wrk2_does() {
+fn load_prints_its_text_in_the_layout_of_wrk2() {
     let server = Server::answering(|stream, _| ok(stream));
     let directory = tempfile::tempdir().unwrap();
     let (hgrm, json) = (directory.path().join("a.hgrm"), directory.path().join("a.json"));

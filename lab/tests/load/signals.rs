@@ -70,7 +70,7 @@ fn report(child: &mut Child, code: i32) -> Value {
 }
 
 #[test]
-fn a_signal_before_the_first_request_is_due_ends_a_load_too() {
+fn signal_ends_the_load_before_its_first_request_is_due() {
     let (arrived, arrivals) = mpsc::channel();
     let server = Server::accepting(move |mut stream| {
         let _ = arrived.send(());
@@ -85,7 +85,7 @@ fn a_signal_before_the_first_request_is_due_ends_a_load_too() {
 }
 
 #[test]
-fn a_signal_ends_a_load_which_tells_what_it_counted() {
+fn load_ended_by_a_signal_reports_its_counts() {
     for (word, code, pace) in
         [(Signal::INT, 130, "-R200"), (Signal::TERM, 143, "-R200"), (Signal::INT, 130, "")]
     {
@@ -110,7 +110,7 @@ fn a_signal_ends_a_load_which_tells_what_it_counted() {
 }
 
 #[test]
-fn a_second_signal_kills() {
+fn second_signal_ends_the_process_at_once() {
     let (_server, mut child) = begin("-R100", LIMIT * 2);
     signal(&child, Signal::INT);
     // The process may handle simultaneous signals at once, and then counts none of them as the second.

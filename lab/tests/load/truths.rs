@@ -37,7 +37,7 @@ fn reported_latency_matches_a_server_of_20_ms() {
 }
 
 #[test]
-fn a_closed_loop_sends_as_fast_as_answers_come() {
+fn closed_loop_sends_each_request_after_the_previous_response() {
     let server = Server::answering(|stream, _| {
         sleep(ms(20));
         ok(stream)
@@ -56,7 +56,7 @@ fn a_closed_loop_sends_as_fast_as_answers_come() {
 /// only a hundredth of slow requests.
 #[test]
 #[ignore = "upper bounds of times, which decide no build: make truths"]
-fn a_stall_is_charged_to_all_that_were_due_in_it() {
+fn stall_of_the_server_delays_every_request_due_during_the_stall() {
     let mut seen = Vec::new();
     for _ in 0..3 {
         let report = load_through_stalls();
@@ -101,7 +101,7 @@ fn load_through_stalls() -> Value {
 
 #[test]
 #[ignore = "upper bounds of times, which decide no build: make truths"]
-fn the_rate_is_held_within_a_hundredth() {
+fn requests_arrive_within_one_percent_of_the_requested_rate() {
     let mut rates = Vec::new();
     for _ in 0..3 {
         let arrivals: Arc<Mutex<Vec<Instant>>> = Arc::default();
@@ -128,7 +128,7 @@ fn the_rate_is_held_within_a_hundredth() {
 /// 100 requests/s are due on one connection to a server that takes 20 ms for each. The server responds to half of them,
 /// and each is 10 ms later than the one before. The load reports the requests that it could not send.
 #[test]
-fn an_overloaded_server_does_not_slow_the_load_down() {
+fn overloaded_server_does_not_slow_down_the_schedule_of_the_load() {
     let server = Server::answering(|stream, _| {
         sleep(ms(20));
         ok(stream)
@@ -154,7 +154,7 @@ fn an_overloaded_server_does_not_slow_the_load_down() {
 /// The load reopens a broken connection. Requests that were due meanwhile count from their due time. Each connection
 /// responds to one request, then stalls for 100 ms and closes.
 #[test]
-fn what_is_due_while_a_connection_hangs_counts_from_then() {
+fn latency_of_requests_due_while_a_connection_stalls_starts_at_the_due_time() {
     let server = Server::answering(|stream, request| {
         if request.number == 1 {
             sleep(ms(100));
@@ -170,7 +170,7 @@ fn what_is_due_while_a_connection_hangs_counts_from_then() {
 }
 
 #[test]
-fn a_share_of_requests_are_posts_with_a_body_and_an_id_of_their_own() {
+fn configured_share_of_requests_are_posts_with_a_body_and_a_unique_id() {
     let seen: Arc<Mutex<Vec<(String, String, usize)>>> = Arc::default();
     let journal = seen.clone();
     let server = Server::answering(move |stream, request| {

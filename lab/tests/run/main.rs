@@ -48,7 +48,7 @@ fn run_without_changes_loses_no_request_and_writes_a_report() -> anyhow::Result<
 }
 
 #[test]
-fn requests_lost_with_a_silent_pod_are_counted_and_can_fail_the_run() -> anyhow::Result<()> {
+fn run_counts_requests_lost_at_a_blackholed_pod_and_fails_if_asked() -> anyhow::Result<()> {
     if Namespace::for_test()?.is_none() {
         return Ok(());
     }
@@ -70,7 +70,7 @@ fn requests_lost_with_a_silent_pod_are_counted_and_can_fail_the_run() -> anyhow:
 }
 
 #[test]
-fn request_delivered_twice_is_detected() -> anyhow::Result<()> {
+fn run_counts_each_delivered_post_once() -> anyhow::Result<()> {
     if Namespace::for_test()?.is_none() {
         return Ok(());
     }
@@ -86,7 +86,7 @@ fn request_delivered_twice_is_detected() -> anyhow::Result<()> {
 }
 
 #[test]
-fn costs_are_compared_without_a_namespace() -> anyhow::Result<()> {
+fn run_compares_costs_without_a_network_namespace() -> anyhow::Result<()> {
     let folder = TempDir::new()?;
     let experiment =
         "compare: [{works: [http, tls-p256], turns: 2, duration: 1s, connections: 4, limits: true}]";
@@ -100,7 +100,7 @@ fn costs_are_compared_without_a_namespace() -> anyhow::Result<()> {
 }
 
 #[test]
-fn what_a_gateway_adds_to_single_requests_is_measured_beside_requests_without_it() -> anyhow::Result<()> {
+fn run_measures_the_latency_that_a_gateway_adds_to_single_requests() -> anyhow::Result<()> {
     let folder = TempDir::new()?;
     let experiment = "compare: [{works: [single], sizes: [0, 20k], turns: 2, requests: 5}]";
     let (output, directory, results) = run(folder.path(), experiment, &["--fail-on-errors", "floor"])?;

@@ -248,7 +248,7 @@ class Follows(OnCluster):
         except OSError:
             return 0
 
-    def test_gateway_follows_the_configmap_of_settings(self) -> None:
+    def test_gateway_follows_the_settings_of_its_configmap(self) -> None:
         self.shop()
         self.route("web")
         settings = config_map(self.namespace, "settings", {"max-request-body": "10"})
@@ -303,7 +303,7 @@ class Writes(OnCluster):
 
     cluster_name = "test-controller-writes"
 
-    def test_addresses_of_options_are_written_once(self) -> None:
+    def test_addresses_given_as_options_are_written_to_status_once(self) -> None:
         self.shop()
         first = self.route("first")
         gateway = self.gateway("--publish-status-address", "192.0.2.1", "--publish-status-address", "lb.example")
@@ -400,7 +400,7 @@ class Writes(OnCluster):
         gateway = self.gateway("--publish-service", f"{self.namespace}/balancer")
         wait_until(lambda: any("has no address yet" in note for note in self.notes(balancer)), f"an Event; {gateway.log()}")
 
-    def test_problems_are_annotated_and_removed_when_solved(self) -> None:
+    def test_problems_of_an_ingress_are_annotated_until_solved(self) -> None:
         self.shop()
         gateway = self.gateway()
         web = self.route("web", service="absent")
@@ -614,7 +614,7 @@ class Outages(OnCluster):
         self.assertEqual(load.wait(40), 0, load.output()[-2000:])
         gateway.await_line("solved", "the Kubernetes API does not return")
 
-    def test_gateway_catches_up_after_its_rights_return(self) -> None:
+    def test_gateway_catches_up_after_its_rights_are_restored(self) -> None:
         self.route("web")
         account = self.site.account([])
         rights = self.site.allow(account, NAMESPACED + CLUSTER_WIDE)
@@ -636,7 +636,7 @@ class Outages(OnCluster):
         say(f"in step {took:.2f} s after it was given its rights again")
         self.assertLess(took, 2)
 
-    def test_gateway_follows_a_restored_backup(self) -> None:
+    def test_gateway_follows_a_restored_backup_of_the_api_server(self) -> None:
         old = self.route("old")
         gateway = self.gateway()
         gateway.await_status(self.host("old"))

@@ -186,7 +186,7 @@ class Features(Gateway):
             ("http://shop.example.com/", ["--http2-prior-knowledge"], "blue"),
         ])
 
-    def test_tls_has_certificates_of_secrets_and_redirects(self) -> None:
+    def test_tls_hosts_use_certificates_of_secrets_and_redirect_http(self) -> None:
         self.cluster.apply(
             ingress("one", "one.example.com / Prefix blue", tls={"one": ["one.example.com"]}),
             ingress("two", "a.two.example.com / Prefix green", tls={"two": ["*.two.example.com"]}, ssl_redirect="false"),
@@ -261,7 +261,7 @@ class Features(Gateway):
         # The client verifies the certificate of the endpoint: only the endpoint has a certificate for this name.
         self.check([("https://pass.example.com/", ["--http1.1"], lambda answer: answer.status == 200 and "TLSv1.3" in answer.body)])
 
-    def test_gateway_follows_the_settings_of_the_release(self) -> None:
+    def test_gateway_applies_changed_settings_of_the_release(self) -> None:
         self.cluster.apply(ingress("settings", "settings.example.com / Prefix blue"))
         url = "http://settings.example.com/"
         self.check([(url, ["--data", "x" * 2000], 200)])

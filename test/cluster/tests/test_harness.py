@@ -250,7 +250,7 @@ class Machine(unittest.TestCase):
         self.assertFalse(cluster.folder.path.exists())
         cluster.down()
 
-    def test_up_starts_only_missing_parts(self) -> None:
+    def test_up_starts_only_missing_parts_of_a_cluster(self) -> None:
         cluster = Cluster("test-again", api_only=True)
         self.addCleanup(cluster.down)
         cluster.up()
@@ -288,7 +288,7 @@ class Command(unittest.TestCase):
     def call(*argv: str, user: int | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run([sys.executable, str(CLUSTER / "cluster"), *argv], capture_output=True, text=True, user=user)
 
-    def test_errors_are_one_line(self) -> None:
+    def test_error_messages_of_the_command_are_one_line(self) -> None:
         for argv, message in [
             (["up", "--name", "No"], "'No' is no name for a cluster"),
             (["up", "--nodes", "100"], "1 to 9 nodes, not 100"),

@@ -83,7 +83,7 @@ class Policies(OnCluster):
             raise ClusterError(f"{error}, not {self.condition(of)}") from None
         return self.condition(of)
 
-    def test_tokens_are_required_and_their_key_rotates_with_its_secret(self) -> None:
+    def test_token_is_required_and_a_changed_secret_replaces_its_key(self) -> None:
         keys = secret(self.namespace, "acme", {"secret": ONE})
         policy = security_policy(self.namespace, "shop", "web", authentication=jwt("acme"))
         gateway = self.gateway()
@@ -117,7 +117,7 @@ class Policies(OnCluster):
         self.await_condition(policy, "True", "Accepted")
         self.assertEqual(gateway.metric("sluicegate_policy_unusable"), 0)
 
-    def test_consumers_follow_their_secrets(self) -> None:
+    def test_changed_secret_replaces_the_key_of_its_consumer(self) -> None:
         policy = security_policy(self.namespace, "shop", "web", authentication={"apiKey": {}})
         alice = consumer(self.namespace, "alice", groups=["gold"], apiKeys=[{"secretRef": {"name": "alice"}}])
         key = secret(self.namespace, "alice", {"key": b"the-first-key-of-alice"})
@@ -142,7 +142,7 @@ class Policies(OnCluster):
         self.await_condition(alice, "False", "Invalid")
         self.assertIn('sluicegate_consumer_requests_total{namespace="' + self.namespace, gateway.admin("/metrics").text)
 
-    def test_many_consumers_need_secrets_of_the_credentials_type(self) -> None:
+    def test_many_consumers_are_served_only_with_secrets_of_the_credentials_type(self) -> None:
         names = [f"caller-{number:03}" for number in range(510)]
         callers = [consumer(self.namespace, name, apiKeys=[{"secretRef": {"name": name}}]) for name in names]
 
@@ -202,7 +202,7 @@ class Policies(OnCluster):
         self.api.delete(policy)
         wait_until(lambda: "X-Marked" not in self.asks(gateway).headers, "no header", 30, 0.002)
 
-    def test_status_is_written_once_by_one_gateway(self) -> None:
+    def test_status_of_a_policy_is_written_once_by_one_gateway(self) -> None:
         policy = security_policy(self.namespace, "shop", "web", ipAccess={"deny": ["192.0.2.0/24"]})
         first, second = self.gateway(lease_name="policies"), self.gateway(lease_name="policies")
         self.make(policy)

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn families_have_the_format_of_openmetrics() -> fmt::Result {
+    fn each_type_of_metric_is_encoded_in_the_format_of_openmetrics() -> fmt::Result {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(OneOfEach));
         let mut text = String::new();

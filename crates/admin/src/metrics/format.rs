@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn openmetrics_is_sent_only_if_accept_names_it() {
+    fn server_sends_openmetrics_only_if_the_accept_header_names_openmetrics() {
         let accepted = |values: &[&'static str]| {
             let values = values.iter().map(|value| (ACCEPT, HeaderValue::from_static(value)));
             Format::accepted(&values.collect())
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn prometheus_text_format_has_suffixed_names_and_no_eof() -> fmt::Result {
+    fn prometheus_text_format_has_names_with_suffixes_and_no_eof_line() -> fmt::Result {
         let mut out = String::new();
         let mut plain = Plain::new(&mut out);
         // Encoders write in arbitrary pieces.

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn oldest_silent_connection_is_replaced() {
+    fn new_connection_replaces_the_oldest_silent_connection() {
         let places = places(3, 0);
         let held: Vec<_> = (0..3).filter_map(|_| places.try_take()).collect();
         assert!(places.try_take().is_none(), "no connection is silent yet");
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn reserve_is_used_only_without_a_silent_ordinary_connection() {
+    fn reserved_connection_is_used_only_if_no_ordinary_connection_is_silent() {
         let places = places(2, 1);
         let held: Vec<_> = (0..2).filter_map(|_| places.try_take()).collect();
         held.iter().for_each(Place::is_busy);

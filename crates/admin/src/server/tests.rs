@@ -37,7 +37,7 @@ async fn start(bounds: Bounds) -> anyhow::Result<(SocketAddr, tokio::task::JoinH
 }
 
 #[tokio::test]
-async fn probes_are_served_beside_silent_connections() -> anyhow::Result<()> {
+async fn silent_connections_do_not_block_probes() -> anyhow::Result<()> {
     let (address, _) = start(Bounds::default()).await?;
     let mut silent = VecDeque::new();
     for _ in 0..130 {
@@ -59,7 +59,7 @@ async fn probes_are_served_beside_silent_connections() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn probes_are_served_beside_clients_that_do_not_read() -> anyhow::Result<()> {
+async fn clients_that_do_not_read_do_not_block_probes() -> anyhow::Result<()> {
     let (address, _) = start(Bounds { connections: 4, reserve: 2, ..Bounds::default() }).await?;
     let mut stuck = Vec::new();
     for _ in 0..4 {
@@ -79,7 +79,7 @@ async fn probes_are_served_beside_clients_that_do_not_read() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn late_request_head_closes_the_connection() -> anyhow::Result<()> {
+async fn server_closes_a_connection_whose_request_head_is_late() -> anyhow::Result<()> {
     let (address, _) = start(Bounds { head: Duration::from_millis(100), ..BOUNDS }).await?;
     let mut silent = Client::connect(address).await?;
     silent.read_to_end().await?;
@@ -93,7 +93,7 @@ async fn late_request_head_closes_the_connection() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn busy_connection_closes_at_its_maximum_age() -> anyhow::Result<()> {
+async fn server_closes_a_busy_connection_at_its_maximum_age() -> anyhow::Result<()> {
     let (address, _) = start(Bounds { age: Duration::from_millis(200), ..BOUNDS }).await?;
     let mut client = Client::connect(address).await?;
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -105,7 +105,7 @@ async fn busy_connection_closes_at_its_maximum_age() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn connection_of_a_client_that_does_not_read_is_closed() -> anyhow::Result<()> {
+async fn server_closes_the_connection_of_a_client_that_does_not_read() -> anyhow::Result<()> {
     let (address, _) = start(Bounds { connections: 1, age: Duration::from_millis(200), ..BOUNDS }).await?;
     let mut stuck = Client::connect(address).await?;
     stuck.send("GET /config HTTP/1.1\r\nHost: a\r\n\r\n").await?;

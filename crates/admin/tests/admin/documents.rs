@@ -38,7 +38,7 @@ async fn upstreams_until(
 }
 
 #[tokio::test]
-async fn config_shows_the_model_with_its_current_endpoints() -> anyhow::Result<()> {
+async fn path_config_shows_the_model_with_its_current_endpoints() -> anyhow::Result<()> {
     let gateway = Gateway::start().await?;
     assert_eq!(fetch::<Value>(gateway.admin, "/config").await?, json!({"config": null, "problems": []}));
 
@@ -64,7 +64,7 @@ async fn config_shows_the_model_with_its_current_endpoints() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn gateway_and_model_list_the_same_routes() -> anyhow::Result<()> {
+async fn routes_of_the_running_gateway_equal_the_routes_of_its_model() -> anyhow::Result<()> {
     let address = ([127, 0, 0, 1], 1).into();
     let leaving = Endpoint { address: ([127, 0, 0, 1], 2).into(), conditions: Conditions::TERMINATING };
     let mut config = config(&[("/", "web", &[ready(address), leaving]), ("/cart", "cart", &[])]);
@@ -95,7 +95,7 @@ shop.example.com   /cart   Prefix           shop/cart:http   0/0         Ingress
 }
 
 #[test]
-fn layer4_routes_are_listed_with_their_listeners() -> anyhow::Result<()> {
+fn path_routes_lists_layer4_routes_with_their_listeners() -> anyhow::Result<()> {
     let protocol = |service: &str, protocol| UpstreamKey {
         transport: Transport { protocol, tls: None },
         ..key(service)
@@ -151,7 +151,7 @@ a.test             [::1]:8444      TLS           shop/db:http (tcp)             
 }
 
 #[tokio::test]
-async fn upstreams_show_health_load_and_counters_of_endpoints() -> anyhow::Result<()> {
+async fn path_upstreams_shows_health_load_and_counters_of_endpoints() -> anyhow::Result<()> {
     let alive = Backend::start(Behaviour::ok().delay(Duration::from_millis(2))).await?;
     let dead = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
     let mut config = config(&[("/", "web", &[ready(alive.addr()), ready(dead)])]);
@@ -191,7 +191,7 @@ async fn upstreams_show_health_load_and_counters_of_endpoints() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn upstreams_show_requests_in_flight() -> anyhow::Result<()> {
+async fn path_upstreams_shows_requests_in_flight() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::silent()).await?;
     let gateway = Gateway::serving(config(&[("/", "web", &[ready(backend.addr())])])).await?;
     let mut client = Client::connect(gateway.http).await?;
@@ -213,7 +213,7 @@ async fn gateway_without_configuration_lists_no_routes_and_upstreams() -> anyhow
 }
 
 #[tokio::test]
-async fn fetch_error_names_the_address_and_the_remedy() -> anyhow::Result<()> {
+async fn error_of_a_failed_fetch_names_the_address_and_the_remedy() -> anyhow::Result<()> {
     let closed = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
     let refused = fetch::<Value>(closed, "/routes").await.expect_err("no listener");
     assert!(matches!(refused, FetchError::Connect { .. }));

@@ -170,7 +170,7 @@ fn parse_labels(mut text: &str) -> Labels {
 }
 
 #[test]
-fn parser_rejects_malformed_openmetrics() {
+fn openmetrics_parser_rejects_malformed_text() {
     let read = |text: &str| std::panic::catch_unwind(|| Exposition::parse(text));
     let head = "# HELP a b\n# TYPE a counter\n";
     let escaped =

@@ -36,7 +36,7 @@ async fn closed_address() -> anyhow::Result<std::net::SocketAddr> {
 }
 
 #[tokio::test]
-async fn each_request_is_counted_once_by_route_and_status() -> anyhow::Result<()> {
+async fn metrics_count_each_request_once_by_route_and_status() -> anyhow::Result<()> {
     let by_path = |request: &sluicegate_testkit::backend::Request| match request.target.as_str() {
         "/web/missing" => Behaviour::status(404),
         "/web/broken" => Behaviour::status(500),
@@ -86,7 +86,7 @@ async fn each_request_is_counted_once_by_route_and_status() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn connections_and_requests_in_flight_are_counted_by_worker() -> anyhow::Result<()> {
+async fn metrics_count_connections_and_requests_in_flight_by_worker() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::silent()).await?;
     let gateway = Gateway::serving(config(&[("/", "web", &[ready(backend.addr())])])).await?;
     let mut clients = vec![Client::connect(gateway.http).await?];
@@ -125,7 +125,7 @@ async fn connections_and_requests_in_flight_are_counted_by_worker() -> anyhow::R
 }
 
 #[tokio::test]
-async fn dead_endpoint_is_unhealthy_and_counted_by_reason() -> anyhow::Result<()> {
+async fn metrics_show_a_dead_endpoint_as_unhealthy_and_its_failures_by_reason() -> anyhow::Result<()> {
     let (alive, dead) = (Backend::start(Behaviour::ok()).await?, closed_address().await?);
     let leaving = Endpoint { address: closed_address().await?, conditions: Conditions::TERMINATING };
     let unready = Conditions { ready: false, serving: false, terminating: false };
@@ -154,7 +154,7 @@ async fn dead_endpoint_is_unhealthy_and_counted_by_reason() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn failed_requests_are_counted_by_reason() -> anyhow::Result<()> {
+async fn metrics_count_failed_requests_by_reason() -> anyhow::Result<()> {
     let mut config = config(&[("/", "web", &[])]);
     config.settings.resilience.endpoint_wait = Duration::ZERO;
     let gateway = Gateway::serving(config).await?;
@@ -171,7 +171,7 @@ async fn failed_requests_are_counted_by_reason() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn rejected_requests_are_counted_and_each_reason_has_a_series() -> anyhow::Result<()> {
+async fn metrics_count_rejected_requests_in_a_series_for_each_reason() -> anyhow::Result<()> {
     let gateway = Gateway::serving(Config::default()).await?;
     let response =
         Client::connect(gateway.http).await?.request("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n").await?;
@@ -192,7 +192,7 @@ async fn rejected_requests_are_counted_and_each_reason_has_a_series() -> anyhow:
 }
 
 #[tokio::test]
-async fn series_exist_only_for_configured_and_used_routes() -> anyhow::Result<()> {
+async fn metrics_have_series_only_for_configured_and_used_routes() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::ok()).await?;
     let endpoints = [ready(backend.addr())];
     let both = config(&[("/", "web", &endpoints), ("/idle", "idle", &endpoints)]);
@@ -221,7 +221,7 @@ async fn series_exist_only_for_configured_and_used_routes() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn quotes_and_line_breaks_in_names_are_escaped() -> anyhow::Result<()> {
+async fn metrics_escape_quotes_and_line_breaks_in_names() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::ok()).await?;
     let name = "we\"ird\\name\n";
     let gateway = Gateway::serving(config(&[("/", name, &[ready(backend.addr())])])).await?;
@@ -235,7 +235,7 @@ async fn quotes_and_line_breaks_in_names_are_escaped() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn changes_problems_and_process_figures_are_exposed() -> anyhow::Result<()> {
+async fn metrics_expose_configuration_changes_problems_and_process_figures() -> anyhow::Result<()> {
     let gateway = Gateway::serving(Config::default()).await?;
     let empty = upstream(&[]);
     let mut config = Config { default_rule: Some(route("/", "web")), ..Config::default() };
@@ -287,7 +287,7 @@ async fn prometheus_text_format_is_the_default() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn each_documented_family_is_exposed() -> anyhow::Result<()> {
+async fn metrics_contain_each_documented_family() -> anyhow::Result<()> {
     let exposition = Gateway::serving(Config::default()).await?.scrape().await?;
     let mut families: Vec<_> = exposition.families().collect();
     families.retain(|family| family.starts_with("sluicegate_"));
@@ -393,7 +393,7 @@ async fn each_documented_family_is_exposed() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn compressed_responses_and_bytes_are_counted_by_coding() -> anyhow::Result<()> {
+async fn metrics_count_compressed_responses_and_bytes_by_coding() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::sized(1000)).await?;
     let mut config = config(&[("/", "web", &[ready(backend.addr())])]);
     config.settings.compression.codings = "br, gzip".parse()?;
@@ -424,7 +424,7 @@ async fn compressed_responses_and_bytes_are_counted_by_coding() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn exact_and_prefix_routes_of_one_path_share_a_series() -> anyhow::Result<()> {
+async fn exact_and_prefix_routes_of_one_path_share_a_metric_series() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut config = config(&[("/a", "web", &[ready(backend.addr())])]);
     let exact = sluicegate_model::Rule {
@@ -444,7 +444,7 @@ async fn exact_and_prefix_routes_of_one_path_share_a_series() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn layer4_connections_are_counted_by_listener_and_route() -> anyhow::Result<()> {
+async fn metrics_count_layer4_connections_by_listener_and_route() -> anyhow::Result<()> {
     use sluicegate_model::Layer4;
     use sluicegate_testkit::gateway::{Gateway as Builder, layer4_key};
 
@@ -490,7 +490,7 @@ async fn layer4_connections_are_counted_by_listener_and_route() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn certificate_expiry_is_exposed_by_key_type() -> anyhow::Result<()> {
+async fn metrics_expose_the_certificate_expiry_by_key_type() -> anyhow::Result<()> {
     use std::time::{Duration, SystemTime};
 
     let authority = Authority::of_process();

@@ -31,7 +31,7 @@ async fn readyz_succeeds_from_the_first_configuration_to_the_drain() -> anyhow::
 }
 
 #[tokio::test]
-async fn readyz_for_another_pod_responds_with_503() -> anyhow::Result<()> {
+async fn readyz_with_the_name_of_another_pod_responds_with_503() -> anyhow::Result<()> {
     let gateway = Gateway::start().await?;
     gateway.readiness.set(Phase::Ready);
     assert_eq!(gateway.ask("/readyz?pod=gateway-1").await?.status, 200);
@@ -41,7 +41,7 @@ async fn readyz_for_another_pod_responds_with_503() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn planes_and_metrics_show_the_other_plane() -> anyhow::Result<()> {
+async fn paths_planes_and_metrics_describe_the_connected_planes() -> anyhow::Result<()> {
     let gateway = Gateway::start().await?;
     assert_eq!(gateway.ask("/planes").await?.text(), "{\"version\":7}\n");
     assert_eq!(gateway.scrape().await?.value("sluicegate_planes_connected", &[]), Some(3.0));
@@ -49,7 +49,7 @@ async fn planes_and_metrics_show_the_other_plane() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn only_the_listed_paths_are_served() -> anyhow::Result<()> {
+async fn server_serves_only_the_paths_listed_at_the_root() -> anyhow::Result<()> {
     let gateway = Gateway::serving(Config::default()).await?;
     gateway.readiness.set(Phase::Ready);
     let list = gateway.ask("/").await?.text();
@@ -73,7 +73,7 @@ async fn only_the_listed_paths_are_served() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn foreign_host_is_rejected_on_every_path() -> anyhow::Result<()> {
+async fn request_with_a_foreign_host_is_rejected_on_every_path() -> anyhow::Result<()> {
     let gateway = Gateway::serving(Config::default()).await?;
     let mut client = Client::connect(gateway.admin).await?;
     for path in ["/config", "/metrics", "/healthz", "/nothing"] {

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn alias_expansion_over_the_node_limit_is_rejected_with_its_line() {
+    fn yaml_alias_expansion_over_the_node_limit_is_rejected_with_its_line() {
         assert_eq!(check(&bomb(2)), Ok(()));
         let refused = check(&bomb(6)).unwrap_err();
         assert_eq!(refused, Expansion { line: 4, excess: Excess::Nodes { limit: NODES_MIN } });
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn alias_expansion_of_long_text_is_limited_by_bytes() {
+    fn yaml_alias_expansion_of_long_text_over_the_byte_limit_is_rejected() {
         let text = format!("a: &a {}\nb: [{}]\n", "x".repeat(10_000), "*a,".repeat(1000));
         let limit = TIMES_MAX * 10_002;
         assert_eq!(
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn alias_expansion_over_the_depth_limit_is_rejected() {
+    fn yaml_alias_expansion_over_the_depth_limit_is_rejected() {
         let nested = |inner: &str| format!("{}{inner}{}", "[".repeat(40), "]".repeat(40));
         let text = format!("a: &a {}\nb: {}\n", nested("x"), nested("*a"));
         let refused = check(&text).unwrap_err();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_anchors_are_accepted() {
+    fn yaml_with_ordinary_anchors_is_accepted() {
         let mut text = "base: &base {a: 1, b: [1, 2, 3], c: {d: e, f: g}}\nitems:\n".to_owned();
         for nth in 0..5000 {
             text.push_str(&format!("- {{<<: *base, name: \"{nth}\", again: *base}}\n"));

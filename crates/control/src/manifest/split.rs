@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn first_content_line_follows_markers_and_comments() {
+    fn first_content_line_is_after_document_markers_and_comments() {
         assert_eq!(first_content_line("# x\n---\n\nkind: A\n"), 4);
         assert_eq!(first_content_line("kind: A\n"), 1);
     }

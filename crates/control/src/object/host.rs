@@ -53,7 +53,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn hosts_are_exact_wildcard_or_any() {
+    fn host_is_parsed_as_exact_wildcard_or_any() {
         for (host, expected) in [
             ("", "*"),
             ("a.example", "a.example"),
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_host_is_rejected_with_the_reason() {
+    fn invalid_host_of_an_ingress_is_rejected_with_the_reason() {
         for (host, reason) in [
             ("10.0.0.1", "IP address"),
             ("::1", "IP address"),

@@ -378,14 +378,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_in_the_order_of_the_kinds() {
+    fn table_rows_are_in_the_order_of_the_object_kinds() {
         for (index, row) in TABLE.iter().enumerate() {
             assert_eq!(row.kind as usize, index, "{}", row.name);
         }
     }
 
     #[test]
-    fn chart_grants_the_gateway_every_kind_by_its_plural() {
+    fn chart_grants_the_gateway_access_to_every_object_kind() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/sluicegate/templates");
         let read = |file| std::fs::read_to_string(folder.join(file)).unwrap();
         let text = read("_helpers.tpl") + &read("_rbac.tpl") + &read("rbac.yaml");

@@ -41,7 +41,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn paths_are_normalized() {
+    fn parser_normalizes_paths() {
         for (path, path_type, expected) in [
             ("/", "Prefix", "/"),
             ("/foo/", "Prefix", "/foo"),
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_no_request_can_have_are_rejected() {
+    fn path_that_matches_no_request_is_rejected() {
         for (path, reason) in [
             ("", "begin with '/'"),
             ("foo", "begin with '/'"),

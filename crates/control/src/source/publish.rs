@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn unchanged_resources_share_their_arc_between_configurations() {
+    fn consecutive_configurations_share_the_arc_of_unchanged_resources() {
         let mut publisher = Publisher::default();
         let before = published(publisher.set_config(config(&["b", "d"], 1)));
         let after = published(publisher.set_config(config(&["a", "b", "c", "d"], 1)));
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_that_return_to_an_earlier_value_are_published() {
+    fn endpoint_change_back_to_an_earlier_value_is_published() {
         let mut publisher = Publisher::default();
         let before = published(publisher.set_config(config(&["a"], 1)));
         let key = before.hosts[0].rules[0].backends[0].upstream.clone();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn configuration_with_only_new_endpoints_publishes_endpoint_changes_alone() {
+    fn publisher_sends_only_endpoint_changes_if_nothing_else_changed() {
         let mut publisher = Publisher::default();
         publisher.set_config(config(&["a", "b"], 1));
         let changes = publisher.set_config(config(&["a", "b"], 2));

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn external_names_with_local_addresses_are_rejected_in_a_cluster() {
+    async fn external_names_that_resolve_to_local_addresses_are_rejected_in_a_cluster() {
         for name in [
             "localhost",
             "127.0.0.1",

@@ -64,7 +64,7 @@ fn invalid_object_keeps_its_last_valid_version() {
 }
 
 #[test]
-fn object_with_errors_at_startup_is_served_in_its_valid_parts() {
+fn valid_parts_of_an_object_with_errors_at_startup_are_served() {
     let one_bad_path = ingress("a", "/a").replace(
         "paths: [",
         "paths: [{path: bad, pathType: Exact, backend: {service: {name: a, port: {number: 80}}}}, ",
@@ -99,7 +99,7 @@ fn unreadable_document_removes_no_object() {
 }
 
 #[test]
-fn empty_file_keeps_objects_and_comment_only_file_removes_objects() {
+fn objects_survive_an_empty_file_but_not_a_file_of_comments() {
     let a = ingress("a", "/a");
     check(&[("m.yaml", &a), ("m.yaml", "")], &["/a a"], &["m.yaml: is empty; its previous content stays"]);
     check(&[("m.yaml", &a), ("m.yaml", " \n"), ("m.yaml", &a)], &["/a a"], &[]);
@@ -108,13 +108,13 @@ fn empty_file_keeps_objects_and_comment_only_file_removes_objects() {
 }
 
 #[test]
-fn object_deleted_from_a_file_is_removed() {
+fn object_deleted_from_a_file_is_removed_from_the_configuration() {
     let both = format!("{}{}", ingress("a", "/a"), ingress("b", "/b"));
     check(&[("m.yaml", &both), ("m.yaml", &ingress("b", "/b"))], &["/b b"], &[]);
 }
 
 #[test]
-fn object_in_two_files_comes_from_the_first_path() {
+fn first_path_has_precedence_for_an_object_in_two_files() {
     let (one, other) = (ingress("a", "/one"), ingress("a", "/other"));
     let also = "2.yaml:2: Ingress default/a: is also written in 1.yaml, and that version is used";
     // The first file by name has precedence, regardless of which file is read first.
@@ -132,7 +132,7 @@ fn object_in_two_files_comes_from_the_first_path() {
 }
 
 #[test]
-fn duplicate_object_in_a_file_comes_from_its_first_document() {
+fn first_document_has_precedence_for_a_duplicate_object_in_a_file() {
     let text = format!("{}{}", ingress("a", "/one"), ingress("a", "/other"));
     check(&[("m.yaml", &text)], &["/one a"], &["m.yaml:7: Ingress default/a: is written twice in this file"]);
 }
@@ -154,7 +154,7 @@ fn service_with_an_invalid_annotation_keeps_the_last_valid_value() {
 }
 
 #[test]
-fn file_change_reports_touched_services_routing_and_problems() {
+fn store_reports_services_routing_and_problems_affected_by_a_file_change() {
     let slice = |address: &str, service: &str| {
         format!(
             "---\n{{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {{name: s, \

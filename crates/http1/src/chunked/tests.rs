@@ -34,7 +34,7 @@ fn decode(input: &[u8]) -> Result<Decoded, ChunkError> {
 }
 
 #[test]
-fn chunked_body_is_decoded_and_later_bytes_remain() {
+fn chunked_body_is_decoded_and_following_bytes_stay_in_the_buffer() {
     let input = b"5\r\nhello\r\n00A\r\n, world!!!\r\n0\r\n\r\nGET";
     for size in 1..=input.len() {
         let decoded = decode_in_pieces(input, size).unwrap();
@@ -45,7 +45,7 @@ fn chunked_body_is_decoded_and_later_bytes_remain() {
 }
 
 #[test]
-fn chunk_extensions_are_dropped() {
+fn decoder_drops_chunk_extensions() {
     let lines = [
         "3;a",
         "3;a=b",
@@ -128,7 +128,7 @@ fn ambiguous_chunked_body_is_rejected() {
 }
 
 #[test]
-fn truncated_chunked_body_is_not_done() {
+fn decoder_reports_no_end_of_a_truncated_chunked_body() {
     let input = b"5;a=\"b\"\r\nhello\r\n0\r\nA: b\r\n\r\n";
     for end in 0..input.len() {
         assert!(!decode(&input[..end]).unwrap().done, "{}", input[..end].escape_ascii());
@@ -138,7 +138,7 @@ fn truncated_chunked_body_is_not_done() {
 }
 
 #[test]
-fn forbidden_trailers_are_dropped() {
+fn decoder_drops_forbidden_trailers() {
     let input = b"0\r\nHost: evil\r\nGrpc-Status: 0\r\nGrpc-Message:\r\ncontent-length: 5\r\n\
                   TRANSFER-ENCODING: chunked\r\nX-Sum:  a \r\nAuthorization: b\r\nExpires: 0\r\n\r\nGET";
     for size in [1, 7, usize::MAX] {
@@ -152,7 +152,7 @@ fn forbidden_trailers_are_dropped() {
 }
 
 #[test]
-fn trailers_are_returned_only_if_complete() {
+fn decoder_returns_trailers_only_once_complete() {
     let mut decoder = ChunkedDecoder::default();
     assert_eq!(decoder.next(b"0\r\nA: b\r\n"), Ok((3, Chunk::Partial)));
     assert_eq!(decoder.next(b"A: b\r\n\r"), Ok((0, Chunk::Partial)));
@@ -162,7 +162,7 @@ fn trailers_are_returned_only_if_complete() {
 }
 
 #[test]
-fn size_and_number_of_trailers_are_bounded() {
+fn decoder_limits_the_size_and_number_of_trailers() {
     let with_line = |length: usize| format!("0\r\nA:{}\r\n\r\n", "b".repeat(length)).into_bytes();
     assert!(decode(&with_line(8 * 1024 - 4)).unwrap().done);
     for size in [1, usize::MAX] {
@@ -174,7 +174,7 @@ fn size_and_number_of_trailers_are_bounded() {
 }
 
 #[test]
-fn chunk_extensions_are_bounded_per_line_and_per_body() {
+fn decoder_limits_chunk_extensions_per_line_and_per_body() {
     let line = |length: usize| format!("1;{}\r\nx\r\n", "a".repeat(length));
     assert!(decode(line(4096 - 4).as_bytes()).is_ok());
     assert_eq!(decode(line(4096 - 3).as_bytes()), Err(ChunkError::ExtensionsTooLarge));
@@ -194,7 +194,7 @@ fn written_chunk_header_has_the_length_in_hexadecimal() {
 }
 
 #[test]
-fn each_chunk_error_has_an_index() {
+fn chunk_error_indices_match_their_order() {
     for (index, error) in ChunkError::ALL.iter().enumerate() {
         assert_eq!(error.index(), index);
     }

@@ -56,7 +56,7 @@ fn request_head_is_parsed_into_its_parts() {
 }
 
 #[test]
-fn pipelined_requests_are_parsed_one_after_another() {
+fn parser_reads_pipelined_requests_one_after_another() {
     let buf = b"\r\nGET /1 HTTP/1.1\r\nHost: a\r\n\r\nPOST /2 HTTP/1.0\r\nContent-Length: 3\r\n\r\nabcGET /3";
     let (mut head, mut scan) = (RequestHead::default(), HeadScan::default());
     assert_eq!(head.parse(buf, &mut scan, &LIMITS), Ok(true));
@@ -70,7 +70,7 @@ fn pipelined_requests_are_parsed_one_after_another() {
 }
 
 #[test]
-fn scan_of_a_head_in_pieces_does_not_affect_the_next_head() {
+fn head_received_in_pieces_does_not_affect_the_next_head() {
     let first = b"GET /a-long-path HTTP/1.1\r\nHost: a\r\n\r\n";
     let (mut head, mut scan) = (RequestHead::default(), HeadScan::default());
     assert_eq!(head.parse(&first[..20], &mut scan, &LIMITS), Ok(false));
@@ -80,7 +80,7 @@ fn scan_of_a_head_in_pieces_does_not_affect_the_next_head() {
 }
 
 #[test]
-fn four_forms_of_request_targets_are_recognized() {
+fn all_four_forms_of_request_target_are_recognized() {
     let cases: [(&str, TargetForm, &str, Option<&str>, &str); 12] = [
         ("GET / HTTP/1.1\r\nHost: h", TargetForm::Origin, "/", None, "h"),
         ("GET /? HTTP/1.1\r\nHost: h", TargetForm::Origin, "/", Some(""), "h"),
@@ -301,7 +301,7 @@ fn transfer_encoding_other_than_chunked_is_rejected() {
 }
 
 #[test]
-fn keep_alive_follows_version_and_connection_header() {
+fn http_version_and_connection_header_decide_request_keep_alive() {
     let cases = [
         ("HTTP/1.1", "", true),
         ("HTTP/1.1", "Connection: close\r\n", false),
@@ -325,7 +325,7 @@ fn keep_alive_follows_version_and_connection_header() {
 }
 
 #[test]
-fn hop_by_hop_headers_are_marked() {
+fn parser_marks_hop_by_hop_headers() {
     let buf = with_lines(
         "Connection: keep-alive, X-Hop,, host, cookie, authorization, content-length\r\nX-HOP: 1\r\nX-End: 1\r\n\
          connection: x-hop-2\r\nCookie: c\r\nAuthorization: a\r\nContent-Length: 1\r\nTE: trailers\r\n\
@@ -342,7 +342,7 @@ fn hop_by_hop_headers_are_marked() {
 }
 
 #[test]
-fn number_of_connection_options_is_bounded() {
+fn request_with_too_many_connection_options_is_rejected() {
     let limits = HeadLimits { bytes: 8192, headers: 16 };
     let allowed = with_lines(&format!("Connection: {}\r\n", ["a"; 64].join(",")));
     assert!(matches!(parse_within(&allowed, &limits), Ok(Some(_))));
@@ -371,7 +371,7 @@ fn expect_continue_applies_only_to_http_1_1_requests_with_a_body() {
 }
 
 #[test]
-fn upgrade_requires_its_connection_option_and_http_1_1() {
+fn upgrade_requires_http_1_1_and_the_connection_option_upgrade() {
     let upgrade = |version: &str, lines: &str| {
         let buf = format!("GET / {version}\r\nHost: a\r\n{lines}\r\n");
         let head = parse(buf.as_bytes());
@@ -387,7 +387,7 @@ fn upgrade_requires_its_connection_option_and_http_1_1() {
 }
 
 #[test]
-fn oversized_request_head_is_rejected_as_early_as_possible() {
+fn oversized_request_head_is_rejected_before_it_is_complete() {
     let limits = HeadLimits { bytes: 32, headers: 2 };
     let exact = b"GET / HTTP/1.1\r\nHost: abcdef\r\n\r\n";
     assert_eq!(exact.len(), limits.bytes);

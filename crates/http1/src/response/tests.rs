@@ -45,7 +45,7 @@ fn reason_phrase_may_be_absent_or_contain_other_bytes() {
 }
 
 #[test]
-fn response_framing_follows_status_method_and_headers() {
+fn status_method_and_headers_decide_the_framing_of_a_response() {
     let (length, chunked) = ("Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n");
     let cases = [
         (Method::Get, 200, length, ResponseFraming::Length(5)),
@@ -75,7 +75,7 @@ fn response_framing_follows_status_method_and_headers() {
 }
 
 #[test]
-fn forbidden_content_length_is_not_forwarded() {
+fn content_length_of_an_interim_or_204_response_is_not_forwarded() {
     let forwarded = |status: u16| {
         let head = parse(&format!("HTTP/1.1 {status} X\r\nContent-Length: 5\r\n\r\n"));
         !head.lines[0].hop_by_hop
@@ -87,7 +87,7 @@ fn forbidden_content_length_is_not_forwarded() {
 }
 
 #[test]
-fn keep_alive_follows_version_and_connection_header() {
+fn http_version_and_connection_header_decide_response_keep_alive() {
     let cases = [
         ("HTTP/1.1 200", "Content-Length: 0\r\n", true),
         ("HTTP/1.1 200", "Content-Length: 0\r\nConnection: close\r\n", false),
@@ -184,7 +184,7 @@ fn oversized_response_head_is_rejected() {
 }
 
 #[test]
-fn interim_responses_precede_the_final_response() {
+fn parser_reads_interim_responses_before_the_final_response() {
     let buf =
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\n";
     let (mut head, mut scan, mut rest) = (ResponseHead::default(), HeadScan::default(), &buf[..]);

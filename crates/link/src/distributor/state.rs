@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn change_log_holds_each_resource_once_and_drops_old_removals() {
+    fn change_log_contains_each_resource_once_and_forgets_old_removals() {
         let mut state = State::new();
         let begin = Instant::now();
         for round in 0..20_usize {
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn recent_removals_stay_in_the_change_log() {
+    fn change_log_keeps_recent_removals() {
         let mut state = State::new();
         let now = Instant::now();
         state.publish(hosts(0..5000), now);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_changes_between_two_batches_send_only_the_last_state() {
+    fn batch_contains_only_the_last_of_repeated_changes_to_a_resource() {
         let mut state = State::new();
         let now = Instant::now();
         for end in [3, 2, 3, 2, 3] {
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_key_of_one_consumer_is_a_small_batch() {
+    fn changed_key_of_one_consumer_sends_less_than_200_bytes() {
         let consumer = |index: u16, key| {
             let name = format!("consumer-{index}");
             let id = ObjectId { kind: "Consumer", namespace: "default".into(), name: name.as_str().into() };

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn backoff_doubles_up_to_a_second_and_resets_after_success() {
+    fn reconnect_backoff_doubles_up_to_a_second_and_resets_after_success() {
         let mut backoff = Backoff::default();
         for (shortest, longest) in [(0, 200), (200, 400), (400, 800), (500, 1000), (500, 1000)] {
             let (wait, range) = (backoff.next(), shortest..=longest);

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn snapshot_survives_a_round_trip_and_only_its_owner_may_read() {
+    fn snapshot_is_restored_unchanged_and_readable_only_by_its_owner() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("snapshot");
         for _ in 0..2 {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn snapshot_of_another_format_is_rejected_with_its_format() {
+    fn error_for_a_snapshot_of_another_format_names_the_format() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("snapshot");
         for (format, message) in [

@@ -272,7 +272,7 @@ fn golden_encodings_cover_every_field_and_variant() {
 }
 
 #[test]
-fn optional_fields_of_settings_default_to_none() {
+fn absent_optional_fields_of_settings_decode_as_none() {
     // An absent field must not look like a field with the value `None` (see `OrDefault`).
     let body = encoded(&sluicegate_model::Settings::default());
     Schema::read().walk(&Value::read(&body), "Settings", &mut |visit: &Visit<'_>| {
@@ -365,7 +365,7 @@ fn at(body: &[u8], path: &[i64]) -> Option<Value> {
 }
 
 #[test]
-fn skipped_fields_change_no_decoded_value() {
+fn fields_that_a_decoder_skips_change_no_decoded_value() {
     let schema = Schema::read();
     for (name, of, body) in messages() {
         let mut places = Vec::new();
@@ -438,7 +438,7 @@ fn missing_field_has_a_default_or_rejects_the_resource() {
 }
 
 #[test]
-fn indices_of_shared_parts_match_resource_kinds() {
+fn indices_of_shared_resources_match_their_resource_kinds() {
     use sluicegate_model::encoding::Part;
     use sluicegate_model::policy::{RateLimits, Security, Traffic};
     use sluicegate_model::{Certificate, ClientAuth, UpstreamTls};

@@ -148,7 +148,7 @@ struct OldRule {
 }
 
 #[test]
-fn build_without_policies_rejects_a_route_with_a_policy() {
+fn data_plane_of_a_version_without_policies_rejects_a_route_with_a_policy() {
     let limited = Rule { rate_limits: Some(rate_limits()), ..route("/limited", None) };
     for (route, is_served) in
         [(route("/open", None), true), (route("/", Some(security("192.0.2.0/24"))), false), (limited, false)]
@@ -252,7 +252,7 @@ fn open_route_with_a_new_unreadable_policy_is_not_served() {
 }
 
 #[test]
-fn unreadable_limits_leave_the_last_valid_version_in_service() {
+fn route_keeps_its_last_valid_version_if_its_new_limits_cannot_be_decoded() {
     let before = with(vec![route("/", None)]);
     let limited = with(vec![Rule { rate_limits: Some(rate_limits()), ..route("/", None) }]);
     let mut store = Store::default();
@@ -320,7 +320,7 @@ fn route_with_a_policy_of_an_unknown_kind_is_rejected() {
 }
 
 #[test]
-fn route_with_two_paths_is_rejected() {
+fn encoded_route_with_two_paths_is_rejected() {
     let config = with(vec![route("/", Some(security("192.0.2.0/24")))]);
     let mut changed = all_of(&config);
     let body = host_body(&mut changed);
@@ -332,7 +332,7 @@ fn route_with_two_paths_is_rejected() {
 }
 
 #[test]
-fn host_outline_knows_every_field_of_hosts_and_routes() {
+fn outline_of_a_host_covers_every_field_of_hosts_and_routes() {
     let [config, _] = everything();
     for (name, body) in cut(&config) {
         match name.kind() {
@@ -357,7 +357,7 @@ fn host_outline_knows_every_field_of_hosts_and_routes() {
 }
 
 #[test]
-fn older_host_version_with_other_policies_on_conditional_rules_is_not_served() {
+fn last_valid_host_with_other_policies_on_conditional_rules_is_not_served() {
     let post = |path: &str, security| {
         let rule = route(path, security);
         let matches = vec![RuleMatch { method: Some("POST".into()), ..rule.matches[0].clone() }];
@@ -475,7 +475,7 @@ mod before {
 }
 
 #[test]
-fn build_without_external_authorization_rejects_policies_that_use_external_authorization() {
+fn data_plane_of_a_version_without_external_authorization_rejects_such_policies() {
     let external = External {
         url: "http://a/".into(),
         authorities: vec![],

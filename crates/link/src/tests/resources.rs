@@ -37,7 +37,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn configuration_survives_a_round_trip(config in config()) {
+    fn any_configuration_is_decoded_as_it_was_encoded(config in config()) {
         let mut store = Store::default();
         let back = served(store.apply(all_of(&config))).expect("a configuration");
         prop_assert_eq!(store.refused(), 0);
@@ -45,7 +45,7 @@ proptest! {
     }
 
     #[test]
-    fn difference_alone_produces_the_next_configuration(before in config(), after in config()) {
+    fn applying_only_the_difference_produces_the_next_configuration(before in config(), after in config()) {
         let mut store = Store::default();
         store.apply(all_of(&before));
         let back = served(store.apply(between(&before, &after)));
@@ -78,7 +78,7 @@ proptest! {
     }
 
     #[test]
-    fn altered_resource_bytes_never_panic(config in config(), at: prop::sample::Index, with: u8) {
+    fn decoder_never_panics_on_altered_resource_bytes(config in config(), at: prop::sample::Index, with: u8) {
         let mut delta = all_of(&config);
         for (_, body) in &mut delta.changed {
             let mut bytes = body.to_vec();
@@ -126,7 +126,7 @@ fn resource_with_an_unknown_value_keeps_its_last_valid_version() {
 }
 
 #[test]
-fn snapshot_contains_resources_named_by_last_valid_versions() {
+fn snapshot_contains_shared_resources_referenced_by_last_valid_versions() {
     let policy = Arc::new(sluicegate_model::ClientAuth {
         source: "Secret a/b".into(),
         roots: vec![vec![1, 2, 3].into()],
@@ -185,7 +185,7 @@ fn absent_settings_have_their_defaults() {
 }
 
 #[test]
-fn announced_length_or_nesting_depth_allocates_no_memory() {
+fn decoder_allocates_no_memory_for_announced_lengths_or_nesting() {
     let hosts = all_of(&hosts(vec![host("a", "/")]));
     for begin in
         [&[0x9b_u8][..], &[0xbb], &[0x5b], &[0x7b], &[0xa1, 0, 0x9b], &[0xa1, 1, 0x9b], &[0x82, 0, 0xbb]]
@@ -208,7 +208,7 @@ fn announced_length_or_nesting_depth_allocates_no_memory() {
 }
 
 #[test]
-fn endpoint_change_alone_skips_the_full_configuration() {
+fn endpoint_change_is_applied_without_a_full_configuration() {
     let key = UpstreamKey::new("default", "a", "80");
     let mut before = hosts(vec![host("a", "/")]);
     before.upstreams.insert(key.clone(), Arc::default());
@@ -234,7 +234,7 @@ fn shared_resource_with_a_wrong_digest_is_rejected() {
 }
 
 #[test]
-fn debug_output_hides_private_keys() {
+fn debug_output_of_resources_hides_private_keys() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     for _ in 0..20 {
         let mut config = config().new_tree(&mut runner).unwrap().current();

@@ -32,7 +32,7 @@ fn body_of(value: &impl Encode<()>) -> Bytes {
 }
 
 #[test]
-fn invalid_policy_values_are_rejected() {
+fn decoder_rejects_invalid_values_of_policies() {
     let text = |text: &str| Value::Text(text.into());
     let numbers = |numbers: &[i128]| Value::Array(numbers.iter().copied().map(Value::Int).collect());
     let [config, _] = everything();
@@ -148,7 +148,7 @@ fn invalid_policy_values_are_rejected() {
 }
 
 #[test]
-fn invalid_values_of_other_resources_are_rejected() {
+fn decoder_rejects_invalid_values_of_other_resources() {
     let text = |text: &str| Value::Text(text.into());
     let [config, _] = everything();
     let settings = body_of(&config.settings);

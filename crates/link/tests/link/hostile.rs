@@ -14,7 +14,7 @@ use crate::support::{Certificates, Control, Data, LIMIT, config_change, endpoint
 type TestResult = anyhow::Result<()>;
 
 #[tokio::test]
-async fn plain_http_client_is_rejected_without_harm() -> TestResult {
+async fn control_plane_rejects_a_plain_http_client_and_serves_data_planes() -> TestResult {
     let certificates = Certificates::new()?;
     let control = Control::start(certificates.control.path()).await?;
     control.distributor.publish(&config_change(1, 1));
@@ -62,7 +62,7 @@ async fn call(
 }
 
 #[tokio::test]
-async fn invalid_call_receives_a_grpc_status() -> TestResult {
+async fn control_plane_responds_to_an_invalid_call_with_a_grpc_status() -> TestResult {
     let certificates = Certificates::new()?;
     let control = Control::start(certificates.control.path()).await?;
     control.distributor.publish(&config_change(1, 1));

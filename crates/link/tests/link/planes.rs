@@ -15,7 +15,7 @@ use crate::support::{Certificates, Control, Data, LIMIT, config, config_change, 
 type TestResult = anyhow::Result<()>;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn data_planes_receive_changes_and_report_their_version() -> TestResult {
+async fn data_planes_receive_changes_and_report_the_version_that_they_serve() -> TestResult {
     let certificates = Certificates::new()?;
     let control = Control::start(certificates.control.path()).await?;
     let mut one = Data::start(control.address, certificates.proxy.path(), None, "one")?;
@@ -49,7 +49,7 @@ async fn data_planes_receive_changes_and_report_their_version() -> TestResult {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn route_change_arrives_as_one_configuration_without_removed_routes() -> TestResult {
+async fn data_plane_receives_a_route_change_of_several_messages_as_one_configuration() -> TestResult {
     let certificates = Certificates::new()?;
     let control = Control::start(certificates.control.path()).await?;
     // This configuration needs several messages.
@@ -67,7 +67,7 @@ async fn route_change_arrives_as_one_configuration_without_removed_routes() -> T
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn new_control_plane_sends_only_the_difference() -> TestResult {
+async fn new_control_plane_sends_data_planes_only_the_difference() -> TestResult {
     let certificates = Certificates::new()?;
     let control = Control::start(certificates.control.path()).await?;
     control.distributor.publish(&config_change(1000, 1));
@@ -153,7 +153,7 @@ async fn data_plane_starts_from_its_snapshot_without_a_control_plane() -> TestRe
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn policies_arrive_with_routes_and_stay_in_a_private_snapshot() -> TestResult {
+async fn data_plane_receives_policies_with_routes_and_stores_them_in_a_private_snapshot() -> TestResult {
     let certificates = Certificates::new()?;
     let dir = tempfile::tempdir()?;
     let snapshot = dir.path().join("snapshot");
@@ -183,7 +183,7 @@ async fn policies_arrive_with_routes_and_stay_in_a_private_snapshot() -> TestRes
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn available_control_plane_precedes_the_snapshot() -> TestResult {
+async fn data_plane_prefers_an_available_control_plane_to_its_snapshot() -> TestResult {
     let certificates = Certificates::new()?;
     let dir = tempfile::tempdir()?;
     let snapshot = dir.path().join("snapshot");

@@ -12,7 +12,7 @@ where
 }
 
 #[test]
-fn each_value_has_one_encoding() {
+fn decoder_accepts_only_the_canonical_encoding_of_a_value() {
     let name = HostPattern::Exact("a".into());
     let good = encode(&name, &mut ());
     assert_eq!(good, [0x82, 0, 0xa1, 0, 0x61, b'a']);
@@ -35,7 +35,7 @@ fn each_value_has_one_encoding() {
 }
 
 #[test]
-fn unknown_fields_are_skipped_from_index_64() {
+fn decoder_skips_unknown_fields_from_index_64() {
     let limits = UpstreamLimits { max_requests: Some(1), max_requests_per_endpoint: None };
     let known = [0xa1, 0, 1];
     assert_eq!(encode(&limits, &mut ()), known);
@@ -47,7 +47,7 @@ fn unknown_fields_are_skipped_from_index_64() {
 }
 
 #[test]
-fn fault_names_the_field_and_contains_no_input() {
+fn decoding_error_names_the_field_and_contains_no_input() {
     let missing = read::<UpstreamKey>(&[0xa0]).expect_err("a required field is absent").to_string();
     assert!(missing.contains("UpstreamKey::namespace"), "{missing}");
     // A number of eight bytes in place of a small number, a variant or another type.
@@ -64,7 +64,7 @@ fn fault_names_the_field_and_contains_no_input() {
 }
 
 #[test]
-fn duration_beyond_the_longest_is_rejected() {
+fn decoder_rejects_a_duration_beyond_the_maximum() {
     let read = |bytes: &[u8]| decode_as::<Time, Duration, _>(bytes, Unknown::Refused, &NoParts);
     let longest = encode_as::<Time, _, _>(&adapt::LONGEST, &mut ());
     assert_eq!(read(&longest), Ok(adapt::LONGEST));
@@ -73,7 +73,7 @@ fn duration_beyond_the_longest_is_rejected() {
 }
 
 #[test]
-fn length_and_number_of_stored_object_kinds_are_bounded() {
+fn decoder_limits_the_length_and_number_of_stored_object_kinds() {
     let read = |kind: String| {
         let id = [&[0xa3, 0, 0x78, kind.len() as u8][..], kind.as_bytes(), &[1, 0x61, b'a', 2, 0x61, b'b']]
             .concat();
@@ -87,7 +87,7 @@ fn length_and_number_of_stored_object_kinds_are_bounded() {
 }
 
 #[test]
-fn absent_fields_have_the_defaults_of_their_type() {
+fn absent_fields_decode_as_the_defaults_of_their_type() {
     let read = |bytes: &[u8]| decode_as::<OrDefault, Timeouts, _>(bytes, Unknown::Refused, &NoParts);
     assert_eq!(read(&[0xa0]), Ok(Timeouts::default()));
     let shorter = Timeouts { tls_handshake: Duration::from_nanos(7), ..Timeouts::default() };

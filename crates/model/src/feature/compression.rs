@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codings_are_parsed_from_a_list_or_off() {
+    fn list_of_codings_or_off_is_parsed() {
         let parsed = |text: &str| text.parse::<Codings>().map(|codings| codings.to_string());
         for (text, expected) in [("gzip", "gzip"), ("zstd, br,gzip", "zstd, br, gzip"), (" off ", "off")] {
             assert_eq!(parsed(text), Ok(expected.to_owned()));
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn media_range_ignores_case_and_parameters() {
+    fn media_range_matches_in_any_letter_case_and_with_any_parameters() {
         let takes = |range: &str, media_type: &str| {
             range.parse::<MediaRange>().expect("a media range").takes(media_type.as_bytes())
         };

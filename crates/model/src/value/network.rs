@@ -99,7 +99,7 @@ mod tests {
     use super::Network;
 
     #[test]
-    fn networks_and_addresses_are_parsed() {
+    fn network_is_parsed_from_cidr_or_a_single_address() {
         for (text, expected) in [
             ("10.0.0.0/8", "10.0.0.0/8"),
             ("10.1.2.3", "10.1.2.3/32"),

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn number_outside_its_range_is_rejected_by_yaml_and_decoder() {
+    fn yaml_parser_and_decoder_reject_a_number_outside_its_range() {
         assert_eq!(serde_json::from_str::<Percent>("100").unwrap().get(), 100);
         let error = serde_json::from_str::<Percent>("101").unwrap_err().to_string();
         assert!(error.starts_with("101 is not between 1 and 100"), "{error}");

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_have_the_units_of_kubernetes() {
+    fn sizes_are_parsed_with_the_units_of_kubernetes() {
         for (text, bytes) in
             [("0", 0), ("7", 7), ("1k", 1000), ("10Mi", 10 << 20), ("2Gi", 2 << 30), ("64Ki", 65536)]
         {

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_follow_gep_2257() {
+    fn durations_are_parsed_as_gep_2257_requires() {
         for (text, milliseconds) in [
             ("0s", 0),
             ("500ms", 500),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn duration_outside_its_range_is_rejected_by_yaml_and_decoder() {
+    fn yaml_parser_and_decoder_reject_a_duration_outside_its_range() {
         assert_eq!(serde_json::from_str::<Timeout>("\"24h\"").unwrap().get(), Duration::from_secs(24 * 3600));
         let error = serde_json::from_str::<Timeout>("\"25h\"").unwrap_err().to_string();
         assert!(error.starts_with("\"25h\" is not between 1ms and 24h"), "{error}");

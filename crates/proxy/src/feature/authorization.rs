@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn denied_path_is_denied_in_every_encoding() {
+    fn rule_denies_a_path_in_every_encoding() {
         let denied = rules(true, &path("Deny", "Prefix", "/admin"));
         for way in [
             "/admin",
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn allowed_path_must_match_in_every_reading() {
+    fn path_is_allowed_only_if_every_reading_matches() {
         let allowed = rules(false, &path("Allow", "Prefix", "/public"));
         for way in ["/public", "/public/", "/public/a%20b", "/public/A"] {
             assert!(allowed.decide(&call(way)).is_ok(), "{way}");
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn denied_method_is_denied_in_any_letter_case() {
+    fn rule_denies_a_method_in_any_letter_case() {
         let asks = |allows: bool, method: &str| {
             let action = if allows { "Allow" } else { "Deny" };
             let rule = json!([{"action": action, "methods": ["PURGE"]}]);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn first_matching_rule_decides() {
+    fn first_matching_authorization_rule_decides() {
         let consumer = |name: &str, groups: &[&str]| Consumer {
             id: ObjectId { kind: "Consumer", namespace: "default".into(), name: name.into() },
             username: name.into(),

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn origin_pattern_matches_the_whole_origin() {
+    fn cors_origin_pattern_must_match_the_whole_origin() {
         let exact = OriginPattern::Exact("https://a.example.com".into());
         let below = OriginPattern::Below { scheme: "https://".into(), suffix: ".example.com".into() };
         for (origin, is_exact, is_below) in [

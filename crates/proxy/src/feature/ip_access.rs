@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_match_nested_and_adjacent_networks() {
+    fn network_set_finds_addresses_in_nested_and_adjacent_networks() {
         let networks =
             networks(&["10.0.0.0/8", "10.1.0.0/16", "11.0.0.0/32", "192.0.2.7/32", "2001:db8::/32"]);
         for (address, expected) in [
@@ -105,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn network_lookup_agrees_with_a_linear_scan(nets in prop::collection::vec((any::<u32>(), 0_u8..=32), 0..20), address in any::<u32>()) {
+        fn network_lookup_gives_the_same_result_as_a_linear_scan(nets in prop::collection::vec((any::<u32>(), 0_u8..=32), 0..20), address in any::<u32>()) {
             let nets: Vec<IpNet> = nets.iter().map(|(net, bits)| IpNet::new(IpAddr::from(net.to_be_bytes()), *bits).unwrap().trunc()).collect();
             let address = IpAddr::from(address.to_be_bytes());
             let networks: Vec<Network> = nets.iter().map(|net| net.to_string().parse().unwrap()).collect();

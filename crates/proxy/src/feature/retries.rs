@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn minimum_retries_per_second_are_always_granted() {
+    fn retry_budget_always_grants_the_minimum_retries_per_second() {
         let budget = Budget::new(RetryBudget { percent: Number::of(0), min_per_second: Number::of(3) });
         for second in [5, 6, 100] {
             let granted =

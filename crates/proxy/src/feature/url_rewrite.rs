@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefix_rewrite_follows_gateway_api() {
+    fn rewritten_prefixes_match_the_examples_of_gateway_api() {
         let rewritten = |pattern: PathPattern, prefix: &str, path: &str| {
             let matched = MatchedPrefix::of(&PathMatch::Literal(pattern));
             let value = RewritePath::new(prefix).unwrap();

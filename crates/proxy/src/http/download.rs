@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_large_body_is_compressed_in_turns() -> std::io::Result<()> {
+    async fn compression_of_a_large_body_yields_to_other_tasks() -> std::io::Result<()> {
         let (near_endpoint, endpoint) = connection().await?;
         let (near_client, mut client) = connection().await?;
         let (mut endpoint_stream, mut wire) =

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn upload_below_the_minimum_rate_ends_after_the_grace_period() {
+    fn upload_below_the_minimum_rate_times_out_after_the_grace_period() {
         assert_eq!(ends_after(240, 0, ms(10_000)), Some(GRACE));
         let dripping = ends_after(240, 1, ms(1000)).expect("an end");
         assert!(dripping < GRACE + ms(50), "{dripping:?}");
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn upload_at_the_minimum_rate_never_ends() {
+    fn upload_at_the_minimum_rate_never_times_out() {
         assert_eq!(ends_after(240, 240, ms(1000)), None);
         assert_eq!(ends_after(240, 1, ms(4)), None);
         assert_eq!(ends_after(240, 960, ms(4000)), None, "in bursts");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn received_bytes_extend_the_deadline_up_to_the_maximum() {
+    fn received_bytes_extend_the_upload_deadline_up_to_the_maximum() {
         let start = Instant::now();
         let mut pace = Pace::new(240, GRACE, MOST, 0);
         pace.await_client(start, 0);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn time_waiting_for_the_endpoint_does_not_count_against_the_client() {
+    fn upload_rate_excludes_the_time_spent_waiting_for_the_endpoint() {
         let start = Instant::now();
         let mut pace = Pace::new(240, GRACE, MOST, 0);
         pace.await_client(start, 0);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn upload_stalls_by_its_rate_rather_than_its_last_byte() {
+    fn upload_counts_as_stalled_by_its_rate_rather_than_its_last_byte() {
         let start = Instant::now();
         let mut pace = Pace::new(240, GRACE, MOST, 0);
         pace.await_client(start, 0);

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn question_about_the_whole_request_has_no_header_that_only_the_gateway_sets() {
+    fn authorization_check_of_the_whole_request_omits_headers_reserved_for_the_gateway() {
         let lines = [
             "Cookie: a=b\r\n",
             "Content-Type: text/plain\r\n",
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn question_about_the_key_has_only_the_parts_of_the_key() {
+    fn authorization_check_by_key_contains_only_the_parts_of_the_key() {
         let ask = |parts: &[Part], lines: &[&str]| {
             let mut out = Vec::new();
             let is_whole = with(lines, false, |request| write_parts(&mut out, request, parts));
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn sign_in_page_receives_the_url_of_the_request() {
+    fn sign_in_redirect_contains_the_url_of_the_request() {
         for (url, expected) in [
             ("/login", "Location: /login?rd=%2Fnormal%3Fb%3Dc%26key%3D%2541\r\n"),
             (

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_share_a_connection_while_the_server_keeps_it_open() {
+    async fn client_reuses_a_connection_while_the_server_keeps_the_connection_open() {
         let (backend, mut client) = server(Behaviour::sized(1000)).await;
         for _ in 0..3 {
             let response = client.get(&[]).await.expect("a response");
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn address_that_refuses_or_ignores_the_connect_is_followed_by_the_next() {
+    async fn client_connects_to_the_next_address_if_one_refuses_or_times_out() {
         let backend = Backend::start(Behaviour::ok()).await.expect("a port");
         let (mut closed, hole) =
             (Backend::start(Behaviour::ok()).await.expect("a port"), Hole::start().await.expect("a port"));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn redirect_is_not_followed() {
+    async fn client_follows_no_redirect() {
         let elsewhere = Backend::start(Behaviour::ok()).await.expect("a port");
         let location = format!("Location: http://{}/", elsewhere.addr());
         let redirect = format!("HTTP/1.1 302 x\r\n{location}\r\nContent-Length: 0\r\n\r\n");
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn body_beyond_the_limits_is_an_error_and_closes_the_connection() {
+    async fn client_rejects_a_body_beyond_the_limits_and_closes_the_connection() {
         let too_slow = Behaviour::chunked(vec!["x"; 100], LIMIT, &[]);
         for behaviour in [Behaviour::sized(1001), Behaviour::too_little(10).then_close(), too_slow] {
             let (backend, _) = server(behaviour).await;
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn server_without_a_valid_response_is_an_error_within_the_timeout() {
+    async fn client_fails_within_the_timeout_without_a_valid_response() {
         let long = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(2 * HEAD));
         for behaviour in [Behaviour::garbage(), Behaviour::close_on_accept(), Behaviour::raw(long)] {
             let (_backend, mut client) = server(behaviour).await;

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn match_on_path_alone_has_no_conditions() {
+    fn match_with_only_a_path_has_no_conditions() {
         assert!(Conditions::of(&RuleMatch::path(PathPattern::Prefix("/".into()))).is_none());
     }
 
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn all_header_conditions_must_match() {
+    fn request_matches_only_if_all_header_conditions_match() {
         let headers = |all: &[(&str, ValueMatch)]| {
             let all =
                 all.iter().map(|(name, value)| HeaderMatch { name: (*name).into(), value: value.clone() });
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn first_query_parameter_of_a_name_is_compared_decoded() {
+    fn query_condition_compares_the_first_parameter_of_the_name_after_decoding() {
         let parameter = |name: &str, value: ValueMatch| {
             let all = vec![QueryMatch { name: name.into(), value }];
             move |of: &mut RuleMatch| of.query = all

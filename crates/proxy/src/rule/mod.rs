@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_specific_host_wins() {
+    fn most_specific_host_is_selected() {
         let table = table(&Config {
             hosts: vec![
                 virtual_host(HostPattern::Exact("a.example.com".into()), "exact"),
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn unchanged_host_is_not_recompiled_and_unchanged_routes_retain_their_counters() {
+    fn unchanged_hosts_are_not_recompiled_and_unchanged_routes_keep_their_counters() {
         let resources = resources();
         let exact = |name: &str| HostPattern::Exact(name.into());
         let mut config = Config {
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn request_that_fails_conditions_uses_the_next_match() {
+    fn request_that_fails_the_conditions_of_a_match_uses_the_next_match() {
         let method = |of: RuleMatch| RuleMatch { method: Some("POST".into()), ..of };
         let rules = [
             ("root", prefix("/", 3)),
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn precedence_decides_before_path_length() {
+    fn explicit_precedence_decides_before_path_length() {
         let rules = [("long", prefix("/shop/cart", 1)), ("short", prefix("/shop", 0))];
         assert_eq!(taken(&rules, "GET /shop/cart"), "short");
         let rules = [("long", prefix("/shop/cart", 0)), ("short", prefix("/shop", 0))];

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn path_matching_follows_the_kubernetes_ingress_examples() {
+    fn paths_match_as_in_the_examples_of_kubernetes_ingress() {
         // (pattern, path, whether it matches): the table of the Ingress documentation, and nginx' plain
         // location.
         let cases = [
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn longest_path_wins_then_exact_then_prefix() {
+    fn longest_path_is_selected_and_exact_has_precedence_over_prefix() {
         let tree = tree(&[
             pattern("prefix /"),
             pattern("prefix /api"),
@@ -330,7 +330,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn path_tree_agrees_with_a_linear_scan(
+        fn path_tree_selects_the_same_route_as_a_linear_scan(
             patterns in prop::collection::vec(any_pattern(), 0..12),
             path in "(/[ab]{0,3}){1,4}",
         ) {
@@ -338,7 +338,7 @@ mod tests {
         }
 
         #[test]
-        fn lowest_order_wins_regardless_of_pattern_length(
+        fn lowest_order_is_selected_regardless_of_pattern_length(
             patterns in prop::collection::vec((any_pattern(), 0..6_u32), 0..12),
             path in "(/[ab]{0,3}){1,4}",
         ) {

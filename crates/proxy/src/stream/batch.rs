@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frame_headers_are_found_in_pieces_of_any_size() {
+    fn frame_headers_are_recognized_in_pieces_of_any_size() {
         let mut bytes = b"preface".to_vec();
         for (kind, length) in [(4, 0), (0, 300), (6, 8), (1, 70_000), (8, 4)] {
             let [_, _, _, _, _, high, mid, low] = u64::try_from(length).unwrap().to_be_bytes();
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_received_before_a_reset_are_read_after_a_failed_write() {
+    async fn stream_reads_bytes_received_before_a_reset_after_a_failed_write() {
         let (mut near, far) = pair().await;
         let mut batch = Batch::new(Stream::Plain(far), &[], 0, Sender::Client);
         // A socket that is closed with unread data is reset.

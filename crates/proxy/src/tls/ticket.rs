@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn tickets_open_only_with_the_same_secret_and_purpose() {
+    fn session_tickets_decrypt_only_with_the_same_secret_and_purpose() {
         let sealed = tickets(&[1], b"").seal(b"state", hours(0)).unwrap();
         assert!(!sealed.windows(5).any(|bytes| bytes == b"state"));
         assert_eq!(tickets(&[1], b"").open(&sealed, hours(0)).as_deref(), Some(&b"state"[..]));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn ticket_keys_rotate_and_tickets_open_for_the_advertised_lifetime() {
+    fn session_tickets_decrypt_for_the_advertised_lifetime_while_keys_rotate() {
         let tickets = tickets(&[1], b"");
         let first = tickets.seal(b"state", hours(0)).unwrap();
         let later = tickets.seal(b"state", hours(6)).unwrap();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn tampered_or_truncated_tickets_are_rejected() {
+    fn tampered_or_truncated_session_tickets_are_rejected() {
         let tickets = tickets(&[1], b"");
         let sealed = tickets.seal(b"state", hours(0)).unwrap();
         for at in 0..sealed.len() {

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn round_robin_takes_turns() {
+    fn round_robin_selects_endpoints_in_turn() {
         let counts = picks(&upstream(Balance::RoundRobin, 4), 400, &Resilience::default());
         assert_eq!(counts.values().copied().collect::<Vec<_>>(), [100; 4]);
     }
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn doubted_endpoints_rank_between_healthy_and_unhealthy_endpoints() {
+    fn doubted_endpoint_is_picked_after_healthy_and_before_unhealthy_endpoints() {
         let upstream = upstream(Balance::Ewma, 3);
         let mut tried = AvoidedEndpoints::default();
         tried.doubt(&by_port(&upstream, 1));
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn tried_endpoints_are_not_picked_again() {
+    fn retry_does_not_pick_an_endpoint_that_was_already_tried() {
         let upstream = upstream(Balance::Ewma, 3);
         let mut tried = AvoidedEndpoints::default();
         for _ in 0..3 {
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_are_spread_and_a_new_endpoint_moves_only_its_share() {
+    fn new_endpoint_moves_only_its_share_of_evenly_spread_hashes() {
         let (ten, eleven) = (upstream(Balance::Ewma, 10), upstream(Balance::Ewma, 11));
         let mut counts = HashMap::new();
         let mut moved = 0;
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn full_or_unhealthy_endpoint_yields_its_hashes_temporarily() {
+    fn hashes_of_a_full_or_unhealthy_endpoint_move_temporarily() {
         let upstream = upstream(Balance::RoundRobin, 3);
         let first = hashed(&upstream, 7);
         assert!((0..50).all(|_| hashed(&upstream, 7) == first));
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn affinity_mark_selects_its_endpoint_while_healthy_and_untried() {
+    fn affinity_cookie_value_selects_its_endpoint_while_healthy_and_untried() {
         let upstream = upstream(Balance::RoundRobin, 3);
         let endpoint = by_port(&upstream, 2);
         let preference =
@@ -377,7 +377,7 @@ mod tests {
 
     /// The cookies of clients depend on these values, and so does the agreement between data planes of two versions.
     #[test]
-    fn stable_hash_value_does_not_change() {
+    fn stable_hash_has_the_same_value_in_every_version() {
         let mut hash = StableHash::new();
         hash.part(b"a");
         hash.part(b"");

@@ -464,7 +464,7 @@ mod tests {
     use crate::upstream::{EndpointSet, SharedEndpoint, SharedUpstream};
 
     #[tokio::test]
-    async fn pool_checks_for_a_close_before_reuse_by_a_non_idempotent_request() -> io::Result<()> {
+    async fn non_idempotent_request_reuses_a_connection_only_after_a_check_for_a_close() -> io::Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let key = UpstreamKey::new("n", "s", "80");
         let upstream = Rc::new(LocalUpstream::new(

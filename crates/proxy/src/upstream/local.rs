@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn acknowledgement_deadline_grows_with_the_connect_time() {
+    fn deadline_for_tcp_acknowledgements_grows_with_the_connect_time() {
         let address = ([127, 0, 0, 1], 1).into();
         let endpoint = LocalEndpoint::new(Arc::new(SharedEndpoint::new(address, 1, false)), 0);
         let [least, distant] = [60, 80].map(Duration::from_millis);

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn readmitted_endpoint_starts_with_a_small_share() {
+    fn readmitted_endpoint_receives_a_small_share_of_requests_at_first() {
         let endpoint = SharedEndpoint::new(([127, 0, 0, 1], 1).into(), 1, false);
         assert!(endpoint.mark_unhealthy());
         assert!(!endpoint.mark_unhealthy(), "only one caller probes");

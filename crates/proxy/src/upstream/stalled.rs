@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_stalled_uploads_end_above_the_limit() {
+    fn longest_stalled_uploads_are_ended_above_the_limit() {
         let endpoint = endpoint();
         endpoint.stats().in_flight.add(10);
         let mut uploads: Vec<_> = (0..10).map(|_| Stalled::new(&endpoint, Waker::noop())).collect();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn stalled_uploads_may_be_a_quarter_of_requests_in_flight() {
+    fn limit_of_stalled_uploads_is_a_quarter_of_requests_in_flight() {
         let endpoint = endpoint();
         endpoint.stats().in_flight.add(50);
         let uploads: Vec<_> = (0..10).map(|_| Stalled::new(&endpoint, Waker::noop())).collect();

@@ -57,7 +57,7 @@ impl Coming {
 }
 
 #[tokio::test]
-async fn bytes_sent_before_a_pause_of_the_endpoint_arrive_at_once() -> TestResult {
+async fn gateway_forwards_compressed_bytes_at_once_when_the_endpoint_pauses() -> TestResult {
     let stage = Stage::set(|builder| builder).await?;
     for transport in TRANSPORTS {
         for coding in ContentCoding::ALL {
@@ -88,7 +88,7 @@ async fn bytes_sent_before_a_pause_of_the_endpoint_arrive_at_once() -> TestResul
 }
 
 #[tokio::test]
-async fn response_without_pauses_is_not_flushed_after_each_read() -> TestResult {
+async fn compressor_does_not_flush_after_each_read_of_a_continuous_response() -> TestResult {
     let (_backend, gateway) = gateway_to(answer("Content-Type: text/plain\r\n", &text(1_000_000))).await?;
     let response = connect(&gateway, Transport::Http).await?.request(get("gzip")).await?;
     assert_eq!(decoded(&response).len(), 1_000_000);
@@ -145,7 +145,7 @@ async fn compressed_body_delimited_by_close_arrives_complete() -> TestResult {
 }
 
 #[tokio::test]
-async fn trailers_survive_compression() -> TestResult {
+async fn trailers_of_a_compressed_response_are_forwarded() -> TestResult {
     let body = text(50_000);
     let raw = format!("{CHUNKED}c350\r\n{body}\r\n0\r\nX-Sum: 6\r\nX-More: a b\r\n\r\n");
     let (_backend, gateway) = gateway_to(Behaviour::raw(raw)).await?;
@@ -162,7 +162,7 @@ async fn trailers_survive_compression() -> TestResult {
 }
 
 #[tokio::test]
-async fn large_request_is_echoed_with_a_compressed_response() -> TestResult {
+async fn compression_of_a_response_that_echoes_a_large_request_completes() -> TestResult {
     let (_backend, gateway) = gateway_to(Behaviour::echo()).await?;
     let body = text(3_000_000);
     for transport in TRANSPORTS {
@@ -214,7 +214,7 @@ async fn unread_compressed_response_applies_back_pressure_to_the_endpoint() -> T
 }
 
 #[tokio::test]
-async fn responses_above_the_compression_limit_stay_uncompressed_and_are_counted() -> TestResult {
+async fn responses_beyond_the_limit_of_compressions_are_forwarded_uncompressed() -> TestResult {
     let limit = |settings: &mut sluicegate_model::Settings| settings.limits.compressions_per_worker = 1;
     let stage = Stage::set(|builder| builder.workers(1).settings(limit)).await?;
     let compressing = |gateway: &Gateway| count(gateway, |worker| &worker.compressing);
@@ -245,7 +245,7 @@ async fn responses_above_the_compression_limit_stay_uncompressed_and_are_counted
 }
 
 #[tokio::test]
-async fn client_disconnect_releases_its_compression_slot() -> TestResult {
+async fn disconnecting_client_releases_its_compression_slot() -> TestResult {
     let stage = Stage::set(|builder| builder).await?;
     for transport in TRANSPORTS {
         let (mut client, mut endpoint) = stage.play(transport, &get("br")).await?;
@@ -290,7 +290,7 @@ async fn compression_metrics_count_input_output_and_sent_bytes() -> TestResult {
 }
 
 #[tokio::test]
-async fn connections_stay_open_after_compressed_responses() -> TestResult {
+async fn client_connections_stay_open_after_compressed_responses() -> TestResult {
     let by_path = |request: &sluicegate_testkit::backend::Request| match &*request.target {
         "/plain" => answer("Content-Type: image/png\r\n", "plain"),
         "/text" => answer("Content-Type: text/plain\r\n", &text(30_000)),
@@ -341,7 +341,7 @@ fn serve_fast(listener: &std::net::TcpListener) {
 }
 
 #[tokio::test]
-async fn compression_of_a_large_body_does_not_starve_other_requests() -> TestResult {
+async fn compression_of_a_large_body_does_not_delay_other_requests() -> TestResult {
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     let endpoint = listener.local_addr()?;
     std::thread::spawn(move || serve_fast(&listener));

@@ -164,7 +164,7 @@ async fn response_of_minimum_or_unknown_length_is_compressed() -> TestResult {
 }
 
 #[tokio::test]
-async fn encoded_digested_or_no_transform_responses_are_not_compressed() -> TestResult {
+async fn responses_with_content_encoding_digest_or_no_transform_are_not_compressed() -> TestResult {
     let cases = [
         ("Cache-Control: no-transform", false),
         ("Cache-Control: public, No-Transform , max-age=1", false),
@@ -186,7 +186,7 @@ async fn encoded_digested_or_no_transform_responses_are_not_compressed() -> Test
 }
 
 #[tokio::test]
-async fn partial_redirect_and_bodiless_responses_are_not_compressed() -> TestResult {
+async fn responses_with_status_206_or_a_redirect_or_without_a_body_are_not_compressed() -> TestResult {
     let of_status = |status: u16| {
         let body = text(1000);
         Behaviour::raw(format!("HTTP/1.1 {status} X\r\n{HTML}Content-Length: {}\r\n\r\n{body}", body.len()))
@@ -204,7 +204,7 @@ async fn partial_redirect_and_bodiless_responses_are_not_compressed() -> TestRes
 }
 
 #[tokio::test]
-async fn accept_encoding_is_merged_into_an_existing_vary() -> TestResult {
+async fn compressed_response_adds_accept_encoding_to_an_existing_vary_header() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     for (lines, expected) in [
         ("", &["Accept-Encoding"][..]),
@@ -299,7 +299,7 @@ async fn response_to_head_has_the_headers_of_get() -> TestResult {
 }
 
 #[tokio::test]
-async fn response_304_has_the_etag_of_the_clients_representation() -> TestResult {
+async fn response_304_has_the_etag_of_the_coding_that_the_client_cached() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     for (lines, if_none_match, etag, vary) in [
         ("ETag: \"x\"\r\n", "W/\"x\"", Some("W/\"x\""), Some("Accept-Encoding")),

@@ -198,7 +198,7 @@ fn unfinished() -> Vec<(Behaviour, Failure)> {
 }
 
 #[tokio::test]
-async fn truncated_response_never_appears_complete() -> TestResult {
+async fn truncated_response_never_appears_complete_to_the_client() -> TestResult {
     let (backend, gateway) = strict().await?;
     for (index, (behaviour, failure)) in unfinished().into_iter().enumerate() {
         for request in [GET, OLD, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi"] {
@@ -236,7 +236,7 @@ async fn body_after_a_large_response_head_arrives_complete() -> TestResult {
 }
 
 #[tokio::test]
-async fn endpoint_reset_within_a_body_truncates_the_response() -> TestResult {
+async fn endpoint_reset_within_a_response_body_truncates_the_response_to_the_client() -> TestResult {
     let stage = Stage::set().await?;
     for framing in ["Content-Length: 100\r\n", "Transfer-Encoding: chunked\r\n", ""] {
         for request in [GET, OLD] {
@@ -253,7 +253,7 @@ async fn endpoint_reset_within_a_body_truncates_the_response() -> TestResult {
 }
 
 #[tokio::test]
-async fn reset_response_without_a_length_is_reset_for_an_http_1_0_client() -> TestResult {
+async fn http_1_0_client_receives_a_reset_if_the_endpoint_resets_within_the_body() -> TestResult {
     let stage = Stage::set().await?;
     for framing in ["", "Transfer-Encoding: chunked\r\n"] {
         let (mut client, mut endpoint, _) = stage.play(OLD).await?;
@@ -268,7 +268,7 @@ async fn reset_response_without_a_length_is_reset_for_an_http_1_0_client() -> Te
 }
 
 #[tokio::test]
-async fn bytes_after_a_response_are_discarded_with_the_connection() -> TestResult {
+async fn gateway_discards_bytes_after_a_response_and_closes_the_connection() -> TestResult {
     let evil = "HTTP/1.1 200 OK\r\nX-Evil: 1\r\nContent-Length: 4\r\n\r\nevil";
     let head = "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n";
     let cases = [
@@ -298,7 +298,7 @@ async fn bytes_after_a_response_are_discarded_with_the_connection() -> TestResul
 }
 
 #[tokio::test]
-async fn unsolicited_bytes_on_an_idle_connection_close_the_connection() -> TestResult {
+async fn gateway_closes_an_idle_connection_on_unsolicited_bytes() -> TestResult {
     let stage = Stage::with(|builder| builder.workers(1)).await?;
     let good = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood";
     for unasked in
@@ -314,7 +314,7 @@ async fn unsolicited_bytes_on_an_idle_connection_close_the_connection() -> TestR
 }
 
 #[tokio::test]
-async fn slow_response_body_within_the_idle_timeout_arrives() -> TestResult {
+async fn slow_response_body_within_the_idle_timeout_arrives_complete() -> TestResult {
     let stage =
         Stage::with(|builder| builder.settings(|settings| settings.timeouts.upstream_idle = SOON * 5))
             .await?;

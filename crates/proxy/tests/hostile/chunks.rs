@@ -149,7 +149,7 @@ async fn malformed_trailers_are_rejected() -> TestResult {
 }
 
 #[tokio::test]
-async fn chunked_body_beyond_the_limits_is_rejected_mid_stream() -> TestResult {
+async fn chunked_body_is_rejected_as_soon_as_it_exceeds_the_limits() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::builder().backends([&backend]).settings(limit_bodies).start().await?;
     let data = "x".repeat(50_000);

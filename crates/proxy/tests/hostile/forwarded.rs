@@ -54,7 +54,7 @@ async fn hop_by_hop_request_headers_are_not_forwarded() -> TestResult {
 }
 
 #[tokio::test]
-async fn headers_nominated_by_connection_are_dropped_except_protected_headers() -> TestResult {
+async fn headers_named_by_connection_are_dropped_except_protected_headers() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let nominated =
         "Host, Authorization, Cookie, Content-Length, Content-Type, X-Forwarded-For, X-Request-ID, X-Real-IP";
@@ -85,7 +85,7 @@ const LIES: &str = "Forwarded: for=6.6.6.6\r\nX-Forwarded-For: 6.6.6.6\r\nx-forw
     x_real_ip: 6.6.6.6\r\nX-Forwarded_Proto: gopher\r\nProxy: evil\r\n";
 
 #[tokio::test]
-async fn forwarding_headers_of_untrusted_clients_are_replaced() -> TestResult {
+async fn gateway_replaces_forwarding_headers_of_untrusted_clients() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let request =
         forwarded(&gateway, &backend, format!("GET / HTTP/1.1\r\nHost: a:81\r\n{LIES}\r\n")).await?;
@@ -150,7 +150,7 @@ async fn client_ip_is_the_last_address_before_trusted_proxies() -> TestResult {
 }
 
 #[tokio::test]
-async fn forwarding_headers_of_trusted_proxies_are_extended_with_the_peer() -> TestResult {
+async fn gateway_appends_the_peer_address_to_forwarding_headers_of_trusted_proxies() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let trust = |settings: &mut sluicegate_model::Settings| {
         settings.trusted_proxies = vec!["127.0.0.0/8".parse().expect("a network")];
@@ -196,7 +196,7 @@ async fn every_request_receives_a_unique_request_id() -> TestResult {
 }
 
 #[tokio::test]
-async fn target_arrives_normalized_in_origin_form_with_its_query_unchanged() -> TestResult {
+async fn endpoint_receives_the_target_in_normalized_origin_form_with_an_unchanged_query() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let cases = [
         ("GET /a/./b/../c//d%7E%2f?x=/../%2e&y", "a", "/a/c/d~%2F?x=/../%2e&y", "a"),
@@ -280,7 +280,7 @@ async fn trailers_are_forwarded_except_forbidden_fields() -> TestResult {
 }
 
 #[tokio::test]
-async fn http_1_0_and_expect_requests_are_forwarded_as_plain_http_1_1() -> TestResult {
+async fn http_1_0_requests_and_requests_with_expect_are_forwarded_as_plain_http_1_1() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let everywhere = |options: &mut sluicegate_proxy::Options| options.http = vec![([0, 0, 0, 0], 0).into()];
     let gateway = Gateway::builder().backends([&backend]).options(everywhere).start().await?;

@@ -28,7 +28,7 @@ async fn http_1_0_client_receives_an_unchunked_body_ended_by_close() -> TestResu
 }
 
 #[tokio::test]
-async fn http_1_0_connection_stays_open_with_keep_alive_and_a_known_length() -> TestResult {
+async fn http_1_0_connection_stays_open_if_keep_alive_is_requested_and_the_length_known() -> TestResult {
     let (_backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let mut client = gateway.connect().await?;
     for _ in 0..3 {
@@ -42,7 +42,7 @@ async fn http_1_0_connection_stays_open_with_keep_alive_and_a_known_length() -> 
 }
 
 #[tokio::test]
-async fn connection_close_ends_the_connection_after_a_single_response() -> TestResult {
+async fn connection_close_header_ends_the_connection_after_one_response() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     for option in ["close", "Close", "x, close", "close, keep-alive", "keep-alive, CLOSE"] {
         let mut client = gateway.connect().await?;
@@ -56,7 +56,7 @@ async fn connection_close_ends_the_connection_after_a_single_response() -> TestR
 }
 
 #[tokio::test]
-async fn bodiless_responses_have_no_body_and_leave_connections_open() -> TestResult {
+async fn responses_without_a_body_leave_client_and_endpoint_connections_open() -> TestResult {
     let cases = [
         (HEAD, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", Some("1000")),
         (HEAD, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", None),
@@ -155,7 +155,7 @@ async fn rejected_request_receives_no_100_continue() -> TestResult {
 }
 
 #[tokio::test]
-async fn expectation_without_a_pending_body_receives_no_100_continue() -> TestResult {
+async fn expect_100_continue_without_a_pending_body_receives_no_100_response() -> TestResult {
     let (_backend, gateway) = gateway_to(Behaviour::echo()).await?;
     let mut client = gateway.connect().await?;
     let get = "GET / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n";
@@ -194,7 +194,7 @@ async fn pipelined_requests_receive_their_own_responses_in_order() -> TestResult
 }
 
 #[tokio::test]
-async fn pipeline_ends_at_the_limit_of_requests_per_connection() -> TestResult {
+async fn gateway_closes_a_pipelined_connection_at_the_limit_of_requests() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let limited =
         |settings: &mut sluicegate_model::Settings| settings.limits.requests_per_connection = Some(3);

@@ -28,7 +28,7 @@ async fn assert_answered(cases: impl IntoIterator<Item = (String, u16)>) -> Test
 }
 
 #[tokio::test]
-async fn escaping_or_malformed_paths_are_rejected() -> TestResult {
+async fn paths_above_the_root_or_with_invalid_escapes_are_rejected() -> TestResult {
     let paths = [
         "/..",
         "/../",
@@ -144,7 +144,7 @@ async fn request_without_a_matching_route_returns_404() -> TestResult {
 }
 
 #[tokio::test]
-async fn client_that_continues_sending_after_a_rejection_receives_the_response() -> TestResult {
+async fn client_receives_the_rejection_even_if_it_continues_to_send() -> TestResult {
     let (_backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let unread = "x".repeat(500_000);
     for head in [

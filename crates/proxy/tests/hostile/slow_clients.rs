@@ -42,7 +42,7 @@ async fn incomplete_request_head_returns_408() -> TestResult {
 }
 
 #[tokio::test]
-async fn request_head_sent_byte_by_byte_times_out() -> TestResult {
+async fn request_head_that_arrives_byte_by_byte_times_out() -> TestResult {
     let (backend, gateway) = impatient(|settings| settings.timeouts.request_head = SOON).await?;
     let mut client = gateway.connect().await?;
     // The whole request would take four times the limit.
@@ -54,7 +54,7 @@ async fn request_head_sent_byte_by_byte_times_out() -> TestResult {
 }
 
 #[tokio::test]
-async fn missing_request_body_returns_408() -> TestResult {
+async fn request_with_a_missing_body_returns_408() -> TestResult {
     let (backend, gateway) = impatient(|settings| settings.timeouts.request_body = SOON).await?;
     let expecting = "PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
     for (count, request) in (1..).zip([POST, CHUNKED, expecting]) {
@@ -114,7 +114,7 @@ async fn idle_client_connection_is_closed_without_a_response() -> TestResult {
 }
 
 #[tokio::test]
-async fn client_that_reads_nothing_is_disconnected() -> TestResult {
+async fn gateway_disconnects_a_client_that_reads_nothing() -> TestResult {
     let (backend, gateway) = impatient(|settings| settings.timeouts.client_write = SOON).await?;
     let chunks = vec![vec![b'x'; 1_000_000]; 30];
     let answers = [Behaviour::sized(30_000_000), Behaviour::chunked(chunks, Duration::ZERO, &[])];
@@ -131,7 +131,7 @@ async fn client_that_reads_nothing_is_disconnected() -> TestResult {
 }
 
 #[tokio::test]
-async fn client_disconnect_within_the_head_contacts_no_endpoint() -> TestResult {
+async fn client_that_disconnects_within_the_request_head_causes_no_endpoint_connection() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     for head in ["", "\r\n", "G", "GET / HTTP/1.1\r\nHost: a\r\n", "GET / HTTP/1.1\r\nHost: a\r\n\r"] {
         let mut client = gateway.connect().await?;
@@ -148,7 +148,7 @@ async fn client_disconnect_within_the_head_contacts_no_endpoint() -> TestResult 
 }
 
 #[tokio::test]
-async fn client_disconnect_within_the_body_closes_the_endpoint_connection() -> TestResult {
+async fn client_disconnect_within_the_request_body_closes_the_endpoint_connection() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::ok()).await?;
     for (count, request) in (1..).zip([POST, CHUNKED]) {
         let mut client = gateway.connect().await?;

@@ -67,7 +67,7 @@ async fn long_request_body_above_the_minimum_rate_is_served() -> TestResult {
 }
 
 #[tokio::test]
-async fn without_a_minimum_rate_a_dripping_body_is_served() -> TestResult {
+async fn request_body_at_any_rate_is_served_without_a_minimum_rate() -> TestResult {
     let (_backend, gateway) = before(Behaviour::ok(), |settings| {
         settings.timeouts.request_body_grace = TICK;
         settings.limits.request_body_rate = 0;
@@ -81,7 +81,7 @@ async fn without_a_minimum_rate_a_dripping_body_is_served() -> TestResult {
 }
 
 #[tokio::test]
-async fn upload_blocked_by_the_endpoint_is_not_too_slow() -> TestResult {
+async fn upload_blocked_by_the_endpoint_is_not_rejected_as_too_slow() -> TestResult {
     // More than the kernel's buffers hold.
     const LENGTH: usize = 24 << 20;
     let second = Duration::from_secs(1);
@@ -115,7 +115,7 @@ async fn upload_blocked_by_the_endpoint_is_not_too_slow() -> TestResult {
 }
 
 #[tokio::test]
-async fn client_waiting_for_100_continue_is_not_too_slow() -> TestResult {
+async fn client_that_waits_for_100_continue_is_not_rejected_as_too_slow() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::builder()
         .endpoints([])
@@ -161,7 +161,7 @@ async fn request_body_beyond_the_total_timeout_returns_408() -> TestResult {
 }
 
 #[tokio::test]
-async fn stalled_uploads_hold_a_limited_number_of_endpoint_connections() -> TestResult {
+async fn stalled_uploads_occupy_a_limited_number_of_endpoint_connections() -> TestResult {
     const LIMIT: usize = 8;
     let (backend, gateway) = before(Behaviour::ok(), |settings| {
         settings.limits.request_body_rate = 0;

@@ -249,7 +249,7 @@ async fn registered_methods_in_other_letter_case_are_rejected() -> TestResult {
 }
 
 #[tokio::test]
-async fn long_methods_are_rejected_before_their_end() -> TestResult {
+async fn overlong_method_is_rejected_before_its_last_byte() -> TestResult {
     let case = format!("{} / HTTP/1.1\r\nHost: a\r\n\r\n", "A".repeat(65));
     assert_refused([(case.as_bytes(), 501)]).await?;
     let (_backend, gateway) = super::gateway_to(Behaviour::ok()).await?;

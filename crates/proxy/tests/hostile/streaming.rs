@@ -76,7 +76,7 @@ async fn response_body_is_forwarded_before_it_ends() -> TestResult {
 }
 
 #[tokio::test]
-async fn request_and_response_bodies_stream_concurrently() -> TestResult {
+async fn request_and_response_bodies_are_forwarded_concurrently() -> TestResult {
     let stage = Stage::set().await?;
     let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     let (mut client, mut endpoint, _) = stage.play(head).await?;
@@ -111,7 +111,7 @@ async fn large_request_and_response_bodies_arrive_complete() -> TestResult {
 }
 
 #[tokio::test]
-async fn early_response_to_an_unfinished_request_arrives_complete() -> TestResult {
+async fn early_response_of_an_endpoint_to_an_unfinished_request_arrives_complete() -> TestResult {
     let stage = Stage::set().await?;
     let body = "x".repeat(1_000_000);
     let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n";
@@ -139,7 +139,7 @@ async fn early_response_to_an_unfinished_request_arrives_complete() -> TestResul
 }
 
 #[tokio::test]
-async fn last_response_arrives_complete_despite_further_client_bytes() -> TestResult {
+async fn last_response_arrives_complete_although_the_client_sends_more_requests() -> TestResult {
     let (backend, gateway) = gateway_to(Behaviour::sized(1_000_000)).await?;
     for more in [GET.repeat(10), GET.repeat(10_000)] {
         let mut client = gateway.connect().await?;
@@ -209,7 +209,7 @@ async fn endpoint_with_a_full_receive_window_stays_healthy() -> TestResult {
 }
 
 #[tokio::test]
-async fn rejected_large_upload_receives_the_response() -> TestResult {
+async fn client_of_a_rejected_large_upload_receives_the_response() -> TestResult {
     let backend = Backend::start(Behaviour::status(401).early()).await?;
     let limit = |settings: &mut sluicegate_model::Settings| settings.limits.request_body = Some(30_000_000);
     let gateway = Gateway::builder().backends([&backend]).settings(limit).start().await?;

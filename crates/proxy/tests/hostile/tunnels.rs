@@ -41,7 +41,7 @@ async fn tunnel_carries_any_bytes_in_both_directions() -> TestResult {
 }
 
 #[tokio::test]
-async fn bytes_sent_with_the_heads_reach_the_tunnel() -> TestResult {
+async fn bytes_sent_together_with_the_upgrade_heads_are_forwarded() -> TestResult {
     let stage = Stage::set().await?;
     let (mut client, mut endpoint, _) = stage.play(UPGRADE.to_owned() + GET).await?;
     endpoint.send(SWITCHING.to_owned() + "early").await?;
@@ -63,7 +63,7 @@ async fn bytes_sent_before_the_101_response_are_buffered_and_delivered() -> Test
 }
 
 #[tokio::test]
-async fn tunnel_directions_close_independently() -> TestResult {
+async fn each_direction_of_a_tunnel_closes_independently() -> TestResult {
     let stage = Stage::set().await?;
     let (mut client, mut endpoint) = tunnel(&stage).await?;
     client.send("last words").await?;
@@ -77,7 +77,7 @@ async fn tunnel_directions_close_independently() -> TestResult {
 }
 
 #[tokio::test]
-async fn reset_of_either_tunnel_side_closes_the_other_side() -> TestResult {
+async fn reset_of_one_side_of_a_tunnel_closes_the_other_side() -> TestResult {
     let stage = Stage::set().await?;
     let (client, mut endpoint) = tunnel(&stage).await?;
     client.reset()?;
@@ -93,7 +93,7 @@ async fn reset_of_either_tunnel_side_closes_the_other_side() -> TestResult {
 const ROUNDS: usize = 40;
 
 #[tokio::test]
-async fn last_bytes_of_an_endpoint_that_closes_with_unread_data_reach_the_client() -> TestResult {
+async fn client_receives_the_last_bytes_of_an_endpoint_that_closes_with_unread_data() -> TestResult {
     let stage = Stage::set().await?;
     let last = vec![b'z'; 50_000];
     for transport in [Transport::Http, Transport::Https] {
@@ -119,7 +119,7 @@ async fn last_bytes_of_an_endpoint_that_closes_with_unread_data_reach_the_client
 }
 
 #[tokio::test]
-async fn last_bytes_of_a_client_that_closes_with_unread_data_reach_the_endpoint() -> TestResult {
+async fn endpoint_receives_the_last_bytes_of_a_client_that_closes_with_unread_data() -> TestResult {
     let stage = Stage::set().await?;
     let last = vec![b'z'; 50_000];
     for round in 0..ROUNDS {
@@ -208,7 +208,7 @@ async fn response_101_without_the_requested_protocol_returns_502() -> TestResult
 }
 
 #[tokio::test]
-async fn upgrade_protocols_match_in_any_case_and_order() -> TestResult {
+async fn upgrade_protocols_match_in_any_letter_case_and_order() -> TestResult {
     let stage = Stage::set().await?;
     let several = UPGRADE.replace("Upgrade: websocket", "Upgrade: foo/1, WebSocket");
     for answered in ["websocket", "WEBSOCKET, Foo/1"] {

@@ -33,7 +33,7 @@ async fn concurrent_requests_on_one_connection_receive_their_own_responses() -> 
 }
 
 #[tokio::test]
-async fn bodies_and_trailers_pass_in_both_directions() -> TestResult {
+async fn http2_bodies_and_trailers_are_forwarded_in_both_directions() -> TestResult {
     let backend = Backend::start(Behaviour::echo()).await?;
     let gateway = Gateway::of([&backend]).await?;
     let (requests, _connection) = connect(&gateway).await?;
@@ -55,7 +55,7 @@ async fn bodies_and_trailers_pass_in_both_directions() -> TestResult {
 }
 
 #[tokio::test]
-async fn cookies_are_joined_and_conflicting_hosts_are_rejected() -> TestResult {
+async fn http2_cookie_lines_are_joined_and_conflicting_hosts_are_rejected() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::of([&backend]).await?;
     let (requests, _connection) = connect(&gateway).await?;
@@ -161,7 +161,7 @@ async fn stream_reset_by_the_client_closes_the_endpoint_connection() -> TestResu
 }
 
 #[tokio::test]
-async fn grpc_requests_receive_errors_as_grpc_status() -> TestResult {
+async fn grpc_client_receives_errors_as_grpc_status() -> TestResult {
     let gateway = Gateway::builder().route("only.test", "/", "backend").start().await?;
     let (requests, _connection) = connect(&gateway).await?;
     let mut request = Request::post("http://a.test/a.B/C").body(())?;
@@ -191,7 +191,7 @@ async fn grpc_call_beyond_its_timeout_receives_deadline_exceeded() -> TestResult
 }
 
 #[tokio::test]
-async fn shutdown_sends_goaway_and_serves_requests_in_flight() -> TestResult {
+async fn gateway_sends_goaway_at_shutdown_and_serves_requests_in_flight() -> TestResult {
     let backend = Backend::start(Behaviour::ok().delay(Duration::from_millis(200))).await?;
     let gateway = Arc::new(Gateway::of([&backend]).await?);
     let (used, connection) = connect(&gateway).await?;
@@ -222,7 +222,7 @@ async fn shutdown_sends_goaway_and_serves_requests_in_flight() -> TestResult {
 }
 
 #[tokio::test]
-async fn stream_limit_is_announced_and_further_requests_wait() -> TestResult {
+async fn gateway_announces_its_stream_limit_and_further_requests_wait() -> TestResult {
     let backend = Backend::start(Behaviour::ok().delay(Duration::from_millis(50))).await?;
     let builder = Gateway::builder().backends([&backend]);
     let gateway = builder.settings(|settings| settings.limits.http2_streams = 2).start().await?;

@@ -34,7 +34,7 @@ async fn at_once(gateway: &Gateway, count: usize, posts: bool) -> anyhow::Result
 }
 
 #[tokio::test]
-async fn requests_share_connections_within_the_endpoints_stream_limit() -> TestResult {
+async fn requests_share_http2_connections_within_the_stream_limit_of_the_endpoint() -> TestResult {
     let backend = Http2Backend::start(Manner::Echo, 100).await?;
     let gateway = before([backend.addr()]).await?;
     for _ in 0..5 {
@@ -49,7 +49,7 @@ async fn requests_share_connections_within_the_endpoints_stream_limit() -> TestR
 }
 
 #[tokio::test]
-async fn bodies_trailers_and_headers_pass_in_both_directions() -> TestResult {
+async fn bodies_trailers_and_headers_of_http2_endpoints_are_forwarded() -> TestResult {
     let backend = Http2Backend::start(Manner::Echo, 100).await?;
     let gateway = before([backend.addr()]).await?;
     let (requests, _connection) = connect(&gateway).await?;
@@ -79,7 +79,7 @@ async fn bodies_trailers_and_headers_pass_in_both_directions() -> TestResult {
 }
 
 #[tokio::test]
-async fn refused_post_streams_are_retried_on_another_endpoint() -> TestResult {
+async fn post_on_a_refused_stream_is_retried_on_another_endpoint() -> TestResult {
     let refusing = Http2Backend::start(Manner::Refuse, 100).await?;
     let good = Http2Backend::start(Manner::Echo, 100).await?;
     let gateway = before([refusing.addr(), good.addr()]).await?;
@@ -91,7 +91,7 @@ async fn refused_post_streams_are_retried_on_another_endpoint() -> TestResult {
 }
 
 #[tokio::test]
-async fn frequent_goaway_of_endpoints_loses_no_request() -> TestResult {
+async fn endpoints_that_often_send_goaway_lose_no_request() -> TestResult {
     let backends = [
         Http2Backend::start(Manner::GoAwayAfter(7), 100).await?,
         Http2Backend::start(Manner::GoAwayAfter(3), 100).await?,
@@ -108,7 +108,7 @@ async fn frequent_goaway_of_endpoints_loses_no_request() -> TestResult {
 }
 
 #[tokio::test]
-async fn gets_in_flight_at_a_killed_endpoint_are_retried() -> TestResult {
+async fn get_requests_in_flight_at_a_killed_endpoint_are_retried() -> TestResult {
     let (dying, good) =
         (Http2Backend::start(Manner::Silent, 100).await?, Http2Backend::start(Manner::Echo, 100).await?);
     let gateway = before([dying.addr()]).await?;
@@ -150,7 +150,7 @@ async fn http_1_endpoint_of_an_http2_upstream_returns_502() -> TestResult {
 }
 
 #[tokio::test]
-async fn removed_endpoint_receives_no_new_requests_and_finishes_those_in_flight() -> TestResult {
+async fn removed_http2_endpoint_finishes_requests_in_flight_and_receives_no_new_requests() -> TestResult {
     let (old, new) =
         (Http2Backend::start(Manner::Echo, 100).await?, Http2Backend::start(Manner::Echo, 100).await?);
     let gateway = before([old.addr()]).await?;
@@ -188,7 +188,7 @@ async fn removed_endpoint_receives_no_new_requests_and_finishes_those_in_flight(
 }
 
 #[tokio::test]
-async fn full_connection_causes_a_second_connection() -> TestResult {
+async fn gateway_opens_a_second_connection_at_the_stream_limit_of_the_first() -> TestResult {
     let backend = Http2Backend::start(Manner::Silent, 1).await?;
     let gateway = before([backend.addr()]).await?;
     let (requests, _connection) = connect(&gateway).await?;

@@ -64,7 +64,7 @@ fn rapid_resets() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn frame_floods_end_their_connection_while_other_clients_are_served() -> TestResult {
+async fn connection_with_a_frame_flood_is_closed_while_other_clients_are_served() -> TestResult {
     let (_backend, gateway) = serving().await?;
     let huge = [&[0x40, 0x01, b'x', 0x7f, 0xff, 0xff, 0x03][..], &[b'y'; 16_000]].concat();
     let mut endless = frame(1, 1, 1, &head());
@@ -124,7 +124,7 @@ async fn borne(gateway: &Gateway, bytes: &[u8], most: usize) -> anyhow::Result<b
 }
 
 #[tokio::test]
-async fn control_frames_are_tolerated_up_to_64_kib() -> TestResult {
+async fn up_to_64_kib_of_http2_control_frames_are_tolerated() -> TestResult {
     let (_backend, gateway) = serving().await?;
     for (kind, bytes) in [
         ("PING", frame(6, 0, 0, &[0; 8]).repeat(10)),
@@ -140,7 +140,7 @@ async fn control_frames_are_tolerated_up_to_64_kib() -> TestResult {
 
 /// A client that enlarges the window for each message separately.
 #[tokio::test]
-async fn window_update_for_every_small_message_is_tolerated() -> TestResult {
+async fn client_that_sends_window_update_for_every_small_message_is_tolerated() -> TestResult {
     let backend = Http2Backend::start(Manner::Echo, 100).await?;
     let gateway = before([backend.addr()]).await?;
     let mut stream = TcpStream::connect(gateway.addr()).await?;
@@ -168,7 +168,7 @@ async fn window_update_for_every_small_message_is_tolerated() -> TestResult {
 }
 
 #[tokio::test]
-async fn many_resets_of_requests_in_flight_end_the_connection() -> TestResult {
+async fn connection_of_a_client_that_resets_many_requests_is_closed() -> TestResult {
     let backend = Backend::start(Behaviour::silent()).await?;
     let gateway = Gateway::builder().workers(1).backends([&backend]).start().await?;
     let (requests, connection) = connect(&gateway).await?;

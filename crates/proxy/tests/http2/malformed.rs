@@ -118,7 +118,7 @@ async fn serving() -> anyhow::Result<(Backend, Gateway, Frames)> {
 }
 
 #[tokio::test]
-async fn requests_that_rfc_9113_calls_malformed_are_rejected() -> TestResult {
+async fn http2_requests_that_are_malformed_by_rfc_9113_are_rejected() -> TestResult {
     let (backend, _gateway, mut client) = serving().await?;
     let line = |name: &'static str, value: &'static str| head(&[], &[(name, value)]);
     for (case, head, outcome) in [
@@ -162,7 +162,7 @@ async fn requests_that_rfc_9113_calls_malformed_are_rejected() -> TestResult {
 }
 
 #[tokio::test]
-async fn an_empty_scheme_is_rejected() -> TestResult {
+async fn http2_request_with_an_empty_scheme_is_rejected() -> TestResult {
     let (backend, _gateway, mut client) = serving().await?;
     let outcome = client.get(&head(&[(":scheme", "")], &[])).await?;
     assert!(matches!(outcome, Outcome::Status(400) | PROTOCOL_ERROR), "{outcome:?}");
@@ -198,7 +198,7 @@ async fn trailers_with_pseudo_headers_or_padded_values_are_rejected() -> TestRes
 }
 
 #[tokio::test]
-async fn overlong_methods_and_methods_in_other_case_are_rejected_over_http2() -> TestResult {
+async fn overlong_methods_and_methods_in_other_letter_case_are_rejected_over_http2() -> TestResult {
     let (backend, gateway, mut client) = serving().await?;
     for method in ["delete", "Get", "connect", "PROPFInd"] {
         let outcome = client.get(&head(&[(":method", method)], &[])).await?;
@@ -254,7 +254,7 @@ async fn answered_by(
 }
 
 #[tokio::test]
-async fn responses_that_rfc_9113_calls_malformed_return_502() -> TestResult {
+async fn http2_responses_that_are_malformed_by_rfc_9113_return_502() -> TestResult {
     let ok = (":status", "200");
     let good = answered_by(&[ok], Some(&[("x-sum", "1")])).await??;
     assert_eq!((good.status, good.trailers.len()), (200, 1));
@@ -270,7 +270,7 @@ async fn responses_that_rfc_9113_calls_malformed_return_502() -> TestResult {
 }
 
 #[tokio::test]
-async fn content_lengths_are_canonical_for_http2_endpoints_and_clients() -> TestResult {
+async fn http2_endpoints_and_clients_receive_canonical_content_lengths() -> TestResult {
     let padded = answered_by(&[(":status", "200"), ("content-length", "005")], None).await??;
     assert_eq!((padded.headers_named("content-length"), padded.text().as_str()), (vec!["5"], "hello"));
     let (backend, _gateway, mut client) = serving().await?;

@@ -53,7 +53,7 @@ fn short(settings: &mut Settings) {
 }
 
 #[tokio::test]
-async fn silent_grpc_call_is_not_too_slow() -> TestResult {
+async fn silent_grpc_call_is_not_rejected_as_too_slow() -> TestResult {
     let backend = Http2Backend::start(Manner::Silent, 100).await?;
     let builder = Gateway::builder().workers(1).http2_endpoints([backend.addr()]).settings(short);
     let gateway = builder.start().await?;
@@ -77,7 +77,7 @@ async fn silent_grpc_call_is_not_too_slow() -> TestResult {
 }
 
 #[tokio::test]
-async fn grpc_content_type_gives_no_exemption_with_an_http_1_endpoint() -> TestResult {
+async fn grpc_upload_to_an_http_1_endpoint_must_meet_the_minimum_rate() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::builder().workers(1).backends([&backend]).settings(short).start().await?;
     let (requests, _connection) = connect(&gateway).await?;
@@ -89,7 +89,7 @@ async fn grpc_content_type_gives_no_exemption_with_an_http_1_endpoint() -> TestR
 }
 
 #[tokio::test]
-async fn stalled_http2_uploads_hold_a_limited_number_of_endpoint_connections() -> TestResult {
+async fn stalled_http2_uploads_occupy_a_limited_number_of_endpoint_connections() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let builder = Gateway::builder().workers(1).backends([&backend]);
     let gateway = builder
@@ -110,7 +110,7 @@ async fn stalled_http2_uploads_hold_a_limited_number_of_endpoint_connections() -
 }
 
 #[tokio::test]
-async fn upload_blocked_by_the_connection_window_is_not_too_slow() -> TestResult {
+async fn upload_blocked_by_the_connection_window_is_not_rejected_as_too_slow() -> TestResult {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let gateway = Gateway::builder()
         .workers(1)

@@ -42,7 +42,7 @@ async fn http(backend: &Backend) -> anyhow::Result<Gateway> {
 }
 
 #[tokio::test]
-async fn client_ip_comes_from_the_proxy_header_in_any_pieces() -> TestResult {
+async fn gateway_reads_the_client_ip_from_a_proxy_header_in_any_pieces() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = http(&backend).await?;
     for version in [ProxyProtocol::V1, ProxyProtocol::V2] {
@@ -69,7 +69,7 @@ async fn client_ip_comes_from_the_proxy_header_in_any_pieces() -> TestResult {
 }
 
 #[tokio::test]
-async fn proxy_header_is_read_before_tls() -> TestResult {
+async fn gateway_reads_the_proxy_header_before_the_tls_handshake() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = http(&backend).await?;
     let mut tcp = TcpStream::connect(gateway.https_addr()).await?;
@@ -113,7 +113,7 @@ async fn trusted_peer_without_a_valid_proxy_header_is_rejected() -> TestResult {
 }
 
 #[tokio::test]
-async fn missing_proxy_header_times_out() -> TestResult {
+async fn connection_without_a_proxy_header_times_out() -> TestResult {
     let gateway = Gateway::builder()
         .settings(|settings| {
             believes_loopback(settings);

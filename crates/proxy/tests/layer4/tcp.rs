@@ -19,7 +19,7 @@ fn stream_key() -> sluicegate_model::UpstreamKey {
 }
 
 #[tokio::test]
-async fn tcp_bytes_pass_both_ways_and_directions_close_independently() -> TestResult {
+async fn tcp_bytes_are_forwarded_both_ways_and_directions_close_independently() -> TestResult {
     let (endpoint, address) = listen().await?;
     let gateway = tcp([address]).start().await?;
     let mut client = connect(&gateway).await?;
@@ -43,7 +43,7 @@ async fn tcp_bytes_pass_both_ways_and_directions_close_independently() -> TestRe
 }
 
 #[tokio::test]
-async fn reset_of_either_side_resets_the_other_side() -> TestResult {
+async fn reset_by_client_or_endpoint_resets_the_other_connection() -> TestResult {
     let (endpoint, address) = listen().await?;
     let gateway = tcp([address]).start().await?;
     let (mut client, mut server) = (connect(&gateway).await?, accept(&endpoint).await?);
@@ -63,7 +63,7 @@ async fn reset_of_either_side_resets_the_other_side() -> TestResult {
 }
 
 #[tokio::test]
-async fn last_bytes_of_an_endpoint_that_closes_with_unread_data_reach_the_client() -> TestResult {
+async fn client_receives_the_last_bytes_of_an_endpoint_that_closes_with_unread_data() -> TestResult {
     let (endpoint, address) = listen().await?;
     let gateway = tcp([address]).start().await?;
     let last = vec![b'z'; 50_000];
@@ -76,7 +76,7 @@ async fn last_bytes_of_an_endpoint_that_closes_with_unread_data_reach_the_client
 }
 
 #[tokio::test]
-async fn late_reading_client_receives_the_last_bytes_and_then_a_reset() -> TestResult {
+async fn client_that_reads_late_receives_the_last_bytes_and_then_a_reset() -> TestResult {
     let (endpoint, address) = listen().await?;
     let gateway = tcp([address]).start().await?;
     let last = vec![b'z'; 50_000];
@@ -99,7 +99,7 @@ async fn late_reading_client_receives_the_last_bytes_and_then_a_reset() -> TestR
 }
 
 #[tokio::test]
-async fn endpoint_close_while_the_client_sends_ends_the_connection_cleanly() -> TestResult {
+async fn client_that_still_sends_receives_the_last_bytes_and_close_of_the_endpoint() -> TestResult {
     let (endpoint, address) = listen().await?;
     let gateway = tcp([address]).start().await?;
     for _ in 0..40 {
@@ -117,7 +117,7 @@ async fn endpoint_close_while_the_client_sends_ends_the_connection_cleanly() -> 
 }
 
 #[tokio::test]
-async fn tcp_connections_avoid_an_endpoint_that_refuses_them() -> TestResult {
+async fn tcp_connection_goes_to_another_endpoint_if_one_refuses_the_connect() -> TestResult {
     let dead = listen().await?.1;
     let (alive, _task) = echo("b").await?;
     let gateway = tcp([dead, alive]).start().await?;
@@ -131,7 +131,7 @@ async fn tcp_connections_avoid_an_endpoint_that_refuses_them() -> TestResult {
 }
 
 #[tokio::test]
-async fn removed_endpoint_receives_no_new_connections_and_retains_open_connections() -> TestResult {
+async fn removed_tcp_endpoint_keeps_open_connections_and_receives_no_new_connections() -> TestResult {
     let ((one, _one), (two, _two)) = (echo("1").await?, echo("2").await?);
     let gateway = tcp([one]).start().await?;
     let mut old = connect(&gateway).await?;
@@ -166,7 +166,7 @@ async fn idle_tcp_connection_ends_at_its_timeout() -> TestResult {
 }
 
 #[tokio::test]
-async fn connection_without_endpoint_route_or_capacity_is_reset() -> TestResult {
+async fn tcp_connection_without_endpoint_route_or_capacity_is_reset() -> TestResult {
     let (one, _one) = echo("1").await?;
     let limits = UpstreamLimits { max_requests: Some(1), ..UpstreamLimits::default() };
     let gateway = tcp([one])
@@ -251,7 +251,7 @@ async fn tcp_route_weights_select_the_upstream() -> TestResult {
 }
 
 #[tokio::test]
-async fn adding_and_removing_listeners_leaves_connections_open() -> TestResult {
+async fn added_and_removed_listeners_leave_tcp_connections_open() -> TestResult {
     let (one, _one) = echo("1").await?;
     let gateway = tcp([one]).start().await?;
     let address = gateway.layer4_addr();
@@ -270,7 +270,7 @@ async fn adding_and_removing_listeners_leaves_connections_open() -> TestResult {
 }
 
 #[tokio::test]
-async fn occupied_port_is_reported_and_bound_once_free() -> TestResult {
+async fn gateway_reports_an_occupied_port_and_binds_it_once_free() -> TestResult {
     let (one, _one) = echo("1").await?;
     let (taken, address) = listen().await?;
     let gateway = tcp([one]).start().await?;
@@ -289,7 +289,7 @@ async fn occupied_port_is_reported_and_bound_once_free() -> TestResult {
 }
 
 #[tokio::test]
-async fn draining_gateway_lets_connections_finish() -> TestResult {
+async fn draining_gateway_waits_for_tcp_connections_to_finish() -> TestResult {
     let (one, _one) = echo("1").await?;
     let gateway = Arc::new(tcp([one]).start().await?);
     let mut client = connect(&gateway).await?;
@@ -355,7 +355,7 @@ async fn connection_queued_at_an_inherited_socket_is_served() -> TestResult {
 }
 
 #[tokio::test]
-async fn every_connection_is_logged_with_its_result() -> TestResult {
+async fn access_log_contains_every_tcp_connection_with_its_result() -> TestResult {
     let (one, _one) = echo("12345").await?;
     let directory = tempfile::tempdir()?;
     for (format, file) in [(LogFormat::Json, "json"), (LogFormat::Combined, "combined")] {

@@ -42,7 +42,7 @@ async fn ask(address: std::net::SocketAddr, name: &str) -> anyhow::Result<u16> {
 }
 
 #[tokio::test]
-async fn tls_connection_is_passed_through_by_its_server_name() -> TestResult {
+async fn server_name_selects_the_endpoint_of_a_passthrough_connection() -> TestResult {
     let (_backend, terminator) = inside().await?;
     let gateway = by_name(exact("inside.test"), [terminator.addr()]).start().await?;
     assert_eq!(ask(gateway.layer4_addr(), "inside.test").await?, 200, "the certificate is the endpoint's");
@@ -59,7 +59,7 @@ async fn tls_connection_is_passed_through_by_its_server_name() -> TestResult {
 }
 
 #[tokio::test]
-async fn gateway_api_wildcard_matches_several_labels() -> TestResult {
+async fn wildcard_host_of_gateway_api_matches_several_labels() -> TestResult {
     let (_backend, terminator) = inside().await?;
     let gateway = by_name(HostPattern::Suffix("test".into()), [terminator.addr()]).start().await?;
     assert_eq!(ask(gateway.layer4_addr(), "inside.test").await?, 200);
@@ -72,7 +72,7 @@ async fn gateway_api_wildcard_matches_several_labels() -> TestResult {
 }
 
 #[tokio::test]
-async fn https_listener_passes_through_configured_server_names() -> TestResult {
+async fn https_listener_forwards_configured_server_names_without_terminating_tls() -> TestResult {
     let (_backend, terminator) = inside().await?;
     let own = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::builder()
@@ -155,7 +155,7 @@ async fn connection_with_bytes_after_the_client_hello_is_not_retried() -> TestRe
 }
 
 #[tokio::test]
-async fn last_bytes_of_an_endpoint_that_closes_with_unread_data_reach_the_client() -> TestResult {
+async fn client_receives_the_last_bytes_of_an_endpoint_that_closes_with_unread_data() -> TestResult {
     let (endpoint, address) = listen().await?;
     let gateway = by_name(exact("inside.test"), [address]).start().await?;
     let record = client_hello_record("inside.test")?;

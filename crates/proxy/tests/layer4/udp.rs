@@ -76,7 +76,7 @@ async fn until(condition: impl Fn() -> bool) -> TestResult {
 }
 
 #[tokio::test]
-async fn each_udp_client_stays_with_its_endpoint() -> TestResult {
+async fn datagrams_of_a_udp_client_go_to_the_same_endpoint() -> TestResult {
     let ((one, _one), (two, _two)) = (echo("1").await?, echo("2").await?);
     let gateway = udp([one, two]).start().await?;
     let (mut met, mut clients) = (Vec::new(), Vec::new());
@@ -104,7 +104,7 @@ async fn each_udp_client_stays_with_its_endpoint() -> TestResult {
 }
 
 #[tokio::test]
-async fn datagrams_of_any_size_pass() -> TestResult {
+async fn datagrams_of_any_size_are_forwarded() -> TestResult {
     let (one, _one) = echo("").await?;
     let gateway = udp([one]).start().await?;
     let client = client(gateway.layer4_addr()).await?;
@@ -188,7 +188,7 @@ async fn datagram_queued_at_an_inherited_socket_is_served() -> TestResult {
 }
 
 #[tokio::test]
-async fn udp_flow_moves_away_from_a_dead_endpoint() -> TestResult {
+async fn udp_flow_moves_from_a_dead_endpoint_to_another() -> TestResult {
     let ((one, task), (two, _two)) = (echo("1").await?, echo("2").await?);
     let gateway = udp([one]).start().await?;
     let client = client(gateway.layer4_addr()).await?;
@@ -212,7 +212,7 @@ async fn removed_udp_endpoint_receives_no_further_datagrams() -> TestResult {
 }
 
 #[tokio::test]
-async fn idle_udp_flow_ends() -> TestResult {
+async fn idle_udp_flow_ends_at_its_timeout() -> TestResult {
     let (one, _one) = echo("1").await?;
     let idle = Duration::from_millis(50);
     let gateway = udp([one]).settings(|settings| settings.timeouts.udp_idle = idle).start().await?;

@@ -74,7 +74,7 @@ async fn request_without_client_address_is_denied() -> TestResult {
 }
 
 #[tokio::test]
-async fn default_rule_does_not_bypass_guarded_routes() -> TestResult {
+async fn default_rule_does_not_bypass_the_security_policy_of_a_route() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
     let config = builder.config_mut();
@@ -116,7 +116,7 @@ fn cors(origin: &str, credentials: bool) -> Security {
 const PREFLIGHT: &str = "Access-Control-Request-Method: PUT";
 
 #[tokio::test]
-async fn preflights_of_allowed_origins_need_no_token() -> TestResult {
+async fn preflight_request_of_an_allowed_origin_needs_no_token() -> TestResult {
     let (backend, gateway) = guarded(cors("https://app.example.com", true)).await?;
     for transport in [Transport::Http, Transport::Http2] {
         let lines = ["Origin: https://app.example.com", PREFLIGHT];
@@ -148,7 +148,7 @@ async fn preflights_of_allowed_origins_need_no_token() -> TestResult {
 }
 
 #[tokio::test]
-async fn wildcard_cors_method_allows_the_requested_method() -> TestResult {
+async fn preflight_response_names_the_requested_method_for_a_wildcard() -> TestResult {
     let mut security = cors("https://app.example.com", true);
     security.cors.as_mut().unwrap().allow_methods = written(json!(["*"]));
     let (_backend, gateway) = guarded(security).await?;
@@ -161,7 +161,7 @@ async fn wildcard_cors_method_allows_the_requested_method() -> TestResult {
 }
 
 #[tokio::test]
-async fn cors_headers_of_the_policy_replace_those_of_the_endpoint() -> TestResult {
+async fn cors_headers_of_the_policy_replace_cors_headers_of_the_endpoint() -> TestResult {
     let (backend, gateway) = guarded(cors("https://app.example.com", false)).await?;
     backend.set(Behaviour::raw(
         "HTTP/1.1 200 OK\r\nAccess-Control-Allow-Origin: *\r\nAccess-Control-Allow-Credentials: true\r\nContent-Length: 0\r\n\r\n",
@@ -223,7 +223,7 @@ async fn overrides(gateway: &Gateway, backend: &Backend) -> anyhow::Result<Vec<S
 }
 
 #[tokio::test]
-async fn override_headers_are_dropped_if_rules_match_path_or_method() -> TestResult {
+async fn override_headers_are_dropped_if_authorization_rules_match_path_or_method() -> TestResult {
     let (backend, gateway) = with(|config| config.settings.underscores_in_headers = true).await?;
     let forwarded = overrides(&gateway, &backend).await?;
     assert_eq!(forwarded.len(), 7, "without a policy: {forwarded:?}");
@@ -251,7 +251,7 @@ async fn override_headers_are_dropped_if_rules_match_path_or_method() -> TestRes
 }
 
 #[tokio::test]
-async fn methods_are_denied_in_any_case() -> TestResult {
+async fn denied_method_is_denied_in_any_letter_case() -> TestResult {
     let authorization = rules(json!([{"action": "Deny", "methods": ["PURGE"]}]));
     let (backend, gateway) = guarded(Security { authorization, ..open() }).await?;
     for (method, status) in [("PURGE", 403), ("purge", 403), ("Purge", 403), ("delete", 400)] {
@@ -263,7 +263,7 @@ async fn methods_are_denied_in_any_case() -> TestResult {
 }
 
 #[tokio::test]
-async fn denied_path_is_denied_in_every_spelling() -> TestResult {
+async fn denied_path_is_denied_in_every_encoding() -> TestResult {
     let authorization = rules(json!([{"action": "Deny", "paths": below("/admin")}]));
     let (backend, gateway) = guarded(Security { authorization, ..open() }).await?;
     gateway.configure(|config| config.settings.allow_encoded_dot_segments = true).await;
@@ -306,7 +306,7 @@ async fn denied_path_is_denied_in_every_spelling() -> TestResult {
 }
 
 #[tokio::test]
-async fn open_route_does_not_bypass_a_guarded_route() -> TestResult {
+async fn route_without_a_policy_does_not_bypass_the_policy_of_another_route() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
     let config = builder.config_mut();
@@ -341,7 +341,7 @@ async fn open_route_does_not_bypass_a_guarded_route() -> TestResult {
 }
 
 #[tokio::test]
-async fn trailing_slash_does_not_bypass_a_guarded_exact_path() -> TestResult {
+async fn trailing_slash_does_not_bypass_the_policy_of_an_exact_path() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
     let route = |name: &str, path: PathPattern, is_guarded: bool| {
@@ -391,7 +391,7 @@ async fn trailing_slash_does_not_bypass_a_guarded_exact_path() -> TestResult {
 }
 
 #[tokio::test]
-async fn rule_with_a_method_guards_every_reading_of_its_path() -> TestResult {
+async fn security_of_a_rule_with_a_method_applies_to_every_reading_of_its_path() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
     let mut guarded =
@@ -451,7 +451,7 @@ async fn authorization_rules_match_consumer_groups_and_claims() -> TestResult {
 }
 
 #[tokio::test]
-async fn variants_of_a_policy_share_metrics() -> TestResult {
+async fn all_uses_of_a_policy_are_counted_in_the_same_metrics() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
     let security = asking(vec![api_key("x-api-key")]);

@@ -68,7 +68,7 @@ async fn change_of_weights_under_load_fails_no_request() -> TestResult {
 }
 
 #[tokio::test]
-async fn rule_without_a_usable_backend_responds_503() -> TestResult {
+async fn rule_without_a_usable_backend_responds_with_503() -> TestResult {
     let (backends, gateway) = three().await?;
     gateway.configure(|config| set_weights(config, [0, 0, 0])).await;
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 503);
@@ -81,7 +81,7 @@ async fn rule_without_a_usable_backend_responds_503() -> TestResult {
 }
 
 #[tokio::test]
-async fn features_of_a_backend_apply_to_its_requests_alone() -> TestResult {
+async fn filters_of_a_backend_apply_only_to_requests_to_the_backend() -> TestResult {
     let (backends, gateway) = three().await?;
     let edits = json!({
         "requestHeaders": {"set": [{"name": "X-Backend", "value": "third"}], "remove": ["x-secret"]},
@@ -114,7 +114,7 @@ async fn features_of_a_backend_apply_to_its_requests_alone() -> TestResult {
 }
 
 #[tokio::test]
-async fn split_of_a_policy_precedes_the_weights_of_the_rule() -> TestResult {
+async fn split_of_a_policy_has_precedence_over_the_weights_of_the_rule() -> TestResult {
     let (backends, gateway) = three().await?;
     let canary = Backend::start(Behaviour::ok()).await?;
     let policy = to_canary(100, json!({"match": [{"header": "x-canary"}]}));

@@ -109,7 +109,7 @@ fn in_flight(gateway: &Gateway) -> u64 {
 }
 
 #[tokio::test]
-async fn tunnel_counts_as_in_flight_until_its_end() -> TestResult {
+async fn tunnel_counts_as_a_request_in_flight_until_its_end() -> TestResult {
     let (_backend, gateway) = limited(policy(vec![concurrency(2, Vec::new())])).await?;
     let mut tunnels = Vec::new();
     for _ in 0..2 {
@@ -127,7 +127,7 @@ async fn tunnel_counts_as_in_flight_until_its_end() -> TestResult {
 }
 
 #[tokio::test]
-async fn concurrency_limit_is_never_exceeded_and_fully_released() -> TestResult {
+async fn concurrency_never_exceeds_the_limit_and_all_permits_are_released() -> TestResult {
     const MOST: u32 = 3;
     // A rate limit rejects some of the requests that the concurrency limit admits. Rejected requests are not in flight.
     let mut limits = policy(vec![concurrency(MOST, Vec::new())]);
@@ -225,7 +225,7 @@ async fn consumers_and_groups_have_separate_concurrency_limits() -> TestResult {
 }
 
 #[tokio::test]
-async fn dry_run_admits_requests_and_an_unchanged_limit_retains_its_count() -> TestResult {
+async fn dry_run_limit_admits_requests_and_an_unchanged_limit_keeps_its_count() -> TestResult {
     let dry = || Concurrency { dry_run: true, ..concurrency(2, Vec::new()) };
     let (backend, gateway) = limited(policy(vec![dry()])).await?;
     let held = hold(&gateway, &backend, 5, "X-A: b", Transport::Http).await?;

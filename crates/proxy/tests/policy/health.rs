@@ -104,7 +104,7 @@ async fn tcp_health_check_passes_if_a_connection_is_accepted() -> TestResult {
 }
 
 #[tokio::test]
-async fn grpc_health_check_uses_the_grpc_health_protocol() -> TestResult {
+async fn grpc_health_check_uses_the_grpc_health_checking_protocol() -> TestResult {
     let backend = Http2Backend::start(Manner::GrpcHealth(true), 100).await?;
     let mut builder = Gateway::builder().http2_endpoints([backend.addr()]);
     let health = check(json!({"type": "GRPC", "service": "shop.Orders"}));
@@ -125,7 +125,7 @@ async fn grpc_health_check_uses_the_grpc_health_protocol() -> TestResult {
 }
 
 #[tokio::test]
-async fn health_checks_follow_endpoints_and_end_with_their_upstream() -> TestResult {
+async fn health_checks_start_with_new_endpoints_and_end_with_their_upstream() -> TestResult {
     let backends = Backend::group(2, Behaviour::ok()).await?;
     let gateway = checked(&backends[..1], http("/")).await?;
     backends[0].wait_until(|backend| backend.requests() > 2).await?;

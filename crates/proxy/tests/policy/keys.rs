@@ -10,7 +10,7 @@ pub(super) fn set_consumers(config: &mut Config, consumers: Vec<Consumer>) {
 }
 
 #[tokio::test]
-async fn api_key_authenticates_from_header_or_query_and_is_stripped() -> TestResult {
+async fn api_key_in_header_or_query_authenticates_and_is_not_forwarded() -> TestResult {
     let (backend, gateway) = with(|config| {
         set_security(config, Some(asking(vec![api_key("x-api-key")])));
         set_consumers(config, vec![consumer("alice", "alice-key"), consumer("bob", "bob-key")]);
@@ -50,7 +50,7 @@ async fn api_key_authenticates_from_header_or_query_and_is_stripped() -> TestRes
 }
 
 #[tokio::test]
-async fn request_of_an_invalid_consumer_returns_503() -> TestResult {
+async fn request_with_the_key_of_an_invalid_consumer_returns_503() -> TestResult {
     let (backend, gateway) = with(|config| {
         set_security(config, Some(asking(vec![api_key("x-api-key")])));
         let broken = Consumer { refused: true, ..consumer("broken", "broken-key") };
@@ -70,7 +70,7 @@ async fn seen(backend: &Backend, gateway: &Gateway, lines: &[&str]) -> anyhow::R
 }
 
 #[tokio::test]
-async fn endpoints_receive_no_unverified_credential() -> TestResult {
+async fn endpoint_receives_no_credential_that_the_gateway_did_not_verify() -> TestResult {
     let cookie = Credential::Cookie("session".into());
     let jwt = Method::Jwt(Jwt {
         providers: vec![Arc::new(provider(JwtKeys::Shared(SECRET.into())))],
@@ -259,7 +259,7 @@ async fn basic_authentication_admits_only_valid_passwords() -> TestResult {
 }
 
 #[tokio::test]
-async fn authentication_requires_any_method_or_all_methods() -> TestResult {
+async fn authentication_requires_any_or_all_methods_as_configured() -> TestResult {
     let (backend, gateway) = with(|config| {
         set_security(config, Some(asking(vec![shared_jwt(), api_key("x-api-key"), passwords()])));
         set_consumers(config, vec![consumer("alice", "alice-key")]);
@@ -294,7 +294,7 @@ async fn forged_consumer_headers_are_dropped_without_authentication() -> TestRes
 }
 
 #[tokio::test]
-async fn access_log_names_consumer_and_policy_without_secrets() -> TestResult {
+async fn access_log_contains_consumer_and_policy_but_no_secrets() -> TestResult {
     let file = tempfile::NamedTempFile::new()?;
     let log = sluicegate_proxy::record::access_log::AccessLog::open(
         sluicegate_proxy::record::access_log::LogFormat::Json,

@@ -40,7 +40,7 @@ pub(super) async fn let_in(gateway: &Gateway, requests: u32, lines: &[&str]) -> 
 }
 
 #[tokio::test]
-async fn request_over_the_rate_limit_receives_retry_after() -> TestResult {
+async fn request_over_the_rate_limit_receives_429_with_retry_after() -> TestResult {
     for window in [Window::TokenBucket { burst: 5 }, Window::Sliding] {
         let (backend, gateway) = with(|config| {
             set_limits(config, limits(vec![paced(window, limit("all", 5, Vec::new()))]));
@@ -81,7 +81,7 @@ async fn rate_limit_headers_never_overstate_the_remaining_quota() -> TestResult 
 }
 
 #[tokio::test]
-async fn rate_limit_key_separates_callers_and_cannot_be_forged() -> TestResult {
+async fn callers_with_different_keys_have_separate_rate_limits_and_cannot_forge_keys() -> TestResult {
     let by_address = limit("address", 3, vec![LimitKey::Address { ipv6_prefix: Number::of(64) }]);
     let (_backend, gateway) = with(|config| set_limits(config, limits(vec![by_address]))).await?;
     for n in 0..3 {
@@ -188,7 +188,7 @@ async fn rejected_requests_do_not_consume_a_shared_limit() -> TestResult {
 }
 
 #[tokio::test]
-async fn dry_run_limit_counts_and_admits() -> TestResult {
+async fn dry_run_rate_limit_counts_and_admits_requests() -> TestResult {
     let dry = Limit { dry_run: true, ..limit("dry", 2, Vec::new()) };
     let both = vec![dry, limit("wet", 100, Vec::new())];
     let (_backend, gateway) = with(|config| set_limits(config, limits(both))).await?;
@@ -203,7 +203,7 @@ async fn dry_run_limit_counts_and_admits() -> TestResult {
 }
 
 #[tokio::test]
-async fn unchanged_limit_retains_its_count_when_its_policy_changes() -> TestResult {
+async fn unchanged_rate_limit_keeps_its_count_when_its_policy_changes() -> TestResult {
     let stays = || limit("stays", 3, Vec::new());
     let (_backend, gateway) = with(|config| set_limits(config, limits(vec![stays()]))).await?;
     assert_eq!(let_in(&gateway, 2, &[]).await?, 2);

@@ -56,7 +56,7 @@ fn state(gateway: &Gateway) -> PublishedKeys {
 }
 
 #[tokio::test]
-async fn published_keys_are_fetched_once_and_refreshed() -> TestResult {
+async fn published_jwt_keys_are_fetched_once_for_all_policies_and_refreshed() -> TestResult {
     let (one, two) = (Key::new("one"), Key::new("two"));
     let server = Backend::start(set(&[&one])).await?;
     let (_backend, gateway) = guarded(by(&server, Duration::from_millis(20))).await?;
@@ -85,7 +85,7 @@ async fn published_keys_are_fetched_once_and_refreshed() -> TestResult {
 }
 
 #[tokio::test]
-async fn unknown_key_id_triggers_a_single_early_refresh() -> TestResult {
+async fn unknown_key_id_triggers_one_fetch_of_the_keys_before_the_next_refresh() -> TestResult {
     let (one, two) = (Key::new("one"), Key::new("two"));
     let server = Backend::start(set(&[&one])).await?;
     let (_backend, gateway) = guarded(by(&server, Duration::from_secs(3600))).await?;
@@ -137,7 +137,7 @@ async fn tokens_are_rejected_while_the_key_server_responds_invalidly() -> TestRe
 }
 
 #[tokio::test]
-async fn certificate_of_the_key_server_is_verified_by_the_policy() -> TestResult {
+async fn key_server_certificate_is_verified_with_the_ca_of_the_policy() -> TestResult {
     use sluicegate_testkit::terminator::Terminator;
     use sluicegate_testkit::tls::Authority;
     let (key, authority) = (Key::new("one"), Authority::new());

@@ -83,7 +83,7 @@ async fn assert_shares(one: &Gateway, other: &Gateway, tenant: &str) -> TestResu
 }
 
 #[tokio::test]
-async fn two_gateways_share_one_limit() -> TestResult {
+async fn two_gateways_share_one_rate_limit_through_redis() -> TestResult {
     let server = RedisServer::start(&[]).await?;
     for (window, database) in WINDOWS.into_iter().zip([0, 7]) {
         let redis = || Redis { database: Number::of(database), ..redis(server.address()) };
@@ -104,7 +104,7 @@ async fn two_gateways_share_one_limit() -> TestResult {
 }
 
 #[tokio::test]
-async fn two_gateways_at_a_steady_rate_admit_at_most_half_more() -> TestResult {
+async fn two_gateways_at_a_steady_rate_exceed_a_shared_limit_by_less_than_half() -> TestResult {
     let server = RedisServer::start(&[]).await?;
     let all = || vec![paced(Window::Sliding, limit("all", 300, Vec::new()))];
     let (first, one) = sharing(redis(server.address()), all()).await?;
@@ -125,7 +125,7 @@ async fn two_gateways_at_a_steady_rate_admit_at_most_half_more() -> TestResult {
 }
 
 #[tokio::test]
-async fn route_and_consumer_keys_are_shared_between_gateways() -> TestResult {
+async fn gateways_share_limits_keyed_by_route_and_consumer() -> TestResult {
     let server = RedisServer::start(&[]).await?;
     let start = || async {
         let key =
@@ -153,12 +153,12 @@ async fn route_and_consumer_keys_are_shared_between_gateways() -> TestResult {
 }
 
 #[tokio::test]
-async fn redis_killed_under_load_loses_no_request_and_recovers() -> TestResult {
+async fn killed_redis_fails_no_request_and_shared_limits_recover() -> TestResult {
     interrupted(|server| server.kill().map_err(Into::into), async |server| server.restart().await).await
 }
 
 #[tokio::test]
-async fn redis_paused_under_load_loses_no_request_and_recovers() -> TestResult {
+async fn paused_redis_fails_no_request_and_shared_limits_recover() -> TestResult {
     interrupted(|server| server.pause(), async |server| server.resume()).await
 }
 
@@ -212,7 +212,7 @@ async fn interrupted(
 }
 
 #[tokio::test]
-async fn requests_admitted_during_a_redis_outage_are_shared_afterwards() -> TestResult {
+async fn requests_admitted_during_a_redis_outage_count_in_the_shared_limit_afterwards() -> TestResult {
     let mut server = RedisServer::start(&[]).await?;
     let (_first, one) = sharing(redis(server.address()), vec![hundred(WINDOWS[0])]).await?;
     is_up(&one, true).await?;
@@ -231,7 +231,7 @@ async fn requests_admitted_during_a_redis_outage_are_shared_afterwards() -> Test
 }
 
 #[tokio::test]
-async fn repeated_redis_outages_are_logged_a_limited_number_of_times() -> TestResult {
+async fn log_lines_about_repeated_redis_outages_are_limited() -> TestResult {
     let mut server = RedisServer::start(&[]).await?;
     let log = Log::default();
     let _guard = tracing::subscriber::set_default(log.clone());
@@ -253,7 +253,7 @@ async fn repeated_redis_outages_are_logged_a_limited_number_of_times() -> TestRe
 }
 
 #[tokio::test]
-async fn wrong_redis_password_is_logged_once_and_limits_stay_local() -> TestResult {
+async fn wrong_redis_password_is_logged_once_and_limits_apply_locally() -> TestResult {
     let server = RedisServer::start(&["--requirepass", "the-right-one"]).await?;
     let log = Log::default();
     let _guard = tracing::subscriber::set_default(log.clone());
@@ -306,7 +306,7 @@ async fn redis_user_needs_only_the_documented_permissions() -> TestResult {
 }
 
 #[tokio::test]
-async fn read_only_redis_replica_is_rejected_and_limits_stay_local() -> TestResult {
+async fn read_only_redis_replica_is_rejected_and_limits_apply_locally() -> TestResult {
     // A replica of a server that does not exist: no process listens at that port.
     let server = RedisServer::start(&["--replicaof", "127.0.0.1 1"]).await?;
     let log = Log::default();
@@ -431,7 +431,7 @@ async fn redis_over_tls_requires_a_trusted_certificate() -> TestResult {
 }
 
 #[tokio::test]
-async fn flood_of_keys_is_shared_in_batches_and_every_key_expires() -> TestResult {
+async fn gateways_share_a_flood_of_keys_in_batches_and_every_key_expires() -> TestResult {
     let server = RedisServer::start(&[]).await?;
     for window in [Window::TokenBucket { burst: 3 }, Window::Sliding] {
         let limit = Limit { requests: Number::of(3), ..hundred(window) };

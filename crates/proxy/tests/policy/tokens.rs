@@ -79,7 +79,7 @@ async fn two_authorization_headers_are_rejected_in_either_order() -> TestResult 
 }
 
 #[tokio::test]
-async fn replaced_key_invalidates_cached_tokens_at_once() -> TestResult {
+async fn replaced_jwt_key_invalidates_cached_tokens_at_once() -> TestResult {
     let (_backend, gateway) = guarded(asking(vec![shared_jwt()])).await?;
     let line = format!("Authorization: Bearer {}", good_token());
     for _ in 0..5 {
@@ -96,7 +96,7 @@ async fn replaced_key_invalidates_cached_tokens_at_once() -> TestResult {
 }
 
 #[tokio::test]
-async fn cached_token_is_valid_until_expiry_and_only_for_its_policy() -> TestResult {
+async fn cached_token_is_accepted_only_until_its_expiry_and_only_by_its_policy() -> TestResult {
     let (_backend, gateway) = guarded(asking(vec![shared_jwt()])).await?;
     let mut short = claims();
     short["exp"] = json!(now() + 1);
@@ -174,7 +174,7 @@ async fn token_of_a_configured_issuer_is_not_verified_by_another_provider() -> T
 }
 
 #[tokio::test]
-async fn unusable_security_policy_returns_503() -> TestResult {
+async fn route_with_an_unusable_security_policy_returns_503() -> TestResult {
     let unusable = jwt(provider(JwtKeys::Unusable("Secret default/keys does not exist".into())));
     let (backend, gateway) = guarded(asking(vec![unusable.clone()])).await?;
     let line = format!("Authorization: Bearer {}", good_token());

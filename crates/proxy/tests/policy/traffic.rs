@@ -180,7 +180,7 @@ async fn rewrite_that_would_create_dot_segments_returns_400() -> TestResult {
 }
 
 #[tokio::test]
-async fn redirect_replaces_scheme_host_port_and_path() -> TestResult {
+async fn redirect_may_replace_scheme_host_port_and_path() -> TestResult {
     for (redirect, host_header, status, expected) in [
         (json!({"scheme": "https"}), "a.example:8080", 302, "https://a.example/shop/x?q=1"),
         (json!({"hostname": "new.example"}), "a.example:8080", 302, "http://new.example:8080/shop/x?q=1"),
@@ -215,7 +215,7 @@ async fn redirect_replaces_scheme_host_port_and_path() -> TestResult {
 }
 
 #[tokio::test]
-async fn redirect_to_the_requested_url_is_skipped() -> TestResult {
+async fn redirect_to_the_requested_url_itself_is_skipped() -> TestResult {
     let to_https = json!({"scheme": "https", "statusCode": 301});
     let to_host = json!({"hostname": "new.example", "statusCode": 301});
     let to_host_and_https = json!({"scheme": "https", "hostname": "new.example", "statusCode": 301});
@@ -287,7 +287,7 @@ async fn request_body_limit_of_the_route_overrides_the_settings() -> TestResult 
 }
 
 #[tokio::test]
-async fn response_body_over_the_route_limit_fails() -> TestResult {
+async fn response_body_over_the_route_limit_returns_502_or_is_truncated() -> TestResult {
     let (backend, gateway) = echo(json!({"limits": {"responseBody": "1000"}})).await?;
     for transport in TRANSPORTS {
         backend.set(Behaviour::sized(1000));
@@ -315,7 +315,7 @@ async fn changed_settings_apply_to_routes_with_a_traffic_policy() -> TestResult 
 }
 
 #[tokio::test]
-async fn route_timeouts_apply() -> TestResult {
+async fn each_timeout_of_a_route_ends_the_request() -> TestResult {
     let silent = Backend::start(Behaviour::silent()).await?;
     for timeout in ["request", "backendRequest", "response"] {
         let gateway = governed([&silent], json!({"timeouts": {timeout: "50ms"}})).await?;
@@ -345,7 +345,7 @@ async fn two(bad: Behaviour) -> anyhow::Result<(Backend, Backend)> {
 }
 
 #[tokio::test]
-async fn configured_statuses_are_retried_on_another_endpoint_if_idempotent() -> TestResult {
+async fn idempotent_request_is_retried_on_another_endpoint_after_configured_statuses() -> TestResult {
     let (bad, good) = two(Behaviour::status(503)).await?;
     let gateway = governed(
         [&bad, &good],
@@ -412,7 +412,7 @@ async fn retry_waits_for_the_backoff_within_the_request_timeout() -> TestResult 
 }
 
 #[tokio::test]
-async fn retries_end_at_the_retry_budget() -> TestResult {
+async fn gateway_stops_retrying_at_the_retry_budget() -> TestResult {
     let (bad, worse) =
         (Backend::start(Behaviour::status(500)).await?, Backend::start(Behaviour::status(500)).await?);
     let gateway = governed(
@@ -432,7 +432,7 @@ async fn retries_end_at_the_retry_budget() -> TestResult {
 }
 
 #[tokio::test]
-async fn timeouts_of_request_and_attempt_cut_off_a_response_that_does_not_end() -> TestResult {
+async fn endless_response_is_aborted_at_the_request_or_attempt_timeout() -> TestResult {
     let backend = Backend::start(Behaviour::raw("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")).await?;
     for timeout in ["request", "backendRequest"] {
         let gateway = governed([&backend], json!({"timeouts": {timeout: "300ms"}})).await?;
@@ -450,7 +450,7 @@ async fn timeouts_of_request_and_attempt_cut_off_a_response_that_does_not_end() 
 }
 
 #[tokio::test]
-async fn injected_faults_apply_to_the_configured_percentage() -> TestResult {
+async fn faults_are_injected_into_the_configured_percentage_of_requests() -> TestResult {
     let (backend, gateway) =
         echo(json!({"fault": {"abort": {"percent": 50, "statusCode": 418}, "delay": {"time": "1ms"}}}))
             .await?;
@@ -490,7 +490,7 @@ async fn split(canary_fields: Value) -> anyhow::Result<(Backend, Backend, Gatewa
 }
 
 #[tokio::test]
-async fn canary_receives_its_weight_and_matching_requests() -> TestResult {
+async fn canary_receives_requests_by_weight_and_by_match() -> TestResult {
     let (stable, canary, gateway) = split(json!({
         "weight": 25,
         "match": [{"header": "x-canary", "value": "always"}, {"cookie": "beta"}],
@@ -560,7 +560,7 @@ async fn consistent_hashing_selects_a_stable_endpoint_for_each_key() -> TestResu
 }
 
 #[tokio::test]
-async fn affinity_cookie_is_secure_behind_a_tls_terminating_load_balancer() -> TestResult {
+async fn affinity_cookie_has_the_secure_attribute_behind_a_tls_load_balancer() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = governed([&backend], json!({"loadBalancing": {"affinity": {"cookie": "route"}}})).await?;
     gateway.configure(|config| config.settings.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()]).await;

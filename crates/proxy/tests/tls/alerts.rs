@@ -37,7 +37,7 @@ async fn answer(gateway: &Gateway, bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn non_handshake_first_record_receives_unexpected_message() -> TestResult {
+async fn client_whose_first_record_is_no_handshake_receives_unexpected_message() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     let firsts = [
         &b"\0\x01\x02\x03\x04\x05"[..],
@@ -57,7 +57,7 @@ async fn non_handshake_first_record_receives_unexpected_message() -> TestResult 
 }
 
 #[tokio::test]
-async fn first_handshake_message_other_than_client_hello_receives_unexpected_message() -> TestResult {
+async fn client_whose_first_message_is_no_client_hello_receives_unexpected_message() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     // Finished, and a KeyUpdate.
     for (count, message) in (1..).zip([&[20, 0, 0, 4, 1, 2, 3, 4][..], &[24, 0, 0, 1, 0]]) {
@@ -69,7 +69,7 @@ async fn first_handshake_message_other_than_client_hello_receives_unexpected_mes
 }
 
 #[tokio::test]
-async fn record_between_handshake_fragments_receives_unexpected_message() -> TestResult {
+async fn client_that_interrupts_handshake_fragments_receives_unexpected_message() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     let fragments = [22, 3, 3, 0, 5, 1, 0, 0, 9, 3, 23, 3, 3, 0, 1, 0];
     assert_eq!(answer(&gateway, &fragments).await?, fatal(UNEXPECTED_MESSAGE));
@@ -77,7 +77,7 @@ async fn record_between_handshake_fragments_receives_unexpected_message() -> Tes
 }
 
 #[tokio::test]
-async fn oversized_record_receives_record_overflow() -> TestResult {
+async fn client_that_sends_an_oversized_record_receives_record_overflow() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     let record = [&[22, 3, 1, 0x40, 1, 1, 0, 0x3f, 0xfd, 3, 3][..], &[0; 20_000]].concat();
     assert_eq!(answer(&gateway, &record).await?, fatal(RECORD_OVERFLOW));
@@ -88,7 +88,7 @@ async fn oversized_record_receives_record_overflow() -> TestResult {
 }
 
 #[tokio::test]
-async fn client_hello_over_the_limit_receives_decode_error() -> TestResult {
+async fn client_hello_over_the_size_limit_receives_decode_error() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     // A message of 60 kB, in records that announce the greatest length.
     let mut hello = vec![1, 0, 0xea, 0x60, 3, 3];
@@ -178,7 +178,7 @@ fn alert_behind(gateway: SocketAddr, inner: &[u8], asks: bool) -> anyhow::Result
 }
 
 #[tokio::test]
-async fn inner_content_type_of_zero_receives_unexpected_message() -> TestResult {
+async fn client_that_sends_an_inner_content_type_of_zero_receives_unexpected_message() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     let address = gateway.https_addr();
     for (length, asks) in [(5, false), (1, true), (5000, true)] {

@@ -32,7 +32,7 @@ async fn changed_certificate_applies_to_new_handshakes_and_leaves_connections_op
 }
 
 #[tokio::test]
-async fn frequent_certificate_changes_under_load_lose_no_request() -> TestResult {
+async fn certificate_changes_under_load_lose_no_request() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::of([&backend]).await?;
     let load = Load::new(gateway.https_addr()).transport(Transport::Https).connections(4).expect_own_id();
@@ -59,7 +59,7 @@ async fn returns(gateway: &Gateway, options: &ClientOptions) -> anyhow::Result<O
 }
 
 #[tokio::test]
-async fn sessions_resume_on_every_worker_and_across_certificate_changes() -> TestResult {
+async fn tls_sessions_resume_on_every_worker_and_after_certificate_changes() -> TestResult {
     for options in [trusting(), trusting().tls12()] {
         let (_backend, gateway) = serving(&["a.test"]).await?;
         assert_ne!(returns(&gateway, &options).await?, Some(HandshakeKind::Resumed));
@@ -74,7 +74,7 @@ async fn sessions_resume_on_every_worker_and_across_certificate_changes() -> Tes
 }
 
 #[tokio::test]
-async fn gateways_with_the_same_secret_resume_each_others_sessions() -> TestResult {
+async fn gateways_with_the_same_secret_resume_tls_sessions_of_each_other() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let secrets =
         |bytes: &[u8]| bytes.iter().map(|byte| TicketSecret([*byte; 32].into())).collect::<Vec<_>>();

@@ -101,7 +101,7 @@ async fn required_client_certificate_cannot_be_bypassed() -> TestResult {
 }
 
 #[tokio::test]
-async fn optional_client_certificates_are_reported_to_endpoints() -> TestResult {
+async fn endpoints_receive_the_result_of_optional_client_certificate_verification() -> TestResult {
     let mallory = stranger();
     let alice = Authority::of_process().issue(&["alice"]);
     for (mode, of_mallory) in

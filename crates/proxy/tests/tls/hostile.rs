@@ -40,7 +40,7 @@ async fn is_well(gateway: &Gateway) -> TestResult {
 }
 
 #[tokio::test]
-async fn truncated_or_corrupted_client_hello_leaves_the_gateway_serving() -> TestResult {
+async fn gateway_serves_other_clients_after_a_truncated_or_corrupted_client_hello() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     let hello = hello().await?;
     for at in (0..hello.len()).step_by(7) {
@@ -55,7 +55,7 @@ async fn truncated_or_corrupted_client_hello_leaves_the_gateway_serving() -> Tes
 }
 
 #[tokio::test]
-async fn client_hello_in_single_bytes_or_small_records_is_accepted() -> TestResult {
+async fn client_hello_that_arrives_in_single_bytes_or_small_records_is_accepted() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     let hello = hello().await?;
     let mut socket = TcpStream::connect(gateway.https_addr()).await?;
@@ -93,7 +93,7 @@ fn padded(hello: &[u8], length: usize) -> anyhow::Result<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn client_hello_of_16_kib_is_served_by_default() -> TestResult {
+async fn client_hello_of_16_kib_is_accepted_by_default() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     let message = padded(&hello().await?, 1 << 14)?;
     for fragment in [1 << 14, 1000, 10] {
@@ -155,7 +155,7 @@ async fn handshake_flood_does_not_starve_open_connections() -> TestResult {
 }
 
 #[tokio::test]
-async fn stalled_handshakes_end_at_the_timeout() -> TestResult {
+async fn gateway_closes_stalled_handshakes_at_the_timeout() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     gateway.configure(|config| config.settings.timeouts.tls_handshake = Duration::from_millis(100)).await;
     let hello = hello().await?;
@@ -173,7 +173,7 @@ async fn stalled_handshakes_end_at_the_timeout() -> TestResult {
 }
 
 #[tokio::test]
-async fn half_open_handshakes_do_not_block_new_clients() -> TestResult {
+async fn incomplete_handshakes_do_not_block_new_clients() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     let hello = hello().await?;
     let mut half_open = Vec::new();
@@ -190,7 +190,7 @@ async fn half_open_handshakes_do_not_block_new_clients() -> TestResult {
 }
 
 #[tokio::test]
-async fn undecryptable_records_end_the_connection() -> TestResult {
+async fn gateway_closes_a_connection_with_undecryptable_records() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     let hello = hello().await?;
     for junk in [&[23, 3, 3, 0, 40][..], &[20, 3, 3, 0, 1, 2], &[21, 3, 3, 0, 2, 2, 40], &[99, 3, 3, 0, 1, 1]]

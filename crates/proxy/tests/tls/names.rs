@@ -11,7 +11,7 @@ use sluicegate_testkit::tls::{Authority, ClientOptions};
 use crate::{TestResult, certificate, failed, get, serving, set_host, shown, trusting, with_names};
 
 #[tokio::test]
-async fn certificate_is_selected_by_name_and_a_wildcard_matches_one_label() -> TestResult {
+async fn certificate_is_selected_by_server_name_and_a_wildcard_matches_one_label() -> TestResult {
     let (_backend, gateway) = serving(&["a.test", "*.b.test"]).await?;
     for (name, host) in [("a.test", "a.test"), ("A.Test", "a.test"), ("x.b.test", "x.b.test:443")] {
         let mut client = gateway.connect_tls(&trusting(), name).await?;
@@ -27,7 +27,7 @@ async fn certificate_is_selected_by_name_and_a_wildcard_matches_one_label() -> T
 }
 
 #[tokio::test]
-async fn unknown_names_are_rejected_if_configured() -> TestResult {
+async fn unknown_server_names_are_rejected_if_configured() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     gateway.configure(|config| config.settings.tls.unknown_names = UnknownNames::Refuse).await;
     let error = gateway.connect_tls(&trusting(), "localhost").await.expect_err("an unknown name");
@@ -69,7 +69,7 @@ async fn certificate_is_selected_by_the_clients_signature_algorithms() -> TestRe
 }
 
 #[tokio::test]
-async fn clients_offering_only_http_1_0_are_served() -> TestResult {
+async fn client_that_offers_only_http_1_0_in_alpn_is_served() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     for (offered, chosen) in [
         (&["http/1.0"][..], &b"http/1.0"[..]),
@@ -86,7 +86,7 @@ async fn clients_offering_only_http_1_0_are_served() -> TestResult {
 }
 
 #[tokio::test]
-async fn tls_versions_groups_and_alpn_protocols_are_negotiated() -> TestResult {
+async fn gateway_negotiates_tls_versions_groups_and_alpn_protocols() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     let client = gateway.connect_tls(&trusting().protocols(&["http/1.1"]), "a.test").await?;
     let tls = client.tls().expect("TLS");
@@ -105,7 +105,7 @@ async fn tls_versions_groups_and_alpn_protocols_are_negotiated() -> TestResult {
 }
 
 #[tokio::test]
-async fn host_outside_the_certificate_returns_421() -> TestResult {
+async fn request_for_a_host_outside_the_certificate_returns_421() -> TestResult {
     let backend = Backend::start(Behaviour::echo()).await?;
     let both = certificate(&["a.test", "c.test"]);
     let gateway = with_names(&["b.test"])
@@ -173,7 +173,7 @@ async fn plain_http_is_redirected_if_a_route_requires_https() -> TestResult {
 }
 
 #[tokio::test]
-async fn https_requests_carry_forwarded_proto_and_hsts() -> TestResult {
+async fn gateway_sends_forwarded_proto_to_endpoints_and_hsts_to_https_clients() -> TestResult {
     let (backend, gateway) = serving(&["a.test"]).await?;
     let hsts = Hsts { max_age: Duration::from_secs(60), include_subdomains: true, preload: false };
     gateway.configure(|config| config.settings.tls.hsts = Some(hsts)).await;

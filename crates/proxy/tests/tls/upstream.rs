@@ -51,7 +51,7 @@ async fn status(gateway: &Gateway) -> anyhow::Result<u16> {
 }
 
 #[tokio::test]
-async fn endpoint_tls_is_verified_sends_the_name_and_reuses_connections() -> TestResult {
+async fn gateway_verifies_endpoints_sends_the_server_name_and_reuses_tls_connections() -> TestResult {
     let (backend, terminator, gateway) = before(verified(), &issue("web.test")).await?;
     let mut client = gateway.connect().await?;
     for _ in 0..5 {
@@ -79,7 +79,7 @@ async fn endpoint_with_an_untrusted_certificate_receives_no_request() -> TestRes
 }
 
 #[tokio::test]
-async fn post_avoids_an_endpoint_with_an_untrusted_certificate() -> TestResult {
+async fn post_goes_to_another_endpoint_if_a_certificate_is_untrusted() -> TestResult {
     let (backend, good, gateway) = before(verified(), &issue("web.test")).await?;
     let bad = Terminator::start(backend.addr(), &issue("other.test"), None).await?;
     gateway.set_addresses([bad.addr(), good.addr()]).await;
@@ -91,7 +91,7 @@ async fn post_avoids_an_endpoint_with_an_untrusted_certificate() -> TestResult {
 }
 
 #[tokio::test]
-async fn server_name_can_be_omitted_and_address_certificates_are_verified() -> TestResult {
+async fn gateway_can_omit_the_server_name_and_verify_certificates_for_addresses() -> TestResult {
     let (_backend, terminator, gateway) =
         before(UpstreamTls { sends_name: false, ..verified() }, &issue("web.test")).await?;
     assert_eq!(status(&gateway).await?, 200);
@@ -122,7 +122,7 @@ async fn gateway_presents_its_client_certificate_to_endpoints() -> TestResult {
 }
 
 #[tokio::test]
-async fn connections_verified_under_an_earlier_policy_are_not_reused() -> TestResult {
+async fn connections_verified_under_an_earlier_tls_policy_are_not_reused() -> TestResult {
     let (_backend, terminator, gateway) = before(verified(), &issue("web.test")).await?;
     assert_eq!(status(&gateway).await?, 200);
     let nobody = Authority::named("Nobody");
@@ -136,7 +136,7 @@ async fn connections_verified_under_an_earlier_policy_are_not_reused() -> TestRe
 }
 
 #[tokio::test]
-async fn unusable_upstream_tls_policy_returns_502_and_sends_no_clear_text() -> TestResult {
+async fn upstream_with_an_unusable_tls_policy_returns_502_and_receives_no_clear_text() -> TestResult {
     let nobody = Verification::Authorities { roots: Vec::new(), crls: Vec::new() };
     let (backend, terminator, gateway) =
         before(UpstreamTls { verification: nobody, ..verified() }, &issue("web.test")).await?;
@@ -148,7 +148,7 @@ async fn unusable_upstream_tls_policy_returns_502_and_sends_no_clear_text() -> T
 }
 
 #[tokio::test]
-async fn large_bodies_pass_both_ways_over_upstream_tls() -> TestResult {
+async fn large_bodies_are_forwarded_both_ways_over_upstream_tls() -> TestResult {
     let (backend, _terminator, gateway) = before(verified(), &issue("web.test")).await?;
     backend.set(Behaviour::sized(3_000_000));
     let mut client = gateway.connect().await?;
@@ -165,7 +165,7 @@ async fn large_bodies_pass_both_ways_over_upstream_tls() -> TestResult {
 }
 
 #[tokio::test]
-async fn early_response_of_an_endpoint_closing_with_unread_data_reaches_the_client() -> TestResult {
+async fn response_reaches_the_client_if_the_endpoint_closes_before_reading_the_request() -> TestResult {
     const ROUNDS: usize = 20;
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;

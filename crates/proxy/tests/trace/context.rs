@@ -8,7 +8,7 @@ fn line(flags: &str) -> String {
 }
 
 #[tokio::test]
-async fn without_tracing_trace_headers_are_forwarded_unchanged() -> TestResult {
+async fn gateway_without_tracing_forwards_trace_headers_unchanged() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::of([&backend]).await?;
     ask(&gateway, "/", &[&line("01"), "tracestate: a=1,b=2"]).await?;
@@ -23,7 +23,7 @@ async fn without_tracing_trace_headers_are_forwarded_unchanged() -> TestResult {
 }
 
 #[tokio::test]
-async fn callers_trace_continues_with_the_gateway_span() -> TestResult {
+async fn span_of_the_gateway_continues_the_trace_of_the_caller() -> TestResult {
     for transport in [Transport::Http, Transport::Http2] {
         let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
         let tracing = Tracing { sample_percent: 0.0, ..to(collector.addr()) };
@@ -80,7 +80,7 @@ async fn malformed_traceparent_starts_a_new_trace_without_tracestate() -> TestRe
 }
 
 #[tokio::test]
-async fn malformed_traceparent_is_dropped_even_without_a_span() -> TestResult {
+async fn malformed_traceparent_is_dropped_even_if_the_request_has_no_span() -> TestResult {
     let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
     let tracing = Tracing { sample_percent: 0.0, ..to(collector.addr()) };
     let gateway = traced(&backend, tracing).start().await?;
@@ -94,7 +94,7 @@ async fn malformed_traceparent_is_dropped_even_without_a_span() -> TestResult {
 }
 
 #[tokio::test]
-async fn exported_spans_of_callers_traces_are_limited_per_second() -> TestResult {
+async fn gateway_limits_exported_spans_of_caller_traces_per_second() -> TestResult {
     let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
     let tracing = Tracing { sample_percent: 0.0, followed_per_second: 1, ..to(collector.addr()) };
     let gateway = traced(&backend, tracing).start().await?;

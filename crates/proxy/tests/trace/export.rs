@@ -12,7 +12,7 @@ use sluicegate_testkit::tls::Authority;
 use super::*;
 
 #[tokio::test]
-async fn spans_are_exported_as_otlp_over_http() -> TestResult {
+async fn gateway_exports_spans_as_otlp_over_http() -> TestResult {
     let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
     let gateway = traced(&backend, to(collector.addr())).start().await?;
     ask(&gateway, "/", &[]).await?;
@@ -62,7 +62,7 @@ async fn under_load(behaviour: Behaviour, loss: Option<SpanLoss>) -> TestResult 
 }
 
 #[tokio::test]
-async fn rejecting_collector_loses_spans_and_no_request() -> TestResult {
+async fn collector_that_rejects_spans_loses_spans_but_no_request() -> TestResult {
     tokio::try_join!(
         under_load(Behaviour::status(400), Some(SpanLoss::Refused)),
         under_load(Behaviour::status(404), Some(SpanLoss::Refused)),
@@ -75,7 +75,7 @@ async fn rejecting_collector_loses_spans_and_no_request() -> TestResult {
 }
 
 #[tokio::test]
-async fn unreachable_or_malformed_collector_loses_spans_and_no_request() -> TestResult {
+async fn unreachable_or_malformed_collector_loses_spans_but_no_request() -> TestResult {
     tokio::try_join!(
         under_load(Behaviour::close_on_accept(), Some(SpanLoss::Unreachable)),
         under_load(Behaviour::garbage(), Some(SpanLoss::Unreachable)),
@@ -108,7 +108,7 @@ async fn silent_collector_fails_no_request_and_shutdown_counts_lost_spans() -> T
 }
 
 #[tokio::test]
-async fn spans_are_retried_after_a_429_and_exported_once() -> TestResult {
+async fn gateway_retries_spans_after_a_429_and_exports_each_span_once() -> TestResult {
     let tries = Arc::new(AtomicU64::new(0));
     let behaviour = Behaviour::choose({
         let tries = tries.clone();
@@ -126,7 +126,7 @@ async fn spans_are_retried_after_a_429_and_exported_once() -> TestResult {
 }
 
 #[tokio::test]
-async fn spans_rejected_by_partial_success_are_counted() -> TestResult {
+async fn gateway_counts_spans_that_the_collector_rejects_by_partial_success() -> TestResult {
     // partial_success { rejected_spans: 1, error_message: "old" }
     let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n\x0a\x07\x08\x01\x12\x03old".to_vec();
     let (backend, collector) =
@@ -161,7 +161,7 @@ async fn collector_over_tls_receives_spans_only_with_a_trusted_certificate() -> 
 }
 
 #[tokio::test]
-async fn tracing_starts_and_stops_with_the_settings() -> TestResult {
+async fn changed_settings_start_and_stop_tracing() -> TestResult {
     let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
     let gateway = Gateway::of([&backend]).await?;
     let mut client = gateway.connect().await?;

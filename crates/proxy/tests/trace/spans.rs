@@ -62,7 +62,7 @@ async fn span_reports_scheme_and_protocol_version() -> TestResult {
 }
 
 #[tokio::test]
-async fn only_server_failures_mark_a_span_as_error() -> TestResult {
+async fn span_has_status_error_only_for_server_failures() -> TestResult {
     let (backend, collector) =
         (Backend::start(Behaviour::choose(by_target)).await?, Collector::start().await?);
     let builder = traced(&backend, to(collector.addr())).route("gone.example", "/", "gone");
@@ -118,7 +118,7 @@ async fn span_attributes_of_client_input_are_truncated_and_valid_utf8() -> TestR
 }
 
 #[tokio::test]
-async fn span_names_consumer_and_denying_policy_without_secrets() -> TestResult {
+async fn span_contains_the_consumer_and_the_denying_policy_but_no_secrets() -> TestResult {
     let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
     let id = |kind, name: &str| ObjectId { kind, namespace: "default".into(), name: name.into() };
     let hash = digest::digest(&digest::SHA256, b"alice-key");

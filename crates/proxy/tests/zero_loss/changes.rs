@@ -26,7 +26,7 @@ async fn client_connection_survives_a_hundred_configuration_changes() -> TestRes
 }
 
 #[tokio::test]
-async fn moving_routes_to_another_service_loses_no_request() -> TestResult {
+async fn moving_routes_to_another_service_under_load_loses_no_request() -> TestResult {
     let (here, there) = (Backend::start(Behaviour::ok()).await?, Backend::start(Behaviour::ok()).await?);
     let gateway = Gateway::of([&here]).await?;
     let other = Arc::new(Upstream { endpoints: [ready(there.addr())].into(), ..Upstream::default() });
@@ -55,7 +55,7 @@ async fn moving_routes_to_another_service_loses_no_request() -> TestResult {
 }
 
 #[tokio::test]
-async fn reapplied_configuration_restores_its_endpoints() -> TestResult {
+async fn reapplied_configuration_restores_the_endpoints_that_it_contains() -> TestResult {
     let backends = backends(2, Behaviour::ok()).await?;
     let config = Arc::new(Gateway::builder().backends([&backends[0]]).into_config());
     let gateway = Gateway::of([&backends[0]]).await?;
@@ -129,7 +129,7 @@ async fn terminating_endpoints_serve_only_without_ready_endpoints() -> TestResul
 }
 
 #[tokio::test]
-async fn endpoint_removal_is_effective_on_every_worker_after_apply() -> TestResult {
+async fn removed_endpoint_receives_no_request_from_any_worker_after_apply() -> TestResult {
     let backends = backends(2, Behaviour::ok()).await?;
     let gateway = Gateway::builder().backends(&backends).workers(4).start().await?;
     let mut clients = Vec::new();
@@ -152,7 +152,7 @@ async fn endpoint_removal_is_effective_on_every_worker_after_apply() -> TestResu
 }
 
 #[tokio::test]
-async fn endpoint_change_takes_effect_at_once_with_five_thousand_routes() -> TestResult {
+async fn endpoint_change_takes_effect_at_once_despite_five_thousand_routes() -> TestResult {
     let backends = backends(2, Behaviour::ok()).await?;
     let gateway = Gateway::builder().backends(&backends).start().await?;
     gateway

@@ -51,7 +51,7 @@ async fn nothing_failed(name: &str, gateway: &Gateway, load: Running) -> TestRes
 }
 
 #[tokio::test]
-async fn endpoints_killed_unannounced_lose_no_get() -> TestResult {
+async fn get_requests_survive_endpoints_killed_without_notice() -> TestResult {
     let mut backends = backends(5, Behaviour::ok()).await?;
     let gateway = Gateway::of(&backends).await?;
     let load = gets(&gateway).start()?;
@@ -73,7 +73,7 @@ async fn endpoints_killed_unannounced_lose_no_get() -> TestResult {
 }
 
 #[tokio::test]
-async fn last_endpoint_killed_before_its_replacement_loses_no_get() -> TestResult {
+async fn get_requests_survive_the_death_of_the_last_endpoint_before_its_replacement() -> TestResult {
     let mut current = Backend::start(Behaviour::ok()).await?;
     let builder = Gateway::builder().backends([&current]);
     // Far longer than the gap that this test makes, on any machine.

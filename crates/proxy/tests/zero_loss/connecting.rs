@@ -40,7 +40,7 @@ async fn refused_connect_is_retried_on_another_endpoint_for_any_method() -> Test
 }
 
 #[tokio::test]
-async fn blackholed_endpoint_is_hedged_and_then_avoided_for_any_method() -> TestResult {
+async fn connect_to_a_blackholed_endpoint_is_hedged_and_the_endpoint_avoided_afterwards() -> TestResult {
     for request in [GET, POST] {
         let (hole, backend) = (Hole::start().await?, Backend::start(Behaviour::ok()).await?);
         let gateway = patient().endpoints([hole.addr(), backend.addr()]).start().await?;
@@ -67,7 +67,7 @@ async fn blackholed_endpoint_is_hedged_and_then_avoided_for_any_method() -> Test
 }
 
 #[tokio::test]
-async fn connect_hedging_outruns_several_blackholed_endpoints() -> TestResult {
+async fn connect_hedging_finds_the_one_endpoint_that_is_not_blackholed() -> TestResult {
     let (one, two, three) = (Hole::start().await?, Hole::start().await?, Hole::start().await?);
     let backend = Backend::start(Behaviour::ok()).await?;
     let endpoints = [one.addr(), two.addr(), three.addr(), backend.addr()];
@@ -81,7 +81,7 @@ async fn connect_hedging_outruns_several_blackholed_endpoints() -> TestResult {
 }
 
 #[tokio::test]
-async fn connecting_to_only_blackholed_endpoints_returns_504() -> TestResult {
+async fn request_with_only_blackholed_endpoints_returns_504() -> TestResult {
     let holes = [Hole::start().await?, Hole::start().await?, Hole::start().await?, Hole::start().await?];
     let holes = holes.each_ref().map(Hole::addr);
     let refuses = refusing()?;
@@ -117,7 +117,7 @@ async fn client_disconnect_cancels_a_pending_connect() -> TestResult {
 }
 
 #[tokio::test]
-async fn failed_endpoint_is_retried_while_other_connects_hang() -> TestResult {
+async fn endpoint_that_resets_a_connection_is_retried_while_other_connects_wait() -> TestResult {
     let flaky = Behaviour::choose(|request| match request.connection {
         1 => Behaviour::reset_on_request(),
         _ => Behaviour::ok(),
@@ -133,7 +133,7 @@ async fn failed_endpoint_is_retried_while_other_connects_hang() -> TestResult {
 }
 
 #[tokio::test]
-async fn without_hedging_the_connect_timeout_triggers_the_retry() -> TestResult {
+async fn connect_timeout_triggers_the_retry_if_hedging_is_off() -> TestResult {
     let (hole, backend) = (Hole::start().await?, Backend::start(Behaviour::ok()).await?);
     let builder = patient().endpoints([hole.addr(), backend.addr()]).settings(|settings| {
         settings.resilience.connect_hedge = Duration::ZERO;
@@ -150,7 +150,7 @@ async fn without_hedging_the_connect_timeout_triggers_the_retry() -> TestResult 
 }
 
 #[tokio::test]
-async fn endpoint_removal_cancels_its_pending_connect() -> TestResult {
+async fn removal_of_an_endpoint_cancels_pending_connects_to_the_endpoint() -> TestResult {
     let (hole, backend) = (Hole::start().await?, Backend::start(Behaviour::ok()).await?);
     let gateway = patient().endpoints([hole.addr()]).start().await?;
     let mut client = gateway.connect().await?;
@@ -165,7 +165,7 @@ async fn endpoint_removal_cancels_its_pending_connect() -> TestResult {
 }
 
 #[tokio::test]
-async fn pending_connect_is_hedged_by_a_later_endpoint() -> TestResult {
+async fn pending_connect_is_hedged_by_an_endpoint_added_later() -> TestResult {
     let (hole, backend) = (Hole::start().await?, Backend::start(Behaviour::ok()).await?);
     let gateway = patient().endpoints([hole.addr()]).start().await?;
     let mut client = gateway.connect().await?;
@@ -180,7 +180,7 @@ async fn pending_connect_is_hedged_by_a_later_endpoint() -> TestResult {
 }
 
 #[tokio::test]
-async fn request_waits_for_an_unreachable_endpoint_to_return() -> TestResult {
+async fn request_waits_until_an_unreachable_endpoint_returns() -> TestResult {
     let mut backends = super::backends(2, Behaviour::ok()).await?;
     let gateway =
         patient().backends(&backends).settings(|s| s.resilience.endpoint_wait = NEVER).start().await?;

@@ -51,7 +51,7 @@ async fn failed_connect_marks_an_endpoint_unhealthy_and_a_probe_readmits_it() ->
 }
 
 #[tokio::test]
-async fn endpoint_health_is_shared_by_all_workers() -> TestResult {
+async fn workers_share_the_health_of_endpoints() -> TestResult {
     let mut backends = super::backends(2, Behaviour::ok()).await?;
     let gateway = in_turn(&backends).workers(4).settings(never_probe).start().await?;
     backends[0].kill().await;
@@ -86,7 +86,7 @@ async fn endpoint_health_survives_changes_of_routes_and_other_endpoints() -> Tes
 }
 
 #[tokio::test]
-async fn unhealthy_endpoints_are_used_if_all_are_unhealthy() -> TestResult {
+async fn unhealthy_endpoints_receive_requests_if_all_endpoints_are_unhealthy() -> TestResult {
     let mut backends = super::backends(2, Behaviour::ok()).await?;
     let gateway = in_turn(&backends)
         .settings(never_probe)
@@ -159,7 +159,7 @@ async fn endpoint_that_closes_every_connection_becomes_unhealthy() -> TestResult
 }
 
 #[tokio::test]
-async fn latency_estimate_excludes_time_lost_at_another_endpoint() -> TestResult {
+async fn latency_estimate_of_an_endpoint_excludes_time_lost_at_another_endpoint() -> TestResult {
     let lost = Duration::from_millis(300);
     let hangs = Behaviour::raw("").then_close().delay(lost);
     let backends = [Backend::start(hangs).await?, Backend::start(Behaviour::ok()).await?];

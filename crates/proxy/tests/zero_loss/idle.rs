@@ -13,7 +13,7 @@ fn slow() -> Behaviour {
 }
 
 #[tokio::test]
-async fn idle_connection_is_dropped_as_soon_as_the_endpoint_closes_it() -> TestResult {
+async fn gateway_drops_an_idle_connection_as_soon_as_the_endpoint_closes() -> TestResult {
     for reset in [false, true] {
         let mut backend = Backend::start(slow()).await?;
         let gateway = Gateway::of([&backend]).await?;
@@ -36,7 +36,7 @@ async fn idle_connection_is_dropped_as_soon_as_the_endpoint_closes_it() -> TestR
 }
 
 #[tokio::test]
-async fn keep_alive_timeout_announced_by_the_endpoint_is_respected() -> TestResult {
+async fn gateway_respects_the_keep_alive_timeout_announced_by_the_endpoint() -> TestResult {
     // The margin is one second, so a timeout of one second leaves no time for reuse.
     for seconds in [1, 2] {
         let head = format!("HTTP/1.1 200 OK\r\nKeep-Alive: timeout={seconds}\r\nContent-Length: 2\r\n\r\nok");
@@ -82,7 +82,7 @@ async fn idle_connections_are_limited_per_endpoint() -> TestResult {
 }
 
 #[tokio::test]
-async fn excess_bytes_of_an_endpoint_are_not_taken_for_a_response() -> TestResult {
+async fn connection_with_excess_bytes_after_a_response_is_not_reused() -> TestResult {
     let backend = Backend::start(Behaviour::too_much(100)).await?;
     let gateway = Gateway::builder().backends([&backend]).workers(1).start().await?;
     let mut client = gateway.connect().await?;

@@ -36,7 +36,7 @@ async fn idle_connections_to_a_removed_endpoint_are_closed_at_once() -> TestResu
 }
 
 #[tokio::test]
-async fn idle_connections_are_closed_despite_requests_in_flight() -> TestResult {
+async fn removed_endpoint_loses_its_idle_connections_despite_requests_in_flight() -> TestResult {
     let hangs =
         |request: &Request| if request.target == "/hang" { Behaviour::silent() } else { Behaviour::ok() };
     let removed = Backend::start(Behaviour::choose(hangs)).await?;
@@ -106,7 +106,7 @@ async fn hasty(backend: &Backend) -> anyhow::Result<Gateway> {
 }
 
 #[tokio::test]
-async fn tunnels_and_responses_end_at_the_drain_timeout() -> TestResult {
+async fn tunnels_and_responses_of_a_removed_endpoint_end_at_the_drain_timeout() -> TestResult {
     let endless = Behaviour::chunked(vec!["x"; 3_000], Duration::from_millis(10), &[]);
     for behaviour in [Behaviour::upgrade(), endless] {
         let backend = Backend::start(behaviour).await?;
@@ -123,7 +123,7 @@ async fn tunnels_and_responses_end_at_the_drain_timeout() -> TestResult {
 }
 
 #[tokio::test]
-async fn get_without_a_response_at_the_drain_timeout_is_retried() -> TestResult {
+async fn get_without_a_response_at_the_drain_timeout_is_retried_elsewhere() -> TestResult {
     for (request, status) in [(GET, 200), (POST, 502)] {
         let (removed, kept) =
             (Backend::start(Behaviour::silent()).await?, Backend::start(Behaviour::ok()).await?);

@@ -59,7 +59,7 @@ async fn put_is_retried_with_its_complete_body() -> TestResult {
 }
 
 #[tokio::test]
-async fn partly_sent_request_body_is_retried_from_its_first_byte() -> TestResult {
+async fn request_with_a_partly_sent_body_is_retried_from_the_first_byte() -> TestResult {
     let backend = Backend::start(first_then(Behaviour::echo(), Behaviour::close_on_request())).await?;
     let gateway = Gateway::builder().backends([&backend]).workers(1).start().await?;
     let mut client = gateway.connect().await?;
@@ -72,7 +72,7 @@ async fn partly_sent_request_body_is_retried_from_its_first_byte() -> TestResult
 }
 
 #[tokio::test]
-async fn stale_connection_purges_the_pool_of_its_endpoint() -> TestResult {
+async fn stale_connection_closes_all_idle_connections_to_its_endpoint() -> TestResult {
     let old = Arc::new(AtomicBool::new(false));
     let dead = old.clone();
     let slow = Behaviour::ok().delay(Duration::from_millis(30));
@@ -110,7 +110,7 @@ async fn body_over_the_replay_limit_is_not_retried() -> TestResult {
 }
 
 #[tokio::test]
-async fn request_is_sent_to_at_most_three_endpoints() -> TestResult {
+async fn failed_request_is_sent_to_at_most_three_endpoints() -> TestResult {
     let backends = super::backends(5, Behaviour::reset_on_request()).await?;
     let gateway = Gateway::of(&backends).await?;
     let mut client = gateway.connect().await?;
@@ -123,7 +123,7 @@ async fn request_is_sent_to_at_most_three_endpoints() -> TestResult {
 }
 
 #[tokio::test]
-async fn post_possibly_processed_is_not_retried() -> TestResult {
+async fn post_that_an_endpoint_may_have_processed_is_not_retried() -> TestResult {
     let backend = Backend::start(first_then(Behaviour::ok(), close_after_reading())).await?;
     let gateway = Gateway::builder().backends([&backend]).workers(1).start().await?;
     let mut client = gateway.connect().await?;
@@ -177,7 +177,7 @@ async fn post_is_not_sent_on_a_closed_connection() -> TestResult {
 }
 
 #[tokio::test]
-async fn posts_to_killed_endpoints_arrive_at_most_once() -> TestResult {
+async fn post_to_a_killed_endpoint_is_delivered_at_most_once() -> TestResult {
     let mut backends = super::backends(3, Behaviour::ok()).await?;
     let gateway = Gateway::of(&backends).await?;
     let load = gateway.load().connections(8).posts(1.0, 2000).start()?;

@@ -19,7 +19,7 @@ async fn after(gateway: &Gateway, backends: &[Backend], requests: usize) -> anyh
 }
 
 #[tokio::test]
-async fn round_robin_takes_turns_on_a_single_connection_per_endpoint() -> TestResult {
+async fn round_robin_selects_endpoints_in_turn_over_one_connection_each() -> TestResult {
     for count in 2..=5 {
         let backends = backends(count, Behaviour::ok()).await?;
         let builder = Gateway::builder().backends(&backends).workers(1);
@@ -73,7 +73,7 @@ async fn new_endpoint_receives_fewer_requests_during_slow_start() -> TestResult 
 }
 
 #[tokio::test]
-async fn requests_over_the_upstream_limit_return_503() -> TestResult {
+async fn requests_over_the_request_limit_of_the_upstream_return_503() -> TestResult {
     let backend = Backend::start(Behaviour::silent()).await?;
     let builder = Gateway::builder().backends([&backend]);
     let gateway = builder.upstream(|upstream| upstream.limits.max_requests = Some(2)).start().await?;
@@ -95,7 +95,7 @@ async fn requests_over_the_upstream_limit_return_503() -> TestResult {
 }
 
 #[tokio::test]
-async fn full_endpoint_is_skipped_and_all_endpoints_full_returns_503() -> TestResult {
+async fn full_endpoint_is_skipped_and_503_returned_if_every_endpoint_is_full() -> TestResult {
     let backends = backends(2, Behaviour::silent()).await?;
     let builder = Gateway::builder().backends(&backends);
     let gateway =

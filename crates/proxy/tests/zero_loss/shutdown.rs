@@ -53,7 +53,7 @@ async fn shutdown_completes_requests_in_flight() -> TestResult {
 }
 
 #[tokio::test]
-async fn connections_during_the_grace_period_receive_connection_close() -> TestResult {
+async fn responses_during_the_shutdown_grace_period_have_connection_close() -> TestResult {
     if Transport::of_environment() == Transport::Http2 {
         // HTTP/2 announces the end by GOAWAY: see tests/http2.
         return Ok(());
@@ -101,7 +101,7 @@ async fn request_on_an_idle_connection_during_shutdown_is_served() -> TestResult
 }
 
 #[tokio::test]
-async fn idle_connections_are_closed_at_the_drain_idle_timeout() -> TestResult {
+async fn draining_gateway_closes_idle_connections_at_the_drain_idle_timeout() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Arc::new(Gateway::of([&backend]).await?);
     let (mut used, mut unused) = (gateway.connect().await?, gateway.connect().await?);

@@ -88,7 +88,7 @@ async fn draining_process_accepts_no_connection_once_its_successor_serves() -> T
 }
 
 #[tokio::test]
-async fn successor_serves_although_its_predecessor_ended_first() -> TestResult {
+async fn successor_serves_even_if_its_predecessor_ends_first() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
     let mut old = site.serve(&QUICK).await?;
@@ -109,7 +109,7 @@ async fn successor_serves_although_its_predecessor_ended_first() -> TestResult {
 }
 
 #[tokio::test]
-async fn stopped_and_continued_process_still_waits_for_the_takeover() -> TestResult {
+async fn process_that_is_paused_and_resumed_still_waits_for_the_takeover() -> TestResult {
     let site = Site::new()?;
     let name = UnixAddr::from_abstract_name(format!("sluicegate/takeover/{}", site.http))?;
     let offer = UnixListener::bind_addr(&name)?;
@@ -149,7 +149,7 @@ async fn process_without_a_configuration_does_not_disturb_the_running_gateway() 
 }
 
 #[tokio::test]
-async fn sigterm_fails_readiness_and_finishes_requests_in_flight() -> TestResult {
+async fn gateway_fails_readiness_and_finishes_requests_in_flight_on_sigterm() -> TestResult {
     let backend = Backend::start(Behaviour::ok().delay(Duration::from_millis(800))).await?;
     let site = Site::of([&backend])?;
     let mut gateway = site.serve(&["--shutdown-grace", "1s", "--shutdown-idle", "5s"]).await?;
@@ -164,7 +164,7 @@ async fn sigterm_fails_readiness_and_finishes_requests_in_flight() -> TestResult
 }
 
 #[tokio::test]
-async fn repeated_signal_does_not_cut_the_drain_short() -> TestResult {
+async fn repeated_sigterm_does_not_shorten_the_drain() -> TestResult {
     let backend = Backend::start(Behaviour::ok().delay(Duration::from_secs(2))).await?;
     let site = Site::of([&backend])?;
     let mut gateway = site.serve(&QUICK).await?;
@@ -181,7 +181,7 @@ async fn repeated_signal_does_not_cut_the_drain_short() -> TestResult {
 }
 
 #[tokio::test]
-async fn later_sigint_ends_the_gateway_at_once_and_dropped_requests_are_logged() -> TestResult {
+async fn later_sigint_ends_the_gateway_at_once_and_logs_dropped_requests() -> TestResult {
     for first in [Signal::TERM, Signal::QUIT, Signal::INT] {
         let backend = Backend::start(Behaviour::silent()).await?;
         let site = Site::of([&backend])?;
@@ -215,7 +215,7 @@ async fn later_sigint_without_requests_in_flight_exits_with_success() -> TestRes
 }
 
 #[tokio::test]
-async fn signals_of_nginx_have_no_effect() -> TestResult {
+async fn gateway_ignores_sighup_sigusr1_and_sigusr2() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
     let mut gateway = site.serve(&QUICK).await?;
@@ -229,7 +229,7 @@ async fn signals_of_nginx_have_no_effect() -> TestResult {
 }
 
 #[tokio::test]
-async fn draining_gateway_serves_new_connections_and_one_request_of_idle_connections() -> TestResult {
+async fn draining_gateway_serves_new_connections_and_one_request_per_idle_connection() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
     let mut gateway = site.serve(&["--shutdown-grace", "2s", "--shutdown-idle", "300ms"]).await?;
@@ -285,7 +285,7 @@ async fn in_flight(site: &Site, backend: &Backend) -> anyhow::Result<Client> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn gateway_raises_its_limit_of_files_and_disables_huge_pages() -> TestResult {
+async fn gateway_raises_its_open_file_limit_and_disables_huge_pages() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let gateway = Site::of([&backend])?.serve(&QUICK).await?;
     let about = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", gateway.pid()));

@@ -11,7 +11,7 @@ use sluicegate_testkit::load::Load;
 type TestResult = anyhow::Result<()>;
 
 #[tokio::test]
-async fn routes_follow_the_creation_and_removal_of_files() -> TestResult {
+async fn created_and_removed_manifests_add_and_remove_routes() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
     site.save("ingress.yaml", &ingress("web", "/a"))?;
@@ -59,7 +59,7 @@ async fn invalid_manifest_is_reported_and_the_last_valid_version_stays_in_servic
 }
 
 #[tokio::test]
-async fn metrics_count_errors_and_warnings_and_show_the_time_of_the_last_change() -> TestResult {
+async fn metrics_count_manifest_errors_and_warnings_and_show_the_last_change() -> TestResult {
     let site = Site::of([])?;
     let before = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let _gateway = site.serve(&[]).await?;
@@ -100,7 +100,7 @@ async fn gateway_continues_to_serve_while_its_manifests_are_missing() -> TestRes
 }
 
 #[tokio::test]
-async fn check_reports_the_problem_with_its_file_and_line() -> TestResult {
+async fn check_reports_each_problem_with_its_file_and_line() -> TestResult {
     let site = Site::of([])?;
     let check = |arguments: &[&str]| {
         let output =
@@ -124,7 +124,7 @@ async fn check_reports_the_problem_with_its_file_and_line() -> TestResult {
 }
 
 #[tokio::test]
-async fn routes_and_upstreams_print_the_state_of_a_running_gateway() -> TestResult {
+async fn commands_routes_and_upstreams_print_the_state_of_a_running_gateway() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
     let _gateway = site.serve(&[]).await?;
@@ -139,7 +139,7 @@ async fn routes_and_upstreams_print_the_state_of_a_running_gateway() -> TestResu
 }
 
 #[tokio::test]
-async fn check_and_routes_print_tcp_routes() -> TestResult {
+async fn commands_check_and_routes_print_tcp_routes() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
     let port = crate::support::free_address()?.port();

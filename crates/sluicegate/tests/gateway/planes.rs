@@ -101,7 +101,7 @@ impl Planes {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn data_plane_serves_without_its_control_plane_and_follows_the_next() -> TestResult {
+async fn data_plane_serves_without_its_control_plane_and_follows_a_new_control_plane() -> TestResult {
     let backends = Backend::group(2, Behaviour::ok()).await?;
     let planes = Planes::of(&backends[..1])?;
     let mut control_plane = planes.control_plane().await?;
@@ -169,7 +169,7 @@ async fn data_plane_that_starts_without_a_control_plane_serves_its_snapshot() ->
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn default_certificate_survives_a_new_control_plane() -> TestResult {
+async fn default_certificate_stays_the_same_with_a_new_control_plane() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let planes = Planes::of([&backend])?;
     let mut control_plane = planes.control_plane().await?;
@@ -217,7 +217,7 @@ async fn planes_reject_certificates_of_another_ca() -> TestResult {
 }
 
 #[tokio::test]
-async fn control_plane_survives_clients_of_plain_http() -> TestResult {
+async fn control_plane_serves_data_planes_despite_plain_http_clients() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let planes = Planes::of([&backend])?;
     let mut control_plane = planes.control_plane().await?;

@@ -41,17 +41,17 @@ fn refuses(gateway: &mut Running) -> anyhow::Result<()> {
 }
 
 #[test]
-fn only_tokens_signed_with_the_shared_secret_are_allowed() {
+fn gateway_allows_only_tokens_signed_with_the_shared_secret() {
     each(Functions::JwtHs256, refuses);
 }
 
 #[test]
-fn only_tokens_that_the_public_key_verifies_are_allowed() {
+fn gateway_allows_only_tokens_that_the_public_key_verifies() {
     each(Functions::JwtRs256, refuses);
 }
 
 #[test]
-fn only_known_api_keys_are_allowed() {
+fn gateway_allows_only_known_api_keys() {
     each(Functions::ApiKey, refuses);
 }
 

@@ -291,7 +291,7 @@ mod tests {
     /// Three responses on one connection, of which the later responses refer to fields of the earlier (RFC 7541,
     /// appendix C.6).
     #[test]
-    fn the_examples_of_the_standard_are_read() {
+    fn decoder_reads_the_header_blocks_of_rfc_7541_appendix_c_6() {
         // The table of the example has 256 bytes, which the third response fills.
         let mut decoder = Decoder { max_size: 256, ..Decoder::default() };
         let lines = |status: &str, date: &str, more: &[(&str, &str)]| {
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn decoder_reads_each_header_block_that_the_encoder_writes() {
         let long = "x".repeat(3000);
         let cases = [
             (":method", "GET"),
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn smaller_hpack_table_evicts_entries() {
+    fn reduced_hpack_table_size_evicts_entries() {
         let mut decoder = Decoder::default();
         assert!(read(&mut decoder, b"\x40\x01a\x01b\x40\x01c\x01d").is_ok());
         assert_eq!(decoder.size, 68);
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_header_block_is_rejected() {
+    fn decoder_rejects_a_malformed_header_block() {
         let cases: [(&[u8], Unreadable); 8] = [
             (b"\x80", Unreadable::NoSuchLine(0)),
             (b"\xbe", Unreadable::NoSuchLine(62)),
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn arbitrary_bytes_never_panic() {
+    fn hpack_decoder_never_panics_on_arbitrary_bytes() {
         let mut random = fastrand::Rng::with_seed(7);
         let mut decoder = Decoder::default();
         for _ in 0..20_000 {

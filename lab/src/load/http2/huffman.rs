@@ -126,7 +126,7 @@ mod tests {
 
     /// The examples of RFC 7541, appendix C.4 and C.6.
     #[test]
-    fn the_examples_of_the_standard_are_read() {
+    fn decoder_reads_the_huffman_strings_of_rfc_7541() {
         let cases: [(&[u8], &str); 5] = [
             (b"\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff", "www.example.com"),
             (b"\xa8\xeb\x10\x64\x9c\xbf", "no-cache"),
@@ -144,13 +144,13 @@ mod tests {
     }
 
     #[test]
-    fn codes_fill_their_space_and_are_all_read() {
+    fn huffman_code_is_complete_and_decoder_tree_has_every_code() {
         let space: u64 = LENGTHS.iter().map(|length| 1_u64 << (30 - length)).sum();
         assert_eq!((space, tree().len()), (1 << 30, 256));
     }
 
     #[test]
-    fn huffman_padding_is_less_than_a_byte_of_ones() {
+    fn decoder_accepts_only_huffman_padding_of_less_than_eight_ones() {
         assert_eq!(decoded(b"\x1f").as_deref(), Ok("a"));
         assert_eq!(decoded(b"\x18"), Err(NotHuffman), "zeros");
         assert_eq!(decoded(b"\x1f\xff"), Err(NotHuffman), "eleven ones");

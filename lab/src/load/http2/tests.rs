@@ -92,7 +92,7 @@ fn frames(bytes: &[u8]) -> Vec<(Kind, u8, u32, Vec<u8>)> {
 }
 
 #[test]
-fn a_request_is_headers_with_its_id_and_a_post_has_its_body_behind() {
+fn request_is_sent_as_headers_with_its_id_and_a_post_adds_data() {
     let mut out = Vec::new();
     let mut session = Session::new(CHECKS, 10);
     let pending = Pending { id: 5, due: Nanos::ZERO, sent: Nanos::ZERO };
@@ -122,7 +122,7 @@ fn a_request_is_headers_with_its_id_and_a_post_has_its_body_behind() {
 }
 
 #[test]
-fn answers_are_read_in_any_order_however_they_are_cut() {
+fn responses_of_interleaved_streams_are_parsed_in_any_pieces() {
     let id = String::from_utf8(Id::new(1, 1).as_bytes().to_vec()).unwrap();
     let end = list(&[("x-lab-length", "5"), ("x-lab-id", &id), ("content-length", "5")]);
     let (first, second) = end.split_at(7);
@@ -178,7 +178,7 @@ fn body_shorter_than_its_content_length_is_truncated() {
 }
 
 #[test]
-fn grpc_call_succeeds_by_its_trailers() {
+fn grpc_call_succeeds_only_with_status_0_in_its_trailers() {
     let checks = Checks { is_grpc: true, ..CHECKS };
     let failed = |frames: &[Vec<u8>]| {
         let input = [&[settings()], frames].concat().concat();
@@ -198,7 +198,7 @@ fn grpc_call_succeeds_by_its_trailers() {
 }
 
 #[test]
-fn refused_streams_fail_with_their_reason() {
+fn reset_and_goaway_frames_fail_requests_with_the_reason() {
     let mut session = session(5, Ask::Plain(Method::Get), CHECKS);
     assert_eq!(session.at_once(), 10);
     let input = [
@@ -248,7 +248,7 @@ fn timed_out_stream_is_reset_and_its_late_frames_are_ignored() {
 }
 
 #[test]
-fn settings_and_pings_are_acknowledged_and_limits_are_kept() {
+fn client_acknowledges_settings_and_pings_and_respects_the_stream_limit() {
     let mut session = session(0, Ask::Plain(Method::Get), CHECKS);
     let mut preface = Vec::new();
     session.begin(&mut preface);
@@ -267,7 +267,7 @@ fn settings_and_pings_are_acknowledged_and_limits_are_kept() {
 }
 
 #[test]
-fn a_body_is_sent_when_the_server_has_room_for_it() {
+fn client_sends_a_request_body_only_within_the_flow_control_window() {
     let mut session = session(0, Ask::Plain(Method::Get), CHECKS);
     let window = |size: u32| [&4_u16.to_be_bytes()[..], &size.to_be_bytes()].concat();
     read(&mut session, &frame(Kind::Settings, 0, 0, &window(10)));
@@ -288,7 +288,7 @@ fn a_body_is_sent_when_the_server_has_room_for_it() {
 }
 
 #[test]
-fn window_is_updated_after_data_is_read() {
+fn client_sends_window_updates_after_reading_data() {
     let mut session = session(1, Ask::Plain(Method::Get), CHECKS);
     read(&mut session, &[settings(), headers(0, 1, &[(":status", "200")])].concat());
     let data = frame(Kind::Data, 0, 1, &[0; frame::MAX]);
@@ -302,7 +302,7 @@ fn window_is_updated_after_data_is_read() {
 }
 
 #[test]
-fn protocol_violation_by_the_server_is_detected() {
+fn client_detects_protocol_violations_of_the_server() {
     let ok = [(":status", "200")];
     let cases = [
         (headers(0, 1, &[("x", "y")]), Violation::Answer),
@@ -351,7 +351,7 @@ fn protocol_violation_by_the_server_is_detected() {
 }
 
 #[test]
-fn arbitrary_bytes_never_panic() {
+fn http2_session_never_panics_on_arbitrary_bytes() {
     let mut random = fastrand::Rng::with_seed(11);
     for _ in 0..3000 {
         let mut session = session(3, Ask::Plain(Method::Post), CHECKS);

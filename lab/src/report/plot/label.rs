@@ -49,13 +49,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_that_have_room_stay() {
+    fn labels_without_overlap_keep_their_positions() {
         assert_eq!(spread(&[50.0, 10.0, 30.0], 10.0, 0.0, 100.0), [50.0, 10.0, 30.0]);
         assert!(spread(&[], 10.0, 0.0, 100.0).is_empty());
     }
 
     #[test]
-    fn labels_never_touch_and_keep_their_order() {
+    fn moved_labels_never_overlap_and_keep_their_order() {
         let wanted = [50.0, 52.0, 51.0, 1.0, 2.0, 98.0, 99.0];
         let places = spread(&wanted, 12.0, 0.0, 100.0);
         let mut both: Vec<(f64, f64)> = wanted.into_iter().zip(places).collect();

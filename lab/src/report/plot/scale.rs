@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_linear_axis_counts_in_ones_twos_and_fives() {
+    fn linear_axis_has_steps_of_one_two_or_five() {
         assert_eq!(Scale::from_zero(47.0), Scale::Linear { low: 0.0, high: 50.0 });
         assert_eq!(labels(Scale::from_zero(47.0)), [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]);
         assert_eq!(labels(Scale::from_zero(7.0)), [0.0, 2.0, 4.0, 6.0, 8.0]);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_logarithmic_axis_has_the_powers_of_ten() {
+    fn logarithmic_axis_has_ticks_at_powers_of_ten() {
         let scale = Scale::log(0.31, 61_000.0);
         assert_eq!(scale, Scale::Log { low: 0.2, high: 100_000.0 });
         assert_eq!(labels(scale), [1.0, 10.0, 100.0, 1000.0, 10_000.0, 100_000.0]);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_axis_of_the_studies_gives_each_nine_the_same_room() {
+    fn percentile_axis_gives_each_further_nine_equal_width() {
         let scale = Scale::Quantile { nines: 6.0 };
         let texts: Vec<String> = labels(scale).into_iter().map(percent).collect();
         assert_eq!(texts, ["0 %", "90 %", "99 %", "99.9 %", "99.99 %", "99.999 %", "99.9999 %"]);

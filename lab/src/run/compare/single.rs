@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gateways_follow_each_other_equally_often() {
+    fn each_gateway_follows_each_other_gateway_equally_often() {
         let mut orders = Orders::new(4);
         let mut follows = [[0; 4]; 4];
         for _ in 0..1200 {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_ends_with_its_length_or_its_last_chunk() {
+    fn response_is_complete_at_its_content_length_or_last_chunk() {
         for (text, whole) in [
             ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", true),
             ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\na", false),

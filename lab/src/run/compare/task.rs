@@ -178,7 +178,7 @@ mod tests {
     use crate::experiment::Experiment;
 
     #[test]
-    fn tasks_are_named_by_what_is_different() {
+    fn task_name_contains_only_the_varied_parameters() {
         let compare = Experiment::find("gateway").unwrap().declared.compare;
         let names = |compare| Task::all(compare).iter().map(Task::name).collect::<Vec<_>>();
         assert_eq!(names(&compare[0]), ["One request, 0 KB", "One request, 1 KB"]);

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn misspelled_annotation_has_a_suggestion_and_an_unrelated_name_has_none() {
+    fn misspelled_annotation_name_has_a_suggestion_but_an_unrelated_name_has_none() {
         let known = ["sluicegate.dev/load-balance", "sluicegate.dev/max-requests"];
         assert_eq!(closest("sluicegate.dev/loadbalance", &known), Some(known[0]));
         assert_eq!(closest("sluicegate.dev/Max-Request", &known), Some(known[1]));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn error_for_a_value_of_another_gateway_names_the_valid_values() {
+    fn error_for_an_annotation_value_of_another_gateway_names_the_valid_values() {
         for (kind, name, value, message) in [
             (Kind::Service, "load-balance", "ewma", "\"ewma\" is called ResponseTime"),
             (Kind::Service, "load-balance", "round_robin", "\"round_robin\" is called RoundRobin"),
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn warning_for_an_ingress_nginx_annotation_names_the_equivalent() {
+    fn warning_for_an_ingress_nginx_annotation_names_the_equivalent_of_sluicegate() {
         for (name, message) in [
             ("ssl-redirect", "is ignored: write sluicegate.dev/ssl-redirect"),
             ("backend-protocol", "is ignored: write sluicegate.dev/backend-protocol"),
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn annotation_on_the_wrong_kind_names_the_right_kind() {
+    fn warning_for_an_annotation_on_the_wrong_kind_names_the_right_kind() {
         let annotations = BTreeMap::from([("sluicegate.dev/ssl-redirect".to_owned(), "true".to_owned())]);
         let mut findings = Findings::default();
         check_names(Kind::Service, Some(&annotations), &mut findings);

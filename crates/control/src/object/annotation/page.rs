@@ -113,14 +113,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reference_page_matches_the_table() {
+    fn reference_page_matches_the_table_of_annotations() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/annotations.md");
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(text == annotations(), "{} is not what is made: run `make manifests`", path.display());
     }
 
     #[test]
-    fn every_row_has_the_prefix_one_name_and_a_known_fallback() {
+    fn annotation_names_have_the_prefix_and_are_unique_and_fallbacks_are_valid() {
         for (index, row) in TABLE.iter().enumerate() {
             assert!(row.name.starts_with(PREFIX), "{}", row.name);
             assert!(TABLE[..index].iter().all(|other| other.name != row.name), "{} is twice", row.name);

@@ -82,7 +82,7 @@ mod tests {
     const BCRYPT: &str = "$2y$05$zyx0VYwNqWtcdQ3TAZFnLeJ3VJSNXEbsdUeDZHYxFGyrCOmCXnrWG";
 
     #[test]
-    fn valid_htpasswd_lines_are_read_and_invalid_lines_reported_by_number() {
+    fn htpasswd_parser_reads_valid_lines_and_reports_invalid_line_numbers() {
         let sha = "{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=";
         let apr1 = "$apr1$kLFPrQqq$BPvMYxIpYcJjbPz9iZSvq/";
         let text = format!(
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn htpasswd_parser_accepts_arbitrary_bytes() {
+    fn htpasswd_parser_never_panics_on_arbitrary_bytes() {
         assert_eq!(parse(b"").users, []);
         assert_eq!(parse(b"\xff:\xfe\n").faults, [(1, "is not UTF-8")]);
         assert_eq!(parse("ü:$2y$05$ü".as_bytes()).faults.len(), 1);

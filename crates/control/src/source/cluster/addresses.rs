@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn load_balancer_addresses_precede_external_and_cluster_ips() {
+    fn load_balancer_addresses_have_precedence_over_external_and_cluster_ips() {
         let balancer =
             json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}, {"hostname": "lb.example"}]}});
         let balanced = json!({"spec": {"type": "LoadBalancer", "clusterIP": "10.0.0.1"}, "status": balancer});
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_service_or_pending_load_balancer_is_reported() {
+    fn missing_service_or_load_balancer_without_an_address_is_reported() {
         let name = ObjectName { namespace: "edge".into(), name: "gate".into() };
         let told = |service: Option<&Service>| {
             addresses_of(service).map_err(|fault| lacks(&name, &fault, AddressFallback::Kept).to_string())
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn external_ip_of_a_node_precedes_its_internal_ip() {
+    fn external_ip_of_a_node_has_precedence_over_its_internal_ip() {
         let node = |kinds: &[&str]| {
             let addresses: Vec<Value> = kinds
                 .iter()

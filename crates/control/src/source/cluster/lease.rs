@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn free_lease_is_acquired_and_renewed() {
+    fn gateway_acquires_a_free_lease_and_renews_the_lease() {
         let (mut seen, now) = (Seen::default(), Instant::now());
         assert_eq!(seen.step(None, "a", now), Step::Create);
         assert_eq!(seen.step(Some(&lease("1", "")), "a", now), Step::Hold);

@@ -581,7 +581,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limit_of_watched_objects_is_shared_between_namespaces() {
+    fn namespaces_share_the_limit_of_watched_objects_fairly() {
         let object = |namespace: &str, name: String| ObjectRef {
             kind: Kind::Secret,
             namespace: namespace.into(),

@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn certificate_issued_by_the_stored_ca_verifies_against_the_ca() {
+    fn certificate_issued_by_the_stored_ca_is_verified_by_the_ca() {
         let made = control_of(Authority::make().expect("an authority")).expect("a certificate");
         assert!(made.is_whole() && lasts(&made.certificate));
         let (proxy, _) = made
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_or_expiring_certificates_are_detected() {
+    fn stored_certificates_that_are_invalid_or_expire_soon_are_not_accepted() {
         let mut made = control_of(Authority::make().expect("an authority")).expect("a certificate");
         assert!(!lasts(b"") && !lasts(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"));
         let old =

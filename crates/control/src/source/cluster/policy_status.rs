@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_condition_is_written_and_keeps_its_transition_time() {
+    fn transition_time_of_a_condition_changes_only_with_its_status() {
         let policy = object(Kind::SecurityPolicy);
         let fresh = standing(json!({}), 1);
         let wish = DesiredPolicyStatus::new(vec![verdict(Reason::Accepted, "")], &fresh);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn status_of_other_controllers_is_preserved_and_foreign_targets_are_ignored() {
+    fn policy_status_of_other_controllers_is_preserved_and_foreign_targets_are_ignored() {
         let policy = object(Kind::RateLimitPolicy);
         let theirs =
             json!({"controllerName": "example.com/other", "ancestorRef": {"name": "x"}, "conditions": []});
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn consumer_condition_is_written_at_the_top_of_its_status() {
+    fn condition_of_a_consumer_is_written_to_status_conditions() {
         let consumer = object(Kind::Consumer);
         let fresh = standing(json!({"conditions": [{"type": "Theirs"}]}), 3);
         let of_consumer =

@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn status_is_written_only_on_a_difference() {
+    fn status_is_written_only_if_it_differs_from_the_current_status() {
         let (board, a) = (StatusBoard::default(), ingress("a"));
         board.observe(&a, of_ingress(CurrentIngressStatus::default()));
         assert_eq!(task(&board, &a), None, "nobody knows yet whose it is");
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn status_of_ingresses_of_other_gateways_is_preserved() {
+    fn gateway_does_not_change_the_status_of_ingresses_of_other_gateways() {
         let (board, theirs) = (StatusBoard::default(), ingress("theirs"));
         let problems = Some("of another gateway".into());
         board.observe(
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn gateway_removes_its_annotation_from_an_ingress_of_another_class() {
+    fn gateway_removes_its_annotation_from_an_ingress_that_changed_class() {
         let (board, a) = (StatusBoard::default(), ingress("a"));
         let problems = Some("spec: is odd".into());
         board.observe(&a, of_ingress(CurrentIngressStatus { problems, ..CurrentIngressStatus::default() }));
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_status_write_returns_to_the_end_of_the_queue() {
+    fn failed_status_write_is_retried_after_other_queued_writes() {
         let board = StatusBoard::default();
         let all = ["a", "b", "c"].map(ingress);
         for object in &all {
@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn write_response_does_not_replace_a_newer_watch_event() {
+    fn response_to_a_status_write_does_not_replace_a_newer_watch_event() {
         let board = StatusBoard::default();
         let a = ObjectRef { kind: Kind::SecurityPolicy, ..ingress("a") };
         let of = |version: &str| {
@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_holds_each_ingress_once_and_events_are_bounded() {
+    fn status_queue_has_each_ingress_once_and_limits_events() {
         let board = StatusBoard::default();
         let a = ingress("a");
         board.observe(&a, of_ingress(CurrentIngressStatus::default()));
@@ -611,7 +611,7 @@ mod tests {
     }
 
     #[test]
-    fn long_text_is_truncated_at_a_character_boundary() {
+    fn long_status_text_is_truncated_at_a_character_boundary() {
         assert_eq!(shortened("abc", 3), "abc");
         assert_eq!(shortened("aéééééé", 8), "aé ...");
     }

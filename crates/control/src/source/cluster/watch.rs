@@ -396,7 +396,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn watch_retries_slow_down_after_repeated_refusals() {
+    fn watch_backs_off_after_repeated_refusals() {
         for reason in [Reason::Unknown, Reason::Forbidden] {
             assert_eq!(longest_pause(reason, 1), RETRY_MAX);
             assert_eq!(longest_pause(reason, REFUSALS_OF_A_START), RETRY_MAX);
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_or_many_refusals_restart_the_watch_with_a_list() {
+    fn watch_restarts_with_a_list_after_silence_or_many_refusals() {
         assert_eq!(next(None, 0), Next::Restart);
         assert_eq!(next(Some(504), 1), Next::Restart);
         assert_eq!(next(Some(500), 1), Next::Resume);

@@ -171,7 +171,7 @@ mod tests {
     use super::{is_manifest, walk};
 
     #[test]
-    fn hidden_and_editor_files_are_ignored() {
+    fn scan_ignores_hidden_files_and_files_of_editors() {
         for (name, expected) in [
             ("a.yaml", true),
             ("a.yml", true),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn walk_follows_symlinks_and_skips_cycles_and_hidden_folders() {
+    fn scan_follows_symlinks_and_skips_cycles_and_hidden_folders() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("root");
         let elsewhere = dir.path().join("elsewhere");

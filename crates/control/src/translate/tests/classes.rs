@@ -72,7 +72,7 @@ fn options_set_the_class_and_serve_ingresses_without_a_class() {
 }
 
 #[test]
-fn youngest_of_several_default_classes_applies() {
+fn youngest_default_ingress_class_has_precedence() {
     let created = |name: &str, controller: &str, created: &str| {
         class(name, controller, &format!("creationTimestamp: \"{created}\", {DEFAULT}"))
     };
@@ -88,7 +88,7 @@ fn youngest_of_several_default_classes_applies() {
 }
 
 #[test]
-fn class_field_precedes_the_class_annotation() {
+fn ingress_class_field_has_precedence_over_the_class_annotation() {
     let text = ingress(
         "name: a, annotations: {kubernetes.io/ingress.class: nginx}",
         &format!("ingressClassName: sluicegate, {}", rules(&["* Prefix / echo:80"])),
@@ -99,7 +99,7 @@ fn class_field_precedes_the_class_annotation() {
 }
 
 #[test]
-fn ingress_of_another_class_is_a_note_with_a_remedy() {
+fn note_reports_an_ingress_of_another_class_and_the_remedy() {
     let spec = rules(&["* Prefix / missing:80"]);
     let nginx = class("nginx", "k8s.io/ingress-nginx", "");
     let nginx_default = class("nginx", "k8s.io/ingress-nginx", DEFAULT);

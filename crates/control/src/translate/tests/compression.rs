@@ -32,7 +32,7 @@ fn check(texts: &[&str], expected: Option<&str>, problems: &[&str]) {
 }
 
 #[test]
-fn compression_annotation_sets_codings_and_options_apply_without_the_annotation() {
+fn compression_annotation_overrides_the_codings_of_the_options() {
     check(&[&compressing("zstd, br, gzip")], Some("zstd, br, gzip"), &[]);
     check(&[&compressing("gzip")], Some("gzip"), &[]);
     check(&[&compressing("off")], Some("off"), &[]);
@@ -41,7 +41,7 @@ fn compression_annotation_sets_codings_and_options_apply_without_the_annotation(
 }
 
 #[test]
-fn invalid_compression_value_means_off_or_the_last_valid_value() {
+fn invalid_compression_value_disables_compression_or_keeps_the_last_valid_value() {
     for (wrong, message) in [
         ("deflate", "\"deflate\" is no coding: write gzip, br and zstd in the order of preference"),
         ("true", "\"true\" is no coding: write gzip, br and zstd in the order of preference"),

@@ -85,7 +85,7 @@ fn passthrough_ingress_forwards_its_hosts_to_the_root_service() {
 }
 
 #[test]
-fn ingress_wildcard_matches_one_label() {
+fn wildcard_host_of_an_ingress_matches_one_label() {
     let config = check(
         &format!("{}{ECHO}", passing("a", &rules(&["*.a.test Prefix / echo:80", "b.test Prefix / echo:80"]))),
         &[&format!("HTTPS b.test -> {ECHO_TCP}"), &format!("HTTPS *.a.test -> {ECHO_TCP}")],
@@ -96,7 +96,7 @@ fn ingress_wildcard_matches_one_label() {
 }
 
 #[test]
-fn passthrough_without_a_host_is_reported() {
+fn passthrough_ingress_without_a_host_is_reported() {
     check(
         &format!("{}{ECHO}", passing("a", &rules(&["* Prefix / echo:80", "a.test Prefix / echo:80"]))),
         &[&format!("HTTPS a.test -> {ECHO_TCP}")],
@@ -112,7 +112,7 @@ fn passthrough_without_a_host_is_reported() {
 }
 
 #[test]
-fn passthrough_annotation_is_true_or_false() {
+fn passthrough_annotation_accepts_only_true_and_false() {
     let annotated = |value: &str| {
         let metadata = format!("name: a, annotations: {{sluicegate.dev/ssl-passthrough: \"{value}\"}}");
         format!("{}{ECHO}", ingress(&metadata, &rules(&["a.test Prefix / echo:80"])))
@@ -124,7 +124,7 @@ fn passthrough_annotation_is_true_or_false() {
 }
 
 #[test]
-fn missing_passthrough_service_is_reported_for_http_and_tls() {
+fn missing_passthrough_service_is_reported_with_its_effects_on_http_and_tls() {
     let place = "spec.rules[0].http.paths[0].backend.service.name: Service default/none does not exist; ";
     check(
         &passing("a", &rules(&["a.test Prefix / none:80"])),
@@ -134,7 +134,7 @@ fn missing_passthrough_service_is_reported_for_http_and_tls() {
 }
 
 #[test]
-fn certificate_of_a_passthrough_host_only_redirects_http() {
+fn certificate_of_a_passthrough_host_only_enables_the_http_redirect() {
     let spec = |tls: &str| {
         format!("{}, tls: [{tls}]", rules(&["a.test Prefix / echo:80", "b.test Prefix / echo:80"]))
     };
@@ -190,7 +190,7 @@ fn client_certificates_have_no_effect_on_passthrough_hosts() {
 }
 
 #[test]
-fn oldest_ingress_of_a_host_decides_passthrough() {
+fn oldest_ingress_of_a_host_decides_whether_tls_is_passed_through() {
     let created = |name: &str, year: u16, passes: bool, rule: &str| {
         let annotations = if passes { PASS } else { "annotations: {}" };
         let metadata = format!("name: {name}, creationTimestamp: \"{year}-01-01T00:00:00Z\", {annotations}");
@@ -209,7 +209,7 @@ fn oldest_ingress_of_a_host_decides_passthrough() {
 }
 
 #[test]
-fn tls_route_on_an_https_port_precedes_ingress_certificates() {
+fn tls_route_on_an_https_port_has_precedence_over_ingress_certificates() {
     let secret = Authority::of_process().issue(&["a.test", "*.b.test"]).secret("cert");
     let spec = format!(
         "{}, tls: [{{hosts: [a.test, \"*.b.test\"], secretName: cert}}]",
@@ -233,7 +233,7 @@ fn tls_route_on_an_https_port_precedes_ingress_certificates() {
 }
 
 #[test]
-fn older_of_ingress_and_tls_route_owns_the_host() {
+fn older_of_an_ingress_and_a_tls_route_owns_their_common_host() {
     let old = "creationTimestamp: \"2024-01-01T00:00:00Z\"";
     let ingress =
         |metadata: &str| passing("a", &rules(&["a.test Prefix / none:80"])).replace("name: a,", metadata);
@@ -259,7 +259,7 @@ fn older_of_ingress_and_tls_route_owns_the_host() {
 }
 
 #[test]
-fn older_ingress_of_another_namespace_precedes_a_tls_route() {
+fn older_ingress_of_another_namespace_has_precedence_over_a_tls_route() {
     let route = by_gateway("*.test", "a.test").replace("{name: tls}", "{name: tls, namespace: stranger}");
     let route = route.replace("{name: edge}]", "{name: edge, namespace: default}]");
     let route = route
@@ -289,7 +289,7 @@ fn older_ingress_of_another_namespace_precedes_a_tls_route() {
 }
 
 #[test]
-fn tls_listener_outside_https_ports_is_separate() {
+fn tls_listener_on_a_port_without_https_is_a_listener_of_its_own() {
     let text = format!("{}{ECHO}", by_gateway("", "a.test"));
     let served = serve(&text);
     assert_lines(&served.layer4, &[&format!("TLS 0.0.0.0:443 a.test -> {ECHO_TCP}")]);
@@ -298,7 +298,7 @@ fn tls_listener_outside_https_ports_is_separate() {
 }
 
 #[test]
-fn redirected_plain_http_does_not_report_unused_proxy_protocol() {
+fn unused_proxy_protocol_is_not_reported_for_http_that_is_only_redirected() {
     let echo = ECHO.replace("{name: echo}", "{name: echo, annotations: {sluicegate.dev/proxy-protocol: v2}}");
     let text = passing("a", &rules(&["a.test Prefix / echo:80"]));
     let told =

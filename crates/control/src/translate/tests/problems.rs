@@ -6,7 +6,7 @@ use super::{assert_problems, serve};
 use crate::store::Store;
 
 #[test]
-fn a_problem_names_file_line_object_and_field() {
+fn problem_names_file_line_object_and_field() {
     let yaml = "\
 # comment
 apiVersion: networking.k8s.io/v1
@@ -85,7 +85,7 @@ spec: {defaultBackend: {service: {name: echo, port: {number: 80}}}}
 }
 
 #[test]
-fn value_of_the_wrong_type_has_a_plain_message() {
+fn problem_for_a_value_of_the_wrong_type_has_a_plain_message() {
     let service =
         |spec: &str| format!("{{apiVersion: v1, kind: Service, metadata: {{name: a}}, spec: {spec}}}");
     for (spec, problem) in [
@@ -192,7 +192,7 @@ fn invalid_objects_are_reported_and_unsupported_kinds_are_ignored() {
 }
 
 #[test]
-fn list_items_are_read_as_objects() {
+fn items_of_a_kubernetes_list_are_read_as_objects() {
     let yaml = "
 apiVersion: v1
 kind: List
@@ -272,7 +272,7 @@ fn consecutive_json_documents_are_read() {
 }
 
 #[test]
-fn json_problems_name_their_line() {
+fn problem_in_json_names_its_line() {
     let mut store = Store::default();
     let json = "{\"apiVersion\": \"v1\",\n \"kind\": \"Service\",\n \"metadata\": {\"name\": \"a\"},\n\t\"spec\": {\"ports\": [{\"port\": 0}]}}\n";
     store.set_file(Path::new("a.json"), json);

@@ -11,7 +11,7 @@ fn check(manifests: &[String], expected: &[&str], problems: &[&str]) {
 }
 
 #[test]
-fn each_path_type_becomes_its_pattern() {
+fn each_path_type_is_translated_to_its_path_pattern() {
     check(
         &[ingress(
             "name: a",
@@ -35,7 +35,7 @@ fn each_path_type_becomes_its_pattern() {
 }
 
 #[test]
-fn implementation_specific_path_defaults_to_root() {
+fn absent_implementation_specific_path_defaults_to_the_root_path() {
     let spec = format!(
         "rules: [{{http: {{paths: [{{pathType: ImplementationSpecific, backend: {}}}]}}}}]",
         backend_to("echo:80")
@@ -44,7 +44,7 @@ fn implementation_specific_path_defaults_to_root() {
 }
 
 #[test]
-fn invalid_path_removes_only_itself() {
+fn invalid_path_removes_no_other_path_of_the_ingress() {
     check(
         &[ingress(
             "name: a",
@@ -68,7 +68,7 @@ fn invalid_path_removes_only_itself() {
 }
 
 #[test]
-fn invalid_backend_removes_only_its_path() {
+fn invalid_backend_removes_no_other_path_of_the_ingress() {
     let path = |backend: &str| format!("{{path: /, pathType: Exact, backend: {backend}}}");
     let backends = [
         "{resource: {apiGroup: a, kind: B, name: c}}",
@@ -158,7 +158,7 @@ fn duplicate_path_is_served_once_and_reported() {
 }
 
 #[test]
-fn default_backend_without_rules_serves_unmatched_hosts() {
+fn default_backend_of_an_ingress_without_rules_serves_unmatched_hosts() {
     let default = |service: &str| format!("defaultBackend: {}", backend_to(service));
     check(
         &[
@@ -172,7 +172,7 @@ fn default_backend_without_rules_serves_unmatched_hosts() {
 }
 
 #[test]
-fn default_backend_with_rules_is_the_fallback_of_owned_hosts() {
+fn default_backend_of_an_ingress_with_rules_serves_only_hosts_of_the_ingress() {
     let with_default =
         |service: &str, of: &[&str]| format!("defaultBackend: {}, {}", backend_to(service), rules(of));
     check(
@@ -197,7 +197,7 @@ fn default_backend_with_rules_is_the_fallback_of_owned_hosts() {
 }
 
 #[test]
-fn host_without_paths_uses_the_default_backend() {
+fn host_without_paths_is_served_by_the_default_backend() {
     let spec = format!("defaultBackend: {}, rules: [{{host: a.example}}]", backend_to("echo:80"));
     check(&[ingress("name: a", &spec)], &["a.example fallback -> ECHO"], &[]);
 }
@@ -209,7 +209,7 @@ fn default_backend_of_an_ingress_with_only_invalid_rules_serves_no_other_hosts()
 }
 
 #[test]
-fn ingress_without_rules_and_default_backend_is_an_error() {
+fn ingress_with_neither_rules_nor_default_backend_is_an_error() {
     check(
         &[ingress("name: a", "")],
         &[],

@@ -36,7 +36,7 @@ fn unprotected_trailing_slash_variant_of_a_protected_path_is_reported() {
 }
 
 #[test]
-fn rejected_or_protected_trailing_slash_variant_is_not_reported() {
+fn trailing_slash_variant_is_not_reported_if_it_is_rejected_or_protected() {
     for (guarded, open) in [
         // The data plane rejects /admin/ here.
         ("a.test Exact /admin echo:http", "a.test Prefix / echo:http"),

@@ -34,7 +34,7 @@ fn hosts(config: &Config) -> Vec<String> {
 }
 
 #[test]
-fn hosts_use_the_certificates_of_their_ingress() {
+fn host_uses_the_certificate_of_its_ingress() {
     for (tls, names, expected) in [
         (
             "{hosts: [t.test, \"*.u.test\"], secretName: cert}",
@@ -56,7 +56,7 @@ fn hosts_use_the_certificates_of_their_ingress() {
 }
 
 #[test]
-fn ingress_for_any_host_serves_the_names_of_its_certificate() {
+fn ingress_for_any_host_uses_its_certificate_for_the_names_in_the_certificate() {
     let text =
         ingress("name: a", &format!("{}, tls: [{{secretName: cert}}]", rules(&["* Prefix / echo:80"])));
     let secret = issue(&["a.test", "*.b.test"]).secret("cert");
@@ -67,7 +67,7 @@ fn ingress_for_any_host_serves_the_names_of_its_certificate() {
 }
 
 #[test]
-fn host_has_one_certificate_per_key_type_from_the_oldest_ingress() {
+fn host_uses_one_certificate_per_key_type_from_the_oldest_ingress() {
     let kind = |kind| {
         Authority::of_process().issue_with(&["t.test"], kind, SystemTime::now() + Duration::from_secs(99))
     };
@@ -88,7 +88,7 @@ fn host_has_one_certificate_per_key_type_from_the_oldest_ingress() {
 }
 
 #[test]
-fn invalid_tls_secret_is_reported_and_default_certificate_is_used() {
+fn host_with_an_invalid_tls_secret_uses_the_default_certificate() {
     let text = with_tls("{hosts: [t.test], secretName: cert}");
     let secret =
         |rest: &str| format!("---\n{{apiVersion: v1, kind: Secret, metadata: {{name: cert}}, {rest}}}\n");
@@ -186,7 +186,7 @@ fn invalid_tls_secret_leaves_the_last_valid_certificate_in_service() {
 }
 
 #[test]
-fn secret_string_data_is_read_like_data() {
+fn certificate_may_be_in_string_data_of_a_secret() {
     let issued = issue(&["t.test"]);
     let secret = serde_json::json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": {"name": "cert"},
@@ -287,7 +287,7 @@ fn of_a_stranger(annotations: &str, spec: &str) -> String {
 }
 
 #[test]
-fn younger_ingress_of_another_namespace_cannot_change_host_tls() {
+fn younger_ingress_of_another_namespace_cannot_change_the_tls_of_a_host() {
     let kind = |kind, name: &str| {
         Authority::of_process().issue_with(&[name], kind, SystemTime::now() + Duration::from_secs(99))
     };
@@ -428,7 +428,7 @@ fn default_certificate_and_ticket_keys_come_from_secrets() {
 }
 
 #[test]
-fn added_or_removed_secret_updates_the_problems() {
+fn added_or_removed_tls_secret_updates_the_reported_problems() {
     let mut store = Store::default();
     store.set_file(Path::new("m.yaml"), &format!("{}{ECHO}", with_tls("{secretName: cert}")));
     let file = Path::new("secret.yaml");

@@ -51,7 +51,7 @@ fn service_ports_match_slice_ports_by_name() {
 }
 
 #[test]
-fn service_port_is_one_upstream_by_name_or_number() {
+fn references_to_a_service_port_by_name_and_number_share_one_upstream() {
     let external = "type: ExternalName, externalName: api.example";
     for (spec, expected) in [
         // A port with a name is known by its name, which stays when the number changes.
@@ -84,7 +84,7 @@ fn unnamed_service_port_matches_the_unnamed_slice_port() {
 }
 
 #[test]
-fn slices_are_merged_with_the_best_conditions_of_each_address() {
+fn merged_slices_use_the_best_conditions_of_each_address() {
     let slices = [
         slice(
             "z",
@@ -109,7 +109,7 @@ fn slices_are_merged_with_the_best_conditions_of_each_address() {
 }
 
 #[test]
-fn absent_endpoint_conditions_have_kubernetes_defaults() {
+fn absent_endpoint_conditions_have_the_defaults_of_kubernetes() {
     for (conditions, expected) in [
         ("{}", "10.0.0.1:8080"),
         ("null", "10.0.0.1:8080"),
@@ -138,12 +138,12 @@ fn publish_not_ready_addresses_makes_endpoints_ready() {
 }
 
 #[test]
-fn headless_service_uses_its_slices() {
+fn headless_service_uses_the_endpoints_of_its_slices() {
     check("80", &[service(&format!("clusterIP: None, {HTTP}")), slice("one", ONE)], "10.0.0.1:8080", &[]);
 }
 
 #[test]
-fn ipv4_and_ipv6_slices_are_used_and_fqdn_slices_reported() {
+fn fqdn_slices_are_reported_and_ipv4_and_ipv6_slices_used() {
     let six = "addressType: IPv6, ports: [{name: http, port: 80}], endpoints: [{addresses: [\"fd00::1\", \"fd00::2\"]}]";
     let name = "addressType: FQDN, ports: [{name: http, port: 80}], endpoints: [{addresses: [a.example]}]";
     check(
@@ -155,7 +155,7 @@ fn ipv4_and_ipv6_slices_are_used_and_fqdn_slices_reported() {
 }
 
 #[test]
-fn invalid_address_removes_only_its_endpoint() {
+fn invalid_address_removes_no_other_endpoint_of_the_slice() {
     let endpoints = "ports: [{name: http, port: 80}], \
                      endpoints: [{addresses: [\"10.0.0.300\"]}, {addresses: []}, {addresses: [\"::1\"]}, {addresses: [10.0.0.1]}]";
     check(
@@ -238,7 +238,7 @@ fn translated(manifests: &str, port: &str) -> (sluicegate_model::Upstream, Optio
 }
 
 #[test]
-fn external_name_service_uses_the_target_port() {
+fn external_name_service_uses_the_target_port_of_the_service_port() {
     let external = "type: ExternalName, externalName: api.example";
     for (ports, port, expected) in [
         ("", "443", Some(443)),
@@ -305,7 +305,7 @@ fn upstream_protocol(of_ingress: &str, of_service: &str, app_protocol: &str) -> 
 }
 
 #[test]
-fn upstream_protocol_comes_from_ingress_service_or_port() {
+fn annotations_of_ingress_and_service_or_app_protocol_set_the_upstream_protocol() {
     let said = |protocol: &str| format!("sluicegate.dev/backend-protocol: {protocol}");
     for (of_ingress, of_service, port, expected) in [
         ("", "", "", "default/echo:80"),
@@ -328,7 +328,7 @@ fn upstream_protocol_comes_from_ingress_service_or_port() {
 }
 
 #[test]
-fn upstream_tls_follows_annotations_and_invalid_values_are_reported() {
+fn annotations_set_upstream_tls_and_invalid_values_are_reported() {
     let https = "sluicegate.dev/backend-protocol: HTTPS";
     for (annotations, upstream, expected) in [
         (

@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn cancelled_password_check_keeps_its_slot_and_policies_take_turns() {
+    async fn cancelled_password_check_occupies_its_slot_and_policies_take_turns() {
         let (release, held) = mpsc::channel();
         let held = Arc::new(Mutex::new(held));
         let (begins, mut begun) = unbounded_channel();
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn basic_credential_may_have_colons_in_its_password() {
+    fn password_of_a_basic_credential_may_contain_colons() {
         let decode = |text: &str| Credential::decode(STANDARD.encode(text).as_bytes());
         let credential = decode("alice:a:b").unwrap();
         assert_eq!(credential.parts(), ("alice", "a:b"));
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn verified_password_cache_is_bounded_and_separate_for_each_policy() {
+    fn cache_of_verified_passwords_is_bounded_and_separate_for_each_policy() {
         let basic =
             |hash: &str| Basic { realm: "a".into(), users: vec![("u".into(), hash.into())], forward: false };
         let (one, two) = (Passwords::new(&basic("x"), 1), Passwords::new(&basic("y"), 2));

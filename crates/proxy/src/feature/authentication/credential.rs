@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_found_in_header_query_and_cookie() {
+    fn gateway_finds_credentials_in_header_query_and_cookie() {
         let some = |text: &str| Ok(Some(text.to_owned()));
         assert_eq!(find(&bearer(), "/", &["Authorization: bearer  abc"]), some("abc"));
         assert_eq!(find(&bearer(), "/", &["Authorization: Basic abc"]), Ok(None));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn two_credentials_of_one_kind_are_ambiguous() {
+    fn request_with_two_credentials_of_one_kind_is_ambiguous() {
         let two = ["Authorization: Bearer a", "Authorization: Bearer a"];
         assert_eq!(find(&bearer(), "/", &two), Err(Ambiguous));
         assert_eq!(
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn stripped_credentials_leave_other_parameters_and_cookies() {
+    fn stripping_credentials_leaves_other_parameters_and_cookies_unchanged() {
         let (head, buf) = head("/?a=1&k=2&b", &["Cookie: a=1; k=2; b=3", "X-K: 1", "Cookie: c=4"]);
         let (mut edits, mut remainder) = (Edits::default(), Remainder::default());
         let places = [

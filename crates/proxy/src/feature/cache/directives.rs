@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn quoted_commas_separate_nothing_and_unclosed_quotes_hide_no_directive() {
+    fn quoted_commas_do_not_separate_and_unclosed_quotes_hide_no_directive() {
         let pair = |name: &str, value: Option<&str>| (name.to_owned(), value.map(str::to_owned));
         assert_eq!(
             all("private=\"a, no-store\", max-age=\"5\" ,public"),
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn qualified_directives_name_fields_that_are_not_stored() {
+    fn fields_named_by_no_cache_or_private_directives_are_not_stored() {
         for (value, expected) in [
             ("private=\"x-user\", max-age=5", "max-age=5 x-user"),
             ("no-cache=\"a, B\",private=\"Set-Cookie\"", "a B Set-Cookie"),
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_many_names_keep_the_whole_response_private() {
+    fn directive_with_too_many_field_names_applies_to_the_whole_response() {
         let list = |count: usize| vec!["a"; count].join(",");
         for directive in ["private", "no-cache"] {
             let lines = |count| format!("Cache-Control: {directive}=\"{}\"\r\n", list(count));
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn long_runs_of_escaped_quotes_are_read_in_linear_time() {
+    fn cache_control_parser_reads_escaped_quotes_in_linear_time() {
         // A parser that reads each value to the end would take hours.
         let lines = ["x=\"".to_owned(), "\\\"".repeat(8 << 20), ", no-store".to_owned()].concat();
         let last = directives(lines.as_bytes()).last().unwrap();
@@ -424,14 +424,14 @@ mod tests {
     }
 
     #[test]
-    fn pragma_applies_only_without_cache_control() {
+    fn pragma_no_cache_applies_only_without_cache_control() {
         assert_eq!(said("Pragma: No-Cache\r\n"), "no-cache");
         assert_eq!(said("Pragma: x\r\n"), "");
         assert_eq!(said("Pragma: no-cache\r\nCache-Control: max-age=5\r\n"), "max-age=5");
     }
 
     #[test]
-    fn a_targeted_field_overrides_cache_control() {
+    fn targeted_cache_control_field_overrides_cache_control() {
         for (value, expected) in [
             ("max-age=60", "targeted max-age=60"),
             ("public, max-age=60;x=1, s-maxage=-5", "public targeted max-age=60 s-maxage=0"),
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_delta_seconds_are_rejected() {
+    fn malformed_delta_seconds_in_cache_control_are_rejected() {
         for (text, expected) in
             [("60", Some(60)), ("\"60\"", Some(60)), ("99999999999999999999", Some(LONGEST)), ("0", Some(0))]
         {

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn multiple_malformed_and_other_unit_ranges_are_ignored() {
+    fn range_header_with_several_malformed_or_non_byte_ranges_is_ignored() {
         for lines in [
             "",
             "Range: bytes=0-1,3-4\r\n",

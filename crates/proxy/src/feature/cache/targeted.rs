@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn dictionary_members_of_each_type_are_parsed() {
+    fn parser_reads_dictionary_members_of_each_type() {
         let field = b" a, b=-7;p=\"x;y\";q ,\tc=?0,d=\"t, x\",e=tok:/n,f=:YQ==:,g=(1 \"(\" x;y=1 ),h=@17,i=1.25,*k=999999999999999,l=()";
         let members = all(field).unwrap();
         let names: Vec<_> = members.iter().map(|(name, _)| *name).collect();
@@ -252,7 +252,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_parse_to_members_followed_by_at_most_one_error(
+        fn parser_returns_at_most_one_error_and_only_at_the_end_of_any_bytes(
             field in prop_oneof![
                 prop::collection::vec(any::<u8>(), 0..60),
                 "[ab,;=()\"\\\\?10.@:*A \t-]{0,60}".prop_map(String::into_bytes),

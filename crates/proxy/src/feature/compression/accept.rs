@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn client_quality_values_decide_and_server_order_breaks_ties() {
+    fn quality_values_of_the_client_select_the_coding_and_server_order_breaks_ties() {
         for (line, expected) in [
             ("gzip, deflate, br, zstd", "zstd"),
             ("gzip, deflate, br", "br"),
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn wildcard_covers_codings_without_an_entry() {
+    fn wildcard_in_accept_encoding_applies_to_codings_without_an_entry() {
         for (line, expected) in [
             ("*", "zstd"),
             ("*;q=0.1", "zstd"),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn quality_zero_excludes_a_coding_and_higher_identity_quality_wins() {
+    fn quality_zero_excludes_a_coding_and_a_higher_quality_selects_identity() {
         for (line, expected) in [
             ("gzip;q=0", "identity"),
             ("gzip;q=0.000", "identity"),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn several_lines_form_one_list_and_duplicates_take_the_lowest_quality() {
+    fn accept_encoding_lines_form_one_list_and_duplicates_use_the_lowest_quality() {
         assert_chosen("zstd, br, gzip", &["gzip;q=0.5", "br;q=0.7, deflate"], "br");
         assert_chosen("zstd, br, gzip", &["gzip", "gzip;q=0"], "identity");
         assert_chosen("gzip, br", &["x-gzip;q=0.5", "gzip, br;q=0.7"], "br");

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn flush_without_room_completes_before_new_input_is_compressed() {
+    fn compressor_completes_a_flush_without_room_before_it_accepts_new_input() {
         // The output that brotli and zstd hold back exceeds the room.
         let noise: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(60_000).collect();
         for coding in ContentCoding::ALL {
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn output_without_flushes_is_smaller_than_output_with_flushes() {
+    fn compressed_output_without_flushes_is_smaller_than_with_flushes() {
         let text = text(300_000);
         for coding in ContentCoding::ALL {
             let [mut seldom, mut often] = [Vec::new(), Vec::new()];

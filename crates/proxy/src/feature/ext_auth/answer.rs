@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn cache_control_of_the_service_shortens_the_decision_lifetime() {
+    fn cache_control_of_the_authorization_service_shortens_the_lifetime_of_decisions() {
         let cache = ExternalCache {
             key: Vec::new(),
             admitted: Duration::from_secs(60),

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn authorization_checks_in_flight_are_limited() {
+    fn worker_limits_external_authorization_checks_in_flight() {
         let in_flight = Rc::default();
         let mut places: Vec<_> = (0..IN_FLIGHT_MAX).map(|_| Place::take(&in_flight).ok().unwrap()).collect();
         assert!(matches!(Place::take(&in_flight), Err(AskError::Busy)));

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn flood_of_keys_keeps_cached_decisions_within_the_memory_limit() {
+    fn cached_decisions_stay_within_the_memory_limit_under_a_flood_of_keys() {
         let (mut memory, now) = (Memory::default(), Instant::now());
         let until = now + Duration::from_secs(60);
         for number in 0..50_000 {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn cached_decisions_end_at_expiry_or_with_their_service() {
+    fn cached_decision_is_dropped_at_expiry_or_when_its_service_is_removed() {
         let (mut memory, now) = (Memory::default(), Instant::now());
         let until = now + Duration::from_secs(1);
         memory.remember(mark(1), 1, until, answer(1));

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn concurrent_workers_admit_exactly_the_limit() {
+    fn concurrent_workers_admit_exactly_as_many_requests_as_the_rate_limit() {
         let (buckets, pace, now) = (Buckets::new(), pace(10_000), Instant::now());
         let counted = |_| {
             let admitted = |n: u64| buckets.count(n % 7, &pace, now).wait.is_none();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn flood_of_keys_does_not_grow_memory_or_reset_an_exhausted_limit() {
+    fn flood_of_keys_neither_grows_memory_nor_resets_an_exhausted_rate_limit() {
         let (buckets, pace, now) = (Buckets::new(), pace(100), Instant::now());
         let key = hash(&buckets, 1 << 63);
         for _ in 0..100 {

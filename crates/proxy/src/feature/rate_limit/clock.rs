@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clock_moves_only_beyond_the_round_trip_uncertainty() {
+    fn clock_is_adjusted_only_if_the_difference_exceeds_the_round_trip_time() {
         let clock = Clock::new();
         let (asked, answered) =
             (clock.epoch + Duration::from_nanos(1000), clock.epoch + Duration::from_nanos(2000));

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_in_flight_are_limited_until_a_request_ends() {
+    fn concurrency_limit_admits_no_request_until_another_ends() {
         let flights = Arc::new(Flights::new());
         let mut permits: Vec<_> = (0..3).map_while(|_| flights.begin(7, 3)).collect();
         assert_eq!(permits.len(), 3);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn flood_of_keys_evicts_no_key_in_use_and_bounds_memory() {
+    fn concurrency_limits_keep_keys_in_use_within_bounded_memory_under_a_flood() {
         let flights = Arc::new(Flights::new());
         let held = flights.begin(hash(&flights, u64::MAX), 1);
         assert!(held.is_some());

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn pending_count_is_taken_once_with_its_age() {
+    fn pending_count_and_its_age_are_sent_only_once() {
         let pending = Pending::new();
         for elapsed in [5 << 20, 6 << 20, 7 << 20] {
             pending.add(70, 3, elapsed);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn pending_sets_beyond_the_batch_size_take_turns() {
+    fn pending_counts_beyond_the_batch_size_are_sent_in_turns() {
         let pending = Pending::new();
         for set in [1, 2, 700, 8000] {
             pending.add(set, 0, 0);

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn sliding_window_admits_no_double_burst_at_its_boundary() {
+    fn sliding_window_admits_no_second_burst_at_its_boundary() {
         let pace = pace(10, 1, Window::Sliding);
         let late = (0..10).map(|n| 9 * SECOND / 10 + n);
         let early = (0..10).map(|n| SECOND + SECOND / 10 + n);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_other_replicas_are_merged_once_and_never_lower_the_count() {
+    fn merging_counts_of_other_replicas_counts_each_request_once_and_lowers_nothing() {
         let bucket = pace(10, 1, Window::TokenBucket { burst: 10 });
         let now = 100 * SECOND;
         // The shared count has three of the four calls of this process, and seven calls in total.
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn expired_limiter_state_equals_a_fresh_state() {
+    fn limiter_with_expired_state_decides_like_a_new_limiter() {
         for pace in [pace(10, 1, Window::TokenBucket { burst: 10 }), pace(10, 1, Window::Sliding)] {
             let now = 7 * SECOND / 2;
             let state = pace.count(0, now).0;
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_and_the_smallest_limits_do_not_overflow() {
+    fn largest_and_smallest_limits_do_not_overflow() {
         for window in [Window::TokenBucket { burst: 1_000_000 }, Window::Sliding] {
             for (requests, per) in [(1_000_000, 1), (1, 30 * 86_400), (1_000_000, 30 * 86_400)] {
                 let pace = pace(requests, per, window);

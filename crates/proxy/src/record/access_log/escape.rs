@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn every_character_survives_json_escaping() {
+    fn json_parser_restores_every_escaped_character() {
         let all: String = ('\0'..=char::MAX).collect();
         let line = format!("\"{}\"", escaped(&all));
         assert!(serde_json::from_str::<String>(&line).is_ok_and(|read| read == all));

@@ -49,7 +49,7 @@ fn written(write: impl Fn(&Entry<'static>, &mut Vec<u8>) -> io::Result<()>) -> S
 }
 
 #[test]
-fn combined_format_matches_nginx() {
+fn access_log_in_combined_format_equals_the_format_of_nginx() {
     assert_eq!(
         written(Entry::write_combined),
         "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=\\x22c\\x22 HTTP/1.1\" 200 1234 \
@@ -58,7 +58,7 @@ fn combined_format_matches_nginx() {
 }
 
 #[test]
-fn json_line_is_valid_with_quotes_and_invalid_utf8() {
+fn access_log_line_is_valid_json_despite_quotes_and_invalid_utf8() {
     let line: serde_json::Value = serde_json::from_str(&written(Entry::write_json)).expect("JSON");
     assert_eq!(line["target"], "/a?b=\"c\"");
     assert_eq!((&line["user_agent"], &line["referer"]), (&"\u{e9}\n".into(), &"\\xE9".into()));
@@ -113,7 +113,7 @@ fn lost(log: &AccessLog, stats: &WorkerStats) -> u64 {
 }
 
 #[test]
-fn lines_lost_to_a_full_disk_are_counted() -> io::Result<()> {
+fn access_log_counts_lines_lost_to_a_full_disk() -> io::Result<()> {
     let (access_log, stats) = (open(Path::new("/dev/full"))?, WorkerStats::default());
     let buffer = access_log.buffer();
     for round in 1..=3 {
@@ -124,7 +124,7 @@ fn lines_lost_to_a_full_disk_are_counted() -> io::Result<()> {
 }
 
 #[test]
-fn fifo_without_a_reader_blocks_nothing_and_resumes_with_a_reader() -> io::Result<()> {
+fn fifo_without_a_reader_blocks_no_request_and_logs_once_a_reader_opens() -> io::Result<()> {
     let (_folder, path) = fifo()?;
     let (access_log, stats) = (open(&path)?, WorkerStats::default());
     let buffer = access_log.buffer();
@@ -144,7 +144,7 @@ fn fifo_without_a_reader_blocks_nothing_and_resumes_with_a_reader() -> io::Resul
 }
 
 #[test]
-fn lines_lost_after_a_fifo_reader_leaves_are_counted() -> io::Result<()> {
+fn access_log_counts_lines_lost_after_a_fifo_reader_closes() -> io::Result<()> {
     let (_folder, path) = fifo()?;
     let first = reader(&path)?;
     let (access_log, stats) = (open(&path)?, WorkerStats::default());
@@ -183,7 +183,7 @@ fn paused_fifo_reader_blocks_neither_workers_nor_shutdown() -> io::Result<()> {
 }
 
 #[test]
-fn lines_after_log_rotation_go_to_the_new_file() -> io::Result<()> {
+fn access_log_writes_to_the_new_file_after_rotation() -> io::Result<()> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("log");
     let (access_log, stats) = (open(&path)?, WorkerStats::default());

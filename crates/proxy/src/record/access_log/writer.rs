@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn line_cut_by_a_full_disk_is_completed_once_there_is_room() {
+    fn writer_completes_a_truncated_line_once_the_disk_has_room() {
         for room in 0..12 {
             let (mut disk, mut cut) = (Disk { written: Vec::new(), room }, Cut::default());
             let batch = b"one\ntwo\nthree\n";
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_line_in_a_truncated_file_is_counted_as_lost_once() {
+    fn writer_counts_a_line_lost_to_file_truncation_once() {
         let (mut disk, mut cut) = (Disk { written: Vec::new(), room: 2 }, Cut::default());
         let (dealt_with, _) = cut.put(&mut disk, b"one\n");
         cut.len = Some(2);

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn sampled_callers_traces_are_limited_per_second() {
+    fn gateway_limits_the_sampled_traces_of_callers_per_second() {
         let followed = Followed::new();
         let at = |millis| followed.began + Duration::from_millis(millis);
         let admitted =

@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn partial_success_reports_the_rejected_spans() {
+    fn partial_success_response_states_the_number_of_rejected_spans() {
         let (mut partial, mut answer) = (Vec::new(), Vec::new());
         integer(&mut partial, 1, 7);
         bytes(&mut partial, 2, b"too old");

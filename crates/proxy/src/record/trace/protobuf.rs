@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn varint_length_matches_its_encoding() {
+    fn computed_length_of_a_varint_equals_its_encoded_length() {
         for number in [0, 1, 127, 128, 300, 16_383, 16_384, usize::MAX] {
             let mut out = Vec::new();
             varint(&mut out, number as u64);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn protobuf_fields_before_a_truncated_field_are_read() {
+    fn parser_reads_protobuf_fields_before_a_truncated_field() {
         let mut out = Vec::new();
         integer(&mut out, 1, 300);
         bytes(&mut out, 2, b"why");

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_a_block_are_counted() {
+    fn decoder_counts_the_fields_of_a_header_block() {
         assert_eq!(count_fields(BLOCK), Some(6));
         assert_eq!(count_fields(b""), Some(0));
         for cut in [&b"\x40"[..], b"\x40\x01", b"\x40\x01a\x05b", b"\x7f", b"\xff\xff\xff\xff\xff\xff"] {
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn remembered_trailer_counts_and_block_bytes_are_bounded() {
+    fn memory_for_trailer_counts_and_header_blocks_is_bounded() {
         let mut trailers = Trailers::new(Sender::Client);
         for _ in 0..1000 {
             feed(&mut trailers, frame(HEADERS, END_HEADERS, 1, b"\x82"), 10);

@@ -105,7 +105,7 @@ async fn revalidation_with_many_header_lines_loses_no_request() -> TestResult {
 }
 
 #[tokio::test]
-async fn stale_response_is_revalidated_by_its_own_validator() -> TestResult {
+async fn stale_response_is_revalidated_with_its_own_validator() -> TestResult {
     for transport in TRANSPORTS {
         let validates = by_request(|request| match request.header("if-none-match") {
             Some("\"v1\"") => {
@@ -155,7 +155,7 @@ async fn stale_response_is_revalidated_by_its_own_validator() -> TestResult {
 }
 
 #[tokio::test]
-async fn cache_status_of_a_client_reload_is_fwd_request() -> TestResult {
+async fn cache_status_of_a_forced_reload_is_fwd_request() -> TestResult {
     let (_backend, gateway) = gateway(answer("Cache-Control: max-age=60\r\n"), rules()).await?;
     assert_eq!(said(&ask(&gateway, "/", &[]).await?), "sluicegate; fwd=miss; stored");
     for line in ["Cache-Control: no-cache", "Cache-Control: max-age=0"] {
@@ -203,7 +203,7 @@ async fn stale_response_is_served_if_the_endpoint_fails() -> TestResult {
 }
 
 #[tokio::test]
-async fn response_304_with_another_etag_renews_nothing() -> TestResult {
+async fn response_304_with_another_etag_does_not_renew_the_stored_response() -> TestResult {
     let validates = by_request(move |request| match request.header("if-none-match") {
         Some("\"v1\"") => {
             "HTTP/1.1 304 Not Modified\r\nETag: \"v2\"\r\nCache-Control: max-age=60\r\n\r\n".into()
@@ -221,7 +221,7 @@ async fn response_304_with_another_etag_renews_nothing() -> TestResult {
 }
 
 #[tokio::test]
-async fn uncacheable_or_gone_response_ends_the_stored_response() -> TestResult {
+async fn uncacheable_or_410_response_evicts_the_stored_response() -> TestResult {
     for (news, stands_in) in
         [("200 OK\r\nCache-Control: private, no-store", false), ("410 Gone", false), ("404 Not Found", true)]
     {
@@ -242,7 +242,7 @@ async fn uncacheable_or_gone_response_ends_the_stored_response() -> TestResult {
 }
 
 #[tokio::test]
-async fn client_reload_receives_the_endpoint_failure() -> TestResult {
+async fn client_that_forces_a_reload_receives_the_error_of_the_endpoint() -> TestResult {
     let (backend, gateway) = gateway(answer("Cache-Control: max-age=60\r\n"), rules()).await?;
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
     backend.set(Behaviour::status(500));
@@ -252,7 +252,7 @@ async fn client_reload_receives_the_endpoint_failure() -> TestResult {
 }
 
 #[tokio::test]
-async fn successful_unsafe_request_invalidates_its_target() -> TestResult {
+async fn successful_unsafe_request_invalidates_the_cached_response_of_its_uri() -> TestResult {
     for transport in TRANSPORTS {
         let status = Arc::new(std::sync::atomic::AtomicU16::new(200));
         let answered = status.clone();

@@ -5,7 +5,7 @@ use sluicegate_model::Tracing;
 use super::*;
 
 #[tokio::test]
-async fn response_for_one_caller_is_not_served_to_another() -> TestResult {
+async fn cached_response_for_one_caller_is_not_served_to_another() -> TestResult {
     // The response echoes the credential, the host, the path and the headers of the request.
     let echo = |lines: &'static str| {
         by_request(move |request| {
@@ -171,7 +171,7 @@ async fn requests_with_override_headers_bypass_the_cache() -> TestResult {
 }
 
 #[tokio::test]
-async fn flood_of_variants_does_not_evict_a_used_variant() -> TestResult {
+async fn flood_of_variants_does_not_evict_a_frequently_used_variant() -> TestResult {
     let (_backend, gateway) =
         gateway(answer("Cache-Control: max-age=60\r\nVary: Accept-Language\r\n"), rules()).await?;
     ask(&gateway, "/", &["Accept-Language: en"]).await?;
@@ -270,7 +270,7 @@ async fn upstreams_have_separate_cache_entries() -> TestResult {
 }
 
 #[tokio::test]
-async fn stored_response_is_served_in_an_accepted_coding() -> TestResult {
+async fn stored_response_is_served_only_in_a_coding_that_the_client_accepts() -> TestResult {
     let body = "text ".repeat(1000);
     let response = ok("Cache-Control: max-age=60\r\nContent-Type: text/html\r\nETag: \"a\"\r\n", &body);
     let (backend, gateway) = gateway(Behaviour::raw(response), rules()).await?;

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn location_and_content_location_of_unsafe_requests_are_invalidated() -> TestResult {
+async fn unsafe_request_invalidates_the_uris_of_location_and_content_location() -> TestResult {
     for transport in TRANSPORTS {
         let named = Arc::new(std::sync::Mutex::new(String::new()));
         let answered = named.clone();
@@ -40,7 +40,7 @@ async fn location_and_content_location_of_unsafe_requests_are_invalidated() -> T
 }
 
 #[tokio::test]
-async fn unsafe_request_does_not_invalidate_targets_of_another_host() -> TestResult {
+async fn unsafe_request_does_not_invalidate_cached_uris_of_another_host() -> TestResult {
     let behaviour = by_request(|request| {
         match &*request.method {
         "GET" => ok("Cache-Control: max-age=60\r\n", "body"),

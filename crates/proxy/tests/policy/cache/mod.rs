@@ -107,7 +107,7 @@ fn said(response: &Response) -> &str {
 }
 
 #[tokio::test]
-async fn fresh_stored_response_is_served_without_the_endpoint() -> TestResult {
+async fn cache_serves_a_fresh_response_without_contacting_the_endpoint() -> TestResult {
     for transport in TRANSPORTS {
         let lines = "Cache-Control: max-age=60\r\nX-Own: 1\r\nAge: 5\r\nContent-Type: text/plain\r\n";
         let (backend, gateway) = gateway(answer(lines), rules()).await?;
@@ -136,7 +136,7 @@ async fn fresh_stored_response_is_served_without_the_endpoint() -> TestResult {
 }
 
 #[tokio::test]
-async fn private_or_stale_responses_are_not_stored() -> TestResult {
+async fn cache_does_not_store_private_or_stale_responses() -> TestResult {
     for lines in [
         "",
         "Cache-Control: no-store, max-age=60\r\n",
@@ -169,7 +169,7 @@ async fn private_or_stale_responses_are_not_stored() -> TestResult {
 }
 
 #[tokio::test]
-async fn complete_responses_with_explicit_freshness_are_stored() -> TestResult {
+async fn cache_stores_complete_responses_with_explicit_freshness() -> TestResult {
     for lines in [
         "Cache-Control: max-age=60\r\n",
         "Cache-Control: Max-Age=\"60\", no-transform\r\n",
@@ -311,7 +311,7 @@ async fn response_over_the_body_limit_is_not_stored() -> TestResult {
 }
 
 #[tokio::test]
-async fn stored_response_with_the_maximum_of_headers_is_served() -> TestResult {
+async fn stored_response_with_the_maximum_number_of_headers_is_served() -> TestResult {
     // Beside `Cache-Control` and `Content-Length`.
     for others in [250, 251, 252, 253, 254] {
         let many: String = (0..others).map(|number| format!("X-{number}: 1\r\n")).collect();
@@ -350,7 +350,7 @@ async fn response_without_freshness_is_stored_for_the_default_time() -> TestResu
 }
 
 #[tokio::test]
-async fn changed_policy_starts_with_an_empty_cache() -> TestResult {
+async fn changed_traffic_policy_starts_with_an_empty_cache() -> TestResult {
     let (backend, gateway) = gateway(answer("Cache-Control: max-age=60\r\n"), rules()).await?;
     let set = |traffic: Option<Traffic>| {
         let traffic = traffic.map(Arc::new);

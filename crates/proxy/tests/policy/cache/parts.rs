@@ -5,7 +5,7 @@ use super::*;
 const LINES: &str = "Cache-Control: max-age=60\r\nETag: \"v1\"\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Type: text/plain\r\nX-Own: 1\r\n";
 
 #[tokio::test]
-async fn ranges_are_served_from_a_stored_response() -> TestResult {
+async fn cache_serves_ranges_from_a_complete_stored_response() -> TestResult {
     for transport in TRANSPORTS {
         let (backend, gateway) = gateway(Behaviour::raw(ok(LINES, "0123456789")), rules()).await?;
         ask_by(&gateway, "GET", "/", &[], transport).await?;
@@ -72,7 +72,7 @@ async fn if_range_requires_a_matching_strong_validator() -> TestResult {
 }
 
 #[tokio::test]
-async fn ranges_unsupported_by_the_cache_go_to_the_endpoint() -> TestResult {
+async fn range_requests_unsupported_by_the_cache_go_to_the_endpoint() -> TestResult {
     let behaviour = by_request(|request| {
         match request.header("range") {
         Some(_) => "HTTP/1.1 206 Partial\r\nCache-Control: max-age=60\r\nContent-Range: bytes 0-0/10\r\nContent-Length: 1\r\n\r\n0".into(),

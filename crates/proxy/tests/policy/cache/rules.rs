@@ -15,7 +15,7 @@ async fn is_reused_with(lines: &str) -> anyhow::Result<bool> {
 }
 
 #[tokio::test]
-async fn first_member_of_age_counts() -> TestResult {
+async fn cache_uses_the_first_value_of_the_age_header() -> TestResult {
     for (lines, is_fresh) in [
         ("Age: 7200, 0\r\n", false),
         ("Age: 7200,0\r\n", false),
@@ -38,7 +38,7 @@ async fn first_member_of_age_counts() -> TestResult {
 }
 
 #[tokio::test]
-async fn expires_and_date_in_obsolete_forms_are_parsed() -> TestResult {
+async fn cache_parses_expires_and_date_in_obsolete_forms() -> TestResult {
     for (lines, is_fresh) in [
         ("Expires: Sunday, 18-Aug-75 02:01:18 GMT\r\n", true),
         ("Expires: Sunday, 06-Nov-94 08:49:37 GMT\r\n", false),
@@ -121,7 +121,7 @@ async fn pragma_no_cache_prevents_reuse_only_without_cache_control() -> TestResu
 }
 
 #[tokio::test]
-async fn final_statuses_with_explicit_freshness_are_stored() -> TestResult {
+async fn responses_of_final_statuses_with_explicit_freshness_are_stored() -> TestResult {
     for (status, lines, is_stored) in [
         (299, "", true),
         (302, "", true),
@@ -166,7 +166,7 @@ async fn final_statuses_with_explicit_freshness_are_stored() -> TestResult {
 }
 
 #[tokio::test]
-async fn error_responses_are_stored_for_ten_seconds_at_most() -> TestResult {
+async fn error_responses_are_stored_for_at_most_ten_seconds() -> TestResult {
     for (status, ttl) in [(400, "10"), (403, "10"), (500, "10"), (503, "10"), (404, "60"), (200, "60")] {
         let response = format!(
             "HTTP/1.1 {status} X\r\nCache-Control: max-age=70, stale-if-error=600\r\nAge: 10\r\nContent-Length: 0\r\n\r\n"
@@ -222,7 +222,7 @@ async fn error_response_does_not_replace_a_usable_stored_response() -> TestResul
 }
 
 #[tokio::test]
-async fn fields_named_by_no_cache_or_private_are_not_shared() -> TestResult {
+async fn fields_named_by_no_cache_or_private_are_not_served_from_the_cache() -> TestResult {
     for directive in ["no-cache", "private"] {
         let lines = format!(
             "Cache-Control: max-age=60, {directive}=\"X-User, set-cookie\"\r\nX-User: alice\r\nSet-Cookie: s=1\r\nX-Other: 1\r\n"
@@ -249,7 +249,7 @@ async fn fields_named_by_no_cache_or_private_are_not_shared() -> TestResult {
 }
 
 #[tokio::test]
-async fn unshared_fields_of_a_304_reach_only_its_own_client() -> TestResult {
+async fn fields_of_a_304_named_by_no_cache_reach_only_the_revalidating_client() -> TestResult {
     let validates = by_request(|request| match request.header("if-none-match") {
         Some(_) => "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\nAge: 0\r\nX-User: bob\r\n\r\n".into(),
         None => {

@@ -40,7 +40,7 @@ async fn renewing(lines: &str) -> anyhow::Result<(Backend, Gateway, Client)> {
 }
 
 #[tokio::test]
-async fn concurrent_requests_for_a_target_share_a_single_fetch() -> TestResult {
+async fn concurrent_requests_for_a_uri_share_a_single_fetch() -> TestResult {
     for transport in TRANSPORTS {
         let behaviour = answer("Cache-Control: max-age=60\r\n").delay(Duration::from_millis(300));
         let (backend, gateway) = gateway(behaviour, rules()).await?;
@@ -55,7 +55,7 @@ async fn concurrent_requests_for_a_target_share_a_single_fetch() -> TestResult {
 }
 
 #[tokio::test]
-async fn unshareable_request_in_flight_does_not_delay_other_requests() -> TestResult {
+async fn request_whose_response_cannot_be_shared_does_not_delay_other_requests() -> TestResult {
     for own in ["Authorization: Basic eDp4", "If-None-Match: \"made up\""] {
         let behaviour = by_request(|request| match request.header("x-slow") {
             Some(_) => "HTTP/1.1 200 OK\r\n".into(),
@@ -245,7 +245,7 @@ async fn background_revalidation_started_before_an_invalidation_stores_nothing()
 }
 
 #[tokio::test]
-async fn background_revalidation_for_a_caller_shares_nothing_of_the_caller() -> TestResult {
+async fn background_revalidation_with_credentials_stores_no_response_for_other_clients() -> TestResult {
     let stale = "Cache-Control: public, max-age=60, stale-while-revalidate=600\r\nETag: \"a\"\r\nAge: 90\r\n";
     for news in [
         ok("Cache-Control: max-age=60\r\n", "of alice"),
@@ -314,7 +314,7 @@ async fn no_cache_response_is_not_reused_during_a_revalidation_in_flight() -> Te
 }
 
 #[tokio::test]
-async fn waiting_requests_receive_the_stale_response_on_failure() -> TestResult {
+async fn waiting_requests_receive_the_stale_response_if_the_fetch_fails() -> TestResult {
     let stale = "Cache-Control: max-age=60\r\nAge: 60\r\n";
     let mut traffic = keeping(cache_of(json!({"staleIfError": "1h"})));
     traffic.features.timeouts.request = Some(Timeout::of_millis(300));

@@ -109,7 +109,7 @@ fn dying(times: u64, how: Behaviour) -> Behaviour {
 }
 
 #[tokio::test]
-async fn unanswered_authorization_check_is_retried_if_idempotent() -> TestResult {
+async fn authorization_check_without_a_response_is_retried_if_idempotent() -> TestResult {
     for how in [Behaviour::close_on_request(), Behaviour::reset_on_request()] {
         for (method, expected) in [("GET", 200), ("HEAD", 200), ("POST", 500)] {
             let server = Backend::start(dying(2, how.clone())).await?;
@@ -124,7 +124,7 @@ async fn unanswered_authorization_check_is_retried_if_idempotent() -> TestResult
 }
 
 #[tokio::test]
-async fn failed_post_check_on_a_reused_connection_is_not_retried() -> TestResult {
+async fn authorization_check_by_post_that_fails_on_a_reused_connection_is_not_retried() -> TestResult {
     let server = Backend::start(says(200, &[])).await?;
     let external = External { method: "POST".into(), ..service(&server) };
     let (_backend, gateway) = of_one_worker(external).await?;
@@ -212,7 +212,7 @@ async fn authorization_connection_is_reused_only_after_a_complete_response() -> 
 }
 
 #[tokio::test]
-async fn closed_authorization_connection_fails_no_request() -> TestResult {
+async fn connection_closed_by_the_authorization_service_fails_no_request() -> TestResult {
     let server = Backend::start(says(200, &[]).close_after(2)).await?;
     let (_backend, gateway) = of_one_worker(service(&server)).await?;
     for _ in 0..20 {
@@ -232,7 +232,7 @@ async fn closed_authorization_connection_fails_no_request() -> TestResult {
 }
 
 #[tokio::test]
-async fn interim_authorization_responses_are_ignored() -> TestResult {
+async fn gateway_ignores_interim_responses_of_the_authorization_service() -> TestResult {
     let early = "HTTP/1.1 103 Early Hints\r\nX-User: root\r\nSet-Cookie: a=b\r\n\r\n";
     let server = Backend::start(says(200, &["X-User: alice"]).interim(early)).await?;
     let (backend, gateway) = of_one_worker(naming(&server)).await?;
@@ -265,7 +265,7 @@ async fn client_disconnect_cancels_the_authorization_check() -> TestResult {
 }
 
 #[tokio::test]
-async fn forged_headers_do_not_reach_the_authorization_service() -> TestResult {
+async fn authorization_service_receives_no_forged_headers() -> TestResult {
     let server = Backend::start(Behaviour::choose(|request| {
         // A service that trusts the gateway's headers.
         match (request.header("x-original-url"), request.header("x-forwarded-for")) {

@@ -68,7 +68,7 @@ fn checks(gateway: &Gateway, check: Check) -> u64 {
 }
 
 #[tokio::test]
-async fn authorization_service_admits_denies_and_sets_identity_headers() -> TestResult {
+async fn authorization_service_admits_or_denies_requests_and_sets_identity_headers() -> TestResult {
     let server = Backend::start(directory()).await?;
     let external = External { response_headers: vec!["x-user".into()], ..service(&server) };
     let (backend, gateway) = of_one_worker(external).await?;
@@ -88,7 +88,7 @@ async fn authorization_service_admits_denies_and_sets_identity_headers() -> Test
 }
 
 #[tokio::test]
-async fn authorization_check_is_bounded_by_the_request_timeout() -> TestResult {
+async fn authorization_check_ends_at_the_request_timeout() -> TestResult {
     let server = Backend::start(Behaviour::silent()).await?;
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
@@ -232,7 +232,7 @@ async fn only_configured_headers_of_the_authorization_response_are_forwarded() -
 }
 
 #[tokio::test]
-async fn authorization_response_401_becomes_a_sign_in_redirect() -> TestResult {
+async fn response_401_of_the_authorization_service_becomes_a_sign_in_redirect() -> TestResult {
     let server = Backend::start(says(401, &["Set-Cookie: csrf=1", "WWW-Authenticate: Basic"])).await?;
     let wanted = "%2Fa%2520b%3Fc%3Dd%26e%3D%2522";
     for (url, expected) in [
@@ -257,7 +257,7 @@ async fn authorization_response_401_becomes_a_sign_in_redirect() -> TestResult {
 }
 
 #[tokio::test]
-async fn authorization_service_is_called_last_and_only_if_needed() -> TestResult {
+async fn gateway_calls_the_authorization_service_last_and_only_if_needed() -> TestResult {
     let server = Backend::start(directory()).await?;
     for requires_all in [false, true] {
         let before = server.requests();
@@ -298,7 +298,7 @@ async fn authorization_service_is_called_last_and_only_if_needed() -> TestResult
 }
 
 #[tokio::test]
-async fn two_authorization_services_must_both_admit() -> TestResult {
+async fn request_is_admitted_only_if_both_authorization_services_admit() -> TestResult {
     let (one, two) = (Backend::start(says(200, &[])).await?, Backend::start(says(403, &[])).await?);
     let methods = [&one, &two].map(|server| Method::External(Arc::new(service(server)))).to_vec();
     let authentication = Authentication { requires_all: true, methods, consumers: None };
@@ -312,7 +312,7 @@ async fn two_authorization_services_must_both_admit() -> TestResult {
 }
 
 #[tokio::test]
-async fn certificate_of_the_authorization_service_is_verified() -> TestResult {
+async fn gateway_verifies_the_certificate_of_the_authorization_service() -> TestResult {
     use sluicegate_testkit::terminator::Terminator;
     use sluicegate_testkit::tls::Authority;
     let authority = Authority::new();

@@ -87,7 +87,7 @@ async fn authorization_service_receives_only_the_cache_key() -> TestResult {
 }
 
 #[tokio::test]
-async fn each_cache_key_part_separates_decisions() -> TestResult {
+async fn each_part_of_the_cache_key_separates_cached_decisions() -> TestResult {
     let server = Backend::start(says(200, &[])).await?;
     for (key, differs) in [
         (
@@ -151,7 +151,7 @@ async fn concurrent_requests_with_the_same_key_share_an_authorization_check() ->
 }
 
 #[tokio::test]
-async fn shared_check_survives_the_disconnect_of_its_first_client() -> TestResult {
+async fn shared_authorization_check_continues_after_its_first_client_disconnects() -> TestResult {
     let server = Backend::start(says(200, &[]).delay(Duration::from_millis(500))).await?;
     let (_backend, gateway) = remembering(&server, vec![header("authorization")]).await?;
     let mut first = gateway.connect().await?;
@@ -170,7 +170,7 @@ async fn shared_check_survives_the_disconnect_of_its_first_client() -> TestResul
 }
 
 #[tokio::test]
-async fn decision_with_a_cookie_is_neither_shared_nor_cached() -> TestResult {
+async fn authorization_decision_with_a_cookie_is_neither_shared_nor_cached() -> TestResult {
     let server = Backend::start(Behaviour::choose(|request| {
         let cookie = format!("Set-Cookie: id={}-{}", request.connection, request.nth);
         says(200, &[&cookie]).delay(Duration::from_millis(50))
@@ -196,7 +196,7 @@ async fn decision_with_a_cookie_is_neither_shared_nor_cached() -> TestResult {
 }
 
 #[tokio::test]
-async fn policy_change_discards_cached_decisions() -> TestResult {
+async fn changed_policy_discards_cached_decisions() -> TestResult {
     let server = Backend::start(directory()).await?;
     let (_backend, gateway) = remembering(&server, vec![header("authorization")]).await?;
     let alice = &["Authorization: alice"][..];

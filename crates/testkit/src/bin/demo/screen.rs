@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counter_is_summed_over_its_labels() {
+    fn counter_is_summed_over_all_label_values() {
         let text = "# TYPE a_total counter\na_total{route=\"x y\"} 3\na_total{route=\"z\"} 4\na_totals 9\nb_total 5\n";
         assert_eq!((sum(text, "a_total"), sum(text, "b_total"), sum(text, "c_total")), (7, 5, 0));
     }

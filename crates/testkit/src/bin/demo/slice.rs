@@ -71,7 +71,7 @@ mod tests {
                         zone: a\nports:\n  - name: http\n    port: 9000\n---\nkind: Ingress\n";
 
     #[test]
-    fn slice_changes_only_its_endpoints() {
+    fn edited_slice_differs_only_in_its_endpoints() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("all.yaml");
         fs::write(&path, TEXT).unwrap();

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flood_counters_are_found_among_the_metrics() {
+    fn flood_counters_are_read_from_the_metrics_of_the_gateway() {
         let sample = |line| counted(line).map(|(name, count)| format!("{name} {count}"));
         let floods = sample("sluicegate_http2_floods_total 3");
         assert_eq!(floods.as_deref(), Some("floods 3"));

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use super::{Followed, NOTICES_ALONE, WALKS_ALONE, app, dns, ingress, slice};
 
 #[tokio::test]
-async fn the_first_change_is_the_complete_configuration() {
+async fn first_published_change_is_the_complete_configuration() {
     let files: Vec<(String, String)> =
         (0..200).map(|nth| (format!("{nth:03}.yaml"), app(&format!("app{nth}"), &[1]))).collect();
     let mut followed = Followed::new(NOTICES_ALONE, |root| {
@@ -22,7 +22,7 @@ async fn the_first_change_is_the_complete_configuration() {
 }
 
 #[tokio::test]
-async fn created_changed_renamed_and_removed_files_take_effect() {
+async fn created_changed_renamed_and_removed_manifests_take_effect() {
     let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1]))]).await;
     followed.write("b.yml", &app("b", &[2]));
     followed.served("/a[1] /b[2]").await;
@@ -117,7 +117,7 @@ async fn invalid_layer_4_listener_leaves_the_last_valid_version_in_service() {
 }
 
 #[tokio::test]
-async fn named_service_port_with_a_new_number_keeps_its_upstream_key() {
+async fn upstream_of_a_named_service_port_keeps_its_key_if_the_number_changes() {
     let app = |number: u16, named: &str| {
         ingress("a", "/a")
             .replace("port: {number: 80}", &format!("port: {{{named}}}"))
@@ -167,7 +167,7 @@ async fn created_renamed_linked_and_removed_folders_take_effect() {
 }
 
 #[tokio::test]
-async fn changes_without_inotify_events_are_found_by_walking() {
+async fn rescan_finds_changes_without_inotify_events() {
     let mut followed = Followed::new(WALKS_ALONE, |root| {
         fs::create_dir(root).unwrap();
         fs::write(root.join("a.yaml"), app("a", &[1])).unwrap();
@@ -182,7 +182,7 @@ async fn changes_without_inotify_events_are_found_by_walking() {
 }
 
 #[tokio::test]
-async fn change_of_a_symlink_target_is_found_by_walking() {
+async fn rescan_finds_a_change_of_a_symlink_target() {
     let mut change_detection = NOTICES_ALONE;
     change_detection.walk_interval = std::time::Duration::from_millis(50);
     let mut followed = Followed::new(change_detection, |root| {
@@ -198,7 +198,7 @@ async fn change_of_a_symlink_target_is_found_by_walking() {
 }
 
 #[tokio::test]
-async fn single_manifest_file_is_watched() {
+async fn changes_of_a_single_manifest_file_take_effect() {
     let mut followed = Followed::new(NOTICES_ALONE, |root| fs::write(root, app("a", &[1])).unwrap());
     followed.served("/a[1]").await;
     fs::write(&followed.root, app("a", &[2])).unwrap();
@@ -209,7 +209,7 @@ async fn single_manifest_file_is_watched() {
 }
 
 #[tokio::test]
-async fn external_name_is_resolved_and_keeps_old_addresses_on_failure() {
+async fn external_name_service_keeps_old_addresses_if_resolution_fails() {
     let external = ingress("a", "/a")
         .replace("spec: {ports: [{port: 80}]}", "spec: {type: ExternalName, externalName: localhost}");
     let mut followed = Followed::with_files(&[("a.yaml", external.clone())]).await;
@@ -233,7 +233,7 @@ async fn external_name_is_resolved_and_keeps_old_addresses_on_failure() {
 }
 
 #[tokio::test]
-async fn external_name_that_never_resolved_is_reported_as_503() {
+async fn problem_of_an_unresolved_external_name_states_the_503_response() {
     let external = ingress("a", "/a").replace(
         "spec: {ports: [{port: 80}]}",
         "spec: {type: ExternalName, externalName: does-not-exist.invalid}",

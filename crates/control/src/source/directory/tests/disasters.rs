@@ -29,7 +29,7 @@ async fn invalid_manifest_is_reported_and_the_last_valid_version_is_served() {
 }
 
 #[tokio::test]
-async fn unreadable_security_policy_at_startup_closes_routes_until_removed() {
+async fn security_policy_unreadable_at_startup_closes_routes_until_removed() {
     let broken = "kind: SecurityPolicy\nspec: [";
     let mut followed =
         Followed::with_files(&[("a.yaml", app("a", &[1])), ("guard.yaml", broken.to_owned())]).await;
@@ -48,7 +48,7 @@ async fn unreadable_security_policy_at_startup_closes_routes_until_removed() {
 }
 
 #[tokio::test]
-async fn security_policy_that_is_not_utf8_at_startup_closes_routes() {
+async fn security_policy_that_is_not_utf8_at_startup_closes_all_routes() {
     let mut followed = Followed::new(NOTICES_ALONE, |root| {
         fs::create_dir(root).unwrap();
         fs::write(root.join("a.yaml"), app("a", &[1])).unwrap();
@@ -95,7 +95,7 @@ async fn objects_of_a_removed_directory_are_served_until_a_new_directory_appears
 }
 
 #[tokio::test]
-async fn deleted_directory_leaves_its_objects_in_service() {
+async fn objects_of_a_deleted_directory_stay_in_service() {
     let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1])), ("b.yaml", app("b", &[1]))]).await;
     // The files and the directory are removed before the source reads any event. The events arrive in the order of the
     // removals.
@@ -108,7 +108,7 @@ async fn deleted_directory_leaves_its_objects_in_service() {
 }
 
 #[tokio::test]
-async fn missing_directory_is_reported_and_served_once_created() {
+async fn missing_directory_is_reported_and_its_manifests_served_once_created() {
     let mut followed = Followed::new(NOTICES_ALONE, |_| {});
     followed
         .problems(&[
@@ -126,7 +126,7 @@ async fn missing_directory_is_reported_and_served_once_created() {
 }
 
 #[tokio::test]
-async fn swapped_directory_symlink_serves_the_new_directory() {
+async fn gateway_serves_the_new_target_of_a_swapped_directory_symlink() {
     let release = |root: &Path, name: &str, octet: usize| {
         let folder = root.with_file_name(name);
         fs::create_dir(&folder).unwrap();
@@ -145,7 +145,7 @@ async fn swapped_directory_symlink_serves_the_new_directory() {
 }
 
 #[tokio::test]
-async fn file_that_becomes_unreadable_keeps_its_previous_content() {
+async fn objects_of_a_file_that_becomes_unreadable_stay_in_service() {
     let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1])), ("b.yaml", app("b", &[1]))]).await;
     fs::write(followed.path("a.yaml"), b"\xff\xfe").unwrap();
     followed.problems(&["a.yaml: cannot be read: it is not UTF-8; its previous content stays"]).await;
@@ -159,7 +159,7 @@ async fn file_that_becomes_unreadable_keeps_its_previous_content() {
 }
 
 #[tokio::test]
-async fn file_never_read_is_not_reported_as_in_service() {
+async fn problem_of_a_file_never_read_does_not_claim_a_version_in_service() {
     let prepare = |root: &Path| {
         fs::create_dir(root).unwrap();
         fs::write(root.join("a.yaml"), b"\xff\xfe").unwrap();
@@ -179,7 +179,7 @@ async fn file_never_read_is_not_reported_as_in_service() {
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_listed_keeps_its_objects() {
+async fn objects_of_a_folder_that_cannot_be_listed_stay_in_service() {
     let mut followed = Followed::new(NOTICES_ALONE, |root| {
         fs::create_dir_all(root.join("sub")).unwrap();
         fs::write(root.join("sub/a.yaml"), app("a", &[1])).unwrap();

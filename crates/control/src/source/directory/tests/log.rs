@@ -66,7 +66,7 @@ fn of_class(class: &str, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn ingresses_of_other_classes_are_logged_once_per_change() {
+async fn each_change_logs_one_line_about_ingresses_of_other_classes() {
     let log = Log::capture();
     let many: String = ["b", "c", "d", "e", "f"].map(|name| of_class("nginx", name)).concat();
     let mut followed = Followed::with_files(&[("a.yaml", app("a", &[1])), ("many.yaml", many)]).await;

@@ -20,7 +20,7 @@ async fn two_apps() -> Followed {
 }
 
 #[tokio::test]
-async fn truncated_file_is_read_when_its_writer_closes_the_file() {
+async fn truncated_manifest_is_read_only_after_its_writer_closes_the_file() {
     let mut followed = two_apps().await;
     let text = app("a", &[2, 3]);
     let (first, rest) = text.split_at(text.find("EndpointSlice").unwrap() + 100);
@@ -40,7 +40,7 @@ async fn truncated_file_is_read_when_its_writer_closes_the_file() {
 }
 
 #[tokio::test]
-async fn editors_and_git_replace_files_without_an_outage() {
+async fn files_replaced_by_editors_and_git_stay_in_service() {
     let mut followed = two_apps().await;
     let path = followed.path("a.yaml");
     let backup = followed.path("a.yaml~");
@@ -72,7 +72,7 @@ async fn editors_and_git_replace_files_without_an_outage() {
 }
 
 #[tokio::test]
-async fn constantly_replaced_file_stays_in_service() {
+async fn objects_of_a_constantly_replaced_file_stay_in_service() {
     let mut followed = two_apps().await;
     let path = followed.path("a.yaml");
     let writer = thread::spawn(move || {
@@ -88,7 +88,7 @@ async fn constantly_replaced_file_stays_in_service() {
 }
 
 #[tokio::test]
-async fn partly_written_file_is_never_served() {
+async fn partly_written_manifest_is_never_served() {
     let mut followed = two_apps().await;
     let path = followed.path("a.yaml");
     let writer = thread::spawn(move || {
@@ -108,7 +108,7 @@ async fn partly_written_file_is_never_served() {
 }
 
 #[tokio::test]
-async fn thousand_rapid_changes_end_with_the_last_version() {
+async fn last_of_a_thousand_rapid_changes_is_served() {
     let files = [("a.yaml", ingress("a", "/a")), ("slice.yaml", slice("a", &[0]))];
     let mut followed = Followed::with_files(&files).await;
     let path = followed.path("slice.yaml");
@@ -128,7 +128,7 @@ async fn thousand_rapid_changes_end_with_the_last_version() {
 }
 
 #[tokio::test]
-async fn renamed_file_leaves_its_objects_in_service() {
+async fn objects_of_a_renamed_file_stay_in_service() {
     let mut followed = two_apps().await;
     let before = followed.history().len();
     fs::rename(followed.path("a.yaml"), followed.path("z.yaml")).unwrap();
@@ -167,7 +167,7 @@ fn mount(root: &Path, version: &str, files: &[(&str, String)]) {
 }
 
 #[tokio::test]
-async fn mounted_config_map_is_updated_atomically() {
+async fn update_of_a_mounted_config_map_takes_effect_atomically() {
     let mut followed = Followed::new(NOTICES_ALONE, |root| {
         fs::create_dir(root).unwrap();
         mount(root, "..1", &[("a.yaml", app("a", &[1])), ("b.yaml", app("b", &[1]))]);

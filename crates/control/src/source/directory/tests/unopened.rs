@@ -42,7 +42,7 @@ fn make_circle(path: &Path) {
 }
 
 #[tokio::test]
-async fn unreadable_file_at_startup_closes_all_routes_until_readable() {
+async fn file_unreadable_at_startup_closes_all_routes_until_readable() {
     for make in [make_too_large, make_pipe, make_circle] {
         let mut followed = Followed::new(NOTICES_ALONE, |root| {
             fs::create_dir(root).unwrap();
@@ -69,7 +69,7 @@ async fn unreadable_file_at_startup_closes_all_routes_until_readable() {
 }
 
 #[tokio::test]
-async fn removed_unreadable_file_reopens_the_routes() {
+async fn removal_of_an_unreadable_file_reopens_the_routes() {
     let mut followed = Followed::new(NOTICES_ALONE, |root| {
         fs::create_dir(root).unwrap();
         fs::write(root.join("a.yaml"), app("a", &[1])).unwrap();
@@ -82,7 +82,7 @@ async fn removed_unreadable_file_reopens_the_routes() {
 }
 
 #[tokio::test]
-async fn file_that_becomes_readable_without_an_event_is_found() {
+async fn rescan_finds_a_file_that_becomes_readable_without_an_event() {
     let mut followed = Followed::new(NOTICES_ALONE, |root| {
         fs::create_dir(root).unwrap();
         fs::write(root.join("a.yaml"), app("a", &[1])).unwrap();
@@ -96,7 +96,7 @@ async fn file_that_becomes_readable_without_an_event_is_found() {
 }
 
 #[tokio::test]
-async fn unlistable_folder_at_startup_closes_all_routes_until_its_files_are_read() {
+async fn folder_that_cannot_be_listed_at_startup_closes_all_routes_until_readable() {
     let mut followed = Followed::new(NOTICES_ALONE, |root| {
         fs::create_dir(root).unwrap();
         fs::write(root.join("a.yaml"), app("a", &[1])).unwrap();
@@ -138,7 +138,7 @@ async fn unreadable_file_after_startup_leaves_routes_and_policies_in_service() {
 }
 
 #[tokio::test]
-async fn policy_rejected_for_its_aliases_at_startup_closes_routes() {
+async fn security_policy_rejected_for_its_yaml_aliases_at_startup_closes_routes() {
     let mut bomb = GUARD.to_owned();
     bomb.push_str("a0: &a0 [x,x,x,x,x,x,x,x,x]\n");
     for level in 1..7 {

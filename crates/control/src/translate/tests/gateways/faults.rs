@@ -39,7 +39,7 @@ fn older_api_versions_and_every_valid_field_are_accepted() {
 }
 
 #[test]
-fn gateway_problem_names_its_field() {
+fn problem_in_a_gateway_names_the_field() {
     for (listener, problem) in [
         ("{protocol: TCP, port: 1}", "spec.listeners[0].name: is missing"),
         ("{name: A, protocol: TCP, port: 1}", "spec.listeners[0].name: \"A\" has upper-case letters"),
@@ -113,7 +113,7 @@ fn gateway_problem_names_its_field() {
 }
 
 #[test]
-fn route_problem_names_its_field() {
+fn problem_in_a_route_names_the_field() {
     let backends = "rules: [{backendRefs: [{name: db, port: 5432}]}]";
     for (kind, spec, problems) in [
         (

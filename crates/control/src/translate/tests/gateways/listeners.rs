@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn listener_without_a_route_is_published() {
+fn gateway_listener_without_a_route_is_published() {
     check(
         &[edge(&format!("{}, {}", tcp("a", 1), tls("b", 2, "")))],
         &["TCP 0.0.0.0:1 without a route", "TLS 0.0.0.0:2 without a route"],
@@ -56,7 +56,7 @@ fn gateway_is_served_according_to_its_class() {
 }
 
 #[test]
-fn gateway_listens_on_its_addresses_or_the_option_addresses() {
+fn gateway_listens_on_its_own_addresses_or_the_addresses_of_the_options() {
     let addresses = |addresses: &str| {
         object(
             "Gateway",
@@ -99,7 +99,7 @@ fn gateway_listens_on_its_addresses_or_the_option_addresses() {
 }
 
 #[test]
-fn listeners_of_unsupported_protocols_are_a_note() {
+fn note_reports_listeners_of_unsupported_protocols() {
     let listeners = "{name: a, protocol: HTTP, port: 80}, {name: b, protocol: HTTPS, port: 443, tls: {certificateRefs: \
                      [{name: c}]}}, {name: c, protocol: TLS, port: 8443, tls: {mode: Terminate}}";
     let manifests = [
@@ -174,7 +174,7 @@ fn oldest_gateway_owns_a_port_and_conflicts_are_reported() {
 }
 
 #[test]
-fn tls_listeners_share_a_port_by_hostname() {
+fn tls_listeners_with_different_hostnames_share_a_port() {
     let old = gateway(
         "name: old, creationTimestamp: \"2024-01-01T00:00:00Z\"",
         &format!("{}, {}", tls("a", 8443, "a.test"), tls("b", 8443, "*.b.test")),
@@ -205,7 +205,7 @@ fn tls_listeners_share_a_port_by_hostname() {
 }
 
 #[test]
-fn listeners_on_ports_of_the_process_are_rejected() {
+fn gateway_listeners_on_ports_of_the_process_are_rejected() {
     let options = TranslateOptions {
         http_ports: vec![80, 8080],
         https_ports: vec![443, 8443],
@@ -235,7 +235,7 @@ fn listeners_on_ports_of_the_process_are_rejected() {
 }
 
 #[test]
-fn unsupported_route_kinds_are_reported_in_one_note() {
+fn one_note_reports_all_routes_of_unsupported_kinds() {
     let served: Served = serve(&format!(
         "{}{}{}",
         object("HTTPRoute", "name: a", ""),

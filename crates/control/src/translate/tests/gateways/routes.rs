@@ -12,7 +12,7 @@ fn tcp_route_forwards_a_port_to_a_service() {
 }
 
 #[test]
-fn service_port_number_may_serve_tcp_and_udp() {
+fn tcp_and_udp_listeners_may_use_the_same_service_port_number() {
     let listeners = "{name: udp, protocol: UDP, port: 53}, {name: tcp, protocol: TCP, port: 53}".to_owned();
     check(
         &[
@@ -97,7 +97,7 @@ fn tls_route_serves_hostnames_that_its_listener_matches() {
 }
 
 #[test]
-fn gateway_wildcard_matches_several_labels() {
+fn wildcard_host_of_a_gateway_matches_several_labels() {
     let manifests = [edge(&tls("x", 8443, "")), route("TLSRoute", "name: db", &["*.test"], "db:5432")];
     let config = translate(&stored(&manifests.concat()), &TranslateOptions::default()).config;
     let (host, _) = config.layer4_routes().next().unwrap();
@@ -148,7 +148,7 @@ fn oldest_route_of_a_listener_takes_precedence_and_conflicts_are_reported() {
 }
 
 #[test]
-fn upstream_of_an_ignored_route_is_not_published() {
+fn upstreams_of_an_ignored_route_are_not_published() {
     let text = [
         edge(&tcp("x", 1)),
         route("TCPRoute", "name: a", &[], "db:5432"),
@@ -210,7 +210,7 @@ fn route_attaches_by_section_name_and_port_or_to_all_listeners() {
 }
 
 #[test]
-fn listener_accepts_only_allowed_routes() {
+fn listener_accepts_only_routes_that_it_allows() {
     let listener =
         |allowed: &str| edge(&format!("{{name: x, protocol: TCP, port: 1, allowedRoutes: {{{allowed}}}}}"));
     let own = attached("TCPRoute", "name: db", "{name: edge}", &[], &["db:5432"]);
@@ -338,7 +338,7 @@ fn backends_split_by_weight_and_invalid_backends_are_rejected() {
 }
 
 #[test]
-fn reference_grant_allows_backends_of_its_namespace() {
+fn reference_grant_allows_routes_to_backends_in_its_namespace() {
     let from = |group: &str, kind: &str, namespace: &str| {
         format!("from: [{{group: {group}, kind: {kind}, namespace: {namespace}}}]")
     };
@@ -421,7 +421,7 @@ fn proxy_protocol_annotation_applies_to_tcp_upstreams_only() {
 }
 
 #[test]
-fn external_name_backend_uses_the_target_port() {
+fn external_name_backend_uses_the_target_port_of_its_service() {
     let service = "---\napiVersion: v1\nkind: Service\nmetadata: {name: far}\nspec: {type: ExternalName, externalName: \
                    db.example, ports: [{port: 53, targetPort: 5353, protocol: UDP}]}\n";
     let manifests = [

@@ -53,7 +53,7 @@ fn two_services() -> String {
 }
 
 #[test]
-fn most_specific_policy_applies_to_a_route_as_a_whole() {
+fn only_the_most_specific_policy_of_each_kind_applies_to_a_route() {
     let two = "{group: \"\", kind: Service, name: two}";
     let admin = "{group: \"\", kind: Service, name: two, sectionName: admin}";
     let text = [
@@ -88,7 +88,7 @@ fn most_specific_policy_applies_to_a_route_as_a_whole() {
 }
 
 #[test]
-fn routes_of_one_policy_share_its_arc() {
+fn routes_of_one_policy_share_the_arc_of_the_policy() {
     let text = [two_services(), security("p", &[A]), limits("l", &[A])].concat();
     let (translation, _) = translated(&[&text]);
     let routes: Vec<_> = translation.config.rules().collect();
@@ -129,7 +129,7 @@ fn oldest_policy_of_a_target_takes_precedence_and_conflicts_are_reported() {
 }
 
 #[test]
-fn valid_policies_replace_an_invalid_policy_except_a_security_policy() {
+fn valid_policy_replaces_an_invalid_policy_unless_it_is_a_security_policy() {
     let of = |kind: &str, name: &str, target: &str, spec: &str| {
         object(kind, name, &format!("targetRefs: [{target}], {spec}"))
     };
@@ -175,7 +175,7 @@ fn valid_policies_replace_an_invalid_policy_except_a_security_policy() {
 }
 
 #[test]
-fn policy_for_a_port_applies_to_backends_by_number_or_name() {
+fn policy_for_a_named_service_port_applies_to_backends_that_use_the_number() {
     let by_number = format!("{}{ECHO}", ingress("name: a", &rules(&["a.test Prefix / echo:80"])));
     let (translation, problems) = translated(&[&[by_number, security("p", &[PORT])].concat()]);
     assert_lines(&governed(&translation), &["a / p -"]);
@@ -252,7 +252,7 @@ fn policies_apply_only_within_their_namespace() {
 }
 
 #[test]
-fn invalid_targets_are_reported() {
+fn invalid_policy_targets_are_reported() {
     for (target, problem) in [
         (
             "{group: apps, kind: Ingress, name: a}",

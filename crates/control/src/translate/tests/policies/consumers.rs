@@ -47,7 +47,7 @@ fn consumers_are_published_with_hashed_keys_in_name_order() {
 }
 
 #[test]
-fn consumers_without_an_authenticating_policy_are_not_published() {
+fn consumers_are_not_published_without_a_policy_that_authenticates() {
     let keys = secret("keys", "key: 0123456789abcdef");
     for spec in
         ["ipAccess: {allow: [10.0.0.0/8]}", "authentication: {apiKey: {}, consumers: {namespaces: [other]}}"]
@@ -118,7 +118,7 @@ fn duplicate_credential_belongs_to_the_older_consumer_and_is_reported() {
 }
 
 #[test]
-fn equal_names_in_two_namespaces_conflict_only_under_a_shared_policy() {
+fn equal_user_names_of_two_namespaces_conflict_only_under_a_shared_policy() {
     let other = consumer("a", "basicUsers: [x]").replace("{name: a}", "{name: a, namespace: other}");
     let both = [consumer("b", "basicUsers: [x]"), other].concat();
     for (scope, told) in [
@@ -194,7 +194,7 @@ fn invalid_credential_is_reported_and_other_credentials_stay_valid() {
 }
 
 #[test]
-fn consumer_with_an_invalid_spec_is_refused() {
+fn requests_of_a_consumer_with_an_invalid_spec_are_rejected() {
     wrong("basicUsers: [a], groups: [\"a,b\"]", "spec.groups[0]: \"a,b\" has a comma", true);
     wrong("basicUsers: [a], groups: gold", "spec.groups: must be a list", true);
     wrong("basicUsers: [a], gruops: [gold]", "spec.gruops: is unknown: did you mean groups?", true);

@@ -21,7 +21,7 @@ fn limiting(limits: &str) -> String {
 }
 
 #[test]
-fn rate_limits_have_their_defaults() {
+fn absent_fields_of_rate_limits_have_their_defaults() {
     let text = limiting(
         "{name: plain, requests: 100, per: 1m}, \
          {name: full, requests: 10, per: 1h30m, burst: 5, algorithm: TokenBucket, groups: [gold], dryRun: true, \
@@ -55,7 +55,7 @@ fn rate_limits_have_their_defaults() {
 }
 
 #[test]
-fn limits_by_caller_without_authentication_are_reported() {
+fn rate_limits_keyed_by_identity_without_authentication_are_reported() {
     let keys = policy("authentication: {apiKey: {}}");
     let service = policy("authentication: {extAuth: {url: \"http://auth.test/\"}}");
     let none = String::new();
@@ -199,7 +199,7 @@ fn concurrency_limits_apply_with_or_without_rate_limits() {
 }
 
 #[test]
-fn policy_without_a_valid_limit_is_reported_and_has_no_effect() {
+fn rate_limit_policy_without_a_valid_limit_is_reported_and_has_no_effect() {
     let (translation, problems) =
         translated(&[&[shop(), limiting("{name: a, requests: 0, per: 1s}")].concat()]);
     assert_eq!(problems.len(), 1);
@@ -223,7 +223,7 @@ fn shared(redis: &str, secrets: &str) -> (Shared, Vec<String>, String) {
 }
 
 #[test]
-fn shared_redis_limits_have_their_defaults() {
+fn absent_fields_of_redis_settings_have_their_defaults() {
     let (plain, problems, standing) = shared("address: \"valkey.default.svc:6379\"", "");
     assert_problems(&problems, &[]);
     assert_eq!(standing, "Accepted: ");
@@ -257,7 +257,7 @@ fn shared_redis_limits_have_their_defaults() {
 }
 
 #[test]
-fn invalid_redis_settings_are_reported_and_limits_count_locally() {
+fn invalid_redis_settings_are_reported_and_rate_limits_apply_locally() {
     let secrets = secret("valkey", "empty: \"\\n\", password: x");
     let at = "address: \"valkey:6379\"";
     for (redis, told) in [

@@ -130,7 +130,7 @@ fn jwt_keys_and_shared_secrets_come_from_secrets() {
 }
 
 #[test]
-fn provider_may_name_every_algorithm() {
+fn jwt_provider_may_list_every_algorithm() {
     let all = "HS256, HS384, HS512, RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA";
     let provider = format!("{{name: acme, keys: {{remote: {{url: \"https://a/\"}}}}, algorithms: [{all}]}}");
     // The three algorithms with a shared secret do not fit remote keys. This test checks only the number of algorithms.

@@ -62,7 +62,7 @@ fn warned(spec: &str, warning: &str) {
 }
 
 #[test]
-fn suspicious_but_valid_fields_are_warned_about() {
+fn warnings_name_suspicious_but_valid_policy_fields() {
     let keys = "authentication: {apiKey: {}}";
     for (spec, warning) in [
         (
@@ -104,7 +104,7 @@ fn access_addresses_are_parsed_as_networks() {
 }
 
 #[test]
-fn cors_has_the_defaults_of_the_fetch_standard() {
+fn absent_cors_fields_have_the_defaults_of_the_fetch_standard() {
     let plain = cors("allowOrigins: [\"https://App.example.com\"]");
     let methods: Vec<&str> = plain.allow_methods.iter().map(|method| &**method).collect();
     assert_eq!(methods, ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
@@ -122,7 +122,7 @@ fn cors_has_the_defaults_of_the_fetch_standard() {
 }
 
 #[test]
-fn authentication_methods_have_their_defaults_and_order() {
+fn authentication_methods_have_default_fields_and_a_fixed_order() {
     let inline = format!("keys: {{inline: '{KEY}'}}");
     let all = methods(&format!(
         "apiKey: {{}}, jwt: {{providers: [{{name: acme, {inline}, algorithms: [EdDSA], requiredClaims: [{{name: scope}}], \
@@ -157,7 +157,7 @@ fn external(spec: &str) -> External {
 }
 
 #[test]
-fn external_authorization_has_its_defaults() {
+fn absent_fields_of_external_authorization_have_their_defaults() {
     let plain = external("");
     assert_eq!((&*plain.url, &*plain.method), ("http://authz.default.svc:8080/check?a=b", "GET"));
     assert_eq!((plain.timeout.as_secs(), &plain.request_headers), (5, &None));
@@ -186,7 +186,7 @@ fn external_authorization_has_its_defaults() {
 }
 
 #[test]
-fn invalid_external_authorization_closes_the_policy() {
+fn invalid_external_authorization_closes_the_routes_of_the_policy() {
     for (spec, problem) in [
         ("url: \"authz:8080\"", "extAuth.url: \"authz:8080\" is not a URL: write it as http://authz"),
         ("url: \"ftp://authz\"", "extAuth.url: \"ftp://authz\" is not a URL"),
@@ -263,7 +263,7 @@ fn invalid_external_authorization_closes_the_policy() {
 }
 
 #[test]
-fn override_headers_are_forwarded_only_with_forward_override_headers() {
+fn field_forward_override_headers_enables_forwarding_of_override_headers() {
     let rules = "authorization: {rules: [{action: Deny, methods: [DELETE]}]}";
     assert!(!good(rules).forward_overrides);
     assert!(!good(&format!("{rules}, forwardOverrideHeaders: false")).forward_overrides);
@@ -271,7 +271,7 @@ fn override_headers_are_forwarded_only_with_forward_override_headers() {
 }
 
 #[test]
-fn default_action_is_allow_only_without_allow_rules() {
+fn default_authorization_action_is_allow_only_without_allow_rules() {
     for (spec, expected) in [
         ("rules: [{action: Allow, methods: [GET]}]", Action::Deny),
         ("rules: [{action: Deny, methods: [GET]}]", Action::Allow),
@@ -289,7 +289,7 @@ fn default_action_is_allow_only_without_allow_rules() {
 }
 
 #[test]
-fn authorization_rules_name_consumers_of_known_namespaces() {
+fn authorization_rules_may_name_consumers_and_missing_consumers_are_reported() {
     let consumer = |namespace: &str| {
         object("Consumer", "bob", "basicUsers: [bob]")
             .replace("{name: bob}", &format!("{{name: bob, namespace: {namespace}}}"))
@@ -491,7 +491,7 @@ fn invalid_policy_leaves_the_last_valid_version_in_service() {
 }
 
 #[test]
-fn newest_invalid_version_of_a_policy_decides_which_targets_are_closed() {
+fn invalid_policy_closes_the_targets_of_its_newest_version() {
     let other = A.replace("name: a", "name: other");
     let first =
         object("SecurityPolicy", "p", &format!("targetRefs: [{other}], ipAccess: {{allow: [nobody]}}"));
@@ -504,7 +504,7 @@ fn newest_invalid_version_of_a_policy_decides_which_targets_are_closed() {
 }
 
 #[test]
-fn unreadable_policy_keeps_its_age_for_precedence() {
+fn unreadable_older_policy_has_precedence_over_a_valid_younger_policy() {
     let aged = |policy: String, name: &str, day: u8| {
         let head = format!("metadata: {{creationTimestamp: \"2026-01-0{day}T00:00:00Z\", ");
         policy.replace("metadata: {", &head).replace("name: p}", &format!("name: {name}}}"))
@@ -516,7 +516,7 @@ fn unreadable_policy_keeps_its_age_for_precedence() {
 }
 
 #[test]
-fn unreadable_policy_closes_its_readable_targets() {
+fn unreadable_policy_closes_those_targets_that_can_be_read() {
     let text = object(
         "SecurityPolicy",
         "p",
@@ -530,7 +530,7 @@ fn unreadable_policy_closes_its_readable_targets() {
 }
 
 #[test]
-fn authorization_rules_that_never_match_close_the_policy() {
+fn authorization_rules_that_never_match_close_the_routes_of_the_policy() {
     let denies = |of: &str| {
         format!("authentication: {{apiKey: {{}}}}, authorization: {{rules: [{{action: Deny, {of}}}]}}")
     };
@@ -551,7 +551,7 @@ fn authorization_rules_that_never_match_close_the_policy() {
 }
 
 #[test]
-fn two_jwt_providers_with_one_issuer_close_the_policy() {
+fn two_jwt_providers_with_one_issuer_close_the_routes_of_the_policy() {
     let provider = |name: &str| {
         format!("{{name: {name}, issuer: \"https://i\", keys: {{inline: '{{\"keys\": [{KEY}]}}'}}}}")
     };
@@ -568,7 +568,7 @@ fn policy_with_unknown_targets_is_reported_as_without_effect() {
 }
 
 #[test]
-fn unknown_kind_of_the_sluicegate_group_is_an_error() {
+fn unknown_kind_in_the_api_group_of_sluicegate_is_an_error() {
     let text =
         policy("ipAccess: {allow: [10.0.0.0/8]}").replace("kind: SecurityPolicy", "kind: Securitypolicy");
     let (_, problems) = translated(&[&[shop(), text].concat()]);
@@ -577,7 +577,7 @@ fn unknown_kind_of_the_sluicegate_group_is_an_error() {
 }
 
 #[test]
-fn policies_of_other_groups_are_ignored() {
+fn policies_of_other_api_groups_are_ignored() {
     let text = "---\napiVersion: gateway.envoyproxy.io/v1alpha1\nkind: SecurityPolicy\nmetadata: {name: p}\nspec: {x: 1}\n";
     let (translation, problems) = translated(&[&[&shop(), text].concat()]);
     assert_problems(&problems, &[]);

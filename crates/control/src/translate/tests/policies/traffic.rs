@@ -121,7 +121,7 @@ fn traffic_policy_fields_have_their_defaults_and_values() {
 }
 
 #[test]
-fn cached_body_is_at_most_a_quarter_of_the_cache() {
+fn default_limit_of_a_cached_body_is_a_quarter_of_the_cache() {
     let longest = |spec: &str| valid(spec).features.cache.as_ref().map(Cache::longest_body);
     assert_eq!(longest("cache: {}"), Some(1 << 20));
     assert_eq!(longest("cache: {maxSize: 1Mi}"), Some(256 << 10));
@@ -129,7 +129,7 @@ fn cached_body_is_at_most_a_quarter_of_the_cache() {
 }
 
 #[test]
-fn services_named_by_split_or_mirror_are_upstreams() {
+fn services_of_split_and_mirror_become_upstreams() {
     let split = "split: {weight: 90, backends: [{serviceRef: {name: other, port: 8080}, weight: 10, \
                  match: [{header: X-Canary, value: always}], exclude: [{cookie: stable}]}]}, \
                  mirror: {serviceRef: {name: other, port: 8080}, percent: 5}";
@@ -203,7 +203,7 @@ fn split_and_mirror_do_not_bypass_the_security_policy_of_a_service() {
 }
 
 #[test]
-fn cache_without_effect_is_reported() {
+fn cache_settings_without_effect_are_reported() {
     let guard =
         object("SecurityPolicy", "guard", &format!("targetRefs: [{A}], authentication: {{apiKey: {{}}}}"));
     let (_, problems) = translated(&[&[shop(), policy("cache: {}"), guard].concat()]);
@@ -336,7 +336,7 @@ fn misspelled_traffic_field_is_reported_and_has_no_effect() {
 }
 
 #[test]
-fn readable_parts_of_an_invalid_traffic_policy_apply() {
+fn valid_fields_of_an_invalid_traffic_policy_apply() {
     let spec = "timeouts: {response: 10}, directResponse: {statusCode: 503, body: maintenance}, retries: often, limits: {}";
     let (translation, problems) = translated(&[&[shop(), policy(spec)].concat()]);
     assert_problems(
@@ -375,7 +375,7 @@ fn mirror_to_a_missing_service_and_impossible_grpc_check_are_reported() {
 }
 
 #[test]
-fn most_specific_traffic_policy_applies_as_a_whole() {
+fn only_the_most_specific_traffic_policy_applies_to_a_route() {
     let of = |name: &str, target: &str, time: &str| {
         object("TrafficPolicy", name, &format!("targetRefs: [{target}], timeouts: {{request: {time}}}"))
     };

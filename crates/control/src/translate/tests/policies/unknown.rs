@@ -67,7 +67,7 @@ fn unreadable_security_policy_at_startup_closes_all_routes() {
 }
 
 #[test]
-fn invalid_policy_of_another_kind_or_namespace_leaves_routes_open() {
+fn invalid_policy_of_another_kind_or_namespace_closes_no_route() {
     let good = policy("ipAccess: {allow: [10.0.0.0/8]}");
     for broken in [
         object("TrafficPolicy", "p", &format!("targetRefs: [{A}], timeouts: [")),
@@ -84,7 +84,7 @@ fn invalid_policy_of_another_kind_or_namespace_leaves_routes_open() {
 }
 
 #[test]
-fn routes_closed_at_startup_reopen_and_served_routes_never_close() {
+fn corrected_policy_reopens_routes_and_invalid_policy_never_closes_served_routes() {
     let good = [shop(), policy("ipAccess: {allow: [10.0.0.0/8]}")].concat();
     let broken = good.replace("ipAccess:", "ipAccess: [");
     let worse = broken.replace("allow:", "allow: [");

@@ -65,7 +65,7 @@ fn hit(cache: &Arc<Cache>, key: &str, request: &[u8], lines: &str, body: usize) 
 }
 
 #[test]
-fn frequently_requested_response_survives_a_flood_of_other_keys() {
+fn cache_keeps_a_frequently_requested_response_under_a_flood_of_keys() {
     let cache = cache(128 << 10, 32 << 10);
     for number in 0..10_000 {
         hit(&cache, &format!("cold {number}"), REQUEST, "", 100);
@@ -114,7 +114,7 @@ fn evicted_response_counts_toward_cache_size_while_clients_read_it() {
 }
 
 #[test]
-fn variants_of_one_target_are_limited() {
+fn cache_limits_the_variants_of_one_target() {
     let cache = cache(1 << 20, 1 << 10);
     let request = |number: usize| format!("GET / HTTP/1.1\r\nA: {number}\r\n\r\n").into_bytes();
     for number in 0..100 {
@@ -127,7 +127,7 @@ fn variants_of_one_target_are_limited() {
 }
 
 #[test]
-fn slow_fetch_is_followed_by_a_second_fetch() {
+fn cache_starts_a_second_fetch_if_the_first_is_slow() {
     let cache = cache(1 << 20, 1 << 10);
     let asked = asked("k");
     let begun = Instant::now();
@@ -167,7 +167,7 @@ fn response_in_flight_during_an_invalidation_is_not_stored() {
 }
 
 #[test]
-fn invalidation_outdates_all_fetches_of_its_target_and_no_others() {
+fn invalidation_discards_fetches_in_flight_of_its_target_only() {
     let cache = cache(1 << 20, 1 << 10);
     let (asked, begun) = (asked("k"), Instant::now());
     let at = |after| cache.enter(&asked, REQUEST, (true, true), begun + after);
@@ -195,7 +195,7 @@ fn invalidation_outdates_all_fetches_of_its_target_and_no_others() {
 }
 
 #[test]
-fn requests_waiting_for_one_fetch_are_limited() {
+fn cache_limits_the_requests_that_wait_for_one_fetch() {
     let cache = cache(1 << 20, 1 << 10);
     let asked = asked("k");
     let CacheLookup::Leads(flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
@@ -214,7 +214,7 @@ fn requests_waiting_for_one_fetch_are_limited() {
 }
 
 #[test]
-fn requests_do_not_wait_for_a_target_with_trailers_in_responses() {
+fn requests_do_not_wait_for_a_target_whose_last_response_had_trailers() {
     let cache = cache(1 << 20, 1 << 10);
     let asked = asked("k");
     let CacheLookup::Leads(flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };

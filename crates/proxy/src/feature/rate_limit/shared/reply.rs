@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn valid_redis_replies_are_parsed_once_complete() {
+    fn parser_returns_a_valid_redis_reply_once_it_is_complete() {
         for (input, reply) in [
             ("+OK\r\n", Reply::Done),
             ("-NOAUTH who are \u{7}you\r\n", Reply::Error("NOAUTH who are \\u{7}you".into())),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn unexpected_redis_replies_are_rejected_before_they_are_complete() {
+    fn parser_rejects_an_unexpected_redis_reply_before_it_is_complete() {
         let long = ["+", &"x".repeat(LINE_MAX)].concat();
         for (input, nonsense) in [
             ("HTTP/1.1 400 Bad Request\r\n", UnexpectedReply::Type),
@@ -139,7 +139,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_reply_bytes_parse_alike_whole_and_in_pieces(
+        fn parser_gives_the_same_result_for_any_reply_whole_and_in_pieces(
             words in proptest::collection::vec(
                 prop::sample::select(vec!["*", ":", "+", "-", "$", "\r\n", "\n", "2", "x"]), 0..24
             ),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn fuzzing_seeds_of_redis_replies_pass() {
+    fn parser_gives_the_same_result_for_fuzz_seeds_whole_and_in_pieces() {
         let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/redis_reply");
         let files: Vec<_> = std::fs::read_dir(seeds).unwrap().collect();
         assert!(files.len() >= 5);
