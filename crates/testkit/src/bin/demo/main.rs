@@ -109,9 +109,12 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         authority.display()
     );
     println!(
-        "{} requests/s over {} connections, half of them HTTPS. Every {} s endpoints are killed (SIGKILL) or added: \
+        "{} requests/s over {} connections, {} of which use HTTPS. Every {} s endpoints are killed (SIGKILL) or added: \
          5, 7, 5, ...\nEvery second the certificate is replaced, and new connections check the certificate.\n",
-        arguments.rate, arguments.connections, arguments.every
+        arguments.rate,
+        arguments.connections,
+        arguments.connections.div_ceil(2),
+        arguments.every
     );
     let http = half_of_load(arguments, arguments.listen).start()?;
     let https = half_of_load(arguments, arguments.listen_https).transport(Transport::Https).start()?;
