@@ -24,7 +24,7 @@ REDIS, ASKED = "203.0.113.81", "203.0.113.82"
 CONTROL_PLANE = "app.kubernetes.io/component=control-plane"
 DATA_PLANE = "app.kubernetes.io/component=data-plane"
 SECRETS = {"/secrets": ["create", "get", "list", "watch"], **{
-    f"/secrets sluicegate-{plane}-tls": ["get", "update"] for plane in ("control", "proxy")
+    f"/secrets sluicegate-{plane}-tls": ["get", "update"] for plane in ("control-plane", "data-plane")
 }}
 
 
