@@ -196,7 +196,8 @@ async fn dry_run_rate_limit_counts_and_admits_requests() -> TestResult {
     // A client that obeys the announced limit may exceed the dry-run limit.
     let response = ask(&gateway, "/", &[]).await?;
     assert_eq!((response.status, response.header("RateLimit-Policy")), (200, Some("\"wet\";q=100;w=3600")));
-    assert!(response.header("RateLimit").is_some_and(|line| line.starts_with("\"wet\";r=95;")));
+    let left = response.header("RateLimit");
+    assert!(left.is_some_and(|line| line.starts_with("\"wet\";r=95;")), "{left:?}");
     let policy = &gateway.proxy().registry().policies()[0];
     assert_eq!(policy.stats.sum(|shard| &shard.dry_runs), 3);
     Ok(())
