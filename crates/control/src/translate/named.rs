@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use foldhash::HashSet;
 use sluicegate_model::UpstreamKey;
-use sluicegate_model::policy::security::Method;
 
 use super::{ObjectName, TranslateOptions};
 use crate::frontend::ingress::class::Classes;
@@ -47,8 +46,7 @@ impl Named {
         let mut asks_for_keys = false;
         for (_, policy, _) in store.all::<SecurityPolicy>() {
             self.others.extend(policy.needs.iter().map(|need| need.value.secret.clone()));
-            let methods = policy.security.authentication.iter().flat_map(|known| &known.methods);
-            asks_for_keys |= methods.clone().any(|method| matches!(method, Method::ApiKey { .. }));
+            asks_for_keys |= policy.security.authentication.iter().any(|known| known.api_key.is_some());
         }
         for (_, policy, _) in store.all::<RateLimitPolicy>() {
             let needs = policy.sharing.iter().flat_map(|sharing| &sharing.needs);

@@ -5,14 +5,16 @@ use std::time::{Duration, SystemTime};
 
 use rustls_pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
-use sluicegate_model::feature::BackendFeatures;
+use sluicegate_model::feature::authentication::jwt::{Provider, ProviderKeys, RemoteKeys};
 use sluicegate_model::feature::compression::Levels;
+use sluicegate_model::feature::{Authentication, BackendFeatures, Basic, ExtAuth, Jwt, Require};
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 use sluicegate_model::policy::*;
 use sluicegate_model::rule::{Backend, HeaderMatch, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch};
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
-use sluicegate_model::value::Number;
+use sluicegate_model::value::secret::{CaCertificates, FromSecret, KeyBytes};
+use sluicegate_model::value::{Entries, Number, Realm};
 use sluicegate_model::*;
 
 use super::traffic::valid;
@@ -74,7 +76,11 @@ fn first() -> Config {
     let other = Rule { matches: matches(), backends: backends(), ..other };
     let rules = [full, other]
         .into_iter()
-        .chain(others.map(|traffic| Rule { traffic: Some(traffic), ..plain(prefix("/other")) }));
+        .chain(others.map(|traffic| Rule { traffic: Some(traffic), ..plain(prefix("/other")) }))
+        .chain(
+            other_security()
+                .map(|security| Rule { security: Some(Arc::new(security)), ..plain(prefix("/asking")) }),
+        );
     let host = |host, routes, fallback| Arc::new(VirtualHost { host, rules: routes, fallback });
     let hosts = vec![
         host(HostPattern::Exact("a.example".into()), rules.collect(), Some(plain(prefix("/")))),
@@ -358,63 +364,71 @@ fn consumer() -> Consumer {
     }
 }
 
-fn credentials() -> Vec<Credential> {
-    vec![
-        Credential::Header { name: "authorization".into(), prefix: "Bearer ".into() },
-        Credential::Query("token".into()),
-        Credential::Cookie("token".into()),
-    ]
+fn credentials() -> Value {
+    json!([{"header": {"name": "authorization", "prefix": "Bearer "}}, {"query": "token"}, {"cookie": "token"}])
 }
 
 fn claim() -> Value {
     json!({"name": "scope", "values": ["read"]})
 }
 
-fn jwt() -> Jwt {
-    let remote = RemoteKeys {
-        url: "https://issuer/keys".into(),
-        authorities: vec![vec![1].into()],
-        refresh: millis(60_000),
-        timeout: millis(1000),
-    };
-    let keys = [
-        JwtKeys::Given([1].into()),
-        JwtKeys::Shared([2].into()),
-        JwtKeys::Remote(Arc::new(remote)),
-        JwtKeys::Unusable("no such Secret".into()),
-    ];
-    let provider = |keys| {
-        Arc::new(JwtProvider {
-            name: "issuer".into(),
-            issuer: Some("https://issuer".into()),
-            audiences: texts(&["shop"]),
-            algorithms: texts(&["RS256"]),
-            keys,
-            clock_skew: millis(5000),
-            allows_eternal: true,
-            required: valid(json!([claim()])),
-            headers: vec![pair("sub", "x-subject")],
-        })
-    };
-    Jwt { providers: keys.map(provider).into(), from: credentials(), forward: true }
+fn certificate() -> Option<FromSecret<CaCertificates>> {
+    CaCertificates::new(vec![vec![1].into()]).map(FromSecret::Value)
 }
 
-fn external() -> External {
-    let part = KeyPart::Value(Credential::Cookie("session".into()));
-    External {
-        url: "http://auth/".into(),
-        authorities: vec![vec![1].into()],
-        method: "GET".into(),
-        timeout: millis(1000),
-        request_headers: Some(texts(&["cookie"])),
-        response_headers: texts(&["x-user"]),
-        sign_in: Some(SignIn { url: "/sign-in".into(), parameter: "rd".into() }),
-        cache: Some(ExternalCache {
-            key: vec![part, KeyPart::Method, KeyPart::Host, KeyPart::Path, KeyPart::Address],
-            admitted: millis(1000),
-            refused: millis(100),
-        }),
-    }
+fn jwt() -> Jwt {
+    let remote = json!({"url": "https://issuer/keys", "refreshInterval": "1m", "timeout": "1s"});
+    let remote = RemoteKeys { ca_certificate_ref: certificate(), ..valid(remote) };
+    let secret = |byte: u8| FromSecret::Value(KeyBytes::new([byte]).expect("a byte"));
+    let every = json!([
+        "HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384",
+        "ES512", "EdDSA",
+    ]);
+    let keys = [
+        (every, ProviderKeys::Secret(secret(1))),
+        (json!(["HS256"]), ProviderKeys::Shared(secret(2))),
+        (json!(["RS256"]), ProviderKeys::Remote(Arc::new(remote))),
+        (json!(["RS256"]), ProviderKeys::Inline(valid(json!("keys")))),
+        (json!(["HS256"]), ProviderKeys::Secret(FromSecret::Unusable("no such Secret".into()))),
+    ];
+    let provider = |(index, (algorithms, keys)): (usize, (Value, _))| {
+        let provider = json!({
+            "name": format!("issuer-{index}"), "issuer": format!("https://issuer/{index}"), "audiences": ["shop"],
+            "algorithms": algorithms, "keys": {"inline": "replaced"}, "clockSkew": "5s", "allowMissingExpiry": true,
+            "requiredClaims": [claim()], "claimToHeaders": [{"claim": "sub", "header": "x-subject"}],
+        });
+        Provider { keys, ..valid(provider) }
+    };
+    let jwt = json!({
+        "providers": [{"name": "a", "keys": {"inline": "replaced"}}], "from": credentials(), "forward": true,
+    });
+    let providers = keys.into_iter().enumerate().map(provider).collect();
+    Jwt { providers: Entries::new(providers).expect("few"), ..valid(jwt) }
+}
+
+fn ext_auth() -> ExtAuth {
+    let fields = json!({
+        "url": "http://auth/", "timeout": "1s", "responseHeaders": ["x-user"],
+        "signIn": {"url": "/sign-in", "redirectParameter": "rd"},
+        "cache": {
+            "key": [{"type": "Cookie", "name": "session"}, {"type": "Method"}, {"type": "Host"}, {"type": "Path"},
+                {"type": "Address"}],
+            "admitted": "1s", "refused": "100ms",
+        },
+    });
+    ExtAuth { ca_certificate_ref: certificate(), ..valid(fields) }
+}
+
+/// Policies with the other methods of requests to an authorization service.
+fn other_security() -> [Security; 2] {
+    ["HEAD", "POST"].map(|method| Security {
+        authentication: Some(valid(json!({"extAuth": {"url": "http://auth/", "method": method}}))),
+        authorization: None,
+        cors: None,
+        refuses: None,
+        id: id("SecurityPolicy", method),
+        ..security()
+    })
 }
 
 fn security() -> Security {
@@ -422,13 +436,15 @@ fn security() -> Security {
         "allowOrigins": ["*", "https://a.example", "https://*.example.com"], "allowMethods": ["PUT"],
         "allowHeaders": ["x-request"], "exposeHeaders": ["x-response"], "maxAge": "5s",
     });
-    let methods = vec![
-        Method::Jwt(jwt()),
-        Method::ApiKey { from: credentials(), forward: true },
-        Method::Basic(Basic { realm: "shop".into(), users: vec![pair("alice", "{SHA}x")], forward: true }),
-        Method::External(Arc::new(external())),
-        Method::Unusable { method: "jwt".into(), reason: "no such Secret".into() },
-    ];
+    let users = vec![pair("alice", "{SHA}x")];
+    let authentication = Authentication {
+        require: Require::All,
+        consumers: Some(valid(json!({"namespaces": ["shop"]}))),
+        jwt: Some(jwt()),
+        api_key: Some(valid(json!({"from": credentials(), "forward": true}))),
+        basic: Some(Basic { secret_ref: FromSecret::Value(users), realm: Realm::of("shop"), forward: true }),
+        ext_auth: Some(Arc::new(ext_auth())),
+    };
     let rule = json!({
         "action": "Allow", "consumers": ["shop/alice"], "groups": ["gold"], "claims": [claim()], "methods": ["GET"],
         "paths": [{"type": "Prefix", "value": "/admin"}, {"type": "Exact", "value": "/x"}],
@@ -440,11 +456,7 @@ fn security() -> Security {
         refuses: Some("it cannot be honoured".into()),
         ip_access: valid(json!({"allow": ["10.0.0.0/8"], "deny": ["10.1.0.0/16"]})),
         cors: Some(valid(cors)),
-        authentication: Some(Authentication {
-            requires_all: true,
-            methods,
-            consumers: Some(vec!["shop".into()]),
-        }),
+        authentication: Some(authentication),
         authorization: Some(valid(authorization)),
         forward_overrides: true,
     }

@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
+use serde_json::json;
 use sluicegate_model::encoding::{Fault, NoParts, Unknown, decode};
 use sluicegate_model::policy::security::Security;
-use sluicegate_model::policy::{Authentication, Consumer, External, KeyHash, Method, RateLimits};
+use sluicegate_model::policy::{Consumer, KeyHash, RateLimits};
 use sluicegate_model::rule::{Backend, RuleMatch};
 use sluicegate_model::{Change, Config, HostPattern, ObjectId, PathPattern, Rule, UpstreamKey, VirtualHost};
 
 use super::cbor::{Value, edited};
 use super::everything::everything;
+use super::traffic::valid;
 use crate::cut::cut;
 use crate::digest::Digest;
 use crate::guard::{HostOutline, RuleOutline};
@@ -24,8 +26,8 @@ fn id(name: &str) -> ObjectId {
 }
 
 fn security(network: &str) -> Arc<Security> {
-    let ip_access = super::traffic::valid(serde_json::json!({"allow": [network]}));
-    let cors = super::traffic::valid(serde_json::json!({
+    let ip_access = valid(json!({"allow": [network]}));
+    let cors = valid(json!({
         "allowOrigins": ["https://a.example"], "allowCredentials": true, "maxAge": "0s",
     }));
     let policy = Security {
@@ -41,7 +43,7 @@ fn security(network: &str) -> Arc<Security> {
 }
 
 fn rate_limits() -> Arc<RateLimits> {
-    let limit = super::traffic::valid(serde_json::json!({
+    let limit = valid(json!({
         "name": "default", "requests": 10, "per": "1s", "algorithm": "SlidingWindow", "key": [{"type": "Consumer"}],
     }));
     Arc::new(RateLimits {
@@ -427,9 +429,8 @@ fn shared_policy_is_sent_once_and_decoded_as_one_arc() {
 mod before {
     use minicbor::{Decode, Encode};
     use sluicegate_model::ObjectId;
-    use sluicegate_model::feature::Authorization;
-    use sluicegate_model::feature::{Cors, IpAccess};
-    use sluicegate_model::policy::security::Credential;
+    use sluicegate_model::feature::authentication::ApiKey;
+    use sluicegate_model::feature::{Authorization, Cors, IpAccess, Require};
 
     #[derive(Debug, Encode, Decode)]
     #[cbor(map)]
@@ -454,43 +455,18 @@ mod before {
     #[cbor(map)]
     struct Authentication {
         #[n(0)]
-        requires_all: bool,
-        #[n(1)]
-        methods: Vec<Method>,
-        #[n(2)]
-        consumers: Option<Vec<String>>,
-    }
-
-    #[derive(Debug, Encode, Decode)]
-    #[cbor(map)]
-    enum Method {
-        #[n(1)]
-        ApiKey {
-            #[n(0)]
-            from: Vec<Credential>,
-            #[n(1)]
-            forward: bool,
-        },
+        require: Require,
+        #[n(3)]
+        api_key: Option<ApiKey>,
     }
 }
 
 #[test]
 fn data_plane_of_a_version_without_external_authorization_rejects_such_policies() {
-    let external = External {
-        url: "http://a/".into(),
-        authorities: vec![],
-        method: "GET".into(),
-        timeout: std::time::Duration::from_secs(1),
-        request_headers: None,
-        response_headers: vec![],
-        sign_in: None,
-        cache: None,
-    };
-    let key = Method::ApiKey { from: vec![], forward: false };
-    for (method, is_known) in [(key, true), (Method::External(Arc::new(external)), false)] {
-        let authentication = Authentication { requires_all: false, methods: vec![method], consumers: None };
-        let policy =
-            Security { authentication: Some(authentication), ..Security::clone(&security("10.0.0.0/8")) };
+    let key = json!({"apiKey": {}});
+    for (authentication, is_known) in [(key, true), (json!({"extAuth": {"url": "http://a/"}}), false)] {
+        let authentication = Some(valid(authentication));
+        let policy = Security { authentication, ..Security::clone(&security("10.0.0.0/8")) };
         let body = Bytes::from(crate::messages::encoded(&policy));
         let read = decode::<before::Security, _>(&body, Unknown::Refused, &NoParts);
         assert_eq!(read.is_ok(), is_known, "{read:?}");

@@ -2,19 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
 use rustls_pki_types::CertificateDer;
-use serde_json::Value;
-use sluicegate_model::feature::{Authorization, Cors, IpAccess};
+use serde_json::{Value, json};
+use sluicegate_model::feature::authentication::jwt::{Provider, ProviderKeys, RemoteKeys};
+use sluicegate_model::feature::{
+    Authentication, Authorization, Basic, Cors, ExtAuth, IpAccess, Jwt, Require,
+};
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 use sluicegate_model::policy::*;
-use sluicegate_model::value::{Entries, Network};
+use sluicegate_model::value::secret::{CaCertificates, FromSecret, KeyBytes};
+use sluicegate_model::value::{Entries, InlineKeys, Network, Realm};
 
-use super::model::{id, networks, text, time};
+use super::model::{id, networks, text};
 use super::traffic::{list, number, object, one_of, seconds, text as text_of, valid};
 
 pub(super) fn boxed() -> impl Strategy<Value = Box<str>> {
@@ -49,104 +52,134 @@ fn cors() -> impl Strategy<Value = Cors> {
     .prop_map(valid)
 }
 
-fn credential() -> impl Strategy<Value = Credential> {
-    let prefix = prop::sample::select(vec!["", "Bearer "]);
+fn credential() -> BoxedStrategy<Value> {
+    let header = object([("name!", text_of("x-[a-z]{1,8}")), ("prefix", one_of(&["", "Bearer "]))]);
     prop_oneof![
-        (boxed(), prefix).prop_map(|(name, prefix)| Credential::Header { name, prefix: prefix.into() }),
-        boxed().prop_map(Credential::Query),
-        boxed().prop_map(Credential::Cookie),
+        object([("header!", header)]),
+        object([("query!", text_of("[a-z]{1,8}"))]),
+        object([("cookie!", text_of("[a-z]{1,8}"))]),
     ]
+    .boxed()
 }
 
-fn keys() -> impl Strategy<Value = JwtKeys> {
-    let bytes = || vec(any::<u8>(), 1..20).prop_map(Into::into);
+/// A value of a Secret, or the reason why there is none.
+fn from_secret<R: std::fmt::Debug + 'static, T: 'static>(
+    raw: impl Strategy<Value = R> + 'static,
+    value: fn(R) -> T,
+) -> BoxedStrategy<FromSecret<T>> {
+    let value = raw.prop_map(move |raw| FromSecret::Value(value(raw)));
+    prop_oneof![value, boxed().prop_map(FromSecret::Unusable)].boxed()
+}
+
+fn certificates() -> BoxedStrategy<Option<FromSecret<CaCertificates>>> {
+    let certificates = |ders: Vec<Vec<u8>>| {
+        CaCertificates::new(ders.into_iter().map(CertificateDer::from).collect()).unwrap()
+    };
+    option::of(from_secret(vec(bytes_of(), 1..3), certificates)).boxed()
+}
+
+fn keys() -> BoxedStrategy<ProviderKeys> {
+    let bytes = || from_secret(bytes_of(), |bytes| KeyBytes::new(bytes).unwrap());
+    let remote = object([("url!", text_of("https://[a-z]{1,8}/")), ("timeout", seconds_up_to(60))]);
     prop_oneof![
-        bytes().prop_map(JwtKeys::Given),
-        bytes().prop_map(JwtKeys::Shared),
-        boxed().prop_map(JwtKeys::Unusable),
-        (boxed(), vec(bytes_of(), 0..3), 0..1000_u64, 0..1000_u64).prop_map(
-            |(url, ders, refresh, timeout)| {
-                let authorities = ders.into_iter().map(CertificateDer::from).collect();
-                let (refresh, timeout) = (Duration::from_millis(refresh), Duration::from_millis(timeout));
-                JwtKeys::Remote(Arc::new(RemoteKeys { url, authorities, refresh, timeout }))
-            }
-        ),
+        text().prop_filter_map("keys", |text| InlineKeys::new(&text).ok()).prop_map(ProviderKeys::Inline),
+        bytes().prop_map(ProviderKeys::Secret),
+        bytes().prop_map(ProviderKeys::Shared),
+        (remote, certificates()).prop_map(|(remote, ca_certificate_ref)| {
+            ProviderKeys::Remote(Arc::new(RemoteKeys { ca_certificate_ref, ..valid(remote) }))
+        }),
     ]
+    .boxed()
+}
+
+fn seconds_up_to(most: u32) -> BoxedStrategy<Value> {
+    (1..=most).prop_map(|seconds| format!("{seconds}s").into()).boxed()
 }
 
 fn bytes_of() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<u8>(), 1..20)
 }
 
-fn provider() -> impl Strategy<Value = Arc<JwtProvider>> {
-    let names = (boxed(), option::of(boxed()), texts(), texts());
-    let claims = (
-        option::of(list(claim())).prop_map(|claims| claims.map(valid).unwrap_or_default()),
-        vec((boxed(), boxed()), 0..2),
-    );
-    (names, keys(), time(), any::<bool>(), claims).prop_map(
-        |((name, issuer, audiences, algorithms), keys, clock_skew, allows_eternal, (required, headers))| {
-            Arc::new(JwtProvider {
-                name,
-                issuer,
-                audiences,
-                algorithms,
-                keys,
-                clock_skew,
-                allows_eternal,
-                required,
-                headers,
-            })
-        },
-    )
+fn jwt() -> impl Strategy<Value = Jwt> {
+    let header = object([("claim!", text_of("[a-z]{1,8}")), ("header!", one_of(&["x-user", "x-name"]))]);
+    let provider = object([
+        ("audiences", list(text_of("[!-~]{1,8}"))),
+        ("clockSkew", seconds_up_to(600)),
+        ("allowMissingExpiry", any::<bool>().prop_map(Into::into).boxed()),
+        ("requiredClaims", list(claim())),
+        ("claimToHeaders", header.prop_map(|header| json!([header])).boxed()),
+    ]);
+    let fields =
+        object([("from", list(credential())), ("forward", any::<bool>().prop_map(Into::into).boxed())]);
+    (vec((provider, any::<bool>(), keys()), 1..4), fields).prop_map(|(providers, fields)| {
+        let providers = providers.into_iter().enumerate().map(|(index, (mut provider, has_issuer, keys))| {
+            provider["name"] = format!("p{index}").into();
+            if has_issuer {
+                provider["issuer"] = format!("https://issuer{index}/").into();
+            }
+            provider["algorithms"] =
+                if matches!(keys, ProviderKeys::Shared(_)) { json!(["HS256"]) } else { json!(["RS256"]) };
+            provider["keys"] = json!({"inline": "replaced"});
+            Provider { keys, ..valid(provider) }
+        });
+        let fields: Value = fields;
+        let jwt = json!({"providers": [{"name": "a", "keys": {"inline": "replaced"}}]});
+        let (Value::Object(mut jwt), Value::Object(fields)) = (jwt, fields) else { unreachable!() };
+        jwt.extend(fields);
+        Jwt { providers: Entries::new(providers.collect()).unwrap(), ..valid(Value::Object(jwt)) }
+    })
 }
 
-fn external() -> impl Strategy<Value = External> {
+fn ext_auth() -> impl Strategy<Value = Arc<ExtAuth>> {
     let part = prop_oneof![
-        credential().prop_map(KeyPart::Value),
-        prop::sample::select(vec![KeyPart::Method, KeyPart::Host, KeyPart::Path, KeyPart::Address]),
+        object([("type!", one_of(&["Header", "Cookie", "Query"])), ("name!", text_of("x-[a-z]{1,8}"))]),
+        object([("type!", one_of(&["Method", "Host", "Path", "Address"]))]),
     ];
-    let cache = (vec(part, 1..4), time(), time()).prop_map(|(key, admitted, refused)| ExternalCache {
-        key,
-        admitted,
-        refused,
-    });
-    let sign_in = (text(), boxed())
-        .prop_map(|(host, parameter)| SignIn { url: format!("https://{host}/").into(), parameter });
-    let method = prop::sample::select(vec!["GET", "HEAD", "POST"]);
-    let heads = (option::of(texts()), texts());
-    (boxed(), vec(bytes_of(), 0..3), method, time(), heads, option::of(sign_in), option::of(cache)).prop_map(
-        |(url, ders, method, timeout, (request_headers, response_headers), sign_in, cache)| External {
-            url,
-            authorities: ders.into_iter().map(CertificateDer::from).collect(),
-            method: method.into(),
-            timeout,
-            request_headers,
-            response_headers,
-            sign_in,
-            cache,
-        },
-    )
+    let cache = object([("key!", list(part.boxed())), ("admitted", seconds_up_to(60))]);
+    let sign_in =
+        object([("url!", text_of("https://[a-z]{1,8}/")), ("redirectParameter", text_of("[a-z]{1,8}"))]);
+    let fields = object([
+        ("url!", text_of("http://[a-z]{1,8}/")),
+        ("method", one_of(&["GET", "HEAD", "POST"])),
+        ("timeout", seconds_up_to(60)),
+        ("responseHeaders", list(text_of("x-[a-z]{1,8}"))),
+        ("signIn", sign_in),
+    ]);
+    let told =
+        prop_oneof![object([("requestHeaders", list(text_of("x-[a-z]{1,8}")))]), object([("cache", cache)]),];
+    (fields, told, certificates()).prop_map(|(mut fields, told, ca_certificate_ref)| {
+        if let (Value::Object(fields), Value::Object(told)) = (&mut fields, told) {
+            fields.extend(told);
+        }
+        Arc::new(ExtAuth { ca_certificate_ref, ..valid(fields) })
+    })
 }
 
-fn method() -> impl Strategy<Value = Method> {
-    let jwt = (vec(provider(), 0..3), vec(credential(), 0..3), any::<bool>())
-        .prop_map(|(providers, from, forward)| Method::Jwt(Jwt { providers, from, forward }));
-    let basic = (boxed(), vec((boxed(), boxed()), 0..3), any::<bool>())
-        .prop_map(|(realm, users, forward)| Method::Basic(Basic { realm, users, forward }));
-    prop_oneof![
-        jwt,
-        (vec(credential(), 0..3), any::<bool>()).prop_map(|(from, forward)| Method::ApiKey { from, forward }),
-        basic,
-        external().prop_map(|external| Method::External(Arc::new(external))),
-        (boxed(), boxed()).prop_map(|(method, reason)| Method::Unusable { method, reason }),
-    ]
+fn basic() -> impl Strategy<Value = Basic> {
+    let users = from_secret(vec((boxed(), boxed()), 0..3), |users| users);
+    (users, "[a-z]{1,8}", any::<bool>()).prop_map(|(secret_ref, realm, forward)| Basic {
+        secret_ref,
+        realm: Realm::of(&realm),
+        forward,
+    })
 }
 
 fn authentication() -> impl Strategy<Value = Authentication> {
-    let namespaces = vec(text().prop_map(Into::into), 0..3);
-    (any::<bool>(), vec(method(), 1..3), option::of(namespaces))
-        .prop_map(|(requires_all, methods, consumers)| Authentication { requires_all, methods, consumers })
+    let api_key =
+        object([("from", list(credential())), ("forward", any::<bool>().prop_map(Into::into).boxed())]);
+    let scope = object([("namespaces!", list(text_of("[a-z]{1,8}")))]);
+    let require = prop::sample::select(vec![Require::Any, Require::All]);
+    let others = (option::of(jwt()), option::of(basic()), option::of(ext_auth()));
+    (require, option::of(scope), api_key, others).prop_map(
+        |(require, consumers, api_key, (jwt, basic, ext_auth))| Authentication {
+            require,
+            consumers: consumers.map(valid),
+            jwt,
+            api_key: Some(valid(api_key)),
+            basic,
+            ext_auth,
+        },
+    )
 }
 
 fn authorization() -> impl Strategy<Value = Authorization> {

@@ -2,8 +2,13 @@
 
 use std::sync::Arc;
 
-use sluicegate_model::policy::security::Credential;
+use sluicegate_model::feature::authentication::jwt::{Provider, ProviderKeys};
+use sluicegate_model::feature::{Authentication, Basic, Jwt};
 use sluicegate_model::policy::*;
+use sluicegate_model::value::secret::{FromSecret, KeyBytes};
+use sluicegate_model::value::{Entries, Realm};
+
+use serde_json::json;
 
 use super::traffic::valid;
 use sluicegate_model::{Config, ObjectId, PathPattern, Rule, UpstreamKey};
@@ -18,37 +23,24 @@ const SECRET: [u8; 32] = *b"what-nobody-may-see-in-any-dump!";
 
 fn config() -> Config {
     let id = |name: &str| ObjectId { kind: "Object", namespace: "default".into(), name: name.into() };
-    let provider = |keys| {
-        Arc::new(JwtProvider {
-            name: "issuer".into(),
-            issuer: None,
-            audiences: vec![],
-            algorithms: vec![],
-            keys,
-            clock_skew: std::time::Duration::ZERO,
-            allows_eternal: false,
-            required: Default::default(),
-            headers: vec![],
-        })
-    };
-    let providers =
-        vec![provider(JwtKeys::Shared(Arc::new(SECRET))), provider(JwtKeys::Given(Arc::new(SECRET)))];
-    let from = vec![Credential::Query("token".into())];
-    let hash = String::from_utf8_lossy(&SECRET);
-    let methods = vec![
-        Method::Jwt(Jwt { providers, from, forward: false }),
-        Method::Basic(Basic {
-            realm: "realm".into(),
-            users: vec![("user".into(), (&*hash).into())],
-            forward: false,
-        }),
+    let provider =
+        |name: &str, keys| Provider { keys, ..valid(json!({"name": name, "keys": {"inline": "replaced"}})) };
+    let secret = || FromSecret::Value(KeyBytes::new(SECRET).unwrap());
+    let providers = vec![
+        provider("one", ProviderKeys::Shared(secret())),
+        provider("two", ProviderKeys::Secret(secret())),
     ];
+    let jwt = Jwt { providers: Entries::new(providers).unwrap(), from: Entries::default(), forward: false };
+    let hash = String::from_utf8_lossy(&SECRET);
+    let users = vec![("user".into(), (&*hash).into())];
+    let basic = Basic { secret_ref: FromSecret::Value(users), realm: Realm::default(), forward: false };
+    let authentication = Authentication { jwt: Some(jwt), basic: Some(basic), ..Authentication::default() };
     let security = Security {
         id: id("security"),
         refuses: None,
         ip_access: sluicegate_model::feature::IpAccess::default(),
         cors: None,
-        authentication: Some(Authentication { requires_all: false, methods, consumers: None }),
+        authentication: Some(authentication),
         authorization: None,
         forward_overrides: false,
     };

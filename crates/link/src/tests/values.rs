@@ -54,30 +54,25 @@ fn decoder_rejects_invalid_values_of_policies() {
     for path in [&[3, 2][..], &[3, 3]] {
         assert_eq!(refused(path, Value::Array(vec![text("a\r\nb")])), header);
     }
-    assert_eq!(refused(&[4, 1], Value::Array(vec![])), Fault::Invalid("the methods of authentication"));
-    let jwt = |path: &[i64]| [&[4, 1, 0, 1, 0], path].concat();
+    let (number, duration) = (Fault::Invalid("a number"), Fault::Invalid("a duration"));
+    let jwt = |path: &[i64]| [&[4, 2], path].concat();
     for provider in [0, 1] {
-        let empty = Fault::Invalid("the key of a provider of tokens");
-        assert_eq!(refused(&jwt(&[0, provider, 4, 1, 0]), Value::Bytes(vec![])), empty);
+        assert_eq!(refused(&jwt(&[0, provider, 4, 1, 0, 0]), Value::Bytes(vec![])), Fault::Invalid("a key"));
     }
+    assert_eq!(refused(&jwt(&[0, 0, 5]), Value::Int(601_000_000_000)), duration);
     assert_eq!(refused(&jwt(&[0, 0, 7, 0, 0]), text("")), Fault::Invalid("the name of a claim"));
     assert_eq!(refused(&jwt(&[0, 0, 8, 0, 1]), text("a b")), header);
-    assert_eq!(refused(&jwt(&[1, 0, 1, 1]), text("Bearer")), Fault::Invalid("what is before a credential"));
-    assert_eq!(refused(&jwt(&[1, 1, 1, 0]), text("")), Fault::Invalid("the name of a credential"));
-    let external = |path: &[i64]| [&[4, 1, 3, 1, 0], path].concat();
-    let method = Fault::Invalid("the method by which a service is asked");
-    assert_eq!(refused(&external(&[2]), text("PUT")), method);
-    assert_eq!(refused(&external(&[3]), Value::Int(i128::from(u64::MAX))), Fault::Invalid("a duration"));
-    assert_eq!(refused(&external(&[6, 0]), text("a b")), Fault::Invalid("where clients sign in"));
-    assert_eq!(
-        refused(&external(&[7, 0]), Value::Array(vec![])),
-        Fault::Invalid("what answers are remembered by")
-    );
+    assert_eq!(refused(&jwt(&[1, 0, 1, 1]), text("Bearer")), Fault::Invalid("the text before a credential"));
+    assert_eq!(refused(&jwt(&[1, 1, 1, 0]), text("")), Fault::Invalid("the name of a parameter"));
+    let methods = Fault::Invalid("the methods of authentication");
+    assert_eq!(refused(&jwt(&[0, 1, 0]), text("issuer-0")), methods, "two providers of one name");
+    let ext_auth = |path: &[i64]| [&[4, 5], path].concat();
+    assert_eq!(refused(&ext_auth(&[3]), Value::Int(i128::from(u64::MAX))), duration);
+    assert_eq!(refused(&ext_auth(&[6, 0]), text("a b")), Fault::Invalid("the URL of a sign-in page"));
     assert_eq!(refused(&[5, 1, 0, 5, 0, 1], text("admin")), Fault::Invalid("a path"));
 
     let limits = body_of(&**full.rate_limits.as_ref().unwrap());
     let refused = |path: &[i64], value| altered(Kind::RateLimits, &limits, path, value);
-    let (number, duration) = (Fault::Invalid("a number"), Fault::Invalid("a duration"));
     for requests in [0, 1_000_001] {
         assert_eq!(refused(&[1, 0, 1], Value::Int(requests)), number);
         assert_eq!(refused(&[1, 0, 3], Value::Int(requests)), number, "the burst");

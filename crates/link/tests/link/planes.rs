@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sluicegate_link::DistributorOptions;
 use sluicegate_model::feature::IpAccess;
-use sluicegate_model::policy::{Authentication, Consumer, Credential, KeyHash, Method, Security};
+use sluicegate_model::policy::{Consumer, KeyHash, Security};
 use sluicegate_model::{Change, Config, ObjectId};
 use tokio::time::timeout;
 
@@ -218,14 +218,14 @@ fn guarded(key: u8) -> Change {
             refused: false,
         })
     };
-    let from = vec![Credential::Query("key".into())];
-    let methods = vec![Method::ApiKey { from, forward: false }];
+    let authentication = serde_json::json!({"apiKey": {"from": [{"query": "key"}]}});
+    let authentication = serde_json::from_value(authentication).expect("the fields are valid");
     let security = Security {
         id: id("keys".into()),
         refuses: None,
         ip_access: IpAccess::default(),
         cors: None,
-        authentication: Some(Authentication { requires_all: false, methods, consumers: None }),
+        authentication: Some(authentication),
         authorization: None,
         forward_overrides: false,
     };

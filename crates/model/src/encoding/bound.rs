@@ -74,23 +74,10 @@ texts! {
     Name = is_filled, "the name of a host";
     /// The pattern of a path.
     PatternPath = |text| text.starts_with('/'), "a path";
-    /// A URL in a header line, unchanged.
-    Link = |text| is_filled(text) && is_graphic(text), "where clients sign in";
-    /// The name of the header, parameter or cookie that holds a credential.
-    CredentialName = is_filled, "the name of a credential";
-    /// The text before a credential in a header.
-    CredentialPrefix = |text| text.is_empty() || text.ends_with(' '), "what is before a credential";
-    /// The method of requests to an external authorization service.
-    AskMethod = |text| matches!(text, "GET" | "HEAD" | "POST"), "the method by which a service is asked";
 }
 
 fn is_filled(text: &str) -> bool {
     !text.is_empty()
-}
-
-/// Whether the text can stand in a head unchanged, without spaces.
-fn is_graphic(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// RFC 9110, 5.6.2.
@@ -120,10 +107,4 @@ macro_rules! filled {
 filled! {
     /// The certificate chain.
     Chain: "the chain of a certificate";
-    /// A key that verifies tokens. An empty key is not a secret.
-    TokenKey: "the key of a provider of tokens";
-    /// Methods of authentication.
-    Methods: "the methods of authentication";
-    /// The key of the cache of an external authorization service. Without a part, one response would apply to all callers.
-    CacheKey: "what answers are remembered by";
 }

@@ -21,6 +21,7 @@
 //! | [`circuit_breaker`] | limits of requests in flight, ejection of endpoints |
 //! | [`health_check`] | health checks of endpoints |
 //! | [`authorization`] | rules that allow or deny requests |
+//! | [`authentication`] | JSON Web Tokens, API keys, passwords, external authorization |
 //! | [`cors`] | cross-origin requests |
 //! | [`ip_access`] | access by client IP |
 //! | [`rate_limit`] | rate limits and concurrency limits |
@@ -33,6 +34,7 @@
 //! index, and a type of [`value`](crate::value) with the range. A condition over several fields goes into the feature's
 //! `check`. The runtime half in the proxy then reads the field. `make manifests` writes the CRDs anew.
 
+pub mod authentication;
 pub mod authorization;
 pub mod cache;
 pub mod circuit_breaker;
@@ -58,6 +60,7 @@ use minicbor::{Decode, Encode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use authentication::{ApiKey, Authentication, Basic, ConsumerScope, Credential, ExtAuth, Jwt, Require};
 pub use authorization::{Action, Authorization, AuthorizationRule, ClaimRequirement};
 pub use cache::Cache;
 pub use circuit_breaker::{CircuitBreaker, Ejection};

@@ -13,17 +13,13 @@
 //! | [`traffic`] | timeouts, retries, header edits, weights and the like |
 
 pub mod consumer;
-pub mod external;
-pub mod jwt;
 pub mod rate_limit;
 pub mod security;
 pub mod traffic;
 
 pub use consumer::{Consumer, KeyHash};
-pub use external::{External, ExternalCache, KeyPart, SignIn};
-pub use jwt::{Jwt, JwtKeys, JwtProvider, RemoteKeys};
 pub use rate_limit::{RateLimits, Redis, RedisTls, Shared};
-pub use security::{Authentication, Basic, Credential, Method, Security};
+pub use security::Security;
 pub use traffic::Traffic;
 
 /// A value from an object.

@@ -18,6 +18,7 @@ pub mod entries;
 pub mod network;
 pub mod number;
 pub mod origin;
+pub mod secret;
 pub mod size;
 pub mod span;
 pub mod syntax;
@@ -30,7 +31,9 @@ pub use origin::OriginPattern;
 pub use size::Size;
 pub use span::{Age, Span, Timeout};
 pub use text::{
-    CheckTarget, ClaimName, ClaimValue, ConditionPath, ConsumerName, CookieName, EditedHeader, GroupName,
-    HeaderName, HeaderValue, Hostname, KeyPrefix, LimitName, MatchValue, MediaType, MethodName,
-    ParameterName, RequestMethod, RewritePath, ServerAddress, ServerUser,
+    Audience, CheckTarget, ClaimName, ClaimValue, ConditionPath, ConsumerName, CookieName, CredentialPrefix,
+    DataKey, EditedHeader, ForwardedHeader, GroupName, HeaderName, HeaderValue, Hostname, IdentityHeader,
+    InlineKeys, KeyPrefix, LimitName, MatchValue, MediaType, MethodName, NamespaceScope, ParameterName,
+    ProviderName, Realm, RequestMethod, RewritePath, ServerAddress, ServerUser, ServiceHeader,
+    SignInParameter, SignInUrl, Url,
 };

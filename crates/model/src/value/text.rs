@@ -12,6 +12,24 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use super::syntax;
 use crate::encoding::Fault;
 
+impl Default for CredentialPrefix {
+    fn default() -> Self {
+        Self("".into())
+    }
+}
+
+impl Default for Realm {
+    fn default() -> Self {
+        Self("restricted".into())
+    }
+}
+
+impl Default for SignInParameter {
+    fn default() -> Self {
+        Self("rd".into())
+    }
+}
+
 impl Default for KeyPrefix {
     fn default() -> Self {
         Self("sluicegate".into())
@@ -37,6 +55,18 @@ macro_rules! texts {
                 }
                 let check: fn(&str) -> Result<Box<str>, String> = $check;
                 check(text).map(Self)
+            }
+
+            /// A text that the code itself states.
+            ///
+            /// # Panics
+            /// The text is invalid.
+            #[must_use]
+            pub fn of(text: &str) -> Self {
+                match Self::new(text) {
+                    Ok(text) => text,
+                    Err(fault) => panic!("{fault}"),
+                }
             }
 
             /// The text.
@@ -180,6 +210,87 @@ texts! {
         let is_faulty = text.split('.').any(str::is_empty);
         shown(text, is_faulty.then_some("is not the name of a claim: write it as sub or realm_access.roles"))
     };
+    /// An issuer or an audience of tokens.
+    Audience: 1..=2048, "an issuer or an audience", filled;
+    /// The name of an issuer in logs.
+    ProviderName: 1..=63, "the name of a provider of tokens", |text| shown(text, syntax::value_fault(text));
+    /// Keys as text: a JWK set, a JWK, or public keys or certificates in PEM.
+    InlineKeys: 1..=65536, "keys", filled;
+    /// The name of a header with which the gateway tells endpoints about the caller, in lower case.
+    IdentityHeader: 1..=256, "the name of a header", |text| {
+        let name = syntax::header_name(text)?;
+        match syntax::reserved_fault(&name) {
+            None => Ok(name),
+            Some(fault) => Err(format!("{text:?} {fault}: choose another header")),
+        }
+    };
+    /// The name of a client's header that an authorization service receives, in lower case.
+    ServiceHeader: 1..=256, "the name of a header", |text| {
+        allowed(text, |name| match name {
+            "authorization" | "cookie" => None,
+            "content-type" | "content-encoding" => Some("is about the body, which the service does not receive"),
+            name if name.starts_with("x-original-") || name == "x-auth-request-redirect" => {
+                Some("is set by the gateway itself")
+            }
+            name => syntax::reserved_fault(name),
+        })
+    };
+    /// The name of a header of an authorization service's response that endpoints receive, in lower case.
+    ForwardedHeader: 1..=256, "the name of a header", |text| {
+        allowed(text, |name| match name {
+            "authorization" => None,
+            "set-cookie" => Some("always goes to the client"),
+            name => syntax::reserved_fault(name),
+        })
+    };
+    /// The text before a credential in a header: empty, or a word with a space at its end.
+    CredentialPrefix: 0..=64, "the text before a credential", |text| {
+        let is_value = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+        match is_value && (text.is_empty() || text.ends_with(' ')) && !text.starts_with(' ') {
+            true => Ok(text.into()),
+            false => Err(format!("{text:?} must be a word with a space at its end, such as \"Bearer \"")),
+        }
+    };
+    /// The realm of Basic authentication, which is sent as a quoted string (RFC 9110, 5.6.4).
+    Realm: 1..=128, "a realm", |text| {
+        let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~')) && !text.contains(['"', '\\']);
+        match is_plain {
+            _ if text.is_empty() => Err("must have 1 to 128 characters".to_owned()),
+            true => Ok(text.into()),
+            false => Err(format!("{text:?} has invalid characters: write ASCII without \" and \\")),
+        }
+    };
+    /// A namespace, or `*` for every namespace.
+    NamespaceScope: 1..=63, "the name of a namespace", |text| {
+        shown(text, syntax::dns_name_fault(text).filter(|_| text != "*"))
+    };
+    /// A key in the data of a Secret.
+    DataKey: 1..=253, "the key of a Secret", |text| {
+        valid(text, text.is_empty().then_some("is empty: name a key of the Secret's data, or remove the field"))
+    };
+    /// A URL of http or https, with a host.
+    Url: 1..=2048 matching r"^https?://[^/?#@]+", "a URL", |text| url(text, "https://HOST/PATH");
+    /// The URL or path of a page where clients sign in.
+    SignInUrl: 1..=2048 matching r"^(https?://[^/?#@]+|/([^/]|$))", "the URL of a sign-in page", |text| {
+        let is_path = text.starts_with('/') && !text.starts_with("//");
+        let is_graphic = text.bytes().all(|byte| byte.is_ascii_graphic());
+        if text.contains('#') {
+            return Err("has a fragment, so that no parameter can be added: remove it".to_owned());
+        }
+        match is_path {
+            false => url(text, "https://login.example.com/start or /oauth2/start"),
+            true if is_graphic && text.parse::<http::Uri>().is_ok() => Ok(text.into()),
+            true => Err(format!("{text:?} is not a path: write it as /oauth2/start")),
+        }
+    };
+    /// The parameter with the URL of the client's request.
+    SignInParameter: 1..=64 matching r"^[A-Za-z0-9._~-]+$", "the name of a parameter", |text| {
+        let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        match !text.is_empty() && text.bytes().all(is_unreserved) {
+            true => Ok(text.into()),
+            false => Err(format!("{text:?} is invalid: write 1 to 64 letters, digits and any of -._~")),
+        }
+    };
     /// The value of a claim.
     ClaimValue: 1..=256, "the value of a claim", filled;
     /// The method of a request, in upper case.
@@ -221,6 +332,48 @@ fn valid(text: &str, fault: Option<&str>) -> Result<Box<str>, String> {
 
 fn filled(text: &str) -> Result<Box<str>, String> {
     valid(text, text.is_empty().then_some("is empty"))
+}
+
+/// The name of a header in lower case, if no reason forbids it.
+fn allowed(text: &str, fault: impl Fn(&str) -> Option<&'static str>) -> Result<Box<str>, String> {
+    let name = syntax::header_name(text)?;
+    match fault(&name) {
+        None => Ok(name),
+        Some(fault) => Err(format!("{text:?} {fault}: remove it")),
+    }
+}
+
+/// A URL of http or https with a host. `example` shows the form.
+fn url(text: &str, example: &str) -> Result<Box<str>, String> {
+    if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(format!(
+            "{text:?} has characters that a URL cannot have: percent-encode them, such as %20"
+        ));
+    }
+    if text.contains('#') {
+        return Err(format!("{text:?} has a fragment, which is never sent: remove it"));
+    }
+    let parsed = text.parse::<http::Uri>().ok();
+    if parsed.as_ref().is_some_and(has_bad_port) {
+        return Err(format!("{text:?} has no port from 1 to 65535"));
+    }
+    let authority = parsed.as_ref().and_then(http::Uri::authority);
+    if authority.is_some_and(|authority| authority.as_str().contains('@')) {
+        return Err("has a user name or a password, which the gateway does not send: remove it".to_owned());
+    }
+    let is_http = |url: &http::Uri| matches!(url.scheme_str(), Some("http" | "https"));
+    match parsed {
+        Some(url) if is_http(&url) && url.host().is_some_and(|host| !host.is_empty()) => Ok(text.into()),
+        _ => Err(format!("{text:?} is not a URL: write it as {example}")),
+    }
+}
+
+/// Whether the text after the host's colon is no port.
+fn has_bad_port(url: &http::Uri) -> bool {
+    let Some(authority) = url.authority() else { return false };
+    let behind = authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, behind)| behind);
+    let port = behind.get(authority.host().len()..).and_then(|rest| rest.strip_prefix(':'));
+    port.is_some_and(|port| !port.parse::<u16>().is_ok_and(|port| port > 0))
 }
 
 /// A text that may be shown.

@@ -1,9 +1,10 @@
 //! Load balancing of a route: the hash for consistent hashing.
 
+use sluicegate_model::feature::Credential;
 use sluicegate_model::feature::{HashPart, HashPartType};
-use sluicegate_model::policy::Credential;
+use sluicegate_model::value::{CookieName, HeaderName, ParameterName};
 
-use super::authentication::credential::{Place, header};
+use super::authentication::credential::Place;
 use crate::hash::StableHash;
 use crate::request::RequestView;
 
@@ -45,9 +46,9 @@ fn place_of(part: &HashPart) -> Option<Place> {
     let name = part.name.as_deref()?;
     let credential = match part.kind {
         HashPartType::Address | HashPartType::Path => return None,
-        HashPartType::Header => header(&name.to_ascii_lowercase()),
-        HashPartType::Cookie => Credential::Cookie(name.into()),
-        HashPartType::Query => Credential::Query(name.into()),
+        HashPartType::Header => Credential::header(HeaderName::new(name).ok()?),
+        HashPartType::Cookie => Credential::Cookie(CookieName::new(name).ok()?),
+        HashPartType::Query => Credential::Query(ParameterName::new(name).ok()?),
     };
     Some(Place::new(&credential))
 }

@@ -37,7 +37,7 @@ pub(crate) enum Arrival {
 impl Security {
     pub(super) fn new(source: &model::Security, places: &Places) -> Self {
         let authentication = source.authentication.as_ref();
-        let authentication = authentication.map(|source| Authentication::new(source, places));
+        let authentication = authentication.map(|of| Authentication::new(of, &source.id.namespace, places));
         let authorization = source.authorization.as_ref().map(Authorization::new);
         let reads_target = authorization.as_ref().is_some_and(Authorization::reads_target)
             || authentication.as_ref().is_some_and(Authentication::reads_target);

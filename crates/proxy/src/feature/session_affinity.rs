@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use sluicegate_model::feature;
-use sluicegate_model::policy::Credential;
+use sluicegate_model::feature::Credential;
 
 use super::authentication::credential::Place;
 use crate::request::HeadView;
@@ -17,7 +17,7 @@ pub(crate) struct Affinity {
 
 impl Affinity {
     pub(super) fn new(source: &feature::Affinity) -> Self {
-        Self { place: Place::new(&Credential::Cookie(source.cookie.as_str().into())), source: source.clone() }
+        Self { place: Place::new(&Credential::Cookie(source.cookie.clone())), source: source.clone() }
     }
 
     /// The mark of the endpoint that the client's cookie names.

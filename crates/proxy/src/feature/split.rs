@@ -1,10 +1,8 @@
 //! The choice between several upstreams for a request.
 
 use sluicegate_http1::RequestHead;
-use sluicegate_model::feature::{self as model, RequestMatch};
-use sluicegate_model::policy::Credential;
+use sluicegate_model::feature::{self as model, Credential, RequestMatch};
 
-use super::authentication::credential::header;
 use crate::feature::authentication::credential::Place;
 use crate::weight;
 
@@ -28,7 +26,7 @@ struct Branch {
 /// A condition on a request.
 #[derive(Debug)]
 struct Match {
-    place: Place,
+    place: Option<Place>,
     value: Option<Box<[u8]>>,
 }
 
@@ -76,13 +74,13 @@ impl Split {
 impl Match {
     /// A request with two values of a kind counts as a request without a value.
     fn holds(&self, head: &RequestHead, buf: &[u8]) -> bool {
-        let found = self.place.find(head, buf).ok().flatten();
+        let found = self.place.as_ref().and_then(|place| place.find(head, buf).ok().flatten());
         found.is_some_and(|found| self.value.as_ref().is_none_or(|value| **value == *found))
     }
 }
 
 /// The place in a request that a match reads.
-fn match_place(of: &RequestMatch) -> Place {
-    let cookie = || Credential::Cookie(of.cookie.as_deref().unwrap_or_default().into());
-    Place::new(&of.header.as_deref().map_or_else(cookie, header))
+fn match_place(of: &RequestMatch) -> Option<Place> {
+    let header = of.header.clone().map(Credential::header);
+    Some(Place::new(&header.or_else(|| of.cookie.clone().map(Credential::Cookie))?))
 }

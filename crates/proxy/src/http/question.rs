@@ -2,7 +2,8 @@
 //! request. `admit.rs` sends the question, and applies the answer.
 
 use sluicegate_http1::{Known, Line};
-use sluicegate_model::policy::{Credential, SignIn};
+use sluicegate_model::feature::Credential;
+use sluicegate_model::feature::authentication::ext_auth::SignIn;
 
 use super::connection::Origin;
 use super::encode::{
@@ -148,7 +149,7 @@ fn write_parts(out: &mut Vec<u8>, request: &RequestView<'_>, parts: &[Part]) -> 
 pub(super) fn write_sign_in(
     out: &mut Vec<u8>,
     request: &RequestView<'_>,
-    SignIn { url, parameter }: &SignIn,
+    SignIn { url, redirect_parameter: parameter }: &SignIn,
 ) {
     let mut wanted = Vec::new();
     // A sign-in page on the same host needs only the path.
@@ -219,6 +220,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
     use sluicegate_http1::{HeadLimits, HeadScan, RequestHead};
+    use sluicegate_model::value::{CookieName, ParameterName, SignInParameter, SignInUrl};
 
     use super::*;
     use crate::feature::authentication::credential::Place;
@@ -285,8 +287,9 @@ mod tests {
             let is_whole = with(lines, false, |request| write_parts(&mut out, request, parts));
             is_whole.map(|is_whole| (String::from_utf8(out).expect("text"), is_whole))
         };
-        let cookie = || Part::Value(Place::new(&Credential::Cookie("id".into())));
-        let parts = [Part::Value(Place::new(&Credential::Query("key".into()))), cookie(), Part::Address];
+        let cookie = || Part::Value(Place::new(&Credential::Cookie(CookieName::of("id"))));
+        let parts =
+            [Part::Value(Place::new(&Credential::Query(ParameterName::of("key")))), cookie(), Part::Address];
         let address = "X-Forwarded-For: 192.0.2.7\r\nX-Real-IP: 192.0.2.7\r\n";
         let expected = format!("{address}Cookie: id=1\r\nX-Original-URL: /?key=A\r\n");
         assert_eq!(ask(&parts, &["Cookie: other=2; id=1\r\n"]), Ok((expected, true)));
@@ -305,7 +308,7 @@ mod tests {
                 "Location: https://sso.example/?a=b&rd=http%3A%2F%2Fone.example%2Fnormal%3Fb%3Dc%26key%3D%2541\r\n",
             ),
         ] {
-            let page = SignIn { url: url.into(), parameter: "rd".into() };
+            let page = SignIn { url: SignInUrl::of(url), redirect_parameter: SignInParameter::default() };
             let mut out = Vec::new();
             with(&[], false, |request| write_sign_in(&mut out, request, &page));
             assert_eq!(String::from_utf8(out).expect("text"), expected);

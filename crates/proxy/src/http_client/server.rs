@@ -30,6 +30,9 @@ pub enum ServerError {
     /// No certificate can have the host.
     #[error("the host of the URL is not a name or an address that a certificate can have")]
     Name,
+    /// The CA certificates are in a Secret that cannot be used.
+    #[error("the CA certificates for the server's certificate are missing")]
+    NoAuthorities,
     /// A CA certificate is invalid.
     #[error("cannot use the CA certificates for the server's certificate: {0}")]
     Authorities(#[from] rustls::Error),

@@ -79,7 +79,7 @@ async fn default_rule_does_not_bypass_the_security_policy_of_a_route() -> TestRe
     let mut builder = Gateway::builder().backends([&backend]);
     let config = builder.config_mut();
     let mut admin = Rule::new(id("Ingress", "admin"), PathPattern::Prefix("/admin".into()), key("backend"));
-    admin.security = Some(Arc::new(asking(vec![shared_jwt()])));
+    admin.security = Some(Arc::new(asking(shared_jwt())));
     let host = sluicegate_model::HostPattern::Exact("localhost".into());
     config.hosts = vec![Arc::new(VirtualHost { host, rules: vec![admin], fallback: None })];
     config.default_rule =
@@ -92,7 +92,7 @@ async fn default_rule_does_not_bypass_the_security_policy_of_a_route() -> TestRe
     // The other way round: the guard applies to the default route.
     gateway
         .configure(|config| {
-            let guard = Some(Arc::new(asking(vec![shared_jwt()])));
+            let guard = Some(Arc::new(asking(shared_jwt())));
             routes(config, |route| route.security = None);
             if let Some(default) = &mut config.default_rule {
                 default.security = guard;
@@ -110,7 +110,7 @@ fn cors(origin: &str, credentials: bool) -> Security {
         "allowOrigins": [origin], "allowMethods": ["GET", "PUT"], "allowHeaders": ["content-type"],
         "exposeHeaders": ["x-total"], "allowCredentials": credentials, "maxAge": "10m",
     });
-    Security { cors: Some(written(cors)), ..asking(vec![shared_jwt()]) }
+    Security { cors: Some(written(cors)), ..asking(shared_jwt()) }
 }
 
 const PREFLIGHT: &str = "Access-Control-Request-Method: PUT";
@@ -238,7 +238,7 @@ async fn override_headers_are_dropped_if_authorization_rules_match_path_or_metho
         (policy(json!({"action": "Deny", "paths": below("/admin")}), false), 1),
         (policy(method(), true), 7),
         (policy(address, false), 7),
-        (asking(vec![]), 7),
+        (open(), 7),
     ] {
         let security = Security { authentication: None, ..security };
         gateway.configure(|config| set_security(config, Some(security.clone()))).await;
@@ -311,7 +311,7 @@ async fn route_without_a_policy_does_not_bypass_the_policy_of_another_route() ->
     let mut builder = Gateway::builder().backends([&backend]);
     let config = builder.config_mut();
     let mut admin = Rule::new(id("Ingress", "admin"), PathPattern::Prefix("/admin".into()), key("backend"));
-    admin.security = Some(Arc::new(asking(vec![shared_jwt()])));
+    admin.security = Some(Arc::new(asking(shared_jwt())));
     Arc::make_mut(&mut config.hosts[0]).rules.push(admin);
     config.settings.allow_encoded_dot_segments = true;
     let gateway = builder.start().await?;
@@ -346,7 +346,7 @@ async fn trailing_slash_does_not_bypass_the_policy_of_an_exact_path() -> TestRes
     let mut builder = Gateway::builder().backends([&backend]);
     let route = |name: &str, path: PathPattern, is_guarded: bool| {
         let mut route = Rule::new(id("Ingress", name), path, key("backend"));
-        route.security = is_guarded.then(|| Arc::new(asking(vec![shared_jwt()])));
+        route.security = is_guarded.then(|| Arc::new(asking(shared_jwt())));
         route
     };
     let mut open_to_pages = route("fonts", PathPattern::Exact("/fonts".into()), false);
@@ -397,7 +397,7 @@ async fn security_of_a_rule_with_a_method_applies_to_every_reading_of_its_path()
     let mut guarded =
         Rule::new(id("HTTPRoute", "admin"), PathPattern::Prefix("/admin".into()), key("backend"));
     guarded.matches[0].method = Some("POST".into());
-    guarded.security = Some(Arc::new(asking(vec![shared_jwt()])));
+    guarded.security = Some(Arc::new(asking(shared_jwt())));
     Arc::make_mut(&mut builder.config_mut().hosts[0]).rules.push(guarded);
     let gateway = builder.start().await?;
     for (method, path, status) in [
@@ -424,7 +424,7 @@ async fn authorization_rules_match_consumer_groups_and_claims() -> TestResult {
             "paths": below("/"),
         },
     ]));
-    let security = Security { authorization, ..asking(vec![shared_jwt(), api_key("x-api-key")]) };
+    let security = Security { authorization, ..asking(either(shared_jwt(), api_key("x-api-key"))) };
     let (_backend, gateway) = with(|config| {
         set_security(config, Some(security));
         config.consumers = vec![Arc::new(consumer("alice", "alice-key"))];
@@ -454,7 +454,7 @@ async fn authorization_rules_match_consumer_groups_and_claims() -> TestResult {
 async fn all_uses_of_a_policy_are_counted_in_the_same_metrics() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
-    let security = asking(vec![api_key("x-api-key")]);
+    let security = asking(api_key("x-api-key"));
     let closed = Arc::new(Security::closed(security.id.clone(), "no such port".into()));
     let open = Arc::new(security);
     let config = builder.config_mut();

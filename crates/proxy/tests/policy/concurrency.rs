@@ -209,7 +209,7 @@ async fn consumers_and_groups_have_separate_concurrency_limits() -> TestResult {
     let (backend, gateway) = limited(policy(vec![of("gold", 2), of("bronze", 1)])).await?;
     gateway
         .configure(|config| {
-            set_security(config, Some(asking(vec![api_key("x-api-key")])));
+            set_security(config, Some(asking(api_key("x-api-key"))));
             config.consumers = vec![Arc::new(alice), Arc::new(bob)];
         })
         .await;

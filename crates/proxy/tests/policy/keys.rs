@@ -1,6 +1,5 @@
 //! API keys, passwords, and the identity headers that endpoints receive.
 
-use sluicegate_model::policy::Basic;
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 
 use super::*;
@@ -12,7 +11,7 @@ pub(super) fn set_consumers(config: &mut Config, consumers: Vec<Consumer>) {
 #[tokio::test]
 async fn api_key_in_header_or_query_authenticates_and_is_not_forwarded() -> TestResult {
     let (backend, gateway) = with(|config| {
-        set_security(config, Some(asking(vec![api_key("x-api-key")])));
+        set_security(config, Some(asking(api_key("x-api-key"))));
         set_consumers(config, vec![consumer("alice", "alice-key"), consumer("bob", "bob-key")]);
     })
     .await?;
@@ -52,7 +51,7 @@ async fn api_key_in_header_or_query_authenticates_and_is_not_forwarded() -> Test
 #[tokio::test]
 async fn request_with_the_key_of_an_invalid_consumer_returns_503() -> TestResult {
     let (backend, gateway) = with(|config| {
-        set_security(config, Some(asking(vec![api_key("x-api-key")])));
+        set_security(config, Some(asking(api_key("x-api-key"))));
         let broken = Consumer { refused: true, ..consumer("broken", "broken-key") };
         set_consumers(config, vec![consumer("alice", "alice-key"), broken]);
     })
@@ -71,14 +70,11 @@ async fn seen(backend: &Backend, gateway: &Gateway, lines: &[&str]) -> anyhow::R
 
 #[tokio::test]
 async fn endpoint_receives_no_credential_that_the_gateway_did_not_verify() -> TestResult {
-    let cookie = Credential::Cookie("session".into());
-    let jwt = Method::Jwt(Jwt {
-        providers: vec![Arc::new(provider(JwtKeys::Shared(SECRET.into())))],
-        from: vec![bearer(), Credential::Query("token".into()), cookie],
-        forward: true,
-    });
+    let from = written(json!([{"query": "token"}, {"cookie": "session"}]));
+    let from = [vec![bearer()], from].concat();
+    let jwt = jwt_of(vec![provider(shared(SECRET))], from, true);
     let (backend, gateway) = with(|config| {
-        set_security(config, Some(asking(vec![jwt, api_key("x-api-key")])));
+        set_security(config, Some(asking(either(jwt, api_key("x-api-key")))));
         set_consumers(config, vec![consumer("alice", "alice-key")]);
     })
     .await?;
@@ -101,7 +97,7 @@ async fn identity_headers_cannot_be_forged_with_underscores() -> TestResult {
     let (backend, gateway) = with(|config| {
         config.settings.underscores_in_headers = true;
         config.settings.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
-        set_security(config, Some(asking(vec![shared_jwt()])));
+        set_security(config, Some(asking(shared_jwt())));
     })
     .await?;
     let token = format!("Authorization: Bearer {}", good_token());
@@ -116,7 +112,7 @@ async fn identity_headers_cannot_be_forged_with_underscores() -> TestResult {
         "a_b: c",
     ];
     let head = seen(&backend, &gateway, &[&[&*token][..], &forged].concat()).await?;
-    assert!(!head.contains("root") && head.contains("X-User: 42") && head.contains("a_b: c"), "{head}");
+    assert!(!head.contains("root") && head.contains("x-user: 42") && head.contains("a_b: c"), "{head}");
     // A trusted proxy forwards headers of untrusted clients.
     gateway.configure(|config| set_security(config, None)).await;
     let head = seen(&backend, &gateway, &["X-Consumer-Username: root", "X_Consumer_Groups: root"]).await?;
@@ -128,7 +124,7 @@ async fn identity_headers_cannot_be_forged_with_underscores() -> TestResult {
 async fn trailers_are_dropped_on_authenticated_routes() -> TestResult {
     let backend = Backend::start(Behaviour::echo()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
-    set_security(builder.config_mut(), Some(asking(vec![shared_jwt()])));
+    set_security(builder.config_mut(), Some(asking(shared_jwt())));
     let gateway = builder.start().await?;
     for (lines, is_passed) in
         [(format!("Authorization: Bearer {}\r\n", good_token()), false), (String::new(), true)]
@@ -151,8 +147,7 @@ async fn trailers_are_dropped_on_authenticated_routes() -> TestResult {
 async fn all_required_methods_must_identify_the_same_consumer() -> TestResult {
     let mut alice = consumer("alice", "alice-key");
     alice.tokens = vec![TokenSubject { issuer: None, claim: SubjectClaim::Subject, value: "42".into() }];
-    let mut security = asking(vec![api_key("x-api-key"), shared_jwt()]);
-    security.authentication.as_mut().unwrap().requires_all = true;
+    let security = asking(all(shared_jwt(), api_key("x-api-key")));
     let (_backend, gateway) = with(|config| {
         set_security(config, Some(security));
         set_consumers(config, vec![alice.clone(), consumer("bob", "bob-key")]);
@@ -168,7 +163,7 @@ async fn all_required_methods_must_identify_the_same_consumer() -> TestResult {
 #[tokio::test]
 async fn key_rotation_and_consumer_removal_take_effect_at_once() -> TestResult {
     let (_backend, gateway) = with(|config| {
-        set_security(config, Some(asking(vec![api_key("x-api-key")])));
+        set_security(config, Some(asking(api_key("x-api-key"))));
         set_consumers(config, vec![consumer("alice", "one")]);
     })
     .await?;
@@ -183,8 +178,7 @@ async fn key_rotation_and_consumer_removal_take_effect_at_once() -> TestResult {
 
 #[tokio::test]
 async fn consumers_of_other_namespaces_are_rejected_unless_allowed() -> TestResult {
-    let mut security = asking(vec![api_key("x-api-key")]);
-    security.authentication.as_mut().unwrap().consumers = Some(vec!["default".into()]);
+    let mut security = asking(api_key("x-api-key"));
     let mut stranger = consumer("alice", "stranger-key");
     stranger.id.namespace = "elsewhere".into();
     let (_backend, gateway) = with(|config| {
@@ -194,9 +188,14 @@ async fn consumers_of_other_namespaces_are_rejected_unless_allowed() -> TestResu
     .await?;
     assert_eq!(ask(&gateway, "/", &["X-API-Key: own-key"]).await?.status, 200);
     assert_eq!(ask(&gateway, "/", &["X-API-Key: stranger-key"]).await?.status, 401);
-    security.authentication.as_mut().unwrap().consumers = None;
-    gateway.configure(|config| set_security(config, Some(security))).await;
-    assert_eq!(ask(&gateway, "/", &["X-API-Key: stranger-key"]).await?.status, 200);
+    for (namespaces, status) in
+        [(json!(["default"]), 401), (json!(["default", "elsewhere"]), 200), (json!(["*"]), 200)]
+    {
+        let scope = written(json!({"namespaces": namespaces}));
+        security.authentication.as_mut().unwrap().consumers = Some(scope);
+        gateway.configure(|config| set_security(config, Some(security.clone()))).await;
+        assert_eq!(ask(&gateway, "/", &["X-API-Key: stranger-key"]).await?.status, status, "{namespaces}");
+    }
     Ok(())
 }
 
@@ -209,7 +208,7 @@ async fn token_subject_identifies_its_consumer() -> TestResult {
         value: "42".into(),
     }];
     let (backend, gateway) = with(|config| {
-        set_security(config, Some(asking(vec![shared_jwt()])));
+        set_security(config, Some(asking(shared_jwt())));
         set_consumers(config, vec![alice]);
     })
     .await?;
@@ -224,20 +223,17 @@ async fn token_subject_identifies_its_consumer() -> TestResult {
     Ok(())
 }
 
-fn passwords() -> Method {
-    Method::Basic(Basic {
-        realm: "shop".into(),
-        users: vec![
-            ("alice".into(), "$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC".into()),
-            ("bob".into(), "{SHA}VBPuJHI7uixaa6LQGWx4s+5GKNE=".into()),
-        ],
-        forward: false,
-    })
+fn passwords() -> Authentication {
+    let users = vec![
+        ("alice".into(), "$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC".into()),
+        ("bob".into(), "{SHA}VBPuJHI7uixaa6LQGWx4s+5GKNE=".into()),
+    ];
+    basic_of(FromSecret::Value(users))
 }
 
 #[tokio::test]
 async fn basic_authentication_admits_only_valid_passwords() -> TestResult {
-    let (backend, gateway) = guarded(asking(vec![passwords()])).await?;
+    let (backend, gateway) = guarded(asking(passwords())).await?;
     for (name, password, status) in [
         ("alice", "myPassword", 200),
         ("alice", "myPassword", 200),
@@ -261,7 +257,7 @@ async fn basic_authentication_admits_only_valid_passwords() -> TestResult {
 #[tokio::test]
 async fn authentication_requires_any_or_all_methods_as_configured() -> TestResult {
     let (backend, gateway) = with(|config| {
-        set_security(config, Some(asking(vec![shared_jwt(), api_key("x-api-key"), passwords()])));
+        set_security(config, Some(asking(either(either(shared_jwt(), api_key("x-api-key")), passwords()))));
         set_consumers(config, vec![consumer("alice", "alice-key")]);
     })
     .await?;
@@ -272,9 +268,8 @@ async fn authentication_requires_any_or_all_methods_as_configured() -> TestResul
     }
     let response = ask(&gateway, "/", &[]).await?;
     assert_eq!(response.headers_named("www-authenticate").len(), 3);
-    let mut all = asking(vec![shared_jwt(), api_key("x-api-key")]);
-    all.authentication.as_mut().unwrap().requires_all = true;
-    gateway.configure(|config| set_security(config, Some(all))).await;
+    let both = asking(all(shared_jwt(), api_key("x-api-key")));
+    gateway.configure(|config| set_security(config, Some(both))).await;
     for (lines, status) in [(vec![&*token], 401), (vec![key], 401), (vec![&*token, key], 200)] {
         assert_eq!(ask(&gateway, "/", &lines).await?.status, status, "{lines:?}");
     }
@@ -303,7 +298,7 @@ async fn access_log_contains_consumer_and_policy_but_no_secrets() -> TestResult 
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder =
         Gateway::builder().backends([&backend]).options(|options| options.access_log = Some(log));
-    set_security(builder.config_mut(), Some(asking(vec![api_key("x-api-key")])));
+    set_security(builder.config_mut(), Some(asking(api_key("x-api-key"))));
     set_consumers(builder.config_mut(), vec![consumer("alice", "alice-key")]);
     let gateway = builder.start().await?;
     ask(&gateway, "/?key=alice-key&a=1", &[]).await?;

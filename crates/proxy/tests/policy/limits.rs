@@ -132,7 +132,7 @@ async fn consumers_and_groups_have_separate_rate_limits() -> TestResult {
         ..limit(group, requests, vec![LimitKey::Consumer])
     };
     let (_backend, gateway) = with(|config| {
-        set_security(config, Some(asking(vec![api_key("x-api-key")])));
+        set_security(config, Some(asking(api_key("x-api-key"))));
         set_limits(config, limits(vec![of("gold", 6), of("bronze", 2)]));
         config.consumers = vec![Arc::new(alice), Arc::new(bob)];
     })
@@ -147,7 +147,7 @@ async fn consumers_and_groups_have_separate_rate_limits() -> TestResult {
 async fn invalid_credentials_count_against_the_address_limit() -> TestResult {
     let by_address = limit("address", 3, vec![LimitKey::Address { ipv6_prefix: Number::of(64) }]);
     let (_backend, gateway) = with(|config| {
-        set_security(config, Some(asking(vec![api_key("x-api-key")])));
+        set_security(config, Some(asking(api_key("x-api-key"))));
         set_limits(config, limits(vec![by_address]));
         config.consumers = vec![Arc::new(consumer("alice", "alice-key"))];
     })
@@ -166,7 +166,7 @@ async fn rejected_requests_do_not_consume_a_shared_limit() -> TestResult {
         let everybody = paced(window, limit("everybody", 6, Vec::new()));
         let each = limit("each", 3, vec![LimitKey::Consumer]);
         let (_backend, gateway) = with(|config| {
-            set_security(config, Some(asking(vec![api_key("x-api-key")])));
+            set_security(config, Some(asking(api_key("x-api-key"))));
             set_limits(config, limits(vec![everybody, each]));
             config.consumers =
                 ["alice", "bob"].map(|name| Arc::new(consumer(name, &format!("{name}-key")))).into();

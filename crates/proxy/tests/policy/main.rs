@@ -36,10 +36,11 @@ use aws_lc_rs::{digest, hmac};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
-use sluicegate_model::feature::IpAccess;
-use sluicegate_model::policy::{
-    Authentication, Consumer, Credential, Jwt, JwtKeys, JwtProvider, KeyHash, Method, RateLimits, Security,
-};
+use sluicegate_model::feature::authentication::jwt::{Provider, ProviderKeys};
+use sluicegate_model::feature::{Authentication, Basic, Credential, IpAccess, Jwt, Require};
+use sluicegate_model::policy::{Consumer, KeyHash, RateLimits, Security};
+use sluicegate_model::value::secret::{CaCertificates, FromSecret, KeyBytes, Passwords};
+use sluicegate_model::value::{Entries, Realm};
 use sluicegate_model::{Config, ObjectId, VirtualHost};
 use sluicegate_proxy::failure::Denial;
 use sluicegate_testkit::backend::{Backend, Behaviour};
@@ -103,41 +104,69 @@ fn open() -> Security {
     }
 }
 
-/// A policy that requires one of these methods.
-fn asking(methods: Vec<Method>) -> Security {
-    let authentication = Authentication { requires_all: false, methods, consumers: None };
+/// A policy that requires authentication.
+fn asking(authentication: Authentication) -> Security {
     Security { authentication: Some(authentication), ..open() }
 }
 
-fn bearer() -> Credential {
-    Credential::Header { name: "authorization".into(), prefix: "Bearer ".into() }
-}
-
-fn provider(keys: JwtKeys) -> JwtProvider {
-    JwtProvider {
-        name: "acme".into(),
-        issuer: Some("https://acme.example".into()),
-        audiences: vec!["shop".into()],
-        algorithms: Vec::new(),
-        keys,
-        clock_skew: Duration::ZERO,
-        allows_eternal: false,
-        required: Default::default(),
-        headers: vec![("sub".into(), "X-User".into())],
+/// The methods of both.
+fn either(one: Authentication, other: Authentication) -> Authentication {
+    Authentication {
+        jwt: one.jwt.or(other.jwt),
+        api_key: one.api_key.or(other.api_key),
+        basic: one.basic.or(other.basic),
+        ext_auth: one.ext_auth.or(other.ext_auth),
+        ..Authentication::default()
     }
 }
 
-fn jwt(provider: JwtProvider) -> Method {
-    Method::Jwt(Jwt { providers: vec![Arc::new(provider)], from: vec![bearer()], forward: true })
+/// The methods of both, which must all succeed.
+fn all(one: Authentication, other: Authentication) -> Authentication {
+    Authentication { require: Require::All, ..either(one, other) }
 }
 
-fn shared_jwt() -> Method {
-    jwt(provider(JwtKeys::Shared(SECRET.into())))
+fn bearer() -> Credential {
+    written(json!({"header": {"name": "authorization", "prefix": "Bearer "}}))
 }
 
-fn api_key(name: &str) -> Method {
-    let header = Credential::Header { name: name.into(), prefix: "".into() };
-    Method::ApiKey { from: vec![header, Credential::Query("key".into())], forward: false }
+fn provider(keys: ProviderKeys) -> Provider {
+    let fields = json!({
+        "name": "acme", "issuer": "https://acme.example", "audiences": ["shop"], "clockSkew": "0s",
+        "keys": {"inline": "replaced"}, "claimToHeaders": [{"claim": "sub", "header": "X-User"}],
+    });
+    Provider { keys, ..written(fields) }
+}
+
+/// A secret that the issuer shares.
+fn shared(secret: &[u8]) -> ProviderKeys {
+    ProviderKeys::Shared(FromSecret::Value(KeyBytes::new(secret).unwrap()))
+}
+
+fn jwt_of(providers: Vec<Provider>, from: Vec<Credential>, forward: bool) -> Authentication {
+    let (providers, from) = (Entries::new(providers).unwrap(), Entries::new(from).unwrap());
+    Authentication { jwt: Some(Jwt { providers, from, forward }), ..Authentication::default() }
+}
+
+fn jwt(provider: Provider) -> Authentication {
+    jwt_of(vec![provider], vec![bearer()], true)
+}
+
+fn shared_jwt() -> Authentication {
+    jwt(provider(shared(SECRET)))
+}
+
+fn api_key(name: &str) -> Authentication {
+    written(json!({"apiKey": {"from": [{"header": {"name": name}}, {"query": "key"}]}}))
+}
+
+fn basic_of(users: FromSecret<Passwords>) -> Authentication {
+    let basic = Basic { secret_ref: users, realm: Realm::of("shop"), forward: false };
+    Authentication { basic: Some(basic), ..Authentication::default() }
+}
+
+/// The certificates of a Secret.
+fn certificates(of: Vec<rustls_pki_types::CertificateDer<'static>>) -> Option<FromSecret<CaCertificates>> {
+    CaCertificates::new(of).map(FromSecret::Value)
 }
 
 fn consumer(name: &str, key: &str) -> Consumer {

@@ -2,7 +2,7 @@
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
-use sluicegate_model::policy::RemoteKeys;
+use sluicegate_model::feature::authentication::jwt::RemoteKeys;
 use sluicegate_proxy::registry::PublishedKeys;
 
 use super::*;
@@ -41,14 +41,10 @@ fn body(text: &str) -> Behaviour {
 }
 
 /// A policy for tokens whose keys this server publishes.
-fn by(server: &Backend, refresh: Duration) -> Security {
-    let keys = RemoteKeys {
-        url: format!("http://{}/keys?a=b", server.addr()).into(),
-        authorities: Vec::new(),
-        refresh,
-        timeout: Duration::from_millis(300),
-    };
-    asking(vec![jwt(provider(JwtKeys::Remote(Arc::new(keys))))])
+fn by(server: &Backend, refresh: &str) -> Security {
+    let url = format!("http://{}/keys?a=b", server.addr());
+    let keys = written(json!({"url": url, "refreshInterval": refresh, "timeout": "300ms"}));
+    asking(jwt(provider(ProviderKeys::Remote(Arc::new(keys)))))
 }
 
 fn state(gateway: &Gateway) -> PublishedKeys {
@@ -59,7 +55,7 @@ fn state(gateway: &Gateway) -> PublishedKeys {
 async fn published_jwt_keys_are_fetched_once_for_all_policies_and_refreshed() -> TestResult {
     let (one, two) = (Key::new("one"), Key::new("two"));
     let server = Backend::start(set(&[&one])).await?;
-    let (_backend, gateway) = guarded(by(&server, Duration::from_millis(20))).await?;
+    let (_backend, gateway) = guarded(by(&server, "1s")).await?;
     gateway.wait_until(|gateway| state(gateway).keys == 1).await?;
     for _ in 0..10 {
         assert_eq!(ask(&gateway, "/", &[&one.line()]).await?.status, 200);
@@ -74,7 +70,7 @@ async fn published_jwt_keys_are_fetched_once_for_all_policies_and_refreshed() ->
     gateway.wait_until(|gateway| state(gateway).keys == 1).await?;
     assert_eq!(ask(&gateway, "/", &[&one.line()]).await?.status, 401);
     // Another policy with the same issuer fetches from no other server.
-    let mut other = by(&server, Duration::from_millis(20));
+    let mut other = by(&server, "1s");
     other.id = id("SecurityPolicy", "other");
     gateway.configure(|config| set_security(config, Some(other))).await;
     assert_eq!(ask(&gateway, "/", &[&two.line()]).await?.status, 200);
@@ -88,7 +84,7 @@ async fn published_jwt_keys_are_fetched_once_for_all_policies_and_refreshed() ->
 async fn unknown_key_id_triggers_one_fetch_of_the_keys_before_the_next_refresh() -> TestResult {
     let (one, two) = (Key::new("one"), Key::new("two"));
     let server = Backend::start(set(&[&one])).await?;
-    let (_backend, gateway) = guarded(by(&server, Duration::from_secs(3600))).await?;
+    let (_backend, gateway) = guarded(by(&server, "1h")).await?;
     gateway.wait_until(|gateway| state(gateway).keys == 1).await?;
     server.set(set(&[&two]));
     for _ in 0..20 {
@@ -121,7 +117,7 @@ async fn tokens_are_rejected_while_the_key_server_responds_invalidly() -> TestRe
         Behaviour::raw("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{").then_close(),
     ] {
         let server = Backend::start(behaviour).await?;
-        let (backend, gateway) = guarded(by(&server, Duration::from_millis(50))).await?;
+        let (backend, gateway) = guarded(by(&server, "1s")).await?;
         gateway.wait_until(|gateway| state(gateway).failed > 0).await?;
         assert_eq!(ask(&gateway, "/", &[&key.line()]).await?.status, 503);
         assert_eq!(ask(&gateway, "/", &[]).await?.status, 401);
@@ -149,13 +145,11 @@ async fn key_server_certificate_is_verified_with_the_ca_of_the_policy() -> TestR
         (Vec::new(), false),
     ] {
         let keys = RemoteKeys {
-            url: format!("https://localhost:{}/", secure.addr().port()).into(),
-            authorities,
-            refresh: Duration::from_secs(60),
-            timeout: Duration::from_secs(5),
+            ca_certificate_ref: certificates(authorities),
+            ..written(json!({"url": format!("https://localhost:{}/", secure.addr().port())}))
         };
-        let method = jwt(provider(JwtKeys::Remote(Arc::new(keys))));
-        let (_backend, gateway) = guarded(asking(vec![method])).await?;
+        let method = jwt(provider(ProviderKeys::Remote(Arc::new(keys))));
+        let (_backend, gateway) = guarded(asking(method)).await?;
         gateway.wait_until(|gateway| state(gateway).fetched + state(gateway).failed > 0).await?;
         let expected = if is_good { 200 } else { 503 };
         assert_eq!(ask(&gateway, "/", &[&key.line()]).await?.status, expected);
@@ -167,7 +161,7 @@ async fn key_server_certificate_is_verified_with_the_ca_of_the_policy() -> TestR
 async fn last_valid_keys_stay_in_use_while_the_key_server_is_down() -> TestResult {
     let key = Key::new("one");
     let mut server = Backend::start(set(&[&key])).await?;
-    let (_backend, gateway) = guarded(by(&server, Duration::from_millis(20))).await?;
+    let (_backend, gateway) = guarded(by(&server, "1s")).await?;
     gateway.wait_until(|gateway| state(gateway).keys == 1).await?;
     server.kill().await;
     gateway.wait_until(|gateway| state(gateway).failed > 1).await?;

@@ -132,7 +132,7 @@ async fn gateways_share_limits_keyed_by_route_and_consumer() -> TestResult {
             vec![LimitKey::Route, LimitKey::Consumer, LimitKey::Address { ipv6_prefix: Number::of(64) }];
         let policy = shared(redis(server.address()), vec![limit("each", 5, key)]);
         with(|config| {
-            set_security(config, Some(asking(vec![api_key("x-api-key")])));
+            set_security(config, Some(asking(api_key("x-api-key"))));
             set_limits(config, policy);
             config.consumers =
                 vec![Arc::new(consumer("alice", "alice-key")), Arc::new(consumer("bob", "bob-key"))];

@@ -6,7 +6,7 @@ use super::*;
 
 #[tokio::test]
 async fn valid_token_is_admitted_and_its_claims_reach_the_endpoint() -> TestResult {
-    let (backend, gateway) = guarded(asking(vec![shared_jwt()])).await?;
+    let (backend, gateway) = guarded(asking(shared_jwt())).await?;
     let line = format!("Authorization: Bearer {}", good_token());
     for transport in [Transport::Http, Transport::Https, Transport::Http2] {
         let lines = [&*line, "X-User: admin", "X-Consumer-Username: admin"];
@@ -25,7 +25,7 @@ async fn valid_token_is_admitted_and_its_claims_reach_the_endpoint() -> TestResu
 
 #[tokio::test]
 async fn missing_or_invalid_token_returns_401_with_a_challenge() -> TestResult {
-    let (backend, gateway) = guarded(asking(vec![shared_jwt()])).await?;
+    let (backend, gateway) = guarded(asking(shared_jwt())).await?;
     let with = |change: &dyn Fn(&mut Value)| {
         let mut claims = claims();
         change(&mut claims);
@@ -55,7 +55,7 @@ async fn missing_or_invalid_token_returns_401_with_a_challenge() -> TestResult {
         assert_eq!(denied(&gateway, Denial::Token(fault)), 1, "{fault}");
         // A new policy starts with counters of 0, so each fault is counted alone.
         gateway.configure(|config| set_security(config, None)).await;
-        gateway.configure(|config| set_security(config, Some(asking(vec![shared_jwt()])))).await;
+        gateway.configure(|config| set_security(config, Some(asking(shared_jwt())))).await;
     }
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 401);
     assert_eq!(ask(&gateway, "/", &["Authorization: Bearer"]).await?.status, 401);
@@ -67,7 +67,7 @@ async fn missing_or_invalid_token_returns_401_with_a_challenge() -> TestResult {
 
 #[tokio::test]
 async fn two_authorization_headers_are_rejected_in_either_order() -> TestResult {
-    let (backend, gateway) = guarded(asking(vec![shared_jwt()])).await?;
+    let (backend, gateway) = guarded(asking(shared_jwt())).await?;
     let (good, bad) =
         (format!("Authorization: Bearer {}", good_token()), "Authorization: Bearer x".to_owned());
     for lines in [[&*good, &*bad], [&*bad, &*good], [&*good, &*good]] {
@@ -80,24 +80,24 @@ async fn two_authorization_headers_are_rejected_in_either_order() -> TestResult 
 
 #[tokio::test]
 async fn replaced_jwt_key_invalidates_cached_tokens_at_once() -> TestResult {
-    let (_backend, gateway) = guarded(asking(vec![shared_jwt()])).await?;
+    let (_backend, gateway) = guarded(asking(shared_jwt())).await?;
     let line = format!("Authorization: Bearer {}", good_token());
     for _ in 0..5 {
         assert_eq!(ask(&gateway, "/", &[&line]).await?.status, 200);
     }
-    let other = jwt(provider(JwtKeys::Shared(b"another secret, as long as it has to be".as_slice().into())));
-    gateway.configure(|config| set_security(config, Some(asking(vec![other])))).await;
+    let other = jwt(provider(shared(b"another secret, as long as it has to be")));
+    gateway.configure(|config| set_security(config, Some(asking(other)))).await;
     for _ in 0..5 {
         assert_eq!(ask(&gateway, "/", &[&line]).await?.status, 401);
     }
-    gateway.configure(|config| set_security(config, Some(asking(vec![shared_jwt()])))).await;
+    gateway.configure(|config| set_security(config, Some(asking(shared_jwt())))).await;
     assert_eq!(ask(&gateway, "/", &[&line]).await?.status, 200);
     Ok(())
 }
 
 #[tokio::test]
 async fn cached_token_is_accepted_only_until_its_expiry_and_only_by_its_policy() -> TestResult {
-    let (_backend, gateway) = guarded(asking(vec![shared_jwt()])).await?;
+    let (_backend, gateway) = guarded(asking(shared_jwt())).await?;
     let mut short = claims();
     short["exp"] = json!(now() + 1);
     let line = format!("Authorization: Bearer {}", token(&json!({"alg": "HS256"}), &short, SECRET));
@@ -112,9 +112,9 @@ async fn cached_token_is_accepted_only_until_its_expiry_and_only_by_its_policy()
     // The same key and issuer, with a further required claim.
     let good = format!("Authorization: Bearer {}", good_token());
     assert_eq!(ask(&gateway, "/", &[&good]).await?.status, 200);
-    let mut strict = provider(JwtKeys::Shared(SECRET.into()));
-    strict.required = written(json!([{"name": "role", "values": ["admin"]}]));
-    gateway.configure(|config| set_security(config, Some(asking(vec![jwt(strict)])))).await;
+    let mut strict = provider(shared(SECRET));
+    strict.required_claims = written(json!([{"name": "role", "values": ["admin"]}]));
+    gateway.configure(|config| set_security(config, Some(asking(jwt(strict))))).await;
     assert_eq!(ask(&gateway, "/", &[&good]).await?.status, 401);
     Ok(())
 }
@@ -122,17 +122,14 @@ async fn cached_token_is_accepted_only_until_its_expiry_and_only_by_its_policy()
 #[tokio::test]
 async fn token_is_verified_only_by_the_keys_of_its_issuer() -> TestResult {
     let other_secret = b"fedcba9876543210fedcba9876543210";
-    let one = provider(JwtKeys::Shared(SECRET.into()));
-    let other = JwtProvider {
-        issuer: Some("https://other.example".into()),
-        ..provider(JwtKeys::Shared(other_secret.as_slice().into()))
+    let one = provider(shared(SECRET));
+    let other = Provider {
+        name: written(json!("other")),
+        issuer: Some(written(json!("https://other.example"))),
+        ..provider(shared(other_secret))
     };
-    let method = Method::Jwt(Jwt {
-        providers: vec![Arc::new(one), Arc::new(other)],
-        from: vec![bearer(), Credential::Cookie("token".into())],
-        forward: false,
-    });
-    let (backend, gateway) = guarded(asking(vec![method])).await?;
+    let from = vec![bearer(), written(json!({"cookie": "token"}))];
+    let (backend, gateway) = guarded(asking(jwt_of(vec![one, other], from, false))).await?;
     let of = |issuer: &str, secret: &[u8]| {
         let mut claims = claims();
         claims["iss"] = json!(issuer);
@@ -154,10 +151,10 @@ async fn token_is_verified_only_by_the_keys_of_its_issuer() -> TestResult {
 #[tokio::test]
 async fn token_of_a_configured_issuer_is_not_verified_by_another_provider() -> TestResult {
     let other_secret = b"fedcba9876543210fedcba9876543210";
-    let nameless = JwtProvider { issuer: None, ..provider(JwtKeys::Shared(other_secret.as_slice().into())) };
-    let providers = vec![Arc::new(provider(JwtKeys::Shared(SECRET.into()))), Arc::new(nameless)];
-    let method = Method::Jwt(Jwt { providers, from: vec![bearer()], forward: true });
-    let (_backend, gateway) = guarded(asking(vec![method])).await?;
+    let name = written(json!("any-issuer"));
+    let any_issuer = Provider { name, issuer: None, ..provider(shared(other_secret)) };
+    let providers = vec![provider(shared(SECRET)), any_issuer];
+    let (_backend, gateway) = guarded(asking(jwt_of(providers, vec![bearer()], true))).await?;
     for (issuer, secret, status) in [
         (json!("https://acme.example"), SECRET, 200),
         (json!("https://acme.example"), other_secret, 401),
@@ -175,20 +172,20 @@ async fn token_of_a_configured_issuer_is_not_verified_by_another_provider() -> T
 
 #[tokio::test]
 async fn route_with_an_unusable_security_policy_returns_503() -> TestResult {
-    let unusable = jwt(provider(JwtKeys::Unusable("Secret default/keys does not exist".into())));
-    let (backend, gateway) = guarded(asking(vec![unusable.clone()])).await?;
+    let missing = FromSecret::Unusable("Secret default/keys does not exist".into());
+    let unusable = jwt(provider(ProviderKeys::Shared(missing)));
+    let (backend, gateway) = guarded(asking(unusable.clone())).await?;
     let line = format!("Authorization: Bearer {}", good_token());
     assert_eq!(ask(&gateway, "/", &[&line]).await?.status, 503);
-    let broken = Method::Unusable { method: "basic".into(), reason: "no Secret".into() };
-    for (requires_all, methods, status) in [
-        (true, vec![shared_jwt(), broken.clone()], 503),
-        (false, vec![shared_jwt(), broken.clone()], 200),
-        (false, vec![unusable, broken], 503),
-        (true, vec![jwt(provider(JwtKeys::Given(b"nonsense".as_slice().into())))], 503),
+    let broken = basic_of(FromSecret::Unusable("no Secret".into()));
+    let nonsense = ProviderKeys::Secret(FromSecret::Value(KeyBytes::new(*b"nonsense").unwrap()));
+    for (authentication, status) in [
+        (all(shared_jwt(), broken.clone()), 503),
+        (either(shared_jwt(), broken.clone()), 200),
+        (either(unusable, broken), 503),
+        (all(jwt(provider(nonsense)), Authentication::default()), 503),
     ] {
-        let mut security = asking(methods);
-        security.authentication.as_mut().unwrap().requires_all = requires_all;
-        gateway.configure(|config| set_security(config, Some(security))).await;
+        gateway.configure(|config| set_security(config, Some(asking(authentication)))).await;
         assert_eq!(ask(&gateway, "/", &[&line]).await?.status, status);
     }
     let refusing = Security { refuses: Some("spec.access.allow[0] is no network".into()), ..open() };
@@ -202,19 +199,13 @@ async fn route_with_an_unusable_security_policy_returns_503() -> TestResult {
 #[tokio::test]
 async fn token_policy_changes_under_load_lose_no_request() -> TestResult {
     let (_backend, gateway) = with(|_| {}).await?;
-    let query = Credential::Query("access_token".into());
-    let token = |from| {
-        Method::Jwt(Jwt {
-            providers: vec![Arc::new(provider(JwtKeys::Shared(SECRET.into())))],
-            from,
-            forward: true,
-        })
-    };
+    let query: Credential = written(json!({"query": "access_token"}));
+    let token = |from| jwt_of(vec![provider(shared(SECRET))], from, true);
     let load = gateway.load().path(&format!("/?access_token={}", good_token())).expect_own_id().start()?;
     for round in 1..=20 {
         let security = match round % 3 {
-            0 => Some(asking(vec![token(vec![query.clone()])])),
-            1 => Some(asking(vec![token(vec![bearer(), query.clone()]), api_key("x-api-key")])),
+            0 => Some(asking(token(vec![query.clone()]))),
+            1 => Some(asking(either(token(vec![bearer(), query.clone()]), api_key("x-api-key")))),
             _ => None,
         };
         gateway.configure(|config| set_security(config, security)).await;

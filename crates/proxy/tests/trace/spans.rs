@@ -5,7 +5,7 @@ use std::sync::Arc;
 use aws_lc_rs::digest;
 use sluicegate_model::ObjectId;
 use sluicegate_model::feature::IpAccess;
-use sluicegate_model::policy::{Authentication, Consumer, Credential, KeyHash, Method, Security};
+use sluicegate_model::policy::{Consumer, KeyHash, Security};
 
 use super::*;
 
@@ -131,13 +131,13 @@ async fn span_contains_the_consumer_and_the_denying_policy_but_no_secrets() -> T
         users: Vec::new(),
         refused: false,
     };
-    let methods = vec![Method::ApiKey { from: vec![Credential::Query("key".into())], forward: false }];
+    let authentication = serde_json::from_value(serde_json::json!({"apiKey": {"from": [{"query": "key"}]}}))?;
     let security = Security {
         id: id("SecurityPolicy", "shop"),
         refuses: None,
         ip_access: IpAccess::default(),
         cors: None,
-        authentication: Some(Authentication { requires_all: false, methods, consumers: None }),
+        authentication: Some(authentication),
         authorization: None,
         forward_overrides: false,
     };

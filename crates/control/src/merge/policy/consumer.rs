@@ -6,7 +6,6 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA256, digest};
 use foldhash::{HashMap, HashSet};
 use sluicegate_model::policy::consumer::TokenSubject;
-use sluicegate_model::policy::security::{Authentication, Method};
 use sluicegate_model::policy::{Consumer, KeyHash, Security};
 
 use super::security::value_of;
@@ -61,7 +60,7 @@ enum Credential {
 
 /// The Consumers that the policies know.
 pub(super) fn build<'a>(store: &Store, policies: impl Iterator<Item = &'a Security>) -> Built {
-    let scopes = Scopes::new(policies.filter_map(|security| security.authentication.as_ref()));
+    let scopes = Scopes::new(policies);
     let mut all: Vec<_> = store.all::<object::Consumer>().collect();
     all.sort_by_cached_key(|(object, consumer, origin)| At { object, origin }.age(consumer.created));
     let mut building =
@@ -75,29 +74,26 @@ pub(super) fn build<'a>(store: &Store, policies: impl Iterator<Item = &'a Securi
 }
 
 impl Scopes {
-    fn new<'a>(authentications: impl Iterator<Item = &'a Authentication>) -> Self {
+    fn new<'a>(policies: impl Iterator<Item = &'a Security>) -> Self {
         let mut scopes = Self::default();
-        for authentication in authentications {
-            let mut asked = Asked::default();
-            for method in &authentication.methods {
-                match method {
-                    Method::Jwt(_) => asked.tokens = true,
-                    Method::ApiKey { .. } => asked.keys = true,
-                    Method::Basic(_) | Method::Unusable { .. } => asked.users = true,
-                    Method::External(_) => {}
-                }
-            }
-            match &authentication.consumers {
+        for Security { id, authentication, .. } in policies {
+            let Some(authentication) = authentication else { continue };
+            let asked = Asked {
+                keys: authentication.api_key.is_some(),
+                tokens: authentication.jwt.is_some(),
+                users: authentication.basic.is_some(),
+            };
+            match authentication.namespaces(&id.namespace) {
                 None => {
                     scopes.of_all.merge(asked);
                     scopes.all_are_joined = true;
                 }
                 Some(namespaces) => {
-                    for namespace in namespaces {
+                    for namespace in &namespaces {
                         scopes.by_namespace.entry(namespace.clone()).or_default().merge(asked);
                     }
                     if namespaces.len() > 1 {
-                        scopes.joined.insert(namespaces.clone());
+                        scopes.joined.insert(namespaces);
                     }
                 }
             }

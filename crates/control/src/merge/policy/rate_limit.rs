@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use foldhash::HashMap;
 use sluicegate_model::Config;
-use sluicegate_model::feature::LimitKey;
-use sluicegate_model::policy::security::Method;
+use sluicegate_model::feature::{Authentication, LimitKey};
 use sluicegate_model::policy::{RateLimits, Redis, Shared};
 
 use super::attach::{Attached, Policy};
@@ -60,10 +59,8 @@ pub(super) fn warn_of_unauthenticated_limits(
             continue;
         }
         let methods = route.security.as_ref().and_then(|security| security.authentication.as_ref());
-        let methods = methods.map_or(&[][..], |authentication| &authentication.methods);
-        let knows_consumers = methods.iter().any(|method| !matches!(method, Method::External(_)));
-        let has_tokens =
-            methods.iter().any(|method| matches!(method, Method::Jwt(_) | Method::Unusable { .. }));
+        let knows_consumers = methods.is_some_and(Authentication::identifies_consumers);
+        let has_tokens = methods.is_some_and(|authentication| authentication.jwt.is_some());
         let mut whom = limits.limits.iter().map(|limit| (&limit.key, &limit.groups)).collect::<Vec<_>>();
         whom.extend(limits.concurrency.iter().map(|limit| (&limit.key, &limit.groups)));
         let has = |wanted: fn(&LimitKey) -> bool| whom.iter().any(|(key, _)| key.iter().any(wanted));

@@ -7,17 +7,18 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashSet};
 use rustls_pki_types::CertificateDer;
 use sluicegate_jwt::{Algorithm, KeySet};
-use sluicegate_model::feature::AuthorizationRule;
-use sluicegate_model::policy::security::{Basic, Method};
-use sluicegate_model::policy::{External, JwtKeys, RemoteKeys, Security};
+use sluicegate_model::feature::authentication::jwt as feature;
+use sluicegate_model::feature::authentication::jwt::ProviderKeys;
+use sluicegate_model::feature::{Authentication, AuthorizationRule};
+use sluicegate_model::policy::Security;
+use sluicegate_model::value::secret::{CaCertificates, FromSecret, KeyBytes};
 
 use crate::intent::At;
 use crate::manifest::Guarded;
 use crate::object::certificate;
-use crate::object::policy::authentication::{Need, Needed};
+use crate::object::policy::authentication::{self, Need, Needed};
 use crate::object::policy::consumer::Consumer;
 use crate::object::policy::htpasswd::{self, Passwords};
-use crate::object::policy::jwt;
 use crate::object::policy::secret::{SecretValue, without_line_end};
 use crate::object::policy::security::SecurityPolicy;
 use crate::object::{Kind, ObjectRef};
@@ -33,7 +34,7 @@ pub(super) struct Secrets<'a> {
     /// The groups of Consumers, each with the namespace of a Consumer and with [`ANY`], after the first use.
     groups: Option<HashSet<(&'a str, &'a str)>>,
     /// Checked keys: many policies may name the same keys.
-    keys: HashMap<NamedKeys<'a>, Result<Arc<[u8]>, String>>,
+    keys: HashMap<NamedKeys<'a>, Result<KeyBytes, String>>,
 }
 
 /// The keys that a policy names.
@@ -103,10 +104,8 @@ impl<'a> Secrets<'a> {
         let mut security = Security::clone(security);
         let mut first = None;
         for need in &policy.needs {
-            let method =
-                security.authentication.as_mut().and_then(|known| known.methods.get_mut(need.method));
-            let Some(method) = method else { continue };
-            if let Err(fault) = self.fill(at, need, method, problems) {
+            let Some(authentication) = &mut security.authentication else { continue };
+            if let Err(fault) = self.fill(at, need, authentication, problems) {
                 problems.push(at.problem(Severity::Error, &need.field, fault.clone()));
                 first.get_or_insert_with(|| format!("{}: {fault}", need.field));
             }
@@ -117,14 +116,14 @@ impl<'a> Secrets<'a> {
     /// Warns of Consumers and groups in rules that do not exist.
     fn warn_of_unknown_consumers(&mut self, at: At<'_>, security: &Security, problems: &mut Vec<Problem>) {
         let Some(authorization) = &security.authorization else { return };
-        let known =
-            security.authentication.as_ref().and_then(|authentication| authentication.consumers.as_ref());
+        let known = security.authentication.as_ref();
+        let known = known.and_then(|authentication| authentication.namespaces(&at.object.namespace));
         for (rule, AuthorizationRule { consumers, groups, .. }) in authorization.rules.iter().enumerate() {
             let field =
                 |name: &str, index: usize| format!("spec.authorization.rules[{rule}].{name}[{index}]");
             for (index, group) in groups.iter().enumerate() {
                 let of_consumers = self.groups.get_or_insert_with(|| groups_of(self.store));
-                let is_known = match known {
+                let is_known = match &known {
                     Some(known) => {
                         known.iter().any(|namespace| of_consumers.contains(&(&**namespace, &**group)))
                     }
@@ -147,86 +146,56 @@ impl<'a> Secrets<'a> {
         }
     }
 
-    /// Inserts the value of a Secret, or the reason why there is none.
+    /// Inserts the value of a Secret, or the reason why there is none. The error says what that means for requests.
     fn fill(
         &mut self,
         at: At<'_>,
         need: &'a Need,
-        method: &mut Method,
+        authentication: &mut Authentication,
         problems: &mut Vec<Problem>,
     ) -> Result<(), String> {
-        match (&need.what, method) {
-            (Needed::Keys(index) | Needed::Shared(index), Method::Jwt(taken)) => {
-                let Some(provider) = taken.providers.get_mut(*index).map(Arc::make_mut) else {
+        match need.what {
+            Needed::Keys(index) | Needed::Shared(index) | Needed::Authorities(index) => {
+                let providers = authentication.jwt.as_mut().map(|jwt| jwt.providers.iter_mut());
+                let Some(provider) = providers.and_then(|mut providers| providers.nth(index)) else {
                     return Ok(());
                 };
-                let is_shared = matches!(need.what, Needed::Shared(_));
-                match self.keys(&need.value, is_shared, &provider.algorithms) {
-                    Ok(keys) if is_shared => provider.keys = JwtKeys::Shared(keys),
-                    Ok(keys) => provider.keys = JwtKeys::Given(keys),
-                    Err(fault) => {
-                        provider.keys = JwtKeys::Unusable(fault.clone().into());
-                        return Err(format!(
-                            "{fault}; all tokens of provider {:?} are rejected",
-                            provider.name
-                        ));
-                    }
-                }
+                let filled = match &mut provider.keys {
+                    ProviderKeys::Secret(of) => set(of, self.keys(&need.value, false, &provider.algorithms)),
+                    ProviderKeys::Shared(of) => set(of, self.keys(&need.value, true, &provider.algorithms)),
+                    ProviderKeys::Remote(of) => match &mut Arc::make_mut(of).ca_certificate_ref {
+                        Some(of) => set(of, certificates(self.store, &need.value)),
+                        None => Ok(()),
+                    },
+                    ProviderKeys::Inline(_) => Ok(()),
+                };
+                let name = &provider.name;
+                filled.map_err(|fault| format!("{fault}; all tokens of provider {name:?} are rejected"))
             }
-            (Needed::Authorities(index, keys), Method::Jwt(taken)) => {
-                let Some(provider) = taken.providers.get_mut(*index).map(Arc::make_mut) else {
+            Needed::Users => {
+                let users = self.users(at, need, problems).map(|passwords| passwords.users);
+                let Some(basic) = &mut authentication.basic else { return Ok(()) };
+                set(&mut basic.secret_ref, users)
+                    .map_err(|fault| format!("{fault}; all passwords are rejected"))
+            }
+            Needed::CaCertificates => {
+                let Some(service) = authentication.ext_auth.as_mut().map(Arc::make_mut) else {
                     return Ok(());
                 };
-                match authorities(self.store, &need.value) {
-                    Ok(authorities) => {
-                        let keys = RemoteKeys { authorities, ..RemoteKeys::clone(keys) };
-                        provider.keys = JwtKeys::Remote(Arc::new(keys));
-                    }
-                    Err(fault) => {
-                        provider.keys = JwtKeys::Unusable(fault.clone().into());
-                        return Err(format!(
-                            "{fault}; all tokens of provider {:?} are rejected",
-                            provider.name
-                        ));
-                    }
-                }
+                let Some(of) = &mut service.ca_certificate_ref else { return Ok(()) };
+                set(of, certificates(self.store, &need.value))
+                    .map_err(|fault| format!("{fault}; no request is allowed by {}", service.url))
             }
-            (Needed::Users { realm, forward }, method) => {
-                let users = self.users(at, need, problems);
-                *method = match users {
-                    Ok(Passwords { users, .. }) => {
-                        Method::Basic(Basic { realm: realm.clone(), users, forward: *forward })
-                    }
-                    Err(fault) => {
-                        let reason = fault.clone().into();
-                        *method = Method::Unusable { method: "basic".into(), reason };
-                        return Err(format!("{fault}; all passwords are rejected"));
-                    }
-                };
-            }
-            (Needed::CaCertificates(external), method) => match authorities(self.store, &need.value) {
-                Ok(authorities) => {
-                    *method =
-                        Method::External(Arc::new(External { authorities, ..External::clone(external) }));
-                }
-                Err(fault) => {
-                    let reason = fault.clone().into();
-                    *method = Method::Unusable { method: "extAuth".into(), reason };
-                    return Err(format!("{fault}; no request is allowed by {}", external.url));
-                }
-            },
-            (Needed::Keys(_) | Needed::Shared(_) | Needed::Authorities(..), _) => {}
         }
-        Ok(())
     }
 
     fn keys(
         &mut self,
         value: &'a SecretValue,
         is_shared: bool,
-        algorithms: &[Box<str>],
-    ) -> Result<Arc<[u8]>, String> {
-        let named = NamedKeys { value, is_shared, algorithms: jwt::algorithms(algorithms) };
+        algorithms: &[feature::Algorithm],
+    ) -> Result<KeyBytes, String> {
+        let named = NamedKeys { value, is_shared, algorithms: authentication::known(algorithms) };
         match self.keys.entry(named) {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(place) => {
@@ -251,16 +220,22 @@ impl<'a> Secrets<'a> {
 
 impl NamedKeys<'_> {
     /// The value of a Secret, if it is usable.
-    fn check(&self, store: &Store) -> Result<Arc<[u8]>, String> {
+    fn check(&self, store: &Store) -> Result<KeyBytes, String> {
         let SecretValue { secret, key } = self.value;
         let value = value_of(store, self.value)?;
-        if self.is_shared {
-            let value = without_line_end(value);
-            let shared = KeySet::shared(value, &self.algorithms);
-            return shared.map(|_| value.into()).map_err(|fault| format!("{secret}: data[{key}] {fault}"));
-        }
-        let given = KeySet::given(value, &self.algorithms);
-        given.map(|_| value.into()).map_err(|fault| format!("{secret}: the keys in data[{key}] {fault}"))
+        let (value, checked) = match self.is_shared {
+            true => {
+                let value = without_line_end(value);
+                let checked = KeySet::shared(value, &self.algorithms);
+                (value, checked.map_err(|fault| format!("{secret}: data[{key}] {fault}")))
+            }
+            false => {
+                let checked = KeySet::given(value, &self.algorithms);
+                (value, checked.map_err(|fault| format!("{secret}: the keys in data[{key}] {fault}")))
+            }
+        };
+        checked?;
+        KeyBytes::new(value).ok_or_else(|| format!("{secret} has an empty data[{key}]"))
     }
 }
 
@@ -285,6 +260,26 @@ pub(super) fn authorities(
         0 => Err(format!("{secret} has no certificate in data[{key}]")),
         _ => Ok(found),
     })
+}
+
+/// CA certificates for a server.
+fn certificates(store: &Store, named: &SecretValue) -> Result<CaCertificates, String> {
+    let found = authorities(store, named)?;
+    CaCertificates::new(found).ok_or_else(|| format!("{} has no certificate", named.secret))
+}
+
+/// Sets a value of a Secret, or the reason why there is none.
+fn set<T>(place: &mut FromSecret<T>, value: Result<T, String>) -> Result<(), String> {
+    match value {
+        Ok(value) => {
+            *place = FromSecret::Value(value);
+            Ok(())
+        }
+        Err(fault) => {
+            *place = FromSecret::Unusable(fault.as_str().into());
+            Err(fault)
+        }
+    }
 }
 
 /// The groups of all Consumers, each with the namespace of a Consumer and with [`ANY`].

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use sluicegate_model::feature::{Authorization, AuthorizationRule};
-use sluicegate_model::policy::security::{Authentication, Method};
+use sluicegate_model::feature::{Authentication, Authorization, AuthorizationRule};
 use sluicegate_model::value::ConsumerName;
 
 use crate::object::annotation::{closest, edit_distance};
@@ -19,13 +18,13 @@ pub(crate) fn check(
     for (index, rule) in authorization.rules.iter_mut().enumerate() {
         let field = format!("spec.authorization.rules[{index}]");
         check_callers(rule, authentication, &field, findings);
-        let known = authentication.and_then(|authentication| authentication.consumers.as_ref());
+        let known = authentication.and_then(|authentication| authentication.namespaces(namespace));
         for (index, consumer) in rule.consumers.iter_mut().enumerate() {
             if !consumer.contains('/') {
                 *consumer = ConsumerName::in_namespace(namespace, consumer);
             }
             let (of, _) = consumer.parts();
-            if known.is_some_and(|known| !known.iter().any(|namespace| **namespace == *of)) {
+            if known.as_ref().is_some_and(|known| !known.iter().any(|namespace| **namespace == *of)) {
                 let fault = format!(
                     "the Consumers of namespace {of} are not known here: add the namespace to spec.authentication.consumers.namespaces"
                 );
@@ -51,20 +50,12 @@ fn check_callers(
     let of_consumers =
         [(!rule.consumers.is_empty(), "consumers"), (!rule.groups.is_empty(), "groups")].into_iter();
     // An external service names no Consumer.
-    let knows_consumers = authentication.is_some_and(|known| {
-        let is_service = |method: &Method| match method {
-            Method::External(_) => true,
-            Method::Unusable { method, .. } => &**method == "extAuth",
-            Method::Jwt(_) | Method::ApiKey { .. } | Method::Basic(_) => false,
-        };
-        !known.methods.iter().all(is_service)
-    });
+    let knows_consumers = authentication.is_some_and(Authentication::identifies_consumers);
     for (_, name) in of_consumers.filter(|(is_written, _)| *is_written && !knows_consumers) {
         let fault = "needs spec.authentication with jwt, apiKey or basic: without it every caller is unknown";
         findings.error(format!("{field}.{name}"), fault);
     }
-    let has_tokens = authentication
-        .is_some_and(|known| known.methods.iter().any(|method| matches!(method, Method::Jwt(_))));
+    let has_tokens = authentication.is_some_and(|known| known.jwt.is_some());
     if !rule.claims.is_empty() && !has_tokens {
         findings.error(
             format!("{field}.claims"),

@@ -6,7 +6,7 @@ use sluicegate_model::value::syntax;
 
 use super::secret::SecretValue;
 use super::written::consumer::{ApiKeyRef, ConsumerSpec, Token};
-use super::{created, list, secret};
+use super::{created, list};
 use crate::object::gateway_api::Written;
 use crate::object::{ObjectRef, annotation};
 use crate::problem::{Findings, Severity};
@@ -45,7 +45,7 @@ impl Consumer {
         let groups = list::bounded(spec.groups, 64, "spec.groups", findings);
         let groups = check_groups(groups, "spec.groups", findings);
         let keys = list::bounded(spec.api_keys, 16, "spec.apiKeys", findings);
-        let keys = check_keys(keys.into_iter().enumerate(), object, findings);
+        let keys = check_keys(keys.into_iter().enumerate(), object);
         let tokens = list::bounded(spec.tokens, 16, "spec.tokens", findings);
         let tokens = check_tokens(tokens.into_iter().enumerate(), findings);
         let users = list::bounded(spec.basic_users, 16, "spec.basicUsers", findings);
@@ -75,7 +75,7 @@ impl Consumer {
     /// The credentials of a Consumer that cannot be read: no other caller may pass for it. Its error has been reported.
     pub(crate) fn unreadable(raw: &Value, object: &ObjectRef) -> Self {
         let findings = &mut Findings::default();
-        let keys = check_keys(list::readable(raw, "apiKeys"), object, findings);
+        let keys = check_keys(list::readable(raw, "apiKeys"), object);
         let tokens = check_tokens(list::readable(raw, "tokens"), findings);
         let users = list::readable::<String>(raw, "basicUsers").into_iter();
         let users = users.map(|(index, user)| (index, user.into())).collect();
@@ -103,13 +103,9 @@ pub(super) fn check_groups(written: Vec<String>, field: &str, findings: &mut Fin
 fn check_keys(
     written: impl IntoIterator<Item = (usize, ApiKeyRef)>,
     object: &ObjectRef,
-    findings: &mut Findings,
 ) -> Vec<(usize, SecretValue)> {
-    let keys = written.into_iter().filter_map(|(index, key)| {
-        let field = format!("spec.apiKeys[{index}].secretRef");
-        Some((index, secret::check(key.secret_ref, "key", &object.namespace, &field, findings)?))
-    });
-    keys.collect()
+    let keys = written.into_iter();
+    keys.map(|(index, key)| (index, SecretValue::new(&key.secret_ref, "key", &object.namespace))).collect()
 }
 
 /// Tokens, each with its place.

@@ -1,23 +1,9 @@
-//! Lists, for which an empty list and an absent list differ.
+//! Lists with a limit.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::problem::Findings;
-
-/// A list that must have entries if it is written. The author of `consumers: []` would mean no caller; a reader would
-/// understand every caller.
-pub(crate) fn filled<T>(
-    written: Option<Vec<T>>,
-    most: usize,
-    field: &str,
-    findings: &mut Findings,
-) -> Vec<T> {
-    if written.as_ref().is_some_and(Vec::is_empty) {
-        findings.error(field, "is empty: write an entry, or remove the field");
-    }
-    bounded(written, most, field, findings)
-}
 
 /// A list that may be empty.
 pub(crate) fn bounded<T>(

@@ -9,21 +9,18 @@
 //! | [`crd`] | their CustomResourceDefinitions |
 //! | [`target`] | the targets of a policy |
 //! | [`security`] | `SecurityPolicy` |
-//! | [`authentication`], [`jwt`], [`external`], [`authorization`] | its other parts |
+//! | [`authentication`], [`authorization`] | the parts of it that need other objects |
 //! | [`consumer`] | `Consumer` |
 //! | [`traffic`] | `TrafficPolicy` |
 //! | [`rate_limit`], [`shared`] | `RateLimitPolicy`, and the server that shares its counts |
 //! | [`secret`], [`htpasswd`] | values of Secrets, and users and passwords in one |
-//! | [`duration`], [`list`], [`url`] | values of fields |
+//! | [`list`] | lists of fields |
 
 pub(crate) mod authentication;
 mod authorization;
 pub(crate) mod consumer;
 pub(crate) mod crd;
-mod duration;
-mod external;
 pub(crate) mod htpasswd;
-pub(crate) mod jwt;
 mod list;
 pub(crate) mod rate_limit;
 pub(crate) mod secret;
@@ -31,7 +28,6 @@ pub(crate) mod security;
 pub(crate) mod shared;
 pub(crate) mod target;
 pub(crate) mod traffic;
-mod url;
 pub(crate) mod written;
 
 use k8s_openapi::jiff::Timestamp;

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use sluicegate_model::value::syntax;
+use sluicegate_model::value::secret::SecretKeyRef;
 
-use super::written::credential::SecretKeyRef;
 use crate::object::{Kind, ObjectRef};
-use crate::problem::Findings;
 
 /// A value of a Secret in the namespace of the naming object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -15,25 +13,13 @@ pub(crate) struct SecretValue {
     pub(crate) key: Box<str>,
 }
 
-/// The named value, with the default key `key` if the reference has none.
-pub(crate) fn check(
-    written: SecretKeyRef,
-    key: &str,
-    namespace: &Arc<str>,
-    field: &str,
-    findings: &mut Findings,
-) -> Option<SecretValue> {
-    if let Some(fault) = syntax::dns_name_fault(&written.name) {
-        findings.error(format!("{field}.name"), format!("{:?} {fault}", written.name));
-        return None;
+impl SecretValue {
+    /// The named value, with the key `default` if the reference has no key.
+    pub(crate) fn new(named: &SecretKeyRef, default: &str, namespace: &Arc<str>) -> Self {
+        let secret =
+            ObjectRef { kind: Kind::Secret, namespace: namespace.clone(), name: named.name.as_str().into() };
+        Self { secret, key: named.key.as_deref().unwrap_or(default).into() }
     }
-    if written.key.as_deref() == Some("") {
-        findings
-            .error(format!("{field}.key"), "is empty: name a key of the Secret's data, or remove the field");
-        return None;
-    }
-    let secret = ObjectRef { kind: Kind::Secret, namespace: namespace.clone(), name: written.name.into() };
-    Some(SecretValue { secret, key: written.key.as_deref().unwrap_or(key).into() })
 }
 
 /// The bytes of a secret that was written as a line of text.

@@ -33,10 +33,12 @@ impl SecurityPolicy {
         object: &ObjectRef,
         findings: &mut Findings,
     ) -> Self {
-        let (authentication, needs) = parts
-            .authentication
-            .map(|written| authentication::check(written, &object.namespace, findings))
-            .unzip();
+        let authentication = parts.authentication;
+        let mut needs = Vec::new();
+        if let Some(authentication) = &authentication {
+            authentication::check(authentication, findings);
+            needs = authentication::needs(authentication, &object.namespace);
+        }
         // Without a readable authentication, each rule about callers would be an error of its own.
         let is_readable = !findings.has_errors();
         let authorization = parts.authorization.filter(|_| is_readable).map(|mut authorization| {
@@ -52,7 +54,7 @@ impl SecurityPolicy {
             authorization,
             forward_overrides: parts.forward_override_headers,
         };
-        Self { created, targets, security: Arc::new(security), needs: needs.unwrap_or_default() }
+        Self { created, targets, security: Arc::new(security), needs }
     }
 }
 

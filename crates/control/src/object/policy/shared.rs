@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sluicegate_model::policy::{Redis, RedisTls, Shared};
 use sluicegate_model::value::syntax;
 
-use super::secret::{self, SecretValue};
+use super::secret::SecretValue;
 use super::written::rate_limit as written;
 use crate::problem::{Findings, Severity};
 
@@ -70,14 +70,14 @@ fn check_redis(written: written::Redis, namespace: &Arc<str>, findings: &mut Fin
     }
     if let Some(named) = written.password_secret_ref {
         let field = format!("{FIELD}.passwordSecretRef");
-        let value = secret::check(named, "password", namespace, &field, findings);
-        needs.extend(value.map(|value| Need { field, value, what: Needed::Password }));
+        let value = SecretValue::new(&named, "password", namespace);
+        needs.push(Need { field, value, what: Needed::Password });
     }
     let tls = written.tls.map(|tls| {
         if let Some(named) = tls.ca_certificate_ref {
             let field = format!("{FIELD}.tls.caCertificateRef");
-            let value = secret::check(named, "ca.crt", namespace, &field, findings);
-            needs.extend(value.map(|value| Need { field, value, what: Needed::Authorities }));
+            let value = SecretValue::new(&named, "ca.crt", namespace);
+            needs.push(Need { field, value, what: Needed::Authorities });
         }
         let host = syntax::server_host(&written.address).unwrap_or_default();
         let server_name = tls.server_name.as_deref().unwrap_or(host).into();

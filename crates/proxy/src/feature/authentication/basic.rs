@@ -9,7 +9,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use foldhash::HashSet;
 use md5::{Digest as _, Md5};
-use sluicegate_model::policy::{self, Basic};
+use sluicegate_model::feature::Basic;
+use sluicegate_model::value::secret;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
@@ -56,16 +57,13 @@ enum Hash {
 }
 
 impl Passwords {
-    pub(in crate::feature) fn new(basic: &Basic, number: u64) -> Self {
-        let users = basic.users.iter().map(|(user, hash)| (user.clone(), Hash::parse(hash))).collect();
+    pub(in crate::feature) fn new(basic: &Basic, users: &secret::Passwords, number: u64) -> Self {
+        let users = users.iter().map(|(user, hash)| (user.clone(), Hash::parse(hash))).collect();
         let challenge = format!("WWW-Authenticate: Basic realm=\"{}\", charset=\"UTF-8\"\r\n", basic.realm);
         Self {
             number,
             users: Arc::new(users),
-            place: Place::new(&policy::Credential::Header {
-                name: "authorization".into(),
-                prefix: "Basic ".into(),
-            }),
+            place: Place::new(&Basic::place()),
             challenge: challenge.into_bytes().into(),
             forwards: basic.forward,
             queue: Arc::new(CheckQueue::new()),
@@ -277,6 +275,8 @@ mod tests {
     use std::sync::{Mutex, mpsc};
     use std::time::Duration;
 
+    use sluicegate_model::value::Realm;
+    use sluicegate_model::value::secret::FromSecret;
     use tokio::sync::mpsc::unbounded_channel;
     use tokio::time::timeout;
 
@@ -356,9 +356,10 @@ mod tests {
 
     #[test]
     fn cache_of_verified_passwords_is_bounded_and_separate_for_each_policy() {
-        let basic =
-            |hash: &str| Basic { realm: "a".into(), users: vec![("u".into(), hash.into())], forward: false };
-        let (one, two) = (Passwords::new(&basic("x"), 1), Passwords::new(&basic("y"), 2));
+        let (realm, secret_ref) = (Realm::of("a"), FromSecret::Unusable("the test passes the users".into()));
+        let basic = Basic { realm, secret_ref, forward: false };
+        let passwords = |hash: &str, number| Passwords::new(&basic, &vec![("u".into(), hash.into())], number);
+        let (one, two) = (passwords("x", 1), passwords("y", 2));
         let mut memory = PasswordMemory::default();
         let credential = Credential::decode(STANDARD.encode("u:p").as_bytes()).unwrap();
         let mark = one.mark(&credential, &memory);

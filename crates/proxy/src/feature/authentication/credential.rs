@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use sluicegate_http1::{Known, Line, RequestHead};
-use sluicegate_model::policy::Credential;
+use sluicegate_model::feature::Credential;
 
 use crate::feature::edit::Edits;
 use crate::name::is_same_name;
@@ -166,11 +166,6 @@ fn without_cookie(value: &[u8], name: &str) -> Option<Vec<u8>> {
     is_less.then(|| parts.join(&b';').trim_ascii().to_vec())
 }
 
-/// A header without a prefix.
-pub(in crate::feature) fn header(name: &str) -> Credential {
-    Credential::Header { name: name.into(), prefix: Box::default() }
-}
-
 /// Whether a line has this header name, in any spelling that CGI maps to the same name.
 pub(crate) fn line_has_name(line: &Line, known: Known, name: &str, buf: &[u8]) -> bool {
     is_line(line, known, name, buf) || is_same_name(line.name.of(buf), name.as_bytes())
@@ -198,6 +193,7 @@ fn unquoted(value: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use sluicegate_http1::{HeadLimits, HeadScan};
+    use sluicegate_model::value::{CookieName, CredentialPrefix, HeaderName, ParameterName};
 
     use super::*;
 
@@ -218,7 +214,7 @@ mod tests {
     }
 
     fn bearer() -> Credential {
-        Credential::Header { name: "authorization".into(), prefix: "Bearer ".into() }
+        Credential::Header { name: HeaderName::of("authorization"), prefix: CredentialPrefix::of("Bearer ") }
     }
 
     #[test]
@@ -227,13 +223,13 @@ mod tests {
         assert_eq!(find(&bearer(), "/", &["Authorization: bearer  abc"]), some("abc"));
         assert_eq!(find(&bearer(), "/", &["Authorization: Basic abc"]), Ok(None));
         assert_eq!(find(&bearer(), "/", &["Authorization: Bearer"]), Ok(None));
-        let key = Credential::Header { name: "x-api-key".into(), prefix: "".into() };
+        let key = Credential::header(HeaderName::of("x-api-key"));
         assert_eq!(find(&key, "/", &["X-API-Key: abc"]), some("abc"));
         assert_eq!(find(&key, "/", &["X-API-Key:"]), Ok(None));
-        let query = Credential::Query("api key".into());
+        let query = Credential::Query(ParameterName::of("api key"));
         assert_eq!(find(&query, "/?a=b&api%20key=%61b+c", &[]), some("ab c"));
         assert_eq!(find(&query, "/", &[]), Ok(None));
-        let cookie = Credential::Cookie("token".into());
+        let cookie = Credential::Cookie(CookieName::of("token"));
         assert_eq!(find(&cookie, "/", &["Cookie: a=b; token=\"abc\"; c"]), some("abc"));
         assert_eq!(find(&cookie, "/", &["Cookie: xtoken=1"]), Ok(None));
     }
@@ -246,9 +242,9 @@ mod tests {
             find(&bearer(), "/", &["Authorization: Basic x", "Authorization: Bearer a"]),
             Err(Ambiguous)
         );
-        assert_eq!(find(&Credential::Query("k".into()), "/?k=a&%6b=b", &[]), Err(Ambiguous));
+        assert_eq!(find(&Credential::Query(ParameterName::of("k")), "/?k=a&%6b=b", &[]), Err(Ambiguous));
         assert_eq!(
-            find(&Credential::Cookie("k".into()), "/", &["Cookie: k=a", "Cookie: k=b"]),
+            find(&Credential::Cookie(CookieName::of("k")), "/", &["Cookie: k=a", "Cookie: k=b"]),
             Err(Ambiguous)
         );
     }
@@ -258,10 +254,10 @@ mod tests {
         let (head, buf) = head("/?a=1&k=2&b", &["Cookie: a=1; k=2; b=3", "X-K: 1", "Cookie: c=4"]);
         let (mut edits, mut remainder) = (Edits::default(), Remainder::default());
         let places = [
-            Credential::Query("k".into()),
-            Credential::Cookie("k".into()),
-            Credential::Cookie("b".into()),
-            Credential::Header { name: "x-k".into(), prefix: "".into() },
+            Credential::Query(ParameterName::of("k")),
+            Credential::Cookie(CookieName::of("k")),
+            Credential::Cookie(CookieName::of("b")),
+            Credential::header(HeaderName::of("x-k")),
         ];
         for place in &places {
             Place::new(place).strip(HeadView { head: &head, buf: &buf }, &mut edits, &mut remainder);

@@ -1,6 +1,6 @@
 //! The headers with the caller's identity for endpoints, and the challenges for callers without an identity.
 
-use sluicegate_model::policy::SignIn;
+use sluicegate_model::feature::authentication::ext_auth::SignIn;
 
 use super::consumer::Consumers;
 use super::credential::{Place, Remainder, line_has_name};

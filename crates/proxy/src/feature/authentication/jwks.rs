@@ -13,7 +13,8 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONNECTION};
 use http::{HeaderValue, StatusCode};
 use sluicegate_jwt::{Algorithm, KeyFault, KeySet};
-use sluicegate_model::policy::RemoteKeys;
+use sluicegate_model::feature::authentication::jwt::RemoteKeys;
+use sluicegate_model::value::secret;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -101,7 +102,7 @@ impl Places {
         let state = |place: Arc<Published>| {
             let keys = place.keys().map_or(0, |keys| keys.len());
             let count = |number: &AtomicU64| number.load(Ordering::Relaxed);
-            (place.source.url.clone(), keys, count(&place.fetched), count(&place.failed))
+            (place.source.url.as_str().into(), keys, count(&place.fetched), count(&place.failed))
         };
         places.iter().filter_map(Weak::upgrade).map(state).collect()
     }
@@ -167,7 +168,7 @@ async fn follow(published: Weak<Published>, wanted: Arc<Notify>) {
                 }
                 told.clear();
                 retry = RETRY_FIRST;
-                source.refresh
+                source.refresh_interval.get()
             }
             Err(error) => {
                 published.failed.fetch_add(1, Ordering::Relaxed);
@@ -186,7 +187,7 @@ async fn follow(published: Weak<Published>, wanted: Arc<Notify>) {
                     told = error;
                 }
                 retry = (retry * 2).min(BETWEEN);
-                if text.is_empty() { retry } else { source.refresh.min(BETWEEN) }
+                if text.is_empty() { retry } else { source.refresh_interval.get().min(BETWEEN) }
             }
         };
         drop(published);
@@ -198,8 +199,10 @@ async fn follow(published: Weak<Published>, wanted: Arc<Notify>) {
 
 /// The text of the key set.
 async fn fetch(source: &RemoteKeys) -> Result<Bytes, FetchError> {
-    let server = Server::new(&source.url, &source.authorities)?;
-    let limits = HttpLimits { timeout: source.timeout, body: LENGTH_MAX };
+    let authorities =
+        secret::authorities(&source.ca_certificate_ref).map_err(|_| ServerError::NoAuthorities)?;
+    let server = Server::new(&source.url, authorities)?;
+    let limits = HttpLimits { timeout: source.timeout.get(), body: LENGTH_MAX };
     let accept = HeaderValue::from_static("application/jwk-set+json, application/json");
     let lines = [(ACCEPT, accept), (CONNECTION, HeaderValue::from_static("close"))];
     let response = HttpClient::new(server, limits).get(&lines).await?;

@@ -7,7 +7,11 @@ use std::sync::Arc;
 use foldhash::HashMap;
 use sluicegate_jwt::{Algorithm, Claims, Fault, KeySet, Rules, Token, Wanted};
 use sluicegate_model::feature::ClaimRequirement;
-use sluicegate_model::policy::{Jwt, JwtKeys, JwtProvider};
+use sluicegate_model::feature::Jwt;
+use sluicegate_model::feature::authentication::jwt as feature;
+use sluicegate_model::feature::authentication::jwt::ProviderKeys;
+
+use sluicegate_model::value::secret::{self, FromSecret};
 
 use super::consumer::{Consumers, Scope};
 use super::credential::Place;
@@ -63,7 +67,7 @@ impl Tokens {
         Self {
             number,
             providers: jwt.providers.iter().map(|provider| Provider::new(provider, places)).collect(),
-            places: jwt.from.iter().map(Place::new).collect(),
+            places: jwt.places().map(|place| Place::new(&place)).collect(),
             forwards: jwt.forward,
         }
     }
@@ -125,25 +129,37 @@ impl Tokens {
 }
 
 impl Provider {
-    fn new(provider: &JwtProvider, places: &Places) -> Self {
+    fn new(provider: &feature::Provider, places: &Places) -> Self {
         let algorithms: Vec<_> =
-            provider.algorithms.iter().filter_map(|name| Algorithm::parse(name)).collect();
+            provider.algorithms.iter().filter_map(|name| Algorithm::parse(name.as_str())).collect();
+        let known = |keys: Result<KeySet, _>| Keys::Known(keys.unwrap_or_default());
         let keys = match &provider.keys {
             // If all names are unknown, the provider accepts no algorithm, instead of all.
             _ if algorithms.is_empty() && !provider.algorithms.is_empty() => Keys::Known(KeySet::default()),
-            JwtKeys::Given(text) => Keys::Known(KeySet::given(text, &algorithms).unwrap_or_default()),
-            JwtKeys::Shared(secret) => Keys::Known(KeySet::shared(secret, &algorithms).unwrap_or_default()),
-            JwtKeys::Remote(source) => Keys::Published(places.at(source, &algorithms)),
-            JwtKeys::Unusable(_) => Keys::Known(KeySet::default()),
+            ProviderKeys::Inline(text) => known(KeySet::given(text.as_bytes(), &algorithms)),
+            ProviderKeys::Secret(FromSecret::Value(text)) => known(KeySet::given(text.get(), &algorithms)),
+            ProviderKeys::Shared(FromSecret::Value(secret)) => {
+                known(KeySet::shared(secret.get(), &algorithms))
+            }
+            ProviderKeys::Remote(source) if secret::authorities(&source.ca_certificate_ref).is_ok() => {
+                Keys::Published(places.at(source, &algorithms))
+            }
+            // No usable key: the provider rejects every token.
+            ProviderKeys::Secret(_) | ProviderKeys::Shared(_) | ProviderKeys::Remote(_) => {
+                Keys::Known(KeySet::default())
+            }
         };
         let rules = Rules {
-            issuer: provider.issuer.clone(),
-            audiences: provider.audiences.clone(),
-            clock_skew: provider.clock_skew,
-            allows_eternal: provider.allows_eternal,
-            required: provider.required.iter().map(wanted).collect(),
+            issuer: provider.issuer.as_ref().map(|issuer| issuer.as_str().into()),
+            audiences: provider.audiences.iter().map(|audience| audience.as_str().into()).collect(),
+            clock_skew: provider.clock_skew.get(),
+            allows_eternal: provider.allow_missing_expiry,
+            required: provider.required_claims.iter().map(wanted).collect(),
         };
-        Self { rules, keys, headers: provider.headers.clone() }
+        let text = |text: &str| text.into();
+        let headers =
+            provider.claim_to_headers.iter().map(|to| (text(&to.claim), text(&to.header))).collect();
+        Self { rules, keys, headers }
     }
 
     fn verify(&self, token: &Token<'_>, now: i64) -> Result<Verified, Denial> {

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluicegate_http1::Known;
-use sluicegate_model::policy as model;
+use sluicegate_model::feature::{self, Require};
 
 pub(crate) use identify::{Identity, Memories, NotAuthenticated, SlowCheckResults};
 
@@ -58,8 +58,9 @@ pub(crate) enum Method {
 }
 
 impl Authentication {
-    pub(super) fn new(source: &model::Authentication, places: &Places) -> Self {
-        let methods: Vec<_> = source.methods.iter().map(|method| Method::new(method, places)).collect();
+    /// Compiles the authentication of a policy in this namespace.
+    pub(super) fn new(source: &feature::Authentication, namespace: &Arc<str>, places: &Places) -> Self {
+        let methods = Method::all(source, places);
         let mut own_headers: Vec<(Known, Box<str>)> =
             ["x-consumer-username", "x-consumer-groups"].map(|name| (Known::Other, name.into())).into();
         let (mut challenges, mut token_challenges) = (Vec::new(), Vec::new());
@@ -85,9 +86,9 @@ impl Authentication {
             }
         }
         Self {
-            requires_all: source.requires_all,
+            requires_all: source.require == Require::All,
             methods,
-            scope: source.consumers.clone(),
+            scope: source.namespaces(namespace),
             challenges,
             token_challenges,
             secret_parameters,
@@ -116,24 +117,27 @@ impl Authentication {
 }
 
 impl Method {
-    fn new(source: &model::Method, places: &Places) -> Self {
+    /// The methods of a policy, in the order of their checks.
+    fn all(source: &feature::Authentication, places: &Places) -> Vec<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        match source {
-            model::Method::Jwt(jwt) => Self::Jwt(Tokens::new(jwt, number, places)),
-            model::Method::ApiKey { from, forward } => {
-                Self::ApiKey { places: from.iter().map(Place::new).collect(), forwards: *forward }
+        let number = || NUMBER.fetch_add(1, Ordering::Relaxed);
+        let jwt = source.jwt.as_ref().map(|jwt| Self::Jwt(Tokens::new(jwt, number(), places)));
+        let api_key = source.api_key.as_ref().map(|api_key| Self::ApiKey {
+            places: api_key.places().map(|place| Place::new(&place)).collect(),
+            forwards: api_key.forward,
+        });
+        let basic = source.basic.as_ref().map(|basic| match basic.secret_ref.value() {
+            Ok(users) => Self::Basic(Passwords::new(basic, users, number())),
+            Err(_) => Self::Unusable,
+        });
+        let ext_auth = source.ext_auth.as_ref().map(|ext_auth| match External::new(ext_auth, number()) {
+            Ok(external) => Self::External(Arc::new(external)),
+            Err(error) => {
+                tracing::error!(%error, url = &*ext_auth.url, "cannot use an authorization service; the gateway denies requests that need the service's decision");
+                Self::Unusable
             }
-            model::Method::Basic(basic) => Self::Basic(Passwords::new(basic, number)),
-            model::Method::External(external) => match External::new(external, number) {
-                Ok(external) => Self::External(Arc::new(external)),
-                Err(error) => {
-                    tracing::error!(%error, url = &*external.url, "cannot use an authorization service; the gateway denies requests that need the service's decision");
-                    Self::Unusable
-                }
-            },
-            model::Method::Unusable { .. } => Self::Unusable,
-        }
+        });
+        [jwt, api_key, basic, ext_auth].into_iter().flatten().collect()
     }
 
     /// The places of the credentials.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sluicegate_http1::{Known, ResponseHead};
-use sluicegate_model::policy::ExternalCache;
+use sluicegate_model::feature::authentication::ext_auth::ExtAuthCache;
 
 use super::External;
 use crate::feature::authentication::credential::is_line;
@@ -78,10 +78,10 @@ impl Answer {
 }
 
 /// The time of the policy, but at most the time of the service (RFC 9111, 5.2.2).
-fn time_to_live(cache: &ExternalCache, verdict: Verdict, head: &ResponseHead, buf: &[u8]) -> Duration {
+fn time_to_live(cache: &ExtAuthCache, verdict: Verdict, head: &ResponseHead, buf: &[u8]) -> Duration {
     let mut time_to_live = match verdict {
-        Verdict::Admitted => cache.admitted,
-        Verdict::Unauthorized | Verdict::Forbidden => cache.refused,
+        Verdict::Admitted => cache.admitted.get(),
+        Verdict::Unauthorized | Verdict::Forbidden => cache.refused.get(),
     };
     let lines = head.lines.iter().filter(|line| line.known == Known::CacheControl);
     for directive in lines.flat_map(|line| line.value.of(buf).split(|byte| *byte == b',')) {
@@ -115,6 +115,8 @@ fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 #[cfg(test)]
 mod tests {
     use sluicegate_http1::{HeadLimits, HeadScan, Method};
+    use sluicegate_model::feature::authentication::ext_auth::CacheTime;
+    use sluicegate_model::value::Entries;
 
     use super::*;
 
@@ -129,10 +131,10 @@ mod tests {
 
     #[test]
     fn cache_control_of_the_authorization_service_shortens_the_lifetime_of_decisions() {
-        let cache = ExternalCache {
-            key: Vec::new(),
-            admitted: Duration::from_secs(60),
-            refused: Duration::from_secs(10),
+        let cache = ExtAuthCache {
+            key: Entries::default(),
+            admitted: CacheTime::of_millis(60_000),
+            refused: CacheTime::of_millis(10_000),
         };
         for (lines, seconds) in [
             (&[][..], 60),

@@ -25,7 +25,8 @@ use std::time::Duration;
 
 use aws_lc_rs::digest;
 use sluicegate_http1::{Known, Method};
-use sluicegate_model::policy::{self as model, ExternalCache};
+use sluicegate_model::feature::authentication::ext_auth::{self as feature, ExtAuth, ExtAuthCache};
+use sluicegate_model::value::secret;
 
 use super::authentication::credential::Place;
 use crate::http_client::{Server, ServerError};
@@ -38,7 +39,7 @@ pub(crate) use local::Externals;
 pub(crate) struct External {
     /// Unique in this process.
     number: u64,
-    source: Arc<model::External>,
+    source: Arc<ExtAuth>,
     service: Server,
     method: Method,
     /// The first bytes of each question.
@@ -78,25 +79,29 @@ pub(crate) struct Question {
 }
 
 impl External {
-    pub(super) fn new(source: &Arc<model::External>, number: u64) -> Result<Self, ServerError> {
-        let service = Server::new(&source.url, &source.authorities)?;
-        let opening =
-            format!("{} {} HTTP/1.1\r\nHost: {}\r\n", source.method, service.target, service.authority);
-        let named = |names: &[Box<str>]| {
-            names.iter().map(|name| (Known::of(name.as_bytes()), name.clone())).collect()
-        };
+    pub(super) fn new(source: &Arc<ExtAuth>, number: u64) -> Result<Self, ServerError> {
+        let authorities =
+            secret::authorities(&source.ca_certificate_ref).map_err(|_| ServerError::NoAuthorities)?;
+        let service = Server::new(&source.url, authorities)?;
+        let opening = format!(
+            "{} {} HTTP/1.1\r\nHost: {}\r\n",
+            source.method.as_str(),
+            service.target,
+            service.authority
+        );
+        let named = |name: &str| (Known::of(name.as_bytes()), name.into());
         let told = match (&source.cache, &source.request_headers) {
             (Some(cache), _) => Told::Key(cache.key.iter().map(Part::new).collect()),
-            (None, Some(names)) => Told::Named(named(names)),
-            (None, None) => Told::All,
+            (None, names) if names.is_empty() => Told::All,
+            (None, names) => Told::Named(names.iter().map(|name| named(name)).collect()),
         };
         Ok(Self {
             number,
             service,
-            method: Method::of(source.method.as_bytes()),
+            method: Method::of(source.method.as_str().as_bytes()),
             opening: opening.into_bytes().into(),
             told,
-            response_headers: named(&source.response_headers),
+            response_headers: source.response_headers.iter().map(|name| named(name)).collect(),
             source: source.clone(),
         })
     }
@@ -106,7 +111,7 @@ impl External {
     }
 
     /// The sign-in page for clients that would receive a 401, and the parameter with the original URL.
-    pub(crate) fn sign_in(&self) -> Option<&model::SignIn> {
+    pub(crate) fn sign_in(&self) -> Option<&feature::SignIn> {
         self.source.sign_in.as_ref()
     }
 
@@ -140,12 +145,12 @@ impl External {
         })
     }
 
-    fn cache(&self) -> Option<&ExternalCache> {
+    fn cache(&self) -> Option<&ExtAuthCache> {
         self.source.cache.as_ref()
     }
 
     fn timeout(&self) -> Duration {
-        self.source.timeout
+        self.source.timeout.get()
     }
 
     /// The hash by which the answer to a question is remembered.
@@ -161,13 +166,13 @@ impl External {
 }
 
 impl Part {
-    fn new(source: &model::KeyPart) -> Self {
+    fn new(source: &feature::KeyPart) -> Self {
         match source {
-            model::KeyPart::Value(credential) => Self::Value(Place::new(credential)),
-            model::KeyPart::Method => Self::Method,
-            model::KeyPart::Host => Self::Host,
-            model::KeyPart::Path => Self::Path,
-            model::KeyPart::Address => Self::Address,
+            feature::KeyPart::Value(credential) => Self::Value(Place::new(credential)),
+            feature::KeyPart::Method => Self::Method,
+            feature::KeyPart::Host => Self::Host,
+            feature::KeyPart::Path => Self::Path,
+            feature::KeyPart::Address => Self::Address,
         }
     }
 }

@@ -190,7 +190,7 @@ async fn responses_of_authenticated_routes_are_not_stored() -> TestResult {
     let lines = "Cache-Control: public, s-maxage=60\r\nCDN-Cache-Control: public, max-age=60\r\n";
     let backend = Backend::start(answer(lines)).await?;
     let mut builder = before(&backend, keeping(rules()));
-    set_security(builder.config_mut(), Some(asking(vec![api_key("x-api-key")])));
+    set_security(builder.config_mut(), Some(asking(api_key("x-api-key"))));
     builder.config_mut().consumers =
         [consumer("alice", "one"), consumer("bob", "two")].into_iter().map(Arc::new).collect();
     let gateway = builder.start().await?;
@@ -211,7 +211,7 @@ async fn responses_of_authenticated_routes_are_not_stored() -> TestResult {
     closed.ip_access = written(json!({"deny": ["127.0.0.0/8"]}));
     gateway.configure(|config| set_security(config, Some(closed))).await;
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 403);
-    gateway.configure(|config| set_security(config, Some(asking(vec![api_key("x-api-key")])))).await;
+    gateway.configure(|config| set_security(config, Some(asking(api_key("x-api-key"))))).await;
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 401);
     Ok(())
 }

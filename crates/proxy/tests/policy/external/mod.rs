@@ -8,35 +8,33 @@
 mod hostile;
 mod remembered;
 
-use sluicegate_model::policy::{External, ExternalCache, KeyPart, SignIn, Traffic};
+use sluicegate_model::feature::ExtAuth;
+use sluicegate_model::feature::authentication::ext_auth::{ExtAuthCache, ExtAuthMethod, KeyPart};
+use sluicegate_model::policy::Traffic;
 use sluicegate_proxy::counters::Check;
 
 use super::*;
 
 /// A service at this address.
-fn service(server: &Backend) -> External {
-    External {
-        url: format!("http://{}/check?a=b", server.addr()).into(),
-        authorities: Vec::new(),
-        method: "GET".into(),
-        timeout: Duration::from_secs(5),
-        request_headers: None,
-        response_headers: Vec::new(),
-        sign_in: None,
-        cache: None,
-    }
+fn service(server: &Backend) -> ExtAuth {
+    written(json!({"url": format!("http://{}/check?a=b", server.addr())}))
 }
 
-fn by(external: External) -> Security {
-    asking(vec![Method::External(Arc::new(external))])
+fn ext_auth(service: ExtAuth) -> Authentication {
+    Authentication { ext_auth: Some(Arc::new(service)), ..Authentication::default() }
+}
+
+fn by(service: ExtAuth) -> Security {
+    asking(ext_auth(service))
 }
 
 fn header(name: &str) -> KeyPart {
-    KeyPart::Value(Credential::Header { name: name.into(), prefix: "".into() })
+    written(json!({"type": "Header", "name": name}))
 }
 
-fn cache(key: Vec<KeyPart>) -> ExternalCache {
-    ExternalCache { key, admitted: Duration::from_secs(600), refused: Duration::from_secs(600) }
+fn cache(key: Vec<KeyPart>) -> ExtAuthCache {
+    let key = Entries::new(key).unwrap();
+    ExtAuthCache { key, ..written(json!({"key": [{"type": "Path"}], "admitted": "10m", "refused": "10m"})) }
 }
 
 /// A response with these lines and without a body.
@@ -55,7 +53,7 @@ fn directory() -> Behaviour {
 }
 
 /// A gateway with one worker, so that the tests know which worker asks and caches.
-async fn of_one_worker(external: External) -> anyhow::Result<(Backend, Gateway)> {
+async fn of_one_worker(external: ExtAuth) -> anyhow::Result<(Backend, Gateway)> {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]).workers(1);
     set_security(builder.config_mut(), Some(by(external)));
@@ -70,7 +68,7 @@ fn checks(gateway: &Gateway, check: Check) -> u64 {
 #[tokio::test]
 async fn authorization_service_admits_or_denies_requests_and_sets_identity_headers() -> TestResult {
     let server = Backend::start(directory()).await?;
-    let external = External { response_headers: vec!["x-user".into()], ..service(&server) };
+    let external = ExtAuth { response_headers: written(json!(["x-user"])), ..service(&server) };
     let (backend, gateway) = of_one_worker(external).await?;
     assert_eq!(ask(&gateway, "/", &["Authorization: alice", "X-User: root"]).await?.status, 200);
     let seen = backend.last_request().unwrap();
@@ -92,7 +90,7 @@ async fn authorization_check_ends_at_the_request_timeout() -> TestResult {
     let server = Backend::start(Behaviour::silent()).await?;
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
-    let external = External { timeout: Duration::from_secs(3600), ..service(&server) };
+    let external = ExtAuth { timeout: written(json!("60s")), ..service(&server) };
     set_security(builder.config_mut(), Some(by(external)));
     let mut traffic = Traffic::new(id("TrafficPolicy", "ways"));
     traffic.features.timeouts.request = Some(sluicegate_model::value::Timeout::of_millis(50));
@@ -164,8 +162,8 @@ async fn override_headers_are_dropped_if_the_service_decides_on_the_path() -> Te
     let by_token = cache(vec![header("authorization")]);
     for (external, passes) in [
         (service(&server), false),
-        (External { request_headers: Some(vec!["x-rewrite-url".into()]), ..service(&server) }, false),
-        (External { cache: Some(by_token), ..service(&server) }, true),
+        (ExtAuth { request_headers: written(json!(["x-rewrite-url"])), ..service(&server) }, false),
+        (ExtAuth { cache: Some(by_token), ..service(&server) }, true),
     ] {
         let (backend, gateway) = of_one_worker(external).await?;
         assert_eq!(ask(&gateway, "/", &lines).await?.status, 200);
@@ -177,8 +175,8 @@ async fn override_headers_are_dropped_if_the_service_decides_on_the_path() -> Te
 #[tokio::test]
 async fn authorization_service_receives_only_the_configured_request_headers() -> TestResult {
     let server = Backend::start(says(200, &[])).await?;
-    let request_headers = Some(vec!["authorization".into(), "x-a".into()]);
-    let external = External { request_headers, method: "POST".into(), ..service(&server) };
+    let request_headers = written(json!(["authorization", "x-a"]));
+    let external = ExtAuth { request_headers, method: ExtAuthMethod::Post, ..service(&server) };
     let (_backend, gateway) = of_one_worker(external).await?;
     let lines = ["Authorization: alice", "X-A: 1", "X-A: 2", "X-B: 3", "Cookie: a=b", "User-Agent: me"];
     assert_eq!(ask(&gateway, "/", &lines).await?.status, 200);
@@ -207,8 +205,8 @@ async fn only_configured_headers_of_the_authorization_response_are_forwarded() -
         "Content-Security-Policy: none",
     ];
     let server = Backend::start(says(200, &answer)).await?;
-    let response_headers = vec!["x-user".into(), "x-user-2".into(), "x-missing".into()];
-    let (backend, gateway) = of_one_worker(External { response_headers, ..service(&server) }).await?;
+    let response_headers = written(json!(["x-user", "x-user-2", "x-missing"]));
+    let (backend, gateway) = of_one_worker(ExtAuth { response_headers, ..service(&server) }).await?;
     for transport in [Transport::Http, Transport::Http2] {
         let forged = ["X-Missing: forged", "X-User-2: forged"];
         let response = ask_by(&gateway, "GET", "/", &forged, transport).await?;
@@ -239,8 +237,8 @@ async fn response_401_of_the_authorization_service_becomes_a_sign_in_redirect() 
         ("https://login.example/start?x=1", "https://login.example/start?x=1&rd=SCHEME%3A%2F%2Flocalhost"),
         ("/oauth2/start", "/oauth2/start?rd="),
     ] {
-        let sign_in = Some(SignIn { url: url.into(), parameter: "rd".into() });
-        let (backend, gateway) = of_one_worker(External { sign_in, ..service(&server) }).await?;
+        let sign_in = Some(written(json!({"url": url})));
+        let (backend, gateway) = of_one_worker(ExtAuth { sign_in, ..service(&server) }).await?;
         for (transport, scheme) in [(Transport::Http, "http"), (Transport::Http2, "https")] {
             let response = ask_by(&gateway, "GET", "/a%20b?c=d&e=%22", &[], transport).await?;
             let location = format!("{}{wanted}", expected.replace("SCHEME", scheme));
@@ -261,10 +259,10 @@ async fn gateway_calls_the_authorization_service_last_and_only_if_needed() -> Te
     let server = Backend::start(directory()).await?;
     for requires_all in [false, true] {
         let before = server.requests();
-        let methods = vec![api_key("x-api-key"), Method::External(Arc::new(service(&server)))];
-        let authentication = Authentication { requires_all, methods, consumers: None };
+        let combined = if requires_all { all } else { either };
+        let authentication = combined(api_key("x-api-key"), ext_auth(service(&server)));
         let (backend, gateway) = with(|config| {
-            set_security(config, Some(Security { authentication: Some(authentication), ..open() }));
+            set_security(config, Some(asking(authentication)));
             config.consumers = vec![Arc::new(consumer("alice", "alice-key"))];
         })
         .await?;
@@ -298,20 +296,6 @@ async fn gateway_calls_the_authorization_service_last_and_only_if_needed() -> Te
 }
 
 #[tokio::test]
-async fn request_is_admitted_only_if_both_authorization_services_admit() -> TestResult {
-    let (one, two) = (Backend::start(says(200, &[])).await?, Backend::start(says(403, &[])).await?);
-    let methods = [&one, &two].map(|server| Method::External(Arc::new(service(server)))).to_vec();
-    let authentication = Authentication { requires_all: true, methods, consumers: None };
-    let policy = Security { authentication: Some(authentication), ..open() };
-    let (_backend, gateway) = guarded(policy).await?;
-    assert_eq!(ask(&gateway, "/", &[]).await?.status, 403);
-    two.set(says(200, &[]));
-    assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
-    assert_eq!((one.requests(), two.requests()), (2, 2));
-    Ok(())
-}
-
-#[tokio::test]
 async fn gateway_verifies_the_certificate_of_the_authorization_service() -> TestResult {
     use sluicegate_testkit::terminator::Terminator;
     use sluicegate_testkit::tls::Authority;
@@ -324,8 +308,10 @@ async fn gateway_verifies_the_certificate_of_the_authorization_service() -> Test
         ("localhost", Vec::new(), false),
         ("127.0.0.1", vec![authority.certificate()], false),
     ] {
-        let url = format!("https://{host}:{}/", secure.addr().port()).into();
-        let (_backend, gateway) = of_one_worker(External { url, authorities, ..service(&server) }).await?;
+        let url = written(json!(format!("https://{host}:{}/", secure.addr().port())));
+        let ca_certificate_ref = certificates(authorities);
+        let (_backend, gateway) =
+            of_one_worker(ExtAuth { url, ca_certificate_ref, ..service(&server) }).await?;
         for _ in 0..3 {
             assert_eq!(ask(&gateway, "/", &[]).await?.status, if is_good { 200 } else { 500 }, "{host}");
         }

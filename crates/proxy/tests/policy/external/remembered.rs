@@ -3,17 +3,17 @@
 use super::*;
 
 fn cookie(name: &str) -> KeyPart {
-    KeyPart::Value(Credential::Cookie(name.into()))
+    written(json!({"type": "Cookie", "name": name}))
 }
 
 fn query(name: &str) -> KeyPart {
-    KeyPart::Value(Credential::Query(name.into()))
+    written(json!({"type": "Query", "name": name}))
 }
 
 /// A gateway with one worker that caches the verdicts of this server by this key.
 async fn remembering(server: &Backend, key: Vec<KeyPart>) -> anyhow::Result<(Backend, Gateway)> {
-    let response_headers = vec!["x-user".into()];
-    of_one_worker(External { cache: Some(cache(key)), response_headers, ..service(server) }).await
+    let response_headers = written(json!(["x-user"]));
+    of_one_worker(ExtAuth { cache: Some(cache(key)), response_headers, ..service(server) }).await
 }
 
 #[tokio::test]
@@ -210,7 +210,7 @@ async fn changed_policy_discards_cached_decisions() -> TestResult {
     assert_eq!(server.requests(), 1);
     server.set(says(401, &[]));
     let ip_access = written(json!({"deny": ["10.0.0.0/8"]}));
-    let external = External { cache: Some(cache(vec![header("authorization")])), ..service(&server) };
+    let external = ExtAuth { cache: Some(cache(vec![header("authorization")])), ..service(&server) };
     gateway
         .configure(|config| set_security(config, Some(Security { ip_access, ..by(external.clone()) })))
         .await;
@@ -227,12 +227,12 @@ async fn changed_policy_discards_cached_decisions() -> TestResult {
 #[tokio::test]
 async fn cached_decision_expires_after_the_configured_time() -> TestResult {
     let server = Backend::start(says(200, &[])).await?;
-    let short = ExternalCache {
-        admitted: Duration::from_millis(100),
-        refused: Duration::ZERO,
+    let short = ExtAuthCache {
+        admitted: written(json!("100ms")),
+        refused: written(json!("0s")),
         ..cache(vec![header("authorization")])
     };
-    let (_backend, gateway) = of_one_worker(External { cache: Some(short), ..service(&server) }).await?;
+    let (_backend, gateway) = of_one_worker(ExtAuth { cache: Some(short), ..service(&server) }).await?;
     let alice = &["Authorization: alice"][..];
     let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
     while server.requests() < 3 || checks(&gateway, Check::Remembered) == 0 {

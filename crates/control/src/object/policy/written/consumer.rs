@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::credential::SecretKeyRef;
+use sluicegate_model::value::secret::SecretKeyRef;
 
 /// A known caller, identified by one of its credentials on routes whose SecurityPolicy asks for credentials. Endpoints
 /// receive the headers X-Consumer-Username and X-Consumer-Groups.

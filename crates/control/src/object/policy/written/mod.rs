@@ -11,17 +11,12 @@
 //! |---|---|
 //! | [`target`] | the targets of a policy |
 //! | [`security`] | `SecurityPolicy` |
-//! | [`authentication`], [`jwt`], [`external`], [`credential`] | its parts |
 //! | [`consumer`] | `Consumer` |
 //! | [`rate_limit`] | `RateLimitPolicy` |
 //! | [`traffic`] | `TrafficPolicy` |
 //! | [`status`] | the status that the gateway writes |
 
-pub(crate) mod authentication;
 pub(crate) mod consumer;
-pub(crate) mod credential;
-pub(crate) mod external;
-pub(crate) mod jwt;
 pub(crate) mod rate_limit;
 pub(crate) mod security;
 pub(crate) mod status;

@@ -6,8 +6,8 @@ use sluicegate_model::feature::{Check, Concurrency, Faults, Limit};
 use sluicegate_model::policy::rate_limit::{RedisDatabase, ShareInterval, ShareTimeout};
 use sluicegate_model::value::{Entries, Hostname, KeyPrefix, ServerAddress, ServerUser};
 
-use super::credential::SecretKeyRef;
 use super::target::TargetRef;
+use sluicegate_model::value::secret::SecretKeyRef;
 
 /// Limits the rate of requests to the routes of an Ingress or a Service, and the number of requests in flight. A
 /// request above a limit receives 429. One policy applies to a route, and the gateway merges nothing. A policy for a

@@ -2,9 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluicegate_model::feature::{Authorization, Check, Cors, Faults, IpAccess};
+use sluicegate_model::feature::{Authentication, Authorization, Check, Cors, Faults, IpAccess};
 
-use super::authentication::Authentication;
 use super::target::TargetRef;
 
 /// Sets which clients may call the routes of an Ingress or a Service. One policy applies to a route, and the gateway
@@ -54,6 +53,7 @@ pub(crate) struct SecurityParts {
 impl Check for SecurityParts {
     fn check(&self, at: &mut Faults<'_>) {
         at.within("cors", &self.cors);
+        at.within("authentication", &self.authentication);
         at.within("authorization", &self.authorization);
     }
 }

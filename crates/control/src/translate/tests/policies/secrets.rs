@@ -1,27 +1,32 @@
 //! Tests of the Secrets that policies name.
 
-use sluicegate_model::policy::JwtKeys;
-use sluicegate_model::policy::security::Method;
+use sluicegate_model::feature::Authentication;
+use sluicegate_model::feature::authentication::jwt::ProviderKeys;
+use sluicegate_model::value::secret::authorities;
 
 use super::{assert_problems, policy, secret, security_of, shop, translated};
 
 const KEY: &str = r#"{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#;
 const ALICE: &str = "alice:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=";
 
-/// The method of a policy with this authentication and these Secrets, and the problems.
-fn method(authentication: &str, secrets: &str) -> (Method, Vec<String>) {
+/// The authentication of a policy with these Secrets, and the problems.
+fn method(authentication: &str, secrets: &str) -> (Authentication, Vec<String>) {
     let text =
         [shop(), policy(&format!("authentication: {{{authentication}}}")), secrets.to_owned()].concat();
     let (translation, problems) = translated(&[&text]);
     let security = security_of(&translation.config);
     assert_eq!(security.refuses, None, "the other parts work");
-    let methods = &security.authentication.as_ref().expect("there is one").methods;
-    (methods[0].clone(), problems)
+    (security.authentication.clone().expect("there is one"), problems)
 }
 
-fn keys(method: &Method) -> &JwtKeys {
-    match method {
-        Method::Jwt(jwt) => &jwt.providers[0].keys,
+fn keys(authentication: &Authentication) -> &ProviderKeys {
+    &authentication.jwt.as_ref().expect("a provider").providers[0].keys
+}
+
+/// The keys that come from a Secret, or the reason why there are none.
+fn from_secret(authentication: &Authentication) -> Result<&[u8], &str> {
+    match keys(authentication) {
+        ProviderKeys::Secret(keys) | ProviderKeys::Shared(keys) => keys.value().map(|keys| &**keys.get()),
         other => panic!("{other:?}"),
     }
 }
@@ -37,17 +42,15 @@ fn remote_jwks_trusts_the_ca_of_a_secret_or_public_cas() {
     };
     let (plain, problems) = method(&provider(""), &secrets);
     assert_problems(&problems, &[]);
-    let JwtKeys::Remote(remote) = keys(&plain) else { panic!("{plain:?}") };
-    assert_eq!((&*remote.url, remote.authorities.len()), ("https://issuer/keys", 0));
-    assert_eq!((remote.refresh.as_secs(), remote.timeout.as_secs()), (300, 5));
+    let ProviderKeys::Remote(remote) = keys(&plain) else { panic!("{plain:?}") };
+    assert_eq!((&*remote.url, authorities(&remote.ca_certificate_ref)), ("https://issuer/keys", Ok(&[][..])));
+    assert_eq!((remote.refresh_interval.get().as_secs(), remote.timeout.get().as_secs()), (300, 5));
     let own = provider(", caCertificateRef: {name: issuer}, refreshInterval: 1h, timeout: 200ms");
     let (own, problems) = method(&own, &secrets);
     assert_problems(&problems, &[]);
-    let JwtKeys::Remote(remote) = keys(&own) else { panic!("{own:?}") };
-    assert_eq!(
-        (remote.authorities.len(), remote.refresh.as_secs(), remote.timeout.as_millis()),
-        (1, 3600, 200)
-    );
+    let ProviderKeys::Remote(remote) = keys(&own) else { panic!("{own:?}") };
+    assert_eq!((remote.refresh_interval.get().as_secs(), remote.timeout.get().as_millis()), (3600, 200));
+    assert_eq!(authorities(&remote.ca_certificate_ref).map(<[_]>::len), Ok(1));
     // None of these errors makes the gateway trust the public CA certificates instead.
     for (named, problem) in [
         ("{name: none}", "caCertificateRef: Secret default/none does not exist"),
@@ -55,7 +58,8 @@ fn remote_jwks_trusts_the_ca_of_a_secret_or_public_cas() {
         ("{name: issuer, key: empty}", "caCertificateRef: Secret default/issuer: data[empty]"),
     ] {
         let (unusable, problems) = method(&provider(&format!(", caCertificateRef: {named}")), &secrets);
-        assert!(matches!(keys(&unusable), JwtKeys::Unusable(_)), "{named}");
+        let ProviderKeys::Remote(remote) = keys(&unusable) else { panic!("{unusable:?}") };
+        assert!(authorities(&remote.ca_certificate_ref).is_err(), "{named}");
         assert_problems(&problems, &[problem]);
     }
     let clear = "jwt: {providers: [{name: acme, keys: {remote: {url: \"http://issuer/keys\"}}}]}";
@@ -71,7 +75,11 @@ fn external_authorization_trusts_only_the_ca_of_its_secret() {
         |named: &str| format!("extAuth: {{url: \"https://authz/\", caCertificateRef: {{name: {named}}}}}");
     let (good, problems) = method(&external("authz"), &secrets);
     assert_problems(&problems, &[]);
-    assert!(matches!(good, Method::External(external) if external.authorities.len() == 1));
+    let trusted = |of: &Authentication| {
+        let service = of.ext_auth.as_ref().expect("a service");
+        authorities(&service.ca_certificate_ref).map(<[_]>::len).ok()
+    };
+    assert_eq!(trusted(&good), Some(1));
     for (named, problem) in [
         (
             "none",
@@ -81,7 +89,7 @@ fn external_authorization_trusts_only_the_ca_of_its_secret() {
         ("authz, key: empty", "caCertificateRef: Secret default/authz: data[empty]"),
     ] {
         let (unusable, problems) = method(&external(named), &secrets);
-        assert!(matches!(unusable, Method::Unusable { .. }), "{named}");
+        assert_eq!(trusted(&unusable), None, "{named}");
         assert_problems(&problems, &[problem]);
     }
 }
@@ -95,13 +103,13 @@ fn jwt_keys_and_shared_secrets_come_from_secrets() {
     );
     let (given, problems) = method(&provider("secretRef: {name: acme}"), &jwks);
     assert_problems(&problems, &[]);
-    assert!(matches!(keys(&given), JwtKeys::Given(text) if **text == *KEY.as_bytes()));
+    assert_eq!(from_secret(&given), Ok(KEY.as_bytes()));
     let (given, problems) = method(&provider("secretRef: {name: acme, key: other}"), &jwks);
     assert_problems(&problems, &[]);
-    assert!(matches!(keys(&given), JwtKeys::Given(_)));
+    assert!(from_secret(&given).is_ok());
     let (shared, problems) = method(&provider("sharedSecretRef: {name: acme}"), &jwks);
     assert_problems(&problems, &[]);
-    assert!(matches!(keys(&shared), JwtKeys::Shared(secret) if **secret == *b"0123456789abcdef"));
+    assert_eq!(from_secret(&shared), Ok(&b"0123456789abcdef"[..]));
 
     // During a rotation the issuer may sign with the old or the new secret.
     let both = "{\"keys\":[{\"kty\":\"oct\",\"kid\":\"old\",\"k\":\"MDEyMzQ1Njc4OWFiY2RlZg\"},\
@@ -110,7 +118,7 @@ fn jwt_keys_and_shared_secrets_come_from_secrets() {
     let rotating = provider(rotating).replace("audiences: [a}", "audiences: [a]");
     let (given, problems) = method(&rotating, &secret("both", &format!("jwks.json: '{both}'")));
     assert_problems(&problems, &[]);
-    assert!(matches!(keys(&given), JwtKeys::Given(_)));
+    assert!(from_secret(&given).is_ok());
 
     let none = "all tokens of provider \"acme\" are rejected";
     for (named, problem) in [
@@ -123,7 +131,7 @@ fn jwt_keys_and_shared_secrets_come_from_secrets() {
         ("sharedSecretRef: {name: acme, key: short}", "Secret default/acme: data[short] has 3 bytes"),
     ] {
         let (unusable, problems) = method(&provider(named), &jwks);
-        assert!(matches!(keys(&unusable), JwtKeys::Unusable(_)), "{named}");
+        assert!(from_secret(&unusable).is_err(), "{named}");
         assert_problems(&problems, &[problem]);
         assert!(problems[0].ends_with(none), "{problems:?}");
     }
@@ -144,11 +152,12 @@ fn basic_auth_users_come_from_secrets() {
     let basic = "basic: {secretRef: {name: users}, realm: shop}";
     let (found, problems) = method(basic, &secret("users", &format!("auth: \"{ALICE}\\n\"")));
     assert_problems(&problems, &[]);
-    let Method::Basic(found) = found else { panic!("{found:?}") };
-    assert_eq!((&*found.realm, &*found.users[0].0, found.forward), ("shop", "alice", false));
+    let found = found.basic.unwrap();
+    let users = found.secret_ref.value().unwrap();
+    assert_eq!((&*found.realm, &*users[0].0, found.forward), ("shop", "alice", false));
 
     let (found, problems) = method(basic, &secret("users", &format!("auth: \"bob:plain\\n{ALICE}\"")));
-    assert!(matches!(found, Method::Basic(basic) if basic.users.len() == 1));
+    assert_eq!(found.basic.unwrap().secret_ref.value().map(Vec::len), Ok(1));
     assert_problems(&problems, &["Secret default/users: line 1 of data[auth] has an unsupported hash"]);
     assert!(!problems[0].contains("plain"), "nothing of a Secret is shown");
 
@@ -158,7 +167,7 @@ fn basic_auth_users_come_from_secrets() {
         (secret("users", "auth: \"\""), "has no valid line name:hash in data[auth]"),
     ] {
         let (unusable, problems) = method(basic, &secrets);
-        assert!(matches!(unusable, Method::Unusable { .. }));
+        assert!(unusable.basic.unwrap().secret_ref.value().is_err());
         assert_problems(&problems, &[problem]);
     }
 }

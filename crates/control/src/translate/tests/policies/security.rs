@@ -1,11 +1,12 @@
 //! Tests of SecurityPolicies: their translation, and the errors that close their routes.
 
-use sluicegate_model::feature::{Action, Authorization, Cors};
-use sluicegate_model::policy::security::{Credential, Method, Security};
-use sluicegate_model::policy::{External, JwtKeys, KeyPart, SignIn};
+use sluicegate_model::feature::authentication::ext_auth::KeyPart;
+use sluicegate_model::feature::authentication::jwt::ProviderKeys;
+use sluicegate_model::feature::{Action, Authentication, Authorization, Cors, Credential, ExtAuth, Require};
+use sluicegate_model::policy::Security;
 
 use sluicegate_model::PathPattern;
-use sluicegate_model::value::Network;
+use sluicegate_model::value::{CookieName, HeaderName, Network, ParameterName};
 
 use super::{A, assert_problems, policy, security_of, shop, translated};
 use crate::translate::tests::policies::object;
@@ -38,8 +39,8 @@ fn cors(spec: &str) -> Cors {
     good(&format!("cors: {{{spec}}}")).cors.expect("there is one")
 }
 
-fn methods(spec: &str) -> Vec<Method> {
-    good(&format!("authentication: {{{spec}}}")).authentication.expect("there is one").methods
+fn authentication(spec: &str) -> Authentication {
+    good(&format!("authentication: {{{spec}}}")).authentication.expect("there is one")
 }
 
 fn authorization(spec: &str) -> Authorization {
@@ -124,71 +125,77 @@ fn absent_cors_fields_have_the_defaults_of_the_fetch_standard() {
 #[test]
 fn authentication_methods_have_default_fields_and_a_fixed_order() {
     let inline = format!("keys: {{inline: '{KEY}'}}");
-    let all = methods(&format!(
+    let all = authentication(&format!(
         "apiKey: {{}}, jwt: {{providers: [{{name: acme, {inline}, algorithms: [EdDSA], requiredClaims: [{{name: scope}}], \
          claimToHeaders: [{{claim: sub, header: X-User}}]}}], from: [{{query: token}}, {{cookie: token}}]}}"
     ));
-    let [Method::Jwt(jwt), Method::ApiKey { from, forward: false }] = &all[..] else { panic!("{all:?}") };
-    assert_eq!(format!("{from:?}"), r#"[Header { name: "x-api-key", prefix: "" }]"#);
-    assert_eq!(format!("{:?}", jwt.from), r#"[Query("token"), Cookie("token")]"#);
+    let (jwt, api_key) = (all.jwt.as_ref().unwrap(), all.api_key.as_ref().unwrap());
+    let places: Vec<_> = api_key.places().collect();
+    assert_eq!(format!("{places:?}"), r#"[Header { name: "x-api-key", prefix: "" }]"#);
+    assert!(!api_key.forward);
+    let places: Vec<_> = jwt.places().collect();
+    assert_eq!(format!("{places:?}"), r#"[Query("token"), Cookie("token")]"#);
     assert!(jwt.forward);
     let provider = &jwt.providers[0];
-    assert_eq!((provider.clock_skew.as_secs(), provider.allows_eternal), (60, false));
-    assert_eq!(provider.headers, [("sub".into(), "x-user".into())]);
-    assert!(provider.required[0].values.is_empty());
-    assert!(matches!(&provider.keys, JwtKeys::Given(text) if **text == *KEY.as_bytes()));
+    assert_eq!((provider.clock_skew.get().as_secs(), provider.allow_missing_expiry), (60, false));
+    let to = &provider.claim_to_headers[0];
+    assert_eq!((&*to.claim, &*to.header), ("sub", "x-user"));
+    assert!(provider.required_claims[0].values.is_empty());
+    assert!(matches!(&provider.keys, ProviderKeys::Inline(text) if **text == *KEY));
 
-    let bearer = methods(&format!("jwt: {{providers: [{{name: acme, {inline}}}]}}"));
-    let [Method::Jwt(jwt)] = &bearer[..] else { panic!("{bearer:?}") };
-    assert_eq!(format!("{:?}", jwt.from), r#"[Header { name: "authorization", prefix: "Bearer " }]"#);
+    let bearer = authentication(&format!("jwt: {{providers: [{{name: acme, {inline}}}]}}"));
+    let places: Vec<_> = bearer.jwt.unwrap().places().collect();
+    assert_eq!(format!("{places:?}"), r#"[Header { name: "authorization", prefix: "Bearer " }]"#);
 
     let scope =
         |spec: &str| good(&format!("authentication: {{apiKey: {{}}, {spec}}}")).authentication.unwrap();
-    assert_eq!(scope("").consumers, Some(vec!["default".into()]));
-    assert_eq!(scope("consumers: {namespaces: [b, a]}").consumers, Some(vec!["a".into(), "b".into()]));
-    assert_eq!(scope("consumers: {namespaces: [a, \"*\"]}").consumers, None);
-    assert!(!scope("require: Any").requires_all && scope("require: All").requires_all);
+    let namespaces = |spec: &str| scope(spec).namespaces(&"default".into());
+    assert_eq!(namespaces(""), Some(vec!["default".into()]));
+    assert_eq!(namespaces("consumers: {namespaces: [b, a]}"), Some(vec!["a".into(), "b".into()]));
+    assert_eq!(namespaces("consumers: {namespaces: [a, \"*\"]}"), None);
+    assert_eq!((scope("").require, scope("require: All").require), (Require::Any, Require::All));
 }
 
-fn external(spec: &str) -> External {
-    let methods = methods(&format!("extAuth: {{url: \"http://authz.default.svc:8080/check?a=b\"{spec}}}"));
-    let [Method::External(external)] = &methods[..] else { panic!("{methods:?}") };
-    External::clone(external)
+fn external(spec: &str) -> ExtAuth {
+    let spec = format!("extAuth: {{url: \"http://authz.default.svc:8080/check?a=b\"{spec}}}");
+    ExtAuth::clone(&authentication(&spec).ext_auth.unwrap())
 }
 
 #[test]
 fn absent_fields_of_external_authorization_have_their_defaults() {
     let plain = external("");
-    assert_eq!((&*plain.url, &*plain.method), ("http://authz.default.svc:8080/check?a=b", "GET"));
-    assert_eq!((plain.timeout.as_secs(), &plain.request_headers), (5, &None));
+    assert_eq!((&*plain.url, plain.method.as_str()), ("http://authz.default.svc:8080/check?a=b", "GET"));
+    assert_eq!((plain.timeout.get().as_secs(), plain.request_headers.len()), (5, 0));
     assert!(plain.response_headers.is_empty() && plain.sign_in.is_none() && plain.cache.is_none());
     let full = external(
         ", method: POST, timeout: 200ms, requestHeaders: [Authorization, X-A], responseHeaders: [X-User, Authorization], \
          signIn: {url: /oauth2/start}",
     );
-    assert_eq!((&*full.method, full.timeout.as_millis()), ("POST", 200));
-    assert_eq!(full.request_headers, Some(vec!["authorization".into(), "x-a".into()]));
-    assert_eq!(full.response_headers, ["x-user".into(), "authorization".into()]);
-    assert_eq!(full.sign_in, Some(SignIn { url: "/oauth2/start".into(), parameter: "rd".into() }));
+    assert_eq!((full.method.as_str(), full.timeout.get().as_millis()), ("POST", 200));
+    assert_eq!(format!("{:?}", &*full.request_headers), r#"["authorization", "x-a"]"#);
+    assert_eq!(format!("{:?}", &*full.response_headers), r#"["x-user", "authorization"]"#);
+    let sign_in = full.sign_in.unwrap();
+    assert_eq!((&*sign_in.url, &*sign_in.redirect_parameter), ("/oauth2/start", "rd"));
     let cache = |spec: &str| external(&format!(", cache: {{{spec}}}")).cache.unwrap();
     let short = cache("key: [{type: Header, name: Authorization}]");
-    let authorization = Credential::Header { name: "authorization".into(), prefix: "".into() };
-    assert_eq!(short.key, [KeyPart::Value(authorization)]);
-    assert_eq!((short.admitted.as_secs(), short.refused.as_secs()), (60, 10));
+    let authorization = Credential::header(HeaderName::of("authorization"));
+    assert_eq!(*short.key, [KeyPart::Value(authorization)]);
+    assert_eq!((short.admitted.get().as_secs(), short.refused.get().as_secs()), (60, 10));
     let long = cache(
         "admitted: 1h, refused: 0s, key: [{type: Cookie, name: Session}, {type: Query, name: T}, {type: Method}, \
          {type: Host}, {type: Path}, {type: Address}]",
     );
-    let values = [Credential::Cookie("Session".into()), Credential::Query("T".into())].map(KeyPart::Value);
+    let values = [Credential::Cookie(CookieName::of("Session")), Credential::Query(ParameterName::of("T"))];
+    let values = values.map(KeyPart::Value);
     let rest = [KeyPart::Method, KeyPart::Host, KeyPart::Path, KeyPart::Address];
-    assert_eq!(long.key, values.into_iter().chain(rest).collect::<Vec<_>>());
-    assert_eq!((long.admitted.as_secs(), long.refused.as_secs()), (3600, 0));
+    assert_eq!(*long.key, values.into_iter().chain(rest).collect::<Vec<_>>());
+    assert_eq!((long.admitted.get().as_secs(), long.refused.get().as_secs()), (3600, 0));
 }
 
 #[test]
 fn invalid_external_authorization_closes_the_routes_of_the_policy() {
     for (spec, problem) in [
-        ("url: \"authz:8080\"", "extAuth.url: \"authz:8080\" is not a URL: write it as http://authz"),
+        ("url: \"authz:8080\"", "extAuth.url: \"authz:8080\" is not a URL: write it as https://"),
         ("url: \"ftp://authz\"", "extAuth.url: \"ftp://authz\" is not a URL"),
         ("url: \"http://authz:99999\"", "extAuth.url: \"http://authz:99999\" has no port from 1 to 65535"),
         ("url: \"http://authz:0/\"", "extAuth.url: \"http://authz:0/\" has no port"),
@@ -198,7 +205,7 @@ fn invalid_external_authorization_closes_the_routes_of_the_policy() {
             "extAuth.url: \"http://authz/\u{fc}\" has characters that a URL cannot have",
         ),
         ("url: \"http://a:b@authz/\"", "extAuth.url: has a user name or a password"),
-        ("url: \"http://a\", timeout: 2m", "extAuth.timeout: \"2m\" is not between 100ms and 60s"),
+        ("url: \"http://a\", timeout: 2m", "extAuth.timeout: \"2m\" is not between 100ms and 1m"),
         ("url: \"http://a\", requestHeaders: []", "extAuth.requestHeaders: is empty"),
         ("url: \"http://a\", requestHeaders: [Host]", "extAuth.requestHeaders[0]: \"Host\" is needed"),
         (
@@ -432,8 +439,8 @@ fn invalid_jwt_provider_closes_the_route() {
         ("name: a, keys: {remote: {url: \"https:///b\"}}", "remote.url: \"https:///b\" is not a URL"),
         ("name: a, keys: {remote: {url: \"https://a:b@c/\"}}", "remote.url: has a user name or a password"),
         (
-            "name: a, keys: {remote: {url: \"https://a/\", refreshInterval: 1s}}",
-            "remote.refreshInterval: \"1s\" is not between 10s and 24h",
+            "name: a, keys: {remote: {url: \"https://a/\", refreshInterval: 500ms}}",
+            "remote.refreshInterval: \"500ms\" is not between 1s and 24h",
         ),
         (
             "name: a, keys: {remote: {url: \"https://a/\"}}, algorithms: [HS256]",

@@ -1,0 +1,179 @@
+//! The methods by which callers authenticate.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`credential`] | the places of credentials in requests |
+//! | [`jwt`] | JSON Web Tokens |
+//! | [`ext_auth`] | external authorization services |
+
+pub mod credential;
+pub mod ext_auth;
+pub mod jwt;
+
+use std::sync::Arc;
+
+use minicbor::{Decode, Encode};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Check, Faults};
+use crate::encoding::{Adapt as _, Bound, Maybe, Pointer};
+use crate::value::secret::{FromSecret, Passwords};
+use crate::value::{CredentialPrefix, Entries, HeaderName, NamespaceScope, Realm};
+pub use credential::Credential;
+pub use ext_auth::ExtAuth;
+pub use jwt::Jwt;
+
+/// How callers authenticate: by at least one of jwt, apiKey, basic and extAuth.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.jwt) || has(self.apiKey) || has(self.basic) || has(self.extAuth)",
+    "message": "authentication needs a method: write at least one of jwt, apiKey, basic and extAuth"
+}]))]
+#[cbor(map)]
+pub struct Authentication {
+    /// How many of the methods must succeed. Any: one method is enough. All: every method must succeed, and none may
+    /// identify a different Consumer. Default: Any.
+    #[n(0)]
+    pub require: Require,
+    /// The Consumers that the policy knows. Default: the Consumers of the policy's own namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(1)]
+    pub consumers: Option<ConsumerScope>,
+    /// Authenticates by a JSON Web Token (RFC 7519). Default: no tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(2)]
+    pub jwt: Option<Jwt>,
+    /// Authenticates by an API key of a Consumer. "apiKey: {}" uses all defaults. Default: no API keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(3)]
+    pub api_key: Option<ApiKey>,
+    /// Authenticates by user name and password (RFC 7617). Default: no passwords.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(4)]
+    pub basic: Option<Basic>,
+    /// Authenticates by the response of an HTTP service, as auth_request of nginx does. 2xx allows the request. On 401
+    /// or 403 the client receives that status, and the service's WWW-Authenticate. On any other response, or on a
+    /// timeout, the client receives 500. Set-Cookie of the response goes to the client, and responseHeaders go to the
+    /// endpoint. The gateway asks the service last, and only if the other methods have not decided. Default: no
+    /// service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cbor(n(5), with = "Maybe::<Pointer>")]
+    pub ext_auth: Option<Arc<ExtAuth>>,
+}
+
+/// The number of methods that must succeed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Require {
+    /// One method.
+    #[default]
+    #[n(0)]
+    Any,
+    /// Every method.
+    #[n(1)]
+    All,
+}
+
+/// The Consumers that the policy knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
+#[cbor(map)]
+pub struct ConsumerScope {
+    /// The namespaces of the Consumers. * is every namespace. 1 to 64 entries.
+    #[n(0)]
+    pub namespaces: Entries<NamespaceScope, 64>,
+}
+
+impl Basic {
+    /// The header with the name and the password.
+    #[must_use]
+    pub fn place() -> Credential {
+        Credential::Header { name: HeaderName::of("authorization"), prefix: CredentialPrefix::of("Basic ") }
+    }
+}
+
+impl ApiKey {
+    /// The places of the key.
+    pub fn places(&self) -> impl Iterator<Item = Credential> {
+        let default = self.from.is_empty().then(|| Credential::header(HeaderName::of("x-api-key")));
+        default.into_iter().chain(self.from.iter().cloned())
+    }
+}
+
+/// API keys of Consumers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
+#[cbor(map)]
+pub struct ApiKey {
+    /// The places where the gateway looks for a key. The first place with a value counts. 1 to 8 entries. Default: the
+    /// header X-API-Key.
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    #[n(0)]
+    pub from: Entries<Credential, 8>,
+    /// Whether endpoints receive the key. Default: false.
+    #[serde(default)]
+    #[n(1)]
+    pub forward: bool,
+}
+
+/// User names and passwords in a Secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
+#[serde(rename_all = "camelCase")]
+#[cbor(map)]
+pub struct Basic {
+    /// The Secret with the users, in the policy's namespace. Its value has lines as htpasswd writes them, with hashes
+    /// of bcrypt ($2a$, $2b$, $2y$), {SHA} or $apr1$. Default of key: auth, as in ingress-nginx.
+    #[n(0)]
+    pub secret_ref: FromSecret<Passwords>,
+    /// The realm that browsers show to their users. 1 to 128 characters of ASCII without " and \. Default: restricted.
+    #[serde(default)]
+    #[n(1)]
+    pub realm: Realm,
+    /// Whether endpoints receive the Authorization header. Default: false.
+    #[serde(default)]
+    #[n(2)]
+    pub forward: bool,
+}
+
+impl Authentication {
+    /// The namespaces of the Consumers that a policy of the namespace `own` knows; `None` for every namespace.
+    #[must_use]
+    pub fn namespaces(&self, own: &Arc<str>) -> Option<Vec<Arc<str>>> {
+        let Some(scope) = &self.consumers else { return Some(vec![own.clone()]) };
+        if scope.namespaces.iter().any(|namespace| &**namespace == "*") {
+            return None;
+        }
+        let mut namespaces: Vec<Arc<str>> =
+            scope.namespaces.iter().map(|name| name.as_str().into()).collect();
+        namespaces.sort();
+        namespaces.dedup();
+        Some(namespaces)
+    }
+
+    /// Whether a method identifies Consumers. An external service names no Consumer.
+    #[must_use]
+    pub fn identifies_consumers(&self) -> bool {
+        self.jwt.is_some() || self.api_key.is_some() || self.basic.is_some()
+    }
+}
+
+impl Check for Authentication {
+    fn check(&self, at: &mut Faults<'_>) {
+        let Self { require: _, consumers: _, jwt, api_key, basic, ext_auth } = self;
+        if jwt.is_none() && api_key.is_none() && basic.is_none() && ext_auth.is_none() {
+            at.error("", "has no method: write at least one of jwt, apiKey, basic and extAuth");
+        }
+        at.within("jwt", jwt);
+        at.within("extAuth", &ext_auth.as_deref());
+    }
+}
+
+/// The decoder applies the same conditions as the check of YAML.
+impl Bound for Authentication {
+    type Value = Self;
+    const FIELD: &'static str = "the methods of authentication";
+
+    fn allows(authentication: &Self) -> bool {
+        super::is_valid(authentication)
+    }
+}
