@@ -13,6 +13,7 @@ use sluicegate_model::{Certificate, ClientAuth, Codings, HostPattern, Layer4Rout
 
 use crate::object::gateway::listener_field;
 use crate::object::ingress::{path_field, secret_field};
+use crate::object::policy::authentication::EXT_AUTH_FIELD;
 use crate::object::policy::traffic::{MIRROR_FIELD, split_backend_field};
 use crate::object::route::{backend_field, parent_field};
 use crate::object::{ObjectRef, annotation};
@@ -169,6 +170,8 @@ pub(crate) enum Place {
     Branch(usize),
     /// The mirror of a TrafficPolicy.
     Mirror,
+    /// The URL of the external authorization service of a SecurityPolicy.
+    ExtAuth,
 }
 
 impl<'a> Intent<'a> {
@@ -230,6 +233,7 @@ impl Place {
             Self::BackendRef(index) => backend_field(index),
             Self::Branch(index) => split_backend_field(index),
             Self::Mirror => MIRROR_FIELD.to_owned(),
+            Self::ExtAuth => EXT_AUTH_FIELD.to_owned(),
         }
     }
 }

@@ -416,7 +416,7 @@ fn ext_auth() -> ExtAuth {
             "admitted": "1s", "refused": "100ms",
         },
     });
-    ExtAuth { ca_certificate_ref: certificate(), ..valid(fields) }
+    ExtAuth { ca_certificate_ref: certificate(), upstream: Some(key(1)), ..valid(fields) }
 }
 
 /// Policies with the other methods of requests to an authorization service.

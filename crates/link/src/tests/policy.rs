@@ -17,7 +17,7 @@ use sluicegate_model::policy::*;
 use sluicegate_model::value::secret::{CaCertificates, FromSecret, KeyBytes};
 use sluicegate_model::value::{Entries, InlineKeys, Network, Realm};
 
-use super::model::{id, networks, text};
+use super::model::{id, key, networks, text};
 use super::traffic::{list, number, object, one_of, seconds, text as text_of, valid};
 
 pub(super) fn boxed() -> impl Strategy<Value = Box<str>> {
@@ -147,12 +147,14 @@ fn ext_auth() -> impl Strategy<Value = Arc<ExtAuth>> {
     ]);
     let told =
         prop_oneof![object([("requestHeaders", list(text_of("x-[a-z]{1,8}")))]), object([("cache", cache)]),];
-    (fields, told, certificates()).prop_map(|(mut fields, told, ca_certificate_ref)| {
-        if let (Value::Object(fields), Value::Object(told)) = (&mut fields, told) {
-            fields.extend(told);
-        }
-        Arc::new(ExtAuth { ca_certificate_ref, ..valid(fields) })
-    })
+    (fields, told, certificates(), option::of(key())).prop_map(
+        |(mut fields, told, ca_certificate_ref, upstream)| {
+            if let (Value::Object(fields), Value::Object(told)) = (&mut fields, told) {
+                fields.extend(told);
+            }
+            Arc::new(ExtAuth { ca_certificate_ref, upstream, ..valid(fields) })
+        },
+    )
 }
 
 fn basic() -> impl Strategy<Value = Basic> {

@@ -3,9 +3,9 @@
 use minicbor::{Decode, Encode};
 use serde::Serialize;
 
-use crate::ObjectId;
 use crate::encoding::{Adapt as _, Maybe, Part, Within};
 use crate::feature::{Authentication, Authorization, Cors, IpAccess};
+use crate::{ObjectId, UpstreamKey};
 
 /// The checks of a request before it goes to an endpoint. The gateway applies the parts in the order of the fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
@@ -53,6 +53,12 @@ impl Security {
             authorization: None,
             forward_overrides: false,
         }
+    }
+
+    /// The upstream of the external authorization service.
+    #[must_use]
+    pub fn ext_auth_upstream(&self) -> Option<&UpstreamKey> {
+        self.authentication.as_ref()?.ext_auth.as_ref()?.upstream.as_ref()
     }
 
     /// Whether the policy denies any request.

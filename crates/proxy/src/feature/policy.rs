@@ -57,6 +57,8 @@ pub(crate) struct Guard {
     pub(crate) limits: Option<Arc<LimitPolicy>>,
     /// For limits: a number of the route that is the same in every process.
     pub(crate) route: u64,
+    /// The slot of the upstream of the external authorization service.
+    pub(crate) service: Option<usize>,
 }
 
 /// A compiled `SecurityPolicy`.
@@ -94,6 +96,7 @@ impl Policies {
         rule: &Rule,
         before: &Self,
         resources: &Resources,
+        slot: impl Fn(&UpstreamKey) -> usize,
     ) -> Option<Box<Guard>> {
         if rule.security.is_none() && rule.rate_limits.is_none() {
             return None;
@@ -121,7 +124,8 @@ impl Policies {
             )
         });
         let number = limits.as_ref().map_or(0, |_| number_of(host, rule));
-        Some(Box::new(Guard { security, limits, route: number }))
+        let service = rule.security.as_ref().and_then(|source| source.ext_auth_upstream()).map(slot);
+        Some(Box::new(Guard { security, limits, route: number, service }))
     }
 
     /// The course of a route's requests. `settings` are the settings of the table. `before` has policies that may have
@@ -205,6 +209,12 @@ impl Policies {
 }
 
 impl Guard {
+    /// Whether the upstream of the external authorization service still has the same slot.
+    pub(crate) fn is_in_place(&self, slot: impl Fn(&UpstreamKey) -> usize) -> bool {
+        let upstream = self.security.as_ref().and_then(|policy| policy.source().ext_auth_upstream());
+        self.service == upstream.map(slot)
+    }
+
     /// Whether a policy decides which origins may read responses.
     pub(crate) fn decides_on_origins(&self) -> bool {
         self.security.as_ref().is_some_and(|policy| policy.compiled.cors.is_some())

@@ -56,7 +56,7 @@ impl Exchange<'_> {
         }
         if let Some(policy) = &guard.security {
             if let Some(authentication) = &policy.compiled.authentication {
-                identity = self.authenticate(policy, authentication, consumers).await?;
+                identity = self.authenticate(policy, authentication, consumers, guard.service).await?;
                 self.edit(|exchange, edits| {
                     authentication.forward(exchange.head(), &identity, consumers, edits);
                 });
@@ -84,6 +84,7 @@ impl Exchange<'_> {
         policy: &SecurityPolicy,
         authentication: &Authentication,
         consumers: &Consumers,
+        service: Option<usize>,
     ) -> Result<Identity, Refusal> {
         let mut awaited = SlowCheckResults::default();
         loop {
@@ -110,7 +111,7 @@ impl Exchange<'_> {
                     awaited.password = Some(is_right);
                 }
                 Err(NotAuthenticated::ExternalCheckPending(external)) => {
-                    let answer = Box::pin(self.ask(policy, &external)).await?;
+                    let answer = Box::pin(self.ask(policy, &external, service)).await?;
                     awaited.answers.push((external.number(), answer));
                 }
             }
@@ -122,6 +123,7 @@ impl Exchange<'_> {
         &mut self,
         policy: &SecurityPolicy,
         external: &Arc<External>,
+        service: Option<usize>,
     ) -> Result<Result<Rc<Answer>, Denial>, Fault> {
         let added = Added {
             origin: &self.client.origin,
@@ -131,8 +133,9 @@ impl Exchange<'_> {
         let Ok(question) = question(external, &self.view(), &added) else {
             return Ok(Err(Denial::AmbiguousCredentials));
         };
+        let upstream = service.and_then(|slot| self.worker.upstream(slot));
         let service = self.worker.externals.of(external, &policy.stats, self.worker.id);
-        let asking = service.ask(external.clone(), question);
+        let asking = service.ask(external.clone(), upstream, question);
         Ok(self.awaited(asking, self.head_deadline).await?.ok_or(Failure::ResponseTimeout)?)
     }
 

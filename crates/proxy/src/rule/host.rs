@@ -172,6 +172,7 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
         let is_same = host.matches().all(|(rule, _, target)| {
             target.backends.are_in_place(rule, &self.slot)
                 && target.course.as_ref().is_none_or(|course| course.is_in_place(&self.slot))
+                && target.guard.as_ref().is_none_or(|guard| guard.is_in_place(&self.slot))
                 && !self.resources.counters.is_overflow(&target.stats)
         });
         if is_same {
@@ -243,7 +244,7 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
             compression: Some(rule.compression.as_ref().unwrap_or(&self.settings.compression.codings))
                 .filter(|codings| !codings.is_off())
                 .cloned(),
-            guard: self.policies.guard(host, rule, self.old_policies.0, self.resources),
+            guard: self.policies.guard(host, rule, self.old_policies.0, self.resources, &self.slot),
             course: self.policies.course(
                 (rule, &of.path),
                 self.old_policies,

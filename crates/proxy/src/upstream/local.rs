@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use sluicegate_model::{Balance, Ejection, Health, HealthCheck, ProxyProtocol, UpstreamLimits};
+use sluicegate_model::{Balance, Ejection, Health, HealthCheck, ProxyProtocol, Settings, UpstreamLimits};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -138,6 +138,11 @@ impl LocalUpstream {
     /// The TLS settings of connections.
     pub(super) fn security(&self) -> Security {
         self.members.borrow().security.clone()
+    }
+
+    /// The current settings of the worker.
+    pub(crate) fn settings(&self) -> Rc<Settings> {
+        self.context.settings()
     }
 
     /// How many requests may be in flight over all workers.

@@ -177,6 +177,7 @@ impl<'a> Policies<'a> {
         traffic::report_idle_caches(&self.traffic, config, &mut built.problems);
         traffic::warn_of_failing_checks(&self.traffic, config, &mut built.problems);
         built.references = traffic::references(&self.traffic, config);
+        built.references.extend(security::references(&self.security, config));
         built.upstreams = traffic::upstreams(&self.traffic, config, &built.references);
         let consumers = consumer::build(store, self.security.with_existing_targets());
         built.consumers = consumers.consumers;

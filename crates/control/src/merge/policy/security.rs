@@ -12,8 +12,10 @@ use sluicegate_model::feature::authentication::jwt::ProviderKeys;
 use sluicegate_model::feature::{Authentication, AuthorizationRule};
 use sluicegate_model::policy::Security;
 use sluicegate_model::value::secret::{CaCertificates, FromSecret, KeyBytes};
+use sluicegate_model::{Config, UpstreamKey};
 
-use crate::intent::At;
+use super::attach::{Attached, Policy};
+use crate::intent::{At, Place, Reference};
 use crate::manifest::Guarded;
 use crate::object::certificate;
 use crate::object::policy::authentication::{self, Need, Needed};
@@ -21,6 +23,7 @@ use crate::object::policy::consumer::Consumer;
 use crate::object::policy::htpasswd::{self, Passwords};
 use crate::object::policy::secret::{SecretValue, without_line_end};
 use crate::object::policy::security::SecurityPolicy;
+use crate::object::service::IpProtocol;
 use crate::object::{Kind, ObjectRef};
 use crate::problem::{Problem, Severity};
 use crate::store::Store;
@@ -98,10 +101,16 @@ impl<'a> Secrets<'a> {
             return (security.clone(), None);
         }
         self.warn_of_unknown_consumers(at, security, problems);
-        if policy.needs.is_empty() {
+        let upstream = upstream_of_service(self.store, security);
+        if policy.needs.is_empty() && upstream.is_none() {
             return (security.clone(), None);
         }
         let mut security = Security::clone(security);
+        let service =
+            security.authentication.as_mut().and_then(|authentication| authentication.ext_auth.as_mut());
+        if let Some(service) = service {
+            Arc::make_mut(service).upstream = upstream;
+        }
         let mut first = None;
         for need in &policy.needs {
             let Some(authentication) = &mut security.authentication else { continue };
@@ -237,6 +246,49 @@ impl NamedKeys<'_> {
         checked?;
         KeyBytes::new(value).ok_or_else(|| format!("{secret} has an empty data[{key}]"))
     }
+}
+
+/// The upstream of the authorization service, if its URL names a port of a Service by the DNS name of the Service, with
+/// http. Data planes then choose an endpoint of the Service themselves.
+fn upstream_of_service(store: &Store, security: &Security) -> Option<UpstreamKey> {
+    let url = &security.authentication.as_ref()?.ext_auth.as_ref()?.url;
+    let ServiceUrl { namespace, name, port } = ServiceUrl::parse(url)?;
+    let (namespace, name) = (namespace.into(), name.into());
+    let (service, _) = store.service(&namespace, &name)?;
+    let service = Some(service).filter(|service| service.external_name.is_none())?;
+    let port = service.port(port, IpProtocol::Tcp)?;
+    Some(UpstreamKey::new(namespace, name, &*port.key))
+}
+
+/// A port of a Service, in the form `http://NAME.NAMESPACE.svc:PORT` or `http://NAME.NAMESPACE.svc.cluster.local:PORT`.
+struct ServiceUrl<'u> {
+    namespace: &'u str,
+    name: &'u str,
+    port: &'u str,
+}
+
+impl<'u> ServiceUrl<'u> {
+    fn parse(url: &'u str) -> Option<Self> {
+        let rest = url.strip_prefix("http://")?;
+        let authority = &rest[..rest.find(['/', '?']).unwrap_or(rest.len())];
+        let (host, port) = authority.rsplit_once(':').unwrap_or((authority, "80"));
+        let host = host.trim_end_matches('.');
+        let service = host.strip_suffix(".cluster.local").unwrap_or(host).strip_suffix(".svc")?;
+        let (name, namespace) = service.split_once('.').filter(|(_, namespace)| !namespace.contains('.'))?;
+        Some(Self { namespace, name, port })
+    }
+}
+
+/// The Services of the authorization services of the policies that apply to a route.
+pub(super) fn references<'a>(attached: &Attached<'a, Security>, config: &Config) -> Vec<Reference<'a>> {
+    let governing: HashSet<_> =
+        config.rules().filter_map(|rule| rule.security.as_ref()).map(|security| &security.id).collect();
+    let references = attached.policies().iter().filter_map(|Policy { at, value, .. }| {
+        let security = value.as_ref().filter(|security| governing.contains(&security.id))?;
+        let upstream = security.ext_auth_upstream()?.clone();
+        Some(Reference { at: *at, place: Place::ExtAuth, upstream })
+    });
+    references.collect()
 }
 
 /// The named value, or the reason why there is none.

@@ -12,6 +12,9 @@ use crate::problem::Findings;
 
 const FIELD: &str = "spec.authentication";
 
+/// The field with the URL of the external authorization service.
+pub(crate) const EXT_AUTH_FIELD: &str = "spec.authentication.extAuth.url";
+
 /// A part of a policy that is in a Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Need {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::Credential;
 use super::jwt::five_seconds;
+use crate::UpstreamKey;
 use crate::feature::{Check, Faults};
 use crate::value::secret::{CaCertificates, FromSecret};
 use crate::value::span::HOUR;
@@ -25,8 +26,9 @@ use crate::value::{
 }]))]
 #[cbor(map)]
 pub struct ExtAuth {
-    /// The URL of the service, http:// or https://, such as the URL of a Service in the cluster. The gateway does not
-    /// follow redirects.
+    /// The URL of the service, http:// or https://. With http:// and the DNS name of a Service, such as
+    /// http://auth.default.svc:8080/check, the gateway asks the endpoints of the Service. The gateway does not follow
+    /// redirects.
     #[n(0)]
     pub url: Url,
     /// The Secret with the CA certificates of the service, in PEM and in the policy's namespace. Default of key:
@@ -65,6 +67,12 @@ pub struct ExtAuth {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(7)]
     pub cache: Option<ExtAuthCache>,
+    /// The upstream of the Service that the URL names. The control plane sets it. `None`: the data plane resolves the
+    /// host of the URL.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    #[n(8)]
+    pub upstream: Option<UpstreamKey>,
 }
 
 /// The method of requests to the service.

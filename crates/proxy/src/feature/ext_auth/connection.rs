@@ -12,6 +12,7 @@ use std::time::Duration;
 use sluicegate_http1::{
     Chunk, ChunkedDecoder, HeadLimits, HeadScan, Method, ResponseError, ResponseFraming, ResponseHead,
 };
+use sluicegate_model::Settings;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::task::{JoinSet, spawn_local};
@@ -22,9 +23,10 @@ use super::addresses::Addresses;
 use super::answer::Answer;
 use super::local::Place;
 use crate::buffer::{Buffer, give_spare_buffer, spare_buffer};
-use crate::failure::Denial;
+use crate::failure::{Denial, Failure};
 use crate::stream::Stream;
 use crate::tls;
+use crate::upstream::{AvoidedEndpoints, Connection, EndpointPreference, LocalUpstream};
 
 /// Limits for the head of a response. The same limits apply to all interim responses together.
 const HEAD: HeadLimits = HeadLimits { bytes: 16 * 1024, headers: 100 };
@@ -57,6 +59,9 @@ const HEDGE: Duration = Duration::from_millis(50);
 /// ms.
 const UNACKNOWLEDGED: Duration = Duration::from_millis(60);
 
+/// How often the gateway asks another endpoint of a Service.
+const RETRIES: usize = 3;
+
 /// The pauses before the retries. A killed server leaves its service in about this time.
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(25), Duration::from_millis(100), Duration::from_millis(300)];
@@ -73,6 +78,8 @@ pub(super) enum AskError {
     Name(io::Error),
     #[error("cannot connect: {0}")]
     Connect(io::Error),
+    #[error("no endpoint of the Service can be asked: {0}")]
+    NoConnection(Failure),
     #[error("the TLS handshake failed: {0}")]
     Tls(io::Error),
     #[error("the connection to the service broke: {0}")]
@@ -101,6 +108,7 @@ impl AskError {
             Self::Response(_) | Self::Status(_) => Denial::CheckAnswer,
             Self::Name(_)
             | Self::Connect(_)
+            | Self::NoConnection(_)
             | Self::Tls(_)
             | Self::Broken(_)
             | Self::Closed
@@ -117,7 +125,23 @@ impl AskError {
             // An invalid certificate stays invalid.
             Self::Tls(error) => error.kind() != io::ErrorKind::InvalidData,
             Self::Broken(_) | Self::Closed | Self::Unacknowledged => method != Method::Post,
-            Self::Busy | Self::Name(_) | Self::Response(_) | Self::Status(_) | Self::Timeout(_) => false,
+            Self::Busy
+            | Self::Name(_)
+            | Self::NoConnection(_)
+            | Self::Response(_)
+            | Self::Status(_)
+            | Self::Timeout(_) => false,
+        }
+    }
+
+    /// What the error says of the endpoint.
+    fn failure(&self) -> Option<Failure> {
+        match self {
+            Self::Stale => Some(Failure::Stale),
+            Self::Broken(_) | Self::Closed => Some(Failure::Reset),
+            Self::Unacknowledged => Some(Failure::Unacknowledged),
+            Self::Response(error) => Some(Failure::BadResponse(*error)),
+            _ => None,
         }
     }
 }
@@ -141,11 +165,34 @@ struct Idle {
 
 /// A connection that is ready for a question.
 struct Open {
-    stream: Stream,
-    /// The time that connecting took.
-    connecting: Duration,
+    carrier: Carrier,
+    /// How long the service's kernel may take to acknowledge a question.
+    patience: Duration,
     /// Whether the connection carried a question before.
     is_reused: bool,
+}
+
+/// The owner of a connection.
+enum Carrier {
+    /// The worker's connections to the service.
+    Own(Stream),
+    /// The pool of an endpoint.
+    Endpoint(Connection, Rc<Settings>),
+}
+
+impl Open {
+    /// A connection of the worker to the service. Connecting took `connecting`.
+    fn own(stream: Stream, connecting: Duration) -> Self {
+        let patience = UNACKNOWLEDGED + 2 * connecting;
+        Self { carrier: Carrier::Own(stream), patience, is_reused: false }
+    }
+
+    fn stream(&mut self) -> &mut Stream {
+        match &mut self.carrier {
+            Carrier::Own(stream) => stream,
+            Carrier::Endpoint(connection, _) => &mut connection.socket.stream,
+        }
+    }
 }
 
 /// The result of a race.
@@ -201,27 +248,88 @@ impl Connections {
         }
     }
 
+    /// Asks an endpoint of the Service that the URL names. The worker chooses the endpoint and the connection as for a
+    /// request, and asks another endpoint if one fails.
+    pub(super) async fn ask_endpoint(
+        self: &Rc<Self>,
+        external: &External,
+        upstream: &Rc<LocalUpstream>,
+        question: &[u8],
+        place: Place,
+    ) -> Result<Answer, AskError> {
+        let (settings, preference) = (upstream.settings(), EndpointPreference::default());
+        let (mut tried, mut place) = (AvoidedEndpoints::default(), Some(place));
+        let mut retries = 0;
+        loop {
+            let now = Instant::now();
+            let turn = upstream.pick(&tried, &preference, &settings.resilience, now);
+            let is_careful = !AskError::Closed.is_worth_another_try(external.method);
+            let pooled = turn.as_ref().and_then(|endpoint| upstream.pooled(endpoint, is_careful, now));
+            let connection = match pooled {
+                Some(connection) => connection,
+                None => upstream
+                    .connect((&settings, &preference), &mut tried, turn)
+                    .await
+                    .map_err(AskError::NoConnection)?,
+            };
+            let (endpoint, is_reused) = (connection.endpoint().clone(), connection.is_reused());
+            upstream.count_attempt(&endpoint);
+            let patience = endpoint.acknowledges_within(UNACKNOWLEDGED);
+            let open = Open { carrier: Carrier::Endpoint(connection, settings.clone()), patience, is_reused };
+            let is_last = retries == RETRIES;
+            // A question that cannot be repeated waits for its answer.
+            let is_watched = !is_last && AskError::Unacknowledged.is_worth_another_try(external.method);
+            let asked = Instant::now();
+            let error = match self.converse(open, external, question, is_watched, &mut place).await {
+                Ok(answer) => {
+                    upstream.note_success(&endpoint);
+                    upstream.note_status(&endpoint, 200);
+                    endpoint.observe(asked.elapsed(), Instant::now());
+                    return Ok(answer);
+                }
+                Err(error) => error,
+            };
+            match (&error, error.failure()) {
+                (AskError::Status(status), _) => upstream.note_status(&endpoint, *status),
+                (_, Some(failure)) => upstream.note_failure(&endpoint, failure),
+                _ => {}
+            }
+            if is_last || !error.is_worth_another_try(external.method) {
+                return Err(error);
+            }
+            match error {
+                AskError::Stale => tried.doubt(&endpoint),
+                _ => tried.add(&endpoint),
+            }
+            retries += 1;
+        }
+    }
+
     /// Closes connections that were idle for too long, or that the service has closed.
     pub(super) fn expire(&self, now: Instant) {
-        self.idle.borrow_mut().retain_mut(|idle| now < idle.expires && is_quiet(&mut idle.open.stream));
+        self.idle.borrow_mut().retain_mut(|idle| now < idle.expires && is_quiet(idle.open.stream()));
     }
 
     fn kept(&self) -> Option<Open> {
         let (mut kept, now) = (self.idle.borrow_mut(), Instant::now());
         loop {
             let mut idle = kept.pop()?;
-            if now < idle.expires && is_quiet(&mut idle.open.stream) {
+            if now < idle.expires && is_quiet(idle.open.stream()) {
                 return Some(idle.open);
             }
         }
     }
 
     fn keep(&self, mut open: Open, peer_timeout: Option<Duration>) {
+        if let Carrier::Endpoint(connection, settings) = open.carrier {
+            return connection.recycle(&settings, Instant::now(), peer_timeout);
+        }
         // A second of margin, so that the connection is gone before the service closes it.
         let time =
             peer_timeout.map_or(IDLE_TIME, |peer| peer.saturating_sub(Duration::from_secs(1)).min(IDLE_TIME));
         let mut kept = self.idle.borrow_mut();
-        if kept.len() < IDLE_MAX && !time.is_zero() && is_quiet(&mut open.stream) {
+        if kept.len() < IDLE_MAX && !time.is_zero() && is_quiet(open.stream()) {
+            open.is_reused = true;
             kept.push(Idle { open, expires: Instant::now() + time });
         }
     }
@@ -256,7 +364,7 @@ impl Connections {
                 Stream::Tls(handshake.unwrap_or_else(|_| Err(late())).map_err(AskError::Tls)?)
             }
         };
-        Ok(Open { stream, connecting, is_reused: false })
+        Ok(Open::own(stream, connecting))
     }
 
     /// Connects to one of these addresses. The next connect begins as soon as one fails, or is silent for a while. A
@@ -294,24 +402,25 @@ impl Connections {
     /// Asks, and returns a reusable connection to the pool.
     async fn converse(
         self: &Rc<Self>,
-        Open { mut stream, connecting, is_reused }: Open,
+        mut open: Open,
         external: &External,
         question: &[u8],
         is_watched: bool,
         place: &mut Option<Place>,
     ) -> Result<Answer, AskError> {
+        let (is_reused, patience, stream) = (open.is_reused, open.patience, open.stream());
         let broken = |error| if is_reused { AskError::Stale } else { AskError::Broken(error) };
         stream.write_all(question).await.map_err(broken)?;
-        let (asked, patience) = (Instant::now(), UNACKNOWLEDGED + 2 * connecting);
+        let asked = Instant::now();
         if is_watched {
             let answering = poll_fn(|cx| stream.poll_readable(cx));
-            if timeout(patience, answering).await.is_err() && is_unacknowledged(&stream) {
+            if timeout(patience, answering).await.is_err() && is_unacknowledged(stream) {
                 return Err(AskError::Unacknowledged);
             }
         }
         let mut buffer = spare_buffer();
         let mut head = ResponseHead::default();
-        match read_head(&mut stream, &mut buffer, &mut head, external).await {
+        match read_head(stream, &mut buffer, &mut head, external).await {
             Ok(()) => {}
             // An idle connection that ends at once was about to be closed, and the server has not read the question.
             Err(AskError::Broken(_) | AskError::Closed)
@@ -326,7 +435,6 @@ impl Connections {
         if head.keep_alive
             && let Some(body) = Body::new(head.framing)
         {
-            let open = Open { stream, connecting, is_reused: true };
             let ending =
                 Ending { connections: self.clone(), open, buffer, body, timeout: head.keep_alive_timeout };
             ending.begin(place);
@@ -412,7 +520,7 @@ impl Ending {
             if self.buffer.is_full() {
                 return false;
             }
-            let read = poll_fn(|cx| self.buffer.poll_fill(cx, &mut self.open.stream)).await;
+            let read = poll_fn(|cx| self.buffer.poll_fill(cx, self.open.stream())).await;
             match (read, self.body.take(&mut self.buffer)) {
                 (Ok(1..), Some(true)) => return true,
                 (Ok(1..), Some(false)) => {}

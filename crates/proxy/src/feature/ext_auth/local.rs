@@ -15,6 +15,7 @@ use super::memory::Memory;
 use super::{Answer, External, Question, Verdict};
 use crate::counters::{Check, PolicyStats};
 use crate::failure::Denial;
+use crate::upstream::LocalUpstream;
 
 /// The limit of questions of one policy in flight on a worker.
 const IN_FLIGHT_MAX: usize = 1024;
@@ -92,9 +93,16 @@ impl Externals {
 
 impl LocalExternal {
     /// The answer of the service, or the remembered answer to the same question.
-    pub(crate) async fn ask(self: Rc<Self>, external: Arc<External>, question: Question) -> Outcome {
+    /// `upstream` is the Service that the URL names, if the URL names a Service of the cluster.
+    pub(crate) async fn ask(
+        self: Rc<Self>,
+        external: Arc<External>,
+        upstream: Option<Rc<LocalUpstream>>,
+        question: Question,
+    ) -> Outcome {
+        let upstream = upstream.as_ref();
         if !question.is_whole || external.cache().is_none() {
-            return self.ask_service(&external, &question.bytes).await;
+            return self.ask_service(&external, upstream, &question.bytes).await;
         }
         let mark = external.mark(&question.bytes);
         let remembered = self.memory.borrow_mut().find(&mark, Instant::now());
@@ -104,12 +112,14 @@ impl LocalExternal {
         }
         let flight = self.flights.borrow().get(&mark).cloned();
         let Some(flight) = flight else {
-            let flight = self.clone().start_flight(external, mark, question.bytes);
+            let flight = self.clone().start_flight(external, upstream.cloned(), mark, question.bytes);
             return flight_outcome(flight).await;
         };
         self.count(Check::Shared);
         match flight_outcome(flight).await {
-            Ok(answer) if answer.is_personal() => self.ask_service(&external, &question.bytes).await,
+            Ok(answer) if answer.is_personal() => {
+                self.ask_service(&external, upstream, &question.bytes).await
+            }
             outcome => outcome,
         }
     }
@@ -118,6 +128,7 @@ impl LocalExternal {
     fn start_flight(
         self: Rc<Self>,
         external: Arc<External>,
+        upstream: Option<Rc<LocalUpstream>>,
         mark: [u8; 32],
         question: Vec<u8>,
     ) -> watch::Receiver<Option<Outcome>> {
@@ -126,7 +137,7 @@ impl LocalExternal {
         spawn_local(async move {
             let landing = FlightGuard { local: &self, mark };
             let asked = Instant::now();
-            let outcome = self.ask_service(&external, &question).await;
+            let outcome = self.ask_service(&external, upstream.as_ref(), &question).await;
             if let Ok(answer) = &outcome
                 && !answer.time_to_live.is_zero()
             {
@@ -139,10 +150,18 @@ impl LocalExternal {
         flight
     }
 
-    async fn ask_service(&self, external: &External, question: &[u8]) -> Outcome {
+    async fn ask_service(
+        &self,
+        external: &External,
+        upstream: Option<&Rc<LocalUpstream>>,
+        question: &[u8],
+    ) -> Outcome {
         let asking = async {
             let place = Place::take(&self.in_flight)?;
-            self.connections.ask(external, question, place).await
+            match upstream {
+                Some(upstream) => self.connections.ask_endpoint(external, upstream, question, place).await,
+                None => self.connections.ask(external, question, place).await,
+            }
         };
         let limit = external.timeout();
         match timeout(limit, asking).await.unwrap_or(Err(AskError::Timeout(limit))) {

@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `hostile` | services that misbehave |
 //! | `remembered` | cached verdicts, and the callers they apply to |
+//! | `service` | authorization services that are Services of the cluster |
 
 mod hostile;
 mod remembered;
+mod service;
 
 use sluicegate_model::feature::ExtAuth;
 use sluicegate_model::feature::authentication::ext_auth::{ExtAuthCache, ExtAuthMethod, KeyPart};

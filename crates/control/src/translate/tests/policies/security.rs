@@ -5,8 +5,8 @@ use sluicegate_model::feature::authentication::jwt::ProviderKeys;
 use sluicegate_model::feature::{Action, Authentication, Authorization, Cors, Credential, ExtAuth, Require};
 use sluicegate_model::policy::Security;
 
-use sluicegate_model::PathPattern;
 use sluicegate_model::value::{CookieName, HeaderName, Network, ParameterName};
+use sluicegate_model::{PathPattern, UpstreamKey};
 
 use super::{A, assert_problems, policy, security_of, shop, translated};
 use crate::translate::tests::policies::object;
@@ -193,6 +193,41 @@ fn absent_fields_of_external_authorization_have_their_defaults() {
 }
 
 #[test]
+fn authorization_url_with_the_name_of_a_service_leads_to_its_endpoints() {
+    let services = "---\n{kind: Service, apiVersion: v1, metadata: {name: authz, namespace: auth}, spec: {ports: \
+        [{name: http, port: 8080, targetPort: 9000}, {name: dns, port: 53, protocol: UDP}]}}\n\
+        ---\n{kind: Service, apiVersion: v1, metadata: {name: elsewhere, namespace: auth}, spec: {type: ExternalName, \
+        externalName: authz.example}}\n\
+        ---\n{kind: EndpointSlice, apiVersion: discovery.k8s.io/v1, metadata: {name: authz-1, namespace: auth, labels: \
+        {kubernetes.io/service-name: authz}}, addressType: IPv4, ports: [{name: http, port: 9000}], \
+        endpoints: [{addresses: [10.1.2.3]}]}\n";
+    let key = UpstreamKey::new("auth", "authz", "http");
+    for (url, leads_there) in [
+        ("http://authz.auth.svc:8080/check", true),
+        ("http://authz.auth.svc.cluster.local:8080", true),
+        ("http://authz.auth.svc.cluster.local.:8080?a=b", true),
+        // Another port, another protocol, another Service, another host.
+        ("http://authz.auth.svc/check", false),
+        ("http://authz.auth.svc:53/", false),
+        ("https://authz.auth.svc:8080/", false),
+        ("http://missing.auth.svc:8080/", false),
+        ("http://elsewhere.auth.svc:8080/", false),
+        ("http://authz.auth.svc.example:8080/", false),
+        ("http://authz.auth:8080/", false),
+        ("http://10.1.2.3:8080/", false),
+    ] {
+        let policy = policy(&format!("authentication: {{extAuth: {{url: \"{url}\"}}}}"));
+        let (translation, problems) = translated(&[&[shop(), policy, services.to_owned()].concat()]);
+        assert_problems(&problems, &[]);
+        let config = &translation.config;
+        let expected = leads_there.then_some(&key);
+        assert_eq!(security_of(config).ext_auth_upstream(), expected, "{url}");
+        let endpoints = config.upstreams.get(&key).map(|upstream| upstream.endpoints.len());
+        assert_eq!(endpoints, leads_there.then_some(1), "{url}");
+    }
+}
+
+#[test]
 fn invalid_external_authorization_closes_the_routes_of_the_policy() {
     for (spec, problem) in [
         ("url: \"authz:8080\"", "extAuth.url: \"authz:8080\" is not a URL: write it as https://"),
@@ -237,15 +272,15 @@ fn invalid_external_authorization_closes_the_routes_of_the_policy() {
             "signIn.redirectParameter: \"a&b\" is invalid",
         ),
         ("url: \"http://a\", cache: {key: []}", "extAuth.cache.key: is empty"),
-        ("url: \"http://a\", cache: {key: [{type: Header}]}", "extAuth.cache.key[0].name: is missing"),
+        ("url: \"http://a\", cache: {key: [{type: Header}]}", "extAuth.cache.key[0]: name is missing"),
         (
             "url: \"http://a\", cache: {key: [{type: Path, name: x}]}",
-            "cache.key[0].name: is only for type Header",
+            "cache.key[0]: name is only for type Header",
         ),
         ("url: \"http://a\", cache: {key: [{type: Header, name: Cookie}]}", "\"Cookie\" has all cookies"),
         (
             "url: \"http://a\", cache: {key: [{type: Header, name: Host}]}",
-            "\"host\" is needed for the request itself",
+            "\"Host\" is needed for the request itself",
         ),
         (
             "url: \"http://a\", cache: {key: [{type: Host}], admitted: 25h}",
