@@ -6,8 +6,6 @@
 //! | module | what |
 //! |---|---|
 //! | [`security`] | the parts of a `SecurityPolicy`; authentication |
-//! | [`external`] | external authorization by an HTTP service |
-//! | [`jwt`] | the accepted issuers of tokens, and the keys that verify tokens |
 //! | [`consumer`] | known callers |
 //! | [`rate_limit`] | rate limits and concurrency limits |
 //! | [`traffic`] | timeouts, retries, header edits, weights and the like |

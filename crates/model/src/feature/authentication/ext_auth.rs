@@ -27,7 +27,7 @@ use crate::value::{
 #[cbor(map)]
 pub struct ExtAuth {
     /// The URL of the service, http:// or https://. With http:// and the DNS name of a Service, such as
-    /// http://auth.default.svc:8080/check, the gateway asks the endpoints of the Service. The gateway does not follow
+    /// `http://auth.default.svc:8080/check`, the gateway asks the endpoints of the Service. The gateway does not follow
     /// redirects.
     #[n(0)]
     pub url: Url,
