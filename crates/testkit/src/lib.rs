@@ -16,7 +16,6 @@
 //! | [`redis`] | a real Redis or Valkey server, which tests kill and pause |
 //! | [`stream`], [`tls`], [`terminator`] | connections over TLS; a CA; TLS termination in front of a backend |
 
-mod any_certificate;
 pub mod backend;
 pub mod client;
 pub mod decode;

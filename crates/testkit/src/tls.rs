@@ -10,10 +10,9 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
+use sluicegate_any_certificate::AnyCertificate;
 use sluicegate_model::tls::PrivateKey;
 use sluicegate_model::{Certificate, HostPattern, KeyKind};
-
-use crate::any_certificate::AnyCertificate;
 
 /// The CA for the certificates of a test.
 pub struct Authority {

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, UnbufferedClientConnection};
-use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
+use rustls::crypto::{SupportedKxGroup, aws_lc_rs};
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{ClientConfig, Error, RootCertStore};
+use sluicegate_any_certificate::AnyCertificate;
 
 use super::target::Target;
 
@@ -42,9 +42,10 @@ impl TlsOptions {
             ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
         let mut config = match authorities {
             Some(path) => builder.with_root_certificates(roots(path)?).with_no_client_auth(),
+            // Like wrk, the client trusts every issuer.
             None => builder
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(AnyCertificate { provider }))
+                .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
                 .with_no_client_auth(),
         };
         // The client makes full handshakes, as new users do.
@@ -77,49 +78,6 @@ fn roots(path: &Path) -> anyhow::Result<RootCertStore> {
     }
     anyhow::ensure!(!roots.is_empty(), "{}: there is no certificate in it", in_file());
     Ok(roots)
-}
-
-/// Accepts any certificate, as wrk does. The server must have the private key of the certificate.
-#[derive(Debug)]
-struct AnyCertificate {
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 /// The client's side of a TLS connection.

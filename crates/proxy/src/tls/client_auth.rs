@@ -1,74 +1,16 @@
 //! Client certificates, and the header lines about them for endpoints.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as STANDARD;
-use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::Error;
 use rustls::server::{ClientCertVerifierBuilder, WebPkiClientVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, UnixTime};
 use sluicegate_model::{ClientAuth, ClientAuthMode};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::{provider, root_store};
-
-/// Accepts every certificate whose key the client has, whichever CA signed it.
-#[derive(Debug)]
-pub(super) struct AnyCertificate {
-    provider: Arc<CryptoProvider>,
-}
-
-impl AnyCertificate {
-    pub(super) fn new(provider: Arc<CryptoProvider>) -> Self {
-        Self { provider }
-    }
-}
-
-impl ClientCertVerifier for AnyCertificate {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn client_auth_mandatory(&self) -> bool {
-        false
-    }
-
-    fn verify_client_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        // A header tells the endpoint whether the certificate is valid.
-        Ok(ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
-}
 
 /// The header lines that identify the client to an endpoint, with the names of ingress-nginx. `certificates` are the
 /// certificates that the client presented with a proof of its key.

@@ -7,10 +7,11 @@ use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, SupportedProtocolVersion};
+use sluicegate_any_certificate::AnyCertificate;
 use sluicegate_model::tls::{TicketSecret, TlsSettings, TlsVersion, UnknownNames};
 use sluicegate_model::{Certificate, ClientAuth, ClientAuthMode, HostPattern, Settings, Tls};
 
-use super::client_auth::{self, AnyCertificate};
+use super::client_auth;
 use super::own::own_certificate;
 use super::ticket::{self, Tickets};
 use super::{certified_key, provider};
@@ -231,7 +232,8 @@ fn server_config(
     let builder = match client_auth {
         None => builder.with_no_client_auth(),
         Some(ClientAuth { mode: ClientAuthMode::OptionalNoCa, .. }) => {
-            builder.with_client_cert_verifier(Arc::new(AnyCertificate::new(provider())))
+            // A header tells the endpoint whether the certificate is valid.
+            builder.with_client_cert_verifier(Arc::new(AnyCertificate(provider())))
         }
         Some(auth) => {
             let verifier = client_auth::verifier(auth)?;
@@ -239,6 +241,7 @@ fn server_config(
                 ClientAuthMode::Required => verifier,
                 _ => verifier.allow_unauthenticated(),
             };
+            // A header tells the endpoint whether the certificate is valid.
             builder.with_client_cert_verifier(verifier.build()?)
         }
     };

@@ -4,12 +4,12 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::Error;
+use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{ClientConfig, WebPkiServerVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::sign::SingleCertAndKey;
-use rustls::{DigitallySignedStruct, Error, SignatureScheme};
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls_pki_types::{CertificateDer, ServerName};
+use sluicegate_any_certificate::AnyCertificate;
 use sluicegate_model::{UpstreamTls, Verification};
 use tokio::net::TcpStream;
 
@@ -34,7 +34,7 @@ impl Connector {
         let builder =
             ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
         let verifier: Arc<dyn ServerCertVerifier> = match &model.verification {
-            Verification::None => Arc::new(AcceptAnyCertificate(provider())),
+            Verification::None => Arc::new(AnyCertificate(provider())),
             Verification::Authorities { roots, crls } => {
                 let verifier = WebPkiServerVerifier::builder_with_provider(root_store(roots)?, provider());
                 verifier.with_crls(crls.iter().cloned()).build()?
@@ -90,43 +90,4 @@ pub(crate) fn verifying(authorities: &[CertificateDer<'static>]) -> Result<Clien
     };
     let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
-}
-
-/// Accepts every certificate whose key the endpoint has.
-#[derive(Debug)]
-struct AcceptAnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AcceptAnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }
