@@ -154,7 +154,7 @@ pub(crate) const ALL: [&Kind; 6] =
     [&sluicegate::KIND, &nginx::KIND, &nginx_lua::KIND, &haproxy::KIND, &envoy::KIND, &traefik::KIND];
 
 /// The gateways that take part only if the user names them.
-pub(crate) const EXTRA: [&Kind; 2] = [&sluicegate::BARE, &floor::KIND];
+pub(crate) const EXTRA: [&Kind; 3] = [&sluicegate::BARE, &sluicegate::BASELINE, &floor::KIND];
 
 impl ConfigFile {
     fn new(name: &str, text: &str) -> Self {

@@ -38,6 +38,25 @@ pub(crate) const BARE: Kind = Kind {
     prepare: prepare_bare,
 };
 
+/// The environment variable with the program of [`BASELINE`].
+const BASELINE_PROGRAM: &str = "SLUICEGATE_BASELINE";
+
+/// Another build, such as the last release, to measure the effect of a change in one run.
+pub(crate) const BASELINE: Kind = Kind {
+    name: "sluicegate-baseline",
+    title: "Sluicegate, baseline",
+    learns: "As Sluicegate. The program is another build, which the environment variable SLUICEGATE_BASELINE names.",
+    version: |_| version_of(&baseline()?, &["--version"]),
+    works: KIND.works,
+    has_functions: true,
+    prepare: |site, config| prepare_with(&baseline()?, site, config, "{}"),
+};
+
+fn baseline() -> anyhow::Result<PathBuf> {
+    let named = std::env::var_os(BASELINE_PROGRAM).map(PathBuf::from);
+    named.with_context(|| format!("{BASELINE_PROGRAM} is not set: set it to the program of the other build"))
+}
+
 /// The additional options of [`BARE`].
 const ONE_TRY: [&str; 8] =
     ["--attempts", "1", "--connect-hedge", "0s", "--unacknowledged-timeout", "0s", "--endpoint-wait", "0s"];
@@ -62,15 +81,21 @@ fn built_for(lab: &Path) -> impl Iterator<Item = PathBuf> {
 fn prepare_bare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
     // These options are first, so that the options of the user have precedence.
     let options = ONE_TRY.iter().map(|option| (*option).to_owned()).chain(site.options.clone()).collect();
-    prepare_with(&Site { options, ..site.clone() }, config, "{sluicegate.dev/load-balance: RoundRobin}")
+    let site = Site { options, ..site.clone() };
+    prepare_with(&program(), &site, config, "{sluicegate.dev/load-balance: RoundRobin}")
 }
 
 fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
-    prepare_with(site, config, "{}")
+    prepare_with(&program(), site, config, "{}")
 }
 
 /// Prepares the gateway, with these annotations of the Service.
-fn prepare_with(site: &Site, config: &Config, of_service: &'static str) -> anyhow::Result<Prepared> {
+fn prepare_with(
+    program: &Path,
+    site: &Site,
+    config: &Config,
+    of_service: &'static str,
+) -> anyhow::Result<Prepared> {
     let manifests = site.directory.join("manifests");
     fs::create_dir(&manifests).with_context(|| format!("making {}", manifests.display()))?;
     let driver = Sluicegate { manifests, of_service };
@@ -80,7 +105,7 @@ fn prepare_with(site: &Site, config: &Config, of_service: &'static str) -> anyho
     let policies = policies(&config.api);
     replace(&driver.manifests.join("policies.yaml"), &policies)?;
     replace(&driver.manifests.join("callers.yaml"), &callers(&config.api))?;
-    let mut command = Command::new(program());
+    let mut command = Command::new(program);
     command.arg("serve").arg("--manifests").arg(&driver.manifests);
     command.arg("--listen").arg(site.http.to_string()).arg("--listen-https").arg(site.https.to_string());
     command.arg("--admin").arg(site.admin.to_string()).arg("--workers").arg(site.workers.to_string());
