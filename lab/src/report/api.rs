@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_compare_functions_with_no_function_and_many_callers_with_few_callers() {
+    fn tables_compare_each_function_with_plain_http_and_many_callers_with_few_callers() {
         let all = texts();
         let (_, functions) = &all[2];
         assert!(

@@ -137,7 +137,7 @@ fn results_of_older_versions_without_prices_are_readable() {
 }
 
 #[test]
-fn given_prices_replace_the_prices_of_the_study() {
+fn prices_in_the_results_replace_the_prices_of_the_study() {
     let (_, mut results) = sample::all().into_iter().find(|(name, _)| *name == "sizing").unwrap();
     assert!(html(&results).contains("Prices are those of the study"));
     results.prices = [(1, 42.0), (2, 83.0)].into();
