@@ -217,7 +217,7 @@ fn missing_target_is_reported_and_the_policy_applies_to_other_targets() {
 }
 
 #[test]
-fn security_policy_for_a_missing_port_closes_unprotected_service_routes() {
+fn security_policy_for_a_missing_port_closes_routes_that_no_other_service_policy_protects() {
     let targets = ["{group: \"\", kind: Service, name: echo, sectionName: htp}"];
     let refuses = |objects: &[String]| {
         let (translation, problems) = translated(&[&objects.concat()]);
@@ -278,7 +278,7 @@ fn invalid_policy_targets_are_reported() {
 }
 
 #[test]
-fn security_policy_for_tls_passthrough_is_reported_as_without_effect() {
+fn security_policy_for_tls_passthrough_is_reported_to_have_no_effect() {
     let passing = ingress(
         "name: a, annotations: {sluicegate.dev/ssl-passthrough: \"true\"}",
         &rules(&["a.test Prefix / echo:http"]),
