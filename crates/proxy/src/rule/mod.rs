@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn explicit_precedence_decides_before_path_length() {
+    fn explicit_precedence_is_compared_before_path_length() {
         let rules = [("long", prefix("/shop/cart", 1)), ("short", prefix("/shop", 0))];
         assert_eq!(taken(&rules, "GET /shop/cart"), "short");
         let rules = [("long", prefix("/shop/cart", 0)), ("short", prefix("/shop", 0))];

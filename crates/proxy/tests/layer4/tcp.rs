@@ -63,7 +63,7 @@ async fn reset_by_client_or_endpoint_resets_the_other_connection() -> TestResult
 }
 
 #[tokio::test]
-async fn client_receives_the_last_bytes_of_an_endpoint_that_closes_with_unread_data() -> TestResult {
+async fn client_receives_all_data_that_an_endpoint_sent_before_closing_with_unread_input() -> TestResult {
     let (endpoint, address) = listen().await?;
     let gateway = tcp([address]).start().await?;
     let last = vec![b'z'; 50_000];

@@ -52,7 +52,7 @@ async fn backends_receive_requests_by_weight() -> TestResult {
 }
 
 #[tokio::test]
-async fn change_of_weights_under_load_fails_no_request() -> TestResult {
+async fn change_of_weights_under_load_causes_no_failed_request() -> TestResult {
     let (backends, gateway) = three().await?;
     let load = gateway.load().connections(5).start()?;
     for weights in [[1, 0, 0], [0, 1, 1], [5, 5, 0], [0, 0, 1]] {

@@ -167,7 +167,7 @@ fn response_in_flight_during_an_invalidation_is_not_stored() {
 }
 
 #[test]
-fn invalidation_discards_fetches_in_flight_of_its_target_only() {
+fn invalidation_discards_only_the_fetches_in_flight_for_its_target() {
     let cache = cache(1 << 20, 1 << 10);
     let (asked, begun) = (asked("k"), Instant::now());
     let at = |after| cache.enter(&asked, REQUEST, (true, true), begun + after);
@@ -195,7 +195,7 @@ fn invalidation_discards_fetches_in_flight_of_its_target_only() {
 }
 
 #[test]
-fn cache_limits_the_requests_that_wait_for_one_fetch() {
+fn cache_limits_the_requests_that_wait_for_the_same_fetch() {
     let cache = cache(1 << 20, 1 << 10);
     let asked = asked("k");
     let CacheLookup::Leads(flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
