@@ -62,7 +62,7 @@ class Every(unittest.TestCase):
             self.assertEqual(len(pods), len(labels) if metrics else 1, each["metadata"]["name"])
 
     @for_every_file
-    def test_pods_have_no_unused_privileges(self, objects, _):
+    def test_pods_have_only_the_privileges_that_they_use(self, objects, _):
         for each in objects.workloads():
             of_pod, of_container = pod(each)["securityContext"], container(each)["securityContext"]
             self.assertEqual((of_pod["runAsUser"], of_pod["runAsNonRoot"]), (65532, True))
