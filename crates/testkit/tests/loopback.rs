@@ -238,7 +238,7 @@ async fn load_counts_failures_by_reason() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn black_hole_ignores_connects_until_it_is_opened() -> anyhow::Result<()> {
+async fn black_hole_ignores_connection_attempts_until_it_is_opened() -> anyhow::Result<()> {
     let hole = Hole::start().await?;
     let addr = hole.addr();
     let patience = Duration::from_millis(200);

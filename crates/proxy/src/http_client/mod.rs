@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn client_connects_to_the_next_address_if_one_refuses_or_times_out() {
+    async fn client_connects_to_the_next_address_if_an_address_refuses_or_times_out() {
         let backend = Backend::start(Behaviour::ok()).await.expect("a port");
         let (mut closed, hole) =
             (Backend::start(Behaviour::ok()).await.expect("a port"), Hole::start().await.expect("a port"));

@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn regular_expressions_and_literal_paths_share_one_precedence_order() {
+    fn regular_expressions_and_literal_paths_have_a_common_order_of_precedence() {
         // Fewer rules than a set needs, and more.
         for more in [0, 10] {
             let mut rules = vec![

@@ -117,7 +117,7 @@ async fn client_that_still_sends_receives_the_last_bytes_and_close_of_the_endpoi
 }
 
 #[tokio::test]
-async fn tcp_connection_goes_to_another_endpoint_if_one_refuses_the_connect() -> TestResult {
+async fn tcp_connection_uses_another_endpoint_if_the_first_endpoint_refuses_it() -> TestResult {
     let dead = listen().await?.1;
     let (alive, _task) = echo("b").await?;
     let gateway = tcp([dead, alive]).start().await?;

@@ -51,7 +51,7 @@ fn service_ports_match_slice_ports_by_name() {
 }
 
 #[test]
-fn references_to_a_service_port_by_name_and_number_share_one_upstream() {
+fn references_to_a_service_port_by_name_and_by_number_share_an_upstream() {
     let external = "type: ExternalName, externalName: api.example";
     for (spec, expected) in [
         // A port with a name is known by its name, which stays when the number changes.

@@ -88,7 +88,7 @@ fn only_the_most_specific_policy_of_each_kind_applies_to_a_route() {
 }
 
 #[test]
-fn routes_of_one_policy_share_the_arc_of_the_policy() {
+fn routes_with_the_same_policy_share_the_arc_of_the_policy() {
     let text = [two_services(), security("p", &[A]), limits("l", &[A])].concat();
     let (translation, _) = translated(&[&text]);
     let routes: Vec<_> = translation.config.rules().collect();

@@ -114,7 +114,7 @@ fn evicted_response_counts_toward_cache_size_while_clients_read_it() {
 }
 
 #[test]
-fn cache_limits_the_variants_of_one_target() {
+fn cache_limits_the_number_of_variants_of_a_target() {
     let cache = cache(1 << 20, 1 << 10);
     let request = |number: usize| format!("GET / HTTP/1.1\r\nA: {number}\r\n\r\n").into_bytes();
     for number in 0..100 {
