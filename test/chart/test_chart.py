@@ -278,7 +278,7 @@ class Values(unittest.TestCase):
         self.assertIn(flag, container(rendered(ignored).serving())["args"])
         self.assertIn(flag, container(rendered({"mode": "split", **ignored}).one("Deployment", "sluicegate-control-plane"))["args"])
 
-    def test_configmap_keeps_the_notation_of_config_values(self):
+    def test_configmap_contains_config_values_as_they_are_written(self):
         config = {"proxy-body-size": "8m", "max-request-body": 10485760, "ssl-redirect": False}
         objects = rendered({"config": config})
         self.assertEqual(

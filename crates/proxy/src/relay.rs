@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn relay_returns_bytes_not_sent_to_a_broken_endpoint_for_a_retry() -> io::Result<()> {
+    async fn relay_returns_unsent_bytes_for_a_retry_after_its_endpoint_breaks() -> io::Result<()> {
         let endpoint =
             LocalEndpoint::new(SharedEndpoint::new(([127, 0, 0, 1], 1).into(), 1, false).into(), 0);
         // The relay reads the bytes after the ClientHello once the ClientHello was written.

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn machine_limits_without_measured_gateways_have_their_own_table() {
+    fn machine_limits_have_their_own_table_if_no_gateway_was_measured() {
         let floor = vec![point("HTTP", 1, 1, 9000.0, 1.0), point("signature, RSA", 1, 1, 1500.0, 660.0)];
         let results = results(vec![("floor", floor)]);
         let works = works(&results);

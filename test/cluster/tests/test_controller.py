@@ -164,7 +164,7 @@ class Follows(OnCluster):
         self.api.delete(late)
         gateway.await_status(self.host("late"), 404)
 
-    def test_gateway_that_watches_a_namespace_needs_rights_only_in_this_namespace(self) -> None:
+    def test_watching_a_namespace_needs_rights_only_in_this_namespace(self) -> None:
         other = self.site.namespace()
         for namespace in [self.namespace, other]:
             self.shop(namespace)
@@ -400,7 +400,7 @@ class Writes(OnCluster):
         gateway = self.gateway("--publish-service", f"{self.namespace}/balancer")
         wait_until(lambda: any("has no address yet" in note for note in self.notes(balancer)), f"an Event; {gateway.log()}")
 
-    def test_problems_of_an_ingress_are_annotated_until_solved(self) -> None:
+    def test_problems_of_an_ingress_are_in_its_annotation_until_they_are_solved(self) -> None:
         self.shop()
         gateway = self.gateway()
         web = self.route("web", service="absent")
@@ -525,7 +525,7 @@ class Leads(OnCluster):
         # If the other gateway was first, the previous holder resigns when it sees the new Lease.
         wait_until(lambda: not other.leaderships() or other.leaderships()[-1][1], f"{other.name} to cease", 10)
 
-    def test_leader_that_cannot_renew_its_lease_resigns_before_another_gateway_may_lead(self) -> None:
+    def test_holder_of_the_lease_that_cannot_renew_it_resigns_before_another_gateway_may_lead(self) -> None:
         members = self.pair()
         token, log_before = members[0].token, [len(member.log().splitlines()) for member in members]
         load = self.cluster.popen([

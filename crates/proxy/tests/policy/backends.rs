@@ -68,7 +68,7 @@ async fn change_of_weights_under_load_causes_no_failed_request() -> TestResult {
 }
 
 #[tokio::test]
-async fn rule_without_a_usable_backend_responds_with_503() -> TestResult {
+async fn requests_for_a_rule_without_a_usable_backend_receive_503() -> TestResult {
     let (backends, gateway) = three().await?;
     gateway.configure(|config| set_weights(config, [0, 0, 0])).await;
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 503);

@@ -129,7 +129,7 @@ async fn terminating_endpoints_serve_requests_only_if_no_endpoint_is_ready() -> 
 }
 
 #[tokio::test]
-async fn removed_endpoint_receives_no_request_from_any_worker_after_apply() -> TestResult {
+async fn removed_endpoint_receives_no_request_from_any_worker_after_the_change_is_applied() -> TestResult {
     let backends = backends(2, Behaviour::ok()).await?;
     let gateway = Gateway::builder().backends(&backends).workers(4).start().await?;
     let mut clients = Vec::new();

@@ -214,7 +214,7 @@ fn cache_limits_the_requests_that_wait_for_the_same_fetch() {
 }
 
 #[test]
-fn requests_do_not_wait_for_a_target_whose_last_response_had_trailers() {
+fn requests_do_not_wait_for_a_fetch_if_the_last_response_had_trailers() {
     let cache = cache(1 << 20, 1 << 10);
     let asked = asked("k");
     let CacheLookup::Leads(flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
@@ -228,7 +228,7 @@ fn requests_do_not_wait_for_a_target_whose_last_response_had_trailers() {
 }
 
 #[test]
-fn partly_collected_responses_count_toward_cache_size_until_dropped() {
+fn incomplete_responses_count_toward_cache_size_until_they_are_dropped() {
     let cache = cache(64 << 10, 16 << 10);
     let stats = Arc::new(TrafficStats::new(1));
     let mut collectors = Vec::new();
