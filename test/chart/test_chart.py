@@ -62,7 +62,7 @@ class Every(unittest.TestCase):
             self.assertEqual(len(pods), len(labels) if metrics else 1, each["metadata"]["name"])
 
     @for_every_file
-    def test_pods_have_no_unused_privileges(self, objects, _):
+    def test_pods_have_only_the_privileges_that_they_use(self, objects, _):
         for each in objects.workloads():
             of_pod, of_container = pod(each)["securityContext"], container(each)["securityContext"]
             self.assertEqual((of_pod["runAsUser"], of_pod["runAsNonRoot"]), (65532, True))
@@ -278,7 +278,7 @@ class Values(unittest.TestCase):
         self.assertIn(flag, container(rendered(ignored).serving())["args"])
         self.assertIn(flag, container(rendered({"mode": "split", **ignored}).one("Deployment", "sluicegate-control-plane"))["args"])
 
-    def test_configmap_keeps_the_notation_of_config_values(self):
+    def test_configmap_contains_config_values_as_they_are_written(self):
         config = {"proxy-body-size": "8m", "max-request-body": 10485760, "ssl-redirect": False}
         objects = rendered({"config": config})
         self.assertEqual(

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn writer_of_a_response_fails_after_the_reader_is_dropped() {
+    async fn writer_of_a_response_receives_an_error_once_the_reader_is_dropped() {
         let (sender, ended) = tokio::sync::oneshot::channel();
         let content = Content::written_by(move |out| {
             let error = loop {

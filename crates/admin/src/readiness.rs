@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn draining_process_stays_not_ready_after_a_late_configuration() {
+    fn draining_process_never_becomes_ready_again() {
         let readiness = Readiness::new();
         let clone = readiness.clone();
         assert_eq!(readiness.phase(), Phase::Starting);

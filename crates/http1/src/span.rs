@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_of_a_span_inside_the_buffer_are_returned() {
+    fn span_returns_its_bytes_of_the_buffer() {
         let buf = b"GET / HTTP/1.1";
         let span = Span::within(buf, &buf[4..5]);
         assert_eq!(span, Span { start: 4, end: 5 });

@@ -387,7 +387,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn path_expression_without_anchors_matches_anywhere() {
+    fn regular_expression_without_anchors_matches_anywhere_in_the_path() {
         let found = |text: &str, ignores_case, path: &str| {
             Pattern::new(text, ignores_case).unwrap().is_match(path.as_bytes())
         };
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn path_expression_with_backreferences_or_excessive_size_is_rejected() {
+    fn regular_expression_with_backreferences_or_of_excessive_size_is_rejected() {
         let error = |text: &str| Pattern::new(text, false).unwrap_err();
         assert_eq!(error(&"a".repeat(4097)), PatternError::TooLong(4097));
         assert_eq!(error("(a{1000}){1000}"), PatternError::TooLarge);

@@ -60,7 +60,7 @@ mod tests {
     use super::one_line;
 
     #[test]
-    fn only_control_line_separator_and_direction_characters_are_escaped() {
+    fn only_control_characters_line_separators_and_text_direction_marks_are_escaped() {
         for (text, line) in [
             ("", ""),
             ("caf\u{e9} \u{1f600} \u{5d0}\u{200d}", "caf\u{e9} \u{1f600} \u{5d0}\u{200d}"),

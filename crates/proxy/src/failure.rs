@@ -648,7 +648,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failure_indices_match_their_order_and_their_names() {
+    fn index_of_each_failure_matches_its_position_and_its_reason() {
         for (index, fault) in ClientFault::ALL.iter().enumerate() {
             assert_eq!(fault.index(), index);
         }

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn relay_returns_bytes_not_sent_to_a_broken_endpoint_for_a_retry() -> io::Result<()> {
+    async fn relay_returns_unsent_bytes_for_a_retry_after_its_endpoint_breaks() -> io::Result<()> {
         let endpoint =
             LocalEndpoint::new(SharedEndpoint::new(([127, 0, 0, 1], 1).into(), 1, false).into(), 0);
         // The relay reads the bytes after the ClientHello once the ClientHello was written.
@@ -350,7 +350,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn client_receives_the_last_bytes_of_an_endpoint_to_which_writes_fail() -> io::Result<()> {
+    async fn client_receives_the_last_bytes_of_an_endpoint_after_a_write_to_the_endpoint_fails()
+    -> io::Result<()> {
         let endpoint =
             LocalEndpoint::new(SharedEndpoint::new(([127, 0, 0, 1], 1).into(), 1, false).into(), 0);
         for (error, expected) in [
@@ -378,7 +379,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn endpoint_receives_the_last_bytes_of_a_client_to_which_writes_fail() -> io::Result<()> {
+    async fn endpoint_receives_the_last_bytes_of_a_client_after_a_write_to_the_client_fails() -> io::Result<()>
+    {
         let endpoint =
             LocalEndpoint::new(SharedEndpoint::new(([127, 0, 0, 1], 1).into(), 1, false).into(), 0);
         // The endpoint accepts few bytes at a time, so that the write to the client fails first.

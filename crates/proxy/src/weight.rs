@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_weight_is_selected_by_as_many_numbers_as_its_size() {
+    fn backend_of_weight_n_is_selected_by_exactly_n_random_values() {
         let chosen = |number| choose([2, 0, 3].into_iter(), |_| number);
         assert_eq!([0, 1, 2, 3, 4].map(chosen), [Some(0), Some(0), Some(2), Some(2), Some(2)]);
         assert_eq!(choose([0, 0].into_iter(), |_| 0), None);

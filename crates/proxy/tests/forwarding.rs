@@ -59,7 +59,7 @@ async fn request_and_response_bodies_of_any_framing_are_forwarded() -> TestResul
 }
 
 #[tokio::test]
-async fn rules_match_requests_by_method_headers_query_parameters_and_path_expressions() -> TestResult {
+async fn rules_match_requests_by_method_headers_query_parameters_and_regular_expressions() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
     // Each listed rule responds with its own status; all other rules lead to the backend.

@@ -120,7 +120,7 @@ mod tests {
                        spec: {type: ExternalName, externalName: web.example}\n";
 
     #[test]
-    fn check_counts_ingresses_of_other_classes_and_succeeds() {
+    fn check_command_counts_ingresses_of_other_classes_and_succeeds() {
         let (web, ours) = (WEB.to_owned(), ingress("sluicegate", "a"));
         let one = verdict(&[web.clone(), ours.clone(), ingress("nginx", "b")]);
         assert!(one.passes(true));
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn check_accepts_the_path_of_a_single_manifest() {
+    fn check_command_accepts_the_path_of_a_single_manifest() {
         let dir = tempfile::tempdir().unwrap();
         let check = |path: &Path| check(path, &["--strict"]);
         let file = dir.path().join("manifest");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn check_fails_for_a_gateway_on_a_port_of_the_process() {
+    fn check_command_fails_for_a_gateway_on_a_port_that_the_process_uses() {
         let gateway = |class: &str, port: u16| {
             format!(
                 "---\napiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {{name: edge}}\n\
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn check_warns_about_a_directory_without_routes() {
+    fn check_command_warns_about_a_directory_without_routes() {
         for manifests in [vec![], vec![WEB.to_owned()], vec![ingress("nginx", "a")]] {
             let verdict = verdict(&manifests);
             assert!(verdict.passes(false) && !verdict.passes(true));

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn log_filter_sets_the_level_of_all_or_single_parts() {
+    fn log_filter_sets_the_log_level_of_all_or_of_single_crates() {
         let parts = |text: &str| filter(text).map(|filter| filter.to_string());
         assert_eq!(parts("warn"), Ok("kube_runtime=off,kube_client=off,warn".into()));
         assert_eq!(parts("debug,hyper=off"), Ok("kube_runtime=off,kube_client=off,hyper=off,debug".into()));

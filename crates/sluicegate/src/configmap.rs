@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn former_configmap_key_is_ignored_and_the_problem_names_the_new_key() {
+    fn former_configmap_key_is_ignored_and_the_error_names_the_new_key() {
         let globals = globals(&[], &[("trusted-peers", "10.0.0.0/8")]);
         assert!(globals.settings.trusted_proxies.is_empty());
         let [(field, fault)] = &*globals.faults else { panic!("{:?}", globals.faults) };

@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn message_for_a_former_option_names_the_new_option() {
+    fn error_for_a_former_option_names_the_new_option() {
         let error = parsed("--trusted-peers", "10.0.0.0/8").expect_err("a former name");
         assert!(error.to_string().contains("a similar argument exists: '--trusted-proxies'"), "{error}");
     }

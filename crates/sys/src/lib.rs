@@ -85,7 +85,7 @@ mod tests {
     use super::{peer_user, unacknowledged_bytes, unacknowledged_for, unsent_bytes};
 
     #[test]
-    fn peer_that_is_reachable_acknowledges_all_sent_bytes() -> std::io::Result<()> {
+    fn reachable_peer_acknowledges_all_sent_bytes() -> std::io::Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let mut near = TcpStream::connect(listener.local_addr()?)?;
         let (mut far, _) = listener.accept()?;

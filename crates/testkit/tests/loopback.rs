@@ -164,8 +164,8 @@ async fn load_and_backend_count_the_same_requests() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn load_reconnects_after_an_announced_close_and_counts_any_other_close_as_failure() -> anyhow::Result<()>
-{
+async fn load_reconnects_after_an_announced_close_and_counts_any_other_close_as_a_failure()
+-> anyhow::Result<()> {
     let polite = Behaviour::raw("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
     let backend = Backend::start(polite.then_close()).await?;
     let load = Load::new(backend.addr()).connections(2);
@@ -185,7 +185,7 @@ async fn load_reconnects_after_an_announced_close_and_counts_any_other_close_as_
 }
 
 #[tokio::test]
-async fn load_does_not_count_the_close_of_an_idle_connection_as_failure() -> anyhow::Result<()> {
+async fn load_does_not_count_the_close_of_an_idle_connection_as_a_failure() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::ok().close_after(1)).await?;
     let load = Load::new(backend.addr()).connections(4).rate(200.0);
     let report = load.run(Duration::from_millis(500)).await?;
@@ -238,7 +238,7 @@ async fn load_counts_failures_by_reason() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn black_hole_ignores_connects_until_it_is_opened() -> anyhow::Result<()> {
+async fn black_hole_ignores_connection_attempts_until_it_is_opened() -> anyhow::Result<()> {
     let hole = Hole::start().await?;
     let addr = hole.addr();
     let patience = Duration::from_millis(200);

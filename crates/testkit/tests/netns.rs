@@ -76,7 +76,7 @@ async fn black_hole_drops_packets_of_established_connections_until_restored() ->
 }
 
 #[tokio::test]
-async fn deleted_pod_kills_its_processes_and_drops_packets() -> anyhow::Result<()> {
+async fn deletion_of_a_pod_kills_its_processes_and_drops_packets_to_its_address() -> anyhow::Result<()> {
     let Some(namespace) = Namespace::for_test()? else { return Ok(()) };
     let pods = [namespace.pod()?, namespace.pod()?, namespace.pod()?];
     let mut sleepers = Vec::new();

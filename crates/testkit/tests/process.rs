@@ -57,7 +57,7 @@ async fn cpu_time_of_a_process_includes_its_descendants() -> anyhow::Result<()> 
 }
 
 #[test]
-fn dropped_process_is_killed() -> anyhow::Result<()> {
+fn process_is_killed_when_its_handle_is_dropped() -> anyhow::Result<()> {
     let process = shell("sleep 60")?;
     let pid = process.pid();
     drop(process);

@@ -299,14 +299,14 @@ mod tests {
     }
 
     #[test]
-    fn lab_of_the_profile_local_measures_the_gateway_of_the_profile_release() {
+    fn lab_built_with_profile_local_measures_the_gateway_built_with_profile_release() {
         assert_eq!(first("target/local/sluicegate-lab"), Path::new("target/release/sluicegate"));
         let of_test: Vec<PathBuf> = built_for(Path::new("target/local/deps/sluicegate_lab-1")).collect();
         assert_eq!(of_test[1], Path::new("target/release/sluicegate"));
     }
 
     #[test]
-    fn lab_of_any_other_profile_measures_the_gateway_in_its_own_folder() {
+    fn lab_built_with_any_other_profile_measures_the_gateway_in_its_own_folder() {
         assert_eq!(first("target/debug/sluicegate-lab"), Path::new("target/debug/sluicegate"));
         assert_eq!(first("/usr/local/bin/sluicegate-lab"), Path::new("/usr/local/bin/sluicegate"));
     }

@@ -106,7 +106,7 @@ fn gateway_spreads_requests_over_all_endpoints() {
 }
 
 #[test]
-fn gateway_responds_with_an_error_without_endpoints_and_recovers() {
+fn gateway_returns_502_or_503_without_endpoints_and_recovers() {
     each(|gateway| {
         gateway.apply(Part::Endpoints, |config, _| config.endpoints.clear())?;
         eventually("it answers 502 or 503", || {
@@ -149,7 +149,7 @@ fn gateway_routes_and_replaces_a_thousand_hosts() {
 }
 
 #[test]
-fn endpoint_that_closes_connections_fails_requests_only_without_retries() {
+fn endpoint_that_closes_connections_causes_failed_requests_only_without_retries() {
     // One of the two pods closes each connection. The gateway receives no notification.
     fn half_broken(gateway: &mut Running) -> anyhow::Result<()> {
         let broken = pods::start_broken(gateway.pods[0])?;

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn connection_that_is_late_catches_up_and_counts_latency_from_the_due_time() {
+    fn late_connection_sends_overdue_requests_and_counts_latency_from_their_due_times() {
         let mut connection = idle();
         assert_eq!(send(&mut connection, at(0)), Some(at(0)));
         assert_eq!(send(&mut connection, at(10)), None, "one at a time");
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn timeout_applies_to_connects_but_not_to_idle_connections() {
+    fn timeout_applies_to_connection_attempts_but_not_to_idle_connections() {
         let mut connection = Connection::new(0);
         assert!(!connection.is_expired(at(999_999)));
         connection.open(at(0), at(100));

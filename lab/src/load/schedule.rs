@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn load_that_ends_early_counts_only_requests_due_before_its_end() {
+    fn schedule_of_a_load_that_ends_early_counts_only_requests_due_before_its_end() {
         let at = Nanos::from_millis;
         let whole = schedule(4, 1000.0, 50);
         assert_eq!(whole.until(at(120)).requests(), Some(20));

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn table_compares_added_latency_with_sluicegate() {
+    fn table_compares_the_latency_that_each_gateway_adds_with_that_of_sluicegate() {
         let (_, text) = &texts()[1];
         // The medians of 0.051 and 0.052, and of 0.101 and 0.102.
         assert!(
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_compare_functions_with_no_function_and_many_callers_with_few_callers() {
+    fn tables_compare_each_function_with_plain_http_and_many_callers_with_few_callers() {
         let all = texts();
         let (_, functions) = &all[2];
         assert!(
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_of_other_experiments_have_no_api_tables() {
+    fn only_reports_of_the_experiment_gateway_have_api_tables() {
         for (name, results) in sample::all().into_iter().filter(|(name, _)| *name != "gateway") {
             let study = results.published.as_deref().and_then(published::find);
             assert!(tables(&results, &works(&results), study.as_ref()).is_empty(), "{name}");

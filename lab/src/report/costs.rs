@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn several_turns_become_a_median_and_its_range() {
+    fn table_shows_the_median_and_range_of_repeated_measurements() {
         let turns = [10.0, 30.0, 11.0].map(|cost| point("HTTP", 1, 1, 1000.0, cost));
         let results = results(vec![("a", turns.into()), ("b", vec![point("HTTP", 1, 1, 1000.0, 7.0)])]);
         let works = works(&results);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn machine_limits_are_shown_beside_the_work_that_the_limits_bound() {
+    fn machine_limits_are_shown_beside_the_measurements_that_they_bound() {
         let floor = vec![
             point("HTTP", 1, 1, 9000.0, 1.0),
             point("signature, RSA", 1, 1, 1500.0, 660.0),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn machine_limits_without_measured_gateways_have_their_own_table() {
+    fn machine_limits_have_their_own_table_if_no_gateway_was_measured() {
         let floor = vec![point("HTTP", 1, 1, 9000.0, 1.0), point("signature, RSA", 1, 1, 1500.0, 660.0)];
         let results = results(vec![("floor", floor)]);
         let works = works(&results);

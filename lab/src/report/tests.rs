@@ -110,7 +110,7 @@ fn report_prints_a_repeated_warning_once() {
 }
 
 #[test]
-fn published_figures_about_changes_appear_only_in_reports_with_changes() {
+fn published_figures_of_changing_clusters_are_only_in_reports_about_changes() {
     let of = |wanted: &str| sample::all().into_iter().find(|(name, _)| *name == wanted).unwrap().1;
     let changing = html(&of("dynamic"));
     assert!(changing.contains("33,365") && changing.contains("NGINX Plus, 2020"), "{changing}");
@@ -119,7 +119,7 @@ fn published_figures_about_changes_appear_only_in_reports_with_changes() {
 }
 
 #[test]
-fn report_states_missing_data_instead_of_an_empty_plot() {
+fn report_states_that_data_is_missing_instead_of_drawing_an_empty_plot() {
     let of = |wanted: &str| sample::all().into_iter().find(|(name, _)| *name == wanted).unwrap().1;
     assert!(plots(&of("nothing")).is_empty());
     assert!(html(&of("nothing")).contains("answered none of 1,800,000 requests"));
@@ -137,7 +137,7 @@ fn results_of_older_versions_without_prices_are_readable() {
 }
 
 #[test]
-fn given_prices_replace_the_prices_of_the_study() {
+fn prices_in_the_results_replace_the_prices_of_the_study() {
     let (_, mut results) = sample::all().into_iter().find(|(name, _)| *name == "sizing").unwrap();
     assert!(html(&results).contains("Prices are those of the study"));
     results.prices = [(1, 42.0), (2, 83.0)].into();

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn verdict_doubts_costs_measured_with_errors_and_names_sluicegate_first() {
+    fn verdict_calls_costs_measured_with_errors_doubtful_and_names_sluicegate_first() {
         let mut results = experiment("bench", "costs");
         for name in ["nginx", OURS] {
             let points = vec![Point { errors: 2, ..point("HTTP", 1, 1, 1000.0, 10.0) }];
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn verdict_says_every_gateway_instead_of_listing_each() {
+    fn verdict_says_every_gateway_instead_of_listing_all_names() {
         let results = changed(FLAT, &[("a", FLAT), ("b", FLAT)]);
         assert_eq!(
             sentences(&results)[0],

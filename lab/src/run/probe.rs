@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn probe_reads_the_pod_from_the_response() {
+    fn probe_reads_status_and_pod_name_from_the_response() {
         let pod = Some("pod-7".to_owned());
         assert_eq!(
             answer("HTTP/1.1 200 OK\r\nA: b\r\nX-Lab-Pod: pod-7\r\n\r\nx"),

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn repetition_without_a_pause_runs_once() {
+    fn repeated_timeline_steps_without_a_pause_run_once() {
         let moments = moments(&[Step::Repeat(vec![Step::Rotate])], seconds(10));
         assert_eq!(moments, [Moment { at: Duration::ZERO, step: Step::Rotate }]);
     }

@@ -79,7 +79,7 @@ fn response_headers_contain_the_request_id_body_length_and_pod() {
 }
 
 #[test]
-fn load_with_verify_finds_no_error_in_responses_of_a_pod() {
+fn load_command_with_verify_finds_no_error_in_responses_of_a_pod() {
     let pod = Pod::start("");
     for path in ["/", "/?s=100k"] {
         let mut load = Command::new(env!("CARGO_BIN_EXE_sluicegate-lab"));

@@ -147,7 +147,7 @@ fn pod_refuses_connections_between_sigusr1_and_sigusr2() {
 }
 
 #[test]
-fn sigint_ends_a_pod_of_any_exit_style_at_once() {
+fn sigint_ends_a_pod_at_once_whatever_its_option_exit() {
     for style in ["at-once", "drain", "hang", "refuse"] {
         let mut pod = Pod::start(&format!("--exit {style}"));
         let (_kept, mut busy) = clients(&pod);

@@ -9,7 +9,7 @@ fn backend(words: &str) -> Output {
 }
 
 #[test]
-fn backend_rejects_invalid_options_with_the_reason() {
+fn backend_command_rejects_invalid_options_with_the_reason() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap();
     let cases = [
@@ -36,7 +36,7 @@ fn backend_rejects_invalid_options_with_the_reason() {
 }
 
 #[test]
-fn backend_help_states_units_ranges_defaults_and_an_example() {
+fn help_of_backend_command_states_units_ranges_defaults_and_an_example() {
     let help = String::from_utf8(backend("--help").stdout).unwrap();
     for word in [
         "[default: 127.0.0.1:9000]",

@@ -10,7 +10,7 @@ use crate::server::{Server, lab, load, number, ok, only};
 const SHORT: &str = "-t2 -c4 -d300ms -R100";
 
 #[test]
-fn load_counts_refused_connects() {
+fn load_command_counts_refused_connections() {
     let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let report = load(&format!("{SHORT} http://{addr}/"));
     assert_eq!(only(&report, "/errors/connect"), number(&report, "/errors/kinds/connect_refused"));
@@ -19,7 +19,7 @@ fn load_counts_refused_connects() {
 }
 
 #[test]
-fn load_counts_timeouts_of_connects() {
+fn load_command_counts_timeouts_of_connection_attempts() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
     // Linux queues one connection more than the given backlog, and responds to no further connect.
@@ -30,7 +30,7 @@ fn load_counts_timeouts_of_connects() {
 }
 
 #[test]
-fn load_counts_timeouts_of_responses_and_reconnects() {
+fn load_command_counts_response_timeouts_and_opens_new_connections() {
     let server = Server::answering(|_, _| {
         thread::sleep(Duration::from_secs(60));
         Ok(())
@@ -43,7 +43,7 @@ fn load_counts_timeouts_of_responses_and_reconnects() {
 }
 
 #[test]
-fn load_counts_connections_closed_before_a_response() {
+fn load_command_counts_connections_closed_before_a_response() {
     let server = Server::answering(|_, _| Err(std::io::ErrorKind::Other.into()));
     let report = load(&format!("{SHORT} {}", server.url()));
     assert_eq!(only(&report, "/errors/read"), number(&report, "/errors/kinds/read_closed"));
@@ -51,7 +51,7 @@ fn load_counts_connections_closed_before_a_response() {
 }
 
 #[test]
-fn client_backs_off_if_the_server_closes_at_once() {
+fn load_command_backs_off_if_the_server_closes_connections_at_once() {
     let server = Server::accepting(|_| Ok(()));
     let report = load(&format!("-t1 -c1 -d500ms -R1 {}", server.url()));
     // The pauses between connects are 0, 1, 2, 4, ... 64, 100, 100, ... ms.
@@ -60,7 +60,7 @@ fn client_backs_off_if_the_server_closes_at_once() {
 }
 
 #[test]
-fn load_counts_truncated_response_bodies() {
+fn load_command_counts_truncated_response_bodies() {
     let server = Server::answering(|stream, _| {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")?;
         Err(std::io::ErrorKind::Other.into())
@@ -70,7 +70,7 @@ fn load_counts_truncated_response_bodies() {
 }
 
 #[test]
-fn load_counts_a_reset_within_a_response_body_as_truncated() {
+fn load_command_counts_a_reset_within_a_response_body_as_truncated() {
     let server = Server::answering(|stream, _| {
         stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n")?;
         rustix::net::sockopt::set_socket_linger(&*stream, Some(Duration::ZERO))?;
@@ -81,7 +81,7 @@ fn load_counts_a_reset_within_a_response_body_as_truncated() {
 }
 
 #[test]
-fn load_counts_connections_reset_before_a_response() {
+fn load_command_counts_connections_reset_before_a_response() {
     let server = Server::answering(|stream, _| {
         rustix::net::sockopt::set_socket_linger(&*stream, Some(Duration::ZERO))?;
         Err(std::io::ErrorKind::Other.into())
@@ -91,14 +91,14 @@ fn load_counts_connections_reset_before_a_response() {
 }
 
 #[test]
-fn load_counts_responses_that_are_not_http() {
+fn load_command_counts_responses_that_are_not_http() {
     let server = Server::answering(|stream, _| stream.write_all(b"220 mail.example.com ESMTP\r\n"));
     let report = load(&format!("{SHORT} {}", server.url()));
     assert_eq!(only(&report, "/errors/read"), number(&report, "/errors/kinds/read_malformed"));
 }
 
 #[test]
-fn load_counts_each_response_status_separately() {
+fn load_command_counts_each_response_status_separately() {
     let server = Server::answering(|stream, request| {
         let status = [200, 500, 503][request.number % 3];
         stream.write_all(format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n").as_bytes())
@@ -115,7 +115,7 @@ fn load_counts_each_response_status_separately() {
 }
 
 #[test]
-fn load_with_verify_counts_responses_with_a_missing_or_wrong_id() {
+fn load_command_with_verify_counts_responses_with_a_missing_or_wrong_id() {
     let server = Server::answering(|stream, request| {
         let echo = match request.number % 4 {
             0 => "x-lab-id: 00000000-0000000000000000\r\n".to_owned(),
@@ -133,7 +133,7 @@ fn load_with_verify_counts_responses_with_a_missing_or_wrong_id() {
 }
 
 #[test]
-fn load_with_verify_counts_wrong_body_lengths() {
+fn load_command_with_verify_counts_wrong_body_lengths() {
     let server = Server::answering(|stream, request| {
         let length = if request.number % 2 == 0 { 2 } else { 3 };
         let head = format!("x-lab-length: {length}\r\nx-lab-id: {}\r\n", request.id);
@@ -144,7 +144,7 @@ fn load_with_verify_counts_wrong_body_lengths() {
 }
 
 #[test]
-fn load_counts_responses_followed_by_unsolicited_bytes() {
+fn load_command_counts_responses_followed_by_unsolicited_bytes() {
     let server = Server::answering(|stream, _| {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok, and more")
     });
@@ -183,7 +183,7 @@ fn connection_close_header_is_not_counted_as_an_error() {
 }
 
 #[test]
-fn load_reads_large_responses_completely() {
+fn load_command_reads_large_responses_completely() {
     let server = Server::answering(|stream, _| {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n")?;
         stream.write_all(&[b'x'; 5_000_000])

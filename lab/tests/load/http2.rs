@@ -68,7 +68,7 @@ fn config(protocols: &[&[u8]]) -> (Arc<ServerConfig>, String) {
 }
 
 #[test]
-fn load_uses_http2_over_clear_text_and_tls() {
+fn load_command_uses_http2_over_clear_text_and_tls() {
     let addr = answering(Habits::default(), ok);
     let report = load(&format!("{SHORT} --verify http://{addr}/"));
     assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
@@ -88,7 +88,7 @@ fn load_uses_http2_over_clear_text_and_tls() {
 }
 
 #[test]
-fn load_reports_a_server_that_supports_only_http_1() {
+fn load_command_reports_a_server_that_supports_only_http_1() {
     for protocols in [&[b"http/1.1".as_slice()][..], &[]] {
         let (tls, _) = config(protocols);
         let addr = answering(Habits { tls: Some(tls), ..Habits::default() }, ok);
@@ -108,7 +108,7 @@ fn load_reports_a_server_that_supports_only_http_1() {
 /// Each response takes 20 ms: a connection with one stream receives at most 50 a second, and a connection with ten
 /// streams 500.
 #[test]
-fn load_sends_concurrent_streams_on_one_connection() {
+fn load_command_sends_concurrent_streams_on_one_connection() {
     let most = Arc::new(AtomicUsize::new(0));
     for streams in [1, 10] {
         let seen = most.clone();
@@ -128,7 +128,7 @@ fn load_sends_concurrent_streams_on_one_connection() {
 }
 
 #[test]
-fn load_respects_the_stream_limit_of_the_server() {
+fn load_command_respects_the_stream_limit_of_the_server() {
     let mut builder = Builder::new();
     builder.max_concurrent_streams(3);
     let habits = Habits { builder, pause: Duration::from_millis(5), ..Habits::default() };
@@ -157,7 +157,7 @@ fn latency_of_requests_due_while_all_streams_are_busy_starts_at_the_due_time() {
 }
 
 #[test]
-fn load_counts_statuses_and_wrong_ids_and_lengths_over_http2() {
+fn load_command_counts_statuses_wrong_ids_and_wrong_lengths_over_http2() {
     let addr = answering(Habits::default(), |seen, mut to| match seen.number % 3 {
         0 => ok(seen, to),
         1 => respond(seen, to, 503, Bytes::new(), &HeaderMap::new()),
@@ -174,7 +174,7 @@ fn load_counts_statuses_and_wrong_ids_and_lengths_over_http2() {
 }
 
 #[test]
-fn stream_reset_by_the_server_fails_only_its_own_request() {
+fn reset_of_a_stream_by_the_server_is_counted_as_an_error_of_one_request() {
     for (reason, kind) in [(Reason::REFUSED_STREAM, "h2_refused"), (Reason::INTERNAL_ERROR, "h2_reset")] {
         let addr = answering(Habits::default(), move |seen, mut to| match seen.number % 2 {
             0 => ok(seen, to),
@@ -187,7 +187,7 @@ fn stream_reset_by_the_server_fails_only_its_own_request() {
 }
 
 #[test]
-fn load_resets_a_timed_out_stream_and_keeps_the_connection_open() {
+fn load_command_resets_a_timed_out_stream_and_keeps_the_connection_open() {
     let resets = Arc::new(AtomicUsize::new(0));
     let seen = resets.clone();
     let pause = Duration::from_millis(300);
@@ -203,7 +203,7 @@ fn load_resets_a_timed_out_stream_and_keeps_the_connection_open() {
 }
 
 #[test]
-fn load_opens_a_new_connection_after_goaway_and_loses_no_request() {
+fn load_command_opens_a_new_connection_after_goaway_and_loses_no_request() {
     let addr = answering(Habits { most: 5, ..Habits::default() }, ok);
     let report = load(&format!("{SHORT} http://{addr}/"));
     // The server may refuse requests that the client sent before it received the GOAWAY.
@@ -217,7 +217,7 @@ fn load_opens_a_new_connection_after_goaway_and_loses_no_request() {
 /// Each connection has four requests in flight. The server has processed the first, responds to it, and ends the
 /// connection.
 #[test]
-fn requests_above_the_last_stream_id_of_goaway_fail_with_h2_goaway() {
+fn requests_above_the_last_stream_id_of_a_goaway_are_counted_as_h2_goaway() {
     let server = Server::accepting(|mut stream| {
         let mut came = requests(&stream);
         for _ in 0..4 {
@@ -260,7 +260,7 @@ fn streams_accepted_before_goaway_complete_while_new_requests_use_a_new_connecti
 }
 
 #[test]
-fn closed_connection_fails_each_of_its_requests_in_flight() {
+fn each_request_in_flight_on_a_closed_connection_is_counted_as_an_error() {
     let server = Server::accepting(|mut stream| {
         let _ = stream.read(&mut [0; 16_384])?;
         stream.write_all(SETTINGS)
@@ -273,7 +273,7 @@ fn closed_connection_fails_each_of_its_requests_in_flight() {
 }
 
 #[test]
-fn load_sends_complete_post_bodies_through_a_small_http2_window() {
+fn load_command_sends_complete_post_bodies_through_a_small_http2_window() {
     let seen: Arc<Mutex<Vec<(bool, String, usize)>>> = Arc::default();
     let journal = seen.clone();
     let mut builder = Builder::new();
@@ -325,7 +325,7 @@ fn option_new_connections_opens_a_connection_for_each_http2_request() {
 }
 
 #[test]
-fn load_reads_large_http2_responses_completely() {
+fn load_command_reads_large_http2_responses_completely() {
     let body = Bytes::from(vec![b'x'; 5_000_000]);
     let (tls, _) = config(&[b"h2"]);
     let addr = answering(Habits { tls: Some(tls), ..Habits::default() }, move |seen, to| {

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use crate::server::{Server, lab, load, number, ok};
 
 #[test]
-fn load_rejects_invalid_options_with_the_reason() {
+fn load_command_rejects_invalid_options_with_the_reason() {
     let cases = [
         ("", "<URL>"),
         ("--unknown http://127.0.0.1:9/", "--unknown"),
@@ -70,7 +70,7 @@ fn option_connect_to_changes_the_address_but_not_the_host_header() {
 }
 
 #[test]
-fn load_help_states_units_defaults_and_exit_codes() {
+fn help_of_load_command_states_units_defaults_and_exit_codes() {
     let output = lab("load --help");
     let help = String::from_utf8_lossy(&output.stdout);
     // Lines may be wrapped anywhere.
@@ -83,7 +83,7 @@ fn load_help_states_units_defaults_and_exit_codes() {
 }
 
 #[test]
-fn load_prints_its_text_in_the_layout_of_wrk2() {
+fn load_command_prints_its_report_in_the_layout_of_wrk2() {
     let server = Server::answering(|stream, _| ok(stream));
     let directory = tempfile::tempdir().unwrap();
     let (hgrm, json) = (directory.path().join("a.hgrm"), directory.path().join("a.json"));

@@ -70,7 +70,7 @@ fn report(child: &mut Child, code: i32) -> Value {
 }
 
 #[test]
-fn signal_ends_the_load_before_its_first_request_is_due() {
+fn signal_ends_the_load_command_before_its_first_request_is_due() {
     let (arrived, arrivals) = mpsc::channel();
     let server = Server::accepting(move |mut stream| {
         let _ = arrived.send(());
@@ -85,7 +85,7 @@ fn signal_ends_the_load_before_its_first_request_is_due() {
 }
 
 #[test]
-fn load_ended_by_a_signal_reports_its_counts() {
+fn load_command_that_a_signal_ends_reports_its_counts() {
     for (word, code, pace) in
         [(Signal::INT, 130, "-R200"), (Signal::TERM, 143, "-R200"), (Signal::INT, 130, "")]
     {

@@ -68,7 +68,7 @@ pub(crate) fn pem(der: &[u8]) -> String {
 }
 
 #[test]
-fn load_uses_tls_1_2_and_1_3_and_verifies_certificates_only_with_cacert() {
+fn load_command_uses_tls_1_2_and_1_3_and_verifies_certificates_only_with_cacert() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("ca.pem");
     for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
@@ -100,7 +100,7 @@ fn certificate_is_verified_for_the_host_of_the_url_despite_connect_to() {
 }
 
 #[test]
-fn load_reconnects_after_the_server_closes_a_tls_connection() {
+fn load_command_reconnects_after_the_server_closes_a_tls_connection() {
     let (server, _) = start(rustls::ALL_VERSIONS, 3, 100);
     let report = load(&format!("{SHORT} https://{}/", server.addr));
     assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
@@ -125,7 +125,7 @@ fn latency_with_new_connections_includes_the_tls_handshake() {
 }
 
 #[test]
-fn load_reads_response_bodies_of_many_tls_records() {
+fn load_command_reads_response_bodies_of_many_tls_records() {
     let (server, _) = start(rustls::ALL_VERSIONS, usize::MAX, 300_000);
     let report = load(&format!("{SHORT} https://{}/", server.addr));
     assert_eq!(number(&report, "/errors/total"), 0, "{report:#}");
@@ -133,7 +133,7 @@ fn load_reads_response_bodies_of_many_tls_records() {
 }
 
 #[test]
-fn load_counts_a_failed_handshake_with_a_server_without_tls() {
+fn load_command_counts_a_failed_handshake_with_a_server_without_tls() {
     let server = Server::accepting(|mut stream| {
         let _ = stream.read(&mut [0; 4096])?;
         stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -150,7 +150,7 @@ fn load_counts_a_failed_handshake_with_a_server_without_tls() {
 
 /// In TLS 1.3 the client completes the handshake before the server verifies the client, so a request may be in flight.
 #[test]
-fn load_fails_if_the_server_requires_a_client_certificate() {
+fn load_command_fails_if_the_server_requires_a_client_certificate() {
     let CertifiedKey { cert, signing_key } =
         rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let provider = Arc::new(aws_lc_rs::default_provider());
@@ -184,7 +184,7 @@ fn load_fails_if_the_server_requires_a_client_certificate() {
 }
 
 #[test]
-fn load_ends_an_unanswered_tls_handshake_at_the_timeout() {
+fn load_command_ends_an_unanswered_tls_handshake_at_the_timeout() {
     let server = Server::accepting(|mut stream| stream.read_to_end(&mut Vec::new()).map(|_| ()));
     let report = load(&format!("{SHORT} --timeout 50ms https://{}/", server.addr));
     assert_eq!(only(&report, "/errors/timeout"), number(&report, "/errors/kinds/tls_timeout"));

@@ -16,7 +16,7 @@ const fn ms(millis: u64) -> Duration {
 
 #[test]
 #[ignore = "upper bounds of times, which decide no build: make truths"]
-fn reported_latency_matches_a_server_of_20_ms() {
+fn reported_latency_matches_a_server_that_responds_after_20_ms() {
     let server = Server::answering(|stream, _| {
         sleep(ms(20));
         ok(stream)

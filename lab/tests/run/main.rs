@@ -48,7 +48,7 @@ fn run_without_changes_loses_no_request_and_writes_a_report() -> anyhow::Result<
 }
 
 #[test]
-fn run_counts_requests_lost_at_a_blackholed_pod_and_fails_if_asked() -> anyhow::Result<()> {
+fn run_counts_requests_lost_at_a_blackholed_pod_and_fails_with_fail_on_errors() -> anyhow::Result<()> {
     if Namespace::for_test()?.is_none() {
         return Ok(());
     }

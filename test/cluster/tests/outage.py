@@ -7,7 +7,7 @@ AWAY = 300
 
 
 class Outage(Shop):
-    def test_outage_of_the_api_server_of_five_minutes_loses_no_request(self) -> None:
+    def test_five_minute_outage_of_the_api_server_loses_no_request(self) -> None:
         with self.load():
             returned = self.outlive_api_server(AWAY)
         self.assertLess(returned.served, 2)

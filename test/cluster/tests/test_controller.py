@@ -164,7 +164,7 @@ class Follows(OnCluster):
         self.api.delete(late)
         gateway.await_status(self.host("late"), 404)
 
-    def test_watched_namespace_needs_rights_only_in_this_namespace(self) -> None:
+    def test_watching_a_namespace_needs_rights_only_in_this_namespace(self) -> None:
         other = self.site.namespace()
         for namespace in [self.namespace, other]:
             self.shop(namespace)
@@ -213,7 +213,7 @@ class Follows(OnCluster):
         gateway.await_line(f"{self.namespace}/web", "tls.key")
         self.assertEqual(gateway.certificate(self.host()), second.der, "a broken Secret leaves the last good one")
 
-    def test_client_ca_may_be_a_secret_or_configmap_and_appear_later(self) -> None:
+    def test_client_ca_may_be_a_secret_or_configmap_and_may_appear_later(self) -> None:
         self.shop()
         authority = Pair.create(self.site.folder, "authority")
         client = Pair.create(self.site.folder, "client", authority)
@@ -400,7 +400,7 @@ class Writes(OnCluster):
         gateway = self.gateway("--publish-service", f"{self.namespace}/balancer")
         wait_until(lambda: any("has no address yet" in note for note in self.notes(balancer)), f"an Event; {gateway.log()}")
 
-    def test_problems_of_an_ingress_are_annotated_until_solved(self) -> None:
+    def test_problems_of_an_ingress_are_in_its_annotation_until_they_are_solved(self) -> None:
         self.shop()
         gateway = self.gateway()
         web = self.route("web", service="absent")
@@ -488,7 +488,7 @@ class Leads(OnCluster):
             self.assertIsNotNone(earlier[1], f"{spans}")
             self.assertLessEqual(earlier[1], later[0], f"{spans}")
 
-    def test_next_gateway_leads_soon_after_the_leader_ends(self) -> None:
+    def test_next_gateway_leads_soon_after_the_leader_shuts_down(self) -> None:
         first, second = self.pair()
         self.assertEqual(second.lines("this process holds"), [])
         begun = time.monotonic()
@@ -500,7 +500,7 @@ class Leads(OnCluster):
         found = self.api.get(lease(self.lease_name))["spec"]
         self.assertEqual((found["holderIdentity"], found["leaseTransitions"]), (second.name, 1))
 
-    def test_next_gateway_leads_after_the_lease_of_a_killed_leader(self) -> None:
+    def test_next_gateway_leads_after_the_lease_of_a_killed_leader_expires(self) -> None:
         first, second = self.pair()
         begun = time.monotonic()
         first.running.kill()
@@ -525,7 +525,7 @@ class Leads(OnCluster):
         # If the other gateway was first, the previous holder resigns when it sees the new Lease.
         wait_until(lambda: not other.leaderships() or other.leaderships()[-1][1], f"{other.name} to cease", 10)
 
-    def test_holder_without_renewal_resigns_before_another_may_lead(self) -> None:
+    def test_holder_of_the_lease_that_cannot_renew_it_resigns_before_another_gateway_may_lead(self) -> None:
         members = self.pair()
         token, log_before = members[0].token, [len(member.log().splitlines()) for member in members]
         load = self.cluster.popen([
@@ -594,7 +594,7 @@ class Outages(OnCluster):
         closed.await_line("grant the service account")
         self.assertEqual(closed.admin("/readyz").status, 503)
 
-    def test_killed_api_server_fails_no_request(self) -> None:
+    def test_killed_api_server_causes_no_failed_request(self) -> None:
         self.route("web")
         gateway = self.gateway()
         gateway.await_status(self.host())

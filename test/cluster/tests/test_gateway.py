@@ -71,7 +71,7 @@ class Newcomer(Gateway):
         self.assertEqual(rights(self.cluster, "sluicegate", NAMESPACE), union(ALL_IN_ONE, LEASE))
         self.assertEqual(rights(self.cluster, "sluicegate", "default"), ALL_IN_ONE)
 
-    def test_plain_manifests_serve_at_the_addresses_of_nodes(self) -> None:
+    def test_plain_manifests_deploy_a_gateway_at_the_addresses_of_nodes(self) -> None:
         self.web()
         self.cluster.kubectl("apply", "--filename", str(PROJECT / "deploy/daemonset.yaml"))
         # This test must be the last of its class: Kubernetes deletes a namespace only after half of the grace period of

@@ -234,7 +234,7 @@ class Split(Gateway):
             took = self.served("again")
         print(f"  after the return of the control plane a new Ingress is served in {took:.2f} s", flush=True)
 
-    def test_another_control_plane_writes_after_the_writer_is_killed(self) -> None:
+    def test_another_control_plane_writes_status_after_the_writer_is_killed(self) -> None:
         writer = self.writer(CONTROL_PLANE)
         with self.load():
             process = self.process(writer)

@@ -146,7 +146,7 @@ class Pods(unittest.TestCase):
         self.assertEqual(json.loads(who)["status"]["userInfo"]["username"], "system:serviceaccount:default:default")
         self.assertTrue(self.cluster.kubectl("create", "token", "default"))
 
-    def test_api_server_returns_with_all_objects_and_pods_serve_meanwhile(self) -> None:
+    def test_api_server_has_all_objects_after_a_restart_and_pods_serve_during_the_outage(self) -> None:
         address = self.serve("kept", 1).pop()
         self.cluster.kill("kube-apiserver")
         with self.assertRaises(ClusterError):
@@ -230,7 +230,7 @@ class Machine(unittest.TestCase):
             found += [child for child in process.children() if child not in found]
         return found
 
-    def test_down_restores_the_machine_even_if_a_pod_hangs(self) -> None:
+    def test_down_command_restores_the_machine_even_if_a_pod_hangs(self) -> None:
         before = self.facts()
         cluster = Cluster("test-machine")
         with tempfile.TemporaryDirectory() as folder, cluster:
@@ -250,7 +250,7 @@ class Machine(unittest.TestCase):
         self.assertFalse(cluster.folder.path.exists())
         cluster.down()
 
-    def test_up_starts_only_missing_parts_of_a_cluster(self) -> None:
+    def test_up_command_starts_only_missing_parts_of_a_cluster(self) -> None:
         cluster = Cluster("test-again", api_only=True)
         self.addCleanup(cluster.down)
         cluster.up()
@@ -261,7 +261,7 @@ class Machine(unittest.TestCase):
         self.assertIn("kept", cluster.kubectl("get", "namespaces"))
         self.assertEqual(cluster.part("etcd").process, etcd)
 
-    def test_failed_up_prints_the_log_and_leaves_only_logs(self) -> None:
+    def test_failed_up_command_prints_the_log_and_leaves_only_logs(self) -> None:
         cluster = Cluster("test-failed", api_only=True)
         self.addCleanup(cluster.down)
         cluster.control_plane.api_server.argv.append("--no-such-flag")

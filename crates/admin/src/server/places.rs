@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn reserved_connection_is_used_only_if_no_ordinary_connection_is_silent() {
+    fn reserved_connection_is_used_only_if_every_ordinary_connection_is_busy() {
         let places = places(2, 1);
         let held: Vec<_> = (0..2).filter_map(|_| places.try_take()).collect();
         held.iter().for_each(Place::is_busy);

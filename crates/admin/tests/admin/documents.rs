@@ -38,7 +38,7 @@ async fn upstreams_until(
 }
 
 #[tokio::test]
-async fn path_config_shows_the_model_with_its_current_endpoints() -> anyhow::Result<()> {
+async fn admin_path_config_shows_the_model_with_its_current_endpoints() -> anyhow::Result<()> {
     let gateway = Gateway::start().await?;
     assert_eq!(fetch::<Value>(gateway.admin, "/config").await?, json!({"config": null, "problems": []}));
 
@@ -95,7 +95,7 @@ shop.example.com   /cart   Prefix           shop/cart:http   0/0         Ingress
 }
 
 #[test]
-fn path_routes_lists_layer4_routes_with_their_listeners() -> anyhow::Result<()> {
+fn admin_path_routes_lists_layer4_routes_with_their_listeners() -> anyhow::Result<()> {
     let protocol = |service: &str, protocol| UpstreamKey {
         transport: Transport { protocol, tls: None },
         ..key(service)
@@ -151,7 +151,7 @@ a.test             [::1]:8444      TLS           shop/db:http (tcp)             
 }
 
 #[tokio::test]
-async fn path_upstreams_shows_health_load_and_counters_of_endpoints() -> anyhow::Result<()> {
+async fn admin_path_upstreams_shows_health_load_and_counters_of_endpoints() -> anyhow::Result<()> {
     let alive = Backend::start(Behaviour::ok().delay(Duration::from_millis(2))).await?;
     let dead = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
     let mut config = config(&[("/", "web", &[ready(alive.addr()), ready(dead)])]);
@@ -191,7 +191,7 @@ async fn path_upstreams_shows_health_load_and_counters_of_endpoints() -> anyhow:
 }
 
 #[tokio::test]
-async fn path_upstreams_shows_requests_in_flight() -> anyhow::Result<()> {
+async fn admin_path_upstreams_shows_requests_in_flight() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::silent()).await?;
     let gateway = Gateway::serving(config(&[("/", "web", &[ready(backend.addr())])])).await?;
     let mut client = Client::connect(gateway.http).await?;

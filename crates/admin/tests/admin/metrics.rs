@@ -192,7 +192,7 @@ async fn metrics_count_rejected_requests_in_a_series_for_each_reason() -> anyhow
 }
 
 #[tokio::test]
-async fn metrics_have_series_only_for_configured_and_used_routes() -> anyhow::Result<()> {
+async fn metrics_have_series_only_for_configured_routes_that_received_requests() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::ok()).await?;
     let endpoints = [ready(backend.addr())];
     let both = config(&[("/", "web", &endpoints), ("/idle", "idle", &endpoints)]);
@@ -235,7 +235,8 @@ async fn metrics_escape_quotes_and_line_breaks_in_names() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
-async fn metrics_expose_configuration_changes_problems_and_process_figures() -> anyhow::Result<()> {
+async fn metrics_report_configuration_changes_problems_and_resource_use_of_the_process() -> anyhow::Result<()>
+{
     let gateway = Gateway::serving(Config::default()).await?;
     let empty = upstream(&[]);
     let mut config = Config { default_rule: Some(route("/", "web")), ..Config::default() };
@@ -424,7 +425,7 @@ async fn metrics_count_compressed_responses_and_bytes_by_coding() -> anyhow::Res
 }
 
 #[tokio::test]
-async fn exact_and_prefix_routes_of_one_path_share_a_metric_series() -> anyhow::Result<()> {
+async fn exact_and_prefix_routes_with_the_same_path_share_a_metric_series() -> anyhow::Result<()> {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut config = config(&[("/a", "web", &[ready(backend.addr())])]);
     let exact = sluicegate_model::Rule {
@@ -490,7 +491,7 @@ async fn metrics_count_layer4_connections_by_listener_and_route() -> anyhow::Res
 }
 
 #[tokio::test]
-async fn metrics_expose_the_certificate_expiry_by_key_type() -> anyhow::Result<()> {
+async fn metrics_report_the_expiry_time_of_certificates_by_key_type() -> anyhow::Result<()> {
     use std::time::{Duration, SystemTime};
 
     let authority = Authority::of_process();

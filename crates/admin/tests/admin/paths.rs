@@ -41,7 +41,7 @@ async fn readyz_with_the_name_of_another_pod_responds_with_503() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn paths_planes_and_metrics_describe_the_connected_planes() -> anyhow::Result<()> {
+async fn admin_paths_planes_and_metrics_report_the_connected_planes() -> anyhow::Result<()> {
     let gateway = Gateway::start().await?;
     assert_eq!(gateway.ask("/planes").await?.text(), "{\"version\":7}\n");
     assert_eq!(gateway.scrape().await?.value("sluicegate_planes_connected", &[]), Some(3.0));

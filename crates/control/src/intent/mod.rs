@@ -1,7 +1,7 @@
 //! The intents: the routes, certificates and listeners that objects request, in terms that all dialects share. Each
 //! part has its origin: the object, the place where the object was written, and the field.
 //!
-//! [`listener`] has the intents below HTTP. [`merge`](crate::merge) decides conflicts between intents, and
+//! [`listener`] has the intents below HTTP. [`merge`](crate::merge) resolves conflicts between intents, and
 //! [`emit`](crate::emit) makes the model of the result.
 
 use std::borrow::Cow;

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn first_content_line_is_after_document_markers_and_comments() {
+    fn first_content_line_of_a_document_is_neither_a_marker_nor_a_comment() {
         assert_eq!(first_content_line("# x\n---\n\nkind: A\n"), 4);
         assert_eq!(first_content_line("kind: A\n"), 1);
     }

@@ -1,4 +1,5 @@
-//! The one place that decides conflicts between objects: the oldest object has precedence, or the first by name.
+//! The one place that resolves conflicts between objects: the oldest object has precedence, or the first by
+//! name.
 //!
 //! | module | content |
 //! |---|---|

@@ -378,7 +378,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn table_rows_are_in_the_order_of_the_object_kinds() {
+    fn rows_of_the_kind_table_have_the_order_of_the_enum_variants() {
         for (index, row) in TABLE.iter().enumerate() {
             assert_eq!(row.kind as usize, index, "{}", row.name);
         }

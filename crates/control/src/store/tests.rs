@@ -114,7 +114,7 @@ fn object_deleted_from_a_file_is_removed_from_the_configuration() {
 }
 
 #[test]
-fn first_path_has_precedence_for_an_object_in_two_files() {
+fn first_file_by_name_defines_an_object_that_two_files_contain() {
     let (one, other) = (ingress("a", "/one"), ingress("a", "/other"));
     let also = "2.yaml:2: Ingress default/a: is also written in 1.yaml, and that version is used";
     // The first file by name has precedence, regardless of which file is read first.
@@ -132,7 +132,7 @@ fn first_path_has_precedence_for_an_object_in_two_files() {
 }
 
 #[test]
-fn first_document_has_precedence_for_a_duplicate_object_in_a_file() {
+fn first_document_defines_an_object_that_a_file_contains_twice() {
     let text = format!("{}{}", ingress("a", "/one"), ingress("a", "/other"));
     check(&[("m.yaml", &text)], &["/one a"], &["m.yaml:7: Ingress default/a: is written twice in this file"]);
 }
@@ -154,7 +154,7 @@ fn service_with_an_invalid_annotation_keeps_the_last_valid_value() {
 }
 
 #[test]
-fn store_reports_services_routing_and_problems_affected_by_a_file_change() {
+fn store_reports_whether_a_file_change_affects_services_routing_or_problems() {
     let slice = |address: &str, service: &str| {
         format!(
             "---\n{{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {{name: s, \

@@ -1,7 +1,8 @@
 //! From the objects of a [`Store`] to a [`Config`], by pure functions.
 //!
 //! Translation only relates objects to each other; each object was checked by itself when it was read. It has three
-//! steps: [`frontend`] collects the requests of the objects, [`merge`] decides conflicts, and [`emit`] makes the model.
+//! steps: [`frontend`] collects the requests of the objects, [`merge`] resolves conflicts, and [`emit`] makes the
+//! model.
 //!
 //! | module | content |
 //! |---|---|

@@ -128,7 +128,7 @@ fn ambiguous_chunked_body_is_rejected() {
 }
 
 #[test]
-fn decoder_reports_no_end_of_a_truncated_chunked_body() {
+fn decoder_never_reports_a_truncated_chunked_body_as_complete() {
     let input = b"5;a=\"b\"\r\nhello\r\n0\r\nA: b\r\n\r\n";
     for end in 0..input.len() {
         assert!(!decode(&input[..end]).unwrap().done, "{}", input[..end].escape_ascii());
@@ -152,7 +152,7 @@ fn decoder_drops_forbidden_trailers() {
 }
 
 #[test]
-fn decoder_returns_trailers_only_once_complete() {
+fn decoder_returns_trailers_only_after_they_are_complete() {
     let mut decoder = ChunkedDecoder::default();
     assert_eq!(decoder.next(b"0\r\nA: b\r\n"), Ok((3, Chunk::Partial)));
     assert_eq!(decoder.next(b"A: b\r\n\r"), Ok((0, Chunk::Partial)));
@@ -194,7 +194,7 @@ fn written_chunk_header_has_the_length_in_hexadecimal() {
 }
 
 #[test]
-fn chunk_error_indices_match_their_order() {
+fn index_of_each_chunk_error_is_its_position_in_the_list() {
     for (index, error) in ChunkError::ALL.iter().enumerate() {
         assert_eq!(error.index(), index);
     }

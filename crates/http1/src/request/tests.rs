@@ -301,7 +301,7 @@ fn transfer_encoding_other_than_chunked_is_rejected() {
 }
 
 #[test]
-fn http_version_and_connection_header_decide_request_keep_alive() {
+fn http_version_and_connection_header_of_a_request_determine_keep_alive() {
     let cases = [
         ("HTTP/1.1", "", true),
         ("HTTP/1.1", "Connection: close\r\n", false),

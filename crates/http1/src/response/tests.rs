@@ -45,7 +45,7 @@ fn reason_phrase_may_be_absent_or_contain_other_bytes() {
 }
 
 #[test]
-fn status_method_and_headers_decide_the_framing_of_a_response() {
+fn status_method_and_headers_determine_the_framing_of_a_response() {
     let (length, chunked) = ("Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n");
     let cases = [
         (Method::Get, 200, length, ResponseFraming::Length(5)),
@@ -87,7 +87,7 @@ fn content_length_of_an_interim_or_204_response_is_not_forwarded() {
 }
 
 #[test]
-fn http_version_and_connection_header_decide_response_keep_alive() {
+fn http_version_and_connection_header_of_a_response_determine_keep_alive() {
     let cases = [
         ("HTTP/1.1 200", "Content-Length: 0\r\n", true),
         ("HTTP/1.1 200", "Content-Length: 0\r\nConnection: close\r\n", false),

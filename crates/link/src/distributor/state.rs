@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_key_of_one_consumer_sends_less_than_200_bytes() {
+    fn key_change_of_a_consumer_is_sent_in_less_than_200_bytes() {
         let consumer = |index: u16, key| {
             let name = format!("consumer-{index}");
             let id = ObjectId { kind: "Consumer", namespace: "default".into(), name: name.as_str().into() };

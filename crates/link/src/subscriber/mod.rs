@@ -264,7 +264,7 @@ mod tests {
     use crate::resource::Kind;
 
     #[test]
-    fn snapshot_with_rejected_resources_does_not_claim_the_epoch_of_the_control_plane() {
+    fn snapshot_with_rejected_resources_does_not_have_the_epoch_of_the_control_plane() {
         let mut held =
             Held { epoch: Bytes::from_static(b"of a control plane"), version: 7, ..Held::default() };
         let all = || cut(&Config::default()).into_iter().collect::<Vec<_>>();

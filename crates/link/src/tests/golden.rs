@@ -365,7 +365,7 @@ fn at(body: &[u8], path: &[i64]) -> Option<Value> {
 }
 
 #[test]
-fn fields_that_a_decoder_skips_change_no_decoded_value() {
+fn unknown_fields_that_a_decoder_skips_do_not_change_the_decoded_value() {
     let schema = Schema::read();
     for (name, of, body) in messages() {
         let mut places = Vec::new();

@@ -202,7 +202,7 @@ fn new_host_with_an_unreadable_policy_is_not_served() {
 }
 
 #[test]
-fn open_route_with_a_new_unreadable_policy_is_not_served() {
+fn route_without_a_policy_is_not_served_after_it_receives_an_unreadable_policy() {
     let open = with(vec![route("/", None), route("/other", None)]);
     let closed = with(vec![route("/", Some(security("192.0.2.0/24"))), route("/other", None)]);
     for unreadable in UNREADABLE {
@@ -359,7 +359,7 @@ fn outline_of_a_host_covers_every_field_of_hosts_and_routes() {
 }
 
 #[test]
-fn last_valid_host_with_other_policies_on_conditional_rules_is_not_served() {
+fn last_valid_host_that_lacks_policies_of_the_new_conditional_rules_is_not_served() {
     let post = |path: &str, security| {
         let rule = route(path, security);
         let matches = vec![RuleMatch { method: Some("POST".into()), ..rule.matches[0].clone() }];

@@ -57,7 +57,7 @@ async fn control_plane_certificate_of_another_ca_name_or_usage_is_rejected() -> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn replaced_certificates_apply_to_new_connections_and_close_no_connection() -> TestResult {
+async fn replaced_certificates_apply_to_new_connections_and_leave_open_connections_unchanged() -> TestResult {
     let certificates = Certificates::new()?;
     let control = Control::start(certificates.control.path()).await?;
     let follows = tokio::spawn(control.tls.clone().follow());

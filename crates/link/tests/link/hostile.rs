@@ -86,7 +86,7 @@ async fn control_plane_responds_to_an_invalid_call_with_a_grpc_status() -> TestR
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn data_plane_that_reads_nothing_is_disconnected_without_delaying_others() -> TestResult {
+async fn data_plane_that_reads_nothing_is_disconnected_without_delaying_other_data_planes() -> TestResult {
     let certificates = Certificates::new()?;
     let options =
         DistributorOptions { patience: Duration::from_millis(500), ..DistributorOptions::default() };
@@ -125,7 +125,7 @@ async fn data_plane_that_reads_nothing_is_disconnected_without_delaying_others()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn data_plane_over_the_limit_is_refused_until_a_slot_is_free() -> TestResult {
+async fn data_plane_beyond_the_limit_is_refused_until_another_data_plane_disconnects() -> TestResult {
     let certificates = Certificates::new()?;
     let options = DistributorOptions { max_subscribers: 1, ..DistributorOptions::default() };
     let address = "127.0.0.1:0".parse()?;

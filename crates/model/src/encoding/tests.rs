@@ -73,7 +73,7 @@ fn decoder_rejects_a_duration_beyond_the_maximum() {
 }
 
 #[test]
-fn decoder_limits_the_length_and_number_of_stored_object_kinds() {
+fn decoder_limits_how_many_kind_names_it_stores_and_their_length() {
     let read = |kind: String| {
         let id = [&[0xa3, 0, 0x78, kind.len() as u8][..], kind.as_bytes(), &[1, 0x61, b'a', 2, 0x61, b'b']]
             .concat();

@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn list_of_codings_or_off_is_parsed() {
+    fn compression_setting_is_parsed_as_off_or_a_list_of_codings() {
         let parsed = |text: &str| text.parse::<Codings>().map(|codings| codings.to_string());
         for (text, expected) in [("gzip", "gzip"), ("zstd, br,gzip", "zstd, br, gzip"), (" off ", "off")] {
             assert_eq!(parsed(text), Ok(expected.to_owned()));

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn list_in_yaml_must_have_entries_and_no_list_may_exceed_its_limit() {
+    fn list_in_yaml_must_not_be_empty_and_no_list_may_exceed_its_limit() {
         let parse = |text: &str| serde_json::from_str::<Entries<u8, 2>>(text).map(|entries| entries.to_vec());
         assert_eq!(parse("[1, 2]").unwrap(), [1, 2]);
         assert!(parse("[]").unwrap_err().to_string().starts_with("is empty"));

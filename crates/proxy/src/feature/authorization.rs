@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn path_is_allowed_only_if_every_reading_matches() {
+    fn rule_allows_a_path_only_if_every_reading_of_the_path_matches() {
         let allowed = rules(false, &path("Allow", "Prefix", "/public"));
         for way in ["/public", "/public/", "/public/a%20b", "/public/A"] {
             assert!(allowed.decide(&call(way)).is_ok(), "{way}");
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn first_matching_authorization_rule_decides() {
+    fn first_matching_authorization_rule_determines_the_result() {
         let consumer = |name: &str, groups: &[&str]| Consumer {
             id: ObjectId { kind: "Consumer", namespace: "default".into(), name: name.into() },
             username: name.into(),

@@ -24,7 +24,7 @@ pub struct PolicyState {
 /// The state of sharing limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedState {
-    /// Whether the limits are shared now; otherwise each data plane counts alone.
+    /// Whether the limits are shared now; otherwise each data plane counts separately.
     pub is_up: bool,
     /// The number of successful exchanges with the server.
     pub exchanged: u64,

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn authorization_check_by_key_contains_only_the_parts_of_the_key() {
+    fn authorization_check_with_a_cache_key_contains_only_the_parts_of_the_key() {
         let ask = |parts: &[Part], lines: &[&str]| {
             let mut out = Vec::new();
             let is_whole = with(lines, false, |request| write_parts(&mut out, request, parts));

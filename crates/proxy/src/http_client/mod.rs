@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn client_connects_to_the_next_address_if_one_refuses_or_times_out() {
+    async fn client_connects_to_the_next_address_if_an_address_refuses_or_times_out() {
         let backend = Backend::start(Behaviour::ok()).await.expect("a port");
         let (mut closed, hole) =
             (Backend::start(Behaviour::ok()).await.expect("a port"), Hole::start().await.expect("a port"));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn client_follows_no_redirect() {
+    async fn client_does_not_follow_redirects() {
         let elsewhere = Backend::start(Behaviour::ok()).await.expect("a port");
         let location = format!("Location: http://{}/", elsewhere.addr());
         let redirect = format!("HTTP/1.1 302 x\r\n{location}\r\nContent-Length: 0\r\n\r\n");

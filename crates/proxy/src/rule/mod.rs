@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn explicit_precedence_decides_before_path_length() {
+    fn explicit_precedence_is_compared_before_path_length() {
         let rules = [("long", prefix("/shop/cart", 1)), ("short", prefix("/shop", 0))];
         assert_eq!(taken(&rules, "GET /shop/cart"), "short");
         let rules = [("long", prefix("/shop/cart", 0)), ("short", prefix("/shop", 0))];
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn regular_expressions_and_literal_paths_share_one_precedence_order() {
+    fn regular_expressions_and_literal_paths_have_a_common_order_of_precedence() {
         // Fewer rules than a set needs, and more.
         for more in [0, 10] {
             let mut rules = vec![

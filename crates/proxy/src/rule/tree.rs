@@ -338,7 +338,7 @@ mod tests {
         }
 
         #[test]
-        fn lowest_order_is_selected_regardless_of_pattern_length(
+        fn match_with_the_lowest_order_is_selected_regardless_of_pattern_length(
             patterns in prop::collection::vec((any_pattern(), 0..6_u32), 0..12),
             path in "(/[ab]{0,3}){1,4}",
         ) {

@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn stream_reads_bytes_received_before_a_reset_after_a_failed_write() {
+    async fn stream_still_reads_bytes_received_before_a_reset_even_if_a_write_failed() {
         let (mut near, far) = pair().await;
         let mut batch = Batch::new(Stream::Plain(far), &[], 0, Sender::Client);
         // A socket that is closed with unread data is reset.

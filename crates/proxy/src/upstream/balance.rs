@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn new_endpoint_moves_only_its_share_of_evenly_spread_hashes() {
+    fn adding_an_endpoint_moves_only_its_share_of_evenly_spread_hashes() {
         let (ten, eleven) = (upstream(Balance::Ewma, 10), upstream(Balance::Ewma, 11));
         let mut counts = HashMap::new();
         let mut moved = 0;
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_of_a_full_or_unhealthy_endpoint_move_temporarily() {
+    fn requests_hashed_to_a_full_or_unhealthy_endpoint_move_temporarily() {
         let upstream = upstream(Balance::RoundRobin, 3);
         let first = hashed(&upstream, 7);
         assert!((0..50).all(|_| hashed(&upstream, 7) == first));

@@ -464,7 +464,8 @@ mod tests {
     use crate::upstream::{EndpointSet, SharedEndpoint, SharedUpstream};
 
     #[tokio::test]
-    async fn non_idempotent_request_reuses_a_connection_only_after_a_check_for_a_close() -> io::Result<()> {
+    async fn non_idempotent_request_uses_an_idle_connection_only_after_a_check_that_it_is_open()
+    -> io::Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let key = UpstreamKey::new("n", "s", "80");
         let upstream = Rc::new(LocalUpstream::new(

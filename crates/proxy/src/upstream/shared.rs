@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn terminating_endpoints_are_eligible_only_without_ready_endpoints() {
+    fn terminating_endpoints_are_eligible_only_if_no_endpoint_is_ready() {
         let (ready, leaving, gone) = ((true, true, false), (false, true, true), (false, false, true));
         let starting = (false, false, false);
         assert_eq!(eligible(&[ready, leaving, gone, ready]), [0, 3]);

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn longest_stalled_uploads_are_ended_above_the_limit() {
+    fn uploads_that_have_stalled_longest_are_ended_above_the_limit() {
         let endpoint = endpoint();
         endpoint.stats().in_flight.add(10);
         let mut uploads: Vec<_> = (0..10).map(|_| Stalled::new(&endpoint, Waker::noop())).collect();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn limit_of_stalled_uploads_is_a_quarter_of_requests_in_flight() {
+    fn stalled_uploads_may_reach_a_quarter_of_the_other_requests_in_flight() {
         let endpoint = endpoint();
         endpoint.stats().in_flight.add(50);
         let uploads: Vec<_> = (0..10).map(|_| Stalled::new(&endpoint, Waker::noop())).collect();

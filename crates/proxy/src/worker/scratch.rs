@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn worker_keeps_as_many_spare_buffer_sets_as_its_recent_peak() {
+    fn worker_keeps_as_many_spare_buffer_sets_as_it_recently_needed_at_once() {
         let spares = Spares::default();
         let kept = || spares.0.borrow().sets.len();
         let need = |sets: usize| {

@@ -28,7 +28,7 @@ async fn http_1_0_client_receives_an_unchunked_body_ended_by_close() -> TestResu
 }
 
 #[tokio::test]
-async fn http_1_0_connection_stays_open_if_keep_alive_is_requested_and_the_length_known() -> TestResult {
+async fn http_1_0_connection_stays_open_if_keep_alive_is_requested_and_the_length_is_known() -> TestResult {
     let (_backend, gateway) = gateway_to(Behaviour::ok()).await?;
     let mut client = gateway.connect().await?;
     for _ in 0..3 {

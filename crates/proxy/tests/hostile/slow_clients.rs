@@ -70,7 +70,7 @@ async fn request_with_a_missing_body_returns_408() -> TestResult {
 }
 
 #[tokio::test]
-async fn chunk_extensions_and_trailers_do_not_count_as_progress() -> TestResult {
+async fn chunk_extensions_and_trailers_do_not_count_as_progress_of_a_request_body() -> TestResult {
     let (_backend, gateway) = impatient(|settings| settings.timeouts.request_body = SOON).await?;
     for start in ["5;", "0\r\nX: "] {
         let mut client = gateway.connect().await?;

@@ -93,7 +93,7 @@ async fn reset_of_one_side_of_a_tunnel_closes_the_other_side() -> TestResult {
 const ROUNDS: usize = 40;
 
 #[tokio::test]
-async fn client_receives_the_last_bytes_of_an_endpoint_that_closes_with_unread_data() -> TestResult {
+async fn client_receives_all_data_that_an_endpoint_sent_before_closing_with_unread_input() -> TestResult {
     let stage = Stage::set().await?;
     let last = vec![b'z'; 50_000];
     for transport in [Transport::Http, Transport::Https] {
@@ -119,7 +119,7 @@ async fn client_receives_the_last_bytes_of_an_endpoint_that_closes_with_unread_d
 }
 
 #[tokio::test]
-async fn endpoint_receives_the_last_bytes_of_a_client_that_closes_with_unread_data() -> TestResult {
+async fn endpoint_receives_all_data_that_a_client_sent_before_closing_with_unread_input() -> TestResult {
     let stage = Stage::set().await?;
     let last = vec![b'z'; 50_000];
     for round in 0..ROUNDS {

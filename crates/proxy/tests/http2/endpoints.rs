@@ -91,7 +91,7 @@ async fn post_on_a_refused_stream_is_retried_on_another_endpoint() -> TestResult
 }
 
 #[tokio::test]
-async fn endpoints_that_often_send_goaway_lose_no_request() -> TestResult {
+async fn frequent_goaway_frames_of_endpoints_lose_no_request() -> TestResult {
     let backends = [
         Http2Backend::start(Manner::GoAwayAfter(7), 100).await?,
         Http2Backend::start(Manner::GoAwayAfter(3), 100).await?,
@@ -138,7 +138,7 @@ async fn get_requests_in_flight_at_a_killed_endpoint_are_retried() -> TestResult
 }
 
 #[tokio::test]
-async fn http_1_endpoint_of_an_http2_upstream_returns_502() -> TestResult {
+async fn gateway_returns_502_if_an_endpoint_of_an_http2_upstream_speaks_http1() -> TestResult {
     let old = Backend::start(Behaviour::ok()).await?;
     let gateway = before([old.addr()]).await?;
     let (requests, _connection) = connect(&gateway).await?;

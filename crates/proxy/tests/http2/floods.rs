@@ -191,7 +191,7 @@ async fn connection_of_a_client_that_resets_many_requests_is_closed() -> TestRes
 }
 
 #[tokio::test]
-async fn well_behaved_client_is_never_disconnected_as_a_flood() -> TestResult {
+async fn well_behaved_client_is_never_mistaken_for_a_flood() -> TestResult {
     let (backend, gateway) = serving().await?;
     let (requests, connection) = connect(&gateway).await?;
     // Many small requests, a large upload in small pieces, a large download with small windows.

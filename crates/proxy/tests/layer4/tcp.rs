@@ -63,7 +63,7 @@ async fn reset_by_client_or_endpoint_resets_the_other_connection() -> TestResult
 }
 
 #[tokio::test]
-async fn client_receives_the_last_bytes_of_an_endpoint_that_closes_with_unread_data() -> TestResult {
+async fn client_receives_all_data_that_an_endpoint_sent_before_closing_with_unread_input() -> TestResult {
     let (endpoint, address) = listen().await?;
     let gateway = tcp([address]).start().await?;
     let last = vec![b'z'; 50_000];
@@ -117,7 +117,7 @@ async fn client_that_still_sends_receives_the_last_bytes_and_close_of_the_endpoi
 }
 
 #[tokio::test]
-async fn tcp_connection_goes_to_another_endpoint_if_one_refuses_the_connect() -> TestResult {
+async fn tcp_connection_uses_another_endpoint_if_the_first_endpoint_refuses_it() -> TestResult {
     let dead = listen().await?.1;
     let (alive, _task) = echo("b").await?;
     let gateway = tcp([dead, alive]).start().await?;

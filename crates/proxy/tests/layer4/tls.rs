@@ -155,7 +155,7 @@ async fn connection_with_bytes_after_the_client_hello_is_not_retried() -> TestRe
 }
 
 #[tokio::test]
-async fn client_receives_the_last_bytes_of_an_endpoint_that_closes_with_unread_data() -> TestResult {
+async fn client_receives_all_data_that_an_endpoint_sent_before_closing_with_unread_input() -> TestResult {
     let (endpoint, address) = listen().await?;
     let gateway = by_name(exact("inside.test"), [address]).start().await?;
     let record = client_hello_record("inside.test")?;

@@ -135,7 +135,7 @@ async fn udp_responses_come_from_the_address_of_the_request() -> TestResult {
 }
 
 #[tokio::test]
-async fn datagram_refused_by_an_endpoint_is_sent_to_another() -> TestResult {
+async fn datagram_that_an_endpoint_refuses_is_sent_to_another_endpoint() -> TestResult {
     // The socket is connected to itself, so it receives nothing from the gateway.
     let dead = UdpSocket::bind(own_address()).await?;
     dead.connect(dead.local_addr()?).await?;
@@ -174,7 +174,7 @@ async fn unhealthy_udp_endpoint_is_readmitted_after_the_probe_interval() -> Test
 }
 
 #[tokio::test]
-async fn datagram_queued_at_an_inherited_socket_is_served() -> TestResult {
+async fn datagram_queued_at_an_inherited_socket_is_forwarded() -> TestResult {
     let (one, _one) = echo("1").await?;
     let old = std::net::UdpSocket::bind("127.0.0.1:0")?;
     let address = old.local_addr()?;
@@ -188,7 +188,7 @@ async fn datagram_queued_at_an_inherited_socket_is_served() -> TestResult {
 }
 
 #[tokio::test]
-async fn udp_flow_moves_from_a_dead_endpoint_to_another() -> TestResult {
+async fn udp_flow_moves_from_a_dead_endpoint_to_another_endpoint() -> TestResult {
     let ((one, task), (two, _two)) = (echo("1").await?, echo("2").await?);
     let gateway = udp([one]).start().await?;
     let client = client(gateway.layer4_addr()).await?;

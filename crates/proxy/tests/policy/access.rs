@@ -391,7 +391,7 @@ async fn trailing_slash_does_not_bypass_the_policy_of_an_exact_path() -> TestRes
 }
 
 #[tokio::test]
-async fn security_of_a_rule_with_a_method_applies_to_every_reading_of_its_path() -> TestResult {
+async fn security_policy_of_a_rule_with_a_method_applies_to_every_reading_of_its_path() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]);
     let mut guarded =

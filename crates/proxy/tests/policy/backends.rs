@@ -52,7 +52,7 @@ async fn backends_receive_requests_by_weight() -> TestResult {
 }
 
 #[tokio::test]
-async fn change_of_weights_under_load_fails_no_request() -> TestResult {
+async fn change_of_weights_under_load_causes_no_failed_request() -> TestResult {
     let (backends, gateway) = three().await?;
     let load = gateway.load().connections(5).start()?;
     for weights in [[1, 0, 0], [0, 1, 1], [5, 5, 0], [0, 0, 1]] {
@@ -68,7 +68,7 @@ async fn change_of_weights_under_load_fails_no_request() -> TestResult {
 }
 
 #[tokio::test]
-async fn rule_without_a_usable_backend_responds_with_503() -> TestResult {
+async fn requests_for_a_rule_without_a_usable_backend_receive_503() -> TestResult {
     let (backends, gateway) = three().await?;
     gateway.configure(|config| set_weights(config, [0, 0, 0])).await;
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 503);

@@ -144,7 +144,7 @@ async fn consumers_and_groups_have_separate_rate_limits() -> TestResult {
 }
 
 #[tokio::test]
-async fn invalid_credentials_count_against_the_address_limit() -> TestResult {
+async fn requests_with_invalid_credentials_count_toward_the_rate_limit_by_address() -> TestResult {
     let by_address = limit("address", 3, vec![LimitKey::Address { ipv6_prefix: Number::of(64) }]);
     let (_backend, gateway) = with(|config| {
         set_security(config, Some(asking(api_key("x-api-key"))));
@@ -161,7 +161,7 @@ async fn invalid_credentials_count_against_the_address_limit() -> TestResult {
 }
 
 #[tokio::test]
-async fn rejected_requests_do_not_consume_a_shared_limit() -> TestResult {
+async fn requests_that_authentication_or_another_limit_rejects_do_not_consume_a_shared_limit() -> TestResult {
     for window in [Window::TokenBucket { burst: 6 }, Window::Sliding] {
         let everybody = paced(window, limit("everybody", 6, Vec::new()));
         let each = limit("each", 3, vec![LimitKey::Consumer]);

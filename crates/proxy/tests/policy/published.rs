@@ -97,7 +97,7 @@ async fn unknown_key_id_triggers_one_fetch_of_the_keys_before_the_next_refresh()
 }
 
 #[tokio::test]
-async fn tokens_are_rejected_while_the_key_server_responds_invalidly() -> TestResult {
+async fn tokens_are_rejected_while_the_key_server_sends_invalid_responses() -> TestResult {
     let key = Key::new("one");
     let secret = json!({"keys": [{"kty": "oct", "kid": "one", "k": URL_SAFE_NO_PAD.encode(SECRET)}]});
     let huge = json!({"keys": [key.jwk()], "padding": "x".repeat(300_000)});

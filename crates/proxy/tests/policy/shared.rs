@@ -153,12 +153,12 @@ async fn gateways_share_limits_keyed_by_route_and_consumer() -> TestResult {
 }
 
 #[tokio::test]
-async fn killed_redis_fails_no_request_and_shared_limits_recover() -> TestResult {
+async fn killed_redis_causes_no_failed_request_and_shared_limits_recover() -> TestResult {
     interrupted(|server| server.kill().map_err(Into::into), async |server| server.restart().await).await
 }
 
 #[tokio::test]
-async fn paused_redis_fails_no_request_and_shared_limits_recover() -> TestResult {
+async fn paused_redis_causes_no_failed_request_and_shared_limits_recover() -> TestResult {
     interrupted(|server| server.pause(), async |server| server.resume()).await
 }
 
@@ -349,7 +349,7 @@ async fn invalid_redis_responses_leave_local_limits_in_effect() -> TestResult {
 }
 
 #[tokio::test]
-async fn redis_clock_going_backwards_denies_no_request() -> TestResult {
+async fn redis_clock_that_moves_backwards_causes_no_denied_request() -> TestResult {
     for window in [Window::TokenBucket { burst: 1000 }, Window::Sliding] {
         let back = Arc::new(AtomicU64::new(0));
         let limit = Limit { per: Span::of_millis(1000), ..limit("all", 1_000, Vec::new()) };

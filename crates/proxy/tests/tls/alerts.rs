@@ -37,7 +37,7 @@ async fn answer(gateway: &Gateway, bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn client_whose_first_record_is_no_handshake_receives_unexpected_message() -> TestResult {
+async fn client_whose_first_record_is_not_a_handshake_receives_unexpected_message() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     let firsts = [
         &b"\0\x01\x02\x03\x04\x05"[..],
@@ -57,7 +57,7 @@ async fn client_whose_first_record_is_no_handshake_receives_unexpected_message()
 }
 
 #[tokio::test]
-async fn client_whose_first_message_is_no_client_hello_receives_unexpected_message() -> TestResult {
+async fn client_whose_first_message_is_not_a_client_hello_receives_unexpected_message() -> TestResult {
     let (_backend, gateway) = serving(&["a.test"]).await?;
     // Finished, and a KeyUpdate.
     for (count, message) in (1..).zip([&[20, 0, 0, 4, 1, 2, 3, 4][..], &[24, 0, 0, 1, 0]]) {

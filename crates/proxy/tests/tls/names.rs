@@ -40,7 +40,7 @@ async fn unknown_server_names_are_rejected_if_configured() -> TestResult {
 }
 
 #[tokio::test]
-async fn certificate_is_selected_by_the_clients_signature_algorithms() -> TestResult {
+async fn certificate_is_selected_by_the_signature_algorithms_of_the_client() -> TestResult {
     let (_backend, gateway) = serving(&[]).await?;
     let tomorrow = SystemTime::now() + Duration::from_secs(24 * 3600);
     let [ecdsa, rsa] = [KeyKind::Ecdsa, KeyKind::Rsa]

@@ -51,7 +51,7 @@ async fn status(gateway: &Gateway) -> anyhow::Result<u16> {
 }
 
 #[tokio::test]
-async fn gateway_verifies_endpoints_sends_the_server_name_and_reuses_tls_connections() -> TestResult {
+async fn gateway_sends_the_server_name_to_endpoints_verifies_them_and_reuses_connections() -> TestResult {
     let (backend, terminator, gateway) = before(verified(), &issue("web.test")).await?;
     let mut client = gateway.connect().await?;
     for _ in 0..5 {
@@ -91,7 +91,7 @@ async fn post_goes_to_another_endpoint_if_a_certificate_is_untrusted() -> TestRe
 }
 
 #[tokio::test]
-async fn gateway_can_omit_the_server_name_and_verify_certificates_for_addresses() -> TestResult {
+async fn gateway_can_omit_the_server_name_and_verify_certificates_for_ip_addresses() -> TestResult {
     let (_backend, terminator, gateway) =
         before(UpstreamTls { sends_name: false, ..verified() }, &issue("web.test")).await?;
     assert_eq!(status(&gateway).await?, 200);

@@ -62,7 +62,7 @@ async fn under_load(behaviour: Behaviour, loss: Option<SpanLoss>) -> TestResult 
 }
 
 #[tokio::test]
-async fn collector_that_rejects_spans_loses_spans_but_no_request() -> TestResult {
+async fn spans_that_the_collector_rejects_are_lost_but_no_request_fails() -> TestResult {
     tokio::try_join!(
         under_load(Behaviour::status(400), Some(SpanLoss::Refused)),
         under_load(Behaviour::status(404), Some(SpanLoss::Refused)),
@@ -75,7 +75,7 @@ async fn collector_that_rejects_spans_loses_spans_but_no_request() -> TestResult
 }
 
 #[tokio::test]
-async fn unreachable_or_malformed_collector_loses_spans_but_no_request() -> TestResult {
+async fn spans_for_an_unreachable_or_malformed_collector_are_lost_but_no_request_fails() -> TestResult {
     tokio::try_join!(
         under_load(Behaviour::close_on_accept(), Some(SpanLoss::Unreachable)),
         under_load(Behaviour::garbage(), Some(SpanLoss::Unreachable)),
@@ -85,14 +85,15 @@ async fn unreachable_or_malformed_collector_loses_spans_but_no_request() -> Test
 }
 
 #[tokio::test]
-async fn oversized_or_endless_collector_responses_lose_no_request() -> TestResult {
+async fn oversized_or_endless_responses_of_the_collector_cause_no_failed_request() -> TestResult {
     let endless = Behaviour::chunked(vec![vec![b'x'; 16 * 1024]; 64], Duration::from_millis(1), &[]);
     under_load(Behaviour::sized(8 << 20), None).await?;
     under_load(endless, None).await
 }
 
 #[tokio::test]
-async fn silent_collector_fails_no_request_and_shutdown_counts_lost_spans() -> TestResult {
+async fn unresponsive_collector_causes_no_failed_request_and_lost_spans_are_counted_at_shutdown() -> TestResult
+{
     for behaviour in [Behaviour::silent(), Behaviour::hold_on_accept()] {
         let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Backend::start(behaviour).await?);
         let gateway = traced(&backend, to(collector.addr())).start().await?;

@@ -55,7 +55,7 @@ async fn moving_routes_to_another_service_under_load_loses_no_request() -> TestR
 }
 
 #[tokio::test]
-async fn reapplied_configuration_restores_the_endpoints_that_it_contains() -> TestResult {
+async fn configuration_that_is_applied_again_restores_the_endpoints_that_it_contains() -> TestResult {
     let backends = backends(2, Behaviour::ok()).await?;
     let config = Arc::new(Gateway::builder().backends([&backends[0]]).into_config());
     let gateway = Gateway::of([&backends[0]]).await?;
@@ -73,7 +73,7 @@ async fn reapplied_configuration_restores_the_endpoints_that_it_contains() -> Te
 }
 
 #[tokio::test]
-async fn routes_to_one_service_share_connections_and_upstream_state() -> TestResult {
+async fn routes_to_the_same_service_share_an_upstream_and_its_connections() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let mut builder = Gateway::builder().backends([&backend]).workers(1);
     for route in 0..10 {
@@ -104,7 +104,7 @@ async fn changed_settings_apply_to_the_next_request_on_a_connection() -> TestRes
 }
 
 #[tokio::test]
-async fn terminating_endpoints_serve_only_without_ready_endpoints() -> TestResult {
+async fn terminating_endpoints_serve_requests_only_if_no_endpoint_is_ready() -> TestResult {
     let backends = backends(3, Behaviour::ok()).await?;
     let [one, two, starting] = [0, 1, 2].map(|index| backends[index].addr());
     let gateway = Gateway::of(&backends).await?;
@@ -129,7 +129,7 @@ async fn terminating_endpoints_serve_only_without_ready_endpoints() -> TestResul
 }
 
 #[tokio::test]
-async fn removed_endpoint_receives_no_request_from_any_worker_after_apply() -> TestResult {
+async fn removed_endpoint_receives_no_request_from_any_worker_after_the_change_is_applied() -> TestResult {
     let backends = backends(2, Behaviour::ok()).await?;
     let gateway = Gateway::builder().backends(&backends).workers(4).start().await?;
     let mut clients = Vec::new();

@@ -40,7 +40,7 @@ async fn refused_connect_is_retried_on_another_endpoint_for_any_method() -> Test
 }
 
 #[tokio::test]
-async fn connect_to_a_blackholed_endpoint_is_hedged_and_the_endpoint_avoided_afterwards() -> TestResult {
+async fn connect_to_a_blackholed_endpoint_is_hedged_and_the_endpoint_is_avoided_afterwards() -> TestResult {
     for request in [GET, POST] {
         let (hole, backend) = (Hole::start().await?, Backend::start(Behaviour::ok()).await?);
         let gateway = patient().endpoints([hole.addr(), backend.addr()]).start().await?;
@@ -67,7 +67,7 @@ async fn connect_to_a_blackholed_endpoint_is_hedged_and_the_endpoint_avoided_aft
 }
 
 #[tokio::test]
-async fn connect_hedging_finds_the_one_endpoint_that_is_not_blackholed() -> TestResult {
+async fn connect_hedging_finds_the_only_endpoint_that_is_not_blackholed() -> TestResult {
     let (one, two, three) = (Hole::start().await?, Hole::start().await?, Hole::start().await?);
     let backend = Backend::start(Behaviour::ok()).await?;
     let endpoints = [one.addr(), two.addr(), three.addr(), backend.addr()];
@@ -117,7 +117,7 @@ async fn client_disconnect_cancels_a_pending_connect() -> TestResult {
 }
 
 #[tokio::test]
-async fn endpoint_that_resets_a_connection_is_retried_while_other_connects_wait() -> TestResult {
+async fn request_is_retried_after_a_reset_of_its_endpoint_while_other_connects_wait() -> TestResult {
     let flaky = Behaviour::choose(|request| match request.connection {
         1 => Behaviour::reset_on_request(),
         _ => Behaviour::ok(),

@@ -159,7 +159,7 @@ async fn endpoint_that_closes_every_connection_becomes_unhealthy() -> TestResult
 }
 
 #[tokio::test]
-async fn latency_estimate_of_an_endpoint_excludes_time_lost_at_another_endpoint() -> TestResult {
+async fn latency_estimate_of_an_endpoint_excludes_failed_attempts_at_another_endpoint() -> TestResult {
     let lost = Duration::from_millis(300);
     let hangs = Behaviour::raw("").then_close().delay(lost);
     let backends = [Backend::start(hangs).await?, Backend::start(Behaviour::ok()).await?];

@@ -123,7 +123,7 @@ async fn tunnels_and_responses_of_a_removed_endpoint_end_at_the_drain_timeout() 
 }
 
 #[tokio::test]
-async fn get_without_a_response_at_the_drain_timeout_is_retried_elsewhere() -> TestResult {
+async fn get_without_a_response_at_the_drain_timeout_is_retried_at_another_endpoint() -> TestResult {
     for (request, status) in [(GET, 200), (POST, 502)] {
         let (removed, kept) =
             (Backend::start(Behaviour::silent()).await?, Backend::start(Behaviour::ok()).await?);

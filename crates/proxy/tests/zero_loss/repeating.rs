@@ -72,7 +72,7 @@ async fn request_with_a_partly_sent_body_is_retried_from_the_first_byte() -> Tes
 }
 
 #[tokio::test]
-async fn stale_connection_closes_all_idle_connections_to_its_endpoint() -> TestResult {
+async fn detection_of_a_stale_connection_closes_all_idle_connections_to_its_endpoint() -> TestResult {
     let old = Arc::new(AtomicBool::new(false));
     let dead = old.clone();
     let slow = Behaviour::ok().delay(Duration::from_millis(30));

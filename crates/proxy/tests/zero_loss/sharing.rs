@@ -95,7 +95,7 @@ async fn requests_over_the_request_limit_of_the_upstream_return_503() -> TestRes
 }
 
 #[tokio::test]
-async fn full_endpoint_is_skipped_and_503_returned_if_every_endpoint_is_full() -> TestResult {
+async fn full_endpoint_is_skipped_and_503_is_returned_if_every_endpoint_is_full() -> TestResult {
     let backends = backends(2, Behaviour::silent()).await?;
     let builder = Gateway::builder().backends(&backends);
     let gateway =

@@ -19,7 +19,7 @@ type TestResult = anyhow::Result<()>;
 const QUICK: [&str; 4] = ["--shutdown-grace", "0s", "--shutdown-idle", "300ms"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn takeover_under_load_fails_no_request() -> TestResult {
+async fn takeover_under_load_causes_no_failed_request() -> TestResult {
     let backends = Backend::group(3, Behaviour::ok()).await?;
     let site = Site::of(&backends)?;
     let mut gateway = site.serve(&QUICK).await?;
@@ -181,7 +181,7 @@ async fn repeated_sigterm_does_not_shorten_the_drain() -> TestResult {
 }
 
 #[tokio::test]
-async fn later_sigint_ends_the_gateway_at_once_and_logs_dropped_requests() -> TestResult {
+async fn sigint_during_a_drain_ends_the_gateway_at_once_and_logs_dropped_requests() -> TestResult {
     for first in [Signal::TERM, Signal::QUIT, Signal::INT] {
         let backend = Backend::start(Behaviour::silent()).await?;
         let site = Site::of([&backend])?;
@@ -201,7 +201,7 @@ async fn later_sigint_ends_the_gateway_at_once_and_logs_dropped_requests() -> Te
 }
 
 #[tokio::test]
-async fn later_sigint_without_requests_in_flight_exits_with_success() -> TestResult {
+async fn sigint_during_a_drain_without_requests_in_flight_exits_with_success() -> TestResult {
     let site = Site::new()?;
     let mut gateway = site.serve(&["--shutdown-grace", "10m"]).await?;
     gateway.terminate()?;

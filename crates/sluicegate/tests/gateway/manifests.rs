@@ -100,7 +100,7 @@ async fn gateway_continues_to_serve_while_its_manifests_are_missing() -> TestRes
 }
 
 #[tokio::test]
-async fn check_reports_each_problem_with_its_file_and_line() -> TestResult {
+async fn check_command_reports_each_problem_with_its_file_and_line() -> TestResult {
     let site = Site::of([])?;
     let check = |arguments: &[&str]| {
         let output =
@@ -124,7 +124,7 @@ async fn check_reports_each_problem_with_its_file_and_line() -> TestResult {
 }
 
 #[tokio::test]
-async fn commands_routes_and_upstreams_print_the_state_of_a_running_gateway() -> TestResult {
+async fn routes_and_upstreams_commands_print_tables_of_a_running_gateway() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
     let _gateway = site.serve(&[]).await?;
@@ -139,7 +139,7 @@ async fn commands_routes_and_upstreams_print_the_state_of_a_running_gateway() ->
 }
 
 #[tokio::test]
-async fn commands_check_and_routes_print_tcp_routes() -> TestResult {
+async fn check_and_routes_commands_print_tcp_routes() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
     let port = crate::support::free_address()?.port();

@@ -232,7 +232,7 @@ async fn control_plane_serves_data_planes_despite_plain_http_clients() -> TestRe
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn takeover_between_data_planes_under_load_fails_no_request() -> TestResult {
+async fn takeover_between_data_planes_under_load_causes_no_failed_request() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let planes = Planes::of([&backend])?;
     let _control_plane = planes.control_plane().await?;

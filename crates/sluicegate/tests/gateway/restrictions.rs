@@ -16,7 +16,7 @@ fn check(site: &Site, options: &[&str]) -> anyhow::Result<Output> {
 }
 
 #[tokio::test]
-async fn oversized_manifest_at_the_start_closes_all_routes_until_it_is_removed() -> TestResult {
+async fn oversized_manifest_at_startup_closes_all_routes_until_it_is_removed() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
     fs::File::create(site.path().join("guard.yaml"))?.set_len(64 * 1024 * 1024 + 1)?;
@@ -35,7 +35,7 @@ async fn oversized_manifest_at_the_start_closes_all_routes_until_it_is_removed()
 }
 
 #[tokio::test]
-async fn gateway_waits_for_a_missing_manifest_directory_but_check_fails() -> TestResult {
+async fn gateway_waits_for_a_missing_manifest_directory_but_the_check_command_fails() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
     let away = site.path().with_extension("away");
@@ -61,7 +61,7 @@ async fn gateway_waits_for_a_missing_manifest_directory_but_check_fails() -> Tes
 }
 
 #[tokio::test]
-async fn ingress_with_an_access_annotation_of_ingress_nginx_responds_with_503() -> TestResult {
+async fn routes_of_an_ingress_with_an_access_control_annotation_of_ingress_nginx_return_503() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::of([&backend])?;
     let restricted = ingress("admin", "/admin").replace(
@@ -86,7 +86,7 @@ async fn ingress_with_an_access_annotation_of_ingress_nginx_responds_with_503() 
 }
 
 #[tokio::test]
-async fn names_in_manifests_cannot_forge_lines_in_the_log_or_the_output_of_check() -> TestResult {
+async fn names_in_manifests_cannot_forge_lines_of_the_log_or_of_the_check_command() -> TestResult {
     let site = Site::of([])?;
     let forged = "\\n2026-01-01T00:00:00Z ERROR forged\\u2028\\u0085\\u202e\\e[2J";
     let annotated = ingress("odd", "/odd").replace(

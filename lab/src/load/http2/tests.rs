@@ -92,7 +92,7 @@ fn frames(bytes: &[u8]) -> Vec<(Kind, u8, u32, Vec<u8>)> {
 }
 
 #[test]
-fn request_is_sent_as_headers_with_its_id_and_a_post_adds_data() {
+fn http2_request_is_a_headers_frame_with_its_id_and_a_post_adds_a_data_frame() {
     let mut out = Vec::new();
     let mut session = Session::new(CHECKS, 10);
     let pending = Pending { id: 5, due: Nanos::ZERO, sent: Nanos::ZERO };
@@ -198,7 +198,7 @@ fn grpc_call_succeeds_only_with_status_0_in_its_trailers() {
 }
 
 #[test]
-fn reset_and_goaway_frames_fail_requests_with_the_reason() {
+fn error_of_a_request_names_the_reset_or_goaway_frame_that_ended_it() {
     let mut session = session(5, Ask::Plain(Method::Get), CHECKS);
     assert_eq!(session.at_once(), 10);
     let input = [

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn percentile_axis_gives_each_further_nine_equal_width() {
+    fn percentile_axis_gives_each_additional_nine_the_same_width() {
         let scale = Scale::Quantile { nines: 6.0 };
         let texts: Vec<String> = labels(scale).into_iter().map(percent).collect();
         assert_eq!(texts, ["0 %", "90 %", "99 %", "99.9 %", "99.99 %", "99.999 %", "99.9999 %"]);

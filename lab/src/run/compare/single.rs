@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_gateway_follows_each_other_gateway_equally_often() {
+    fn each_gateway_is_measured_after_each_other_gateway_equally_often() {
         let mut orders = Orders::new(4);
         let mut follows = [[0; 4]; 4];
         for _ in 0..1200 {

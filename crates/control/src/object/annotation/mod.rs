@@ -241,7 +241,7 @@ mod tests {
     use crate::problem::Findings;
 
     #[test]
-    fn ingress_nginx_access_annotations_are_recognized_by_name_and_value() {
+    fn ingress_nginx_access_control_annotations_are_recognized_by_name_and_value() {
         for (name, value, expected) in [
             ("auth-url", "http://auth.example", true),
             ("auth-type", "basic", true),

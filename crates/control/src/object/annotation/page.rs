@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn annotation_names_have_the_prefix_and_are_unique_and_fallbacks_are_valid() {
+    fn every_annotation_name_has_the_prefix_and_is_unique_and_every_fallback_value_is_valid() {
         for (index, row) in TABLE.iter().enumerate() {
             assert!(row.name.starts_with(PREFIX), "{}", row.name);
             assert!(TABLE[..index].iter().all(|other| other.name != row.name), "{} is twice", row.name);

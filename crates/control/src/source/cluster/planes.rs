@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_certificates_that_are_invalid_or_expire_soon_are_not_accepted() {
+    fn stored_certificates_that_are_invalid_or_expire_soon_are_not_reused() {
         let mut made = control_of(Authority::make().expect("an authority")).expect("a certificate");
         assert!(!lasts(b"") && !lasts(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"));
         let old =

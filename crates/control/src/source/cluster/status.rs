@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn gateway_removes_its_annotation_from_an_ingress_that_changed_class() {
+    fn gateway_removes_its_annotation_from_an_ingress_that_it_no_longer_serves() {
         let (board, a) = (StatusBoard::default(), ingress("a"));
         let problems = Some("spec: is odd".into());
         board.observe(&a, of_ingress(CurrentIngressStatus { problems, ..CurrentIngressStatus::default() }));
@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn status_queue_has_each_ingress_once_and_limits_events() {
+    fn status_queue_contains_each_ingress_once_and_a_limited_number_of_events() {
         let board = StatusBoard::default();
         let a = ingress("a");
         board.observe(&a, of_ingress(CurrentIngressStatus::default()));

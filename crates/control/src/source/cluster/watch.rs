@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn watch_restarts_with_a_list_after_silence_or_many_refusals() {
+    fn watch_lists_all_objects_again_after_no_response_or_many_refusals() {
         assert_eq!(next(None, 0), Next::Restart);
         assert_eq!(next(Some(504), 1), Next::Restart);
         assert_eq!(next(Some(500), 1), Next::Resume);

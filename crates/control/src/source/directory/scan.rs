@@ -171,7 +171,7 @@ mod tests {
     use super::{is_manifest, walk};
 
     #[test]
-    fn scan_ignores_hidden_files_and_files_of_editors() {
+    fn scan_ignores_hidden_files_and_temporary_files_of_editors() {
         for (name, expected) in [
             ("a.yaml", true),
             ("a.yml", true),

@@ -60,7 +60,7 @@ fn ingress_is_served_according_to_its_class() {
 }
 
 #[test]
-fn options_set_the_class_and_serve_ingresses_without_a_class() {
+fn options_can_set_the_ingress_class_and_include_ingresses_without_a_class() {
     let options = TranslateOptions {
         ingress_class: "nginx".to_owned(),
         watch_ingress_without_class: true,
@@ -72,7 +72,7 @@ fn options_set_the_class_and_serve_ingresses_without_a_class() {
 }
 
 #[test]
-fn youngest_default_ingress_class_has_precedence() {
+fn newest_default_ingress_class_has_precedence() {
     let created = |name: &str, controller: &str, created: &str| {
         class(name, controller, &format!("creationTimestamp: \"{created}\", {DEFAULT}"))
     };
@@ -99,7 +99,7 @@ fn ingress_class_field_has_precedence_over_the_class_annotation() {
 }
 
 #[test]
-fn note_reports_an_ingress_of_another_class_and_the_remedy() {
+fn note_about_an_ingress_of_another_class_states_the_remedy() {
     let spec = rules(&["* Prefix / missing:80"]);
     let nginx = class("nginx", "k8s.io/ingress-nginx", "");
     let nginx_default = class("nginx", "k8s.io/ingress-nginx", DEFAULT);

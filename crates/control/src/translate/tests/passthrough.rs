@@ -134,7 +134,7 @@ fn missing_passthrough_service_is_reported_with_its_effects_on_http_and_tls() {
 }
 
 #[test]
-fn certificate_of_a_passthrough_host_only_enables_the_http_redirect() {
+fn certificate_of_a_passthrough_host_has_no_effect_except_the_redirect_to_https() {
     let spec = |tls: &str| {
         format!("{}, tls: [{tls}]", rules(&["a.test Prefix / echo:80", "b.test Prefix / echo:80"]))
     };
@@ -233,7 +233,7 @@ fn tls_route_on_an_https_port_has_precedence_over_ingress_certificates() {
 }
 
 #[test]
-fn older_of_an_ingress_and_a_tls_route_owns_their_common_host() {
+fn older_object_owns_the_host_that_an_ingress_and_a_tls_route_share() {
     let old = "creationTimestamp: \"2024-01-01T00:00:00Z\"";
     let ingress =
         |metadata: &str| passing("a", &rules(&["a.test Prefix / none:80"])).replace("name: a,", metadata);
@@ -289,7 +289,7 @@ fn older_ingress_of_another_namespace_has_precedence_over_a_tls_route() {
 }
 
 #[test]
-fn tls_listener_on_a_port_without_https_is_a_listener_of_its_own() {
+fn tls_route_uses_the_https_listener_of_its_port_or_else_a_separate_tls_listener() {
     let text = format!("{}{ECHO}", by_gateway("", "a.test"));
     let served = serve(&text);
     assert_lines(&served.layer4, &[&format!("TLS 0.0.0.0:443 a.test -> {ECHO_TCP}")]);
@@ -298,7 +298,7 @@ fn tls_listener_on_a_port_without_https_is_a_listener_of_its_own() {
 }
 
 #[test]
-fn unused_proxy_protocol_is_not_reported_for_http_that_is_only_redirected() {
+fn proxy_protocol_is_not_reported_as_unused_if_http_requests_are_only_redirected() {
     let echo = ECHO.replace("{name: echo}", "{name: echo, annotations: {sluicegate.dev/proxy-protocol: v2}}");
     let text = passing("a", &rules(&["a.test Prefix / echo:80"]));
     let told =

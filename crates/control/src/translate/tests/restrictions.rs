@@ -23,7 +23,7 @@ fn restricted(annotation: &str, paths: &str) -> String {
 }
 
 #[test]
-fn ingress_with_an_unsupported_access_annotation_of_ingress_nginx_responds_with_503() {
+fn routes_of_an_ingress_with_an_unsupported_access_control_annotation_return_503() {
     let options = TranslateOptions::default();
     let paths = format!(
         "{}, defaultBackend: {{service: {{name: echo, port: {{number: 80}}}}}}",
@@ -55,14 +55,14 @@ fn option_ignore_nginx_access_annotations_opens_the_routes() {
 }
 
 #[test]
-fn closed_paths_of_an_ingress_leave_other_ingresses_of_the_host_open() {
+fn closed_path_of_an_ingress_does_not_close_paths_of_other_ingresses() {
     let other = ingress("name: b", &rules(&["a.test Prefix / echo:http", "a.test Prefix /shop echo:http"]));
     let yaml = format!("{}{other}", restricted(URL, &rules(&["a.test Prefix /admin echo:http"])));
     assert_eq!(doors(&yaml, &TranslateOptions::default()), ["/admin closed", "/ open", "/shop open"]);
 }
 
 #[test]
-fn restricted_regular_expression_path_closes_every_path_with_its_literal_prefix() {
+fn closed_regular_expression_path_closes_all_paths_that_begin_with_its_literal_prefix() {
     let other = ingress("name: b", &rules(&["a.test Prefix / echo:http"]));
     for (path, literal) in [
         ("/admin(/|$)(.*)", "/admin"),
@@ -87,14 +87,14 @@ fn restricted_regular_expression_path_closes_every_path_with_its_literal_prefix(
 }
 
 #[test]
-fn restricted_ingress_of_another_class_is_ignored() {
+fn access_control_annotations_on_an_ingress_of_another_class_are_ignored() {
     let paths = format!("ingressClassName: nginx, {}", rules(&["a.test Prefix / echo:http"]));
     let served = serve(&restricted(URL, &paths));
     assert!(served.routes.is_empty() && served.problems.is_empty(), "{:#?}", served.problems);
 }
 
 #[test]
-fn restricted_ingress_disables_tls_passthrough() {
+fn access_control_annotations_of_ingress_nginx_disable_tls_passthrough_of_the_ingress() {
     let paths = rules(&["a.test Prefix / echo:http"]);
     let passthrough = "sluicegate.dev/ssl-passthrough: \"true\"";
     assert_eq!(serve(&restricted(passthrough, &paths)).layer4.len(), 1);

@@ -44,7 +44,7 @@ fn absent_implementation_specific_path_defaults_to_the_root_path() {
 }
 
 #[test]
-fn invalid_path_removes_no_other_path_of_the_ingress() {
+fn invalid_path_of_an_ingress_does_not_remove_its_other_paths() {
     check(
         &[ingress(
             "name: a",
@@ -68,7 +68,7 @@ fn invalid_path_removes_no_other_path_of_the_ingress() {
 }
 
 #[test]
-fn invalid_backend_removes_no_other_path_of_the_ingress() {
+fn path_with_an_invalid_backend_does_not_remove_other_paths_of_the_ingress() {
     let path = |backend: &str| format!("{{path: /, pathType: Exact, backend: {backend}}}");
     let backends = [
         "{resource: {apiGroup: a, kind: B, name: c}}",
@@ -138,7 +138,7 @@ fn oldest_ingress_owns_a_path_and_conflicts_are_reported() {
 }
 
 #[test]
-fn ingresses_of_equal_age_take_precedence_by_namespace_and_name() {
+fn precedence_of_ingresses_of_equal_age_is_by_namespace_and_name() {
     let manifests = [
         ingress("name: a, namespace: z", &rules(&["* Prefix / z:80"])),
         ingress("name: c, namespace: b", &rules(&["* Prefix / c:80"])),

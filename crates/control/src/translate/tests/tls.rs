@@ -56,7 +56,7 @@ fn host_uses_the_certificate_of_its_ingress() {
 }
 
 #[test]
-fn ingress_for_any_host_uses_its_certificate_for_the_names_in_the_certificate() {
+fn certificate_of_an_ingress_for_any_host_is_used_for_the_names_in_the_certificate() {
     let text =
         ingress("name: a", &format!("{}, tls: [{{secretName: cert}}]", rules(&["* Prefix / echo:80"])));
     let secret = issue(&["a.test", "*.b.test"]).secret("cert");
@@ -287,7 +287,7 @@ fn of_a_stranger(annotations: &str, spec: &str) -> String {
 }
 
 #[test]
-fn younger_ingress_of_another_namespace_cannot_change_the_tls_of_a_host() {
+fn newer_ingress_of_another_namespace_cannot_change_the_tls_settings_of_a_host() {
     let kind = |kind, name: &str| {
         Authority::of_process().issue_with(&[name], kind, SystemTime::now() + Duration::from_secs(99))
     };
@@ -341,7 +341,7 @@ fn younger_ingress_of_another_namespace_cannot_change_the_tls_of_a_host() {
 }
 
 #[test]
-fn redirect_of_a_foreign_host_requires_a_certificate_for_the_host() {
+fn redirect_for_a_host_of_another_namespace_requires_a_certificate_for_the_host() {
     let text = ingress("name: a", &rules(&["t.test Prefix / echo:80"]));
     for (hosts, redirects) in
         [("\"*.test\"", false), ("t.test", false), ("t.test], secretName: cert, x: [", true)]
@@ -361,7 +361,7 @@ fn redirect_of_a_foreign_host_requires_a_certificate_for_the_host() {
 }
 
 #[test]
-fn unusable_client_ca_rejects_every_client() {
+fn every_client_is_rejected_if_the_client_ca_is_unusable() {
     for (annotations, objects, expected) in [
         (
             "sluicegate.dev/auth-tls-secret: ca",

@@ -51,7 +51,7 @@ fn service_ports_match_slice_ports_by_name() {
 }
 
 #[test]
-fn references_to_a_service_port_by_name_and_number_share_one_upstream() {
+fn references_to_a_service_port_by_name_and_by_number_share_an_upstream() {
     let external = "type: ExternalName, externalName: api.example";
     for (spec, expected) in [
         // A port with a name is known by its name, which stays when the number changes.
@@ -84,7 +84,7 @@ fn unnamed_service_port_matches_the_unnamed_slice_port() {
 }
 
 #[test]
-fn merged_slices_use_the_best_conditions_of_each_address() {
+fn address_in_several_slices_has_the_best_conditions_of_these_slices() {
     let slices = [
         slice(
             "z",
@@ -143,7 +143,7 @@ fn headless_service_uses_the_endpoints_of_its_slices() {
 }
 
 #[test]
-fn fqdn_slices_are_reported_and_ipv4_and_ipv6_slices_used() {
+fn fqdn_slices_are_reported_while_ipv4_and_ipv6_slices_are_used() {
     let six = "addressType: IPv6, ports: [{name: http, port: 80}], endpoints: [{addresses: [\"fd00::1\", \"fd00::2\"]}]";
     let name = "addressType: FQDN, ports: [{name: http, port: 80}], endpoints: [{addresses: [a.example]}]";
     check(
@@ -155,7 +155,7 @@ fn fqdn_slices_are_reported_and_ipv4_and_ipv6_slices_used() {
 }
 
 #[test]
-fn invalid_address_removes_no_other_endpoint_of_the_slice() {
+fn invalid_address_in_a_slice_does_not_remove_its_other_endpoints() {
     let endpoints = "ports: [{name: http, port: 80}], \
                      endpoints: [{addresses: [\"10.0.0.300\"]}, {addresses: []}, {addresses: [\"::1\"]}, {addresses: [10.0.0.1]}]";
     check(
@@ -171,7 +171,7 @@ fn invalid_address_removes_no_other_endpoint_of_the_slice() {
 }
 
 #[test]
-fn missing_service_port_or_slice_is_reported_and_leaves_no_endpoints() {
+fn missing_service_port_or_slice_is_reported_and_the_upstream_has_no_endpoints() {
     let place = "Ingress default/a: spec.rules[0].http.paths[0].backend.service";
     check(
         "80",
@@ -305,7 +305,7 @@ fn upstream_protocol(of_ingress: &str, of_service: &str, app_protocol: &str) -> 
 }
 
 #[test]
-fn annotations_of_ingress_and_service_or_app_protocol_set_the_upstream_protocol() {
+fn upstream_protocol_is_set_by_ingress_annotation_service_annotation_or_app_protocol() {
     let said = |protocol: &str| format!("sluicegate.dev/backend-protocol: {protocol}");
     for (of_ingress, of_service, port, expected) in [
         ("", "", "", "default/echo:80"),

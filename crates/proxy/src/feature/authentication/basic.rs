@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn cancelled_password_check_occupies_its_slot_and_policies_take_turns() {
+    async fn cancelled_password_check_holds_its_slot_and_one_policy_cannot_block_another() {
         let (release, held) = mpsc::channel();
         let held = Arc::new(Mutex::new(held));
         let (begins, mut begun) = unbounded_channel();

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn request_with_two_credentials_of_one_kind_is_ambiguous() {
+    fn request_with_two_credentials_of_the_same_kind_is_ambiguous() {
         let two = ["Authorization: Bearer a", "Authorization: Bearer a"];
         assert_eq!(find(&bearer(), "/", &two), Err(Ambiguous));
         assert_eq!(

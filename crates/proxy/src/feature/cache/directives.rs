@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn quoted_commas_do_not_separate_and_unclosed_quotes_hide_no_directive() {
+    fn commas_in_quotes_do_not_separate_directives_but_unclosed_quotes_do_not_hide_them() {
         let pair = |name: &str, value: Option<&str>| (name.to_owned(), value.map(str::to_owned));
         assert_eq!(
             all("private=\"a, no-store\", max-age=\"5\" ,public"),

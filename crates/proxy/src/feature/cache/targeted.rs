@@ -252,7 +252,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parser_returns_at_most_one_error_and_only_at_the_end_of_any_bytes(
+        fn parser_returns_at_most_one_error_which_is_always_its_last_result(
             field in prop_oneof![
                 prop::collection::vec(any::<u8>(), 0..60),
                 "[ab,;=()\"\\\\?10.@:*A \t-]{0,60}".prop_map(String::into_bytes),

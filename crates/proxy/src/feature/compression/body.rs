@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn compressor_completes_a_flush_without_room_before_it_accepts_new_input() {
+    fn compressor_completes_an_interrupted_flush_before_it_accepts_new_input() {
         // The output that brotli and zstd hold back exceeds the room.
         let noise: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(60_000).collect();
         for coding in ContentCoding::ALL {

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn concurrency_limit_admits_no_request_until_another_ends() {
+    fn exhausted_concurrency_limit_admits_a_request_only_after_another_ends() {
         let flights = Arc::new(Flights::new());
         let mut permits: Vec<_> = (0..3).map_while(|_| flights.begin(7, 3)).collect();
         assert_eq!(permits.len(), 3);

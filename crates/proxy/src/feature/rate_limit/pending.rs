@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn pending_count_and_its_age_are_sent_only_once() {
+    fn pending_count_is_sent_only_once_together_with_its_age() {
         let pending = Pending::new();
         for elapsed in [5 << 20, 6 << 20, 7 << 20] {
             pending.add(70, 3, elapsed);

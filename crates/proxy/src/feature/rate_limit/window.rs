@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn merging_counts_of_other_replicas_counts_each_request_once_and_lowers_nothing() {
+    fn merged_counts_of_replicas_include_each_request_once_and_never_decrease() {
         let bucket = pace(10, 1, Window::TokenBucket { burst: 10 });
         let now = 100 * SECOND;
         // The shared count has three of the four calls of this process, and seven calls in total.
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn limiter_with_expired_state_decides_like_a_new_limiter() {
+    fn limiter_whose_counts_have_expired_decides_like_a_new_limiter() {
         for pace in [pace(10, 1, Window::TokenBucket { burst: 10 }), pace(10, 1, Window::Sliding)] {
             let now = 7 * SECOND / 2;
             let state = pace.count(0, now).0;

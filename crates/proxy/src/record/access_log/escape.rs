@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn control_line_separator_and_direction_characters_are_escaped() {
+    fn control_characters_line_separators_and_text_direction_marks_are_escaped() {
         let controls = ('\0'..='\u{1f}').chain('\u{7f}'..='\u{9f}');
         let separators = ['\u{2028}', '\u{2029}'];
         let directions = ['\u{61c}', '\u{200e}', '\u{200f}', '\u{feff}'];

@@ -124,7 +124,7 @@ fn access_log_counts_lines_lost_to_a_full_disk() -> io::Result<()> {
 }
 
 #[test]
-fn fifo_without_a_reader_blocks_no_request_and_logs_once_a_reader_opens() -> io::Result<()> {
+fn fifo_without_a_reader_blocks_no_request_and_receives_lines_after_a_reader_opens() -> io::Result<()> {
     let (_folder, path) = fifo()?;
     let (access_log, stats) = (open(&path)?, WorkerStats::default());
     let buffer = access_log.buffer();

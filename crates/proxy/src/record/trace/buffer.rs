@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn unsent_spans_are_bounded_and_dropped_spans_are_counted() {
+    fn number_of_unsent_spans_is_bounded_and_dropped_spans_are_counted() {
         let (exporter, spans) = Exporter::new(Arc::default());
         let (buffer, stats) = (spans.buffer(), WorkerStats::default());
         for _ in 0..100_000 {

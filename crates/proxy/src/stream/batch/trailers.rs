@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoint_header_block_with_end_stream_is_counted_as_trailers() {
+    fn header_block_that_ends_the_stream_of_an_endpoint_is_counted_as_trailers() {
         let mut trailers = Trailers::new(Sender::Endpoint);
         feed(&mut trailers, frame(HEADERS, END_HEADERS, 1, b"\x88"), 10);
         feed(&mut trailers, frame(HEADERS, END_HEADERS | END_STREAM, 1, b"\x88\x40\x01a\x01b"), 10);

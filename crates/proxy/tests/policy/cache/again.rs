@@ -48,7 +48,7 @@ async fn conditional_requests_with_a_current_validator_receive_304() -> TestResu
 }
 
 #[tokio::test]
-async fn set_cookie_and_no_store_of_a_304_reach_only_its_client() -> TestResult {
+async fn set_cookie_and_no_store_headers_of_a_304_reach_only_the_revalidating_client() -> TestResult {
     for (said, name) in
         [("Set-Cookie: session=1", "set-cookie"), ("Cache-Control: no-store", "cache-control")]
     {
@@ -155,7 +155,7 @@ async fn stale_response_is_revalidated_with_its_own_validator() -> TestResult {
 }
 
 #[tokio::test]
-async fn cache_status_of_a_forced_reload_is_fwd_request() -> TestResult {
+async fn cache_status_header_of_a_forced_reload_contains_fwd_request() -> TestResult {
     let (_backend, gateway) = gateway(answer("Cache-Control: max-age=60\r\n"), rules()).await?;
     assert_eq!(said(&ask(&gateway, "/", &[]).await?), "sluicegate; fwd=miss; stored");
     for line in ["Cache-Control: no-cache", "Cache-Control: max-age=0"] {

@@ -275,7 +275,7 @@ async fn background_revalidation_with_credentials_stores_no_response_for_other_c
 }
 
 #[tokio::test]
-async fn client_disconnect_passes_the_fetch_to_a_waiting_request() -> TestResult {
+async fn waiting_request_starts_a_fetch_after_the_client_of_the_first_fetch_disconnects() -> TestResult {
     for transport in TRANSPORTS {
         let (backend, gateway) = gateway(Behaviour::silent(), rules()).await?;
         let mut first = Client::connect_by(gateway.addr_of(transport), transport).await?;

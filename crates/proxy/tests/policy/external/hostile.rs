@@ -126,7 +126,7 @@ async fn authorization_check_without_a_response_is_retried_if_idempotent() -> Te
 }
 
 #[tokio::test]
-async fn authorization_check_by_post_that_fails_on_a_reused_connection_is_not_retried() -> TestResult {
+async fn authorization_check_with_method_post_is_not_retried_after_a_reused_connection_fails() -> TestResult {
     let server = Backend::start(says(200, &[])).await?;
     let external = ExtAuth { method: ExtAuthMethod::Post, ..service(&server) };
     let (_backend, gateway) = of_one_worker(external).await?;
@@ -212,7 +212,7 @@ async fn authorization_connection_is_reused_only_after_a_complete_response() -> 
 }
 
 #[tokio::test]
-async fn connection_closed_by_the_authorization_service_fails_no_request() -> TestResult {
+async fn connection_that_the_authorization_service_closes_causes_no_failed_request() -> TestResult {
     let server = Backend::start(says(200, &[]).close_after(2)).await?;
     let (_backend, gateway) = of_one_worker(service(&server)).await?;
     for _ in 0..20 {

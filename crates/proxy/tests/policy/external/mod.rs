@@ -154,7 +154,7 @@ async fn authorization_service_receives_sanitized_headers_without_the_body() -> 
 }
 
 #[tokio::test]
-async fn override_headers_are_dropped_if_the_service_decides_on_the_path() -> TestResult {
+async fn override_headers_are_dropped_if_the_authorization_service_decides_by_the_path() -> TestResult {
     let server = Backend::start(says(200, &[])).await?;
     let lines = ["X-Rewrite-URL: /admin", "X-HTTP-Method-Override: DELETE"];
     let names = |backend: &Backend| {
@@ -324,7 +324,7 @@ async fn gateway_verifies_the_certificate_of_the_authorization_service() -> Test
 }
 
 #[tokio::test]
-async fn external_policy_changes_under_load_lose_no_request() -> TestResult {
+async fn changes_of_an_external_authorization_policy_under_load_lose_no_request() -> TestResult {
     let servers = [Backend::start(says(200, &[])).await?, Backend::start(says(200, &[])).await?];
     let (_backend, gateway) = guarded(by(service(&servers[0]))).await?;
     let load = gateway.load().connections(8).posts(0.3, 100).start()?;

@@ -28,7 +28,7 @@ fn addresses(servers: &[Backend]) -> impl Iterator<Item = SocketAddr> {
 }
 
 #[tokio::test]
-async fn endpoints_of_the_service_share_the_authorization_checks() -> TestResult {
+async fn authorization_checks_are_spread_over_the_endpoints_of_the_service() -> TestResult {
     let servers = Backend::group(3, directory()).await?;
     let (backend, gateway) = asking_servers(&servers).await?;
     for _ in 0..60 {
@@ -87,7 +87,7 @@ async fn authorization_check_waits_until_the_service_has_an_endpoint() -> TestRe
 }
 
 #[tokio::test]
-async fn gateway_asks_the_host_of_the_url_while_the_service_has_no_upstream() -> TestResult {
+async fn authorization_check_goes_to_the_host_of_the_url_while_the_service_has_no_upstream() -> TestResult {
     let server = Backend::start(says(200, &[])).await?;
     let missing = ExtAuth { upstream: Some(key("missing")), ..service(&server) };
     let (_backend, gateway) = of_one_worker(missing).await?;

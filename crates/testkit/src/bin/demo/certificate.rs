@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn demo_fails_if_an_old_certificate_is_served_unless_just_replaced() {
+    fn demo_fails_if_a_certificate_is_served_long_after_its_replacement() {
         let directory = tempfile::tempdir().unwrap();
         let mut certificate = Certificate::start(directory.path()).unwrap();
         let oldest = certificate.newest.clone();

@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn field_of_the_hpack_bomb_fills_the_dynamic_table() {
+    fn header_field_of_the_hpack_bomb_fills_the_dynamic_table() {
         let Script::Flood(start, _) = Kind::HpackBomb.script() else { panic!("a flood") };
         let value = start.iter().filter(|byte| **byte == b'y').count();
         // RFC 7541, 4.1 and 5.1: the length is 127 + 0x60 + 0x1e * 128.

@@ -233,7 +233,7 @@ async fn external_name_service_keeps_old_addresses_if_resolution_fails() {
 }
 
 #[tokio::test]
-async fn problem_of_an_unresolved_external_name_states_the_503_response() {
+async fn error_for_an_unresolved_external_name_states_that_requests_receive_503() {
     let external = ingress("a", "/a").replace(
         "spec: {ports: [{port: 80}]}",
         "spec: {type: ExternalName, externalName: does-not-exist.invalid}",

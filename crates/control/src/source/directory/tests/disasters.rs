@@ -29,7 +29,7 @@ async fn invalid_manifest_is_reported_and_the_last_valid_version_is_served() {
 }
 
 #[tokio::test]
-async fn security_policy_unreadable_at_startup_closes_routes_until_removed() {
+async fn security_policy_that_is_unreadable_at_startup_closes_all_routes_until_its_removal() {
     let broken = "kind: SecurityPolicy\nspec: [";
     let mut followed =
         Followed::with_files(&[("a.yaml", app("a", &[1])), ("guard.yaml", broken.to_owned())]).await;
@@ -108,7 +108,7 @@ async fn objects_of_a_deleted_directory_stay_in_service() {
 }
 
 #[tokio::test]
-async fn missing_directory_is_reported_and_its_manifests_served_once_created() {
+async fn missing_directory_is_reported_and_its_manifests_are_served_once_it_exists() {
     let mut followed = Followed::new(NOTICES_ALONE, |_| {});
     followed
         .problems(&[
@@ -126,7 +126,7 @@ async fn missing_directory_is_reported_and_its_manifests_served_once_created() {
 }
 
 #[tokio::test]
-async fn gateway_serves_the_new_target_of_a_swapped_directory_symlink() {
+async fn manifests_in_the_new_target_of_a_directory_symlink_are_served() {
     let release = |root: &Path, name: &str, octet: usize| {
         let folder = root.with_file_name(name);
         fs::create_dir(&folder).unwrap();
@@ -159,7 +159,7 @@ async fn objects_of_a_file_that_becomes_unreadable_stay_in_service() {
 }
 
 #[tokio::test]
-async fn problem_of_a_file_never_read_does_not_claim_a_version_in_service() {
+async fn error_for_a_file_never_loaded_does_not_say_that_an_earlier_version_is_in_use() {
     let prepare = |root: &Path| {
         fs::create_dir(root).unwrap();
         fs::write(root.join("a.yaml"), b"\xff\xfe").unwrap();

@@ -42,7 +42,7 @@ fn make_circle(path: &Path) {
 }
 
 #[tokio::test]
-async fn file_unreadable_at_startup_closes_all_routes_until_readable() {
+async fn file_that_is_unreadable_at_startup_closes_all_routes_until_it_is_readable() {
     for make in [make_too_large, make_pipe, make_circle] {
         let mut followed = Followed::new(NOTICES_ALONE, |root| {
             fs::create_dir(root).unwrap();
@@ -96,7 +96,7 @@ async fn rescan_finds_a_file_that_becomes_readable_without_an_event() {
 }
 
 #[tokio::test]
-async fn folder_that_cannot_be_listed_at_startup_closes_all_routes_until_readable() {
+async fn folder_that_cannot_be_listed_at_startup_closes_all_routes_until_it_is_readable() {
     let mut followed = Followed::new(NOTICES_ALONE, |root| {
         fs::create_dir(root).unwrap();
         fs::write(root.join("a.yaml"), app("a", &[1])).unwrap();
@@ -138,7 +138,7 @@ async fn unreadable_file_after_startup_leaves_routes_and_policies_in_service() {
 }
 
 #[tokio::test]
-async fn security_policy_rejected_for_its_yaml_aliases_at_startup_closes_routes() {
+async fn security_policy_with_excessive_yaml_aliases_at_startup_closes_routes() {
     let mut bomb = GUARD.to_owned();
     bomb.push_str("a0: &a0 [x,x,x,x,x,x,x,x,x]\n");
     for level in 1..7 {
@@ -155,7 +155,7 @@ async fn security_policy_rejected_for_its_yaml_aliases_at_startup_closes_routes(
 }
 
 #[test]
-fn check_reports_unreadable_files_and_folders_nested_too_deep() {
+fn check_command_reports_unreadable_files_and_folders_nested_too_deep() {
     let dir = tempfile::tempdir().unwrap();
     make_pipe(&dir.path().join("guard.yaml"));
     let mut deep = dir.path().to_owned();

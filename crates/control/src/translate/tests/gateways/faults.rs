@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn older_api_versions_and_every_valid_field_are_accepted() {
+fn gateway_api_objects_of_older_versions_and_with_every_valid_field_are_accepted() {
     let class = "apiVersion: gateway.networking.k8s.io/v1beta1\nkind: GatewayClass\nmetadata: {name: gold}\n\
                  spec: {controllerName: sluicegate.dev/gateway-controller, description: d, parametersRef: {group: g, \
                  kind: k, name: p, namespace: s}}\nstatus: {conditions: [{type: Accepted}]}\n";

@@ -56,7 +56,7 @@ fn gateway_is_served_according_to_its_class() {
 }
 
 #[test]
-fn gateway_listens_on_its_own_addresses_or_the_addresses_of_the_options() {
+fn gateway_listens_on_its_addresses_or_by_default_on_the_addresses_of_the_options() {
     let addresses = |addresses: &str| {
         object(
             "Gateway",
@@ -205,7 +205,7 @@ fn tls_listeners_with_different_hostnames_share_a_port() {
 }
 
 #[test]
-fn gateway_listeners_on_ports_of_the_process_are_rejected() {
+fn gateway_listeners_on_ports_that_the_process_already_uses_are_rejected() {
     let options = TranslateOptions {
         http_ports: vec![80, 8080],
         https_ports: vec![443, 8443],

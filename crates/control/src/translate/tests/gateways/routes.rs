@@ -29,7 +29,7 @@ fn tcp_and_udp_listeners_may_use_the_same_service_port_number() {
 }
 
 #[test]
-fn backend_port_of_another_protocol_is_reported() {
+fn route_to_a_service_port_of_another_protocol_is_reported() {
     let listeners = format!("{}, {{name: u, protocol: UDP, port: 5432}}", tcp("t", 9));
     let place = "spec.rules[0].backendRefs[0].port: Service default/";
     check(
@@ -271,7 +271,7 @@ fn listener_accepts_only_routes_that_it_allows() {
 }
 
 #[test]
-fn backends_split_by_weight_and_invalid_backends_are_rejected() {
+fn backends_of_a_tcp_route_have_their_weights_and_invalid_backends_are_reported() {
     let to = |backends: &str| {
         let spec = format!("parentRefs: [{{name: edge}}], rules: [{{backendRefs: [{backends}]}}]");
         [edge(&tcp("x", 1)), object("TCPRoute", "name: db", &spec)]

@@ -88,7 +88,7 @@ fn only_the_most_specific_policy_of_each_kind_applies_to_a_route() {
 }
 
 #[test]
-fn routes_of_one_policy_share_the_arc_of_the_policy() {
+fn routes_with_the_same_policy_share_the_arc_of_the_policy() {
     let text = [two_services(), security("p", &[A]), limits("l", &[A])].concat();
     let (translation, _) = translated(&[&text]);
     let routes: Vec<_> = translation.config.rules().collect();
@@ -217,7 +217,7 @@ fn missing_target_is_reported_and_the_policy_applies_to_other_targets() {
 }
 
 #[test]
-fn security_policy_for_a_missing_port_closes_unprotected_service_routes() {
+fn security_policy_for_a_missing_port_closes_routes_that_no_other_service_policy_protects() {
     let targets = ["{group: \"\", kind: Service, name: echo, sectionName: htp}"];
     let refuses = |objects: &[String]| {
         let (translation, problems) = translated(&[&objects.concat()]);
@@ -278,7 +278,7 @@ fn invalid_policy_targets_are_reported() {
 }
 
 #[test]
-fn security_policy_for_tls_passthrough_is_reported_as_without_effect() {
+fn security_policy_for_tls_passthrough_is_reported_to_have_no_effect() {
     let passing = ingress(
         "name: a, annotations: {sluicegate.dev/ssl-passthrough: \"true\"}",
         &rules(&["a.test Prefix / echo:http"]),

@@ -118,7 +118,7 @@ fn duplicate_credential_belongs_to_the_older_consumer_and_is_reported() {
 }
 
 #[test]
-fn equal_user_names_of_two_namespaces_conflict_only_under_a_shared_policy() {
+fn equal_user_names_in_two_namespaces_conflict_only_if_a_policy_accepts_both() {
     let other = consumer("a", "basicUsers: [x]").replace("{name: a}", "{name: a, namespace: other}");
     let both = [consumer("b", "basicUsers: [x]"), other].concat();
     for (scope, told) in [

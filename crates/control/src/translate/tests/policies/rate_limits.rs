@@ -55,7 +55,7 @@ fn absent_fields_of_rate_limits_have_their_defaults() {
 }
 
 #[test]
-fn rate_limits_keyed_by_identity_without_authentication_are_reported() {
+fn limits_that_need_a_caller_identity_are_reported_on_routes_without_authentication() {
     let keys = policy("authentication: {apiKey: {}}");
     let service = policy("authentication: {extAuth: {url: \"http://auth.test/\"}}");
     let none = String::new();

@@ -32,7 +32,7 @@ fn from_secret(authentication: &Authentication) -> Result<&[u8], &str> {
 }
 
 #[test]
-fn remote_jwks_trusts_the_ca_of_a_secret_or_public_cas() {
+fn remote_jwks_url_is_verified_with_the_ca_of_a_secret_or_with_public_cas() {
     let authority = sluicegate_testkit::tls::Authority::of_process().pem();
     let secrets = secret("issuer", &format!("ca.crt: {authority:?}, empty: \"\""));
     let provider = |remote: &str| {

@@ -63,7 +63,7 @@ fn warned(spec: &str, warning: &str) {
 }
 
 #[test]
-fn warnings_name_suspicious_but_valid_policy_fields() {
+fn suspicious_but_valid_policy_fields_cause_warnings() {
     let keys = "authentication: {apiKey: {}}";
     for (spec, warning) in [
         (
@@ -193,7 +193,7 @@ fn absent_fields_of_external_authorization_have_their_defaults() {
 }
 
 #[test]
-fn authorization_url_with_the_name_of_a_service_leads_to_its_endpoints() {
+fn authorization_url_that_names_a_service_uses_the_endpoints_of_the_service() {
     let services = "---\n{kind: Service, apiVersion: v1, metadata: {name: authz, namespace: auth}, spec: {ports: \
         [{name: http, port: 8080, targetPort: 9000}, {name: dns, port: 53, protocol: UDP}]}}\n\
         ---\n{kind: Service, apiVersion: v1, metadata: {name: elsewhere, namespace: auth}, spec: {type: ExternalName, \
@@ -533,7 +533,7 @@ fn invalid_policy_leaves_the_last_valid_version_in_service() {
 }
 
 #[test]
-fn invalid_policy_closes_the_targets_of_its_newest_version() {
+fn invalid_security_policy_closes_the_routes_of_the_targets_in_its_newest_version() {
     let other = A.replace("name: a", "name: other");
     let first =
         object("SecurityPolicy", "p", &format!("targetRefs: [{other}], ipAccess: {{allow: [nobody]}}"));
@@ -546,7 +546,7 @@ fn invalid_policy_closes_the_targets_of_its_newest_version() {
 }
 
 #[test]
-fn unreadable_older_policy_has_precedence_over_a_valid_younger_policy() {
+fn unreadable_older_policy_has_precedence_over_a_valid_newer_policy() {
     let aged = |policy: String, name: &str, day: u8| {
         let head = format!("metadata: {{creationTimestamp: \"2026-01-0{day}T00:00:00Z\", ");
         policy.replace("metadata: {", &head).replace("name: p}", &format!("name: {name}}}"))
@@ -558,7 +558,7 @@ fn unreadable_older_policy_has_precedence_over_a_valid_younger_policy() {
 }
 
 #[test]
-fn unreadable_policy_closes_those_targets_that_can_be_read() {
+fn unreadable_security_policy_closes_the_routes_of_its_readable_targets() {
     let text = object(
         "SecurityPolicy",
         "p",
@@ -593,7 +593,7 @@ fn authorization_rules_that_never_match_close_the_routes_of_the_policy() {
 }
 
 #[test]
-fn two_jwt_providers_with_one_issuer_close_the_routes_of_the_policy() {
+fn two_jwt_providers_with_the_same_issuer_close_the_routes_of_the_policy() {
     let provider = |name: &str| {
         format!("{{name: {name}, issuer: \"https://i\", keys: {{inline: '{{\"keys\": [{KEY}]}}'}}}}")
     };
@@ -602,7 +602,7 @@ fn two_jwt_providers_with_one_issuer_close_the_routes_of_the_policy() {
 }
 
 #[test]
-fn policy_with_unknown_targets_is_reported_as_without_effect() {
+fn policy_whose_targets_are_unknown_is_reported_to_have_no_effect() {
     let text = policy("ipAccess: {allow: [10.0.0.0/8]}").replace("kind: Ingress", "kind: ingress");
     let (_, problems) = translated(&[&[shop(), text].concat()]);
     assert!(problems.iter().any(|told| told.contains("are served without it")), "{problems:#?}");

@@ -129,7 +129,7 @@ fn default_limit_of_a_cached_body_is_a_quarter_of_the_cache() {
 }
 
 #[test]
-fn services_of_split_and_mirror_become_upstreams() {
+fn services_that_a_split_or_mirror_names_become_upstreams() {
     let split = "split: {weight: 90, backends: [{serviceRef: {name: other, port: 8080}, weight: 10, \
                  match: [{header: X-Canary, value: always}], exclude: [{cookie: stable}]}]}, \
                  mirror: {serviceRef: {name: other, port: 8080}, percent: 5}";
@@ -358,7 +358,7 @@ fn valid_fields_of_an_invalid_traffic_policy_apply() {
 }
 
 #[test]
-fn mirror_to_a_missing_service_and_impossible_grpc_check_are_reported() {
+fn mirror_to_a_missing_service_and_grpc_health_check_without_http2_are_reported() {
     let (_, problems) =
         translated(&[&[shop(), policy("mirror: {serviceRef: {name: nobody, port: 80}}")].concat()]);
     assert_problems(&problems, &["Service default/nobody does not exist; mirrored requests are dropped"]);

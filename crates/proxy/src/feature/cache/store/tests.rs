@@ -114,7 +114,7 @@ fn evicted_response_counts_toward_cache_size_while_clients_read_it() {
 }
 
 #[test]
-fn cache_limits_the_variants_of_one_target() {
+fn cache_limits_the_number_of_variants_of_a_target() {
     let cache = cache(1 << 20, 1 << 10);
     let request = |number: usize| format!("GET / HTTP/1.1\r\nA: {number}\r\n\r\n").into_bytes();
     for number in 0..100 {
@@ -167,7 +167,7 @@ fn response_in_flight_during_an_invalidation_is_not_stored() {
 }
 
 #[test]
-fn invalidation_discards_fetches_in_flight_of_its_target_only() {
+fn invalidation_discards_only_the_fetches_in_flight_for_its_target() {
     let cache = cache(1 << 20, 1 << 10);
     let (asked, begun) = (asked("k"), Instant::now());
     let at = |after| cache.enter(&asked, REQUEST, (true, true), begun + after);
@@ -195,7 +195,7 @@ fn invalidation_discards_fetches_in_flight_of_its_target_only() {
 }
 
 #[test]
-fn cache_limits_the_requests_that_wait_for_one_fetch() {
+fn cache_limits_the_requests_that_wait_for_the_same_fetch() {
     let cache = cache(1 << 20, 1 << 10);
     let asked = asked("k");
     let CacheLookup::Leads(flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
@@ -214,7 +214,7 @@ fn cache_limits_the_requests_that_wait_for_one_fetch() {
 }
 
 #[test]
-fn requests_do_not_wait_for_a_target_whose_last_response_had_trailers() {
+fn requests_do_not_wait_for_a_fetch_if_the_last_response_had_trailers() {
     let cache = cache(1 << 20, 1 << 10);
     let asked = asked("k");
     let CacheLookup::Leads(flight, _) = enter(&cache, &asked, REQUEST) else { panic!("nobody asks") };
@@ -228,7 +228,7 @@ fn requests_do_not_wait_for_a_target_whose_last_response_had_trailers() {
 }
 
 #[test]
-fn partly_collected_responses_count_toward_cache_size_until_dropped() {
+fn incomplete_responses_count_toward_cache_size_until_they_are_dropped() {
     let cache = cache(64 << 10, 16 << 10);
     let stats = Arc::new(TrafficStats::new(1));
     let mut collectors = Vec::new();
