@@ -11,8 +11,8 @@ use sluicegate_model::value::secret::SecretKeyRef;
 
 /// Limits the rate of requests to the routes of an Ingress or a Service, and the number of requests in flight. A
 /// request above a limit receives 429. One policy applies to a route, and the gateway merges nothing. A policy for a
-/// port of the Service precedes a policy for the Service, which precedes a policy for the Ingress. The oldest policy
-/// precedes others with the same target.
+/// port of the Service has precedence over a policy for the Service, which has precedence over a policy for the
+/// Ingress. If several policies have the same target, the oldest policy applies.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [

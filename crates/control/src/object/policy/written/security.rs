@@ -7,9 +7,9 @@ use sluicegate_model::feature::{Authentication, Authorization, Check, Cors, Faul
 use super::target::TargetRef;
 
 /// Sets which clients may call the routes of an Ingress or a Service. One policy applies to a route, and the gateway
-/// merges nothing. A policy for a port of the Service precedes a policy for the Service, which precedes a policy for
-/// the Ingress. The oldest policy precedes others with the same target. If a policy cannot be used, its routes respond
-/// with 503.
+/// merges nothing. A policy for a port of the Service has precedence over a policy for the Service, which has
+/// precedence over a policy for the Ingress. If several policies have the same target, the oldest policy applies. If a
+/// policy cannot be used, its routes respond with 503.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{

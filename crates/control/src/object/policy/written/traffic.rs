@@ -6,10 +6,11 @@ use sluicegate_model::feature::{Features, ServiceFeatures};
 use super::target::TargetRef;
 
 /// Sets how the gateway forwards requests: timeouts, retries, headers, rewrites, redirects, fixed responses, traffic
-/// splits, load balancing, mirrors, caching and faults. One policy applies to a route, and the gateway merges
-/// nothing. A policy for a port of the Service precedes a policy for the Service, which precedes a policy for the
-/// Ingress. The oldest policy precedes others with the same target. If a new policy has an invalid part, the part has
-/// no effect, and the other parts apply. If a change makes a policy invalid, the last valid version stays in service.
+/// splits, load balancing, mirrors, caching and faults. One policy applies to a route, and the gateway merges nothing.
+/// A policy for a port of the Service has precedence over a policy for the Service, which has precedence over a policy
+/// for the Ingress. If several policies have the same target, the oldest policy applies. If a new policy has an invalid
+/// part, the part has no effect, and the other parts apply. If a change makes a policy invalid, the last valid version
+/// stays in service.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
