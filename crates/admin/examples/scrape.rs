@@ -84,14 +84,19 @@ async fn get(admin: SocketAddr, path: &str) -> anyhow::Result<usize> {
 fn config(routes: usize, backend: SocketAddr) -> Config {
     let key = |index| UpstreamKey::new("shop", format!("service-{index}"), "http");
     let endpoint = Endpoint { address: backend, conditions: Conditions::READY };
-    let host = |index| VirtualHost {
-        host: HostPattern::Exact(format!("shop-{index}.example.com").into()),
-        rules: vec![Rule::new(
-            ObjectId { kind: "Ingress", namespace: "shop".into(), name: format!("ingress-{index}").into() },
-            PathPattern::Prefix("/some/path".into()),
-            key(index),
-        )],
-        fallback: None,
+    let host = |index| {
+        VirtualHost::new(
+            HostPattern::Exact(format!("shop-{index}.example.com").into()),
+            vec![Rule::new(
+                ObjectId {
+                    kind: "Ingress",
+                    namespace: "shop".into(),
+                    name: format!("ingress-{index}").into(),
+                },
+                PathPattern::Prefix("/some/path".into()),
+                key(index),
+            )],
+        )
     };
     let upstream = Arc::new(Upstream { endpoints: [endpoint].into(), ..Upstream::default() });
     Config {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize, Serializer};
 use sluicegate_model::{
-    Balance, Conditions, Config, HostPattern, Layer4Route, ObjectId, Rule, RuleMatch, UpstreamKey,
+    Balance, Conditions, Config, EntryPoint, HostPattern, Layer4Route, ObjectId, Rule, RuleMatch, UpstreamKey,
 };
 use sluicegate_proxy::counters::{EndpointShard, Sharded, Tallies, UpstreamShard};
 use sluicegate_proxy::failure::Failure;
@@ -28,13 +28,17 @@ pub(crate) struct ConfigDocument<'a> {
 pub struct ServedRoute {
     /// The host pattern.
     pub host: String,
+    /// The listeners of the host, if a Gateway names them: the address, or `http` or `https` for the listeners that flags set.
+    /// `None`: all listeners that flags set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listener: Option<String>,
     /// The path pattern; `*` for default backends and for TLS passthrough. Below HTTP the address of the listener:
     /// `:5432` for all IPv4 addresses, else `10.0.0.1:5432`.
     pub path: String,
     /// Kubernetes' `pathType`, or `DefaultBackend`; below HTTP `TCP`, `TLS` or `UDP`, and `Passthrough` at the
     /// listeners for HTTPS.
     pub path_type: Cow<'static, str>,
-    /// The upstream's key, `namespace/service:port`.
+    /// The upstream's key, `namespace/service:port`; `-` for a rule without a backend, `(invalid)` for an invalid backend.
     pub upstream: String,
     /// The upstream's fraction of the sum of all weights, if a route has several upstreams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,11 +56,11 @@ pub struct ServedRoute {
 
 impl ServedRoute {
     /// Every route of a configuration. The order is: exact hosts, wildcards, routes for every host, each sorted by
-    /// path; then TLS passthrough of the listeners for HTTPS, and the other listeners by port.
+    /// path; then the hosts of Gateways by listener; then TLS passthrough of the listeners for HTTPS, and the other listeners by port.
     #[must_use]
     pub fn all(config: &Config) -> Vec<Self> {
         let mut hosts: Vec<_> = config.hosts.iter().collect();
-        hosts.sort_by_key(|host| &host.host);
+        hosts.sort_by_key(|host| (&host.entry_point, &host.host));
         let mut served = Vec::new();
         for host in hosts {
             let matches = host.rules.iter().flat_map(|rule| rule.matches.iter().map(move |of| (rule, of)));
@@ -66,7 +70,9 @@ impl ServedRoute {
             let paths =
                 matches.iter().flat_map(|(rule, of)| Self::of_rule(config, &host.host, rule, written(of)));
             let fallback = host.fallback.iter();
-            served.extend(paths.chain(fallback.flat_map(|rule| Self::default(config, &host.host, rule))));
+            let all = paths.chain(fallback.flat_map(|rule| Self::default(config, &host.host, rule)));
+            let listener = listener_of(&host.entry_point);
+            served.extend(all.map(|route| Self { listener: listener.clone(), ..route }));
         }
         let default = config.default_rule.iter();
         served.extend(default.flat_map(|rule| Self::default(config, &HostPattern::Any, rule)));
@@ -109,19 +115,35 @@ impl ServedRoute {
         rule: &Rule,
         written: (String, &'static str),
     ) -> impl Iterator<Item = Self> {
-        let security = rule.security.iter().map(|security| match security.refuses {
+        let security = rule.security.iter().filter(|security| security.id != rule.id);
+        let security = security.map(|security| match security.refuses {
             None => security.id.to_string(),
             Some(_) => format!("{} (closed)", security.id),
         });
         let limits = rule.rate_limits.iter().map(|limits| limits.id.to_string());
-        let traffic = rule.traffic.iter().map(|traffic| traffic.id.to_string());
+        // The filters of a route are no policy.
+        let traffic = rule.traffic.iter().filter(|traffic| traffic.id != rule.id);
+        let traffic = traffic.map(|traffic| traffic.id.to_string());
         let policies: Vec<_> = security.chain(limits).chain(traffic).collect();
         let are_several = rule.backends.len() > 1;
-        rule.backends.iter().map(move |backend| Self {
+        let nowhere = UpstreamKey::new("", "", "");
+        let none = rule.backends.is_empty().then(|| Self {
             policies: policies.clone(),
-            weight: are_several.then_some(backend.weight.get()),
-            ..Self::of(config, host, (&rule.id, &backend.upstream), written.clone())
-        })
+            upstream: "-".to_owned(),
+            ..Self::of(config, host, (&rule.id, &nowhere), written.clone())
+        });
+        let backends = rule.backends.iter().map(move |backend| {
+            let mut served = Self {
+                policies: policies.clone(),
+                weight: are_several.then_some(backend.weight.get()),
+                ..Self::of(config, host, (&rule.id, &backend.upstream), written.clone())
+            };
+            if backend.is_invalid {
+                "(invalid)".clone_into(&mut served.upstream);
+            }
+            served
+        });
+        none.into_iter().chain(backends)
     }
 
     fn of(
@@ -133,6 +155,7 @@ impl ServedRoute {
         let endpoints = config.upstreams.get(upstream).map_or(&[][..], |upstream| &upstream.endpoints);
         Self {
             host: host.to_string(),
+            listener: None,
             path,
             path_type: path_type.into(),
             upstream: upstream.to_string(),
@@ -142,6 +165,16 @@ impl ServedRoute {
             from: id.to_string(),
             policies: Vec::new(),
         }
+    }
+}
+
+/// The listeners of an entry point of Gateways.
+fn listener_of(entry_point: &EntryPoint) -> Option<String> {
+    match entry_point {
+        EntryPoint::Flags => None,
+        // The name of an entry point is the address of its listener.
+        EntryPoint::Gateway(name) => Some(name.parse().map_or_else(|_| name.to_string(), listen_address)),
+        other => Some(other.to_string()),
     }
 }
 

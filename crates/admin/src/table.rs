@@ -12,7 +12,10 @@ pub fn routes_table(routes: &[ServedRoute]) -> String {
     let header = ["HOST", "PATH", "TYPE", "UPSTREAM", "ENDPOINTS", "FROM"];
     let rows = routes.iter().map(|route| {
         [
-            route.host.clone(),
+            match &route.listener {
+                None => route.host.clone(),
+                Some(listener) => format!("{} at {listener}", route.host),
+            },
             route.path.clone(),
             route.path_type.to_string(),
             match route.weight {
@@ -167,6 +170,7 @@ mod tests {
             ready,
             endpoints: 5,
             from: "Ingress shop/web".to_owned(),
+            listener: None,
             policies: Vec::new(),
         };
         let guarded = ServedRoute {
@@ -181,12 +185,14 @@ a      /      Prefix   shop/web:http   5/5         Ingress shop/web   SecurityPo
 b      /      Prefix   shop/web:http   5/5         Ingress shop/web   -
 "
         );
+        let at_gateway = ServedRoute { listener: Some(":8080".to_owned()), ..route("a", "/", 5) };
         assert_eq!(
-            routes_table(&[route("shop.example.com", "/", 5), route("*", "/very/long", 0)]),
+            routes_table(&[route("shop.example.com", "/", 5), route("*", "/very/long", 0), at_gateway]),
             "\
 HOST               PATH         TYPE     UPSTREAM        ENDPOINTS   FROM
 shop.example.com   /            Prefix   shop/web:http   5/5         Ingress shop/web
 *                  /very/long   Prefix   shop/web:http   0/5         Ingress shop/web
+a at :8080         /            Prefix   shop/web:http   5/5         Ingress shop/web
 "
         );
     }

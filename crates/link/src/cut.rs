@@ -8,7 +8,7 @@ use minicbor::{Decode, Encode};
 use sluicegate_model::encoding::{
     Adapt as _, Address, Context, List, Part, PartName, Shared, encode, encode_as,
 };
-use sluicegate_model::{Config, Endpoint, Layer4, Listener};
+use sluicegate_model::{Config, Endpoint, EntryPoint, Listener, Serves};
 
 use crate::digest::Digest;
 use crate::messages::encoded;
@@ -23,16 +23,16 @@ pub(crate) fn cut(config: &Config) -> BTreeMap<Name, Bytes> {
         cutter.add(Kind::DefaultRule.alone(), route);
     }
     for host in hosts {
-        cutter.add(Kind::Host.of_host(&host.host), &**host);
+        cutter.add(Kind::Host.of_host(&host.entry_point, &host.host), &**host);
     }
     for listener in listeners {
         cutter.add(listener_name(listener), listener);
     }
     for host in &tls.hosts {
-        cutter.add(Kind::TlsHost.of_host(&host.host), &**host);
+        cutter.add(Kind::TlsHost.of_host(&host.entry_point, &host.host), &**host);
     }
     for route in &tls.passthrough {
-        cutter.add(Kind::Passthrough.of_host(&route.host), route);
+        cutter.add(Kind::Passthrough.of_host(&EntryPoint::Flags, &route.host), route);
     }
     let default = encode_as::<List<Shared>, _, _>(&tls.default, &mut cutter);
     cutter.resources.insert(Kind::DefaultCertificates.alone(), default.into());
@@ -65,7 +65,7 @@ struct ListenerName {
 
 /// The name of a listener's resource.
 pub(crate) fn listener_name(listener: &Listener) -> Name {
-    let datagrams = matches!(listener.serves, Layer4::Udp(_));
+    let datagrams = matches!(listener.serves, Serves::Udp(_));
     Kind::Listener.named(encoded(&ListenerName { address: listener.address, datagrams }).into())
 }
 

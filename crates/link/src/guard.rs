@@ -10,7 +10,7 @@ use sluicegate_model::rule::{PathMatch, Rule, RuleMatch, VirtualHost};
 
 /// Indices of [`VirtualHost`] and of [`Rule`]. A test compares the indices with the model.
 mod index {
-    pub(super) const HOST_KNOWN: std::ops::RangeInclusive<i64> = 0..=2;
+    pub(super) const HOST_KNOWN: std::ops::RangeInclusive<i64> = 0..=3;
     pub(super) const RULES: i64 = 1;
     pub(super) const FALLBACK: i64 = 2;
     pub(super) const RULE_KNOWN: std::ops::RangeInclusive<i64> = 0..=8;

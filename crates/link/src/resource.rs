@@ -4,8 +4,9 @@ use std::fmt;
 
 use aws_lc_rs::digest::{Context, SHA256};
 use bytes::Bytes;
+use minicbor::{Decode, Encode};
 use sluicegate_model::encoding::{Fault, NoParts, Part, Unknown, decode};
-use sluicegate_model::{HostPattern, ObjectId, UpstreamKey};
+use sluicegate_model::{EntryPoint, HostPattern, ObjectId, UpstreamKey};
 
 use crate::digest::Digest;
 use crate::messages::{ResourceChange, encoded};
@@ -124,8 +125,12 @@ impl Kind {
         self.named(Bytes::new())
     }
 
-    pub(crate) fn of_host(self, host: &HostPattern) -> Name {
-        self.named(encoded(host).into())
+    /// The name of a host at an entry point.
+    pub(crate) fn of_host(self, entry_point: &EntryPoint, host: &HostPattern) -> Name {
+        self.named(match entry_point {
+            EntryPoint::Flags => encoded(host).into(),
+            other => encoded(&HostName { host: host.clone(), entry_point: other.clone() }).into(),
+        })
     }
 
     pub(crate) fn of_upstream(self, upstream: &UpstreamKey) -> Name {
@@ -135,6 +140,16 @@ impl Kind {
     pub(crate) fn of_object(self, id: &ObjectId) -> Name {
         self.named(encoded(id).into())
     }
+}
+
+/// The name of a host that is not at all listeners that flags set. The name of other hosts is the pattern alone.
+#[derive(Debug, Encode, Decode)]
+#[cbor(map)]
+struct HostName {
+    #[n(0)]
+    host: HostPattern,
+    #[n(1)]
+    entry_point: EntryPoint,
 }
 
 /// The name of a resource. Names sort by kind, then by their bytes.
@@ -168,8 +183,14 @@ impl fmt::Display for Name {
         let Some(kind) = self.kind() else { return write!(f, "resource of kind {}", self.kind) };
         write!(f, "{kind:?}")?;
         match kind {
-            Kind::Host | Kind::TlsHost | Kind::Passthrough => decode(&self.name, Unknown::Refused, &NoParts)
-                .map_or(Ok(()), |host: HostPattern| write!(f, " {host}")),
+            Kind::Host | Kind::TlsHost | Kind::Passthrough => {
+                let at_flags = decode(&self.name, Unknown::Refused, &NoParts).ok();
+                if let Some(host) = at_flags as Option<HostPattern> {
+                    return write!(f, " {host}");
+                }
+                decode(&self.name, Unknown::Refused, &NoParts)
+                    .map_or(Ok(()), |HostName { host, entry_point }| write!(f, " {host} at {entry_point}"))
+            }
             Kind::Upstream | Kind::Endpoints => self.upstream().map_or(Ok(()), |key| write!(f, " {key}")),
             Kind::Consumer => decode(&self.name, Unknown::Refused, &NoParts)
                 .map_or(Ok(()), |id: ObjectId| write!(f, " {}/{}", id.namespace, id.name)),

@@ -12,8 +12,8 @@ use sluicegate_model::encoding::{
 use sluicegate_model::policy::{Consumer, RateLimits, Security, Traffic};
 use sluicegate_model::tls::TicketSecret;
 use sluicegate_model::{
-    Certificate, Change, ClientAuth, Config, Endpoint, Listener, Rule, Settings, Tls, TlsHost, TlsRoute,
-    Upstream, UpstreamKey, UpstreamTls, VirtualHost,
+    Certificate, Change, ClientAuth, Config, Endpoint, EntryPoint, Listener, Rule, Settings, Tls, TlsHost,
+    TlsRoute, Upstream, UpstreamKey, UpstreamTls, VirtualHost,
 };
 
 use crate::cut::listener_name;
@@ -353,11 +353,11 @@ impl Good {
         Some(match self {
             Self::Settings(_) => Kind::Settings.alone(),
             Self::DefaultRule(_) => Kind::DefaultRule.alone(),
-            Self::Host(host) => Kind::Host.of_host(&host.host),
+            Self::Host(host) => Kind::Host.of_host(&host.entry_point, &host.host),
             Self::Listener(listener) => listener_name(listener),
-            Self::TlsHost(host) => Kind::TlsHost.of_host(&host.host),
+            Self::TlsHost(host) => Kind::TlsHost.of_host(&host.entry_point, &host.host),
             Self::DefaultCertificates(_) => Kind::DefaultCertificates.alone(),
-            Self::Passthrough(route) => Kind::Passthrough.of_host(&route.host),
+            Self::Passthrough(route) => Kind::Passthrough.of_host(&EntryPoint::Flags, &route.host),
             Self::TicketSecrets(_) => Kind::TicketSecrets.alone(),
             Self::Upstream(key, _) => Kind::Upstream.of_upstream(key),
             Self::Endpoints(key, _) => Kind::Endpoints.of_upstream(key),

@@ -15,12 +15,13 @@ use crate::{
 pub struct Config {
     /// Limits and policies for all routes.
     pub settings: Settings,
-    /// The hosts with their routes, at most one entry for each [`HostPattern`]. An unchanged host costs next to nothing if it
+    /// The hosts with their routes, at most one entry for each [`EntryPoint`](crate::EntryPoint) and [`HostPattern`]. An unchanged host costs next to nothing if it
     /// is the same [`Arc`] as in the previous configuration.
     pub hosts: Vec<Arc<VirtualHost>>,
-    /// The rule for requests that match no host. Without a default rule the gateway responds with 404.
+    /// The rule for requests that match no host, at the listeners that flags set. Without a default rule the gateway responds
+    /// with 404.
     pub default_rule: Option<Rule>,
-    /// The listeners below HTTP, at most one for each address and transport protocol.
+    /// The listeners of Gateways, at most one for each address and transport protocol.
     pub listeners: Vec<Listener>,
     /// The certificates.
     pub tls: Arc<Tls>,

@@ -13,7 +13,7 @@
 //! | [`rule`] | virtual hosts, rules with their matches |
 //! | [`route`] | the identity of an object, path patterns |
 //! | [`upstream`] | upstreams with their stable identity, and their endpoints |
-//! | [`listener`] | listeners below HTTP: TCP, TLS passed through, UDP |
+//! | [`listener`] | the listeners of Gateways |
 //! | [`tls`] | certificates by name, client certificates |
 //! | [`feature`] | the features of rules and Services, each defined once |
 //! | [`value`] | bounded values |
@@ -42,7 +42,9 @@ pub use config::{Change, Config};
 pub use feature::compression::{Codings, Compression, ContentCoding};
 pub use feature::{Ejection, Features, HealthCheck, HealthCheckType, ServiceFeatures};
 pub use host::HostPattern;
-pub use listener::{Layer4, Layer4Route, Listener, ListenerId, ProxyProtocol, TlsRoute, WeightedUpstream};
+pub use listener::{
+    EntryPoint, Layer4Route, Listener, ListenerId, ProxyProtocol, Serves, TlsRoute, WeightedUpstream,
+};
 pub use route::{ObjectId, PathPattern};
 pub use rule::{Rule, RuleMatch, VirtualHost};
 pub use settings::Settings;

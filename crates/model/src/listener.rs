@@ -1,4 +1,4 @@
-//! Listeners below HTTP, which forward connections and datagrams without parsing their content.
+//! Listeners of Gateways: for HTTP, and below HTTP, where the gateway does not parse the content of connections and datagrams.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use crate::{HostPattern, ObjectId, UpstreamKey};
 
 /// An address that accepts connections or datagrams, with the routes for them.
 ///
-/// The listeners for HTTP and HTTPS are not in the model: flags set their addresses.
+/// The listeners that serve Ingresses are not in the model: flags set their addresses.
 #[derive(Clone, Debug, PartialEq, Serialize, Encode, Decode)]
 #[cbor(map)]
 pub struct Listener {
@@ -24,7 +24,7 @@ pub struct Listener {
     pub address: SocketAddr,
     /// The protocol, with the routes.
     #[n(2)]
-    pub serves: Layer4,
+    pub serves: Serves,
 }
 
 /// The identity of a listener: the object and the name.
@@ -56,7 +56,7 @@ impl Serialize for ListenerId {
 #[derive(Clone, Debug, PartialEq, Serialize, Encode, Decode)]
 #[serde(rename_all = "snake_case")]
 #[cbor(map)]
-pub enum Layer4 {
+pub enum Serves {
     /// TCP connections with any content. Without a route the gateway closes them.
     #[n(0)]
     Tcp(#[n(0)] Option<Layer4Route>),
@@ -67,9 +67,59 @@ pub enum Layer4 {
     /// Datagrams. Without a route the gateway drops them.
     #[n(2)]
     Udp(#[n(0)] Option<Layer4Route>),
+    /// HTTP in clear text, for the hosts of an [`EntryPoint::Gateway`] of this name.
+    #[n(3)]
+    Http(#[cbor(n(0), with = "Text")] Arc<str>),
+    /// HTTPS, for the hosts of an [`EntryPoint::Gateway`] of this name.
+    #[n(4)]
+    Https(#[cbor(n(0), with = "Text")] Arc<str>),
 }
 
-impl Layer4 {
+/// The listeners that serve a host. Each entry point has its own table of hosts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[cbor(map)]
+pub enum EntryPoint {
+    /// All listeners that flags set, for HTTP and HTTPS: the hosts of Ingresses.
+    #[default]
+    #[n(0)]
+    Flags,
+    /// The HTTP listeners that flags set. A host here replaces the same host of [`Flags`](Self::Flags).
+    #[n(1)]
+    FlagsHttp,
+    /// The HTTPS listeners that flags set. A host here replaces the same host of [`Flags`](Self::Flags).
+    #[n(2)]
+    FlagsHttps,
+    /// The listeners that name this entry point ([`Serves::Http`], [`Serves::Https`]).
+    #[n(3)]
+    Gateway(#[cbor(n(0), with = "Text")] Arc<str>),
+}
+
+impl EntryPoint {
+    /// Whether flags set all its listeners, and none belongs to a Gateway.
+    #[must_use]
+    pub fn is_flags(&self) -> bool {
+        *self == Self::Flags
+    }
+}
+
+impl fmt::Display for EntryPoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Flags => "all",
+            Self::FlagsHttp => "http",
+            Self::FlagsHttps => "https",
+            Self::Gateway(name) => name,
+        })
+    }
+}
+
+impl Serialize for EntryPoint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Serves {
     /// The protocol's name in Gateway API (`spec.listeners[].protocol`).
     #[must_use]
     pub fn protocol(&self) -> &'static str {
@@ -77,14 +127,17 @@ impl Layer4 {
             Self::Tcp(_) => "TCP",
             Self::Tls(_) => "TLS",
             Self::Udp(_) => "UDP",
+            Self::Http(_) => "HTTP",
+            Self::Https(_) => "HTTPS",
         }
     }
 
-    /// The routes, each with its host pattern.
+    /// The routes below HTTP, each with its host pattern.
     pub fn routes(&self) -> impl Iterator<Item = (&HostPattern, &Layer4Route)> {
         let (one, several) = match self {
             Self::Tcp(route) | Self::Udp(route) => (route.as_ref(), &[][..]),
             Self::Tls(routes) => (None, &routes[..]),
+            Self::Http(_) | Self::Https(_) => (None, &[][..]),
         };
         let several = several.iter().map(|route| (&route.host, &route.route));
         one.map(|route| (&HostPattern::Any, route)).into_iter().chain(several)

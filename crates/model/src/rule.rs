@@ -17,7 +17,7 @@ use crate::encoding::{Adapt as _, Context, Fault, List, Maybe, Same, Shared, Tex
 use crate::feature::BackendFeatures;
 use crate::policy::{RateLimits, Security, Traffic};
 use crate::value::Weight;
-use crate::{ClientAuth, Codings, HostPattern, ObjectId, PathPattern, UpstreamKey};
+use crate::{ClientAuth, Codings, EntryPoint, HostPattern, ObjectId, PathPattern, UpstreamKey};
 
 /// A host and its rules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
@@ -33,6 +33,27 @@ pub struct VirtualHost {
     /// [`Config::default_rule`](crate::Config::default_rule) applies.
     #[n(2)]
     pub fallback: Option<Rule>,
+    /// The listeners that serve the host.
+    #[serde(skip_serializing_if = "EntryPoint::is_flags")]
+    #[cbor(n(3), default, skip_if = "EntryPoint::is_flags")]
+    pub entry_point: EntryPoint,
+    /// Whether a request that meets no match of this host goes to the next less specific host of the entry point, as for an
+    /// HTTPRoute (Gateway API, `HTTPRouteSpec.hostnames`). An Ingress decides alone about its host.
+    #[serde(skip_serializing_if = "is_false")]
+    #[cbor(n(64), default, skip_if = "is_false")]
+    pub continues: bool,
+}
+
+impl VirtualHost {
+    /// A host with these rules, at all listeners that flags set.
+    #[must_use]
+    pub fn new(host: HostPattern, rules: Vec<Rule>) -> Self {
+        Self { host, rules, fallback: None, entry_point: EntryPoint::Flags, continues: false }
+    }
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// A rule: its matches, the backends that serve matching requests, and the policies.
@@ -79,7 +100,7 @@ impl Rule {
 
     /// The upstreams of the backends.
     pub fn upstreams(&self) -> impl Iterator<Item = &UpstreamKey> {
-        self.backends.iter().map(|backend| &backend.upstream)
+        self.backends.iter().filter(|backend| !backend.is_invalid).map(|backend| &backend.upstream)
     }
 
     /// A rule for one path and one upstream, without a policy.
@@ -113,13 +134,17 @@ pub struct Backend {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(2)]
     pub features: Option<Box<BackendFeatures>>,
+    /// Whether the object names no valid backend: the gateway responds with 500 (Gateway API, `HTTPRouteRule.backendRefs`).
+    #[serde(skip_serializing_if = "is_false")]
+    #[cbor(n(3), default, skip_if = "is_false")]
+    pub is_invalid: bool,
 }
 
 impl Backend {
     /// A backend with weight 1 and without features.
     #[must_use]
     pub fn new(upstream: UpstreamKey) -> Self {
-        Self { upstream, weight: Weight::of(1), features: None }
+        Self { upstream, weight: Weight::of(1), features: None, is_invalid: false }
     }
 }
 
@@ -154,10 +179,34 @@ impl RuleMatch {
     /// matches.
     #[must_use]
     pub fn path(path: PathPattern) -> Self {
+        Self::new(PathMatch::Literal(path), None, Vec::new(), Vec::new())
+    }
+
+    /// A match with the precedence of Gateway API (`HTTPRouteRule.matches`): an exact path, then the longest prefix, then a
+    /// method, then the number of headers, then the number of query parameters. Regular expressions are between exact paths
+    /// and prefixes. For paths alone, the order is that of [`path`](Self::path): no prefix of a path is longer than the path.
+    #[must_use]
+    pub fn new(
+        path: PathMatch,
+        method: Option<Box<str>>,
+        headers: Vec<HeaderMatch>,
+        query: Vec<QueryMatch>,
+    ) -> Self {
+        let (class, rank) = match &path {
+            PathMatch::Literal(PathPattern::Exact(_)) => (0, 0),
+            PathMatch::Regex(_) => (1, 0),
+            PathMatch::Literal(pattern) => (2, u32::from(pattern.rank())),
+        };
         let length = u16::try_from(path.as_str().len()).unwrap_or(u16::MAX);
-        let precedence = u32::from(u16::MAX - length) << 2 | u32::from(path.rank());
-        let path = PathMatch::Literal(path);
-        Self { precedence, path, method: None, headers: Vec::new(), query: Vec::new() }
+        // 5 bits each: Gateway API allows 16 conditions.
+        let fewer = |conditions: usize| 31 - u32::try_from(conditions).unwrap_or(31).min(31);
+        let precedence = class << 29
+            | u32::from(u16::MAX - length) << 13
+            | rank << 11
+            | u32::from(method.is_none()) << 10
+            | fewer(headers.len()) << 5
+            | fewer(query.len());
+        Self { precedence, path, method, headers, query }
     }
 
     /// Whether the path is the only condition.

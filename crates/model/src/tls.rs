@@ -11,12 +11,12 @@ use serde::{Serialize, Serializer};
 
 use crate::encoding::bound::{Bound, Chain};
 use crate::encoding::{Adapt as _, Context, Fault, List, Maybe, Part, Raw, Shared, Time, WithinAs};
-use crate::{HostPattern, TlsRoute};
+use crate::{EntryPoint, HostPattern, TlsRoute};
 
 /// The certificates of all names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tls {
-    /// The names with their certificates, at most one entry for each pattern.
+    /// The names with their certificates, at most one entry for each entry point and pattern.
     pub hosts: Vec<Arc<TlsHost>>,
     /// The names whose connections pass through without termination, each pattern at most once. None of these names is in
     /// `hosts`.
@@ -44,6 +44,18 @@ pub struct TlsHost {
     /// Client authentication: whether clients must present certificates.
     #[cbor(n(2), with = "Maybe::<Shared>")]
     pub client_auth: Option<Arc<ClientAuth>>,
+    /// The listeners that serve the name.
+    #[serde(skip_serializing_if = "EntryPoint::is_flags")]
+    #[cbor(n(3), default, skip_if = "EntryPoint::is_flags")]
+    pub entry_point: EntryPoint,
+}
+
+impl TlsHost {
+    /// A name with these certificates, at all HTTPS listeners that flags set.
+    #[must_use]
+    pub fn new(host: HostPattern, certificates: Vec<Arc<Certificate>>) -> Self {
+        Self { host, certificates, client_auth: None, entry_point: EntryPoint::Flags }
+    }
 }
 
 /// Client authentication by certificates.

@@ -11,6 +11,9 @@ pub enum Failure {
     /// The upstream has no endpoint.
     #[error("the upstream has no ready endpoint")]
     NoEndpoint,
+    /// The rule names no valid backend (Gateway API, `HTTPRouteRule.backendRefs`).
+    #[error("the rule names no valid backend")]
+    InvalidBackend,
     /// The upstream's own limit is reached.
     #[error("the upstream has reached its limit of requests in flight")]
     Overloaded,
@@ -81,7 +84,7 @@ pub enum Failure {
 
 impl Failure {
     /// The number of kinds.
-    pub const COUNT: usize = 23;
+    pub const COUNT: usize = 24;
 
     /// The stable names for metrics and logs, by [`index`](Self::index).
     pub const REASONS: [&'static str; Self::COUNT] = [
@@ -108,6 +111,7 @@ impl Failure {
         "unwanted_status",
         "response_too_long",
         "other_protocol",
+        "invalid_backend",
     ];
 
     /// The kind's number, below [`COUNT`](Self::COUNT).
@@ -137,6 +141,7 @@ impl Failure {
             Self::RetriedStatus => 20,
             Self::TooLong => 21,
             Self::OtherProtocol => 22,
+            Self::InvalidBackend => 23,
         }
     }
 
@@ -150,6 +155,7 @@ impl Failure {
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
+            Self::InvalidBackend => 500,
             Self::NoEndpoint | Self::Overloaded => 503,
             Self::ConnectTimeout | Self::ResponseTimeout | Self::WriteTimeout => 504,
             _ => 502,
@@ -661,7 +667,8 @@ mod tests {
         for (index, denial) in Denial::all().iter().enumerate() {
             assert_eq!(denial.index(), index);
         }
-        assert_eq!(Failure::OtherProtocol.index(), Failure::COUNT - 1);
+        assert_eq!(Failure::InvalidBackend.index(), Failure::COUNT - 1);
+        assert_eq!(Failure::InvalidBackend.reason(), "invalid_backend");
         assert_eq!(Failure::OtherProtocol.reason(), "other_protocol");
         assert_eq!(Failure::RetriedStatus.reason(), "unwanted_status");
         assert_eq!(Failure::BodyTimeout.reason(), "body_timeout");

@@ -5,13 +5,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use sluicegate_model::{self as model, Layer4};
+use sluicegate_model::{self as model, Serves};
 use sluicegate_proxy_protocol::Addresses;
 use socket2::{Domain, Socket, Type};
 
 use tokio::net::TcpStream;
 
 use crate::options::{Options, StartError};
+use crate::rule::Entrance;
 
 /// How many connections the kernel may queue for each worker until the worker accepts them, if the system allows it
 /// (`net.core.somaxconn`).
@@ -20,12 +21,25 @@ const BACKLOG: i32 = 4096;
 /// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
-    Http,
-    Https,
+    Http(Entrance),
+    Https(Entrance),
     /// TCP connections, and TLS connections that the gateway does not terminate.
     Tcp,
     /// Datagrams.
     Udp,
+}
+
+impl Protocol {
+    /// The protocol of a Gateway's listener.
+    fn of(listener: &model::Listener) -> Self {
+        let entrance = Entrance::Gateway(listener.address);
+        match listener.serves {
+            Serves::Tcp(_) | Serves::Tls(_) => Self::Tcp,
+            Serves::Udp(_) => Self::Udp,
+            Serves::Http(_) => Self::Http(entrance),
+            Serves::Https(_) => Self::Https(entrance),
+        }
+    }
 }
 
 /// The configured address of a listener, and whether it receives datagrams: TCP and UDP have separate ports.
@@ -35,12 +49,12 @@ pub(crate) struct Place {
     pub(crate) is_udp: bool,
 }
 
-/// The state of a listener below HTTP.
+/// The state of a listener of a Gateway.
 #[derive(Clone, Debug)]
 pub struct ListenerState {
     /// The name, such as `Gateway default/edge, listener db`.
     pub listener: String,
-    /// `TCP`, `TLS` or `UDP`.
+    /// `HTTP`, `HTTPS`, `TCP`, `TLS` or `UDP`.
     pub protocol: &'static str,
     /// The configured address.
     pub address: SocketAddr,
@@ -88,6 +102,7 @@ pub(crate) struct Sockets {
 #[derive(Debug)]
 struct Bound {
     address: SocketAddr,
+    protocol: Protocol,
     /// Handles for passing the sockets of all workers to another process.
     sockets: Vec<Socket>,
 }
@@ -113,8 +128,8 @@ impl Sockets {
             is_closed: false,
         };
         let mut of_workers: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
-        let http = options.http.iter().map(|address| (*address, Protocol::Http));
-        let https = options.https.iter().map(|address| (*address, Protocol::Https));
+        let http = options.http.iter().map(|address| (*address, Protocol::Http(Entrance::FlagHttp)));
+        let https = options.https.iter().map(|address| (*address, Protocol::Https(Entrance::FlagHttps)));
         for (address, protocol) in http.chain(https) {
             if address.port() != 0 && sockets.fixed.iter().any(|bound| bound.address == address) {
                 return Err(StartError::Twice(address));
@@ -142,10 +157,13 @@ impl Sockets {
         }
         let place = |listener: &model::Listener| Place {
             address: listener.address,
-            is_udp: matches!(listener.serves, Layer4::Udp(_)),
+            is_udp: matches!(listener.serves, Serves::Udp(_)),
         };
         self.configured.retain(|known, bound| {
-            let stays = wanted.iter().any(|listener| place(listener) == *known);
+            let stays = wanted.iter().any(|listener| {
+                let is_same = bound.as_ref().map_or(true, |bound| bound.protocol == Protocol::of(listener));
+                place(listener) == *known && is_same
+            });
             if !stays && bound.is_ok() {
                 tracing::info!(address = %known.address, udp = known.is_udp, "no longer listening");
                 moves.closed.push(*known);
@@ -159,7 +177,7 @@ impl Sockets {
                 self.configured.insert(place, Ok(bound));
                 continue;
             }
-            let protocol = if place.is_udp { Protocol::Udp } else { Protocol::Tcp };
+            let protocol = Protocol::of(listener);
             let bound = match self.conflict(place) {
                 Some(with) => Err(format!("{with} is served for HTTP or HTTPS")),
                 None => self.bind(place, protocol).map_err(|error| error.to_string()),
@@ -192,7 +210,7 @@ impl Sockets {
     /// The addresses of a configuration's listeners, or why they do not listen.
     pub(crate) fn states(&self, wanted: &[model::Listener]) -> Vec<ListenerState> {
         let state = |listener: &model::Listener| {
-            let is_udp = matches!(listener.serves, Layer4::Udp(_));
+            let is_udp = matches!(listener.serves, Serves::Udp(_));
             let bound = self.configured.get(&Place { address: listener.address, is_udp });
             ListenerState {
                 listener: listener.id.to_string(),
@@ -237,7 +255,7 @@ impl Sockets {
     /// A socket for every worker: inherited sockets first, then new sockets.
     fn bind(&mut self, place: Place, protocol: Protocol) -> io::Result<(Bound, Vec<Vec<Listener>>)> {
         let mut of_workers: Vec<Vec<Listener>> = (0..self.workers).map(|_| Vec::new()).collect();
-        let mut bound = Bound { address: place.address, sockets: Vec::new() };
+        let mut bound = Bound { address: place.address, protocol, sockets: Vec::new() };
         // Every inherited socket has its own queue, which a worker must serve.
         let mut inherited = Vec::new();
         for socket in std::mem::take(&mut self.inherited) {
@@ -261,7 +279,8 @@ impl Sockets {
             }
         }
         // The place has the configured address, not the port that the kernel chose.
-        let fixed = matches!(protocol, Protocol::Http | Protocol::Https);
+        let fixed =
+            matches!(protocol, Protocol::Http(Entrance::FlagHttp) | Protocol::Https(Entrance::FlagHttps));
         let place = if fixed { Place { address: bound.address, ..place } } else { place };
         of_workers.iter_mut().flatten().for_each(|listener| listener.place = place);
         Ok((bound, of_workers))

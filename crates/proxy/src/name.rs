@@ -58,31 +58,68 @@ impl<T> HostMap<T> {
 
     /// The value for this name, in any case.
     pub(crate) fn find(&self, name: &[u8]) -> Option<&T> {
-        if self.exact.is_empty() && self.wildcard.is_empty() && self.suffix.is_empty() {
-            return self.any.as_ref();
-        }
-        let mut lower = [0; MAX_HOST];
-        let Some(lower) = lower.get_mut(..name.len()) else { return self.any.as_ref() };
-        lower.copy_from_slice(name);
-        lower.make_ascii_lowercase();
-        if let Some(found) = self.exact.get(&*lower) {
-            return Some(found);
-        }
-        let suffix = memchr::memchr(b'.', lower).filter(|dot| *dot > 0).map(|dot| &lower[dot + 1..]);
-        let one_label = suffix.and_then(|suffix| self.wildcard.get(suffix));
-        one_label.or_else(|| self.find_suffix(suffix?)).or(self.any.as_ref())
+        self.first(name, Some)
     }
 
-    /// The value of the longest suffix of `suffix` that has a value.
-    fn find_suffix<'s>(&'s self, mut suffix: &[u8]) -> Option<&'s T> {
+    /// The first result of `visit` for a value whose pattern matches this name, from the most specific pattern on. The name
+    /// may be in any case.
+    pub(crate) fn first<'s, R>(
+        &'s self,
+        name: &[u8],
+        mut visit: impl FnMut(&'s T) -> Option<R>,
+    ) -> Option<R> {
+        if !(self.exact.is_empty() && self.wildcard.is_empty() && self.suffix.is_empty()) {
+            let mut lower = [0; MAX_HOST];
+            if let Some(lower) = lower.get_mut(..name.len()) {
+                lower.copy_from_slice(name);
+                lower.make_ascii_lowercase();
+                if let Some(found) = self.first_named(lower, &mut visit) {
+                    return Some(found);
+                }
+            }
+        }
+        self.any.as_ref().and_then(visit)
+    }
+
+    /// [`first`](Self::first) among the patterns with a name. `name` is in lower case.
+    fn first_named<'s, R>(&'s self, name: &[u8], visit: &mut impl FnMut(&'s T) -> Option<R>) -> Option<R> {
+        if let Some(found) = self.exact.get(name).and_then(&mut *visit) {
+            return Some(found);
+        }
+        let mut suffix = memchr::memchr(b'.', name).filter(|dot| *dot > 0).map(|dot| &name[dot + 1..])?;
+        if let Some(found) = self.wildcard.get(suffix).and_then(&mut *visit) {
+            return Some(found);
+        }
         if self.suffix.is_empty() {
             return None;
         }
         loop {
-            if let Some(found) = self.suffix.get(suffix) {
+            if let Some(found) = self.suffix.get(suffix).and_then(&mut *visit) {
                 return Some(found);
             }
             suffix = &suffix[memchr::memchr(b'.', suffix)? + 1..];
+        }
+    }
+
+    /// Adds the values of `other` whose patterns have no value here.
+    pub(crate) fn add_missing(&mut self, other: &Self)
+    where
+        T: Clone,
+    {
+        let maps = [
+            (&mut self.exact, &other.exact),
+            (&mut self.wildcard, &other.wildcard),
+            (&mut self.suffix, &other.suffix),
+        ];
+        for (own, other) in maps {
+            for (name, value) in other {
+                if !own.contains_key(name) {
+                    own.insert(name.clone(), value.clone());
+                }
+            }
+        }
+        if self.any.is_none() {
+            self.any.clone_from(&other.any);
         }
     }
 }

@@ -239,7 +239,7 @@ impl Publisher {
     /// Compiles the table of a configuration, and publishes the table to readers.
     fn compile(&mut self, config: &Arc<Config>) -> Arc<Table> {
         let tls = self.tls.compile(&config.tls, &config.settings);
-        let of_tls = (tls, self.layer4_table(config));
+        let of_tls = (&*tls, self.layer4_table(config));
         let table = Table::new(config, &self.table, of_tls, self.registry.resources(), |upstream| {
             self.slot(upstream)
         });

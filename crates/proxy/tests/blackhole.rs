@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use sluicegate_model::{Layer4, Protocol};
+use sluicegate_model::{Protocol, Serves};
 use sluicegate_netns::{Namespace, Pod};
 use sluicegate_proxy::failure::Failure;
 use sluicegate_testkit::backend::{Backend, Behaviour, repeated_ids};
@@ -85,7 +85,7 @@ fn nothing_failed(name: &str, report: &Report) {
 async fn tcp_connections_do_not_wait_for_a_blackholed_endpoint() -> TestResult {
     let Some(cluster) = Cluster::start(3, &Behaviour::ok())? else { return Ok(()) };
     let gateway = cluster.gateway(|builder| {
-        builder.layer4(Protocol::Tcp, |route| Layer4::Tcp(Some(route)), cluster.addresses())
+        builder.layer4(Protocol::Tcp, |route| Serves::Tcp(Some(route)), cluster.addresses())
     })?;
     cluster.pods[0].blackhole()?;
     let mut slowest = Duration::ZERO;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use sluicegate_model::{
-    Change, Conditions, Config, Endpoint, HostPattern, Layer4, Layer4Route, Listener, ListenerId, ObjectId,
-    PathPattern, Protocol, Rule, Settings, Tls, Upstream, UpstreamKey, VirtualHost, WeightedUpstream,
+    Change, Conditions, Config, Endpoint, HostPattern, Layer4Route, Listener, ListenerId, ObjectId,
+    PathPattern, Protocol, Rule, Serves, Settings, Tls, Upstream, UpstreamKey, VirtualHost, WeightedUpstream,
 };
 use sluicegate_proxy::counters::{Tally, UpstreamShard};
 use sluicegate_proxy::upstream::{SharedEndpoint, SharedUpstream};
@@ -63,7 +63,7 @@ impl Builder {
         self.config.upstreams.insert(spoken.clone(), Arc::new(Upstream { endpoints, ..Upstream::default() }));
         let id = ObjectId { kind: "Ingress", namespace: "default".into(), name: DEFAULT.into() };
         let rules = vec![Rule::new(id, PathPattern::Prefix("/".into()), spoken)];
-        self.config.hosts.push(Arc::new(VirtualHost { host: HostPattern::Any, rules, fallback: None }));
+        self.config.hosts.push(Arc::new(VirtualHost::new(HostPattern::Any, rules)));
         self
     }
 
@@ -80,7 +80,7 @@ impl Builder {
     pub fn layer4(
         mut self,
         protocol: Protocol,
-        serves: impl FnOnce(Layer4Route) -> Layer4,
+        serves: impl FnOnce(Layer4Route) -> Serves,
         addresses: impl IntoIterator<Item = SocketAddr>,
     ) -> Self {
         let object = ObjectId { kind: "Gateway", namespace: "default".into(), name: "edge".into() };
@@ -371,7 +371,7 @@ pub fn add_route(config: &mut Config, host: &str, path: &str, name: &str) {
     match config.hosts.iter_mut().find(|virtual_host| virtual_host.host == pattern) {
         Some(virtual_host) => Arc::make_mut(virtual_host).rules.push(rule),
         None => {
-            let virtual_host = VirtualHost { host: pattern, rules: vec![rule], fallback: None };
+            let virtual_host = VirtualHost::new(pattern, vec![rule]);
             config.hosts.push(Arc::new(virtual_host));
         }
     }

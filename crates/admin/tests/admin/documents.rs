@@ -8,8 +8,8 @@ use sluicegate_admin::state::{Health, ServedRoute, UpstreamState};
 use sluicegate_admin::table::routes_table;
 use sluicegate_admin::{FetchError, fetch};
 use sluicegate_model::{
-    Balance, Change, Conditions, Config, Endpoint, HostPattern, Layer4, Layer4Route, Listener, ListenerId,
-    ObjectId, PathPattern, Protocol, Rule, RuleMatch, Tls, TlsRoute, Transport, UpstreamKey, UpstreamLimits,
+    Balance, Change, Conditions, Config, Endpoint, HostPattern, Layer4Route, Listener, ListenerId, ObjectId,
+    PathPattern, Protocol, Rule, RuleMatch, Serves, Tls, TlsRoute, Transport, UpstreamKey, UpstreamLimits,
     VirtualHost, WeightedUpstream,
 };
 use sluicegate_testkit::backend::{Backend, Behaviour};
@@ -74,7 +74,7 @@ async fn routes_of_the_running_gateway_equal_the_routes_of_its_model() -> anyhow
         ..route("/cart", "web")
     });
     let wildcard = HostPattern::Wildcard("example.com".into());
-    let other = VirtualHost { host: wildcard, rules: vec![], fallback: Some(route("/", "cart")) };
+    let other = VirtualHost { fallback: Some(route("/", "cart")), ..VirtualHost::new(wildcard, vec![]) };
     config.hosts.insert(0, other.into());
     config.default_rule = Some(route("/", "web"));
     let gateway = Gateway::serving(config.clone()).await?;
@@ -125,10 +125,10 @@ fn admin_path_routes_lists_layer4_routes_with_their_listeners() -> anyhow::Resul
         vec![tls_route(exact, route.clone()), tls_route(suffix, route)]
     };
     config.listeners = vec![
-        listener("[::1]:8444", Layer4::Tls(tls(leads_to("TLSRoute", &[(&db, 1)]))))?,
-        listener("10.0.0.1:5432", Layer4::Tcp(Some(leads_to("TCPRoute", &[(&db, 9), (&new, 0)]))))?,
-        listener("0.0.0.0:5432", Layer4::Udp(Some(leads_to("UDPRoute", &[(&dns, 1)]))))?,
-        listener("0.0.0.0:1", Layer4::Tcp(None))?,
+        listener("[::1]:8444", Serves::Tls(tls(leads_to("TLSRoute", &[(&db, 1)]))))?,
+        listener("10.0.0.1:5432", Serves::Tcp(Some(leads_to("TCPRoute", &[(&db, 9), (&new, 0)]))))?,
+        listener("0.0.0.0:5432", Serves::Udp(Some(leads_to("UDPRoute", &[(&dns, 1)]))))?,
+        listener("0.0.0.0:1", Serves::Tcp(None))?,
     ];
     let passed = tls_route(HostPattern::Any, leads_to("Ingress", &[(&db, 1)]));
     config.tls = Tls { passthrough: vec![passed], ..Tls::default() }.into();

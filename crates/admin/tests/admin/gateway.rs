@@ -143,6 +143,6 @@ pub(crate) fn config(services: &[(&str, &str, &[Endpoint])]) -> Config {
     let host = HostPattern::Exact("shop.example.com".into());
     let upstreams =
         services.iter().map(|(_, service, endpoints)| (key(service), upstream(endpoints).into())).collect();
-    let host = VirtualHost { host, rules: routes, fallback: None };
+    let host = VirtualHost::new(host, routes);
     Config { hosts: vec![host.into()], upstreams, ..Config::default() }
 }

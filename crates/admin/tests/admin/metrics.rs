@@ -446,12 +446,12 @@ async fn exact_and_prefix_routes_with_the_same_path_share_a_metric_series() -> a
 
 #[tokio::test]
 async fn metrics_count_layer4_connections_by_listener_and_route() -> anyhow::Result<()> {
-    use sluicegate_model::Layer4;
+    use sluicegate_model::Serves;
     use sluicegate_testkit::gateway::{Gateway as Builder, layer4_key};
 
     let backend = Backend::start(Behaviour::ok()).await?;
     let config = Builder::builder()
-        .layer4(Protocol::Tcp, |route| Layer4::Tcp(Some(route)), [backend.addr()])
+        .layer4(Protocol::Tcp, |route| Serves::Tcp(Some(route)), [backend.addr()])
         .into_config();
     let gateway = Gateway::serving(config).await?;
     let bound = gateway.proxy.registry().listeners()[0].bound.clone().expect("a bound listener");
@@ -499,7 +499,7 @@ async fn metrics_report_the_expiry_time_of_certificates_by_key_type() -> anyhow:
     let certificates = [KeyKind::Ecdsa, KeyKind::Rsa]
         .map(|kind| authority.issue_with(&["a.test"], kind, end).certificate)
         .to_vec();
-    let host = TlsHost { host: HostPattern::Exact("a.test".into()), certificates, client_auth: None };
+    let host = TlsHost::new(HostPattern::Exact("a.test".into()), certificates);
     let tls = Tls { hosts: vec![host.into()], ..Tls::default() };
     let gateway = Gateway::serving(Config { tls: tls.into(), ..Config::default() }).await?;
     let exposition = gateway.scrape_until("the first scrape", |_| true).await?;

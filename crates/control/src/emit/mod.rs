@@ -2,7 +2,8 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`rule`] | hosts and rules, with the policies of each rule |
+//! | [`rule`] | hosts and rules of Ingresses, with the policies of each rule |
+//! | [`http_route`] | hosts and rules of HTTPRoutes |
 //! | [`slash`] | paths that a policy guards with a final slash, but not without it |
 //! | [`tls`] | the certificates of options |
 //! | [`backend`] | the upstreams that objects name |
@@ -12,12 +13,14 @@ use std::sync::Arc;
 
 use sluicegate_model::{Config, Tls};
 
+use crate::intent::http_route::HttpRoute;
 use crate::merge::Merged;
 use crate::problem::Problem;
 use crate::store::Store;
 use crate::translate::{TranslateOptions, Translation};
 
 mod backend;
+mod http_route;
 mod rule;
 mod slash;
 mod tls;
@@ -27,13 +30,23 @@ pub(crate) fn emit(
     store: &Store,
     options: &TranslateOptions,
     merged: Merged<'_, '_>,
+    http_routes: &[HttpRoute<'_>],
     of_options: Vec<Problem>,
     of_intents: Vec<Problem>,
 ) -> Translation {
     let Merged { listeners, passthrough, tls, rules, mut policies } = merged;
-    let emitted = rule::emit(&rules, &tls, &mut policies);
+    let mut emitted = rule::emit(&rules, &tls, &mut policies);
+    let of_routes = http_route::emit(&listeners.hosts, http_routes, &emitted.hosts, &mut policies);
+    emitted.hosts.extend(of_routes);
+    // Other parts compare configurations in this order.
+    emitted
+        .hosts
+        .sort_unstable_by(|one, other| (&one.entry_point, &one.host).cmp(&(&other.entry_point, &other.host)));
     let mut problems = Vec::new();
-    let tls_hosts = tls.hosts(&passthrough);
+    let mut tls_hosts = tls.hosts(&passthrough);
+    tls_hosts.extend(listeners.tls_hosts);
+    tls_hosts
+        .sort_unstable_by(|one, other| (&one.entry_point, &one.host).cmp(&(&other.entry_point, &other.host)));
     problems.extend(tls.problems);
     let mut config = Config {
         settings: options.settings.clone(),

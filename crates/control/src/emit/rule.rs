@@ -43,7 +43,7 @@ pub(super) fn emit<'a>(
         .and_then(|intent| emitting.fallback(intent, &HostPattern::Any, &mut emitted.references));
     for (pattern, owner, rules) in hosts {
         let fallback = emitting.fallback(owner, pattern, &mut emitted.references);
-        emitted.hosts.push(Arc::new(VirtualHost { host: pattern.clone(), rules, fallback }));
+        emitted.hosts.push(Arc::new(VirtualHost { fallback, ..VirtualHost::new(pattern.clone(), rules) }));
     }
     emitted
 }

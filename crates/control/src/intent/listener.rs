@@ -1,10 +1,10 @@
-//! The intents below HTTP: listeners, and the routes that attach to them.
+//! The intents of Gateways: listeners, and the routes below HTTP that attach to them.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sluicegate_model::{HostPattern, Layer4Route, ListenerId};
+use sluicegate_model::{Certificate, HostPattern, Layer4Route, ListenerId};
 
 use super::{At, Place, Reference};
 use crate::object::gateway::ListenerProtocol;
@@ -21,6 +21,8 @@ pub(crate) struct Listener<'a> {
     pub(crate) protocol: ListenerProtocol,
     pub(crate) hostname: &'a HostPattern,
     pub(crate) port: u16,
+    /// The certificates of a listener for HTTPS.
+    pub(crate) certificates: Vec<Arc<Certificate>>,
     /// The sockets of the listener, or the reason why there are none.
     pub(crate) sockets: Result<Vec<Socket>, Problem>,
 }
@@ -28,6 +30,8 @@ pub(crate) struct Listener<'a> {
 /// The place where connections or datagrams arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Socket {
+    /// The HTTP listeners at this port, which an option of the process sets.
+    Http(u16),
     /// The HTTPS listeners at this port, which an option of the process sets.
     Https(u16),
     /// A socket of a Gateway's own.
@@ -96,7 +100,7 @@ impl Socket {
 impl fmt::Display for Socket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Https(port) => write!(f, ":{port}"),
+            Self::Http(port) | Self::Https(port) => write!(f, ":{port}"),
             Self::Own { address, .. } => address.fmt(f),
         }
     }

@@ -1,7 +1,7 @@
 //! The intents: the routes, certificates and listeners that objects request, in terms that all dialects share. Each
 //! part has its origin: the object, the place where the object was written, and the field.
 //!
-//! [`listener`] has the intents below HTTP. [`merge`](crate::merge) resolves conflicts between intents, and
+//! [`listener`] has the listeners of Gateways and the intents below HTTP, and [`http_route`] the intents of HTTPRoutes. [`merge`](crate::merge) resolves conflicts between intents, and
 //! [`emit`](crate::emit) makes the model of the result.
 
 use std::borrow::Cow;
@@ -12,6 +12,7 @@ use sluicegate_model::rule::RuleMatch;
 use sluicegate_model::{Certificate, ClientAuth, Codings, HostPattern, Layer4Route, ObjectId, UpstreamKey};
 
 use crate::object::gateway::listener_field;
+use crate::object::http_route::{backend_field as http_backend_field, filter_field};
 use crate::object::ingress::{path_field, secret_field};
 use crate::object::policy::authentication::EXT_AUTH_FIELD;
 use crate::object::policy::traffic::{MIRROR_FIELD, split_backend_field};
@@ -19,8 +20,10 @@ use crate::object::route::{backend_field, parent_field};
 use crate::object::{ObjectRef, annotation};
 use crate::problem::{Origin, Problem, Severity};
 use crate::upstream::ANSWERED;
+use http_route::HttpRoute;
 use listener::{Layer4, Listener};
 
+pub(crate) mod http_route;
 pub(crate) mod listener;
 
 /// The intents of all objects.
@@ -28,10 +31,12 @@ pub(crate) mod listener;
 pub(crate) struct Intents<'a> {
     /// For HTTP and TLS, the oldest object first.
     pub(crate) http: Vec<Intent<'a>>,
-    /// The listeners of Gateways below HTTP, those of the oldest Gateway first.
+    /// The listeners of Gateways, those of the oldest Gateway first.
     pub(crate) listeners: Vec<Listener<'a>>,
     /// The routes below HTTP, the oldest route first.
     pub(crate) layer4: Vec<Layer4<'a>>,
+    /// The HTTPRoutes, the oldest route first.
+    pub(crate) http_routes: Vec<HttpRoute<'a>>,
     pub(crate) problems: Vec<Problem>,
     /// The objects of other classes, each with a note of the option that would serve it.
     pub(crate) foreign: Vec<Problem>,
@@ -166,6 +171,10 @@ pub(crate) enum Place {
     ParentRef(usize),
     /// The backend of a route of Gateway API.
     BackendRef(usize),
+    /// The rule and the backend of an HTTPRoute.
+    HttpBackend(usize, usize),
+    /// The rule of an HTTPRoute, and a filter that mirrors requests.
+    HttpMirror(usize, usize),
     /// Another Service of a TrafficPolicy, with a share of the requests.
     Branch(usize),
     /// The mirror of a TrafficPolicy.
@@ -231,6 +240,10 @@ impl Place {
             Self::Listener(index) => listener_field(index),
             Self::ParentRef(index) => parent_field(index),
             Self::BackendRef(index) => backend_field(index),
+            Self::HttpBackend(rule, backend) => http_backend_field(rule, backend),
+            Self::HttpMirror(rule, filter) => {
+                format!("{}.requestMirror.backendRef", filter_field(rule, filter))
+            }
             Self::Branch(index) => split_backend_field(index),
             Self::Mirror => MIRROR_FIELD.to_owned(),
             Self::ExtAuth => EXT_AUTH_FIELD.to_owned(),
@@ -249,7 +262,9 @@ impl Reference<'_> {
         };
         let message = match self.place {
             // No client waits for mirrored requests.
-            Place::Mirror => message.replace(ANSWERED, "mirrored requests are dropped"),
+            Place::Mirror | Place::HttpMirror(..) => {
+                message.replace(ANSWERED, "mirrored requests are dropped")
+            }
             _ => message,
         };
         self.at.warning(&field, message)

@@ -1,24 +1,42 @@
-//! The owner of each socket, and the routes below HTTP that are in service there.
+//! The owner of each socket, and the routes that are in service there.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
-use sluicegate_model::{HostPattern, Layer4 as Serves, Layer4Route, TlsRoute};
+use sluicegate_model::{EntryPoint, HostPattern, Layer4Route, Serves, TlsHost, TlsRoute};
 
-use crate::intent::listener::{Layer4, Listener, Socket};
-use crate::intent::{Claim, Place, Reference};
+use crate::intent::http_route::HttpRoute;
+use crate::intent::listener::{Layer4, Listener, Parent, Socket};
+use crate::intent::{At, Claim, Place, Reference};
 use crate::object::gateway::ListenerProtocol;
 use crate::object::host::covers;
+use crate::object::route::Hostname;
 use crate::problem::Problem;
 
 /// The listeners of Gateways, with the routes that are in service.
 #[derive(Default)]
 pub(crate) struct Merged<'a> {
     pub(crate) listeners: Vec<sluicegate_model::Listener>,
+    /// The hosts of listeners for HTTP.
+    pub(crate) hosts: Vec<HttpHost>,
+    /// The names of listeners for HTTPS.
+    pub(crate) tls_hosts: Vec<Arc<TlsHost>>,
     /// The TLS passthrough of HTTPS listeners.
     pub(crate) claims: Vec<Claim<'a>>,
     /// The backends of routes that are in service.
     pub(crate) references: Vec<Reference<'a>>,
     pub(crate) problems: Vec<Problem>,
+}
+
+/// A host of listeners for HTTP.
+pub(crate) struct HttpHost {
+    pub(crate) entry_point: EntryPoint,
+    pub(crate) host: HostPattern,
+    /// The routes of the host, the oldest first, by their places in [`Intents`](crate::intent::Intents), each with the port of
+    /// the listener.
+    pub(crate) routes: Vec<(usize, u16)>,
+    /// Whether a less specific host of the same listener takes requests that meet no match.
+    pub(crate) continues: bool,
 }
 
 /// A route at a listener.
@@ -35,31 +53,43 @@ struct Attachment {
 struct Merging<'i, 'a> {
     listeners: &'i [Listener<'a>],
     routes: &'i [Layer4<'a>],
-    /// The listeners at each socket, by their places: one listener, or several for TLS.
+    http_routes: &'i [HttpRoute<'a>],
+    /// The listeners at each socket, by their places: one listener, or several with different hostnames.
     sockets: BTreeMap<Socket, Vec<usize>>,
-    /// The routes of each listener, the oldest first.
+    /// The routes of each listener, the oldest first. An HTTP listener has HTTPRoutes.
     attached: Vec<Vec<Attachment>>,
     /// The routes whose backends are in the result.
     in_service: HashSet<usize>,
+    /// The HTTPRoutes whose backends are in the result.
+    http_in_service: HashSet<usize>,
     merged: Merged<'a>,
 }
 
 /// Merges the listeners and their routes; the oldest object comes first.
-pub(super) fn merge<'a>(listeners: &[Listener<'a>], routes: &[Layer4<'a>]) -> Merged<'a> {
+pub(super) fn merge<'a>(
+    listeners: &[Listener<'a>],
+    routes: &[Layer4<'a>],
+    http_routes: &[HttpRoute<'a>],
+) -> Merged<'a> {
     let mut merging = Merging {
         listeners,
         routes,
+        http_routes,
         sockets: BTreeMap::new(),
         attached: listeners.iter().map(|_| Vec::new()).collect(),
         in_service: HashSet::new(),
+        http_in_service: HashSet::new(),
         merged: Merged::default(),
     };
     for index in 0..listeners.len() {
         merging.open(index);
     }
     let served: HashSet<usize> = merging.sockets.values().flatten().copied().collect();
-    for route in 0..routes.len() {
-        merging.attach(route, &served);
+    for (index, Layer4 { at, parents, hostnames, .. }) in routes.iter().enumerate() {
+        merging.attach(index, *at, parents, hostnames, &served);
+    }
+    for (index, HttpRoute { at, parents, hostnames, .. }) in http_routes.iter().enumerate() {
+        merging.attach(index, *at, parents, hostnames, &served);
     }
     for (socket, listeners) in std::mem::take(&mut merging.sockets) {
         merging.serve(socket, &listeners);
@@ -98,14 +128,19 @@ impl<'i, 'a> Merging<'i, 'a> {
             holders.flat_map(|(other, holders)| holders.iter().map(move |holder| (other, holder)));
         holders.find_map(|(other, holder)| {
             let holder = &self.listeners[*holder];
-            let share = are_tls(holder, listener) && *other == socket && holder.hostname != listener.hostname;
-            (!share).then_some(holder)
+            (!(share(holder, listener, socket) && *other == socket)).then_some(holder)
         })
     }
 
     /// Attaches a route to the listeners that accept it and that are served.
-    fn attach(&mut self, route: usize, served: &HashSet<usize>) {
-        let Layer4 { at, parents, hostnames, .. } = &self.routes[route];
+    fn attach(
+        &mut self,
+        route: usize,
+        at: At<'_>,
+        parents: &[Parent],
+        hostnames: &[Hostname],
+        served: &HashSet<usize>,
+    ) {
         let mut names = Vec::new();
         for parent in parents {
             let accepted = match &parent.accepted {
@@ -139,15 +174,18 @@ impl<'i, 'a> Merging<'i, 'a> {
 
     /// Adds the socket of these listeners.
     fn serve(&mut self, socket: Socket, listeners: &[usize]) {
+        let is_http = |index: &usize| self.listeners[*index].protocol.is_http();
+        let (http, listeners): (Vec<usize>, Vec<usize>) = listeners.iter().copied().partition(is_http);
+        self.serve_http(socket, &http);
         let Some(&first) = listeners.first() else { return };
         let listener = &self.listeners[first];
         let serves = match listener.protocol {
             ListenerProtocol::Tcp => Serves::Tcp(self.only_route(first)),
             ListenerProtocol::Udp => Serves::Udp(self.only_route(first)),
             _ => {
-                let routes = self.tls_routes(listeners);
+                let routes = self.tls_routes(&listeners);
                 match socket {
-                    Socket::Https(_) => {
+                    Socket::Http(_) | Socket::Https(_) => {
                         let claims = routes.into_iter().map(|(host, route, field, leads_to)| {
                             let Layer4 { at, created, .. } = self.routes[route];
                             Claim { host, leads_to, at, created, field }
@@ -165,6 +203,78 @@ impl<'i, 'a> Merging<'i, 'a> {
         if let Socket::Own { address, .. } = socket {
             self.merged.listeners.push(sluicegate_model::Listener { id: listener.id(), address, serves });
         }
+    }
+
+    /// Adds the hosts of these listeners for HTTP, which share a socket.
+    fn serve_http(&mut self, socket: Socket, listeners: &[usize]) {
+        let Some(&first) = listeners.first() else { return };
+        let entry_point = match socket {
+            Socket::Http(_) => EntryPoint::FlagsHttp,
+            Socket::Https(_) => EntryPoint::FlagsHttps,
+            Socket::Own { address, .. } => {
+                let (id, name) = (self.listeners[first].id(), Arc::<str>::from(address.to_string()));
+                let serves = match self.listeners[first].protocol {
+                    ListenerProtocol::Https => Serves::Https(name.clone()),
+                    _ => Serves::Http(name.clone()),
+                };
+                self.merged.listeners.push(sluicegate_model::Listener { id, address, serves });
+                EntryPoint::Gateway(name)
+            }
+        };
+        let mut hosts: BTreeMap<HostPattern, HttpHost> = BTreeMap::new();
+        for &index in listeners {
+            let listener = &self.listeners[index];
+            let new = |host: &HostPattern| HttpHost {
+                entry_point: entry_point.clone(),
+                host: host.clone(),
+                routes: Vec::new(),
+                continues: host != listener.hostname,
+            };
+            if listener.protocol == ListenerProtocol::Https && !listener.certificates.is_empty() {
+                self.merged.tls_hosts.push(Arc::new(TlsHost {
+                    entry_point: entry_point.clone(),
+                    ..TlsHost::new(listener.hostname.clone(), listener.certificates.clone())
+                }));
+            }
+            // Requests for the names of a listener never reach the routes of another listener.
+            if *listener.hostname != HostPattern::Any {
+                hosts.entry(listener.hostname.clone()).or_insert_with(|| new(listener.hostname));
+            }
+            let closer = closer(self.listeners, listeners, listener.hostname);
+            for attachment in &self.attached[index] {
+                let is_new = self.http_in_service.insert(attachment.route);
+                let route = &self.http_routes[attachment.route];
+                if is_new {
+                    self.merged.references.extend(route.references.iter().cloned());
+                    self.merged.problems.extend(route.problems.iter().cloned());
+                }
+                for host in &attachment.hosts {
+                    if let Some(owner) = closer.iter().find(|other| covers(other.hostname, host)) {
+                        let is_attached = self.attached_to(owner, attachment.route);
+                        if !is_attached {
+                            let message = foreign(host, owner);
+                            self.merged.problems.push(route.at.warning(&attachment.parent.field(), message));
+                        }
+                        continue;
+                    }
+                    let known = hosts.entry(host.clone()).or_insert_with(|| new(host));
+                    if !known.routes.iter().any(|(known, _)| *known == attachment.route) {
+                        known.routes.push((attachment.route, listener.port));
+                    }
+                }
+            }
+        }
+        self.merged.hosts.extend(hosts.into_values().map(|mut host| {
+            // Routes have the order of their age, whatever the order of the listeners.
+            host.routes.sort_unstable();
+            host
+        }));
+    }
+
+    /// Whether an HTTPRoute is attached to a listener.
+    fn attached_to(&self, listener: &Listener<'_>, route: usize) -> bool {
+        let index = self.listeners.iter().position(|other| std::ptr::eq(other, listener));
+        index.is_some_and(|index| self.attached[index].iter().any(|attachment| attachment.route == route))
     }
 
     /// The single route of a listener without hostnames: the oldest route.
@@ -191,33 +301,26 @@ impl<'i, 'a> Merging<'i, 'a> {
             let hostname = self.listeners[index].hostname;
             // A name belongs to the listener with the most specific matching hostname, whether a route of that listener
             // takes the name or not.
-            let others = listeners.iter().map(|other| &self.listeners[*other]);
-            let closer: Vec<_> = others
-                .filter(|other| other.hostname != hostname && covers(hostname, other.hostname))
-                .collect();
+            let closer = closer(self.listeners, listeners, hostname);
             for attachment in &self.attached[index] {
                 for host in &attachment.hosts {
-                    let message = if let Some(owner) =
-                        closer.iter().find(|other| covers(other.hostname, host))
-                    {
-                        format!(
-                            "{host} is ignored: it belongs to {}, to which this entry does not attach the route",
-                            owner.in_words()
-                        )
-                    } else {
-                        match taken.get(host) {
-                            None => {
-                                taken.insert(host, attachment);
-                                continue;
+                    let message =
+                        if let Some(owner) = closer.iter().find(|other| covers(other.hostname, host)) {
+                            foreign(host, owner)
+                        } else {
+                            match taken.get(host) {
+                                None => {
+                                    taken.insert(host, attachment);
+                                    continue;
+                                }
+                                Some(winner) if winner.route == attachment.route => continue,
+                                Some(winner) => format!(
+                                    "{host} is ignored at {}: {} has it already (older, or first by name)",
+                                    self.listeners[index].in_words(),
+                                    self.routes[winner.route].at.object
+                                ),
                             }
-                            Some(winner) if winner.route == attachment.route => continue,
-                            Some(winner) => format!(
-                                "{host} is ignored at {}: {} has it already (older, or first by name)",
-                                self.listeners[index].in_words(),
-                                self.routes[winner.route].at.object
-                            ),
-                        }
-                    };
+                        };
                     let at = self.routes[attachment.route].at;
                     self.merged.problems.push(at.warning(&attachment.parent.field(), message));
                 }
@@ -242,13 +345,40 @@ impl<'i, 'a> Merging<'i, 'a> {
     }
 }
 
-fn are_tls(one: &Listener<'_>, other: &Listener<'_>) -> bool {
-    [one, other].iter().all(|listener| listener.protocol == ListenerProtocol::Tls)
+/// Whether two listeners can share a socket: the names of their clients tell them apart.
+fn share(one: &Listener<'_>, other: &Listener<'_>, socket: Socket) -> bool {
+    // HTTPS listeners of the process also pass TLS through.
+    let are_tls = |listener: &Listener<'_>| {
+        matches!(listener.protocol, ListenerProtocol::Https | ListenerProtocol::Tls)
+    };
+    let is_same = one.protocol == other.protocol
+        || matches!(socket, Socket::Https(_)) && are_tls(one) && are_tls(other);
+    is_same && one.protocol.has_names() && one.hostname != other.hostname
+}
+
+/// The listeners with a more specific hostname, among those that share a socket.
+fn closer<'i, 'a>(
+    all: &'i [Listener<'a>],
+    listeners: &[usize],
+    hostname: &HostPattern,
+) -> Vec<&'i Listener<'a>> {
+    let others = listeners.iter().map(|other| &all[*other]);
+    others.filter(|other| other.hostname != hostname && covers(hostname, other.hostname)).collect()
+}
+
+/// The name belongs to a listener to which the entry does not attach the route.
+fn foreign(host: &HostPattern, owner: &Listener<'_>) -> String {
+    format!(
+        "{host} is ignored: it belongs to {}, to which this entry does not attach the route",
+        owner.in_words()
+    )
 }
 
 /// The field by which another listener has precedence at a socket, and the reason.
 fn defeat(listener: &Listener<'_>, winner: &Listener<'_>) -> (String, String) {
-    let is_by_name = are_tls(listener, winner) && winner.hostname == listener.hostname;
+    let is_by_name = listener.protocol == winner.protocol
+        && listener.protocol.has_names()
+        && winner.hostname == listener.hostname;
     let (within, what) = match is_by_name {
         true => ("hostname", format!("{} at port", listener.hostname)),
         false => ("port", "port".to_owned()),

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`rule`] | the owner of each host, and of each match of a host |
 //! | [`tls`] | certificates and client certificates of hosts |
-//! | [`listener`] | the owner of each socket, and the routes below HTTP that are in service there |
+//! | [`listener`] | the owner of each socket, and the routes that are in service there |
 //! | [`passthrough`] | TLS passthrough of HTTPS listeners |
 //! | [`policy`] | the policies of each rule, and the Consumers |
 
@@ -14,7 +14,7 @@ use crate::store::Store;
 use crate::translate::TranslateOptions;
 use policy::Policies;
 
-mod listener;
+pub(crate) mod listener;
 mod passthrough;
 pub(crate) mod policy;
 pub(crate) mod rule;
@@ -37,7 +37,7 @@ pub(crate) fn merge<'i, 'a>(
     options: &TranslateOptions,
 ) -> Merged<'i, 'a> {
     let http = &intents.http;
-    let mut listeners = listener::merge(&intents.listeners, &intents.layer4);
+    let mut listeners = listener::merge(&intents.listeners, &intents.layer4, &intents.http_routes);
     let passthrough = passthrough::merge(http, std::mem::take(&mut listeners.claims));
     let tls = tls::merge(http, &passthrough, options.ssl_redirect);
     Merged { listeners, passthrough, tls, rules: rule::merge(http), policies: Policies::new(store, http) }

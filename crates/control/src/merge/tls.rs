@@ -87,7 +87,10 @@ impl Merged {
         let hosts = hosts.map(|(pattern, host)| {
             let mut certificates = host.certificates.clone();
             certificates.sort_by_key(|certificate| certificate.key_kind);
-            Arc::new(TlsHost { host: pattern.clone(), certificates, client_auth: host.client_auth.clone() })
+            Arc::new(TlsHost {
+                client_auth: host.client_auth.clone(),
+                ..TlsHost::new(pattern.clone(), certificates)
+            })
         });
         hosts.collect()
     }

@@ -42,6 +42,8 @@ pub(crate) struct Listener {
     pub(crate) protocol: ListenerProtocol,
     /// The names of the listener; [`HostPattern::Any`] by default.
     pub(crate) hostname: HostPattern,
+    /// The certificates of a listener for HTTPS, each with its place in `tls.certificateRefs`.
+    pub(crate) certificates: Vec<(usize, ObjectRef)>,
     /// The kinds of routes that the listener allows, if it lists them.
     kinds: Option<Vec<Kind>>,
     /// The namespaces whose routes the listener allows.
@@ -65,11 +67,22 @@ impl ListenerProtocol {
     /// The kind of route for this protocol, if it is served.
     pub(crate) fn route(self) -> Option<Kind> {
         match self {
-            Self::Http | Self::Https | Self::TlsTerminated => None,
+            Self::Http | Self::Https => Some(Kind::HttpRoute),
+            Self::TlsTerminated => None,
             Self::Tls => Some(Kind::TlsRoute),
             Self::Tcp => Some(Kind::TcpRoute),
             Self::Udp => Some(Kind::UdpRoute),
         }
+    }
+
+    /// Whether the routes of a listener are HTTPRoutes.
+    pub(crate) fn is_http(self) -> bool {
+        matches!(self, Self::Http | Self::Https)
+    }
+
+    /// Whether the host names of listeners share a socket of this protocol.
+    pub(crate) fn has_names(self) -> bool {
+        !matches!(self, Self::Tcp | Self::Udp)
     }
 }
 
@@ -113,7 +126,7 @@ impl GatewayClass {
 }
 
 impl Gateway {
-    pub(crate) fn check(raw: Written<GatewaySpec>, findings: &mut Findings) -> Self {
+    pub(crate) fn check(raw: Written<GatewaySpec>, object: &ObjectRef, findings: &mut Findings) -> Self {
         annotation::check_names(Kind::Gateway, raw.metadata.annotations.as_ref(), findings);
         let spec = raw.spec.unwrap_or_default();
         let class_name = spec.gateway_class_name.unwrap_or_default();
@@ -126,7 +139,9 @@ impl Gateway {
         }
         let mut listeners: Vec<Listener> = Vec::new();
         for (index, listener) in written.into_iter().enumerate() {
-            let Some(listener) = Listener::check(listener, index, findings) else { continue };
+            let Some(listener) = Listener::check(listener, index, &object.namespace, findings) else {
+                continue;
+            };
             if listeners.iter().any(|other| other.name == listener.name) {
                 findings.error(
                     format!("spec.listeners[{index}].name"),
@@ -176,7 +191,12 @@ fn check_addresses(written: Vec<gateway_api::Address>, findings: &mut Findings) 
 }
 
 impl Listener {
-    fn check(raw: gateway_api::Listener, index: usize, findings: &mut Findings) -> Option<Self> {
+    fn check(
+        raw: gateway_api::Listener,
+        index: usize,
+        namespace: &Arc<str>,
+        findings: &mut Findings,
+    ) -> Option<Self> {
         let field = |within: &str| format!("spec.listeners[{index}].{within}");
         let name = raw.name.unwrap_or_default();
         let fault = match &*name {
@@ -194,16 +214,21 @@ impl Listener {
         let hostname = host::parse_suffix(raw.hostname.as_deref().unwrap_or_default())
             .map_err(|fault| findings.error(field("hostname"), fault));
         let (port, protocol, hostname) = (port?, protocol.ok()?, hostname.ok()?);
-        let is_without_names = matches!(protocol, ListenerProtocol::Tcp | ListenerProtocol::Udp);
-        if is_without_names && hostname != HostPattern::Any {
+        if !protocol.has_names() && hostname != HostPattern::Any {
             findings.warning(field("hostname"), format!("is ignored: {protocol} has no host names"));
         }
+        let references = raw.tls.and_then(|tls| tls.certificate_refs).unwrap_or_default();
+        let certificates = match protocol {
+            ListenerProtocol::Https => check_certificates(references, index, namespace, findings),
+            _ => Vec::new(),
+        };
         let allowed = raw.allowed_routes.unwrap_or(AllowedRoutes { namespaces: None, kinds: None });
         let kinds = allowed.kinds.filter(|kinds| !kinds.is_empty());
         let kinds = kinds.map(|kinds| check_kinds(kinds, protocol, index, findings));
         let from = allowed.namespaces.and_then(|namespaces| namespaces.from);
         let from = check_from(from.as_deref(), &field("allowedRoutes.namespaces.from"), findings);
-        is_named.then(|| Self { index, name: name.into(), port, protocol, hostname, kinds, from })
+        let name = name.into();
+        is_named.then_some(Self { index, name, port, protocol, hostname, certificates, kinds, from })
     }
 
     /// Whether it allows routes of this kind.
@@ -241,7 +266,10 @@ fn check_protocol(
 ) -> Result<ListenerProtocol, (&'static str, String)> {
     let plain = |protocol: ListenerProtocol| match tls {
         None => Ok(protocol),
-        Some(_) => Err(("tls", format!("is not allowed on a listener for {protocol}: write protocol: TLS"))),
+        Some(_) => {
+            let right = if protocol == ListenerProtocol::Http { "HTTPS" } else { "TLS" };
+            Err(("tls", format!("is not allowed on a listener for {protocol}: write protocol: {right}")))
+        }
     };
     match (protocol, tls.flatten()) {
         (Some("HTTP"), _) => plain(ListenerProtocol::Http),
@@ -257,11 +285,45 @@ fn check_protocol(
         (Some("HTTPS" | "TLS"), Some(mode)) => {
             Err(("tls.mode", format!("{mode:?} is unknown: write Passthrough")))
         }
-        (None | Some(""), _) => Err(("protocol", "is missing: write TCP, TLS or UDP".to_owned())),
+        (None | Some(""), _) => {
+            Err(("protocol", "is missing: write HTTP, HTTPS, TCP, TLS or UDP".to_owned()))
+        }
         (Some(other), _) => {
-            Err(("protocol", format!("{other:?} is not supported: write TCP, TLS or UDP, in upper case")))
+            let fault =
+                format!("{other:?} is not supported: write HTTP, HTTPS, TCP, TLS or UDP, in upper case");
+            Err(("protocol", fault))
         }
     }
+}
+
+/// The Secrets with the certificates of a listener.
+fn check_certificates(
+    written: Vec<gateway_api::ObjectReference>,
+    listener: usize,
+    namespace: &Arc<str>,
+    findings: &mut Findings,
+) -> Vec<(usize, ObjectRef)> {
+    let field = format!("{}.tls.certificateRefs", listener_field(listener));
+    if written.is_empty() {
+        findings
+            .error(&*field, "is missing; every client is rejected. Name a Secret of type kubernetes.io/tls");
+    }
+    let mut certificates = Vec::new();
+    for (index, reference) in written.into_iter().enumerate() {
+        let kind = reference.kind.unwrap_or_else(|| "Secret".to_owned());
+        if kind != "Secret" || !reference.group.unwrap_or_default().is_empty() {
+            findings
+                .error(format!("{field}[{index}].kind"), format!("{kind:?} is not supported: name a Secret"));
+            continue;
+        }
+        let Some(name) = reference.name.filter(|name| !name.is_empty()) else {
+            findings.error(format!("{field}[{index}].name"), "is missing: name a Secret");
+            continue;
+        };
+        let namespace = reference.namespace.map_or_else(|| namespace.clone(), Into::into);
+        certificates.push((index, ObjectRef { kind: Kind::Secret, namespace, name: name.into() }));
+    }
+    certificates
 }
 
 /// The known kinds among the kinds of routes that a listener lists.
@@ -316,7 +378,7 @@ impl Raw for Written<GatewayClassSpec> {
 }
 
 impl Raw for Written<GatewaySpec> {
-    fn check(self, _: &ObjectRef, findings: &mut Findings) -> Option<Object> {
-        Some(Gateway::check(self, findings).into())
+    fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        Some(Gateway::check(self, object, findings).into())
     }
 }

@@ -16,7 +16,7 @@ use serde_json::Value;
 pub(crate) const GROUP: &str = "gateway.networking.k8s.io";
 
 /// Kinds of [`GROUP`] that the gateway ignores until it serves them.
-pub(crate) const NOT_SERVED: [&str; 4] = ["HTTPRoute", "GRPCRoute", "ListenerSet", "BackendTLSPolicy"];
+pub(crate) const NOT_SERVED: [&str; 3] = ["GRPCRoute", "ListenerSet", "BackendTLSPolicy"];
 
 /// An object with this specification.
 #[derive(Deserialize)]
@@ -85,7 +85,7 @@ pub(crate) struct Listener {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ListenerTls {
     pub(crate) mode: Option<String>,
-    certificate_refs: Option<Vec<ObjectReference>>,
+    pub(crate) certificate_refs: Option<Vec<ObjectReference>>,
     options: Option<BTreeMap<String, String>>,
     /// In versions before 1.4 of the experimental channel.
     frontend_validation: Option<Value>,
@@ -111,10 +111,156 @@ pub(crate) struct RouteKind {
 
 #[derive(Deserialize)]
 pub(crate) struct ObjectReference {
-    group: Option<String>,
-    kind: Option<String>,
-    namespace: Option<String>,
+    pub(crate) group: Option<String>,
+    pub(crate) kind: Option<String>,
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: Option<String>,
+}
+
+/// The specification of an `HTTPRoute`.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct HttpRouteSpec {
+    pub(crate) parent_refs: Option<Vec<ParentRef>>,
+    use_default_gateways: Option<String>,
+    pub(crate) hostnames: Option<Vec<String>>,
+    pub(crate) rules: Option<Vec<HttpRule>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct HttpRule {
     name: Option<String>,
+    pub(crate) matches: Option<Vec<HttpMatch>>,
+    pub(crate) filters: Option<Vec<HttpFilter>>,
+    pub(crate) backend_refs: Option<Vec<HttpBackendRef>>,
+    pub(crate) timeouts: Option<HttpTimeouts>,
+    pub(crate) retry: Option<HttpRetry>,
+    pub(crate) session_persistence: Option<Value>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct HttpMatch {
+    pub(crate) path: Option<TypedValue>,
+    pub(crate) headers: Option<Vec<NamedMatch>>,
+    pub(crate) query_params: Option<Vec<NamedMatch>>,
+    pub(crate) method: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+pub(crate) struct TypedValue {
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<String>,
+    pub(crate) value: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct NamedMatch {
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) value: Option<String>,
+}
+
+/// A filter. The field of its type has the values.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct HttpFilter {
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<String>,
+    pub(crate) request_header_modifier: Option<HeaderModifier>,
+    pub(crate) response_header_modifier: Option<HeaderModifier>,
+    pub(crate) request_mirror: Option<RequestMirror>,
+    pub(crate) request_redirect: Option<RequestRedirect>,
+    pub(crate) url_rewrite: Option<UrlRewriteFilter>,
+    pub(crate) cors: Option<CorsFilter>,
+    external_auth: Option<Value>,
+    extension_ref: Option<ObjectReference>,
+}
+
+#[derive(Default, Deserialize)]
+pub(crate) struct HeaderModifier {
+    pub(crate) set: Option<Vec<HeaderLine>>,
+    pub(crate) add: Option<Vec<HeaderLine>>,
+    pub(crate) remove: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct HeaderLine {
+    pub(crate) name: Option<String>,
+    pub(crate) value: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RequestMirror {
+    pub(crate) backend_ref: Option<BackendRef>,
+    pub(crate) percent: Option<i32>,
+    pub(crate) fraction: Option<Fraction>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Fraction {
+    pub(crate) numerator: Option<i32>,
+    pub(crate) denominator: Option<i32>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RequestRedirect {
+    pub(crate) scheme: Option<String>,
+    pub(crate) hostname: Option<String>,
+    pub(crate) path: Option<PathModifier>,
+    pub(crate) port: Option<i32>,
+    pub(crate) status_code: Option<i32>,
+}
+
+#[derive(Default, Deserialize)]
+pub(crate) struct UrlRewriteFilter {
+    pub(crate) hostname: Option<String>,
+    pub(crate) path: Option<PathModifier>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PathModifier {
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<String>,
+    pub(crate) replace_full_path: Option<String>,
+    pub(crate) replace_prefix_match: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CorsFilter {
+    pub(crate) allow_origins: Option<Vec<String>>,
+    pub(crate) allow_credentials: Option<bool>,
+    pub(crate) allow_methods: Option<Vec<String>>,
+    pub(crate) allow_headers: Option<Vec<String>>,
+    pub(crate) expose_headers: Option<Vec<String>>,
+    pub(crate) max_age: Option<i64>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct HttpBackendRef {
+    #[serde(flatten)]
+    pub(crate) backend: BackendRef,
+    pub(crate) filters: Option<Vec<HttpFilter>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct HttpTimeouts {
+    pub(crate) request: Option<String>,
+    pub(crate) backend_request: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+pub(crate) struct HttpRetry {
+    pub(crate) codes: Option<Vec<i32>>,
+    pub(crate) attempts: Option<i32>,
+    pub(crate) backoff: Option<String>,
 }
 
 /// The specification of a `TLSRoute`.

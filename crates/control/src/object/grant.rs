@@ -5,13 +5,13 @@ use super::kind::Raw;
 use super::{Kind, Object, ObjectRef, annotation};
 use crate::problem::Findings;
 
-/// A checked `ReferenceGrant`: the routes that may name Services of its namespace, and the Services.
+/// A checked `ReferenceGrant`: the objects that may name Services or Secrets of its namespace.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ReferenceGrant {
-    /// Routes of this kind in this namespace.
+    /// Objects of this kind in this namespace.
     from: Vec<(Kind, Box<str>)>,
-    /// Services: this one, or all.
-    to: Vec<Option<Box<str>>>,
+    /// Services or Secrets: the object of this name, or all.
+    to: Vec<(Kind, Option<Box<str>>)>,
 }
 
 impl ReferenceGrant {
@@ -39,17 +39,21 @@ impl ReferenceGrant {
         let mut to = Vec::new();
         for (index, entry) in spec.to.unwrap_or_default().into_iter().enumerate() {
             let kind = missing(format!("spec.to[{index}].kind"), entry.kind);
-            if kind.as_deref() == Some("Service") && entry.group.unwrap_or_default().is_empty() {
-                to.push(entry.name.filter(|name| !name.is_empty()).map(Into::into));
+            let kind = kind.and_then(|kind| Kind::parse(&kind)).filter(|kind| {
+                matches!(kind, Kind::Service | Kind::Secret)
+                    && entry.group.as_ref().is_none_or(String::is_empty)
+            });
+            if let Some(kind) = kind {
+                to.push((kind, entry.name.filter(|name| !name.is_empty()).map(Into::into)));
             }
         }
         Self { from, to }
     }
 
-    /// Whether routes of this kind in this namespace may name this Service.
-    pub(crate) fn allows(&self, kind: Kind, namespace: &str, service: &str) -> bool {
+    /// Whether objects of this kind in this namespace may name this object.
+    pub(crate) fn allows(&self, kind: Kind, namespace: &str, (to, name): (Kind, &str)) -> bool {
         self.from.iter().any(|(from, within)| *from == kind && **within == *namespace)
-            && self.to.iter().any(|name| name.as_deref().is_none_or(|name| name == service))
+            && self.to.iter().any(|(kind, one)| *kind == to && one.as_deref().is_none_or(|one| one == name))
     }
 }
 

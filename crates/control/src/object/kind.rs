@@ -31,6 +31,8 @@ pub enum Kind {
     GatewayClass,
     /// `gateway.networking.k8s.io/v1` `Gateway`.
     Gateway,
+    /// `gateway.networking.k8s.io/v1` `HTTPRoute`.
+    HttpRoute,
     /// `gateway.networking.k8s.io/v1` `TLSRoute`.
     TlsRoute,
     /// `gateway.networking.k8s.io/v1` `TCPRoute`.
@@ -186,6 +188,14 @@ static TABLE: [Row; Kind::COUNT] = [
         plural: "gateways",
         versions: GATEWAY_API,
         read: lenient::<Written<gateway_api::GatewaySpec>>,
+        ..ROW
+    },
+    Row {
+        kind: Kind::HttpRoute,
+        name: "HTTPRoute",
+        plural: "httproutes",
+        versions: GATEWAY_API,
+        read: lenient::<Written<gateway_api::HttpRouteSpec>>,
         ..ROW
     },
     Row {

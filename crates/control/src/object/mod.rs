@@ -7,6 +7,7 @@
 //! | [`class`] | `networking.k8s.io/v1` IngressClass |
 //! | [`gateway`] | `gateway.networking.k8s.io` GatewayClass and Gateway: listeners |
 //! | [`route`] | TLSRoute, TCPRoute and UDPRoute: parents, names, backends |
+//! | [`http_route`], [`http_filter`] | HTTPRoute: rules, matches, filters |
 //! | [`grant`] | ReferenceGrant: the routes that may name the Services of a namespace |
 //! | [`gateway_api`] | the types of Gateway API as written |
 //! | [`policy`] | SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy |
@@ -32,6 +33,8 @@ pub(crate) mod gateway;
 pub(crate) mod gateway_api;
 pub(crate) mod grant;
 pub(crate) mod host;
+mod http_filter;
+pub(crate) mod http_route;
 pub(crate) mod ingress;
 pub(crate) mod kind;
 pub(crate) mod path;
@@ -113,6 +116,7 @@ objects! {
     Ingress(ingress::Ingress): [Kind::Ingress],
     GatewayClass(gateway::GatewayClass): [Kind::GatewayClass],
     Gateway(gateway::Gateway): [Kind::Gateway],
+    HttpRoute(http_route::HttpRoute): [Kind::HttpRoute],
     Route(route::Route): [Kind::TlsRoute, Kind::TcpRoute, Kind::UdpRoute],
     ReferenceGrant(grant::ReferenceGrant): [Kind::ReferenceGrant],
     SecurityPolicy(policy::security::SecurityPolicy): [Kind::SecurityPolicy],

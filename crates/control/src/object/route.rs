@@ -82,17 +82,7 @@ impl Route {
     ) -> Self {
         annotation::check_names(object.kind, raw.metadata.annotations.as_ref(), findings);
         let spec = raw.spec.map(Into::into).unwrap_or_default();
-        let written = spec.parent_refs.unwrap_or_default();
-        if written.is_empty() {
-            findings.warning(
-                "spec.parentRefs",
-                "is missing; the route is attached to no Gateway. Name a Gateway",
-            );
-        }
-        let parents = written.into_iter().enumerate();
-        let parents = parents
-            .filter_map(|(index, parent)| ParentRef::check(parent, index, &object.namespace, findings))
-            .collect();
+        let parents = check_parents(spec.parent_refs, &object.namespace, findings);
         let hostnames = spec.hostnames.filter(|hostnames| !hostnames.is_empty());
         let hostnames = hostnames.map(|hostnames| check_hostnames(hostnames, findings));
         let rules = spec.rules.unwrap_or_default();
@@ -113,7 +103,9 @@ impl Route {
             }
             let written = written.into_iter().enumerate();
             backends = written
-                .map(|(index, backend)| BackendRef::check(backend, index, &object.namespace, findings))
+                .map(|(index, backend)| {
+                    BackendRef::check(backend, &backend_field(index), &object.namespace, findings)
+                })
                 .collect();
         }
         let created = raw.metadata.creation_timestamp.map(|time| time.0.as_second());
@@ -121,7 +113,21 @@ impl Route {
     }
 }
 
-fn check_hostnames(written: Vec<String>, findings: &mut Findings) -> Vec<Hostname> {
+pub(super) fn check_parents(
+    written: Option<Vec<gateway_api::ParentRef>>,
+    namespace: &Arc<str>,
+    findings: &mut Findings,
+) -> Vec<ParentRef> {
+    let written = written.unwrap_or_default();
+    if written.is_empty() {
+        let fault = "is missing; the route is attached to no Gateway. Name a Gateway";
+        findings.warning("spec.parentRefs", fault);
+    }
+    let parents = written.into_iter().enumerate();
+    parents.filter_map(|(index, parent)| ParentRef::check(parent, index, namespace, findings)).collect()
+}
+
+pub(super) fn check_hostnames(written: Vec<String>, findings: &mut Findings) -> Vec<Hostname> {
     let mut hostnames = Vec::new();
     for (index, name) in written.into_iter().enumerate() {
         let field = format!("spec.hostnames[{index}]");
@@ -169,22 +175,21 @@ impl ParentRef {
 }
 
 impl BackendRef {
-    fn check(
+    /// A backend in this field.
+    pub(super) fn check(
         raw: gateway_api::BackendRef,
-        index: usize,
+        field: &str,
         namespace: &Arc<str>,
         findings: &mut Findings,
     ) -> Self {
-        let field = |within: &str| format!("{}.{within}", backend_field(index));
+        let field = |within: &str| format!("{field}.{within}");
         let weight = match raw.weight {
             None => 1,
             Some(weight @ 0..=WEIGHT_MAX) => weight.unsigned_abs(),
             Some(weight) => {
                 findings.error(
                     field("weight"),
-                    format!(
-                        "{weight} is not between 0 and {WEIGHT_MAX}; the backend receives no connections"
-                    ),
+                    format!("{weight} is not between 0 and {WEIGHT_MAX}; the backend receives no traffic"),
                 );
                 0
             }

@@ -9,7 +9,8 @@ use foldhash::{HashMap, HashSet};
 use sluicegate_model::policy::{RateLimits, Security, Traffic};
 use sluicegate_model::rule::Backend;
 use sluicegate_model::{
-    Change, Config, Endpoint, HostPattern, ObjectId, RuleMatch, Tls, Upstream, UpstreamKey, VirtualHost,
+    Change, Config, Endpoint, EntryPoint, HostPattern, ObjectId, RuleMatch, Tls, Upstream, UpstreamKey,
+    VirtualHost,
 };
 
 /// The last published configuration, and values derived from it.
@@ -67,7 +68,7 @@ impl Publisher {
     /// Replaces each value that equals the previous value by the previous [`Arc`], so that a consumer of the
     /// configuration need not compare it again.
     fn share(&self, before: &Config, config: &mut Config) {
-        let hosts = beside(&config.hosts, &before.hosts, |host| &host.host);
+        let hosts = beside(&config.hosts, &before.hosts, |host| (&host.entry_point, &host.host));
         config.hosts = hosts.map(|(host, before)| same(before, host).clone()).collect();
         let consumers = beside(&config.consumers, &before.consumers, |consumer| &consumer.id);
         config.consumers = consumers.map(|(consumer, before)| same(before, consumer).clone()).collect();
@@ -84,7 +85,7 @@ impl Publisher {
         if config.tls == before.tls {
             config.tls = before.tls.clone();
         } else {
-            let hosts = beside(&config.tls.hosts, &before.tls.hosts, |host| &host.host);
+            let hosts = beside(&config.tls.hosts, &before.tls.hosts, |host| (&host.entry_point, &host.host));
             let hosts = hosts.map(|(host, before)| same(before, host).clone()).collect();
             config.tls = Arc::new(Tls { hosts, ..Tls::clone(&config.tls) });
         }
@@ -97,10 +98,10 @@ fn same<'a, T: Eq>(before: Option<&'a Arc<T>>, now: &'a Arc<T>) -> &'a Arc<T> {
 }
 
 /// Each item of `ours` with the item of the same key in `theirs`. Both are in the order of their keys.
-fn beside<'a, T: Copy, K: Ord + 'a>(
+fn beside<T: Copy, K: Ord>(
     ours: impl IntoIterator<Item = T>,
     theirs: impl IntoIterator<Item = T>,
-    key: impl Fn(T) -> &'a K,
+    key: impl Fn(T) -> K,
 ) -> impl Iterator<Item = (T, Option<T>)> {
     let mut theirs = theirs.into_iter().peekable();
     ours.into_iter().map(move |our| {
@@ -144,7 +145,7 @@ fn log(before: &Config, after: &Config) {
 
 /// The hosts that differ in the other configuration.
 fn hosts<'a>(config: &'a Config, other: &'a Config) -> impl Iterator<Item = &'a VirtualHost> {
-    beside(&config.hosts, &other.hosts, |host| &host.host)
+    beside(&config.hosts, &other.hosts, |host| (&host.entry_point, &host.host))
         .filter(|(host, other)| other.as_ref() != Some(host))
         .map(|(host, _)| &**host)
 }
@@ -158,7 +159,7 @@ fn routes<'a>(
     let of_hosts = hosts(config, other).flat_map(|host| {
         let rules = host.rules.iter().flat_map(|rule| rule.matches.iter().map(move |of| (Some(of), rule)));
         let fallback = host.fallback.iter().map(|rule| (None, rule));
-        rules.chain(fallback).map(|(of, rule)| ((Some(&host.host), of), rule))
+        rules.chain(fallback).map(|(of, rule)| ((Some((&host.entry_point, &host.host)), of), rule))
     });
     let of_all = config.default_rule.iter().map(|rule| ((None, None), rule));
     let of_http = of_hosts.chain(of_all).flat_map(|((host, of), rule)| {
@@ -203,7 +204,7 @@ fn policies<'a>(config: &'a Config, other: &'a Config) -> HashMap<&'a ObjectId, 
 #[derive(PartialEq, Eq, Hash)]
 enum Taken<'a> {
     /// The host and the match. The default rule has no host, and fallbacks have no match.
-    Match { host: Option<&'a HostPattern>, of: Option<&'a RuleMatch>, weight: u32 },
+    Match { host: Option<(&'a EntryPoint, &'a HostPattern)>, of: Option<&'a RuleMatch>, weight: u32 },
     /// Below HTTP: the address of the listener, or none for TLS passthrough of HTTPS listeners.
     Socket { address: Option<&'a SocketAddr>, protocol: &'a str, host: &'a HostPattern, weight: u32 },
 }
@@ -284,7 +285,7 @@ mod tests {
             let id = ObjectId { kind: "Ingress", namespace: "default".into(), name: (*name).into() };
             let route = Rule::new(id, PathPattern::Prefix("/".into()), key(name));
             let host = HostPattern::Exact((*name).into());
-            Arc::new(VirtualHost { host, rules: vec![route], fallback: None })
+            Arc::new(VirtualHost::new(host, vec![route]))
         };
         let upstream = |name: &&str| {
             (key(name), Arc::new(Upstream { endpoints: endpoints(last), ..Upstream::default() }))

@@ -432,9 +432,9 @@ impl Store {
     }
 
     /// Whether a ReferenceGrant lets a route of another namespace name the Service.
-    pub(crate) fn is_granted(&self, route: &ObjectRef, namespace: &Arc<str>, service: &str) -> bool {
+    pub(crate) fn is_granted(&self, from: &ObjectRef, namespace: &Arc<str>, to: (Kind, &str)) -> bool {
         self.all::<ReferenceGrant>().any(|(object, grant, _)| {
-            object.namespace == *namespace && grant.allows(route.kind, &route.namespace, service)
+            object.namespace == *namespace && grant.allows(from.kind, &from.namespace, to)
         })
     }
 

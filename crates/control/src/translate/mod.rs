@@ -197,7 +197,7 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     let mut intents = frontend::intents(store, &options);
     let (of_intents, foreign) = (std::mem::take(&mut intents.problems), std::mem::take(&mut intents.foreign));
     let merged = merge::merge(store, &intents, &options);
-    Translation { foreign, ..emit::emit(store, &options, merged, problems, of_intents) }
+    Translation { foreign, ..emit::emit(store, &options, merged, &intents.http_routes, problems, of_intents) }
 }
 
 /// The options with the settings of the ConfigMap.

@@ -297,7 +297,7 @@ mod tests {
     fn hosts(range: std::ops::Range<usize>) -> Prepared {
         let host = |index: usize| {
             let host = HostPattern::Exact(format!("{index}.example").into());
-            Arc::new(VirtualHost { host, rules: Vec::new(), fallback: None })
+            Arc::new(VirtualHost::new(host, Vec::new()))
         };
         let config = Config { hosts: range.map(host).collect(), ..Config::default() };
         Prepared::from(&Change::Config(Arc::new(config)))

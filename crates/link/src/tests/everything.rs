@@ -81,12 +81,23 @@ fn first() -> Config {
             other_security()
                 .map(|security| Rule { security: Some(Arc::new(security)), ..plain(prefix("/asking")) }),
         );
-    let host = |host, routes, fallback| Arc::new(VirtualHost { host, rules: routes, fallback });
+    let host = |host, routes, fallback| Arc::new(VirtualHost { fallback, ..VirtualHost::new(host, routes) });
+    let at = |entry_point, continues| {
+        let rule = Rule {
+            backends: vec![Backend { is_invalid: true, ..Backend::new(key(0)) }],
+            ..plain(prefix("/"))
+        };
+        let host = VirtualHost::new(HostPattern::Exact("g.example".into()), vec![rule]);
+        Arc::new(VirtualHost { entry_point, continues, ..host })
+    };
     let hosts = vec![
         host(HostPattern::Exact("a.example".into()), rules.collect(), Some(plain(prefix("/")))),
         host(HostPattern::Wildcard("b.example".into()), vec![plain(prefix("/b"))], None),
         host(HostPattern::Suffix("c.example".into()), vec![], None),
         host(HostPattern::Any, vec![], None),
+        at(EntryPoint::FlagsHttp, true),
+        at(EntryPoint::FlagsHttps, false),
+        at(EntryPoint::Gateway("0.0.0.0:8080".into()), true),
     ];
     Config {
         settings: settings(),
@@ -123,7 +134,7 @@ fn second() -> Config {
     let [_, optional, any] = client_auths();
     let host = |name: &str, policy| {
         let route = Rule { client_auth: Some(policy), ..Rule::new(id("Ingress", name), prefix("/"), key(0)) };
-        Arc::new(VirtualHost { host: HostPattern::Exact(name.into()), rules: vec![route], fallback: None })
+        Arc::new(VirtualHost::new(HostPattern::Exact(name.into()), vec![route]))
     };
     let tls = TlsSettings {
         min_version: TlsVersion::Tls12,
@@ -255,7 +266,16 @@ fn tls() -> Tls {
     let [client_auth, ..] = client_auths();
     let host = HostPattern::Exact("a.example".into());
     Tls {
-        hosts: vec![Arc::new(TlsHost { host, certificates: certificates(), client_auth: Some(client_auth) })],
+        hosts: vec![
+            Arc::new(TlsHost {
+                client_auth: Some(client_auth),
+                ..TlsHost::new(host.clone(), certificates())
+            }),
+            Arc::new(TlsHost {
+                entry_point: EntryPoint::Gateway("0.0.0.0:8443".into()),
+                ..TlsHost::new(host, Vec::new())
+            }),
+        ],
         passthrough: vec![TlsRoute { host: HostPattern::Suffix("p.example".into()), route: layer4_route() }],
         default: certificates().drain(..1).collect(),
         ticket_secrets: vec![TicketSecret([7; TicketSecret::MIN].into())],
@@ -270,9 +290,11 @@ fn listeners() -> Vec<Listener> {
     };
     let tls = TlsRoute { host: HostPattern::Any, route: layer4_route() };
     vec![
-        listener("tcp", "192.0.2.1:5432", Layer4::Tcp(Some(layer4_route()))),
-        listener("tls", "[2001:db8::1]:443", Layer4::Tls(vec![tls])),
-        listener("udp", "[fe80::1%3]:53", Layer4::Udp(Some(layer4_route()))),
+        listener("tcp", "192.0.2.1:5432", Serves::Tcp(Some(layer4_route()))),
+        listener("tls", "[2001:db8::1]:443", Serves::Tls(vec![tls])),
+        listener("udp", "[fe80::1%3]:53", Serves::Udp(Some(layer4_route()))),
+        listener("http", "0.0.0.0:8080", Serves::Http("0.0.0.0:8080".into())),
+        listener("https", "0.0.0.0:8443", Serves::Https("0.0.0.0:8443".into())),
     ]
 }
 

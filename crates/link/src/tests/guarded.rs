@@ -61,7 +61,7 @@ fn route(path: &str, security: Option<Arc<Security>>) -> Rule {
 }
 
 fn with(routes: Vec<Rule>) -> Config {
-    let host = VirtualHost { host: HostPattern::Exact("a".into()), rules: routes, fallback: None };
+    let host = VirtualHost::new(HostPattern::Exact("a".into()), routes);
     Config { hosts: vec![Arc::new(host)], ..Config::default() }
 }
 
@@ -340,7 +340,11 @@ fn outline_of_a_host_covers_every_field_of_hosts_and_routes() {
         match name.kind() {
             Some(Kind::Host) => {
                 let outline = HostOutline::read(&body).unwrap();
-                let host = config.hosts.iter().find(|host| Kind::Host.of_host(&host.host) == name).unwrap();
+                let host = config
+                    .hosts
+                    .iter()
+                    .find(|host| Kind::Host.of_host(&host.entry_point, &host.host) == name)
+                    .unwrap();
                 // The same version of the host opens no route. A version without the security policies opens the
                 // guarded routes.
                 assert!(!outline.is_opened_by(host), "{name}");
@@ -366,7 +370,7 @@ fn last_valid_host_that_lacks_policies_of_the_new_conditional_rules_is_not_serve
         Rule { matches, ..rule }
     };
     let guard = || Some(security("192.0.2.0/24"));
-    let host = |rules| VirtualHost { host: HostPattern::Exact("a".into()), rules, fallback: None };
+    let host = |rules| VirtualHost::new(HostPattern::Exact("a".into()), rules);
     let body_of = |host: &VirtualHost| {
         let config = Config { hosts: vec![Arc::new(host.clone())], ..Config::default() };
         host_body(&mut all_of(&config)).clone()

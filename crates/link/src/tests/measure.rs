@@ -28,7 +28,7 @@ fn config(hosts: usize) -> Config {
         let route = |path: &str| Rule::new(id.clone(), PathPattern::Prefix(path.into()), key(index));
         let guarded = Rule { security: Some(policies[index / 10].clone()), ..route("/admin") };
         let host = HostPattern::Exact(format!("{index}.example").into());
-        Arc::new(VirtualHost { host, rules: vec![route("/"), guarded], fallback: None })
+        Arc::new(VirtualHost::new(host, vec![route("/"), guarded]))
     };
     let upstream = |index: usize| {
         let [.., high, low] = index.to_be_bytes();

@@ -166,8 +166,9 @@ fn backend() -> impl Strategy<Value = Backend> {
         };
         Box::new(features)
     });
-    (key(), number(0..=1_000_000).prop_map(valid), option::of(features))
-        .prop_map(|(upstream, weight, features)| Backend { upstream, weight, features })
+    (key(), number(0..=1_000_000).prop_map(valid), option::of(features), any::<bool>()).prop_map(
+        |(upstream, weight, features, is_invalid)| Backend { upstream, weight, features, is_invalid },
+    )
 }
 
 fn rule_match() -> impl Strategy<Value = RuleMatch> {
@@ -193,8 +194,20 @@ fn rule_match() -> impl Strategy<Value = RuleMatch> {
 }
 
 fn virtual_host() -> impl Strategy<Value = Arc<VirtualHost>> {
-    (host(), vec(route(), 0..3), option::of(route()))
-        .prop_map(|(host, routes, fallback)| Arc::new(VirtualHost { host, rules: routes, fallback }))
+    (host(), vec(route(), 0..3), option::of(route()), entry_point(), any::<bool>()).prop_map(
+        |(host, rules, fallback, entry_point, continues)| {
+            Arc::new(VirtualHost { host, rules, fallback, entry_point, continues })
+        },
+    )
+}
+
+fn entry_point() -> impl Strategy<Value = EntryPoint> {
+    prop_oneof![
+        Just(EntryPoint::Flags),
+        Just(EntryPoint::FlagsHttp),
+        Just(EntryPoint::FlagsHttps),
+        text().prop_map(|name| EntryPoint::Gateway(name.into())),
+    ]
 }
 
 fn address() -> impl Strategy<Value = SocketAddr> {
@@ -218,9 +231,11 @@ fn tls_route() -> impl Strategy<Value = TlsRoute> {
 
 fn listener() -> impl Strategy<Value = Listener> {
     let serves = prop_oneof![
-        option::of(layer4_route()).prop_map(Layer4::Tcp),
-        option::of(layer4_route()).prop_map(Layer4::Udp),
-        vec(tls_route(), 0..3).prop_map(Layer4::Tls),
+        option::of(layer4_route()).prop_map(Serves::Tcp),
+        option::of(layer4_route()).prop_map(Serves::Udp),
+        vec(tls_route(), 0..3).prop_map(Serves::Tls),
+        text().prop_map(|name| Serves::Http(name.into())),
+        text().prop_map(|name| Serves::Https(name.into())),
     ];
     (id(), text(), address(), serves).prop_map(|(object, name, address, serves)| Listener {
         id: ListenerId { object, name: name.into() },
@@ -230,8 +245,11 @@ fn listener() -> impl Strategy<Value = Listener> {
 }
 
 fn tls_host() -> impl Strategy<Value = Arc<TlsHost>> {
-    (host(), vec(certificate(), 0..3), option::of(client_auth()))
-        .prop_map(|(host, certificates, client_auth)| Arc::new(TlsHost { host, certificates, client_auth }))
+    (host(), vec(certificate(), 0..3), option::of(client_auth()), entry_point()).prop_map(
+        |(host, certificates, client_auth, entry_point)| {
+            Arc::new(TlsHost { host, certificates, client_auth, entry_point })
+        },
+    )
 }
 
 fn tls() -> impl Strategy<Value = Arc<Tls>> {
@@ -421,16 +439,16 @@ pub(super) fn config() -> impl Strategy<Value = Config> {
 
 /// The configuration without duplicates. Unordered lists are sorted.
 pub(super) fn normal(mut config: Config) -> Config {
-    let is_udp = |listener: &Listener| matches!(listener.serves, Layer4::Udp(_));
-    config.hosts.sort_by(|one, other| one.host.cmp(&other.host));
-    config.hosts.dedup_by(|one, other| one.host == other.host);
+    let is_udp = |listener: &Listener| matches!(listener.serves, Serves::Udp(_));
+    config.hosts.sort_by_cached_key(|host| (host.entry_point.clone(), host.host.clone()));
+    config.hosts.dedup_by_key(|host| (host.entry_point.clone(), host.host.clone()));
     config.listeners.sort_by_key(|listener| (listener.address, is_udp(listener)));
     config.listeners.dedup_by_key(|listener| (listener.address, is_udp(listener)));
     config.consumers.sort_by(|one, other| one.id.cmp(&other.id));
     config.consumers.dedup_by(|one, other| one.id == other.id);
     let mut tls = Tls::clone(&config.tls);
-    tls.hosts.sort_by(|one, other| one.host.cmp(&other.host));
-    tls.hosts.dedup_by(|one, other| one.host == other.host);
+    tls.hosts.sort_by_cached_key(|host| (host.entry_point.clone(), host.host.clone()));
+    tls.hosts.dedup_by_key(|host| (host.entry_point.clone(), host.host.clone()));
     tls.passthrough.sort_by(|one, other| one.host.cmp(&other.host));
     tls.passthrough.dedup_by(|one, other| one.host == other.host);
     config.tls = Arc::new(tls);

@@ -96,7 +96,7 @@ fn host(name: &str, path: &str) -> Arc<VirtualHost> {
     let id = ObjectId { kind: "Ingress", namespace: "default".into(), name: name.into() };
     let upstream = UpstreamKey::new("default", name, "80");
     let routes = vec![Rule::new(id, PathPattern::Prefix(path.into()), upstream)];
-    Arc::new(VirtualHost { host: HostPattern::Exact(name.into()), rules: routes, fallback: None })
+    Arc::new(VirtualHost::new(HostPattern::Exact(name.into()), routes))
 }
 
 fn hosts(hosts: Vec<Arc<VirtualHost>>) -> Config {

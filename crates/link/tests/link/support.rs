@@ -188,7 +188,7 @@ pub(crate) fn config(hosts: usize, port: u16) -> Config {
         let id = ObjectId { kind: "Ingress", namespace: "shop".into(), name: name.into() };
         let routes = vec![Rule::new(id, PathPattern::Prefix("/".into()), key(index))];
         let host = HostPattern::Exact(format!("{index}.example").into());
-        Arc::new(VirtualHost { host, rules: routes, fallback: None })
+        Arc::new(VirtualHost::new(host, routes))
     };
     let upstream =
         |index| (key(index), Arc::new(Upstream { endpoints: endpoints(index, port), ..Upstream::default() }));

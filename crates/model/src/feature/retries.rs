@@ -17,11 +17,11 @@ pub struct Retries {
     /// which includes the first attempt. 0 to 9. Default: 2.
     #[n(0)]
     pub attempts: Number<u8, 0, 9>,
-    /// The response status codes after which the gateway retries an idempotent request. 500 to 599. 1 to 16 entries.
+    /// The response status codes after which the gateway retries an idempotent request. 400 to 599. 1 to 16 entries.
     /// Default: none.
     #[serde(skip_serializing_if = "super::is_default")]
     #[n(1)]
-    pub codes: Entries<Number<u16, 500, 599>, 16>,
+    pub codes: Entries<Number<u16, 400, 599>, 16>,
     /// The budget of retries, so that retries do not overload a slow Service. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(2)]

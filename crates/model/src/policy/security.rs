@@ -41,18 +41,24 @@ impl Part for Security {
 }
 
 impl Security {
-    /// An invalid policy, with the reason.
+    /// A policy that denies nothing.
     #[must_use]
-    pub fn closed(id: ObjectId, reason: Box<str>) -> Self {
+    pub fn open(id: ObjectId) -> Self {
         Self {
             id,
-            refuses: Some(reason),
+            refuses: None,
             ip_access: IpAccess::default(),
             cors: None,
             authentication: None,
             authorization: None,
             forward_overrides: false,
         }
+    }
+
+    /// An invalid policy, with the reason.
+    #[must_use]
+    pub fn closed(id: ObjectId, reason: Box<str>) -> Self {
+        Self { refuses: Some(reason), ..Self::open(id) }
     }
 
     /// The upstream of the external authorization service.

@@ -193,7 +193,12 @@ impl Exchange<'_> {
     pub(super) fn deny_policy_bypass(&mut self, index: RouteIndex) -> Result<(), Refusal> {
         let snapshot = self.snapshot.clone();
         let head = self.head();
-        match snapshot.table.bypassed_policy(index, head.authority(), self.path(), head) {
+        match snapshot.table.bypassed_policy(
+            (self.client.origin.entrance, index),
+            head.authority(),
+            self.path(),
+            head,
+        ) {
             Some(policy) => Err(self.deny(&By::of(policy), Denial::AmbiguousPath)),
             None => Ok(()),
         }

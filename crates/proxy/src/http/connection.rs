@@ -30,6 +30,7 @@ use crate::listener::Protocol;
 use crate::proxy_header;
 use crate::record::{RejectedHead, request_line};
 use crate::request::{HeadView, is_https};
+use crate::rule::Entrance;
 use crate::stream::TlsStream;
 use crate::stream::{Stream, linger, part};
 use crate::tls;
@@ -55,6 +56,8 @@ pub(crate) struct Origin {
     pub(crate) listener: SocketAddr,
     /// The local address of the connection.
     pub(crate) local: SocketAddr,
+    /// The listener, by which the table finds the hosts.
+    pub(crate) entrance: Entrance,
     /// For TLS: the session of the client.
     pub(crate) session: Option<Session>,
     /// The forwarding headers that all requests of the connection share, as header lines.
@@ -96,16 +99,16 @@ pub(crate) async fn serve(
         return;
     }
     let addresses = arrival.addresses;
-    let (stream, session) = match protocol {
-        Protocol::Http => (Stream::Plain(arrival.tcp), None),
-        Protocol::Https => match Box::pin(handshake(worker, arrival, phase)).await {
-            Some((stream, session)) => (Stream::Tls(stream), Some(session)),
+    let (stream, session, entrance) = match protocol {
+        Protocol::Http(entrance) => (Stream::Plain(arrival.tcp), None, entrance),
+        Protocol::Https(entrance) => match Box::pin(handshake(worker, arrival, entrance, phase)).await {
+            Some((stream, session)) => (Stream::Tls(stream), Some(session), entrance),
             None => return,
         },
         Protocol::Tcp | Protocol::Udp => return Box::pin(layer4::serve(worker, arrival, phase)).await,
     };
     let is_http2 = matches!(&stream, Stream::Tls(tls) if tls.protocol() == Some(b"h2"));
-    let origin = Rc::new(Origin::new(&stream, session, addresses));
+    let origin = Rc::new(Origin::new(&stream, session, addresses, entrance));
     if is_http2 {
         return Box::pin(http2::serve(worker, stream, &[], origin, phase)).await;
     }
@@ -147,12 +150,15 @@ pub(crate) async fn serve(
 async fn handshake(
     worker: &Rc<Worker>,
     arrival: Arrival,
+    entrance: Entrance,
     phase: &Cell<Phase>,
 ) -> Option<(Box<TlsStream>, Session)> {
     let snapshot = worker.snapshot();
     let (limit, time) = (snapshot.settings.limits.client_hello, snapshot.settings.timeouts.tls_handshake);
     let Arrival { tcp, addresses, listener } = arrival;
-    let accept = tls::accept(tcp, &snapshot.table.tls, limit, &worker.handshakes);
+    // A listener that is gone serves no name.
+    let names = snapshot.table.tls(entrance).cloned().unwrap_or_default();
+    let accept = tls::accept(tcp, &names, limit, &worker.handshakes);
     let Rejected { fault, stream } = match timeout(time, accept).await {
         Ok(Ok(Accepted::Passthrough(tcp, hello))) => {
             drop(snapshot);
@@ -189,7 +195,7 @@ async fn handshake(
 }
 
 impl Origin {
-    fn new(stream: &Stream, session: Option<Session>, addresses: Addresses) -> Self {
+    fn new(stream: &Stream, session: Option<Session>, addresses: Addresses, entrance: Entrance) -> Self {
         let (peer, listener) = (addresses.source.ip().to_canonical(), addresses.destination);
         let port = listener.port();
         let scheme = if session.is_some() { "https" } else { "http" };
@@ -206,7 +212,15 @@ impl Origin {
             _ => Vec::new(),
         };
         let local = stream.local_addr().unwrap_or(listener);
-        Self { peer, listener, local, session, forwarding: forwarding.into(), identity: identity.into() }
+        Self {
+            peer,
+            listener,
+            local,
+            entrance,
+            session,
+            forwarding: forwarding.into(),
+            identity: identity.into(),
+        }
     }
 
     /// The scheme of the request: `http` or `https`.

@@ -201,7 +201,8 @@ impl<'c> Exchange<'c> {
             _ => {}
         }
         if let (Some(session), Some(authority)) = (&self.client.origin.session, head.authority)
-            && self.snapshot.table.tls.is_misdirected(session, authority.of(self.scratch.input.filled()))
+            && let Some(names) = self.snapshot.table.tls(self.client.origin.entrance)
+            && names.is_misdirected(session, authority.of(self.scratch.input.filled()))
         {
             return Err(ClientFault::Misdirected.into());
         }
@@ -232,7 +233,8 @@ impl<'c> Exchange<'c> {
         };
         let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
         let view = HeadView { head, buf };
-        let index = self.snapshot.table.find(authority, path, view).ok_or(Refusal::NoRoute)?;
+        let entrance = self.client.origin.entrance;
+        let index = self.snapshot.table.find(entrance, authority, path, view).ok_or(Refusal::NoRoute)?;
         let target = self.snapshot.table.target(index);
         self.record.route = Some(index);
         let is_insecure = || !self.client.origin.is_https(self.trusted, view);

@@ -225,6 +225,7 @@ mod tests {
     use super::*;
     use crate::feature::authentication::credential::Place;
     use crate::request::ClientView;
+    use crate::rule::Entrance;
 
     const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 
@@ -245,6 +246,7 @@ mod tests {
             peer: CLIENT,
             listener,
             local: listener,
+            entrance: Entrance::FlagHttp,
             session: None,
             forwarding: b"X-Forwarded-For: 192.0.2.7\r\n"[..].into(),
             identity: b"ssl-client-verify: NONE\r\n"[..].into(),

@@ -102,7 +102,8 @@ impl Exchange<'_> {
             Backends::Weighted(backends) => backends,
         };
         let backend = rule::choose(backends).ok_or(Failure::NoEndpoint)?;
-        let (slot, edits) = (backend.slot, backend.edits.clone());
+        let slot = backend.slot.ok_or(Failure::InvalidBackend)?;
+        let edits = backend.edits.clone();
         if let Some(of) = &edits {
             self.edit(|exchange, edits| of.request.edit(exchange.head(), edits));
             self.scratch.response_lines.extend_from_slice(&of.response.lines);

@@ -20,8 +20,8 @@ pub(crate) enum Backends {
 /// A backend with a weight.
 #[derive(Debug, PartialEq)]
 pub(crate) struct WeightedBackend {
-    /// The slot of the upstream in every worker.
-    pub(crate) slot: usize,
+    /// The slot of the upstream in every worker; `None` for an invalid backend, whose requests receive 500.
+    pub(crate) slot: Option<usize>,
     weight: u32,
     pub(crate) edits: Option<Arc<BackendEdits>>,
 }
@@ -29,12 +29,14 @@ pub(crate) struct WeightedBackend {
 impl Backends {
     pub(super) fn new(rule: &Rule, slot: impl Fn(&UpstreamKey) -> usize) -> Self {
         match &rule.backends[..] {
-            [Backend { upstream, weight, features: None }] if weight.get() > 0 => Self::One(slot(upstream)),
+            [Backend { upstream, weight, features: None, is_invalid: false }] if weight.get() > 0 => {
+                Self::One(slot(upstream))
+            }
             backends => Self::Weighted(
                 backends
                     .iter()
                     .map(|backend| WeightedBackend {
-                        slot: slot(&backend.upstream),
+                        slot: if backend.is_invalid { None } else { Some(slot(&backend.upstream)) },
                         weight: backend.weight.get(),
                         edits: backend.features.as_deref().map(|of| Arc::new(BackendEdits::new(of))),
                     })
@@ -48,7 +50,7 @@ impl Backends {
         match self {
             Self::One(own) => rule.upstreams().all(|upstream| slot(upstream) == *own),
             Self::Weighted(backends) => {
-                backends.iter().map(|backend| backend.slot).eq(rule.upstreams().map(slot))
+                backends.iter().filter_map(|backend| backend.slot).eq(rule.upstreams().map(slot))
             }
         }
     }

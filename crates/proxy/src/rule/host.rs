@@ -75,6 +75,11 @@ impl Host {
         self.takes_all
     }
 
+    /// Whether a request that meets no match goes to the next less specific host.
+    pub(super) fn continues(&self) -> bool {
+        self.source.continues && !self.takes_all
+    }
+
     /// Whether a security policy applies to one of the routes.
     pub(super) fn is_guarded(&self) -> bool {
         self.is_guarded

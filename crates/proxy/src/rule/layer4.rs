@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sluicegate_model::{Config, HostPattern, Layer4, Layer4Route, ObjectId};
+use sluicegate_model::{Config, HostPattern, Layer4Route, ObjectId, Serves};
 
 use crate::counters::Layer4Stats;
 use crate::name::HostMap;
@@ -51,17 +51,19 @@ impl Layer4Table {
                 targets.insert(host, Arc::new(target(&name, protocol, host, route)));
             }
             match &listener.serves {
-                Layer4::Tcp(_) => {
+                Serves::Tcp(_) => {
                     let any = targets.find(b"").cloned();
                     table.connections.insert(listener.address, ConnectionTarget::Any(any));
                 }
-                Layer4::Tls(_) => {
+                Serves::Tls(_) => {
                     table.connections.insert(listener.address, ConnectionTarget::ByName(targets));
                 }
-                Layer4::Udp(_) => {
+                Serves::Udp(_) => {
                     let any = targets.find(b"").cloned();
                     table.datagrams.insert(listener.address, any);
                 }
+                // They have hosts instead.
+                Serves::Http(_) | Serves::Https(_) => {}
             }
         }
         for entry in &config.tls.passthrough {

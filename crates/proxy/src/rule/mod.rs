@@ -2,6 +2,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
+//! | `entry` | the hosts of listeners that share their hosts |
 //! | `host` | a host: its matches and their targets |
 //! | `backends` | the backends of a rule |
 //! | `layer4` | the routes of listeners below HTTP |
@@ -11,6 +12,7 @@
 
 mod backends;
 mod conditions;
+mod entry;
 mod host;
 mod layer4;
 mod regexes;
@@ -18,19 +20,23 @@ mod regexes;
 mod speed;
 mod tree;
 
+use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sluicegate_model::rule::PathMatch;
-use sluicegate_model::{Config, HostPattern, Settings, UpstreamKey, VirtualHost};
+use sluicegate_model::{Config, EntryPoint, HostPattern, Serves, Settings, UpstreamKey, VirtualHost};
 
 use crate::feature::authentication::consumer::Consumers;
 use crate::feature::security::Security;
 use crate::feature::{Policies, Resources, SecurityPolicy};
-use crate::name::{HostMap, host_name};
+use crate::name::HostMap;
 use crate::path::{is_ambiguous, readings};
 use crate::request::HeadView;
-use crate::tls::TlsTable;
+use crate::tls::{TlsTable, TlsTables};
 pub(crate) use backends::{Backends, choose};
+pub(crate) use entry::Entrance;
+use entry::{EntryTable, Placed};
 pub(crate) use host::{Host, Target};
 pub(crate) use layer4::{ConnectionTarget, Layer4Table, Layer4Target};
 
@@ -38,25 +44,23 @@ pub(crate) use layer4::{ConnectionTarget, Layer4Table, Layer4Target};
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     pub(crate) settings: Arc<Settings>,
-    pub(crate) tls: Arc<TlsTable>,
     pub(crate) layer4: Layer4Table,
-    hosts: HostMap<Placed>,
+    /// The entry point of all listeners that flags set, then the other entry points.
+    entries: Vec<EntryTable>,
+    /// The entry point of the HTTP listeners that flags set.
+    flag_http: usize,
+    /// The entry point of the HTTPS listeners that flags set.
+    flag_https: usize,
+    /// The entry points of Gateways, by the addresses of their listeners.
+    gateways: HashMap<SocketAddr, usize, foldhash::fast::RandomState>,
     /// Hosts by number. If there is a default route, the last host holds the default route and has no names.
     all: Vec<Arc<Host>>,
-    default: Option<RouteIndex>,
     /// Whether a security policy applies to any route.
     is_guarded: bool,
     /// The query parameters of all routes that hold credentials.
     secret_parameters: Box<[Box<str>]>,
     policies: Policies,
     consumers: Arc<Consumers>,
-}
-
-/// A host and its number.
-#[derive(Debug)]
-struct Placed {
-    host: Arc<Host>,
-    number: u32,
 }
 
 /// Identifies a route of a table: the number of the host, and the number of the route in the host.
@@ -72,7 +76,7 @@ impl Table {
     pub(crate) fn new(
         config: &Config,
         before: &Self,
-        (tls, layer4): (Arc<TlsTable>, Layer4Table),
+        (tls, layer4): (&TlsTables, Layer4Table),
         resources: &Resources,
         slot: impl Fn(&UpstreamKey) -> usize,
     ) -> Self {
@@ -88,39 +92,111 @@ impl Table {
         };
         let mut table = Self {
             settings: settings.clone(),
-            tls,
             layer4,
-            hosts: HostMap::with_capacity(config.hosts.len()),
+            entries: Vec::new(),
+            flag_http: 0,
+            flag_https: 0,
+            gateways: HashMap::default(),
             all: Vec::with_capacity(config.hosts.len() + 1),
-            default: None,
             is_guarded: false,
             secret_parameters: Box::default(),
             policies: Policies::default(),
             consumers,
         };
+        table.open(&EntryPoint::Flags, tls, config.hosts.len());
         for source in &config.hosts {
-            let old = before.hosts.get(&source.host).map(|placed| &placed.host);
+            let old = before.entry(&source.entry_point).and_then(|entry| entry.hosts.get(&source.host));
+            let old = old.map(|placed| &placed.host);
             let host = match old.filter(|old| may_stay && old.is_of(source)) {
                 Some(old) if compiler.takes_over(old) => old.clone(),
-                _ => Arc::new(compiler.compile(source, old.into_iter())),
+                _ => {
+                    // A route has the same counters at all entry points.
+                    let entries = before.entries.iter().chain(&table.entries);
+                    let known = entries.filter_map(|entry| entry.hosts.get(&source.host));
+                    let known = known.map(|placed| &placed.host);
+                    Arc::new(compiler.compile(source, known))
+                }
             };
             let number = table.add(host.clone());
-            table.hosts.insert(&source.host, Placed { host, number });
+            let entry = table.open(&source.entry_point, tls, 0);
+            table.entries[entry].hosts.insert(&source.host, Placed { host, number });
         }
         if let Some(rule) = &config.default_rule {
-            let nameless =
-                VirtualHost { host: HostPattern::Any, rules: Vec::new(), fallback: Some(rule.clone()) };
+            let nameless = VirtualHost {
+                fallback: Some(rule.clone()),
+                ..VirtualHost::new(HostPattern::Any, Vec::new())
+            };
             // The host pattern for any name may have the same route as its fallback.
-            let any = table.hosts.get(&HostPattern::Any).map(|placed| &placed.host);
-            let old = before.default.and_then(|default| before.all.get(default.host as usize));
+            let any = table.entries[0].hosts.get(&HostPattern::Any).map(|placed| &placed.host);
+            let old = before.entries.first().and_then(|entry| entry.default);
+            let old = old.and_then(|default| before.all.get(default.host as usize));
             let host = compiler.compile(&Arc::new(nameless), any.into_iter().chain(old));
             let number = table.add(Arc::new(host));
-            table.default = Some(RouteIndex { host: number, route: 0 });
+            table.entries[0].default = Some(RouteIndex { host: number, route: 0 });
         }
+        table.open_listeners(config, tls);
         table.policies = compiler.into_policies();
         table.secret_parameters = table.policies.secret_parameters();
         table.is_guarded = table.all.iter().any(|host| host.is_guarded());
         table
+    }
+
+    /// Leads listeners to their entry points.
+    fn open_listeners(&mut self, config: &Config, tls: &TlsTables) {
+        for listener in &config.listeners {
+            if let Serves::Http(name) | Serves::Https(name) = &listener.serves {
+                let entry = self.open(&EntryPoint::Gateway(name.clone()), tls, 0);
+                self.gateways.insert(listener.address, entry);
+            }
+        }
+        for entry_point in [EntryPoint::FlagsHttp, EntryPoint::FlagsHttps] {
+            let is_own = tls.has(&entry_point) || self.entry(&entry_point).is_some();
+            let entry = if is_own { self.open(&entry_point, tls, 0) } else { 0 };
+            match entry_point {
+                EntryPoint::FlagsHttp => self.flag_http = entry,
+                _ => self.flag_https = entry,
+            }
+            if entry == 0 {
+                continue;
+            }
+            // The hosts of all listeners that flags set are at these listeners too.
+            self.entries[entry].default = self.entries[0].default;
+            let (flags, others) = self.entries.split_at_mut(1);
+            others[entry - 1].hosts.add_missing(&flags[0].hosts);
+        }
+    }
+
+    /// The index of an entry point, which is added if it is new.
+    fn open(&mut self, entry_point: &EntryPoint, tls: &TlsTables, hosts: usize) -> usize {
+        // Hosts of one entry point are adjacent.
+        let known = self.entries.iter().rposition(|entry| entry.entry_point == *entry_point);
+        known.unwrap_or_else(|| {
+            self.entries.push(EntryTable {
+                entry_point: entry_point.clone(),
+                hosts: HostMap::with_capacity(hosts),
+                tls: tls.of(entry_point),
+                default: None,
+            });
+            self.entries.len() - 1
+        })
+    }
+
+    fn entry(&self, entry_point: &EntryPoint) -> Option<&EntryTable> {
+        self.entries.iter().find(|entry| entry.entry_point == *entry_point)
+    }
+
+    /// The hosts at a listener; `None` if the listener is gone.
+    fn at(&self, entrance: Entrance) -> Option<&EntryTable> {
+        self.entries.get(match entrance {
+            Entrance::FlagHttp => self.flag_http,
+            Entrance::FlagHttps => self.flag_https,
+            Entrance::Gateway(address) => *self.gateways.get(&address)?,
+        })
+    }
+
+    /// The names for TLS at a listener; `None` if the listener is gone.
+    pub(crate) fn tls(&self, entrance: Entrance) -> Option<&Arc<TlsTable>> {
+        self.at(entrance).map(|entry| &entry.tls)
     }
 
     /// The query parameters of all routes that hold credentials.
@@ -128,12 +204,16 @@ impl Table {
         &self.secret_parameters
     }
 
-    /// The route for a request. `authority` is the value of the Host header, with or without a port, in any case. `path`
-    /// is in normal form.
-    pub(crate) fn find(&self, authority: &[u8], path: &[u8], request: HeadView<'_>) -> Option<RouteIndex> {
-        let Some(placed) = self.hosts.find(host_name(authority)) else { return self.default };
-        let found = placed.host.find(path, request).map(|route| RouteIndex { host: placed.number, route });
-        found.or(self.default)
+    /// The route for a request at a listener. `authority` is the value of the Host header, with or without a port, in any
+    /// case. `path` is in normal form.
+    pub(crate) fn find(
+        &self,
+        entrance: Entrance,
+        authority: &[u8],
+        path: &[u8],
+        request: HeadView<'_>,
+    ) -> Option<RouteIndex> {
+        self.at(entrance)?.find(authority, path, request)
     }
 
     /// The target of an index that [`find`](Self::find) returned.
@@ -150,7 +230,7 @@ impl Table {
     /// route with a different security policy than the route that was found.
     pub(crate) fn bypassed_policy(
         &self,
-        index: RouteIndex,
+        (entrance, index): (Entrance, RouteIndex),
         authority: &[u8],
         path: &[u8],
         request: HeadView<'_>,
@@ -159,14 +239,18 @@ impl Table {
         if !self.is_guarded || bare.is_none() && !is_ambiguous(path) {
             return None;
         }
-        let placed = self.hosts.find(host_name(authority));
+        let entry = self.at(entrance)?;
         // Requests that match no rule of a host use the default rule.
-        let takes_all = placed.is_some_and(|placed| placed.host.takes_all());
-        let default = self.default.filter(|_| !takes_all).map(|default| self.target(default));
-        let is_guarded = placed.is_some_and(|placed| placed.host.is_guarded());
+        let takes_all = entry.search(authority, |placed| placed.host.takes_all().then_some(())).is_some();
+        let default = entry.default.filter(|_| !takes_all).map(|default| self.target(default));
+        let is_guarded = entry.search(authority, |placed| placed.host.is_guarded().then_some(())).is_some();
         if !is_guarded && default.and_then(security).is_none() {
             return None;
         }
+        let at = |path: &[u8]| {
+            let found = entry.search(authority, |placed| placed.find(path, request));
+            found.map(|index| self.target(index))
+        };
         let this = security(self.target(index));
         let differs = |other: &&Arc<SecurityPolicy>| !this.is_some_and(|this| Arc::ptr_eq(this, other));
         if let Some(bare) = bare.filter(|_| !is_ambiguous(path)) {
@@ -178,19 +262,18 @@ impl Table {
             if self.path(index).is_some_and(names) {
                 return None;
             }
-            let found = placed.and_then(|placed| Some(placed.host.target(placed.host.find(bare, request)?)));
-            return security(found?).filter(differs).filter(|other| can_deny(other)).map(|other| &**other);
+            return security(at(bare)?).filter(differs).filter(|other| can_deny(other)).map(|other| &**other);
         }
         let other = match readings(path) {
-            Some(readings) => readings.iter().find_map(|reading| {
-                let found = placed
-                    .and_then(|placed| Some(placed.host.target(placed.host.find(&reading.path, request)?)));
-                security(found.or(default)?).filter(differs)
-            }),
-            // The path may lead to any target of the host, and to the default target.
+            Some(readings) => {
+                readings.iter().find_map(|reading| security(at(&reading.path).or(default)?).filter(differs))
+            }
+            // The path may lead to any target of the hosts, and to the default target.
             None => {
-                let targets = placed.map(|placed| placed.host.targets()).into_iter().flatten();
-                targets.chain(default).filter_map(security).find(differs)
+                let of_host = entry.search(authority, |placed| {
+                    placed.host.targets().iter().filter_map(security).find(differs)
+                });
+                of_host.or_else(|| default.and_then(security).filter(differs))
             }
         };
         other.map(|other| &**other)
@@ -244,7 +327,7 @@ mod tests {
     }
 
     fn virtual_host(host: HostPattern, name: &str) -> Arc<VirtualHost> {
-        Arc::new(VirtualHost { host, rules: vec![rule(name, "/")], fallback: None })
+        Arc::new(VirtualHost::new(host, vec![rule(name, "/")]))
     }
 
     fn resources() -> Resources {
@@ -256,12 +339,12 @@ mod tests {
     }
 
     fn after(before: &Table, config: &Config, resources: &Resources, slot: usize) -> Table {
-        Table::new(config, before, Default::default(), resources, |_| slot)
+        Table::new(config, before, (&TlsTables::default(), Layer4Table::default()), resources, |_| slot)
     }
 
     fn find(table: &Table, host: &str, path: &str) -> Option<RouteIndex> {
         let head = RequestHead::default();
-        table.find(host.as_bytes(), path.as_bytes(), HeadView { head: &head, buf: &[] })
+        table.find(Entrance::FlagHttp, host.as_bytes(), path.as_bytes(), HeadView { head: &head, buf: &[] })
     }
 
     fn name<'t>(table: &'t Table, host: &str, path: &str) -> &'t str {
@@ -298,9 +381,8 @@ mod tests {
     fn unmatched_path_uses_the_fallback_rule_then_the_default_rule() {
         let mut config = Config {
             hosts: vec![Arc::new(VirtualHost {
-                host: HostPattern::Exact("a".into()),
-                rules: vec![rule("foo", "/foo")],
                 fallback: Some(rule("fallback", "/")),
+                ..VirtualHost::new(HostPattern::Exact("a".into()), vec![rule("foo", "/foo")])
             })],
             default_rule: Some(rule("default", "/")),
             ..Config::default()
@@ -315,7 +397,7 @@ mod tests {
     }
 
     fn host<'t>(table: &'t Table, pattern: &str) -> &'t Arc<Host> {
-        &table.hosts.get(&HostPattern::Exact(pattern.into())).unwrap().host
+        &table.entries[0].hosts.get(&HostPattern::Exact(pattern.into())).unwrap().host
     }
 
     #[test]
@@ -342,6 +424,60 @@ mod tests {
     }
 
     #[test]
+    fn route_has_the_same_counters_at_all_entry_points() {
+        let resources = resources();
+        let at = |entry_point| {
+            let host = VirtualHost::new(HostPattern::Exact("a".into()), vec![rule("one", "/")]);
+            Arc::new(VirtualHost { entry_point, ..host })
+        };
+        let mut config = Config {
+            hosts: vec![at(EntryPoint::FlagsHttp), at(EntryPoint::Gateway("edge".into()))],
+            ..Config::default()
+        };
+        let first = after(&Table::default(), &config, &resources, 0);
+        config.hosts[0] = at(EntryPoint::FlagsHttp);
+        config.hosts.push(at(EntryPoint::Gateway("other".into())));
+        let second = after(&first, &config, &resources, 0);
+        let mut stats = [&first, &second]
+            .into_iter()
+            .flat_map(|table| table.hosts())
+            .map(|host| &host.targets()[0].stats);
+        let one = stats.next().unwrap();
+        assert!(stats.all(|other| Arc::ptr_eq(one, other)));
+    }
+
+    #[test]
+    fn request_without_a_match_goes_to_the_next_less_specific_host_if_its_host_continues() {
+        let at = |host, name, path, continues| {
+            let host = VirtualHost::new(host, vec![rule(name, path)]);
+            Arc::new(VirtualHost { entry_point: EntryPoint::FlagsHttp, continues, ..host })
+        };
+        let [exact, suffix] = [HostPattern::Exact("a.b.c".into()), HostPattern::Suffix("c".into())];
+        let table = table(&Config {
+            hosts: vec![
+                virtual_host(HostPattern::Any, "ingress"),
+                at(exact, "exact", "/exact", true),
+                at(HostPattern::Wildcard("b.c".into()), "label", "/label", true),
+                at(suffix, "suffix", "/suffix", false),
+            ],
+            ..Config::default()
+        });
+        for (path, expected) in
+            [("/exact", "exact"), ("/label", "label"), ("/suffix", "suffix"), ("/other", "none")]
+        {
+            assert_eq!(name(&table, "a.b.c", path), expected);
+        }
+        assert_eq!(name(&table, "x.test", "/other"), "ingress");
+        let find = |entrance| {
+            let head = RequestHead::default();
+            table.find(entrance, b"a.b.c", b"/exact", HeadView { head: &head, buf: &[] })
+        };
+        let https = find(Entrance::FlagHttps).map(|index| &*table.target(index).id.name);
+        assert_eq!(https, Some("ingress"), "another entry point");
+        assert_eq!(find(Entrance::Gateway(([127, 0, 0, 1], 80).into())), None, "no listener");
+    }
+
+    #[test]
     fn host_is_recompiled_after_a_change_of_upstream_or_codings() {
         let resources = resources();
         let mut config =
@@ -360,7 +496,8 @@ mod tests {
         let exact =
             Rule { matches: vec![RuleMatch::path(PathPattern::Exact("/a".into()))], ..rule("one", "/a") };
         let rules = vec![rule("one", "/a"), exact];
-        let host = VirtualHost { host: HostPattern::Any, rules, fallback: Some(rule("f", "/")) };
+        let host =
+            VirtualHost { fallback: Some(rule("f", "/")), ..VirtualHost::new(HostPattern::Any, rules) };
         let config =
             Config { hosts: vec![Arc::new(host)], default_rule: Some(rule("f", "/")), ..Config::default() };
         let table = after(&Table::default(), &config, &resources, 0);
@@ -376,10 +513,10 @@ mod tests {
         let mut head = RequestHead::default();
         assert!(head.parse(text.as_bytes(), &mut HeadScan::default(), &HeadLimits::default()).unwrap());
         let rules = rules.iter().map(|(name, of)| Rule { matches: vec![of.clone()], ..rule(name, "/") });
-        let host = VirtualHost { host: HostPattern::Any, rules: rules.collect(), fallback: None };
+        let host = VirtualHost::new(HostPattern::Any, rules.collect());
         let table = table(&Config { hosts: vec![Arc::new(host)], ..Config::default() });
         let view = HeadView { head: &head, buf: text.as_bytes() };
-        let found = table.find(b"a", head.path.of(text.as_bytes()), view);
+        let found = table.find(Entrance::FlagHttp, b"a", head.path.of(text.as_bytes()), view);
         found.map_or("none".into(), |index| table.target(index).id.name.to_string())
     }
 

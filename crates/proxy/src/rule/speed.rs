@@ -30,7 +30,7 @@ fn path(n: usize) -> String {
 /// A host with 5,000 paths, and the matches `before` ahead of one path.
 fn host(before: impl IntoIterator<Item = RuleMatch>) -> Table {
     let matches = before.into_iter().chain((0..ROUTES).map(|n| prefix(path(n))));
-    let host = VirtualHost { host: HostPattern::Any, rules: matches.map(rule).collect(), fallback: None };
+    let host = VirtualHost::new(HostPattern::Any, matches.map(rule).collect());
     table(vec![host])
 }
 
@@ -39,7 +39,7 @@ fn table(hosts: Vec<VirtualHost>) -> Table {
     Table::new(
         &config,
         &Table::default(),
-        Default::default(),
+        (&TlsTables::default(), Layer4Table::default()),
         &Resources::new(Counters::new(1, Arc::default()).into()),
         |_| 0,
     )
@@ -58,7 +58,9 @@ fn nanos(table: &Table, targets: &[(String, String)]) -> f64 {
     let run = |_| {
         let begin = Instant::now();
         for (host, path) in targets.iter().cycle().take(200_000) {
-            assert!(black_box(table.find(host.as_bytes(), path.as_bytes(), view)).is_some());
+            assert!(
+                black_box(table.find(Entrance::FlagHttp, host.as_bytes(), path.as_bytes(), view)).is_some()
+            );
         }
         begin.elapsed().as_secs_f64() * 1e9 / 200_000.0
     };
@@ -70,10 +72,11 @@ fn nanos(table: &Table, targets: &[(String, String)]) -> f64 {
 fn route_lookup_times_are_measured_and_printed() {
     let any_path: Vec<_> = (0..ROUTES).step_by(7).map(|n| ("a".to_owned(), path(n) + "/item")).collect();
     let one_path = vec![("a".to_owned(), path(4_999) + "/item")];
-    let hosts = (0..ROUTES).map(|n| VirtualHost {
-        host: HostPattern::Exact(format!("host-{n}.example.com").into()),
-        rules: vec![rule(prefix("/".into()))],
-        fallback: None,
+    let hosts = (0..ROUTES).map(|n| {
+        VirtualHost::new(
+            HostPattern::Exact(format!("host-{n}.example.com").into()),
+            vec![rule(prefix("/".into()))],
+        )
     });
     let any_host: Vec<_> =
         (0..ROUTES).step_by(7).map(|n| (format!("host-{n}.example.com"), "/item".into())).collect();

@@ -26,7 +26,7 @@ use sluicegate_model::Certificate;
 
 pub(crate) use accept::{Accepted, Hello, Rejected, accept, read_client_hello, refuse};
 pub(crate) use client_auth::identity;
-pub(crate) use table::{Compiler, Session, TlsTable};
+pub(crate) use table::{Compiler, Session, TlsTable, TlsTables};
 pub(crate) use upstream::{Connector, handshake, verifying};
 
 /// The algorithms, with hybrid post-quantum key exchange (X25519MLKEM768) preferred.

@@ -9,7 +9,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, SupportedProtocolVersion};
 use sluicegate_any_certificate::AnyCertificate;
 use sluicegate_model::tls::{TicketSecret, TlsSettings, TlsVersion, UnknownNames};
-use sluicegate_model::{Certificate, ClientAuth, ClientAuthMode, HostPattern, Settings, Tls};
+use sluicegate_model::{Certificate, ClientAuth, ClientAuthMode, EntryPoint, HostPattern, Settings, Tls};
 
 use super::client_auth;
 use super::own::own_certificate;
@@ -29,8 +29,33 @@ pub(crate) struct TlsTable {
     unknown_names: UnknownNames,
 }
 
+/// The host names for TLS of each entry point.
+#[derive(Debug, Default)]
+pub(crate) struct TlsTables {
+    flags: Arc<TlsTable>,
+    /// The entry points of Gateways, and the HTTPS listeners that flags set if Gateways add names there.
+    others: HashMap<EntryPoint, Arc<TlsTable>>,
+}
+
+impl TlsTables {
+    /// Whether names are for this entry point alone.
+    pub(crate) fn has(&self, entry_point: &EntryPoint) -> bool {
+        self.others.contains_key(entry_point)
+    }
+
+    /// The names of an entry point.
+    pub(crate) fn of(&self, entry_point: &EntryPoint) -> Arc<TlsTable> {
+        match (self.others.get(entry_point), entry_point) {
+            (Some(own), _) => own.clone(),
+            // A Gateway has no certificates but those of its listeners.
+            (None, EntryPoint::Gateway(_)) => Arc::default(),
+            (None, _) => self.flags.clone(),
+        }
+    }
+}
+
 /// The handling of a name.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Entry {
     /// The gateway terminates TLS.
     Host(Arc<Host>),
@@ -121,7 +146,7 @@ pub(crate) struct Compiler {
     own_secret: Option<TicketSecret>,
     /// The default certificate, if the configuration has no usable default certificate.
     own_certificate: Option<Arc<Certificate>>,
-    latest: Option<(Arc<Tls>, TlsSettings, Arc<TlsTable>)>,
+    latest: Option<(Arc<Tls>, TlsSettings, Arc<TlsTables>)>,
 }
 
 impl Compiler {
@@ -140,14 +165,14 @@ impl Compiler {
         }
     }
 
-    /// The table of a configuration. An unusable certificate is left out and logged: the control plane has checked all
+    /// The tables of a configuration. An unusable certificate is left out and logged: the control plane has checked all
     /// certificates before.
-    pub(crate) fn compile(&mut self, tls: &Arc<Tls>, settings: &Settings) -> Arc<TlsTable> {
-        if let Some((known, with, table)) = &self.latest
+    pub(crate) fn compile(&mut self, tls: &Arc<Tls>, settings: &Settings) -> Arc<TlsTables> {
+        if let Some((known, with, tables)) = &self.latest
             && (Arc::ptr_eq(known, tls) || known == tls)
             && *with == settings.tls
         {
-            return table.clone();
+            return tables.clone();
         }
         let known: HashMap<*const Certificate, Arc<CertifiedKey>> =
             self.keys.iter().map(|(certificate, key)| (Arc::as_ptr(certificate), key.clone())).collect();
@@ -202,19 +227,32 @@ impl Compiler {
                 client_auth: auth.clone(),
             }))
         };
-        let mut hosts = HostMap::default();
-        for entry in &tls.hosts {
-            let host = host(Some(entry.host.clone()), &entry.certificates, &entry.client_auth);
-            hosts.insert(&entry.host, host.map_or(Entry::Unusable, Entry::Host));
+        let mut by_entry_point: HashMap<&EntryPoint, HostMap<Entry>> = HashMap::new();
+        for name in &tls.hosts {
+            let host = host(Some(name.host.clone()), &name.certificates, &name.client_auth);
+            let entry = host.map_or(Entry::Unusable, Entry::Host);
+            by_entry_point.entry(&name.entry_point).or_default().insert(&name.host, entry);
         }
+        let mut hosts = by_entry_point.remove(&EntryPoint::Flags).unwrap_or_default();
         for entry in &tls.passthrough {
             hosts.insert(&entry.host, Entry::Passthrough);
         }
         let default = host(None, &[], &None).filter(|_| !default_keys.is_empty());
-        let table = Arc::new(TlsTable { hosts, default, unknown_names: settings.tls.unknown_names });
+        let others = by_entry_point.into_iter().map(|(entry_point, hosts_there)| {
+            let mut table =
+                TlsTable { hosts: hosts_there, default: None, unknown_names: UnknownNames::Refuse };
+            if *entry_point == EntryPoint::FlagsHttps {
+                table.hosts.add_missing(&hosts);
+                (table.default, table.unknown_names) = (default.clone(), settings.tls.unknown_names);
+            }
+            (entry_point.clone(), Arc::new(table))
+        });
+        let others = others.collect();
+        let flags = Arc::new(TlsTable { hosts, default, unknown_names: settings.tls.unknown_names });
+        let tables = Arc::new(TlsTables { flags, others });
         self.keys = keys.into_values().collect();
-        self.latest = Some((tls.clone(), settings.tls.clone(), table.clone()));
-        table
+        self.latest = Some((tls.clone(), settings.tls.clone(), tables.clone()));
+        tables
     }
 }
 
@@ -241,7 +279,6 @@ fn server_config(
                 ClientAuthMode::Required => verifier,
                 _ => verifier.allow_unauthenticated(),
             };
-            // A header tells the endpoint whether the certificate is valid.
             builder.with_client_cert_verifier(verifier.build()?)
         }
     };

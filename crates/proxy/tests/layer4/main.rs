@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use sluicegate_model::{Layer4, Protocol};
+use sluicegate_model::{Protocol, Serves};
 use sluicegate_testkit::gateway::{Builder, Gateway};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -24,7 +24,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 /// The builder of a gateway whose TCP listener has these endpoints.
 fn tcp(endpoints: impl IntoIterator<Item = SocketAddr>) -> Builder {
-    Gateway::builder().layer4(Protocol::Tcp, |route| Layer4::Tcp(Some(route)), endpoints)
+    Gateway::builder().layer4(Protocol::Tcp, |route| Serves::Tcp(Some(route)), endpoints)
 }
 
 async fn connect(gateway: &Gateway) -> anyhow::Result<TcpStream> {

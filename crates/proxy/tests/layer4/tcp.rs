@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_model::{Layer4, Protocol, UpstreamLimits, WeightedUpstream};
+use sluicegate_model::{Protocol, Serves, UpstreamLimits, WeightedUpstream};
 use sluicegate_proxy::Drain;
 use sluicegate_proxy::failure::Failure;
 use sluicegate_proxy::record::access_log::{AccessLog, LogFormat};
@@ -188,7 +188,7 @@ async fn tcp_connection_without_endpoint_route_or_capacity_is_reset() -> TestRes
     drop(first);
     gateway.set_addresses_of(stream_key(), []).await;
     is_reset().await;
-    gateway.configure(|config| config.listeners[0].serves = Layer4::Tcp(None)).await;
+    gateway.configure(|config| config.listeners[0].serves = Serves::Tcp(None)).await;
     is_reset().await;
     Ok(())
 }
@@ -241,7 +241,7 @@ async fn tcp_route_weights_select_the_upstream() -> TestResult {
             let mut route = layer4_route(LAYER4, Protocol::Tcp);
             route.backends[0].weight = 0;
             route.backends.push(WeightedUpstream { upstream: key, weight: 3 });
-            config.listeners[0].serves = Layer4::Tcp(Some(route));
+            config.listeners[0].serves = Serves::Tcp(Some(route));
         })
         .await;
     for _ in 0..10 {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluicegate_model::{HostPattern, Layer4, Protocol, TlsRoute};
+use sluicegate_model::{HostPattern, Protocol, Serves, TlsRoute};
 use sluicegate_proxy::failure::{Failure, TlsFault};
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::Client;
@@ -28,7 +28,7 @@ fn exact(name: &str) -> HostPattern {
 }
 
 fn by_name(host: HostPattern, endpoints: impl IntoIterator<Item = std::net::SocketAddr>) -> Builder {
-    let serves = |route| Layer4::Tls(vec![TlsRoute { host, route }]);
+    let serves = |route| Serves::Tls(vec![TlsRoute { host, route }]);
     Gateway::builder().layer4(Protocol::Tcp, serves, endpoints)
 }
 
@@ -77,7 +77,7 @@ async fn https_listener_forwards_configured_server_names_without_terminating_tls
     let own = Backend::start(Behaviour::ok()).await?;
     let gateway = Gateway::builder()
         .backends([&own])
-        .layer4(Protocol::Tcp, |_| Layer4::Tcp(None), [terminator.addr()])
+        .layer4(Protocol::Tcp, |_| Serves::Tcp(None), [terminator.addr()])
         .tls(|tls| {
             let route = layer4_route(LAYER4, Protocol::Tcp);
             tls.passthrough.push(TlsRoute { host: exact("inside.test"), route });

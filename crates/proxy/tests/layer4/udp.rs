@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use sluicegate_model::{Layer4, Protocol, UpstreamKey};
+use sluicegate_model::{Protocol, Serves, UpstreamKey};
 use sluicegate_proxy::Drain;
 use sluicegate_proxy::counters::DroppedDatagram;
 use sluicegate_proxy::failure::Failure;
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use crate::{SOON, TestResult, own_address};
 
 fn udp(endpoints: impl IntoIterator<Item = SocketAddr>) -> Builder {
-    Gateway::builder().layer4(Protocol::Udp, |route| Layer4::Udp(Some(route)), endpoints)
+    Gateway::builder().layer4(Protocol::Udp, |route| Serves::Udp(Some(route)), endpoints)
 }
 
 fn datagram_key() -> UpstreamKey {
@@ -233,7 +233,7 @@ async fn datagrams_over_the_flow_limit_or_without_a_route_are_dropped_and_counte
     second.send(b"a").await?;
     until(|| dropped(&gateway, DroppedDatagram::TooManyFlows) == 1).await?;
     assert_eq!(ask(&first, b"a").await?, b"1a", "who is there stays");
-    gateway.configure(|config| config.listeners[0].serves = Layer4::Udp(None)).await;
+    gateway.configure(|config| config.listeners[0].serves = Serves::Udp(None)).await;
     second.send(b"a").await?;
     until(|| dropped(&gateway, DroppedDatagram::NoRoute) == 1).await?;
     Ok(())

@@ -81,7 +81,7 @@ async fn default_rule_does_not_bypass_the_security_policy_of_a_route() -> TestRe
     let mut admin = Rule::new(id("Ingress", "admin"), PathPattern::Prefix("/admin".into()), key("backend"));
     admin.security = Some(Arc::new(asking(shared_jwt())));
     let host = sluicegate_model::HostPattern::Exact("localhost".into());
-    config.hosts = vec![Arc::new(VirtualHost { host, rules: vec![admin], fallback: None })];
+    config.hosts = vec![Arc::new(VirtualHost::new(host, vec![admin]))];
     config.default_rule =
         Some(Rule::new(id("Ingress", "default"), PathPattern::Prefix("/".into()), key("backend")));
     config.settings.allow_encoded_dot_segments = true;

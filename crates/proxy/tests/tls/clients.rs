@@ -26,7 +26,7 @@ fn demand(config: &mut Config, policy: ClientAuth) {
     route.https_only = true;
     let host = |name: &str, client_auth| {
         let certificates = vec![certificate(&[name])];
-        Arc::new(TlsHost { host: HostPattern::Exact(name.into()), certificates, client_auth })
+        Arc::new(TlsHost { client_auth, ..TlsHost::new(HostPattern::Exact(name.into()), certificates) })
     };
     Arc::make_mut(&mut config.tls).hosts = vec![host("a.test", Some(policy)), host("b.test", None)];
 }

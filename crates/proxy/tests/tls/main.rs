@@ -2,6 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `listeners` | names and certificates of the listeners of Gateways |
 //! | `names` | certificates by name and by type of key, unknown names, 421, redirects, HSTS |
 //! | `changes` | certificates that change under load, tickets |
 //! | `clients` | client certificates |
@@ -15,6 +16,7 @@ mod changes;
 mod clients;
 mod early_data;
 mod hostile;
+mod listeners;
 mod names;
 mod upstream;
 
@@ -52,7 +54,7 @@ fn set_host(tls: &mut Tls, name: &str, certificates: &[Arc<Certificate>]) {
         None => HostPattern::Exact(name.into()),
     };
     tls.hosts.retain(|known| known.host != host);
-    tls.hosts.push(Arc::new(TlsHost { host, certificates: certificates.to_vec(), client_auth: None }));
+    tls.hosts.push(Arc::new(TlsHost::new(host, certificates.to_vec())));
 }
 
 /// A backend, and a gateway in front of it that serves these names, each with its own certificate.

@@ -6,7 +6,7 @@ use super::Listeners;
 use crate::intent::listener::{Listener, Parent};
 use crate::intent::{At, Place};
 use crate::object::host::covers;
-use crate::object::route::{ParentRef, Route};
+use crate::object::route::{Hostname, ParentRef};
 use crate::object::{Kind, ObjectRef, gateway};
 use crate::problem::Severity;
 use crate::store::Store;
@@ -36,11 +36,11 @@ pub(super) fn parent(
     known: &Listeners<'_>,
     intents: &[Listener<'_>],
     at: At<'_>,
-    route: &Route,
+    hostnames: Option<&[Hostname]>,
     parent: &ParentRef,
 ) -> Parent {
     let place = Place::ParentRef(parent.index);
-    let accepted = listeners(store, known, intents, at, route, parent);
+    let accepted = listeners(store, known, intents, at, hostnames, parent);
     let accepted = accepted.map_err(|refusal| at.problem(refusal.severity, &place.field(), refusal.message));
     Parent { place, accepted }
 }
@@ -52,7 +52,7 @@ fn listeners(
     known: &Listeners<'_>,
     intents: &[Listener<'_>],
     at: At<'_>,
-    route: &Route,
+    hostnames: Option<&[Hostname]>,
     parent: &ParentRef,
 ) -> Result<Vec<(usize, Vec<HostPattern>)>, Refusal> {
     if let Some(kind) = &parent.other_kind {
@@ -71,7 +71,7 @@ fn listeners(
         if !is_meant {
             continue;
         }
-        match accept(listener, &intents[index], at, route) {
+        match accept(listener, &intents[index], at, hostnames) {
             Ok(hosts) => found.push((index, hosts)),
             Err(new) if refusal.as_ref().is_none_or(|old: &Refusal| new.nearness > old.nearness) => {
                 refusal = Some(new);
@@ -104,7 +104,7 @@ fn accept(
     listener: &gateway::Listener,
     intent: &Listener<'_>,
     at: At<'_>,
-    route: &Route,
+    hostnames: Option<&[Hostname]>,
 ) -> Result<Vec<HostPattern>, Refusal> {
     let (kind, namespace) = (at.object.kind, &at.object.namespace);
     let in_words = intent.in_words();
@@ -135,7 +135,7 @@ fn accept(
             format!("{in_words} does not accept routes of namespace {namespace} (allowedRoutes.namespaces)");
         return Err(Refusal::warning(3, message));
     }
-    let hosts = hosts(&listener.hostname, route);
+    let hosts = hosts(&listener.hostname, hostnames);
     if hosts.is_empty() {
         let message =
             format!("{in_words} is for {}, which no entry of spec.hostnames matches", listener.hostname);
@@ -145,8 +145,8 @@ fn accept(
 }
 
 /// The names that both the listener and the route have.
-fn hosts(listener: &HostPattern, route: &Route) -> Vec<HostPattern> {
-    let Some(hostnames) = &route.hostnames else { return vec![listener.clone()] };
+fn hosts(listener: &HostPattern, hostnames: Option<&[Hostname]>) -> Vec<HostPattern> {
+    let Some(hostnames) = hostnames else { return vec![listener.clone()] };
     let mut hosts: Vec<HostPattern> =
         hostnames.iter().filter_map(|name| intersection(listener, &name.pattern)).collect();
     hosts.sort();

@@ -1,17 +1,30 @@
 //! The listeners of a Gateway, and their sockets.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
+use sluicegate_model::Certificate;
+
+use crate::frontend::certificate;
 use crate::intent::listener::{Listener, Socket};
 use crate::intent::{At, Place};
+use crate::object::Kind;
 use crate::object::gateway::{self, Gateway, ListenerProtocol};
 use crate::object::service::IpProtocol;
+use crate::problem::Problem;
+use crate::store::Store;
 use crate::translate::TranslateOptions;
 
 /// The intents of the listeners of a Gateway, in the order of its listeners.
-pub(super) fn intents<'a>(at: At<'a>, gateway: &'a Gateway, options: &TranslateOptions) -> Vec<Listener<'a>> {
+pub(super) fn intents<'a>(
+    store: &Store,
+    at: At<'a>,
+    gateway: &'a Gateway,
+    options: &TranslateOptions,
+    problems: &mut Vec<Problem>,
+) -> Vec<Listener<'a>> {
     let addresses = addresses(gateway, options);
-    let intent = |listener: &'a gateway::Listener| {
+    let mut intent = |listener: &'a gateway::Listener| {
         let place = Place::Listener(listener.index);
         let field = |within: &str| format!("{}.{within}", place.field());
         let sockets = match listener.protocol.route() {
@@ -30,10 +43,50 @@ pub(super) fn intents<'a>(at: At<'a>, gateway: &'a Gateway, options: &TranslateO
             protocol: listener.protocol,
             hostname: &listener.hostname,
             port: listener.port,
+            certificates: certificates(store, at, listener, problems),
             sockets,
         }
     };
-    gateway.listeners.iter().map(intent).collect()
+    gateway.listeners.iter().map(&mut intent).collect()
+}
+
+/// The valid certificates of a listener, one for each kind of key.
+fn certificates(
+    store: &Store,
+    at: At<'_>,
+    listener: &gateway::Listener,
+    problems: &mut Vec<Problem>,
+) -> Vec<Arc<Certificate>> {
+    let mut certificates: Vec<Arc<Certificate>> = Vec::new();
+    let mut faults = Vec::new();
+    for (index, secret) in &listener.certificates {
+        let is_granted = secret.namespace == at.object.namespace
+            || store.is_granted(at.object, &secret.namespace, (Kind::Secret, &secret.name));
+        let certificate = match is_granted {
+            true => certificate::of_secret(store, secret),
+            false => Err(format!(
+                "no ReferenceGrant of namespace {} allows a Gateway of namespace {} to name {secret}",
+                secret.namespace, at.object.namespace
+            )),
+        };
+        match certificate {
+            Ok(new) if certificates.iter().any(|known| known.key_kind == new.key_kind) => {
+                faults.push((
+                    *index,
+                    format!("{secret} is ignored: an earlier certificate has the same type of key"),
+                ));
+            }
+            Ok(new) => certificates.push(new),
+            Err(fault) => faults.push((*index, fault)),
+        }
+    }
+    certificates.sort_by_key(|certificate| certificate.key_kind);
+    let consequence = if certificates.is_empty() { "; the listener rejects every client" } else { "" };
+    for (index, fault) in faults {
+        let field = format!("{}.tls.certificateRefs[{index}]", Place::Listener(listener.index).field());
+        problems.push(at.warning(&field, format!("{fault}{consequence}")));
+    }
+    certificates
 }
 
 /// The addresses of a Gateway. An address is redundant beside the wildcard address of its family.
@@ -61,11 +114,12 @@ fn sockets(
         _ => IpProtocol::Tcp,
     };
     if protocol == IpProtocol::Tcp {
-        let is_https = options.https_ports.contains(&port);
+        let (is_http, is_https) = (options.http_ports.contains(&port), options.https_ports.contains(&port));
+        let is_tls = matches!(listener.protocol, ListenerProtocol::Https | ListenerProtocol::Tls);
         let used = match () {
-            () if options.http_ports.contains(&port) => Some("HTTP (--listen)"),
+            () if is_http && listener.protocol != ListenerProtocol::Http => Some("HTTP (--listen)"),
             () if options.admin_port == Some(port) => Some("the admin interface (--admin)"),
-            () if is_https && listener.protocol == ListenerProtocol::Tcp => Some("HTTPS (--listen-https)"),
+            () if is_https && !is_tls => Some("HTTPS (--listen-https)"),
             () => None,
         };
         if let Some(used) = used {
@@ -75,6 +129,9 @@ fn sockets(
         }
         if is_https {
             return Ok(vec![Socket::Https(port)]);
+        }
+        if is_http {
+            return Ok(vec![Socket::Http(port)]);
         }
     }
     let own = |address: &IpAddr| Socket::Own { address: SocketAddr::new(*address, port), protocol };

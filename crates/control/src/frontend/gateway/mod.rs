@@ -1,11 +1,12 @@
-//! Gateways and their routes below HTTP.
+//! Gateways and their routes.
 //!
 //! | module | content |
 //! |---|---|
 //! | [`class`] | the choice of the Gateways that the gateway serves |
 //! | [`listener`] | the listeners of a Gateway, and their sockets |
 //! | [`attach`] | the listeners that accept a route |
-//! | [`backend`] | the backends of a route |
+//! | [`backend`] | the backends of a route below HTTP |
+//! | [`http_route`] | HTTPRoutes |
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,6 +15,7 @@ use crate::intent::listener::Layer4;
 use crate::intent::{At, Intents};
 use crate::object::ObjectRef;
 use crate::object::gateway::{Gateway, Listener};
+use crate::object::http_route::HttpRoute;
 use crate::object::route::Route;
 use crate::store::Store;
 use crate::translate::TranslateOptions;
@@ -21,6 +23,7 @@ use crate::translate::TranslateOptions;
 mod attach;
 mod backend;
 mod class;
+mod http_route;
 mod listener;
 
 /// The listeners of our Gateways; the listeners of the oldest Gateway come first. Their places are those in
@@ -31,7 +34,7 @@ struct Listeners<'a> {
     of_gateway: HashMap<&'a ObjectRef, Range<usize>>,
 }
 
-/// Adds the intents of all served Gateways, and of the routes below HTTP; the oldest objects come first.
+/// Adds the intents of all served Gateways, and of their routes; the oldest objects come first.
 pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mut Intents<'a>) {
     let classes = class::Classes::new(store, options);
     let mut gateways: Vec<(At<'a>, &Gateway)> = Vec::new();
@@ -50,17 +53,18 @@ pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mu
     for (at, gateway) in gateways {
         let first = listeners.all.len();
         listeners.all.extend(&gateway.listeners);
-        intents.listeners.extend(listener::intents(at, gateway, options));
+        intents.listeners.extend(listener::intents(store, at, gateway, options, &mut intents.problems));
         listeners.of_gateway.insert(at.object, first..listeners.all.len());
     }
     let routes = store.all::<Route>().map(|(object, route, origin)| (At { object, origin }, route));
     let mut routes: Vec<_> = routes.collect();
     routes.sort_by_cached_key(|(at, route)| at.age(route.created));
     for (at, route) in routes {
+        let hostnames = route.hostnames.as_deref();
         let parents = route.parents.iter();
-        let parents =
-            parents.map(|parent| attach::parent(store, &listeners, &intents.listeners, at, route, parent));
-        let parents = parents.collect();
+        let parents = parents
+            .map(|parent| attach::parent(store, &listeners, &intents.listeners, at, hostnames, parent))
+            .collect();
         intents.layer4.push(Layer4 {
             at,
             created: route.created,
@@ -68,5 +72,16 @@ pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mu
             parents,
             backends: backend::build(store, at, route),
         });
+    }
+    let routes = store.all::<HttpRoute>().map(|(object, route, origin)| (At { object, origin }, route));
+    let mut routes: Vec<_> = routes.collect();
+    routes.sort_by_cached_key(|(at, route)| at.age(route.created));
+    for (at, route) in routes {
+        let hostnames = route.hostnames.as_deref();
+        let parents = route.parents.iter();
+        let parents = parents
+            .map(|parent| attach::parent(store, &listeners, &intents.listeners, at, hostnames, parent))
+            .collect();
+        intents.http_routes.push(http_route::intent(store, at, route, parents));
     }
 }

@@ -187,6 +187,16 @@ fn quickstart_example_translates_without_problems() {
 }
 
 #[test]
+fn gateway_example_translates_without_problems() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/gateway");
+    let loaded = crate::load_once(&dir, &TranslateOptions::default());
+    assert_eq!(loaded.problems, []);
+    let [host] = &loaded.config.hosts[..] else { panic!("{:?}", loaded.config.hosts) };
+    assert_eq!((host.host.to_string(), host.rules.len()), ("shop.example.com".to_owned(), 3));
+    assert_eq!(loaded.config.listeners[0].address.to_string(), "0.0.0.0:8081");
+}
+
+#[test]
 fn layer_4_example_translates_without_problems() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/layer4");
     let db = "9 default/postgres:postgres (tcp) [127.0.2.1:15432 127.0.2.2:15432] + \

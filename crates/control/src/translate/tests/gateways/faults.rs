@@ -46,10 +46,10 @@ fn problem_in_a_gateway_names_the_field() {
         ("{name: a, protocol: TCP}", "spec.listeners[0].port: is missing"),
         ("{name: a, protocol: TCP, port: 0}", "spec.listeners[0].port: 0 is not between 1 and 65535"),
         ("{name: a, protocol: TCP, port: \"1\"}", "spec.listeners[0].port: must be a number: write 1"),
-        ("{name: a, port: 1}", "spec.listeners[0].protocol: is missing: write TCP, TLS or UDP"),
+        ("{name: a, port: 1}", "spec.listeners[0].protocol: is missing: write HTTP, HTTPS, TCP, TLS or UDP"),
         (
             "{name: a, protocol: tcp, port: 1}",
-            "protocol: \"tcp\" is not supported: write TCP, TLS or UDP, in upper case",
+            "protocol: \"tcp\" is not supported: write HTTP, HTTPS, TCP, TLS or UDP, in upper case",
         ),
         ("{name: a, protocol: SCTP, port: 1}", "protocol: \"SCTP\" is not supported"),
         ("{name: a, protocol: TLS, port: 1}", "spec.listeners[0].tls.mode: is missing: write Passthrough"),

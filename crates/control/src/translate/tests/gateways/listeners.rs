@@ -100,8 +100,7 @@ fn gateway_listens_on_its_addresses_or_by_default_on_the_addresses_of_the_option
 
 #[test]
 fn note_reports_listeners_of_unsupported_protocols() {
-    let listeners = "{name: a, protocol: HTTP, port: 80}, {name: b, protocol: HTTPS, port: 443, tls: {certificateRefs: \
-                     [{name: c}]}}, {name: c, protocol: TLS, port: 8443, tls: {mode: Terminate}}";
+    let listeners = "{name: c, protocol: TLS, port: 8443, tls: {mode: Terminate}}";
     let manifests = [
         edge(listeners),
         attached("TLSRoute", "name: a", "{name: edge, sectionName: c}", &["a.test"], &["db:5432"]),
@@ -114,9 +113,7 @@ fn note_reports_listeners_of_unsupported_protocols() {
         &manifests,
         &[],
         &[
-            "spec.listeners[0].protocol: HTTP is not supported",
-            "spec.listeners[1].protocol: HTTPS is not supported",
-            "spec.listeners[2].protocol: TLS in mode Terminate is not supported",
+            "spec.listeners[0].protocol: TLS in mode Terminate is not supported",
             "TLSRoute default/a: spec.parentRefs[0]: listener c of Gateway default/edge is for TLS in mode Terminate, which is not supported",
         ],
     );
@@ -238,12 +235,12 @@ fn gateway_listeners_on_ports_that_the_process_already_uses_are_rejected() {
 fn one_note_reports_all_routes_of_unsupported_kinds() {
     let served: Served = serve(&format!(
         "{}{}{}",
-        object("HTTPRoute", "name: a", ""),
-        object("HTTPRoute", "name: b", ""),
+        object("BackendTLSPolicy", "name: a", ""),
+        object("BackendTLSPolicy", "name: b", ""),
         object("GRPCRoute", "name: c", "")
     ));
     assert_problems(
         &served.problems,
-        &["m.yaml: has objects of kinds that are not supported and ignored: GRPCRoute, HTTPRoute"],
+        &["m.yaml: has objects of kinds that are not supported and ignored: BackendTLSPolicy, GRPCRoute"],
     );
 }

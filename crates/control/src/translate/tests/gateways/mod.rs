@@ -1,12 +1,14 @@
-//! Tests of Gateways and their routes below HTTP.
+//! Tests of Gateways and their routes.
 //!
 //! | module | what |
 //! |---|---|
 //! | `listeners` | the Gateways that are served, and the addresses of their listeners |
+//! | `http` | HTTPRoutes |
 //! | `routes` | the listeners and the backends of routes |
 //! | `faults` | errors, and the parts that stay in service |
 
 mod faults;
+mod http;
 mod listeners;
 mod routes;
 

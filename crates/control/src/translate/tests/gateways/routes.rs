@@ -284,7 +284,7 @@ fn backends_of_a_tcp_route_have_their_weights_and_invalid_backends_are_reported(
         (
             "{name: dns, port: 53, weight: 1000001}",
             "0 default/dns:dns-tcp (tcp) [10.0.0.2:5301]",
-            Some("weight: 1000001 is not between 0 and 1000000; the backend receives no connections"),
+            Some("weight: 1000001 is not between 0 and 1000000; the backend receives no traffic"),
         ),
         (
             "{name: dns, port: 53, weight: -1}",

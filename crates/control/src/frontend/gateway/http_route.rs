@@ -1,0 +1,97 @@
+//! The intents of HTTPRoutes.
+
+use std::sync::Arc;
+
+use sluicegate_model::UpstreamKey;
+use sluicegate_model::feature::Mirror;
+use sluicegate_model::value::Percent;
+
+use crate::intent::http_route::{HttpBackend, HttpRoute, HttpRule};
+use crate::intent::listener::Parent;
+use crate::intent::{At, Place, Reference};
+use crate::object::http_route as object;
+use crate::object::route::{BackendRef, ServicePortRef};
+use crate::object::service::IpProtocol;
+use crate::object::{Kind, ObjectRef};
+use crate::store::Store;
+use crate::upstream;
+
+pub(super) fn intent<'a>(
+    store: &Store,
+    at: At<'a>,
+    route: &'a object::HttpRoute,
+    parents: Vec<Parent>,
+) -> HttpRoute<'a> {
+    let hostnames = route.hostnames.as_deref().unwrap_or_default();
+    let (references, problems) = (Vec::new(), Vec::new());
+    let mut intent = HttpRoute { at, hostnames, parents, rules: Vec::new(), references, problems };
+    for rule in &route.rules {
+        let mut backends = Vec::with_capacity(rule.backends.len());
+        for (nth, backend) in rule.backends.iter().enumerate() {
+            let place = Place::HttpBackend(rule.index, nth);
+            let upstream =
+                intent.upstream(store, &backend.reference, place, "requests for this backend receive 500");
+            let (weight, features) = (backend.reference.weight, backend.features.as_deref());
+            backends.push(HttpBackend { weight, upstream, features });
+        }
+        let mut features = rule.features.clone();
+        if let Some((filter, mirror)) = &rule.mirror {
+            let place = Place::HttpMirror(rule.index, *filter);
+            let upstream = intent.upstream(store, mirror, place, "no requests are mirrored");
+            // The weight is the percentage.
+            if let (Some(upstream), Ok(percent)) = (upstream, Percent::new(mirror.weight.into())) {
+                Arc::make_mut(&mut features).mirror = Some(Mirror { upstream, percent });
+            }
+        }
+        let (index, matches, cors) = (rule.index, &*rule.matches, rule.cors.as_ref());
+        intent.rules.push(HttpRule { index, matches, features, cors, backends });
+    }
+    intent
+}
+
+impl HttpRoute<'_> {
+    /// The upstream of a backend; `None` if the backend does not exist or may not be named, which is then a problem.
+    fn upstream(
+        &mut self,
+        store: &Store,
+        backend: &BackendRef,
+        place: Place,
+        consequence: &str,
+    ) -> Option<UpstreamKey> {
+        let ServicePortRef { namespace, name, port } = backend.service.as_ref()?;
+        let object = self.at.object;
+        let is_granted =
+            *namespace == object.namespace || store.is_granted(object, namespace, (Kind::Service, name));
+        let mut refuse = |within: &str, fault: String| {
+            let field = format!("{}.{within}", place.field());
+            self.problems.push(self.at.warning(&field, format!("{fault}; {consequence}")));
+        };
+        if !is_granted {
+            let fault = format!(
+                "{namespace:?}: no ReferenceGrant of this namespace allows an {} of namespace {} to name Service {name}",
+                object.kind, object.namespace
+            );
+            refuse("namespace", fault);
+            return None;
+        }
+        let service = ObjectRef { kind: Kind::Service, namespace: namespace.clone(), name: name.clone() };
+        match store.service(namespace, name) {
+            None if !store.knows(&service) => {
+                refuse("name", format!("{service} does not exist"));
+                return None;
+            }
+            Some((known, _))
+                if known.external_name.is_none() && known.port(port, IpProtocol::Tcp).is_none() =>
+            {
+                let ports = known.ports_in_words(IpProtocol::Tcp);
+                refuse("port", format!("{service} has no port {port}, it has {ports}"));
+                return None;
+            }
+            _ => {}
+        }
+        let upstream =
+            upstream::key(store, &UpstreamKey::new(namespace.clone(), name.clone(), port.clone()), None);
+        self.references.push(Reference { at: self.at, place, upstream: upstream.clone() });
+        Some(upstream)
+    }
+}

@@ -1,0 +1,235 @@
+//! `HTTPRoute`.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use sluicegate_model::PathPattern;
+use sluicegate_model::feature::{BackendFeatures, Cors, DirectResponse, Features};
+use sluicegate_model::rule::{HeaderMatch, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch};
+use sluicegate_model::value::{Number, syntax};
+
+use super::gateway_api::{self, HttpRouteSpec, NamedMatch, Written};
+use super::http_filter::Invalid;
+use super::kind::Raw;
+use super::route::{BackendRef, Hostname, ParentRef, check_hostnames, check_parents};
+use super::{Object, ObjectRef, annotation, http_filter, path};
+use crate::problem::Findings;
+
+/// The longest list of header conditions, and of query conditions (Gateway API).
+const CONDITIONS_MAX: usize = 16;
+
+/// A checked `HTTPRoute`: the parts of it that can be served.
+#[derive(Debug, PartialEq)]
+pub(crate) struct HttpRoute {
+    /// `metadata.creationTimestamp`, in seconds since 1970.
+    pub(crate) created: Option<i64>,
+    /// The valid entries of `spec.parentRefs`.
+    pub(crate) parents: Vec<ParentRef>,
+    /// The valid entries of `spec.hostnames`, if there are any entries; possibly empty, if none is valid.
+    pub(crate) hostnames: Option<Vec<Hostname>>,
+    /// The rules with a valid match.
+    pub(crate) rules: Vec<HttpRule>,
+}
+
+/// A rule with a valid match.
+#[derive(Debug, PartialEq)]
+pub(crate) struct HttpRule {
+    /// Its place in `spec.rules`.
+    pub(crate) index: usize,
+    pub(crate) matches: Vec<RuleMatch>,
+    /// The features of filters, timeouts and retries. A rule with an invalid filter responds with 500: no filter may be
+    /// skipped (Gateway API, `HTTPRouteFilter`).
+    pub(crate) features: Arc<Features>,
+    /// Cross-origin requests, which a filter sets.
+    pub(crate) cors: Option<Cors>,
+    /// The backend that a mirror names, with the place of the filter.
+    pub(crate) mirror: Option<(usize, BackendRef)>,
+    pub(crate) backends: Vec<HttpBackend>,
+}
+
+/// A backend of a rule.
+#[derive(Debug, PartialEq)]
+pub(crate) struct HttpBackend {
+    pub(crate) reference: BackendRef,
+    /// The features of the backend's filters.
+    pub(crate) features: Option<Box<BackendFeatures>>,
+}
+
+/// The field of a backend, as problems name it.
+pub(crate) fn backend_field(rule: usize, backend: usize) -> String {
+    format!("spec.rules[{rule}].backendRefs[{backend}]")
+}
+
+/// The field of a filter, as problems name it.
+pub(crate) fn filter_field(rule: usize, filter: usize) -> String {
+    format!("spec.rules[{rule}].filters[{filter}]")
+}
+
+impl HttpRoute {
+    pub(crate) fn check(raw: Written<HttpRouteSpec>, object: &ObjectRef, findings: &mut Findings) -> Self {
+        annotation::check_names(object.kind, raw.metadata.annotations.as_ref(), findings);
+        let spec = raw.spec.unwrap_or_default();
+        let parents = check_parents(spec.parent_refs, &object.namespace, findings);
+        let hostnames = spec.hostnames.filter(|hostnames| !hostnames.is_empty());
+        let hostnames = hostnames.map(|hostnames| check_hostnames(hostnames, findings));
+        // Without rules the API server writes one rule for all requests.
+        let rules = spec.rules.unwrap_or_else(|| vec![gateway_api::HttpRule::default()]);
+        let rules = rules.into_iter().enumerate();
+        let rules = rules.filter_map(|(index, rule)| HttpRule::check(rule, index, object, findings));
+        let created = raw.metadata.creation_timestamp.map(|time| time.0.as_second());
+        Self { created, parents, hostnames, rules: rules.collect() }
+    }
+}
+
+impl HttpRule {
+    fn check(
+        raw: gateway_api::HttpRule,
+        index: usize,
+        object: &ObjectRef,
+        findings: &mut Findings,
+    ) -> Option<Self> {
+        let field = format!("spec.rules[{index}]");
+        // Without matches the API server writes a match for all paths.
+        let written = raw.matches.filter(|matches| !matches.is_empty());
+        let written = written.unwrap_or_else(|| vec![gateway_api::HttpMatch::default()]);
+        let mut matches = Vec::with_capacity(written.len());
+        for (nth, of) in written.into_iter().enumerate() {
+            let field = format!("{field}.matches[{nth}]");
+            match check_match(of) {
+                Ok(of) => matches.push(of),
+                Err((within, fault)) => {
+                    findings.error(format!("{field}.{within}"), format!("{fault}; the match is ignored"));
+                }
+            }
+        }
+        if matches.is_empty() {
+            return None;
+        }
+        let mut filters = http_filter::of_rule(raw.filters.unwrap_or_default(), &field, object, findings);
+        let mut features = &mut filters.features;
+        if let Some(timeouts) = raw.timeouts {
+            http_filter::timeouts(&timeouts, &field, features, findings);
+        }
+        if let Some(retry) = raw.retry {
+            http_filter::retry(&retry, &field, features, findings);
+        }
+        if raw.session_persistence.is_some() {
+            let fault = "is not supported; requests go to any endpoint";
+            findings.warning(format!("{field}.sessionPersistence"), fault);
+        }
+        let mut backends = Vec::new();
+        for (nth, backend) in raw.backend_refs.unwrap_or_default().into_iter().enumerate() {
+            let field = backend_field(index, nth);
+            let reference = BackendRef::check(backend.backend, &field, &object.namespace, findings);
+            let own = http_filter::of_backend(backend.filters.unwrap_or_default(), &field, findings);
+            let (is_valid, own) = own.map_or((false, None), |own| (true, own));
+            let service = reference.service.filter(|_| is_valid);
+            backends.push(HttpBackend { reference: BackendRef { service, ..reference }, features: own });
+        }
+        if filters.is_invalid {
+            // The other features of the rule must not have an effect either.
+            *features = Features { direct_response: Some(internal_error()), ..Features::default() };
+            filters.mirror = None;
+            features = &mut filters.features;
+        }
+        if backends.is_empty() && features.redirect.is_none() && features.direct_response.is_none() {
+            findings.warning(
+                format!("{field}.backendRefs"),
+                "is missing: requests receive 500. Name a Service and its port",
+            );
+        }
+        Some(Self {
+            index,
+            matches,
+            features: Arc::new(filters.features),
+            cors: filters.cors,
+            mirror: filters.mirror,
+            backends,
+        })
+    }
+}
+
+/// The response of a rule that cannot be served as written.
+fn internal_error() -> DirectResponse {
+    DirectResponse { status_code: Number::of(500), content_type: None, body: "".into() }
+}
+
+/// A valid match, or the faulty field and the reason.
+fn check_match(raw: gateway_api::HttpMatch) -> Result<RuleMatch, Invalid> {
+    let path = raw.path.unwrap_or_default();
+    let value = path.value.as_deref().unwrap_or("/");
+    let path = match path.kind.as_deref().unwrap_or("PathPrefix") {
+        "Exact" => literal(value, "Exact")?,
+        "PathPrefix" => literal(value, "Prefix")?,
+        "RegularExpression" => {
+            PathMatch::Regex(whole(value).map_err(|fault| ("path.value".to_owned(), fault))?)
+        }
+        other => {
+            let fault = format!("{other:?} is unknown: write Exact, PathPrefix or RegularExpression");
+            return Err(("path.type".to_owned(), fault));
+        }
+    };
+    if let Some(method) = &raw.method
+        && let Some(fault) = syntax::token_fault(method)
+    {
+        return Err(("method".to_owned(), format!("{method:?} {fault}")));
+    }
+    let headers = conditions(raw.headers.unwrap_or_default(), "headers", syntax::header_name)?;
+    let headers = headers.into_iter().map(|(name, value)| HeaderMatch { name, value }).collect();
+    let query = conditions(raw.query_params.unwrap_or_default(), "queryParams", |name| match name {
+        "" => Err("is missing".to_owned()),
+        name => Ok(name.into()),
+    })?;
+    let query = query.into_iter().map(|(name, value)| QueryMatch { name, value }).collect();
+    Ok(RuleMatch::new(path, raw.method.map(Into::into), headers, query))
+}
+
+fn literal(value: &str, path_type: &str) -> Result<PathMatch, Invalid> {
+    let pattern: PathPattern =
+        path::parse(value, path_type).map_err(|(_, fault)| ("path.value".to_owned(), fault))?;
+    Ok(PathMatch::Literal(pattern))
+}
+
+/// A regular expression for a whole text, as in Envoy's gateways: Gateway API leaves the dialect to the implementation.
+fn whole(text: &str) -> Result<Pattern, String> {
+    // The expression alone must be valid: `a)(b` is not.
+    Pattern::new(text, false).map_err(|error| error.to_string())?;
+    Pattern::new(format!("^(?:{text})$"), false).map_err(|error| error.to_string())
+}
+
+/// Conditions with their names. Of several conditions for one name, the first applies (Gateway API, `HTTPRouteMatch`).
+fn conditions(
+    written: Vec<NamedMatch>,
+    list: &str,
+    check_name: impl Fn(&str) -> Result<Box<str>, String>,
+) -> Result<Vec<(Box<str>, ValueMatch)>, Invalid> {
+    if written.len() > CONDITIONS_MAX {
+        let fault = format!("has {} entries, but may have at most {CONDITIONS_MAX}", written.len());
+        return Err((list.to_owned(), fault));
+    }
+    let mut names = HashSet::new();
+    let mut all = Vec::with_capacity(written.len());
+    for (index, entry) in written.into_iter().enumerate() {
+        let at = |within: &str| format!("{list}[{index}].{within}");
+        let name =
+            check_name(entry.name.as_deref().unwrap_or_default()).map_err(|fault| (at("name"), fault))?;
+        let value = entry.value.unwrap_or_default();
+        let value = match entry.kind.as_deref().unwrap_or("Exact") {
+            "Exact" => ValueMatch::Exact(value.into()),
+            "RegularExpression" => ValueMatch::Regex(whole(&value).map_err(|fault| (at("value"), fault))?),
+            other => {
+                return Err((at("type"), format!("{other:?} is unknown: write Exact or RegularExpression")));
+            }
+        };
+        if names.insert(name.clone()) {
+            all.push((name, value));
+        }
+    }
+    Ok(all)
+}
+
+impl Raw for Written<HttpRouteSpec> {
+    fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        Some(HttpRoute::check(self, object, findings).into())
+    }
+}
