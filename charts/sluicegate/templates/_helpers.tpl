@@ -317,7 +317,7 @@ annotations:
   resources: [ingresses]
   verbs: [get, list, watch]
 - apiGroups: [gateway.networking.k8s.io]
-  resources: [gateways, httproutes, tlsroutes, tcproutes, udproutes, referencegrants]
+  resources: [gateways, httproutes, tlsroutes, tcproutes, udproutes, backendtlspolicies, referencegrants]
   verbs: [get, list, watch]
 - apiGroups: [sluicegate.dev]
   resources: [securitypolicies, consumers, ratelimitpolicies, trafficpolicies]

@@ -127,7 +127,7 @@ mod tests {
         [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"TRACE", b"CONNECT"];
 
     #[test]
-    fn registered_methods_in_other_letter_case_are_rejected() {
+    fn known_methods_in_lower_or_mixed_case_are_rejected() {
         for name in FAST.iter().chain(REGISTERED) {
             assert_eq!(Method::of_request(name), Ok(Method::of(name)));
             for at in (0..name.len()).filter(|at| name[*at].is_ascii_uppercase()) {

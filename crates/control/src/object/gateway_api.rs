@@ -16,7 +16,7 @@ use serde_json::Value;
 pub(crate) const GROUP: &str = "gateway.networking.k8s.io";
 
 /// Kinds of [`GROUP`] that the gateway ignores until it serves them.
-pub(crate) const NOT_SERVED: [&str; 3] = ["GRPCRoute", "ListenerSet", "BackendTLSPolicy"];
+pub(crate) const NOT_SERVED: [&str; 2] = ["GRPCRoute", "ListenerSet"];
 
 /// An object with this specification.
 #[derive(Deserialize)]
@@ -261,6 +261,24 @@ pub(crate) struct HttpRetry {
     pub(crate) codes: Option<Vec<i32>>,
     pub(crate) attempts: Option<i32>,
     pub(crate) backoff: Option<String>,
+}
+
+/// The specification of a `BackendTLSPolicy`.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BackendTlsPolicySpec {
+    pub(crate) target_refs: Option<Vec<BackendTlsTarget>>,
+    validation: Option<Value>,
+    options: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BackendTlsTarget {
+    pub(crate) group: Option<String>,
+    pub(crate) kind: Option<String>,
+    pub(crate) name: Option<String>,
+    section_name: Option<String>,
 }
 
 /// The specification of a `TLSRoute`.

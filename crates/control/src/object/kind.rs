@@ -39,6 +39,8 @@ pub enum Kind {
     TcpRoute,
     /// `gateway.networking.k8s.io/v1` `UDPRoute`.
     UdpRoute,
+    /// `gateway.networking.k8s.io/v1` `BackendTLSPolicy`.
+    BackendTlsPolicy,
     /// `gateway.networking.k8s.io/v1` `ReferenceGrant`.
     ReferenceGrant,
     /// `sluicegate.dev/v1alpha1` `SecurityPolicy`.
@@ -134,6 +136,7 @@ const TLS_ROUTE: &[&str] = &[
     "gateway.networking.k8s.io/v1alpha3",
     "gateway.networking.k8s.io/v1alpha2",
 ];
+const BACKEND_TLS_POLICY: &[&str] = &["gateway.networking.k8s.io/v1", "gateway.networking.k8s.io/v1alpha3"];
 const PORT_ROUTE: &[&str] = &["gateway.networking.k8s.io/v1", "gateway.networking.k8s.io/v1alpha2"];
 const NETWORKING: &[&str] = &["networking.k8s.io/v1"];
 const OURS: &[&str] = &["sluicegate.dev/v1alpha1"];
@@ -220,6 +223,16 @@ static TABLE: [Row; Kind::COUNT] = [
         plural: "udproutes",
         versions: PORT_ROUTE,
         read: lenient::<Written<gateway_api::PortRouteSpec>>,
+        ..ROW
+    },
+    Row {
+        kind: Kind::BackendTlsPolicy,
+        name: "BackendTLSPolicy",
+        plural: "backendtlspolicies",
+        versions: BACKEND_TLS_POLICY,
+        read: lenient::<Written<gateway_api::BackendTlsPolicySpec>>,
+        // Without these objects, requests would go out in clear text.
+        absence: Absence::WaitsIfForbidden,
         ..ROW
     },
     Row {

@@ -8,6 +8,7 @@
 //! | [`gateway`] | `gateway.networking.k8s.io` GatewayClass and Gateway: listeners |
 //! | [`route`] | TLSRoute, TCPRoute and UDPRoute: parents, names, backends |
 //! | [`http_route`], [`http_filter`] | HTTPRoute: rules, matches, filters |
+//! | [`backend_tls`] | BackendTLSPolicy: the Services that need TLS |
 //! | [`grant`] | ReferenceGrant: the routes that may name the Services of a namespace |
 //! | [`gateway_api`] | the types of Gateway API as written |
 //! | [`policy`] | SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy |
@@ -27,6 +28,7 @@ pub use kind::Kind;
 
 pub(crate) mod annotation;
 pub(crate) mod backend;
+pub(crate) mod backend_tls;
 pub(crate) mod certificate;
 pub(crate) mod class;
 pub(crate) mod gateway;
@@ -118,6 +120,7 @@ objects! {
     Gateway(gateway::Gateway): [Kind::Gateway],
     HttpRoute(http_route::HttpRoute): [Kind::HttpRoute],
     Route(route::Route): [Kind::TlsRoute, Kind::TcpRoute, Kind::UdpRoute],
+    BackendTlsPolicy(backend_tls::BackendTlsPolicy): [Kind::BackendTlsPolicy],
     ReferenceGrant(grant::ReferenceGrant): [Kind::ReferenceGrant],
     SecurityPolicy(policy::security::SecurityPolicy): [Kind::SecurityPolicy],
     Consumer(policy::consumer::Consumer): [Kind::Consumer],

@@ -102,7 +102,7 @@ fn debug_output_and_dump_of_a_configuration_hide_secrets() {
 }
 
 #[test]
-fn debug_output_and_errors_of_messages_hide_secrets() {
+fn debug_output_and_errors_of_link_messages_hide_secrets() {
     let mut seen = 0;
     for (name, body) in cut(&config()) {
         if !matches!(name.kind(), Some(Kind::Security | Kind::RateLimits | Kind::Consumer)) {

@@ -225,7 +225,7 @@ async fn malformed_request_line_is_rejected() -> TestResult {
 }
 
 #[tokio::test]
-async fn registered_methods_in_other_letter_case_are_rejected() -> TestResult {
+async fn known_methods_in_lower_or_mixed_case_are_rejected() -> TestResult {
     let methods = [
         "get",
         "Get",

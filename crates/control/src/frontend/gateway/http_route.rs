@@ -9,6 +9,7 @@ use sluicegate_model::value::Percent;
 use crate::intent::http_route::{HttpBackend, HttpRoute, HttpRule};
 use crate::intent::listener::Parent;
 use crate::intent::{At, Place, Reference};
+use crate::object::backend_tls::BackendTlsPolicy;
 use crate::object::http_route as object;
 use crate::object::route::{BackendRef, ServicePortRef};
 use crate::object::service::IpProtocol;
@@ -49,6 +50,15 @@ pub(super) fn intent<'a>(
     intent
 }
 
+/// The BackendTLSPolicy of a Service.
+fn needs_tls<'s>(store: &'s Store, service: &ObjectRef) -> Option<&'s ObjectRef> {
+    let mut policies = store.all::<BackendTlsPolicy>();
+    let policy = policies.find(|(object, policy, _)| {
+        object.namespace == service.namespace && policy.services.contains(&service.name)
+    });
+    policy.map(|(object, ..)| object)
+}
+
 impl HttpRoute<'_> {
     /// The upstream of a backend; `None` if the backend does not exist or may not be named, which is then a problem.
     fn upstream(
@@ -75,6 +85,10 @@ impl HttpRoute<'_> {
             return None;
         }
         let service = ObjectRef { kind: Kind::Service, namespace: namespace.clone(), name: name.clone() };
+        if let Some(policy) = needs_tls(store, &service) {
+            refuse("name", format!("{policy} requires TLS to {service}, which is not supported"));
+            return None;
+        }
         match store.service(namespace, name) {
             None if !store.knows(&service) => {
                 refuse("name", format!("{service} does not exist"));

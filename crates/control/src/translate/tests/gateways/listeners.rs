@@ -235,12 +235,12 @@ fn gateway_listeners_on_ports_that_the_process_already_uses_are_rejected() {
 fn one_note_reports_all_routes_of_unsupported_kinds() {
     let served: Served = serve(&format!(
         "{}{}{}",
-        object("BackendTLSPolicy", "name: a", ""),
-        object("BackendTLSPolicy", "name: b", ""),
+        object("ListenerSet", "name: a", ""),
+        object("ListenerSet", "name: b", ""),
         object("GRPCRoute", "name: c", "")
     ));
     assert_problems(
         &served.problems,
-        &["m.yaml: has objects of kinds that are not supported and ignored: BackendTLSPolicy, GRPCRoute"],
+        &["m.yaml: has objects of kinds that are not supported and ignored: GRPCRoute, ListenerSet"],
     );
 }

@@ -46,7 +46,7 @@ endpoints: [{addresses: [10.9.9.9]}]
 ";
 
 #[test]
-fn traffic_policy_fields_have_their_defaults_and_values() {
+fn omitted_traffic_policy_fields_have_defaults_and_written_fields_are_read() {
     for (spec, expected) in [
         (
             "timeouts: {request: 30s, backendRequest: 6s, connect: 1s, response: 2s, idle: 3s, requestBody: 4s, tunnel: 5h}",
@@ -336,7 +336,7 @@ fn misspelled_traffic_field_is_reported_and_has_no_effect() {
 }
 
 #[test]
-fn valid_fields_of_an_invalid_traffic_policy_apply() {
+fn valid_parts_of_an_invalid_traffic_policy_apply() {
     let spec = "timeouts: {response: 10}, directResponse: {statusCode: 503, body: maintenance}, retries: often, limits: {}";
     let (translation, problems) = translated(&[&[shop(), policy(spec)].concat()]);
     assert_problems(
