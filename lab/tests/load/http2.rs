@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io::{BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
@@ -263,7 +263,10 @@ fn streams_accepted_before_goaway_complete_while_new_requests_use_a_new_connecti
 fn each_request_in_flight_on_a_closed_connection_is_counted_as_an_error() {
     let server = Server::accepting(|mut stream| {
         let _ = stream.read(&mut [0; 16_384])?;
-        stream.write_all(SETTINGS)
+        stream.write_all(SETTINGS)?;
+        // The client's acknowledgement of the settings must not meet a closed socket.
+        stream.shutdown(Shutdown::Write)?;
+        stream.read_to_end(&mut Vec::new()).map(drop)
     });
     let report = load(&format!("--h2 -t1 -c1 -m5 -d300ms {}", server.url()));
     let read = only(&report, "/errors/read");
