@@ -118,7 +118,7 @@ impl Registry {
         routes
     }
 
-    /// The listeners below HTTP that are configured, and whether they listen.
+    /// The listeners of Gateways, and whether they listen.
     #[must_use]
     pub fn listeners(&self) -> Vec<ListenerState> {
         self.live().listeners.clone()

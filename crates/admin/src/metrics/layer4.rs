@@ -1,4 +1,4 @@
-//! Metrics below HTTP: each listener, and each route that has had a connection.
+//! Metrics of the listeners of Gateways, and of each route below HTTP that has had a connection.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ pub(super) fn encode(families: &mut Families<'_>, registry: &Registry) -> fmt::R
     let listeners = registry.listeners();
     families.gauges(
         "sluicegate_listener_up",
-        "1 while a listener for TCP, TLS or UDP listens, 0 if it cannot (the log has the reason)",
+        "1 while a listener of a Gateway listens, 0 if it cannot (the log has the reason)",
         listeners.iter().map(|state| {
             let address = state.bound.as_ref().unwrap_or(&state.address).to_string();
             let labels = [("listener", state.listener.clone()), ("address", address)];

@@ -8,7 +8,7 @@
 //!   from the first occurrence of the reason; per consumer (at most
 //!   [`MAX_CONSUMERS`](sluicegate_proxy::counters::MAX_CONSUMERS), then one series with empty labels for the rest):
 //!   from its first request on;
-//! - per listener below HTTP: whether the listener is open; per route there: from its first connection on;
+//! - per listener of a Gateway: whether the listener is open; per route below HTTP: from its first connection on;
 //! - per upstream: gauges always, counters and the histogram once one of them is not zero, counters by reason from the
 //!   first occurrence of the reason;
 //! - per worker: numbers that show whether the load is distributed evenly;
