@@ -20,7 +20,7 @@ use super::gateway_api::{
 use super::route::BackendRef;
 use crate::problem::Findings;
 
-/// What happens to requests that an invalid filter applies to.
+/// The consequence of an invalid filter for its requests.
 const CONSEQUENCE: &str = "requests receive 500";
 
 /// The filters of a rule.

@@ -30,19 +30,23 @@ impl Refusal {
     }
 }
 
-/// A parent of a route, with the listeners that accept the route.
-pub(super) fn parent(
+/// The parents of a route, each with the listeners that accept the route.
+pub(super) fn parents(
     store: &Store,
     known: &Listeners<'_>,
     intents: &[Listener<'_>],
     at: At<'_>,
     hostnames: Option<&[Hostname]>,
-    parent: &ParentRef,
-) -> Parent {
-    let place = Place::ParentRef(parent.index);
-    let accepted = listeners(store, known, intents, at, hostnames, parent);
-    let accepted = accepted.map_err(|refusal| at.problem(refusal.severity, &place.field(), refusal.message));
-    Parent { place, accepted }
+    parents: &[ParentRef],
+) -> Vec<Parent> {
+    let parent = |parent: &ParentRef| {
+        let place = Place::ParentRef(parent.index);
+        let accepted = listeners(store, known, intents, at, hostnames, parent);
+        let accepted =
+            accepted.map_err(|refusal| at.problem(refusal.severity, &place.field(), refusal.message));
+        Parent { place, accepted }
+    };
+    parents.iter().map(parent).collect()
 }
 
 /// The listeners that accept a route by one of its parents, each with the names; none, without a message, if the parent

@@ -60,11 +60,8 @@ pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mu
     let mut routes: Vec<_> = routes.collect();
     routes.sort_by_cached_key(|(at, route)| at.age(route.created));
     for (at, route) in routes {
-        let hostnames = route.hostnames.as_deref();
-        let parents = route.parents.iter();
-        let parents = parents
-            .map(|parent| attach::parent(store, &listeners, &intents.listeners, at, hostnames, parent))
-            .collect();
+        let (hostnames, parents) = (route.hostnames.as_deref(), &route.parents);
+        let parents = attach::parents(store, &listeners, &intents.listeners, at, hostnames, parents);
         intents.layer4.push(Layer4 {
             at,
             created: route.created,
@@ -77,11 +74,8 @@ pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mu
     let mut routes: Vec<_> = routes.collect();
     routes.sort_by_cached_key(|(at, route)| at.age(route.created));
     for (at, route) in routes {
-        let hostnames = route.hostnames.as_deref();
-        let parents = route.parents.iter();
-        let parents = parents
-            .map(|parent| attach::parent(store, &listeners, &intents.listeners, at, hostnames, parent))
-            .collect();
+        let (hostnames, parents) = (route.hostnames.as_deref(), &route.parents);
+        let parents = attach::parents(store, &listeners, &intents.listeners, at, hostnames, parents);
         intents.http_routes.push(http_route::intent(store, at, route, parents));
     }
 }
