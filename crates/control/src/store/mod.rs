@@ -431,11 +431,13 @@ impl Store {
         Some((T::of(winner.form.as_ref()?)?, &winner.origin))
     }
 
-    /// Whether a ReferenceGrant lets a route of another namespace name the Service.
+    /// Whether an object may name an object of this namespace: of its own namespace, or by a ReferenceGrant.
     pub(crate) fn is_granted(&self, from: &ObjectRef, namespace: &Arc<str>, to: (Kind, &str)) -> bool {
-        self.all::<ReferenceGrant>().any(|(object, grant, _)| {
+        let mut grants = self.all::<ReferenceGrant>();
+        let is_granted = |(object, grant, _): (&ObjectRef, &ReferenceGrant, _)| {
             object.namespace == *namespace && grant.allows(from.kind, &from.namespace, to)
-        })
+        };
+        from.namespace == *namespace || grants.any(is_granted)
     }
 
     pub(crate) fn service(&self, namespace: &Arc<str>, name: &Arc<str>) -> Option<(&Service, &Origin)> {

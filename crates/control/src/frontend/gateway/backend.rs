@@ -21,8 +21,7 @@ pub(super) fn build<'a>(store: &Store, at: At<'a>, route: &Route) -> Backends<'a
     let mut backends = Vec::with_capacity(route.backends.len());
     for (index, backend) in route.backends.iter().enumerate() {
         let granted = backend.service.as_ref().filter(|service| {
-            let is_granted = service.namespace == object.namespace
-                || store.is_granted(object, &service.namespace, (Kind::Service, &service.name));
+            let is_granted = store.is_granted(object, &service.namespace, (Kind::Service, &service.name));
             if !is_granted {
                 let message = format!(
                     "{:?}: no ReferenceGrant of this namespace allows a {} of namespace {} to name Service {}; the share of this backend is rejected",

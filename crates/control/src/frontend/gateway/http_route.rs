@@ -70,8 +70,7 @@ impl HttpRoute<'_> {
     ) -> Option<UpstreamKey> {
         let ServicePortRef { namespace, name, port } = backend.service.as_ref()?;
         let object = self.at.object;
-        let is_granted =
-            *namespace == object.namespace || store.is_granted(object, namespace, (Kind::Service, name));
+        let is_granted = store.is_granted(object, namespace, (Kind::Service, name));
         let mut refuse = |within: &str, fault: String| {
             let field = format!("{}.{within}", place.field());
             self.problems.push(self.at.warning(&field, format!("{fault}; {consequence}")));

@@ -60,8 +60,7 @@ fn certificates(
     let mut certificates: Vec<Arc<Certificate>> = Vec::new();
     let mut faults = Vec::new();
     for (index, secret) in &listener.certificates {
-        let is_granted = secret.namespace == at.object.namespace
-            || store.is_granted(at.object, &secret.namespace, (Kind::Secret, &secret.name));
+        let is_granted = store.is_granted(at.object, &secret.namespace, (Kind::Secret, &secret.name));
         let certificate = match is_granted {
             true => certificate::of_secret(store, secret),
             false => Err(format!(
