@@ -8,10 +8,13 @@ use sluicegate_model::UpstreamKey;
 use super::{ObjectName, TranslateOptions};
 use crate::frontend::ingress::class::Classes;
 use crate::object::backend::Backend;
+use crate::object::gateway::Gateway;
+use crate::object::http_route::HttpRoute;
 use crate::object::ingress::Ingress;
 use crate::object::policy::consumer::Consumer;
 use crate::object::policy::rate_limit::RateLimitPolicy;
 use crate::object::policy::security::SecurityPolicy;
+use crate::object::route::BackendRef;
 use crate::object::{Kind, ObjectRef};
 use crate::store::Store;
 
@@ -37,8 +40,27 @@ impl Named {
         for (object, ingress, _) in store.all::<Ingress>().filter(|(_, ingress, _)| classes.serves(ingress)) {
             named.add(store, object, ingress);
         }
+        named.add_gateways(store);
         named.add_policies(store);
         named
+    }
+
+    /// The certificates of Gateways, and the Secrets of Services that HTTPRoutes name.
+    fn add_gateways(&mut self, store: &Store) {
+        let listeners = store.all::<Gateway>().flat_map(|(_, gateway, _)| &gateway.listeners);
+        let certificates = listeners.flat_map(|listener| &listener.certificates);
+        self.certificates.extend(certificates.map(|(_, secret)| secret.clone()));
+        let rules = store.all::<HttpRoute>().flat_map(|(_, route, _)| &route.rules);
+        let backends = rules.flat_map(|rule| {
+            let backends = rule.backends.iter().map(|backend| &backend.reference);
+            backends.chain(rule.mirror.iter().map(|(_, mirror)| mirror))
+        });
+        let of_service = |backend: &BackendRef| {
+            let named = backend.service.as_ref()?;
+            let (service, _) = store.service(&named.namespace, &named.name)?;
+            secret(service.backend.as_ref()?)
+        };
+        self.others.extend(backends.filter_map(of_service));
     }
 
     /// The Secrets of policies, and the Secrets of Consumers if a policy asks for API keys.

@@ -276,6 +276,22 @@ fn service_that_needs_tls_receives_no_request_in_clear_text() {
 }
 
 #[test]
+fn secrets_of_listeners_and_of_services_of_http_routes_are_read() {
+    let listener = "{name: s, protocol: HTTPS, port: 443, tls: {certificateRefs: [{name: cert}]}}";
+    let service = "---\napiVersion: v1\nkind: Service\nmetadata: {name: tls, annotations: {sluicegate.dev/backend-protocol: HTTPS, \
+                   sluicegate.dev/proxy-ssl-secret: default/ca}}\nspec: {ports: [{name: https, port: 443}]}\n";
+    let to = "{backendRefs: [{name: tls, port: 443}]}";
+    let manifests = [edge(listener), http_route("name: r", "{name: edge}", "", to), service.to_owned()];
+    let named =
+        crate::translate::named::Named::find(&stored(&manifests.concat()), &TranslateOptions::default());
+    let names = |secrets: &mut dyn Iterator<Item = &crate::object::ObjectRef>| {
+        secrets.map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&mut named.certificates.iter()), ["Secret default/cert"]);
+    assert_eq!(names(&mut named.others.iter()), ["Secret default/ca"]);
+}
+
+#[test]
 fn security_policy_of_a_service_applies_to_http_routes() {
     let policy = "---\napiVersion: sluicegate.dev/v1alpha1\nkind: SecurityPolicy\nmetadata: {name: p}\nspec: {targetRefs: [{group: \
                   \"\", kind: Service, name: echo}], ipAccess: {allow: [10.0.0.0/8]}}\n";
