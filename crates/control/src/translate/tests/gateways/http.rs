@@ -3,6 +3,7 @@
 use sluicegate_model::{Config, EntryPoint, TlsHost};
 
 use super::*;
+use crate::translate::named;
 use crate::translate::tests::ECHO;
 
 /// An HTTPRoute with these metadata, parents, hostnames and rules, all in flow style.
@@ -282,8 +283,7 @@ fn secrets_of_listeners_and_of_services_of_http_routes_are_read() {
                    sluicegate.dev/proxy-ssl-secret: default/ca}}\nspec: {ports: [{name: https, port: 443}]}\n";
     let to = "{backendRefs: [{name: tls, port: 443}]}";
     let manifests = [edge(listener), http_route("name: r", "{name: edge}", "", to), service.to_owned()];
-    let named =
-        crate::translate::named::Named::find(&stored(&manifests.concat()), &TranslateOptions::default());
+    let named = named::Named::find(&stored(&manifests.concat()), &TranslateOptions::default());
     let names = |secrets: &mut dyn Iterator<Item = &crate::object::ObjectRef>| {
         secrets.map(ToString::to_string).collect::<Vec<_>>()
     };
