@@ -19,13 +19,13 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "cluster"))
 
-from harness import Cluster, ClusterError  # noqa: E402
-from harness.paths import IMAGES, PROJECT  # noqa: E402
-from harness.processes import checked  # noqa: E402
-from images.image import Image  # noqa: E402
-from tests.gateway import HELM, NAMESPACE, POD, chart, image  # noqa: E402
+from harness import Cluster, ClusterError
+from harness.paths import IMAGES, PROJECT
+from harness.processes import checked
+from images.image import Image
+from tests.gateway import HELM, NAMESPACE, POD, chart, image
 
-from verdict import Results, expected_failures, summary  # noqa: E402
+from verdict import Results, expected_failures, summary
 
 NAME = "gateway-api"
 """The name of the cluster and of the folder of results below `target`."""
