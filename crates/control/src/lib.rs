@@ -20,6 +20,7 @@
 //! | [`emit`] | from merged intents to the model |
 //! | [`upstream`] | Services joined with their EndpointSlices |
 //! | [`source`] | following a cluster or a directory, and publishing the changes |
+//! | [`status`] | the intended status of objects of Gateway API |
 //! | [`problem`], [`locate`] | problems and their lines |
 
 mod emit;
@@ -31,6 +32,7 @@ mod merge;
 pub mod object;
 pub mod problem;
 pub mod source;
+mod status;
 pub mod store;
 pub mod translate;
 mod upstream;
@@ -44,6 +46,7 @@ pub use source::cluster::StatusOptions;
 pub use source::cluster::addresses::Addresses;
 pub use source::cluster::client::{ClientError, Credentials};
 pub use source::cluster::planes::{PlaneCertificates, PlaneFiles, PlanesError};
-pub use source::{ClusterSource, DirectorySource, Loaded, Publish, foreign_in_words, load_once};
+pub use source::{ClusterSource, DirectorySource, Loaded, Publish, Served, foreign_in_words, load_once};
+pub use status::ObjectStatus;
 pub use store::Store;
 pub use translate::{Globals, ObjectName, ReadGlobals, TranslateOptions, Translation, translate};

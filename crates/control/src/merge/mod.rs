@@ -6,6 +6,7 @@
 //! | [`rule`] | the owner of each host, and of each match of a host |
 //! | [`tls`] | certificates and client certificates of hosts |
 //! | [`listener`] | the owner of each socket, and the routes that are in service there |
+//! | [`gateway_status`] | the status of GatewayClasses, Gateways and their routes |
 //! | [`passthrough`] | TLS passthrough of HTTPS listeners |
 //! | [`policy`] | the policies of each rule, and the Consumers |
 
@@ -14,6 +15,7 @@ use crate::store::Store;
 use crate::translate::TranslateOptions;
 use policy::Policies;
 
+pub(crate) mod gateway_status;
 pub(crate) mod listener;
 mod passthrough;
 pub(crate) mod policy;

@@ -20,6 +20,7 @@ use crate::intent::At;
 use crate::merge::policy::standing::Standing;
 use crate::object::{Kind, ObjectRef};
 use crate::problem::Problem;
+use crate::status::ObjectStatus;
 use crate::store::Store;
 use crate::{emit, frontend, merge};
 
@@ -188,6 +189,8 @@ pub struct Translation {
     pub foreign: Vec<Problem>,
     /// The state of each policy for each of its targets, and of each Consumer.
     pub policy_statuses: Vec<Standing>,
+    /// The status of GatewayClasses, Gateways and their routes.
+    pub statuses: Vec<ObjectStatus>,
 }
 
 /// Translates the objects of a store.
@@ -197,7 +200,12 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     let mut intents = frontend::intents(store, &options);
     let (of_intents, foreign) = (std::mem::take(&mut intents.problems), std::mem::take(&mut intents.foreign));
     let merged = merge::merge(store, &intents, &options);
-    Translation { foreign, ..emit::emit(store, &options, merged, &intents.http_routes, problems, of_intents) }
+    let statuses = merge::gateway_status::statuses(store, &intents, &merged.listeners.lost);
+    Translation {
+        foreign,
+        statuses,
+        ..emit::emit(store, &options, merged, &intents.http_routes, problems, of_intents)
+    }
 }
 
 /// The options with the settings of the ConfigMap.
