@@ -44,8 +44,8 @@ IMPLEMENTATION = {
 USABLE, UNUSABLE = "203.0.113.10", "192.0.2.1"
 """For tests of static addresses: an address that the cluster gives to Services only on request, and an address of no cluster."""
 
-VALUES = {"service": {"type": "ClusterIP"}, "gatewayClass": {"create": True, "name": CLASS}}
-"""The values of the chart."""
+VALUES = {"service": {"type": "ClusterIP"}, "gatewayServices": {"type": "ClusterIP"}, "gatewayClass": {"create": True, "name": CLASS}}
+"""The values of the chart. The Gateways of the suite share ports, so each Gateway needs an address of its own."""
 SERVERS = {"echo-basic": (".", f"{SUITE}/echo-basic"), "coredns": ("coredns", ".")}
 """The programs of the images in the suite's manifests: the folder of the module, and the package."""
 
@@ -216,6 +216,8 @@ def main() -> bool:
 
 
 if __name__ == "__main__":
+    # A terminated run stops the suite and takes its cluster down, too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         sys.exit(0 if main() else 1)
     except (ClusterError, ValueError) as error:
