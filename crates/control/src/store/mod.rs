@@ -2,9 +2,8 @@
 //!
 //! An invalid object or file removes nothing that is in service:
 //!
-//! - An object with an error does not replace its last valid version, unless its parts
-//!   have a status each (a Gateway of a cluster). Without such a version, as after a start, the
-//!   valid parts of the object are served.
+//! - An object with an error does not replace its last valid version, unless its parts have a status each (a Gateway of
+//!   a cluster). Without such a version, as after a start, the valid parts of the object are served.
 //! - A document that cannot be read removes no object: the earlier objects of its file stay. If it cannot be read from
 //!   the start, and may hold a SecurityPolicy, the routes that the policy may guard are closed until the document can
 //!   be read. A file or a folder that cannot be opened may hold a SecurityPolicy of any namespace.
