@@ -46,4 +46,6 @@ pub use source::cluster::client::{ClientError, Credentials};
 pub use source::cluster::planes::{PlaneCertificates, PlaneFiles, PlanesError};
 pub use source::{ClusterSource, DirectorySource, Loaded, Publish, foreign_in_words, load_once};
 pub use store::Store;
-pub use translate::{Globals, ObjectName, ReadGlobals, TranslateOptions, Translation, translate};
+pub use translate::{
+    GatewayServices, Globals, ObjectName, ReadGlobals, ServiceType, TranslateOptions, Translation, translate,
+};

@@ -1,5 +1,6 @@
 //! `GatewayClass` and `Gateway`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,6 +29,10 @@ pub(crate) struct Gateway {
     pub(crate) class_name: Box<str>,
     /// `spec.addresses`, if there are any; possibly empty, if no address is an IP address.
     pub(crate) addresses: Option<Vec<IpAddr>>,
+    /// `spec.infrastructure.labels`.
+    pub(crate) labels: BTreeMap<String, String>,
+    /// `spec.infrastructure.annotations`.
+    pub(crate) annotations: BTreeMap<String, String>,
     /// Its valid listeners.
     pub(crate) listeners: Vec<Listener>,
 }
@@ -151,10 +156,13 @@ impl Gateway {
             }
             listeners.push(listener);
         }
+        let infrastructure = spec.infrastructure.unwrap_or_default();
         Self {
             created: raw.metadata.creation_timestamp.map(|time| time.0.as_second()),
             class_name: class_name.into(),
             addresses: check_addresses(spec.addresses.unwrap_or_default(), findings),
+            labels: infrastructure.labels.unwrap_or_default(),
+            annotations: infrastructure.annotations.unwrap_or_default(),
             listeners,
         }
     }

@@ -44,7 +44,7 @@ pub(crate) struct GatewaySpec {
     pub(crate) gateway_class_name: Option<String>,
     pub(crate) listeners: Option<Vec<Listener>>,
     pub(crate) addresses: Option<Vec<Address>>,
-    infrastructure: Option<Infrastructure>,
+    pub(crate) infrastructure: Option<Infrastructure>,
     allowed_listeners: Option<AllowedListeners>,
     tls: Option<Value>,
     default_scope: Option<String>,
@@ -57,11 +57,11 @@ pub(crate) struct Address {
     pub(crate) value: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Infrastructure {
-    labels: Option<BTreeMap<String, String>>,
-    annotations: Option<BTreeMap<String, String>>,
+    pub(crate) labels: Option<BTreeMap<String, String>>,
+    pub(crate) annotations: Option<BTreeMap<String, String>>,
     parameters_ref: Option<ObjectReference>,
 }
 

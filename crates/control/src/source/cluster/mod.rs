@@ -14,6 +14,7 @@
 //! | [`watch`] | one watch of one kind |
 //! | [`lease`] | the election of the process that writes into the cluster |
 //! | [`status`], [`standing`], [`policy_status`] | the status of Ingresses, policies, Consumers: intended and current |
+//! | [`gateway_services`] | the Services of Gateways |
 //! | [`addresses`] | the addresses at which clients reach the gateway |
 //! | [`planes`] | the certificates by which the two planes authenticate each other |
 
@@ -41,6 +42,7 @@ use crate::translate::{ObjectName, TranslateOptions};
 
 pub mod addresses;
 pub mod client;
+mod gateway_services;
 mod lease;
 pub mod planes;
 mod policy_status;
@@ -49,6 +51,7 @@ mod status;
 mod watch;
 
 use addresses::Addresses;
+use gateway_services::Wanted;
 use lease::Elector;
 use status::StatusBoard;
 use watch::{Fault, Fields, Heard, News, Reason, Selection};
@@ -153,11 +156,18 @@ impl ClusterSource {
         let mut resigned = self.resigned.subscribe();
         let board = self.status.as_ref().map(|_| Arc::new(StatusBoard::default()));
         let (lack, lacking) = state::channel(None);
+        let (services, wanted) = state::channel(Arc::default());
+        let (faults, service_faults) = state::channel(Vec::new());
         let writing = self.status.zip(board.clone()).map(|(status, board)| {
+            let (client, options) = (self.client.clone(), self.options.clone());
+            let holds = self.leads.subscribe();
+            let services =
+                async move { gateway_services::write(client, &options, wanted, faults, holds).await };
             let writing = write(self.client.clone(), status, board, self.leads, lack);
             async move {
                 tokio::select! {
                     never = writing => never,
+                    never = services => never,
                     () = until(&mut resigned, true) => pending().await,
                 }
             }
@@ -180,6 +190,8 @@ impl ClusterSource {
             waits_until: None,
             away: None,
             lacking,
+            services,
+            service_faults,
             board,
         };
         follower.watch_kinds();
@@ -253,6 +265,10 @@ struct Follower<P> {
     away: Option<String>,
     /// The reason why there are no addresses to write.
     lacking: state::Receiver<Option<Problem>>,
+    /// The intended Services of Gateways.
+    services: state::Sender<Arc<Wanted>>,
+    /// The problems with the Services of Gateways.
+    service_faults: state::Receiver<Vec<Problem>>,
     /// The status to write, if the gateway writes status.
     board: Option<Arc<StatusBoard>>,
     output: Output<P>,
@@ -295,6 +311,7 @@ impl<P: Publish> Follower<P> {
                     self.report();
                 }
                 Ok(()) = self.lacking.changed() => self.touched.problems = true,
+                Ok(()) = self.service_faults.changed() => self.touched.problems = true,
                 () = sleep_until(self.waits_until.unwrap_or_else(Instant::now).into()), if self.waits_until.is_some() => {}
             }
             self.settle().await;
@@ -311,6 +328,13 @@ impl<P: Publish> Follower<P> {
             Kind::all().partition(|kind| kind.is_cluster_scoped());
         for kind in of_cluster {
             self.watch_kind(kind, None);
+        }
+        let services = self.options.gateway_services.as_ref().map(|services| services.namespace.clone());
+        // The Services of Gateways are in the namespace of the gateway, which may not be among these namespaces.
+        if let Some(services) = services.filter(|_| !every.contains(&None))
+            && !every.contains(&Some(services.clone()))
+        {
+            self.watch_kind(Kind::Service, Some(&services));
         }
         for namespace in every {
             for &kind in &of_namespaces {
@@ -497,10 +521,32 @@ impl<P: Publish> Follower<P> {
         let of_watches = of_watches.chain(self.away.iter().map(|first| problem(first, Reason::Temporary)));
         let of_watches = of_watches.chain(too_many(&self.unwatched));
         let of_addresses = self.lacking.borrow().clone();
-        self.output.report(&self.store, of_objects.chain(of_watches).chain(of_addresses));
+        let of_services = self.service_faults.borrow().clone();
+        let of_cluster = of_addresses.into_iter().chain(of_services);
+        self.output.report(&self.store, of_objects.chain(of_watches).chain(of_cluster));
+        self.want_services();
         if let Some(board) = self.board.as_ref().filter(|_| self.output.is_serving()) {
             board.want(&self.named.ingresses, &self.output.problems(), self.output.policy_statuses());
         }
+    }
+
+    /// Passes on the intended Services of Gateways.
+    fn want_services(&self) {
+        let Some(services) = self.options.gateway_services.as_ref().filter(|_| self.output.is_serving())
+        else {
+            return;
+        };
+        // An API server that starts may not know the kinds yet, or may reject requests: then all Gateways seem to be gone.
+        let is_known = |watch: &Watch| watch.is_settled && watch.fault.is_none();
+        let is_complete = self.watches.values().all(|watch| {
+            !matches!(watch.selection.kind, Kind::Gateway | Kind::GatewayClass) || is_known(watch)
+        });
+        let wanted = Wanted::new(&self.store, &self.options, services, is_complete);
+        self.services.send_if_modified(|known| {
+            let is_new = **known != wanted;
+            *known = Arc::new(wanted);
+            is_new
+        });
     }
 }
 

@@ -5,12 +5,14 @@
 //! | `listeners` | the Gateways that are served, and the addresses of their listeners |
 //! | `http` | HTTPRoutes |
 //! | `routes` | the listeners and the backends of routes |
+//! | `services` | Gateways with a Service each |
 //! | `faults` | errors, and the parts that stay in service |
 
 mod faults;
 mod http;
 mod listeners;
 mod routes;
+mod services;
 
 use std::path::Path;
 
