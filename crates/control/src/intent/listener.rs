@@ -31,6 +31,8 @@ pub(crate) struct Listener<'a> {
     pub(crate) protocol: ListenerProtocol,
     pub(crate) hostname: &'a HostPattern,
     pub(crate) port: u16,
+    /// The name of its entry point for HTTP; `None` for the address of its socket. Sockets of one name share their hosts.
+    pub(crate) entry_point: Option<Arc<str>>,
     /// The certificates of a listener for HTTPS.
     pub(crate) certificates: Vec<Arc<Certificate>>,
     /// The first reference of the listener that leads to nothing usable.

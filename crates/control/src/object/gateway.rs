@@ -1,5 +1,6 @@
 //! `GatewayClass` and `Gateway`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -37,6 +38,10 @@ pub(crate) struct Gateway {
     pub(crate) class_name: Box<str>,
     /// `spec.addresses`, if there are any; possibly empty, if no address is an IP address.
     pub(crate) addresses: Option<Vec<IpAddr>>,
+    /// `spec.infrastructure.labels`.
+    pub(crate) labels: BTreeMap<String, String>,
+    /// `spec.infrastructure.annotations`.
+    pub(crate) annotations: BTreeMap<String, String>,
     /// Its valid listeners.
     pub(crate) listeners: Vec<Listener>,
     /// Its other listeners.
@@ -190,10 +195,8 @@ impl Gateway {
             }
             listeners.push(listener);
         }
-        let has_parameters = spec
-            .infrastructure
-            .as_ref()
-            .is_some_and(|infrastructure| infrastructure.parameters_ref.is_some());
+        let infrastructure = spec.infrastructure.unwrap_or_default();
+        let has_parameters = infrastructure.parameters_ref.is_some();
         if has_parameters {
             findings.warning("spec.infrastructure.parametersRef", PARAMETERS_FAULT);
         }
@@ -205,6 +208,8 @@ impl Gateway {
             fault: parameters_fault.or(address_fault),
             class_name: class_name.into(),
             addresses,
+            labels: infrastructure.labels.unwrap_or_default(),
+            annotations: infrastructure.annotations.unwrap_or_default(),
             listeners,
             rejected,
         }

@@ -5,6 +5,7 @@
 //! | `listeners` | the Gateways that are served, and the addresses of their listeners |
 //! | `http` | HTTPRoutes |
 //! | `routes` | the listeners and the backends of routes |
+//! | `services` | Gateways with a Service each |
 //! | `status` | the status of GatewayClasses, Gateways and routes |
 //! | `faults` | errors, and the parts that stay in service |
 
@@ -12,6 +13,7 @@ mod faults;
 mod http;
 mod listeners;
 mod routes;
+mod services;
 mod status;
 
 use std::path::Path;
