@@ -54,6 +54,7 @@ pub(crate) fn key(store: &Store, named: &UpstreamKey, said: Option<&Backend>) ->
             sends_name: tls.sends_name.unwrap_or(true),
             verifies: tls.verifies.unwrap_or_else(has_authorities),
             secret: tls.secret.as_ref().map(|secret| format!("{}/{}", secret.namespace, secret.name).into()),
+            policy: None,
         }));
     }
     key
@@ -105,7 +106,8 @@ fn tls(store: &Store, transport: &TransportTls) -> (UpstreamTls, Option<String>)
         }
     };
     let (server_name, sends_name) = (transport.server_name.clone(), transport.sends_name);
-    (UpstreamTls { server_name, sends_name, verification, identity }, fault)
+    let alternative_names = None;
+    (UpstreamTls { server_name, sends_name, verification, identity, alternative_names }, fault)
 }
 
 /// Finds the Service and the port that a backend names, and their endpoints. If one of them is missing, the upstream
