@@ -19,9 +19,11 @@
 //! | [`merge`] | conflicts between objects: the owner of each host, match and certificate, and the policies of rules |
 //! | [`emit`] | from merged intents to the model |
 //! | [`upstream`] | Services joined with their EndpointSlices |
+//! | [`backend_tls`] | BackendTLSPolicies: TLS to the endpoints of Services |
 //! | [`source`] | following a cluster or a directory, and publishing the changes |
 //! | [`problem`], [`locate`] | problems and their lines |
 
+mod backend_tls;
 mod emit;
 mod frontend;
 mod intent;
@@ -35,6 +37,7 @@ pub mod store;
 pub mod translate;
 mod upstream;
 
+pub use backend_tls::{BackendTlsVerdict, Verdict};
 pub use merge::policy::standing::{Reason, Standing, TargetName};
 pub use object::annotation::page::annotations;
 pub use object::policy::crd::{Definition, definitions};

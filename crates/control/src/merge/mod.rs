@@ -9,7 +9,9 @@
 //! | [`passthrough`] | TLS passthrough of HTTPS listeners |
 //! | [`policy`] | the policies of each rule, and the Consumers |
 
+use crate::backend_tls::BackendTlsVerdict;
 use crate::intent::Intents;
+use crate::problem::Problem;
 use crate::store::Store;
 use crate::translate::TranslateOptions;
 use policy::Policies;
@@ -28,6 +30,8 @@ pub(crate) struct Merged<'i, 'a> {
     pub(crate) rules: rule::Merged<'i, 'a>,
     /// The policies, which each rule looks up by its origin and its upstream.
     pub(crate) policies: Policies<'a>,
+    /// The state of BackendTLSPolicies, and their problems.
+    pub(crate) backend_tls: (Vec<BackendTlsVerdict>, Vec<Problem>),
 }
 
 /// Merges all intents.
@@ -40,5 +44,7 @@ pub(crate) fn merge<'i, 'a>(
     let mut listeners = listener::merge(&intents.listeners, &intents.layer4, &intents.http_routes);
     let passthrough = passthrough::merge(http, std::mem::take(&mut listeners.claims));
     let tls = tls::merge(http, &passthrough, options.ssl_redirect);
-    Merged { listeners, passthrough, tls, rules: rule::merge(http), policies: Policies::new(store, http) }
+    let backend_tls = intents.backend_tls.verdicts(store, &intents.http_routes, &intents.listeners);
+    let (rules, policies) = (rule::merge(http), Policies::new(store, http));
+    Merged { listeners, passthrough, tls, rules, policies, backend_tls }
 }

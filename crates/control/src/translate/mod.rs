@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use sluicegate_model::{Config, Settings, UpstreamKey};
 
+use crate::backend_tls::BackendTlsVerdict;
 use crate::intent::At;
 use crate::merge::policy::standing::Standing;
 use crate::object::{Kind, ObjectRef};
@@ -188,6 +189,8 @@ pub struct Translation {
     pub foreign: Vec<Problem>,
     /// The state of each policy for each of its targets, and of each Consumer.
     pub policy_statuses: Vec<Standing>,
+    /// The state of each BackendTLSPolicy for each Gateway whose routes name a target of the policy.
+    pub backend_tls_verdicts: Vec<BackendTlsVerdict>,
 }
 
 /// Translates the objects of a store.

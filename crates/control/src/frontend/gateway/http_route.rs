@@ -6,10 +6,10 @@ use sluicegate_model::UpstreamKey;
 use sluicegate_model::feature::Mirror;
 use sluicegate_model::value::Percent;
 
+use crate::backend_tls::BackendTls;
 use crate::intent::http_route::{HttpBackend, HttpRoute, HttpRule};
 use crate::intent::listener::Parent;
 use crate::intent::{At, Place, Reference};
-use crate::object::backend_tls::BackendTlsPolicy;
 use crate::object::http_route as object;
 use crate::object::route::{BackendRef, ServicePortRef};
 use crate::object::service::IpProtocol;
@@ -19,26 +19,32 @@ use crate::upstream;
 
 pub(super) fn intent<'a>(
     store: &Store,
+    tls: &BackendTls<'_>,
     at: At<'a>,
     route: &'a object::HttpRoute,
     parents: Vec<Parent>,
 ) -> HttpRoute<'a> {
     let hostnames = route.hostnames.as_deref().unwrap_or_default();
-    let (references, problems) = (Vec::new(), Vec::new());
-    let mut intent = HttpRoute { at, hostnames, parents, rules: Vec::new(), references, problems };
+    let (named, references, problems) = (Vec::new(), Vec::new(), Vec::new());
+    let mut intent = HttpRoute { at, hostnames, parents, rules: Vec::new(), named, references, problems };
     for rule in &route.rules {
         let mut backends = Vec::with_capacity(rule.backends.len());
         for (nth, backend) in rule.backends.iter().enumerate() {
             let place = Place::HttpBackend(rule.index, nth);
-            let upstream =
-                intent.upstream(store, &backend.reference, place, "requests for this backend receive 500");
+            let upstream = intent.upstream(
+                store,
+                tls,
+                &backend.reference,
+                place,
+                "requests for this backend receive 500",
+            );
             let (weight, features) = (backend.reference.weight, backend.features.as_deref());
             backends.push(HttpBackend { weight, upstream, features });
         }
         let mut features = rule.features.clone();
         if let Some((filter, mirror)) = &rule.mirror {
             let place = Place::HttpMirror(rule.index, *filter);
-            let upstream = intent.upstream(store, mirror, place, "no requests are mirrored");
+            let upstream = intent.upstream(store, tls, mirror, place, "no requests are mirrored");
             // The weight is the percentage.
             if let (Some(upstream), Ok(percent)) = (upstream, Percent::new(mirror.weight.into())) {
                 Arc::make_mut(&mut features).mirror = Some(Mirror { upstream, percent });
@@ -50,20 +56,12 @@ pub(super) fn intent<'a>(
     intent
 }
 
-/// The BackendTLSPolicy of a Service.
-fn needs_tls<'s>(store: &'s Store, service: &ObjectRef) -> Option<&'s ObjectRef> {
-    let mut policies = store.all::<BackendTlsPolicy>();
-    let policy = policies.find(|(object, policy, _)| {
-        object.namespace == service.namespace && policy.services.contains(&service.name)
-    });
-    policy.map(|(object, ..)| object)
-}
-
 impl HttpRoute<'_> {
     /// The upstream of a backend; `None` if the backend does not exist or may not be named, which is then a problem.
     fn upstream(
         &mut self,
         store: &Store,
+        tls: &BackendTls<'_>,
         backend: &BackendRef,
         place: Place,
         consequence: &str,
@@ -84,10 +82,6 @@ impl HttpRoute<'_> {
             return None;
         }
         let service = ObjectRef { kind: Kind::Service, namespace: namespace.clone(), name: name.clone() };
-        if let Some(policy) = needs_tls(store, &service) {
-            refuse("name", format!("{policy} requires TLS to {service}, which is not supported"));
-            return None;
-        }
         match store.service(namespace, name) {
             None if !store.knows(&service) => {
                 refuse("name", format!("{service} does not exist"));
@@ -104,6 +98,9 @@ impl HttpRoute<'_> {
         }
         let upstream =
             upstream::key(store, &UpstreamKey::new(namespace.clone(), name.clone(), port.clone()), None);
+        let secured = tls.secure(upstream.clone()).map_err(|fault| refuse("name", fault)).ok();
+        self.named.push(upstream);
+        let upstream = secured?;
         self.references.push(Reference { at: self.at, place, upstream: upstream.clone() });
         Some(upstream)
     }

@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `listeners` | the Gateways that are served, and the addresses of their listeners |
 //! | `http` | HTTPRoutes |
+//! | `backend_tls` | BackendTLSPolicies |
 //! | `routes` | the listeners and the backends of routes |
 //! | `faults` | errors, and the parts that stay in service |
 
+mod backend_tls;
 mod faults;
 mod http;
 mod listeners;
