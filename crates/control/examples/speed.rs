@@ -72,6 +72,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             move |change, _| {
                 // The receiver is gone at the end.
                 let _ = sender.send((Instant::now(), change));
+                Box::pin(std::future::ready(()))
             },
         ));
         Ok(())

@@ -11,15 +11,17 @@ use foldhash::HashMap;
 use rustls::RootCertStore;
 use sluicegate_model::{TransportTls, UpstreamKey, Verification};
 
-use crate::intent::At;
-use crate::intent::http_route::HttpRoute;
-use crate::intent::listener::Listener;
+use crate::intent::{At, Intents};
 use crate::object::backend_tls::{Authorities, BackendTlsPolicy, DENIED, Target, Validation};
 use crate::object::secret::Data;
 use crate::object::service::IpProtocol;
 use crate::object::{Kind, ObjectRef};
 use crate::problem::{Problem, Severity};
+use crate::status::{Condition, Content, ObjectStatus};
 use crate::store::{ServiceRef, Store};
+
+const ACCEPTED: &str = "Accepted";
+const RESOLVED_REFS: &str = "ResolvedRefs";
 
 /// The BackendTLSPolicies of a store, by their targets.
 #[derive(Default)]
@@ -67,30 +69,8 @@ pub(crate) struct Fault {
     is_known: bool,
 }
 
-/// The state of a BackendTLSPolicy for one Gateway whose routes name a target of the policy (Gateway API: `PolicyStatus`,
-/// GEP-1897).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BackendTlsVerdict {
-    /// The policy.
-    pub policy: ObjectRef,
-    /// The Gateway, which is the ancestor of the policy.
-    pub gateway: ObjectRef,
-    /// The condition `Accepted`.
-    pub accepted: Verdict,
-    /// The condition `ResolvedRefs`.
-    pub resolved_refs: Verdict,
-}
-
-/// A condition of a [`BackendTlsVerdict`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// Whether the condition is `True`.
-    pub status: bool,
-    /// Its reason.
-    pub reason: &'static str,
-    /// The reason as a sentence; empty if there is nothing to add.
-    pub message: String,
-}
+/// The Gateways of each port of a Service, by the key of the port.
+type Uses<'r> = HashMap<ServiceRef, BTreeMap<&'r Arc<str>, BTreeSet<&'r ObjectRef>>>;
 
 impl<'a> BackendTls<'a> {
     pub(crate) fn new(store: &'a Store) -> Self {
@@ -154,67 +134,78 @@ impl<'a> BackendTls<'a> {
         Ok(key)
     }
 
-    /// The state of each policy for each Gateway whose routes name a target of the policy, and the problems of these
-    /// policies.
-    pub(crate) fn verdicts(
+    /// The status of each policy for each Gateway whose routes name a target of the policy (Gateway API: `PolicyStatus`,
+    /// GEP-1897). Adds the problems of these policies.
+    pub(crate) fn statuses(
         &self,
         store: &Store,
-        routes: &[HttpRoute<'_>],
-        listeners: &[Listener<'_>],
-    ) -> (Vec<BackendTlsVerdict>, Vec<Problem>) {
-        let (mut verdicts, mut problems) = (Vec::new(), Vec::new());
+        intents: &Intents<'_>,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<ObjectStatus> {
         if self.policies.is_empty() {
-            return (verdicts, problems);
+            return Vec::new();
         }
-        let uses = uses(routes, listeners);
-        for (index, policy) in self.policies.iter().enumerate() {
-            // For each Gateway, whether the policy applies there.
-            let mut gateways: BTreeMap<&ObjectRef, bool> = BTreeMap::new();
-            let mut conflict = None;
-            for (target, holder) in policy.policy.targets.iter().zip(&policy.holders) {
-                let service = (policy.at.object.namespace.clone(), target.service.clone());
-                let port = target.port.as_ref().map(|port| key_of_port(store, &service, port));
-                // A port that does not exist may be any port.
-                let is_meant = |used: &Arc<str>| !matches!(&port, Some(Ok(port)) if port != used);
-                let of_service = uses.get(&service).into_iter().flatten();
-                let of_target = of_service.filter(|(used, _)| is_meant(used));
-                let of_target: BTreeSet<&ObjectRef> =
-                    of_target.flat_map(|(_, gateways)| gateways).copied().collect();
-                if of_target.is_empty() {
-                    continue;
-                }
-                for gateway in of_target {
-                    *gateways.entry(gateway).or_default() |= holder.is_none_or(|holder| holder == index);
-                }
-                if let Some(Err(fault)) = port {
-                    let message = format!("{fault}; requests for its ports without a policy receive 500");
-                    problems.push(policy.at.problem(Severity::Error, &target.field(), message));
-                }
-                if let Some(holder) = holder.filter(|holder| *holder != index) {
-                    let message = format!(
-                        "{} (older, or first by name) applies there already; this policy has no effect there",
-                        self.policies[holder].at.object
-                    );
-                    problems.push(policy.at.warning(&target.field(), message.clone()));
-                    conflict.get_or_insert(message);
-                }
-            }
-            if gateways.is_empty() {
+        let uses = uses(intents);
+        let status = |(index, policy): (usize, &Policy<'_>)| ObjectStatus {
+            object: policy.at.object.clone(),
+            generation: policy.policy.generation,
+            content: Content::Policy(self.ancestors(store, index, policy, &uses, problems)),
+        };
+        self.policies.iter().enumerate().map(status).collect()
+    }
+
+    /// The Gateways of a policy, each with the conditions of the policy there.
+    fn ancestors(
+        &self,
+        store: &Store,
+        index: usize,
+        policy: &Policy<'_>,
+        uses: &Uses<'_>,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<(ObjectRef, Vec<Condition>)> {
+        // For each Gateway, whether the policy applies there.
+        let mut gateways: BTreeMap<&ObjectRef, bool> = BTreeMap::new();
+        let mut ineffective = None;
+        for (target, holder) in policy.policy.targets.iter().zip(&policy.holders) {
+            let service = (policy.at.object.namespace.clone(), target.service.clone());
+            let port = target.port.as_ref().map(|port| key_of_port(store, &service, port));
+            // A port that does not exist may be any port.
+            let is_meant = |used: &Arc<str>| !matches!(&port, Some(Ok(port)) if port != used);
+            let of_service = uses.get(&service).into_iter().flatten();
+            let of_target = of_service.filter(|(used, _)| is_meant(used));
+            let of_target: BTreeSet<&ObjectRef> =
+                of_target.flat_map(|(_, gateways)| gateways).copied().collect();
+            if of_target.is_empty() {
                 continue;
             }
-            policy.report(&mut problems);
-            let resolved_refs = policy.resolved_refs();
-            for (gateway, applies) in gateways {
-                let accepted = match &conflict {
-                    Some(message) if !applies => Verdict::of("Conflicted", message.clone()),
-                    _ => policy.accepted(store),
-                };
-                let (policy, gateway) = (policy.at.object.clone(), gateway.clone());
-                let resolved_refs = resolved_refs.clone();
-                verdicts.push(BackendTlsVerdict { policy, gateway, accepted, resolved_refs });
+            for gateway in of_target {
+                *gateways.entry(gateway).or_default() |= *holder == Some(index);
+            }
+            if let Some(Err(fault)) = port {
+                let message = format!("{fault}; requests for its ports without a policy receive 500");
+                problems.push(policy.at.problem(Severity::Error, &target.field(), message.clone()));
+                ineffective.get_or_insert(("TargetNotFound", message));
+            }
+            if let Some(holder) = holder.filter(|holder| *holder != index) {
+                let message = format!(
+                    "{} (older, or first by name) applies there already; this policy has no effect there",
+                    self.policies[holder].at.object
+                );
+                problems.push(policy.at.warning(&target.field(), message.clone()));
+                ineffective.get_or_insert(("Conflicted", message));
             }
         }
-        (verdicts, problems)
+        if !gateways.is_empty() {
+            policy.report(problems);
+        }
+        let conditions = |(gateway, applies): (&ObjectRef, bool)| {
+            let accepted = match &ineffective {
+                Some((reason, message)) if !applies => unmet(ACCEPTED, reason, message.clone()),
+                _ => policy.accepted(store),
+            };
+            (gateway.clone(), vec![accepted, policy.resolved_refs()])
+        };
+        gateways.into_iter().map(conditions).collect()
     }
 }
 
@@ -237,26 +228,26 @@ impl Policy<'_> {
     }
 
     /// The condition `Accepted`, without regard to other policies.
-    fn accepted(&self, store: &Store) -> Verdict {
+    fn accepted(&self, store: &Store) -> Condition {
         match &self.trust.verification {
             Err(fault) => {
                 let is_reference = self.trust.references.contains(fault);
                 let reason = if is_reference { "NoValidCACertificate" } else { fault.reason };
-                Verdict::of(reason, fault.in_words())
+                unmet(ACCEPTED, reason, fault.in_words())
             }
             // An older version may be in service.
             Ok(_) => match store.error_of(self.at.object) {
-                Some(error) if self.trust.references.is_empty() => Verdict::of("Invalid", error),
-                _ => Verdict::of("Accepted", String::new()),
+                Some(error) if self.trust.references.is_empty() => unmet(ACCEPTED, "Invalid", error),
+                _ => Condition::met(ACCEPTED, ACCEPTED),
             },
         }
     }
 
     /// The condition `ResolvedRefs`.
-    fn resolved_refs(&self) -> Verdict {
+    fn resolved_refs(&self) -> Condition {
         match self.trust.references.first() {
-            None => Verdict::of("ResolvedRefs", String::new()),
-            Some(fault) => Verdict::of(fault.reason, fault.in_words()),
+            None => Condition::met(RESOLVED_REFS, RESOLVED_REFS),
+            Some(fault) => unmet(RESOLVED_REFS, fault.reason, fault.in_words()),
         }
     }
 }
@@ -267,22 +258,18 @@ impl Fault {
     }
 }
 
-impl Verdict {
-    fn of(reason: &'static str, message: String) -> Self {
-        Self { status: matches!(reason, "Accepted" | "ResolvedRefs"), reason, message }
-    }
+/// A condition that is false.
+fn unmet(name: &'static str, reason: &'static str, message: String) -> Condition {
+    Condition { name, is_true: false, reason, message }
 }
 
 /// The ports of Services that routes name, and the Gateways of these routes.
-fn uses<'r>(
-    routes: &'r [HttpRoute<'_>],
-    listeners: &'r [Listener<'_>],
-) -> HashMap<ServiceRef, BTreeMap<&'r Arc<str>, BTreeSet<&'r ObjectRef>>> {
-    let mut uses: HashMap<ServiceRef, BTreeMap<&Arc<str>, BTreeSet<&ObjectRef>>> = HashMap::default();
-    for route in routes {
+fn uses<'r>(intents: &'r Intents<'_>) -> Uses<'r> {
+    let mut uses = Uses::default();
+    for route in &intents.http_routes {
         let accepted = route.parents.iter().filter_map(|parent| parent.accepted.as_ref().ok()).flatten();
         let gateways: BTreeSet<&ObjectRef> =
-            accepted.map(|(listener, _)| listeners[*listener].at.object).collect();
+            accepted.map(|(listener, _)| intents.listeners[*listener].at.object).collect();
         for UpstreamKey { namespace, service, port, .. } in
             route.named.iter().filter(|_| !gateways.is_empty())
         {

@@ -21,6 +21,7 @@
 //! | [`upstream`] | Services joined with their EndpointSlices |
 //! | [`backend_tls`] | BackendTLSPolicies: TLS to the endpoints of Services |
 //! | [`source`] | following a cluster or a directory, and publishing the changes |
+//! | [`status`] | the intended status of objects of Gateway API |
 //! | [`problem`], [`locate`] | problems and their lines |
 
 mod backend_tls;
@@ -33,11 +34,11 @@ mod merge;
 pub mod object;
 pub mod problem;
 pub mod source;
+mod status;
 pub mod store;
 pub mod translate;
 mod upstream;
 
-pub use backend_tls::{BackendTlsVerdict, Verdict};
 pub use merge::policy::standing::{Reason, Standing, TargetName};
 pub use object::annotation::page::annotations;
 pub use object::policy::crd::{Definition, definitions};
@@ -47,6 +48,7 @@ pub use source::cluster::StatusOptions;
 pub use source::cluster::addresses::Addresses;
 pub use source::cluster::client::{ClientError, Credentials};
 pub use source::cluster::planes::{PlaneCertificates, PlaneFiles, PlanesError};
-pub use source::{ClusterSource, DirectorySource, Loaded, Publish, foreign_in_words, load_once};
+pub use source::{ClusterSource, DirectorySource, Loaded, Publish, Served, foreign_in_words, load_once};
+pub use status::ObjectStatus;
 pub use store::Store;
 pub use translate::{Globals, ObjectName, ReadGlobals, TranslateOptions, Translation, translate};

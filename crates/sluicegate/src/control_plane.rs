@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use clap::Args;
 use serde_json::json;
 use sluicegate_admin::{Admin, Hosts, LastChange, Measure, Phase, Planes, Readiness};
-use sluicegate_control::{PlaneCertificates, PlaneFiles};
+use sluicegate_control::{PlaneCertificates, PlaneFiles, Served};
 use sluicegate_link::{Distributor, DistributorOptions, LinkTelemetry, PlaneTls, TlsFiles};
 use sluicegate_model::Change;
 use sluicegate_proxy::registry::Registry;
@@ -123,8 +123,8 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
         listener.with_context(|| format!("cannot listen for data planes at {} (--listen)", args.listen))?;
     let address = listener.local_addr()?;
     tokio::spawn(distributor.clone().serve(listener, tls));
-    let publish = move |change: Change, _| {
-        distributor.publish(&change);
+    let publish = move |change: Change, _| -> Served {
+        let version = distributor.publish(&change);
         if matches!(change, Change::Config(_)) {
             last_change.set_now();
             if readiness.phase() == Phase::Starting {
@@ -132,6 +132,8 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
                 tracing::info!(%address, admin = %args.admin, "distributing");
             }
         }
+        let distributor = distributor.clone();
+        Box::pin(async move { distributor.served_by_all(version).await })
     };
     let resignation = source.resignation();
     let following = tokio::spawn(async move { source.run(publish).await });

@@ -44,7 +44,9 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let resignation = source.resignation();
     gateway::run(&args.gateway, &args.tls.listen_https, told, resignation, |mut publish| {
         source.run(move |change, heard| {
-            tokio::spawn(publish.change(change, heard));
+            let served = tokio::spawn(publish.change(change, heard));
+            // A task that panics serves nothing, and its panic is in the log.
+            Box::pin(async { drop(served.await) })
         })
     })
     .await

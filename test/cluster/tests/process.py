@@ -41,10 +41,14 @@ NAMESPACED = [
 CLUSTER_WIDE = [
     {"apiGroups": ["networking.k8s.io"], "resources": ["ingressclasses"], "verbs": READ},
     {"apiGroups": ["gateway.networking.k8s.io"], "resources": ["gatewayclasses"], "verbs": READ},
+    {"apiGroups": ["gateway.networking.k8s.io"], "resources": ["gatewayclasses/status"], "verbs": ["patch"]},
 ]
 WRITE = [
     {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses/status"], "verbs": ["patch"]},
     {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses"], "verbs": ["patch"]},
+    {"apiGroups": ["gateway.networking.k8s.io"],
+     "resources": [f"{kind}/status" for kind in ["gateways", "httproutes", "tlsroutes", "tcproutes", "udproutes",
+                                                     "backendtlspolicies"]], "verbs": ["patch"]},
     {"apiGroups": ["sluicegate.dev"],
      "resources": ["securitypolicies/status", "consumers/status", "ratelimitpolicies/status", "trafficpolicies/status"], "verbs": ["patch"]},
     {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},

@@ -78,6 +78,15 @@ class OnCluster(unittest.TestCase):
     def await_addresses(self, of: Manifest, addresses: list[str], timeout: float = 30) -> None:
         wait_until(lambda: self.status(of) == addresses, f"the status {addresses}", timeout, 0.02)
 
+    def await_conditions(self, of: Manifest, generation: int, **reasons: str) -> None:
+        """Waits until all these conditions are true for these reasons, for this generation of an object."""
+        expected = {kind: (reason, "True", generation) for kind, reason in reasons.items()}
+
+        def found() -> dict[str, tuple[str, str, int | None]]:
+            conditions = self.api.get(of).get("status", {}).get("conditions", [])
+            return {each["type"]: (each["reason"], each["status"], each.get("observedGeneration")) for each in conditions}
+        wait_until(lambda: expected.items() <= found().items(), f"the conditions {expected}", 30, 0.02)
+
     def problems(self, of: Manifest) -> str | None:
         annotations: dict[str, str] = self.api.get(of)["metadata"].get("annotations", {})
         return annotations.get("sluicegate.dev/problems")
@@ -273,7 +282,7 @@ class Follows(OnCluster):
 
     def test_gateway_api_is_served_once_its_crds_are_installed(self) -> None:
         self.shop()
-        gateway = self.gateway()
+        gateway = self.gateway("--publish-status-address", "192.0.2.1")
         self.assertEqual([line for line in gateway.log().splitlines() if " WARN " in line or " ERROR " in line], [])
         module = json.loads(checked(["go", "mod", "download", "-json", GATEWAY_API], cwd=str(self.site.folder)))["Dir"]
         crds = sorted(Path(module, "config/crd/experimental").glob("gateway.networking.k8s.io_*.yaml"))
@@ -294,6 +303,26 @@ class Follows(OnCluster):
         # The API server may not serve a new kind at once, and the gateway logs this.
         told = [line for line in gateway.log().splitlines() if " WARN " in line or " ERROR " in line]
         self.assertEqual([line for line in told if "(re)initializing" not in line], [])
+        self.await_conditions(objects[0], generation=1, Accepted="Accepted", Programmed="Programmed")
+        status = self.api.get(objects[0])["status"]
+        self.assertEqual(status["addresses"], [{"type": "IPAddress", "value": "192.0.2.1"}])
+        self.assertEqual([(listener["name"], listener["attachedRoutes"]) for listener in status["listeners"]], [("tcp", 1)])
+        version = self.api.get(objects[0])["metadata"]["resourceVersion"]
+        route = self.api.get(objects[1])
+        [parent] = route["status"]["parents"]
+        self.assertEqual(parent["controllerName"], "sluicegate.dev/gateway-controller")
+        self.assertEqual({each["type"]: each["status"] for each in parent["conditions"]}, {"Accepted": "True", "ResolvedRefs": "True"})
+        # Of two new listeners, one is invalid. The conditions of others stay.
+        theirs = {"type": "example.com/Theirs", "status": "True", "reason": "Theirs", "message": "",
+                  "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        self.api.patch(objects[0], {"status": {"conditions": [theirs, *status["conditions"]]}}, "/status")
+        listeners = [*objects[0]["spec"]["listeners"], {"name": "odd", "protocol": "example.com/odd", "port": 1}]
+        self.api.patch(objects[0], {"spec": {"listeners": listeners}})
+        self.await_conditions(objects[0], generation=2, Accepted="ListenersNotValid", Programmed="Programmed")
+        status = self.api.get(objects[0])["status"]
+        self.assertIn(theirs, status["conditions"])
+        self.assertNotEqual(self.api.get(objects[0])["metadata"]["resourceVersion"], version)
+        self.assertEqual(self.api.get(objects[1])["metadata"]["resourceVersion"], route["metadata"]["resourceVersion"])
         self.cluster.kubectl("delete", "--namespace", self.namespace, f"tcproutes.{group}/web", f"gateways.{group}/edge")
         wait_until(lambda: gateway.ask("any", port=port).status == 0, "the listener to go")
 

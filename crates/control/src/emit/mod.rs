@@ -34,8 +34,7 @@ pub(crate) fn emit(
     of_options: Vec<Problem>,
     of_intents: Vec<Problem>,
 ) -> Translation {
-    let Merged { listeners, passthrough, tls, rules, mut policies, backend_tls } = merged;
-    let (backend_tls_verdicts, of_backend_tls) = backend_tls;
+    let Merged { listeners, passthrough, tls, rules, mut policies } = merged;
     let mut emitted = rule::emit(&rules, &tls, &mut policies);
     let of_routes = http_route::emit(&listeners.hosts, http_routes, &emitted.hosts, &mut policies);
     emitted.hosts.extend(of_routes);
@@ -72,7 +71,6 @@ pub(crate) fn emit(
     problems.extend(of_intents);
     problems.extend(listeners.problems);
     problems.extend(passthrough.problems);
-    problems.extend(of_backend_tls);
     let mut references = rules.references;
     references.extend(emitted.references);
     references.extend(listeners.references);
@@ -82,7 +80,6 @@ pub(crate) fn emit(
         config,
         problems,
         policy_statuses: of_policies.policy_statuses,
-        backend_tls_verdicts,
         ..Translation::default()
     };
     backend::resolve(store, &references, &of_policies.upstreams, &mut translation);

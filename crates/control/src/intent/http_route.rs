@@ -10,13 +10,22 @@ use super::listener::Parent;
 use super::{At, Reference};
 use crate::object::route::Hostname;
 use crate::problem::Problem;
+use crate::status::Fault;
 
 /// An HTTPRoute.
 pub(crate) struct HttpRoute<'a> {
     pub(crate) at: At<'a>,
     /// Its names, if it has names.
     pub(crate) hostnames: &'a [Hostname],
-    pub(crate) parents: Vec<Parent>,
+    /// `metadata.generation`.
+    pub(crate) generation: Option<i64>,
+    pub(crate) parents: Vec<Parent<'a>>,
+    /// The first error in a rule, beside its backends.
+    pub(crate) fault: Option<&'a Fault>,
+    /// Whether a rule is without an error.
+    pub(crate) is_usable: bool,
+    /// The first backend that may not be named, or does not exist.
+    pub(crate) unresolved: Option<Fault>,
     pub(crate) rules: Vec<HttpRule<'a>>,
     /// The upstreams that the rules name, without regard to BackendTLSPolicies.
     pub(crate) named: Vec<UpstreamKey>,

@@ -2,15 +2,25 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 
 use sluicegate_model::{Certificate, HostPattern, Layer4Route, ListenerId};
 
 use super::{At, Place, Reference};
-use crate::object::gateway::ListenerProtocol;
-use crate::object::route::Hostname;
+use crate::object::gateway::{Gateway, ListenerProtocol};
+use crate::object::route::{Hostname, ParentRef};
 use crate::object::service::IpProtocol;
 use crate::problem::Problem;
+use crate::status::Fault;
+
+/// A Gateway.
+pub(crate) struct GatewayIntent<'a> {
+    pub(crate) at: At<'a>,
+    pub(crate) gateway: &'a Gateway,
+    /// The places of its listeners in [`Intents`](super::Intents).
+    pub(crate) listeners: Range<usize>,
+}
 
 /// A listener.
 pub(crate) struct Listener<'a> {
@@ -23,6 +33,8 @@ pub(crate) struct Listener<'a> {
     pub(crate) port: u16,
     /// The certificates of a listener for HTTPS.
     pub(crate) certificates: Vec<Arc<Certificate>>,
+    /// The first reference of the listener that leads to nothing usable.
+    pub(crate) unresolved: Option<Fault>,
     /// The sockets of the listener, or the reason why there are none.
     pub(crate) sockets: Result<Vec<Socket>, Problem>,
 }
@@ -43,19 +55,31 @@ pub(crate) struct Layer4<'a> {
     pub(crate) at: At<'a>,
     /// The creation time of the object.
     pub(crate) created: Option<i64>,
+    /// `metadata.generation`.
+    pub(crate) generation: Option<i64>,
     /// Its names, if it has names.
     pub(crate) hostnames: &'a [Hostname],
-    pub(crate) parents: Vec<Parent>,
+    pub(crate) parents: Vec<Parent<'a>>,
     pub(crate) backends: Backends<'a>,
 }
 
 /// A parent of a route.
-pub(crate) struct Parent {
+pub(crate) struct Parent<'a> {
     pub(crate) place: Place,
+    pub(crate) reference: &'a ParentRef,
+    /// Whether the parent is a Gateway that is served here.
+    pub(crate) is_ours: bool,
     /// The listeners that accept the route, by their place in [`Intents`](super::Intents), each with the names that
     /// both the listener and the route have; or the reason why none accepts it. No listener, without a reason, if the
     /// parent belongs to another controller.
-    pub(crate) accepted: Result<Vec<(usize, Vec<HostPattern>)>, Problem>,
+    pub(crate) accepted: Result<Vec<(usize, Vec<HostPattern>)>, Refused>,
+}
+
+/// The reason why no listener accepts a route.
+pub(crate) struct Refused {
+    /// The reason of the condition `Accepted`.
+    pub(crate) reason: &'static str,
+    pub(crate) problem: Problem,
 }
 
 /// The destination of a route. Its references and problems count if the route is in service at a listener.
@@ -63,6 +87,8 @@ pub(crate) struct Backends<'a> {
     pub(crate) route: Layer4Route,
     pub(crate) references: Vec<Reference<'a>>,
     pub(crate) problems: Vec<Problem>,
+    /// The first backend that may not be named, or does not exist.
+    pub(crate) unresolved: Option<Fault>,
 }
 
 impl Listener<'_> {

@@ -22,7 +22,7 @@ use crate::object::{ObjectRef, annotation};
 use crate::problem::{Origin, Problem, Severity};
 use crate::upstream::ANSWERED;
 use http_route::HttpRoute;
-use listener::{Layer4, Listener};
+use listener::{GatewayIntent, Layer4, Listener};
 
 pub(crate) mod http_route;
 pub(crate) mod listener;
@@ -32,6 +32,8 @@ pub(crate) mod listener;
 pub(crate) struct Intents<'a> {
     /// For HTTP and TLS, the oldest object first.
     pub(crate) http: Vec<Intent<'a>>,
+    /// The Gateways, the oldest first.
+    pub(crate) gateways: Vec<GatewayIntent<'a>>,
     /// The listeners of Gateways, those of the oldest Gateway first.
     pub(crate) listeners: Vec<Listener<'a>>,
     /// The routes below HTTP, the oldest route first.

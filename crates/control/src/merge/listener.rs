@@ -12,6 +12,7 @@ use crate::object::gateway::ListenerProtocol;
 use crate::object::host::covers;
 use crate::object::route::Hostname;
 use crate::problem::Problem;
+use crate::status::Fault;
 
 /// The listeners of Gateways, with the routes that are in service.
 #[derive(Default)]
@@ -26,6 +27,9 @@ pub(crate) struct Merged<'a> {
     /// The backends of routes that are in service.
     pub(crate) references: Vec<Reference<'a>>,
     pub(crate) problems: Vec<Problem>,
+    /// The listeners that are not served at one of their sockets, by their places in
+    /// [`Intents`](crate::intent::Intents), and the reason.
+    pub(crate) lost: BTreeMap<usize, Fault>,
 }
 
 /// A host of listeners for HTTP.
@@ -113,6 +117,9 @@ impl<'i, 'a> Merging<'i, 'a> {
             if let Some(winner) = self.conflict(listener, socket) {
                 let (field, fault) = defeat(listener, winner);
                 let routes = listener.protocol.route().map_or("route", |kind| kind.as_str());
+                let is_by_name = field.ends_with("hostname");
+                let reason = if is_by_name { "HostnameConflict" } else { "ProtocolConflict" };
+                self.merged.lost.entry(index).or_insert_with(|| Fault::new(reason, fault.clone()));
                 let message = format!("{fault}; no {routes} of this listener is served at {socket}");
                 self.merged.problems.push(listener.at.warning(&field, message));
             } else {
@@ -137,7 +144,7 @@ impl<'i, 'a> Merging<'i, 'a> {
         &mut self,
         route: usize,
         at: At<'_>,
-        parents: &[Parent],
+        parents: &[Parent<'_>],
         hostnames: &[Hostname],
         served: &HashSet<usize>,
     ) {
@@ -145,8 +152,8 @@ impl<'i, 'a> Merging<'i, 'a> {
         for parent in parents {
             let accepted = match &parent.accepted {
                 Ok(accepted) => accepted,
-                Err(problem) => {
-                    self.merged.problems.push(problem.clone());
+                Err(refused) => {
+                    self.merged.problems.push(refused.problem.clone());
                     continue;
                 }
             };

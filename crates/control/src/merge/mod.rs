@@ -6,16 +6,16 @@
 //! | [`rule`] | the owner of each host, and of each match of a host |
 //! | [`tls`] | certificates and client certificates of hosts |
 //! | [`listener`] | the owner of each socket, and the routes that are in service there |
+//! | [`gateway_status`] | the status of GatewayClasses, Gateways and their routes |
 //! | [`passthrough`] | TLS passthrough of HTTPS listeners |
 //! | [`policy`] | the policies of each rule, and the Consumers |
 
-use crate::backend_tls::BackendTlsVerdict;
 use crate::intent::Intents;
-use crate::problem::Problem;
 use crate::store::Store;
 use crate::translate::TranslateOptions;
 use policy::Policies;
 
+pub(crate) mod gateway_status;
 pub(crate) mod listener;
 mod passthrough;
 pub(crate) mod policy;
@@ -30,8 +30,6 @@ pub(crate) struct Merged<'i, 'a> {
     pub(crate) rules: rule::Merged<'i, 'a>,
     /// The policies, which each rule looks up by its origin and its upstream.
     pub(crate) policies: Policies<'a>,
-    /// The state of BackendTLSPolicies, and their problems.
-    pub(crate) backend_tls: (Vec<BackendTlsVerdict>, Vec<Problem>),
 }
 
 /// Merges all intents.
@@ -44,7 +42,5 @@ pub(crate) fn merge<'i, 'a>(
     let mut listeners = listener::merge(&intents.listeners, &intents.layer4, &intents.http_routes);
     let passthrough = passthrough::merge(http, std::mem::take(&mut listeners.claims));
     let tls = tls::merge(http, &passthrough, options.ssl_redirect);
-    let backend_tls = intents.backend_tls.verdicts(store, &intents.http_routes, &intents.listeners);
-    let (rules, policies) = (rule::merge(http), Policies::new(store, http));
-    Merged { listeners, passthrough, tls, rules, policies, backend_tls }
+    Merged { listeners, passthrough, tls, rules: rule::merge(http), policies: Policies::new(store, http) }
 }

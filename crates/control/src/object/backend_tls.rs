@@ -25,6 +25,8 @@ pub(crate) const DENIED: &str = "requests of routes to the Services of spec.targ
 pub(crate) struct BackendTlsPolicy {
     /// `metadata.creationTimestamp`, in seconds since 1970.
     pub(crate) created: Option<i64>,
+    /// `metadata.generation`.
+    pub(crate) generation: Option<i64>,
     /// The Services of its namespace that need TLS.
     pub(crate) targets: Vec<Target>,
     /// The verification of endpoints; or the field and the reason why endpoints cannot be verified.
@@ -223,7 +225,8 @@ impl Raw for Written<BackendTlsPolicySpec> {
             findings.error(&**field, format!("{message}; {DENIED}"));
         }
         let created = self.metadata.creation_timestamp.map(|time| time.0.as_second());
-        Some(BackendTlsPolicy { created, targets, validation }.into())
+        let generation = self.metadata.generation;
+        Some(BackendTlsPolicy { created, generation, targets, validation }.into())
     }
 
     /// Its readable targets, so that none of them receives clear text.
@@ -232,6 +235,8 @@ impl Raw for Written<BackendTlsPolicySpec> {
         let targets =
             targets.filter_map(|(index, target)| Target::check(target, index, &mut Findings::default()));
         let validation = Err(("spec".to_owned(), "cannot be read".to_owned()));
-        Some(BackendTlsPolicy { created: created(value), targets: targets.collect(), validation }.into())
+        let (created, targets) = (created(value), targets.collect());
+        let generation = value.pointer("/metadata/generation").and_then(Value::as_i64);
+        Some(BackendTlsPolicy { created, generation, targets, validation }.into())
     }
 }

@@ -11,12 +11,17 @@ use super::gateway_api::{self, AllowedRoutes, GROUP, GatewayClassSpec, GatewaySp
 use super::kind::Raw;
 use super::{Kind, Object, ObjectRef, annotation, host};
 use crate::problem::Findings;
+use crate::status::Fault;
 
 /// A checked `GatewayClass`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct GatewayClass {
+    /// `metadata.generation`.
+    pub(crate) generation: Option<i64>,
     /// The controller of the Gateways of this class.
     pub(crate) controller: Box<str>,
+    /// Whether the class names parameters, which no version of the gateway reads yet.
+    pub(crate) has_parameters: bool,
 }
 
 /// A checked `Gateway`: the parts of it that can be served.
@@ -24,12 +29,27 @@ pub(crate) struct GatewayClass {
 pub(crate) struct Gateway {
     /// `metadata.creationTimestamp`, in seconds since 1970.
     pub(crate) created: Option<i64>,
+    /// `metadata.generation`.
+    pub(crate) generation: Option<i64>,
+    /// The reason why the Gateway is not accepted as a whole.
+    pub(crate) fault: Option<Fault>,
     /// `spec.gatewayClassName`.
     pub(crate) class_name: Box<str>,
     /// `spec.addresses`, if there are any; possibly empty, if no address is an IP address.
     pub(crate) addresses: Option<Vec<IpAddr>>,
     /// Its valid listeners.
     pub(crate) listeners: Vec<Listener>,
+    /// Its other listeners.
+    pub(crate) rejected: Vec<RejectedListener>,
+}
+
+/// A listener that cannot be served.
+#[derive(Debug, PartialEq)]
+pub(crate) struct RejectedListener {
+    /// Its place in `spec.listeners`.
+    pub(crate) index: usize,
+    pub(crate) name: Arc<str>,
+    pub(crate) fault: Fault,
 }
 
 /// A valid listener.
@@ -44,6 +64,8 @@ pub(crate) struct Listener {
     pub(crate) hostname: HostPattern,
     /// The certificates of a listener for HTTPS, each with its place in `tls.certificateRefs`.
     pub(crate) certificates: Vec<(usize, ObjectRef)>,
+    /// The first entry of the listener that names nothing usable.
+    pub(crate) unresolved: Option<Fault>,
     /// The kinds of routes that the listener allows, if it lists them.
     kinds: Option<Vec<Kind>>,
     /// The namespaces whose routes the listener allows.
@@ -100,6 +122,9 @@ impl fmt::Display for ListenerProtocol {
     }
 }
 
+/// The protocols of listeners in Gateway API.
+const PROTOCOLS: [&str; 5] = ["HTTP", "HTTPS", "TLS", "TCP", "UDP"];
+
 /// The namespaces whose routes a listener allows (`allowedRoutes.namespaces.from`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AllowedFrom {
@@ -109,6 +134,9 @@ enum AllowedFrom {
     None,
 }
 
+/// The fault of a Gateway or a class with parameters.
+pub(crate) const PARAMETERS_FAULT: &str = "is not supported: the gateway has no parameters. Remove it";
+
 /// The field of a listener, as problems name it.
 pub(crate) fn listener_field(index: usize) -> String {
     format!("spec.listeners[{index}]")
@@ -117,11 +145,16 @@ pub(crate) fn listener_field(index: usize) -> String {
 impl GatewayClass {
     pub(crate) fn check(raw: Written<GatewayClassSpec>, findings: &mut Findings) -> Self {
         annotation::check_names(Kind::GatewayClass, raw.metadata.annotations.as_ref(), findings);
-        let controller = raw.spec.and_then(|spec| spec.controller_name).unwrap_or_default();
+        let spec = raw.spec.unwrap_or_default();
+        let controller = spec.controller_name.unwrap_or_default();
         if controller.is_empty() {
             findings.error("spec.controllerName", "is missing: name the controller that serves this class");
         }
-        Self { controller: controller.into() }
+        Self {
+            generation: raw.metadata.generation,
+            controller: controller.into(),
+            has_parameters: spec.parameters_ref.is_some(),
+        }
     }
 }
 
@@ -138,9 +171,15 @@ impl Gateway {
             findings.error("spec.listeners", "is missing: a Gateway without listeners serves nothing");
         }
         let mut listeners: Vec<Listener> = Vec::new();
+        let mut rejected = Vec::new();
         for (index, listener) in written.into_iter().enumerate() {
-            let Some(listener) = Listener::check(listener, index, &object.namespace, findings) else {
-                continue;
+            let name = listener.name.clone().unwrap_or_default().into();
+            let listener = match Listener::check(listener, index, &object.namespace, findings) {
+                Ok(listener) => listener,
+                Err(fault) => {
+                    rejected.push(RejectedListener { index, name, fault });
+                    continue;
+                }
             };
             if listeners.iter().any(|other| other.name == listener.name) {
                 findings.error(
@@ -151,24 +190,52 @@ impl Gateway {
             }
             listeners.push(listener);
         }
+        let has_parameters = spec
+            .infrastructure
+            .as_ref()
+            .is_some_and(|infrastructure| infrastructure.parameters_ref.is_some());
+        if has_parameters {
+            findings.warning("spec.infrastructure.parametersRef", PARAMETERS_FAULT);
+        }
+        let (addresses, address_fault) = check_addresses(spec.addresses.unwrap_or_default(), findings);
+        let parameters_fault = has_parameters.then(|| Fault::new("InvalidParameters", PARAMETERS_FAULT));
         Self {
             created: raw.metadata.creation_timestamp.map(|time| time.0.as_second()),
+            generation: raw.metadata.generation,
+            fault: parameters_fault.or(address_fault),
             class_name: class_name.into(),
-            addresses: check_addresses(spec.addresses.unwrap_or_default(), findings),
+            addresses,
             listeners,
+            rejected,
         }
     }
 }
 
-/// The IP addresses of a list. Without any IP address, the Gateway must not listen on all addresses.
-fn check_addresses(written: Vec<gateway_api::Address>, findings: &mut Findings) -> Option<Vec<IpAddr>> {
+/// The IP addresses of a list, and the first fault. Without any IP address, the Gateway must not listen on all
+/// addresses.
+fn check_addresses(
+    written: Vec<gateway_api::Address>,
+    findings: &mut Findings,
+) -> (Option<Vec<IpAddr>>, Option<Fault>) {
     if written.is_empty() {
-        return None;
+        return (None, None);
     }
-    let mut addresses = Vec::new();
+    let (mut addresses, mut fault) = (Vec::new(), None);
     for (index, address) in written.into_iter().enumerate() {
         let field = format!("spec.addresses[{index}]");
+        // Without a value, the gateway chooses the address.
+        if address.value.as_ref().is_none_or(String::is_empty)
+            && address.kind.as_deref().is_none_or(|kind| kind == "IPAddress")
+        {
+            continue;
+        }
         let value = address.value.unwrap_or_default();
+        let mut refuse = |within: &str, message: String| {
+            fault.get_or_insert_with(|| {
+                Fault::new("UnsupportedAddress", format!("{field}.{within}: {message}"))
+            });
+            message
+        };
         match address.kind.as_deref() {
             None | Some("IPAddress") => match value.parse::<IpAddr>() {
                 Ok(address) if addresses.contains(&address) => {
@@ -176,18 +243,20 @@ fn check_addresses(written: Vec<gateway_api::Address>, findings: &mut Findings) 
                 }
                 Ok(address) => addresses.push(address),
                 Err(_) => {
-                    findings.error(format!("{field}.value"), format!("{value:?} is not an IP address"));
+                    let message = refuse("value", format!("{value:?} is not an IP address"));
+                    findings.error(format!("{field}.value"), message);
                 }
             },
-            Some(other) => findings.warning(
-                format!("{field}.type"),
-                format!(
+            Some(other) => {
+                let message = format!(
                     "{other:?} is not supported; the Gateway does not listen at this entry. Write IPAddress"
-                ),
-            ),
+                );
+                findings.warning(format!("{field}.type"), refuse("type", message));
+            }
         }
     }
-    Some(addresses)
+    let is_empty = addresses.is_empty() && fault.is_none();
+    ((!is_empty).then_some(addresses), fault)
 }
 
 impl Listener {
@@ -196,8 +265,9 @@ impl Listener {
         index: usize,
         namespace: &Arc<str>,
         findings: &mut Findings,
-    ) -> Option<Self> {
+    ) -> Result<Self, Fault> {
         let field = |within: &str| format!("spec.listeners[{index}].{within}");
+        let first = findings.0.len();
         let name = raw.name.unwrap_or_default();
         let fault = match &*name {
             "" => Some("is missing".to_owned()),
@@ -213,22 +283,31 @@ impl Listener {
             .map_err(|(within, fault)| findings.error(field(within), fault));
         let hostname = host::parse_suffix(raw.hostname.as_deref().unwrap_or_default())
             .map_err(|fault| findings.error(field("hostname"), fault));
-        let (port, protocol, hostname) = (port?, protocol.ok()?, hostname.ok()?);
+        let (Some(port), Ok(protocol), Ok(hostname), true) = (port, protocol, hostname, is_named) else {
+            let is_known = raw.protocol.as_deref().is_some_and(|name| PROTOCOLS.contains(&name));
+            let reason = if is_known { "UnsupportedValue" } else { "UnsupportedProtocol" };
+            let message =
+                findings.0.get(first).map(|finding| format!("{}: {}", finding.field, finding.message));
+            return Err(Fault::new(reason, message.unwrap_or_default()));
+        };
+        let mut unresolved = None;
         if !protocol.has_names() && hostname != HostPattern::Any {
             findings.warning(field("hostname"), format!("is ignored: {protocol} has no host names"));
         }
         let references = raw.tls.and_then(|tls| tls.certificate_refs).unwrap_or_default();
         let certificates = match protocol {
-            ListenerProtocol::Https => check_certificates(references, index, namespace, findings),
+            ListenerProtocol::Https => {
+                check_certificates(references, index, namespace, findings, &mut unresolved)
+            }
             _ => Vec::new(),
         };
         let allowed = raw.allowed_routes.unwrap_or(AllowedRoutes { namespaces: None, kinds: None });
         let kinds = allowed.kinds.filter(|kinds| !kinds.is_empty());
-        let kinds = kinds.map(|kinds| check_kinds(kinds, protocol, index, findings));
+        let kinds = kinds.map(|kinds| check_kinds(kinds, protocol, index, findings, &mut unresolved));
         let from = allowed.namespaces.and_then(|namespaces| namespaces.from);
         let from = check_from(from.as_deref(), &field("allowedRoutes.namespaces.from"), findings);
         let name = name.into();
-        is_named.then_some(Self { index, name, port, protocol, hostname, certificates, kinds, from })
+        Ok(Self { index, name, port, protocol, hostname, certificates, unresolved, kinds, from })
     }
 
     /// Whether it allows routes of this kind.
@@ -302,22 +381,26 @@ fn check_certificates(
     listener: usize,
     namespace: &Arc<str>,
     findings: &mut Findings,
+    unresolved: &mut Option<Fault>,
 ) -> Vec<(usize, ObjectRef)> {
     let field = format!("{}.tls.certificateRefs", listener_field(listener));
+    let mut refuse = |field: String, message: String| {
+        unresolved.get_or_insert_with(|| Fault::new("InvalidCertificateRef", format!("{field}: {message}")));
+        findings.error(field, message);
+    };
     if written.is_empty() {
-        findings
-            .error(&*field, "is missing; every client is rejected. Name a Secret of type kubernetes.io/tls");
+        let message = "is missing; every client is rejected. Name a Secret of type kubernetes.io/tls";
+        refuse(field.clone(), message.to_owned());
     }
     let mut certificates = Vec::new();
     for (index, reference) in written.into_iter().enumerate() {
         let kind = reference.kind.unwrap_or_else(|| "Secret".to_owned());
         if kind != "Secret" || !reference.group.unwrap_or_default().is_empty() {
-            findings
-                .error(format!("{field}[{index}].kind"), format!("{kind:?} is not supported: name a Secret"));
+            refuse(format!("{field}[{index}].kind"), format!("{kind:?} is not supported: name a Secret"));
             continue;
         }
         let Some(name) = reference.name.filter(|name| !name.is_empty()) else {
-            findings.error(format!("{field}[{index}].name"), "is missing: name a Secret");
+            refuse(format!("{field}[{index}].name"), "is missing: name a Secret".to_owned());
             continue;
         };
         let namespace = reference.namespace.map_or_else(|| namespace.clone(), Into::into);
@@ -332,6 +415,7 @@ fn check_kinds(
     protocol: ListenerProtocol,
     listener: usize,
     findings: &mut Findings,
+    unresolved: &mut Option<Fault>,
 ) -> Vec<Kind> {
     let mut kinds = Vec::new();
     for (index, entry) in written.into_iter().enumerate() {
@@ -341,10 +425,10 @@ fn check_kinds(
         if let Some(right) = protocol.route()
             && kind != Some(right)
         {
-            findings.warning(
-                format!("spec.listeners[{listener}].allowedRoutes.kinds[{index}].kind"),
-                format!("{name:?} is ignored: a listener for {protocol} accepts only {right}"),
-            );
+            let field = format!("spec.listeners[{listener}].allowedRoutes.kinds[{index}].kind");
+            let message = format!("{name:?} is ignored: a listener for {protocol} accepts only {right}");
+            unresolved.get_or_insert_with(|| Fault::new("InvalidRouteKinds", format!("{field}: {message}")));
+            findings.warning(field, message);
         }
         kinds.extend(kind);
     }

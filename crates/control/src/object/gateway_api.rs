@@ -35,7 +35,7 @@ pub(crate) struct Written<S> {
 pub(crate) struct GatewayClassSpec {
     pub(crate) controller_name: Option<String>,
     description: Option<String>,
-    parameters_ref: Option<ObjectReference>,
+    pub(crate) parameters_ref: Option<ObjectReference>,
 }
 
 #[derive(Default, Deserialize)]
@@ -44,7 +44,7 @@ pub(crate) struct GatewaySpec {
     pub(crate) gateway_class_name: Option<String>,
     pub(crate) listeners: Option<Vec<Listener>>,
     pub(crate) addresses: Option<Vec<Address>>,
-    infrastructure: Option<Infrastructure>,
+    pub(crate) infrastructure: Option<Infrastructure>,
     allowed_listeners: Option<AllowedListeners>,
     tls: Option<Value>,
     default_scope: Option<String>,
@@ -62,7 +62,7 @@ pub(crate) struct Address {
 pub(crate) struct Infrastructure {
     labels: Option<BTreeMap<String, String>>,
     annotations: Option<BTreeMap<String, String>>,
-    parameters_ref: Option<ObjectReference>,
+    pub(crate) parameters_ref: Option<ObjectReference>,
 }
 
 #[derive(Deserialize)]

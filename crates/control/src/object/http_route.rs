@@ -13,7 +13,8 @@ use super::http_filter::Invalid;
 use super::kind::Raw;
 use super::route::{BackendRef, Hostname, ParentRef, check_hostnames, check_parents};
 use super::{Object, ObjectRef, annotation, http_filter, path};
-use crate::problem::Findings;
+use crate::problem::{Findings, Severity};
+use crate::status::Fault;
 
 /// The longest list of header conditions, and of query conditions (Gateway API).
 const CONDITIONS_MAX: usize = 16;
@@ -23,12 +24,18 @@ const CONDITIONS_MAX: usize = 16;
 pub(crate) struct HttpRoute {
     /// `metadata.creationTimestamp`, in seconds since 1970.
     pub(crate) created: Option<i64>,
+    /// `metadata.generation`.
+    pub(crate) generation: Option<i64>,
     /// The valid entries of `spec.parentRefs`.
     pub(crate) parents: Vec<ParentRef>,
     /// The valid entries of `spec.hostnames`, if there are any entries; possibly empty, if none is valid.
     pub(crate) hostnames: Option<Vec<Hostname>>,
     /// The rules with a valid match.
     pub(crate) rules: Vec<HttpRule>,
+    /// The first error in a rule, beside its backends.
+    pub(crate) fault: Option<Fault>,
+    /// Whether a rule is without an error.
+    pub(crate) is_usable: bool,
 }
 
 /// A rule with a valid match.
@@ -74,10 +81,26 @@ impl HttpRoute {
         let hostnames = hostnames.map(|hostnames| check_hostnames(hostnames, findings));
         // Without rules the API server writes one rule for all requests.
         let rules = spec.rules.unwrap_or_else(|| vec![gateway_api::HttpRule::default()]);
-        let rules = rules.into_iter().enumerate();
-        let rules = rules.filter_map(|(index, rule)| HttpRule::check(rule, index, object, findings));
-        let created = raw.metadata.creation_timestamp.map(|time| time.0.as_second());
-        Self { created, parents, hostnames, rules: rules.collect() }
+        let (mut checked, mut fault, mut is_usable) = (Vec::new(), None, false);
+        for (index, rule) in rules.into_iter().enumerate() {
+            let first = findings.0.len();
+            checked.extend(HttpRule::check(rule, index, object, findings));
+            let of_rule = findings.0[first..].iter().find(|finding| {
+                finding.severity == Severity::Error && !finding.field.contains(".backendRefs[")
+            });
+            is_usable |= of_rule.is_none();
+            let of_rule = of_rule.map(|finding| format!("{}: {}", finding.field, finding.message));
+            fault = fault.or(of_rule.map(|message| Fault::new("UnsupportedValue", message)));
+        }
+        Self {
+            created: raw.metadata.creation_timestamp.map(|time| time.0.as_second()),
+            generation: raw.metadata.generation,
+            parents,
+            hostnames,
+            rules: checked,
+            fault,
+            is_usable,
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use kube::api::{ApiResource, GroupVersionKind};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::gateway_api::{self, Written};
+use super::gateway_api::{self, GROUP, Written};
 use super::policy::consumer::Consumer;
 use super::policy::written;
 use super::secret::{CREDENTIALS_TYPE, TLS_TYPE};
@@ -122,7 +122,7 @@ pub(crate) enum Status {
     None,
     /// The addresses of the gateway.
     Addresses,
-    /// Conditions (Gateway API: `PolicyStatus`, GEP-713).
+    /// Conditions, as Gateway API defines them for its objects and for policies (GEP-713).
     Conditions,
 }
 
@@ -183,6 +183,7 @@ static TABLE: [Row; Kind::COUNT] = [
         versions: GATEWAY_API,
         scope: Scope::Cluster,
         read: lenient::<Written<gateway_api::GatewayClassSpec>>,
+        status: Status::Conditions,
         ..ROW
     },
     Row {
@@ -191,6 +192,7 @@ static TABLE: [Row; Kind::COUNT] = [
         plural: "gateways",
         versions: GATEWAY_API,
         read: lenient::<Written<gateway_api::GatewaySpec>>,
+        status: Status::Conditions,
         ..ROW
     },
     Row {
@@ -199,6 +201,7 @@ static TABLE: [Row; Kind::COUNT] = [
         plural: "httproutes",
         versions: GATEWAY_API,
         read: lenient::<Written<gateway_api::HttpRouteSpec>>,
+        status: Status::Conditions,
         ..ROW
     },
     Row {
@@ -207,6 +210,7 @@ static TABLE: [Row; Kind::COUNT] = [
         plural: "tlsroutes",
         versions: TLS_ROUTE,
         read: lenient::<Written<gateway_api::TlsRouteSpec>>,
+        status: Status::Conditions,
         ..ROW
     },
     Row {
@@ -215,6 +219,7 @@ static TABLE: [Row; Kind::COUNT] = [
         plural: "tcproutes",
         versions: PORT_ROUTE,
         read: lenient::<Written<gateway_api::PortRouteSpec>>,
+        status: Status::Conditions,
         ..ROW
     },
     Row {
@@ -223,6 +228,7 @@ static TABLE: [Row; Kind::COUNT] = [
         plural: "udproutes",
         versions: PORT_ROUTE,
         read: lenient::<Written<gateway_api::PortRouteSpec>>,
+        status: Status::Conditions,
         ..ROW
     },
     Row {
@@ -233,6 +239,7 @@ static TABLE: [Row; Kind::COUNT] = [
         read: lenient::<Written<gateway_api::BackendTlsPolicySpec>>,
         // Without these objects, requests would go out in clear text.
         absence: Absence::WaitsIfForbidden,
+        status: Status::Conditions,
         ..ROW
     },
     Row {
@@ -350,6 +357,11 @@ impl Kind {
     /// The API groups and versions that the gateway reads, the preferred version first.
     pub(crate) fn api_versions(self) -> &'static [&'static str] {
         self.row().versions
+    }
+
+    /// Whether it is a kind of Gateway API.
+    pub(crate) fn is_of_gateway_api(self) -> bool {
+        self.api_versions()[0].starts_with(GROUP)
     }
 
     /// The resource of the Kubernetes API in one of its versions.

@@ -8,6 +8,7 @@ use super::gateway_api::{self, GROUP, PortRouteSpec, TlsRouteSpec, Written};
 use super::kind::Raw;
 use super::{Object, ObjectRef, annotation, host};
 use crate::problem::Findings;
+use crate::status::Fault;
 
 /// The greatest weight of a backend (Gateway API `BackendRef.weight`).
 const WEIGHT_MAX: i32 = 1_000_000;
@@ -17,6 +18,8 @@ const WEIGHT_MAX: i32 = 1_000_000;
 pub(crate) struct Route {
     /// `metadata.creationTimestamp`, in seconds since 1970.
     pub(crate) created: Option<i64>,
+    /// `metadata.generation`.
+    pub(crate) generation: Option<i64>,
     /// The valid entries of `spec.parentRefs`.
     pub(crate) parents: Vec<ParentRef>,
     /// The valid entries of `spec.hostnames`, if there are any entries; possibly empty, if none is valid.
@@ -54,6 +57,8 @@ pub(crate) struct BackendRef {
     pub(crate) weight: u32,
     /// `None` if the reference is invalid: Gateway API requires that its part is refused.
     pub(crate) service: Option<ServicePortRef>,
+    /// The reason why the reference is invalid.
+    pub(crate) fault: Option<Fault>,
 }
 
 /// A port of a Service.
@@ -109,7 +114,7 @@ impl Route {
                 .collect();
         }
         let created = raw.metadata.creation_timestamp.map(|time| time.0.as_second());
-        Self { created, parents, hostnames, backends }
+        Self { created, generation: raw.metadata.generation, parents, hostnames, backends }
     }
 }
 
@@ -194,8 +199,12 @@ impl BackendRef {
                 0
             }
         };
-        let mut refuse = |within: &str, fault: String| {
-            findings.error(field(within), format!("{fault}; the share of this backend is rejected"));
+        let mut fault = None;
+        let mut refuse = |within: &str, message: String| {
+            // A kind is unknown; a name or a port leads to no backend.
+            let reason = if within == "kind" { "InvalidKind" } else { "BackendNotFound" };
+            fault = Some(Fault::new(reason, format!("{}: {message}", field(within))));
+            findings.error(field(within), format!("{message}; the share of this backend is rejected"));
         };
         let service = || {
             let kind = raw.kind.unwrap_or_else(|| "Service".to_owned());
@@ -224,7 +233,7 @@ impl BackendRef {
             Some(ServicePortRef { namespace, name: name.into(), port })
         };
         let service = service();
-        Self { weight, service }
+        Self { weight, service, fault }
     }
 }
 

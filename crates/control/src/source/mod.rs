@@ -19,7 +19,7 @@ mod resolve;
 
 pub use cluster::ClusterSource;
 pub use directory::{DirectorySource, Loaded, load_once};
-pub use output::Publish;
+pub use output::{Publish, Served};
 
 /// The number of Ingresses and Gateways of other classes, in words, from their notes; `None` without notes.
 pub fn foreign_in_words<'a>(notes: impl IntoIterator<Item = &'a Problem>) -> Option<String> {

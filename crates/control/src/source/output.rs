@@ -1,6 +1,7 @@
 //! The common part of all sources: from the objects of a store to published changes and reported problems.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use super::publish::Publisher;
 use super::resolve::{Answer, Reach, Resolver, Target};
 use crate::merge::policy::standing::Standing;
 use crate::problem::{Problem, Severity};
+use crate::status::ObjectStatus;
 use crate::store::{ServiceRef, Store, Touched};
 use crate::translate::{TranslateOptions, Translation, translate};
 use crate::upstream;
@@ -23,10 +25,13 @@ const FIRST_ANSWERS_MAX: Duration = Duration::from_secs(2);
 /// The maximum number of Ingresses and Gateways of other classes that one line of the log names.
 const FOREIGN_NAMED_MAX: usize = 3;
 
-/// Takes changes, each with the time at which a source received its cause.
-pub trait Publish: FnMut(Change, Instant) + Send {}
+/// Ready when the data planes serve a change. Dropping it loses nothing.
+pub type Served = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-impl<P: FnMut(Change, Instant) + Send> Publish for P {}
+/// Takes changes, each with the time at which a source received its cause.
+pub trait Publish: FnMut(Change, Instant) -> Served + Send {}
+
+impl<P: FnMut(Change, Instant) -> Served + Send> Publish for P {}
 
 /// Translates a store whenever the store changes, and publishes the result.
 pub(super) struct Output<P> {
@@ -39,6 +44,10 @@ pub(super) struct Output<P> {
     resolver: Resolver,
     publisher: Publisher,
     publish: P,
+    /// The number of published configurations.
+    configurations: u64,
+    /// Ready when the data planes serve the newest configuration, until it is taken.
+    served: Option<Served>,
 }
 
 impl<P: Publish> Output<P> {
@@ -56,6 +65,8 @@ impl<P: Publish> Output<P> {
             resolver: Resolver::new(reach),
             publisher: Publisher::default(),
             publish,
+            configurations: 0,
+            served: None,
         }
     }
 
@@ -67,6 +78,21 @@ impl<P: Publish> Output<P> {
     /// The problems of the last report.
     pub(super) fn problems(&self) -> Arc<[Problem]> {
         self.problems.borrow().clone()
+    }
+
+    /// The status of objects of Gateway API.
+    pub(super) fn statuses(&self) -> &[ObjectStatus] {
+        self.translation.as_ref().map_or(&[], |translation| &translation.statuses)
+    }
+
+    /// The number of the newest published configuration.
+    pub(super) fn configuration(&self) -> u64 {
+        self.configurations
+    }
+
+    /// A future that is ready when the data planes serve the newest configuration; `None` if it is taken already.
+    pub(super) fn take_served(&mut self) -> Option<Served> {
+        self.served.take()
     }
 
     /// The state of policies and Consumers.
@@ -114,7 +140,7 @@ impl<P: Publish> Output<P> {
             if let Some(endpoints) = self.resolver.endpoints(target)
                 && let Some(change) = self.publisher.set_endpoints(key, endpoints)
             {
-                (self.publish)(change, heard);
+                drop((self.publish)(change, heard));
             }
         }
     }
@@ -184,7 +210,13 @@ impl<P: Publish> Output<P> {
             }
         }
         for change in self.publisher.set_config(config) {
-            (self.publish)(change, heard);
+            let is_config = matches!(change, Change::Config(_));
+            let served = (self.publish)(change, heard);
+            // No status depends on endpoints.
+            if is_config {
+                self.configurations += 1;
+                self.served = Some(served);
+            }
         }
     }
 
@@ -204,7 +236,7 @@ impl<P: Publish> Output<P> {
                 }
                 let resolved = upstream::resolve(store, key);
                 if let Some(change) = self.publisher.set_endpoints(key, &resolved.upstream.endpoints) {
-                    (self.publish)(change, heard);
+                    drop((self.publish)(change, heard));
                 }
                 let before = match &resolved.problem {
                     Some(problem) => translation.upstream_problems.insert(key.clone(), problem.clone()),

@@ -16,11 +16,11 @@ use std::sync::Arc;
 
 use sluicegate_model::{Config, Settings, UpstreamKey};
 
-use crate::backend_tls::BackendTlsVerdict;
 use crate::intent::At;
 use crate::merge::policy::standing::Standing;
 use crate::object::{Kind, ObjectRef};
 use crate::problem::Problem;
+use crate::status::ObjectStatus;
 use crate::store::Store;
 use crate::{emit, frontend, merge};
 
@@ -189,18 +189,24 @@ pub struct Translation {
     pub foreign: Vec<Problem>,
     /// The state of each policy for each of its targets, and of each Consumer.
     pub policy_statuses: Vec<Standing>,
-    /// The state of each BackendTLSPolicy for each Gateway whose routes name a target of the policy.
-    pub backend_tls_verdicts: Vec<BackendTlsVerdict>,
+    /// The status of GatewayClasses, Gateways, their routes, and BackendTLSPolicies.
+    pub statuses: Vec<ObjectStatus>,
 }
 
 /// Translates the objects of a store.
 #[must_use]
 pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
-    let (options, problems) = with_globals(store, options);
+    let (options, mut problems) = with_globals(store, options);
     let mut intents = frontend::intents(store, &options);
     let (of_intents, foreign) = (std::mem::take(&mut intents.problems), std::mem::take(&mut intents.foreign));
     let merged = merge::merge(store, &intents, &options);
-    Translation { foreign, ..emit::emit(store, &options, merged, &intents.http_routes, problems, of_intents) }
+    let mut statuses = merge::gateway_status::statuses(store, &intents, &merged.listeners.lost);
+    statuses.extend(intents.backend_tls.statuses(store, &intents, &mut problems));
+    Translation {
+        foreign,
+        statuses,
+        ..emit::emit(store, &options, merged, &intents.http_routes, problems, of_intents)
+    }
 }
 
 /// The options with the settings of the ConfigMap.

@@ -127,6 +127,15 @@ impl Distributor {
         }
     }
 
+    /// Returns when a data plane is connected, and all connected data planes serve this version or a newer version.
+    pub async fn served_by_all(&self, version: u64) {
+        let mut heard = self.0.heard.subscribe();
+        while !self.0.records.are_all_at(version) {
+            // `self` holds a sender.
+            let _ = heard.changed().await;
+        }
+    }
+
     /// The current state of the data planes.
     #[must_use]
     pub fn telemetry(&self) -> LinkTelemetry {

@@ -168,6 +168,13 @@ impl Records {
         records.values().map(|record| record.status()).collect()
     }
 
+    /// Whether there are data planes, and all serve this version or a newer version.
+    pub(super) fn are_all_at(&self, version: u64) -> bool {
+        let records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_at = |record: &Arc<Record>| record.version.load(Ordering::Relaxed) >= version;
+        !records.is_empty() && records.values().all(is_at)
+    }
+
     /// The number of data planes that serve this version or a newer version.
     pub(super) fn at(&self, version: u64) -> usize {
         let records = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,7 +3,7 @@
 use sluicegate_model::HostPattern;
 
 use super::Listeners;
-use crate::intent::listener::{Listener, Parent};
+use crate::intent::listener::{Listener, Parent, Refused};
 use crate::intent::{At, Place};
 use crate::object::host::covers;
 use crate::object::route::{Hostname, ParentRef};
@@ -11,8 +11,16 @@ use crate::object::{Kind, ObjectRef, gateway};
 use crate::problem::Severity;
 use crate::store::Store;
 
+/// No listener is as the parent says.
+const NO_PARENT: &str = "NoMatchingParent";
+
+/// A listener does not allow the route.
+const NOT_ALLOWED: &str = "NotAllowedByListeners";
+
 /// The reason why no listener accepts a route.
 struct Refusal {
+    /// The reason of the condition `Accepted`.
+    reason: &'static str,
     severity: Severity,
     message: String,
     /// How far the checks of a route at a listener succeeded. Of several listeners, the listener with the most
@@ -21,32 +29,40 @@ struct Refusal {
 }
 
 impl Refusal {
-    fn warning(nearness: u8, message: String) -> Self {
-        Self { severity: Severity::Warning, message, nearness }
+    fn warning(nearness: u8, reason: &'static str, message: String) -> Self {
+        Self { reason, severity: Severity::Warning, message, nearness }
     }
 
     fn note(nearness: u8, message: String) -> Self {
-        Self { severity: Severity::Note, message, nearness }
+        Self { reason: NO_PARENT, severity: Severity::Note, message, nearness }
     }
 }
 
 /// The parents of a route, each with the listeners that accept the route.
-pub(super) fn parents(
+pub(super) fn parents<'a>(
     store: &Store,
     known: &Listeners<'_>,
     intents: &[Listener<'_>],
     at: At<'_>,
     hostnames: Option<&[Hostname]>,
-    parents: &[ParentRef],
-) -> Vec<Parent> {
-    let parent = |parent: &ParentRef| {
+    parents: &'a [ParentRef],
+) -> Vec<Parent<'a>> {
+    let parent = |parent: &'a ParentRef| {
         let place = Place::ParentRef(parent.index);
         let accepted = listeners(store, known, intents, at, hostnames, parent);
-        let accepted =
-            accepted.map_err(|refusal| at.problem(refusal.severity, &place.field(), refusal.message));
-        Parent { place, accepted }
+        let accepted = accepted.map_err(|refusal| Refused {
+            reason: refusal.reason,
+            problem: at.problem(refusal.severity, &place.field(), refusal.message),
+        });
+        let is_ours = parent.other_kind.is_none() && known.of_gateway.contains_key(&gateway_of(parent));
+        Parent { place, reference: parent, is_ours, accepted }
     };
     parents.iter().map(parent).collect()
+}
+
+/// The Gateway that a parent names.
+fn gateway_of(parent: &ParentRef) -> ObjectRef {
+    ObjectRef { kind: Kind::Gateway, namespace: parent.namespace.clone(), name: parent.name.clone() }
 }
 
 /// The listeners that accept a route by one of its parents, each with the names; none, without a message, if the parent
@@ -62,8 +78,7 @@ fn listeners(
     if let Some(kind) = &parent.other_kind {
         return Err(Refusal::note(0, format!("routes of a {} are not supported", kind.escape_debug())));
     }
-    let gateway =
-        ObjectRef { kind: Kind::Gateway, namespace: parent.namespace.clone(), name: parent.name.clone() };
+    let gateway = gateway_of(parent);
     let of_gateway = known.of_gateway.get(&gateway).cloned().unwrap_or_default();
     let has_listeners = !of_gateway.is_empty();
     let mut refusal = None;
@@ -100,7 +115,7 @@ fn listeners(
         (None, Some(port)) => format!("{gateway} has no listener at port {port}"),
         (None, None) => format!("{gateway} has no listener"),
     };
-    Err(Refusal::warning(0, message))
+    Err(Refusal::warning(0, NO_PARENT, message))
 }
 
 /// The names for which a listener accepts a route, or the reason why it does not.
@@ -123,6 +138,7 @@ fn accept(
             let protocol = listener.protocol;
             return Err(Refusal::warning(
                 1,
+                NOT_ALLOWED,
                 format!("{in_words} is for {protocol}, and does not accept a {kind}"),
             ));
         }
@@ -131,19 +147,20 @@ fn accept(
     if !listener.takes_kind(kind) {
         return Err(Refusal::warning(
             2,
+            NOT_ALLOWED,
             format!("{in_words} does not accept a {kind} (allowedRoutes.kinds)"),
         ));
     }
     if !listener.takes_namespace(namespace, &intent.at.object.namespace) {
         let message =
             format!("{in_words} does not accept routes of namespace {namespace} (allowedRoutes.namespaces)");
-        return Err(Refusal::warning(3, message));
+        return Err(Refusal::warning(3, NOT_ALLOWED, message));
     }
     let hosts = hosts(&listener.hostname, hostnames);
     if hosts.is_empty() {
         let message =
             format!("{in_words} is for {}, which no entry of spec.hostnames matches", listener.hostname);
-        return Err(Refusal::warning(4, message));
+        return Err(Refusal::warning(4, "NoMatchingListenerHostname", message));
     }
     Ok(hosts)
 }

@@ -6,6 +6,11 @@ use crate::object::gateway::{Gateway, GatewayClass};
 use crate::store::Store;
 use crate::translate::{GATEWAY_CONTROLLER, TranslateOptions};
 
+/// Whether a class belongs to this controller.
+pub(crate) fn is_ours(class: &GatewayClass) -> bool {
+    *class.controller == *GATEWAY_CONTROLLER
+}
+
 /// The GatewayClasses of a store.
 pub(super) struct Classes<'a> {
     /// The controller of each class, by name.

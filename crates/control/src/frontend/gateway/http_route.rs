@@ -14,6 +14,7 @@ use crate::object::http_route as object;
 use crate::object::route::{BackendRef, ServicePortRef};
 use crate::object::service::IpProtocol;
 use crate::object::{Kind, ObjectRef};
+use crate::status::Fault;
 use crate::store::Store;
 use crate::upstream;
 
@@ -22,11 +23,23 @@ pub(super) fn intent<'a>(
     tls: &BackendTls<'_>,
     at: At<'a>,
     route: &'a object::HttpRoute,
-    parents: Vec<Parent>,
+    parents: Vec<Parent<'a>>,
 ) -> HttpRoute<'a> {
     let hostnames = route.hostnames.as_deref().unwrap_or_default();
     let (named, references, problems) = (Vec::new(), Vec::new(), Vec::new());
-    let mut intent = HttpRoute { at, hostnames, parents, rules: Vec::new(), named, references, problems };
+    let mut intent = HttpRoute {
+        at,
+        hostnames,
+        generation: route.generation,
+        parents,
+        fault: route.fault.as_ref(),
+        is_usable: route.is_usable,
+        unresolved: None,
+        rules: Vec::new(),
+        named,
+        references,
+        problems,
+    };
     for rule in &route.rules {
         let mut backends = Vec::with_capacity(rule.backends.len());
         for (nth, backend) in rule.backends.iter().enumerate() {
@@ -66,11 +79,15 @@ impl HttpRoute<'_> {
         place: Place,
         consequence: &str,
     ) -> Option<UpstreamKey> {
-        let ServicePortRef { namespace, name, port } = backend.service.as_ref()?;
+        let Some(ServicePortRef { namespace, name, port }) = &backend.service else {
+            self.unresolved = self.unresolved.take().or_else(|| backend.fault.clone());
+            return None;
+        };
         let object = self.at.object;
         let is_granted = store.is_granted(object, namespace, (Kind::Service, name));
-        let mut refuse = |within: &str, fault: String| {
+        let mut refuse = |within: &str, reason: &'static str, fault: String| {
             let field = format!("{}.{within}", place.field());
+            self.unresolved.get_or_insert_with(|| Fault::new(reason, format!("{field}: {fault}")));
             self.problems.push(self.at.warning(&field, format!("{fault}; {consequence}")));
         };
         if !is_granted {
@@ -78,27 +95,30 @@ impl HttpRoute<'_> {
                 "{namespace:?}: no ReferenceGrant of this namespace allows an {} of namespace {} to name Service {name}",
                 object.kind, object.namespace
             );
-            refuse("namespace", fault);
+            refuse("namespace", "RefNotPermitted", fault);
             return None;
         }
         let service = ObjectRef { kind: Kind::Service, namespace: namespace.clone(), name: name.clone() };
         match store.service(namespace, name) {
             None if !store.knows(&service) => {
-                refuse("name", format!("{service} does not exist"));
+                refuse("name", "BackendNotFound", format!("{service} does not exist"));
                 return None;
             }
             Some((known, _))
                 if known.external_name.is_none() && known.port(port, IpProtocol::Tcp).is_none() =>
             {
                 let ports = known.ports_in_words(IpProtocol::Tcp);
-                refuse("port", format!("{service} has no port {port}, it has {ports}"));
+                refuse("port", "BackendNotFound", format!("{service} has no port {port}, it has {ports}"));
                 return None;
             }
             _ => {}
         }
         let upstream =
             upstream::key(store, &UpstreamKey::new(namespace.clone(), name.clone(), port.clone()), None);
-        let secured = tls.secure(upstream.clone()).map_err(|fault| refuse("name", fault)).ok();
+        let secured = tls
+            .secure(upstream.clone())
+            .map_err(|fault| refuse("name", "InvalidBackendTLSPolicy", fault))
+            .ok();
         self.named.push(upstream);
         let upstream = secured?;
         self.references.push(Reference { at: self.at, place, upstream: upstream.clone() });

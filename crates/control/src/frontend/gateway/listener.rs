@@ -12,6 +12,7 @@ use crate::object::Kind;
 use crate::object::gateway::{self, Gateway, ListenerProtocol};
 use crate::object::service::IpProtocol;
 use crate::problem::Problem;
+use crate::status::Fault;
 use crate::store::Store;
 use crate::translate::TranslateOptions;
 
@@ -36,6 +37,7 @@ pub(super) fn intents<'a>(
                 sockets(listener, &addresses, options).map_err(|fault| at.warning(&field("port"), fault))
             }
         };
+        let (certificates, unresolved) = certificates(store, at, listener, problems);
         Listener {
             at,
             place,
@@ -43,22 +45,23 @@ pub(super) fn intents<'a>(
             protocol: listener.protocol,
             hostname: &listener.hostname,
             port: listener.port,
-            certificates: certificates(store, at, listener, problems),
+            certificates,
+            unresolved: listener.unresolved.clone().or(unresolved),
             sockets,
         }
     };
     gateway.listeners.iter().map(&mut intent).collect()
 }
 
-/// The valid certificates of a listener, one for each kind of key.
+/// The valid certificates of a listener, one for each kind of key, and the first reference that leads to none.
 fn certificates(
     store: &Store,
     at: At<'_>,
     listener: &gateway::Listener,
     problems: &mut Vec<Problem>,
-) -> Vec<Arc<Certificate>> {
+) -> (Vec<Arc<Certificate>>, Option<Fault>) {
     let mut certificates: Vec<Arc<Certificate>> = Vec::new();
-    let mut faults = Vec::new();
+    let (mut faults, mut unresolved) = (Vec::new(), None);
     for (index, secret) in &listener.certificates {
         let is_granted = store.is_granted(at.object, &secret.namespace, (Kind::Secret, &secret.name));
         let certificate = match is_granted {
@@ -76,7 +79,11 @@ fn certificates(
                 ));
             }
             Ok(new) => certificates.push(new),
-            Err(fault) => faults.push((*index, fault)),
+            Err(fault) => {
+                let reason = if is_granted { "InvalidCertificateRef" } else { "RefNotPermitted" };
+                unresolved.get_or_insert_with(|| Fault::new(reason, fault.clone()));
+                faults.push((*index, fault));
+            }
         }
     }
     certificates.sort_by_key(|certificate| certificate.key_kind);
@@ -85,7 +92,7 @@ fn certificates(
         let field = format!("{}.tls.certificateRefs[{index}]", Place::Listener(listener.index).field());
         problems.push(at.warning(&field, format!("{fault}{consequence}")));
     }
-    certificates
+    (certificates, unresolved)
 }
 
 /// The addresses of a Gateway. An address is redundant beside the wildcard address of its family.

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::backend_tls::BackendTls;
-use crate::intent::listener::Layer4;
+use crate::intent::listener::{GatewayIntent, Layer4};
 use crate::intent::{At, Intents};
 use crate::object::ObjectRef;
 use crate::object::gateway::{Gateway, Listener};
@@ -27,6 +27,8 @@ mod class;
 mod http_route;
 mod listener;
 
+pub(crate) use class::is_ours;
+
 /// The listeners of our Gateways; the listeners of the oldest Gateway come first. Their places are those in
 /// [`Intents::listeners`].
 #[derive(Default)]
@@ -38,7 +40,7 @@ struct Listeners<'a> {
 /// Adds the intents of all served Gateways, and of their routes; the oldest objects come first.
 pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mut Intents<'a>) {
     let classes = class::Classes::new(store, options);
-    let mut gateways: Vec<(At<'a>, &Gateway)> = Vec::new();
+    let mut gateways: Vec<(At<'a>, &'a Gateway)> = Vec::new();
     let mut foreign = Vec::new();
     for (object, gateway, origin) in store.all::<Gateway>() {
         let at = At { object, origin };
@@ -55,7 +57,9 @@ pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mu
         let first = listeners.all.len();
         listeners.all.extend(&gateway.listeners);
         intents.listeners.extend(listener::intents(store, at, gateway, options, &mut intents.problems));
-        listeners.of_gateway.insert(at.object, first..listeners.all.len());
+        let range = first..listeners.all.len();
+        intents.gateways.push(GatewayIntent { at, gateway, listeners: range.clone() });
+        listeners.of_gateway.insert(at.object, range);
     }
     let routes = store.all::<Route>().map(|(object, route, origin)| (At { object, origin }, route));
     let mut routes: Vec<_> = routes.collect();
@@ -66,6 +70,7 @@ pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mu
         intents.layer4.push(Layer4 {
             at,
             created: route.created,
+            generation: route.generation,
             hostnames: route.hostnames.as_deref().unwrap_or_default(),
             parents,
             backends: backend::build(store, at, route),

@@ -13,7 +13,9 @@
 //! | [`client`] | the client of the Kubernetes API |
 //! | [`watch`] | one watch of one kind |
 //! | [`lease`] | the election of the process that writes into the cluster |
-//! | [`status`], [`standing`], [`policy_status`] | the status of Ingresses, policies, Consumers: intended and current |
+//! | [`status`], [`standing`] | the status of objects: intended and current |
+//! | [`conditions`], [`policy_status`], [`gateway_status`] | conditions of policies, Consumers and objects of Gateway API |
+//! | [`acknowledged`] | the configuration that the data planes serve |
 //! | [`addresses`] | the addresses at which clients reach the gateway |
 //! | [`planes`] | the certificates by which the two planes authenticate each other |
 
@@ -39,8 +41,11 @@ use crate::store::{Store, Touched};
 use crate::translate::named::Named;
 use crate::translate::{ObjectName, TranslateOptions};
 
+mod acknowledged;
 pub mod addresses;
 pub mod client;
+mod conditions;
+mod gateway_status;
 mod lease;
 pub mod planes;
 mod policy_status;
@@ -48,9 +53,10 @@ mod standing;
 mod status;
 mod watch;
 
+use acknowledged::Acknowledged;
 use addresses::Addresses;
 use lease::Elector;
-use status::StatusBoard;
+use status::{DesiredConditions, StatusBoard};
 use watch::{Fault, Fields, Heard, News, Reason, Selection};
 
 /// The maximum number of pieces of news in the queue; further pieces wait at the API server.
@@ -181,6 +187,7 @@ impl ClusterSource {
             away: None,
             lacking,
             board,
+            acknowledged: Acknowledged::default(),
         };
         follower.watch_kinds();
         match writing {
@@ -255,6 +262,7 @@ struct Follower<P> {
     lacking: state::Receiver<Option<Problem>>,
     /// The status to write, if the gateway writes status.
     board: Option<Arc<StatusBoard>>,
+    acknowledged: Acknowledged,
     output: Output<P>,
 }
 
@@ -295,6 +303,11 @@ impl<P: Publish> Follower<P> {
                     self.report();
                 }
                 Ok(()) = self.lacking.changed() => self.touched.problems = true,
+                configuration = self.acknowledged.next() => {
+                    if let Some(board) = &self.board {
+                        board.set_served(configuration);
+                    }
+                }
                 () = sleep_until(self.waits_until.unwrap_or_else(Instant::now).into()), if self.waits_until.is_some() => {}
             }
             self.settle().await;
@@ -427,6 +440,9 @@ impl<P: Publish> Follower<P> {
         if self.output.apply(&self.store, &touched, self.since).await {
             self.report();
         }
+        if let Some(served) = self.output.take_served() {
+            self.acknowledged.follow(self.output.configuration(), served);
+        }
     }
 
     /// Whether all available objects are known.
@@ -499,7 +515,12 @@ impl<P: Publish> Follower<P> {
         let of_addresses = self.lacking.borrow().clone();
         self.output.report(&self.store, of_objects.chain(of_watches).chain(of_addresses));
         if let Some(board) = self.board.as_ref().filter(|_| self.output.is_serving()) {
-            board.want(&self.named.ingresses, &self.output.problems(), self.output.policy_statuses());
+            let conditions = DesiredConditions {
+                policies: self.output.policy_statuses(),
+                objects: self.output.statuses(),
+                configuration: self.output.configuration(),
+            };
+            board.want(&self.named.ingresses, &self.output.problems(), conditions);
         }
     }
 }

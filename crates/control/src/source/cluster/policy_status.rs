@@ -1,33 +1,17 @@
 //! The status of a policy or a Consumer: current and intended (Gateway API: `PolicyStatus`, GEP-713).
 
-use k8s_openapi::jiff::Timestamp;
-use kube::api::DynamicObject;
 use serde_json::{Map, Value, json};
-use sluicegate_model::text::one_line;
 
+use super::conditions::{CurrentStatus, condition, list};
 use crate::merge::policy::standing::{Reason, Standing as Verdict};
 use crate::object::{Kind, ObjectRef};
+use crate::status::Condition;
 
 /// The controller in our entries: other controllers may write beside us.
 const CONTROLLER: &str = crate::translate::CONTROLLER;
 
 /// The type of our condition.
 const ACCEPTED: &str = "Accepted";
-
-/// The longest message of a condition, in bytes.
-const MESSAGE_MAX: usize = 4096;
-
-/// The current status.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct CurrentPolicyStatus {
-    /// `metadata.uid`, by which an Event names it.
-    pub(super) uid: Option<Box<str>>,
-    /// `metadata.generation`: the number of the version of the specification.
-    pub(super) generation: Option<i64>,
-    /// `metadata.resourceVersion`, so that we overwrite nothing that we have not seen.
-    pub(super) version: Option<Box<str>>,
-    status: Map<String, Value>,
-}
 
 /// The intended status of a policy or a Consumer, for one of its generations.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,43 +20,39 @@ pub(super) struct DesiredPolicyStatus {
     generation: Option<i64>,
 }
 
-impl CurrentPolicyStatus {
-    pub(super) fn of(object: &DynamicObject) -> Self {
-        let status = object.data.get("status").and_then(Value::as_object);
-        Self {
-            uid: object.metadata.uid.as_deref().map(Into::into),
-            generation: object.metadata.generation,
-            version: object.metadata.resource_version.as_deref().map(Into::into),
-            status: status.cloned().unwrap_or_default(),
+impl DesiredPolicyStatus {
+    pub(super) fn new(verdicts: Vec<Verdict>, standing: &CurrentStatus) -> Self {
+        Self { verdicts, generation: standing.generation }
+    }
+
+    /// The status to write, beside the entries of other controllers in the current status.
+    pub(super) fn render(
+        &self,
+        before: &Map<String, Value>,
+        object: &ObjectRef,
+    ) -> Option<Map<String, Value>> {
+        match object.kind {
+            Kind::Consumer => self.conditions_of_consumer(before),
+            _ => Some(self.ancestors_of_policy(before, object)),
         }
     }
 
-    /// The status to write; `None` if the object has it.
-    pub(super) fn task(&self, object: &ObjectRef, wish: &DesiredPolicyStatus) -> Option<Value> {
-        let status = match object.kind {
-            Kind::Consumer => self.conditions_of_consumer(wish)?,
-            _ => self.ancestors_of_policy(object, wish),
-        };
-        let stands = |(key, value): (&String, &Value)| list(self.status.get(key)) == list(Some(value));
-        if status.iter().all(stands) { None } else { Some(Value::Object(status)) }
-    }
-
-    fn conditions_of_consumer(&self, wish: &DesiredPolicyStatus) -> Option<Map<String, Value>> {
-        let verdict = wish.verdicts.first()?;
-        let before = list(self.status.get("conditions"));
+    fn conditions_of_consumer(&self, before: &Map<String, Value>) -> Option<Map<String, Value>> {
+        let verdict = self.verdicts.first()?;
+        let before = list(before.get("conditions"));
         let mut conditions: Vec<Value> =
-            before.iter().filter(|condition| !is_ours(condition)).cloned().collect();
-        conditions.push(condition(before, verdict, wish.generation));
+            before.iter().filter(|condition| condition["type"] != ACCEPTED).cloned().collect();
+        conditions.push(condition(before, &accepted(verdict), self.generation));
         Some(Map::from_iter([("conditions".to_owned(), conditions.into())]))
     }
 
     /// The entries of other controllers stay.
-    fn ancestors_of_policy(&self, object: &ObjectRef, wish: &DesiredPolicyStatus) -> Map<String, Value> {
+    fn ancestors_of_policy(&self, before: &Map<String, Value>, object: &ObjectRef) -> Map<String, Value> {
         const ANCESTORS_MAX: usize = 16;
-        let before = list(self.status.get("ancestors"));
+        let before = list(before.get("ancestors"));
         let of_us = |ancestor: &Value| ancestor["controllerName"] == CONTROLLER;
         let mut ancestors: Vec<Value> = before.iter().filter(|ancestor| !of_us(ancestor)).cloned().collect();
-        for verdict in wish.verdicts.iter().filter(|verdict| verdict.reason != Reason::Foreign) {
+        for verdict in self.verdicts.iter().filter(|verdict| verdict.reason != Reason::Foreign) {
             let Some(reference) = reference(object, verdict) else { continue };
             let known =
                 before.iter().find(|ancestor| of_us(ancestor) && ancestor["ancestorRef"] == reference);
@@ -80,17 +60,11 @@ impl CurrentPolicyStatus {
             ancestors.push(json!({
                 "ancestorRef": reference,
                 "controllerName": CONTROLLER,
-                "conditions": [condition(conditions, verdict, wish.generation)],
+                "conditions": [condition(conditions, &accepted(verdict), self.generation)],
             }));
         }
         ancestors.truncate(ANCESTORS_MAX);
         Map::from_iter([("ancestors".to_owned(), ancestors.into())])
-    }
-}
-
-impl DesiredPolicyStatus {
-    pub(super) fn new(verdicts: Vec<Verdict>, standing: &CurrentPolicyStatus) -> Self {
-        Self { verdicts, generation: standing.generation }
     }
 }
 
@@ -110,36 +84,21 @@ fn reference(object: &ObjectRef, verdict: &Verdict) -> Option<Value> {
     Some(reference)
 }
 
-/// Our condition. If the previous condition had the same status, its time stays.
-fn condition(before: &[Value], verdict: &Verdict, generation: Option<i64>) -> Value {
-    let status = if verdict.reason.is_accepted() { "True" } else { "False" };
-    let known = before.iter().find(|condition| is_ours(condition) && condition["status"] == status);
-    let since = known.and_then(|known| known.get("lastTransitionTime")).cloned();
-    let mut condition = json!({
-        "type": ACCEPTED,
-        "status": status,
-        "reason": verdict.reason.as_str(),
-        "message": super::status::shortened(&one_line(&verdict.message), MESSAGE_MAX),
-        "lastTransitionTime": since.unwrap_or_else(|| format!("{:.0}", Timestamp::now()).into()),
-    });
-    if let Some(generation) = generation {
-        condition["observedGeneration"] = generation.into();
+/// Our condition.
+fn accepted(verdict: &Verdict) -> Condition {
+    Condition {
+        name: ACCEPTED,
+        is_true: verdict.reason.is_accepted(),
+        reason: verdict.reason.as_str(),
+        message: verdict.message.clone(),
     }
-    condition
-}
-
-fn is_ours(condition: &Value) -> bool {
-    condition["type"] == ACCEPTED
-}
-
-fn list(value: Option<&Value>) -> &[Value] {
-    value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::merge::policy::standing::TargetName;
+    use crate::source::cluster::conditions::DesiredStatus;
 
     fn object(kind: Kind) -> ObjectRef {
         ObjectRef { kind, namespace: "default".into(), name: "a".into() }
@@ -155,33 +114,38 @@ mod tests {
         }
     }
 
-    fn standing(status: Value, generation: i64) -> CurrentPolicyStatus {
+    fn desired(verdicts: Vec<Verdict>, standing: &CurrentStatus) -> DesiredStatus {
+        DesiredStatus::Policy(DesiredPolicyStatus::new(verdicts, standing))
+    }
+
+    fn standing(status: Value, generation: i64) -> CurrentStatus {
         let status = status.as_object().cloned().unwrap_or_default();
-        CurrentPolicyStatus { generation: Some(generation), status, ..CurrentPolicyStatus::default() }
+        CurrentStatus { generation: Some(generation), status, ..CurrentStatus::default() }
     }
 
     #[test]
     fn transition_time_of_a_condition_changes_only_with_its_status() {
         let policy = object(Kind::SecurityPolicy);
         let fresh = standing(json!({}), 1);
-        let wish = DesiredPolicyStatus::new(vec![verdict(Reason::Accepted, "")], &fresh);
-        let mut written = fresh.task(&policy, &wish).expect("nothing stands there");
+        let wish = desired(vec![verdict(Reason::Accepted, "")], &fresh);
+        let mut written = fresh.task(&policy, &wish, None).expect("nothing stands there");
         let condition = &written["ancestors"][0]["conditions"][0];
         assert_eq!((&condition["status"], &condition["observedGeneration"]), (&json!("True"), &json!(1)));
         assert_eq!(written["ancestors"][0]["ancestorRef"]["group"], "networking.k8s.io");
         written["ancestors"][0]["conditions"][0]["lastTransitionTime"] = json!("2020-01-01T00:00:00Z");
         let stands = standing(written, 2);
-        assert_eq!(stands.task(&policy, &wish), None);
-        let overridden = DesiredPolicyStatus::new(vec![verdict(Reason::Overridden, "by another")], &stands);
+        assert_eq!(stands.task(&policy, &wish, None), None);
+        let overridden = desired(vec![verdict(Reason::Overridden, "by another")], &stands);
         let condition =
-            &stands.task(&policy, &overridden).expect("it differs")["ancestors"][0]["conditions"][0];
+            &stands.task(&policy, &overridden, None).expect("it differs")["ancestors"][0]["conditions"][0];
         assert_eq!(condition["lastTransitionTime"], "2020-01-01T00:00:00Z");
         assert_eq!(
             (&condition["reason"], &condition["observedGeneration"]),
             (&json!("Overridden"), &json!(2))
         );
-        let refused = DesiredPolicyStatus::new(vec![verdict(Reason::Invalid, "no Secret")], &stands);
-        let condition = &stands.task(&policy, &refused).expect("it differs")["ancestors"][0]["conditions"][0];
+        let refused = desired(vec![verdict(Reason::Invalid, "no Secret")], &stands);
+        let condition =
+            &stands.task(&policy, &refused, None).expect("it differs")["ancestors"][0]["conditions"][0];
         assert_ne!(condition["lastTransitionTime"], "2020-01-01T00:00:00Z");
         assert_eq!(condition["status"], "False");
     }
@@ -192,16 +156,16 @@ mod tests {
         let theirs =
             json!({"controllerName": "example.com/other", "ancestorRef": {"name": "x"}, "conditions": []});
         let stands = standing(json!({"ancestors": [theirs]}), 1);
-        let foreign = DesiredPolicyStatus::new(vec![verdict(Reason::Foreign, "of another class")], &stands);
-        assert_eq!(stands.task(&policy, &foreign), None);
-        let ours = DesiredPolicyStatus::new(vec![verdict(Reason::Accepted, "")], &stands);
-        let written = stands.task(&policy, &ours).expect("ours is missing");
+        let foreign = desired(vec![verdict(Reason::Foreign, "of another class")], &stands);
+        assert_eq!(stands.task(&policy, &foreign, None), None);
+        let ours = desired(vec![verdict(Reason::Accepted, "")], &stands);
+        let written = stands.task(&policy, &ours, None).expect("ours is missing");
         assert_eq!(written["ancestors"].as_array().map(Vec::len), Some(2));
         assert_eq!(written["ancestors"][0], theirs);
-        assert_eq!(standing(json!({}), 1).task(&policy, &foreign), None, "of nothing, nothing is said");
+        assert_eq!(standing(json!({}), 1).task(&policy, &foreign, None), None, "of nothing, nothing is said");
         let gone = standing(written, 1);
-        let nothing = DesiredPolicyStatus::new(Vec::new(), &gone);
-        assert_eq!(gone.task(&policy, &nothing), Some(json!({"ancestors": [theirs]})));
+        let nothing = desired(Vec::new(), &gone);
+        assert_eq!(gone.task(&policy, &nothing, None), Some(json!({"ancestors": [theirs]})));
     }
 
     #[test]
@@ -210,11 +174,11 @@ mod tests {
         let fresh = standing(json!({"conditions": [{"type": "Theirs"}]}), 3);
         let of_consumer =
             Verdict { target: None, ..verdict(Reason::Invalid, "Secret default/a does not exist") };
-        let wish = DesiredPolicyStatus::new(vec![of_consumer], &fresh);
-        let written = fresh.task(&consumer, &wish).expect("ours is missing");
+        let wish = desired(vec![of_consumer], &fresh);
+        let written = fresh.task(&consumer, &wish, None).expect("ours is missing");
         assert_eq!(written["conditions"][0]["type"], "Theirs");
         assert_eq!(written["conditions"][1]["message"], "Secret default/a does not exist");
-        assert_eq!(standing(written, 3).task(&consumer, &wish), None);
-        assert_eq!(fresh.task(&consumer, &DesiredPolicyStatus::default()), None);
+        assert_eq!(standing(written, 3).task(&consumer, &wish, None), None);
+        assert_eq!(fresh.task(&consumer, &DesiredStatus::Policy(DesiredPolicyStatus::default()), None), None);
     }
 }

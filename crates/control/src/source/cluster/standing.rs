@@ -2,15 +2,15 @@
 
 use k8s_openapi::api::networking::v1;
 
-use super::policy_status::CurrentPolicyStatus;
+use super::conditions::CurrentStatus;
 use crate::object::annotation;
 
 /// The current state of an object.
 #[derive(Clone, Debug)]
 pub(super) enum Standing {
     Ingress(CurrentIngressStatus),
-    /// A policy or a Consumer.
-    Policy(CurrentPolicyStatus),
+    /// An object whose status consists of conditions.
+    Conditions(CurrentStatus),
 }
 
 /// The part of an Ingress that the gateway writes.

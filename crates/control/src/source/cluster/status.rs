@@ -1,8 +1,12 @@
-//! The status in the cluster: addresses and problems of Ingresses, the status of policies, and Events.
+//! The status in the cluster: addresses and problems of Ingresses, the conditions of policies and of objects of Gateway
+//! API, and Events.
 //!
 //! A board holds the current and the intended status of each object. Objects whose two states differ wait in a queue.
 //! Each object is in the queue once, so the queue is never longer than the number of objects. The holder of the Lease
 //! takes them one by one. It does not write a status that is already as intended, whichever process wrote that status.
+//!
+//! Conditions say what is in service: the board holds them back until the data planes serve the configuration that they
+//! are about.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::convert::Infallible;
@@ -21,13 +25,15 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, watch as state};
 use tokio::time::sleep;
 
-use super::policy_status::{CurrentPolicyStatus, DesiredPolicyStatus};
+use super::conditions::{CurrentStatus, DesiredStatus};
+use super::policy_status::DesiredPolicyStatus;
 use super::standing::{CurrentIngressStatus, Standing};
 use super::until;
 use super::watch::in_words;
 use crate::merge::policy::standing::Standing as Verdict;
 use crate::object::{Kind, ObjectRef, annotation};
 use crate::problem::{Problem, Severity};
+use crate::status::ObjectStatus;
 
 /// The time between two writes, so that the status of a thousand Ingresses is no burden on the API server.
 const PACE: Duration = Duration::from_millis(20);
@@ -63,8 +69,9 @@ pub(super) struct StatusBoard {
 #[derive(Debug, Default)]
 struct StatusEntries {
     ingresses: HashMap<ObjectRef, IngressStatusEntry>,
-    /// Policies and Consumers, and their intended status once it is known.
-    policies: HashMap<ObjectRef, (CurrentPolicyStatus, Option<DesiredPolicyStatus>)>,
+    conditions: HashMap<ObjectRef, ConditionsEntry>,
+    /// The newest configuration that the data planes serve.
+    served: u64,
     /// The addresses of the gateway, once they are known.
     addresses: Option<Vec<Box<str>>>,
     /// The objects whose status may differ from the intended status.
@@ -74,6 +81,19 @@ struct StatusEntries {
     events: VecDeque<(ObjectRef, String)>,
     /// The problems of other objects that Events have reported, or that existed before.
     told: HashSet<(ObjectRef, String)>,
+}
+
+/// An object whose status consists of conditions.
+#[derive(Debug, Default)]
+struct ConditionsEntry {
+    standing: CurrentStatus,
+    /// The intended status, once it is known.
+    wish: Option<DesiredStatus>,
+    /// The intended status once the data planes serve this configuration.
+    pending: Option<(u64, DesiredStatus)>,
+    /// The last written status, if the API server stored another one: an older CustomResourceDefinition lacks some
+    /// fields.
+    stored_otherwise: Option<Value>,
 }
 
 /// An Ingress.
@@ -90,10 +110,11 @@ struct IngressStatusEntry {
 #[derive(Debug, PartialEq)]
 enum Task {
     Ingress(IngressTask),
-    /// The status of a policy or a Consumer, based on this version of the object.
-    Policy {
+    /// The status of an object with conditions, based on this version of the object.
+    Conditions {
         status: Value,
         version: Option<Box<str>>,
+        api_version: &'static str,
     },
 }
 
@@ -116,7 +137,7 @@ impl StatusBoard {
     pub(super) fn forget(&self, object: &ObjectRef) {
         let mut status_entries = self.status_entries();
         status_entries.ingresses.remove(object);
-        status_entries.policies.remove(object);
+        status_entries.conditions.remove(object);
         status_entries.queue.remove(object);
     }
 
@@ -126,21 +147,25 @@ impl StatusBoard {
         addresses.dedup();
         let mut status_entries = self.status_entries();
         if status_entries.addresses.as_ref() != Some(&addresses) {
-            tracing::info!(addresses = addresses.join(", "), "the status of Ingresses gets these addresses");
+            tracing::info!(
+                addresses = addresses.join(", "),
+                "the status of Ingresses and Gateways gets these addresses"
+            );
             status_entries.addresses = Some(addresses);
-            let all: Vec<ObjectRef> = status_entries.ingresses.keys().cloned().collect();
+            let gateways = status_entries.conditions.keys().filter(|object| object.kind == Kind::Gateway);
+            let all: Vec<ObjectRef> = status_entries.ingresses.keys().chain(gateways).cloned().collect();
             for object in all {
                 self.queue_up(&mut status_entries, &object);
             }
         }
     }
 
-    /// Takes our Ingresses, the problems, and the intended status of policies and Consumers.
+    /// Takes our Ingresses, the problems, and the intended conditions.
     pub(super) fn want(
         &self,
         ours: &foldhash::HashSet<ObjectRef>,
         problems: &[Problem],
-        verdicts: &[Verdict],
+        conditions: DesiredConditions<'_>,
     ) {
         let mut of_ingresses: BTreeMap<&ObjectRef, Vec<String>> = BTreeMap::new();
         let mut of_others = HashSet::new();
@@ -164,7 +189,7 @@ impl StatusBoard {
             card.problems = text.filter(|_| card.is_ours).map(Into::into);
             self.queue_up(&mut status_entries, &object);
         }
-        self.set_desired_policies(&mut status_entries, verdicts);
+        self.set_desired_conditions(&mut status_entries, conditions);
         let new: Vec<_> = of_others.difference(&status_entries.told).cloned().collect();
         status_entries.told = of_others;
         for (object, message) in new {
@@ -173,17 +198,42 @@ impl StatusBoard {
         self.changed.notify_one();
     }
 
-    fn set_desired_policies(&self, status_entries: &mut StatusEntries, verdicts: &[Verdict]) {
-        let mut of_objects: HashMap<&ObjectRef, Vec<Verdict>> = HashMap::new();
-        for verdict in verdicts {
-            of_objects.entry(&verdict.object).or_default().push(verdict.clone());
+    fn set_desired_conditions(&self, status_entries: &mut StatusEntries, wanted: DesiredConditions<'_>) {
+        let mut of_policies: HashMap<&ObjectRef, Vec<Verdict>> = HashMap::new();
+        for verdict in wanted.policies {
+            of_policies.entry(&verdict.object).or_default().push(verdict.clone());
         }
-        let all: Vec<ObjectRef> = status_entries.policies.keys().cloned().collect();
+        let of_objects: HashMap<&ObjectRef, &ObjectStatus> =
+            wanted.objects.iter().map(|status| (&status.object, status)).collect();
+        let served = status_entries.served;
+        for (object, entry) in &mut status_entries.conditions {
+            let new = match of_objects.get(object) {
+                Some(status) => DesiredStatus::Object((*status).clone()),
+                // Of its Gateway API objects, the gateway only knows the status of those that it serves.
+                None if object.kind.is_of_gateway_api() => continue,
+                None => {
+                    let verdicts = of_policies.remove(object).unwrap_or_default();
+                    DesiredStatus::Policy(DesiredPolicyStatus::new(verdicts, &entry.standing))
+                }
+            };
+            entry.want(new, wanted.configuration, served);
+        }
+        self.queue_up_conditions(status_entries);
+    }
+
+    /// Takes the newest configuration that the data planes serve.
+    pub(super) fn set_served(&self, configuration: u64) {
+        let mut status_entries = self.status_entries();
+        status_entries.served = configuration;
+        for entry in status_entries.conditions.values_mut() {
+            entry.serve(configuration);
+        }
+        self.queue_up_conditions(&mut status_entries);
+    }
+
+    fn queue_up_conditions(&self, status_entries: &mut StatusEntries) {
+        let all: Vec<ObjectRef> = status_entries.conditions.keys().cloned().collect();
         for object in all {
-            if let Some((standing, wish)) = status_entries.policies.get_mut(&object) {
-                *wish =
-                    Some(DesiredPolicyStatus::new(of_objects.remove(&object).unwrap_or_default(), standing));
-            }
             self.queue_up(status_entries, &object);
         }
     }
@@ -199,6 +249,43 @@ impl StatusBoard {
     }
 }
 
+/// The intended conditions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DesiredConditions<'a> {
+    /// Of policies and Consumers.
+    pub(super) policies: &'a [Verdict],
+    /// Of objects of Gateway API.
+    pub(super) objects: &'a [ObjectStatus],
+    /// The configuration that the conditions are about.
+    pub(super) configuration: u64,
+}
+
+impl ConditionsEntry {
+    /// Takes the intended status for a configuration. A status that already waits for an older configuration does not
+    /// wait any longer.
+    fn want(&mut self, new: DesiredStatus, configuration: u64, served: u64) {
+        if self.wish.as_ref() == Some(&new) {
+            self.pending = None;
+        } else if self.pending.as_ref().is_none_or(|(_, pending)| *pending != new) {
+            self.pending = Some((configuration, new));
+        }
+        self.serve(served);
+    }
+
+    /// Takes the newest configuration that the data planes serve.
+    fn serve(&mut self, configuration: u64) {
+        if let Some((_, wish)) = self.pending.take_if(|(pending, _)| *pending <= configuration) {
+            self.wish = Some(wish);
+        }
+    }
+
+    /// The status to write.
+    fn task(&self, object: &ObjectRef, addresses: Option<&[Box<str>]>) -> Option<Value> {
+        let status = self.standing.task(object, self.wish.as_ref()?, addresses)?;
+        (self.stored_otherwise.as_ref() != Some(&status)).then_some(status)
+    }
+}
+
 impl StatusEntries {
     /// Takes the current status of an object.
     fn stands(&mut self, object: &ObjectRef, standing: Standing) {
@@ -206,7 +293,9 @@ impl StatusEntries {
             Standing::Ingress(standing) => {
                 self.ingresses.entry(object.clone()).or_default().standing = standing;
             }
-            Standing::Policy(standing) => self.policies.entry(object.clone()).or_default().0 = standing,
+            Standing::Conditions(standing) => {
+                self.conditions.entry(object.clone()).or_default().standing = standing;
+            }
         }
     }
 
@@ -219,11 +308,13 @@ impl StatusEntries {
                     card.standing = written;
                 }
             }
-            Standing::Policy(written) => {
-                if let Some((standing, _)) = self.policies.get_mut(object)
-                    && standing.version.as_deref() == upon
+            Standing::Conditions(written) => {
+                if let Some(entry) = self.conditions.get_mut(object)
+                    && entry.standing.version.as_deref() == upon
                 {
-                    *standing = written;
+                    entry.standing = written;
+                    entry.stored_otherwise = None;
+                    entry.stored_otherwise = entry.task(object, self.addresses.as_deref());
                 }
             }
         }
@@ -231,9 +322,10 @@ impl StatusEntries {
 
     /// The write for an object.
     fn task(&self, object: &ObjectRef) -> Option<Task> {
-        if let Some((standing, wish)) = self.policies.get(object) {
-            let status = standing.task(object, wish.as_ref()?)?;
-            return Some(Task::Policy { status, version: standing.version.clone() });
+        if let Some(entry) = self.conditions.get(object) {
+            let status = entry.task(object, self.addresses.as_deref())?;
+            let CurrentStatus { version, api_version, .. } = &entry.standing;
+            return Some(Task::Conditions { status, version: version.clone(), api_version });
         }
         let card = self.ingresses.get(object)?;
         let mut task = IngressTask::default();
@@ -250,8 +342,8 @@ impl StatusEntries {
 
     /// The uid by which Events name an object.
     fn uid(&self, object: &ObjectRef) -> Option<Box<str>> {
-        let of_policy = || self.policies.get(object).map(|(standing, _)| &standing.uid);
-        self.ingresses.get(object).map(|card| &card.standing.uid).or_else(of_policy)?.clone()
+        let of_conditions = || self.conditions.get(object).map(|entry| &entry.standing.uid);
+        self.ingresses.get(object).map(|card| &card.standing.uid).or_else(of_conditions)?.clone()
     }
 
     /// Takes the next object out of the queue.
@@ -344,7 +436,9 @@ impl Writer {
         let unwritten = Unwritten { board: &self.board, object: &object };
         let done = match &task {
             Task::Ingress(task) => self.write_ingress(&object, uid.as_deref(), task).await,
-            Task::Policy { status, version } => self.write_policy(&object, status, version.as_deref()).await,
+            Task::Conditions { status, version, api_version } => {
+                self.write_conditions(&object, status, version.as_deref(), api_version).await
+            }
         };
         match done {
             Ok(()) => {}
@@ -356,21 +450,24 @@ impl Writer {
         Ok(true)
     }
 
-    /// Writes the status of a policy or a Consumer.
-    async fn write_policy(
+    async fn write_conditions(
         &self,
         object: &ObjectRef,
         status: &Value,
         version: Option<&str>,
+        api_version: &'static str,
     ) -> kube::Result<()> {
-        let resource = object.kind.resource(object.kind.api_versions()[0]);
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &object.namespace, &resource);
+        let (client, resource) = (self.client.clone(), object.kind.resource(api_version));
+        let api: Api<DynamicObject> = match object.kind.is_cluster_scoped() {
+            true => Api::all_with(client, &resource),
+            false => Api::namespaced_with(client, &object.namespace, &resource),
+        };
         let patch = json!({"metadata": {"resourceVersion": version}, "status": status});
         let written = api.patch_status(&object.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
         self.board.status_entries().wrote(
             object,
             version,
-            Standing::Policy(CurrentPolicyStatus::of(&written)),
+            Standing::Conditions(CurrentStatus::of(&written, api_version)),
         );
         Ok(())
     }
@@ -485,6 +582,9 @@ mod tests {
     use super::*;
     use crate::problem::Origin;
 
+    const NOTHING: DesiredConditions<'_> =
+        DesiredConditions { policies: &[], objects: &[], configuration: 0 };
+
     fn ingress(name: &str) -> ObjectRef {
         ObjectRef { kind: Kind::Ingress, namespace: "default".into(), name: name.into() }
     }
@@ -502,7 +602,7 @@ mod tests {
     fn task(board: &StatusBoard, object: &ObjectRef) -> Option<IngressTask> {
         match board.status_entries().task(object)? {
             Task::Ingress(task) => Some(task),
-            Task::Policy { .. } => None,
+            Task::Conditions { .. } => None,
         }
     }
 
@@ -515,7 +615,7 @@ mod tests {
         let (board, a) = (StatusBoard::default(), ingress("a"));
         board.observe(&a, of_ingress(CurrentIngressStatus::default()));
         assert_eq!(task(&board, &a), None, "nobody knows yet whose it is");
-        board.want(&[a.clone()].into_iter().collect(), &[problem(&a, "is odd")], &[]);
+        board.want(&[a.clone()].into_iter().collect(), &[problem(&a, "is odd")], NOTHING);
         board.set_addresses(vec!["192.0.2.2".into(), "192.0.2.1".into()]);
         let wanted = task(&board, &a).expect("it differs");
         assert_eq!(wanted.addresses, Some(vec!["192.0.2.1".into(), "192.0.2.2".into()]));
@@ -524,7 +624,7 @@ mod tests {
         let problems = Some("spec: is odd".into());
         board.observe(&a, of_ingress(CurrentIngressStatus { uid: None, addresses, problems }));
         assert_eq!(task(&board, &a), None, "the order does not matter");
-        board.want(&[a.clone()].into_iter().collect(), &[], &[]);
+        board.want(&[a.clone()].into_iter().collect(), &[], NOTHING);
         assert_eq!(task(&board, &a), Some(IngressTask { addresses: None, problems: Some(None) }));
     }
 
@@ -537,7 +637,7 @@ mod tests {
             of_ingress(CurrentIngressStatus { problems, ..CurrentIngressStatus::default() }),
         );
         board.set_addresses(vec!["192.0.2.1".into()]);
-        board.want(&foldhash::HashSet::default(), &[problem(&theirs, "is odd")], &[]);
+        board.want(&foldhash::HashSet::default(), &[problem(&theirs, "is odd")], NOTHING);
         assert_eq!(task(&board, &theirs), None);
     }
 
@@ -546,9 +646,9 @@ mod tests {
         let (board, a) = (StatusBoard::default(), ingress("a"));
         let problems = Some("spec: is odd".into());
         board.observe(&a, of_ingress(CurrentIngressStatus { problems, ..CurrentIngressStatus::default() }));
-        board.want(&[a.clone()].into_iter().collect(), &[problem(&a, "is odd")], &[]);
+        board.want(&[a.clone()].into_iter().collect(), &[problem(&a, "is odd")], NOTHING);
         assert_eq!(task(&board, &a), None);
-        board.want(&foldhash::HashSet::default(), &[], &[]);
+        board.want(&foldhash::HashSet::default(), &[], NOTHING);
         assert_eq!(task(&board, &a), Some(IngressTask { addresses: None, problems: Some(None) }));
     }
 
@@ -560,7 +660,7 @@ mod tests {
             board.observe(object, of_ingress(CurrentIngressStatus::default()));
         }
         board.set_addresses(vec!["192.0.2.1".into()]);
-        board.want(&all.iter().cloned().collect(), &[], &[]);
+        board.want(&all.iter().cloned().collect(), &[], NOTHING);
         let next = || board.status_entries().next().expect("one waits");
         assert_eq!(next(), all[0]);
         drop(Unwritten { board: &board, object: &all[0] });
@@ -573,21 +673,21 @@ mod tests {
         let board = StatusBoard::default();
         let a = ObjectRef { kind: Kind::SecurityPolicy, ..ingress("a") };
         let of = |version: &str| {
-            let mut standing = CurrentPolicyStatus::default();
+            let mut standing = CurrentStatus::default();
             standing.version = Some(version.into());
             standing
         };
         let known =
-            || board.status_entries().policies.get(&a).and_then(|(standing, _)| standing.version.clone());
-        board.observe(&a, Standing::Policy(of("1")));
-        board.status_entries().wrote(&a, Some("1"), Standing::Policy(of("2")));
+            || board.status_entries().conditions.get(&a).and_then(|entry| entry.standing.version.clone());
+        board.observe(&a, Standing::Conditions(of("1")));
+        board.status_entries().wrote(&a, Some("1"), Standing::Conditions(of("2")));
         assert_eq!(known().as_deref(), Some("2"));
         // The owner of the object wrote between our write and the response.
-        board.observe(&a, Standing::Policy(of("4")));
-        board.status_entries().wrote(&a, Some("2"), Standing::Policy(of("3")));
+        board.observe(&a, Standing::Conditions(of("4")));
+        board.status_entries().wrote(&a, Some("2"), Standing::Conditions(of("3")));
         assert_eq!(known().as_deref(), Some("4"));
         board.forget(&a);
-        board.status_entries().wrote(&a, Some("4"), Standing::Policy(of("5")));
+        board.status_entries().wrote(&a, Some("4"), Standing::Conditions(of("5")));
         assert_eq!(known(), None, "it is gone");
     }
 
@@ -598,15 +698,15 @@ mod tests {
         board.observe(&a, of_ingress(CurrentIngressStatus::default()));
         board.set_addresses(vec!["192.0.2.1".into()]);
         for _ in 0..3 {
-            board.want(&[a.clone()].into_iter().collect(), &[], &[]);
+            board.want(&[a.clone()].into_iter().collect(), &[], NOTHING);
         }
         assert_eq!(board.status_entries().queue.len(), 1);
         let service = |n: usize| ObjectRef { kind: Kind::Service, ..ingress(&n.to_string()) };
         let problems: Vec<Problem> = (0..EVENTS_MAX + 5).map(|n| problem(&service(n), "is odd")).collect();
-        board.want(&foldhash::HashSet::default(), &problems, &[]);
+        board.want(&foldhash::HashSet::default(), &problems, NOTHING);
         assert_eq!(board.status_entries().events.len(), EVENTS_MAX);
         board.status_entries().events.clear();
-        board.want(&foldhash::HashSet::default(), &problems, &[]);
+        board.want(&foldhash::HashSet::default(), &problems, NOTHING);
         assert!(board.status_entries().events.is_empty(), "each problem has one Event");
     }
 

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::policy_status::CurrentPolicyStatus;
+use super::conditions::CurrentStatus;
 use super::standing::{CurrentIngressStatus, Standing};
 use crate::manifest::ParsedObject;
 use crate::object::kind::{Raw, Status};
@@ -128,6 +128,7 @@ impl Selection {
         };
         let telling = WatchTask {
             kind: self.kind,
+            version: self.kind.api_versions()[0],
             watch,
             sender,
             delay: RETRY_FIRST,
@@ -168,6 +169,8 @@ impl Selection {
 /// A watch that sends its news.
 struct WatchTask {
     kind: Kind,
+    /// The API group and version that is watched.
+    version: &'static str,
     watch: usize,
     sender: mpsc::Sender<Heard>,
     delay: Duration,
@@ -195,6 +198,7 @@ impl WatchTask {
     /// Watches a kind of which the API server may know only an older version, or none.
     async fn run_versions(mut self, client: Client, namespace: Option<Arc<str>>, config: watcher::Config) {
         for version in self.kind.api_versions().iter().cycle() {
+            self.version = version;
             let resource = self.kind.resource(version);
             let api: Api<DynamicObject> = match &namespace {
                 Some(namespace) if !self.kind.is_cluster_scoped() => {
@@ -311,7 +315,7 @@ impl WatchTask {
     /// Checks an object. Every object that the API server accepted has a name.
     fn checked<K: Watched>(&self, raw: K) -> Option<(ParsedObject, Option<Standing>)> {
         let object = self.name(raw.meta())?;
-        let standing = raw.standing(self.kind);
+        let standing = raw.standing(self.kind, self.version);
         let mut findings = Findings::default();
         let form = raw.check(&object, &mut findings);
         Some((ParsedObject { object, part: "".into(), form, findings }, standing))
@@ -359,13 +363,13 @@ fn root_cause(error: &dyn std::error::Error) -> String {
 /// A kind as the API server sends it.
 trait Watched: Raw + Resource<DynamicType: Clone + Send> + Clone + fmt::Debug + Send + 'static {
     /// The part of the object that the gateway writes.
-    fn standing(&self, _: Kind) -> Option<Standing> {
+    fn standing(&self, _: Kind, _: &'static str) -> Option<Standing> {
         None
     }
 }
 
 impl Watched for networking::Ingress {
-    fn standing(&self, _: Kind) -> Option<Standing> {
+    fn standing(&self, _: Kind, _: &'static str) -> Option<Standing> {
         Some(Standing::Ingress(CurrentIngressStatus::of(self)))
     }
 }
@@ -385,9 +389,9 @@ impl Raw for DynamicObject {
 }
 
 impl Watched for DynamicObject {
-    fn standing(&self, kind: Kind) -> Option<Standing> {
+    fn standing(&self, kind: Kind, version: &'static str) -> Option<Standing> {
         let has_conditions = kind.row().status == Status::Conditions;
-        has_conditions.then(|| Standing::Policy(CurrentPolicyStatus::of(self)))
+        has_conditions.then(|| Standing::Conditions(CurrentStatus::of(self, version)))
     }
 }
 

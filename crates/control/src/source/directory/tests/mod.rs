@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::future::ready;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::{ChangeDetection, DirectorySource};
-use crate::{Problem, TranslateOptions};
+use crate::{Problem, Served, TranslateOptions};
 
 mod changes;
 mod disasters;
@@ -119,7 +120,11 @@ impl Followed {
         let problems = source.problems();
         let (sender, published) = watch::channel(Published::default());
         let task = tokio::spawn(async move {
-            source.run(move |change, _| sender.send_modify(|published| published.apply(change))).await;
+            let publish = move |change, _| -> Served {
+                sender.send_modify(|published| published.apply(change));
+                Box::pin(ready(()))
+            };
+            source.run(publish).await;
         });
         Self { dir, root, published, problems, task }
     }

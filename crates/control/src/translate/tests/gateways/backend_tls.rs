@@ -6,6 +6,7 @@ use sluicegate_testkit::tls::Authority;
 
 use super::http::{TO_ECHO, http, http_route};
 use super::*;
+use crate::status::Content;
 use crate::translate::tests::ECHO;
 use crate::translate::{Translation, named};
 
@@ -61,15 +62,21 @@ fn problems(store: &Store, translation: &Translation) -> Vec<String> {
     store.problems().chain(translation.problems.iter().cloned()).map(|problem| problem.to_string()).collect()
 }
 
-/// Each verdict: the policy, the Gateway, and the reasons of both conditions.
+/// Each policy with each of its Gateways, and the reasons of both conditions.
 fn verdicts(translation: &Translation) -> Vec<String> {
-    let verdict = |verdict: &crate::BackendTlsVerdict| {
-        let (accepted, resolved) = (&verdict.accepted, &verdict.resolved_refs);
-        assert_eq!(accepted.status, accepted.reason == "Accepted");
-        assert_eq!(resolved.status, resolved.reason == "ResolvedRefs");
-        format!("{} {}: {} {}", verdict.policy.name, verdict.gateway.name, accepted.reason, resolved.reason)
-    };
-    translation.backend_tls_verdicts.iter().map(verdict).collect()
+    let mut verdicts = Vec::new();
+    for status in &translation.statuses {
+        let Content::Policy(ancestors) = &status.content else { continue };
+        for (gateway, conditions) in ancestors {
+            let reasons = conditions.iter().map(|condition| {
+                assert_eq!(condition.is_true, condition.reason == condition.name, "{condition:?}");
+                condition.reason
+            });
+            let reasons: Vec<&str> = reasons.collect();
+            verdicts.push(format!("{} {}: {}", status.object.name, gateway.name, reasons.join(" ")));
+        }
+    }
+    verdicts
 }
 
 #[test]

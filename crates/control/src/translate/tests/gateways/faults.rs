@@ -8,8 +8,7 @@ fn gateway_api_objects_of_older_versions_and_with_every_valid_field_are_accepted
                  spec: {controllerName: sluicegate.dev/gateway-controller, description: d, parametersRef: {group: g, \
                  kind: k, name: p, namespace: s}}\nstatus: {conditions: [{type: Accepted}]}\n";
     let gateway = "---\napiVersion: gateway.networking.k8s.io/v1beta1\nkind: Gateway\nmetadata: {name: edge}\n\
-        spec: {gatewayClassName: gold, infrastructure: {labels: {a: b}, annotations: {a: b}, parametersRef: {group: g, \
-        kind: k, name: p}}, allowedListeners: {namespaces: {from: Same}}, defaultScope: All, tls: {frontend: {default: \
+        spec: {gatewayClassName: gold, infrastructure: {labels: {a: b}, annotations: {a: b}}, allowedListeners: {namespaces: {from: Same}}, defaultScope: All, tls: {frontend: {default: \
         {}}}, listeners: [{name: x, protocol: TLS, port: 8443, tls: {mode: Passthrough, options: {a: b}, \
         certificateRefs: []}, allowedRoutes: {kinds: [{group: gateway.networking.k8s.io, kind: TLSRoute}]}}]}\n\
         status: {listeners: []}\n";

@@ -6,6 +6,7 @@
 //! | `http` | HTTPRoutes |
 //! | `backend_tls` | BackendTLSPolicies |
 //! | `routes` | the listeners and the backends of routes |
+//! | `status` | the status of GatewayClasses, Gateways and routes |
 //! | `faults` | errors, and the parts that stay in service |
 
 mod backend_tls;
@@ -13,6 +14,7 @@ mod faults;
 mod http;
 mod listeners;
 mod routes;
+mod status;
 
 use std::path::Path;
 

@@ -1,0 +1,218 @@
+//! The status of GatewayClasses, Gateways and their routes, once all conflicts are decided.
+
+use std::collections::BTreeMap;
+
+use crate::frontend::gateway::is_ours;
+use crate::intent::Intents;
+use crate::intent::listener::{GatewayIntent, Listener, Parent};
+use crate::object::gateway::{GatewayClass, PARAMETERS_FAULT, RejectedListener};
+use crate::object::{Kind, ObjectRef, gateway};
+use crate::status::{Condition, Content, Fault, GatewayStatus, ListenerStatus, ObjectStatus, ParentStatus};
+use crate::store::Store;
+
+const ACCEPTED: &str = "Accepted";
+const PROGRAMMED: &str = "Programmed";
+const RESOLVED_REFS: &str = "ResolvedRefs";
+
+/// The status of all objects that the gateway serves. `lost` has the listeners that lost a conflict.
+pub(crate) fn statuses(
+    store: &Store,
+    intents: &Intents<'_>,
+    lost: &BTreeMap<usize, Fault>,
+) -> Vec<ObjectStatus> {
+    let mut statuses = Vec::new();
+    for (object, class, _) in store.all::<GatewayClass>().filter(|(_, class, _)| is_ours(class)) {
+        let fault = class.has_parameters.then(|| Fault::new("InvalidParameters", PARAMETERS_FAULT));
+        let conditions = vec![Condition::unless(ACCEPTED, ACCEPTED, fault.as_ref())];
+        statuses.push(ObjectStatus {
+            object: object.clone(),
+            generation: class.generation,
+            content: Content::GatewayClass(conditions),
+        });
+    }
+    let attached = attached_routes(intents);
+    statuses.extend(intents.gateways.iter().map(|gateway| of_gateway(gateway, intents, lost, &attached)));
+    let layer4 = intents.layer4.iter().map(|route| {
+        let resolved = route.backends.unresolved.as_ref();
+        let conditions = |parent: &Parent<'_>| of_parent(parent, intents, lost, None, resolved);
+        of_route(route.at.object, route.generation, &route.parents, conditions)
+    });
+    statuses.extend(layer4.flatten());
+    let http = intents.http_routes.iter().map(|route| {
+        let conditions = |parent: &Parent<'_>| {
+            let fault = route.fault.filter(|_| !route.is_usable);
+            let mut conditions = of_parent(parent, intents, lost, fault, route.unresolved.as_ref());
+            // The condition is present only while it is true.
+            if let Some(fault) = route.fault.filter(|_| route.is_usable) {
+                let message = fault.message.clone();
+                conditions.push(Condition { message, ..Condition::met("PartiallyInvalid", fault.reason) });
+            }
+            conditions
+        };
+        of_route(route.at.object, route.generation, &route.parents, conditions)
+    });
+    statuses.extend(http.flatten());
+    statuses
+}
+
+/// The number of routes that each listener accepts, by the place of the listener.
+fn attached_routes(intents: &Intents<'_>) -> Vec<usize> {
+    let mut counts = vec![0; intents.listeners.len()];
+    let of_layer4 = intents.layer4.iter().map(|route| &route.parents);
+    let of_http = intents.http_routes.iter().map(|route| &route.parents);
+    for parents in of_layer4.chain(of_http) {
+        let accepted = parents.iter().filter_map(|parent| parent.accepted.as_ref().ok()).flatten();
+        // Two parents may lead to one listener.
+        let mut listeners: Vec<usize> = accepted.map(|(listener, _)| *listener).collect();
+        listeners.sort_unstable();
+        listeners.dedup();
+        for listener in listeners {
+            counts[listener] += 1;
+        }
+    }
+    counts
+}
+
+fn of_gateway(
+    intent: &GatewayIntent<'_>,
+    intents: &Intents<'_>,
+    lost: &BTreeMap<usize, Fault>,
+    attached: &[usize],
+) -> ObjectStatus {
+    let gateway = intent.gateway;
+    let mut listeners: Vec<(usize, ListenerStatus)> = Vec::new();
+    let mut first_fault = None;
+    let mut is_any_accepted = false;
+    for (index, listener) in intent.listeners.clone().zip(&gateway.listeners) {
+        let fault = listener_fault(&intents.listeners[index], listener, lost.get(&index));
+        is_any_accepted |= fault.is_none();
+        let status = of_listener(&intents.listeners[index], listener, fault.as_ref(), lost.get(&index));
+        first_fault = first_fault.or(fault);
+        let attached_routes = attached[index];
+        listeners.push((listener.index, ListenerStatus { attached_routes, ..status }));
+    }
+    for RejectedListener { index, name, fault } in &gateway.rejected {
+        let conditions = listener_conditions(Some(fault), None, None);
+        let status = ListenerStatus { name: name.clone(), kinds: Vec::new(), attached_routes: 0, conditions };
+        listeners.push((*index, status));
+        first_fault = first_fault.or_else(|| Some(fault.clone()));
+    }
+    listeners.sort_by_key(|(index, _)| *index);
+    let accepted = match (&gateway.fault, &first_fault) {
+        (Some(fault), _) => Condition::unless(ACCEPTED, ACCEPTED, Some(fault)),
+        (None, Some(fault)) => Condition {
+            name: ACCEPTED,
+            is_true: is_any_accepted,
+            reason: "ListenersNotValid",
+            message: fault.message.clone(),
+        },
+        (None, None) => Condition::met(ACCEPTED, ACCEPTED),
+    };
+    let unprogrammed = (!accepted.is_true).then(|| Fault::new("Invalid", accepted.message.clone()));
+    ObjectStatus {
+        object: intent.at.object.clone(),
+        generation: gateway.generation,
+        content: Content::Gateway(GatewayStatus {
+            accepted,
+            unprogrammed,
+            addresses: None,
+            listeners: listeners.into_iter().map(|(_, status)| status).collect(),
+        }),
+    }
+}
+
+/// The reason why a listener is not accepted.
+fn listener_fault(
+    intent: &Listener<'_>,
+    listener: &gateway::Listener,
+    lost: Option<&Fault>,
+) -> Option<Fault> {
+    match &intent.sockets {
+        Err(problem) => {
+            let is_supported = listener.protocol.route().is_some();
+            let reason = if is_supported { "PortUnavailable" } else { "UnsupportedValue" };
+            Some(Fault::new(reason, problem.message.clone()))
+        }
+        Ok(_) => lost.cloned(),
+    }
+}
+
+fn of_listener(
+    intent: &Listener<'_>,
+    listener: &gateway::Listener,
+    fault: Option<&Fault>,
+    lost: Option<&Fault>,
+) -> ListenerStatus {
+    ListenerStatus {
+        name: listener.name.clone(),
+        kinds: Kind::all().filter(|kind| listener.takes_kind(*kind)).collect(),
+        attached_routes: 0,
+        conditions: listener_conditions(fault, lost, intent.unresolved.as_ref()),
+    }
+}
+
+/// The conditions of a listener that is not accepted for `fault`, has lost a conflict, or names nothing usable.
+fn listener_conditions(
+    fault: Option<&Fault>,
+    lost: Option<&Fault>,
+    unresolved: Option<&Fault>,
+) -> Vec<Condition> {
+    let unprogrammed = fault.or(unresolved).map(|fault| Fault::new("Invalid", fault.message.clone()));
+    let conflicted = match lost {
+        Some(fault) => {
+            Condition { message: fault.message.clone(), ..Condition::met("Conflicted", fault.reason) }
+        }
+        None => Condition { is_true: false, ..Condition::met("Conflicted", "NoConflicts") },
+    };
+    vec![
+        Condition::unless(ACCEPTED, ACCEPTED, fault),
+        conflicted,
+        Condition::unless(RESOLVED_REFS, RESOLVED_REFS, unresolved),
+        Condition::unless(PROGRAMMED, PROGRAMMED, unprogrammed.as_ref()),
+    ]
+}
+
+fn of_route(
+    object: &ObjectRef,
+    generation: Option<i64>,
+    parents: &[Parent<'_>],
+    conditions: impl Fn(&Parent<'_>) -> Vec<Condition>,
+) -> Option<ObjectStatus> {
+    let ours = parents.iter().filter(|parent| parent.is_ours).map(|parent| ParentStatus {
+        namespace: parent.reference.namespace.clone(),
+        name: parent.reference.name.clone(),
+        section: parent.reference.section.clone(),
+        port: parent.reference.port,
+        conditions: conditions(parent),
+    });
+    let object = object.clone();
+    Some(ObjectStatus { object, generation, content: Content::Route(ours.collect()) })
+}
+
+/// The conditions of a route for a parent. `fault` is an error of the route itself.
+fn of_parent(
+    parent: &Parent<'_>,
+    intents: &Intents<'_>,
+    lost: &BTreeMap<usize, Fault>,
+    fault: Option<&Fault>,
+    unresolved: Option<&Fault>,
+) -> Vec<Condition> {
+    let is_served =
+        |listener: usize| intents.listeners[listener].sockets.is_ok() && !lost.contains_key(&listener);
+    let unaccepted = match &parent.accepted {
+        Err(refused) => Some(Fault::new(refused.reason, refused.problem.message.clone())),
+        Ok(listeners) if listeners.iter().any(|(listener, _)| is_served(*listener)) => None,
+        Ok(listeners) => {
+            let first = listeners.first().map(|(listener, _)| intents.listeners[*listener].in_words());
+            let message = match first {
+                Some(listener) => format!("{listener} is not served"),
+                None => "the Gateway has no valid listener".to_owned(),
+            };
+            Some(Fault::new("NoMatchingParent", message))
+        }
+    };
+    vec![
+        Condition::unless(ACCEPTED, ACCEPTED, unaccepted.as_ref().or(fault)),
+        Condition::unless(RESOLVED_REFS, RESOLVED_REFS, unresolved),
+    ]
+}

@@ -1,0 +1,285 @@
+//! The status of GatewayClasses, Gateways and their routes, as JSON beside the entries of other controllers.
+
+use serde_json::{Map, Value, json};
+
+use super::conditions::{condition, list};
+use crate::object::ObjectRef;
+use crate::object::gateway_api::GROUP;
+use crate::status::{Condition, Content, Fault, GatewayStatus, ListenerStatus, ObjectStatus, ParentStatus};
+use crate::translate::GATEWAY_CONTROLLER;
+
+/// The types of conditions that the gateway writes. Conditions of other types belong to other controllers.
+const OURS: [&str; 5] = ["Accepted", "Programmed", "ResolvedRefs", "Conflicted", "PartiallyInvalid"];
+
+/// The longest list of ancestors (Gateway API, `PolicyStatus`).
+const ANCESTORS_MAX: usize = 16;
+
+/// The longest list of parents (Gateway API, `RouteStatus`).
+const PARENTS_MAX: usize = 32;
+
+/// The features of Gateway API that the gateway supports, in order (`GatewayClassStatus.supportedFeatures`).
+const FEATURES: [&str; 27] = [
+    "BackendTLSPolicy",
+    "BackendTLSPolicySANValidation",
+    "Gateway",
+    "GatewayHTTPListenerIsolation",
+    "GatewayPort8080",
+    "HTTPRoute",
+    "HTTPRoute303RedirectStatusCode",
+    "HTTPRoute307RedirectStatusCode",
+    "HTTPRoute308RedirectStatusCode",
+    "HTTPRouteBackendProtocolH2C",
+    "HTTPRouteBackendProtocolWebSocket",
+    "HTTPRouteBackendRequestHeaderModification",
+    "HTTPRouteBackendTimeout",
+    "HTTPRouteCORS",
+    "HTTPRouteHostRewrite",
+    "HTTPRouteMethodMatching",
+    "HTTPRouteParentRefPort",
+    "HTTPRoutePathRedirect",
+    "HTTPRoutePathRewrite",
+    "HTTPRoutePortRedirect",
+    "HTTPRouteQueryParamMatching",
+    "HTTPRouteRequestMirror",
+    "HTTPRouteRequestTimeout",
+    "HTTPRouteResponseHeaderModification",
+    "HTTPRouteSchemeRedirect",
+    "ReferenceGrant",
+    "TLSRoute",
+];
+
+/// The lists of the status that the gateway writes. `before` is the current status.
+pub(super) fn render(
+    before: &Map<String, Value>,
+    wish: &ObjectStatus,
+    addresses: Option<&[Box<str>]>,
+) -> Map<String, Value> {
+    let generation = wish.generation;
+    match &wish.content {
+        Content::GatewayClass(wanted) => {
+            let conditions = conditions(list(before.get("conditions")), wanted, generation);
+            let features: Vec<Value> = FEATURES.iter().map(|name| json!({ "name": name })).collect();
+            Map::from_iter([
+                ("conditions".to_owned(), conditions),
+                ("supportedFeatures".to_owned(), features.into()),
+            ])
+        }
+        Content::Gateway(wish) => of_gateway(before, wish, generation, addresses),
+        Content::Route(parents) => of_route(before, parents, generation),
+        Content::Policy(ancestors) => of_policy(before, ancestors, generation),
+    }
+}
+
+fn of_gateway(
+    before: &Map<String, Value>,
+    wish: &GatewayStatus,
+    generation: Option<i64>,
+    addresses: Option<&[Box<str>]>,
+) -> Map<String, Value> {
+    let addresses = wish.addresses.as_deref().or(addresses).unwrap_or_default();
+    let unassigned = addresses.is_empty().then(|| {
+        let message = "the address of the gateway is not known yet (--publish-service, --publish-status-address or \
+                       --publish-node-addresses)";
+        Fault::new("AddressNotAssigned", message)
+    });
+    let unprogrammed = wish.unprogrammed.as_ref().or(unassigned.as_ref());
+    let wanted = [wish.accepted.clone(), Condition::unless("Programmed", "Programmed", unprogrammed)];
+    let addresses: Vec<Value> = addresses
+        .iter()
+        .map(|address| {
+            let kind = if address.parse::<std::net::IpAddr>().is_ok() { "IPAddress" } else { "Hostname" };
+            json!({ "type": kind, "value": address })
+        })
+        .collect();
+    let listeners_before = list(before.get("listeners"));
+    let listener = |listener: &ListenerStatus| {
+        let known = listeners_before.iter().find(|known| known["name"] == *listener.name);
+        let known = list(known.and_then(|known| known.get("conditions")));
+        let kinds: Vec<Value> =
+            listener.kinds.iter().map(|kind| json!({ "group": GROUP, "kind": kind.as_str() })).collect();
+        json!({
+            "name": &*listener.name,
+            "supportedKinds": kinds,
+            "attachedRoutes": listener.attached_routes,
+            "conditions": conditions(known, &listener.conditions, generation),
+        })
+    };
+    let listeners: Vec<Value> = wish.listeners.iter().map(listener).collect();
+    Map::from_iter([
+        ("addresses".to_owned(), addresses.into()),
+        ("conditions".to_owned(), conditions(list(before.get("conditions")), &wanted, generation)),
+        ("listeners".to_owned(), listeners.into()),
+    ])
+}
+
+fn of_route(
+    before: &Map<String, Value>,
+    wish: &[ParentStatus],
+    generation: Option<i64>,
+) -> Map<String, Value> {
+    let before = list(before.get("parents"));
+    let is_ours = |parent: &Value| parent["controllerName"] == GATEWAY_CONTROLLER;
+    let mut parents: Vec<Value> = before.iter().filter(|parent| !is_ours(parent)).cloned().collect();
+    for parent in wish {
+        let mut reference = json!({
+            "group": GROUP,
+            "kind": "Gateway",
+            "namespace": &*parent.namespace,
+            "name": &*parent.name,
+        });
+        if let Some(section) = &parent.section {
+            reference["sectionName"] = json!(&**section);
+        }
+        if let Some(port) = parent.port {
+            reference["port"] = port.into();
+        }
+        let known = before.iter().find(|known| is_ours(known) && known["parentRef"] == reference);
+        let known = list(known.and_then(|known| known.get("conditions")));
+        parents.push(json!({
+            "parentRef": reference,
+            "controllerName": GATEWAY_CONTROLLER,
+            "conditions": conditions(known, &parent.conditions, generation),
+        }));
+    }
+    parents.truncate(PARENTS_MAX);
+    Map::from_iter([("parents".to_owned(), parents.into())])
+}
+
+fn of_policy(
+    before: &Map<String, Value>,
+    wish: &[(ObjectRef, Vec<Condition>)],
+    generation: Option<i64>,
+) -> Map<String, Value> {
+    let before = list(before.get("ancestors"));
+    let is_ours = |ancestor: &Value| ancestor["controllerName"] == GATEWAY_CONTROLLER;
+    let mut ancestors: Vec<Value> = before.iter().filter(|ancestor| !is_ours(ancestor)).cloned().collect();
+    for (gateway, wanted) in wish {
+        let reference = json!({
+            "group": GROUP,
+            "kind": gateway.kind.as_str(),
+            "namespace": &*gateway.namespace,
+            "name": &*gateway.name,
+        });
+        let known = before.iter().find(|known| is_ours(known) && known["ancestorRef"] == reference);
+        let known = list(known.and_then(|known| known.get("conditions")));
+        ancestors.push(json!({
+            "ancestorRef": reference,
+            "controllerName": GATEWAY_CONTROLLER,
+            "conditions": conditions(known, wanted, generation),
+        }));
+    }
+    ancestors.truncate(ANCESTORS_MAX);
+    Map::from_iter([("ancestors".to_owned(), ancestors.into())])
+}
+
+/// The conditions of other controllers, then ours.
+fn conditions(before: &[Value], wanted: &[Condition], generation: Option<i64>) -> Value {
+    let is_ours = |known: &&Value| OURS.iter().any(|name| known["type"] == *name);
+    let others = before.iter().filter(|known| !is_ours(known)).cloned();
+    let ours = wanted.iter().map(|wanted| condition(before, wanted, generation));
+    others.chain(ours).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Kind;
+    use crate::source::cluster::conditions::{CurrentStatus, DesiredStatus};
+
+    fn status(content: Content) -> DesiredStatus {
+        let object = ObjectRef { kind: Kind::Gateway, namespace: "default".into(), name: "a".into() };
+        DesiredStatus::Object(ObjectStatus { object, generation: Some(2), content })
+    }
+
+    fn object() -> ObjectRef {
+        ObjectRef { kind: Kind::Gateway, namespace: "default".into(), name: "a".into() }
+    }
+
+    fn current(status: Value) -> CurrentStatus {
+        CurrentStatus { status: status.as_object().cloned().unwrap_or_default(), ..CurrentStatus::default() }
+    }
+
+    fn gateway() -> GatewayStatus {
+        let conditions = vec![Condition::met("Accepted", "Accepted")];
+        let kinds = vec![Kind::HttpRoute];
+        let listener = ListenerStatus { name: "http".into(), kinds, attached_routes: 3, conditions };
+        GatewayStatus {
+            accepted: Condition::met("Accepted", "Accepted"),
+            unprogrammed: None,
+            addresses: None,
+            listeners: vec![listener],
+        }
+    }
+
+    #[test]
+    fn gateway_is_programmed_once_its_addresses_are_known() {
+        let wish = status(Content::Gateway(gateway()));
+        let condition = |addresses: Option<&[Box<str>]>| {
+            let written = current(json!({})).task(&object(), &wish, addresses).expect("nothing stands there");
+            (written["conditions"][1]["status"].clone(), written["conditions"][1]["reason"].clone())
+        };
+        assert_eq!(condition(None), (json!("False"), json!("AddressNotAssigned")));
+        assert_eq!(condition(Some(&["192.0.2.1".into()])), (json!("True"), json!("Programmed")));
+    }
+
+    #[test]
+    fn gateway_status_keeps_foreign_conditions_and_is_written_once() {
+        let theirs = json!({"type": "example.com/Ours", "status": "True"});
+        let before = current(json!({
+            "conditions": [theirs, {"type": "Accepted", "status": "Unknown"}],
+            "listeners": [{"name": "http", "conditions": [theirs]}, {"name": "gone"}],
+        }));
+        let (wish, addresses) = (status(Content::Gateway(gateway())), ["gateway.example.net".into()]);
+        let written = before.task(&object(), &wish, Some(&addresses)).expect("it differs");
+        assert_eq!(written["conditions"][0], theirs);
+        assert_eq!(written["conditions"].as_array().map(Vec::len), Some(3));
+        assert_eq!(written["conditions"][1]["observedGeneration"], 2);
+        assert_eq!(written["addresses"], json!([{"type": "Hostname", "value": "gateway.example.net"}]));
+        assert_eq!(written["listeners"].as_array().map(Vec::len), Some(1));
+        assert_eq!(written["listeners"][0]["conditions"][0], theirs);
+        assert_eq!(written["listeners"][0]["attachedRoutes"], 3);
+        assert_eq!(current(written).task(&object(), &wish, Some(&addresses)), None);
+    }
+
+    #[test]
+    fn route_status_keeps_the_parents_of_other_controllers_and_drops_former_parents() {
+        let theirs = json!({"controllerName": "example.com/other", "parentRef": {"name": "x"}});
+        let former = json!({"controllerName": GATEWAY_CONTROLLER, "parentRef": {"name": "y"}});
+        let before = current(json!({"parents": [theirs, former]}));
+        let parent = ParentStatus {
+            namespace: "default".into(),
+            name: "a".into(),
+            section: Some("http".into()),
+            port: Some(80),
+            conditions: vec![Condition::met("Accepted", "Accepted")],
+        };
+        let wish = status(Content::Route(vec![parent]));
+        let written = before.task(&object(), &wish, None).expect("it differs");
+        assert_eq!(written["parents"].as_array().map(Vec::len), Some(2));
+        assert_eq!(written["parents"][0], theirs);
+        assert_eq!(written["parents"][1]["parentRef"]["sectionName"], "http");
+        assert_eq!(current(written).task(&object(), &wish, None), None);
+        let nothing = status(Content::Route(Vec::new()));
+        assert_eq!(current(json!({})).task(&object(), &nothing, None), None, "of nothing, nothing is said");
+    }
+
+    #[test]
+    fn policy_status_keeps_the_ancestors_of_other_controllers_and_drops_former_ancestors() {
+        let theirs = json!({"controllerName": "example.com/other", "ancestorRef": {"name": "x"}});
+        let former = json!({"controllerName": GATEWAY_CONTROLLER, "ancestorRef": {"name": "y"}});
+        let before = current(json!({"ancestors": [theirs, former]}));
+        let ancestor = (object(), vec![Condition::met("Accepted", "Accepted")]);
+        let wish = status(Content::Policy(vec![ancestor]));
+        let written = before.task(&object(), &wish, None).expect("it differs");
+        assert_eq!(written["ancestors"].as_array().map(Vec::len), Some(2));
+        assert_eq!(written["ancestors"][0], theirs);
+        assert_eq!(written["ancestors"][1]["ancestorRef"]["kind"], "Gateway");
+        assert_eq!(written["ancestors"][1]["conditions"][0]["observedGeneration"], 2);
+        assert_eq!(current(written).task(&object(), &wish, None), None);
+    }
+
+    #[test]
+    fn features_of_a_gateway_class_are_in_order() {
+        assert!(FEATURES.is_sorted());
+    }
+}

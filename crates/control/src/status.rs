@@ -1,0 +1,102 @@
+//! The intended status of objects of Gateway API, for the generation that was translated.
+//!
+//! The types of conditions and their reasons have the names of Gateway API v1.7.
+
+use std::sync::Arc;
+
+use crate::object::{Kind, ObjectRef};
+
+/// The intended status of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectStatus {
+    pub(crate) object: ObjectRef,
+    /// `metadata.generation` of the translated object.
+    pub(crate) generation: Option<i64>,
+    pub(crate) content: Content,
+}
+
+/// The part of a status that the gateway writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    GatewayClass(Vec<Condition>),
+    Gateway(GatewayStatus),
+    /// The parents of a route that are Gateways of ours.
+    Route(Vec<ParentStatus>),
+    /// The Gateways of ours whose routes name a target of a policy, each with the conditions of the policy there.
+    Policy(Vec<(ObjectRef, Vec<Condition>)>),
+}
+
+/// The status of a Gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GatewayStatus {
+    pub(crate) accepted: Condition,
+    /// The reason why the data planes do not serve the Gateway.
+    pub(crate) unprogrammed: Option<Fault>,
+    /// The addresses of the Gateway; `None` for the addresses of the data planes.
+    pub(crate) addresses: Option<Vec<Box<str>>>,
+    pub(crate) listeners: Vec<ListenerStatus>,
+}
+
+/// The status of a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ListenerStatus {
+    pub(crate) name: Arc<str>,
+    /// The kinds of routes that the listener allows.
+    pub(crate) kinds: Vec<Kind>,
+    /// The number of routes that the listener accepts.
+    pub(crate) attached_routes: usize,
+    pub(crate) conditions: Vec<Condition>,
+}
+
+/// The status of a route for one of its parents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ParentStatus {
+    /// The Gateway.
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Arc<str>,
+    /// The listener that the parent names.
+    pub(crate) section: Option<Box<str>>,
+    /// The port that the parent names.
+    pub(crate) port: Option<u16>,
+    pub(crate) conditions: Vec<Condition>,
+}
+
+/// A condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Condition {
+    /// Its type.
+    pub(crate) name: &'static str,
+    pub(crate) is_true: bool,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+/// The reason why a condition is not as wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+impl Condition {
+    /// A condition that is true.
+    pub(crate) fn met(name: &'static str, reason: &'static str) -> Self {
+        Self { name, is_true: true, reason, message: String::new() }
+    }
+
+    /// A condition that is true without a fault; `reason` is its reason then.
+    pub(crate) fn unless(name: &'static str, reason: &'static str, fault: Option<&Fault>) -> Self {
+        match fault {
+            None => Self::met(name, reason),
+            Some(fault) => {
+                Self { name, is_true: false, reason: fault.reason, message: fault.message.clone() }
+            }
+        }
+    }
+}
+
+impl Fault {
+    pub(crate) fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
+    }
+}

@@ -1,0 +1,139 @@
+//! Tests of the status of GatewayClasses, Gateways and routes.
+
+use super::http::{TO_ECHO, http, http_route};
+use super::*;
+use crate::status::{Condition, Content};
+use crate::translate::tests::ECHO;
+
+/// A condition that is as wanted: its type. Any other condition: `Type=False(Reason)`.
+fn words(conditions: &[Condition]) -> String {
+    let word = |condition: &Condition| match (condition.name, condition.is_true, condition.reason) {
+        ("Conflicted", false, _) => String::new(),
+        (name, true, reason) if name == reason || reason == "Accepted" => format!(" {name}"),
+        (name, is_true, reason) => format!(" {name}={is_true}({reason})"),
+    };
+    conditions.iter().map(word).collect()
+}
+
+/// The status of each object, a line for each listener and for each parent.
+fn statuses(manifests: &[String]) -> Vec<String> {
+    let store = stored(&format!("{}{ECHO}{SERVICES}", manifests.concat()));
+    let mut lines = Vec::new();
+    for status in translate(&store, &TranslateOptions::default()).statuses {
+        let name = format!("{} {}", status.object.kind, status.object.name);
+        match status.content {
+            Content::GatewayClass(conditions) => lines.push(format!("{name}:{}", words(&conditions))),
+            Content::Gateway(gateway) => {
+                lines.push(format!("{name}:{}", words(&[gateway.accepted])));
+                lines.extend(gateway.listeners.iter().map(|listener| {
+                    let kinds: Vec<&str> = listener.kinds.iter().map(|kind| kind.as_str()).collect();
+                    let (routes, kinds) = (listener.attached_routes, kinds.join("+"));
+                    format!("- {} {kinds} {routes}:{}", listener.name, words(&listener.conditions))
+                }));
+            }
+            Content::Route(parents) => lines.extend(parents.iter().map(|parent| {
+                let section = parent.section.as_deref().unwrap_or("*");
+                format!("{name} at {} {section}:{}", parent.name, words(&parent.conditions))
+            })),
+            Content::Policy(ancestors) => lines.extend(
+                ancestors
+                    .iter()
+                    .map(|(gateway, conditions)| format!("{name} at {}:{}", gateway.name, words(conditions))),
+            ),
+        }
+    }
+    lines
+}
+
+#[test]
+fn gateway_counts_the_routes_that_each_listener_accepts() {
+    let listeners = [http("a", 80, ""), http("b", 81, "b.test")].join(", ");
+    let class =
+        object("GatewayClass", "name: sluicegate", "controllerName: sluicegate.dev/gateway-controller");
+    assert_lines(
+        &statuses(&[
+            class,
+            edge(&listeners),
+            http_route("name: r", "{name: edge}, {name: edge, sectionName: a}", "", TO_ECHO),
+            http_route("name: s", "{name: edge, sectionName: b}, {name: other}", "a.test", TO_ECHO),
+        ]),
+        &[
+            "GatewayClass sluicegate: Accepted",
+            "Gateway edge: Accepted",
+            "- a HTTPRoute 1: Accepted ResolvedRefs Programmed",
+            "- b HTTPRoute 1: Accepted ResolvedRefs Programmed",
+            "HTTPRoute r at edge *: Accepted ResolvedRefs",
+            "HTTPRoute r at edge a: Accepted ResolvedRefs",
+            "HTTPRoute s at edge b: Accepted=false(NoMatchingListenerHostname) ResolvedRefs",
+        ],
+    );
+}
+
+#[test]
+fn invalid_listeners_are_not_accepted_and_leave_the_others_in_service() {
+    let unknown = "{name: odd, protocol: INVALID, port: 1111}";
+    let of_kind = |name: &str, port: u16, kinds: &str| {
+        format!("{{name: {name}, protocol: HTTP, port: {port}, allowedRoutes: {{kinds: [{kinds}]}}}}")
+    };
+    let https = "{name: tls, protocol: HTTPS, port: 443, tls: {certificateRefs: [{name: none}]}}";
+    let foreign =
+        "{name: far, protocol: HTTPS, port: 444, tls: {certificateRefs: [{name: none, namespace: x}]}}";
+    let listeners = [
+        http("a", 80, ""),
+        unknown.to_owned(),
+        http("again", 80, ""),
+        of_kind("kinds", 82, "{kind: Odd}, {kind: HTTPRoute}"),
+        of_kind("none", 83, "{kind: Odd}"),
+        https.to_owned(),
+        foreign.to_owned(),
+    ];
+    assert_lines(
+        &statuses(&[edge(&listeners.join(", ")), gateway("name: unusable", unknown)]),
+        &[
+            "Gateway edge: Accepted=true(ListenersNotValid)",
+            "- a HTTPRoute 0: Accepted ResolvedRefs Programmed",
+            "- odd  0: Accepted=false(UnsupportedProtocol) ResolvedRefs Programmed=false(Invalid)",
+            "- again HTTPRoute 0: Accepted=false(HostnameConflict) Conflicted=true(HostnameConflict) ResolvedRefs \
+             Programmed=false(Invalid)",
+            "- kinds HTTPRoute 0: Accepted ResolvedRefs=false(InvalidRouteKinds) Programmed=false(Invalid)",
+            "- none  0: Accepted ResolvedRefs=false(InvalidRouteKinds) Programmed=false(Invalid)",
+            "- tls HTTPRoute 0: Accepted ResolvedRefs=false(InvalidCertificateRef) Programmed=false(Invalid)",
+            "- far HTTPRoute 0: Accepted ResolvedRefs=false(RefNotPermitted) Programmed=false(Invalid)",
+            "Gateway unusable: Accepted=false(ListenersNotValid)",
+            "- odd  0: Accepted=false(UnsupportedProtocol) ResolvedRefs Programmed=false(Invalid)",
+        ],
+    );
+}
+
+#[test]
+fn route_status_says_which_backends_and_rules_are_not_served() {
+    let rule = |within: &str| format!("{{backendRefs: [{{{within}}}]}}");
+    let of = |name: &str, rules: &str| http_route(&format!("name: {name}"), "{name: edge}", "", rules);
+    let odd = "{matches: [{path: {type: Odd, value: /}}]}";
+    assert_lines(
+        &statuses(&[
+            edge(&[http("a", 80, ""), tcp("t", 90)].join(", ")),
+            of("kind", &rule("name: echo, port: 80, kind: Odd")),
+            of("missing", &rule("name: nowhere, port: 80")),
+            of("far", &rule("name: echo, port: 80, namespace: x")),
+            of("odd", odd),
+            of("partly", &format!("{odd}, {TO_ECHO}")),
+            http_route("name: port", "{name: edge, port: 9}", "", TO_ECHO),
+            http_route("name: tcp", "{name: edge, sectionName: t}", "", TO_ECHO),
+            attached("TCPRoute", "name: db", "{name: edge, sectionName: t}", &[], &["nowhere:1"]),
+        ]),
+        &[
+            "Gateway edge: Accepted",
+            "- a HTTPRoute 5: Accepted ResolvedRefs Programmed",
+            "- t TCPRoute 1: Accepted ResolvedRefs Programmed",
+            "TCPRoute db at edge t: Accepted ResolvedRefs=false(BackendNotFound)",
+            "HTTPRoute far at edge *: Accepted ResolvedRefs=false(RefNotPermitted)",
+            "HTTPRoute kind at edge *: Accepted ResolvedRefs=false(InvalidKind)",
+            "HTTPRoute missing at edge *: Accepted ResolvedRefs=false(BackendNotFound)",
+            "HTTPRoute odd at edge *: Accepted=false(UnsupportedValue) ResolvedRefs",
+            "HTTPRoute partly at edge *: Accepted ResolvedRefs PartiallyInvalid=true(UnsupportedValue)",
+            "HTTPRoute port at edge *: Accepted=false(NoMatchingParent) ResolvedRefs",
+            "HTTPRoute tcp at edge t: Accepted=false(NotAllowedByListeners) ResolvedRefs",
+        ],
+    );
+}
