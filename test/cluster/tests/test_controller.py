@@ -304,9 +304,13 @@ class Follows(OnCluster):
         told = [line for line in gateway.log().splitlines() if " WARN " in line or " ERROR " in line]
         self.assertEqual([line for line in told if "(re)initializing" not in line], [])
         self.await_conditions(objects[0], generation=1, Accepted="Accepted", Programmed="Programmed")
+
+        def attached() -> list[tuple[str, int]]:
+            return [(each["name"], each["attachedRoutes"]) for each in self.api.get(objects[0])["status"]["listeners"]]
+        wait_until(lambda: attached() == [("tcp", 1)], "the route at the listener", 30, 0.02)
+        wait_until(lambda: "status" in self.api.get(objects[1]), "the status of the route", 30, 0.02)
         status = self.api.get(objects[0])["status"]
         self.assertEqual(status["addresses"], [{"type": "IPAddress", "value": "192.0.2.1"}])
-        self.assertEqual([(listener["name"], listener["attachedRoutes"]) for listener in status["listeners"]], [("tcp", 1)])
         version = self.api.get(objects[0])["metadata"]["resourceVersion"]
         route = self.api.get(objects[1])
         [parent] = route["status"]["parents"]

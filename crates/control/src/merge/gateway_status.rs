@@ -6,6 +6,8 @@ use crate::frontend::gateway::is_ours;
 use crate::intent::Intents;
 use crate::intent::listener::{GatewayIntent, Listener, Parent};
 use crate::object::gateway::{GatewayClass, PARAMETERS_FAULT, RejectedListener};
+use crate::object::http_route::HttpRoute;
+use crate::object::route::Route;
 use crate::object::{Kind, ObjectRef, gateway};
 use crate::status::{Condition, Content, Fault, GatewayStatus, ListenerStatus, ObjectStatus, ParentStatus};
 use crate::store::Store;
@@ -34,25 +36,43 @@ pub(crate) fn statuses(
     statuses.extend(intents.gateways.iter().map(|gateway| of_gateway(gateway, intents, lost, &attached)));
     let layer4 = intents.layer4.iter().map(|route| {
         let resolved = route.backends.unresolved.as_ref();
-        let conditions = |parent: &Parent<'_>| of_parent(parent, intents, lost, None, resolved);
-        of_route(route.at.object, route.generation, &route.parents, conditions)
+        let fallback = store.not_in_service::<Route>(route.at.object);
+        let generation = fallback.as_ref().map_or(route.generation, |(newest, _)| newest.generation);
+        let conditions = |parent: &Parent<'_>| {
+            let mut conditions = of_parent(parent, intents, lost, None, resolved);
+            conditions.extend(fallback.as_ref().map(|(_, error)| falls_back(error)));
+            conditions
+        };
+        of_route(route.at.object, generation, &route.parents, conditions)
     });
     statuses.extend(layer4.flatten());
     let http = intents.http_routes.iter().map(|route| {
+        let fallback = store.not_in_service::<HttpRoute>(route.at.object);
+        let generation = fallback.as_ref().map_or(route.generation, |(newest, _)| newest.generation);
         let conditions = |parent: &Parent<'_>| {
             let fault = route.fault.filter(|_| !route.is_usable);
             let mut conditions = of_parent(parent, intents, lost, fault, route.unresolved.as_ref());
-            // The condition is present only while it is true.
-            if let Some(fault) = route.fault.filter(|_| route.is_usable) {
-                let message = fault.message.clone();
-                conditions.push(Condition { message, ..Condition::met("PartiallyInvalid", fault.reason) });
+            if let Some((_, error)) = &fallback {
+                conditions.push(falls_back(error));
+            } else if let Some(fault) = route.fault.filter(|_| route.is_usable) {
+                conditions.push(partially_invalid(format!("Dropped Rule: {}", fault.message)));
             }
             conditions
         };
-        of_route(route.at.object, route.generation, &route.parents, conditions)
+        of_route(route.at.object, generation, &route.parents, conditions)
     });
     statuses.extend(http.flatten());
     statuses
+}
+
+/// An older version of the route is in service.
+fn falls_back(error: &str) -> Condition {
+    partially_invalid(format!("Fall Back: {error}"))
+}
+
+/// The condition is present only while it is true. The message begins with words that Gateway API prescribes.
+fn partially_invalid(message: String) -> Condition {
+    Condition { message, ..Condition::met("PartiallyInvalid", "UnsupportedValue") }
 }
 
 /// The number of routes that each listener accepts, by the place of the listener.
