@@ -146,10 +146,13 @@ impl<'a> BackendTls<'a> {
             return Vec::new();
         }
         let uses = uses(intents);
-        let status = |(index, policy): (usize, &Policy<'_>)| ObjectStatus {
-            object: policy.at.object.clone(),
-            generation: policy.policy.generation,
-            content: Content::Policy(self.ancestors(store, index, policy, &uses, problems)),
+        let status = |(index, policy): (usize, &Policy<'_>)| {
+            let newest = store.not_in_service::<BackendTlsPolicy>(policy.at.object);
+            ObjectStatus {
+                object: policy.at.object.clone(),
+                generation: newest.map_or(policy.policy, |(newest, _)| newest).generation,
+                content: Content::Policy(self.ancestors(store, index, policy, &uses, problems)),
+            }
         };
         self.policies.iter().enumerate().map(status).collect()
     }
@@ -198,12 +201,13 @@ impl<'a> BackendTls<'a> {
         if !gateways.is_empty() {
             policy.report(problems);
         }
+        let [accepted, resolved_refs] = policy.conditions(store);
         let conditions = |(gateway, applies): (&ObjectRef, bool)| {
             let accepted = match &ineffective {
                 Some((reason, message)) if !applies => unmet(ACCEPTED, reason, message.clone()),
-                _ => policy.accepted(store),
+                _ => accepted.clone(),
             };
-            (gateway.clone(), vec![accepted, policy.resolved_refs()])
+            (gateway.clone(), vec![accepted, resolved_refs.clone()])
         };
         gateways.into_iter().map(conditions).collect()
     }
@@ -227,28 +231,25 @@ impl Policy<'_> {
         }
     }
 
-    /// The condition `Accepted`, without regard to other policies.
-    fn accepted(&self, store: &Store) -> Condition {
-        match &self.trust.verification {
-            Err(fault) => {
-                let is_reference = self.trust.references.contains(fault);
-                let reason = if is_reference { "NoValidCACertificate" } else { fault.reason };
-                unmet(ACCEPTED, reason, fault.in_words())
+    /// The conditions `Accepted` and `ResolvedRefs` of the newest version, without regard to other policies.
+    fn conditions(&self, store: &Store) -> [Condition; 2] {
+        let newest = store.not_in_service::<BackendTlsPolicy>(self.at.object);
+        let of_newest = newest.as_ref().map(|(newest, _)| trust(store, newest));
+        let Trust { verification, references } = of_newest.as_ref().unwrap_or(&self.trust);
+        let accepted = match (verification, newest) {
+            (Err(fault), newest) => {
+                let reason = if references.contains(fault) { "NoValidCACertificate" } else { fault.reason };
+                let message = newest.map_or_else(|| fault.in_words(), |(_, error)| error);
+                unmet(ACCEPTED, reason, message)
             }
-            // An older version may be in service.
-            Ok(_) => match store.error_of(self.at.object) {
-                Some(error) if self.trust.references.is_empty() => unmet(ACCEPTED, "Invalid", error),
-                _ => Condition::met(ACCEPTED, ACCEPTED),
-            },
-        }
-    }
-
-    /// The condition `ResolvedRefs`.
-    fn resolved_refs(&self) -> Condition {
-        match self.trust.references.first() {
+            (Ok(_), Some((_, error))) => unmet(ACCEPTED, "Invalid", error),
+            (Ok(_), None) => Condition::met(ACCEPTED, ACCEPTED),
+        };
+        let resolved_refs = match references.first() {
             None => Condition::met(RESOLVED_REFS, RESOLVED_REFS),
             Some(fault) => unmet(RESOLVED_REFS, fault.reason, fault.in_words()),
-        }
+        };
+        [accepted, resolved_refs]
     }
 }
 

@@ -330,6 +330,26 @@ fn changed_ca_keeps_the_upstream_and_the_last_valid_ca_stays_trusted() {
 }
 
 #[test]
+fn invalid_version_of_a_policy_is_not_in_service_and_the_status_says_so() {
+    let file = Path::new("p.yaml");
+    let mut store = store(&[authorities("ConfigMap", "ca", &pem())]);
+    let valid = policy("name: p, generation: 1", "", &by_ca("web.test"));
+    let refs = valid.replace("kind: ConfigMap", "kind: Bucket");
+    for (text, generation, reasons) in [
+        (valid.clone(), 1, "Accepted ResolvedRefs"),
+        (valid.replace("web.test", "10.0.0.1"), 2, "Invalid ResolvedRefs"),
+        (refs, 3, "NoValidCACertificate InvalidKind"),
+    ] {
+        store.set_file(file, &text.replace("generation: 1", &format!("generation: {generation}")));
+        let translation = translated(&store);
+        assert!(!backend(&translation).is_invalid);
+        assert_lines(&verdicts(&translation), &[&format!("p edge: {reasons}")]);
+        let status = translation.statuses.iter().find(|status| &*status.object.name == "p");
+        assert_eq!(status.and_then(|status| status.generation), Some(generation));
+    }
+}
+
+#[test]
 fn authorities_of_policies_of_http_routes_are_read() {
     let both = format!("{}, {}", reference("ConfigMap", "ca"), reference("Secret", "ca"));
     let used = policy("name: p", "", &format!("caCertificateRefs: [{both}], hostname: web.test"));
