@@ -353,7 +353,7 @@ annotations:
   resources: [ingresses]
   verbs: [patch]
 - apiGroups: [gateway.networking.k8s.io]
-  resources: [gateways/status, httproutes/status, tlsroutes/status, tcproutes/status, udproutes/status]
+  resources: [gateways/status, httproutes/status, tlsroutes/status, tcproutes/status, udproutes/status, backendtlspolicies/status]
   verbs: [patch]
 - apiGroups: [sluicegate.dev]
   resources: [securitypolicies/status, consumers/status, ratelimitpolicies/status, trafficpolicies/status]

@@ -19,10 +19,12 @@
 //! | [`merge`] | conflicts between objects: the owner of each host, match and certificate, and the policies of rules |
 //! | [`emit`] | from merged intents to the model |
 //! | [`upstream`] | Services joined with their EndpointSlices |
+//! | [`backend_tls`] | BackendTLSPolicies: TLS to the endpoints of Services |
 //! | [`source`] | following a cluster or a directory, and publishing the changes |
 //! | [`status`] | the intended status of objects of Gateway API |
 //! | [`problem`], [`locate`] | problems and their lines |
 
+mod backend_tls;
 mod emit;
 mod frontend;
 mod intent;

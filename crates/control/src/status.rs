@@ -22,6 +22,8 @@ pub(crate) enum Content {
     Gateway(GatewayStatus),
     /// The parents of a route that are Gateways of ours.
     Route(Vec<ParentStatus>),
+    /// The Gateways of ours whose routes name a target of a policy, each with the conditions of the policy there.
+    Policy(Vec<(ObjectRef, Vec<Condition>)>),
 }
 
 /// The status of a Gateway.

@@ -27,6 +27,8 @@ pub(crate) struct HttpRoute<'a> {
     /// The first backend that may not be named, or does not exist.
     pub(crate) unresolved: Option<Fault>,
     pub(crate) rules: Vec<HttpRule<'a>>,
+    /// The upstreams that the rules name, without regard to BackendTLSPolicies.
+    pub(crate) named: Vec<UpstreamKey>,
     /// The backends and mirrors of the rules. They count if the route is in service at a listener.
     pub(crate) references: Vec<Reference<'a>>,
     /// The problems with backends. They count if the route is in service at a listener.

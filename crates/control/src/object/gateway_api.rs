@@ -268,7 +268,7 @@ pub(crate) struct HttpRetry {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BackendTlsPolicySpec {
     pub(crate) target_refs: Option<Vec<BackendTlsTarget>>,
-    validation: Option<Value>,
+    pub(crate) validation: Option<BackendTlsValidation>,
     options: Option<BTreeMap<String, String>>,
 }
 
@@ -278,7 +278,33 @@ pub(crate) struct BackendTlsTarget {
     pub(crate) group: Option<String>,
     pub(crate) kind: Option<String>,
     pub(crate) name: Option<String>,
-    section_name: Option<String>,
+    pub(crate) section_name: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BackendTlsValidation {
+    pub(crate) ca_certificate_refs: Option<Vec<LocalObjectReference>>,
+    #[serde(rename = "wellKnownCACertificates")]
+    pub(crate) well_known_ca_certificates: Option<String>,
+    pub(crate) hostname: Option<String>,
+    pub(crate) subject_alt_names: Option<Vec<SubjectAltName>>,
+}
+
+/// An object in the namespace of the naming object.
+#[derive(Deserialize)]
+pub(crate) struct LocalObjectReference {
+    pub(crate) group: Option<String>,
+    pub(crate) kind: Option<String>,
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct SubjectAltName {
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<String>,
+    pub(crate) hostname: Option<String>,
+    pub(crate) uri: Option<String>,
 }
 
 /// The specification of a `TLSRoute`.

@@ -244,6 +244,7 @@ static TABLE: [Row; Kind::COUNT] = [
         read: lenient::<Written<gateway_api::BackendTlsPolicySpec>>,
         // Without these objects, requests would go out in clear text.
         absence: Absence::WaitsIfForbidden,
+        status: Status::Conditions,
         ..ROW
     },
     Row {

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use foldhash::HashMap;
 
 use crate::manifest::{Document, Guarded, Manifest, ParsedObject, Syntax};
+use crate::object::backend_tls::BackendTlsPolicy;
 use crate::object::grant::ReferenceGrant;
 use crate::object::kind::Change;
 use crate::object::secret::{ConfigMap, Data, Secret};
@@ -450,6 +451,10 @@ impl Store {
 
     pub(crate) fn service(&self, namespace: &Arc<str>, name: &Arc<str>) -> Option<(&Service, &Origin)> {
         self.one(&ObjectRef { kind: Kind::Service, namespace: namespace.clone(), name: name.clone() })
+    }
+
+    pub(crate) fn backend_tls_policy(&self, object: &ObjectRef) -> Option<&BackendTlsPolicy> {
+        self.one(object).map(|(policy, _)| policy)
     }
 
     pub(crate) fn secret(&self, object: &ObjectRef) -> Option<&Secret> {

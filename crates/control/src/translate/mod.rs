@@ -196,18 +196,19 @@ pub struct Translation {
     pub foreign: Vec<Problem>,
     /// The state of each policy for each of its targets, and of each Consumer.
     pub policy_statuses: Vec<Standing>,
-    /// The status of GatewayClasses, Gateways and their routes.
+    /// The status of GatewayClasses, Gateways, their routes, and BackendTLSPolicies.
     pub statuses: Vec<ObjectStatus>,
 }
 
 /// Translates the objects of a store.
 #[must_use]
 pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
-    let (options, problems) = with_globals(store, options);
+    let (options, mut problems) = with_globals(store, options);
     let mut intents = frontend::intents(store, &options);
     let (of_intents, foreign) = (std::mem::take(&mut intents.problems), std::mem::take(&mut intents.foreign));
     let merged = merge::merge(store, &intents, &options);
-    let statuses = merge::gateway_status::statuses(store, &options, &intents, &merged.listeners.lost);
+    let mut statuses = merge::gateway_status::statuses(store, &options, &intents, &merged.listeners.lost);
+    statuses.extend(intents.backend_tls.statuses(store, &intents, &mut problems));
     Translation {
         foreign,
         statuses,

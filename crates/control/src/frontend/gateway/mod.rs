@@ -12,6 +12,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use crate::backend_tls::BackendTls;
 use crate::intent::listener::{GatewayIntent, Layer4};
 use crate::intent::{At, Intents};
 use crate::object::ObjectRef;
@@ -77,12 +78,13 @@ pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mu
             backends: backend::build(store, at, route),
         });
     }
+    intents.backend_tls = BackendTls::new(store);
     let routes = store.all::<HttpRoute>().map(|(object, route, origin)| (At { object, origin }, route));
     let mut routes: Vec<_> = routes.collect();
     routes.sort_by_cached_key(|(at, route)| at.age(route.created));
     for (at, route) in routes {
         let (hostnames, parents) = (route.hostnames.as_deref(), &route.parents);
         let parents = attach::parents(store, &listeners, &intents.listeners, at, hostnames, parents);
-        intents.http_routes.push(http_route::intent(store, at, route, parents));
+        intents.http_routes.push(http_route::intent(store, &intents.backend_tls, at, route, parents));
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::conditions::{condition, list};
+use crate::object::ObjectRef;
 use crate::object::gateway_api::GROUP;
 use crate::status::{Condition, Content, Fault, GatewayStatus, ListenerStatus, ObjectStatus, ParentStatus};
 use crate::translate::GATEWAY_CONTROLLER;
@@ -10,11 +11,16 @@ use crate::translate::GATEWAY_CONTROLLER;
 /// The types of conditions that the gateway writes. Conditions of other types belong to other controllers.
 const OURS: [&str; 5] = ["Accepted", "Programmed", "ResolvedRefs", "Conflicted", "PartiallyInvalid"];
 
+/// The longest list of ancestors (Gateway API, `PolicyStatus`).
+const ANCESTORS_MAX: usize = 16;
+
 /// The longest list of parents (Gateway API, `RouteStatus`).
 const PARENTS_MAX: usize = 32;
 
 /// The features of Gateway API that the gateway supports, in order (`GatewayClassStatus.supportedFeatures`).
-const FEATURES: [&str; 25] = [
+const FEATURES: [&str; 27] = [
+    "BackendTLSPolicy",
+    "BackendTLSPolicySANValidation",
     "Gateway",
     "GatewayHTTPListenerIsolation",
     "GatewayPort8080",
@@ -60,6 +66,7 @@ pub(super) fn render(
         }
         Content::Gateway(wish) => of_gateway(before, wish, generation, addresses),
         Content::Route(parents) => of_route(before, parents, generation),
+        Content::Policy(ancestors) => of_policy(before, ancestors, generation),
     }
 }
 
@@ -138,6 +145,33 @@ fn of_route(
     Map::from_iter([("parents".to_owned(), parents.into())])
 }
 
+fn of_policy(
+    before: &Map<String, Value>,
+    wish: &[(ObjectRef, Vec<Condition>)],
+    generation: Option<i64>,
+) -> Map<String, Value> {
+    let before = list(before.get("ancestors"));
+    let is_ours = |ancestor: &Value| ancestor["controllerName"] == GATEWAY_CONTROLLER;
+    let mut ancestors: Vec<Value> = before.iter().filter(|ancestor| !is_ours(ancestor)).cloned().collect();
+    for (gateway, wanted) in wish {
+        let reference = json!({
+            "group": GROUP,
+            "kind": gateway.kind.as_str(),
+            "namespace": &*gateway.namespace,
+            "name": &*gateway.name,
+        });
+        let known = before.iter().find(|known| is_ours(known) && known["ancestorRef"] == reference);
+        let known = list(known.and_then(|known| known.get("conditions")));
+        ancestors.push(json!({
+            "ancestorRef": reference,
+            "controllerName": GATEWAY_CONTROLLER,
+            "conditions": conditions(known, wanted, generation),
+        }));
+    }
+    ancestors.truncate(ANCESTORS_MAX);
+    Map::from_iter([("ancestors".to_owned(), ancestors.into())])
+}
+
 /// The conditions of other controllers, then ours.
 fn conditions(before: &[Value], wanted: &[Condition], generation: Option<i64>) -> Value {
     let is_ours = |known: &&Value| OURS.iter().any(|name| known["type"] == *name);
@@ -149,7 +183,7 @@ fn conditions(before: &[Value], wanted: &[Condition], generation: Option<i64>) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::{Kind, ObjectRef};
+    use crate::object::Kind;
     use crate::source::cluster::conditions::{CurrentStatus, DesiredStatus};
 
     fn status(content: Content) -> DesiredStatus {
@@ -227,6 +261,21 @@ mod tests {
         assert_eq!(current(written).task(&object(), &wish, None), None);
         let nothing = status(Content::Route(Vec::new()));
         assert_eq!(current(json!({})).task(&object(), &nothing, None), None, "of nothing, nothing is said");
+    }
+
+    #[test]
+    fn policy_status_keeps_the_ancestors_of_other_controllers_and_drops_former_ancestors() {
+        let theirs = json!({"controllerName": "example.com/other", "ancestorRef": {"name": "x"}});
+        let former = json!({"controllerName": GATEWAY_CONTROLLER, "ancestorRef": {"name": "y"}});
+        let before = current(json!({"ancestors": [theirs, former]}));
+        let ancestor = (object(), vec![Condition::met("Accepted", "Accepted")]);
+        let wish = status(Content::Policy(vec![ancestor]));
+        let written = before.task(&object(), &wish, None).expect("it differs");
+        assert_eq!(written["ancestors"].as_array().map(Vec::len), Some(2));
+        assert_eq!(written["ancestors"][0], theirs);
+        assert_eq!(written["ancestors"][1]["ancestorRef"]["kind"], "Gateway");
+        assert_eq!(written["ancestors"][1]["conditions"][0]["observedGeneration"], 2);
+        assert_eq!(current(written).task(&object(), &wish, None), None);
     }
 
     #[test]

@@ -260,23 +260,6 @@ fn https_listener_needs_a_grant_for_a_certificate_of_another_namespace() {
 }
 
 #[test]
-fn service_that_needs_tls_receives_no_request_in_clear_text() {
-    let policy =
-        object("BackendTLSPolicy", "name: p", "targetRefs: [{group: \"\", kind: Service, name: echo}]");
-    let manifests = [edge(&http("http", 80, "")), http_route("name: r", "{name: edge}", "", TO_ECHO), policy];
-    let config = served_hosts(
-        &TranslateOptions::default(),
-        &manifests,
-        &["0.0.0.0:80 * [r/]"],
-        &[
-            "BackendTLSPolicy default/p: spec: is not supported",
-            "spec.rules[0].backendRefs[0].name: BackendTLSPolicy default/p requires TLS to Service default/echo",
-        ],
-    );
-    assert!(config.hosts[0].rules[0].backends[0].is_invalid);
-}
-
-#[test]
 fn secrets_of_listeners_and_of_services_of_http_routes_are_read() {
     let listener = "{name: s, protocol: HTTPS, port: 443, tls: {certificateRefs: [{name: cert}]}}";
     let service = "---\napiVersion: v1\nkind: Service\nmetadata: {name: tls, annotations: {sluicegate.dev/backend-protocol: HTTPS, \

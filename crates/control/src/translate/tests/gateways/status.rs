@@ -41,6 +41,11 @@ fn statuses_of(store: &Store) -> Vec<String> {
                 let section = parent.section.as_deref().unwrap_or("*");
                 format!("{name} at {} {section}:{}", parent.name, words(&parent.conditions))
             })),
+            Content::Policy(ancestors) => lines.extend(
+                ancestors
+                    .iter()
+                    .map(|(gateway, conditions)| format!("{name} at {}:{}", gateway.name, words(conditions))),
+            ),
         }
     }
     lines
