@@ -25,6 +25,8 @@ pub(crate) struct Listener<'a> {
     pub(crate) entry_point: Option<Arc<str>>,
     /// The certificates of a listener for HTTPS.
     pub(crate) certificates: Vec<Arc<Certificate>>,
+    /// Whether the listener has no sockets only because the Service of its Gateway does not have its port yet.
+    pub(crate) is_waiting: bool,
     /// The sockets of the listener, or the reason why there are none.
     pub(crate) sockets: Result<Vec<Socket>, Problem>,
 }
