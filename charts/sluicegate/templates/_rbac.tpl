@@ -41,7 +41,7 @@ subjects:
   verbs: [get, list, watch, create, patch, delete]
 {{- end }}
 {{- if and .Values.watchNamespaces (not (has .Release.Namespace .Values.watchNamespaces)) }}
-{{- if and .Values.status.enabled (eq .Values.status.source "Service") }}
+{{- if and .Values.status.enabled (eq .Values.status.source "Service") (not .Values.gatewayServices.type) }}
 - apiGroups: [""]
   resources: [services]
   resourceNames: [{{ $name }}]

@@ -5,9 +5,9 @@ from typing import Any
 
 from harness import wait_until
 
-from .gateway import NAMESPACE, PATIENCE, Gateway, backend
+from .gateway import CHART, NAMESPACE, PATIENCE, Gateway, backend
 from .process import install_gateway_api
-from .rights import ALL_IN_ONE, LEASE, READ, rights, union
+from .rights import ALL_IN_ONE, LEASE, OF_THE_CLUSTER, READ, rights, union
 
 GROUP = "gateway.networking.k8s.io"
 SERVICES = {"/services": [*READ, "create", "delete", "patch"]}
@@ -111,3 +111,14 @@ class Services(Gateway):
         self.assertEqual(self.cluster.json("get", "service/default-three", "--namespace", NAMESPACE), before)
         self.cluster.kubectl("delete", "service/default-three", "--namespace", NAMESPACE)
         self.serves("three", "blue")
+
+    def test_watched_namespaces_need_not_include_the_namespace_of_the_services(self) -> None:
+        self.cluster.apply(edge("five", 80), route("five", "blue"))
+        self.serves("five", "blue")
+        self.helm("upgrade", "sluicegate", str(CHART), "--reuse-values", "--set", "watchNamespaces={default}", "--wait", "--timeout", "90s")
+        self.rolled_out("deployment/sluicegate", NAMESPACE)
+        self.assertNotIn("/services", rights(self.cluster, "sluicegate", "kube-system"))
+        self.assertEqual(rights(self.cluster, "sluicegate", NAMESPACE), union(OF_THE_CLUSTER, LEASE, SERVICES))
+        self.cluster.apply(edge("six", 80), route("six", "green"))
+        self.serves("six", "green")
+        self.serves("five", "blue")

@@ -37,6 +37,8 @@ pub(crate) struct Listener<'a> {
     pub(crate) certificates: Vec<Arc<Certificate>>,
     /// The first reference of the listener that leads to nothing usable.
     pub(crate) unresolved: Option<Fault>,
+    /// Whether the listener has no sockets only because the Service of its Gateway does not have its port yet.
+    pub(crate) is_waiting: bool,
     /// The sockets of the listener, or the reason why there are none.
     pub(crate) sockets: Result<Vec<Socket>, Problem>,
 }

@@ -10,7 +10,6 @@ use crate::object::gateway::{GatewayClass, PARAMETERS_FAULT, RejectedListener};
 use crate::object::http_route::HttpRoute;
 use crate::object::route::Route;
 use crate::object::{Kind, ObjectRef, gateway};
-use crate::problem::Severity;
 use crate::status::{Condition, Content, Fault, GatewayStatus, ListenerStatus, ObjectStatus, ParentStatus};
 use crate::store::Store;
 use crate::translate::TranslateOptions;
@@ -167,9 +166,8 @@ fn addresses(store: &Store, options: &TranslateOptions, intent: &GatewayIntent<'
 
 /// The reason why a listener is not served yet, although nothing is wrong with it.
 fn waits(intent: &Listener<'_>) -> Option<Fault> {
-    let problem = intent.sockets.as_ref().err()?;
-    let is_waiting = problem.severity == Severity::Note && intent.protocol.route().is_some();
-    is_waiting.then(|| Fault::new("Pending", problem.message.clone()))
+    let problem = intent.sockets.as_ref().err().filter(|_| intent.is_waiting)?;
+    Some(Fault::new("Pending", problem.message.clone()))
 }
 
 /// The reason why a listener is not accepted.

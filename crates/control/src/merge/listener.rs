@@ -170,8 +170,7 @@ impl<'i, 'a> Merging<'i, 'a> {
             if let Some((first, _)) = accepted.first().filter(|_| !is_attached) {
                 let listener = &self.listeners[*first];
                 // A listener that only waits is no problem of its routes either.
-                let severity =
-                    listener.sockets.as_ref().err().map_or(Severity::Warning, |fault| fault.severity);
+                let severity = if listener.is_waiting { Severity::Note } else { Severity::Warning };
                 let message = format!("{} is not served", listener.in_words());
                 self.merged.problems.push(at.problem(severity, &parent.place.field(), message));
             }

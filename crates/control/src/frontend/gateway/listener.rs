@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use sluicegate_model::Certificate;
 
-use super::service::{self, GatewayAddresses};
+use super::service::{self, GatewayAddresses, Lack};
 use crate::frontend::certificate;
 use crate::intent::listener::{Listener, Socket};
 use crate::intent::{At, Place};
 use crate::object::Kind;
 use crate::object::gateway::{self, Gateway, ListenerProtocol};
 use crate::object::service::IpProtocol;
-use crate::problem::{Problem, Severity};
+use crate::problem::Problem;
 use crate::status::Fault;
 use crate::store::Store;
 use crate::translate::{GatewayServices, ServiceType, TranslateOptions};
@@ -32,14 +32,22 @@ pub(super) fn intents<'a>(
     let mut intent = |listener: &'a gateway::Listener| {
         let place = Place::Listener(listener.index);
         let field = |within: &str| format!("{}.{within}", place.field());
+        let mut is_waiting = false;
         let sockets = match listener.protocol.route() {
             None => {
                 let message = format!("{} is not supported; the listener is not served", listener.protocol);
                 Err(at.note(&field("protocol"), message))
             }
             Some(_) => match &options.gateway_services {
-                Some(services) => own_sockets(store, services, at, listener, &addresses)
-                    .map_err(|(severity, fault)| at.problem(severity, &field("port"), fault)),
+                Some(services) => {
+                    own_sockets(store, services, at, listener, &addresses).map_err(|lack| match lack {
+                        Lack::Waits(fault) => {
+                            is_waiting = true;
+                            at.note(&field("port"), fault)
+                        }
+                        Lack::Foreign(fault) => at.warning(&field("port"), fault),
+                    })
+                }
                 None => {
                     sockets(listener, &addresses, options).map_err(|fault| at.warning(&field("port"), fault))
                 }
@@ -56,6 +64,7 @@ pub(super) fn intents<'a>(
             entry_point: options.gateway_services.as_ref().map(|_| entry_point(at, listener.port)),
             certificates,
             unresolved: listener.unresolved.clone().or(unresolved),
+            is_waiting,
             sockets,
         }
     };
@@ -136,14 +145,14 @@ fn service_problems(
     })
 }
 
-/// The sockets of a listener behind the Service of its Gateway; or the reason why there are none, with its severity.
+/// The sockets of a listener behind the Service of its Gateway; or the reason why there are none.
 fn own_sockets(
     store: &Store,
     services: &GatewayServices,
     at: At<'_>,
     listener: &gateway::Listener,
     addresses: &[IpAddr],
-) -> Result<Vec<Socket>, (Severity, String)> {
+) -> Result<Vec<Socket>, Lack> {
     let Some(key) = service::key(listener).filter(|_| !addresses.is_empty()) else { return Ok(Vec::new()) };
     let port = service::target(store, services, at.object, key)?;
     let own = |address: &IpAddr| Socket::Own { address: SocketAddr::new(*address, port), protocol: key.0 };

@@ -14,7 +14,6 @@ use crate::intent::At;
 use crate::object::gateway::{Gateway, Listener, ListenerProtocol};
 use crate::object::service::{IpProtocol, OfGateway, Service};
 use crate::object::{ObjectRef, service};
-use crate::problem::Severity;
 use crate::store::Store;
 use crate::translate::{GatewayServices, ServiceType, TranslateOptions};
 
@@ -45,6 +44,14 @@ pub(crate) struct Wish {
     pub(crate) address: Option<IpAddr>,
     /// The ports of the served listeners. Without a port, the Service stays as it is.
     pub(crate) ports: BTreeSet<(IpProtocol, u16)>,
+}
+
+/// The reason why a listener has no port of the data plane.
+pub(super) enum Lack {
+    /// The Service or its port does not exist yet.
+    Waits(String),
+    /// Another Service has the name.
+    Foreign(String),
 }
 
 /// The addresses at which clients reach a Gateway.
@@ -110,13 +117,13 @@ pub(crate) fn is_of_lease(services: &GatewayServices, service: &OfGateway) -> bo
     labels.and_then(|labels| labels.get(LEASE_LABEL)).is_some_and(|lease| **lease == *services.lease)
 }
 
-/// The port of the data plane for a port of a Gateway; or the reason why there is none, with its severity.
+/// The port of the data plane for a port of a Gateway; or the reason why there is none.
 pub(super) fn target(
     store: &Store,
     services: &GatewayServices,
     gateway: &ObjectRef,
     key: (IpProtocol, u16),
-) -> Result<u16, (Severity, String)> {
+) -> Result<u16, Lack> {
     let service = find(store, services, gateway);
     let in_words = || format!("Service {}/{}", services.namespace, name(gateway));
     let ours = match service.map(|service| service.of_gateway.as_ref()) {
@@ -127,7 +134,7 @@ pub(super) fn target(
                 "{} exists already and is not of this Gateway; the listener is not served. Delete the Service",
                 in_words()
             );
-            return Err((Severity::Warning, message));
+            return Err(Lack::Foreign(message));
         }
     };
     let target = ours.and_then(|service| service.targets.get(&key).copied());
@@ -136,7 +143,7 @@ pub(super) fn target(
             "{} does not have the port yet; the listener is served once the holder of the Lease has added it",
             in_words()
         );
-        (Severity::Note, message)
+        Lack::Waits(message)
     })
 }
 
