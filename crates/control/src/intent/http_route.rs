@@ -11,6 +11,7 @@ use super::{At, Reference};
 use crate::object::route::Hostname;
 use crate::problem::Problem;
 use crate::status::Fault;
+use crate::store::ServiceRef;
 
 /// An HTTPRoute.
 pub(crate) struct HttpRoute<'a> {
@@ -24,6 +25,8 @@ pub(crate) struct HttpRoute<'a> {
     pub(crate) fault: Option<&'a Fault>,
     /// Whether a rule is without an error.
     pub(crate) is_usable: bool,
+    /// The Services that do not exist, or lack a port.
+    pub(crate) missing: Vec<ServiceRef>,
     /// The first backend that may not be named, or does not exist.
     pub(crate) unresolved: Option<Fault>,
     pub(crate) rules: Vec<HttpRule<'a>>,

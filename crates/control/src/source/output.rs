@@ -127,7 +127,12 @@ impl<P: Publish> Output<P> {
 
     /// Whether a route names this Service, even if the Service does not exist.
     fn is_named(&self, (namespace, service): &ServiceRef) -> bool {
-        let Some(config) = self.publisher.config() else { return true };
+        let (Some(config), Some(translation)) = (self.publisher.config(), &self.translation) else {
+            return true;
+        };
+        if translation.missing.contains(&(namespace.clone(), service.clone())) {
+            return true;
+        }
         let first = UpstreamKey::new(namespace.clone(), service.clone(), "");
         let next = config.upstreams.range(first..).next();
         next.is_some_and(|(key, _)| key.namespace == *namespace && key.service == *service)

@@ -10,7 +10,7 @@
 //! | [`gateway_services`] | the options for the Services of Gateways |
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::merge::policy::standing::Standing;
 use crate::object::{Kind, ObjectRef};
 use crate::problem::Problem;
 use crate::status::ObjectStatus;
-use crate::store::Store;
+use crate::store::{ServiceRef, Store};
 use crate::{emit, frontend, merge};
 
 mod gateway_services;
@@ -198,6 +198,8 @@ pub struct Translation {
     pub policy_statuses: Vec<Standing>,
     /// The status of GatewayClasses, Gateways, their routes, and BackendTLSPolicies.
     pub statuses: Vec<ObjectStatus>,
+    /// The Services that HTTPRoutes name and that do not exist, or lack a port.
+    pub(crate) missing: HashSet<ServiceRef>,
 }
 
 /// Translates the objects of a store.
@@ -212,6 +214,7 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     Translation {
         foreign,
         statuses,
+        missing: intents.http_routes.iter().flat_map(|route| route.missing.iter().cloned()).collect(),
         ..emit::emit(store, &options, merged, &intents.http_routes, problems, of_intents)
     }
 }

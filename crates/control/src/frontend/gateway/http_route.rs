@@ -34,6 +34,7 @@ pub(super) fn intent<'a>(
         parents,
         fault: route.fault.as_ref(),
         is_usable: route.is_usable,
+        missing: Vec::new(),
         unresolved: None,
         rules: Vec::new(),
         named,
@@ -101,6 +102,7 @@ impl HttpRoute<'_> {
         let service = ObjectRef { kind: Kind::Service, namespace: namespace.clone(), name: name.clone() };
         match store.service(namespace, name) {
             None if !store.knows(&service) => {
+                self.missing.push((namespace.clone(), name.clone()));
                 refuse("name", "BackendNotFound", format!("{service} does not exist"));
                 return None;
             }
@@ -108,6 +110,7 @@ impl HttpRoute<'_> {
                 if known.external_name.is_none() && known.port(port, IpProtocol::Tcp).is_none() =>
             {
                 let ports = known.ports_in_words(IpProtocol::Tcp);
+                self.missing.push((namespace.clone(), name.clone()));
                 refuse("port", "BackendNotFound", format!("{service} has no port {port}, it has {ports}"));
                 return None;
             }
