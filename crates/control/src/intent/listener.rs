@@ -20,6 +20,8 @@ pub(crate) struct GatewayIntent<'a> {
     pub(crate) gateway: &'a Gateway,
     /// The places of its listeners in [`Intents`](super::Intents).
     pub(crate) listeners: Range<usize>,
+    /// The reason why its client certificate is unusable.
+    pub(crate) unresolved: Option<Fault>,
 }
 
 /// A listener.
@@ -33,6 +35,8 @@ pub(crate) struct Listener<'a> {
     pub(crate) port: u16,
     /// The certificates of a listener for HTTPS.
     pub(crate) certificates: Vec<Arc<Certificate>>,
+    /// The Secret with the client certificate of the Gateway: `namespace/name`.
+    pub(crate) client_certificate: Option<Arc<str>>,
     /// The first reference of the listener that leads to nothing usable.
     pub(crate) unresolved: Option<Fault>,
     /// The sockets of the listener, or the reason why there are none.
