@@ -51,4 +51,6 @@ pub use source::cluster::planes::{PlaneCertificates, PlaneFiles, PlanesError};
 pub use source::{ClusterSource, DirectorySource, Loaded, Publish, Served, foreign_in_words, load_once};
 pub use status::ObjectStatus;
 pub use store::Store;
-pub use translate::{Globals, ObjectName, ReadGlobals, TranslateOptions, Translation, translate};
+pub use translate::{
+    GatewayServices, Globals, ObjectName, ReadGlobals, ServiceType, TranslateOptions, Translation, translate,
+};

@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from harness import Cluster, wait_until
-from harness.processes import checked
 
 from .process import (
     AT_HOME, CLUSTER_WIDE, CONTROLLER, HOME, NAMESPACED, NODES, READ, WRITE, Gateway, Manifest, Pair, Site, config_map,
-    endpoint_slice, endpoints, ingress, lease, lease_rules, program, secret, service,
+    endpoint_slice, endpoints, ingress, install_gateway_api, lease, lease_rules, program, secret, service,
 )
 
-GATEWAY_API = "sigs.k8s.io/gateway-api@v1.6.3"
 STATUS_OF = "192.0.2."
 
 
@@ -284,12 +282,9 @@ class Follows(OnCluster):
         self.shop()
         gateway = self.gateway("--publish-status-address", "192.0.2.1")
         self.assertEqual([line for line in gateway.log().splitlines() if " WARN " in line or " ERROR " in line], [])
-        module = json.loads(checked(["go", "mod", "download", "-json", GATEWAY_API], cwd=str(self.site.folder)))["Dir"]
-        crds = sorted(Path(module, "config/crd/experimental").glob("gateway.networking.k8s.io_*.yaml"))
-        self.cluster.kubectl("apply", "--server-side", *(f"--filename={file}" for file in crds))
+        install_gateway_api(self.cluster, self.site.folder)
         port = gateway.port + 5
         group = "gateway.networking.k8s.io"
-        self.cluster.wait_for_definitions(f"gateways.{group}", f"tcproutes.{group}")
         objects: list[Manifest] = [
             {"apiVersion": f"{group}/v1", "kind": "Gateway", "metadata": {"namespace": self.namespace, "name": "edge"},
              "spec": {"gatewayClassName": "sluicegate", "listeners": [{"name": "tcp", "protocol": "TCP", "port": port}]}},

@@ -12,7 +12,7 @@ use crate::intent::{At, Claim, Place, Reference};
 use crate::object::gateway::ListenerProtocol;
 use crate::object::host::covers;
 use crate::object::route::Hostname;
-use crate::problem::Problem;
+use crate::problem::{Problem, Severity};
 use crate::status::Fault;
 
 /// The listeners of Gateways, with the routes that are in service.
@@ -75,6 +75,8 @@ struct Merging<'i, 'a> {
     attached: Vec<Vec<Attachment>>,
     /// The routes whose backends are in the result.
     in_service: HashSet<usize>,
+    /// The entry points of Gateways whose hosts are in the result.
+    entered: HashSet<Arc<str>>,
     /// The HTTPRoutes whose backends are in the result, each with the client certificate of a Gateway.
     http_in_service: HashSet<(usize, Option<Arc<str>>)>,
     merged: Merged<'a>,
@@ -93,6 +95,7 @@ pub(super) fn merge<'a>(
         sockets: BTreeMap::new(),
         attached: listeners.iter().map(|_| Vec::new()).collect(),
         in_service: HashSet::new(),
+        entered: HashSet::new(),
         http_in_service: HashSet::new(),
         merged: Merged::default(),
     };
@@ -176,8 +179,11 @@ impl<'i, 'a> Merging<'i, 'a> {
                 self.attached[*listener].push(Attachment { route, parent: parent.place, hosts });
             }
             if let Some((first, _)) = accepted.first().filter(|_| !is_attached) {
-                let message = format!("{} is not served", self.listeners[*first].in_words());
-                self.merged.problems.push(at.warning(&parent.place.field(), message));
+                let listener = &self.listeners[*first];
+                // A listener that only waits is no problem of its routes either.
+                let severity = if listener.is_waiting { Severity::Note } else { Severity::Warning };
+                let message = format!("{} is not served", listener.in_words());
+                self.merged.problems.push(at.problem(severity, &parent.place.field(), message));
             }
         }
         // Names that are outside its attachments.
@@ -230,12 +236,18 @@ impl<'i, 'a> Merging<'i, 'a> {
             Socket::Http(_) => EntryPoint::FlagsHttp,
             Socket::Https(_) => EntryPoint::FlagsHttps,
             Socket::Own { address, .. } => {
-                let (id, name) = (self.listeners[first].id(), Arc::<str>::from(address.to_string()));
+                let id = self.listeners[first].id();
+                let name = self.listeners[first].entry_point.clone();
+                let name = name.unwrap_or_else(|| address.to_string().into());
                 let serves = match self.listeners[first].protocol {
                     ListenerProtocol::Https => Serves::Https(name.clone()),
                     _ => Serves::Http(name.clone()),
                 };
                 self.merged.listeners.push(sluicegate_model::Listener { id, address, serves });
+                // The same listeners have another address too.
+                if !self.entered.insert(name.clone()) {
+                    return;
+                }
                 EntryPoint::Gateway(name)
             }
         };

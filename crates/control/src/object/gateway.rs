@@ -1,5 +1,6 @@
 //! `GatewayClass` and `Gateway`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -40,6 +41,10 @@ pub(crate) struct Gateway {
     /// The Secret with its client certificate for endpoints with a BackendTLSPolicy, or the reason why the reference is
     /// invalid.
     pub(crate) client_certificate: Option<Result<ObjectRef, String>>,
+    /// `spec.infrastructure.labels`.
+    pub(crate) labels: BTreeMap<String, String>,
+    /// `spec.infrastructure.annotations`.
+    pub(crate) annotations: BTreeMap<String, String>,
     /// Its valid listeners.
     pub(crate) listeners: Vec<Listener>,
     /// Its other listeners.
@@ -196,10 +201,8 @@ impl Gateway {
             }
             listeners.push(listener);
         }
-        let has_parameters = spec
-            .infrastructure
-            .as_ref()
-            .is_some_and(|infrastructure| infrastructure.parameters_ref.is_some());
+        let infrastructure = spec.infrastructure.unwrap_or_default();
+        let has_parameters = infrastructure.parameters_ref.is_some();
         if has_parameters {
             findings.warning("spec.infrastructure.parametersRef", PARAMETERS_FAULT);
         }
@@ -216,6 +219,8 @@ impl Gateway {
             class_name: class_name.into(),
             addresses,
             client_certificate,
+            labels: infrastructure.labels.unwrap_or_default(),
+            annotations: infrastructure.annotations.unwrap_or_default(),
             listeners,
             rejected,
         }

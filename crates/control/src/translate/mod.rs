@@ -7,6 +7,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`named`] | the relevant objects, before the translation |
+//! | [`gateway_services`] | the options for the Services of Gateways |
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -24,9 +25,12 @@ use crate::status::ObjectStatus;
 use crate::store::Store;
 use crate::{emit, frontend, merge};
 
+mod gateway_services;
 pub(crate) mod named;
 #[cfg(test)]
 mod tests;
+
+pub use gateway_services::{GatewayServices, ServiceType};
 
 /// The `spec.controller` of our IngressClasses.
 pub const CONTROLLER: &str = "sluicegate.dev/ingress-controller";
@@ -69,6 +73,8 @@ pub struct TranslateOptions {
     pub gateway_class: String,
     /// The addresses of Gateways without `spec.addresses`. Default all IPv4 addresses.
     pub gateway_addresses: Vec<IpAddr>,
+    /// The Services of Gateways. Default none: clients reach Gateways at the ports of the data plane.
+    pub gateway_services: Option<GatewayServices>,
     /// The ports at which the process serves HTTP: no Gateway can have them for TCP. Default: none.
     pub http_ports: Vec<u16>,
     /// The ports at which the process serves HTTPS. For Gateways at these ports, the HTTPS listeners provide TLS
@@ -161,6 +167,7 @@ impl Default for TranslateOptions {
             watch_ingress_without_class: false,
             gateway_class: "sluicegate".to_owned(),
             gateway_addresses: vec![Ipv4Addr::UNSPECIFIED.into()],
+            gateway_services: None,
             http_ports: Vec::new(),
             https_ports: Vec::new(),
             admin_port: None,
@@ -200,7 +207,7 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     let mut intents = frontend::intents(store, &options);
     let (of_intents, foreign) = (std::mem::take(&mut intents.problems), std::mem::take(&mut intents.foreign));
     let merged = merge::merge(store, &intents, &options);
-    let mut statuses = merge::gateway_status::statuses(store, &intents, &merged.listeners.lost);
+    let mut statuses = merge::gateway_status::statuses(store, &options, &intents, &merged.listeners.lost);
     statuses.extend(intents.backend_tls.statuses(store, &intents, &mut problems));
     Translation {
         foreign,

@@ -7,6 +7,7 @@
 //! | [`attach`] | the listeners that accept a route |
 //! | [`backend`] | the backends of a route below HTTP |
 //! | [`http_route`] | HTTPRoutes |
+//! | [`service`] | the Services of Gateways, and the ports of the data plane that they lead to |
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -26,6 +27,7 @@ mod backend;
 mod class;
 mod http_route;
 mod listener;
+pub(crate) mod service;
 
 pub(crate) use class::is_ours;
 

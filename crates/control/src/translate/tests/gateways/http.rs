@@ -34,7 +34,7 @@ fn hosts(config: &Config) -> Vec<String> {
 }
 
 #[track_caller]
-fn served_hosts(
+pub(super) fn served_hosts(
     options: &TranslateOptions,
     manifests: &[String],
     expected: &[&str],

@@ -6,6 +6,7 @@
 //! | `http` | HTTPRoutes |
 //! | `backend_tls` | BackendTLSPolicies |
 //! | `routes` | the listeners and the backends of routes |
+//! | `services` | Gateways with a Service each |
 //! | `status` | the status of GatewayClasses, Gateways and routes |
 //! | `faults` | errors, and the parts that stay in service |
 
@@ -14,6 +15,7 @@ mod faults;
 mod http;
 mod listeners;
 mod routes;
+mod services;
 mod status;
 
 use std::path::Path;
