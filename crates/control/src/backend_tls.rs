@@ -366,6 +366,15 @@ fn authorities<'s>(store: &'s Store, object: &ObjectRef) -> Result<&'s Data, Str
     }
 }
 
+/// Changes an upstream to the upstream whose endpoints receive this client certificate, if a BackendTLSPolicy applies to the
+/// upstream. The certificate is a Secret: `namespace/name`.
+pub(crate) fn present(upstream: &mut UpstreamKey, client_certificate: Option<&Arc<str>>) {
+    let Some(certificate) = client_certificate else { return };
+    if let Some(tls) = upstream.transport.tls.as_mut().filter(|tls| tls.policy.is_some()) {
+        Arc::make_mut(tls).secret = Some((**certificate).into());
+    }
+}
+
 /// The policy that the key of an upstream names.
 pub(crate) fn named<'s>(store: &'s Store, policy: &str) -> Option<&'s BackendTlsPolicy> {
     let (namespace, name) = policy.split_once('/')?;

@@ -30,6 +30,8 @@ pub(crate) enum Content {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GatewayStatus {
     pub(crate) accepted: Condition,
+    /// The reason why its client certificate is unusable.
+    pub(crate) unresolved: Option<Fault>,
     /// The reason why the data planes do not serve the Gateway.
     pub(crate) unprogrammed: Option<Fault>,
     /// The addresses of the Gateway; `None` for the addresses of the data planes.

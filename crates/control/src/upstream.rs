@@ -76,10 +76,7 @@ pub(crate) fn layer4_key(
 
 /// The TLS settings for the endpoints of an upstream, and the problem if a part is missing.
 fn tls(store: &Store, transport: &TransportTls) -> (UpstreamTls, Option<String>) {
-    let object = transport.secret.as_ref().and_then(|secret| {
-        let (namespace, name) = secret.split_once('/')?;
-        Some(ObjectRef { kind: Kind::Secret, namespace: namespace.into(), name: name.into() })
-    });
+    let object = transport.secret.as_deref().and_then(secret_named);
     let data = object.as_ref().and_then(|object| store.data(object));
     let identity =
         object.as_ref().and_then(|object| store.secret(object)).and_then(|secret| secret.certificate.clone());
@@ -111,6 +108,12 @@ fn tls(store: &Store, transport: &TransportTls) -> (UpstreamTls, Option<String>)
     (UpstreamTls { server_name, sends_name, verification, identity, alternative_names }, fault)
 }
 
+/// The Secret that the key of an upstream names.
+fn secret_named(secret: &str) -> Option<ObjectRef> {
+    let (namespace, name) = secret.split_once('/')?;
+    Some(ObjectRef { kind: Kind::Secret, namespace: namespace.into(), name: name.into() })
+}
+
 /// The TLS settings of a BackendTLSPolicy. If the policy has become invalid since the route was translated, no endpoint is
 /// trusted.
 fn tls_of_policy(store: &Store, transport: &TransportTls, policy: &str) -> UpstreamTls {
@@ -118,11 +121,16 @@ fn tls_of_policy(store: &Store, transport: &TransportTls, policy: &str) -> Upstr
     let verification = policy.and_then(|policy| backend_tls::trust(store, policy).verification.ok());
     let nobody = || Verification::Authorities { roots: Vec::new(), crls: Vec::new() };
     let validation = policy.and_then(|policy| policy.validation.as_ref().ok());
+    let identity = transport
+        .secret
+        .as_deref()
+        .and_then(secret_named)
+        .and_then(|secret| store.secret(&secret)?.certificate.clone());
     UpstreamTls {
         server_name: transport.server_name.clone(),
         sends_name: transport.sends_name,
         verification: verification.unwrap_or_else(nobody),
-        identity: None,
+        identity,
         alternative_names: validation.and_then(|validation| validation.alternative_names.clone()),
     }
 }

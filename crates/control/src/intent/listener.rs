@@ -20,6 +20,8 @@ pub(crate) struct GatewayIntent<'a> {
     pub(crate) gateway: &'a Gateway,
     /// The places of its listeners in [`Intents`](super::Intents).
     pub(crate) listeners: Range<usize>,
+    /// The reason why its client certificate is unusable.
+    pub(crate) unresolved: Option<Fault>,
 }
 
 /// A listener.
@@ -35,6 +37,8 @@ pub(crate) struct Listener<'a> {
     pub(crate) entry_point: Option<Arc<str>>,
     /// The certificates of a listener for HTTPS.
     pub(crate) certificates: Vec<Arc<Certificate>>,
+    /// The Secret with the client certificate of the Gateway: `namespace/name`.
+    pub(crate) client_certificate: Option<Arc<str>>,
     /// The first reference of the listener that leads to nothing usable.
     pub(crate) unresolved: Option<Fault>,
     /// Whether the listener has no sockets only because the Service of its Gateway does not have its port yet.

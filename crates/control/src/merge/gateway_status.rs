@@ -143,6 +143,7 @@ fn of_gateway(
         generation: gateway.generation,
         content: Content::Gateway(GatewayStatus {
             accepted,
+            unresolved: intent.unresolved.clone(),
             unprogrammed,
             addresses,
             listeners: listeners.into_iter().map(|(_, status)| status).collect(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sluicegate_model::{EntryPoint, HostPattern, Layer4Route, Serves, TlsHost, TlsRoute};
 
+use crate::backend_tls;
 use crate::intent::http_route::HttpRoute;
 use crate::intent::listener::{Layer4, Listener, Parent, Socket};
 use crate::intent::{At, Claim, Place, Reference};
@@ -36,11 +37,21 @@ pub(crate) struct Merged<'a> {
 pub(crate) struct HttpHost {
     pub(crate) entry_point: EntryPoint,
     pub(crate) host: HostPattern,
-    /// The routes of the host, the oldest first, by their places in [`Intents`](crate::intent::Intents), each with the port of
-    /// the listener.
-    pub(crate) routes: Vec<(usize, u16)>,
+    /// The routes of the host, the oldest first.
+    pub(crate) routes: Vec<HostRoute>,
     /// Whether a less specific host of the same listener takes requests that meet no match.
     pub(crate) continues: bool,
+}
+
+/// An HTTPRoute of a host.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct HostRoute {
+    /// Its place in [`Intents`](crate::intent::Intents).
+    pub(crate) route: usize,
+    /// The port of the listener.
+    pub(crate) port: u16,
+    /// The Secret with the client certificate of the Gateway.
+    pub(crate) client_certificate: Option<Arc<str>>,
 }
 
 /// A route at a listener.
@@ -66,8 +77,8 @@ struct Merging<'i, 'a> {
     in_service: HashSet<usize>,
     /// The entry points of Gateways whose hosts are in the result.
     entered: HashSet<Arc<str>>,
-    /// The HTTPRoutes whose backends are in the result.
-    http_in_service: HashSet<usize>,
+    /// The HTTPRoutes whose backends are in the result, each with the client certificate of a Gateway.
+    http_in_service: HashSet<(usize, Option<Arc<str>>)>,
     merged: Merged<'a>,
 }
 
@@ -261,10 +272,15 @@ impl<'i, 'a> Merging<'i, 'a> {
             }
             let closer = closer(self.listeners, listeners, listener.hostname);
             for attachment in &self.attached[index] {
-                let is_new = self.http_in_service.insert(attachment.route);
+                let certificate = listener.client_certificate.clone();
+                let is_new = self.http_in_service.insert((attachment.route, certificate.clone()));
                 let route = &self.http_routes[attachment.route];
                 if is_new {
-                    self.merged.references.extend(route.references.iter().cloned());
+                    let references = route.references.iter().cloned().map(|mut reference| {
+                        backend_tls::present(&mut reference.upstream, certificate.as_ref());
+                        reference
+                    });
+                    self.merged.references.extend(references);
                     self.merged.problems.extend(route.problems.iter().cloned());
                 }
                 for host in &attachment.hosts {
@@ -277,8 +293,9 @@ impl<'i, 'a> Merging<'i, 'a> {
                         continue;
                     }
                     let known = hosts.entry(host.clone()).or_insert_with(|| new(host));
-                    if !known.routes.iter().any(|(known, _)| *known == attachment.route) {
-                        known.routes.push((attachment.route, listener.port));
+                    if !known.routes.iter().any(|known| known.route == attachment.route) {
+                        let (route, port) = (attachment.route, listener.port);
+                        known.routes.push(HostRoute { route, port, client_certificate: certificate.clone() });
                     }
                 }
             }

@@ -46,8 +46,20 @@ pub(crate) struct GatewaySpec {
     pub(crate) addresses: Option<Vec<Address>>,
     pub(crate) infrastructure: Option<Infrastructure>,
     allowed_listeners: Option<AllowedListeners>,
-    tls: Option<Value>,
+    pub(crate) tls: Option<GatewayTls>,
     default_scope: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+pub(crate) struct GatewayTls {
+    pub(crate) backend: Option<GatewayBackendTls>,
+    frontend: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct GatewayBackendTls {
+    pub(crate) client_certificate_ref: Option<ObjectReference>,
 }
 
 #[derive(Deserialize)]

@@ -52,6 +52,9 @@ impl Named {
         let listeners = store.all::<Gateway>().flat_map(|(_, gateway, _)| &gateway.listeners);
         let certificates = listeners.flat_map(|listener| &listener.certificates);
         self.certificates.extend(certificates.map(|(_, secret)| secret.clone()));
+        let clients =
+            store.all::<Gateway>().filter_map(|(_, gateway, _)| gateway.client_certificate.as_ref());
+        self.certificates.extend(clients.filter_map(|secret| secret.as_ref().ok()).cloned());
         let rules = store.all::<HttpRoute>().flat_map(|(_, route, _)| &route.rules);
         let backends = rules.flat_map(|rule| {
             let backends = rule.backends.iter().map(|backend| &backend.reference);

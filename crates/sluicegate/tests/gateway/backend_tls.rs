@@ -108,6 +108,25 @@ async fn configmap_with_ca_certificates_takes_effect_when_it_appears() -> TestRe
     wait_for_status(listener, 200).await
 }
 
+#[tokio::test]
+async fn endpoints_receive_the_client_certificate_of_the_gateway() -> TestResult {
+    let (authority, clients) = (Authority::new(), Authority::named("Clients"));
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let terminator =
+        Terminator::start(backend.addr(), &authority.issue(&["web.test"]), Some(&clients)).await?;
+    let site = Site::of([&backend])?;
+    site.save("slices.yaml", &slices([terminator.addr()]))?;
+    site.save("policy.yaml", &policy(CA))?;
+    site.save("ca.yaml", &configmap(&[&authority]))?;
+    let (_process, listener) = serving(&site, RULES).await?;
+    wait_for_status(listener, 502).await?;
+    site.save("client.yaml", &clients.issue(&["gateway.test"]).secret("client"))?;
+    let gateway = std::fs::read_to_string(site.path().join("gateway.yaml"))?;
+    let tls = "spec: {tls: {backend: {clientCertificateRef: {name: client}}}, ";
+    site.save("gateway.yaml", &gateway.replace("spec: {", tls))?;
+    wait_for_status(listener, 200).await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rotation_of_ca_certificates_fails_no_request() -> TestResult {
     const AUTHORITIES: usize = 6;

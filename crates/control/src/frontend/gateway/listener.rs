@@ -9,13 +9,15 @@ use super::service::{self, GatewayAddresses, Lack};
 use crate::frontend::certificate;
 use crate::intent::listener::{Listener, Socket};
 use crate::intent::{At, Place};
-use crate::object::Kind;
 use crate::object::gateway::{self, Gateway, ListenerProtocol};
 use crate::object::service::IpProtocol;
+use crate::object::{Kind, ObjectRef};
 use crate::problem::Problem;
 use crate::status::Fault;
 use crate::store::Store;
 use crate::translate::{GatewayServices, ServiceType, TranslateOptions};
+
+const INVALID_CLIENT_CERTIFICATE: &str = "InvalidClientCertificateRef";
 
 /// The intents of the listeners of a Gateway, in the order of its listeners.
 pub(super) fn intents<'a>(
@@ -23,6 +25,7 @@ pub(super) fn intents<'a>(
     at: At<'a>,
     gateway: &'a Gateway,
     options: &TranslateOptions,
+    client_certificate: Option<&Arc<str>>,
     problems: &mut Vec<Problem>,
 ) -> Vec<Listener<'a>> {
     let addresses = addresses(gateway, options);
@@ -63,6 +66,7 @@ pub(super) fn intents<'a>(
             port: listener.port,
             entry_point: options.gateway_services.as_ref().map(|_| entry_point(at, listener.port)),
             certificates,
+            client_certificate: client_certificate.cloned(),
             unresolved: listener.unresolved.clone().or(unresolved),
             is_waiting,
             sockets,
@@ -81,14 +85,7 @@ fn certificates(
     let mut certificates: Vec<Arc<Certificate>> = Vec::new();
     let (mut faults, mut unresolved) = (Vec::new(), None);
     for (index, secret) in &listener.certificates {
-        let is_granted = store.is_granted(at.object, &secret.namespace, (Kind::Secret, &secret.name));
-        let certificate = match is_granted {
-            true => certificate::of_secret(store, secret),
-            false => Err(format!(
-                "no ReferenceGrant of namespace {} allows a Gateway of namespace {} to name {secret}",
-                secret.namespace, at.object.namespace
-            )),
-        };
+        let (certificate, is_granted) = certificate_of(store, at, secret);
         match certificate {
             Ok(new) if certificates.iter().any(|known| known.key_kind == new.key_kind) => {
                 faults.push((
@@ -111,6 +108,43 @@ fn certificates(
         problems.push(at.warning(&field, format!("{fault}{consequence}")));
     }
     (certificates, unresolved)
+}
+
+/// The certificate of a Secret that a Gateway names, or the reason why there is none; and whether the Gateway may name the
+/// Secret.
+fn certificate_of(store: &Store, at: At<'_>, secret: &ObjectRef) -> (Result<Arc<Certificate>, String>, bool) {
+    if store.is_granted(at.object, &secret.namespace, (Kind::Secret, &secret.name)) {
+        return (certificate::of_secret(store, secret), true);
+    }
+    let fault = format!(
+        "no ReferenceGrant of namespace {} allows a Gateway of namespace {} to name {secret}",
+        secret.namespace, at.object.namespace
+    );
+    (Err(fault), false)
+}
+
+/// The Secret with the client certificate of a Gateway, as `namespace/name`, if the certificate is usable; and the reason
+/// if not.
+pub(super) fn client_certificate(
+    store: &Store,
+    at: At<'_>,
+    gateway: &Gateway,
+    problems: &mut Vec<Problem>,
+) -> (Option<Arc<str>>, Option<Fault>) {
+    let secret = match &gateway.client_certificate {
+        None => return (None, None),
+        Some(Ok(secret)) => secret,
+        Some(Err(fault)) => return (None, Some(Fault::new(INVALID_CLIENT_CERTIFICATE, &**fault))),
+    };
+    match certificate_of(store, at, secret) {
+        (Ok(_), _) => (Some(format!("{}/{}", secret.namespace, secret.name).into()), None),
+        (Err(fault), is_granted) => {
+            let message = format!("{fault}; the Gateway presents no certificate to endpoints");
+            problems.push(at.warning(gateway::CLIENT_CERTIFICATE, message));
+            let reason = if is_granted { INVALID_CLIENT_CERTIFICATE } else { "RefNotPermitted" };
+            (None, Some(Fault::new(reason, fault)))
+        }
+    }
 }
 
 /// The name of the entry point of the listeners at a port of a Gateway with a Service of its own.

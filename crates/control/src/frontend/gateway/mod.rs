@@ -58,9 +58,12 @@ pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mu
     for (at, gateway) in gateways {
         let first = listeners.all.len();
         listeners.all.extend(&gateway.listeners);
-        intents.listeners.extend(listener::intents(store, at, gateway, options, &mut intents.problems));
+        let problems = &mut intents.problems;
+        let (certificate, unresolved) = listener::client_certificate(store, at, gateway, problems);
+        let certificate = certificate.as_ref();
+        intents.listeners.extend(listener::intents(store, at, gateway, options, certificate, problems));
         let range = first..listeners.all.len();
-        intents.gateways.push(GatewayIntent { at, gateway, listeners: range.clone() });
+        intents.gateways.push(GatewayIntent { at, gateway, listeners: range.clone(), unresolved });
         listeners.of_gateway.insert(at.object, range);
     }
     let routes = store.all::<Route>().map(|(object, route, origin)| (At { object, origin }, route));

@@ -18,10 +18,11 @@ const ANCESTORS_MAX: usize = 16;
 const PARENTS_MAX: usize = 32;
 
 /// The features of Gateway API that the gateway supports, in order (`GatewayClassStatus.supportedFeatures`).
-const FEATURES: [&str; 27] = [
+const FEATURES: [&str; 28] = [
     "BackendTLSPolicy",
     "BackendTLSPolicySANValidation",
     "Gateway",
+    "GatewayBackendClientCertificate",
     "GatewayHTTPListenerIsolation",
     "GatewayPort8080",
     "HTTPRoute",
@@ -83,7 +84,11 @@ fn of_gateway(
         Fault::new("AddressNotAssigned", message)
     });
     let unprogrammed = wish.unprogrammed.as_ref().or(unassigned.as_ref());
-    let wanted = [wish.accepted.clone(), Condition::unless("Programmed", "Programmed", unprogrammed)];
+    let mut wanted = vec![wish.accepted.clone(), Condition::unless("Programmed", "Programmed", unprogrammed)];
+    // The condition is present only while it is false: listeners report their own references.
+    if let Some(fault) = &wish.unresolved {
+        wanted.push(Condition::unless("ResolvedRefs", "ResolvedRefs", Some(fault)));
+    }
     let addresses: Vec<Value> = addresses
         .iter()
         .map(|address| {
@@ -205,6 +210,7 @@ mod tests {
         let listener = ListenerStatus { name: "http".into(), kinds, attached_routes: 3, conditions };
         GatewayStatus {
             accepted: Condition::met("Accepted", "Accepted"),
+            unresolved: None,
             unprogrammed: None,
             addresses: None,
             listeners: vec![listener],
@@ -220,6 +226,16 @@ mod tests {
         };
         assert_eq!(condition(None), (json!("False"), json!("AddressNotAssigned")));
         assert_eq!(condition(Some(&["192.0.2.1".into()])), (json!("True"), json!("Programmed")));
+    }
+
+    #[test]
+    fn gateway_reports_its_client_certificate_while_the_certificate_is_unusable() {
+        let unresolved = Some(Fault::new("InvalidClientCertificateRef", "Secret default/a does not exist"));
+        let wish = status(Content::Gateway(GatewayStatus { unresolved, ..gateway() }));
+        let written = current(json!({})).task(&object(), &wish, None).expect("nothing stands there");
+        assert_eq!(written["conditions"][2]["reason"], "InvalidClientCertificateRef");
+        let solved = current(written).task(&object(), &status(Content::Gateway(gateway())), None);
+        assert_eq!(solved.expect("it differs")["conditions"].as_array().map(Vec::len), Some(2));
     }
 
     #[test]

@@ -308,6 +308,37 @@ fn backend_tls_policy_has_each_gateway_of_its_routes_as_ancestor() {
 }
 
 #[test]
+fn each_gateway_presents_its_own_client_certificate_to_endpoints() {
+    let spec = "gatewayClassName: sluicegate, listeners: [{name: a, protocol: HTTP, port: 81}], tls: {backend: \
+                {clientCertificateRef: {name: client}}}";
+    let mirror = "{filters: [{type: RequestMirror, requestMirror: {backendRef: {name: echo, port: 80}}}], backendRefs: [{name: echo, port: \
+                  80}]}";
+    let manifests = [
+        object("Gateway", "name: presenting", spec),
+        http_route("name: s", "{name: edge}, {name: presenting}", "s.test", mirror),
+        policy("name: p", "", &by_ca("web.test")),
+        authorities("ConfigMap", "ca", &pem()),
+        Authority::of_process().issue(&["client.test"]).secret("client"),
+    ];
+    let store = store(&manifests);
+    let translation = translated(&store);
+    assert_problems(&problems(&store, &translation), &[]);
+    for (entry_point, identity) in [("0.0.0.0:80", false), ("0.0.0.0:81", true)] {
+        let mut hosts = translation.config.hosts.iter();
+        let host = hosts
+            .find(|host| host.entry_point.to_string() == entry_point && host.host.to_string() == "s.test");
+        let rule = &host.expect(entry_point).rules[0];
+        for upstream in
+            rule.upstreams().chain(rule.traffic.iter().flat_map(|traffic| traffic.features.upstreams()))
+        {
+            let tls = translation.config.upstreams[upstream].tls.as_ref().expect("TLS");
+            assert_eq!(tls.identity.is_some(), identity, "{entry_point} {upstream}");
+        }
+    }
+    assert_eq!(translation.config.upstreams.len(), 2);
+}
+
+#[test]
 fn changed_ca_keeps_the_upstream_and_the_last_valid_ca_stays_trusted() {
     let file = Path::new("ca.yaml");
     let mut store = store(&[policy("name: p", "", &by_ca("web.test"))]);

@@ -30,7 +30,11 @@ fn statuses_of(store: &Store) -> Vec<String> {
         match status.content {
             Content::GatewayClass(conditions) => lines.push(format!("{name}:{}", words(&conditions))),
             Content::Gateway(gateway) => {
-                lines.push(format!("{name}:{}", words(&[gateway.accepted])));
+                let unresolved = gateway.unresolved.as_ref();
+                let unresolved =
+                    unresolved.map(|fault| Condition::unless("ResolvedRefs", "ResolvedRefs", Some(fault)));
+                let conditions: Vec<Condition> = [gateway.accepted].into_iter().chain(unresolved).collect();
+                lines.push(format!("{name}:{}", words(&conditions)));
                 lines.extend(gateway.listeners.iter().map(|listener| {
                     let kinds: Vec<&str> = listener.kinds.iter().map(|kind| kind.as_str()).collect();
                     let (routes, kinds) = (listener.attached_routes, kinds.join("+"));
@@ -165,4 +169,20 @@ fn route_whose_newest_version_has_an_error_falls_back_and_says_so() {
     let route = translation.statuses.last().expect("the route");
     assert_eq!(route.generation, Some(2));
     assert_eq!(translation.config.hosts[0].rules.len(), 1, "the older version is in service");
+}
+
+#[test]
+fn gateway_reports_a_client_certificate_that_it_cannot_present() {
+    let with = |reference: &str| {
+        let spec = "gatewayClassName: sluicegate, listeners: [{name: a, protocol: HTTP, port: 80}], tls: {backend: {clientCertificateRef";
+        object("Gateway", "name: edge", &format!("{spec}: {{{reference}}}}}}}"))
+    };
+    for (reference, reason) in [
+        ("name: none", "InvalidClientCertificateRef"),
+        ("name: none, kind: Bucket", "InvalidClientCertificateRef"),
+        ("name: none, namespace: other", "RefNotPermitted"),
+    ] {
+        let expected = format!("Gateway edge: Accepted ResolvedRefs=false({reason})");
+        assert_eq!(statuses(&[with(reference)])[0], expected, "{reference}");
+    }
 }
