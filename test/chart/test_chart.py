@@ -186,6 +186,11 @@ class Rights(unittest.TestCase):
             (NAMESPACE, "coordination.k8s.io", "leases", "sluicegate", "get", "update"),
         })
 
+    def test_gateway_may_write_services_only_in_its_namespace_and_only_for_gateways(self):
+        written = [(where, rule) for where, rule in rules(rendered({"gatewayServices": {"type": "ClusterIP"}}), "sluicegate")
+                   if "services" in rule["resources"] and rule["verbs"] != READ]
+        self.assertEqual(written, [(NAMESPACE, {"apiGroups": [""], "resources": ["services"], "verbs": [*READ, "create", "patch", "delete"]})])
+
     def test_gateway_with_watched_namespaces_has_rights_only_in_these_namespaces(self):
         found = rules(rendered({"watchNamespaces": ["shop", "blog"], "config": {"a": "b"}}), "sluicegate")
         everywhere = {resource for where, rule in found if where == "*" for resource in rule["resources"]}
@@ -278,6 +283,20 @@ class Values(unittest.TestCase):
         self.assertIn(flag, container(rendered(ignored).serving())["args"])
         self.assertIn(flag, container(rendered({"mode": "split", **ignored}).one("Deployment", "sluicegate-control-plane"))["args"])
 
+    def test_services_of_gateways_select_the_serving_pods_whose_network_policy_allows_their_ports(self):
+        for mode, reader in [("all-in-one", "sluicegate"), ("split", "sluicegate-control-plane")]:
+            objects = rendered({"mode": mode, "gatewayServices": {"type": "LoadBalancer", "annotations": {"a": "b, c"}}})
+            each = objects.one("Deployment", reader)
+            (selector,) = option(each, "gateway-service-selector")
+            labels = dict(pair.split("=") for pair in selector.split(","))
+            self.assertLessEqual(labels.items(), objects.serving()["spec"]["template"]["metadata"]["labels"].items())
+            self.assertEqual(option(each, "gateway-services"), ["LoadBalancer"])
+            self.assertEqual(option(each, "gateway-service-annotation"), ["a=b, c"])
+            (rule,) = objects.one("NetworkPolicy", objects.serving()["metadata"]["name"])["spec"]["ingress"]
+            for protocol in ("TCP", "UDP"):
+                self.assertIn({"port": 20000, "endPort": 29999, "protocol": protocol}, rule["ports"])
+        self.assertEqual(option(rendered().serving(), "gateway-services"), [])
+
     def test_configmap_contains_config_values_as_they_are_written(self):
         config = {"proxy-body-size": "8m", "max-request-body": 10485760, "ssl-redirect": False}
         objects = rendered({"config": config})
@@ -310,6 +329,11 @@ class Values(unittest.TestCase):
             ({"serviceMonitor": {"enabled": True}}, "metricsFrom"),
             ({"serviceAccount": {"create": False}}, "needs serviceAccount.name"),
             ({"listen": {"http": 9901}}, "the same port"),
+            ({"gatewayServices": {"type": "ExternalName"}}, "gatewayServices/type"),
+            ({"gatewayServices": {"type": "ClusterIP"}, "status": {"enabled": False}}, "needs status.enabled"),
+            ({"gatewayServices": {"type": "ClusterIP", "externalTrafficPolicy": "Local"}}, "LoadBalancer or NodePort"),
+            ({"gatewayServices": {"type": "NodePort", "loadBalancerClass": "a"}}, "type: LoadBalancer"),
+            ({"gatewayServices": {"type": "ClusterIP", "firstPort": 30000}}, "lastPort is less"),
         ]:
             with self.subTest(wrong):
                 with self.assertRaises(Refused) as refused:

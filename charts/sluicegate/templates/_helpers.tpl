@@ -153,6 +153,28 @@ balancer may never have an address. In split mode, the control plane runs on oth
 - {{ printf "--gateway-address=%s" . | quote }}
 {{- end }}
 {{- end }}
+{{- $root := . -}}
+{{- with .Values.gatewayServices }}
+{{- if .type }}
+{{- $selector := include "sluicegate.selector" (dict "root" $root "component" (include "sluicegate.component" $root)) | fromYaml -}}
+{{- $labels := list -}}
+{{- range $key, $value := $selector }}{{ $labels = append $labels (printf "%s=%s" $key $value) }}{{ end }}
+- --gateway-services={{ .type }}
+- --gateway-service-selector={{ join "," $labels }}
+{{- if ne (printf "%d-%d" (int .firstPort) (int .lastPort)) "20000-29999" }}
+- --gateway-service-ports={{ int .firstPort }}-{{ int .lastPort }}
+{{- end }}
+{{- range $key, $value := .annotations }}
+- {{ printf "--gateway-service-annotation=%s=%s" $key $value | quote }}
+{{- end }}
+{{- with .loadBalancerClass }}
+- --gateway-service-class={{ . }}
+{{- end }}
+{{- with .externalTrafficPolicy }}
+- --gateway-service-traffic-policy={{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- range .Values.watchNamespaces }}
 - --watch-namespace={{ . }}
 {{- end }}
@@ -331,7 +353,7 @@ annotations:
   resources: [ingresses]
   verbs: [patch]
 - apiGroups: [gateway.networking.k8s.io]
-  resources: [gateways/status, httproutes/status, tlsroutes/status, tcproutes/status, udproutes/status]
+  resources: [gateways/status, httproutes/status, tlsroutes/status, tcproutes/status, udproutes/status, backendtlspolicies/status]
   verbs: [patch]
 - apiGroups: [sluicegate.dev]
   resources: [securitypolicies/status, consumers/status, ratelimitpolicies/status, trafficpolicies/status]
@@ -371,6 +393,22 @@ annotations:
 {{- end -}}
 {{- if and (not $v.hostNetwork) $v.networkPolicy.enabled (not $v.networkPolicy.metricsFrom) -}}
 {{- fail "serviceMonitor.enabled needs networkPolicy.metricsFrom with the pods of Prometheus, such as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]" -}}
+{{- end -}}
+{{- end -}}
+{{- with $v.gatewayServices -}}
+{{- if .type -}}
+{{- if not $v.status.enabled -}}
+{{- fail "gatewayServices.type needs status.enabled, because the holder of the Lease writes the Services" -}}
+{{- end -}}
+{{- if gt (int .firstPort) (int .lastPort) -}}
+{{- fail "gatewayServices.lastPort is less than gatewayServices.firstPort" -}}
+{{- end -}}
+{{- if and .externalTrafficPolicy (eq .type "ClusterIP") -}}
+{{- fail "gatewayServices.externalTrafficPolicy needs gatewayServices.type: LoadBalancer or NodePort" -}}
+{{- end -}}
+{{- if and .loadBalancerClass (ne .type "LoadBalancer") -}}
+{{- fail "gatewayServices.loadBalancerClass needs gatewayServices.type: LoadBalancer" -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- $ports := list (include "sluicegate.httpPort" . | int) (include "sluicegate.httpsPort" . | int) (int $v.admin.port) -}}

@@ -34,8 +34,14 @@ subjects:
   verbs: [get, list, watch]
 {{- end }}
 {{- end }}
+{{- if .Values.gatewayServices.type }}
+# The Services of Gateways. Their names are not known before.
+- apiGroups: [""]
+  resources: [services]
+  verbs: [get, list, watch, create, patch, delete]
+{{- end }}
 {{- if and .Values.watchNamespaces (not (has .Release.Namespace .Values.watchNamespaces)) }}
-{{- if and .Values.status.enabled (eq .Values.status.source "Service") }}
+{{- if and .Values.status.enabled (eq .Values.status.source "Service") (not .Values.gatewayServices.type) }}
 - apiGroups: [""]
   resources: [services]
   resourceNames: [{{ $name }}]

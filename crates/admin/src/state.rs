@@ -172,7 +172,7 @@ impl ServedRoute {
 fn listener_of(entry_point: &EntryPoint) -> Option<String> {
     match entry_point {
         EntryPoint::Flags => None,
-        // The name of an entry point is the address of its listener.
+        // The name of an entry point is the address of its listener. Behind a Service, it is the Gateway with the port.
         EntryPoint::Gateway(name) => Some(name.parse().map_or_else(|_| name.to_string(), listen_address)),
         other => Some(other.to_string()),
     }

@@ -19,10 +19,12 @@
 //! | [`merge`] | conflicts between objects: the owner of each host, match and certificate, and the policies of rules |
 //! | [`emit`] | from merged intents to the model |
 //! | [`upstream`] | Services joined with their EndpointSlices |
+//! | [`backend_tls`] | BackendTLSPolicies: TLS to the endpoints of Services |
 //! | [`source`] | following a cluster or a directory, and publishing the changes |
 //! | [`status`] | the intended status of objects of Gateway API |
 //! | [`problem`], [`locate`] | problems and their lines |
 
+mod backend_tls;
 mod emit;
 mod frontend;
 mod intent;
@@ -49,4 +51,6 @@ pub use source::cluster::planes::{PlaneCertificates, PlaneFiles, PlanesError};
 pub use source::{ClusterSource, DirectorySource, Loaded, Publish, Served, foreign_in_words, load_once};
 pub use status::ObjectStatus;
 pub use store::Store;
-pub use translate::{Globals, ObjectName, ReadGlobals, TranslateOptions, Translation, translate};
+pub use translate::{
+    GatewayServices, Globals, ObjectName, ReadGlobals, ServiceType, TranslateOptions, Translation, translate,
+};

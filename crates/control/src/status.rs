@@ -22,12 +22,16 @@ pub(crate) enum Content {
     Gateway(GatewayStatus),
     /// The parents of a route that are Gateways of ours.
     Route(Vec<ParentStatus>),
+    /// The Gateways of ours whose routes name a target of a policy, each with the conditions of the policy there.
+    Policy(Vec<(ObjectRef, Vec<Condition>)>),
 }
 
 /// The status of a Gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GatewayStatus {
     pub(crate) accepted: Condition,
+    /// The reason why its client certificate is unusable.
+    pub(crate) unresolved: Option<Fault>,
     /// The reason why the data planes do not serve the Gateway.
     pub(crate) unprogrammed: Option<Fault>,
     /// The addresses of the Gateway; `None` for the addresses of the data planes.

@@ -7,6 +7,7 @@ use sluicegate_model::{
     Conditions, Endpoint, Protocol, Transport, TransportTls, Upstream, UpstreamKey, UpstreamTls, Verification,
 };
 
+use crate::backend_tls;
 use crate::object::annotation;
 use crate::object::backend::Backend;
 use crate::object::service::{IpProtocol, Service, ServicePort};
@@ -54,6 +55,7 @@ pub(crate) fn key(store: &Store, named: &UpstreamKey, said: Option<&Backend>) ->
             sends_name: tls.sends_name.unwrap_or(true),
             verifies: tls.verifies.unwrap_or_else(has_authorities),
             secret: tls.secret.as_ref().map(|secret| format!("{}/{}", secret.namespace, secret.name).into()),
+            policy: None,
         }));
     }
     key
@@ -74,10 +76,7 @@ pub(crate) fn layer4_key(
 
 /// The TLS settings for the endpoints of an upstream, and the problem if a part is missing.
 fn tls(store: &Store, transport: &TransportTls) -> (UpstreamTls, Option<String>) {
-    let object = transport.secret.as_ref().and_then(|secret| {
-        let (namespace, name) = secret.split_once('/')?;
-        Some(ObjectRef { kind: Kind::Secret, namespace: namespace.into(), name: name.into() })
-    });
+    let object = transport.secret.as_deref().and_then(secret_named);
     let data = object.as_ref().and_then(|object| store.data(object));
     let identity =
         object.as_ref().and_then(|object| store.secret(object)).and_then(|secret| secret.certificate.clone());
@@ -105,7 +104,35 @@ fn tls(store: &Store, transport: &TransportTls) -> (UpstreamTls, Option<String>)
         }
     };
     let (server_name, sends_name) = (transport.server_name.clone(), transport.sends_name);
-    (UpstreamTls { server_name, sends_name, verification, identity }, fault)
+    let alternative_names = None;
+    (UpstreamTls { server_name, sends_name, verification, identity, alternative_names }, fault)
+}
+
+/// The Secret that the key of an upstream names.
+fn secret_named(secret: &str) -> Option<ObjectRef> {
+    let (namespace, name) = secret.split_once('/')?;
+    Some(ObjectRef { kind: Kind::Secret, namespace: namespace.into(), name: name.into() })
+}
+
+/// The TLS settings of a BackendTLSPolicy. If the policy has become invalid since the route was translated, no endpoint is
+/// trusted.
+fn tls_of_policy(store: &Store, transport: &TransportTls, policy: &str) -> UpstreamTls {
+    let policy = backend_tls::named(store, policy);
+    let verification = policy.and_then(|policy| backend_tls::trust(store, policy).verification.ok());
+    let nobody = || Verification::Authorities { roots: Vec::new(), crls: Vec::new() };
+    let validation = policy.and_then(|policy| policy.validation.as_ref().ok());
+    let identity = transport
+        .secret
+        .as_deref()
+        .and_then(secret_named)
+        .and_then(|secret| store.secret(&secret)?.certificate.clone());
+    UpstreamTls {
+        server_name: transport.server_name.clone(),
+        sends_name: transport.sends_name,
+        verification: verification.unwrap_or_else(nobody),
+        identity,
+        alternative_names: validation.and_then(|validation| validation.alternative_names.clone()),
+    }
 }
 
 /// Finds the Service and the port that a backend names, and their endpoints. If one of them is missing, the upstream
@@ -116,7 +143,11 @@ pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
             format!("Service {}/{} does not exist; {}", key.namespace, key.service, consequence(key));
         return Resolved { missing: Some(("service.name", message)), ..Resolved::default() };
     };
-    let (tls, fault) = key.transport.tls.as_ref().map(|transport| tls(store, transport)).unzip();
+    let tls = |transport: &Arc<TransportTls>| match &transport.policy {
+        None => tls(store, transport),
+        Some(policy) => (tls_of_policy(store, transport, policy), None),
+    };
+    let (tls, fault) = key.transport.tls.as_ref().map(tls).unzip();
     let fault = fault.flatten().map(|fault| problem_of(key, origin, fault));
     let upstream = Upstream {
         balance: service.balance,

@@ -51,6 +51,6 @@ pub use settings::Settings;
 pub use tls::{Certificate, ClientAuth, ClientAuthMode, KeyKind, Tls, TlsHost};
 pub use tracing::{Collector, Tracing};
 pub use upstream::{
-    Balance, Conditions, Endpoint, Health, Protocol, Transport, TransportTls, Upstream, UpstreamKey,
-    UpstreamLimits, UpstreamTls, Verification,
+    AlternativeName, Balance, Conditions, Endpoint, Health, Protocol, Transport, TransportTls, Upstream,
+    UpstreamKey, UpstreamLimits, UpstreamTls, Verification,
 };

@@ -100,6 +100,10 @@ pub struct TransportTls {
     /// The Secret with the CA certificates, and with the gateway's client certificate: `namespace/name`.
     #[n(3)]
     pub secret: Option<Box<str>>,
+    /// The BackendTLSPolicy with the CA certificates and names of endpoints: `namespace/name`. Then the Secret has the
+    /// client certificate alone.
+    #[n(4)]
+    pub policy: Option<Box<str>>,
 }
 
 /// `https`, with special settings.
@@ -115,7 +119,8 @@ impl fmt::Display for Transport {
         write!(f, "{secure} {}", tls.server_name)?;
         f.write_str(if tls.verifies { ", verified" } else { "" })?;
         f.write_str(if tls.sends_name { "" } else { ", no SNI" })?;
-        tls.secret.as_ref().map_or(Ok(()), |secret| write!(f, ", {secret}"))
+        let mut objects = tls.policy.iter().chain(&tls.secret);
+        objects.try_for_each(|object| write!(f, ", {object}"))
     }
 }
 
@@ -157,7 +162,8 @@ pub struct Upstream {
 #[derive(Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map, context_bound = "Context")]
 pub struct UpstreamTls {
-    /// The name that the certificates of endpoints must have: a DNS name or an IP address.
+    /// The name that the certificates of endpoints must have, unless there are alternative names: a DNS name or an IP
+    /// address.
     #[n(0)]
     pub server_name: Box<str>,
     /// Whether the gateway sends the name as server name (SNI).
@@ -169,6 +175,21 @@ pub struct UpstreamTls {
     /// The client certificate for endpoints that ask for a certificate.
     #[cbor(n(3), with = "Maybe::<Shared>")]
     pub identity: Option<Arc<Certificate>>,
+    /// Names in place of the server name: a certificate must have one of them. `None`: the server name.
+    #[n(4)]
+    pub alternative_names: Option<Vec<AlternativeName>>,
+}
+
+/// A subject alternative name of a certificate (RFC 5280, 4.2.1.6).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[cbor(map)]
+pub enum AlternativeName {
+    /// A DNS name in lower case. A name that begins with `*.` matches only the same wildcard name of a certificate.
+    #[n(0)]
+    Dns(#[n(0)] Box<str>),
+    /// A URI, such as a SPIFFE ID. A URI matches only the same bytes.
+    #[n(1)]
+    Uri(#[n(0)] Box<str>),
 }
 
 impl Part for UpstreamTls {
@@ -194,6 +215,9 @@ pub enum Verification {
         #[cbor(n(1), with = "List::<Raw>")]
         crls: Vec<CertificateRevocationListDer<'static>>,
     },
+    /// The certificate must be valid under one of the CA certificates that browsers trust.
+    #[n(2)]
+    WellKnown,
 }
 
 impl fmt::Debug for UpstreamTls {
@@ -202,24 +226,26 @@ impl fmt::Debug for UpstreamTls {
             .field("server_name", &self.server_name)
             .field("verifies", &self.verifies())
             .field("identity", &self.identity)
+            .field("alternative_names", &self.alternative_names)
             .finish_non_exhaustive()
     }
 }
 
 impl UpstreamTls {
     fn verifies(&self) -> bool {
-        matches!(self.verification, Verification::Authorities { .. })
+        self.verification != Verification::None
     }
 }
 
 impl Serialize for UpstreamTls {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeStruct as _;
-        let mut shown = serializer.serialize_struct("UpstreamTls", 4)?;
+        let mut shown = serializer.serialize_struct("UpstreamTls", 5)?;
         shown.serialize_field("server_name", &self.server_name)?;
         shown.serialize_field("sends_name", &self.sends_name)?;
         shown.serialize_field("verifies", &self.verifies())?;
         shown.serialize_field("identity", &self.identity)?;
+        shown.serialize_field("alternative_names", &self.alternative_names)?;
         shown.end()
     }
 }

@@ -1,6 +1,7 @@
-//! Addresses and networks in the notation of the command line.
+//! Addresses, networks, ports and names in the notation of the command line.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 use sluicegate_control::ObjectName;
@@ -53,6 +54,24 @@ pub(crate) fn object_name(text: &str) -> Result<ObjectName, String> {
     }
 }
 
+/// `key=value`
+pub(crate) fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("not a key with a value; write KEY=VALUE".to_owned()),
+    }
+}
+
+/// `first-last`
+pub(crate) fn port_range(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let range =
+        text.split_once('-').and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
+    match range {
+        Some((first, last)) if 0 < first && first <= last => Ok(first..=last),
+        _ => Err("not a range of ports from 1 to 65535; write 20000-29999".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +119,14 @@ mod tests {
             ("10.0.0.0/", "\"\" is not a prefix length; write a network as 10.0.0.0/8 or 2001:db8::/32"),
         ] {
             assert_eq!(net(wrong), Err(message.to_owned()));
+        }
+    }
+
+    #[test]
+    fn port_range_that_is_empty_or_beyond_65535_is_rejected() {
+        assert_eq!(port_range("20000-20000"), Ok(20000..=20000));
+        for wrong in ["", "20000", "20001-20000", "0-10", "20000-70000"] {
+            assert!(port_range(wrong).is_err(), "{wrong}");
         }
     }
 }

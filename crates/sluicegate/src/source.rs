@@ -1,18 +1,19 @@
 //! The source of routes, as options: a directory of manifests, or a cluster.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use sluicegate_admin::Measure;
 use sluicegate_control::{
-    Addresses, ClusterSource, Credentials, DirectorySource, ObjectName, Problem, Publish, StatusOptions,
-    TranslateOptions,
+    Addresses, ClusterSource, Credentials, DirectorySource, GatewayServices, ObjectName, Problem, Publish,
+    ServiceType, StatusOptions, TranslateOptions,
 };
 use tokio::sync::watch;
 
-use crate::address::object_name;
+use crate::address::{key_value, object_name, port_range};
 use crate::configmap;
 use crate::settings::SettingsArgs;
 use crate::tls::TlsArgs;
@@ -83,6 +84,67 @@ struct ClusterArgs {
     /// Write nothing into the cluster: no status, no annotation, no Event, no Lease.
     #[arg(long, requires = "kubernetes")]
     no_status: bool,
+    #[command(flatten)]
+    services: GatewayServiceArgs,
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Services of Gateways")]
+struct GatewayServiceArgs {
+    /// Create a Service of this type for each Gateway, in the namespace of this pod. The Service leads to ports of the
+    /// serving pods that belong to this Gateway alone, so that Gateways share no port with each other or with Ingresses.
+    /// The holder of the Lease writes the Services. [default: no Services]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "TYPE",
+        requires_all = ["kubernetes", "pod_namespace", "gateway_service_selector"],
+        conflicts_with = "no_status"
+    )]
+    gateway_services: Option<GatewayServiceType>,
+    /// The labels of the serving pods, to which the Services lead. [default: none]
+    #[arg(
+        long,
+        value_name = "KEY=VALUE,...",
+        value_parser = key_value,
+        value_delimiter = ',',
+        requires = "gateway_services"
+    )]
+    gateway_service_selector: Vec<(String, String)>,
+    /// The ports of the serving pods for the Services. If you change the range, Gateways receive new ports.
+    #[arg(long, value_name = "FIRST-LAST", value_parser = port_range, default_value = "20000-29999")]
+    gateway_service_ports: RangeInclusive<u16>,
+    /// An annotation of the Services; may be given several times. spec.infrastructure.annotations of a Gateway has
+    /// precedence. [default: none]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value, requires = "gateway_services")]
+    gateway_service_annotation: Vec<(String, String)>,
+    /// The class of the load balancers of the Services. [default: the default of the cluster]
+    #[arg(long, value_name = "CLASS", requires = "gateway_services")]
+    gateway_service_class: Option<String>,
+    /// The traffic policy of the Services for external clients. Local preserves client IPs and uses only nodes with a
+    /// serving pod. [default: the default of the cluster]
+    #[arg(long, value_enum, value_name = "POLICY", requires = "gateway_services")]
+    gateway_service_traffic_policy: Option<TrafficPolicy>,
+}
+
+/// The type of the Services of Gateways.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum GatewayServiceType {
+    #[value(name = "ClusterIP")]
+    ClusterIp,
+    #[value(name = "NodePort")]
+    NodePort,
+    #[value(name = "LoadBalancer")]
+    LoadBalancer,
+}
+
+/// `externalTrafficPolicy` of a Service.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TrafficPolicy {
+    #[value(name = "Cluster")]
+    Cluster,
+    #[value(name = "Local")]
+    Local,
 }
 
 /// A source of changes.
@@ -108,6 +170,8 @@ impl SourceArgs {
         let ClusterArgs { kubeconfig, context, watch_namespace, .. } = self.cluster.clone();
         let client = Credentials { kubeconfig, context }.client().await?;
         let status = self.cluster.status();
+        options.gateway_services =
+            status.as_ref().and_then(|status| self.cluster.services.options(&status.lease));
         if status.is_none() && !self.cluster.no_status {
             tracing::info!(
                 "the gateway writes no status and no Events, because the namespace of this pod is unknown; set --pod-namespace"
@@ -144,6 +208,31 @@ impl ClusterArgs {
             (None, [], None) => None,
         };
         Some(StatusOptions { lease: ObjectName { namespace, name }, identity, addresses })
+    }
+}
+
+impl GatewayServiceArgs {
+    /// The options for the Services of Gateways, whose writer holds this Lease.
+    fn options(&self, lease: &ObjectName) -> Option<GatewayServices> {
+        let args = self.clone();
+        let external_traffic_policy = args.gateway_service_traffic_policy.map(|policy| match policy {
+            TrafficPolicy::Cluster => "Cluster".to_owned(),
+            TrafficPolicy::Local => "Local".to_owned(),
+        });
+        Some(GatewayServices {
+            namespace: lease.namespace.clone(),
+            lease: lease.name.clone(),
+            service_type: match args.gateway_services? {
+                GatewayServiceType::ClusterIp => ServiceType::ClusterIp,
+                GatewayServiceType::NodePort => ServiceType::NodePort,
+                GatewayServiceType::LoadBalancer => ServiceType::LoadBalancer,
+            },
+            selector: args.gateway_service_selector.into_iter().collect(),
+            ports: args.gateway_service_ports,
+            annotations: args.gateway_service_annotation.into_iter().collect(),
+            load_balancer_class: args.gateway_service_class,
+            external_traffic_policy,
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 pub use rcgen::ExtendedKeyUsagePurpose;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SanType};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
@@ -60,7 +60,7 @@ impl Authority {
         AUTHORITY.get_or_init(Self::new)
     }
 
-    /// A certificate for these names with an ECDSA key, valid from yesterday until tomorrow.
+    /// A certificate for these hosts and URIs with an ECDSA key, valid from yesterday until tomorrow.
     #[must_use]
     pub fn issue(&self, names: &[&str]) -> Issued {
         self.issue_with(names, KeyKind::Ecdsa, SystemTime::now() + DAY)
@@ -92,8 +92,11 @@ impl Authority {
         };
         let key = key.expect("a key");
         let not_before = (SystemTime::now() - DAY).min(not_after - DAY);
-        let names_owned: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let mut params = CertificateParams::new(names_owned).expect("names");
+        let (uris, hosts): (Vec<&str>, Vec<&str>) = names.iter().partition(|name| name.contains("://"));
+        let hosts_owned: Vec<String> = hosts.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(hosts_owned).expect("names");
+        let uris = uris.into_iter().map(|uri| SanType::URI(uri.try_into().expect("a URI")));
+        params.subject_alt_names.extend(uris);
         params.extended_key_usages = usages;
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, names.first().copied().unwrap_or("nobody"));
@@ -113,7 +116,7 @@ impl Authority {
                 chain: vec![chain],
                 key: PrivateKey(key_der),
                 key_kind: kind,
-                names: names.iter().map(pattern).collect(),
+                names: hosts.iter().map(pattern).collect(),
                 not_before,
                 not_after,
             }),

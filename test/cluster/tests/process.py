@@ -19,7 +19,7 @@ from harness import Api, Cluster, ClusterError, Running, wait_until
 from harness.addresses import API_SERVER, API_SERVER_PORT
 from harness.network import BRIDGE
 from harness.paths import PROJECT
-from harness.processes import Process
+from harness.processes import Process, checked
 
 Manifest = dict[str, Any]
 
@@ -28,6 +28,7 @@ HOME = "sluicegate"
 
 CONTROLLER = "sluicegate.dev/ingress-controller"
 BACKEND_PORT = 9000
+GATEWAY_API = "sigs.k8s.io/gateway-api@v1.6.3"
 
 READ = ["get", "list", "watch"]
 NAMESPACED = [
@@ -47,7 +48,8 @@ WRITE = [
     {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses/status"], "verbs": ["patch"]},
     {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses"], "verbs": ["patch"]},
     {"apiGroups": ["gateway.networking.k8s.io"],
-     "resources": [f"{kind}/status" for kind in ["gateways", "httproutes", "tlsroutes", "tcproutes", "udproutes"]], "verbs": ["patch"]},
+     "resources": [f"{kind}/status" for kind in ["gateways", "httproutes", "tlsroutes", "tcproutes", "udproutes",
+                                                     "backendtlspolicies"]], "verbs": ["patch"]},
     {"apiGroups": ["sluicegate.dev"],
      "resources": ["securitypolicies/status", "consumers/status", "ratelimitpolicies/status", "trafficpolicies/status"], "verbs": ["patch"]},
     {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},
@@ -67,6 +69,14 @@ def program(name: str) -> Path:
     if not found:
         raise ClusterError(f"{name} is not built: cargo build --package sluicegate --package sluicegate-lab")
     return max(found, key=lambda path: path.stat().st_mtime)
+
+
+def install_gateway_api(cluster: Cluster, folder: Path) -> None:
+    """Installs the CRDs of Gateway API."""
+    module = json.loads(checked(["go", "mod", "download", "-json", GATEWAY_API], cwd=str(folder)))["Dir"]
+    crds = sorted(Path(module, "config/crd/experimental").glob("gateway.networking.k8s.io_*.yaml"))
+    cluster.kubectl("apply", "--server-side", *(f"--filename={file}" for file in crds))
+    cluster.wait_for_definitions(*(f"{kind}.gateway.networking.k8s.io" for kind in ("gateways", "httproutes", "tcproutes")))
 
 
 # Objects.

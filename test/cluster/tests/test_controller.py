@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from harness import Cluster, wait_until
-from harness.processes import checked
 
 from .process import (
     AT_HOME, CLUSTER_WIDE, CONTROLLER, HOME, NAMESPACED, NODES, READ, WRITE, Gateway, Manifest, Pair, Site, config_map,
-    endpoint_slice, endpoints, ingress, lease, lease_rules, program, secret, service,
+    endpoint_slice, endpoints, ingress, install_gateway_api, lease, lease_rules, program, secret, service,
 )
 
-GATEWAY_API = "sigs.k8s.io/gateway-api@v1.6.3"
 STATUS_OF = "192.0.2."
 
 
@@ -284,12 +282,9 @@ class Follows(OnCluster):
         self.shop()
         gateway = self.gateway("--publish-status-address", "192.0.2.1")
         self.assertEqual([line for line in gateway.log().splitlines() if " WARN " in line or " ERROR " in line], [])
-        module = json.loads(checked(["go", "mod", "download", "-json", GATEWAY_API], cwd=str(self.site.folder)))["Dir"]
-        crds = sorted(Path(module, "config/crd/experimental").glob("gateway.networking.k8s.io_*.yaml"))
-        self.cluster.kubectl("apply", "--server-side", *(f"--filename={file}" for file in crds))
+        install_gateway_api(self.cluster, self.site.folder)
         port = gateway.port + 5
         group = "gateway.networking.k8s.io"
-        self.cluster.wait_for_definitions(f"gateways.{group}", f"tcproutes.{group}")
         objects: list[Manifest] = [
             {"apiVersion": f"{group}/v1", "kind": "Gateway", "metadata": {"namespace": self.namespace, "name": "edge"},
              "spec": {"gatewayClassName": "sluicegate", "listeners": [{"name": "tcp", "protocol": "TCP", "port": port}]}},
@@ -304,9 +299,13 @@ class Follows(OnCluster):
         told = [line for line in gateway.log().splitlines() if " WARN " in line or " ERROR " in line]
         self.assertEqual([line for line in told if "(re)initializing" not in line], [])
         self.await_conditions(objects[0], generation=1, Accepted="Accepted", Programmed="Programmed")
+
+        def attached() -> list[tuple[str, int]]:
+            return [(each["name"], each["attachedRoutes"]) for each in self.api.get(objects[0])["status"]["listeners"]]
+        wait_until(lambda: attached() == [("tcp", 1)], "the route at the listener", 30, 0.02)
+        wait_until(lambda: "status" in self.api.get(objects[1]), "the status of the route", 30, 0.02)
         status = self.api.get(objects[0])["status"]
         self.assertEqual(status["addresses"], [{"type": "IPAddress", "value": "192.0.2.1"}])
-        self.assertEqual([(listener["name"], listener["attachedRoutes"]) for listener in status["listeners"]], [("tcp", 1)])
         version = self.api.get(objects[0])["metadata"]["resourceVersion"]
         route = self.api.get(objects[1])
         [parent] = route["status"]["parents"]

@@ -8,7 +8,7 @@ use sluicegate_model::value::Weight;
 use sluicegate_model::{EntryPoint, Rule, Transport, UpstreamKey, VirtualHost};
 
 use crate::intent::http_route::{HttpBackend, HttpRoute, HttpRule};
-use crate::merge::listener::HttpHost;
+use crate::merge::listener::{HostRoute, HttpHost};
 use crate::merge::policy::Policies;
 
 /// The Service of backends that respond with 500. No Service can have this name.
@@ -24,7 +24,7 @@ pub(super) fn emit(
     ingresses: &[Arc<VirtualHost>],
     policies: &mut Policies<'_>,
 ) -> Vec<Arc<VirtualHost>> {
-    let mut emitted: HashMap<(usize, u16), Vec<Rule>> = HashMap::new();
+    let mut emitted: HashMap<&HostRoute, Vec<Rule>> = HashMap::new();
     let mut result = Vec::with_capacity(hosts.len());
     for host in hosts {
         let (mut rules, mut fallback) = (Vec::new(), None);
@@ -34,10 +34,12 @@ pub(super) fn emit(
             rules.extend(ingresses[index].rules.iter().cloned());
             fallback.clone_from(&ingresses[index].fallback);
         }
-        for &(route, port) in &host.routes {
-            let of_route = emitted.entry((route, port)).or_insert_with(|| {
-                let route = &routes[route];
-                route.rules.iter().map(|rule| self::rule(route, rule, port, policies)).collect()
+        for at_listener in &host.routes {
+            let of_route = emitted.entry(at_listener).or_insert_with(|| {
+                let HostRoute { route, port, client_certificate } = at_listener;
+                let route = &routes[*route];
+                let rules = route.rules.iter().map(|rule| rule.presenting(client_certificate.as_ref()));
+                rules.map(|rule| self::rule(route, &rule, *port, policies)).collect()
             });
             rules.extend(of_route.iter().cloned());
         }

@@ -8,9 +8,11 @@ use sluicegate_model::rule::RuleMatch;
 
 use super::listener::Parent;
 use super::{At, Reference};
+use crate::backend_tls;
 use crate::object::route::Hostname;
 use crate::problem::Problem;
 use crate::status::Fault;
+use crate::store::ServiceRef;
 
 /// An HTTPRoute.
 pub(crate) struct HttpRoute<'a> {
@@ -24,9 +26,13 @@ pub(crate) struct HttpRoute<'a> {
     pub(crate) fault: Option<&'a Fault>,
     /// Whether a rule is without an error.
     pub(crate) is_usable: bool,
+    /// The Services that do not exist, or lack a port.
+    pub(crate) missing: Vec<ServiceRef>,
     /// The first backend that may not be named, or does not exist.
     pub(crate) unresolved: Option<Fault>,
     pub(crate) rules: Vec<HttpRule<'a>>,
+    /// The upstreams that the rules name, without regard to BackendTLSPolicies.
+    pub(crate) named: Vec<UpstreamKey>,
     /// The backends and mirrors of the rules. They count if the route is in service at a listener.
     pub(crate) references: Vec<Reference<'a>>,
     /// The problems with backends. They count if the route is in service at a listener.
@@ -34,6 +40,7 @@ pub(crate) struct HttpRoute<'a> {
 }
 
 /// A rule of an HTTPRoute.
+#[derive(Clone)]
 pub(crate) struct HttpRule<'a> {
     /// Its place in `spec.rules`.
     pub(crate) index: usize,
@@ -44,7 +51,22 @@ pub(crate) struct HttpRule<'a> {
     pub(crate) backends: Vec<HttpBackend<'a>>,
 }
 
+impl HttpRule<'_> {
+    /// The rule at a Gateway with this client certificate for endpoints.
+    pub(crate) fn presenting(&self, client_certificate: Option<&Arc<str>>) -> Self {
+        let mut rule = self.clone();
+        let of_backends = rule.backends.iter_mut().filter_map(|backend| backend.upstream.as_mut());
+        of_backends.for_each(|upstream| backend_tls::present(upstream, client_certificate));
+        if client_certificate.is_some() && rule.features.mirror.is_some() {
+            let mirrors = Arc::make_mut(&mut rule.features).upstreams_mut();
+            mirrors.for_each(|upstream| backend_tls::present(upstream, client_certificate));
+        }
+        rule
+    }
+}
+
 /// A backend of a rule.
+#[derive(Clone)]
 pub(crate) struct HttpBackend<'a> {
     pub(crate) weight: u32,
     /// `None` if the reference is invalid: requests for the backend receive 500.

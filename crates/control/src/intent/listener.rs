@@ -20,6 +20,8 @@ pub(crate) struct GatewayIntent<'a> {
     pub(crate) gateway: &'a Gateway,
     /// The places of its listeners in [`Intents`](super::Intents).
     pub(crate) listeners: Range<usize>,
+    /// The reason why its client certificate is unusable.
+    pub(crate) unresolved: Option<Fault>,
 }
 
 /// A listener.
@@ -31,10 +33,16 @@ pub(crate) struct Listener<'a> {
     pub(crate) protocol: ListenerProtocol,
     pub(crate) hostname: &'a HostPattern,
     pub(crate) port: u16,
+    /// The name of its entry point for HTTP; `None` for the address of its socket. Sockets of one name share their hosts.
+    pub(crate) entry_point: Option<Arc<str>>,
     /// The certificates of a listener for HTTPS.
     pub(crate) certificates: Vec<Arc<Certificate>>,
+    /// The Secret with the client certificate of the Gateway: `namespace/name`.
+    pub(crate) client_certificate: Option<Arc<str>>,
     /// The first reference of the listener that leads to nothing usable.
     pub(crate) unresolved: Option<Fault>,
+    /// Whether the listener has no sockets only because the Service of its Gateway does not have its port yet.
+    pub(crate) is_waiting: bool,
     /// The sockets of the listener, or the reason why there are none.
     pub(crate) sockets: Result<Vec<Socket>, Problem>,
 }

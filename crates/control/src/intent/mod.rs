@@ -11,6 +11,7 @@ use sluicegate_model::policy::Security;
 use sluicegate_model::rule::RuleMatch;
 use sluicegate_model::{Certificate, ClientAuth, Codings, HostPattern, Layer4Route, ObjectId, UpstreamKey};
 
+use crate::backend_tls::BackendTls;
 use crate::object::gateway::listener_field;
 use crate::object::http_route::{backend_field as http_backend_field, filter_field};
 use crate::object::ingress::{path_field, secret_field};
@@ -39,6 +40,7 @@ pub(crate) struct Intents<'a> {
     pub(crate) layer4: Vec<Layer4<'a>>,
     /// The HTTPRoutes, the oldest route first.
     pub(crate) http_routes: Vec<HttpRoute<'a>>,
+    pub(crate) backend_tls: BackendTls<'a>,
     pub(crate) problems: Vec<Problem>,
     /// The objects of other classes, each with a note of the option that would serve it.
     pub(crate) foreign: Vec<Problem>,

@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 
 use crate::frontend::gateway::is_ours;
+use crate::frontend::gateway::service::{self, GatewayAddresses};
 use crate::intent::Intents;
 use crate::intent::listener::{GatewayIntent, Listener, Parent};
 use crate::object::gateway::{GatewayClass, PARAMETERS_FAULT, RejectedListener};
+use crate::object::http_route::HttpRoute;
+use crate::object::route::Route;
 use crate::object::{Kind, ObjectRef, gateway};
 use crate::status::{Condition, Content, Fault, GatewayStatus, ListenerStatus, ObjectStatus, ParentStatus};
 use crate::store::Store;
+use crate::translate::TranslateOptions;
 
 const ACCEPTED: &str = "Accepted";
 const PROGRAMMED: &str = "Programmed";
@@ -17,6 +21,7 @@ const RESOLVED_REFS: &str = "ResolvedRefs";
 /// The status of all objects that the gateway serves. `lost` has the listeners that lost a conflict.
 pub(crate) fn statuses(
     store: &Store,
+    options: &TranslateOptions,
     intents: &Intents<'_>,
     lost: &BTreeMap<usize, Fault>,
 ) -> Vec<ObjectStatus> {
@@ -31,28 +36,49 @@ pub(crate) fn statuses(
         });
     }
     let attached = attached_routes(intents);
-    statuses.extend(intents.gateways.iter().map(|gateway| of_gateway(gateway, intents, lost, &attached)));
+    statuses.extend(intents.gateways.iter().map(|gateway| {
+        let addresses = addresses(store, options, gateway);
+        of_gateway(gateway, intents, lost, &attached, addresses)
+    }));
     let layer4 = intents.layer4.iter().map(|route| {
         let resolved = route.backends.unresolved.as_ref();
-        let conditions = |parent: &Parent<'_>| of_parent(parent, intents, lost, None, resolved);
-        of_route(route.at.object, route.generation, &route.parents, conditions)
+        let fallback = store.not_in_service::<Route>(route.at.object);
+        let generation = fallback.as_ref().map_or(route.generation, |(newest, _)| newest.generation);
+        let conditions = |parent: &Parent<'_>| {
+            let mut conditions = of_parent(parent, intents, lost, None, resolved);
+            conditions.extend(fallback.as_ref().map(|(_, error)| falls_back(error)));
+            conditions
+        };
+        of_route(route.at.object, generation, &route.parents, conditions)
     });
     statuses.extend(layer4.flatten());
     let http = intents.http_routes.iter().map(|route| {
+        let fallback = store.not_in_service::<HttpRoute>(route.at.object);
+        let generation = fallback.as_ref().map_or(route.generation, |(newest, _)| newest.generation);
         let conditions = |parent: &Parent<'_>| {
             let fault = route.fault.filter(|_| !route.is_usable);
             let mut conditions = of_parent(parent, intents, lost, fault, route.unresolved.as_ref());
-            // The condition is present only while it is true.
-            if let Some(fault) = route.fault.filter(|_| route.is_usable) {
-                let message = fault.message.clone();
-                conditions.push(Condition { message, ..Condition::met("PartiallyInvalid", fault.reason) });
+            if let Some((_, error)) = &fallback {
+                conditions.push(falls_back(error));
+            } else if let Some(fault) = route.fault.filter(|_| route.is_usable) {
+                conditions.push(partially_invalid(format!("Dropped Rule: {}", fault.message)));
             }
             conditions
         };
-        of_route(route.at.object, route.generation, &route.parents, conditions)
+        of_route(route.at.object, generation, &route.parents, conditions)
     });
     statuses.extend(http.flatten());
     statuses
+}
+
+/// An older version of the route is in service.
+fn falls_back(error: &str) -> Condition {
+    partially_invalid(format!("Fall Back: {error}"))
+}
+
+/// The condition is present only while it is true. The message begins with words that Gateway API prescribes.
+fn partially_invalid(message: String) -> Condition {
+    Condition { message, ..Condition::met("PartiallyInvalid", "UnsupportedValue") }
 }
 
 /// The number of routes that each listener accepts, by the place of the listener.
@@ -78,21 +104,23 @@ fn of_gateway(
     intents: &Intents<'_>,
     lost: &BTreeMap<usize, Fault>,
     attached: &[usize],
+    addresses: Option<Vec<Box<str>>>,
 ) -> ObjectStatus {
     let gateway = intent.gateway;
     let mut listeners: Vec<(usize, ListenerStatus)> = Vec::new();
     let mut first_fault = None;
-    let mut is_any_accepted = false;
+    let (mut is_any_accepted, mut waiting) = (false, None);
     for (index, listener) in intent.listeners.clone().zip(&gateway.listeners) {
         let fault = listener_fault(&intents.listeners[index], listener, lost.get(&index));
         is_any_accepted |= fault.is_none();
         let status = of_listener(&intents.listeners[index], listener, fault.as_ref(), lost.get(&index));
         first_fault = first_fault.or(fault);
+        waiting = waiting.or_else(|| waits(&intents.listeners[index]));
         let attached_routes = attached[index];
         listeners.push((listener.index, ListenerStatus { attached_routes, ..status }));
     }
     for RejectedListener { index, name, fault } in &gateway.rejected {
-        let conditions = listener_conditions(Some(fault), None, None);
+        let conditions = listener_conditions(Some(fault), None, None, None);
         let status = ListenerStatus { name: name.clone(), kinds: Vec::new(), attached_routes: 0, conditions };
         listeners.push((*index, status));
         first_fault = first_fault.or_else(|| Some(fault.clone()));
@@ -108,17 +136,39 @@ fn of_gateway(
         },
         (None, None) => Condition::met(ACCEPTED, ACCEPTED),
     };
-    let unprogrammed = (!accepted.is_true).then(|| Fault::new("Invalid", accepted.message.clone()));
+    let unprogrammed =
+        (!accepted.is_true).then(|| Fault::new("Invalid", accepted.message.clone())).or(waiting);
     ObjectStatus {
         object: intent.at.object.clone(),
         generation: gateway.generation,
         content: Content::Gateway(GatewayStatus {
             accepted,
+            unresolved: intent.unresolved.clone(),
             unprogrammed,
-            addresses: None,
+            addresses,
             listeners: listeners.into_iter().map(|(_, status)| status).collect(),
         }),
     }
+}
+
+/// The addresses of a Gateway of its own; `None` for the addresses of the data planes.
+fn addresses(store: &Store, options: &TranslateOptions, intent: &GatewayIntent<'_>) -> Option<Vec<Box<str>>> {
+    if let Some(services) = &options.gateway_services {
+        return match service::addresses(store, services, intent.at.object) {
+            Some(GatewayAddresses::Service(addresses)) => Some(addresses),
+            Some(GatewayAddresses::Nodes) => None,
+            None => Some(Vec::new()),
+        };
+    }
+    let own = intent.gateway.addresses.iter().flatten().filter(|address| !address.is_unspecified());
+    let own: Vec<Box<str>> = own.map(|address| address.to_string().into()).collect();
+    (!own.is_empty()).then_some(own)
+}
+
+/// The reason why a listener is not served yet, although nothing is wrong with it.
+fn waits(intent: &Listener<'_>) -> Option<Fault> {
+    let problem = intent.sockets.as_ref().err().filter(|_| intent.is_waiting)?;
+    Some(Fault::new("Pending", problem.message.clone()))
 }
 
 /// The reason why a listener is not accepted.
@@ -128,6 +178,7 @@ fn listener_fault(
     lost: Option<&Fault>,
 ) -> Option<Fault> {
     match &intent.sockets {
+        Err(_) if waits(intent).is_some() => None,
         Err(problem) => {
             let is_supported = listener.protocol.route().is_some();
             let reason = if is_supported { "PortUnavailable" } else { "UnsupportedValue" };
@@ -147,17 +198,19 @@ fn of_listener(
         name: listener.name.clone(),
         kinds: Kind::all().filter(|kind| listener.takes_kind(*kind)).collect(),
         attached_routes: 0,
-        conditions: listener_conditions(fault, lost, intent.unresolved.as_ref()),
+        conditions: listener_conditions(fault, lost, intent.unresolved.as_ref(), waits(intent)),
     }
 }
 
-/// The conditions of a listener that is not accepted for `fault`, has lost a conflict, or names nothing usable.
+/// The conditions of a listener that is not accepted for `fault`, has lost a conflict, names nothing usable, or waits.
 fn listener_conditions(
     fault: Option<&Fault>,
     lost: Option<&Fault>,
     unresolved: Option<&Fault>,
+    waiting: Option<Fault>,
 ) -> Vec<Condition> {
-    let unprogrammed = fault.or(unresolved).map(|fault| Fault::new("Invalid", fault.message.clone()));
+    let invalid = fault.or(unresolved).map(|fault| Fault::new("Invalid", fault.message.clone()));
+    let unprogrammed = invalid.or(waiting);
     let conflicted = match lost {
         Some(fault) => {
             Condition { message: fault.message.clone(), ..Condition::met("Conflicted", fault.reason) }
@@ -202,6 +255,12 @@ fn of_parent(
     let unaccepted = match &parent.accepted {
         Err(refused) => Some(Fault::new(refused.reason, refused.problem.message.clone())),
         Ok(listeners) if listeners.iter().any(|(listener, _)| is_served(*listener)) => None,
+        Ok(listeners)
+            if let Some(fault) =
+                listeners.iter().find_map(|(listener, _)| waits(&intents.listeners[*listener])) =>
+        {
+            Some(fault)
+        }
         Ok(listeners) => {
             let first = listeners.first().map(|(listener, _)| intents.listeners[*listener].in_words());
             let message = match first {

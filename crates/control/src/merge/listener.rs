@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use sluicegate_model::{EntryPoint, HostPattern, Layer4Route, Serves, TlsHost, TlsRoute};
 
+use crate::backend_tls;
 use crate::intent::http_route::HttpRoute;
 use crate::intent::listener::{Layer4, Listener, Parent, Socket};
 use crate::intent::{At, Claim, Place, Reference};
 use crate::object::gateway::ListenerProtocol;
 use crate::object::host::covers;
 use crate::object::route::Hostname;
-use crate::problem::Problem;
+use crate::problem::{Problem, Severity};
 use crate::status::Fault;
 
 /// The listeners of Gateways, with the routes that are in service.
@@ -36,11 +37,21 @@ pub(crate) struct Merged<'a> {
 pub(crate) struct HttpHost {
     pub(crate) entry_point: EntryPoint,
     pub(crate) host: HostPattern,
-    /// The routes of the host, the oldest first, by their places in [`Intents`](crate::intent::Intents), each with the port of
-    /// the listener.
-    pub(crate) routes: Vec<(usize, u16)>,
+    /// The routes of the host, the oldest first.
+    pub(crate) routes: Vec<HostRoute>,
     /// Whether a less specific host of the same listener takes requests that meet no match.
     pub(crate) continues: bool,
+}
+
+/// An HTTPRoute of a host.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct HostRoute {
+    /// Its place in [`Intents`](crate::intent::Intents).
+    pub(crate) route: usize,
+    /// The port of the listener.
+    pub(crate) port: u16,
+    /// The Secret with the client certificate of the Gateway.
+    pub(crate) client_certificate: Option<Arc<str>>,
 }
 
 /// A route at a listener.
@@ -64,8 +75,10 @@ struct Merging<'i, 'a> {
     attached: Vec<Vec<Attachment>>,
     /// The routes whose backends are in the result.
     in_service: HashSet<usize>,
-    /// The HTTPRoutes whose backends are in the result.
-    http_in_service: HashSet<usize>,
+    /// The entry points of Gateways whose hosts are in the result.
+    entered: HashSet<Arc<str>>,
+    /// The HTTPRoutes whose backends are in the result, each with the client certificate of a Gateway.
+    http_in_service: HashSet<(usize, Option<Arc<str>>)>,
     merged: Merged<'a>,
 }
 
@@ -82,6 +95,7 @@ pub(super) fn merge<'a>(
         sockets: BTreeMap::new(),
         attached: listeners.iter().map(|_| Vec::new()).collect(),
         in_service: HashSet::new(),
+        entered: HashSet::new(),
         http_in_service: HashSet::new(),
         merged: Merged::default(),
     };
@@ -165,8 +179,11 @@ impl<'i, 'a> Merging<'i, 'a> {
                 self.attached[*listener].push(Attachment { route, parent: parent.place, hosts });
             }
             if let Some((first, _)) = accepted.first().filter(|_| !is_attached) {
-                let message = format!("{} is not served", self.listeners[*first].in_words());
-                self.merged.problems.push(at.warning(&parent.place.field(), message));
+                let listener = &self.listeners[*first];
+                // A listener that only waits is no problem of its routes either.
+                let severity = if listener.is_waiting { Severity::Note } else { Severity::Warning };
+                let message = format!("{} is not served", listener.in_words());
+                self.merged.problems.push(at.problem(severity, &parent.place.field(), message));
             }
         }
         // Names that are outside its attachments.
@@ -219,12 +236,18 @@ impl<'i, 'a> Merging<'i, 'a> {
             Socket::Http(_) => EntryPoint::FlagsHttp,
             Socket::Https(_) => EntryPoint::FlagsHttps,
             Socket::Own { address, .. } => {
-                let (id, name) = (self.listeners[first].id(), Arc::<str>::from(address.to_string()));
+                let id = self.listeners[first].id();
+                let name = self.listeners[first].entry_point.clone();
+                let name = name.unwrap_or_else(|| address.to_string().into());
                 let serves = match self.listeners[first].protocol {
                     ListenerProtocol::Https => Serves::Https(name.clone()),
                     _ => Serves::Http(name.clone()),
                 };
                 self.merged.listeners.push(sluicegate_model::Listener { id, address, serves });
+                // The same listeners have another address too.
+                if !self.entered.insert(name.clone()) {
+                    return;
+                }
                 EntryPoint::Gateway(name)
             }
         };
@@ -249,10 +272,15 @@ impl<'i, 'a> Merging<'i, 'a> {
             }
             let closer = closer(self.listeners, listeners, listener.hostname);
             for attachment in &self.attached[index] {
-                let is_new = self.http_in_service.insert(attachment.route);
+                let certificate = listener.client_certificate.clone();
+                let is_new = self.http_in_service.insert((attachment.route, certificate.clone()));
                 let route = &self.http_routes[attachment.route];
                 if is_new {
-                    self.merged.references.extend(route.references.iter().cloned());
+                    let references = route.references.iter().cloned().map(|mut reference| {
+                        backend_tls::present(&mut reference.upstream, certificate.as_ref());
+                        reference
+                    });
+                    self.merged.references.extend(references);
                     self.merged.problems.extend(route.problems.iter().cloned());
                 }
                 for host in &attachment.hosts {
@@ -265,8 +293,9 @@ impl<'i, 'a> Merging<'i, 'a> {
                         continue;
                     }
                     let known = hosts.entry(host.clone()).or_insert_with(|| new(host));
-                    if !known.routes.iter().any(|(known, _)| *known == attachment.route) {
-                        known.routes.push((attachment.route, listener.port));
+                    if !known.routes.iter().any(|known| known.route == attachment.route) {
+                        let (route, port) = (attachment.route, listener.port);
+                        known.routes.push(HostRoute { route, port, client_certificate: certificate.clone() });
                     }
                 }
             }

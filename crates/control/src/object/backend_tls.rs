@@ -1,32 +1,242 @@
-//! `BackendTLSPolicy`, which the gateway cannot honour yet. The gateway sends no request in clear text to a Service that has
-//! one.
+//! `BackendTLSPolicy`: TLS to the endpoints of Services, for routes of Gateway API.
 
 use std::sync::Arc;
 
-use super::gateway_api::{BackendTlsPolicySpec, Written};
+use serde_json::Value;
+use sluicegate_model::{AlternativeName, HostPattern};
+
+use super::gateway_api::{
+    BackendTlsPolicySpec, BackendTlsTarget, BackendTlsValidation, LocalObjectReference, SubjectAltName,
+    Written,
+};
 use super::kind::Raw;
-use super::{Object, ObjectRef, annotation};
+use super::policy::{created, list};
+use super::{Kind, Object, ObjectRef, annotation, host};
 use crate::problem::Findings;
 
-/// A checked `BackendTLSPolicy`: the Services of its namespace that need TLS.
+/// The field of the CA certificates.
+const REFERENCES: &str = "spec.validation.caCertificateRefs";
+
+/// The consequence of an error for requests.
+pub(crate) const DENIED: &str = "requests of routes to the Services of spec.targetRefs receive 500";
+
+/// A checked `BackendTLSPolicy`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct BackendTlsPolicy {
-    pub(crate) services: Vec<Arc<str>>,
+    /// `metadata.creationTimestamp`, in seconds since 1970.
+    pub(crate) created: Option<i64>,
+    /// `metadata.generation`.
+    pub(crate) generation: Option<i64>,
+    /// The Services of its namespace that need TLS.
+    pub(crate) targets: Vec<Target>,
+    /// The verification of endpoints; or the field and the reason why endpoints cannot be verified.
+    pub(crate) validation: Result<Validation, (String, String)>,
+}
+
+/// A Service, or one of its ports.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Target {
+    /// Its place in `spec.targetRefs`.
+    pub(crate) index: usize,
+    pub(crate) service: Arc<str>,
+    pub(crate) port: Option<Arc<str>>,
+}
+
+/// The verification of the certificates of endpoints.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Validation {
+    pub(crate) authorities: Authorities,
+    /// The server name (SNI). Certificates must have this name, unless there are alternative names.
+    pub(crate) hostname: Box<str>,
+    /// The names of which certificates must have one, if the policy lists names.
+    pub(crate) alternative_names: Option<Vec<AlternativeName>>,
+}
+
+/// The trusted CA certificates.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Authorities {
+    /// The CA certificates that browsers trust.
+    WellKnown,
+    /// The Secrets and ConfigMaps with CA certificates.
+    Of(Vec<AuthoritiesRef>),
+}
+
+/// A reference to CA certificates.
+#[derive(Debug, PartialEq)]
+pub(crate) struct AuthoritiesRef {
+    /// Its place in `spec.validation.caCertificateRefs`.
+    index: usize,
+    /// The Secret or ConfigMap, or the reason why the reference is invalid.
+    pub(crate) object: Result<ObjectRef, UnsupportedReference>,
+}
+
+/// The reason why a reference to CA certificates is invalid.
+#[derive(Debug, PartialEq)]
+pub(crate) struct UnsupportedReference {
+    /// Whether the kind is not supported.
+    pub(crate) is_kind: bool,
+    pub(crate) message: String,
+}
+
+impl BackendTlsPolicy {
+    /// The Secrets and ConfigMaps with CA certificates.
+    pub(crate) fn references(&self) -> impl Iterator<Item = &ObjectRef> {
+        let references = match self.validation.as_ref().map(|validation| &validation.authorities) {
+            Ok(Authorities::Of(references)) => &**references,
+            _ => &[],
+        };
+        references.iter().filter_map(|reference| reference.object.as_ref().ok())
+    }
+}
+
+impl Target {
+    pub(crate) fn field(&self) -> String {
+        let within = if self.port.is_some() { "sectionName" } else { "name" };
+        format!("spec.targetRefs[{}].{within}", self.index)
+    }
+
+    fn check(raw: BackendTlsTarget, index: usize, findings: &mut Findings) -> Option<Self> {
+        let field = |within: &str| format!("spec.targetRefs[{index}].{within}");
+        let kind = raw.kind.unwrap_or_default();
+        if kind != "Service" || !raw.group.unwrap_or_default().is_empty() {
+            findings.warning(field("kind"), format!("{kind:?} is ignored: name a Service, with group: \"\""));
+            return None;
+        }
+        let Some(name) = raw.name.filter(|name| !name.is_empty()) else {
+            findings.error(field("name"), "is missing: name a Service");
+            return None;
+        };
+        let port = raw.section_name.filter(|name| !name.is_empty());
+        Some(Self { index, service: name.into(), port: port.map(Into::into) })
+    }
+}
+
+impl AuthoritiesRef {
+    pub(crate) fn field(&self) -> String {
+        format!("{REFERENCES}[{}]", self.index)
+    }
+
+    fn check(raw: LocalObjectReference, index: usize, namespace: &Arc<str>, findings: &mut Findings) -> Self {
+        let kind = raw.kind.unwrap_or_default();
+        let known = Kind::parse(&kind).filter(|kind| matches!(kind, Kind::ConfigMap | Kind::Secret));
+        let known = known.filter(|_| raw.group.unwrap_or_default().is_empty());
+        let name = raw.name.filter(|name| !name.is_empty());
+        let object = match (known, name) {
+            (None, _) => Err((true, format!("{kind:?} is not supported: name a ConfigMap"))),
+            (_, None) => Err((false, "is missing: name a ConfigMap".to_owned())),
+            (Some(kind), Some(name)) => {
+                Ok(ObjectRef { kind, namespace: namespace.clone(), name: name.into() })
+            }
+        };
+        let object = object.map_err(|(is_kind, message)| {
+            let field = format!("{REFERENCES}[{index}].{}", if is_kind { "kind" } else { "name" });
+            findings.error(field, &*message);
+            UnsupportedReference { is_kind, message }
+        });
+        Self { index, object }
+    }
+}
+
+impl Validation {
+    /// The valid form, or the field and the reason why there is none.
+    fn check(
+        raw: BackendTlsValidation,
+        namespace: &Arc<str>,
+        findings: &mut Findings,
+    ) -> Result<Self, (String, String)> {
+        let fault = |within: &str, fault: String| Err((format!("spec.validation{within}"), fault));
+        let references = raw.ca_certificate_refs.unwrap_or_default();
+        let well_known = raw.well_known_ca_certificates.filter(|name| !name.is_empty());
+        let authorities = match (&*references, well_known.as_deref()) {
+            ([], Some("System")) => Authorities::WellKnown,
+            ([], Some(other)) => {
+                return fault(".wellKnownCACertificates", format!("{other:?} is unknown: write System"));
+            }
+            ([], None) => {
+                return fault(".caCertificateRefs", "is missing: name a ConfigMap with ca.crt".to_owned());
+            }
+            (_, Some(_)) => {
+                let message = "is not allowed beside caCertificateRefs: remove one of them";
+                return fault(".wellKnownCACertificates", message.to_owned());
+            }
+            (_, None) => {
+                let references = references.into_iter().enumerate();
+                let reference =
+                    |(index, reference)| AuthoritiesRef::check(reference, index, namespace, findings);
+                Authorities::Of(references.map(reference).collect())
+            }
+        };
+        let hostname = match host::parse(&raw.hostname.unwrap_or_default()) {
+            Ok(HostPattern::Exact(name)) => name,
+            Ok(HostPattern::Any) => {
+                return fault(
+                    ".hostname",
+                    "is missing: write the name in the certificates of endpoints".to_owned(),
+                );
+            }
+            Ok(other) => return fault(".hostname", format!("{other} must not be a wildcard")),
+            Err(message) => return fault(".hostname", message),
+        };
+        let names = raw.subject_alt_names.unwrap_or_default();
+        let names: Result<Vec<_>, _> =
+            names.into_iter().enumerate().map(|(index, name)| alternative_name(name, index)).collect();
+        let alternative_names = Some(names?).filter(|names| !names.is_empty());
+        Ok(Self { authorities, hostname, alternative_names })
+    }
+}
+
+/// The valid form of an entry of `subjectAltNames`, or the field and the reason why there is none.
+fn alternative_name(raw: SubjectAltName, index: usize) -> Result<AlternativeName, (String, String)> {
+    let field = |within: &str| format!("spec.validation.subjectAltNames[{index}].{within}");
+    match raw.kind.as_deref().unwrap_or_default() {
+        "Hostname" => match host::parse(&raw.hostname.unwrap_or_default()) {
+            Ok(HostPattern::Any) => Err((field("hostname"), "is missing".to_owned())),
+            Ok(name) => Ok(AlternativeName::Dns(name.to_string().into())),
+            Err(message) => Err((field("hostname"), message)),
+        },
+        "URI" => match raw.uri.unwrap_or_default() {
+            uri if uri
+                .split_once(':')
+                .is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty()) =>
+            {
+                Ok(AlternativeName::Uri(uri.into()))
+            }
+            uri => Err((
+                field("uri"),
+                format!("{uri:?} is not a URI with a scheme, such as spiffe://example.com/shop"),
+            )),
+        },
+        other => Err((field("type"), format!("{other:?} is unknown: write Hostname or URI"))),
+    }
 }
 
 impl Raw for Written<BackendTlsPolicySpec> {
     fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
         annotation::check_names(object.kind, self.metadata.annotations.as_ref(), findings);
-        findings.warning(
-            "spec",
-            "is not supported: HTTPRoutes respond with 500 for the Services of spec.targetRefs",
-        );
-        let targets = self.spec.unwrap_or_default().target_refs.unwrap_or_default().into_iter();
-        let services = targets.filter(|target| {
-            target.group.as_ref().is_none_or(String::is_empty)
-                && target.kind.as_ref().is_none_or(|kind| kind == "Service")
-        });
-        let services = services.filter_map(|target| target.name.map(Into::into)).collect();
-        Some(BackendTlsPolicy { services }.into())
+        let spec = self.spec.unwrap_or_default();
+        let targets = spec.target_refs.unwrap_or_default();
+        if targets.is_empty() {
+            findings.error("spec.targetRefs", "is missing: name a Service");
+        }
+        let targets = targets.into_iter().enumerate();
+        let targets = targets.filter_map(|(index, target)| Target::check(target, index, findings)).collect();
+        let validation = Validation::check(spec.validation.unwrap_or_default(), &object.namespace, findings);
+        if let Err((field, message)) = &validation {
+            findings.error(&**field, format!("{message}; {DENIED}"));
+        }
+        let created = self.metadata.creation_timestamp.map(|time| time.0.as_second());
+        let generation = self.metadata.generation;
+        Some(BackendTlsPolicy { created, generation, targets, validation }.into())
+    }
+
+    /// Its readable targets, so that none of them receives clear text.
+    fn unreadable(value: &Value, _: &ObjectRef, _: &mut Findings) -> Option<Object> {
+        let targets = list::readable(value, "targetRefs").into_iter();
+        let targets =
+            targets.filter_map(|(index, target)| Target::check(target, index, &mut Findings::default()));
+        let validation = Err(("spec".to_owned(), "cannot be read".to_owned()));
+        let (created, targets) = (created(value), targets.collect());
+        let generation = value.pointer("/metadata/generation").and_then(Value::as_i64);
+        Some(BackendTlsPolicy { created, generation, targets, validation }.into())
     }
 }

@@ -1,5 +1,6 @@
 //! `GatewayClass` and `Gateway`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -37,6 +38,13 @@ pub(crate) struct Gateway {
     pub(crate) class_name: Box<str>,
     /// `spec.addresses`, if there are any; possibly empty, if no address is an IP address.
     pub(crate) addresses: Option<Vec<IpAddr>>,
+    /// The Secret with its client certificate for endpoints with a BackendTLSPolicy, or the reason why the reference is
+    /// invalid.
+    pub(crate) client_certificate: Option<Result<ObjectRef, String>>,
+    /// `spec.infrastructure.labels`.
+    pub(crate) labels: BTreeMap<String, String>,
+    /// `spec.infrastructure.annotations`.
+    pub(crate) annotations: BTreeMap<String, String>,
     /// Its valid listeners.
     pub(crate) listeners: Vec<Listener>,
     /// Its other listeners.
@@ -137,6 +145,9 @@ enum AllowedFrom {
 /// The fault of a Gateway or a class with parameters.
 pub(crate) const PARAMETERS_FAULT: &str = "is not supported: the gateway has no parameters. Remove it";
 
+/// The field of the client certificate.
+pub(crate) const CLIENT_CERTIFICATE: &str = "spec.tls.backend.clientCertificateRef";
+
 /// The field of a listener, as problems name it.
 pub(crate) fn listener_field(index: usize) -> String {
     format!("spec.listeners[{index}]")
@@ -190,13 +201,15 @@ impl Gateway {
             }
             listeners.push(listener);
         }
-        let has_parameters = spec
-            .infrastructure
-            .as_ref()
-            .is_some_and(|infrastructure| infrastructure.parameters_ref.is_some());
+        let infrastructure = spec.infrastructure.unwrap_or_default();
+        let has_parameters = infrastructure.parameters_ref.is_some();
         if has_parameters {
             findings.warning("spec.infrastructure.parametersRef", PARAMETERS_FAULT);
         }
+        let client_certificate =
+            spec.tls.unwrap_or_default().backend.and_then(|tls| tls.client_certificate_ref);
+        let client_certificate = client_certificate
+            .map(|reference| check_client_certificate(reference, &object.namespace, findings));
         let (addresses, address_fault) = check_addresses(spec.addresses.unwrap_or_default(), findings);
         let parameters_fault = has_parameters.then(|| Fault::new("InvalidParameters", PARAMETERS_FAULT));
         Self {
@@ -205,6 +218,9 @@ impl Gateway {
             fault: parameters_fault.or(address_fault),
             class_name: class_name.into(),
             addresses,
+            client_certificate,
+            labels: infrastructure.labels.unwrap_or_default(),
+            annotations: infrastructure.annotations.unwrap_or_default(),
             listeners,
             rejected,
         }
@@ -407,6 +423,27 @@ fn check_certificates(
         certificates.push((index, ObjectRef { kind: Kind::Secret, namespace, name: name.into() }));
     }
     certificates
+}
+
+/// The Secret with the client certificate of a Gateway, or the reason why the reference is invalid.
+fn check_client_certificate(
+    written: gateway_api::ObjectReference,
+    namespace: &Arc<str>,
+    findings: &mut Findings,
+) -> Result<ObjectRef, String> {
+    let kind = written.kind.unwrap_or_else(|| "Secret".to_owned());
+    let mut invalid = |within: &str, fault: String| {
+        findings.error(format!("{CLIENT_CERTIFICATE}.{within}"), &*fault);
+        Err(fault)
+    };
+    if kind != "Secret" || !written.group.unwrap_or_default().is_empty() {
+        return invalid("kind", format!("{kind:?} is not supported: name a Secret"));
+    }
+    let Some(name) = written.name.filter(|name| !name.is_empty()) else {
+        return invalid("name", "is missing: name a Secret".to_owned());
+    };
+    let namespace = written.namespace.map_or_else(|| namespace.clone(), Into::into);
+    Ok(ObjectRef { kind: Kind::Secret, namespace, name: name.into() })
 }
 
 /// The known kinds among the kinds of routes that a listener lists.

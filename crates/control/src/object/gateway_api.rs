@@ -46,8 +46,20 @@ pub(crate) struct GatewaySpec {
     pub(crate) addresses: Option<Vec<Address>>,
     pub(crate) infrastructure: Option<Infrastructure>,
     allowed_listeners: Option<AllowedListeners>,
-    tls: Option<Value>,
+    pub(crate) tls: Option<GatewayTls>,
     default_scope: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+pub(crate) struct GatewayTls {
+    pub(crate) backend: Option<GatewayBackendTls>,
+    frontend: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct GatewayBackendTls {
+    pub(crate) client_certificate_ref: Option<ObjectReference>,
 }
 
 #[derive(Deserialize)]
@@ -57,11 +69,11 @@ pub(crate) struct Address {
     pub(crate) value: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Infrastructure {
-    labels: Option<BTreeMap<String, String>>,
-    annotations: Option<BTreeMap<String, String>>,
+    pub(crate) labels: Option<BTreeMap<String, String>>,
+    pub(crate) annotations: Option<BTreeMap<String, String>>,
     pub(crate) parameters_ref: Option<ObjectReference>,
 }
 
@@ -268,7 +280,7 @@ pub(crate) struct HttpRetry {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BackendTlsPolicySpec {
     pub(crate) target_refs: Option<Vec<BackendTlsTarget>>,
-    validation: Option<Value>,
+    pub(crate) validation: Option<BackendTlsValidation>,
     options: Option<BTreeMap<String, String>>,
 }
 
@@ -278,7 +290,33 @@ pub(crate) struct BackendTlsTarget {
     pub(crate) group: Option<String>,
     pub(crate) kind: Option<String>,
     pub(crate) name: Option<String>,
-    section_name: Option<String>,
+    pub(crate) section_name: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BackendTlsValidation {
+    pub(crate) ca_certificate_refs: Option<Vec<LocalObjectReference>>,
+    #[serde(rename = "wellKnownCACertificates")]
+    pub(crate) well_known_ca_certificates: Option<String>,
+    pub(crate) hostname: Option<String>,
+    pub(crate) subject_alt_names: Option<Vec<SubjectAltName>>,
+}
+
+/// An object in the namespace of the naming object.
+#[derive(Deserialize)]
+pub(crate) struct LocalObjectReference {
+    pub(crate) group: Option<String>,
+    pub(crate) kind: Option<String>,
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct SubjectAltName {
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<String>,
+    pub(crate) hostname: Option<String>,
+    pub(crate) uri: Option<String>,
 }
 
 /// The specification of a `TLSRoute`.

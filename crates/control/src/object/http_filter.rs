@@ -287,15 +287,11 @@ fn cors(written: CorsFilter, field: &str, findings: &mut Findings) -> Result<Cor
         allow_credentials: written.allow_credentials.unwrap_or(false),
         max_age: Span::new(max_age).ok_or_else(|| (at("maxAge"), "is more than 86400".to_owned()))?,
     };
-    let mut fault = None;
+    // Gateway API allows every origin with credentials: the response names the origin of the request.
     cors.check(&mut Faults::new(field, &mut |field, found| match found {
-        Fault::Error(message) => fault = Some((field, message)),
-        Fault::Warning(message) => findings.warning(field, message),
+        Fault::Error(message) | Fault::Warning(message) => findings.warning(field, message),
     }));
-    match fault {
-        Some((_, message)) => Err((at("allowOrigins"), message)),
-        None => Ok(cors),
-    }
+    Ok(cors)
 }
 
 /// Sets the timeouts. A timeout of 0 is none (Gateway API, `HTTPRouteTimeouts`).

@@ -77,6 +77,9 @@ pub(crate) struct Row {
     pub(crate) watch: Watch,
     pub(crate) absence: Absence,
     pub(crate) status: Status,
+    /// Whether an error in a part of an object of a cluster leaves its other parts in service, because the status of the
+    /// part tells of the error.
+    pub(crate) has_parts: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -153,6 +156,7 @@ const ROW: Row = Row {
     watch: Watch::All,
     absence: Absence::Serves,
     status: Status::None,
+    has_parts: false,
 };
 
 /// A row for each kind, in the order of [`Kind`].
@@ -193,6 +197,7 @@ static TABLE: [Row; Kind::COUNT] = [
         versions: GATEWAY_API,
         read: lenient::<Written<gateway_api::GatewaySpec>>,
         status: Status::Conditions,
+        has_parts: true,
         ..ROW
     },
     Row {
@@ -239,6 +244,7 @@ static TABLE: [Row; Kind::COUNT] = [
         read: lenient::<Written<gateway_api::BackendTlsPolicySpec>>,
         // Without these objects, requests would go out in clear text.
         absence: Absence::WaitsIfForbidden,
+        status: Status::Conditions,
         ..ROW
     },
     Row {

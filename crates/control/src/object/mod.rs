@@ -8,7 +8,7 @@
 //! | [`gateway`] | `gateway.networking.k8s.io` GatewayClass and Gateway: listeners |
 //! | [`route`] | TLSRoute, TCPRoute and UDPRoute: parents, names, backends |
 //! | [`http_route`], [`http_filter`] | HTTPRoute: rules, matches, filters |
-//! | [`backend_tls`] | BackendTLSPolicy: the Services that need TLS |
+//! | [`backend_tls`] | BackendTLSPolicy: TLS to the endpoints of Services |
 //! | [`grant`] | ReferenceGrant: the routes that may name the Services of a namespace |
 //! | [`gateway_api`] | the types of Gateway API as written |
 //! | [`policy`] | SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy |
@@ -148,6 +148,7 @@ impl Object {
         match self {
             Self::SecurityPolicy(policy) => policy.security.refuses.is_some(),
             Self::Consumer(consumer) => consumer.is_refused,
+            Self::BackendTlsPolicy(policy) => policy.validation.is_err(),
             _ => false,
         }
     }

@@ -1,5 +1,6 @@
 //! `Service`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -27,10 +28,23 @@ pub(crate) struct Service {
     pub(crate) backend: Option<Backend>,
     /// The version of the PROXY protocol for TCP connections to its endpoints, if its annotations set one.
     pub(crate) proxy_protocol: Option<ProxyProtocol>,
+    /// The Service as a Service of a Gateway, if an annotation names a Gateway.
+    pub(crate) of_gateway: Option<Arc<OfGateway>>,
+}
+
+/// A Service that the gateway created for a Gateway.
+#[derive(Debug, PartialEq)]
+pub(crate) struct OfGateway {
+    /// The Gateway as `NAMESPACE/NAME`, by the annotation [`annotation::GATEWAY`].
+    pub(crate) gateway: Box<str>,
+    /// The `targetPort` of each port, if it is a number.
+    pub(crate) targets: BTreeMap<(IpProtocol, u16), u16>,
+    /// The Service as the API server sent it.
+    pub(crate) raw: v1::Service,
 }
 
 /// The protocol of a port; SCTP is not supported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum IpProtocol {
     Tcp,
     Udp,
@@ -83,6 +97,7 @@ pub(crate) struct ServicePort {
 
 impl Service {
     pub(crate) fn check(raw: v1::Service, namespace: &Arc<str>, findings: &mut Findings) -> Self {
+        let of_gateway = OfGateway::of(&raw).map(Arc::new);
         let annotations = raw.metadata.annotations.as_ref();
         let settings = annotation::read(Kind::Service, annotations, namespace, findings);
         let backend = Backend::check(annotations, &settings, findings);
@@ -96,6 +111,7 @@ impl Service {
             publish_not_ready: spec.publish_not_ready_addresses.unwrap_or_default(),
             backend,
             proxy_protocol: settings.proxy_protocol,
+            of_gateway,
             balance: settings.load_balance.unwrap_or_default(),
             limits: UpstreamLimits {
                 max_requests: settings.max_requests,
@@ -131,6 +147,39 @@ impl Service {
             .collect();
         if words.is_empty() { format!("no {protocol} port") } else { words.join(", ") }
     }
+}
+
+impl OfGateway {
+    /// A Service with an annotation that names a Gateway.
+    pub(crate) fn of(raw: &v1::Service) -> Option<Self> {
+        let gateway = raw.metadata.annotations.as_ref()?.get(annotation::GATEWAY)?.as_str().into();
+        let ports = raw.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
+        let target = |port: &v1::ServicePort| {
+            let Some(IntOrString::Int(target)) = port.target_port else { return None };
+            let key = (IpProtocol::of(port.protocol.as_deref())?, u16::try_from(port.port).ok()?);
+            Some((key, u16::try_from(target).ok()?))
+        };
+        Some(Self { gateway, targets: ports.filter_map(target).collect(), raw: raw.clone() })
+    }
+}
+
+/// The addresses of a Service: of its load balancer, its external IPs, or else its cluster IP.
+pub(crate) fn addresses(service: &v1::Service) -> Vec<Box<str>> {
+    let spec = service.spec.clone().unwrap_or_default();
+    let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+    let ingress = balancer.and_then(|balancer| balancer.ingress.as_ref()).into_iter().flatten();
+    let of_balancer = ingress.filter_map(|ingress| ingress.ip.clone().or(ingress.hostname.clone()));
+    let mut addresses: Vec<String> = of_balancer.chain(spec.external_ips.unwrap_or_default()).collect();
+    match spec.type_.as_deref() {
+        Some("ExternalName") => addresses.extend(spec.external_name),
+        // Until its load balancer has an address, clients cannot reach it.
+        Some("LoadBalancer") => {}
+        _ if addresses.is_empty() => {
+            addresses.extend(spec.cluster_ip.filter(|address| address != "None" && !address.is_empty()));
+        }
+        _ => {}
+    }
+    addresses.into_iter().map(Into::into).collect()
 }
 
 fn check_external_name(name: Option<String>, findings: &mut Findings) -> Option<Box<str>> {

@@ -116,12 +116,23 @@ impl<P: Publish> Output<P> {
 
     /// Whether the changes require a translation.
     pub(super) fn is_routing(&self, touched: &Touched) -> bool {
-        touched.routing || touched.changed_services.iter().any(|service| self.is_named(service))
+        let is_relevant = |service| self.is_named(service) || self.may_be_of_gateway(service);
+        touched.routing || touched.changed_services.iter().any(is_relevant)
+    }
+
+    /// Whether this Service, or its absence, may decide about the listeners of a Gateway.
+    fn may_be_of_gateway(&self, (namespace, _): &ServiceRef) -> bool {
+        self.options.gateway_services.as_ref().is_some_and(|services| services.namespace == *namespace)
     }
 
     /// Whether a route names this Service, even if the Service does not exist.
     fn is_named(&self, (namespace, service): &ServiceRef) -> bool {
-        let Some(config) = self.publisher.config() else { return true };
+        let (Some(config), Some(translation)) = (self.publisher.config(), &self.translation) else {
+            return true;
+        };
+        if translation.missing.contains(&(namespace.clone(), service.clone())) {
+            return true;
+        }
         let first = UpstreamKey::new(namespace.clone(), service.clone(), "");
         let next = config.upstreams.range(first..).next();
         next.is_some_and(|(key, _)| key.namespace == *namespace && key.service == *service)

@@ -2,8 +2,8 @@
 //!
 //! An invalid object or file removes nothing that is in service:
 //!
-//! - An object with an error does not replace its last valid version. Without such a version, as after a start, the
-//!   valid parts of the object are served.
+//! - An object with an error does not replace its last valid version, unless its parts have a status each (a Gateway of
+//!   a cluster). Without such a version, as after a start, the valid parts of the object are served.
 //! - A document that cannot be read removes no object: the earlier objects of its file stay. If it cannot be read from
 //!   the start, and may hold a SecurityPolicy, the routes that the policy may guard are closed until the document can
 //!   be read. A file or a folder that cannot be opened may hold a SecurityPolicy of any namespace.
@@ -20,6 +20,7 @@ use std::sync::Arc;
 use foldhash::HashMap;
 
 use crate::manifest::{Document, Guarded, Manifest, ParsedObject, Syntax};
+use crate::object::backend_tls::BackendTlsPolicy;
 use crate::object::grant::ReferenceGrant;
 use crate::object::kind::Change;
 use crate::object::secret::{ConfigMap, Data, Secret};
@@ -128,6 +129,8 @@ struct Candidate {
     findings: Vec<Finding>,
     /// Whether the newest version has errors, so that an older version is in service.
     is_kept: bool,
+    /// The newest version, if an older version is in service.
+    newest: Option<Object>,
 }
 
 impl Slot {
@@ -346,12 +349,18 @@ impl Store {
             Ok(place) => slot.candidates[place].form.take(),
             Err(_) => None,
         };
-        let is_kept = parsed.findings.has_errors() && older.as_ref().is_some_and(|older| !older.is_closed());
+        let is_kept = parsed.findings.has_errors()
+            && (origin.file.is_some() || !parsed.object.kind.row().has_parts)
+            && older.as_ref().is_some_and(|older| !older.is_closed());
+        // The status of a route says whether its newest version is in service.
+        touched.routing |= parsed.object.kind.is_of_gateway_api()
+            && (is_kept || place.is_ok_and(|place| slot.candidates[place].is_kept));
         let candidate = Candidate {
             origin,
             form: if is_kept { older } else { parsed.form.clone() },
             findings: parsed.findings.0.clone(),
             is_kept,
+            newest: parsed.form.clone().filter(|_| is_kept),
         };
         match place {
             Ok(place) => slot.candidates[place] = candidate,
@@ -444,6 +453,10 @@ impl Store {
         self.one(&ObjectRef { kind: Kind::Service, namespace: namespace.clone(), name: name.clone() })
     }
 
+    pub(crate) fn backend_tls_policy(&self, object: &ObjectRef) -> Option<&BackendTlsPolicy> {
+        self.one(object).map(|(policy, _)| policy)
+    }
+
     pub(crate) fn secret(&self, object: &ObjectRef) -> Option<&Secret> {
         self.one(object).map(|(secret, _)| secret)
     }
@@ -471,6 +484,12 @@ impl Store {
         let error = winner.findings.iter().find(|finding| finding.severity == Severity::Error)?;
         let kept = if winner.is_kept { KEPT } else { "" };
         Some(format!("{}: {}{kept}", error.field, error.message))
+    }
+
+    /// The newest version of an object, of which an older version is in service, and the error of the newest version.
+    pub(crate) fn not_in_service<T: Checked>(&self, object: &ObjectRef) -> Option<(&T, String)> {
+        let newest = self.slots.get(object)?.winner()?.newest.as_ref()?;
+        Some((T::of(newest)?, self.error_of(object)?))
     }
 
     /// Whether a source has the object, even if the object is unusable.

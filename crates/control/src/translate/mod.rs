@@ -7,9 +7,10 @@
 //! | module | content |
 //! |---|---|
 //! | [`named`] | the relevant objects, before the translation |
+//! | [`gateway_services`] | the options for the Services of Gateways |
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -21,12 +22,15 @@ use crate::merge::policy::standing::Standing;
 use crate::object::{Kind, ObjectRef};
 use crate::problem::Problem;
 use crate::status::ObjectStatus;
-use crate::store::Store;
+use crate::store::{ServiceRef, Store};
 use crate::{emit, frontend, merge};
 
+mod gateway_services;
 pub(crate) mod named;
 #[cfg(test)]
 mod tests;
+
+pub use gateway_services::{GatewayServices, ServiceType};
 
 /// The `spec.controller` of our IngressClasses.
 pub const CONTROLLER: &str = "sluicegate.dev/ingress-controller";
@@ -69,6 +73,8 @@ pub struct TranslateOptions {
     pub gateway_class: String,
     /// The addresses of Gateways without `spec.addresses`. Default all IPv4 addresses.
     pub gateway_addresses: Vec<IpAddr>,
+    /// The Services of Gateways. Default none: clients reach Gateways at the ports of the data plane.
+    pub gateway_services: Option<GatewayServices>,
     /// The ports at which the process serves HTTP: no Gateway can have them for TCP. Default: none.
     pub http_ports: Vec<u16>,
     /// The ports at which the process serves HTTPS. For Gateways at these ports, the HTTPS listeners provide TLS
@@ -161,6 +167,7 @@ impl Default for TranslateOptions {
             watch_ingress_without_class: false,
             gateway_class: "sluicegate".to_owned(),
             gateway_addresses: vec![Ipv4Addr::UNSPECIFIED.into()],
+            gateway_services: None,
             http_ports: Vec::new(),
             https_ports: Vec::new(),
             admin_port: None,
@@ -189,21 +196,25 @@ pub struct Translation {
     pub foreign: Vec<Problem>,
     /// The state of each policy for each of its targets, and of each Consumer.
     pub policy_statuses: Vec<Standing>,
-    /// The status of GatewayClasses, Gateways and their routes.
+    /// The status of GatewayClasses, Gateways, their routes, and BackendTLSPolicies.
     pub statuses: Vec<ObjectStatus>,
+    /// The Services that HTTPRoutes name and that do not exist, or lack a port.
+    pub(crate) missing: HashSet<ServiceRef>,
 }
 
 /// Translates the objects of a store.
 #[must_use]
 pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
-    let (options, problems) = with_globals(store, options);
+    let (options, mut problems) = with_globals(store, options);
     let mut intents = frontend::intents(store, &options);
     let (of_intents, foreign) = (std::mem::take(&mut intents.problems), std::mem::take(&mut intents.foreign));
     let merged = merge::merge(store, &intents, &options);
-    let statuses = merge::gateway_status::statuses(store, &intents, &merged.listeners.lost);
+    let mut statuses = merge::gateway_status::statuses(store, &options, &intents, &merged.listeners.lost);
+    statuses.extend(intents.backend_tls.statuses(store, &intents, &mut problems));
     Translation {
         foreign,
         statuses,
+        missing: intents.http_routes.iter().flat_map(|route| route.missing.iter().cloned()).collect(),
         ..emit::emit(store, &options, merged, &intents.http_routes, problems, of_intents)
     }
 }

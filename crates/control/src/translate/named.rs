@@ -1,6 +1,7 @@
 //! The relevant objects: the Ingresses that are served, and the Secrets and ConfigMaps that are named for them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use foldhash::HashSet;
 use sluicegate_model::UpstreamKey;
@@ -8,6 +9,7 @@ use sluicegate_model::UpstreamKey;
 use super::{ObjectName, TranslateOptions};
 use crate::frontend::ingress::class::Classes;
 use crate::object::backend::Backend;
+use crate::object::backend_tls::{BackendTlsPolicy, Target};
 use crate::object::gateway::Gateway;
 use crate::object::http_route::HttpRoute;
 use crate::object::ingress::Ingress;
@@ -45,22 +47,32 @@ impl Named {
         named
     }
 
-    /// The certificates of Gateways, and the Secrets of Services that HTTPRoutes name.
+    /// The certificates of Gateways, and the Secrets and BackendTLSPolicies of Services that HTTPRoutes name.
     fn add_gateways(&mut self, store: &Store) {
         let listeners = store.all::<Gateway>().flat_map(|(_, gateway, _)| &gateway.listeners);
         let certificates = listeners.flat_map(|listener| &listener.certificates);
         self.certificates.extend(certificates.map(|(_, secret)| secret.clone()));
+        let clients =
+            store.all::<Gateway>().filter_map(|(_, gateway, _)| gateway.client_certificate.as_ref());
+        self.certificates.extend(clients.filter_map(|secret| secret.as_ref().ok()).cloned());
         let rules = store.all::<HttpRoute>().flat_map(|(_, route, _)| &route.rules);
         let backends = rules.flat_map(|rule| {
             let backends = rule.backends.iter().map(|backend| &backend.reference);
             backends.chain(rule.mirror.iter().map(|(_, mirror)| mirror))
         });
-        let of_service = |backend: &BackendRef| {
-            let named = backend.service.as_ref()?;
-            let (service, _) = store.service(&named.namespace, &named.name)?;
+        let services = backends.filter_map(|backend: &BackendRef| backend.service.as_ref());
+        let services: HashSet<_> = services.map(|named| (&named.namespace, &named.name)).collect();
+        let of_service = |(namespace, name): &(&Arc<str>, &Arc<str>)| {
+            let (service, _) = store.service(namespace, name)?;
             secret(service.backend.as_ref()?)
         };
-        self.others.extend(backends.filter_map(of_service));
+        self.others.extend(services.iter().filter_map(of_service));
+        for (object, policy, _) in store.all::<BackendTlsPolicy>() {
+            let is_named = |target: &Target| services.contains(&(&object.namespace, &target.service));
+            if policy.targets.iter().any(is_named) {
+                self.others.extend(policy.references().cloned());
+            }
+        }
     }
 
     /// The Secrets of policies, and the Secrets of Consumers if a policy asks for API keys.

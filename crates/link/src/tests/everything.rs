@@ -305,6 +305,7 @@ fn key(index: usize) -> UpstreamKey {
         sends_name: true,
         verifies: true,
         secret: Some("shop/backend".into()),
+        policy: Some("shop/policy".into()),
     };
     let transport = Transport { protocol, tls: (index == 0).then(|| Arc::new(tls)) };
     UpstreamKey { transport, ..UpstreamKey::new("shop", format!("service-{index}"), "http") }
@@ -318,6 +319,10 @@ fn upstreams() -> [(UpstreamKey, Arc<Upstream>); 4] {
             sends_name: true,
             verification,
             identity,
+            alternative_names: Some(vec![
+                AlternativeName::Dns("backend.example".into()),
+                AlternativeName::Uri("spiffe://example/backend".into()),
+            ]),
         }))
     };
     let health = |mut check: Value| {
@@ -355,7 +360,11 @@ fn upstreams() -> [(UpstreamKey, Arc<Upstream>); 4] {
         health: health(json!({"type": "GRPC", "service": "shop"})),
         ..Upstream::default()
     };
-    let plain = Upstream { health: health(json!({"type": "TCP"})), ..Upstream::default() };
+    let plain = Upstream {
+        tls: tls(Verification::WellKnown),
+        health: health(json!({"type": "TCP"})),
+        ..Upstream::default()
+    };
     [full, unverified, plain, Upstream::default()]
         .map(Arc::new)
         .into_iter()

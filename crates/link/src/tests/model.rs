@@ -53,12 +53,13 @@ pub(super) fn id() -> impl Strategy<Value = ObjectId> {
 
 fn transport() -> impl Strategy<Value = Transport> {
     let protocol = prop::sample::select(vec![Protocol::Http, Protocol::Http2, Protocol::Tcp, Protocol::Udp]);
-    let tls = (text(), any::<bool>(), any::<bool>(), option::of(text())).prop_map(|tls| {
+    let tls = (text(), any::<bool>(), any::<bool>(), vec(option::of(text()), 2)).prop_map(|mut tls| {
         Arc::new(TransportTls {
             server_name: tls.0.into(),
             sends_name: tls.1,
             verifies: tls.2,
-            secret: tls.3.map(Into::into),
+            secret: tls.3[0].take().map(Into::into),
+            policy: tls.3[1].take().map(Into::into),
         })
     });
     (protocol, option::of(tls)).prop_map(|(protocol, tls)| Transport { protocol, tls })
@@ -280,13 +281,23 @@ fn upstream() -> impl Strategy<Value = Arc<Upstream>> {
     let balance = prop::sample::select(vec![Balance::Ewma, Balance::RoundRobin, Balance::LeastRequest]);
     let limits = (any::<Option<u32>>(), any::<Option<u32>>())
         .prop_map(|limits| UpstreamLimits { max_requests: limits.0, max_requests_per_endpoint: limits.1 });
-    let authorities = option::of((ders(), ders()));
-    let tls = (text(), any::<bool>(), authorities, option::of(certificate())).prop_map(
-        |(server_name, sends_name, authorities, identity)| {
-            let verification = authorities.map_or(Verification::None, |(roots, crls)| {
-                Verification::Authorities { roots: into(roots), crls: into(crls) }
-            });
-            Arc::new(UpstreamTls { server_name: server_name.into(), sends_name, verification, identity })
+    let authorities = option::of(option::of((ders(), ders())));
+    let name = prop_oneof![
+        text().prop_map(|name| AlternativeName::Dns(name.into())),
+        text().prop_map(|name| AlternativeName::Uri(name.into())),
+    ];
+    let names = option::of(vec(name, 0..3));
+    let tls = (text(), any::<bool>(), authorities, option::of(certificate()), names).prop_map(
+        |(server_name, sends_name, authorities, identity, alternative_names)| {
+            let verification = match authorities {
+                None => Verification::None,
+                Some(None) => Verification::WellKnown,
+                Some(Some((roots, crls))) => {
+                    Verification::Authorities { roots: into(roots), crls: into(crls) }
+                }
+            };
+            let server_name = server_name.into();
+            Arc::new(UpstreamTls { server_name, sends_name, verification, identity, alternative_names })
         },
     );
     let proxy_protocol = option::of(prop::sample::select(vec![ProxyProtocol::V1, ProxyProtocol::V2]));

@@ -5,7 +5,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Check, Faults};
-use crate::encoding::Bound;
 use crate::value::span::HOUR;
 use crate::value::{Entries, HeaderName, MethodName, OriginPattern, Span};
 
@@ -85,16 +84,5 @@ impl Check for Cors {
                 "* has no effect with allowCredentials (Fetch standard): name the headers",
             );
         }
-    }
-}
-
-/// The decoder applies the same conditions as the check of YAML: credentials with every origin would let any page use
-/// the credentials.
-impl Bound for Cors {
-    type Value = Self;
-    const FIELD: &'static str = "credentials of every origin";
-
-    fn allows(cors: &Self) -> bool {
-        super::is_valid(cors)
     }
 }

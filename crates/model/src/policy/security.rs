@@ -21,7 +21,7 @@ pub struct Security {
     #[n(2)]
     pub ip_access: IpAccess,
     /// Cross-origin requests. The gateway responds to a preflight request before authentication.
-    #[cbor(n(3), with = "Maybe::<Within<Cors>>")]
+    #[n(3)]
     pub cors: Option<Cors>,
     /// Authentication, if callers must authenticate.
     #[cbor(n(4), with = "Maybe::<Within<Authentication>>")]

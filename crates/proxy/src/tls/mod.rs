@@ -8,6 +8,7 @@
 //! | [`client_auth`] | client certificates |
 //! | [`ticket`] | session tickets |
 //! | [`upstream`] | TLS with endpoints, and with servers that policies call |
+//! | [`verifier`] | the verification of the certificates of endpoints |
 
 mod accept;
 mod client_auth;
@@ -15,6 +16,7 @@ mod own;
 mod table;
 mod ticket;
 mod upstream;
+mod verifier;
 
 use std::sync::{Arc, OnceLock};
 
@@ -39,6 +41,12 @@ fn provider() -> Arc<CryptoProvider> {
 fn certified_key(certificate: &Certificate) -> Result<CertifiedKey, rustls::Error> {
     let key = provider().key_provider.load_private_key(certificate.key.0.clone_key())?;
     Ok(CertifiedKey::new(certificate.chain.clone(), key))
+}
+
+/// The CA certificates that browsers trust.
+fn well_known() -> Arc<RootCertStore> {
+    static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
+    ROOTS.get_or_init(|| Arc::new(webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect())).clone()
 }
 
 /// The trusted CA certificates for a peer.

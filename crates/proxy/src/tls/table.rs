@@ -27,6 +27,9 @@ pub(crate) struct TlsTable {
     hosts: HostMap<Entry>,
     default: Option<Arc<Host>>,
     unknown_names: UnknownNames,
+    /// Whether the names belong to the listeners of Gateways. A connection is for one listener, even if its certificate
+    /// covers names of other listeners (Gateway API, `GatewayHTTPSListenerDetectMisdirectedRequests`).
+    has_listeners: bool,
 }
 
 /// The host names for TLS of each entry point.
@@ -103,7 +106,7 @@ impl TlsTable {
     }
 
     /// Whether a request for this host must not be served on the session's connection (421; RFC 9110, 7.4), because its
-    /// certificate does not cover the host. A client without a server name has received no promise about the certificate.
+    /// certificate does not cover the host, or because the host belongs to another listener. A client without a server name has received no promise about the certificate.
     pub(crate) fn is_misdirected(&self, session: &Session, authority: &[u8]) -> bool {
         let host = host_name(authority);
         let Some(name) = &session.name else { return false };
@@ -120,7 +123,7 @@ impl TlsTable {
                 None => return false,
             },
         };
-        here.pattern != session.host.pattern && !session.host.covers(host)
+        here.pattern != session.host.pattern && (self.has_listeners || !session.host.covers(host))
     }
 }
 
@@ -239,8 +242,13 @@ impl Compiler {
         }
         let default = host(None, &[], &None).filter(|_| !default_keys.is_empty());
         let others = by_entry_point.into_iter().map(|(entry_point, hosts_there)| {
-            let mut table =
-                TlsTable { hosts: hosts_there, default: None, unknown_names: UnknownNames::Refuse };
+            let has_listeners = matches!(entry_point, EntryPoint::Gateway(_));
+            let mut table = TlsTable {
+                hosts: hosts_there,
+                default: None,
+                unknown_names: UnknownNames::Refuse,
+                has_listeners,
+            };
             if *entry_point == EntryPoint::FlagsHttps {
                 table.hosts.add_missing(&hosts);
                 (table.default, table.unknown_names) = (default.clone(), settings.tls.unknown_names);
@@ -248,7 +256,8 @@ impl Compiler {
             (entry_point.clone(), Arc::new(table))
         });
         let others = others.collect();
-        let flags = Arc::new(TlsTable { hosts, default, unknown_names: settings.tls.unknown_names });
+        let unknown_names = settings.tls.unknown_names;
+        let flags = Arc::new(TlsTable { hosts, default, unknown_names, has_listeners: false });
         let tables = Arc::new(TlsTables { flags, others });
         self.keys = keys.into_values().collect();
         self.latest = Some((tls.clone(), settings.tls.clone(), tables.clone()));

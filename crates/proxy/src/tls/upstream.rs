@@ -5,15 +5,13 @@ use std::io;
 use std::sync::Arc;
 
 use rustls::Error;
-use rustls::client::danger::ServerCertVerifier;
-use rustls::client::{ClientConfig, WebPkiServerVerifier};
+use rustls::client::ClientConfig;
 use rustls::sign::SingleCertAndKey;
 use rustls_pki_types::{CertificateDer, ServerName};
-use sluicegate_any_certificate::AnyCertificate;
-use sluicegate_model::{UpstreamTls, Verification};
+use sluicegate_model::UpstreamTls;
 use tokio::net::TcpStream;
 
-use super::{certified_key, provider, root_store};
+use super::{certified_key, provider, root_store, verifier, well_known};
 use crate::stream::TlsStream;
 
 /// The TLS settings for endpoints of an upstream, compiled once for all workers.
@@ -33,14 +31,7 @@ impl Connector {
         let name = ServerName::try_from(&*model.server_name)?.to_owned();
         let builder =
             ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
-        let verifier: Arc<dyn ServerCertVerifier> = match &model.verification {
-            Verification::None => Arc::new(AnyCertificate(provider())),
-            Verification::Authorities { roots, crls } => {
-                let verifier = WebPkiServerVerifier::builder_with_provider(root_store(roots)?, provider());
-                verifier.with_crls(crls.iter().cloned()).build()?
-            }
-        };
-        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+        let builder = builder.dangerous().with_custom_certificate_verifier(verifier::of(model)?);
         let mut config = match &model.identity {
             None => builder.with_no_client_auth(),
             Some(identity) => {
@@ -85,7 +76,7 @@ pub(crate) async fn handshake(
 /// that browsers trust.
 pub(crate) fn verifying(authorities: &[CertificateDer<'static>]) -> Result<ClientConfig, Error> {
     let roots = match authorities {
-        [] => Arc::new(webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect()),
+        [] => well_known(),
         _ => root_store(authorities)?,
     };
     let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;

@@ -1,8 +1,9 @@
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use rustls::ServerConnection;
-use sluicegate_model::{UpstreamTls, Verification};
+use sluicegate_model::{AlternativeName, KeyKind, UpstreamTls, Verification};
 use sluicegate_proxy::failure::Failure;
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::Client;
@@ -15,7 +16,8 @@ use crate::{TestResult, get, server_config};
 fn verified() -> UpstreamTls {
     let roots = vec![Authority::of_process().certificate()];
     let verification = Verification::Authorities { roots, crls: Vec::new() };
-    UpstreamTls { server_name: "web.test".into(), sends_name: true, verification, identity: None }
+    let server_name = "web.test".into();
+    UpstreamTls { server_name, sends_name: true, verification, identity: None, alternative_names: None }
 }
 
 fn issue(name: &str) -> Issued {
@@ -100,6 +102,76 @@ async fn gateway_can_omit_the_server_name_and_verify_certificates_for_ip_address
     terminator.show(&of_address);
     change(&gateway, UpstreamTls { server_name: "127.0.0.1".into(), ..verified() }).await;
     assert_eq!(status(&gateway).await?, 200);
+    Ok(())
+}
+
+const SPIFFE_ID: &str = "spiffe://web.test/ns/shop";
+
+fn dns(name: &str) -> AlternativeName {
+    AlternativeName::Dns(name.into())
+}
+
+fn uri(uri: &str) -> AlternativeName {
+    AlternativeName::Uri(uri.into())
+}
+
+/// Requires one of these names instead of the server name.
+fn named(names: &[AlternativeName]) -> UpstreamTls {
+    UpstreamTls { alternative_names: Some(names.to_vec()), ..verified() }
+}
+
+#[tokio::test]
+async fn certificate_of_an_endpoint_must_have_one_of_the_alternative_names() -> TestResult {
+    let (_backend, terminator, gateway) = before(verified(), &issue("web.test")).await?;
+    for (shown, names, expected) in [
+        // A connection under the same names would be reused, so a rejected certificate comes first.
+        (&["web.test"][..], &[dns("other.test")][..], 502),
+        (&["other.test"], &[dns("other.test")], 200),
+        (&["web.test"], &[], 502),
+        (&["*.web.test"], &[dns("a.web.test")], 200),
+        (&["a.web.test"], &[dns("*.web.test")], 502),
+        (&["*.web.test"], &[dns("*.web.test")], 200),
+        (&[SPIFFE_ID], &[uri(SPIFFE_ID)], 200),
+        (&["web.test", SPIFFE_ID], &[dns("other.test"), uri(SPIFFE_ID)], 200),
+        (&["web.test", SPIFFE_ID], &[dns("other.test"), uri("spiffe://web.test/ns/other")], 502),
+        (&["web.test", SPIFFE_ID], &[uri("spiffe://web.test/ns")], 502),
+        (&["web.test", SPIFFE_ID], &[uri("web.test")], 502),
+        (&["127.0.0.1"], &[dns("127.0.0.1")], 502),
+    ] {
+        terminator.show(&Authority::of_process().issue(shown));
+        change(&gateway, named(names)).await;
+        assert_eq!(status(&gateway).await?, expected, "{shown:?} {names:?}");
+    }
+    assert_eq!(terminator.names().last(), Some(&Some("web.test".to_owned())), "the server name stays");
+    Ok(())
+}
+
+#[tokio::test]
+async fn alternative_name_of_an_untrusted_certificate_authenticates_no_endpoint() -> TestResult {
+    let expired = SystemTime::now() - Duration::from_secs(3600);
+    let (trusted, nobody) = (Authority::of_process(), Authority::named("Nobody"));
+    let tls = named(&[dns("web.test"), uri(SPIFFE_ID)]);
+    for shown in [
+        nobody.issue(&["web.test", SPIFFE_ID]),
+        trusted.issue_with(&["web.test", SPIFFE_ID], KeyKind::Ecdsa, expired),
+    ] {
+        let (backend, _terminator, gateway) = before(tls.clone(), &shown).await?;
+        assert_eq!((status(&gateway).await?, backend.requests()), (502, 0));
+    }
+    let revoked = trusted.issue(&[SPIFFE_ID]);
+    let (roots, crls) = (vec![trusted.certificate()], vec![trusted.revoke(&[&revoked])]);
+    let verification = Verification::Authorities { roots, crls };
+    let (backend, _terminator, gateway) = before(UpstreamTls { verification, ..tls }, &revoked).await?;
+    assert_eq!((status(&gateway).await?, backend.requests()), (502, 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn well_known_authorities_do_not_include_the_authority_of_an_operator() -> TestResult {
+    let well_known = UpstreamTls { verification: Verification::WellKnown, ..verified() };
+    let (backend, terminator, gateway) = before(well_known, &issue("web.test")).await?;
+    assert_eq!((status(&gateway).await?, backend.requests()), (502, 0));
+    assert!(!terminator.names().is_empty(), "the settings are usable");
     Ok(())
 }
 

@@ -25,7 +25,7 @@ spec: {{gatewayClassName: sluicegate, listeners: [{listeners}]}}
 }
 
 /// An HTTPRoute of the Gateway `edge`, or of one of its listeners.
-fn route(name: &str, parent: &str, hostnames: &str, rules: &str) -> String {
+pub(crate) fn route(name: &str, parent: &str, hostnames: &str, rules: &str) -> String {
     format!(
         "
 apiVersion: gateway.networking.k8s.io/v1
@@ -44,7 +44,10 @@ async fn status(addr: SocketAddr, method: &str, host: &str, path: &str, lines: &
 }
 
 /// A gateway with an HTTP listener for any host and these rules, and the address of the listener.
-async fn serving(site: &Site, rules: &str) -> anyhow::Result<(sluicegate_netns::Process, SocketAddr)> {
+pub(crate) async fn serving(
+    site: &Site,
+    rules: &str,
+) -> anyhow::Result<(sluicegate_netns::Process, SocketAddr)> {
     let listener = free_address()?;
     site.save(
         "gateway.yaml",

@@ -1,5 +1,6 @@
 //! Tests of gateways that run as separate processes.
 
+mod backend_tls;
 mod http_routes;
 mod life;
 mod manifests;

@@ -6,10 +6,10 @@ use sluicegate_model::UpstreamKey;
 use sluicegate_model::feature::Mirror;
 use sluicegate_model::value::Percent;
 
+use crate::backend_tls::BackendTls;
 use crate::intent::http_route::{HttpBackend, HttpRoute, HttpRule};
 use crate::intent::listener::Parent;
 use crate::intent::{At, Place, Reference};
-use crate::object::backend_tls::BackendTlsPolicy;
 use crate::object::http_route as object;
 use crate::object::route::{BackendRef, ServicePortRef};
 use crate::object::service::IpProtocol;
@@ -20,12 +20,13 @@ use crate::upstream;
 
 pub(super) fn intent<'a>(
     store: &Store,
+    tls: &BackendTls<'_>,
     at: At<'a>,
     route: &'a object::HttpRoute,
     parents: Vec<Parent<'a>>,
 ) -> HttpRoute<'a> {
     let hostnames = route.hostnames.as_deref().unwrap_or_default();
-    let (references, problems) = (Vec::new(), Vec::new());
+    let (named, references, problems) = (Vec::new(), Vec::new(), Vec::new());
     let mut intent = HttpRoute {
         at,
         hostnames,
@@ -33,8 +34,10 @@ pub(super) fn intent<'a>(
         parents,
         fault: route.fault.as_ref(),
         is_usable: route.is_usable,
+        missing: Vec::new(),
         unresolved: None,
         rules: Vec::new(),
+        named,
         references,
         problems,
     };
@@ -42,15 +45,20 @@ pub(super) fn intent<'a>(
         let mut backends = Vec::with_capacity(rule.backends.len());
         for (nth, backend) in rule.backends.iter().enumerate() {
             let place = Place::HttpBackend(rule.index, nth);
-            let upstream =
-                intent.upstream(store, &backend.reference, place, "requests for this backend receive 500");
+            let upstream = intent.upstream(
+                store,
+                tls,
+                &backend.reference,
+                place,
+                "requests for this backend receive 500",
+            );
             let (weight, features) = (backend.reference.weight, backend.features.as_deref());
             backends.push(HttpBackend { weight, upstream, features });
         }
         let mut features = rule.features.clone();
         if let Some((filter, mirror)) = &rule.mirror {
             let place = Place::HttpMirror(rule.index, *filter);
-            let upstream = intent.upstream(store, mirror, place, "no requests are mirrored");
+            let upstream = intent.upstream(store, tls, mirror, place, "no requests are mirrored");
             // The weight is the percentage.
             if let (Some(upstream), Ok(percent)) = (upstream, Percent::new(mirror.weight.into())) {
                 Arc::make_mut(&mut features).mirror = Some(Mirror { upstream, percent });
@@ -62,20 +70,12 @@ pub(super) fn intent<'a>(
     intent
 }
 
-/// The BackendTLSPolicy of a Service.
-fn needs_tls<'s>(store: &'s Store, service: &ObjectRef) -> Option<&'s ObjectRef> {
-    let mut policies = store.all::<BackendTlsPolicy>();
-    let policy = policies.find(|(object, policy, _)| {
-        object.namespace == service.namespace && policy.services.contains(&service.name)
-    });
-    policy.map(|(object, ..)| object)
-}
-
 impl HttpRoute<'_> {
     /// The upstream of a backend; `None` if the backend does not exist or may not be named, which is then a problem.
     fn upstream(
         &mut self,
         store: &Store,
+        tls: &BackendTls<'_>,
         backend: &BackendRef,
         place: Place,
         consequence: &str,
@@ -100,16 +100,9 @@ impl HttpRoute<'_> {
             return None;
         }
         let service = ObjectRef { kind: Kind::Service, namespace: namespace.clone(), name: name.clone() };
-        if let Some(policy) = needs_tls(store, &service) {
-            refuse(
-                "name",
-                "UnsupportedProtocol",
-                format!("{policy} requires TLS to {service}, which is not supported"),
-            );
-            return None;
-        }
         match store.service(namespace, name) {
             None if !store.knows(&service) => {
+                self.missing.push((namespace.clone(), name.clone()));
                 refuse("name", "BackendNotFound", format!("{service} does not exist"));
                 return None;
             }
@@ -117,6 +110,7 @@ impl HttpRoute<'_> {
                 if known.external_name.is_none() && known.port(port, IpProtocol::Tcp).is_none() =>
             {
                 let ports = known.ports_in_words(IpProtocol::Tcp);
+                self.missing.push((namespace.clone(), name.clone()));
                 refuse("port", "BackendNotFound", format!("{service} has no port {port}, it has {ports}"));
                 return None;
             }
@@ -124,6 +118,12 @@ impl HttpRoute<'_> {
         }
         let upstream =
             upstream::key(store, &UpstreamKey::new(namespace.clone(), name.clone(), port.clone()), None);
+        let secured = tls
+            .secure(upstream.clone())
+            .map_err(|fault| refuse("name", "InvalidBackendTLSPolicy", fault))
+            .ok();
+        self.named.push(upstream);
+        let upstream = secured?;
         self.references.push(Reference { at: self.at, place, upstream: upstream.clone() });
         Some(upstream)
     }

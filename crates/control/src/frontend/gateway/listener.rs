@@ -5,16 +5,19 @@ use std::sync::Arc;
 
 use sluicegate_model::Certificate;
 
+use super::service::{self, GatewayAddresses, Lack};
 use crate::frontend::certificate;
 use crate::intent::listener::{Listener, Socket};
 use crate::intent::{At, Place};
-use crate::object::Kind;
 use crate::object::gateway::{self, Gateway, ListenerProtocol};
 use crate::object::service::IpProtocol;
+use crate::object::{Kind, ObjectRef};
 use crate::problem::Problem;
 use crate::status::Fault;
 use crate::store::Store;
-use crate::translate::TranslateOptions;
+use crate::translate::{GatewayServices, ServiceType, TranslateOptions};
+
+const INVALID_CLIENT_CERTIFICATE: &str = "InvalidClientCertificateRef";
 
 /// The intents of the listeners of a Gateway, in the order of its listeners.
 pub(super) fn intents<'a>(
@@ -22,20 +25,36 @@ pub(super) fn intents<'a>(
     at: At<'a>,
     gateway: &'a Gateway,
     options: &TranslateOptions,
+    client_certificate: Option<&Arc<str>>,
     problems: &mut Vec<Problem>,
 ) -> Vec<Listener<'a>> {
     let addresses = addresses(gateway, options);
+    if let Some(services) = &options.gateway_services {
+        problems.extend(service_problems(store, services, at, gateway));
+    }
     let mut intent = |listener: &'a gateway::Listener| {
         let place = Place::Listener(listener.index);
         let field = |within: &str| format!("{}.{within}", place.field());
+        let mut is_waiting = false;
         let sockets = match listener.protocol.route() {
             None => {
                 let message = format!("{} is not supported; the listener is not served", listener.protocol);
                 Err(at.note(&field("protocol"), message))
             }
-            Some(_) => {
-                sockets(listener, &addresses, options).map_err(|fault| at.warning(&field("port"), fault))
-            }
+            Some(_) => match &options.gateway_services {
+                Some(services) => {
+                    own_sockets(store, services, at, listener, &addresses).map_err(|lack| match lack {
+                        Lack::Waits(fault) => {
+                            is_waiting = true;
+                            at.note(&field("port"), fault)
+                        }
+                        Lack::Foreign(fault) => at.warning(&field("port"), fault),
+                    })
+                }
+                None => {
+                    sockets(listener, &addresses, options).map_err(|fault| at.warning(&field("port"), fault))
+                }
+            },
         };
         let (certificates, unresolved) = certificates(store, at, listener, problems);
         Listener {
@@ -45,8 +64,11 @@ pub(super) fn intents<'a>(
             protocol: listener.protocol,
             hostname: &listener.hostname,
             port: listener.port,
+            entry_point: options.gateway_services.as_ref().map(|_| entry_point(at, listener.port)),
             certificates,
+            client_certificate: client_certificate.cloned(),
             unresolved: listener.unresolved.clone().or(unresolved),
+            is_waiting,
             sockets,
         }
     };
@@ -63,14 +85,7 @@ fn certificates(
     let mut certificates: Vec<Arc<Certificate>> = Vec::new();
     let (mut faults, mut unresolved) = (Vec::new(), None);
     for (index, secret) in &listener.certificates {
-        let is_granted = store.is_granted(at.object, &secret.namespace, (Kind::Secret, &secret.name));
-        let certificate = match is_granted {
-            true => certificate::of_secret(store, secret),
-            false => Err(format!(
-                "no ReferenceGrant of namespace {} allows a Gateway of namespace {} to name {secret}",
-                secret.namespace, at.object.namespace
-            )),
-        };
+        let (certificate, is_granted) = certificate_of(store, at, secret);
         match certificate {
             Ok(new) if certificates.iter().any(|known| known.key_kind == new.key_kind) => {
                 faults.push((
@@ -95,9 +110,94 @@ fn certificates(
     (certificates, unresolved)
 }
 
-/// The addresses of a Gateway. An address is redundant beside the wildcard address of its family.
+/// The certificate of a Secret that a Gateway names, or the reason why there is none; and whether the Gateway may name the
+/// Secret.
+fn certificate_of(store: &Store, at: At<'_>, secret: &ObjectRef) -> (Result<Arc<Certificate>, String>, bool) {
+    if store.is_granted(at.object, &secret.namespace, (Kind::Secret, &secret.name)) {
+        return (certificate::of_secret(store, secret), true);
+    }
+    let fault = format!(
+        "no ReferenceGrant of namespace {} allows a Gateway of namespace {} to name {secret}",
+        secret.namespace, at.object.namespace
+    );
+    (Err(fault), false)
+}
+
+/// The Secret with the client certificate of a Gateway, as `namespace/name`, if the certificate is usable; and the reason
+/// if not.
+pub(super) fn client_certificate(
+    store: &Store,
+    at: At<'_>,
+    gateway: &Gateway,
+    problems: &mut Vec<Problem>,
+) -> (Option<Arc<str>>, Option<Fault>) {
+    let secret = match &gateway.client_certificate {
+        None => return (None, None),
+        Some(Ok(secret)) => secret,
+        Some(Err(fault)) => return (None, Some(Fault::new(INVALID_CLIENT_CERTIFICATE, &**fault))),
+    };
+    match certificate_of(store, at, secret) {
+        (Ok(_), _) => (Some(format!("{}/{}", secret.namespace, secret.name).into()), None),
+        (Err(fault), is_granted) => {
+            let message = format!("{fault}; the Gateway presents no certificate to endpoints");
+            problems.push(at.warning(gateway::CLIENT_CERTIFICATE, message));
+            let reason = if is_granted { INVALID_CLIENT_CERTIFICATE } else { "RefNotPermitted" };
+            (None, Some(Fault::new(reason, fault)))
+        }
+    }
+}
+
+/// The name of the entry point of the listeners at a port of a Gateway with a Service of its own.
+fn entry_point(at: At<'_>, port: u16) -> Arc<str> {
+    format!("{}/{}:{port}", at.object.namespace, at.object.name).into()
+}
+
+/// The problems of a Gateway with its Service.
+fn service_problems(
+    store: &Store,
+    services: &GatewayServices,
+    at: At<'_>,
+    gateway: &Gateway,
+) -> Option<Problem> {
+    let written = gateway.addresses.as_deref().unwrap_or_default();
+    if services.service_type != ServiceType::LoadBalancer && !written.is_empty() {
+        let message = format!(
+            "is ignored: the cluster assigns the address of a Service of type {} (--gateway-services)",
+            services.service_type.as_str()
+        );
+        return Some(at.warning("spec.addresses", message));
+    }
+    if written.len() > 1 {
+        let message = format!("only {} is requested: a Service has one address", written[0]);
+        return Some(at.warning("spec.addresses", message));
+    }
+    let is_waiting = service::addresses(store, services, at.object)
+        .is_some_and(|addresses| addresses == GatewayAddresses::Service(Vec::new()));
+    is_waiting.then(|| {
+        let service = service::name(at.object);
+        at.note("", format!("Service {}/{service} has no address yet", services.namespace))
+    })
+}
+
+/// The sockets of a listener behind the Service of its Gateway; or the reason why there are none.
+fn own_sockets(
+    store: &Store,
+    services: &GatewayServices,
+    at: At<'_>,
+    listener: &gateway::Listener,
+    addresses: &[IpAddr],
+) -> Result<Vec<Socket>, Lack> {
+    let Some(key) = service::key(listener).filter(|_| !addresses.is_empty()) else { return Ok(Vec::new()) };
+    let port = service::target(store, services, at.object, key)?;
+    let own = |address: &IpAddr| Socket::Own { address: SocketAddr::new(*address, port), protocol: key.0 };
+    Ok(addresses.iter().map(own).collect())
+}
+
+/// The addresses of a Gateway. Behind a Service, the addresses of a Gateway are those of the Service. An address is redundant beside the wildcard address of its family.
 fn addresses(gateway: &Gateway, options: &TranslateOptions) -> Vec<IpAddr> {
-    let written = gateway.addresses.as_ref().unwrap_or(&options.gateway_addresses);
+    let own = gateway.addresses.as_ref();
+    let own = own.filter(|own| options.gateway_services.is_none() || own.is_empty());
+    let written = own.unwrap_or(&options.gateway_addresses);
     let mut addresses = written.clone();
     addresses.retain(|address| {
         let covers = |other: &IpAddr| other.is_unspecified() && other.is_ipv4() == address.is_ipv4();

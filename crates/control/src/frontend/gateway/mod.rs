@@ -7,10 +7,12 @@
 //! | [`attach`] | the listeners that accept a route |
 //! | [`backend`] | the backends of a route below HTTP |
 //! | [`http_route`] | HTTPRoutes |
+//! | [`service`] | the Services of Gateways, and the ports of the data plane that they lead to |
 
 use std::collections::HashMap;
 use std::ops::Range;
 
+use crate::backend_tls::BackendTls;
 use crate::intent::listener::{GatewayIntent, Layer4};
 use crate::intent::{At, Intents};
 use crate::object::ObjectRef;
@@ -25,6 +27,7 @@ mod backend;
 mod class;
 mod http_route;
 mod listener;
+pub(crate) mod service;
 
 pub(crate) use class::is_ours;
 
@@ -55,9 +58,12 @@ pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mu
     for (at, gateway) in gateways {
         let first = listeners.all.len();
         listeners.all.extend(&gateway.listeners);
-        intents.listeners.extend(listener::intents(store, at, gateway, options, &mut intents.problems));
+        let problems = &mut intents.problems;
+        let (certificate, unresolved) = listener::client_certificate(store, at, gateway, problems);
+        let certificate = certificate.as_ref();
+        intents.listeners.extend(listener::intents(store, at, gateway, options, certificate, problems));
         let range = first..listeners.all.len();
-        intents.gateways.push(GatewayIntent { at, gateway, listeners: range.clone() });
+        intents.gateways.push(GatewayIntent { at, gateway, listeners: range.clone(), unresolved });
         listeners.of_gateway.insert(at.object, range);
     }
     let routes = store.all::<Route>().map(|(object, route, origin)| (At { object, origin }, route));
@@ -75,12 +81,13 @@ pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mu
             backends: backend::build(store, at, route),
         });
     }
+    intents.backend_tls = BackendTls::new(store);
     let routes = store.all::<HttpRoute>().map(|(object, route, origin)| (At { object, origin }, route));
     let mut routes: Vec<_> = routes.collect();
     routes.sort_by_cached_key(|(at, route)| at.age(route.created));
     for (at, route) in routes {
         let (hostnames, parents) = (route.hostnames.as_deref(), &route.parents);
         let parents = attach::parents(store, &listeners, &intents.listeners, at, hostnames, parents);
-        intents.http_routes.push(http_route::intent(store, at, route, parents));
+        intents.http_routes.push(http_route::intent(store, &intents.backend_tls, at, route, parents));
     }
 }

@@ -103,6 +103,7 @@ pub(crate) const PROXY_SSL_NAME: &str = "sluicegate.dev/proxy-ssl-name";
 pub(crate) const PROXY_SSL_SERVER_NAME: &str = "sluicegate.dev/proxy-ssl-server-name";
 pub(crate) const PROXY_PROTOCOL: &str = "sluicegate.dev/proxy-protocol";
 pub(crate) const PROBLEMS: &str = "sluicegate.dev/problems";
+pub(crate) const GATEWAY: &str = "sluicegate.dev/gateway";
 
 const INGRESS: &[Kind] = &[Kind::Ingress];
 const SERVICE: &[Kind] = &[Kind::Service];
@@ -352,6 +353,14 @@ pub(super) const TABLE: &[Row] = &[
         value: Value::Limit(|settings, limit| settings.max_requests_per_endpoint = Some(limit)),
         sets: "Requests in flight at one endpoint. If all endpoints are full, requests receive 503.",
         default: "no limit",
+        ingress_nginx: None,
+    },
+    Row {
+        name: GATEWAY,
+        kinds: SERVICE,
+        value: Value::Report,
+        sets: "The Gateway of a Service that the gateway created.",
+        default: "",
         ingress_nginx: None,
     },
     Row {

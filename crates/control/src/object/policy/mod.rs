@@ -21,7 +21,7 @@ mod authorization;
 pub(crate) mod consumer;
 pub(crate) mod crd;
 pub(crate) mod htpasswd;
-mod list;
+pub(super) mod list;
 pub(crate) mod rate_limit;
 pub(crate) mod secret;
 pub(crate) mod security;

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use super::status::StatusBoard;
 use super::watch::in_words;
-use crate::object::Kind;
+use crate::object::{Kind, service};
 use crate::problem::{Problem, Severity};
 use crate::translate::ObjectName;
 
@@ -210,26 +210,8 @@ where
 /// The addresses of a Service, or the reason why there are none.
 fn addresses_of(service: Option<&Service>) -> Result<Vec<Box<str>>, String> {
     let service = service.ok_or("does not exist")?;
-    let addresses = of_service(service);
+    let addresses = service::addresses(service);
     if addresses.is_empty() { Err("has no address yet".to_owned()) } else { Ok(addresses) }
-}
-
-fn of_service(service: &Service) -> Vec<Box<str>> {
-    let spec = service.spec.clone().unwrap_or_default();
-    let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-    let ingress = balancer.and_then(|balancer| balancer.ingress.as_ref()).into_iter().flatten();
-    let of_balancer = ingress.filter_map(|ingress| ingress.ip.clone().or(ingress.hostname.clone()));
-    let mut addresses: Vec<String> = of_balancer.chain(spec.external_ips.unwrap_or_default()).collect();
-    match spec.type_.as_deref() {
-        Some("ExternalName") => addresses.extend(spec.external_name),
-        // Until its load balancer has an address, clients cannot reach it.
-        Some("LoadBalancer") => {}
-        _ if addresses.is_empty() => {
-            addresses.extend(spec.cluster_ip.filter(|address| address != "None" && !address.is_empty()));
-        }
-        _ => {}
-    }
-    addresses.into_iter().map(Into::into).collect()
 }
 
 async fn of_nodes(client: Client, pod: &ObjectName, changed: impl Fn(Vec<Box<str>>)) {
@@ -308,8 +290,8 @@ mod tests {
 
     use super::*;
 
-    fn service(value: Value) -> Vec<Box<str>> {
-        of_service(&serde_json::from_value(value).expect("a Service"))
+    fn of_service(value: Value) -> Vec<Box<str>> {
+        service::addresses(&serde_json::from_value(value).expect("a Service"))
     }
 
     #[test]
@@ -317,17 +299,17 @@ mod tests {
         let balancer =
             json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}, {"hostname": "lb.example"}]}});
         let balanced = json!({"spec": {"type": "LoadBalancer", "clusterIP": "10.0.0.1"}, "status": balancer});
-        assert_eq!(service(balanced), ["192.0.2.1".into(), "lb.example".into()]);
+        assert_eq!(of_service(balanced), ["192.0.2.1".into(), "lb.example".into()]);
         let pending = json!({"spec": {"type": "LoadBalancer", "clusterIP": "10.0.0.1"}});
-        assert!(service(pending).is_empty());
+        assert!(of_service(pending).is_empty());
         let external =
             json!({"spec": {"type": "NodePort", "clusterIP": "10.0.0.1", "externalIPs": ["192.0.2.7"]}});
-        assert_eq!(service(external), ["192.0.2.7".into()]);
+        assert_eq!(of_service(external), ["192.0.2.7".into()]);
         assert_eq!(
-            service(json!({"spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1"}})),
+            of_service(json!({"spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1"}})),
             ["10.0.0.1".into()]
         );
-        assert!(service(json!({"spec": {"clusterIP": "None"}})).is_empty());
+        assert!(of_service(json!({"spec": {"clusterIP": "None"}})).is_empty());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::conditions::{condition, list};
+use crate::object::ObjectRef;
 use crate::object::gateway_api::GROUP;
 use crate::status::{Condition, Content, Fault, GatewayStatus, ListenerStatus, ObjectStatus, ParentStatus};
 use crate::translate::GATEWAY_CONTROLLER;
@@ -10,12 +11,18 @@ use crate::translate::GATEWAY_CONTROLLER;
 /// The types of conditions that the gateway writes. Conditions of other types belong to other controllers.
 const OURS: [&str; 5] = ["Accepted", "Programmed", "ResolvedRefs", "Conflicted", "PartiallyInvalid"];
 
+/// The longest list of ancestors (Gateway API, `PolicyStatus`).
+const ANCESTORS_MAX: usize = 16;
+
 /// The longest list of parents (Gateway API, `RouteStatus`).
 const PARENTS_MAX: usize = 32;
 
 /// The features of Gateway API that the gateway supports, in order (`GatewayClassStatus.supportedFeatures`).
-const FEATURES: [&str; 25] = [
+const FEATURES: [&str; 28] = [
+    "BackendTLSPolicy",
+    "BackendTLSPolicySANValidation",
     "Gateway",
+    "GatewayBackendClientCertificate",
     "GatewayHTTPListenerIsolation",
     "GatewayPort8080",
     "HTTPRoute",
@@ -60,6 +67,7 @@ pub(super) fn render(
         }
         Content::Gateway(wish) => of_gateway(before, wish, generation, addresses),
         Content::Route(parents) => of_route(before, parents, generation),
+        Content::Policy(ancestors) => of_policy(before, ancestors, generation),
     }
 }
 
@@ -76,7 +84,11 @@ fn of_gateway(
         Fault::new("AddressNotAssigned", message)
     });
     let unprogrammed = wish.unprogrammed.as_ref().or(unassigned.as_ref());
-    let wanted = [wish.accepted.clone(), Condition::unless("Programmed", "Programmed", unprogrammed)];
+    let mut wanted = vec![wish.accepted.clone(), Condition::unless("Programmed", "Programmed", unprogrammed)];
+    // The condition is present only while it is false: listeners report their own references.
+    if let Some(fault) = &wish.unresolved {
+        wanted.push(Condition::unless("ResolvedRefs", "ResolvedRefs", Some(fault)));
+    }
     let addresses: Vec<Value> = addresses
         .iter()
         .map(|address| {
@@ -138,6 +150,33 @@ fn of_route(
     Map::from_iter([("parents".to_owned(), parents.into())])
 }
 
+fn of_policy(
+    before: &Map<String, Value>,
+    wish: &[(ObjectRef, Vec<Condition>)],
+    generation: Option<i64>,
+) -> Map<String, Value> {
+    let before = list(before.get("ancestors"));
+    let is_ours = |ancestor: &Value| ancestor["controllerName"] == GATEWAY_CONTROLLER;
+    let mut ancestors: Vec<Value> = before.iter().filter(|ancestor| !is_ours(ancestor)).cloned().collect();
+    for (gateway, wanted) in wish {
+        let reference = json!({
+            "group": GROUP,
+            "kind": gateway.kind.as_str(),
+            "namespace": &*gateway.namespace,
+            "name": &*gateway.name,
+        });
+        let known = before.iter().find(|known| is_ours(known) && known["ancestorRef"] == reference);
+        let known = list(known.and_then(|known| known.get("conditions")));
+        ancestors.push(json!({
+            "ancestorRef": reference,
+            "controllerName": GATEWAY_CONTROLLER,
+            "conditions": conditions(known, wanted, generation),
+        }));
+    }
+    ancestors.truncate(ANCESTORS_MAX);
+    Map::from_iter([("ancestors".to_owned(), ancestors.into())])
+}
+
 /// The conditions of other controllers, then ours.
 fn conditions(before: &[Value], wanted: &[Condition], generation: Option<i64>) -> Value {
     let is_ours = |known: &&Value| OURS.iter().any(|name| known["type"] == *name);
@@ -149,7 +188,7 @@ fn conditions(before: &[Value], wanted: &[Condition], generation: Option<i64>) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::{Kind, ObjectRef};
+    use crate::object::Kind;
     use crate::source::cluster::conditions::{CurrentStatus, DesiredStatus};
 
     fn status(content: Content) -> DesiredStatus {
@@ -171,6 +210,7 @@ mod tests {
         let listener = ListenerStatus { name: "http".into(), kinds, attached_routes: 3, conditions };
         GatewayStatus {
             accepted: Condition::met("Accepted", "Accepted"),
+            unresolved: None,
             unprogrammed: None,
             addresses: None,
             listeners: vec![listener],
@@ -186,6 +226,16 @@ mod tests {
         };
         assert_eq!(condition(None), (json!("False"), json!("AddressNotAssigned")));
         assert_eq!(condition(Some(&["192.0.2.1".into()])), (json!("True"), json!("Programmed")));
+    }
+
+    #[test]
+    fn gateway_reports_its_client_certificate_while_the_certificate_is_unusable() {
+        let unresolved = Some(Fault::new("InvalidClientCertificateRef", "Secret default/a does not exist"));
+        let wish = status(Content::Gateway(GatewayStatus { unresolved, ..gateway() }));
+        let written = current(json!({})).task(&object(), &wish, None).expect("nothing stands there");
+        assert_eq!(written["conditions"][2]["reason"], "InvalidClientCertificateRef");
+        let solved = current(written).task(&object(), &status(Content::Gateway(gateway())), None);
+        assert_eq!(solved.expect("it differs")["conditions"].as_array().map(Vec::len), Some(2));
     }
 
     #[test]
@@ -227,6 +277,21 @@ mod tests {
         assert_eq!(current(written).task(&object(), &wish, None), None);
         let nothing = status(Content::Route(Vec::new()));
         assert_eq!(current(json!({})).task(&object(), &nothing, None), None, "of nothing, nothing is said");
+    }
+
+    #[test]
+    fn policy_status_keeps_the_ancestors_of_other_controllers_and_drops_former_ancestors() {
+        let theirs = json!({"controllerName": "example.com/other", "ancestorRef": {"name": "x"}});
+        let former = json!({"controllerName": GATEWAY_CONTROLLER, "ancestorRef": {"name": "y"}});
+        let before = current(json!({"ancestors": [theirs, former]}));
+        let ancestor = (object(), vec![Condition::met("Accepted", "Accepted")]);
+        let wish = status(Content::Policy(vec![ancestor]));
+        let written = before.task(&object(), &wish, None).expect("it differs");
+        assert_eq!(written["ancestors"].as_array().map(Vec::len), Some(2));
+        assert_eq!(written["ancestors"][0], theirs);
+        assert_eq!(written["ancestors"][1]["ancestorRef"]["kind"], "Gateway");
+        assert_eq!(written["ancestors"][1]["conditions"][0]["observedGeneration"], 2);
+        assert_eq!(current(written).task(&object(), &wish, None), None);
     }
 
     #[test]

@@ -190,7 +190,8 @@ impl Seen {
     }
 }
 
-fn is_conflict(error: &kube::Error) -> bool {
+/// Whether another process has written the object in the meantime.
+pub(super) fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409)
 }
 

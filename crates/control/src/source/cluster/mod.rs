@@ -16,6 +16,7 @@
 //! | [`status`], [`standing`] | the status of objects: intended and current |
 //! | [`conditions`], [`policy_status`], [`gateway_status`] | conditions of policies, Consumers and objects of Gateway API |
 //! | [`acknowledged`] | the configuration that the data planes serve |
+//! | [`gateway_services`] | the Services of Gateways |
 //! | [`addresses`] | the addresses at which clients reach the gateway |
 //! | [`planes`] | the certificates by which the two planes authenticate each other |
 
@@ -45,6 +46,7 @@ mod acknowledged;
 pub mod addresses;
 pub mod client;
 mod conditions;
+mod gateway_services;
 mod gateway_status;
 mod lease;
 pub mod planes;
@@ -55,6 +57,7 @@ mod watch;
 
 use acknowledged::Acknowledged;
 use addresses::Addresses;
+use gateway_services::Wanted;
 use lease::Elector;
 use status::{DesiredConditions, StatusBoard};
 use watch::{Fault, Fields, Heard, News, Reason, Selection};
@@ -159,11 +162,18 @@ impl ClusterSource {
         let mut resigned = self.resigned.subscribe();
         let board = self.status.as_ref().map(|_| Arc::new(StatusBoard::default()));
         let (lack, lacking) = state::channel(None);
+        let (services, wanted) = state::channel(Arc::default());
+        let (faults, service_faults) = state::channel(Vec::new());
         let writing = self.status.zip(board.clone()).map(|(status, board)| {
+            let (client, options) = (self.client.clone(), self.options.clone());
+            let holds = self.leads.subscribe();
+            let services =
+                async move { gateway_services::write(client, &options, wanted, faults, holds).await };
             let writing = write(self.client.clone(), status, board, self.leads, lack);
             async move {
                 tokio::select! {
                     never = writing => never,
+                    never = services => never,
                     () = until(&mut resigned, true) => pending().await,
                 }
             }
@@ -186,6 +196,8 @@ impl ClusterSource {
             waits_until: None,
             away: None,
             lacking,
+            services,
+            service_faults,
             board,
             acknowledged: Acknowledged::default(),
         };
@@ -260,6 +272,10 @@ struct Follower<P> {
     away: Option<String>,
     /// The reason why there are no addresses to write.
     lacking: state::Receiver<Option<Problem>>,
+    /// The intended Services of Gateways.
+    services: state::Sender<Arc<Wanted>>,
+    /// The problems with the Services of Gateways.
+    service_faults: state::Receiver<Vec<Problem>>,
     /// The status to write, if the gateway writes status.
     board: Option<Arc<StatusBoard>>,
     acknowledged: Acknowledged,
@@ -308,6 +324,7 @@ impl<P: Publish> Follower<P> {
                         board.set_served(configuration);
                     }
                 }
+                Ok(()) = self.service_faults.changed() => self.touched.problems = true,
                 () = sleep_until(self.waits_until.unwrap_or_else(Instant::now).into()), if self.waits_until.is_some() => {}
             }
             self.settle().await;
@@ -324,6 +341,13 @@ impl<P: Publish> Follower<P> {
             Kind::all().partition(|kind| kind.is_cluster_scoped());
         for kind in of_cluster {
             self.watch_kind(kind, None);
+        }
+        let services = self.options.gateway_services.as_ref().map(|services| services.namespace.clone());
+        // The Services of Gateways are in the namespace of the gateway, which may not be among these namespaces.
+        if let Some(services) = services.filter(|_| !every.contains(&None))
+            && !every.contains(&Some(services.clone()))
+        {
+            self.watch_kind(Kind::Service, Some(&services));
         }
         for namespace in every {
             for &kind in &of_namespaces {
@@ -513,7 +537,10 @@ impl<P: Publish> Follower<P> {
         let of_watches = of_watches.chain(self.away.iter().map(|first| problem(first, Reason::Temporary)));
         let of_watches = of_watches.chain(too_many(&self.unwatched));
         let of_addresses = self.lacking.borrow().clone();
-        self.output.report(&self.store, of_objects.chain(of_watches).chain(of_addresses));
+        let of_services = self.service_faults.borrow().clone();
+        let of_cluster = of_addresses.into_iter().chain(of_services);
+        self.output.report(&self.store, of_objects.chain(of_watches).chain(of_cluster));
+        self.want_services();
         if let Some(board) = self.board.as_ref().filter(|_| self.output.is_serving()) {
             let conditions = DesiredConditions {
                 policies: self.output.policy_statuses(),
@@ -522,6 +549,25 @@ impl<P: Publish> Follower<P> {
             };
             board.want(&self.named.ingresses, &self.output.problems(), conditions);
         }
+    }
+
+    /// Passes on the intended Services of Gateways.
+    fn want_services(&self) {
+        let Some(services) = self.options.gateway_services.as_ref().filter(|_| self.output.is_serving())
+        else {
+            return;
+        };
+        // An API server that starts may not know the kinds yet, or may reject requests: then all Gateways seem to be gone.
+        let is_known = |watch: &Watch| watch.is_settled && watch.fault.is_none();
+        let is_complete = self.watches.values().all(|watch| {
+            !matches!(watch.selection.kind, Kind::Gateway | Kind::GatewayClass) || is_known(watch)
+        });
+        let wanted = Wanted::new(&self.store, &self.options, services, is_complete);
+        self.services.send_if_modified(|known| {
+            let is_new = **known != wanted;
+            *known = Arc::new(wanted);
+            is_new
+        });
     }
 }
 

@@ -34,7 +34,7 @@ fn hosts(config: &Config) -> Vec<String> {
 }
 
 #[track_caller]
-fn served_hosts(
+pub(super) fn served_hosts(
     options: &TranslateOptions,
     manifests: &[String],
     expected: &[&str],
@@ -257,23 +257,6 @@ fn https_listener_needs_a_grant_for_a_certificate_of_another_namespace() {
         let config = served_hosts(&TranslateOptions::default(), &[edge(listener), grant], &[], &[problem]);
         assert_eq!(config.tls.hosts, Vec::<std::sync::Arc<TlsHost>>::new());
     }
-}
-
-#[test]
-fn service_that_needs_tls_receives_no_request_in_clear_text() {
-    let policy =
-        object("BackendTLSPolicy", "name: p", "targetRefs: [{group: \"\", kind: Service, name: echo}]");
-    let manifests = [edge(&http("http", 80, "")), http_route("name: r", "{name: edge}", "", TO_ECHO), policy];
-    let config = served_hosts(
-        &TranslateOptions::default(),
-        &manifests,
-        &["0.0.0.0:80 * [r/]"],
-        &[
-            "BackendTLSPolicy default/p: spec: is not supported",
-            "spec.rules[0].backendRefs[0].name: BackendTLSPolicy default/p requires TLS to Service default/echo",
-        ],
-    );
-    assert!(config.hosts[0].rules[0].backends[0].is_invalid);
 }
 
 #[test]

@@ -5,6 +5,9 @@ use super::*;
 use crate::status::{Condition, Content};
 use crate::translate::tests::ECHO;
 
+/// The backends of a rule.
+const BACKENDS: &str = "backendRefs: [{name: echo, port: 80}]";
+
 /// A condition that is as wanted: its type. Any other condition: `Type=False(Reason)`.
 fn words(conditions: &[Condition]) -> String {
     let word = |condition: &Condition| match (condition.name, condition.is_true, condition.reason) {
@@ -17,14 +20,21 @@ fn words(conditions: &[Condition]) -> String {
 
 /// The status of each object, a line for each listener and for each parent.
 fn statuses(manifests: &[String]) -> Vec<String> {
-    let store = stored(&format!("{}{ECHO}{SERVICES}", manifests.concat()));
+    statuses_of(&stored(&format!("{}{ECHO}{SERVICES}", manifests.concat())))
+}
+
+fn statuses_of(store: &Store) -> Vec<String> {
     let mut lines = Vec::new();
-    for status in translate(&store, &TranslateOptions::default()).statuses {
+    for status in translate(store, &TranslateOptions::default()).statuses {
         let name = format!("{} {}", status.object.kind, status.object.name);
         match status.content {
             Content::GatewayClass(conditions) => lines.push(format!("{name}:{}", words(&conditions))),
             Content::Gateway(gateway) => {
-                lines.push(format!("{name}:{}", words(&[gateway.accepted])));
+                let unresolved = gateway.unresolved.as_ref();
+                let unresolved =
+                    unresolved.map(|fault| Condition::unless("ResolvedRefs", "ResolvedRefs", Some(fault)));
+                let conditions: Vec<Condition> = [gateway.accepted].into_iter().chain(unresolved).collect();
+                lines.push(format!("{name}:{}", words(&conditions)));
                 lines.extend(gateway.listeners.iter().map(|listener| {
                     let kinds: Vec<&str> = listener.kinds.iter().map(|kind| kind.as_str()).collect();
                     let (routes, kinds) = (listener.attached_routes, kinds.join("+"));
@@ -35,6 +45,11 @@ fn statuses(manifests: &[String]) -> Vec<String> {
                 let section = parent.section.as_deref().unwrap_or("*");
                 format!("{name} at {} {section}:{}", parent.name, words(&parent.conditions))
             })),
+            Content::Policy(ancestors) => lines.extend(
+                ancestors
+                    .iter()
+                    .map(|(gateway, conditions)| format!("{name} at {}:{}", gateway.name, words(conditions))),
+            ),
         }
     }
     lines
@@ -131,4 +146,43 @@ fn route_status_says_which_backends_and_rules_are_not_served() {
             "HTTPRoute tcp at edge t: Accepted=false(NotAllowedByListeners) ResolvedRefs",
         ],
     );
+}
+
+#[test]
+fn route_whose_newest_version_has_an_error_falls_back_and_says_so() {
+    let rule = |path: &str| {
+        format!("{{matches: [{{path: {{type: RegularExpression, value: \"{path}\"}}}}], {BACKENDS}}}")
+    };
+    let text = |path: &str, generation: u8| {
+        let metadata = format!("name: r, generation: {generation}");
+        let route = http_route(&metadata, "{name: edge}", "", &rule(path));
+        format!("{}{route}{ECHO}", edge(&http("a", 80, "")))
+    };
+    let mut store = stored(&text("/a", 1));
+    let listener = ["Gateway edge: Accepted", "- a HTTPRoute 1: Accepted ResolvedRefs Programmed"];
+    let line = "HTTPRoute r at edge *: Accepted ResolvedRefs";
+    assert_lines(&statuses_of(&store), &[listener[0], listener[1], line]);
+    store.set_file(Path::new("m.yaml"), &text("/(", 2));
+    let fallback = format!("{line} PartiallyInvalid=true(UnsupportedValue)");
+    assert_lines(&statuses_of(&store), &[listener[0], listener[1], &fallback]);
+    let translation = translate(&store, &TranslateOptions::default());
+    let route = translation.statuses.last().expect("the route");
+    assert_eq!(route.generation, Some(2));
+    assert_eq!(translation.config.hosts[0].rules.len(), 1, "the older version is in service");
+}
+
+#[test]
+fn gateway_reports_a_client_certificate_that_it_cannot_present() {
+    let with = |reference: &str| {
+        let spec = "gatewayClassName: sluicegate, listeners: [{name: a, protocol: HTTP, port: 80}], tls: {backend: {clientCertificateRef";
+        object("Gateway", "name: edge", &format!("{spec}: {{{reference}}}}}}}"))
+    };
+    for (reference, reason) in [
+        ("name: none", "InvalidClientCertificateRef"),
+        ("name: none, kind: Bucket", "InvalidClientCertificateRef"),
+        ("name: none, namespace: other", "RefNotPermitted"),
+    ] {
+        let expected = format!("Gateway edge: Accepted ResolvedRefs=false({reason})");
+        assert_eq!(statuses(&[with(reference)])[0], expected, "{reference}");
+    }
 }

@@ -1,0 +1,383 @@
+//! BackendTLSPolicies: the policy of each port of a Service, the TLS settings of the policy, and the state of the policy.
+//!
+//! A policy for a port has precedence over a policy for the whole Service. Of several policies for the same target, the
+//! oldest policy has precedence, then the first by name, whether the policy is valid or not: requests for a Service whose
+//! policy is invalid are never sent in clear text.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use foldhash::HashMap;
+use rustls::RootCertStore;
+use sluicegate_model::{TransportTls, UpstreamKey, Verification};
+
+use crate::intent::{At, Intents};
+use crate::object::backend_tls::{Authorities, BackendTlsPolicy, DENIED, Target, Validation};
+use crate::object::secret::Data;
+use crate::object::service::IpProtocol;
+use crate::object::{Kind, ObjectRef};
+use crate::problem::{Problem, Severity};
+use crate::status::{Condition, Content, ObjectStatus};
+use crate::store::{ServiceRef, Store};
+
+const ACCEPTED: &str = "Accepted";
+const RESOLVED_REFS: &str = "ResolvedRefs";
+
+/// The BackendTLSPolicies of a store, by their targets.
+#[derive(Default)]
+pub(crate) struct BackendTls<'a> {
+    /// The oldest first.
+    policies: Vec<Policy<'a>>,
+    services: HashMap<ServiceRef, OfService>,
+}
+
+struct Policy<'a> {
+    at: At<'a>,
+    policy: &'a BackendTlsPolicy,
+    trust: Trust,
+    /// For each target, the policy with precedence there, by its place. `None`: the Service does not have the port.
+    holders: Vec<Option<usize>>,
+}
+
+/// The policies of a Service, by their places.
+#[derive(Default)]
+struct OfService {
+    /// The policy of all ports without an own policy.
+    whole: Option<usize>,
+    /// The policies of single ports, by the keys of the ports.
+    ports: HashMap<Arc<str>, usize>,
+    /// The policy of a port that the Service does not have, which may be any of its ports.
+    unknown: Option<usize>,
+}
+
+/// The verification that a policy requires.
+pub(crate) struct Trust {
+    /// The verification, or the reason why endpoints cannot be verified.
+    pub(crate) verification: Result<Verification, Fault>,
+    /// The invalid references to CA certificates.
+    references: Vec<Fault>,
+}
+
+/// The reason why a part of a policy cannot be honoured.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Fault {
+    /// The reason in conditions.
+    reason: &'static str,
+    field: String,
+    message: String,
+    /// Whether the problems of the policy itself include the fault.
+    is_known: bool,
+}
+
+/// The Gateways of each port of a Service, by the key of the port.
+type Uses<'r> = HashMap<ServiceRef, BTreeMap<&'r Arc<str>, BTreeSet<&'r ObjectRef>>>;
+
+impl<'a> BackendTls<'a> {
+    pub(crate) fn new(store: &'a Store) -> Self {
+        let policies =
+            store.all::<BackendTlsPolicy>().map(|(object, policy, origin)| (At { object, origin }, policy));
+        let mut policies: Vec<_> = policies.collect();
+        policies.sort_by_cached_key(|(at, policy)| at.age(policy.created));
+        let mut result = Self::default();
+        for (index, (at, policy)) in policies.into_iter().enumerate() {
+            let holder = |target: &Target| {
+                let service: ServiceRef = (at.object.namespace.clone(), target.service.clone());
+                let port = target.port.as_ref().map(|port| key_of_port(store, &service, port));
+                let of_service = result.services.entry(service).or_default();
+                match port {
+                    None => Some(*of_service.whole.get_or_insert(index)),
+                    Some(Ok(port)) => Some(*of_service.ports.entry(port).or_insert(index)),
+                    Some(Err(_)) => {
+                        of_service.unknown.get_or_insert(index);
+                        None
+                    }
+                }
+            };
+            let holders = policy.targets.iter().map(holder).collect();
+            result.policies.push(Policy { at, policy, trust: trust(store, policy), holders });
+        }
+        result
+    }
+
+    /// The identity of an upstream that a route of Gateway API names, with the TLS settings of the BackendTLSPolicy of the
+    /// port, if there is a policy. With an error, the gateway must not send requests to the upstream.
+    pub(crate) fn secure(&self, mut key: UpstreamKey) -> Result<UpstreamKey, String> {
+        let Some(of_service) = self.services.get(&(key.namespace.clone(), key.service.clone())) else {
+            return Ok(key);
+        };
+        let Some(index) = of_service.ports.get(&key.port).copied().or(of_service.whole) else {
+            return match of_service.unknown {
+                None => Ok(key),
+                Some(index) => Err(format!(
+                    "{} requires TLS to a port that the Service does not have",
+                    self.policies[index].at.object
+                )),
+            };
+        };
+        let Policy { at, policy, trust, .. } = &self.policies[index];
+        if let Err(fault) = &trust.verification {
+            return Err(format!(
+                "{} requires TLS to the Service, but is invalid: {}",
+                at.object,
+                fault.in_words()
+            ));
+        }
+        let server_name =
+            policy.validation.as_ref().map_or_else(|_| "".into(), |valid| valid.hostname.clone());
+        key.transport.tls = Some(Arc::new(TransportTls {
+            server_name,
+            sends_name: true,
+            verifies: true,
+            secret: None,
+            policy: Some(format!("{}/{}", at.object.namespace, at.object.name).into()),
+        }));
+        Ok(key)
+    }
+
+    /// The status of each policy for each Gateway whose routes name a target of the policy (Gateway API: `PolicyStatus`,
+    /// GEP-1897). Adds the problems of these policies.
+    pub(crate) fn statuses(
+        &self,
+        store: &Store,
+        intents: &Intents<'_>,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<ObjectStatus> {
+        if self.policies.is_empty() {
+            return Vec::new();
+        }
+        let uses = uses(intents);
+        let status = |(index, policy): (usize, &Policy<'_>)| {
+            let newest = store.not_in_service::<BackendTlsPolicy>(policy.at.object);
+            ObjectStatus {
+                object: policy.at.object.clone(),
+                generation: newest.map_or(policy.policy, |(newest, _)| newest).generation,
+                content: Content::Policy(self.ancestors(store, index, policy, &uses, problems)),
+            }
+        };
+        self.policies.iter().enumerate().map(status).collect()
+    }
+
+    /// The Gateways of a policy, each with the conditions of the policy there.
+    fn ancestors(
+        &self,
+        store: &Store,
+        index: usize,
+        policy: &Policy<'_>,
+        uses: &Uses<'_>,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<(ObjectRef, Vec<Condition>)> {
+        // For each Gateway, whether the policy applies there.
+        let mut gateways: BTreeMap<&ObjectRef, bool> = BTreeMap::new();
+        let mut ineffective = None;
+        for (target, holder) in policy.policy.targets.iter().zip(&policy.holders) {
+            let service = (policy.at.object.namespace.clone(), target.service.clone());
+            let port = target.port.as_ref().map(|port| key_of_port(store, &service, port));
+            // A port that does not exist may be any port.
+            let is_meant = |used: &Arc<str>| !matches!(&port, Some(Ok(port)) if port != used);
+            let of_service = uses.get(&service).into_iter().flatten();
+            let of_target = of_service.filter(|(used, _)| is_meant(used));
+            let of_target: BTreeSet<&ObjectRef> =
+                of_target.flat_map(|(_, gateways)| gateways).copied().collect();
+            if of_target.is_empty() {
+                continue;
+            }
+            for gateway in of_target {
+                *gateways.entry(gateway).or_default() |= *holder == Some(index);
+            }
+            if let Some(Err(fault)) = port {
+                let message = format!("{fault}; requests for its ports without a policy receive 500");
+                problems.push(policy.at.problem(Severity::Error, &target.field(), message.clone()));
+                ineffective.get_or_insert(("TargetNotFound", message));
+            }
+            if let Some(holder) = holder.filter(|holder| *holder != index) {
+                let message = format!(
+                    "{} (older, or first by name) applies there already; this policy has no effect there",
+                    self.policies[holder].at.object
+                );
+                problems.push(policy.at.warning(&target.field(), message.clone()));
+                ineffective.get_or_insert(("Conflicted", message));
+            }
+        }
+        if !gateways.is_empty() {
+            policy.report(problems);
+        }
+        let [accepted, resolved_refs] = policy.conditions(store);
+        let conditions = |(gateway, applies): (&ObjectRef, bool)| {
+            let accepted = match &ineffective {
+                Some((reason, message)) if !applies => unmet(ACCEPTED, reason, message.clone()),
+                _ => accepted.clone(),
+            };
+            (gateway.clone(), vec![accepted, resolved_refs.clone()])
+        };
+        gateways.into_iter().map(conditions).collect()
+    }
+}
+
+impl Policy<'_> {
+    /// Reports the problems that the object itself does not report.
+    fn report(&self, problems: &mut Vec<Problem>) {
+        let is_unusable = self.trust.verification.is_err();
+        for fault in self.trust.references.iter().filter(|fault| !fault.is_known) {
+            let consequence = if is_unusable { DENIED } else { "the other CA certificates are trusted" };
+            let message = format!("{}; {consequence}", fault.message);
+            problems.push(self.at.problem(Severity::Error, &fault.field, message));
+        }
+        if let Err(fault) = &self.trust.verification
+            && !fault.is_known
+            && !self.trust.references.contains(fault)
+        {
+            let message = format!("{}; {DENIED}", fault.message);
+            problems.push(self.at.problem(Severity::Error, &fault.field, message));
+        }
+    }
+
+    /// The conditions `Accepted` and `ResolvedRefs` of the newest version, without regard to other policies.
+    fn conditions(&self, store: &Store) -> [Condition; 2] {
+        let newest = store.not_in_service::<BackendTlsPolicy>(self.at.object);
+        let of_newest = newest.as_ref().map(|(newest, _)| trust(store, newest));
+        let Trust { verification, references } = of_newest.as_ref().unwrap_or(&self.trust);
+        let accepted = match (verification, newest) {
+            (Err(fault), newest) => {
+                let reason = if references.contains(fault) { "NoValidCACertificate" } else { fault.reason };
+                let message = newest.map_or_else(|| fault.in_words(), |(_, error)| error);
+                unmet(ACCEPTED, reason, message)
+            }
+            (Ok(_), Some((_, error))) => unmet(ACCEPTED, "Invalid", error),
+            (Ok(_), None) => Condition::met(ACCEPTED, ACCEPTED),
+        };
+        let resolved_refs = match references.first() {
+            None => Condition::met(RESOLVED_REFS, RESOLVED_REFS),
+            Some(fault) => unmet(RESOLVED_REFS, fault.reason, fault.in_words()),
+        };
+        [accepted, resolved_refs]
+    }
+}
+
+impl Fault {
+    fn in_words(&self) -> String {
+        format!("{}: {}", self.field, self.message)
+    }
+}
+
+/// A condition that is false.
+fn unmet(name: &'static str, reason: &'static str, message: String) -> Condition {
+    Condition { name, is_true: false, reason, message }
+}
+
+/// The ports of Services that routes name, and the Gateways of these routes.
+fn uses<'r>(intents: &'r Intents<'_>) -> Uses<'r> {
+    let mut uses = Uses::default();
+    for route in &intents.http_routes {
+        let accepted = route.parents.iter().filter_map(|parent| parent.accepted.as_ref().ok()).flatten();
+        let gateways: BTreeSet<&ObjectRef> =
+            accepted.map(|(listener, _)| intents.listeners[*listener].at.object).collect();
+        for UpstreamKey { namespace, service, port, .. } in
+            route.named.iter().filter(|_| !gateways.is_empty())
+        {
+            let service = (namespace.clone(), service.clone());
+            uses.entry(service).or_default().entry(port).or_default().extend(&gateways);
+        }
+    }
+    uses
+}
+
+/// The key of a port that a policy names, or the reason why the Service does not have the port. A Service that does not
+/// exist yet may have the port.
+fn key_of_port(store: &Store, (namespace, name): &ServiceRef, port: &Arc<str>) -> Result<Arc<str>, String> {
+    let Some((service, _)) = store.service(namespace, name) else { return Ok(port.clone()) };
+    match service.port(port, IpProtocol::Tcp) {
+        Some(known) => Ok(known.key.clone()),
+        None => Err(format!(
+            "Service {namespace}/{name} has no port {port:?}, it has {}",
+            service.ports_in_words(IpProtocol::Tcp)
+        )),
+    }
+}
+
+/// The verification that a policy requires.
+pub(crate) fn trust(store: &Store, policy: &BackendTlsPolicy) -> Trust {
+    let validation = match &policy.validation {
+        Ok(validation) => validation,
+        Err((field, message)) => {
+            let (field, message) = (field.clone(), message.clone());
+            let fault = Fault { reason: "Invalid", field, message, is_known: true };
+            return Trust { verification: Err(fault), references: Vec::new() };
+        }
+    };
+    let references = match &validation.authorities {
+        Authorities::WellKnown => {
+            return Trust { verification: Ok(Verification::WellKnown), references: Vec::new() };
+        }
+        Authorities::Of(references) => references,
+    };
+    let (mut roots, mut crls, mut faults) = (Vec::new(), Vec::new(), Vec::new());
+    for reference in references {
+        let object = match &reference.object {
+            Ok(object) => object,
+            Err(fault) => {
+                let reason = if fault.is_kind { "InvalidKind" } else { "InvalidCACertificateRef" };
+                let message = fault.message.clone();
+                faults.push(Fault { reason, field: reference.field(), message, is_known: true });
+                continue;
+            }
+        };
+        match authorities(store, object) {
+            Ok(data) => {
+                roots.extend(data.authorities.iter().cloned());
+                crls.extend(data.revoked.iter().cloned());
+            }
+            Err(message) => {
+                let (reason, field) = ("InvalidCACertificateRef", reference.field());
+                faults.push(Fault { reason, field, message, is_known: false });
+            }
+        }
+    }
+    let verification = match faults.first() {
+        Some(fault) if roots.is_empty() => Err(fault.clone()),
+        _ => match validation {
+            Validation { alternative_names: Some(_), .. } if !crls.is_empty() => Err(Fault {
+                reason: "Invalid",
+                field: "spec.validation.subjectAltNames".to_owned(),
+                message: "is not supported with revocation lists (data[ca.crl])".to_owned(),
+                is_known: false,
+            }),
+            _ => Ok(Verification::Authorities { roots, crls }),
+        },
+    };
+    Trust { verification, references: faults }
+}
+
+/// The content of an object with valid CA certificates, or the reason why it has none.
+fn authorities<'s>(store: &'s Store, object: &ObjectRef) -> Result<&'s Data, String> {
+    if !store.knows(object) {
+        return Err(format!("{object} does not exist"));
+    }
+    let data = store.data(object).ok_or_else(|| format!("{object} cannot be read"))?;
+    if data.authorities.is_empty() {
+        return Err(match data.get("ca.crt") {
+            None => format!("{object} has no data[ca.crt]"),
+            Some(_) => format!("data[ca.crt] of {object} has no valid certificate"),
+        });
+    }
+    let mut roots = RootCertStore::empty();
+    match data.authorities.iter().try_for_each(|root| roots.add(root.clone())) {
+        Ok(()) => Ok(data),
+        Err(error) => Err(format!("data[ca.crt] of {object} has an unusable certificate: {error}")),
+    }
+}
+
+/// Changes an upstream to the upstream whose endpoints receive this client certificate, if a BackendTLSPolicy applies to the
+/// upstream. The certificate is a Secret: `namespace/name`.
+pub(crate) fn present(upstream: &mut UpstreamKey, client_certificate: Option<&Arc<str>>) {
+    let Some(certificate) = client_certificate else { return };
+    if let Some(tls) = upstream.transport.tls.as_mut().filter(|tls| tls.policy.is_some()) {
+        Arc::make_mut(tls).secret = Some((**certificate).into());
+    }
+}
+
+/// The policy that the key of an upstream names.
+pub(crate) fn named<'s>(store: &'s Store, policy: &str) -> Option<&'s BackendTlsPolicy> {
+    let (namespace, name) = policy.split_once('/')?;
+    let object = ObjectRef { kind: Kind::BackendTlsPolicy, namespace: namespace.into(), name: name.into() };
+    store.backend_tls_policy(&object)
+}

@@ -1,0 +1,266 @@
+//! The Services of Gateways ([`GatewayServices`]): their names, and the ports of the data plane that they lead to.
+//!
+//! A Service is also the memory of its ports: a listener opens the `targetPort` of its port in the Service, so that
+//! translation stays a pure function. [`gateway_services`](crate::source::cluster) writes the Services.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use aws_lc_rs::digest::{SHA256, digest};
+
+use super::class::Classes;
+use crate::intent::At;
+use crate::object::gateway::{Gateway, Listener, ListenerProtocol};
+use crate::object::service::{IpProtocol, OfGateway, Service};
+use crate::object::{ObjectRef, service};
+use crate::store::Store;
+use crate::translate::{GatewayServices, ServiceType, TranslateOptions};
+
+/// The label with the name of the Gateway (GEP-1762).
+pub(crate) const NAME_LABEL: &str = "gateway.networking.k8s.io/gateway-name";
+
+/// The label with the namespace of the Gateway.
+pub(crate) const NAMESPACE_LABEL: &str = "sluicegate.dev/gateway-namespace";
+
+/// The label with the Lease of the gateway that writes the Service.
+pub(crate) const LEASE_LABEL: &str = "sluicegate.dev/lease";
+
+/// The longest name of a Service and the longest value of a label.
+const LABEL_MAX: usize = 63;
+
+/// The hexadecimal digits of a hash in a name. A second name with the same hash cannot be found.
+const HASH_DIGITS: usize = 16;
+
+/// The intended Service of a Gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    pub(crate) gateway: ObjectRef,
+    /// `spec.infrastructure.labels`.
+    pub(crate) labels: BTreeMap<String, String>,
+    /// `spec.infrastructure.annotations`.
+    pub(crate) annotations: BTreeMap<String, String>,
+    /// The requested address.
+    pub(crate) address: Option<IpAddr>,
+    /// The ports of the served listeners. Without a port, the Service stays as it is.
+    pub(crate) ports: BTreeSet<(IpProtocol, u16)>,
+}
+
+/// The reason why a listener has no port of the data plane.
+pub(super) enum Lack {
+    /// The Service or its port does not exist yet.
+    Waits(String),
+    /// Another Service has the name.
+    Foreign(String),
+}
+
+/// The addresses at which clients reach a Gateway.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum GatewayAddresses {
+    /// The addresses of the Service: none until the load balancer has an address.
+    Service(Vec<Box<str>>),
+    /// The addresses of the nodes.
+    Nodes,
+}
+
+/// The intended Services of all served Gateways; the oldest Gateway comes first.
+pub(crate) fn wishes(store: &Store, options: &TranslateOptions, services: &GatewayServices) -> Vec<Wish> {
+    let classes = Classes::new(store, options);
+    let served = store.all::<Gateway>().filter(|(_, gateway, _)| classes.refusal(gateway).is_none());
+    let mut gateways: Vec<_> = served.collect();
+    gateways.sort_by_cached_key(|(object, gateway, origin)| At { object, origin }.age(gateway.created));
+    let wish = |(object, gateway, _): (&ObjectRef, &Gateway, _)| Wish {
+        gateway: object.clone(),
+        labels: gateway.labels.clone(),
+        annotations: gateway.annotations.clone(),
+        address: requested(gateway, services),
+        ports: gateway.listeners.iter().filter(|_| has_address(gateway)).filter_map(key).collect(),
+    };
+    gateways.into_iter().map(wish).collect()
+}
+
+/// The address that a Gateway requests of its load balancer.
+fn requested(gateway: &Gateway, services: &GatewayServices) -> Option<IpAddr> {
+    let requested = gateway.addresses.iter().flatten().next().copied();
+    requested.filter(|_| services.service_type == ServiceType::LoadBalancer)
+}
+
+/// Whether a Gateway may have an address: not if it names addresses, but none is an IP address.
+pub(super) fn has_address(gateway: &Gateway) -> bool {
+    gateway.addresses.as_ref().is_none_or(|addresses| !addresses.is_empty())
+}
+
+/// The port of a listener in a Service, if the listener is served. Listeners with the same port share it.
+pub(super) fn key(listener: &Listener) -> Option<(IpProtocol, u16)> {
+    listener.protocol.route()?;
+    let protocol = match listener.protocol {
+        ListenerProtocol::Udp => IpProtocol::Udp,
+        _ => IpProtocol::Tcp,
+    };
+    Some((protocol, listener.port))
+}
+
+/// The Service of a Gateway, if it exists.
+fn find<'s>(store: &'s Store, services: &GatewayServices, gateway: &ObjectRef) -> Option<&'s Service> {
+    let name = name(gateway).into();
+    store.service(&services.namespace, &name).map(|(service, _)| service)
+}
+
+/// Whether a Service is our Service of this Gateway.
+pub(crate) fn is_ours(services: &GatewayServices, service: &OfGateway, gateway: &ObjectRef) -> bool {
+    is_of_lease(services, service) && *service.gateway == *annotation(gateway)
+}
+
+/// Whether a Service of any Gateway is ours, not of another installation in the same namespace.
+pub(crate) fn is_of_lease(services: &GatewayServices, service: &OfGateway) -> bool {
+    let labels = service.raw.metadata.labels.as_ref();
+    labels.and_then(|labels| labels.get(LEASE_LABEL)).is_some_and(|lease| **lease == *services.lease)
+}
+
+/// The port of the data plane for a port of a Gateway; or the reason why there is none.
+pub(super) fn target(
+    store: &Store,
+    services: &GatewayServices,
+    gateway: &ObjectRef,
+    key: (IpProtocol, u16),
+) -> Result<u16, Lack> {
+    let service = find(store, services, gateway);
+    let in_words = || format!("Service {}/{}", services.namespace, name(gateway));
+    let ours = match service.map(|service| service.of_gateway.as_ref()) {
+        None => None,
+        Some(Some(service)) if is_ours(services, service, gateway) => Some(service),
+        Some(_) => {
+            let message = format!(
+                "{} exists already and is not of this Gateway; the listener is not served. Delete the Service",
+                in_words()
+            );
+            return Err(Lack::Foreign(message));
+        }
+    };
+    let target = ours.and_then(|service| service.targets.get(&key).copied());
+    target.filter(|target| services.ports.contains(target)).ok_or_else(|| {
+        let message = format!(
+            "{} does not have the port yet; the listener is served once the holder of the Lease has added it",
+            in_words()
+        );
+        Lack::Waits(message)
+    })
+}
+
+/// The addresses of a Gateway; `None` without a Service.
+pub(crate) fn addresses(
+    store: &Store,
+    services: &GatewayServices,
+    gateway: &ObjectRef,
+) -> Option<GatewayAddresses> {
+    let service = find(store, services, gateway)?.of_gateway.as_ref()?;
+    if !is_ours(services, service, gateway) {
+        return None;
+    }
+    Some(match services.service_type {
+        ServiceType::NodePort => GatewayAddresses::Nodes,
+        ServiceType::ClusterIp | ServiceType::LoadBalancer => {
+            GatewayAddresses::Service(service::addresses(&service.raw))
+        }
+    })
+}
+
+/// The value of the annotation that names the Gateway of a Service.
+pub(crate) fn annotation(gateway: &ObjectRef) -> String {
+    format!("{}/{}", gateway.namespace, gateway.name)
+}
+
+/// The name of the Service of a Gateway: `NAMESPACE-NAME`, if this is a valid name of a Service and no other Gateway can
+/// have it; otherwise the same shortened, with a hash.
+pub(crate) fn name(gateway: &ObjectRef) -> String {
+    let ObjectRef { namespace, name, .. } = gateway;
+    let plain = format!("{namespace}-{name}");
+    // `a-b/c` and `a/b-c` must differ, and no name may look like the shortened name of another Gateway.
+    let is_unambiguous = !namespace.contains('-') && !ends_with_hash(name);
+    // Names of Services start with a letter (RFC 1035), names of namespaces may start with a digit.
+    let is_valid = plain.len() <= LABEL_MAX && !name.contains('.') && starts_with_letter(&plain);
+    if is_unambiguous && is_valid {
+        return plain;
+    }
+    let plain = if starts_with_letter(&plain) { plain } else { format!("gateway-{plain}") };
+    with_hash(&plain.replace('.', "-"), gateway)
+}
+
+/// The value of the label with the name of a Gateway.
+pub(crate) fn name_label(gateway: &ObjectRef) -> String {
+    if gateway.name.len() <= LABEL_MAX { gateway.name.to_string() } else { with_hash(&gateway.name, gateway) }
+}
+
+fn starts_with_letter(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_lowercase())
+}
+
+fn ends_with_hash(name: &str) -> bool {
+    let end = name.rsplit('-').next().unwrap_or_default();
+    end.len() == HASH_DIGITS && end.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// A shortened name of a Gateway with the hash of the whole name.
+fn with_hash(name: &str, gateway: &ObjectRef) -> String {
+    // Names of Kubernetes are ASCII.
+    let start: String = name.chars().take(LABEL_MAX - HASH_DIGITS - 1).collect();
+    let mut short = format!("{}-", start.trim_end_matches(['-', '.']));
+    let _ = write!(short, "{:0digits$x}", hash(&annotation(gateway)), digits = HASH_DIGITS);
+    short
+}
+
+/// A hash that is the same in all versions and processes.
+pub(crate) fn hash(text: &str) -> u64 {
+    let digest = digest(&SHA256, text.as_bytes());
+    digest.as_ref().iter().take(8).fold(0, |hash, byte| hash << 8 | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use sluicegate_model::value::syntax;
+
+    use super::*;
+    use crate::object::Kind;
+
+    fn gateway(namespace: &str, name: &str) -> ObjectRef {
+        ObjectRef { kind: Kind::Gateway, namespace: namespace.into(), name: name.into() }
+    }
+
+    #[test]
+    fn service_of_a_gateway_has_a_valid_name_that_no_other_gateway_has() {
+        let long = "a".repeat(253);
+        let gateways = [
+            ("a", "b-c"),
+            ("a-b", "c"),
+            ("a", "b.c"),
+            ("a", "b-c-0123456789abcdef"),
+            ("1a", "b"),
+            ("gateway", "1a-b"),
+            ("a", &long[..61]),
+            ("a", &long[..62]),
+            ("a", &long),
+            ("aa", &long),
+        ];
+        let names: Vec<String> =
+            gateways.iter().map(|(namespace, own)| name(&gateway(namespace, own))).collect();
+        assert_eq!(names[0], "a-b-c");
+        assert_eq!(names[6], format!("a-{}", &long[..61]));
+        assert!(names[1].starts_with("a-b-c-") && names[2].starts_with("a-b-c-"), "{names:?}");
+        for name in &names {
+            assert!(name.len() <= 63 && !name.contains('.') && starts_with_letter(name), "{name}");
+            assert_eq!(syntax::dns_name_fault(name), None, "{name}");
+        }
+        assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len(), "{names:?}");
+        // The names are in the cluster: they may not change.
+        assert_eq!(names[1], "a-b-c-4e84717d75bd540d");
+    }
+
+    #[test]
+    fn label_with_the_name_of_a_gateway_is_at_most_63_characters_long() {
+        assert_eq!(name_label(&gateway("a", "b.c")), "b.c");
+        let long = name_label(&gateway("a", &"b.".repeat(126)));
+        assert!(long.len() <= 63 && long.starts_with("b.b.") && !long.contains(".-"), "{long}");
+    }
+}

@@ -1,0 +1,501 @@
+//! The Services of Gateways ([`GatewayServices`]): the holder of the Lease creates, updates and deletes them.
+//!
+//! The source passes on the intended Services and the existing Services. The writer compares both and writes only what
+//! differs, by server-side apply. Each write names the version of the Service that it is based on, so that a writer with
+//! an old view changes nothing. Until the watch reports a write, the writer uses the response of the API server.
+
+use std::collections::{BTreeMap, HashSet};
+use std::convert::Infallible;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, Preconditions};
+use kube::{Api, Client};
+use tokio::sync::watch as state;
+use tokio::time::sleep;
+
+use super::lease::is_conflict;
+use super::until;
+use super::watch::in_words;
+use crate::frontend::gateway::service::{self, Wish};
+use crate::object::service::{IpProtocol, OfGateway, Service};
+use crate::object::{Kind, ObjectRef, annotation};
+use crate::problem::{Origin, Problem, Severity};
+use crate::store::Store;
+use crate::translate::{GatewayServices, TranslateOptions};
+
+mod fields;
+#[cfg(test)]
+mod tests;
+
+use fields::is_as_intended;
+
+/// The name of the gateway among the writers of the fields of an object.
+const FIELD_MANAGER: &str = "sluicegate";
+
+/// The time between two writes.
+const PACE: Duration = Duration::from_millis(20);
+
+/// The first pause after a failed write.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+
+/// The longest wait for the watch to report a write.
+const REPORT_MAX: Duration = Duration::from_secs(10);
+
+/// The longest pause after failed writes.
+const RETRY_MAX: Duration = Duration::from_secs(30);
+
+/// The intended and the existing Services.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Wanted {
+    /// The oldest Gateway comes first.
+    wishes: Vec<Wish>,
+    /// All Services of the namespace; `None` for Services without a Gateway.
+    services: BTreeMap<Arc<str>, Option<Arc<OfGateway>>>,
+    /// Whether all Gateways are known, so that a Service without a Gateway is not needed any more.
+    is_complete: bool,
+}
+
+impl Wanted {
+    pub(super) fn new(
+        store: &Store,
+        options: &TranslateOptions,
+        services: &GatewayServices,
+        is_complete: bool,
+    ) -> Self {
+        let known = store.all::<Service>().filter(|(object, ..)| object.namespace == services.namespace);
+        Self {
+            wishes: service::wishes(store, options, services),
+            services: known
+                .map(|(object, service, _)| (object.name.clone(), service.of_gateway.clone()))
+                .collect(),
+            is_complete,
+        }
+    }
+}
+
+/// A difference between the intended and the existing Services.
+#[derive(Clone, Debug, PartialEq)]
+enum Write {
+    Apply {
+        gateway: ObjectRef,
+        service: Box<v1::Service>,
+        /// The version of the existing Service; `None` for a new Service.
+        version: Option<String>,
+    },
+    Delete {
+        name: Arc<str>,
+        uid: Option<String>,
+        version: Option<String>,
+    },
+}
+
+impl Write {
+    fn name(&self) -> &str {
+        match self {
+            Self::Apply { service, .. } => service.metadata.name.as_deref().unwrap_or_default(),
+            Self::Delete { name, .. } => name,
+        }
+    }
+
+    fn version(&self) -> Option<&str> {
+        match self {
+            Self::Apply { version, .. } | Self::Delete { version, .. } => version.as_deref(),
+        }
+    }
+}
+
+/// A completed write.
+#[derive(Debug)]
+struct Done {
+    write: Write,
+    /// The Service after the write; `None` if it is deleted.
+    after: Option<Arc<OfGateway>>,
+    since: Instant,
+    /// Whether the watch has reported the write.
+    is_reported: bool,
+}
+
+/// The writes for a state of the cluster, and the problems that no write solves.
+#[derive(Debug, Default)]
+struct Plan {
+    writes: Vec<Write>,
+    problems: Vec<Problem>,
+}
+
+/// Finds the differences between intended and existing Services.
+struct Planner {
+    options: GatewayServices,
+    /// The ports that the data plane uses otherwise.
+    reserved: Vec<u16>,
+    /// The completed writes that the watch may not have reported yet, by the name of the Service.
+    done: BTreeMap<String, Done>,
+}
+
+impl Planner {
+    fn plan(&mut self, wanted: &Wanted) -> Plan {
+        let services = self.known(wanted);
+        let mut plan = Plan::default();
+        let targets = self.targets(&wanted.wishes, &services, &mut plan.problems);
+        let mut needed = HashSet::new();
+        for (wish, targets) in wanted.wishes.iter().zip(targets) {
+            let name = service::name(&wish.gateway);
+            needed.insert(name.clone());
+            let current = match services.get(&*name) {
+                None => None,
+                Some(Some(current)) if service::is_ours(&self.options, current, &wish.gateway) => {
+                    Some(current)
+                }
+                // The translation reports the foreign Service.
+                Some(_) => continue,
+            };
+            let intended = self.service(name, wish, &targets);
+            if targets.is_empty() || current.is_some_and(|current| is_as_intended(&current.raw, &intended)) {
+                continue;
+            }
+            let version = current.and_then(|current| current.raw.metadata.resource_version.clone());
+            let service = Box::new(intended);
+            plan.writes.push(Write::Apply { gateway: wish.gateway.clone(), service, version });
+        }
+        for (name, service) in services.iter().filter(|(name, _)| !needed.contains(&***name)) {
+            let Some(service) = service.as_ref().filter(|of| service::is_of_lease(&self.options, of)) else {
+                continue;
+            };
+            let metadata = &service.raw.metadata;
+            if wanted.is_complete && metadata.deletion_timestamp.is_none() {
+                let (uid, version) = (metadata.uid.clone(), metadata.resource_version.clone());
+                plan.writes.push(Write::Delete { name: name.clone(), uid, version });
+            }
+        }
+        // The API server may complete a field in its own way: the same write would change nothing again.
+        plan.writes.retain(|write| !self.is_repeated(write));
+        plan
+    }
+
+    /// The existing Services, after the completed writes.
+    fn known(&mut self, wanted: &Wanted) -> BTreeMap<Arc<str>, Option<Arc<OfGateway>>> {
+        let mut services = wanted.services.clone();
+        self.done.retain(|name, done| {
+            let reported = services.get(&**name);
+            let is_foreign = matches!(reported, Some(None));
+            let reported = reported.and_then(|service| version(service.as_ref()?));
+            if reported.is_some() && reported == done.after.as_deref().and_then(version) {
+                done.is_reported = true;
+                return true;
+            }
+            let is_pending = reported == done.write.version()
+                && !done.is_reported
+                && !is_foreign
+                && done.since.elapsed() < REPORT_MAX;
+            if is_pending {
+                match &done.after {
+                    Some(after) => services.insert(name.as_str().into(), Some(after.clone())),
+                    None => services.remove(&**name),
+                };
+            }
+            is_pending
+        });
+        services
+    }
+
+    /// Whether the watch has not reported a write yet.
+    fn is_waiting(&self) -> bool {
+        self.done.values().any(|done| !done.is_reported)
+    }
+
+    /// Whether a write repeats the last write of a Service, which has not changed since.
+    fn is_repeated(&self, write: &Write) -> bool {
+        let Some(Done { write: Write::Apply { service: last, .. }, after: Some(after), .. }) =
+            self.done.get(write.name())
+        else {
+            return false;
+        };
+        let Write::Apply { service, version: now, .. } = write else { return false };
+        service == last && now.as_deref() == version(after)
+    }
+
+    /// The port of the data plane for each port of each Gateway. A port stays once it is given.
+    fn targets(
+        &self,
+        wishes: &[Wish],
+        services: &BTreeMap<Arc<str>, Option<Arc<OfGateway>>>,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<BTreeMap<(IpProtocol, u16), u16>> {
+        let mut taken: HashSet<u16> = self.reserved.iter().copied().collect();
+        let mut given: Vec<BTreeMap<(IpProtocol, u16), u16>> = Vec::with_capacity(wishes.len());
+        for wish in wishes {
+            let current = services.get(&*service::name(&wish.gateway)).and_then(Option::as_ref);
+            let current = current.filter(|current| service::is_ours(&self.options, current, &wish.gateway));
+            let mut kept = BTreeMap::new();
+            for (key, target) in current.iter().flat_map(|current| &current.targets) {
+                let is_valid = wish.ports.contains(key) && self.options.ports.contains(target);
+                if is_valid && taken.insert(*target) {
+                    kept.insert(*key, *target);
+                }
+            }
+            given.push(kept);
+        }
+        for (wish, given) in wishes.iter().zip(&mut given) {
+            for &(protocol, port) in &wish.ports {
+                if given.contains_key(&(protocol, port)) {
+                    continue;
+                }
+                match self.free(&wish.gateway, protocol, port, &taken) {
+                    Some(target) => {
+                        taken.insert(target);
+                        given.insert((protocol, port), target);
+                    }
+                    None => problems.push(self.exhausted(&wish.gateway, protocol, port)),
+                }
+            }
+        }
+        given
+    }
+
+    /// A free port of the data plane. The hash of the Gateway and the port decides where the search starts: a new Gateway
+    /// does not receive the port of a deleted Gateway, and a Gateway that is created again likely receives its old port.
+    fn free(
+        &self,
+        gateway: &ObjectRef,
+        protocol: IpProtocol,
+        port: u16,
+        taken: &HashSet<u16>,
+    ) -> Option<u16> {
+        let (first, last) = (u64::from(*self.options.ports.start()), u64::from(*self.options.ports.end()));
+        let count = (last + 1).checked_sub(first).filter(|count| *count > 0)?;
+        let start = service::hash(&format!("{}/{protocol}/{port}", service::annotation(gateway))) % count;
+        let candidates = (0..count).map(|step| first + (start + step) % count);
+        candidates.filter_map(|port| u16::try_from(port).ok()).find(|port| !taken.contains(port))
+    }
+
+    fn exhausted(&self, gateway: &ObjectRef, protocol: IpProtocol, port: u16) -> Problem {
+        let (first, last) = (self.options.ports.start(), self.options.ports.end());
+        let message = format!(
+            "no port of the data plane is left for {protocol} port {port}; its listeners are not served. Widen \
+             --gateway-service-ports (now {first}-{last})"
+        );
+        problem(gateway, message)
+    }
+
+    /// The intended Service of a Gateway.
+    fn service(&self, name: String, wish: &Wish, targets: &BTreeMap<(IpProtocol, u16), u16>) -> v1::Service {
+        let options = &self.options;
+        let mut labels = wish.labels.clone();
+        labels.extend([
+            (service::NAME_LABEL.to_owned(), service::name_label(&wish.gateway)),
+            (service::NAMESPACE_LABEL.to_owned(), wish.gateway.namespace.to_string()),
+            (service::LEASE_LABEL.to_owned(), options.lease.to_string()),
+        ]);
+        let mut annotations = options.annotations.clone();
+        annotations.extend(wish.annotations.clone());
+        annotations.insert(annotation::GATEWAY.to_owned(), service::annotation(&wish.gateway));
+        let port = |(&(protocol, port), target): (&(IpProtocol, u16), &u16)| v1::ServicePort {
+            name: Some(format!("{}-{port}", protocol.to_string().to_ascii_lowercase())),
+            protocol: Some(protocol.to_string()),
+            port: port.into(),
+            target_port: Some(IntOrString::Int((*target).into())),
+            ..v1::ServicePort::default()
+        };
+        v1::Service {
+            metadata: ObjectMeta {
+                name: Some(name),
+                namespace: Some(options.namespace.to_string()),
+                labels: Some(labels),
+                annotations: Some(annotations),
+                ..ObjectMeta::default()
+            },
+            spec: Some(v1::ServiceSpec {
+                type_: Some(options.service_type.as_str().to_owned()),
+                selector: Some(options.selector.clone()),
+                ports: Some(targets.iter().map(port).collect()),
+                load_balancer_ip: wish.address.map(|address| address.to_string()),
+                load_balancer_class: options.load_balancer_class.clone(),
+                external_traffic_policy: options.external_traffic_policy.clone(),
+                ..v1::ServiceSpec::default()
+            }),
+            status: None,
+        }
+    }
+}
+
+fn version(service: &OfGateway) -> Option<&str> {
+    service.raw.metadata.resource_version.as_deref()
+}
+
+fn problem(object: &ObjectRef, message: String) -> Problem {
+    Problem {
+        severity: Severity::Warning,
+        origin: Origin::CLUSTER,
+        object: Some(object.clone()),
+        field: String::new(),
+        message,
+    }
+}
+
+/// Writes the Services, while this process holds the Lease. `faults` receives the problems with them.
+pub(super) async fn write(
+    client: Client,
+    options: &TranslateOptions,
+    wanted: state::Receiver<Arc<Wanted>>,
+    faults: state::Sender<Vec<Problem>>,
+    mut holds: state::Receiver<bool>,
+) -> Infallible {
+    let Some(services) = &options.gateway_services else { return pending().await };
+    let ports = [&options.http_ports, &options.https_ports].into_iter().flatten();
+    let reserved: Vec<u16> = ports.copied().chain(options.admin_port).collect();
+    loop {
+        until(&mut holds, true).await;
+        // What an earlier holder wrote is in the cluster.
+        let planner =
+            Planner { options: services.clone(), reserved: reserved.clone(), done: BTreeMap::new() };
+        let services = Api::namespaced(client.clone(), &services.namespace);
+        let writer = Writer { services, planner, wanted: wanted.clone(), faults: &faults };
+        tokio::select! {
+            () = writer.run() => {}
+            () = until(&mut holds, false) => {}
+        }
+        faults.send_if_modified(|faults| !std::mem::take(faults).is_empty());
+    }
+}
+
+/// The result of a write.
+enum Sent {
+    /// The Service after the write; `None` if it is deleted.
+    Done(Option<Arc<OfGateway>>),
+    /// The Service has another version in the cluster.
+    Conflict,
+}
+
+struct Writer<'a> {
+    services: Api<v1::Service>,
+    planner: Planner,
+    wanted: state::Receiver<Arc<Wanted>>,
+    faults: &'a state::Sender<Vec<Problem>>,
+}
+
+/// The result of the writes of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Written,
+    /// A newer state of the cluster arrived in the meantime.
+    Outdated,
+    Failed,
+}
+
+impl Writer<'_> {
+    /// Runs until the sender of wishes is gone.
+    async fn run(mut self) {
+        let mut delay = RETRY_FIRST;
+        loop {
+            let wanted = self.wanted.borrow_and_update().clone();
+            match self.carry_out(&wanted).await {
+                Outcome::Outdated => continue,
+                Outcome::Written => {
+                    delay = RETRY_FIRST;
+                    let is_waiting = self.planner.is_waiting();
+                    tokio::select! {
+                        changed = self.wanted.changed() => if changed.is_err() { return },
+                        () = sleep(REPORT_MAX), if is_waiting => {}
+                    }
+                }
+                Outcome::Failed => {
+                    tokio::select! {
+                        changed = self.wanted.changed() => if changed.is_err() { return },
+                        () = sleep(delay) => {}
+                    }
+                    delay = (delay * 2).min(RETRY_MAX);
+                }
+            }
+        }
+    }
+
+    async fn carry_out(&mut self, wanted: &Wanted) -> Outcome {
+        let Plan { writes, mut problems } = self.planner.plan(wanted);
+        let mut outcome = Outcome::Written;
+        for write in writes {
+            if self.wanted.has_changed().unwrap_or_default() {
+                return Outcome::Outdated;
+            }
+            match self.send(&write).await {
+                Ok(Sent::Done(after)) => {
+                    let name = write.name().to_owned();
+                    let done = Done { write, after, since: Instant::now(), is_reported: false };
+                    self.planner.done.insert(name, done);
+                }
+                // The watch reports the newer Service.
+                Ok(Sent::Conflict) => outcome = Outcome::Failed,
+                Err(error) => {
+                    outcome = Outcome::Failed;
+                    problems.push(self.failure(&write, &error));
+                }
+            }
+            sleep(PACE).await;
+        }
+        self.faults.send_if_modified(|faults| {
+            let is_new = *faults != problems;
+            *faults = problems;
+            is_new
+        });
+        outcome
+    }
+
+    async fn send(&self, write: &Write) -> kube::Result<Sent> {
+        let written = match write {
+            Write::Apply { gateway, service, version } => {
+                let name = write.name();
+                // Server-side apply would change a Service that another client created in the meantime.
+                if version.is_none() && self.services.get_opt(name).await?.is_some() {
+                    return Ok(Sent::Conflict);
+                }
+                let mut service = service.clone();
+                service.metadata.resource_version.clone_from(version);
+                let params = PatchParams::apply(FIELD_MANAGER).force();
+                let written = self.services.patch(name, &params, &Patch::Apply(&service)).await;
+                if written.is_ok() {
+                    let what = if version.is_none() { "created" } else { "updated" };
+                    tracing::info!(service = name, %gateway, "{what} the Service of a Gateway");
+                }
+                written.map(|written| OfGateway::of(&written))
+            }
+            Write::Delete { name, uid, version } => {
+                let preconditions = Preconditions { uid: uid.clone(), resource_version: version.clone() };
+                let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+                match self.services.delete(name, &params).await {
+                    Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+                    deleted => deleted.map(|_| {
+                        tracing::info!(service = &**name, "deleted the Service of a Gateway");
+                        None
+                    }),
+                }
+            }
+        };
+        match written {
+            Ok(after) => Ok(Sent::Done(after.map(Arc::new))),
+            Err(error) if is_conflict(&error) => Ok(Sent::Conflict),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn failure(&self, write: &Write, error: &kube::Error) -> Problem {
+        let (namespace, name) = (&self.planner.options.namespace, write.name());
+        let error = in_words(error);
+        match write {
+            Write::Apply { gateway, .. } => {
+                let message = format!(
+                    "cannot write Service {namespace}/{name}: {error}; new ports are not served; trying again"
+                );
+                problem(gateway, message)
+            }
+            Write::Delete { name, .. } => {
+                let service =
+                    ObjectRef { kind: Kind::Service, namespace: namespace.clone(), name: name.clone() };
+                let message =
+                    format!("cannot delete the Service, which no Gateway needs: {error}; trying again");
+                problem(&service, message)
+            }
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Tests of the plans of writes.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::*;
+use crate::translate::ServiceType;
+
+fn planner(last: u16) -> Planner {
+    let options = GatewayServices {
+        namespace: "edge".into(),
+        lease: "sluicegate".into(),
+        service_type: ServiceType::LoadBalancer,
+        selector: [("app".to_owned(), "sluicegate".to_owned())].into(),
+        ports: 20000..=last,
+        annotations: [("a".to_owned(), "chart".to_owned()), ("b".to_owned(), "chart".to_owned())].into(),
+        load_balancer_class: None,
+        external_traffic_policy: Some("Local".to_owned()),
+    };
+    Planner { options, reserved: Vec::new(), done: BTreeMap::new() }
+}
+
+fn gateway(name: &str) -> ObjectRef {
+    ObjectRef { kind: Kind::Gateway, namespace: "shop".into(), name: name.into() }
+}
+
+fn wish(name: &str, ports: &[u16]) -> Wish {
+    Wish {
+        gateway: gateway(name),
+        labels: [("team".to_owned(), "shop".to_owned())].into(),
+        annotations: [("b".to_owned(), "gateway".to_owned())].into(),
+        address: None,
+        ports: ports.iter().map(|port| (IpProtocol::Tcp, *port)).collect(),
+    }
+}
+
+fn wanted<'a>(
+    wishes: impl IntoIterator<Item = &'a Wish>,
+    services: impl IntoIterator<Item = &'a v1::Service>,
+) -> Wanted {
+    let known = services.into_iter().map(|service| {
+        let name = service.metadata.name.as_deref().expect("a name").into();
+        (name, OfGateway::of(service).map(Arc::new))
+    });
+    Wanted { wishes: wishes.into_iter().cloned().collect(), services: known.collect(), is_complete: true }
+}
+
+/// The Service as the API server would store it after this write.
+fn stored(write: &Write, version: &str) -> v1::Service {
+    let Write::Apply { service, .. } = write else { panic!("not applied: {write:?}") };
+    let mut stored = (**service).clone();
+    let fields = fields(&serde_json::to_value(&stored).expect("JSON"));
+    stored.metadata.resource_version = Some(version.to_owned());
+    stored.metadata.uid = Some("1".to_owned());
+    stored.metadata.managed_fields = Some(vec![
+        serde_json::from_value(json!({
+            "manager": FIELD_MANAGER, "operation": "Apply", "apiVersion": "v1",
+            "fieldsType": "FieldsV1", "fieldsV1": fields,
+        }))
+        .expect("an entry"),
+    ]);
+    let spec = stored.spec.as_mut().expect("a specification");
+    spec.cluster_ip = Some("10.0.0.1".to_owned());
+    for port in spec.ports.iter_mut().flatten() {
+        port.node_port = Some(30000);
+    }
+    stored
+}
+
+/// `fieldsV1` of a Service, as an API server writes it.
+fn fields(service: &Value) -> Value {
+    fn names<'v>(value: &'v Value, field: &'v str) -> Map<String, Value> {
+        let names = value[field].as_object().into_iter().flatten();
+        names.map(|(name, _)| (format!("f:{name}"), json!({}))).chain([(".".to_owned(), json!({}))]).collect()
+    }
+    let ports = service["spec"]["ports"].as_array().expect("ports").iter().map(|port| {
+        let key = format!("k:{{\"port\":{},\"protocol\":{}}}", port["port"], port["protocol"]);
+        let port = json!({".": {}, "f:name": {}, "f:port": {}, "f:protocol": {}, "f:targetPort": {}});
+        (key, port)
+    });
+    let mut spec = json!({"f:type": {}, "f:selector": {}, "f:externalTrafficPolicy": {}});
+    if service["spec"]["loadBalancerIP"].is_string() {
+        spec["f:loadBalancerIP"] = json!({});
+    }
+    spec["f:ports"] = Value::Object(ports.collect());
+    let metadata = &service["metadata"];
+    json!({
+        "f:metadata": {"f:labels": names(metadata, "labels"), "f:annotations": names(metadata, "annotations")},
+        "f:spec": spec,
+    })
+}
+
+fn applied(plan: &Plan) -> Vec<v1::Service> {
+    let services = plan.writes.iter().map(|write| stored(write, "1"));
+    services.collect()
+}
+
+fn targets(service: &v1::Service) -> BTreeMap<(IpProtocol, u16), u16> {
+    OfGateway::of(service).expect("of a Gateway").targets
+}
+
+#[test]
+fn service_of_a_gateway_has_its_ports_labels_and_annotations_and_selects_the_data_plane() {
+    let plan = planner(29999).plan(&wanted(&[wish("web", &[80, 443])], &[]));
+    let [Write::Apply { service, version: None, .. }] = &plan.writes[..] else { panic!("{plan:?}") };
+    let service = serde_json::to_value(service).expect("JSON");
+    let own = json!({
+        "team": "shop", "gateway.networking.k8s.io/gateway-name": "web",
+        "sluicegate.dev/gateway-namespace": "shop", "sluicegate.dev/lease": "sluicegate",
+    });
+    assert_eq!((&service["metadata"]["name"], &service["metadata"]["labels"]), (&json!("shop-web"), &own));
+    let annotations = json!({"a": "chart", "b": "gateway", "sluicegate.dev/gateway": "shop/web"});
+    assert_eq!(service["metadata"]["annotations"], annotations);
+    assert_eq!(service["spec"]["selector"], json!({"app": "sluicegate"}));
+    assert_eq!(service["spec"]["type"], "LoadBalancer");
+    let names: Vec<&Value> =
+        service["spec"]["ports"].as_array().expect("ports").iter().map(|port| &port["name"]).collect();
+    assert_eq!(names, ["tcp-80", "tcp-443"]);
+}
+
+#[test]
+fn target_ports_stay_when_gateways_and_listeners_come_and_go() {
+    let (mut one, mut two) = (wish("one", &[80, 443]), wish("two", &[80]));
+    // So few ports that the choices of a new port collide.
+    let mut planner = planner(20005);
+    let first = applied(&planner.plan(&wanted([&one, &two], &[])));
+    let given = |services: &[v1::Service]| services.iter().flat_map(targets).collect::<Vec<_>>();
+    let distinct: HashSet<u16> = given(&first).into_iter().map(|(_, target)| target).collect();
+    assert_eq!(distinct.len(), 3);
+    // Another order and a new Gateway in front.
+    let zero = wish("zero", &[80, 81]);
+    let plan = planner.plan(&wanted([&zero, &two, &one], &first));
+    let [new] = &applied(&plan)[..] else { panic!("{plan:?}") };
+    assert!(targets(new).values().all(|target| !distinct.contains(target)));
+    // A new listener, and one listener less.
+    one.ports = [(IpProtocol::Tcp, 443), (IpProtocol::Udp, 443)].into();
+    two.ports.insert((IpProtocol::Tcp, 8080));
+    let known = [first.clone(), vec![new.clone()]].concat();
+    let plan = planner.plan(&wanted(&[zero, two, one], &known));
+    let changed = applied(&plan);
+    let (two, one) = (targets(&changed[0]), targets(&changed[1]));
+    assert_eq!(two[&(IpProtocol::Tcp, 80)], targets(&first[1])[&(IpProtocol::Tcp, 80)]);
+    assert_eq!(one[&(IpProtocol::Tcp, 443)], targets(&first[0])[&(IpProtocol::Tcp, 443)]);
+    assert_eq!((two.len(), one.len()), (2, 2));
+    assert_ne!(one[&(IpProtocol::Tcp, 443)], one[&(IpProtocol::Udp, 443)]);
+}
+
+#[test]
+fn service_as_intended_is_not_written_again_and_every_difference_is() {
+    let mut planner = planner(29999);
+    let web = wish("web", &[80]);
+    let plan = planner.plan(&wanted([&web], &[]));
+    let [service] = &applied(&plan)[..] else { panic!("{plan:?}") };
+    assert_eq!(planner.plan(&wanted([&web], [service])).writes, []);
+    let is_written = |planner: &mut Planner, wish: &Wish, change: &dyn Fn(&mut v1::Service)| {
+        let mut service = service.clone();
+        change(&mut service);
+        let plan = planner.plan(&wanted([wish], &[service]));
+        matches!(&plan.writes[..], [Write::Apply { version: Some(_), .. }])
+    };
+    let spec = |service: &mut v1::Service| service.spec.clone().expect("a specification");
+    // Of another writer.
+    assert!(!is_written(&mut planner, &web, &|service| {
+        service.metadata.labels.get_or_insert_default().insert("theirs".into(), "x".into());
+    }));
+    assert!(is_written(&mut planner, &web, &|service| {
+        service.metadata.labels.get_or_insert_default().insert("team".into(), "x".into());
+    }));
+    assert!(is_written(&mut planner, &web, &|service| {
+        let selector = [("app".to_owned(), "other".to_owned())].into();
+        service.spec = Some(v1::ServiceSpec { selector: Some(selector), ..spec(service) });
+    }));
+    assert!(is_written(&mut planner, &web, &|service| {
+        service.spec = Some(v1::ServiceSpec { ports: None, ..spec(service) });
+    }));
+    // A label that the Gateway no longer has.
+    let bare = Wish { labels: BTreeMap::new(), ..web.clone() };
+    assert!(is_written(&mut planner, &bare, &|_| {}));
+    let address = Some("192.0.2.1".parse().expect("an address"));
+    assert!(is_written(&mut planner, &Wish { address, ..web }, &|_| {}));
+}
+
+#[test]
+fn service_of_another_origin_is_neither_adopted_nor_deleted() {
+    let mut planner = planner(29999);
+    let web = wish("web", &[80]);
+    let plan = planner.plan(&wanted([&web], &[]));
+    let [ours] = &applied(&plan)[..] else { panic!("{plan:?}") };
+    let without_annotation = {
+        let mut service = ours.clone();
+        service.metadata.annotations = None;
+        service
+    };
+    let of_another_gateway = {
+        let mut service = ours.clone();
+        let annotations = service.metadata.annotations.get_or_insert_default();
+        annotations.insert(annotation::GATEWAY.into(), "shop/other".into());
+        service
+    };
+    let of_another_lease = {
+        let mut service = ours.clone();
+        service.metadata.labels.get_or_insert_default().insert(service::LEASE_LABEL.into(), "b".into());
+        service
+    };
+    for service in [&without_annotation, &of_another_gateway, &of_another_lease] {
+        assert_eq!(planner.plan(&wanted([&web], [service])).writes, []);
+    }
+    for service in [&without_annotation, &of_another_lease] {
+        assert_eq!(planner.plan(&wanted(&[], [service])).writes, []);
+    }
+}
+
+#[test]
+fn service_is_deleted_only_if_all_gateways_are_known_and_its_gateway_is_gone() {
+    let mut planner = planner(29999);
+    let web = wish("web", &[80]);
+    let services = applied(&planner.plan(&wanted([&web], &[])));
+    let deleted = planner.plan(&wanted(&[], &services)).writes;
+    let [Write::Delete { name, version: Some(_), uid: Some(_) }] = &deleted[..] else {
+        panic!("{deleted:?}")
+    };
+    assert_eq!(&**name, "shop-web");
+    let unknown = Wanted { is_complete: false, ..wanted(&[], &services) };
+    assert_eq!(planner.plan(&unknown).writes, []);
+    // A Gateway whose listeners all have errors keeps its Service.
+    let faulty = Wish { ports: BTreeSet::new(), ..web };
+    assert_eq!(planner.plan(&wanted(&[faulty], &services)).writes, []);
+}
+
+#[test]
+fn ports_of_the_data_plane_that_run_out_or_serve_otherwise_are_not_given() {
+    let mut planner = planner(20002);
+    planner.reserved = vec![20001];
+    let plan = planner.plan(&wanted(&[wish("web", &[80, 81, 82])], &[]));
+    let given: Vec<u16> = applied(&plan).iter().flat_map(targets).map(|(_, target)| target).collect();
+    assert!(given.len() == 2 && given.contains(&20000) && given.contains(&20002), "{given:?}");
+    let [problem] = &plan.problems[..] else { panic!("{:?}", plan.problems) };
+    assert!(problem.to_string().contains("no port of the data plane is left for TCP port 82"), "{problem}");
+}
+
+#[test]
+fn completed_write_counts_until_the_watch_reports_the_service() {
+    let mut planner = planner(20001);
+    let (one, two) = (wish("one", &[80]), wish("two", &[80]));
+    let plan = planner.plan(&wanted([&one], &[]));
+    let written = stored(&plan.writes[0], "5");
+    let complete = |planner: &mut Planner, write: Write, after: Option<&v1::Service>| {
+        let after = after.and_then(OfGateway::of).map(Arc::new);
+        let done = Done { after, since: Instant::now(), is_reported: false, write: write.clone() };
+        planner.done.insert(write.name().to_owned(), done);
+    };
+    complete(&mut planner, plan.writes[0].clone(), Some(&written));
+    // The watch lags behind, and a Gateway with precedence arrives.
+    let plan = planner.plan(&wanted([&two, &one], &[]));
+    let [write] = &plan.writes[..] else { panic!("{plan:?}") };
+    assert_eq!(write.name(), "shop-two");
+    let taken = targets(&written)[&(IpProtocol::Tcp, 80)];
+    assert_ne!(targets(&stored(write, "6"))[&(IpProtocol::Tcp, 80)], taken);
+    // The watch reports the Service, and later its deletion by another client.
+    assert_eq!(planner.plan(&wanted([&one], [&written])).writes, []);
+    let plan = planner.plan(&wanted([&one], &[]));
+    assert_eq!(plan.writes.iter().map(Write::name).collect::<Vec<_>>(), ["shop-one"]);
+    // A field that the API server completes in its own way causes one write, not one write after another.
+    let mut odd = written;
+    odd.metadata.resource_version = Some("7".to_owned());
+    odd.metadata.managed_fields = None;
+    let plan = planner.plan(&wanted([&one], [&odd]));
+    complete(&mut planner, plan.writes[0].clone(), Some(&odd));
+    assert_eq!(planner.plan(&wanted(&[one], &[odd])).writes, []);
+}

@@ -1,0 +1,220 @@
+//! Tests of Gateways with a Service each.
+
+use super::http::{TO_ECHO, http, http_route, served_hosts};
+use super::*;
+use crate::frontend::gateway::service::{GatewayAddresses, addresses};
+use crate::translate::{GatewayServices, ServiceType};
+use crate::{Kind, ObjectRef};
+
+/// The options of Services of this type in the namespace `own`. The process serves HTTP at port 80.
+fn options(service_type: ServiceType) -> TranslateOptions {
+    let services = GatewayServices {
+        namespace: "own".into(),
+        lease: "sluicegate".into(),
+        service_type,
+        selector: [("app".to_owned(), "sluicegate".to_owned())].into(),
+        ports: 20000..=29999,
+        annotations: [].into(),
+        load_balancer_class: None,
+        external_traffic_policy: None,
+    };
+    TranslateOptions {
+        gateway_services: Some(services),
+        http_ports: vec![80],
+        https_ports: vec![443],
+        ..TranslateOptions::default()
+    }
+}
+
+/// The Service of a Gateway of the namespace `default`, with these ports in flow style.
+fn service(gateway: &str, ports: &str) -> String {
+    format!(
+        "---\napiVersion: v1\nkind: Service\nmetadata: {{namespace: own, name: default-{gateway}, \
+         annotations: {{sluicegate.dev/gateway: default/{gateway}}}, labels: {{sluicegate.dev/lease: sluicegate}}}}\n\
+         spec: {{clusterIP: 10.1.1.1, ports: [{ports}]}}\n"
+    )
+}
+
+fn port(port: u16, target: u16) -> String {
+    format!("{{name: tcp-{port}, port: {port}, targetPort: {target}}}")
+}
+
+#[test]
+fn gateways_with_services_serve_the_same_port_and_host_at_ports_of_their_own() {
+    let of = |name: &str| {
+        [
+            gateway(&format!("name: {name}"), &http("web", 80, "")),
+            http_route(&format!("name: of-{name}"), &format!("{{name: {name}}}"), "", TO_ECHO),
+        ]
+        .concat()
+    };
+    let manifests =
+        [of("one"), of("two"), service("one", &port(80, 20001)), service("two", &port(80, 20002))];
+    let config = served_hosts(
+        &options(ServiceType::ClusterIp),
+        &manifests,
+        &["default/one:80 * [of-one/]", "default/two:80 * [of-two/]"],
+        &[],
+    );
+    let addresses: Vec<String> =
+        config.listeners.iter().map(|listener| listener.address.to_string()).collect();
+    assert_eq!(addresses, ["0.0.0.0:20001", "0.0.0.0:20002"]);
+}
+
+#[test]
+fn listener_and_its_routes_wait_without_a_warning_for_the_port_of_the_service() {
+    let manifests = [
+        edge(&[http("web", 80, ""), http("next", 81, "")].join(", ")),
+        http_route("name: r", "{name: edge, sectionName: next}", "", TO_ECHO),
+        service("edge", &port(80, 20001)),
+    ];
+    let store = stored(&manifests.concat());
+    let translation = translate(&store, &options(ServiceType::ClusterIp));
+    let told: Vec<String> = translation.problems.iter().map(ToString::to_string).collect();
+    assert_problems(
+        &told,
+        &[
+            "Gateway default/edge: spec.listeners[1].port: Service own/default-edge does not have the port yet",
+            "HTTPRoute default/r: spec.parentRefs[0]: listener next of Gateway default/edge is not served",
+        ],
+    );
+    assert!(translation.problems.iter().all(|problem| problem.severity == Severity::Note));
+    assert_eq!(translation.config.listeners.len(), 1);
+    // Without the Service, no listener is served.
+    let store = stored(&manifests[..2].concat());
+    assert_eq!(translate(&store, &options(ServiceType::ClusterIp)).config.listeners, []);
+}
+
+#[test]
+fn service_of_another_origin_serves_no_listener() {
+    let ours = service("edge", &port(80, 20001));
+    for service in [
+        ours.replace("gateway: default/edge", "gateway: default/other"),
+        ours.replace("labels: {sluicegate.dev/lease: sluicegate}", "labels: {sluicegate.dev/lease: other}"),
+        ours.replace("annotations: {sluicegate.dev/gateway: default/edge}, ", ""),
+    ] {
+        served_hosts(
+            &options(ServiceType::ClusterIp),
+            &[edge(&http("web", 80, "")), service],
+            &[],
+            &["spec.listeners[0].port: Service own/default-edge exists already and is not of this Gateway"],
+        );
+    }
+    // A port that the gateway would not have given.
+    for target in ["80", "web"] {
+        served_hosts(
+            &options(ServiceType::ClusterIp),
+            &[edge(&http("web", 80, "")), ours.replace("20001", target)],
+            &[],
+            &["does not have the port yet"],
+        );
+    }
+}
+
+#[test]
+fn listeners_of_a_gateway_with_one_port_share_the_port_of_the_service_by_protocol() {
+    let listeners = [
+        http("any", 80, ""),
+        http("some", 80, "a.test"),
+        tcp("conflict", 80),
+        "{name: dns, protocol: UDP, port: 80}".to_owned(),
+    ];
+    let udp = "{name: udp-80, protocol: UDP, port: 80, targetPort: 20002}";
+    let manifests = [
+        edge(&listeners.join(", ")),
+        http_route("name: r", "{name: edge}", "", TO_ECHO),
+        service("edge", &[&port(80, 20001), udp].join(", ")),
+    ];
+    let dual_stack = TranslateOptions {
+        gateway_addresses: vec!["0.0.0.0".parse().unwrap(), "::".parse().unwrap()],
+        ..options(ServiceType::ClusterIp)
+    };
+    let config = served_hosts(
+        &dual_stack,
+        &manifests,
+        // Both addresses have the same hosts.
+        &["default/edge:80 a.test [r/]", "default/edge:80 * [r/]"],
+        &[
+            "spec.listeners[2].port: port 80 is already taken by listener any of Gateway default/edge; no TCPRoute of this listener is served at 0.0.0.0:20001",
+            "no TCPRoute of this listener is served at [::]:20001",
+        ],
+    );
+    let shown = |listener: &sluicegate_model::Listener| {
+        format!("{} {} {}", listener.id.name, listener.serves.protocol(), listener.address)
+    };
+    let listeners: Vec<String> = config.listeners.iter().map(shown).collect();
+    let expected =
+        ["any HTTP 0.0.0.0:20001", "dns UDP 0.0.0.0:20002", "any HTTP [::]:20001", "dns UDP [::]:20002"];
+    assert_eq!(listeners, expected);
+}
+
+#[test]
+fn redirect_behind_a_service_names_the_port_of_the_listener() {
+    let redirect = "{filters: [{type: RequestRedirect, requestRedirect: {hostname: b.test}}]}";
+    let manifests = [
+        edge(&http("web", 8080, "")),
+        http_route("name: r", "{name: edge, port: 8080}", "", redirect),
+        service("edge", &port(8080, 20001)),
+    ];
+    let config =
+        served_hosts(&options(ServiceType::ClusterIp), &manifests, &["default/edge:8080 * [r/]"], &[]);
+    let traffic = config.hosts[0].rules[0].traffic.as_ref().unwrap();
+    let port = traffic.features.redirect.as_ref().unwrap().port;
+    assert_eq!(port.map(|port| port.to_string()), Some("8080".to_owned()));
+}
+
+#[test]
+fn addresses_of_a_gateway_are_those_of_its_service_or_of_the_nodes() {
+    let gateway = ObjectRef { kind: Kind::Gateway, namespace: "default".into(), name: "edge".into() };
+    let balanced = service("edge", &port(80, 20001)).replace("clusterIP:", "type: LoadBalancer, clusterIP:");
+    let with_address = format!("{balanced}status: {{loadBalancer: {{ingress: [{{hostname: lb.test}}]}}}}\n");
+    for (service_type, text, expected) in [
+        (
+            ServiceType::ClusterIp,
+            &service("edge", ""),
+            Some(GatewayAddresses::Service(vec!["10.1.1.1".into()])),
+        ),
+        (ServiceType::NodePort, &service("edge", ""), Some(GatewayAddresses::Nodes)),
+        (ServiceType::LoadBalancer, &balanced, Some(GatewayAddresses::Service(Vec::new()))),
+        (ServiceType::LoadBalancer, &with_address, Some(GatewayAddresses::Service(vec!["lb.test".into()]))),
+        (ServiceType::ClusterIp, &service("other", ""), None),
+    ] {
+        let services = options(service_type).gateway_services.unwrap();
+        assert_eq!(addresses(&stored(text), &services, &gateway), expected, "{text}");
+    }
+    served_hosts(
+        &options(ServiceType::LoadBalancer),
+        &[edge(&http("web", 80, "a.test")), balanced],
+        &["default/edge:80 a.test []"],
+        &["Gateway default/edge: Service own/default-edge has no address yet"],
+    );
+}
+
+#[test]
+fn address_of_a_gateway_is_requested_only_of_a_load_balancer() {
+    let with = |addresses: &str| {
+        edge(&http("web", 80, "a.test"))
+            .replace("listeners:", &format!("addresses: [{addresses}], listeners:"))
+    };
+    let (one, two) = ("{value: 192.0.2.1}", "{value: 192.0.2.1}, {value: 192.0.2.2}");
+    let hosts = &["default/edge:80 a.test []"][..];
+    for (service_type, addresses, hosts, problem) in [
+        (ServiceType::ClusterIp, one, hosts, "spec.addresses: is ignored: the cluster assigns the address"),
+        (ServiceType::NodePort, one, hosts, "spec.addresses: is ignored: the cluster assigns the address"),
+        (ServiceType::LoadBalancer, one, hosts, "has no address yet"),
+        (ServiceType::LoadBalancer, two, hosts, "spec.addresses: only 192.0.2.1 is requested"),
+        (
+            ServiceType::LoadBalancer,
+            "{type: Hostname, value: lb.test}",
+            &[],
+            "spec.addresses[0].type: \"Hostname\" is not supported",
+        ),
+    ] {
+        let balanced =
+            service("edge", &port(80, 20001)).replace("clusterIP:", "type: LoadBalancer, clusterIP:");
+        let mut problems = vec![problem];
+        // The Service still has no address.
+        problems.extend(hosts.is_empty().then_some("has no address yet"));
+        served_hosts(&options(service_type), &[with(addresses), balanced], hosts, &problems);
+    }
+}
