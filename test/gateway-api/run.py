@@ -209,8 +209,10 @@ def main() -> bool:
         results = run_suite(there, options, version)
         log = there.kubectl("logs", "--namespace", NAMESPACE, "--selector", POD, "--prefix", "--tail=-1")
         (RESULTS / "gateway.log").write_text(log)
+        status = there.json("get", "gatewayclass", CLASS)["status"]
+        published = [feature["name"] for feature in status.get("supportedFeatures", [])]
     whole = not options.only and options.profile == PROFILES
-    good = summary(results, expected, whole, sys.stdout)
+    good = summary(results, expected, whole, sys.stdout, published if whole else None)
     say(f"logs: {RESULTS.relative_to(PROJECT)}/logs, gateway.log and suite.log there")
     return good
 

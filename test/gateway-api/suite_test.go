@@ -29,7 +29,7 @@ var (
 	channel      = flag.String("channel", features.FeatureChannelStandard, "The channel of the CRDs: without experimental, experimental features are not supported")
 	only         = flag.String("only", "", "Comma-separated patterns of tests: run only these tests, even if their features are not supported")
 	patience     = flag.Duration("patience", 0, "The longest timeout of the suite; 0 for the timeouts of the suite")
-	catalog      = flag.String("catalog", "", "The file for the list of the tests, as JSON")
+	catalog      = flag.String("catalog", "", "The file for the lists of the tests and of the supported features, as JSON")
 )
 
 // The profiles of gateways. Sluicegate is no service mesh.
@@ -51,10 +51,18 @@ type test struct {
 	Unsupported []features.FeatureName `json:"unsupported"`
 }
 
+// contents of the catalog.
+type contents struct {
+	Tests []test `json:"tests"`
+	// Features are the supported features of the channel.
+	Features []features.FeatureName `json:"features"`
+}
+
 func TestConformance(t *testing.T) {
 	options := conformance.DefaultOptions(t)
 	supported, err := supportedFeatures(*featuresFile, *channel)
 	require.NoError(t, err)
+	listed := sets.List(supported)
 	// Profiles enable their core features by themselves, so the suite reports a core feature as supported in any case.
 	for _, profile := range profiles {
 		if slices.Contains(options.ConformanceProfiles, profile.Name) {
@@ -72,7 +80,10 @@ func TestConformance(t *testing.T) {
 		}
 	}
 	if *catalog != "" {
-		require.NoError(t, writeCatalog(*catalog, tests.ConformanceTests, options.ConformanceProfiles, supported))
+		entries := entriesOf(tests.ConformanceTests, options.ConformanceProfiles, supported)
+		content, err := json.Marshal(contents{entries, listed})
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(*catalog, content, 0o644))
 	}
 	options.SupportedFeatures = sets.List(supported)
 	limit(&options.TimeoutConfig, *patience)
@@ -148,7 +159,8 @@ func selected(all []suite.ConformanceTest, patterns []string) ([]suite.Conforman
 	return found, nil
 }
 
-func writeCatalog(file string, all []suite.ConformanceTest, chosen []suite.ConformanceProfileName, supported suite.FeaturesSet) error {
+// entriesOf returns the tests with their levels in the chosen profiles.
+func entriesOf(all []suite.ConformanceTest, chosen []suite.ConformanceProfileName, supported suite.FeaturesSet) []test {
 	entries := make([]test, 0, len(all))
 	for _, each := range all {
 		needed := sets.New(each.Features...)
@@ -167,11 +179,7 @@ func writeCatalog(file string, all []suite.ConformanceTest, chosen []suite.Confo
 		}
 		entries = append(entries, entry)
 	}
-	content, err := json.Marshal(entries)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, content, 0o644)
+	return entries
 }
 
 // limit lowers all timeouts to the longest timeout. 0 changes nothing.

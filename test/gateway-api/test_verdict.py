@@ -106,6 +106,15 @@ class Verdict(unittest.TestCase):
         self.assertRegex(self.verdict(results)[1], r"GATEWAY-HTTP +core +0 +0 +0 +1")
 
 
+    def test_features_that_differ_from_the_status_of_the_class_are_listed(self) -> None:
+        results = ended(A="pass")
+        results.features = {"Gateway", "TCPRoute"}
+        out = io.StringIO()
+        summary(results, {}, True, out, ["Gateway", "UDPRoute"])
+        self.assertRegex(out.getvalue(), r"not in the status of the GatewayClass:\n  TCPRoute\n")
+        self.assertRegex(out.getvalue(), r"not in `features`:\n  UDPRoute\n")
+
+
 class ExpectedFailures(unittest.TestCase):
     def test_each_line_names_a_test_and_its_reason(self) -> None:
         self.assertEqual(expected_failures("# comment\n\nA no mirrors yet\n"), {"A": "no mirrors yet"})

@@ -42,12 +42,18 @@ class Results:
         self.output = ""
         """The output outside of tests, such as the preparation of the suite."""
         self.failed = False
-        """Whether the suite failed outside of its tests, or did not end."""
+        """Whether the suite failed: one of its tests, or outside of its tests."""
+        self.features: set[str] = set()
+        """The features that Sluicegate supports in the channel, according to the file of features."""
         self._ended = False
 
     def read_catalog(self, file: Path) -> None:
-        """Adds the tests of the catalog."""
-        for entry in json.loads(file.read_text()) if file.exists() else []:
+        """Adds the tests of the catalog, if the suite has written the catalog."""
+        if not file.exists():
+            return
+        catalog = json.loads(file.read_text())
+        self.features = set(catalog["features"])
+        for entry in catalog["tests"]:
             self._test(entry["name"]).__dict__.update(profiles=entry["profiles"], unsupported=entry["unsupported"])
 
     def read_event(self, event: dict[str, Any]) -> Test | None:
@@ -97,9 +103,9 @@ def expected_failures(text: str) -> dict[str, str]:
     return found
 
 
-def summary(results: Results, expected: dict[str, str], whole: bool, out: TextIO) -> bool:
+def summary(results: Results, expected: dict[str, str], whole: bool, out: TextIO, published: Iterable[str] | None = None) -> bool:
     """Prints the results by profile and the failures. Returns whether all results are as expected. `whole`: the suite had no
-    filter, so that it knows every test."""
+    filter, so that it knows every test. `published`: the features in the status of the GatewayClass."""
     failed = results.named("fail")
     problems = [test for test in failed if test.name not in expected]
     known = [test for test in failed if test.name in expected]
@@ -119,6 +125,9 @@ def summary(results: Results, expected: dict[str, str], whole: bool, out: TextIO
     _list("failed as expected", [f"{test.name}: {expected[test.name]}" for test in known], out)
     _list("passed, but listed in expected-failures; remove the line", [test.name for test in mended], out)
     _list("listed in expected-failures, but not in the suite; remove the line", unknown, out)
+    if published is not None:
+        _list("features in `features`, but not in the status of the GatewayClass", sorted(results.features.difference(published)), out)
+        _list("features in the status of the GatewayClass, but not in `features`", sorted(set(published) - results.features), out)
     if results.broken:
         _list("did not end", [test.name for test in results.tests.values() if not test.result], out)
         print("\nThe suite failed outside of its tests. The end of its output:", file=out)
