@@ -317,7 +317,7 @@ annotations:
   resources: [ingresses]
   verbs: [get, list, watch]
 - apiGroups: [gateway.networking.k8s.io]
-  resources: [gateways, httproutes, tlsroutes, tcproutes, udproutes, backendtlspolicies, referencegrants]
+  resources: [gateways, httproutes, grpcroutes, tlsroutes, tcproutes, udproutes, backendtlspolicies, referencegrants]
   verbs: [get, list, watch]
 - apiGroups: [sluicegate.dev]
   resources: [securitypolicies, consumers, ratelimitpolicies, trafficpolicies]

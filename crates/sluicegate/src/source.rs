@@ -22,8 +22,8 @@ use crate::tls::TlsArgs;
 #[group(id = "source", required = true, multiple = false, args = ["manifests", "kubernetes"])]
 pub(crate) struct SourceArgs {
     /// The directory of manifests, with its sub-folders, as YAML or JSON. The kinds are Ingress, IngressClass, Gateway,
-    /// GatewayClass, TLSRoute, TCPRoute, UDPRoute, ReferenceGrant, Service, EndpointSlice, Secret, ConfigMap,
-    /// SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy. The gateway follows changes.
+    /// GatewayClass, HTTPRoute, GRPCRoute, TLSRoute, TCPRoute, UDPRoute, ReferenceGrant, Service, EndpointSlice, Secret,
+    /// ConfigMap, SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy. The gateway follows changes.
     #[arg(long, value_name = "DIR")]
     manifests: Option<PathBuf>,
     /// Follow the objects of a Kubernetes cluster, with the service account of the pod, or otherwise with a kubeconfig.

@@ -35,7 +35,8 @@ NAMESPACED = [
     {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": READ},
     {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses"], "verbs": READ},
     {"apiGroups": ["gateway.networking.k8s.io"],
-     "resources": ["gateways", "httproutes", "tlsroutes", "tcproutes", "udproutes", "backendtlspolicies", "referencegrants"], "verbs": READ},
+     "resources": ["gateways", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "udproutes", "backendtlspolicies", "referencegrants"],
+     "verbs": READ},
     {"apiGroups": ["sluicegate.dev"], "resources": ["securitypolicies", "consumers", "ratelimitpolicies", "trafficpolicies"], "verbs": READ},
 ]
 CLUSTER_WIDE = [

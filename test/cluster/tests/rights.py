@@ -11,8 +11,9 @@ READ = ["get", "list", "watch"]
 FOLLOWED = {
     "/configmaps": READ, "/secrets": READ, "/services": READ, "discovery.k8s.io/endpointslices": READ,
     "networking.k8s.io/ingresses": READ, "gateway.networking.k8s.io/gateways": READ,
-    "gateway.networking.k8s.io/httproutes": READ, "gateway.networking.k8s.io/tlsroutes": READ, "gateway.networking.k8s.io/tcproutes": READ,
-    "gateway.networking.k8s.io/udproutes": READ, "gateway.networking.k8s.io/backendtlspolicies": READ, "gateway.networking.k8s.io/referencegrants": READ,
+    "gateway.networking.k8s.io/httproutes": READ, "gateway.networking.k8s.io/grpcroutes": READ,
+    "gateway.networking.k8s.io/tlsroutes": READ, "gateway.networking.k8s.io/tcproutes": READ, "gateway.networking.k8s.io/udproutes": READ,
+    "gateway.networking.k8s.io/backendtlspolicies": READ, "gateway.networking.k8s.io/referencegrants": READ,
     "sluicegate.dev/securitypolicies": READ, "sluicegate.dev/consumers": READ, "sluicegate.dev/ratelimitpolicies": READ,
     "sluicegate.dev/trafficpolicies": READ,
 }

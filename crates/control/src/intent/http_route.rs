@@ -1,4 +1,4 @@
-//! The intents of HTTPRoutes.
+//! The intents of HTTPRoutes and GRPCRoutes.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{At, Reference};
 use crate::object::route::Hostname;
 use crate::problem::Problem;
 
-/// An HTTPRoute.
+/// An HTTPRoute or a GRPCRoute.
 pub(crate) struct HttpRoute<'a> {
     pub(crate) at: At<'a>,
     /// Its names, if it has names.
@@ -24,7 +24,7 @@ pub(crate) struct HttpRoute<'a> {
     pub(crate) problems: Vec<Problem>,
 }
 
-/// A rule of an HTTPRoute.
+/// A rule of a route.
 pub(crate) struct HttpRule<'a> {
     /// Its place in `spec.rules`.
     pub(crate) index: usize,

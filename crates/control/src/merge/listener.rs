@@ -8,6 +8,7 @@ use sluicegate_model::{EntryPoint, HostPattern, Layer4Route, Serves, TlsHost, Tl
 use crate::intent::http_route::HttpRoute;
 use crate::intent::listener::{Layer4, Listener, Parent, Socket};
 use crate::intent::{At, Claim, Place, Reference};
+use crate::object::ObjectRef;
 use crate::object::gateway::ListenerProtocol;
 use crate::object::host::covers;
 use crate::object::route::Hostname;
@@ -56,11 +57,11 @@ struct Merging<'i, 'a> {
     http_routes: &'i [HttpRoute<'a>],
     /// The listeners at each socket, by their places: one listener, or several with different hostnames.
     sockets: BTreeMap<Socket, Vec<usize>>,
-    /// The routes of each listener, the oldest first. An HTTP listener has HTTPRoutes.
+    /// The routes of each listener, the oldest first. An HTTP listener has HTTPRoutes and GRPCRoutes.
     attached: Vec<Vec<Attachment>>,
     /// The routes whose backends are in the result.
     in_service: HashSet<usize>,
-    /// The HTTPRoutes whose backends are in the result.
+    /// The HTTPRoutes and GRPCRoutes whose backends are in the result.
     http_in_service: HashSet<usize>,
     merged: Merged<'a>,
 }
@@ -112,8 +113,7 @@ impl<'i, 'a> Merging<'i, 'a> {
         for &socket in sockets {
             if let Some(winner) = self.conflict(listener, socket) {
                 let (field, fault) = defeat(listener, winner);
-                let routes = listener.protocol.route().map_or("route", |kind| kind.as_str());
-                let message = format!("{fault}; no {routes} of this listener is served at {socket}");
+                let message = format!("{fault}; no route of this listener is served at {socket}");
                 self.merged.problems.push(listener.at.warning(&field, message));
             } else {
                 self.sockets.entry(socket).or_default().push(index);
@@ -154,6 +154,15 @@ impl<'i, 'a> Merging<'i, 'a> {
             for (listener, hosts) in accepted.iter().filter(|(listener, _)| served.contains(listener)) {
                 is_attached = true;
                 names.extend(hosts.iter().cloned());
+                if let Some((rival, host)) = self.rival(*listener, at, hosts) {
+                    let message = format!(
+                        "is not attached to {}: {rival} (older, or first by name) has the host name {host} there. Use other \
+                         host names, or one kind of route",
+                        self.listeners[*listener].in_words()
+                    );
+                    self.merged.problems.push(at.warning(&parent.place.field(), message));
+                    continue;
+                }
                 let hosts = hosts.clone();
                 self.attached[*listener].push(Attachment { route, parent: parent.place, hosts });
             }
@@ -170,6 +179,25 @@ impl<'i, 'a> Merging<'i, 'a> {
                 self.merged.problems.push(at.warning(&field, message));
             }
         }
+    }
+
+    /// The route of another kind at a listener for HTTP that has one of these host names, and its host name: a listener
+    /// accepts an HTTPRoute or a GRPCRoute for a name (Gateway API, `GRPCRouteSpec.hostnames`).
+    fn rival(
+        &self,
+        listener: usize,
+        at: At<'_>,
+        hosts: &[HostPattern],
+    ) -> Option<(&ObjectRef, &HostPattern)> {
+        let is_http = self.listeners[listener].protocol.is_http();
+        let attached = self.attached[listener].iter().filter(|_| is_http);
+        let attached = attached.map(|other| (self.http_routes[other.route].at.object, &other.hosts));
+        let mut others = attached.filter(|(other, _)| other.kind != at.object.kind);
+        others.find_map(|(other, names)| {
+            let overlaps =
+                |name: &&HostPattern| hosts.iter().any(|host| covers(host, name) || covers(name, host));
+            Some((other, names.iter().find(overlaps)?))
+        })
     }
 
     /// Adds the socket of these listeners.
@@ -271,7 +299,7 @@ impl<'i, 'a> Merging<'i, 'a> {
         }));
     }
 
-    /// Whether an HTTPRoute is attached to a listener.
+    /// Whether an HTTPRoute or a GRPCRoute is attached to a listener.
     fn attached_to(&self, listener: &Listener<'_>, route: usize) -> bool {
         let index = self.listeners.iter().position(|other| std::ptr::eq(other, listener));
         index.is_some_and(|index| self.attached[index].iter().any(|attachment| attachment.route == route))

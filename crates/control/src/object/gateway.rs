@@ -64,18 +64,18 @@ pub(crate) enum ListenerProtocol {
 }
 
 impl ListenerProtocol {
-    /// The kind of route for this protocol, if it is served.
-    pub(crate) fn route(self) -> Option<Kind> {
+    /// The kinds of routes for this protocol; none, if it is not served.
+    pub(crate) fn routes(self) -> &'static [Kind] {
         match self {
-            Self::Http | Self::Https => Some(Kind::HttpRoute),
-            Self::TlsTerminated => None,
-            Self::Tls => Some(Kind::TlsRoute),
-            Self::Tcp => Some(Kind::TcpRoute),
-            Self::Udp => Some(Kind::UdpRoute),
+            Self::Http | Self::Https => &[Kind::HttpRoute, Kind::GrpcRoute],
+            Self::TlsTerminated => &[],
+            Self::Tls => &[Kind::TlsRoute],
+            Self::Tcp => &[Kind::TcpRoute],
+            Self::Udp => &[Kind::UdpRoute],
         }
     }
 
-    /// Whether the routes of a listener are HTTPRoutes.
+    /// Whether the routes of a listener are HTTPRoutes and GRPCRoutes.
     pub(crate) fn is_http(self) -> bool {
         matches!(self, Self::Http | Self::Https)
     }
@@ -233,7 +233,8 @@ impl Listener {
 
     /// Whether it allows routes of this kind.
     pub(crate) fn takes_kind(&self, kind: Kind) -> bool {
-        self.protocol.route() == Some(kind) && self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
+        self.protocol.routes().contains(&kind)
+            && self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
     }
 
     /// Whether a listener of a Gateway in `own` allows routes of this namespace.
@@ -338,9 +339,10 @@ fn check_kinds(
         let group = entry.group.unwrap_or_else(|| GROUP.to_owned());
         let name = entry.kind.unwrap_or_default();
         let kind = Kind::parse(&name).filter(|_| group == GROUP);
-        if let Some(right) = protocol.route()
-            && kind != Some(right)
-        {
+        let right = protocol.routes();
+        if !right.is_empty() && !kind.is_some_and(|kind| right.contains(&kind)) {
+            let right: Vec<&str> = right.iter().map(|kind| kind.as_str()).collect();
+            let right = right.join(" and ");
             findings.warning(
                 format!("spec.listeners[{listener}].allowedRoutes.kinds[{index}].kind"),
                 format!("{name:?} is ignored: a listener for {protocol} accepts only {right}"),

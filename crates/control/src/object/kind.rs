@@ -33,6 +33,8 @@ pub enum Kind {
     Gateway,
     /// `gateway.networking.k8s.io/v1` `HTTPRoute`.
     HttpRoute,
+    /// `gateway.networking.k8s.io/v1` `GRPCRoute`.
+    GrpcRoute,
     /// `gateway.networking.k8s.io/v1` `TLSRoute`.
     TlsRoute,
     /// `gateway.networking.k8s.io/v1` `TCPRoute`.
@@ -131,6 +133,7 @@ const GATEWAY_API: &[&str] = &[
     "gateway.networking.k8s.io/v1beta1",
     "gateway.networking.k8s.io/v1alpha2",
 ];
+const GRPC_ROUTE: &[&str] = &["gateway.networking.k8s.io/v1", "gateway.networking.k8s.io/v1alpha2"];
 const TLS_ROUTE: &[&str] = &[
     "gateway.networking.k8s.io/v1",
     "gateway.networking.k8s.io/v1alpha3",
@@ -198,7 +201,15 @@ static TABLE: [Row; Kind::COUNT] = [
         name: "HTTPRoute",
         plural: "httproutes",
         versions: GATEWAY_API,
-        read: lenient::<Written<gateway_api::HttpRouteSpec>>,
+        read: lenient::<Written<gateway_api::HttpRouteSpec<gateway_api::HttpMatch>>>,
+        ..ROW
+    },
+    Row {
+        kind: Kind::GrpcRoute,
+        name: "GRPCRoute",
+        plural: "grpcroutes",
+        versions: GRPC_ROUTE,
+        read: lenient::<Written<gateway_api::GrpcRouteSpec>>,
         ..ROW
     },
     Row {

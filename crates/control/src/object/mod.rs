@@ -8,6 +8,7 @@
 //! | [`gateway`] | `gateway.networking.k8s.io` GatewayClass and Gateway: listeners |
 //! | [`route`] | TLSRoute, TCPRoute and UDPRoute: parents, names, backends |
 //! | [`http_route`], [`http_filter`] | HTTPRoute: rules, matches, filters |
+//! | [`grpc_route`] | GRPCRoute: matches of services and methods |
 //! | [`backend_tls`] | BackendTLSPolicy: the Services that need TLS |
 //! | [`grant`] | ReferenceGrant: the routes that may name the Services of a namespace |
 //! | [`gateway_api`] | the types of Gateway API as written |
@@ -34,6 +35,7 @@ pub(crate) mod class;
 pub(crate) mod gateway;
 pub(crate) mod gateway_api;
 pub(crate) mod grant;
+mod grpc_route;
 pub(crate) mod host;
 mod http_filter;
 pub(crate) mod http_route;
@@ -118,7 +120,7 @@ objects! {
     Ingress(ingress::Ingress): [Kind::Ingress],
     GatewayClass(gateway::GatewayClass): [Kind::GatewayClass],
     Gateway(gateway::Gateway): [Kind::Gateway],
-    HttpRoute(http_route::HttpRoute): [Kind::HttpRoute],
+    HttpRoute(http_route::HttpRoute): [Kind::HttpRoute, Kind::GrpcRoute],
     Route(route::Route): [Kind::TlsRoute, Kind::TcpRoute, Kind::UdpRoute],
     BackendTlsPolicy(backend_tls::BackendTlsPolicy): [Kind::BackendTlsPolicy],
     ReferenceGrant(grant::ReferenceGrant): [Kind::ReferenceGrant],

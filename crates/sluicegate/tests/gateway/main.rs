@@ -1,5 +1,6 @@
 //! Tests of gateways that run as separate processes.
 
+mod grpc_routes;
 mod http_routes;
 mod life;
 mod manifests;

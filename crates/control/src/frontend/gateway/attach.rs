@@ -112,21 +112,21 @@ fn accept(
 ) -> Result<Vec<HostPattern>, Refusal> {
     let (kind, namespace) = (at.object.kind, &at.object.namespace);
     let in_words = intent.in_words();
-    match listener.protocol.route() {
-        None => {
+    match listener.protocol.routes() {
+        [] => {
             return Err(Refusal::note(
                 0,
                 format!("{in_words} is for {}, which is not supported", listener.protocol),
             ));
         }
-        Some(other) if other != kind => {
+        kinds if !kinds.contains(&kind) => {
             let protocol = listener.protocol;
             return Err(Refusal::warning(
                 1,
                 format!("{in_words} is for {protocol}, and does not accept a {kind}"),
             ));
         }
-        Some(_) => {}
+        _ => {}
     }
     if !listener.takes_kind(kind) {
         return Err(Refusal::warning(

@@ -1,4 +1,4 @@
-//! The intents of HTTPRoutes.
+//! The intents of HTTPRoutes and GRPCRoutes.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use sluicegate_model::value::Percent;
 use crate::intent::http_route::{HttpBackend, HttpRoute, HttpRule};
 use crate::intent::listener::Parent;
 use crate::intent::{At, Place, Reference};
+use crate::object::backend::Backend;
 use crate::object::backend_tls::BackendTlsPolicy;
 use crate::object::http_route as object;
 use crate::object::route::{BackendRef, ServicePortRef};
@@ -77,7 +78,7 @@ impl HttpRoute<'_> {
         };
         if !is_granted {
             let fault = format!(
-                "{namespace:?}: no ReferenceGrant of this namespace allows an {} of namespace {} to name Service {name}",
+                "{namespace:?}: no ReferenceGrant of this namespace allows {}s of namespace {} to name Service {name}",
                 object.kind, object.namespace
             );
             refuse("namespace", fault);
@@ -102,8 +103,10 @@ impl HttpRoute<'_> {
             }
             _ => {}
         }
-        let upstream =
-            upstream::key(store, &UpstreamKey::new(namespace.clone(), name.clone(), port.clone()), None);
+        let named = UpstreamKey::new(namespace.clone(), name.clone(), port.clone());
+        // gRPC needs HTTP/2.
+        let of_route = (object.kind == Kind::GrpcRoute).then_some(Backend { http2: true, tls: None });
+        let upstream = upstream::key(store, &named, None, of_route.as_ref());
         self.references.push(Reference { at: self.at, place, upstream: upstream.clone() });
         Some(upstream)
     }

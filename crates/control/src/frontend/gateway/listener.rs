@@ -27,14 +27,12 @@ pub(super) fn intents<'a>(
     let mut intent = |listener: &'a gateway::Listener| {
         let place = Place::Listener(listener.index);
         let field = |within: &str| format!("{}.{within}", place.field());
-        let sockets = match listener.protocol.route() {
-            None => {
+        let sockets = match listener.protocol.routes() {
+            [] => {
                 let message = format!("{} is not supported; the listener is not served", listener.protocol);
                 Err(at.note(&field("protocol"), message))
             }
-            Some(_) => {
-                sockets(listener, &addresses, options).map_err(|fault| at.warning(&field("port"), fault))
-            }
+            _ => sockets(listener, &addresses, options).map_err(|fault| at.warning(&field("port"), fault)),
         };
         Listener {
             at,

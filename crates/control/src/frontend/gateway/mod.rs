@@ -6,7 +6,7 @@
 //! | [`listener`] | the listeners of a Gateway, and their sockets |
 //! | [`attach`] | the listeners that accept a route |
 //! | [`backend`] | the backends of a route below HTTP |
-//! | [`http_route`] | HTTPRoutes |
+//! | [`http_route`] | HTTPRoutes and GRPCRoutes |
 
 use std::collections::HashMap;
 use std::ops::Range;

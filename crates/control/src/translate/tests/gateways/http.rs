@@ -7,7 +7,7 @@ use crate::translate::named;
 use crate::translate::tests::ECHO;
 
 /// An HTTPRoute with these metadata, parents, hostnames and rules, all in flow style.
-fn http_route(metadata: &str, parents: &str, hostnames: &str, rules: &str) -> String {
+pub(super) fn http_route(metadata: &str, parents: &str, hostnames: &str, rules: &str) -> String {
     object(
         "HTTPRoute",
         metadata,
@@ -15,9 +15,9 @@ fn http_route(metadata: &str, parents: &str, hostnames: &str, rules: &str) -> St
     )
 }
 
-const TO_ECHO: &str = "{backendRefs: [{name: echo, port: 80}]}";
+pub(super) const TO_ECHO: &str = "{backendRefs: [{name: echo, port: 80}]}";
 
-fn http(name: &str, port: u16, hostname: &str) -> String {
+pub(super) fn http(name: &str, port: u16, hostname: &str) -> String {
     let hostname = if hostname.is_empty() { String::new() } else { format!(", hostname: \"{hostname}\"") };
     format!("{{name: {name}, protocol: HTTP, port: {port}{hostname}}}")
 }
@@ -34,7 +34,7 @@ fn hosts(config: &Config) -> Vec<String> {
 }
 
 #[track_caller]
-fn served_hosts(
+pub(super) fn served_hosts(
     options: &TranslateOptions,
     manifests: &[String],
     expected: &[&str],
@@ -170,8 +170,8 @@ fn older_listener_keeps_a_hostname_and_a_port() {
         ],
         &["0.0.0.0:80 a.test [r/]", "0.0.0.0:80 b.test [r/]"],
         &[
-            "Gateway default/young: spec.listeners[0].hostname: a.test at port 80 is already taken by listener a of Gateway default/old; no HTTPRoute of this listener is served",
-            "Gateway default/young: spec.listeners[2].port: port 80 is already taken by listener a of Gateway default/old; no TCPRoute",
+            "Gateway default/young: spec.listeners[0].hostname: a.test at port 80 is already taken by listener a of Gateway default/old; no route of this listener is served",
+            "Gateway default/young: spec.listeners[2].port: port 80 is already taken by listener a of Gateway default/old; no route",
         ],
     );
 }

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `listeners` | the Gateways that are served, and the addresses of their listeners |
 //! | `http` | HTTPRoutes |
+//! | `grpc` | GRPCRoutes |
 //! | `routes` | the listeners and the backends of routes |
 //! | `faults` | errors, and the parts that stay in service |
 
 mod faults;
+mod grpc;
 mod http;
 mod listeners;
 mod routes;
