@@ -42,6 +42,7 @@ NAMESPACED = [
 CLUSTER_WIDE = [
     {"apiGroups": ["networking.k8s.io"], "resources": ["ingressclasses"], "verbs": READ},
     {"apiGroups": ["gateway.networking.k8s.io"], "resources": ["gatewayclasses"], "verbs": READ},
+    {"apiGroups": [""], "resources": ["namespaces"], "verbs": READ},
 ]
 WRITE = [
     {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses/status"], "verbs": ["patch"]},

@@ -9,6 +9,7 @@ use sluicegate_model::value::syntax;
 
 use super::gateway_api::{self, AllowedRoutes, GROUP, GatewayClassSpec, GatewaySpec, Written};
 use super::kind::Raw;
+use super::namespace::{Namespace, NamespaceSelector};
 use super::{Kind, Object, ObjectRef, annotation, host};
 use crate::problem::Findings;
 
@@ -101,12 +102,14 @@ impl fmt::Display for ListenerProtocol {
 }
 
 /// The namespaces whose routes a listener allows (`allowedRoutes.namespaces.from`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 enum AllowedFrom {
     /// The namespace of the Gateway.
     Same,
     All,
     None,
+    /// The namespaces with these labels.
+    Selector(NamespaceSelector),
 }
 
 /// The field of a listener, as problems name it.
@@ -225,8 +228,7 @@ impl Listener {
         let allowed = raw.allowed_routes.unwrap_or(AllowedRoutes { namespaces: None, kinds: None });
         let kinds = allowed.kinds.filter(|kinds| !kinds.is_empty());
         let kinds = kinds.map(|kinds| check_kinds(kinds, protocol, index, findings));
-        let from = allowed.namespaces.and_then(|namespaces| namespaces.from);
-        let from = check_from(from.as_deref(), &field("allowedRoutes.namespaces.from"), findings);
+        let from = check_from(allowed.namespaces, &field("allowedRoutes.namespaces"), findings);
         let name = name.into();
         is_named.then_some(Self { index, name, port, protocol, hostname, certificates, kinds, from })
     }
@@ -237,13 +239,24 @@ impl Listener {
             && self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
     }
 
-    /// Whether a listener of a Gateway in `own` allows routes of this namespace.
-    pub(crate) fn takes_namespace(&self, namespace: &str, own: &str) -> bool {
-        match self.from {
+    /// Whether a listener of a Gateway in `own` allows routes of this namespace. `known` finds the Namespace.
+    pub(crate) fn takes_namespace<'n>(
+        &self,
+        namespace: &str,
+        own: &str,
+        known: impl FnOnce() -> Option<&'n Namespace>,
+    ) -> bool {
+        match &self.from {
             AllowedFrom::Same => namespace == own,
             AllowedFrom::All => true,
             AllowedFrom::None => false,
+            AllowedFrom::Selector(selector) => known().is_some_and(|known| selector.selects(known)),
         }
+    }
+
+    /// Whether it selects the namespaces of its routes by their labels.
+    pub(crate) fn selects_namespaces(&self) -> bool {
+        matches!(self.from, AllowedFrom::Selector(_))
     }
 }
 
@@ -353,21 +366,18 @@ fn check_kinds(
     kinds
 }
 
-fn check_from(from: Option<&str>, field: &str, findings: &mut Findings) -> AllowedFrom {
-    match from {
+fn check_from(written: Option<gateway_api::Namespaces>, field: &str, findings: &mut Findings) -> AllowedFrom {
+    let Some(gateway_api::Namespaces { from, selector }) = written else { return AllowedFrom::Same };
+    match from.as_deref() {
         None | Some("Same") => AllowedFrom::Same,
         Some("All") => AllowedFrom::All,
         Some("None") => AllowedFrom::None,
-        Some("Selector") => {
-            findings.warning(
-                field,
-                "Selector is not supported, because the gateway does not read namespaces; routes of other namespaces are not attached. Write Same or All",
-            );
-            AllowedFrom::Same
-        }
+        Some("Selector") => NamespaceSelector::check(selector, &format!("{field}.selector"), findings)
+            .map_or(AllowedFrom::None, AllowedFrom::Selector),
         Some(other) => {
-            findings
-                .error(field, format!("{other:?} is unknown; no route is attached. Write Same, All or None"));
+            let fault =
+                format!("{other:?} is unknown; no route is attached. Write Same, Selector, All or None");
+            findings.error(format!("{field}.from"), fault);
             AllowedFrom::None
         }
     }

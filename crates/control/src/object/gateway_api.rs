@@ -100,7 +100,7 @@ pub(crate) struct AllowedRoutes {
 #[derive(Deserialize)]
 pub(crate) struct Namespaces {
     pub(crate) from: Option<String>,
-    selector: Option<LabelSelector>,
+    pub(crate) selector: Option<LabelSelector>,
 }
 
 #[derive(Deserialize)]

@@ -53,6 +53,8 @@ pub enum Kind {
     RateLimitPolicy,
     /// `sluicegate.dev/v1alpha1` `TrafficPolicy`.
     TrafficPolicy,
+    /// `v1` `Namespace`.
+    Namespace,
     /// `v1` `Service`.
     Service,
     /// `discovery.k8s.io/v1` `EndpointSlice`.
@@ -291,6 +293,15 @@ static TABLE: [Row; Kind::COUNT] = [
         versions: OURS,
         read: traffic_policy,
         status: Status::Conditions,
+        ..ROW
+    },
+    Row {
+        kind: Kind::Namespace,
+        name: "Namespace",
+        plural: "namespaces",
+        versions: &["v1"],
+        scope: Scope::Cluster,
+        read: lenient::<core::Namespace>,
         ..ROW
     },
     Row {

@@ -13,6 +13,7 @@
 //! | [`grant`] | ReferenceGrant: the routes that may name the Services of a namespace |
 //! | [`gateway_api`] | the types of Gateway API as written |
 //! | [`policy`] | SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy |
+//! | [`namespace`] | `v1` Namespace: labels, and selectors of labels |
 //! | [`service`] | `v1` Service: ports, external name, annotations |
 //! | [`mod@slice`] | `discovery.k8s.io/v1` EndpointSlice |
 //! | [`secret`], [`certificate`] | `v1` Secret and ConfigMap: certificates, keys, CA certificates |
@@ -41,6 +42,7 @@ mod http_filter;
 pub(crate) mod http_route;
 pub(crate) mod ingress;
 pub(crate) mod kind;
+pub(crate) mod namespace;
 pub(crate) mod path;
 pub(crate) mod policy;
 pub(crate) mod route;
@@ -128,6 +130,7 @@ objects! {
     Consumer(policy::consumer::Consumer): [Kind::Consumer],
     RateLimitPolicy(policy::rate_limit::RateLimitPolicy): [Kind::RateLimitPolicy],
     TrafficPolicy(policy::traffic::TrafficPolicy): [Kind::TrafficPolicy],
+    Namespace(namespace::Namespace): [Kind::Namespace],
     Service(service::Service): [Kind::Service],
     EndpointSlice(slice::EndpointSlice): [Kind::EndpointSlice],
     Secret(secret::Secret): [Kind::Secret],

@@ -75,7 +75,7 @@ fn listeners(
         if !is_meant {
             continue;
         }
-        match accept(listener, &intents[index], at, hostnames) {
+        match accept(store, listener, &intents[index], at, hostnames) {
             Ok(hosts) => found.push((index, hosts)),
             Err(new) if refusal.as_ref().is_none_or(|old: &Refusal| new.nearness > old.nearness) => {
                 refusal = Some(new);
@@ -105,6 +105,7 @@ fn listeners(
 
 /// The names for which a listener accepts a route, or the reason why it does not.
 fn accept(
+    store: &Store,
     listener: &gateway::Listener,
     intent: &Listener<'_>,
     at: At<'_>,
@@ -134,7 +135,7 @@ fn accept(
             format!("{in_words} does not accept a {kind} (allowedRoutes.kinds)"),
         ));
     }
-    if !listener.takes_namespace(namespace, &intent.at.object.namespace) {
+    if !listener.takes_namespace(namespace, &intent.at.object.namespace, || store.namespace(namespace)) {
         let message =
             format!("{in_words} does not accept routes of namespace {namespace} (allowedRoutes.namespaces)");
         return Err(Refusal::warning(3, message));

@@ -10,6 +10,7 @@ use crate::intent::listener::{Listener, Socket};
 use crate::intent::{At, Place};
 use crate::object::Kind;
 use crate::object::gateway::{self, Gateway, ListenerProtocol};
+use crate::object::namespace::Namespace;
 use crate::object::service::IpProtocol;
 use crate::problem::Problem;
 use crate::store::Store;
@@ -27,6 +28,11 @@ pub(super) fn intents<'a>(
     let mut intent = |listener: &'a gateway::Listener| {
         let place = Place::Listener(listener.index);
         let field = |within: &str| format!("{}.{within}", place.field());
+        if listener.selects_namespaces() && store.all::<Namespace>().next().is_none() {
+            let message = "selects no namespace, because the gateway knows no Namespace; no route is attached. In a cluster, allow \
+                           the gateway to get, list and watch namespaces";
+            problems.push(at.warning(&field("allowedRoutes.namespaces.selector"), message.to_owned()));
+        }
         let sockets = match listener.protocol.routes() {
             [] => {
                 let message = format!("{} is not supported; the listener is not served", listener.protocol);

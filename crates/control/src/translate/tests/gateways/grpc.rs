@@ -4,7 +4,6 @@ use sluicegate_model::{Protocol, RuleMatch};
 
 use super::http::{TO_ECHO, http, http_route, served_hosts};
 use super::*;
-use crate::translate::tests::ECHO;
 
 /// A GRPCRoute with these metadata, parents, hostnames and rules, all in flow style.
 fn grpc_route(metadata: &str, hostnames: &str, rules: &str) -> String {
