@@ -30,17 +30,25 @@ pub(crate) struct Resolved {
 
 /// The identity of the upstream that a backend names for HTTP. One Service port is one upstream for all backends with
 /// the same protocol, whether they name the port by number or by name. A port that does not exist keeps its written
-/// name. The protocol of the Ingress (`said`) has precedence over the Service's, which has precedence over the port's.
-pub(crate) fn key(store: &Store, named: &UpstreamKey, said: Option<&Backend>) -> UpstreamKey {
+/// name. The protocol of the Ingress (`said`) has precedence over the Service's, then the port's, then the route's
+/// (`default`).
+pub(crate) fn key(
+    store: &Store,
+    named: &UpstreamKey,
+    said: Option<&Backend>,
+    default: Option<&Backend>,
+) -> UpstreamKey {
     let service = store.service(&named.namespace, &named.service).map(|(service, _)| service);
     let port = service.and_then(|service| service.port(&named.port, IpProtocol::Tcp));
     let of_service = service.and_then(|service| service.backend.as_ref());
-    let backend = said.or(of_service).or(port.and_then(|port| port.backend.as_ref()));
+    let backend = said.or(of_service).or(port.and_then(|port| port.backend.as_ref())).or(default);
     let mut key = named.clone();
     if let Some(port) = port {
         key.port = port.key.clone();
     }
-    if backend.is_some_and(|backend| backend.http2) {
+    // The word `https` names TLS, and leaves the version of HTTP open.
+    let of_tls = backend.and_then(|backend| backend.tls.as_ref()).and(default);
+    if [backend, of_tls].into_iter().flatten().any(|backend| backend.http2) {
         key.transport.protocol = Protocol::Http2;
     }
     if let Some(tls) = backend.and_then(|backend| backend.tls.as_ref()) {

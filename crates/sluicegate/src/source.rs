@@ -23,8 +23,9 @@ use crate::tls::TlsArgs;
 #[group(id = "source", required = true, multiple = false, args = ["manifests", "kubernetes"])]
 pub(crate) struct SourceArgs {
     /// The directory of manifests, with its sub-folders, as YAML or JSON. The kinds are Ingress, IngressClass, Gateway,
-    /// GatewayClass, TLSRoute, TCPRoute, UDPRoute, ReferenceGrant, Service, EndpointSlice, Secret, ConfigMap,
-    /// SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy. The gateway follows changes.
+    /// GatewayClass, HTTPRoute, GRPCRoute, TLSRoute, TCPRoute, UDPRoute, ReferenceGrant, Namespace, Service,
+    /// EndpointSlice, Secret, ConfigMap, SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy. The gateway
+    /// follows changes.
     #[arg(long, value_name = "DIR")]
     manifests: Option<PathBuf>,
     /// Follow the objects of a Kubernetes cluster, with the service account of the pod, or otherwise with a kubeconfig.
@@ -48,8 +49,8 @@ struct ClusterArgs {
     /// The context of the kubeconfig. [default: the current context]
     #[arg(long, value_name = "NAME", requires = "kubernetes")]
     context: Option<String>,
-    /// Follow only this namespace; may be given several times. IngressClasses and GatewayClasses have no namespace and
-    /// are always followed. [default: all namespaces]
+    /// Follow only this namespace; may be given several times. IngressClasses, GatewayClasses and
+    /// Namespaces have no namespace and are always followed. [default: all namespaces]
     #[arg(long, value_name = "NAMESPACE", requires = "kubernetes")]
     watch_namespace: Vec<Arc<str>>,
     /// Write the addresses of this Service into the status of Ingresses: the addresses of its load balancer, its

@@ -109,6 +109,12 @@ impl Client {
         Ok(Self::of(stream.map_err(|_| Error::Timeout(LIMIT))??))
     }
 
+    /// Connects with HTTP/2 in clear text. An adapter sends the requests, which are in HTTP/1.1.
+    pub async fn connect_http2(addr: SocketAddr) -> Result<Self, Error> {
+        let stream = timeout(LIMIT, Stream::http2(addr)).await;
+        Ok(Self::of(stream.map_err(|_| Error::Timeout(LIMIT))??))
+    }
+
     /// Connects over TLS, with the server name `name`.
     pub async fn connect_tls(addr: SocketAddr, options: &ClientOptions, name: &str) -> Result<Self, Error> {
         Self::over_tls(TcpStream::connect(addr).await?, options, name).await

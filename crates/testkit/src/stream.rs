@@ -77,6 +77,14 @@ impl Stream {
         }
     }
 
+    /// Connects with HTTP/2 in clear text by prior knowledge (RFC 9113, 3.3).
+    pub(crate) async fn http2(addr: SocketAddr) -> io::Result<Self> {
+        let tcp = TcpStream::connect(addr).await?;
+        tcp.set_nodelay(true)?;
+        let local = tcp.local_addr()?;
+        Ok(Self::Http2(http2::adapt(tcp).await?, local))
+    }
+
     /// TLS over an existing connection, with this server name.
     pub(crate) async fn tls(tcp: TcpStream, options: &ClientOptions, name: &str) -> io::Result<Self> {
         let connector = TlsConnector::from(options.config());

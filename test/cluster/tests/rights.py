@@ -11,15 +11,16 @@ READ = ["get", "list", "watch"]
 FOLLOWED = {
     "/configmaps": READ, "/secrets": READ, "/services": READ, "discovery.k8s.io/endpointslices": READ,
     "networking.k8s.io/ingresses": READ, "gateway.networking.k8s.io/gateways": READ,
-    "gateway.networking.k8s.io/httproutes": READ, "gateway.networking.k8s.io/tlsroutes": READ, "gateway.networking.k8s.io/tcproutes": READ,
-    "gateway.networking.k8s.io/udproutes": READ, "gateway.networking.k8s.io/backendtlspolicies": READ, "gateway.networking.k8s.io/referencegrants": READ,
+    "gateway.networking.k8s.io/httproutes": READ, "gateway.networking.k8s.io/grpcroutes": READ,
+    "gateway.networking.k8s.io/tlsroutes": READ, "gateway.networking.k8s.io/tcproutes": READ, "gateway.networking.k8s.io/udproutes": READ,
+    "gateway.networking.k8s.io/backendtlspolicies": READ, "gateway.networking.k8s.io/referencegrants": READ,
     "sluicegate.dev/securitypolicies": READ, "sluicegate.dev/consumers": READ, "sluicegate.dev/ratelimitpolicies": READ,
     "sluicegate.dev/trafficpolicies": READ,
 }
-OF_THE_CLUSTER = {"networking.k8s.io/ingressclasses": READ, "gateway.networking.k8s.io/gatewayclasses": READ}
+OF_THE_CLUSTER = {"networking.k8s.io/ingressclasses": READ, "gateway.networking.k8s.io/gatewayclasses": READ, "/namespaces": READ}
 WRITTEN = {"networking.k8s.io/ingresses/status": ["patch"], "networking.k8s.io/ingresses": ["patch"],
            **{f"gateway.networking.k8s.io/{kind}/status": ["patch"]
-              for kind in ["gatewayclasses", "gateways", "httproutes", "tlsroutes", "tcproutes", "udproutes", "backendtlspolicies"]},
+              for kind in ["gatewayclasses", "gateways", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "udproutes", "backendtlspolicies"]},
            "sluicegate.dev/securitypolicies/status": ["patch"], "sluicegate.dev/consumers/status": ["patch"],
            "sluicegate.dev/ratelimitpolicies/status": ["patch"], "sluicegate.dev/trafficpolicies/status": ["patch"], "events.k8s.io/events": ["create"]}
 LEASE = {"coordination.k8s.io/leases": ["create"], "coordination.k8s.io/leases sluicegate": ["get", "update"]}

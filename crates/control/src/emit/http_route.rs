@@ -1,4 +1,4 @@
-//! The hosts and rules of HTTPRoutes.
+//! The hosts and rules of HTTPRoutes and GRPCRoutes.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`rule`] | hosts and rules of Ingresses, with the policies of each rule |
-//! | [`http_route`] | hosts and rules of HTTPRoutes |
+//! | [`http_route`] | hosts and rules of HTTPRoutes and GRPCRoutes |
 //! | [`slash`] | paths that a policy guards with a final slash, but not without it |
 //! | [`tls`] | the certificates of options |
 //! | [`backend`] | the upstreams that objects name |

@@ -1,4 +1,4 @@
-//! The intents of HTTPRoutes.
+//! The intents of HTTPRoutes and GRPCRoutes.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::problem::Problem;
 use crate::status::Fault;
 use crate::store::ServiceRef;
 
-/// An HTTPRoute.
+/// An HTTPRoute or a GRPCRoute.
 pub(crate) struct HttpRoute<'a> {
     pub(crate) at: At<'a>,
     /// Its names, if it has names.
@@ -39,7 +39,7 @@ pub(crate) struct HttpRoute<'a> {
     pub(crate) problems: Vec<Problem>,
 }
 
-/// A rule of an HTTPRoute.
+/// A rule of a route.
 #[derive(Clone)]
 pub(crate) struct HttpRule<'a> {
     /// Its place in `spec.rules`.

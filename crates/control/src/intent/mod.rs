@@ -1,7 +1,7 @@
 //! The intents: the routes, certificates and listeners that objects request, in terms that all dialects share. Each
 //! part has its origin: the object, the place where the object was written, and the field.
 //!
-//! [`listener`] has the listeners of Gateways and the intents below HTTP, and [`http_route`] the intents of HTTPRoutes. [`merge`](crate::merge) resolves conflicts between intents, and
+//! [`listener`] has the listeners of Gateways and the intents below HTTP, and [`http_route`] the intents of HTTPRoutes and GRPCRoutes. [`merge`](crate::merge) resolves conflicts between intents, and
 //! [`emit`](crate::emit) makes the model of the result.
 
 use std::borrow::Cow;
@@ -38,7 +38,7 @@ pub(crate) struct Intents<'a> {
     pub(crate) listeners: Vec<Listener<'a>>,
     /// The routes below HTTP, the oldest route first.
     pub(crate) layer4: Vec<Layer4<'a>>,
-    /// The HTTPRoutes, the oldest route first.
+    /// The HTTPRoutes and GRPCRoutes, the oldest route first.
     pub(crate) http_routes: Vec<HttpRoute<'a>>,
     pub(crate) backend_tls: BackendTls<'a>,
     pub(crate) problems: Vec<Problem>,

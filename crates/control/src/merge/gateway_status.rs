@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::listener::Merged;
 use crate::frontend::gateway::is_ours;
 use crate::frontend::gateway::service::{self, GatewayAddresses};
 use crate::intent::Intents;
@@ -18,13 +19,14 @@ const ACCEPTED: &str = "Accepted";
 const PROGRAMMED: &str = "Programmed";
 const RESOLVED_REFS: &str = "ResolvedRefs";
 
-/// The status of all objects that the gateway serves. `lost` has the listeners that lost a conflict.
+/// The status of all objects that the gateway serves.
 pub(crate) fn statuses(
     store: &Store,
     options: &TranslateOptions,
     intents: &Intents<'_>,
-    lost: &BTreeMap<usize, Fault>,
+    merged: &Merged<'_>,
 ) -> Vec<ObjectStatus> {
+    let lost = &merged.lost;
     let mut statuses = Vec::new();
     for (object, class, _) in store.all::<GatewayClass>().filter(|(_, class, _)| is_ours(class)) {
         let fault = class.has_parameters.then(|| Fault::new("InvalidParameters", PARAMETERS_FAULT));
@@ -35,7 +37,7 @@ pub(crate) fn statuses(
             content: Content::GatewayClass(conditions),
         });
     }
-    let attached = attached_routes(intents);
+    let attached = attached_routes(intents, merged);
     statuses.extend(intents.gateways.iter().map(|gateway| {
         let addresses = addresses(store, options, gateway);
         of_gateway(gateway, intents, lost, &attached, addresses)
@@ -52,11 +54,19 @@ pub(crate) fn statuses(
         of_route(route.at.object, generation, &route.parents, conditions)
     });
     statuses.extend(layer4.flatten());
-    let http = intents.http_routes.iter().map(|route| {
+    let http = intents.http_routes.iter().enumerate().map(|(index, route)| {
         let fallback = store.not_in_service::<HttpRoute>(route.at.object);
         let generation = fallback.as_ref().map_or(route.generation, |(newest, _)| newest.generation);
         let conditions = |parent: &Parent<'_>| {
             let fault = route.fault.filter(|_| !route.is_usable);
+            let rival = || {
+                let mut listeners = parent.accepted.iter().flatten();
+                let first = listeners.clone().next();
+                let rival = |(listener, _): &(usize, _)| merged.rivals.get(&(index, *listener));
+                let is_attached = listeners.any(|listener| rival(listener).is_none());
+                first.filter(|_| !is_attached).and_then(rival)
+            };
+            let fault = fault.or_else(rival);
             let mut conditions = of_parent(parent, intents, lost, fault, route.unresolved.as_ref());
             if let Some((_, error)) = &fallback {
                 conditions.push(falls_back(error));
@@ -82,19 +92,23 @@ fn partially_invalid(message: String) -> Condition {
 }
 
 /// The number of routes that each listener accepts, by the place of the listener.
-fn attached_routes(intents: &Intents<'_>) -> Vec<usize> {
+fn attached_routes(intents: &Intents<'_>, merged: &Merged<'_>) -> Vec<usize> {
     let mut counts = vec![0; intents.listeners.len()];
-    let of_layer4 = intents.layer4.iter().map(|route| &route.parents);
-    let of_http = intents.http_routes.iter().map(|route| &route.parents);
-    for parents in of_layer4.chain(of_http) {
+    let mut count = |parents: &[Parent<'_>], is_attached: &dyn Fn(usize) -> bool| {
         let accepted = parents.iter().filter_map(|parent| parent.accepted.as_ref().ok()).flatten();
         // Two parents may lead to one listener.
         let mut listeners: Vec<usize> = accepted.map(|(listener, _)| *listener).collect();
         listeners.sort_unstable();
         listeners.dedup();
-        for listener in listeners {
+        for listener in listeners.into_iter().filter(|listener| is_attached(*listener)) {
             counts[listener] += 1;
         }
+    };
+    for route in &intents.layer4 {
+        count(&route.parents, &|_| true);
+    }
+    for (index, route) in intents.http_routes.iter().enumerate() {
+        count(&route.parents, &|listener| !merged.rivals.contains_key(&(index, listener)));
     }
     counts
 }
@@ -180,7 +194,7 @@ fn listener_fault(
     match &intent.sockets {
         Err(_) if waits(intent).is_some() => None,
         Err(problem) => {
-            let is_supported = listener.protocol.route().is_some();
+            let is_supported = !listener.protocol.routes().is_empty();
             let reason = if is_supported { "PortUnavailable" } else { "UnsupportedValue" };
             Some(Fault::new(reason, problem.message.clone()))
         }

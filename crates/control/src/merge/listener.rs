@@ -1,6 +1,6 @@
 //! The owner of each socket, and the routes that are in service there.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use sluicegate_model::{EntryPoint, HostPattern, Layer4Route, Serves, TlsHost, TlsRoute};
@@ -9,6 +9,7 @@ use crate::backend_tls;
 use crate::intent::http_route::HttpRoute;
 use crate::intent::listener::{Layer4, Listener, Parent, Socket};
 use crate::intent::{At, Claim, Place, Reference};
+use crate::object::ObjectRef;
 use crate::object::gateway::ListenerProtocol;
 use crate::object::host::covers;
 use crate::object::route::Hostname;
@@ -31,6 +32,9 @@ pub(crate) struct Merged<'a> {
     /// The listeners that are not served at one of their sockets, by their places in
     /// [`Intents`](crate::intent::Intents), and the reason.
     pub(crate) lost: BTreeMap<usize, Fault>,
+    /// The HTTPRoutes and GRPCRoutes that are not attached to a listener, because an older route of the other kind is: by
+    /// the places of the route and of the listener.
+    pub(crate) rivals: HashMap<(usize, usize), Fault>,
 }
 
 /// A host of listeners for HTTP.
@@ -71,13 +75,13 @@ struct Merging<'i, 'a> {
     http_routes: &'i [HttpRoute<'a>],
     /// The listeners at each socket, by their places: one listener, or several with different hostnames.
     sockets: BTreeMap<Socket, Vec<usize>>,
-    /// The routes of each listener, the oldest first. An HTTP listener has HTTPRoutes.
+    /// The routes of each listener, the oldest first. An HTTP listener has HTTPRoutes and GRPCRoutes.
     attached: Vec<Vec<Attachment>>,
     /// The routes whose backends are in the result.
     in_service: HashSet<usize>,
     /// The entry points of Gateways whose hosts are in the result.
     entered: HashSet<Arc<str>>,
-    /// The HTTPRoutes whose backends are in the result, each with the client certificate of a Gateway.
+    /// The HTTPRoutes and GRPCRoutes whose backends are in the result, each with the client certificate of a Gateway.
     http_in_service: HashSet<(usize, Option<Arc<str>>)>,
     merged: Merged<'a>,
 }
@@ -130,11 +134,10 @@ impl<'i, 'a> Merging<'i, 'a> {
         for &socket in sockets {
             if let Some(winner) = self.conflict(listener, socket) {
                 let (field, fault) = defeat(listener, winner);
-                let routes = listener.protocol.route().map_or("route", |kind| kind.as_str());
                 let is_by_name = field.ends_with("hostname");
                 let reason = if is_by_name { "HostnameConflict" } else { "ProtocolConflict" };
                 self.merged.lost.entry(index).or_insert_with(|| Fault::new(reason, fault.clone()));
-                let message = format!("{fault}; no {routes} of this listener is served at {socket}");
+                let message = format!("{fault}; no route of this listener is served at {socket}");
                 self.merged.problems.push(listener.at.warning(&field, message));
             } else {
                 self.sockets.entry(socket).or_default().push(index);
@@ -175,6 +178,18 @@ impl<'i, 'a> Merging<'i, 'a> {
             for (listener, hosts) in accepted.iter().filter(|(listener, _)| served.contains(listener)) {
                 is_attached = true;
                 names.extend(hosts.iter().cloned());
+                if let Some((rival, host)) = self.rival(*listener, at, hosts) {
+                    let message = format!(
+                        "is not attached to {}: {rival} (older, or first by name) has the host name {host} there. Use other \
+                         host names, or one kind of route",
+                        self.listeners[*listener].in_words()
+                    );
+                    self.merged
+                        .rivals
+                        .insert((route, *listener), Fault::new("NotAllowedByListeners", message.clone()));
+                    self.merged.problems.push(at.warning(&parent.place.field(), message));
+                    continue;
+                }
                 let hosts = hosts.clone();
                 self.attached[*listener].push(Attachment { route, parent: parent.place, hosts });
             }
@@ -194,6 +209,25 @@ impl<'i, 'a> Merging<'i, 'a> {
                 self.merged.problems.push(at.warning(&field, message));
             }
         }
+    }
+
+    /// The route of another kind at a listener for HTTP that has one of these host names, and its host name: a listener
+    /// accepts an HTTPRoute or a GRPCRoute for a name (Gateway API, `GRPCRouteSpec.hostnames`).
+    fn rival(
+        &self,
+        listener: usize,
+        at: At<'_>,
+        hosts: &[HostPattern],
+    ) -> Option<(&ObjectRef, &HostPattern)> {
+        let is_http = self.listeners[listener].protocol.is_http();
+        let attached = self.attached[listener].iter().filter(|_| is_http);
+        let attached = attached.map(|other| (self.http_routes[other.route].at.object, &other.hosts));
+        let mut others = attached.filter(|(other, _)| other.kind != at.object.kind);
+        others.find_map(|(other, names)| {
+            let overlaps =
+                |name: &&HostPattern| hosts.iter().any(|host| covers(host, name) || covers(name, host));
+            Some((other, names.iter().find(overlaps)?))
+        })
     }
 
     /// Adds the socket of these listeners.
@@ -307,7 +341,7 @@ impl<'i, 'a> Merging<'i, 'a> {
         }));
     }
 
-    /// Whether an HTTPRoute is attached to a listener.
+    /// Whether an HTTPRoute or a GRPCRoute is attached to a listener.
     fn attached_to(&self, listener: &Listener<'_>, route: usize) -> bool {
         let index = self.listeners.iter().position(|other| std::ptr::eq(other, listener));
         index.is_some_and(|index| self.attached[index].iter().any(|attachment| attachment.route == route))

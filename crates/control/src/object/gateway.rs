@@ -10,6 +10,7 @@ use sluicegate_model::value::syntax;
 
 use super::gateway_api::{self, AllowedRoutes, GROUP, GatewayClassSpec, GatewaySpec, Written};
 use super::kind::Raw;
+use super::namespace::{Namespace, NamespaceSelector};
 use super::{Kind, Object, ObjectRef, annotation, host};
 use crate::problem::Findings;
 use crate::status::Fault;
@@ -94,18 +95,18 @@ pub(crate) enum ListenerProtocol {
 }
 
 impl ListenerProtocol {
-    /// The kind of route for this protocol, if it is served.
-    pub(crate) fn route(self) -> Option<Kind> {
+    /// The kinds of routes for this protocol; none, if it is not served.
+    pub(crate) fn routes(self) -> &'static [Kind] {
         match self {
-            Self::Http | Self::Https => Some(Kind::HttpRoute),
-            Self::TlsTerminated => None,
-            Self::Tls => Some(Kind::TlsRoute),
-            Self::Tcp => Some(Kind::TcpRoute),
-            Self::Udp => Some(Kind::UdpRoute),
+            Self::Http | Self::Https => &[Kind::HttpRoute, Kind::GrpcRoute],
+            Self::TlsTerminated => &[],
+            Self::Tls => &[Kind::TlsRoute],
+            Self::Tcp => &[Kind::TcpRoute],
+            Self::Udp => &[Kind::UdpRoute],
         }
     }
 
-    /// Whether the routes of a listener are HTTPRoutes.
+    /// Whether the routes of a listener are HTTPRoutes and GRPCRoutes.
     pub(crate) fn is_http(self) -> bool {
         matches!(self, Self::Http | Self::Https)
     }
@@ -134,12 +135,14 @@ impl fmt::Display for ListenerProtocol {
 const PROTOCOLS: [&str; 5] = ["HTTP", "HTTPS", "TLS", "TCP", "UDP"];
 
 /// The namespaces whose routes a listener allows (`allowedRoutes.namespaces.from`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 enum AllowedFrom {
     /// The namespace of the Gateway.
     Same,
     All,
     None,
+    /// The namespaces with these labels.
+    Selector(NamespaceSelector),
 }
 
 /// The fault of a Gateway or a class with parameters.
@@ -320,24 +323,35 @@ impl Listener {
         let allowed = raw.allowed_routes.unwrap_or(AllowedRoutes { namespaces: None, kinds: None });
         let kinds = allowed.kinds.filter(|kinds| !kinds.is_empty());
         let kinds = kinds.map(|kinds| check_kinds(kinds, protocol, index, findings, &mut unresolved));
-        let from = allowed.namespaces.and_then(|namespaces| namespaces.from);
-        let from = check_from(from.as_deref(), &field("allowedRoutes.namespaces.from"), findings);
+        let from = check_from(allowed.namespaces, &field("allowedRoutes.namespaces"), findings);
         let name = name.into();
         Ok(Self { index, name, port, protocol, hostname, certificates, unresolved, kinds, from })
     }
 
     /// Whether it allows routes of this kind.
     pub(crate) fn takes_kind(&self, kind: Kind) -> bool {
-        self.protocol.route() == Some(kind) && self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
+        self.protocol.routes().contains(&kind)
+            && self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
     }
 
-    /// Whether a listener of a Gateway in `own` allows routes of this namespace.
-    pub(crate) fn takes_namespace(&self, namespace: &str, own: &str) -> bool {
-        match self.from {
+    /// Whether a listener of a Gateway in `own` allows routes of this namespace. `known` finds the Namespace.
+    pub(crate) fn takes_namespace<'n>(
+        &self,
+        namespace: &str,
+        own: &str,
+        known: impl FnOnce() -> Option<&'n Namespace>,
+    ) -> bool {
+        match &self.from {
             AllowedFrom::Same => namespace == own,
             AllowedFrom::All => true,
             AllowedFrom::None => false,
+            AllowedFrom::Selector(selector) => known().is_some_and(|known| selector.selects(known)),
         }
+    }
+
+    /// Whether it selects the namespaces of its routes by their labels.
+    pub(crate) fn selects_namespaces(&self) -> bool {
+        matches!(self.from, AllowedFrom::Selector(_))
     }
 }
 
@@ -459,11 +473,14 @@ fn check_kinds(
         let group = entry.group.unwrap_or_else(|| GROUP.to_owned());
         let name = entry.kind.unwrap_or_default();
         let kind = Kind::parse(&name).filter(|_| group == GROUP);
-        if let Some(right) = protocol.route()
-            && kind != Some(right)
-        {
+        let right = protocol.routes();
+        if !right.is_empty() && !kind.is_some_and(|kind| right.contains(&kind)) {
+            let right: Vec<&str> = right.iter().map(|kind| kind.as_str()).collect();
             let field = format!("spec.listeners[{listener}].allowedRoutes.kinds[{index}].kind");
-            let message = format!("{name:?} is ignored: a listener for {protocol} accepts only {right}");
+            let message = format!(
+                "{name:?} is ignored: a listener for {protocol} accepts only {}",
+                right.join(" and ")
+            );
             unresolved.get_or_insert_with(|| Fault::new("InvalidRouteKinds", format!("{field}: {message}")));
             findings.warning(field, message);
         }
@@ -472,21 +489,18 @@ fn check_kinds(
     kinds
 }
 
-fn check_from(from: Option<&str>, field: &str, findings: &mut Findings) -> AllowedFrom {
-    match from {
+fn check_from(written: Option<gateway_api::Namespaces>, field: &str, findings: &mut Findings) -> AllowedFrom {
+    let Some(gateway_api::Namespaces { from, selector }) = written else { return AllowedFrom::Same };
+    match from.as_deref() {
         None | Some("Same") => AllowedFrom::Same,
         Some("All") => AllowedFrom::All,
         Some("None") => AllowedFrom::None,
-        Some("Selector") => {
-            findings.warning(
-                field,
-                "Selector is not supported, because the gateway does not read namespaces; routes of other namespaces are not attached. Write Same or All",
-            );
-            AllowedFrom::Same
-        }
+        Some("Selector") => NamespaceSelector::check(selector, &format!("{field}.selector"), findings)
+            .map_or(AllowedFrom::None, AllowedFrom::Selector),
         Some(other) => {
-            findings
-                .error(field, format!("{other:?} is unknown; no route is attached. Write Same, All or None"));
+            let fault =
+                format!("{other:?} is unknown; no route is attached. Write Same, Selector, All or None");
+            findings.error(format!("{field}.from"), fault);
             AllowedFrom::None
         }
     }

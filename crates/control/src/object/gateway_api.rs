@@ -16,7 +16,7 @@ use serde_json::Value;
 pub(crate) const GROUP: &str = "gateway.networking.k8s.io";
 
 /// Kinds of [`GROUP`] that the gateway ignores until it serves them.
-pub(crate) const NOT_SERVED: [&str; 2] = ["GRPCRoute", "ListenerSet"];
+pub(crate) const NOT_SERVED: [&str; 1] = ["ListenerSet"];
 
 /// An object with this specification.
 #[derive(Deserialize)]
@@ -112,7 +112,7 @@ pub(crate) struct AllowedRoutes {
 #[derive(Deserialize)]
 pub(crate) struct Namespaces {
     pub(crate) from: Option<String>,
-    selector: Option<LabelSelector>,
+    pub(crate) selector: Option<LabelSelector>,
 }
 
 #[derive(Deserialize)]
@@ -129,21 +129,21 @@ pub(crate) struct ObjectReference {
     pub(crate) name: Option<String>,
 }
 
-/// The specification of an `HTTPRoute`.
+/// The specification of an `HTTPRoute`, whose matches are [`HttpMatch`]es, or of a `GRPCRoute`.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct HttpRouteSpec {
+pub(crate) struct HttpRouteSpec<M> {
     pub(crate) parent_refs: Option<Vec<ParentRef>>,
     use_default_gateways: Option<String>,
     pub(crate) hostnames: Option<Vec<String>>,
-    pub(crate) rules: Option<Vec<HttpRule>>,
+    pub(crate) rules: Option<Vec<HttpRule<M>>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct HttpRule {
+pub(crate) struct HttpRule<M> {
     name: Option<String>,
-    pub(crate) matches: Option<Vec<HttpMatch>>,
+    pub(crate) matches: Option<Vec<M>>,
     pub(crate) filters: Option<Vec<HttpFilter>>,
     pub(crate) backend_refs: Option<Vec<HttpBackendRef>>,
     pub(crate) timeouts: Option<HttpTimeouts>,
@@ -273,6 +273,55 @@ pub(crate) struct HttpRetry {
     pub(crate) codes: Option<Vec<i32>>,
     pub(crate) attempts: Option<i32>,
     pub(crate) backoff: Option<String>,
+}
+
+/// The specification of a `GRPCRoute`, which has no timeouts and no retries.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct GrpcRouteSpec {
+    pub(crate) parent_refs: Option<Vec<ParentRef>>,
+    use_default_gateways: Option<String>,
+    pub(crate) hostnames: Option<Vec<String>>,
+    pub(crate) rules: Option<Vec<GrpcRule>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct GrpcRule {
+    name: Option<String>,
+    pub(crate) matches: Option<Vec<GrpcMatch>>,
+    pub(crate) filters: Option<Vec<HttpFilter>>,
+    pub(crate) backend_refs: Option<Vec<HttpBackendRef>>,
+    pub(crate) session_persistence: Option<Value>,
+}
+
+#[derive(Default, Deserialize)]
+pub(crate) struct GrpcMatch {
+    pub(crate) method: Option<GrpcMethodMatch>,
+    pub(crate) headers: Option<Vec<NamedMatch>>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct GrpcMethodMatch {
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<String>,
+    pub(crate) service: Option<String>,
+    pub(crate) method: Option<String>,
+}
+
+impl From<GrpcRouteSpec> for HttpRouteSpec<GrpcMatch> {
+    fn from(spec: GrpcRouteSpec) -> Self {
+        let GrpcRouteSpec { parent_refs, use_default_gateways, hostnames, rules } = spec;
+        let rules = rules.map(|rules| rules.into_iter().map(Into::into).collect());
+        Self { parent_refs, use_default_gateways, hostnames, rules }
+    }
+}
+
+impl From<GrpcRule> for HttpRule<GrpcMatch> {
+    fn from(rule: GrpcRule) -> Self {
+        let GrpcRule { name, matches, filters, backend_refs, session_persistence } = rule;
+        Self { name, matches, filters, backend_refs, timeouts: None, retry: None, session_persistence }
+    }
 }
 
 /// The specification of a `BackendTLSPolicy`.

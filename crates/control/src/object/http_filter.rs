@@ -1,4 +1,4 @@
-//! The filters, timeouts and retries of a rule of an `HTTPRoute`, as features.
+//! The filters, timeouts and retries of a rule of an `HTTPRoute` or `GRPCRoute`, as features.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use sluicegate_model::value::{
     Port, RewritePath, Span, Timeout, span,
 };
 
-use super::ObjectRef;
 use super::gateway_api::{
     CorsFilter, HeaderLine, HeaderModifier, HttpFilter, HttpRetry, HttpTimeouts, PathModifier, RequestMirror,
     RequestRedirect,
 };
 use super::route::BackendRef;
+use super::{Kind, ObjectRef};
 use crate::problem::Findings;
 
 /// The consequence of an invalid filter for its requests.
@@ -96,6 +96,9 @@ impl RuleFilters {
             "ResponseHeaderModifier" => {
                 self.features.response_headers =
                     edits(filter.response_header_modifier, "responseHeaderModifier")?;
+            }
+            other @ ("RequestRedirect" | "URLRewrite" | "CORS") if object.kind == Kind::GrpcRoute => {
+                return Err(("type".to_owned(), format!("{other:?} is not supported in a GRPCRoute")));
             }
             "RequestRedirect" => self.features.redirect = Some(redirect(filter.request_redirect)?),
             "URLRewrite" => {

@@ -1,4 +1,4 @@
-//! `HTTPRoute`.
+//! `HTTPRoute`. A `GRPCRoute` differs only in its matches: see [`grpc_route`](super::grpc_route).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use sluicegate_model::feature::{BackendFeatures, Cors, DirectResponse, Features}
 use sluicegate_model::rule::{HeaderMatch, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch};
 use sluicegate_model::value::{Number, syntax};
 
-use super::gateway_api::{self, HttpRouteSpec, NamedMatch, Written};
+use super::gateway_api::{self, HttpMatch, HttpRouteSpec, NamedMatch, Written};
 use super::http_filter::Invalid;
 use super::kind::Raw;
 use super::route::{BackendRef, Hostname, ParentRef, check_hostnames, check_parents};
@@ -19,7 +19,7 @@ use crate::status::Fault;
 /// The longest list of header conditions, and of query conditions (Gateway API).
 const CONDITIONS_MAX: usize = 16;
 
-/// A checked `HTTPRoute`: the parts of it that can be served.
+/// A checked `HTTPRoute` or `GRPCRoute`: the parts of it that can be served.
 #[derive(Debug, PartialEq)]
 pub(crate) struct HttpRoute {
     /// `metadata.creationTimestamp`, in seconds since 1970.
@@ -72,10 +72,20 @@ pub(crate) fn filter_field(rule: usize, filter: usize) -> String {
     format!("spec.rules[{rule}].filters[{filter}]")
 }
 
+/// A match as written.
+pub(super) trait Match: Default {
+    /// A valid match, or the faulty field and the reason.
+    fn check(self) -> Result<RuleMatch, Invalid>;
+}
+
 impl HttpRoute {
-    pub(crate) fn check(raw: Written<HttpRouteSpec>, object: &ObjectRef, findings: &mut Findings) -> Self {
+    pub(super) fn check<M: Match, S: Into<HttpRouteSpec<M>>>(
+        raw: Written<S>,
+        object: &ObjectRef,
+        findings: &mut Findings,
+    ) -> Self {
         annotation::check_names(object.kind, raw.metadata.annotations.as_ref(), findings);
-        let spec = raw.spec.unwrap_or_default();
+        let spec = raw.spec.map(Into::into).unwrap_or_default();
         let parents = check_parents(spec.parent_refs, &object.namespace, findings);
         let hostnames = spec.hostnames.filter(|hostnames| !hostnames.is_empty());
         let hostnames = hostnames.map(|hostnames| check_hostnames(hostnames, findings));
@@ -105,8 +115,8 @@ impl HttpRoute {
 }
 
 impl HttpRule {
-    fn check(
-        raw: gateway_api::HttpRule,
+    fn check<M: Match>(
+        raw: gateway_api::HttpRule<M>,
         index: usize,
         object: &ObjectRef,
         findings: &mut Findings,
@@ -114,11 +124,11 @@ impl HttpRule {
         let field = format!("spec.rules[{index}]");
         // Without matches the API server writes a match for all paths.
         let written = raw.matches.filter(|matches| !matches.is_empty());
-        let written = written.unwrap_or_else(|| vec![gateway_api::HttpMatch::default()]);
+        let written = written.unwrap_or_else(|| vec![M::default()]);
         let mut matches = Vec::with_capacity(written.len());
         for (nth, of) in written.into_iter().enumerate() {
             let field = format!("{field}.matches[{nth}]");
-            match check_match(of) {
+            match of.check() {
                 Ok(of) => matches.push(of),
                 Err((within, fault)) => {
                     findings.error(format!("{field}.{within}"), format!("{fault}; the match is ignored"));
@@ -177,34 +187,40 @@ fn internal_error() -> DirectResponse {
     DirectResponse { status_code: Number::of(500), content_type: None, body: "".into() }
 }
 
-/// A valid match, or the faulty field and the reason.
-fn check_match(raw: gateway_api::HttpMatch) -> Result<RuleMatch, Invalid> {
-    let path = raw.path.unwrap_or_default();
-    let value = path.value.as_deref().unwrap_or("/");
-    let path = match path.kind.as_deref().unwrap_or("PathPrefix") {
-        "Exact" => literal(value, "Exact")?,
-        "PathPrefix" => literal(value, "Prefix")?,
-        "RegularExpression" => {
-            PathMatch::Regex(whole(value).map_err(|fault| ("path.value".to_owned(), fault))?)
+impl Match for HttpMatch {
+    fn check(self) -> Result<RuleMatch, Invalid> {
+        let path = self.path.unwrap_or_default();
+        let value = path.value.as_deref().unwrap_or("/");
+        let path = match path.kind.as_deref().unwrap_or("PathPrefix") {
+            "Exact" => literal(value, "Exact")?,
+            "PathPrefix" => literal(value, "Prefix")?,
+            "RegularExpression" => {
+                PathMatch::Regex(whole(value).map_err(|fault| ("path.value".to_owned(), fault))?)
+            }
+            other => {
+                let fault = format!("{other:?} is unknown: write Exact, PathPrefix or RegularExpression");
+                return Err(("path.type".to_owned(), fault));
+            }
+        };
+        if let Some(method) = &self.method
+            && let Some(fault) = syntax::token_fault(method)
+        {
+            return Err(("method".to_owned(), format!("{method:?} {fault}")));
         }
-        other => {
-            let fault = format!("{other:?} is unknown: write Exact, PathPrefix or RegularExpression");
-            return Err(("path.type".to_owned(), fault));
-        }
-    };
-    if let Some(method) = &raw.method
-        && let Some(fault) = syntax::token_fault(method)
-    {
-        return Err(("method".to_owned(), format!("{method:?} {fault}")));
+        let headers = header_matches(self.headers)?;
+        let query = conditions(self.query_params.unwrap_or_default(), "queryParams", |name| match name {
+            "" => Err("is missing".to_owned()),
+            name => Ok(name.into()),
+        })?;
+        let query = query.into_iter().map(|(name, value)| QueryMatch { name, value }).collect();
+        Ok(RuleMatch::new(path, self.method.map(Into::into), headers, query))
     }
-    let headers = conditions(raw.headers.unwrap_or_default(), "headers", syntax::header_name)?;
-    let headers = headers.into_iter().map(|(name, value)| HeaderMatch { name, value }).collect();
-    let query = conditions(raw.query_params.unwrap_or_default(), "queryParams", |name| match name {
-        "" => Err("is missing".to_owned()),
-        name => Ok(name.into()),
-    })?;
-    let query = query.into_iter().map(|(name, value)| QueryMatch { name, value }).collect();
-    Ok(RuleMatch::new(path, raw.method.map(Into::into), headers, query))
+}
+
+/// The header conditions of a match.
+pub(super) fn header_matches(written: Option<Vec<NamedMatch>>) -> Result<Vec<HeaderMatch>, Invalid> {
+    let headers = conditions(written.unwrap_or_default(), "headers", syntax::header_name)?;
+    Ok(headers.into_iter().map(|(name, value)| HeaderMatch { name, value }).collect())
 }
 
 fn literal(value: &str, path_type: &str) -> Result<PathMatch, Invalid> {
@@ -251,8 +267,8 @@ fn conditions(
     Ok(all)
 }
 
-impl Raw for Written<HttpRouteSpec> {
+impl Raw for Written<HttpRouteSpec<HttpMatch>> {
     fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
-        Some(HttpRoute::check(self, object, findings).into())
+        Some(HttpRoute::check::<HttpMatch, _>(self, object, findings).into())
     }
 }

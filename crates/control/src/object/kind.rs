@@ -33,6 +33,8 @@ pub enum Kind {
     Gateway,
     /// `gateway.networking.k8s.io/v1` `HTTPRoute`.
     HttpRoute,
+    /// `gateway.networking.k8s.io/v1` `GRPCRoute`.
+    GrpcRoute,
     /// `gateway.networking.k8s.io/v1` `TLSRoute`.
     TlsRoute,
     /// `gateway.networking.k8s.io/v1` `TCPRoute`.
@@ -51,6 +53,8 @@ pub enum Kind {
     RateLimitPolicy,
     /// `sluicegate.dev/v1alpha1` `TrafficPolicy`.
     TrafficPolicy,
+    /// `v1` `Namespace`.
+    Namespace,
     /// `v1` `Service`.
     Service,
     /// `discovery.k8s.io/v1` `EndpointSlice`.
@@ -134,6 +138,7 @@ const GATEWAY_API: &[&str] = &[
     "gateway.networking.k8s.io/v1beta1",
     "gateway.networking.k8s.io/v1alpha2",
 ];
+const GRPC_ROUTE: &[&str] = &["gateway.networking.k8s.io/v1", "gateway.networking.k8s.io/v1alpha2"];
 const TLS_ROUTE: &[&str] = &[
     "gateway.networking.k8s.io/v1",
     "gateway.networking.k8s.io/v1alpha3",
@@ -205,7 +210,16 @@ static TABLE: [Row; Kind::COUNT] = [
         name: "HTTPRoute",
         plural: "httproutes",
         versions: GATEWAY_API,
-        read: lenient::<Written<gateway_api::HttpRouteSpec>>,
+        read: lenient::<Written<gateway_api::HttpRouteSpec<gateway_api::HttpMatch>>>,
+        status: Status::Conditions,
+        ..ROW
+    },
+    Row {
+        kind: Kind::GrpcRoute,
+        name: "GRPCRoute",
+        plural: "grpcroutes",
+        versions: GRPC_ROUTE,
+        read: lenient::<Written<gateway_api::GrpcRouteSpec>>,
         status: Status::Conditions,
         ..ROW
     },
@@ -292,6 +306,15 @@ static TABLE: [Row; Kind::COUNT] = [
         versions: OURS,
         read: traffic_policy,
         status: Status::Conditions,
+        ..ROW
+    },
+    Row {
+        kind: Kind::Namespace,
+        name: "Namespace",
+        plural: "namespaces",
+        versions: &["v1"],
+        scope: Scope::Cluster,
+        read: lenient::<core::Namespace>,
         ..ROW
     },
     Row {

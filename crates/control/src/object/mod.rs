@@ -8,10 +8,12 @@
 //! | [`gateway`] | `gateway.networking.k8s.io` GatewayClass and Gateway: listeners |
 //! | [`route`] | TLSRoute, TCPRoute and UDPRoute: parents, names, backends |
 //! | [`http_route`], [`http_filter`] | HTTPRoute: rules, matches, filters |
+//! | [`grpc_route`] | GRPCRoute: matches of services and methods |
 //! | [`backend_tls`] | BackendTLSPolicy: TLS to the endpoints of Services |
 //! | [`grant`] | ReferenceGrant: the routes that may name the Services of a namespace |
 //! | [`gateway_api`] | the types of Gateway API as written |
 //! | [`policy`] | SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy |
+//! | [`namespace`] | `v1` Namespace: labels, and selectors of labels |
 //! | [`service`] | `v1` Service: ports, external name, annotations |
 //! | [`mod@slice`] | `discovery.k8s.io/v1` EndpointSlice |
 //! | [`secret`], [`certificate`] | `v1` Secret and ConfigMap: certificates, keys, CA certificates |
@@ -34,11 +36,13 @@ pub(crate) mod class;
 pub(crate) mod gateway;
 pub(crate) mod gateway_api;
 pub(crate) mod grant;
+mod grpc_route;
 pub(crate) mod host;
 mod http_filter;
 pub(crate) mod http_route;
 pub(crate) mod ingress;
 pub(crate) mod kind;
+pub(crate) mod namespace;
 pub(crate) mod path;
 pub(crate) mod policy;
 pub(crate) mod route;
@@ -118,7 +122,7 @@ objects! {
     Ingress(ingress::Ingress): [Kind::Ingress],
     GatewayClass(gateway::GatewayClass): [Kind::GatewayClass],
     Gateway(gateway::Gateway): [Kind::Gateway],
-    HttpRoute(http_route::HttpRoute): [Kind::HttpRoute],
+    HttpRoute(http_route::HttpRoute): [Kind::HttpRoute, Kind::GrpcRoute],
     Route(route::Route): [Kind::TlsRoute, Kind::TcpRoute, Kind::UdpRoute],
     BackendTlsPolicy(backend_tls::BackendTlsPolicy): [Kind::BackendTlsPolicy],
     ReferenceGrant(grant::ReferenceGrant): [Kind::ReferenceGrant],
@@ -126,6 +130,7 @@ objects! {
     Consumer(policy::consumer::Consumer): [Kind::Consumer],
     RateLimitPolicy(policy::rate_limit::RateLimitPolicy): [Kind::RateLimitPolicy],
     TrafficPolicy(policy::traffic::TrafficPolicy): [Kind::TrafficPolicy],
+    Namespace(namespace::Namespace): [Kind::Namespace],
     Service(service::Service): [Kind::Service],
     EndpointSlice(slice::EndpointSlice): [Kind::EndpointSlice],
     Secret(secret::Secret): [Kind::Secret],

@@ -23,6 +23,7 @@ use crate::manifest::{Document, Guarded, Manifest, ParsedObject, Syntax};
 use crate::object::backend_tls::BackendTlsPolicy;
 use crate::object::grant::ReferenceGrant;
 use crate::object::kind::Change;
+use crate::object::namespace::Namespace;
 use crate::object::secret::{ConfigMap, Data, Secret};
 use crate::object::service::Service;
 use crate::object::slice::EndpointSlice;
@@ -447,6 +448,11 @@ impl Store {
             object.namespace == *namespace && grant.allows(from.kind, &from.namespace, to)
         };
         from.namespace == *namespace || grants.any(is_granted)
+    }
+
+    pub(crate) fn namespace(&self, name: &Arc<str>) -> Option<&Namespace> {
+        let object = ObjectRef { kind: Kind::Namespace, namespace: "".into(), name: name.clone() };
+        self.one(&object).map(|(namespace, _)| namespace)
     }
 
     pub(crate) fn service(&self, namespace: &Arc<str>, name: &Arc<str>) -> Option<(&Service, &Origin)> {

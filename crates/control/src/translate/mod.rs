@@ -209,7 +209,7 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     let mut intents = frontend::intents(store, &options);
     let (of_intents, foreign) = (std::mem::take(&mut intents.problems), std::mem::take(&mut intents.foreign));
     let merged = merge::merge(store, &intents, &options);
-    let mut statuses = merge::gateway_status::statuses(store, &options, &intents, &merged.listeners.lost);
+    let mut statuses = merge::gateway_status::statuses(store, &options, &intents, &merged.listeners);
     statuses.extend(intents.backend_tls.statuses(store, &intents, &mut problems));
     Translation {
         foreign,

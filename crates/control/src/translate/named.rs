@@ -47,7 +47,8 @@ impl Named {
         named
     }
 
-    /// The certificates of Gateways, and the Secrets and BackendTLSPolicies of Services that HTTPRoutes name.
+    /// The certificates of Gateways, and the Secrets and BackendTLSPolicies of Services that HTTPRoutes and GRPCRoutes
+    /// name.
     fn add_gateways(&mut self, store: &Store) {
         let listeners = store.all::<Gateway>().flat_map(|(_, gateway, _)| &gateway.listeners);
         let certificates = listeners.flat_map(|listener| &listener.certificates);

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 use super::exchange::{Exchange, Persist};
 use super::reply::{self, Grpc, Reply};
 use super::wire::Wire;
-use crate::failure::{ClientFault, Denial, Fault};
+use crate::failure::{ClientFault, Denial, Failure, Fault};
 use crate::feature::compression::is_grpc;
 use crate::feature::traffic::TrafficPolicy;
 
@@ -102,7 +102,8 @@ impl Exchange<'_> {
         if let Wire::Http2(stream) = &mut self.client.wire {
             let is_late = self.head_deadline.is_some_and(|head_deadline| Instant::now() >= head_deadline);
             let media_type = head.header(self.scratch.input.filled(), Known::ContentType);
-            let grpc = media_type.is_some_and(is_grpc).then_some(Grpc { is_late });
+            let has_backend = !matches!(refusal, Refusal::Fault(Fault::Upstream(Failure::InvalidBackend)));
+            let grpc = media_type.is_some_and(is_grpc).then_some(Grpc { is_late, has_backend });
             let location = matches!(refusal, Refusal::Redirect(_)).then_some(&*self.scratch.request);
             let fixed = refusal.fixed();
             let grpc = grpc.filter(|_| fixed.is_none());

@@ -75,6 +75,8 @@ pub(super) struct Reply<'r> {
 pub(super) struct Grpc {
     /// Whether the client's deadline is over.
     pub(super) is_late: bool,
+    /// Whether the rule names a valid backend.
+    pub(super) has_backend: bool,
 }
 
 impl Reply<'_> {
@@ -121,10 +123,12 @@ impl Reply<'_> {
 }
 
 /// A failure in the form of gRPC: a response with only trailers (gRPC over HTTP/2, "Responses"). Its code is the code
-/// that clients would derive from the status ("HTTP to gRPC Status Code Mapping").
+/// that clients would derive from the status ("HTTP to gRPC Status Code Mapping"). For a call without a valid backend the
+/// code is UNAVAILABLE (Gateway API, `GRPCRouteRule.backendRefs`).
 fn grpc_failure(status: u16, call: Grpc, date: &HttpDate) -> Response<()> {
     let code = match status {
         _ if call.is_late => 4,
+        _ if !call.has_backend => 14,
         400 => 13,
         401 => 16,
         403 => 7,

@@ -10,10 +10,10 @@ use sluicegate_testkit::load::Load;
 type TestResult = anyhow::Result<()>;
 
 /// The options that let Gateways listen on loopback alone.
-const LOOPBACK: [&str; 2] = ["--gateway-address", "127.0.0.1"];
+pub(crate) const LOOPBACK: [&str; 2] = ["--gateway-address", "127.0.0.1"];
 
 /// A Gateway with these listeners.
-fn gateway(listeners: &str) -> String {
+pub(crate) fn gateway(listeners: &str) -> String {
     format!(
         "
 apiVersion: gateway.networking.k8s.io/v1

@@ -90,7 +90,7 @@ fn listeners(
         if !is_meant {
             continue;
         }
-        match accept(listener, &intents[index], at, hostnames) {
+        match accept(store, listener, &intents[index], at, hostnames) {
             Ok(hosts) => found.push((index, hosts)),
             Err(new) if refusal.as_ref().is_none_or(|old: &Refusal| new.nearness > old.nearness) => {
                 refusal = Some(new);
@@ -120,6 +120,7 @@ fn listeners(
 
 /// The names for which a listener accepts a route, or the reason why it does not.
 fn accept(
+    store: &Store,
     listener: &gateway::Listener,
     intent: &Listener<'_>,
     at: At<'_>,
@@ -127,14 +128,14 @@ fn accept(
 ) -> Result<Vec<HostPattern>, Refusal> {
     let (kind, namespace) = (at.object.kind, &at.object.namespace);
     let in_words = intent.in_words();
-    match listener.protocol.route() {
-        None => {
+    match listener.protocol.routes() {
+        [] => {
             return Err(Refusal::note(
                 0,
                 format!("{in_words} is for {}, which is not supported", listener.protocol),
             ));
         }
-        Some(other) if other != kind => {
+        kinds if !kinds.contains(&kind) => {
             let protocol = listener.protocol;
             return Err(Refusal::warning(
                 1,
@@ -142,7 +143,7 @@ fn accept(
                 format!("{in_words} is for {protocol}, and does not accept a {kind}"),
             ));
         }
-        Some(_) => {}
+        _ => {}
     }
     if !listener.takes_kind(kind) {
         return Err(Refusal::warning(
@@ -151,7 +152,7 @@ fn accept(
             format!("{in_words} does not accept a {kind} (allowedRoutes.kinds)"),
         ));
     }
-    if !listener.takes_namespace(namespace, &intent.at.object.namespace) {
+    if !listener.takes_namespace(namespace, &intent.at.object.namespace, || store.namespace(namespace)) {
         let message =
             format!("{in_words} does not accept routes of namespace {namespace} (allowedRoutes.namespaces)");
         return Err(Refusal::warning(3, NOT_ALLOWED, message));

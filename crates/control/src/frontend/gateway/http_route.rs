@@ -1,4 +1,4 @@
-//! The intents of HTTPRoutes.
+//! The intents of HTTPRoutes and GRPCRoutes.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use crate::backend_tls::BackendTls;
 use crate::intent::http_route::{HttpBackend, HttpRoute, HttpRule};
 use crate::intent::listener::Parent;
 use crate::intent::{At, Place, Reference};
+use crate::object::backend::Backend;
 use crate::object::http_route as object;
 use crate::object::route::{BackendRef, ServicePortRef};
 use crate::object::service::IpProtocol;
@@ -93,7 +94,7 @@ impl HttpRoute<'_> {
         };
         if !is_granted {
             let fault = format!(
-                "{namespace:?}: no ReferenceGrant of this namespace allows an {} of namespace {} to name Service {name}",
+                "{namespace:?}: no ReferenceGrant of this namespace allows {}s of namespace {} to name Service {name}",
                 object.kind, object.namespace
             );
             refuse("namespace", "RefNotPermitted", fault);
@@ -116,8 +117,10 @@ impl HttpRoute<'_> {
             }
             _ => {}
         }
-        let upstream =
-            upstream::key(store, &UpstreamKey::new(namespace.clone(), name.clone(), port.clone()), None);
+        let named = UpstreamKey::new(namespace.clone(), name.clone(), port.clone());
+        // gRPC needs HTTP/2.
+        let of_route = (object.kind == Kind::GrpcRoute).then_some(Backend { http2: true, tls: None });
+        let upstream = upstream::key(store, &named, None, of_route.as_ref());
         let secured = tls
             .secure(upstream.clone())
             .map_err(|fault| refuse("name", "InvalidBackendTLSPolicy", fault))

@@ -10,6 +10,7 @@ use crate::frontend::certificate;
 use crate::intent::listener::{Listener, Socket};
 use crate::intent::{At, Place};
 use crate::object::gateway::{self, Gateway, ListenerProtocol};
+use crate::object::namespace::Namespace;
 use crate::object::service::IpProtocol;
 use crate::object::{Kind, ObjectRef};
 use crate::problem::Problem;
@@ -35,13 +36,18 @@ pub(super) fn intents<'a>(
     let mut intent = |listener: &'a gateway::Listener| {
         let place = Place::Listener(listener.index);
         let field = |within: &str| format!("{}.{within}", place.field());
+        if listener.selects_namespaces() && store.all::<Namespace>().next().is_none() {
+            let message = "selects no namespace, because the gateway knows no Namespace; no route is attached. In a cluster, allow \
+                           the gateway to get, list and watch namespaces";
+            problems.push(at.warning(&field("allowedRoutes.namespaces.selector"), message.to_owned()));
+        }
         let mut is_waiting = false;
-        let sockets = match listener.protocol.route() {
-            None => {
+        let sockets = match listener.protocol.routes() {
+            [] => {
                 let message = format!("{} is not supported; the listener is not served", listener.protocol);
                 Err(at.note(&field("protocol"), message))
             }
-            Some(_) => match &options.gateway_services {
+            _ => match &options.gateway_services {
                 Some(services) => {
                     own_sockets(store, services, at, listener, &addresses).map_err(|lack| match lack {
                         Lack::Waits(fault) => {

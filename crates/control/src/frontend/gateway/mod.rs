@@ -6,7 +6,7 @@
 //! | [`listener`] | the listeners of a Gateway, and their sockets |
 //! | [`attach`] | the listeners that accept a route |
 //! | [`backend`] | the backends of a route below HTTP |
-//! | [`http_route`] | HTTPRoutes |
+//! | [`http_route`] | HTTPRoutes and GRPCRoutes |
 //! | [`service`] | the Services of Gateways, and the ports of the data plane that they lead to |
 
 use std::collections::HashMap;

@@ -92,7 +92,9 @@ pub(super) fn has_address(gateway: &Gateway) -> bool {
 
 /// The port of a listener in a Service, if the listener is served. Listeners with the same port share it.
 pub(super) fn key(listener: &Listener) -> Option<(IpProtocol, u16)> {
-    listener.protocol.route()?;
+    if listener.protocol.routes().is_empty() {
+        return None;
+    }
     let protocol = match listener.protocol {
         ListenerProtocol::Udp => IpProtocol::Udp,
         _ => IpProtocol::Tcp,

@@ -53,7 +53,7 @@ fn intent<'a>(
         at,
         created: ingress.created,
         hosts: ingress.rules.iter().map(|rule| host(store, ingress, rule)).collect(),
-        default: ingress.default_backend.as_ref().map(|named| upstream::key(store, named, backend)),
+        default: ingress.default_backend.as_ref().map(|named| upstream::key(store, named, backend, None)),
         is_for_all_hosts: !ingress.has_rules,
         tls: tls::certificates(store, at, ingress),
         client_auth: ingress.client_auth.as_ref().map(|auth| tls::client_auth(store, ingress, auth)),
@@ -71,7 +71,7 @@ fn host<'a>(store: &Store, ingress: &'a Ingress, rule: &'a ingress::Rule) -> Hos
         place: Place::Path(rule.index, path.index),
         of: RuleMatch::path(path.pattern.clone()),
         literal: path.literal.clone().map(RuleMatch::path),
-        upstream: upstream::key(store, &path.upstream, ingress.backend.as_ref()),
+        upstream: upstream::key(store, &path.upstream, ingress.backend.as_ref(), None),
     };
     Host {
         host: &rule.host,

@@ -1,4 +1,4 @@
-//! The policies of a rule of an HTTPRoute. A filter of the rule has precedence over the same feature of a policy.
+//! The policies of a rule of an HTTPRoute or a GRPCRoute. A filter of the rule has precedence over the same feature of a policy.
 
 use std::sync::Arc;
 

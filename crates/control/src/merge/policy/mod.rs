@@ -5,7 +5,7 @@
 //! | [`attach`] | from policies with their targets to routes: which policies apply, which do not, and why |
 //! | [`security`], [`rate_limit`] | the parts of policies that are in Secrets |
 //! | [`traffic`] | the Services that a TrafficPolicy names |
-//! | [`http_route`] | the policies of rules of HTTPRoutes |
+//! | [`http_route`] | the policies of rules of HTTPRoutes and GRPCRoutes |
 //! | [`consumer`] | the Consumers of policies |
 //! | [`standing`] | the parts of a policy that are in force, for its status |
 

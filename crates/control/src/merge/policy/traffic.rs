@@ -34,7 +34,7 @@ pub(super) fn complete(store: &Store, object: &ObjectRef, policy: &TrafficPolicy
     }
     let mut traffic = Traffic::clone(written);
     for named in traffic.features.upstreams_mut() {
-        *named = upstream::key(store, named, None);
+        *named = upstream::key(store, named, None, None);
     }
     Some(Arc::new(Value { traffic: Arc::new(traffic), service }))
 }

@@ -18,12 +18,14 @@ const ANCESTORS_MAX: usize = 16;
 const PARENTS_MAX: usize = 32;
 
 /// The features of Gateway API that the gateway supports, in order (`GatewayClassStatus.supportedFeatures`).
-const FEATURES: [&str; 28] = [
+const FEATURES: [&str; 36] = [
     "BackendTLSPolicy",
     "BackendTLSPolicySANValidation",
+    "GRPCRoute",
     "Gateway",
     "GatewayBackendClientCertificate",
     "GatewayHTTPListenerIsolation",
+    "GatewayHTTPSListenerDetectMisdirectedRequests",
     "GatewayPort8080",
     "HTTPRoute",
     "HTTPRoute303RedirectStatusCode",
@@ -36,17 +38,23 @@ const FEATURES: [&str; 28] = [
     "HTTPRouteCORS",
     "HTTPRouteHostRewrite",
     "HTTPRouteMethodMatching",
+    "HTTPRouteNamedRouteRule",
     "HTTPRouteParentRefPort",
     "HTTPRoutePathRedirect",
     "HTTPRoutePathRewrite",
     "HTTPRoutePortRedirect",
     "HTTPRouteQueryParamMatching",
     "HTTPRouteRequestMirror",
+    "HTTPRouteRequestPercentageMirror",
     "HTTPRouteRequestTimeout",
     "HTTPRouteResponseHeaderModification",
+    "HTTPRouteRetryCodes",
+    "HTTPRouteRetryConnectionError",
     "HTTPRouteSchemeRedirect",
     "ReferenceGrant",
+    "TCPRoute",
     "TLSRoute",
+    "UDPRoute",
 ];
 
 /// The lists of the status that the gateway writes. `before` is the current status.

@@ -140,6 +140,7 @@ impl Selection {
             Kind::IngressClass => {
                 tokio::spawn(telling.run(Api::<networking::IngressClass>::all(client.clone()), config))
             }
+            Kind::Namespace => tokio::spawn(telling.run(Api::<core::Namespace>::all(client.clone()), config)),
             Kind::Service => tokio::spawn(telling.run(self.api::<core::Service>(client), config)),
             Kind::EndpointSlice => {
                 tokio::spawn(telling.run(self.api::<discovery::EndpointSlice>(client), config))
@@ -375,6 +376,7 @@ impl Watched for networking::Ingress {
 }
 
 impl Watched for networking::IngressClass {}
+impl Watched for core::Namespace {}
 impl Watched for core::Service {}
 impl Watched for discovery::EndpointSlice {}
 impl Watched for core::Secret {}

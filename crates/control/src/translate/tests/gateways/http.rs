@@ -170,8 +170,8 @@ fn older_listener_keeps_a_hostname_and_a_port() {
         ],
         &["0.0.0.0:80 a.test [r/]", "0.0.0.0:80 b.test [r/]"],
         &[
-            "Gateway default/young: spec.listeners[0].hostname: a.test at port 80 is already taken by listener a of Gateway default/old; no HTTPRoute of this listener is served",
-            "Gateway default/young: spec.listeners[2].port: port 80 is already taken by listener a of Gateway default/old; no TCPRoute",
+            "Gateway default/young: spec.listeners[0].hostname: a.test at port 80 is already taken by listener a of Gateway default/old; no route of this listener is served",
+            "Gateway default/young: spec.listeners[2].port: port 80 is already taken by listener a of Gateway default/old; no route",
         ],
     );
 }

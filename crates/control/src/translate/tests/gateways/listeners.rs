@@ -131,7 +131,7 @@ fn oldest_gateway_owns_a_port_and_conflicts_are_reported() {
         &[created("a", 2025, &tcp("x", 1)), created("b", 2024, &tcp("z", 1)), to("a"), to("b")],
         &[&format!("TCP 0.0.0.0:1 * -> {DB}")],
         &[
-            "Gateway default/a: spec.listeners[0].port: port 1 is already taken by listener z of Gateway default/b; no TCPRoute of this listener is served at 0.0.0.0:1",
+            "Gateway default/a: spec.listeners[0].port: port 1 is already taken by listener z of Gateway default/b; no route of this listener is served at 0.0.0.0:1",
             "TCPRoute default/a: spec.parentRefs[0]: listener x of Gateway default/a is not served",
         ],
     );
@@ -139,16 +139,12 @@ fn oldest_gateway_owns_a_port_and_conflicts_are_reported() {
     check(
         &[edge(&format!("{}, {}, {{name: u, protocol: UDP, port: 1}}", tcp("x", 1), tls("z", 1, "")))],
         &["TCP 0.0.0.0:1 without a route", "UDP 0.0.0.0:1 without a route"],
-        &[
-            "spec.listeners[1].port: port 1 is already taken by listener x of Gateway default/edge; no TLSRoute",
-        ],
+        &["spec.listeners[1].port: port 1 is already taken by listener x of Gateway default/edge; no route"],
     );
     check(
         &[edge(&format!("{}, {}", tls("x", 1, ""), tcp("z", 1)))],
         &["TLS 0.0.0.0:1 without a route"],
-        &[
-            "spec.listeners[1].port: port 1 is already taken by listener x of Gateway default/edge; no TCPRoute",
-        ],
+        &["spec.listeners[1].port: port 1 is already taken by listener x of Gateway default/edge; no route"],
     );
     // A wildcard address conflicts with a specific address.
     let at = |name: &str, address: &str| {
@@ -194,7 +190,7 @@ fn tls_listeners_with_different_hostnames_share_a_port() {
             &format!("TLS 0.0.0.0:8443 x.y.b.test -> {DB}"),
         ],
         &[
-            "Gateway default/edge: spec.listeners[0].hostname: a.test at port 8443 is already taken by listener a of Gateway default/old; no TLSRoute of this listener is served at 0.0.0.0:8443",
+            "Gateway default/edge: spec.listeners[0].hostname: a.test at port 8443 is already taken by listener a of Gateway default/old; no route of this listener is served at 0.0.0.0:8443",
             // The listener with the most specific hostname owns the host.
             "TLSRoute default/d: spec.parentRefs[0]: d.b.test is ignored: it belongs to listener b of Gateway default/old, to which this entry does not attach the route",
         ],
@@ -237,10 +233,10 @@ fn one_note_reports_all_routes_of_unsupported_kinds() {
         "{}{}{}",
         object("ListenerSet", "name: a", ""),
         object("ListenerSet", "name: b", ""),
-        object("GRPCRoute", "name: c", "")
+        object("ListenerSet", "name: c", "")
     ));
     assert_problems(
         &served.problems,
-        &["m.yaml: has objects of kinds that are not supported and ignored: GRPCRoute, ListenerSet"],
+        &["m.yaml: has objects of kinds that are not supported and ignored: ListenerSet"],
     );
 }

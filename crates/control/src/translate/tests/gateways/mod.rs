@@ -5,6 +5,7 @@
 //! | `listeners` | the Gateways that are served, and the addresses of their listeners |
 //! | `http` | HTTPRoutes |
 //! | `backend_tls` | BackendTLSPolicies |
+//! | `grpc` | GRPCRoutes |
 //! | `routes` | the listeners and the backends of routes |
 //! | `services` | Gateways with a Service each |
 //! | `status` | the status of GatewayClasses, Gateways and routes |
@@ -12,6 +13,7 @@
 
 mod backend_tls;
 mod faults;
+mod grpc;
 mod http;
 mod listeners;
 mod routes;

@@ -226,8 +226,6 @@ fn listener_accepts_only_routes_that_it_allows() {
     let taken_of_other = format!("TCP 0.0.0.0:1 * -> {db_of_other}");
     let missing = "Service other/db does not exist";
     let no_namespace = "does not accept routes of namespace other (allowedRoutes.namespaces)";
-    let selector = "spec.listeners[0].allowedRoutes.namespaces.from: Selector is not supported";
-    let by_labels = "namespaces: {from: Selector, selector: {matchLabels: {a: b}, matchExpressions: []}}";
     for (allowed, route, expected, problems) in [
         ("", &own, &taken, &[][..]),
         ("", &other, &nothing, &[no_namespace]),
@@ -236,14 +234,12 @@ fn listener_accepts_only_routes_that_it_allows() {
         ("namespaces: {from: All}", &own, &taken, &[]),
         ("namespaces: {from: All}", &other, &taken_of_other, &[missing]),
         ("namespaces: {from: None}", &own, &nothing, &["does not accept routes of namespace default"]),
-        (by_labels, &own, &taken, &[selector]),
-        (by_labels, &other, &nothing, &[selector, no_namespace]),
         (
             "namespaces: {from: Sane}",
             &own,
             &nothing,
             &[
-                "from: \"Sane\" is unknown; no route is attached. Write Same, All or None",
+                "from: \"Sane\" is unknown; no route is attached. Write Same, Selector, All or None",
                 "does not accept routes of namespace default",
             ],
         ),
@@ -436,4 +432,76 @@ fn external_name_backend_uses_the_target_port_of_its_service() {
     // An ExternalName Service without ports accepts any TCP port.
     assert_eq!(ports, ["default/far:53 (udp) 5353", "default/far:5432 (tcp) 5432"]);
     assert_eq!(translation.problems, []);
+}
+
+#[test]
+fn listener_selects_the_namespaces_of_its_routes_by_labels() {
+    let of = |selector: &str| {
+        edge(&format!(
+            "{{name: x, protocol: TCP, port: 1, allowedRoutes: {{namespaces: {{from: Selector, selector: {{{selector}}}}}}}}}"
+        ))
+    };
+    let own = attached("TCPRoute", "name: db", "{name: edge}", &[], &["db:5432"]);
+    let named = |name: &str, labels: &str| {
+        format!("---\napiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}, labels: {{{labels}}}}}\n")
+    };
+    let (taken, nothing) = (format!("TCP 0.0.0.0:1 * -> {DB}"), "TCP 0.0.0.0:1 without a route".to_owned());
+    let refused = "does not accept routes of namespace default (allowedRoutes.namespaces)";
+    for (selector, is_taken) in [
+        ("", true),
+        ("matchLabels: {team: web}", true),
+        ("matchLabels: {team: web, stage: test}", false),
+        ("matchLabels: {kubernetes.io/metadata.name: default}", true),
+        ("matchLabels: {kubernetes.io/metadata.name: other}", false),
+        ("matchExpressions: [{key: team, operator: In, values: [db, web]}]", true),
+        ("matchExpressions: [{key: team, operator: NotIn, values: [db, web]}]", false),
+        ("matchExpressions: [{key: stage, operator: NotIn, values: [test]}]", true),
+        ("matchExpressions: [{key: team, operator: Exists}]", true),
+        ("matchExpressions: [{key: stage, operator: Exists}]", false),
+        ("matchExpressions: [{key: stage, operator: DoesNotExist}]", true),
+        ("matchLabels: {team: web}, matchExpressions: [{key: team, operator: DoesNotExist}]", false),
+    ] {
+        let manifests =
+            [of(selector), own.clone(), named("other", "stage: test"), named("default", "team: web")];
+        let (expected, problems) = if is_taken { (&taken, &[][..]) } else { (&nothing, &[refused][..]) };
+        check(&manifests, &[expected], problems);
+    }
+    let unknown = "spec.listeners[0].allowedRoutes.namespaces.selector: selects no namespace, because the gateway knows no Namespace";
+    check(&[of(""), own.clone()], &[&nothing], &[unknown, refused]);
+    check(&[of(""), own, named("other", "")], &[&nothing], &[refused]);
+}
+
+#[test]
+fn listener_with_an_invalid_selector_accepts_no_route() {
+    let own = attached("TCPRoute", "name: db", "{name: edge}", &[], &["db:5432"]);
+    let namespace = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: default}\n".to_owned();
+    for (selector, problem) in [
+        ("", "selector: is missing; no route is attached. Select namespaces by their labels"),
+        (
+            ", selector: {matchExpressions: [{key: a, operator: Has}]}",
+            "selector.matchExpressions[0].operator: \"Has\" is unknown: write In, NotIn, Exists or DoesNotExist; no route",
+        ),
+        (
+            ", selector: {matchExpressions: [{key: a, operator: NotIn}]}",
+            "selector.matchExpressions[0].values: is missing: NotIn needs values; no route is attached",
+        ),
+        (
+            ", selector: {matchExpressions: [{key: a, operator: DoesNotExist, values: [b]}]}",
+            "selector.matchExpressions[0].values: is not allowed with DoesNotExist: remove it; no route",
+        ),
+        (
+            ", selector: {matchExpressions: [{operator: DoesNotExist}]}",
+            "selector.matchExpressions[0].key: is missing: name a label; no route is attached",
+        ),
+    ] {
+        let listener = format!(
+            "{{name: x, protocol: TCP, port: 1, allowedRoutes: {{namespaces: {{from: Selector{selector}}}}}}}"
+        );
+        let refused = "does not accept routes of namespace default (allowedRoutes.namespaces)";
+        check(
+            &[edge(&listener), own.clone(), namespace.clone()],
+            &["TCP 0.0.0.0:1 without a route"],
+            &[&format!("spec.listeners[0].allowedRoutes.namespaces.{problem}"), refused],
+        );
+    }
 }

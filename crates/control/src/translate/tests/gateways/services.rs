@@ -135,8 +135,8 @@ fn listeners_of_a_gateway_with_one_port_share_the_port_of_the_service_by_protoco
         // Both addresses have the same hosts.
         &["default/edge:80 a.test [r/]", "default/edge:80 * [r/]"],
         &[
-            "spec.listeners[2].port: port 80 is already taken by listener any of Gateway default/edge; no TCPRoute of this listener is served at 0.0.0.0:20001",
-            "no TCPRoute of this listener is served at [::]:20001",
+            "spec.listeners[2].port: port 80 is already taken by listener any of Gateway default/edge; no route of this listener is served at 0.0.0.0:20001",
+            "no route of this listener is served at [::]:20001",
         ],
     );
     let shown = |listener: &sluicegate_model::Listener| {

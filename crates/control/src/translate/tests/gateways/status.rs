@@ -70,8 +70,8 @@ fn gateway_counts_the_routes_that_each_listener_accepts() {
         &[
             "GatewayClass sluicegate: Accepted",
             "Gateway edge: Accepted",
-            "- a HTTPRoute 1: Accepted ResolvedRefs Programmed",
-            "- b HTTPRoute 1: Accepted ResolvedRefs Programmed",
+            "- a HTTPRoute+GRPCRoute 1: Accepted ResolvedRefs Programmed",
+            "- b HTTPRoute+GRPCRoute 1: Accepted ResolvedRefs Programmed",
             "HTTPRoute r at edge *: Accepted ResolvedRefs",
             "HTTPRoute r at edge a: Accepted ResolvedRefs",
             "HTTPRoute s at edge b: Accepted=false(NoMatchingListenerHostname) ResolvedRefs",
@@ -101,14 +101,14 @@ fn invalid_listeners_are_not_accepted_and_leave_the_others_in_service() {
         &statuses(&[edge(&listeners.join(", ")), gateway("name: unusable", unknown)]),
         &[
             "Gateway edge: Accepted=true(ListenersNotValid)",
-            "- a HTTPRoute 0: Accepted ResolvedRefs Programmed",
+            "- a HTTPRoute+GRPCRoute 0: Accepted ResolvedRefs Programmed",
             "- odd  0: Accepted=false(UnsupportedProtocol) ResolvedRefs Programmed=false(Invalid)",
-            "- again HTTPRoute 0: Accepted=false(HostnameConflict) Conflicted=true(HostnameConflict) ResolvedRefs \
+            "- again HTTPRoute+GRPCRoute 0: Accepted=false(HostnameConflict) Conflicted=true(HostnameConflict) ResolvedRefs \
              Programmed=false(Invalid)",
             "- kinds HTTPRoute 0: Accepted ResolvedRefs=false(InvalidRouteKinds) Programmed=false(Invalid)",
             "- none  0: Accepted ResolvedRefs=false(InvalidRouteKinds) Programmed=false(Invalid)",
-            "- tls HTTPRoute 0: Accepted ResolvedRefs=false(InvalidCertificateRef) Programmed=false(Invalid)",
-            "- far HTTPRoute 0: Accepted ResolvedRefs=false(RefNotPermitted) Programmed=false(Invalid)",
+            "- tls HTTPRoute+GRPCRoute 0: Accepted ResolvedRefs=false(InvalidCertificateRef) Programmed=false(Invalid)",
+            "- far HTTPRoute+GRPCRoute 0: Accepted ResolvedRefs=false(RefNotPermitted) Programmed=false(Invalid)",
             "Gateway unusable: Accepted=false(ListenersNotValid)",
             "- odd  0: Accepted=false(UnsupportedProtocol) ResolvedRefs Programmed=false(Invalid)",
         ],
@@ -134,7 +134,7 @@ fn route_status_says_which_backends_and_rules_are_not_served() {
         ]),
         &[
             "Gateway edge: Accepted",
-            "- a HTTPRoute 5: Accepted ResolvedRefs Programmed",
+            "- a HTTPRoute+GRPCRoute 5: Accepted ResolvedRefs Programmed",
             "- t TCPRoute 1: Accepted ResolvedRefs Programmed",
             "TCPRoute db at edge t: Accepted ResolvedRefs=false(BackendNotFound)",
             "HTTPRoute far at edge *: Accepted ResolvedRefs=false(RefNotPermitted)",
@@ -159,7 +159,7 @@ fn route_whose_newest_version_has_an_error_falls_back_and_says_so() {
         format!("{}{route}{ECHO}", edge(&http("a", 80, "")))
     };
     let mut store = stored(&text("/a", 1));
-    let listener = ["Gateway edge: Accepted", "- a HTTPRoute 1: Accepted ResolvedRefs Programmed"];
+    let listener = ["Gateway edge: Accepted", "- a HTTPRoute+GRPCRoute 1: Accepted ResolvedRefs Programmed"];
     let line = "HTTPRoute r at edge *: Accepted ResolvedRefs";
     assert_lines(&statuses_of(&store), &[listener[0], listener[1], line]);
     store.set_file(Path::new("m.yaml"), &text("/(", 2));
@@ -185,4 +185,19 @@ fn gateway_reports_a_client_certificate_that_it_cannot_present() {
         let expected = format!("Gateway edge: Accepted ResolvedRefs=false({reason})");
         assert_eq!(statuses(&[with(reference)])[0], expected, "{reference}");
     }
+}
+
+#[test]
+fn younger_route_of_the_other_kind_is_not_accepted_and_not_counted() {
+    let of_grpc =
+        object("GRPCRoute", "name: b", &format!("parentRefs: [{{name: edge}}], rules: [{{{BACKENDS}}}]"));
+    assert_lines(
+        &statuses(&[edge(&http("a", 80, "")), http_route("name: a", "{name: edge}", "", TO_ECHO), of_grpc]),
+        &[
+            "Gateway edge: Accepted",
+            "- a HTTPRoute+GRPCRoute 1: Accepted ResolvedRefs Programmed",
+            "HTTPRoute a at edge *: Accepted ResolvedRefs",
+            "GRPCRoute b at edge *: Accepted=false(NotAllowedByListeners) ResolvedRefs",
+        ],
+    );
 }
