@@ -202,7 +202,7 @@ mod tests {
 
     fn status(content: Content) -> DesiredStatus {
         let object = ObjectRef { kind: Kind::Gateway, namespace: "default".into(), name: "a".into() };
-        DesiredStatus::Object(ObjectStatus { object, generation: Some(2), content })
+        DesiredStatus::Object(Box::new(ObjectStatus { object, generation: Some(2), content }))
     }
 
     fn object() -> ObjectRef {

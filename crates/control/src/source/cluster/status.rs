@@ -208,7 +208,7 @@ impl StatusBoard {
         let served = status_entries.served;
         for (object, entry) in &mut status_entries.conditions {
             let new = match of_objects.get(object) {
-                Some(status) => DesiredStatus::Object((*status).clone()),
+                Some(status) => DesiredStatus::Object(Box::new((*status).clone())),
                 // Of its Gateway API objects, the gateway only knows the status of those that it serves.
                 None if object.kind.is_of_gateway_api() => continue,
                 None => {
