@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test quick conformance lint fmt fuzz bench bench-rules lab check-lab floods clean truths peers cluster cluster-down test-cluster image package manifests check-chart check-image
+.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-rules lab check-lab floods clean truths peers cluster cluster-down test-cluster image package manifests check-chart check-image
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FUZZ_SECONDS ?= 60
@@ -12,13 +12,14 @@ FLOODS ?=
 # The tests of clusters. The tests of the harness run first, because the other tests rely on the harness.
 CLUSTER ?= test_harness $(filter-out test_harness,$(basename $(notdir $(sort $(wildcard test/cluster/tests/test_*.py)))))
 IMAGE ?=
+GATEWAY_API ?=
 
 # Root can create network namespaces, so the tests that need namespaces must not skip themselves.
 # If root may not create namespaces (in some containers): make test SLUICEGATE_NETNS=skip
 export SLUICEGATE_NETNS ?= $(if $(filter 0,$(shell id -u)),require,skip)
 
 help: ## list all commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' Makefile
 
 build: ## build the gateway and the lab: target/release/sluicegate with its symbols beside it, target/local/sluicegate-lab
 	@scripts/setup build
@@ -45,6 +46,14 @@ quick: ## check the format, clippy and the unit tests of the crates that changed
 conformance: ## check TLS with openssl, HTTP/2 with h2spec, gRPC with its interoperability tests, the cache with http-cache-tests, shared limits with Valkey, and WebSocket with Autobahn's cases (AUTOBAHN=all: also the slow cases)
 	@scripts/setup conformance
 	@scripts/conformance
+
+conformance-gateway: ## run the conformance suite of Gateway API in a cluster, as root (test/gateway-api/README.md; GATEWAY_API="--keep --only HTTPRouteWeight" for a part)
+	@scripts/setup cluster
+	@scripts/setup image
+	@scripts/setup chart
+	@test/cluster/cluster build
+	@python3 -m unittest discover --start-directory test/gateway-api
+	@test/gateway-api/run.py $(GATEWAY_API)
 
 lint: ## check the format, clippy, the documentation and the dependencies
 	@scripts/setup test
