@@ -34,7 +34,7 @@ pub(crate) struct BackendTls<'a> {
 struct Policy<'a> {
     at: At<'a>,
     policy: &'a BackendTlsPolicy,
-    trust: Trust,
+    trust: Trust<'a>,
     /// For each target, the policy with precedence there, by its place. `None`: the Service does not have the port.
     holders: Vec<Option<usize>>,
 }
@@ -51,9 +51,9 @@ struct OfService {
 }
 
 /// The verification that a policy requires.
-pub(crate) struct Trust {
-    /// The verification, or the reason why endpoints cannot be verified.
-    pub(crate) verification: Result<Verification, Fault>,
+pub(crate) struct Trust<'a> {
+    /// The verification, with the names that the policy requires; or the reason why endpoints cannot be verified.
+    pub(crate) verification: Result<(Verification, &'a Validation), Fault>,
     /// The invalid references to CA certificates.
     references: Vec<Fault>,
 }
@@ -114,18 +114,12 @@ impl<'a> BackendTls<'a> {
                 )),
             };
         };
-        let Policy { at, policy, trust, .. } = &self.policies[index];
-        if let Err(fault) = &trust.verification {
-            return Err(format!(
-                "{} requires TLS to the Service, but is invalid: {}",
-                at.object,
-                fault.in_words()
-            ));
-        }
-        let server_name =
-            policy.validation.as_ref().map_or_else(|_| "".into(), |valid| valid.hostname.clone());
+        let Policy { at, trust, .. } = &self.policies[index];
+        let (_, validation) = trust.verification.as_ref().map_err(|fault| {
+            format!("{} requires TLS to the Service, but is invalid: {}", at.object, fault.in_words())
+        })?;
         key.transport.tls = Some(Arc::new(TransportTls {
-            server_name,
+            server_name: validation.hostname.clone(),
             sends_name: true,
             verifies: true,
             secret: None,
@@ -295,7 +289,7 @@ fn key_of_port(store: &Store, (namespace, name): &ServiceRef, port: &Arc<str>) -
 }
 
 /// The verification that a policy requires.
-pub(crate) fn trust(store: &Store, policy: &BackendTlsPolicy) -> Trust {
+pub(crate) fn trust<'a>(store: &Store, policy: &'a BackendTlsPolicy) -> Trust<'a> {
     let validation = match &policy.validation {
         Ok(validation) => validation,
         Err((field, message)) => {
@@ -306,7 +300,7 @@ pub(crate) fn trust(store: &Store, policy: &BackendTlsPolicy) -> Trust {
     };
     let references = match &validation.authorities {
         Authorities::WellKnown => {
-            return Trust { verification: Ok(Verification::WellKnown), references: Vec::new() };
+            return Trust { verification: Ok((Verification::WellKnown, validation)), references: Vec::new() };
         }
         Authorities::Of(references) => references,
     };
@@ -341,7 +335,7 @@ pub(crate) fn trust(store: &Store, policy: &BackendTlsPolicy) -> Trust {
                 message: "is not supported with revocation lists (data[ca.crl])".to_owned(),
                 is_known: false,
             }),
-            _ => Ok(Verification::Authorities { roots, crls }),
+            _ => Ok((Verification::Authorities { roots, crls }, validation)),
         },
     };
     Trust { verification, references: faults }

@@ -126,9 +126,9 @@ fn secret_named(secret: &str) -> Option<ObjectRef> {
 /// trusted.
 fn tls_of_policy(store: &Store, transport: &TransportTls, policy: &str) -> UpstreamTls {
     let policy = backend_tls::named(store, policy);
-    let verification = policy.and_then(|policy| backend_tls::trust(store, policy).verification.ok());
+    let trusted = policy.and_then(|policy| backend_tls::trust(store, policy).verification.ok());
+    let (verification, validation) = trusted.unzip();
     let nobody = || Verification::Authorities { roots: Vec::new(), crls: Vec::new() };
-    let validation = policy.and_then(|policy| policy.validation.as_ref().ok());
     let identity = transport
         .secret
         .as_deref()

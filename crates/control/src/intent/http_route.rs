@@ -57,7 +57,7 @@ impl HttpRule<'_> {
         let mut rule = self.clone();
         let of_backends = rule.backends.iter_mut().filter_map(|backend| backend.upstream.as_mut());
         of_backends.for_each(|upstream| backend_tls::present(upstream, client_certificate));
-        if client_certificate.is_some() && rule.features.mirror.is_some() {
+        if client_certificate.is_some() && !rule.features.mirrors.is_empty() {
             let mirrors = Arc::make_mut(&mut rule.features).upstreams_mut();
             mirrors.for_each(|upstream| backend_tls::present(upstream, client_certificate));
         }

@@ -4,8 +4,8 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use sluicegate_model::feature::{
-    BackendFeatures, Check as _, Cors, Fault, Faults, Features, Header, HeaderEdits, PathRewrite,
-    PathRewriteType, Redirect, Retries, Scheme, UrlRewrite,
+    BackendFeatures, Check as _, Cors, Fault, Faults, Features, Header, HeaderEdits, MIRRORS_MAX,
+    PathRewrite, PathRewriteType, Redirect, Retries, Scheme, UrlRewrite,
 };
 use sluicegate_model::value::{
     EditedHeader, Entries, HeaderName, HeaderValue, Hostname, MethodName, Number, OriginPattern, Percent,
@@ -28,8 +28,8 @@ const CONSEQUENCE: &str = "requests receive 500";
 pub(super) struct RuleFilters {
     pub(super) features: Features,
     pub(super) cors: Option<Cors>,
-    /// The backend of a mirror, with the place of the filter.
-    pub(super) mirror: Option<(usize, BackendRef)>,
+    /// The backends of mirrors, each with the place of the filter.
+    pub(super) mirrors: Vec<(usize, BackendRef)>,
     /// Whether a filter is invalid, or not supported.
     pub(super) is_invalid: bool,
 }
@@ -111,10 +111,9 @@ impl RuleFilters {
             }
             "RequestMirror" => {
                 let written = filter.request_mirror.ok_or_else(|| missing("requestMirror"))?;
-                if self.mirror.is_some() {
-                    let fault = "is a second mirror, which is not supported; it receives no requests";
-                    findings.warning(field, fault);
-                    return Ok(());
+                if self.mirrors.len() == MIRRORS_MAX {
+                    let fault = format!("is one of more than {MIRRORS_MAX} mirrors");
+                    return Err(("requestMirror".to_owned(), fault));
                 }
                 if let Some(percent) = percent(&written)? {
                     let field = format!("{field}.requestMirror.backendRef");
@@ -122,7 +121,7 @@ impl RuleFilters {
                     let backend = BackendRef::check(backend, &field, &object.namespace, findings);
                     // The percentage stands in place of the weight.
                     let weight = u32::from(percent.get());
-                    self.mirror = Some((index, BackendRef { weight, ..backend }));
+                    self.mirrors.push((index, BackendRef { weight, ..backend }));
                 }
             }
             "CORS" => {

@@ -49,8 +49,8 @@ pub(crate) struct HttpRule {
     pub(crate) features: Arc<Features>,
     /// Cross-origin requests, which a filter sets.
     pub(crate) cors: Option<Cors>,
-    /// The backend that a mirror names, with the place of the filter.
-    pub(crate) mirror: Option<(usize, BackendRef)>,
+    /// The backends that mirrors name, each with the place of the filter.
+    pub(crate) mirrors: Vec<(usize, BackendRef)>,
     pub(crate) backends: Vec<HttpBackend>,
 }
 
@@ -162,7 +162,7 @@ impl HttpRule {
         if filters.is_invalid {
             // The other features of the rule must not have an effect either.
             *features = Features { direct_response: Some(internal_error()), ..Features::default() };
-            filters.mirror = None;
+            filters.mirrors = Vec::new();
             features = &mut filters.features;
         }
         if backends.is_empty() && features.redirect.is_none() && features.direct_response.is_none() {
@@ -176,7 +176,7 @@ impl HttpRule {
             matches,
             features: Arc::new(filters.features),
             cors: filters.cors,
-            mirror: filters.mirror,
+            mirrors: filters.mirrors,
             backends,
         })
     }

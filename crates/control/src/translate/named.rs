@@ -59,7 +59,7 @@ impl Named {
         let rules = store.all::<HttpRoute>().flat_map(|(_, route, _)| &route.rules);
         let backends = rules.flat_map(|rule| {
             let backends = rule.backends.iter().map(|backend| &backend.reference);
-            backends.chain(rule.mirror.iter().map(|(_, mirror)| mirror))
+            backends.chain(rule.mirrors.iter().map(|(_, mirror)| mirror))
         });
         let services = backends.filter_map(|backend: &BackendRef| backend.service.as_ref());
         let services: HashSet<_> = services.map(|named| (&named.namespace, &named.name)).collect();

@@ -568,6 +568,9 @@ fn traffic() -> Traffic {
         },
     });
     let mut traffic = Traffic { id: id("TrafficPolicy", "full"), features: valid(features) };
+    // Rules of Gateway API have several mirrors.
+    let mirrors = traffic.features.mirrors.iter().cycle().take(2).cloned().collect();
+    traffic.features.mirrors = Entries::new(mirrors).unwrap();
     for upstream in traffic.features.upstreams_mut() {
         *upstream = key(1);
     }

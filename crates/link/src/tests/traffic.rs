@@ -6,7 +6,9 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
+use sluicegate_model::feature::MIRRORS_MAX;
 use sluicegate_model::policy::Traffic;
+use sluicegate_model::value::Entries;
 use sluicegate_model::{Ejection, HealthCheck};
 
 use super::model::{id, key};
@@ -146,12 +148,16 @@ pub(super) fn traffic() -> BoxedStrategy<Arc<Traffic>> {
         ("cache", cache),
     ];
     let answer = prop_oneof![object([("redirect", redirect)]), object([("directResponse", response)])];
-    (id(), object(others), answer.boxed(), key())
-        .prop_map(|(id, mut features, answer, upstream)| {
+    (id(), object(others), answer.boxed(), key(), 1..=MIRRORS_MAX)
+        .prop_map(|(id, mut features, answer, upstream, count)| {
             if let (Value::Object(features), Value::Object(answer)) = (&mut features, answer) {
                 features.extend(answer);
             }
             let mut traffic = Traffic { id, features: valid(features) };
+            let mirrors = std::mem::take(&mut traffic.features.mirrors);
+            let mirrors = mirrors.iter().flat_map(|mirror| std::iter::repeat_n(mirror.clone(), count));
+            traffic.features.mirrors =
+                Entries::new(mirrors.collect()).expect("at most the maximum of mirrors");
             for named in traffic.features.upstreams_mut() {
                 *named = upstream.clone();
             }

@@ -2,11 +2,14 @@
 
 use minicbor::{Decode, Encode};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::service_ref::{self, ServiceRef};
 use crate::UpstreamKey;
-use crate::value::Percent;
+use crate::value::{Entries, Percent};
+
+/// The maximum number of mirrors of a route: the number of filters of a rule of Gateway API. A TrafficPolicy has one mirror.
+pub const MIRRORS_MAX: usize = 16;
 
 /// The Service that receives copies of requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
@@ -22,4 +25,23 @@ pub struct Mirror {
     #[serde(default = "super::fault::all")]
     #[n(1)]
     pub percent: Percent,
+}
+
+/// The mirror of a TrafficPolicy.
+pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Entries<Mirror, MIRRORS_MAX>, D::Error> {
+    let mirror = Option::<Mirror>::deserialize(deserializer)?;
+    Ok(Entries::new(Vec::from_iter(mirror)).unwrap_or_default())
+}
+
+/// A single mirror as in a TrafficPolicy, or a list.
+pub(super) fn serialize<S: Serializer>(
+    mirrors: &Entries<Mirror, MIRRORS_MAX>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match &**mirrors {
+        [mirror] => mirror.serialize(serializer),
+        mirrors => mirrors.serialize(serializer),
+    }
 }

@@ -72,7 +72,7 @@ pub use health_check::{HealthCheck, HealthCheckType};
 pub use ip_access::IpAccess;
 pub use limits::BodyLimits;
 pub use load_balancing::{Affinity, HashPart, HashPartType, LoadBalancing, LoadBalancingAlgorithm};
-pub use mirror::Mirror;
+pub use mirror::{MIRRORS_MAX, Mirror};
 pub use rate_limit::{Concurrency, Limit, LimitAlgorithm, LimitKey, Window};
 pub use redirect::{Redirect, Scheme};
 pub use retries::{Retries, RetryBudget};
@@ -82,6 +82,7 @@ pub use url_rewrite::{PathRewrite, PathRewriteType, UrlRewrite};
 
 use crate::UpstreamKey;
 use crate::encoding::Bound;
+use crate::value::Entries;
 
 /// The features of a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
@@ -135,9 +136,15 @@ pub struct Features {
     #[n(10)]
     pub load_balancing: LoadBalancing,
     /// Sends copies of requests to another Service, and drops its responses. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[n(11)]
-    pub mirror: Option<Mirror>,
+    #[serde(
+        rename = "mirror",
+        skip_serializing_if = "is_default",
+        deserialize_with = "mirror::deserialize",
+        serialize_with = "mirror::serialize"
+    )]
+    #[schemars(with = "Option<Mirror>")]
+    #[cbor(n(11), default, skip_if = "is_default")]
+    pub mirrors: Entries<Mirror, MIRRORS_MAX>,
     /// Caches responses as a shared cache (RFC 9111): responses that allow caching, and never responses with private
     /// or Set-Cookie. The gateway caches nothing on routes whose SecurityPolicy authenticates callers. Default: no
     /// cache.
@@ -151,7 +158,7 @@ impl Features {
     pub fn upstreams(&self) -> impl Iterator<Item = &UpstreamKey> {
         let backends =
             self.split.iter().flat_map(|split| split.backends.iter().map(|backend| &backend.upstream));
-        backends.chain(self.mirror.iter().map(|mirror| &mirror.upstream))
+        backends.chain(self.mirrors.iter().map(|mirror| &mirror.upstream))
     }
 
     /// The upstreams that the features name, to complete them.
@@ -160,7 +167,7 @@ impl Features {
             .split
             .iter_mut()
             .flat_map(|split| split.backends.iter_mut().map(|backend| &mut backend.upstream));
-        backends.chain(self.mirror.iter_mut().map(|mirror| &mut mirror.upstream))
+        backends.chain(self.mirrors.iter_mut().map(|mirror| &mut mirror.upstream))
     }
 }
 

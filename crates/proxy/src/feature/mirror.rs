@@ -4,7 +4,8 @@ use sluicegate_model::feature::Mirror;
 
 use super::sample::is_sampled;
 
-/// The slot of the upstream that receives a copy of this request, if the request is among the mirrored requests.
-pub(super) fn receiver(mirror: Option<&Mirror>, slot: Option<usize>) -> Option<usize> {
-    slot.filter(|_| mirror.is_some_and(|mirror| is_sampled(mirror.percent)))
+/// The slots of the upstreams that receive a copy of this request. `slots` are the slots of the mirrors.
+pub(super) fn receivers(mirrors: &[Mirror], slots: &[usize]) -> Vec<usize> {
+    let sampled = mirrors.iter().zip(slots).filter(|(mirror, _)| is_sampled(mirror.percent));
+    sampled.map(|(_, slot)| *slot).collect()
 }

@@ -31,8 +31,8 @@ pub(crate) struct RouteTrafficPolicy {
     pub(crate) policy: Arc<TrafficPolicy>,
     /// The slots of the other upstreams, in their order.
     branches: Box<[usize]>,
-    /// The slot of the upstream that receives mirrored requests.
-    mirror: Option<usize>,
+    /// The slots of the upstreams that receive mirrored requests.
+    mirrors: Box<[usize]>,
     matched: MatchedPrefix,
     /// Whether the rule has backends.
     has_backends: bool,
@@ -58,8 +58,8 @@ pub(crate) struct Forward {
     /// The slot of the other upstream of a split; `None`: a backend of the rule.
     pub(crate) slot: Option<usize>,
     pub(crate) preference: EndpointPreference,
-    /// The slot of the upstream that receives a copy.
-    pub(crate) mirror: Option<usize>,
+    /// The slots of the upstreams that receive a copy.
+    pub(crate) mirrors: Vec<usize>,
     /// The new path, if it changes.
     pub(crate) path: Option<Vec<u8>>,
 }
@@ -134,7 +134,7 @@ impl RouteTrafficPolicy {
         let branches = features.split.iter().flat_map(|split| &split.backends);
         Self {
             branches: branches.map(|branch| slot(&branch.upstream)).collect(),
-            mirror: features.mirror.as_ref().map(|mirror| slot(&mirror.upstream)),
+            mirrors: features.mirrors.iter().map(|mirror| slot(&mirror.upstream)).collect(),
             matched: MatchedPrefix::of(path),
             has_backends: !rule.backends.is_empty(),
             policy,
@@ -143,7 +143,7 @@ impl RouteTrafficPolicy {
 
     /// Whether the other upstreams still have the same slots.
     pub(crate) fn is_in_place(&self, slot: impl Fn(&UpstreamKey) -> usize) -> bool {
-        let slots = self.branches.iter().copied().chain(self.mirror);
+        let slots = self.branches.iter().chain(&self.mirrors).copied();
         slots.eq(self.policy.source().features.upstreams().map(slot))
     }
 
@@ -181,7 +181,7 @@ impl RouteTrafficPolicy {
             hash: hash(&compiled.hash, request),
             mark: compiled.affinity.as_ref().and_then(|affinity| affinity.mark(request.head)),
         };
-        let mirror = mirror::receiver(features.mirror.as_ref(), self.mirror);
+        let mirrors = mirror::receivers(&features.mirrors, &self.mirrors);
         let mut path = None;
         if let Some(rewrite) = &features.url_rewrite.path {
             if self.matched.makes_dots(rewrite, request.path) {
@@ -189,6 +189,6 @@ impl RouteTrafficPolicy {
             }
             path = Some(self.matched.rewrite(rewrite, request.path));
         }
-        Steering::Forward(Forward { slot, preference, mirror, path })
+        Steering::Forward(Forward { slot, preference, mirrors, path })
     }
 }

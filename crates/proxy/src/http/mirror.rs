@@ -52,30 +52,41 @@ impl Drop for Place {
 }
 
 impl Exchange<'_> {
-    /// Sends a copy of the request. The request itself was sent completely.
+    /// Sends a copy of the request to each mirror. The request itself was sent completely.
     pub(super) fn mirror(&self) {
-        let Some(Steered { policy, mirror: Some(slot), .. }) = &self.steered else { return };
+        let Some(Steered { policy, mirrors, .. }) = &self.steered else { return };
+        if mirrors.is_empty() {
+            return;
+        }
+        let failures = &policy.stats.of(self.worker.id).mirror_failures;
         let is_whole =
             self.upload.is_complete() && self.upload.is_replayable() && self.scratch.head.upgrade.is_none();
-        let place = Place::take().filter(|_| is_whole);
-        let (Some(upstream), Some(place)) = (self.worker.upstream(*slot), place) else {
-            return policy.stats.of(self.worker.id).mirror_failures.add(1);
-        };
-        let copy = Copy {
-            request: self.scratch.request.clone(),
-            method: self.scratch.head.method,
-            worker: self.worker.clone(),
-            policy: policy.clone(),
-        };
-        spawn_local(async move {
-            copy.send(&upstream).await;
-            drop(place);
-        });
+        if !is_whole {
+            return failures.add(mirrors.len() as u64);
+        }
+        let request: Rc<[u8]> = self.scratch.request.as_slice().into();
+        for slot in mirrors {
+            let (Some(upstream), Some(place)) = (self.worker.upstream(*slot), Place::take()) else {
+                failures.add(1);
+                continue;
+            };
+            let copy = Copy {
+                request: request.clone(),
+                method: self.scratch.head.method,
+                worker: self.worker.clone(),
+                policy: policy.clone(),
+            };
+            spawn_local(async move {
+                copy.send(&upstream).await;
+                drop(place);
+            });
+        }
     }
 }
 
 struct Copy {
-    request: Vec<u8>,
+    /// The bytes of the request, which all its copies share.
+    request: Rc<[u8]>,
     method: Method,
     worker: Rc<Worker>,
     policy: Arc<TrafficPolicy>,

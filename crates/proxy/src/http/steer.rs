@@ -21,8 +21,8 @@ use crate::upstream::EndpointPreference;
 pub(super) struct Steered {
     pub(super) policy: Arc<TrafficPolicy>,
     pub(super) preference: EndpointPreference,
-    /// The slot of the upstream that receives a copy.
-    pub(super) mirror: Option<usize>,
+    /// The slots of the upstreams that receive a copy.
+    pub(super) mirrors: Vec<usize>,
 }
 
 impl Exchange<'_> {
@@ -50,7 +50,8 @@ impl Exchange<'_> {
         self.upload.set_limit(policy.compiled.settings.limits.request_body);
         // These lines apply to every response, also from this gateway.
         self.scratch.response_lines.extend_from_slice(&policy.compiled.response.lines);
-        self.steered = Some(Steered { policy, preference: EndpointPreference::default(), mirror: None });
+        let preference = EndpointPreference::default();
+        self.steered = Some(Steered { policy, preference, mirrors: Vec::new() });
     }
 
     /// Applies the policy. Returns the slot of the upstream for the request, if the policy splits it off to another Service
@@ -85,9 +86,9 @@ impl Exchange<'_> {
     }
 
     /// Applies the edits of a request that goes to an upstream. Returns the slot of the upstream.
-    fn apply_forward(&mut self, Forward { slot, preference, mirror, path }: Forward) -> Option<usize> {
+    fn apply_forward(&mut self, Forward { slot, preference, mirrors, path }: Forward) -> Option<usize> {
         if let Some(steered) = &mut self.steered {
-            (steered.preference, steered.mirror) = (preference, mirror);
+            (steered.preference, steered.mirrors) = (preference, mirrors);
         }
         if let Some(path) = path {
             self.set_path(path);

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 use sluicegate_model::Upstream;
+use sluicegate_model::feature::Mirror;
 use sluicegate_model::policy::Traffic;
+use sluicegate_model::value::{Entries, Percent};
 use sluicegate_proxy::counters::{Tally, TrafficShard};
 use sluicegate_proxy::failure::Failure;
 use sluicegate_testkit::gateway::{add_route, key, ready};
@@ -628,5 +630,28 @@ async fn mirrored_requests_never_delay_the_original_request() -> TestResult {
     let long = "x".repeat(300_000);
     let post = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n{long}");
     assert_eq!(gateway.connect().await?.request(post).await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn each_mirror_of_a_route_receives_a_copy_of_the_request() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let shadows = [Backend::start(Behaviour::silent()).await?, Backend::start(Behaviour::ok()).await?];
+    let mut builder = Gateway::builder().backends([&backend]);
+    add_upstream(builder.config_mut(), "one", &[shadows[0].addr()]);
+    add_upstream(builder.config_mut(), "two", &[shadows[1].addr()]);
+    let mirror = |name: &str| Mirror { upstream: key(name), percent: Percent::of(100) };
+    let mut policy = traffic(json!({}));
+    let mirrors = Entries::new(vec![mirror("one"), mirror("two")]);
+    Arc::make_mut(&mut policy).features.mirrors = mirrors.expect("two mirrors");
+    routes(builder.config_mut(), |route| route.traffic = Some(policy.clone()));
+    let gateway = builder.start().await?;
+    let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
+    assert_eq!(gateway.connect().await?.request(post).await?.status, 200);
+    for shadow in &shadows {
+        shadow.wait_until(|shadow| shadow.requests() == 1).await?;
+        assert_eq!(shadow.last_request().map(|copy| copy.body), Some(b"hello".to_vec()));
+    }
+    gateway.wait_until(|gateway| counted(gateway, |shard| &shard.mirrored) == 1).await?;
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluicegate_model::UpstreamKey;
 use sluicegate_model::feature::Mirror;
-use sluicegate_model::value::Percent;
+use sluicegate_model::value::{Entries, Percent};
 
 use crate::backend_tls::BackendTls;
 use crate::intent::http_route::{HttpBackend, HttpRoute, HttpRule};
@@ -57,13 +57,17 @@ pub(super) fn intent<'a>(
             backends.push(HttpBackend { weight, upstream, features });
         }
         let mut features = rule.features.clone();
-        if let Some((filter, mirror)) = &rule.mirror {
+        let mut mirrors = Vec::new();
+        for (filter, mirror) in &rule.mirrors {
             let place = Place::HttpMirror(rule.index, *filter);
-            let upstream = intent.upstream(store, tls, mirror, place, "no requests are mirrored");
+            let upstream = intent.upstream(store, tls, mirror, place, "the filter mirrors no requests");
             // The weight is the percentage.
             if let (Some(upstream), Ok(percent)) = (upstream, Percent::new(mirror.weight.into())) {
-                Arc::make_mut(&mut features).mirror = Some(Mirror { upstream, percent });
+                mirrors.push(Mirror { upstream, percent });
             }
+        }
+        if let Some(mirrors) = Entries::new(mirrors).filter(|mirrors| !mirrors.is_empty()) {
+            Arc::make_mut(&mut features).mirrors = mirrors;
         }
         let (index, matches, cors) = (rule.index, &*rule.matches, rule.cors.as_ref());
         intent.rules.push(HttpRule { index, matches, features, cors, backends });

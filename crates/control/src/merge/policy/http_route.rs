@@ -90,7 +90,7 @@ fn combined(policy: Option<&Traffic>, own: &Features, rule: ObjectId, port: u16)
         fault: _,
         split: _,
         load_balancing: _,
-        mirror,
+        mirrors,
         cache: _,
     } = own.clone();
     features.timeouts.request = timeouts.request.or(features.timeouts.request);
@@ -102,7 +102,7 @@ fn combined(policy: Option<&Traffic>, own: &Features, rule: ObjectId, port: u16)
     replace(&mut features.request_headers, request_headers);
     replace(&mut features.response_headers, response_headers);
     replace(&mut features.url_rewrite, url_rewrite);
-    replace(&mut features.mirror, mirror);
+    replace(&mut features.mirrors, mirrors);
     if redirect.is_some() || direct_response.is_some() {
         (features.redirect, features.direct_response) = (redirect, direct_response);
     }

@@ -153,10 +153,11 @@ impl<'a> Policies<'a> {
             }
         }
         features.split = features.split.take().filter(|split| !split.backends.is_empty());
-        if let Some(guard) = features.mirror.as_ref().and_then(|mirror| guard(&mirror.upstream)) {
-            features.mirror = None;
-            told.push(("spec.mirror".to_owned(), guard));
-        }
+        features.mirrors.retain(|mirror| {
+            let guard = guard(&mirror.upstream);
+            told.extend(guard.clone().map(|guard| ("spec.mirror".to_owned(), guard)));
+            guard.is_none()
+        });
         let narrowed = if told.is_empty() { traffic } else { Arc::new(narrowed) };
         for (field, guard) in told {
             let message = format!(

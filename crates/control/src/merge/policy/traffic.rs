@@ -54,8 +54,8 @@ pub(super) fn references<'a>(attached: &Attached<'a, Value>, config: &Config) ->
         let features = &traffic.features;
         let backends = features.split.iter().flat_map(|split| split.backends.iter().enumerate());
         let branches = backends.map(|(index, backend)| (Place::Branch(index), &backend.upstream));
-        let mirror = features.mirror.iter().map(|mirror| (Place::Mirror, &mirror.upstream));
-        let named = branches.chain(mirror);
+        let mirrors = features.mirrors.iter().map(|mirror| (Place::Mirror, &mirror.upstream));
+        let named = branches.chain(mirrors);
         named.map(move |(place, upstream)| Reference { at, place, upstream: upstream.clone() })
     });
     references.collect()

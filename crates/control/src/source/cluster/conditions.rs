@@ -33,7 +33,7 @@ pub(super) enum DesiredStatus {
     /// Of a policy or a Consumer.
     Policy(DesiredPolicyStatus),
     /// Of an object of Gateway API.
-    Object(ObjectStatus),
+    Object(Box<ObjectStatus>),
 }
 
 impl CurrentStatus {

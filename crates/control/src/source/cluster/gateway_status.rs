@@ -18,7 +18,7 @@ const ANCESTORS_MAX: usize = 16;
 const PARENTS_MAX: usize = 32;
 
 /// The features of Gateway API that the gateway supports, in order (`GatewayClassStatus.supportedFeatures`).
-const FEATURES: [&str; 36] = [
+const FEATURES: [&str; 37] = [
     "BackendTLSPolicy",
     "BackendTLSPolicySANValidation",
     "GRPCRoute",
@@ -45,6 +45,7 @@ const FEATURES: [&str; 36] = [
     "HTTPRoutePortRedirect",
     "HTTPRouteQueryParamMatching",
     "HTTPRouteRequestMirror",
+    "HTTPRouteRequestMultipleMirrors",
     "HTTPRouteRequestPercentageMirror",
     "HTTPRouteRequestTimeout",
     "HTTPRouteResponseHeaderModification",
@@ -201,7 +202,7 @@ mod tests {
 
     fn status(content: Content) -> DesiredStatus {
         let object = ObjectRef { kind: Kind::Gateway, namespace: "default".into(), name: "a".into() };
-        DesiredStatus::Object(ObjectStatus { object, generation: Some(2), content })
+        DesiredStatus::Object(Box::new(ObjectStatus { object, generation: Some(2), content }))
     }
 
     fn object() -> ObjectRef {

@@ -303,3 +303,45 @@ fn security_policy_of_a_service_applies_to_http_routes() {
     );
     assert_eq!(translation.config.hosts[0].entry_point, EntryPoint::Gateway("0.0.0.0:80".into()));
 }
+
+#[test]
+fn rule_mirrors_requests_to_the_service_of_each_mirror_filter() {
+    let mirror = |service: &str, share: &str| {
+        format!(
+            "{{type: RequestMirror, requestMirror: {{backendRef: {{name: {service}, port: 80}}{share}}}}}"
+        )
+    };
+    let filters = [
+        mirror("echo", ""),
+        mirror("none", ""),
+        mirror("echo", ", percent: 0"),
+        mirror("echo", ", fraction: {numerator: 1, denominator: 3}"),
+    ];
+    let rule = format!("{{filters: [{}], {}", filters.join(", "), &TO_ECHO[1..]);
+    let config = served_hosts(
+        &TranslateOptions::default(),
+        &[edge(&http("http", 80, "")), http_route("name: r", "{name: edge}", "", &rule)],
+        &["0.0.0.0:80 * [r/]"],
+        &[
+            "spec.rules[0].filters[1].requestMirror.backendRef.name: Service default/none does not exist; the filter mirrors no requests",
+        ],
+    );
+    let traffic = config.hosts[0].rules[0].traffic.as_ref().unwrap();
+    let mirrors =
+        traffic.features.mirrors.iter().map(|mirror| (&*mirror.upstream.service, mirror.percent.get()));
+    assert_eq!(mirrors.collect::<Vec<_>>(), [("echo", 100), ("echo", 34)]);
+}
+
+#[test]
+fn rule_with_more_than_16_mirrors_responds_with_500() {
+    let mirror = "{type: RequestMirror, requestMirror: {backendRef: {name: echo, port: 80}}}";
+    let rule = format!("{{filters: [{}], {}", [mirror; 17].join(", "), &TO_ECHO[1..]);
+    let config = served_hosts(
+        &TranslateOptions::default(),
+        &[edge(&http("http", 80, "")), http_route("name: r", "{name: edge}", "", &rule)],
+        &["0.0.0.0:80 * [r/]"],
+        &["spec.rules[0].filters[16].requestMirror: is one of more than 16 mirrors; requests receive 500"],
+    );
+    let features = &config.hosts[0].rules[0].traffic.as_ref().unwrap().features;
+    assert!(features.direct_response.is_some() && features.mirrors.is_empty());
+}

@@ -179,7 +179,7 @@ fn split_and_mirror_do_not_bypass_the_security_policy_of_a_service() {
         let traffic = traffic_of(&translation.config);
         (
             traffic.features.split.is_some(),
-            traffic.features.mirror.is_some(),
+            !traffic.features.mirrors.is_empty(),
             problems,
             policy_statuses(&translation),
         )
