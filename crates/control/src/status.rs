@@ -30,8 +30,8 @@ pub(crate) enum Content {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GatewayStatus {
     pub(crate) accepted: Condition,
-    /// The reason why its client certificate is unusable.
-    pub(crate) unresolved: Option<Fault>,
+    /// Whether its client certificate is usable, if it names one.
+    pub(crate) resolved: Option<Condition>,
     /// The reason why the data planes do not serve the Gateway.
     pub(crate) unprogrammed: Option<Fault>,
     /// The addresses of the Gateway; `None` for the addresses of the data planes.

@@ -150,6 +150,10 @@ fn of_gateway(
         },
         (None, None) => Condition::met(ACCEPTED, ACCEPTED),
     };
+    // Listeners report their own references.
+    let refers = gateway.client_certificate.is_some();
+    let resolved =
+        refers.then(|| Condition::unless(RESOLVED_REFS, RESOLVED_REFS, intent.unresolved.as_ref()));
     let unprogrammed =
         (!accepted.is_true).then(|| Fault::new("Invalid", accepted.message.clone())).or(waiting);
     ObjectStatus {
@@ -157,7 +161,7 @@ fn of_gateway(
         generation: gateway.generation,
         content: Content::Gateway(GatewayStatus {
             accepted,
-            unresolved: intent.unresolved.clone(),
+            resolved,
             unprogrammed,
             addresses,
             listeners: listeners.into_iter().map(|(_, status)| status).collect(),

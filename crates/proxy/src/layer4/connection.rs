@@ -35,9 +35,9 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut arrival: Arrival, phase: &Cel
                 .unwrap_or(Err(TlsFault::Timeout));
             let found = heard.and_then(|heard| heard.ok_or(TlsFault::NotTls)).and_then(|hello| {
                 let target = names.find(hello.name.as_deref().unwrap_or_default().as_bytes());
-                let target = target.ok_or(TlsFault::UnknownName).inspect_err(|fault| {
-                    tls::refuse(&arrival.tcp, *fault);
-                })?;
+                // Without an alert: the gateway does not take part in TLS here, and the suite of Gateway API expects that the
+                // connection ends.
+                let target = target.ok_or(TlsFault::UnknownName)?;
                 Ok((target.clone(), hello))
             });
             match found {

@@ -49,7 +49,7 @@ async fn server_name_selects_the_endpoint_of_a_passthrough_connection() -> TestR
     assert_eq!(ask(gateway.layer4_addr(), "INSIDE.test").await?, 200);
     assert_eq!(terminator.names(), [Some("inside.test".to_owned()), Some("inside.test".to_owned())]);
     let error = ask(gateway.layer4_addr(), "other.test").await.expect_err("nobody has this name");
-    assert!(format!("{error:#}").to_lowercase().contains("unrecogni"), "{error:#}");
+    assert!(format!("{error:#}").contains("eof"), "{error:#}");
     assert_eq!(faults(&gateway, TlsFault::UnknownName), 1);
     let mut clear = connect(&gateway).await?;
     clear.write_all(GET.as_bytes()).await?;
@@ -66,7 +66,7 @@ async fn wildcard_host_of_gateway_api_matches_several_labels() -> TestResult {
     for (name, taken) in [("a.b.test", true), ("test", false), ("a.example", false)] {
         // The endpoint's certificate is for another name. The test checks only that the client received it.
         let error = format!("{:#}", ask(gateway.layer4_addr(), name).await.expect_err(name));
-        assert_eq!(error.to_lowercase().contains("unrecogni"), !taken, "{name}: {error}");
+        assert_eq!(error.contains("eof"), !taken, "{name}: {error}");
     }
     Ok(())
 }

@@ -94,10 +94,7 @@ fn of_gateway(
     });
     let unprogrammed = wish.unprogrammed.as_ref().or(unassigned.as_ref());
     let mut wanted = vec![wish.accepted.clone(), Condition::unless("Programmed", "Programmed", unprogrammed)];
-    // The condition is present only while it is false: listeners report their own references.
-    if let Some(fault) = &wish.unresolved {
-        wanted.push(Condition::unless("ResolvedRefs", "ResolvedRefs", Some(fault)));
-    }
+    wanted.extend(wish.resolved.clone());
     let addresses: Vec<Value> = addresses
         .iter()
         .map(|address| {
@@ -219,7 +216,7 @@ mod tests {
         let listener = ListenerStatus { name: "http".into(), kinds, attached_routes: 3, conditions };
         GatewayStatus {
             accepted: Condition::met("Accepted", "Accepted"),
-            unresolved: None,
+            resolved: None,
             unprogrammed: None,
             addresses: None,
             listeners: vec![listener],
@@ -238,9 +235,10 @@ mod tests {
     }
 
     #[test]
-    fn gateway_reports_its_client_certificate_while_the_certificate_is_unusable() {
-        let unresolved = Some(Fault::new("InvalidClientCertificateRef", "Secret default/a does not exist"));
-        let wish = status(Content::Gateway(GatewayStatus { unresolved, ..gateway() }));
+    fn gateway_reports_its_client_certificate_as_long_as_it_names_one() {
+        let fault = Fault::new("InvalidClientCertificateRef", "Secret default/a does not exist");
+        let resolved = Some(Condition::unless("ResolvedRefs", "ResolvedRefs", Some(&fault)));
+        let wish = status(Content::Gateway(GatewayStatus { resolved, ..gateway() }));
         let written = current(json!({})).task(&object(), &wish, None).expect("nothing stands there");
         assert_eq!(written["conditions"][2]["reason"], "InvalidClientCertificateRef");
         let solved = current(written).task(&object(), &status(Content::Gateway(gateway())), None);

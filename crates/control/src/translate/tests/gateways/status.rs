@@ -30,10 +30,8 @@ fn statuses_of(store: &Store) -> Vec<String> {
         match status.content {
             Content::GatewayClass(conditions) => lines.push(format!("{name}:{}", words(&conditions))),
             Content::Gateway(gateway) => {
-                let unresolved = gateway.unresolved.as_ref();
-                let unresolved =
-                    unresolved.map(|fault| Condition::unless("ResolvedRefs", "ResolvedRefs", Some(fault)));
-                let conditions: Vec<Condition> = [gateway.accepted].into_iter().chain(unresolved).collect();
+                let conditions: Vec<Condition> =
+                    [gateway.accepted].into_iter().chain(gateway.resolved).collect();
                 lines.push(format!("{name}:{}", words(&conditions)));
                 lines.extend(gateway.listeners.iter().map(|listener| {
                     let kinds: Vec<&str> = listener.kinds.iter().map(|kind| kind.as_str()).collect();
