@@ -88,7 +88,7 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
     let max_subscribers = usize::try_from(args.max_data_planes)?;
     let distributor =
         Distributor::new(DistributorOptions { max_subscribers, ..DistributorOptions::default() });
-    let (distributed, leads) = (distributor.clone(), source.leads());
+    let (distributed, measures) = (distributor.clone(), source.measures());
     let admin = Admin {
         registry: Registry::of_no_worker().into(),
         readiness: readiness.clone(),
@@ -98,7 +98,7 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
         problems: problems(source.problems()),
         planes: Arc::new(move || {
             let mut planes = planes(&distributed.telemetry());
-            planes.measures.extend(leads());
+            planes.measures.extend(measures());
             planes
         }),
     };

@@ -38,8 +38,8 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         Ports { http: &args.gateway.listen, https: &args.tls.listen_https, admin: args.gateway.admin };
     let translation = translate_options(&args.class, args.settings.settings(), ports);
     let source = args.source.source(translation, &args.settings, &args.tls).await?;
-    let leads = source.leads();
-    let planes = move || Planes { measures: leads().into_iter().collect(), ..Planes::default() };
+    let measures = source.measures();
+    let planes = move || Planes { measures: measures(), ..Planes::default() };
     let told = Told { problems: problems(source.problems()), planes: Arc::new(planes) };
     let resignation = source.resignation();
     gateway::run(&args.gateway, &args.tls.listen_https, told, resignation, |mut publish| {

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use clap::{Args, ValueEnum};
 use sluicegate_admin::Measure;
@@ -246,16 +247,19 @@ impl Source {
         }
     }
 
-    /// Whether this process holds the Lease and writes into the cluster, for `/metrics`.
-    pub(crate) fn leads(&self) -> impl Fn() -> Option<Measure> + Send + Sync + 'static {
-        let leads = match self {
+    /// Whether this process holds the Lease and writes into the cluster, and how much it has written, for `/metrics`.
+    pub(crate) fn measures(&self) -> impl Fn() -> Vec<Measure> + Send + Sync + 'static {
+        let of_cluster = match self {
             Self::Directory(_) => None,
-            Self::Cluster(source) => Some(source.leads()),
+            Self::Cluster(source) => Some((source.leads(), source.status_writes())),
         };
         move || {
-            let leads = *leads.as_ref()?.borrow();
+            let Some((leads, writes)) = &of_cluster else { return Vec::new() };
             let help = "1 if this process holds the Lease and writes status and Events, otherwise 0";
-            Some(Measure::gauge("sluicegate_leader", help, leads.into()))
+            let leads = Measure::gauge("sluicegate_leader", help, (*leads.borrow()).into());
+            let help = "Statuses and annotations that this process has written into the cluster";
+            let writes = writes.load(Ordering::Relaxed);
+            vec![leads, Measure::counter("sluicegate_status_writes", help, writes)]
         }
     }
 

@@ -1,6 +1,7 @@
 """Tests of a gateway that follows a cluster, with a real API server."""
 
 import json
+import re
 import shutil
 import signal
 import sys
@@ -320,6 +321,9 @@ class Follows(OnCluster):
         self.await_conditions(objects[0], generation=2, Accepted="ListenersNotValid", Programmed="Programmed")
         status = self.api.get(objects[0])["status"]
         self.assertIn(theirs, status["conditions"])
+        [writes] = re.findall(r"^sluicegate_status_writes_total (\d+)$", gateway.admin("/metrics").text, re.MULTILINE)
+        # A few changes of a Gateway and a route: each is written about once.
+        self.assertLessEqual(int(writes), 10)
         self.assertNotEqual(self.api.get(objects[0])["metadata"]["resourceVersion"], version)
         self.assertEqual(self.api.get(objects[1])["metadata"]["resourceVersion"], route["metadata"]["resourceVersion"])
         self.cluster.kubectl("delete", "--namespace", self.namespace, f"tcproutes.{group}/web", f"gateways.{group}/edge")

@@ -24,6 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashSet};
@@ -97,6 +98,8 @@ pub struct ClusterSource {
     status: Option<StatusOptions>,
     problems: state::Sender<Arc<[Problem]>>,
     leads: state::Sender<bool>,
+    /// The number of written statuses and annotations.
+    status_writes: Arc<AtomicU64>,
     resigned: state::Sender<bool>,
 }
 
@@ -118,6 +121,7 @@ impl ClusterSource {
             status,
             problems: state::Sender::new(Arc::default()),
             leads,
+            status_writes: Arc::default(),
             resigned,
         }
     }
@@ -132,6 +136,12 @@ impl ClusterSource {
     #[must_use]
     pub fn leads(&self) -> state::Receiver<bool> {
         self.leads.subscribe()
+    }
+
+    /// The number of statuses and annotations that this process has written, which grows.
+    #[must_use]
+    pub fn status_writes(&self) -> Arc<AtomicU64> {
+        self.status_writes.clone()
     }
 
     /// A future that ends all writing by this process and releases the Lease, so that the next holder need not wait for
@@ -160,7 +170,7 @@ impl ClusterSource {
     /// objects are known; until then `run` does not call `publish`, which must not block.
     pub async fn run(self, publish: impl Publish) -> Infallible {
         let mut resigned = self.resigned.subscribe();
-        let board = self.status.as_ref().map(|_| Arc::new(StatusBoard::default()));
+        let board = self.status.as_ref().map(|_| Arc::new(StatusBoard::new(self.status_writes.clone())));
         let (lack, lacking) = state::channel(None);
         let (services, wanted) = state::channel(Arc::default());
         let (faults, service_faults) = state::channel(Vec::new());

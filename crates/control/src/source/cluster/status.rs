@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::convert::Infallible;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -64,6 +65,8 @@ const NOTE_MAX: usize = 1024;
 pub(super) struct StatusBoard {
     status_entries: Mutex<StatusEntries>,
     changed: Notify,
+    /// The number of written statuses and annotations.
+    writes: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
@@ -126,6 +129,11 @@ struct IngressTask {
 }
 
 impl StatusBoard {
+    /// A board that counts its writes.
+    pub(super) fn new(writes: Arc<AtomicU64>) -> Self {
+        Self { writes, ..Self::default() }
+    }
+
     /// Takes the current status of an object.
     pub(super) fn observe(&self, object: &ObjectRef, standing: Standing) {
         let mut status_entries = self.status_entries();
@@ -465,6 +473,7 @@ impl Writer {
         };
         let patch = json!({"metadata": {"resourceVersion": version}, "status": status});
         let written = api.patch_status(&object.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        self.board.writes.fetch_add(1, Ordering::Relaxed);
         self.board.status_entries().wrote(
             object,
             version,
@@ -506,6 +515,7 @@ impl Writer {
     }
 
     fn written(&self, object: &ObjectRef, ingress: &Ingress) {
+        self.board.writes.fetch_add(1, Ordering::Relaxed);
         self.board.status_entries().wrote(
             object,
             None,
