@@ -54,15 +54,20 @@ type test struct {
 // contents of the catalog.
 type contents struct {
 	Tests []test `json:"tests"`
-	// Features are the supported features of the channel.
-	Features []features.FeatureName `json:"features"`
+	// Features maps each feature of the channel to whether Sluicegate supports it.
+	Features map[features.FeatureName]bool `json:"features"`
 }
 
 func TestConformance(t *testing.T) {
 	options := conformance.DefaultOptions(t)
-	supported, err := supportedFeatures(*featuresFile, *channel)
+	listed, err := readFeatures(*featuresFile, *channel)
 	require.NoError(t, err)
-	listed := sets.List(supported)
+	supported := suite.FeaturesSet{}
+	for name, is := range listed {
+		if is {
+			supported.Insert(name)
+		}
+	}
 	// Profiles enable their core features by themselves, so the suite reports a core feature as supported in any case.
 	for _, profile := range profiles {
 		if slices.Contains(options.ConformanceProfiles, profile.Name) {
@@ -90,9 +95,10 @@ func TestConformance(t *testing.T) {
 	conformance.RunConformanceWithOptions(t, options)
 }
 
-// supportedFeatures reads the file of features: `+ NAME` is supported, `- NAME REASON` is not. The file must name each
-// feature of gateways, so that a new version of the suite cannot add features unnoticed.
-func supportedFeatures(file, channel string) (suite.FeaturesSet, error) {
+// readFeatures reads the file of features: `+ NAME` is supported, `- NAME REASON` is not. The file must name each feature
+// of gateways, so that a new version of the suite cannot add features unnoticed. The result has the features of the
+// channel, and whether they are supported.
+func readFeatures(file, channel string) (map[features.FeatureName]bool, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -102,7 +108,7 @@ func supportedFeatures(file, channel string) (suite.FeaturesSet, error) {
 		known = known.Union(profile.CoreFeatures).Union(profile.ExtendedFeatures)
 	}
 	known = known.Union(features.SetsToNamesSet(features.GRPCRouteExtendedFeatures))
-	named, supported := suite.FeaturesSet{}, suite.FeaturesSet{}
+	named, listed := suite.FeaturesSet{}, map[features.FeatureName]bool{}
 	lines := bufio.NewScanner(strings.NewReader(string(content)))
 	for number := 1; lines.Scan(); number++ {
 		line := strings.TrimSpace(lines.Text())
@@ -123,14 +129,14 @@ func supportedFeatures(file, channel string) (suite.FeaturesSet, error) {
 			return nil, fmt.Errorf("%s:%d: %s has no reason", file, number, name)
 		}
 		named.Insert(name)
-		if words[0] == "+" && (channel != features.FeatureChannelStandard || features.GetFeature(name).Channel == features.FeatureChannelStandard) {
-			supported.Insert(name)
+		if channel == features.FeatureChannelExperimental || features.GetFeature(name).Channel == features.FeatureChannelStandard {
+			listed[name] = words[0] == "+"
 		}
 	}
 	if missing := known.Difference(named); len(missing) > 0 {
 		return nil, fmt.Errorf("%s: no line for %v", file, sets.List(missing))
 	}
-	return supported, nil
+	return listed, nil
 }
 
 // selected returns the tests that match the patterns of path.Match. Each pattern must match a test.

@@ -108,11 +108,10 @@ class Verdict(unittest.TestCase):
 
     def test_features_that_differ_from_the_status_of_the_class_are_listed(self) -> None:
         results = ended(A="pass")
-        results.features = {"Gateway", "TCPRoute"}
+        results.features = {"Gateway": True, "ListenerSet": False, "TCPRoute": True, "UDPRoute": False}
         out = io.StringIO()
-        summary(results, {}, True, out, ["Gateway", "UDPRoute"])
-        self.assertRegex(out.getvalue(), r"not in the status of the GatewayClass:\n  TCPRoute\n")
-        self.assertRegex(out.getvalue(), r"not in `features`:\n  UDPRoute\n")
+        summary(results, {}, True, out, ["Gateway", "UDPRoute", "Unknown"])
+        self.assertRegex(out.getvalue(), r"2 features .* differ:\n  TCPRoute\n  UDPRoute\n")
 
 
 class ExpectedFailures(unittest.TestCase):

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -43,8 +43,8 @@ class Results:
         """The output outside of tests, such as the preparation of the suite."""
         self.failed = False
         """Whether the suite failed: one of its tests, or outside of its tests."""
-        self.features: set[str] = set()
-        """The features that Sluicegate supports in the channel, according to the file of features."""
+        self.features: dict[str, bool] = {}
+        """The features of the channel, and whether Sluicegate supports them according to the file of features."""
         self._ended = False
 
     def read_catalog(self, file: Path) -> None:
@@ -52,7 +52,7 @@ class Results:
         if not file.exists():
             return
         catalog = json.loads(file.read_text())
-        self.features = set(catalog["features"])
+        self.features = catalog["features"]
         for entry in catalog["tests"]:
             self._test(entry["name"]).__dict__.update(profiles=entry["profiles"], unsupported=entry["unsupported"])
 
@@ -103,7 +103,7 @@ def expected_failures(text: str) -> dict[str, str]:
     return found
 
 
-def summary(results: Results, expected: dict[str, str], whole: bool, out: TextIO, published: Iterable[str] | None = None) -> bool:
+def summary(results: Results, expected: dict[str, str], whole: bool, out: TextIO, published: Collection[str] | None = None) -> bool:
     """Prints the results by profile and the failures. Returns whether all results are as expected. `whole`: the suite had no
     filter, so that it knows every test. `published`: the features in the status of the GatewayClass."""
     failed = results.named("fail")
@@ -126,8 +126,8 @@ def summary(results: Results, expected: dict[str, str], whole: bool, out: TextIO
     _list("passed, but listed in expected-failures; remove the line", [test.name for test in mended], out)
     _list("listed in expected-failures, but not in the suite; remove the line", unknown, out)
     if published is not None:
-        _list("features in `features`, but not in the status of the GatewayClass", sorted(results.features.difference(published)), out)
-        _list("features in the status of the GatewayClass, but not in `features`", sorted(set(published) - results.features), out)
+        differ = [name for name, supported in sorted(results.features.items()) if supported != (name in published)]
+        _list("features of which `features` and the status of the GatewayClass differ", differ, out)
     if results.broken:
         _list("did not end", [test.name for test in results.tests.values() if not test.result], out)
         print("\nThe suite failed outside of its tests. The end of its output:", file=out)
