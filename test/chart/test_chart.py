@@ -180,6 +180,9 @@ class Rights(unittest.TestCase):
         self.assertEqual(written, {
             ("*", "networking.k8s.io", "ingresses/status", "patch"),
             ("*", "networking.k8s.io", "ingresses", "patch"),
+            ("*", "gateway.networking.k8s.io", "gatewayclasses/status", "patch"),
+            ("*", "gateway.networking.k8s.io", "gateways/status", "httproutes/status", "grpcroutes/status", "tlsroutes/status", "tcproutes/status",
+             "udproutes/status", "backendtlspolicies/status", "patch"),
             ("*", "sluicegate.dev", "securitypolicies/status", "consumers/status", "ratelimitpolicies/status", "trafficpolicies/status", "patch"),
             ("*", "events.k8s.io", "events", "create"),
             (NAMESPACE, "coordination.k8s.io", "leases", "create"),
@@ -194,7 +197,7 @@ class Rights(unittest.TestCase):
     def test_gateway_with_watched_namespaces_has_rights_only_in_these_namespaces(self):
         found = rules(rendered({"watchNamespaces": ["shop", "blog"], "config": {"a": "b"}}), "sluicegate")
         everywhere = {resource for where, rule in found if where == "*" for resource in rule["resources"]}
-        self.assertEqual(everywhere, {"ingressclasses", "gatewayclasses", "namespaces"})
+        self.assertEqual(everywhere, {"ingressclasses", "gatewayclasses", "gatewayclasses/status", "namespaces"})
         for where in ("shop", "blog"):
             self.assertIn("secrets", {resource for of, rule in found if of == where for resource in rule["resources"]})
         own = [rule for of, rule in found if of == NAMESPACE and rule["verbs"] == READ]
