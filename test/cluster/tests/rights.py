@@ -17,10 +17,11 @@ FOLLOWED = {
     "sluicegate.dev/securitypolicies": READ, "sluicegate.dev/consumers": READ, "sluicegate.dev/ratelimitpolicies": READ,
     "sluicegate.dev/trafficpolicies": READ,
 }
-OF_THE_CLUSTER = {"networking.k8s.io/ingressclasses": READ, "gateway.networking.k8s.io/gatewayclasses": READ, "/namespaces": READ}
+OF_THE_CLUSTER = {"networking.k8s.io/ingressclasses": READ, "gateway.networking.k8s.io/gatewayclasses": READ, "/namespaces": READ,
+                  "gateway.networking.k8s.io/gatewayclasses/status": ["patch"]}
 WRITTEN = {"networking.k8s.io/ingresses/status": ["patch"], "networking.k8s.io/ingresses": ["patch"],
            **{f"gateway.networking.k8s.io/{kind}/status": ["patch"]
-              for kind in ["gatewayclasses", "gateways", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "udproutes", "backendtlspolicies"]},
+              for kind in ["gateways", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "udproutes", "backendtlspolicies"]},
            "sluicegate.dev/securitypolicies/status": ["patch"], "sluicegate.dev/consumers/status": ["patch"],
            "sluicegate.dev/ratelimitpolicies/status": ["patch"], "sluicegate.dev/trafficpolicies/status": ["patch"], "events.k8s.io/events": ["create"]}
 LEASE = {"coordination.k8s.io/leases": ["create"], "coordination.k8s.io/leases sluicegate": ["get", "update"]}
