@@ -151,8 +151,8 @@ enum TrafficPolicy {
 
 /// A source of changes.
 pub(crate) enum Source {
-    Directory(DirectorySource),
-    Cluster(ClusterSource),
+    Directory(Box<DirectorySource>),
+    Cluster(Box<ClusterSource>),
 }
 
 impl SourceArgs {
@@ -167,7 +167,7 @@ impl SourceArgs {
         options.configmap.clone_from(&self.configmap);
         options.read_globals = configmap::reader(settings.clone(), tls.clone());
         if let Some(dir) = &self.manifests {
-            return Ok(Source::Directory(DirectorySource::new(dir, options)));
+            return Ok(Source::Directory(Box::new(DirectorySource::new(dir, options))));
         }
         let ClusterArgs { kubeconfig, context, watch_namespace, .. } = self.cluster.clone();
         let client = Credentials { kubeconfig, context }.client().await?;
@@ -179,7 +179,7 @@ impl SourceArgs {
                 "the gateway writes no status and no Events, because the namespace of this pod is unknown; set --pod-namespace"
             );
         }
-        Ok(Source::Cluster(ClusterSource::new(client, watch_namespace, options, status)))
+        Ok(Source::Cluster(Box::new(ClusterSource::new(client, watch_namespace, options, status))))
     }
 
     /// The namespace of this pod, if set.
