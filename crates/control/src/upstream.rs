@@ -128,7 +128,7 @@ fn tls_of_policy(store: &Store, transport: &TransportTls, policy: &str) -> Upstr
     let policy = backend_tls::named(store, policy);
     let trusted = policy.and_then(|policy| backend_tls::trust(store, policy).verification.ok());
     let (verification, validation) = trusted.unzip();
-    let nobody = || Verification::Authorities { roots: Vec::new(), crls: Vec::new() };
+    let no_authority = || Verification::Authorities { roots: Vec::new(), crls: Vec::new() };
     let identity = transport
         .secret
         .as_deref()
@@ -137,7 +137,7 @@ fn tls_of_policy(store: &Store, transport: &TransportTls, policy: &str) -> Upstr
     UpstreamTls {
         server_name: transport.server_name.clone(),
         sends_name: transport.sends_name,
-        verification: verification.unwrap_or_else(nobody),
+        verification: verification.unwrap_or_else(no_authority),
         identity,
         alternative_names: validation.and_then(|validation| validation.alternative_names.clone()),
     }

@@ -53,7 +53,7 @@ pub(crate) fn statuses(
         };
         of_route(route.at.object, generation, &route.parents, conditions)
     });
-    statuses.extend(layer4.flatten());
+    statuses.extend(layer4);
     let http = intents.http_routes.iter().enumerate().map(|(index, route)| {
         let fallback = store.not_in_service::<HttpRoute>(route.at.object);
         let generation = fallback.as_ref().map_or(route.generation, |(newest, _)| newest.generation);
@@ -77,7 +77,7 @@ pub(crate) fn statuses(
         };
         of_route(route.at.object, generation, &route.parents, conditions)
     });
-    statuses.extend(http.flatten());
+    statuses.extend(http);
     statuses
 }
 
@@ -248,7 +248,7 @@ fn of_route(
     generation: Option<i64>,
     parents: &[Parent<'_>],
     conditions: impl Fn(&Parent<'_>) -> Vec<Condition>,
-) -> Option<ObjectStatus> {
+) -> ObjectStatus {
     let ours = parents.iter().filter(|parent| parent.is_ours).map(|parent| ParentStatus {
         namespace: parent.reference.namespace.clone(),
         name: parent.reference.name.clone(),
@@ -257,7 +257,7 @@ fn of_route(
         conditions: conditions(parent),
     });
     let object = object.clone();
-    Some(ObjectStatus { object, generation, content: Content::Route(ours.collect()) })
+    ObjectStatus { object, generation, content: Content::Route(ours.collect()) }
 }
 
 /// The conditions of a route for a parent. `fault` is an error of the route itself.

@@ -214,6 +214,7 @@ impl StatusBoard {
         let of_objects: HashMap<&ObjectRef, &ObjectStatus> =
             wanted.objects.iter().map(|status| (&status.object, status)).collect();
         let served = status_entries.served;
+        let mut changed = Vec::new();
         for (object, entry) in &mut status_entries.conditions {
             let new = match of_objects.get(object) {
                 Some(status) => DesiredStatus::Object(Box::new((*status).clone())),
@@ -224,25 +225,24 @@ impl StatusBoard {
                     DesiredStatus::Policy(DesiredPolicyStatus::new(verdicts, &entry.standing))
                 }
             };
-            entry.want(new, wanted.configuration, served);
+            if entry.want(new, wanted.configuration, served) {
+                changed.push(object.clone());
+            }
         }
-        self.queue_up_conditions(status_entries);
+        for object in changed {
+            self.queue_up(status_entries, &object);
+        }
     }
 
     /// Takes the newest configuration that the data planes serve.
     pub(super) fn set_served(&self, configuration: u64) {
         let mut status_entries = self.status_entries();
         status_entries.served = configuration;
-        for entry in status_entries.conditions.values_mut() {
-            entry.serve(configuration);
-        }
-        self.queue_up_conditions(&mut status_entries);
-    }
-
-    fn queue_up_conditions(&self, status_entries: &mut StatusEntries) {
-        let all: Vec<ObjectRef> = status_entries.conditions.keys().cloned().collect();
-        for object in all {
-            self.queue_up(status_entries, &object);
+        let entries = status_entries.conditions.iter_mut();
+        let changed =
+            entries.filter_map(|(object, entry)| entry.serve(configuration).then(|| object.clone()));
+        for object in changed.collect::<Vec<_>>() {
+            self.queue_up(&mut status_entries, &object);
         }
     }
 
@@ -270,21 +270,24 @@ pub(super) struct DesiredConditions<'a> {
 
 impl ConditionsEntry {
     /// Takes the intended status for a configuration. A status that already waits for an older configuration does not
-    /// wait any longer.
-    fn want(&mut self, new: DesiredStatus, configuration: u64, served: u64) {
+    /// wait any longer. Returns whether the status to write may have changed.
+    fn want(&mut self, new: DesiredStatus, configuration: u64, served: u64) -> bool {
         if self.wish.as_ref() == Some(&new) {
             self.pending = None;
         } else if self.pending.as_ref().is_none_or(|(_, pending)| *pending != new) {
             self.pending = Some((configuration, new));
         }
-        self.serve(served);
+        self.serve(served)
     }
 
-    /// Takes the newest configuration that the data planes serve.
-    fn serve(&mut self, configuration: u64) {
-        if let Some((_, wish)) = self.pending.take_if(|(pending, _)| *pending <= configuration) {
+    /// Takes the newest configuration that the data planes serve. Returns whether the status to write may have changed.
+    fn serve(&mut self, configuration: u64) -> bool {
+        let served = self.pending.take_if(|(pending, _)| *pending <= configuration);
+        let has_changed = served.is_some();
+        if let Some((_, wish)) = served {
             self.wish = Some(wish);
         }
+        has_changed
     }
 
     /// The status to write.
@@ -738,7 +741,7 @@ mod tests {
         let board = StatusBoard::default();
         board.observe(&class("").object, Standing::Conditions(CurrentStatus::default()));
         want_class(&board, "One", 1);
-        assert_eq!(sent(&board), None, "nobody serves the configuration yet");
+        assert_eq!(sent(&board), None, "no data plane serves the configuration yet");
         board.set_served(1);
         assert_eq!(sent(&board).expect("it is served")["conditions"][0]["reason"], "One");
         // A status that waits does not wait longer, because further configurations do not change it.

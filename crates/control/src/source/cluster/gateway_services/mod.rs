@@ -348,7 +348,7 @@ pub(super) async fn write(
     let reserved: Vec<u16> = ports.copied().chain(options.admin_port).collect();
     loop {
         until(&mut holds, true).await;
-        // What an earlier holder wrote is in the cluster.
+        // An earlier holder has written into the cluster.
         let planner =
             Planner { options: services.clone(), reserved: reserved.clone(), done: BTreeMap::new() };
         let services = Api::namespaced(client.clone(), &services.namespace);
