@@ -14,7 +14,7 @@ use sluicegate_model::value::{
 
 use super::gateway_api::{
     CorsFilter, HeaderLine, HeaderModifier, HttpFilter, HttpRetry, HttpTimeouts, PathModifier, RequestMirror,
-    RequestRedirect,
+    RequestRedirect, UrlRewriteFilter,
 };
 use super::route::BackendRef;
 use super::{Kind, ObjectRef};
@@ -59,6 +59,7 @@ pub(super) fn of_rule(
 pub(super) fn of_backend(
     written: Vec<HttpFilter>,
     backend: &str,
+    kind: Kind,
     findings: &mut Findings,
 ) -> Result<Option<Box<BackendFeatures>>, ()> {
     let mut features = BackendFeatures::default();
@@ -69,6 +70,9 @@ pub(super) fn of_backend(
                 .map(|edits| features.request_headers = edits),
             "ResponseHeaderModifier" => edits(filter.response_header_modifier, "responseHeaderModifier")
                 .map(|edits| features.response_headers = edits),
+            "URLRewrite" if kind != Kind::GrpcRoute => {
+                url_rewrite(filter.url_rewrite).map(|rewrite| features.url_rewrite = rewrite)
+            }
             other => Err(("type".to_owned(), format!("{other:?} is not supported at a backend"))),
         };
         if let Err((within, fault)) = added {
@@ -101,14 +105,7 @@ impl RuleFilters {
                 return Err(("type".to_owned(), format!("{other:?} is not supported in a GRPCRoute")));
             }
             "RequestRedirect" => self.features.redirect = Some(redirect(filter.request_redirect)?),
-            "URLRewrite" => {
-                let written = filter.url_rewrite.ok_or_else(|| missing("urlRewrite"))?;
-                let at = |within: &str| format!("urlRewrite.{within}");
-                self.features.url_rewrite = UrlRewrite {
-                    path: path(written.path, &at("path"))?,
-                    hostname: optional(written.hostname.as_deref(), Hostname::new, &at("hostname"))?,
-                };
-            }
+            "URLRewrite" => self.features.url_rewrite = url_rewrite(filter.url_rewrite)?,
             "RequestMirror" => {
                 let written = filter.request_mirror.ok_or_else(|| missing("requestMirror"))?;
                 if self.mirrors.len() == MIRRORS_MAX {
@@ -133,6 +130,14 @@ impl RuleFilters {
         }
         Ok(())
     }
+}
+
+fn url_rewrite(written: Option<UrlRewriteFilter>) -> Result<UrlRewrite, Invalid> {
+    let written = written.ok_or_else(|| missing("urlRewrite"))?;
+    Ok(UrlRewrite {
+        path: path(written.path, "urlRewrite.path")?,
+        hostname: optional(written.hostname.as_deref(), Hostname::new, "urlRewrite.hostname")?,
+    })
 }
 
 fn missing(field: &str) -> Invalid {

@@ -154,7 +154,8 @@ impl HttpRule {
         for (nth, backend) in raw.backend_refs.unwrap_or_default().into_iter().enumerate() {
             let field = backend_field(index, nth);
             let reference = BackendRef::check(backend.backend, &field, &object.namespace, findings);
-            let own = http_filter::of_backend(backend.filters.unwrap_or_default(), &field, findings);
+            let own =
+                http_filter::of_backend(backend.filters.unwrap_or_default(), &field, object.kind, findings);
             let (is_valid, own) = own.map_or((false, None), |own| (true, own));
             let service = reference.service.filter(|_| is_valid);
             backends.push(HttpBackend { reference: BackendRef { service, ..reference }, features: own });

@@ -43,7 +43,11 @@ pub(super) fn everything() -> [Config; 2] {
 /// Two backends, one of them with features.
 fn backends() -> Vec<Backend> {
     let set = |name: &str| valid(json!({"set": [{"name": name, "value": "canary"}], "remove": ["x-old"]}));
-    let features = BackendFeatures { request_headers: set("x-to"), response_headers: set("x-from") };
+    let features = BackendFeatures {
+        request_headers: set("x-to"),
+        response_headers: set("x-from"),
+        url_rewrite: valid(json!({"hostname": "canary.internal"})),
+    };
     let canary =
         Backend { weight: valid(json!(5)), features: Some(Box::new(features)), ..Backend::new(key(0)) };
     vec![Backend { weight: valid(json!(95)), ..Backend::new(key(1)) }, canary]

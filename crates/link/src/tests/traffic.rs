@@ -51,6 +51,10 @@ pub(super) fn seconds() -> BoxedStrategy<Value> {
     (1..=3600_u32).prop_map(|seconds| format!("{seconds}s").into()).boxed()
 }
 
+pub(super) fn url_rewrite() -> BoxedStrategy<Value> {
+    object([("path", path()), ("hostname", text("[a-z]{1,8}"))])
+}
+
 pub(super) fn edits() -> BoxedStrategy<Value> {
     let header = || object([("name!", text("X-[A-Za-z]{1,8}")), ("value!", text("[!-~]{1,8}"))]);
     object([("set", list(header())), ("add", list(header())), ("remove", list(text("X-[A-Za-z]{1,8}")))])
@@ -140,7 +144,7 @@ pub(super) fn traffic() -> BoxedStrategy<Arc<Traffic>> {
         ("limits", limits),
         ("requestHeaders", edits()),
         ("responseHeaders", edits()),
-        ("urlRewrite", object([("path", path()), ("hostname", text("[a-z]{1,8}"))])),
+        ("urlRewrite", url_rewrite()),
         ("fault", fault),
         ("split", split()),
         ("loadBalancing", load_balancing()),

@@ -209,6 +209,10 @@ pub struct BackendFeatures {
     #[serde(skip_serializing_if = "is_default")]
     #[n(1)]
     pub response_headers: HeaderEdits,
+    /// The path and host that the backend receives, in place of those of the features of the rule.
+    #[serde(skip_serializing_if = "is_default")]
+    #[n(2)]
+    pub url_rewrite: UrlRewrite,
 }
 
 /// The features of a Service: settings for the upstream itself, for all routes that lead to it.

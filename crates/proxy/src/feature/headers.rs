@@ -1,10 +1,12 @@
 //! Changes to the headers of requests and responses.
 
 use sluicegate_http1::{Known, Line};
-use sluicegate_model::feature::{BackendFeatures, Header, HeaderEdits};
+use sluicegate_model::feature::{BackendFeatures, Header, HeaderEdits, UrlRewrite};
+use sluicegate_model::rule::PathMatch;
 
 use super::authentication::credential::line_has_name;
 use super::edit::Edits;
+use super::url_rewrite::MatchedPrefix;
 use crate::request::HeadView;
 
 /// Changes to headers.
@@ -21,13 +23,18 @@ pub(crate) struct HeaderEdit {
 pub(crate) struct BackendEdits {
     pub(crate) request: HeaderEdit,
     pub(crate) response: HeaderEdit,
+    pub(crate) url_rewrite: UrlRewrite,
+    pub(crate) matched: MatchedPrefix,
 }
 
 impl BackendEdits {
-    pub(crate) fn new(features: &BackendFeatures) -> Self {
+    /// `path` is the path that the route matches.
+    pub(crate) fn new(features: &BackendFeatures, path: &PathMatch) -> Self {
         Self {
             request: HeaderEdit::new(&features.request_headers),
             response: HeaderEdit::new(&features.response_headers),
+            url_rewrite: features.url_rewrite.clone(),
+            matched: MatchedPrefix::of(path),
         }
     }
 }

@@ -46,7 +46,7 @@ mod split;
 mod state;
 pub(crate) mod timeouts;
 pub(crate) mod traffic;
-mod url_rewrite;
+pub(crate) mod url_rewrite;
 
 pub(crate) use policy::{Guard, LimitPolicy, Policies, Policy, Resources, SecurityPolicy};
 pub use state::{CacheState, PolicyState, SharedState, TrafficState};

@@ -184,10 +184,10 @@ impl RouteTrafficPolicy {
         let mirrors = mirror::receivers(&features.mirrors, &self.mirrors);
         let mut path = None;
         if let Some(rewrite) = &features.url_rewrite.path {
-            if self.matched.makes_dots(rewrite, request.path) {
-                return Steering::Reject(Rejection::PathAboveRoot);
+            match self.matched.apply(rewrite, request.path) {
+                Ok(rewritten) => path = Some(rewritten),
+                Err(rejection) => return Steering::Reject(rejection),
             }
-            path = Some(self.matched.rewrite(rewrite, request.path));
         }
         Steering::Forward(Forward { slot, preference, mirrors, path })
     }

@@ -1,16 +1,17 @@
 //! Rewrites of the path.
 
+use sluicegate_http1::Rejection;
 use sluicegate_model::feature::{PathRewrite, PathRewriteType};
 use sluicegate_model::rule::PathMatch;
 
 use crate::path::readings;
 
 /// The part of a path that a route matched, which a prefix rewrite replaces.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct MatchedPrefix(usize);
 
 impl MatchedPrefix {
-    pub(super) fn of(path: &PathMatch) -> Self {
+    pub(crate) fn of(path: &PathMatch) -> Self {
         Self(match path {
             PathMatch::Literal(path) => path.as_str().trim_end_matches('/').len(),
             // A regular expression names no prefix: the rewrite replaces the whole path.
@@ -18,9 +19,18 @@ impl MatchedPrefix {
         })
     }
 
+    /// The rewritten path. The gateway rejects a request whose new path would have a dot segment.
+    pub(crate) fn apply(self, rewrite: &PathRewrite, path: &[u8]) -> Result<Vec<u8>, Rejection> {
+        if self.makes_dots(rewrite, path) {
+            Err(Rejection::PathAboveRoot)
+        } else {
+            Ok(self.rewrite(rewrite, path))
+        }
+    }
+
     /// Whether a prefix rewrite creates a dot segment from the rest of the path, in any reading: `/img../x` below
     /// `/static/`.
-    pub(super) fn makes_dots(&self, rewrite: &PathRewrite, path: &[u8]) -> bool {
+    fn makes_dots(&self, rewrite: &PathRewrite, path: &[u8]) -> bool {
         if rewrite.kind != PathRewriteType::ReplacePrefixMatch {
             return false;
         }
@@ -29,7 +39,6 @@ impl MatchedPrefix {
         !first.is_empty() && rewrite.value.ends_with('/') && readings(&[b"/", first].concat()).is_none()
     }
 
-    /// The rewritten path.
     pub(super) fn rewrite(self, rewrite: &PathRewrite, path: &[u8]) -> Vec<u8> {
         let PathRewrite { kind, value } = rewrite;
         match kind {

@@ -16,7 +16,7 @@ use super::encode::{RequestPlan, write_request};
 use super::protocols::may_be_asked;
 use super::record::OpenRecord;
 use super::refuse::Refusal;
-use super::steer::Steered;
+use super::steer::{Steered, rewritten_host};
 use super::upload::Upload;
 use super::view::{is_trusted, raw_path};
 use crate::deadline::after;
@@ -275,10 +275,7 @@ impl<'c> Exchange<'c> {
                 Some(query) => Some(&**query).filter(|query| !query.is_empty()),
                 None => head.query.map(|query| query.of(buf)),
             },
-            host: self
-                .steered
-                .as_ref()
-                .and_then(|steered| steered.policy.source().features.url_rewrite.hostname.as_deref()),
+            host: rewritten_host(self.backend_edits.as_deref(), self.steered.as_ref()),
             lines: request_lines,
             trusted: client,
             underscores: self.snapshot.settings.underscores_in_headers,

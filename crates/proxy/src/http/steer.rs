@@ -3,16 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluicegate_http1::{Normalised, normalise};
 use sluicegate_model::Settings;
+use sluicegate_model::feature::PathRewrite;
 use tokio::time::{Instant, sleep_until};
 
 use super::exchange::Exchange;
 use super::refuse::Refusal;
+use super::view::raw_path;
 use crate::deadline::after;
 use crate::failure::Failure;
 use crate::feature::fault;
+use crate::feature::headers::BackendEdits;
 use crate::feature::timeouts::request_deadline;
 use crate::feature::traffic::{Forward, RouteTrafficPolicy, Steering, TrafficPolicy};
+use crate::feature::url_rewrite::MatchedPrefix;
 use crate::request::HeadView;
 use crate::rule::{self, Backends, RouteIndex};
 use crate::upstream::EndpointPreference;
@@ -23,6 +28,16 @@ pub(super) struct Steered {
     pub(super) preference: EndpointPreference,
     /// The slots of the upstreams that receive a copy.
     pub(super) mirrors: Vec<usize>,
+}
+
+/// The host that the endpoint receives in place of the client's host: by the backend, or else by the rule.
+pub(super) fn rewritten_host<'r>(
+    backend: Option<&'r BackendEdits>,
+    rule: Option<&'r Steered>,
+) -> Option<&'r str> {
+    let of_backend = backend.map(|edits| &edits.url_rewrite);
+    let of_rule = rule.map(|steered| &steered.policy.source().features.url_rewrite);
+    of_backend.into_iter().chain(of_rule).find_map(|rewrite| rewrite.hostname.as_deref())
 }
 
 impl Exchange<'_> {
@@ -97,7 +112,7 @@ impl Exchange<'_> {
     }
 
     /// Chooses one of the backends of a rule, and applies its features. Returns the slot of its upstream.
-    pub(super) fn choose_backend(&mut self, index: RouteIndex) -> Result<usize, Failure> {
+    pub(super) fn choose_backend(&mut self, index: RouteIndex) -> Result<usize, Refusal> {
         let backends = match &self.snapshot.table.target(index).backends {
             Backends::One(slot) => return Ok(*slot),
             Backends::Weighted(backends) => backends,
@@ -108,9 +123,24 @@ impl Exchange<'_> {
         if let Some(of) = &edits {
             self.edit(|exchange, edits| of.request.edit(exchange.head(), edits));
             self.scratch.response_lines.extend_from_slice(&of.response.lines);
+            if let Some(rewrite) = &of.url_rewrite.path {
+                self.rewrite_from_client(rewrite, of.matched)?;
+            }
         }
         self.backend_edits = edits;
         Ok(slot)
+    }
+
+    /// Rewrites the client's path, also if the policy of the rule has rewritten it already.
+    fn rewrite_from_client(&mut self, rewrite: &PathRewrite, matched: MatchedPrefix) -> Result<(), Refusal> {
+        let (mut buffer, raw) = (Vec::new(), raw_path(&self.scratch.head, self.scratch.input.filled()));
+        let path = match normalise(raw, &mut buffer).map_err(Refusal::Rejected)? {
+            Normalised::Plain | Normalised::AsIs => raw,
+            Normalised::Rewritten(path) => path,
+        };
+        let rewritten = matched.apply(rewrite, path).map_err(Refusal::Rejected)?;
+        self.set_path(rewritten);
+        Ok(())
     }
 
     /// Waits, unless the client leaves or the request's deadline ends.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluicegate_model::rule::Backend;
+use sluicegate_model::rule::{Backend, PathMatch};
 use sluicegate_model::{Rule, UpstreamKey};
 
 use crate::feature::headers::BackendEdits;
@@ -27,7 +27,8 @@ pub(crate) struct WeightedBackend {
 }
 
 impl Backends {
-    pub(super) fn new(rule: &Rule, slot: impl Fn(&UpstreamKey) -> usize) -> Self {
+    /// `path` is the path that the route matches.
+    pub(super) fn new(rule: &Rule, path: &PathMatch, slot: impl Fn(&UpstreamKey) -> usize) -> Self {
         match &rule.backends[..] {
             [Backend { upstream, weight, features: None, is_invalid: false }] if weight.get() > 0 => {
                 Self::One(slot(upstream))
@@ -38,7 +39,7 @@ impl Backends {
                     .map(|backend| WeightedBackend {
                         slot: if backend.is_invalid { None } else { Some(slot(&backend.upstream)) },
                         weight: backend.weight.get(),
-                        edits: backend.features.as_deref().map(|of| Arc::new(BackendEdits::new(of))),
+                        edits: backend.features.as_deref().map(|of| Arc::new(BackendEdits::new(of, path))),
                     })
                     .collect(),
             ),

@@ -243,7 +243,7 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
         self.routes += 1;
         Target {
             id: rule.id.clone(),
-            backends: Backends::new(rule, &self.slot),
+            backends: Backends::new(rule, &of.path, &self.slot),
             https_only: rule.https_only,
             client_auth: rule.client_auth.clone(),
             compression: Some(rule.compression.as_ref().unwrap_or(&self.settings.compression.codings))

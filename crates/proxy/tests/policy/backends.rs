@@ -1,11 +1,12 @@
 //! Rules with several backends, and the features of a backend.
 
+use sluicegate_model::PathPattern;
 use sluicegate_model::feature::BackendFeatures;
-use sluicegate_model::rule;
+use sluicegate_model::rule::{self, RuleMatch};
 use sluicegate_model::value::Weight;
 use sluicegate_testkit::gateway::key;
 
-use super::traffic::{add_upstream, to_canary};
+use super::traffic::{add_upstream, to_canary, traffic};
 use super::*;
 
 const NAMES: [&str; 3] = ["backend", "second", "third"];
@@ -16,6 +17,7 @@ fn weighted(name: &str, weight: i64, edits: &Value) -> rule::Backend {
     let features = BackendFeatures {
         request_headers: edits_of("requestHeaders"),
         response_headers: edits_of("responseHeaders"),
+        url_rewrite: serde_json::from_value(edits["urlRewrite"].clone()).unwrap_or_default(),
     };
     let features = (!edits.is_null()).then(|| Box::new(features));
     rule::Backend { weight: Weight::of(weight), features, ..rule::Backend::new(key(name)) }
@@ -110,6 +112,48 @@ async fn filters_of_a_backend_apply_only_to_requests_to_the_backend() -> TestRes
             assert_eq!(headers, expected);
         }
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn backend_rewrites_the_path_and_host_of_its_requests_in_place_of_the_rule() -> TestResult {
+    let (_backends, gateway) = three().await?;
+    let replace = |prefix: &str| json!({"type": "ReplacePrefixMatch", "value": prefix});
+    let rewrite = |url: Value| json!({"urlRewrite": url});
+    let of_rule = traffic(rewrite(json!({"path": replace("/rule"), "hostname": "rule.test"})));
+    for (of_backend, expected) in [
+        (Value::Null, ["GET /rule/x?q=1", "rule.test"]),
+        (rewrite(json!({"path": replace("/backend")})), ["GET /backend/x?q=1", "rule.test"]),
+        (rewrite(json!({"hostname": "backend.test"})), ["GET /rule/x?q=1", "backend.test"]),
+        (
+            rewrite(json!({"path": {"type": "ReplaceFullPath", "value": "/one"}})),
+            ["GET /one?q=1", "rule.test"],
+        ),
+    ] {
+        gateway
+            .configure(|config| {
+                routes(config, |rule| {
+                    rule.backends = vec![weighted("third", 1, &of_backend)];
+                    rule.traffic = Some(of_rule.clone());
+                });
+            })
+            .await;
+        for transport in [Transport::Http, Transport::Http2] {
+            let echoed = ask_by(&gateway, "GET", "/a/../x?q=1", &[], transport).await?.text();
+            assert!(echoed.starts_with(expected[0]), "{of_backend}: {echoed}");
+            assert!(echoed.contains(&format!("Host: {}\r\n", expected[1])), "{of_backend}: {echoed}");
+        }
+    }
+    gateway
+        .configure(|config| {
+            let dots = weighted("third", 1, &rewrite(json!({"path": replace("/static/")})));
+            routes(config, |rule| {
+                rule.matches = vec![RuleMatch::path(PathPattern::Starts("/img".into()))];
+                rule.backends = vec![dots.clone()];
+            });
+        })
+        .await;
+    assert_eq!(ask(&gateway, "/img../x", &[]).await?.status, 400);
     Ok(())
 }
 
