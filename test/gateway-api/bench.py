@@ -57,7 +57,7 @@ def arguments() -> argparse.Namespace:
                         help="scale: Gateways with a listener for each host, in place of ListenerSets")
     parser.add_argument("--program", type=Path, metavar="FILE", help="the build of Sluicegate (default: target/release/sluicegate)")
     parser.add_argument("--output", type=Path, metavar="FOLDER", default=PROJECT / "target" / NAME,
-                        help=f"the folder of report.md and results.json (target/{NAME})")
+                        help=f"the folder of the report and the logs (target/{NAME})")
     options = parser.parse_args()
     if unknown := set(options.experiments) - set(EXPERIMENTS):
         parser.error(f"there is no experiment {', '.join(sorted(unknown))}; there are {', '.join(EXPERIMENTS)}")
@@ -110,7 +110,7 @@ def measure(options: argparse.Namespace, found: dict[str, Path]) -> Iterator[tup
             try:
                 with ExitStack() as own, limit(1 if options.short else minutes):
                     used = shared or bench(own)
-                    own.callback(used.stop)
+                    own.callback(used.stop, options.output / f"{name}.log")
                     result: list[Figure] | str = experiment(used)
             except (ClusterError, ApiError) as error:
                 result = str(error)

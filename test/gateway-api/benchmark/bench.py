@@ -52,10 +52,12 @@ class Bench:
         self._gateways.append(self.site.gateway("--gateway-address", "127.0.0.1"))
         return self._gateways[-1]
 
-    def stop(self) -> None:
-        """Kills the gateway processes."""
-        while self._gateways:
-            self._gateways.pop().running.kill()
+    def stop(self, log: Path) -> None:
+        """Kills the gateway processes, and writes their log."""
+        for gateway in self._gateways:
+            gateway.running.kill()
+        log.write_text("".join(gateway.log() for gateway in self._gateways))
+        self._gateways.clear()
 
     def each(self, count: int, call: Callable[[int], None]) -> None:
         """Calls concurrently with 0, 1, 2 and so on. The first error ends the calls."""
