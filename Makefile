@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-rules lab check-lab floods clean truths peers cluster cluster-down test-cluster image package manifests check-chart check-image
+.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules lab check-lab floods clean truths peers cluster cluster-down test-cluster image package manifests check-chart check-image
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FUZZ_SECONDS ?= 60
@@ -13,6 +13,7 @@ FLOODS ?=
 CLUSTER ?= test_harness $(filter-out test_harness,$(basename $(notdir $(sort $(wildcard test/cluster/tests/test_*.py)))))
 IMAGE ?=
 GATEWAY_API ?=
+BENCH_GATEWAY ?=
 
 # Root can create network namespaces, so the tests that need namespaces must not skip themselves.
 # If root may not create namespaces (in some containers): make test SLUICEGATE_NETNS=skip
@@ -74,6 +75,14 @@ fuzz: ## fuzz each parser for FUZZ_SECONDS (60) from fuzz/seeds
 
 bench: ## compare the CPU time per request with nginx, HAProxy, Envoy, Traefik and a byte forwarder (BENCH="--turns 3 --gateways sluicegate,nginx")
 	@$(MAKE) lab LAB="bench $(BENCH)"
+
+bench-gateway: ## repeat the public benchmark of Gateway API implementations with Sluicegate, as root (test/gateway-api/README.md; BENCH_GATEWAY="probe routes" for a part)
+	@scripts/setup cluster
+	@scripts/setup build
+	@test/cluster/cluster build etcd kube-apiserver kubectl
+	@cargo build --quiet --release --package sluicegate
+	@cargo build --quiet --profile local --package sluicegate-lab
+	@test/gateway-api/bench.py $(BENCH_GATEWAY)
 
 bench-rules: ## print the time of a lookup among 5,000 routes, also with conditions and with regular expressions
 	@cargo test --quiet --release --package sluicegate-proxy --lib rule::speed -- --ignored --nocapture

@@ -10,6 +10,7 @@ import signal
 import socket
 import ssl
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -168,10 +169,12 @@ class Pair:
 class Site:
     """A cluster with service accounts for gateways, and addresses for backends."""
 
-    def __init__(self, cluster: Cluster, folder: Path) -> None:
+    def __init__(self, cluster: Cluster, folder: Path, build: Callable[[str], Path] = program) -> None:
+        """`build` returns the file of a program of the project."""
         self.cluster = cluster
         self.api = Api(cluster)
         self.folder = folder
+        self._build = build
         self._numbers = itertools.count(1)
         self._addresses = itertools.count(1)
         self.api.create(namespace_of(HOME))
@@ -189,7 +192,7 @@ class Site:
         """Starts a backend that responds with its name. Returns its address, which is valid in EndpointSlices."""
         address = f"198.18.255.{next(self._addresses)}"
         self.cluster.namespace.sh(f"ip address add {address}/32 dev {BRIDGE}")
-        running = self.cluster.popen([str(program("sluicegate-lab")), "backend", "--name", name,
+        running = self.cluster.popen([str(self._build("sluicegate-lab")), "backend", "--name", name,
                                       "--listen", f"{address}:{BACKEND_PORT}"], name=f"backend-{address}")
         wait_until(lambda: "serves at" in running.output(), f"the backend {name}: {running.output()}")
         return address
@@ -237,7 +240,7 @@ class Site:
         lease_name = lease_name or f"lease-{number}"
         account = account or self.account(NAMESPACED + CLUSTER_WIDE + WRITE, lease_rules(lease_name))
         kubeconfig, token = self.kubeconfig(account)
-        gateway = Gateway(self.cluster, number, token)
+        gateway = Gateway(self.cluster, number, token, self._build("sluicegate"))
         gateway.start([
             "--kubeconfig", str(kubeconfig), "--pod-namespace", HOME, "--pod-name", gateway.name,
             "--lease-name", lease_name, *options,
@@ -265,6 +268,7 @@ class Gateway:
     cluster: Cluster
     number: int
     token: str
+    build: Path = field(default_factory=lambda: program("sluicegate"))
     running: Running = field(init=False)
 
     @property
@@ -277,7 +281,7 @@ class Gateway:
 
     def start(self, options: list[str]) -> None:
         self.running = self.cluster.popen([
-            str(program("sluicegate")), "serve", "--kubernetes", "--workers", "1", "--listen", f"127.0.0.1:{self.port}",
+            str(self.build), "serve", "--kubernetes", "--workers", "1", "--listen", f"127.0.0.1:{self.port}",
             "--listen-https", f"127.0.0.1:{self.port + 1}", "--admin", f"127.0.0.1:{self.port + 2}", *options,
         ], name=self.name)
 
