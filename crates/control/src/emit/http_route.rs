@@ -41,7 +41,10 @@ pub(super) fn emit(
                 let rules = route.rules.iter().map(|rule| rule.presenting(client_certificate.as_ref()));
                 rules.map(|rule| self::rule(route, &rule, *port, policies)).collect()
             });
-            rules.extend(of_route.iter().cloned());
+            let client_auth = &host.client_auth;
+            rules.extend(
+                of_route.iter().map(|rule| Rule { client_auth: client_auth.clone(), ..rule.clone() }),
+            );
         }
         result.push(Arc::new(VirtualHost {
             fallback,

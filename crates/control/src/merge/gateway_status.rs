@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use sluicegate_model::ClientAuthMode;
+
 use super::listener::Merged;
 use crate::frontend::gateway::is_ours;
 use crate::frontend::gateway::service::{self, GatewayAddresses};
@@ -150,6 +152,7 @@ fn of_gateway(
         },
         (None, None) => Condition::met(ACCEPTED, ACCEPTED),
     };
+    let mut validations = gateway.frontend.validations();
     // Listeners report their own references.
     let refers = gateway.client_certificate.is_some();
     let resolved =
@@ -162,6 +165,7 @@ fn of_gateway(
         content: Content::Gateway(GatewayStatus {
             accepted,
             resolved,
+            is_insecure: validations.any(|validation| validation.mode != ClientAuthMode::Required),
             unprogrammed,
             addresses,
             listeners: listeners.into_iter().map(|(_, status)| status).collect(),
@@ -202,7 +206,7 @@ fn listener_fault(
             let reason = if is_supported { "PortUnavailable" } else { "UnsupportedValue" };
             Some(Fault::new(reason, problem.message.clone()))
         }
-        Ok(_) => lost.cloned(),
+        Ok(_) => lost.or(intent.closed.as_ref()).cloned(),
     }
 }
 

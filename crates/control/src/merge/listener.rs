@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use sluicegate_model::{EntryPoint, HostPattern, Layer4Route, Serves, TlsHost, TlsRoute};
+use sluicegate_model::{ClientAuth, EntryPoint, HostPattern, Layer4Route, Serves, TlsHost, TlsRoute};
 
 use crate::backend_tls;
 use crate::intent::http_route::HttpRoute;
@@ -45,6 +45,8 @@ pub(crate) struct HttpHost {
     pub(crate) routes: Vec<HostRoute>,
     /// Whether a less specific host of the same listener takes requests that meet no match.
     pub(crate) continues: bool,
+    /// The clients whose requests the host serves, if the listener validates their certificates.
+    pub(crate) client_auth: Option<Arc<ClientAuth>>,
 }
 
 /// An HTTPRoute of a host.
@@ -293,9 +295,13 @@ impl<'i, 'a> Merging<'i, 'a> {
                 host: host.clone(),
                 routes: Vec::new(),
                 continues: host != listener.hostname,
+                client_auth: listener.client_auth.clone(),
             };
-            if listener.protocol == ListenerProtocol::Https && !listener.certificates.is_empty() {
+            if listener.protocol == ListenerProtocol::Https
+                && (!listener.certificates.is_empty() || listener.client_auth.is_some())
+            {
                 self.merged.tls_hosts.push(Arc::new(TlsHost {
+                    client_auth: listener.client_auth.clone(),
                     entry_point: entry_point.clone(),
                     ..TlsHost::new(listener.hostname.clone(), listener.certificates.clone())
                 }));
