@@ -35,7 +35,7 @@ pub(crate) struct Listener<'a> {
     pub(crate) port: u16,
     /// The name of its entry point for HTTP; `None` for the address of its socket. Sockets of one name share their hosts.
     pub(crate) entry_point: Option<Arc<str>>,
-    /// The certificates of a listener for HTTPS.
+    /// The certificates of a listener that terminates TLS.
     pub(crate) certificates: Vec<Arc<Certificate>>,
     /// The clients that may connect to a listener for HTTPS, if the Gateway validates their certificates.
     pub(crate) client_auth: Option<Arc<ClientAuth>>,

@@ -127,7 +127,7 @@ fn of_gateway(
     let mut first_fault = None;
     let (mut is_any_accepted, mut waiting) = (false, None);
     for (index, listener) in intent.listeners.clone().zip(&gateway.listeners) {
-        let fault = listener_fault(&intents.listeners[index], listener, lost.get(&index));
+        let fault = listener_fault(&intents.listeners[index], lost.get(&index));
         is_any_accepted |= fault.is_none();
         let status = of_listener(&intents.listeners[index], listener, fault.as_ref(), lost.get(&index));
         first_fault = first_fault.or(fault);
@@ -194,18 +194,10 @@ fn waits(intent: &Listener<'_>) -> Option<Fault> {
 }
 
 /// The reason why a listener is not accepted.
-fn listener_fault(
-    intent: &Listener<'_>,
-    listener: &gateway::Listener,
-    lost: Option<&Fault>,
-) -> Option<Fault> {
+fn listener_fault(intent: &Listener<'_>, lost: Option<&Fault>) -> Option<Fault> {
     match &intent.sockets {
         Err(_) if waits(intent).is_some() => None,
-        Err(problem) => {
-            let is_supported = !listener.protocol.routes().is_empty();
-            let reason = if is_supported { "PortUnavailable" } else { "UnsupportedValue" };
-            Some(Fault::new(reason, problem.message.clone()))
-        }
+        Err(problem) => Some(Fault::new("PortUnavailable", problem.message.clone())),
         Ok(_) => lost.or(intent.closed.as_ref()).cloned(),
     }
 }

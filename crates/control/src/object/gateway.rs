@@ -93,7 +93,7 @@ pub(crate) struct Listener {
     pub(crate) protocol: ListenerProtocol,
     /// The names of the listener; [`HostPattern::Any`] by default.
     pub(crate) hostname: HostPattern,
-    /// The certificates of a listener for HTTPS, each with its place in `tls.certificateRefs`.
+    /// The certificates of a listener that terminates TLS, each with its place in `tls.certificateRefs`.
     pub(crate) certificates: Vec<(usize, ObjectRef)>,
     /// The first entry of the listener that names nothing usable.
     pub(crate) unresolved: Option<Fault>,
@@ -117,12 +117,11 @@ pub(crate) enum ListenerProtocol {
 }
 
 impl ListenerProtocol {
-    /// The kinds of routes for this protocol; none, if it is not served.
+    /// The kinds of routes for this protocol.
     pub(crate) fn routes(self) -> &'static [Kind] {
         match self {
             Self::Http | Self::Https => &[Kind::HttpRoute, Kind::GrpcRoute],
-            Self::TlsTerminated => &[],
-            Self::Tls => &[Kind::TlsRoute],
+            Self::Tls | Self::TlsTerminated => &[Kind::TlsRoute],
             Self::Tcp => &[Kind::TcpRoute],
             Self::Udp => &[Kind::UdpRoute],
         }
@@ -131,6 +130,11 @@ impl ListenerProtocol {
     /// Whether the routes of a listener are HTTPRoutes and GRPCRoutes.
     pub(crate) fn is_http(self) -> bool {
         matches!(self, Self::Http | Self::Https)
+    }
+
+    /// Whether clients start with a TLS handshake.
+    pub(crate) fn is_tls(self) -> bool {
+        matches!(self, Self::Https | Self::Tls | Self::TlsTerminated)
     }
 
     /// Whether the host names of listeners share a socket of this protocol.
@@ -403,7 +407,7 @@ impl Listener {
         }
         let references = raw.tls.and_then(|tls| tls.certificate_refs).unwrap_or_default();
         let certificates = match protocol {
-            ListenerProtocol::Https => {
+            ListenerProtocol::Https | ListenerProtocol::TlsTerminated => {
                 check_certificates(references, index, namespace, findings, &mut unresolved)
             }
             _ => Vec::new(),
@@ -478,9 +482,9 @@ fn check_protocol(
         }
         (Some("TLS"), Some("Passthrough")) => Ok(ListenerProtocol::Tls),
         (Some("TLS"), Some("Terminate")) => Ok(ListenerProtocol::TlsTerminated),
-        (Some("TLS"), None) => Err(("tls.mode", "is missing: write Passthrough".to_owned())),
+        (Some("TLS"), None) => Err(("tls.mode", "is missing: write Terminate or Passthrough".to_owned())),
         (Some("HTTPS" | "TLS"), Some(mode)) => {
-            Err(("tls.mode", format!("{mode:?} is unknown: write Passthrough")))
+            Err(("tls.mode", format!("{mode:?} is unknown: write Terminate or Passthrough")))
         }
         (None | Some(""), _) => {
             Err(("protocol", "is missing: write HTTP, HTTPS, TCP, TLS or UDP".to_owned()))
@@ -562,7 +566,7 @@ fn check_kinds(
         let name = entry.kind.unwrap_or_default();
         let kind = Kind::parse(&name).filter(|_| group == GROUP);
         let right = protocol.routes();
-        if !right.is_empty() && !kind.is_some_and(|kind| right.contains(&kind)) {
+        if !kind.is_some_and(|kind| right.contains(&kind)) {
             let right: Vec<&str> = right.iter().map(|kind| kind.as_str()).collect();
             let field = format!("spec.listeners[{listener}].allowedRoutes.kinds[{index}].kind");
             let message = format!(

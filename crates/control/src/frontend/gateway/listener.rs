@@ -46,25 +46,17 @@ pub(super) fn intents<'a>(
             problems.push(at.warning(&field("allowedRoutes.namespaces.selector"), message.to_owned()));
         }
         let mut is_waiting = false;
-        let sockets = match listener.protocol.routes() {
-            [] => {
-                let message = format!("{} is not supported; the listener is not served", listener.protocol);
-                Err(at.note(&field("protocol"), message))
+        let sockets = match &options.gateway_services {
+            Some(services) => {
+                own_sockets(store, services, at, listener, &addresses).map_err(|lack| match lack {
+                    Lack::Waits(fault) => {
+                        is_waiting = true;
+                        at.note(&field("port"), fault)
+                    }
+                    Lack::Foreign(fault) => at.warning(&field("port"), fault),
+                })
             }
-            _ => match &options.gateway_services {
-                Some(services) => {
-                    own_sockets(store, services, at, listener, &addresses).map_err(|lack| match lack {
-                        Lack::Waits(fault) => {
-                            is_waiting = true;
-                            at.note(&field("port"), fault)
-                        }
-                        Lack::Foreign(fault) => at.warning(&field("port"), fault),
-                    })
-                }
-                None => {
-                    sockets(listener, &addresses, options).map_err(|fault| at.warning(&field("port"), fault))
-                }
-            },
+            None => sockets(listener, &addresses, options).map_err(|fault| at.warning(&field("port"), fault)),
         };
         let (certificates, unresolved) = certificates(store, at, listener, problems);
         let clients = clients.at(listener);
@@ -313,7 +305,10 @@ fn own_sockets(
     listener: &gateway::Listener,
     addresses: &[IpAddr],
 ) -> Result<Vec<Socket>, Lack> {
-    let Some(key) = service::key(listener).filter(|_| !addresses.is_empty()) else { return Ok(Vec::new()) };
+    if addresses.is_empty() {
+        return Ok(Vec::new());
+    }
+    let key = service::key(listener);
     let port = service::target(store, services, at.object, key)?;
     let own = |address: &IpAddr| Socket::Own { address: SocketAddr::new(*address, port), protocol: key.0 };
     Ok(addresses.iter().map(own).collect())

@@ -23,7 +23,7 @@ const ANCESTORS_MAX: usize = 16;
 const PARENTS_MAX: usize = 32;
 
 /// The features of Gateway API that the gateway supports, in order (`GatewayClassStatus.supportedFeatures`).
-const FEATURES: [&str; 41] = [
+const FEATURES: [&str; 43] = [
     "BackendTLSPolicy",
     "BackendTLSPolicySANValidation",
     "GRPCRoute",
@@ -64,6 +64,8 @@ const FEATURES: [&str; 41] = [
     "ReferenceGrant",
     "TCPRoute",
     "TLSRoute",
+    "TLSRouteModeMixed",
+    "TLSRouteModeTerminate",
     "UDPRoute",
 ];
 
