@@ -5,6 +5,7 @@ mod gateway_tls;
 mod grpc_routes;
 mod http_routes;
 mod life;
+mod listener_sets;
 mod manifests;
 mod planes;
 mod restrictions;
