@@ -2,7 +2,9 @@
 
 use sluicegate_testkit::tls::Authority;
 
+use super::http::{TO_ECHO, http_route};
 use super::*;
+use crate::translate::tests::ECHO;
 
 #[test]
 fn gateway_listener_without_a_route_is_published() {
@@ -152,24 +154,19 @@ fn listeners_with_and_without_termination_of_tls_share_a_port_by_their_hostnames
             edge(&listeners.join(", ")),
             tls_route("r", "t", "a.test"),
             tls_route("s", "p", "p.test"),
-            super::http::http_route(
-                "name: w",
-                "{name: edge, sectionName: h}",
-                "a.test, b.test",
-                super::http::TO_ECHO,
-            ),
+            http_route("name: w", "{name: edge, sectionName: h}", "a.test, b.test", TO_ECHO),
             certificate(),
             SERVICES.to_owned(),
-            crate::translate::tests::ECHO.to_owned(),
+            ECHO.to_owned(),
         ]
         .concat(),
     );
     let translation = translate(&store, &TranslateOptions::default());
     let hosts: Vec<String> = translation.config.hosts.iter().map(|host| host.host.to_string()).collect();
-    assert_eq!(hosts, ["*.test", "b.test"], "a.test belongs to another listener");
+    assert_eq!(hosts, ["b.test", "*.test"], "a.test belongs to another listener");
     let terminated = translation.config.tls.hosts.iter();
     let terminated: Vec<_> = terminated.map(|host| (host.host.to_string(), host.relay.is_some())).collect();
-    assert_eq!(terminated, [("*.test".to_owned(), false), ("a.test".to_owned(), true)]);
+    assert_eq!(terminated, [("a.test".to_owned(), true), ("*.test".to_owned(), false)]);
     let passed = translation.config.tls.passthrough.iter();
     let passed: Vec<_> = passed.map(|route| (route.host.to_string(), route.route.backends.len())).collect();
     assert_eq!(passed, [("none.test".to_owned(), 0), ("p.test".to_owned(), 1)]);
