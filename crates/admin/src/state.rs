@@ -32,7 +32,7 @@ pub struct ServedRoute {
     /// `None`: all listeners that flags set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listener: Option<String>,
-    /// The path pattern; `*` for default backends and for TLS passthrough. Below HTTP the address of the listener:
+    /// The path pattern; `*` for default backends, TLS passthrough and relayed TLS. Below HTTP the address of the listener:
     /// `:5432` for all IPv4 addresses, else `10.0.0.1:5432`.
     pub path: String,
     /// Kubernetes' `pathType`, or `DefaultBackend`; below HTTP `TCP`, `TLS` or `UDP`, and `Passthrough` at the
@@ -56,7 +56,7 @@ pub struct ServedRoute {
 
 impl ServedRoute {
     /// Every route of a configuration. The order is: exact hosts, wildcards, routes for every host, each sorted by
-    /// path; then the hosts of Gateways by listener; then TLS passthrough of the listeners for HTTPS, and the other listeners by port.
+    /// path; then the hosts of Gateways by listener; then TLS passthrough and relayed TLS of the listeners for HTTPS, and the other listeners by port.
     #[must_use]
     pub fn all(config: &Config) -> Vec<Self> {
         let mut hosts: Vec<_> = config.hosts.iter().collect();
@@ -77,7 +77,15 @@ impl ServedRoute {
         let default = config.default_rule.iter();
         served.extend(default.flat_map(|rule| Self::default(config, &HostPattern::Any, rule)));
         for passed in &config.tls.passthrough {
-            served.extend(Self::below_http(config, &passed.host, &passed.route, ("*".into(), "Passthrough")));
+            let routes = Self::below_http(config, &passed.host, &passed.route, ("*".into(), "Passthrough"));
+            let listener = listener_of(&passed.entry_point);
+            served.extend(routes.map(|route| Self { listener: listener.clone(), ..route }));
+        }
+        for host in &config.tls.hosts {
+            let Some(relay) = &host.relay else { continue };
+            let routes = Self::below_http(config, &host.host, relay, ("*".into(), "Terminate"));
+            let listener = listener_of(&host.entry_point);
+            served.extend(routes.map(|route| Self { listener: listener.clone(), ..route }));
         }
         let mut listeners: Vec<_> = config.listeners.iter().collect();
         listeners.sort_by_key(|listener| {

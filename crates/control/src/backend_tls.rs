@@ -311,7 +311,7 @@ pub(crate) fn trust<'a>(store: &Store, policy: &'a BackendTlsPolicy) -> Trust<'a
             Err(fault) => {
                 let reason = if fault.is_kind { "InvalidKind" } else { "InvalidCACertificateRef" };
                 let message = fault.message.clone();
-                faults.push(Fault { reason, field: reference.field(), message, is_known: true });
+                faults.push(Fault { reason, field: reference.field.clone(), message, is_known: true });
                 continue;
             }
         };
@@ -321,7 +321,7 @@ pub(crate) fn trust<'a>(store: &Store, policy: &'a BackendTlsPolicy) -> Trust<'a
                 crls.extend(data.revoked.iter().cloned());
             }
             Err(message) => {
-                let (reason, field) = ("InvalidCACertificateRef", reference.field());
+                let (reason, field) = ("InvalidCACertificateRef", reference.field.clone());
                 faults.push(Fault { reason, field, message, is_known: false });
             }
         }
@@ -342,7 +342,7 @@ pub(crate) fn trust<'a>(store: &Store, policy: &'a BackendTlsPolicy) -> Trust<'a
 }
 
 /// The content of an object with valid CA certificates, or the reason why it has none.
-fn authorities<'s>(store: &'s Store, object: &ObjectRef) -> Result<&'s Data, String> {
+pub(crate) fn authorities<'s>(store: &'s Store, object: &ObjectRef) -> Result<&'s Data, String> {
     if !store.knows(object) {
         return Err(format!("{object} does not exist"));
     }

@@ -36,6 +36,8 @@ pub(crate) struct GatewayStatus {
     pub(crate) accepted: Condition,
     /// Whether its client certificate is usable, if it names one.
     pub(crate) resolved: Option<Condition>,
+    /// Whether its listeners for HTTPS admit clients without a valid certificate although they validate certificates.
+    pub(crate) is_insecure: bool,
     /// The reason why the data planes do not serve the Gateway.
     pub(crate) unprogrammed: Option<Fault>,
     /// The addresses of the Gateway; `None` for the addresses of the data planes.

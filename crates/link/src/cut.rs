@@ -8,7 +8,7 @@ use minicbor::{Decode, Encode};
 use sluicegate_model::encoding::{
     Adapt as _, Address, Context, List, Part, PartName, Shared, encode, encode_as,
 };
-use sluicegate_model::{Config, Endpoint, EntryPoint, Listener, Serves};
+use sluicegate_model::{Config, Endpoint, Listener, Serves};
 
 use crate::digest::Digest;
 use crate::messages::encoded;
@@ -32,7 +32,7 @@ pub(crate) fn cut(config: &Config) -> BTreeMap<Name, Bytes> {
         cutter.add(Kind::TlsHost.of_host(&host.entry_point, &host.host), &**host);
     }
     for route in &tls.passthrough {
-        cutter.add(Kind::Passthrough.of_host(&EntryPoint::Flags, &route.host), route);
+        cutter.add(Kind::Passthrough.of_host(&route.entry_point, &route.host), route);
     }
     let default = encode_as::<List<Shared>, _, _>(&tls.default, &mut cutter);
     cutter.resources.insert(Kind::DefaultCertificates.alone(), default.into());

@@ -357,7 +357,7 @@ impl Good {
             Self::Listener(listener) => listener_name(listener),
             Self::TlsHost(host) => Kind::TlsHost.of_host(&host.entry_point, &host.host),
             Self::DefaultCertificates(_) => Kind::DefaultCertificates.alone(),
-            Self::Passthrough(route) => Kind::Passthrough.of_host(&EntryPoint::Flags, &route.host),
+            Self::Passthrough(route) => Kind::Passthrough.of_host(&route.entry_point, &route.host),
             Self::TicketSecrets(_) => Kind::TicketSecrets.alone(),
             Self::Upstream(key, _) => Kind::Upstream.of_upstream(key),
             Self::Endpoints(key, _) => Kind::Endpoints.of_upstream(key),

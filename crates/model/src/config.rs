@@ -45,11 +45,13 @@ impl Config {
             .chain(self.default_rule.as_ref())
     }
 
-    /// Every route below HTTP with its host pattern: the routes of the listeners, and the TLS passthrough routes of the HTTPS
-    /// listeners.
+    /// Every route below HTTP with its host pattern: the routes of the listeners, and the routes of the HTTPS listeners for
+    /// TLS passthrough and for relayed connections.
     pub fn layer4_routes(&self) -> impl Iterator<Item = (&HostPattern, &Layer4Route)> {
         let passthrough = self.tls.passthrough.iter().map(|route| (&route.host, &route.route));
-        self.listeners.iter().flat_map(|listener| listener.serves.routes()).chain(passthrough)
+        let relayed = self.tls.hosts.iter().filter_map(|host| Some((&host.host, host.relay.as_ref()?)));
+        let of_listeners = self.listeners.iter().flat_map(|listener| listener.serves.routes());
+        of_listeners.chain(passthrough).chain(relayed)
     }
 }
 

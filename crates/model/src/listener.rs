@@ -70,7 +70,8 @@ pub enum Serves {
     /// HTTP in clear text, for the hosts of an [`EntryPoint::Gateway`] of this name.
     #[n(3)]
     Http(#[cbor(n(0), with = "Text")] Arc<str>),
-    /// HTTPS, for the hosts of an [`EntryPoint::Gateway`] of this name.
+    /// TLS, for the hosts of an [`EntryPoint::Gateway`] of this name: hosts for HTTP over TLS, hosts with a
+    /// [`relay`](crate::TlsHost::relay), and hosts in [`passthrough`](crate::Tls::passthrough).
     #[n(4)]
     Https(#[cbor(n(0), with = "Text")] Arc<str>),
 }
@@ -154,6 +155,18 @@ pub struct TlsRoute {
     /// The route for the connections.
     #[n(1)]
     pub route: Layer4Route,
+    /// The HTTPS listeners with the host, in [`passthrough`](crate::Tls::passthrough).
+    #[serde(skip_serializing_if = "EntryPoint::is_flags")]
+    #[cbor(n(2), default, skip_if = "EntryPoint::is_flags")]
+    pub entry_point: EntryPoint,
+}
+
+impl TlsRoute {
+    /// A route for the connections of a host: of a listener for TLS, or of all HTTPS listeners that flags set.
+    #[must_use]
+    pub fn new(host: HostPattern, route: Layer4Route) -> Self {
+        Self { host, route, entry_point: EntryPoint::Flags }
+    }
 }
 
 /// The upstreams for connections or datagrams.

@@ -11,15 +11,15 @@ use serde::{Serialize, Serializer};
 
 use crate::encoding::bound::{Bound, Chain};
 use crate::encoding::{Adapt as _, Context, Fault, List, Maybe, Part, Raw, Shared, Time, WithinAs};
-use crate::{EntryPoint, HostPattern, TlsRoute};
+use crate::{EntryPoint, HostPattern, Layer4Route, TlsRoute};
 
 /// The certificates of all names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tls {
     /// The names with their certificates, at most one entry for each entry point and pattern.
     pub hosts: Vec<Arc<TlsHost>>,
-    /// The names whose connections pass through without termination, each pattern at most once. None of these names is in
-    /// `hosts`.
+    /// The names whose connections pass through without termination, at most one entry for each entry point and pattern.
+    /// None of these names is in `hosts` for the same entry point.
     pub passthrough: Vec<TlsRoute>,
     /// The default certificates: for clients without a server name (RFC 6066, 3), for hosts without certificates, and for
     /// names that are not in `hosts` if [`unknown_names`](TlsSettings::unknown_names) says so. Empty: a self-signed
@@ -48,13 +48,17 @@ pub struct TlsHost {
     #[serde(skip_serializing_if = "EntryPoint::is_flags")]
     #[cbor(n(3), default, skip_if = "EntryPoint::is_flags")]
     pub entry_point: EntryPoint,
+    /// The route of the connections, whose bytes the gateway relays after the handshake. `None`: the connections carry HTTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(4)]
+    pub relay: Option<Layer4Route>,
 }
 
 impl TlsHost {
     /// A name with these certificates, at all HTTPS listeners that flags set.
     #[must_use]
     pub fn new(host: HostPattern, certificates: Vec<Arc<Certificate>>) -> Self {
-        Self { host, certificates, client_auth: None, entry_point: EntryPoint::Flags }
+        Self { host, certificates, client_auth: None, entry_point: EntryPoint::Flags, relay: None }
     }
 }
 

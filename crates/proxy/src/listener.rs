@@ -23,7 +23,7 @@ const BACKLOG: i32 = 4096;
 pub(crate) enum Protocol {
     Http(Entrance),
     Https(Entrance),
-    /// TCP connections, and TLS connections that the gateway does not terminate.
+    /// TCP connections.
     Tcp,
     /// Datagrams.
     Udp,
@@ -34,10 +34,11 @@ impl Protocol {
     fn of(listener: &model::Listener) -> Self {
         let entrance = Entrance::Gateway(listener.address);
         match listener.serves {
-            Serves::Tcp(_) | Serves::Tls(_) => Self::Tcp,
+            Serves::Tcp(_) => Self::Tcp,
             Serves::Udp(_) => Self::Udp,
             Serves::Http(_) => Self::Http(entrance),
-            Serves::Https(_) => Self::Https(entrance),
+            // A listener for TLS keeps its socket if a first name is terminated, or the last is not terminated any more.
+            Serves::Tls(_) | Serves::Https(_) => Self::Https(entrance),
         }
     }
 }

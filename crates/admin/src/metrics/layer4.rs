@@ -26,12 +26,12 @@ pub(super) fn encode(families: &mut Families<'_>, registry: &Registry) -> fmt::R
     };
     families.counters(
         "sluicegate_layer4_connections",
-        "TCP and TLS passthrough connections, and UDP flows, of a route",
+        "TCP connections, TLS connections without HTTP, and UDP flows, of a route",
         each(|shard| &shard.opened),
     )?;
     families.gauges(
         "sluicegate_layer4_connections_open",
-        "Open TCP and TLS passthrough connections, and UDP flows, of a route",
+        "Open TCP connections, TLS connections without HTTP, and UDP flows, of a route",
         each(|shard| &shard.open),
     )?;
     families.counters(

@@ -112,7 +112,7 @@ fn admin_path_routes_lists_layer4_routes_with_their_listeners() -> anyhow::Resul
         let id = ListenerId { object, name: "x".into() };
         anyhow::Ok(Listener { id, address: address.parse()?, serves })
     };
-    let tls_route = |host: HostPattern, route| TlsRoute { host, route };
+    let tls_route = |host: HostPattern, route| TlsRoute::new(host, route);
     let (db, new, dns) =
         (protocol("db", Protocol::Tcp), protocol("new", Protocol::Tcp), protocol("dns", Protocol::Udp));
     let mut config = config(&[("/", "web", &[])]);

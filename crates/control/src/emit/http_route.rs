@@ -51,7 +51,10 @@ pub(super) fn emit(
                 rules.map(|rule| self::rule(route, &rule, *port, policies)).collect()
             });
             claims.push((rules.len(), claim(routes[at_listener.route].hostnames, &at_host.host)));
-            rules.extend(of_route.iter().cloned());
+            let client_auth = &at_host.client_auth;
+            rules.extend(
+                of_route.iter().map(|rule| Rule { client_auth: client_auth.clone(), ..rule.clone() }),
+            );
         }
         order_by_claims(&mut rules, &claims);
         result.push(Arc::new(VirtualHost {

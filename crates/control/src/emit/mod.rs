@@ -48,6 +48,8 @@ pub(crate) fn emit(
     tls_hosts
         .sort_unstable_by(|one, other| (&one.entry_point, &one.host).cmp(&(&other.entry_point, &other.host)));
     problems.extend(tls.problems);
+    let mut passed = passthrough.routes();
+    passed.extend(listeners.passthrough);
     let mut config = Config {
         settings: options.settings.clone(),
         hosts: emitted.hosts,
@@ -56,7 +58,7 @@ pub(crate) fn emit(
         consumers: Vec::new(),
         tls: Arc::new(Tls {
             hosts: tls_hosts,
-            passthrough: passthrough.routes(),
+            passthrough: passed,
             default: tls::default_certificate(store, options, &mut problems).into_iter().collect(),
             ticket_secrets: tls::ticket_secrets(store, options, &mut problems),
         }),

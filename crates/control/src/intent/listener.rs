@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use sluicegate_model::{Certificate, HostPattern, Layer4Route, ListenerId};
+use sluicegate_model::{Certificate, ClientAuth, HostPattern, Layer4Route, ListenerId};
 
 use super::{At, Place, Reference};
 use crate::object::gateway::{Gateway, ListenerProtocol};
@@ -49,8 +49,12 @@ pub(crate) struct Listener<'a> {
     pub(crate) port: u16,
     /// The name of its entry point for HTTP; `None` for the address of its socket. Sockets of one name share their hosts.
     pub(crate) entry_point: Option<Arc<str>>,
-    /// The certificates of a listener for HTTPS.
+    /// The certificates of a listener that terminates TLS.
     pub(crate) certificates: Vec<Arc<Certificate>>,
+    /// The clients that may connect to a listener for HTTPS, if the Gateway validates their certificates.
+    pub(crate) client_auth: Option<Arc<ClientAuth>>,
+    /// The reason why a listener for HTTPS rejects all clients, if no CA certificate of their validation is valid.
+    pub(crate) closed: Option<Fault>,
     /// The Secret with the client certificate of the Gateway: `namespace/name`.
     pub(crate) client_certificate: Option<Arc<str>>,
     /// The first reference of the listener that leads to nothing usable.

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use sluicegate_model::ClientAuthMode;
+
 use super::listener::Merged;
 use crate::frontend::gateway::is_ours;
 use crate::frontend::gateway::service::{self, GatewayAddresses};
 use crate::intent::Intents;
 use crate::intent::listener::{GatewayIntent, Listener, ListenerSetIntent, Parent};
-use crate::object::gateway::{GatewayClass, ListenerProtocol, PARAMETERS_FAULT, RejectedListener};
+use crate::object::gateway::{GatewayClass, PARAMETERS_FAULT, RejectedListener};
 use crate::object::http_route::HttpRoute;
 use crate::object::route::Route;
 use crate::object::{Kind, ObjectRef, gateway};
@@ -155,13 +157,15 @@ fn of_gateway(
         Some(fault) => Condition::unless(ACCEPTED, ACCEPTED, Some(fault)),
         None => accepted(is_any_accepted, first_fault.as_ref()),
     };
+    let mut validations = gateway.frontend.validations();
     // Listeners report their own references.
     let refers = gateway.client_certificate.is_some();
     let resolved =
         refers.then(|| Condition::unless(RESOLVED_REFS, RESOLVED_REFS, intent.unresolved.as_ref()));
     let unprogrammed =
         (!accepted.is_true).then(|| Fault::new("Invalid", accepted.message.clone())).or(waiting);
-    GatewayStatus { accepted, resolved, unprogrammed, addresses, listeners, attached_sets: 0 }
+    let is_insecure = validations.any(|validation| validation.mode != ClientAuthMode::Required);
+    GatewayStatus { accepted, resolved, is_insecure, unprogrammed, addresses, listeners, attached_sets: 0 }
 }
 
 fn of_set(
@@ -244,10 +248,9 @@ fn of_listeners(
     let (mut is_any_accepted, mut is_any_served) = (false, false);
     for (index, listener) in places.zip(listeners) {
         let intent = &intents.listeners[index];
-        let fault = listener_fault(intent, listener, lost.get(&index));
+        let fault = listener_fault(intent, lost.get(&index));
         is_any_accepted |= fault.is_none();
-        let lacks_certificate =
-            listener.protocol == ListenerProtocol::Https && intent.certificates.is_empty();
+        let lacks_certificate = listener.protocol.terminates_tls() && intent.certificates.is_empty();
         is_any_served |= fault.is_none() && !lacks_certificate;
         let status = of_listener(intent, listener, fault.as_ref(), lost.get(&index));
         first_fault = first_fault.or(fault);
@@ -288,19 +291,11 @@ fn waits(intent: &Listener<'_>) -> Option<Fault> {
 }
 
 /// The reason why a listener is not accepted.
-fn listener_fault(
-    intent: &Listener<'_>,
-    listener: &gateway::Listener,
-    lost: Option<&Fault>,
-) -> Option<Fault> {
+fn listener_fault(intent: &Listener<'_>, lost: Option<&Fault>) -> Option<Fault> {
     match &intent.sockets {
         Err(_) if waits(intent).is_some() => None,
-        Err(problem) => {
-            let is_supported = !listener.protocol.routes().is_empty();
-            let reason = if is_supported { "PortUnavailable" } else { "UnsupportedValue" };
-            Some(Fault::new(reason, problem.message.clone()))
-        }
-        Ok(_) => lost.cloned(),
+        Err(problem) => Some(Fault::new("PortUnavailable", problem.message.clone())),
+        Ok(_) => lost.or(intent.closed.as_ref()).cloned(),
     }
 }
 

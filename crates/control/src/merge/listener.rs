@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use sluicegate_model::{EntryPoint, HostPattern, Layer4Route, Serves, TlsHost, TlsRoute};
+use sluicegate_model::{ClientAuth, EntryPoint, HostPattern, Layer4Route, Serves, TlsHost, TlsRoute};
 
 use crate::backend_tls;
 use crate::intent::http_route::HttpRoute;
@@ -22,9 +22,12 @@ pub(crate) struct Merged<'a> {
     pub(crate) listeners: Vec<sluicegate_model::Listener>,
     /// The hosts of listeners for HTTP.
     pub(crate) hosts: Vec<HttpHost>,
-    /// The names of listeners for HTTPS.
+    /// The names of listeners that terminate TLS.
     pub(crate) tls_hosts: Vec<Arc<TlsHost>>,
-    /// The TLS passthrough of HTTPS listeners.
+    /// The TLS passthrough of listeners that share an entry point with listeners that terminate TLS, in the order of their
+    /// entry points and patterns.
+    pub(crate) passthrough: Vec<TlsRoute>,
+    /// The TLS passthrough of the HTTPS listeners that flags set.
     pub(crate) claims: Vec<Claim<'a>>,
     /// The backends of routes that are in service.
     pub(crate) references: Vec<Reference<'a>>,
@@ -45,6 +48,8 @@ pub(crate) struct HttpHost {
     pub(crate) routes: Vec<HostRoute>,
     /// Whether a less specific host of the same listener takes requests that meet no match.
     pub(crate) continues: bool,
+    /// The clients whose requests the host serves, if the listener validates their certificates.
+    pub(crate) client_auth: Option<Arc<ClientAuth>>,
 }
 
 /// An HTTPRoute of a host.
@@ -66,6 +71,18 @@ struct Attachment {
     parent: Place,
     /// The names of the attachment: names that both the listener and the route have.
     hosts: Vec<HostPattern>,
+}
+
+/// A name of a listener for TLS.
+struct TlsName {
+    host: HostPattern,
+    /// The place of the listener.
+    listener: usize,
+    /// The place of the route.
+    route: usize,
+    /// The parent that attaches the route.
+    parent: Place,
+    leads_to: Layer4Route,
 }
 
 /// Listeners and routes while they are merged.
@@ -123,6 +140,7 @@ pub(super) fn merge<'a>(
         merging.serve(socket, &listeners);
     }
     let mut merged = merging.merged;
+    merged.passthrough.sort_by_cached_key(|route| (route.entry_point.clone(), route.host.clone()));
     // One listener may lose the same conflict at several addresses.
     let mut seen = HashSet::new();
     merged.problems.retain(|problem| seen.insert(problem.clone()));
@@ -162,7 +180,7 @@ impl<'i, 'a> Merging<'i, 'a> {
         others.filter(|other| other.overlaps(socket)).find_map(|other| {
             // The listeners of a socket can share it with each other, so that the first one stands for all.
             let first = &self.listeners[*self.sockets.get(other)?.first()?];
-            if *other != socket || !can_share(first, listener, socket) {
+            if *other != socket || !can_share(first, listener) {
                 return Some(first);
             }
             self.names.get(&(socket, listener.hostname)).map(|holder| &self.listeners[*holder])
@@ -245,60 +263,92 @@ impl<'i, 'a> Merging<'i, 'a> {
 
     /// Adds the socket of these listeners.
     fn serve(&mut self, socket: Socket, listeners: &[usize]) {
-        let is_http = |index: &usize| self.listeners[*index].protocol.is_http();
-        let (http, listeners): (Vec<usize>, Vec<usize>) = listeners.iter().copied().partition(is_http);
-        self.serve_http(socket, &http);
         let Some(&first) = listeners.first() else { return };
-        let listener = &self.listeners[first];
-        let serves = match listener.protocol {
+        let all = self.listeners;
+        let of = |index: &usize| all[*index].protocol;
+        let (http, others): (Vec<usize>, Vec<usize>) =
+            listeners.iter().copied().partition(|index| of(index).is_http());
+        let address = match socket {
+            Socket::Http(_) => return self.serve_http(&EntryPoint::FlagsHttp, &http, listeners),
+            Socket::Https(_) => {
+                self.serve_http(&EntryPoint::FlagsHttps, &http, listeners);
+                return self.claim(&others, listeners);
+            }
+            Socket::Own { address, .. } => address,
+        };
+        let name = || {
+            let name = all[first].entry_point.clone();
+            name.unwrap_or_else(|| address.to_string().into())
+        };
+        let serves = match of(&first) {
             ListenerProtocol::Tcp => Serves::Tcp(self.only_route(first)),
             ListenerProtocol::Udp => Serves::Udp(self.only_route(first)),
-            _ => {
-                let routes = self.tls_routes(&listeners);
-                match socket {
-                    Socket::Http(_) | Socket::Https(_) => {
-                        let claims = routes.into_iter().map(|(host, route, field, leads_to)| {
-                            let Layer4 { at, created, .. } = self.routes[route];
-                            Claim { host, leads_to, at, created, field }
-                        });
-                        self.merged.claims.extend(claims);
-                        return;
-                    }
-                    Socket::Own { .. } => {
-                        let routes = routes.into_iter();
-                        Serves::Tls(routes.map(|(host, .., route)| TlsRoute { host, route }).collect())
-                    }
-                }
+            ListenerProtocol::Http => Serves::Http(name()),
+            _ if listeners.iter().all(|index| of(index) == ListenerProtocol::Tls) => {
+                let names = self.tls_names(&others, listeners).into_iter();
+                Serves::Tls(names.map(|name| TlsRoute::new(name.host, name.leads_to)).collect())
             }
+            _ => Serves::Https(name()),
         };
-        if let Socket::Own { address, .. } = socket {
-            self.merged.listeners.push(sluicegate_model::Listener { id: listener.id(), address, serves });
+        let id = all[first].id();
+        self.merged.listeners.push(sluicegate_model::Listener { id, address, serves: serves.clone() });
+        // The same listeners may have another address too.
+        if let Serves::Http(name) | Serves::Https(name) = serves
+            && self.entered.insert(name.clone())
+        {
+            let entry_point = EntryPoint::Gateway(name);
+            self.serve_http(&entry_point, &http, listeners);
+            self.serve_tls(&entry_point, &others, listeners);
         }
     }
 
-    /// Adds the hosts of these listeners for HTTP, which share a socket.
-    fn serve_http(&mut self, socket: Socket, listeners: &[usize]) {
-        let Some(&first) = listeners.first() else { return };
-        let entry_point = match socket {
-            Socket::Http(_) => EntryPoint::FlagsHttp,
-            Socket::Https(_) => EntryPoint::FlagsHttps,
-            Socket::Own { address, .. } => {
-                let id = self.listeners[first].id();
-                let name = self.listeners[first].entry_point.clone();
-                let name = name.unwrap_or_else(|| address.to_string().into());
-                let serves = match self.listeners[first].protocol {
-                    ListenerProtocol::Https => Serves::Https(name.clone()),
-                    _ => Serves::Http(name.clone()),
-                };
-                self.merged.listeners.push(sluicegate_model::Listener { id, address, serves });
-                // The same listeners have another address too.
-                if !self.entered.insert(name.clone()) {
-                    return;
-                }
-                EntryPoint::Gateway(name)
-            }
+    /// Claims the names of these listeners for TLS passthrough at the HTTPS listeners that flags set. `all` are all
+    /// listeners of the socket.
+    fn claim(&mut self, listeners: &[usize], all: &[usize]) {
+        let claims = self.tls_names(listeners, all).into_iter().map(|name| {
+            let Layer4 { at, created, .. } = self.routes[name.route];
+            Claim { host: name.host, leads_to: name.leads_to, at, created, field: name.parent }
+        });
+        let claims: Vec<Claim<'a>> = claims.collect();
+        self.merged.claims.extend(claims);
+    }
+
+    /// Adds the names of these listeners for TLS, which share an entry point with listeners that terminate TLS. `all` are
+    /// all listeners of the entry point.
+    fn serve_tls(&mut self, entry_point: &EntryPoint, listeners: &[usize], all: &[usize]) {
+        let names = self.tls_names(listeners, all);
+        let passed = |host: HostPattern, route: Layer4Route| {
+            let entry_point = entry_point.clone();
+            TlsRoute { entry_point, ..TlsRoute::new(host, route) }
         };
-        let names = Names::new(self.listeners, listeners);
+        // A name never reaches a listener with a less specific hostname, whether its own listener serves the name or not.
+        let nowhere = |listener: &Listener<'_>, host: HostPattern| {
+            passed(host, Layer4Route { id: listener.at.id(), backends: Vec::new() })
+        };
+        for listener in listeners.iter().map(|index| &self.listeners[*index]) {
+            if !names.iter().any(|name| name.host == *listener.hostname) {
+                self.merged.passthrough.push(nowhere(listener, listener.hostname.clone()));
+            }
+        }
+        for TlsName { host, listener, leads_to, .. } in names {
+            let listener = &self.listeners[listener];
+            if listener.protocol == ListenerProtocol::Tls {
+                self.merged.passthrough.push(passed(host, leads_to));
+            } else if listener.certificates.is_empty() {
+                self.merged.passthrough.push(nowhere(listener, host));
+            } else {
+                self.merged.tls_hosts.push(Arc::new(TlsHost {
+                    entry_point: entry_point.clone(),
+                    relay: Some(leads_to),
+                    ..TlsHost::new(host, listener.certificates.clone())
+                }));
+            }
+        }
+    }
+
+    /// Adds the hosts of these listeners for HTTP, which share an entry point. `all` are all listeners of the entry point.
+    fn serve_http(&mut self, entry_point: &EntryPoint, listeners: &[usize], all: &[usize]) {
+        let names = Names::new(self.listeners, all);
         let mut hosts: BTreeMap<HostPattern, HttpHost> = BTreeMap::new();
         for &index in listeners {
             let listener = &self.listeners[index];
@@ -307,9 +357,13 @@ impl<'i, 'a> Merging<'i, 'a> {
                 host: host.clone(),
                 routes: Vec::new(),
                 continues: host != listener.hostname,
+                client_auth: listener.client_auth.clone(),
             };
-            if listener.protocol == ListenerProtocol::Https && !listener.certificates.is_empty() {
+            if listener.protocol == ListenerProtocol::Https
+                && (!listener.certificates.is_empty() || listener.client_auth.is_some())
+            {
                 self.merged.tls_hosts.push(Arc::new(TlsHost {
+                    client_auth: listener.client_auth.clone(),
                     entry_point: entry_point.clone(),
                     ..TlsHost::new(listener.hostname.clone(), listener.certificates.clone())
                 }));
@@ -332,7 +386,8 @@ impl<'i, 'a> Merging<'i, 'a> {
                 }
                 for host in &attachment.hosts {
                     if let Some(owner) = names.closer(listener.hostname, host) {
-                        let mut of_owner = self.attached[owner].iter();
+                        let is_http = self.listeners[owner].protocol.is_http();
+                        let mut of_owner = self.attached[owner].iter().filter(|_| is_http);
                         if !of_owner.any(|other| other.route == attachment.route) {
                             let message = foreign(host, &self.listeners[owner]);
                             self.merged.problems.push(route.at.warning(&attachment.parent.field(), message));
@@ -371,10 +426,10 @@ impl<'i, 'a> Merging<'i, 'a> {
         Some(self.leads_to(first))
     }
 
-    /// The routes of the listeners for TLS that share a socket, by name: the route, and the parent that attaches it.
-    fn tls_routes(&mut self, listeners: &[usize]) -> Vec<(HostPattern, usize, Place, Layer4Route)> {
-        let mut taken: BTreeMap<&HostPattern, &Attachment> = BTreeMap::new();
-        let names = Names::new(self.listeners, listeners);
+    /// The names of the listeners for TLS that share a socket. `all` are all listeners of the socket.
+    fn tls_names(&mut self, listeners: &[usize], all: &[usize]) -> Vec<TlsName> {
+        let mut taken: BTreeMap<&HostPattern, (usize, &Attachment)> = BTreeMap::new();
+        let names = Names::new(self.listeners, all);
         for &index in listeners {
             let hostname = self.listeners[index].hostname;
             for attachment in &self.attached[index] {
@@ -386,11 +441,11 @@ impl<'i, 'a> Merging<'i, 'a> {
                     } else {
                         match taken.get(host) {
                             None => {
-                                taken.insert(host, attachment);
+                                taken.insert(host, (index, attachment));
                                 continue;
                             }
-                            Some(winner) if winner.route == attachment.route => continue,
-                            Some(winner) => format!(
+                            Some((_, winner)) if winner.route == attachment.route => continue,
+                            Some((_, winner)) => format!(
                                 "{host} is ignored at {}: {} has it already (older, or first by name)",
                                 self.listeners[index].in_words(),
                                 self.routes[winner.route].at.object
@@ -402,12 +457,15 @@ impl<'i, 'a> Merging<'i, 'a> {
                 }
             }
         }
-        let taken: Vec<(HostPattern, usize, Place)> = taken
+        let taken: Vec<(HostPattern, usize, usize, Place)> = taken
             .into_iter()
-            .map(|(host, attachment)| (host.clone(), attachment.route, attachment.parent))
+            .map(|(host, (listener, of))| (host.clone(), listener, of.route, of.parent))
             .collect();
-        let routes = taken.into_iter();
-        routes.map(|(host, route, parent)| (host, route, parent, self.leads_to(route))).collect()
+        let names = taken.into_iter().map(|(host, listener, route, parent)| {
+            let leads_to = self.leads_to(route);
+            TlsName { host, listener, route, parent, leads_to }
+        });
+        names.collect()
     }
 
     /// The destination of a route, which is in service.
@@ -422,13 +480,8 @@ impl<'i, 'a> Merging<'i, 'a> {
 }
 
 /// Whether two listeners with different hostnames can share a socket: the names of their clients tell them apart.
-fn can_share(one: &Listener<'_>, other: &Listener<'_>, socket: Socket) -> bool {
-    // HTTPS listeners of the process also pass TLS through.
-    let are_tls = |listener: &Listener<'_>| {
-        matches!(listener.protocol, ListenerProtocol::Https | ListenerProtocol::Tls)
-    };
-    let is_same = one.protocol == other.protocol
-        || matches!(socket, Socket::Https(_)) && are_tls(one) && are_tls(other);
+fn can_share(one: &Listener<'_>, other: &Listener<'_>) -> bool {
+    let is_same = one.protocol == other.protocol || one.protocol.is_tls() && other.protocol.is_tls();
     is_same && one.protocol.has_names()
 }
 

@@ -41,7 +41,7 @@ pub(super) fn merge<'a>(intents: &[Intent<'a>], of_routes: Vec<Claim<'a>>) -> Me
         }
         match merged.routes.get(&host.to_string()) {
             None => {
-                merged.routes.insert(host.to_string(), TlsRoute { host, route: leads_to });
+                merged.routes.insert(host.to_string(), TlsRoute::new(host, leads_to));
             }
             Some(winner) if winner.route.id == leads_to.id => {}
             Some(winner) => {

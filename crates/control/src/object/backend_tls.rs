@@ -6,8 +6,8 @@ use serde_json::Value;
 use sluicegate_model::{AlternativeName, HostPattern};
 
 use super::gateway_api::{
-    BackendTlsPolicySpec, BackendTlsTarget, BackendTlsValidation, LocalObjectReference, SubjectAltName,
-    Written,
+    BackendTlsPolicySpec, BackendTlsTarget, BackendTlsValidation, LocalObjectReference, ObjectReference,
+    SubjectAltName, Written,
 };
 use super::kind::Raw;
 use super::policy::{created, list};
@@ -64,8 +64,8 @@ pub(crate) enum Authorities {
 /// A reference to CA certificates.
 #[derive(Debug, PartialEq)]
 pub(crate) struct AuthoritiesRef {
-    /// Its place in `spec.validation.caCertificateRefs`.
-    index: usize,
+    /// The field of the reference.
+    pub(crate) field: String,
     /// The Secret or ConfigMap, or the reason why the reference is invalid.
     pub(crate) object: Result<ObjectRef, UnsupportedReference>,
 }
@@ -112,11 +112,13 @@ impl Target {
 }
 
 impl AuthoritiesRef {
-    pub(crate) fn field(&self) -> String {
-        format!("{REFERENCES}[{}]", self.index)
-    }
-
-    fn check(raw: LocalObjectReference, index: usize, namespace: &Arc<str>, findings: &mut Findings) -> Self {
+    /// `namespace` is the namespace of the naming object.
+    pub(crate) fn check(
+        raw: ObjectReference,
+        field: String,
+        namespace: &Arc<str>,
+        findings: &mut Findings,
+    ) -> Self {
         let kind = raw.kind.unwrap_or_default();
         let known = Kind::parse(&kind).filter(|kind| matches!(kind, Kind::ConfigMap | Kind::Secret));
         let known = known.filter(|_| raw.group.unwrap_or_default().is_empty());
@@ -125,15 +127,16 @@ impl AuthoritiesRef {
             (None, _) => Err((true, format!("{kind:?} is not supported: name a ConfigMap"))),
             (_, None) => Err((false, "is missing: name a ConfigMap".to_owned())),
             (Some(kind), Some(name)) => {
-                Ok(ObjectRef { kind, namespace: namespace.clone(), name: name.into() })
+                let namespace = raw.namespace.map_or_else(|| namespace.clone(), Into::into);
+                Ok(ObjectRef { kind, namespace, name: name.into() })
             }
         };
         let object = object.map_err(|(is_kind, message)| {
-            let field = format!("{REFERENCES}[{index}].{}", if is_kind { "kind" } else { "name" });
+            let field = format!("{field}.{}", if is_kind { "kind" } else { "name" });
             findings.error(field, &*message);
             UnsupportedReference { is_kind, message }
         });
-        Self { index, object }
+        Self { field, object }
     }
 }
 
@@ -161,8 +164,10 @@ impl Validation {
             }
             (_, None) => {
                 let references = references.into_iter().enumerate();
-                let reference =
-                    |(index, reference)| AuthoritiesRef::check(reference, index, namespace, findings);
+                let reference = |(index, reference): (usize, LocalObjectReference)| {
+                    let field = format!("{REFERENCES}[{index}]");
+                    AuthoritiesRef::check(reference.into(), field, namespace, findings)
+                };
                 Authorities::Of(references.map(reference).collect())
             }
         };

@@ -5,9 +5,10 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use sluicegate_model::HostPattern;
 use sluicegate_model::value::syntax;
+use sluicegate_model::{ClientAuthMode, HostPattern};
 
+use super::backend_tls::AuthoritiesRef;
 use super::gateway_api::{self, AllowedRoutes, GROUP, GatewayClassSpec, GatewaySpec, Written};
 use super::kind::Raw;
 use super::namespace::{Namespace, NamespaceSelector};
@@ -42,6 +43,8 @@ pub(crate) struct Gateway {
     /// The Secret with its client certificate for endpoints with a BackendTLSPolicy, or the reason why the reference is
     /// invalid.
     pub(crate) client_certificate: Option<Result<ObjectRef, String>>,
+    /// The validation of the certificates of clients by its listeners for HTTPS.
+    pub(crate) frontend: Frontend,
     /// `spec.infrastructure.labels`.
     pub(crate) labels: BTreeMap<String, String>,
     /// `spec.infrastructure.annotations`.
@@ -52,6 +55,25 @@ pub(crate) struct Gateway {
     pub(crate) listeners: Vec<Listener>,
     /// Its other listeners.
     pub(crate) rejected: Vec<RejectedListener>,
+}
+
+/// The validations of the certificates of clients (`spec.tls.frontend`).
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Frontend {
+    /// The validation at the ports without an own entry.
+    pub(crate) default: Option<ClientValidation>,
+    /// The ports with an own entry, each with its validation.
+    pub(crate) ports: BTreeMap<u16, Option<ClientValidation>>,
+}
+
+/// A validation of the certificates of clients.
+#[derive(Debug, PartialEq)]
+pub(crate) struct ClientValidation {
+    /// The field of the references.
+    pub(crate) field: String,
+    pub(crate) mode: ClientAuthMode,
+    /// The Secrets and ConfigMaps with CA certificates.
+    pub(crate) authorities: Vec<AuthoritiesRef>,
 }
 
 /// A listener that cannot be served.
@@ -73,7 +95,7 @@ pub(crate) struct Listener {
     pub(crate) protocol: ListenerProtocol,
     /// The names of the listener; [`HostPattern::Any`] by default.
     pub(crate) hostname: HostPattern,
-    /// The certificates of a listener for HTTPS, each with its place in `tls.certificateRefs`.
+    /// The certificates of a listener that terminates TLS, each with its place in `tls.certificateRefs`.
     pub(crate) certificates: Vec<(usize, ObjectRef)>,
     /// The first entry of the listener that names nothing usable.
     pub(crate) unresolved: Option<Fault>,
@@ -97,12 +119,11 @@ pub(crate) enum ListenerProtocol {
 }
 
 impl ListenerProtocol {
-    /// The kinds of routes for this protocol; none, if it is not served.
+    /// The kinds of routes for this protocol.
     pub(crate) fn routes(self) -> &'static [Kind] {
         match self {
             Self::Http | Self::Https => &[Kind::HttpRoute, Kind::GrpcRoute],
-            Self::TlsTerminated => &[],
-            Self::Tls => &[Kind::TlsRoute],
+            Self::Tls | Self::TlsTerminated => &[Kind::TlsRoute],
             Self::Tcp => &[Kind::TcpRoute],
             Self::Udp => &[Kind::UdpRoute],
         }
@@ -111,6 +132,16 @@ impl ListenerProtocol {
     /// Whether the routes of a listener are HTTPRoutes and GRPCRoutes.
     pub(crate) fn is_http(self) -> bool {
         matches!(self, Self::Http | Self::Https)
+    }
+
+    /// Whether clients start with a TLS handshake.
+    pub(crate) fn is_tls(self) -> bool {
+        matches!(self, Self::Https | Self::Tls | Self::TlsTerminated)
+    }
+
+    /// Whether the gateway performs the TLS handshake.
+    pub(crate) fn terminates_tls(self) -> bool {
+        matches!(self, Self::Https | Self::TlsTerminated)
     }
 
     /// Whether the host names of listeners share a socket of this protocol.
@@ -150,6 +181,9 @@ enum AllowedFrom {
 
 /// The fault of a Gateway or a class with parameters.
 pub(crate) const PARAMETERS_FAULT: &str = "is not supported: the gateway has no parameters. Remove it";
+
+/// The fault of a validation of client certificates without references.
+pub(crate) const NO_AUTHORITIES: &str = "is missing; every client is rejected. Name a ConfigMap with ca.crt";
 
 /// The field of the client certificate.
 pub(crate) const CLIENT_CERTIFICATE: &str = "spec.tls.backend.clientCertificateRef";
@@ -196,8 +230,9 @@ impl Gateway {
         if has_parameters {
             findings.warning("spec.infrastructure.parametersRef", PARAMETERS_FAULT);
         }
-        let client_certificate =
-            spec.tls.unwrap_or_default().backend.and_then(|tls| tls.client_certificate_ref);
+        let tls = spec.tls.unwrap_or_default();
+        let frontend = Frontend::check(tls.frontend.unwrap_or_default(), &object.namespace, findings);
+        let client_certificate = tls.backend.and_then(|tls| tls.client_certificate_ref);
         let client_certificate = client_certificate
             .map(|reference| check_client_certificate(reference, &object.namespace, findings));
         let (addresses, address_fault) = check_addresses(spec.addresses.unwrap_or_default(), findings);
@@ -209,6 +244,7 @@ impl Gateway {
             class_name: class_name.into(),
             addresses,
             client_certificate,
+            frontend,
             labels: infrastructure.labels.unwrap_or_default(),
             annotations: infrastructure.annotations.unwrap_or_default(),
             allowed_listeners,
@@ -260,6 +296,67 @@ pub(super) fn check_listeners(
         listeners.push(listener);
     }
     (listeners, rejected)
+}
+
+impl Frontend {
+    fn check(raw: gateway_api::FrontendTls, namespace: &Arc<str>, findings: &mut Findings) -> Self {
+        let default = raw.default.unwrap_or_default().validation;
+        let default = default.map(|validation| {
+            ClientValidation::check(validation, "spec.tls.frontend.default", namespace, findings)
+        });
+        let mut ports = BTreeMap::new();
+        for (index, entry) in raw.per_port.unwrap_or_default().into_iter().enumerate() {
+            let field = format!("spec.tls.frontend.perPort[{index}]");
+            let Some(port) = check_port(entry.port, &format!("{field}.port"), findings) else { continue };
+            let validation = entry.tls.unwrap_or_default().validation;
+            let validation = validation.map(|validation| {
+                ClientValidation::check(validation, &format!("{field}.tls"), namespace, findings)
+            });
+            if ports.contains_key(&port) {
+                let message = format!("{port} is the port of two entries; this entry is ignored. Remove one");
+                findings.error(format!("{field}.port"), message);
+                continue;
+            }
+            ports.insert(port, validation);
+        }
+        Self { default, ports }
+    }
+
+    /// All validations.
+    pub(crate) fn validations(&self) -> impl Iterator<Item = &ClientValidation> {
+        self.default.iter().chain(self.ports.values().flatten())
+    }
+}
+
+impl ClientValidation {
+    fn check(
+        raw: gateway_api::FrontendValidation,
+        within: &str,
+        namespace: &Arc<str>,
+        findings: &mut Findings,
+    ) -> Self {
+        let mode = match raw.mode.as_deref() {
+            None | Some("AllowValidOnly") => ClientAuthMode::Required,
+            Some("AllowInsecureFallback") => ClientAuthMode::OptionalNoCa,
+            Some(other) => {
+                let message = format!(
+                    "{other:?} is unknown; clients need a valid certificate. Write AllowValidOnly or AllowInsecureFallback"
+                );
+                findings.error(format!("{within}.validation.mode"), message);
+                ClientAuthMode::Required
+            }
+        };
+        let field = format!("{within}.validation.caCertificateRefs");
+        let references = raw.ca_certificate_refs.unwrap_or_default();
+        if references.is_empty() {
+            findings.error(&*field, NO_AUTHORITIES);
+        }
+        let references = references.into_iter().enumerate().map(|(index, reference)| {
+            AuthoritiesRef::check(reference, format!("{field}[{index}]"), namespace, findings)
+        });
+        let authorities = references.collect();
+        Self { field, mode, authorities }
+    }
 }
 
 /// The IP addresses of a list, and the first fault. Without any IP address, the Gateway must not listen on all
@@ -347,7 +444,7 @@ impl Listener {
         }
         let references = raw.tls.and_then(|tls| tls.certificate_refs).unwrap_or_default();
         let certificates = match protocol {
-            ListenerProtocol::Https => {
+            protocol if protocol.terminates_tls() => {
                 check_certificates(references, index, namespace, findings, &mut unresolved)
             }
             _ => Vec::new(),
@@ -419,9 +516,9 @@ fn check_protocol(
         }
         (Some("TLS"), Some("Passthrough")) => Ok(ListenerProtocol::Tls),
         (Some("TLS"), Some("Terminate")) => Ok(ListenerProtocol::TlsTerminated),
-        (Some("TLS"), None) => Err(("tls.mode", "is missing: write Passthrough".to_owned())),
+        (Some("TLS"), None) => Err(("tls.mode", "is missing: write Terminate or Passthrough".to_owned())),
         (Some("HTTPS" | "TLS"), Some(mode)) => {
-            Err(("tls.mode", format!("{mode:?} is unknown: write Passthrough")))
+            Err(("tls.mode", format!("{mode:?} is unknown: write Terminate or Passthrough")))
         }
         (None | Some(""), _) => {
             Err(("protocol", "is missing: write HTTP, HTTPS, TCP, TLS or UDP".to_owned()))
@@ -503,7 +600,7 @@ fn check_kinds(
         let name = entry.kind.unwrap_or_default();
         let kind = Kind::parse(&name).filter(|_| group == GROUP);
         let right = protocol.routes();
-        if !right.is_empty() && !kind.is_some_and(|kind| right.contains(&kind)) {
+        if !kind.is_some_and(|kind| right.contains(&kind)) {
             let right: Vec<&str> = right.iter().map(|kind| kind.as_str()).collect();
             let field = format!("spec.listeners[{listener}].allowedRoutes.kinds[{index}].kind");
             let message = format!(

@@ -50,7 +50,32 @@ pub(crate) struct GatewaySpec {
 #[derive(Default, Deserialize)]
 pub(crate) struct GatewayTls {
     pub(crate) backend: Option<GatewayBackendTls>,
-    frontend: Option<Value>,
+    pub(crate) frontend: Option<FrontendTls>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FrontendTls {
+    pub(crate) default: Option<FrontendTlsConfig>,
+    pub(crate) per_port: Option<Vec<FrontendTlsPort>>,
+}
+
+#[derive(Default, Deserialize)]
+pub(crate) struct FrontendTlsConfig {
+    pub(crate) validation: Option<FrontendValidation>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct FrontendTlsPort {
+    pub(crate) port: Option<i32>,
+    pub(crate) tls: Option<FrontendTlsConfig>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FrontendValidation {
+    pub(crate) ca_certificate_refs: Option<Vec<ObjectReference>>,
+    pub(crate) mode: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -362,6 +387,12 @@ pub(crate) struct LocalObjectReference {
     pub(crate) group: Option<String>,
     pub(crate) kind: Option<String>,
     pub(crate) name: Option<String>,
+}
+
+impl From<LocalObjectReference> for ObjectReference {
+    fn from(raw: LocalObjectReference) -> Self {
+        Self { group: raw.group, kind: raw.kind, namespace: None, name: raw.name }
+    }
 }
 
 #[derive(Deserialize)]

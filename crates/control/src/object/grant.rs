@@ -5,12 +5,12 @@ use super::kind::Raw;
 use super::{Kind, Object, ObjectRef, annotation};
 use crate::problem::Findings;
 
-/// A checked `ReferenceGrant`: the objects that may name Services or Secrets of its namespace.
+/// A checked `ReferenceGrant`: the objects that may name Services, Secrets or ConfigMaps of its namespace.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ReferenceGrant {
     /// Objects of this kind in this namespace.
     from: Vec<(Kind, Box<str>)>,
-    /// Services or Secrets: the object of this name, or all.
+    /// Services, Secrets or ConfigMaps: the object of this name, or all.
     to: Vec<(Kind, Option<Box<str>>)>,
 }
 
@@ -40,7 +40,7 @@ impl ReferenceGrant {
         for (index, entry) in spec.to.unwrap_or_default().into_iter().enumerate() {
             let kind = missing(format!("spec.to[{index}].kind"), entry.kind);
             let kind = kind.and_then(|kind| Kind::parse(&kind)).filter(|kind| {
-                matches!(kind, Kind::Service | Kind::Secret)
+                matches!(kind, Kind::Service | Kind::Secret | Kind::ConfigMap)
                     && entry.group.as_ref().is_none_or(String::is_empty)
             });
             if let Some(kind) = kind {

@@ -48,8 +48,8 @@ impl Named {
         named
     }
 
-    /// The certificates of Gateways and ListenerSets, and the Secrets and BackendTLSPolicies of Services that HTTPRoutes and GRPCRoutes
-    /// name.
+    /// The certificates of Gateways and ListenerSets, the CA certificates of Gateways, and the Secrets and BackendTLSPolicies of
+    /// Services that HTTPRoutes and GRPCRoutes name.
     fn add_gateways(&mut self, store: &Store) {
         let listeners = store.all::<Gateway>().flat_map(|(_, gateway, _)| &gateway.listeners);
         let of_sets = store.all::<ListenerSet>().flat_map(|(_, set, _)| &set.listeners);
@@ -58,6 +58,9 @@ impl Named {
         let clients =
             store.all::<Gateway>().filter_map(|(_, gateway, _)| gateway.client_certificate.as_ref());
         self.certificates.extend(clients.filter_map(|secret| secret.as_ref().ok()).cloned());
+        let validations = store.all::<Gateway>().flat_map(|(_, gateway, _)| gateway.frontend.validations());
+        let authorities = validations.flat_map(|validation| &validation.authorities);
+        self.others.extend(authorities.filter_map(|reference| reference.object.as_ref().ok()).cloned());
         let rules = store.all::<HttpRoute>().flat_map(|(_, route, _)| &route.rules);
         let backends = rules.flat_map(|rule| {
             let backends = rule.backends.iter().map(|backend| &backend.reference);

@@ -269,6 +269,7 @@ fn layer4_route() -> Layer4Route {
 fn tls() -> Tls {
     let [client_auth, ..] = client_auths();
     let host = HostPattern::Exact("a.example".into());
+    let passed = TlsRoute::new(HostPattern::Suffix("p.example".into()), layer4_route());
     Tls {
         hosts: vec![
             Arc::new(TlsHost {
@@ -279,8 +280,16 @@ fn tls() -> Tls {
                 entry_point: EntryPoint::Gateway("0.0.0.0:8443".into()),
                 ..TlsHost::new(host, Vec::new())
             }),
+            Arc::new(TlsHost {
+                entry_point: EntryPoint::Gateway("0.0.0.0:8443".into()),
+                relay: Some(layer4_route()),
+                ..TlsHost::new(HostPattern::Suffix("r.example".into()), Vec::new())
+            }),
         ],
-        passthrough: vec![TlsRoute { host: HostPattern::Suffix("p.example".into()), route: layer4_route() }],
+        passthrough: vec![
+            passed.clone(),
+            TlsRoute { entry_point: EntryPoint::Gateway("0.0.0.0:8443".into()), ..passed },
+        ],
         default: certificates().drain(..1).collect(),
         ticket_secrets: vec![TicketSecret([7; TicketSecret::MIN].into())],
     }
@@ -292,7 +301,7 @@ fn listeners() -> Vec<Listener> {
         address: address.parse().unwrap(),
         serves,
     };
-    let tls = TlsRoute { host: HostPattern::Any, route: layer4_route() };
+    let tls = TlsRoute::new(HostPattern::Any, layer4_route());
     vec![
         listener("tcp", "192.0.2.1:5432", Serves::Tcp(Some(layer4_route()))),
         listener("tls", "[2001:db8::1]:443", Serves::Tls(vec![tls])),

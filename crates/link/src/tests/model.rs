@@ -231,7 +231,11 @@ fn layer4_route() -> impl Strategy<Value = Layer4Route> {
 }
 
 fn tls_route() -> impl Strategy<Value = TlsRoute> {
-    (host(), layer4_route()).prop_map(|(host, route)| TlsRoute { host, route })
+    (host(), layer4_route(), entry_point()).prop_map(|(host, route, entry_point)| TlsRoute {
+        host,
+        route,
+        entry_point,
+    })
 }
 
 fn listener() -> impl Strategy<Value = Listener> {
@@ -250,9 +254,10 @@ fn listener() -> impl Strategy<Value = Listener> {
 }
 
 fn tls_host() -> impl Strategy<Value = Arc<TlsHost>> {
-    (host(), vec(certificate(), 0..3), option::of(client_auth()), entry_point()).prop_map(
-        |(host, certificates, client_auth, entry_point)| {
-            Arc::new(TlsHost { host, certificates, client_auth, entry_point })
+    let relay = option::of(layer4_route());
+    (host(), vec(certificate(), 0..3), option::of(client_auth()), entry_point(), relay).prop_map(
+        |(host, certificates, client_auth, entry_point, relay)| {
+            Arc::new(TlsHost { host, certificates, client_auth, entry_point, relay })
         },
     )
 }
@@ -464,8 +469,9 @@ pub(super) fn normal(mut config: Config) -> Config {
     let mut tls = Tls::clone(&config.tls);
     tls.hosts.sort_by_cached_key(|host| (host.entry_point.clone(), host.host.clone()));
     tls.hosts.dedup_by_key(|host| (host.entry_point.clone(), host.host.clone()));
-    tls.passthrough.sort_by(|one, other| one.host.cmp(&other.host));
-    tls.passthrough.dedup_by(|one, other| one.host == other.host);
+    let name = |route: &TlsRoute| (route.entry_point.clone(), route.host.clone());
+    tls.passthrough.sort_by_key(name);
+    tls.passthrough.dedup_by_key(|route| name(route));
     config.tls = Arc::new(tls);
     config
 }

@@ -101,6 +101,10 @@ pub(crate) async fn serve(
     let addresses = arrival.addresses;
     let (stream, session, entrance) = match protocol {
         Protocol::Http(entrance) => (Stream::Plain(arrival.tcp), None, entrance),
+        // The listener terminates TLS for no name.
+        Protocol::Https(_) if worker.snapshot().table.layer4.connections.contains_key(&listener) => {
+            return Box::pin(layer4::serve(worker, arrival, phase)).await;
+        }
         Protocol::Https(entrance) => match Box::pin(handshake(worker, arrival, entrance, phase)).await {
             Some((stream, session)) => (Stream::Tls(stream), Some(session), entrance),
             None => return,
@@ -163,13 +167,19 @@ async fn handshake(
         Ok(Ok(Accepted::Passthrough(tcp, hello))) => {
             drop(snapshot);
             let arrival = Arrival { tcp, addresses, listener };
-            Box::pin(layer4::pass_through(worker, arrival, hello, phase)).await;
+            Box::pin(layer4::pass_through(worker, arrival, entrance, hello, phase)).await;
             return None;
         }
         Ok(Ok(Accepted::Tls(stream, session))) => {
             let is_tls13 = stream.version() == Some(ProtocolVersion::TLSv1_3);
             worker.stats().handshakes[handshake_index(is_tls13, stream.is_resumed())].add(1);
-            return Some((stream, session));
+            if !session.host.relays {
+                return Some((stream, session));
+            }
+            drop(snapshot);
+            let connection = (Stream::Tls(stream), session.name);
+            Box::pin(layer4::relay(worker, connection, (addresses, listener), entrance, phase)).await;
+            return None;
         }
         Ok(Ok(Accepted::ClearText(stream))) => {
             let mut stream = Stream::Plain(stream);

@@ -1,6 +1,7 @@
-//! Connections that are passed on without HTTP: any protocol over TCP, or TLS passthrough.
+//! Connections that are passed on without HTTP: any protocol over TCP or TLS, and TLS passthrough.
 
 use std::cell::Cell;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::deadline::Deadline;
 use crate::failure::{Failure, TlsFault};
 use crate::listener::Arrival;
 use crate::relay::{End, Moved, Relay};
-use crate::rule::{ConnectionTarget, Layer4Target};
+use crate::rule::{ConnectionTarget, Entrance, Layer4Target};
 use crate::stream::{Stream, delivered, discard, part};
 use crate::tls::{self, Hello};
 use crate::upstream::{Admission, AvoidedEndpoints, EndpointPreference, LocalUpstream};
@@ -52,14 +53,20 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut arrival: Arrival, phase: &Cel
         }
     };
     drop(snapshot);
-    pass(worker, arrival, hello, target, phase).await;
+    pass(worker, Client::new(arrival, hello), target, phase).await;
 }
 
-/// Passes on a TLS connection of an HTTPS listener.
-pub(crate) async fn pass_through(worker: &Rc<Worker>, arrival: Arrival, hello: Hello, phase: &Cell<Phase>) {
+/// Passes on a TLS connection of an HTTPS listener without termination.
+pub(crate) async fn pass_through(
+    worker: &Rc<Worker>,
+    arrival: Arrival,
+    entrance: Entrance,
+    hello: Hello,
+    phase: &Cell<Phase>,
+) {
     let name = hello.name.as_deref().unwrap_or_default();
-    match worker.snapshot().table.layer4.passthrough.find(name.as_bytes()).cloned() {
-        Some(target) => pass(worker, arrival, Some(hello), target, phase).await,
+    match worker.snapshot().table.passthrough(entrance, name.as_bytes()).cloned() {
+        Some(target) => pass(worker, Client::new(arrival, Some(hello)), target, phase).await,
         // The route was removed at this moment.
         None => {
             tls::refuse(&arrival.tcp, TlsFault::UnknownName);
@@ -69,44 +76,81 @@ pub(crate) async fn pass_through(worker: &Rc<Worker>, arrival: Arrival, hello: H
     }
 }
 
-/// Passes a connection on, and records how it ends.
-async fn pass(
+/// Relays the bytes of a TLS connection of an HTTPS listener after the handshake. The client requested the name.
+pub(crate) async fn relay(
     worker: &Rc<Worker>,
-    arrival: Arrival,
-    hello: Option<Hello>,
-    target: Arc<Layer4Target>,
+    (stream, name): (Stream, Option<Box<str>>),
+    (addresses, listener): (Addresses, SocketAddr),
+    entrance: Entrance,
     phase: &Cell<Phase>,
 ) {
+    let requested = name.as_deref().unwrap_or_default();
+    match worker.snapshot().table.relay(entrance, requested.as_bytes()).cloned() {
+        Some(target) => {
+            let client = Client { stream, addresses, listener, protocol: "TLS", name, first: Vec::new() };
+            pass(worker, client, target, phase).await;
+        }
+        // The route was removed during the handshake.
+        None => part(stream).await,
+    }
+}
+
+/// A connection of a client.
+struct Client {
+    stream: Stream,
+    addresses: Addresses,
+    listener: SocketAddr,
+    protocol: &'static str,
+    /// The server name that the client requested.
+    name: Option<Box<str>>,
+    /// The bytes that the client has sent already: its ClientHello, unless the gateway terminates TLS.
+    first: Vec<u8>,
+}
+
+impl Client {
+    fn new(arrival: Arrival, hello: Option<Hello>) -> Self {
+        let Arrival { tcp, addresses, listener } = arrival;
+        let stream = Stream::Plain(tcp);
+        let (protocol, name, first) = match hello {
+            None => ("TCP", None, Vec::new()),
+            Some(hello) => ("TLS", hello.name, hello.records.filled().to_vec()),
+        };
+        Self { stream, addresses, listener, protocol, name, first }
+    }
+}
+
+/// Passes a connection on, and records how it ends.
+async fn pass(worker: &Rc<Worker>, client: Client, target: Arc<Layer4Target>, phase: &Cell<Phase>) {
     phase.set(Phase::Busy);
-    let Arrival { mut tcp, mut addresses, listener } = arrival;
+    let Client { mut stream, mut addresses, listener, protocol, name, mut first } = client;
     if addresses.destination == listener {
         // A wildcard address is not the address that the client connected to.
-        addresses.destination = tcp.local_addr().unwrap_or(listener);
+        addresses.destination = stream.local_addr().unwrap_or(listener);
     }
-    let (protocol, name, mut first) = match hello {
-        None => ("TCP", None, Vec::new()),
-        Some(hello) => ("TLS", hello.name, hello.records.filled().to_vec()),
-    };
     let slot = target.pick();
     let mut record = OpenRecord::new(worker, target, protocol, (addresses.source, listener), name);
     let served = async {
         let upstream = slot.and_then(|slot| worker.upstream(slot)).ok_or(Failure::NoEndpoint)?;
         record.upstream = Some(upstream.clone());
         let _admission = Admission::new(&upstream)?;
-        attempts(worker, &upstream, &mut tcp, addresses, &mut first, &mut record).await
+        attempts(worker, &upstream, &mut stream, addresses, &mut first, &mut record).await
     };
     match served.await {
         Ok(ConnectionEnd::Close) => {}
         Ok(ConnectionEnd::Linger) => {
             drop(record);
-            discard(&tcp).await;
+            if let Some(tcp) = stream.tcp() {
+                discard(tcp).await;
+            }
         }
         Err(failure) => {
             record.failed(failure);
             drop(record);
-            // The endpoint's bytes must arrive before the reset.
-            delivered(&tcp).await;
-            reset(&tcp);
+            if let Some(tcp) = stream.tcp() {
+                // The endpoint's bytes must arrive before the reset.
+                delivered(tcp).await;
+            }
+            stream.break_off();
         }
     }
 }
@@ -123,7 +167,7 @@ enum ConnectionEnd {
 async fn attempts(
     worker: &Rc<Worker>,
     upstream: &Rc<LocalUpstream>,
-    tcp: &mut TcpStream,
+    client: &mut Stream,
     addresses: Addresses,
     first: &mut Vec<u8>,
     record: &mut OpenRecord,
@@ -132,7 +176,7 @@ async fn attempts(
     let idle = settings.timeouts.tunnel_idle;
     let mut deadline = Deadline::new(Instant::now() + Duration::from_secs(1));
     let mut tried = AvoidedEndpoints::default();
-    let is_tls = !first.is_empty();
+    let is_passthrough = !first.is_empty();
     let hello_len = first.len();
     let header = upstream.proxy_protocol().map_or_else(Vec::new, |version| {
         let mut header = Vec::with_capacity(64);
@@ -150,7 +194,7 @@ async fn attempts(
         record.endpoint = Some(endpoint.shared.address());
         upstream.count_attempt(&endpoint);
         let mut relay = Relay::new(&[&header, &**first].concat(), &[]);
-        if is_tls {
+        if is_passthrough {
             relay.expect_answer();
         }
         let mut before = Moved::default();
@@ -163,7 +207,7 @@ async fn attempts(
                 record.add(Moved { up: moved.up - before.up, down: moved.down - before.down });
                 before = moved;
             };
-            relay.run(tcp, stream, &endpoint, &mut deadline, idle, progress).await
+            relay.run(client, stream, &endpoint, &mut deadline, idle, progress).await
         };
         match end {
             End::Done => record.done(),

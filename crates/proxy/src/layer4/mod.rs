@@ -2,7 +2,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`connection`] | TCP, and TLS passthrough |
+//! | [`connection`] | TCP, and TLS with and without termination |
 //! | [`udp`] | datagrams |
 //! | [`record`] | counters and logs |
 
@@ -10,5 +10,5 @@ mod connection;
 mod record;
 mod udp;
 
-pub(crate) use connection::{pass_through, serve};
+pub(crate) use connection::{pass_through, relay, serve};
 pub(crate) use udp::serve as serve_datagrams;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sluicegate_model::{Config, HostPattern, Layer4Route, ObjectId, Serves};
+use sluicegate_model::{Config, EntryPoint, HostPattern, Layer4Route, ObjectId, Serves, TlsRoute};
 
 use crate::counters::Layer4Stats;
 use crate::name::HostMap;
@@ -16,8 +16,14 @@ pub(crate) struct Layer4Table {
     pub(crate) connections: HashMap<SocketAddr, ConnectionTarget>,
     pub(crate) datagrams: HashMap<SocketAddr, Option<Arc<Layer4Target>>>,
     /// The host names for TLS passthrough at HTTPS listeners.
-    pub(crate) passthrough: HostMap<Arc<Layer4Target>>,
+    pub(super) passthrough: Names,
+    /// The host names at HTTPS listeners whose connections are relayed after the TLS handshake.
+    pub(super) relays: Names,
 }
+
+/// Host names with their targets, by the entry point. All HTTPS listeners that flags set share their names.
+#[derive(Debug, Default)]
+pub(super) struct Names(HashMap<EntryPoint, HostMap<Arc<Layer4Target>>>);
 
 /// The target of a listener's connections.
 #[derive(Debug)]
@@ -66,11 +72,47 @@ impl Layer4Table {
                 Serves::Http(_) | Serves::Https(_) => {}
             }
         }
-        for entry in &config.tls.passthrough {
-            let target = Arc::new(target(HTTPS, "TLS", &entry.host, &entry.route));
-            table.passthrough.insert(&entry.host, target);
+        let mut names = HashMap::new();
+        for listener in &config.listeners {
+            if let Serves::Https(name) = &listener.serves {
+                names.entry(EntryPoint::Gateway(name.clone())).or_insert_with(|| listener.id.to_string());
+            }
+        }
+        let mut named = |entry_point: &EntryPoint, host: &HostPattern, route: &Layer4Route| {
+            let name = names.get(entry_point).map_or(HTTPS, String::as_str);
+            Arc::new(target(name, "TLS", host, route))
+        };
+        for TlsRoute { host, route, entry_point } in &config.tls.passthrough {
+            table.passthrough.insert(entry_point, host, named(entry_point, host, route));
+        }
+        for name in &config.tls.hosts {
+            if let Some(route) = &name.relay {
+                table.relays.insert(
+                    &name.entry_point,
+                    &name.host,
+                    named(&name.entry_point, &name.host, route),
+                );
+            }
         }
         table
+    }
+}
+
+impl Names {
+    fn insert(&mut self, entry_point: &EntryPoint, host: &HostPattern, target: Arc<Layer4Target>) {
+        self.0.entry(shared(entry_point).clone()).or_default().insert(host, target);
+    }
+
+    pub(super) fn of(&self, entry_point: &EntryPoint) -> Option<&HostMap<Arc<Layer4Target>>> {
+        self.0.get(shared(entry_point))
+    }
+}
+
+/// The entry point that holds the names of an entry point.
+fn shared(entry_point: &EntryPoint) -> &EntryPoint {
+    match entry_point {
+        EntryPoint::Gateway(_) => entry_point,
+        _ => &EntryPoint::Flags,
     }
 }
 

@@ -199,6 +199,16 @@ impl Table {
         self.at(entrance).map(|entry| &entry.tls)
     }
 
+    /// The target of TLS connections that are passed through without termination, by the requested name.
+    pub(crate) fn passthrough(&self, entrance: Entrance, name: &[u8]) -> Option<&Arc<Layer4Target>> {
+        self.layer4.passthrough.of(&self.at(entrance)?.entry_point)?.find(name)
+    }
+
+    /// The target of TLS connections that are relayed after the handshake, by the requested name.
+    pub(crate) fn relay(&self, entrance: Entrance, name: &[u8]) -> Option<&Arc<Layer4Target>> {
+        self.layer4.relays.of(&self.at(entrance)?.entry_point)?.find(name)
+    }
+
     /// The query parameters of all routes that hold credentials.
     pub(crate) fn secret_parameters(&self) -> &[Box<str>] {
         &self.secret_parameters

@@ -83,6 +83,8 @@ pub(crate) struct Host {
     pattern: Option<HostPattern>,
     certificates: Vec<Arc<Certificate>>,
     pub(crate) client_auth: Option<Arc<ClientAuth>>,
+    /// Whether the connections are relayed to a route instead of carrying HTTP.
+    pub(crate) relays: bool,
 }
 
 /// The host that a connection was opened for.
@@ -114,9 +116,10 @@ impl TlsTable {
             return false;
         }
         let here = match self.hosts.find(host) {
-            Some(Entry::Host(here)) => here,
-            // The gateway does not terminate TLS for this host.
+            // The gateway serves no HTTP for this host.
             Some(Entry::Passthrough) => return true,
+            Some(Entry::Host(here)) if here.relays => return true,
+            Some(Entry::Host(here)) => here,
             Some(Entry::Unusable) => return false,
             None => match &self.default {
                 Some(here) => here,
@@ -206,41 +209,45 @@ impl Compiler {
             given => given.to_vec(),
         };
         let mut tickets: Vec<(Option<Arc<ClientAuth>>, Arc<Tickets>)> = Vec::new();
-        let mut host = |pattern, certificates: &[Arc<Certificate>], auth: &Option<Arc<ClientAuth>>| {
-            let own = compiled(certificates);
-            let (keys, certificates) = match own.is_empty() {
-                true => (default_keys.clone(), default_certificates.clone()),
-                false => (own, certificates.to_vec()),
+        let mut host =
+            |pattern, certificates: &[Arc<Certificate>], auth: &Option<Arc<ClientAuth>>, relays| {
+                let own = compiled(certificates);
+                let (keys, certificates) = match own.is_empty() {
+                    true => (default_keys.clone(), default_certificates.clone()),
+                    false => (own, certificates.to_vec()),
+                };
+                let sealed = match tickets.iter().find(|(known, _)| known == auth) {
+                    Some((_, tickets)) => tickets.clone(),
+                    None => {
+                        let of_policy = Arc::new(Tickets::new(secrets.clone(), purpose(auth.as_deref())));
+                        tickets.push((auth.clone(), of_policy.clone()));
+                        of_policy
+                    }
+                };
+                let config = server_config(keys, auth.as_deref(), sealed, &settings.tls, relays).inspect_err(
+                    |error| tracing::error!(%error, "cannot serve a host over TLS; its clients are rejected"),
+                );
+                Some(Arc::new(Host {
+                    config: Arc::new(config.ok()?),
+                    pattern,
+                    certificates,
+                    client_auth: auth.clone(),
+                    relays,
+                }))
             };
-            let sealed = match tickets.iter().find(|(known, _)| known == auth) {
-                Some((_, tickets)) => tickets.clone(),
-                None => {
-                    let of_policy = Arc::new(Tickets::new(secrets.clone(), purpose(auth.as_deref())));
-                    tickets.push((auth.clone(), of_policy.clone()));
-                    of_policy
-                }
-            };
-            let config = server_config(keys, auth.as_deref(), sealed, &settings.tls).inspect_err(
-                |error| tracing::error!(%error, "cannot serve a host over TLS; its clients are rejected"),
-            );
-            Some(Arc::new(Host {
-                config: Arc::new(config.ok()?),
-                pattern,
-                certificates,
-                client_auth: auth.clone(),
-            }))
-        };
         let mut by_entry_point: HashMap<&EntryPoint, HostMap<Entry>> = HashMap::new();
         for name in &tls.hosts {
-            let host = host(Some(name.host.clone()), &name.certificates, &name.client_auth);
+            let relays = name.relay.is_some();
+            let host = host(Some(name.host.clone()), &name.certificates, &name.client_auth, relays);
             let entry = host.map_or(Entry::Unusable, Entry::Host);
             by_entry_point.entry(&name.entry_point).or_default().insert(&name.host, entry);
         }
-        let mut hosts = by_entry_point.remove(&EntryPoint::Flags).unwrap_or_default();
-        for entry in &tls.passthrough {
-            hosts.insert(&entry.host, Entry::Passthrough);
+        for name in &tls.passthrough {
+            let hosts = by_entry_point.entry(&name.entry_point).or_default();
+            hosts.insert(&name.host, Entry::Passthrough);
         }
-        let default = host(None, &[], &None).filter(|_| !default_keys.is_empty());
+        let hosts = by_entry_point.remove(&EntryPoint::Flags).unwrap_or_default();
+        let default = host(None, &[], &None, false).filter(|_| !default_keys.is_empty());
         let others = by_entry_point.into_iter().map(|(entry_point, hosts_there)| {
             let has_listeners = matches!(entry_point, EntryPoint::Gateway(_));
             let mut table = TlsTable {
@@ -270,6 +277,7 @@ fn server_config(
     client_auth: Option<&ClientAuth>,
     tickets: Arc<Tickets>,
     settings: &TlsSettings,
+    relays: bool,
 ) -> Result<ServerConfig, Box<dyn std::error::Error>> {
     let versions: &[&SupportedProtocolVersion] = match settings.min_version {
         TlsVersion::Tls12 => &[&TLS13, &TLS12],
@@ -292,7 +300,10 @@ fn server_config(
         }
     };
     let mut config = builder.with_cert_resolver(Arc::new(ByKey(keys)));
-    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    // The gateway does not know the protocol of a relayed connection, so it negotiates none.
+    if !relays {
+        config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    }
     // Tickets need no memory here and are valid in every process; RFC 5077 does the same for TLS 1.2.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.ticketer = tickets;

@@ -1,6 +1,7 @@
-//! TCP, TLS passthrough, UDP and the PROXY protocol.
+//! TCP, TLS, UDP and the PROXY protocol.
 
 mod proxy_protocol;
+mod relay;
 mod tcp;
 mod tls;
 mod udp;

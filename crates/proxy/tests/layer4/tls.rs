@@ -28,7 +28,7 @@ fn exact(name: &str) -> HostPattern {
 }
 
 fn by_name(host: HostPattern, endpoints: impl IntoIterator<Item = std::net::SocketAddr>) -> Builder {
-    let serves = |route| Serves::Tls(vec![TlsRoute { host, route }]);
+    let serves = |route| Serves::Tls(vec![TlsRoute::new(host, route)]);
     Gateway::builder().layer4(Protocol::Tcp, serves, endpoints)
 }
 
@@ -80,7 +80,7 @@ async fn https_listener_forwards_configured_server_names_without_terminating_tls
         .layer4(Protocol::Tcp, |_| Serves::Tcp(None), [terminator.addr()])
         .tls(|tls| {
             let route = layer4_route(LAYER4, Protocol::Tcp);
-            tls.passthrough.push(TlsRoute { host: exact("inside.test"), route });
+            tls.passthrough.push(TlsRoute::new(exact("inside.test"), route));
         })
         .start()
         .await?;

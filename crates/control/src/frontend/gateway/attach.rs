@@ -122,22 +122,9 @@ fn accept(
 ) -> Result<Vec<HostPattern>, Refusal> {
     let (kind, namespace) = (at.object.kind, &at.object.namespace);
     let in_words = intent.in_words();
-    match listener.protocol.routes() {
-        [] => {
-            return Err(Refusal::note(
-                0,
-                format!("{in_words} is for {}, which is not supported", listener.protocol),
-            ));
-        }
-        kinds if !kinds.contains(&kind) => {
-            let protocol = listener.protocol;
-            return Err(Refusal::warning(
-                1,
-                NOT_ALLOWED,
-                format!("{in_words} is for {protocol}, and does not accept a {kind}"),
-            ));
-        }
-        _ => {}
+    if !listener.protocol.routes().contains(&kind) {
+        let message = format!("{in_words} is for {}, and does not accept a {kind}", listener.protocol);
+        return Err(Refusal::warning(1, NOT_ALLOWED, message));
     }
     if !listener.takes_kind(kind) {
         return Err(Refusal::warning(

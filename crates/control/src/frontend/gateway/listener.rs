@@ -1,15 +1,17 @@
 //! The listeners of a Gateway or a ListenerSet, and their sockets.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use sluicegate_model::Certificate;
+use sluicegate_model::{Certificate, ClientAuth, ClientAuthMode};
 
 use super::service::{self, GatewayAddresses, Lack};
+use crate::backend_tls;
 use crate::frontend::certificate;
 use crate::intent::listener::{Listener, Socket};
 use crate::intent::{At, Place};
-use crate::object::gateway::{self, Gateway, ListenerProtocol};
+use crate::object::gateway::{self, ClientValidation, Gateway, ListenerProtocol, NO_AUTHORITIES};
 use crate::object::namespace::Namespace;
 use crate::object::service::IpProtocol;
 use crate::object::{Kind, ObjectRef};
@@ -19,6 +21,7 @@ use crate::store::Store;
 use crate::translate::{GatewayServices, ServiceType, TranslateOptions};
 
 const INVALID_CLIENT_CERTIFICATE: &str = "InvalidClientCertificateRef";
+const INVALID_AUTHORITIES: &str = "InvalidCACertificateRef";
 
 /// The parts of a Gateway that all its listeners share, also the listeners of its ListenerSets.
 pub(super) struct Shared<'a> {
@@ -26,6 +29,7 @@ pub(super) struct Shared<'a> {
     addresses: Vec<IpAddr>,
     /// The Secret with its client certificate.
     client_certificate: Option<Arc<str>>,
+    clients: Clients,
 }
 
 impl<'a> Shared<'a> {
@@ -42,7 +46,8 @@ impl<'a> Shared<'a> {
             problems.extend(service_problems(store, services, at, gateway));
         }
         let addresses = addresses(gateway, options);
-        (Self { gateway: at.object, addresses, client_certificate }, unresolved)
+        let clients = Clients::of(store, at, gateway, problems);
+        (Self { gateway: at.object, addresses, client_certificate, clients }, unresolved)
     }
 }
 
@@ -55,7 +60,7 @@ pub(super) fn intents<'a>(
     options: &TranslateOptions,
     problems: &mut Vec<Problem>,
 ) -> Vec<Listener<'a>> {
-    let Shared { gateway, addresses, client_certificate } = shared;
+    let Shared { gateway, addresses, client_certificate, clients } = shared;
     let mut intent = |listener: &'a gateway::Listener| {
         let place = Place::Listener(listener.index);
         let field = |within: &str| format!("{}.{within}", place.field());
@@ -65,27 +70,25 @@ pub(super) fn intents<'a>(
             problems.push(at.warning(&field("allowedRoutes.namespaces.selector"), message.to_owned()));
         }
         let mut is_waiting = false;
-        let sockets = match listener.protocol.routes() {
-            [] => {
-                let message = format!("{} is not supported; the listener is not served", listener.protocol);
-                Err(at.note(&field("protocol"), message))
+        let sockets = match &options.gateway_services {
+            Some(services) => {
+                own_sockets(store, services, gateway, listener, addresses).map_err(|lack| match lack {
+                    Lack::Waits(fault) => {
+                        is_waiting = true;
+                        at.note(&field("port"), fault)
+                    }
+                    Lack::Foreign(fault) => at.warning(&field("port"), fault),
+                })
             }
-            _ => match &options.gateway_services {
-                Some(services) => {
-                    own_sockets(store, services, gateway, listener, addresses).map_err(|lack| match lack {
-                        Lack::Waits(fault) => {
-                            is_waiting = true;
-                            at.note(&field("port"), fault)
-                        }
-                        Lack::Foreign(fault) => at.warning(&field("port"), fault),
-                    })
-                }
-                None => {
-                    sockets(listener, addresses, options).map_err(|fault| at.warning(&field("port"), fault))
-                }
-            },
+            None => sockets(listener, addresses, options).map_err(|fault| at.warning(&field("port"), fault)),
         };
         let (certificates, unresolved) = certificates(store, at, listener, problems);
+        let clients = clients.at(listener);
+        let client_auth = clients.map(|clients| match certificates.is_empty() {
+            // The default certificate must not admit clients in place of the certificate that is missing.
+            true => Arc::new(nobody()),
+            false => clients.policy.clone(),
+        });
         Listener {
             at,
             gateway,
@@ -96,8 +99,11 @@ pub(super) fn intents<'a>(
             port: listener.port,
             entry_point: options.gateway_services.as_ref().map(|_| entry_point(gateway, listener.port)),
             certificates,
+            client_auth,
+            closed: clients.and_then(|clients| clients.closed.clone()),
             client_certificate: client_certificate.clone(),
-            unresolved: listener.unresolved.clone().or(unresolved),
+            unresolved: (listener.unresolved.clone().or(unresolved))
+                .or_else(|| clients.and_then(|clients| clients.unresolved.clone())),
             is_waiting,
             sockets,
         }
@@ -146,11 +152,14 @@ fn certificate_of(store: &Store, at: At<'_>, secret: &ObjectRef) -> (Result<Arc<
     if store.is_granted(at.object, &secret.namespace, (Kind::Secret, &secret.name)) {
         return (certificate::of_secret(store, secret), true);
     }
-    let fault = format!(
-        "no ReferenceGrant of namespace {} allows a {} of namespace {} to name {secret}",
-        secret.namespace, at.object.kind, at.object.namespace
-    );
-    (Err(fault), false)
+    (Err(not_granted(at, secret)), false)
+}
+
+fn not_granted(at: At<'_>, object: &ObjectRef) -> String {
+    format!(
+        "no ReferenceGrant of namespace {} allows a {} of namespace {} to name {object}",
+        object.namespace, at.object.kind, at.object.namespace
+    )
 }
 
 /// The Secret with the client certificate of a Gateway, as `namespace/name`, if the certificate is usable; and the reason
@@ -174,6 +183,110 @@ fn client_certificate(
             let reason = if is_granted { INVALID_CLIENT_CERTIFICATE } else { "RefNotPermitted" };
             (None, Some(Fault::new(reason, fault)))
         }
+    }
+}
+
+/// The clients that the listeners for HTTPS of a Gateway admit.
+struct Clients {
+    default: Option<Admitted>,
+    /// The ports that the default does not apply to.
+    ports: BTreeMap<u16, Option<Admitted>>,
+}
+
+/// The clients that a validation admits.
+struct Admitted {
+    policy: Arc<ClientAuth>,
+    /// The first invalid reference.
+    unresolved: Option<Fault>,
+    /// The reason why all clients are rejected.
+    closed: Option<Fault>,
+}
+
+impl Clients {
+    fn of(store: &Store, at: At<'_>, gateway: &Gateway, problems: &mut Vec<Problem>) -> Self {
+        let mut admitted = |validation: &ClientValidation| Admitted::by(store, at, validation, problems);
+        let ports = gateway.frontend.ports.iter();
+        Self {
+            default: gateway.frontend.default.as_ref().map(&mut admitted),
+            ports: ports.map(|(port, own)| (*port, own.as_ref().map(&mut admitted))).collect(),
+        }
+    }
+
+    /// The clients that a listener admits; `None` for all clients.
+    fn at(&self, listener: &gateway::Listener) -> Option<&Admitted> {
+        let is_https = listener.protocol == ListenerProtocol::Https;
+        let admitted = self.ports.get(&listener.port).unwrap_or(&self.default).as_ref();
+        admitted.filter(|_| is_https)
+    }
+}
+
+impl Admitted {
+    /// The clients with a certificate of a valid CA certificate. Reports the invalid references.
+    fn by(store: &Store, at: At<'_>, validation: &ClientValidation, problems: &mut Vec<Problem>) -> Self {
+        let (mut sources, mut roots, mut crls) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut faults, mut unresolved) = (Vec::new(), None);
+        if validation.authorities.is_empty() {
+            let fault = format!("{}: {NO_AUTHORITIES}", validation.field);
+            unresolved = Some(Fault::new(INVALID_AUTHORITIES, fault));
+        }
+        for reference in &validation.authorities {
+            let found = match &reference.object {
+                Ok(object)
+                    if !store.is_granted(at.object, &object.namespace, (object.kind, &object.name)) =>
+                {
+                    Err(("RefNotPermitted", not_granted(at, object)))
+                }
+                Ok(object) => match backend_tls::authorities(store, object) {
+                    Ok(data) => Ok((object, data)),
+                    Err(fault) => Err((INVALID_AUTHORITIES, fault)),
+                },
+                Err(fault) => {
+                    let reason = if fault.is_kind { "InvalidCACertificateKind" } else { INVALID_AUTHORITIES };
+                    let message = format!("{}: {}", reference.field, fault.message);
+                    unresolved.get_or_insert_with(|| Fault::new(reason, message));
+                    continue;
+                }
+            };
+            match found {
+                Ok((object, data)) => {
+                    sources.push(object.to_string());
+                    roots.extend(data.authorities.iter().cloned());
+                    crls.extend(data.revoked.iter().cloned());
+                }
+                Err((reason, fault)) => {
+                    let message = format!("{}: {fault}", reference.field);
+                    unresolved.get_or_insert_with(|| Fault::new(reason, message));
+                    faults.push((&reference.field, fault));
+                }
+            }
+        }
+        let is_closed = roots.is_empty();
+        let consequence =
+            if is_closed { "every client is rejected" } else { "the other CA certificates are trusted" };
+        for (field, fault) in faults {
+            problems.push(at.warning(field, format!("{fault}; {consequence}")));
+        }
+        let closed = unresolved.as_ref().filter(|_| is_closed);
+        let closed = closed.map(|fault: &Fault| Fault::new("NoValidCACertificate", fault.message.clone()));
+        let policy = match is_closed {
+            true => nobody(),
+            false => {
+                let (source, mode) = (sources.join(", ").into(), validation.mode);
+                ClientAuth { source, roots, crls, mode, forward: false }
+            }
+        };
+        Self { policy: Arc::new(policy), unresolved, closed }
+    }
+}
+
+/// The policy that admits no client.
+fn nobody() -> ClientAuth {
+    ClientAuth {
+        source: "nothing".into(),
+        roots: Vec::new(),
+        crls: Vec::new(),
+        mode: ClientAuthMode::Required,
+        forward: false,
     }
 }
 
@@ -217,7 +330,10 @@ fn own_sockets(
     listener: &gateway::Listener,
     addresses: &[IpAddr],
 ) -> Result<Vec<Socket>, Lack> {
-    let Some(key) = service::key(listener).filter(|_| !addresses.is_empty()) else { return Ok(Vec::new()) };
+    if addresses.is_empty() {
+        return Ok(Vec::new());
+    }
+    let key = service::key(listener);
     let port = service::target(store, services, gateway, key)?;
     let own = |address: &IpAddr| Socket::Own { address: SocketAddr::new(*address, port), protocol: key.0 };
     Ok(addresses.iter().map(own).collect())

@@ -75,7 +75,7 @@ pub(crate) fn wishes(store: &Store, options: &TranslateOptions, services: &Gatew
         labels: gateway.labels.clone(),
         annotations: gateway.annotations.clone(),
         address: requested(gateway, services),
-        ports: gateway.listeners.iter().filter(|_| has_address(gateway)).filter_map(key).collect(),
+        ports: gateway.listeners.iter().filter(|_| has_address(gateway)).map(key).collect(),
     };
     let mut wishes: Vec<Wish> = gateways.iter().map(wish).collect();
     let objects = gateways.iter().map(|(object, gateway, _)| (*object, *gateway));
@@ -99,16 +99,13 @@ pub(super) fn has_address(gateway: &Gateway) -> bool {
     gateway.addresses.as_ref().is_none_or(|addresses| !addresses.is_empty())
 }
 
-/// The port of a listener in a Service, if the listener is served. Listeners with the same port share it.
-pub(super) fn key(listener: &Listener) -> Option<(IpProtocol, u16)> {
-    if listener.protocol.routes().is_empty() {
-        return None;
-    }
+/// The port of a listener in a Service. Listeners with the same port share it.
+pub(super) fn key(listener: &Listener) -> (IpProtocol, u16) {
     let protocol = match listener.protocol {
         ListenerProtocol::Udp => IpProtocol::Udp,
         _ => IpProtocol::Tcp,
     };
-    Some((protocol, listener.port))
+    (protocol, listener.port)
 }
 
 /// The Service of a Gateway, if it exists.

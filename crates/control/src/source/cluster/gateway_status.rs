@@ -12,7 +12,12 @@ use crate::status::{
 use crate::translate::GATEWAY_CONTROLLER;
 
 /// The types of conditions that the gateway writes. Conditions of other types belong to other controllers.
-const OURS: [&str; 5] = ["Accepted", "Programmed", "ResolvedRefs", "Conflicted", "PartiallyInvalid"];
+const OURS: [&str; 6] =
+    ["Accepted", "Programmed", "ResolvedRefs", "Conflicted", "PartiallyInvalid", INSECURE_FRONTEND];
+
+/// The type of the condition of a Gateway that admits clients without a valid certificate. The condition is present only
+/// while it is true.
+const INSECURE_FRONTEND: &str = "InsecureFrontendValidationMode";
 
 /// The reason why a Gateway has no address.
 const UNASSIGNED: &str = "the address of the gateway is not known yet (--publish-service, --publish-status-address or --publish-node-addresses)";
@@ -24,7 +29,7 @@ const ANCESTORS_MAX: usize = 16;
 const PARENTS_MAX: usize = 32;
 
 /// The features of Gateway API that the gateway supports, in order (`GatewayClassStatus.supportedFeatures`).
-const FEATURES: [&str; 40] = [
+const FEATURES: [&str; 44] = [
     "BackendTLSPolicy",
     "BackendTLSPolicySANValidation",
     "GRPCRoute",
@@ -33,6 +38,8 @@ const FEATURES: [&str; 40] = [
     "Gateway",
     "GatewayAddressEmpty",
     "GatewayBackendClientCertificate",
+    "GatewayFrontendClientCertificateValidation",
+    "GatewayFrontendClientCertificateValidationInsecureFallback",
     "GatewayHTTPListenerIsolation",
     "GatewayHTTPSListenerDetectMisdirectedRequests",
     "GatewayPort8080",
@@ -66,6 +73,8 @@ const FEATURES: [&str; 40] = [
     "ReferenceGrant",
     "TCPRoute",
     "TLSRoute",
+    "TLSRouteModeMixed",
+    "TLSRouteModeTerminate",
     "UDPRoute",
 ];
 
@@ -103,6 +112,11 @@ fn of_gateway(
     let unprogrammed = wish.unprogrammed.as_ref().or(unassigned.as_ref());
     let mut wanted = vec![wish.accepted.clone(), Condition::unless("Programmed", "Programmed", unprogrammed)];
     wanted.extend(wish.resolved.clone());
+    wanted.extend(wish.is_insecure.then(|| Condition {
+        message:
+            "spec.tls.frontend: AllowInsecureFallback admits clients without a valid certificate".to_owned(),
+        ..Condition::met(INSECURE_FRONTEND, "ConfigurationChanged")
+    }));
     let addresses: Vec<Value> = addresses
         .iter()
         .map(|address| {
@@ -247,6 +261,7 @@ mod tests {
             attached_sets: 2,
             accepted: Condition::met("Accepted", "Accepted"),
             resolved: None,
+            is_insecure: false,
             unprogrammed: None,
             addresses: None,
             listeners: vec![listener],
@@ -271,6 +286,16 @@ mod tests {
         let wish = status(Content::Gateway(GatewayStatus { resolved, ..gateway() }));
         let written = current(json!({})).task(&object(), &wish, None).expect("nothing stands there");
         assert_eq!(written["conditions"][2]["reason"], "InvalidClientCertificateRef");
+        let solved = current(written).task(&object(), &status(Content::Gateway(gateway())), None);
+        assert_eq!(solved.expect("it differs")["conditions"].as_array().map(Vec::len), Some(2));
+    }
+
+    #[test]
+    fn gateway_reports_an_insecure_validation_of_clients_as_long_as_it_has_one() {
+        let wish = status(Content::Gateway(GatewayStatus { is_insecure: true, ..gateway() }));
+        let written = current(json!({})).task(&object(), &wish, None).expect("nothing stands there");
+        assert_eq!(written["conditions"][2]["type"], "InsecureFrontendValidationMode");
+        assert_eq!(written["conditions"][2]["reason"], "ConfigurationChanged");
         let solved = current(written).task(&object(), &status(Content::Gateway(gateway())), None);
         assert_eq!(solved.expect("it differs")["conditions"].as_array().map(Vec::len), Some(2));
     }

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use sluicegate_model::{Conditions, Config, Endpoint, Layer4Route, ProxyProtocol, Rule, UpstreamKey};
+use sluicegate_model::{
+    Conditions, Config, Endpoint, EntryPoint, Layer4Route, ProxyProtocol, Rule, UpstreamKey,
+};
 
 use super::{TranslateOptions, translate};
 use crate::store::Store;
@@ -93,7 +95,19 @@ fn show_layer4(config: &Config) -> Vec<String> {
         shown.extend(routes);
     }
     let passed = config.tls.passthrough.iter();
-    shown.extend(passed.map(|route| format!("HTTPS {} -> {}", route.host, backends(&route.route))));
+    let name = |entry_point: &EntryPoint| match entry_point {
+        EntryPoint::Gateway(name) => format!(" {name}"),
+        _ => String::new(),
+    };
+    shown.extend(passed.map(|route| {
+        let at = name(&route.entry_point);
+        format!("HTTPS{at} {} -> {}", route.host, backends(&route.route))
+    }));
+    for host in &config.tls.hosts {
+        if let Some(relay) = &host.relay {
+            shown.push(format!("relay{} {} -> {}", name(&host.entry_point), host.host, backends(relay)));
+        }
+    }
     shown
 }
 

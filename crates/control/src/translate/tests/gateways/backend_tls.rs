@@ -29,13 +29,13 @@ fn reference(kind: &str, name: &str) -> String {
 }
 
 /// A ConfigMap or a Secret with this value of `ca.crt`.
-fn authorities(kind: &str, name: &str, ca: &str) -> String {
+pub(super) fn authorities(kind: &str, name: &str, ca: &str) -> String {
     let field = if kind == "Secret" { "stringData" } else { "data" };
     let ca = ca.replace('\n', "\\n");
     format!("---\napiVersion: v1\nkind: {kind}\nmetadata: {{name: {name}}}\n{field}: {{ca.crt: \"{ca}\"}}\n")
 }
 
-fn pem() -> String {
+pub(super) fn pem() -> String {
     Authority::of_process().pem()
 }
 

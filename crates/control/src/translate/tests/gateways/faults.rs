@@ -51,10 +51,13 @@ fn problem_in_a_gateway_names_the_field() {
             "protocol: \"tcp\" is not supported: write HTTP, HTTPS, TCP, TLS or UDP, in upper case",
         ),
         ("{name: a, protocol: SCTP, port: 1}", "protocol: \"SCTP\" is not supported"),
-        ("{name: a, protocol: TLS, port: 1}", "spec.listeners[0].tls.mode: is missing: write Passthrough"),
+        (
+            "{name: a, protocol: TLS, port: 1}",
+            "spec.listeners[0].tls.mode: is missing: write Terminate or Passthrough",
+        ),
         (
             "{name: a, protocol: TLS, port: 1, tls: {}}",
-            "spec.listeners[0].tls.mode: is missing: write Passthrough",
+            "spec.listeners[0].tls.mode: is missing: write Terminate or Passthrough",
         ),
         (
             "{name: a, protocol: TLS, port: 1, tls: {mode: passthrough}}",

@@ -1,6 +1,10 @@
 //! Tests of the Gateways that are served, and of the addresses of their listeners.
 
+use sluicegate_testkit::tls::Authority;
+
+use super::http::{TO_ECHO, http_route};
 use super::*;
+use crate::translate::tests::ECHO;
 
 #[test]
 fn gateway_listener_without_a_route_is_published() {
@@ -98,23 +102,92 @@ fn gateway_listens_on_its_addresses_or_by_default_on_the_addresses_of_the_option
     }
 }
 
+/// A listener that terminates TLS with the Secret `cert`.
+fn terminated(name: &str, protocol: &str, port: u16, hostname: &str) -> String {
+    tls(name, port, hostname)
+        .replace("protocol: TLS", &format!("protocol: {protocol}"))
+        .replace("mode: Passthrough", "mode: Terminate, certificateRefs: [{name: cert}]")
+}
+
+fn certificate() -> String {
+    Authority::of_process().issue(&["a.test", "b.test"]).secret("cert")
+}
+
+fn tls_route(name: &str, section: &str, host: &str) -> String {
+    let parent = format!("{{name: edge, sectionName: {section}}}");
+    attached("TLSRoute", &format!("name: {name}"), &parent, &[host], &["db:5432"])
+}
+
 #[test]
-fn note_reports_listeners_of_unsupported_protocols() {
-    let listeners = "{name: c, protocol: TLS, port: 8443, tls: {mode: Terminate}}";
+fn names_of_a_terminating_tls_listener_are_relayed_with_its_certificate() {
     let manifests = [
-        edge(listeners),
-        attached("TLSRoute", "name: a", "{name: edge, sectionName: c}", &["a.test"], &["db:5432"]),
+        edge(&terminated("t", "TLS", 8443, "*.test")),
+        tls_route("r", "t", "a.test"),
+        certificate(),
+        SERVICES.to_owned(),
     ];
-    let store = stored(&manifests.concat());
-    let translation = translate(&store, &TranslateOptions::default());
-    assert_eq!(store.problems().count(), 0);
-    assert!(translation.problems.iter().all(|problem| problem.severity == Severity::Note));
+    let config = translate(&stored(&manifests.concat()), &TranslateOptions::default()).config;
+    let names = config.tls.hosts.iter().map(|host| (host.host.to_string(), host.certificates.len()));
+    assert_eq!(names.collect::<Vec<_>>(), [("a.test".to_owned(), 1)]);
     check(
-        &manifests,
-        &[],
+        &manifests[..3],
         &[
-            "spec.listeners[0].protocol: TLS in mode Terminate is not supported",
-            "TLSRoute default/a: spec.parentRefs[0]: listener c of Gateway default/edge is for TLS in mode Terminate, which is not supported",
+            "HTTPS 0.0.0.0:8443 without a route",
+            // No route has the other names of the listener.
+            "HTTPS 0.0.0.0:8443 *.test -> ",
+            &format!("relay 0.0.0.0:8443 a.test -> {DB}"),
+        ],
+        &[],
+    );
+}
+
+#[test]
+fn listeners_with_and_without_termination_of_tls_share_a_port_by_their_hostnames() {
+    let listeners = [
+        terminated("t", "TLS", 8443, "a.test"),
+        tls("p", 8443, "p.test"),
+        terminated("h", "HTTPS", 8443, "*.test"),
+        tls("none", 8443, "none.test"),
+    ];
+    let store = stored(
+        &[
+            edge(&listeners.join(", ")),
+            tls_route("r", "t", "a.test"),
+            tls_route("s", "p", "p.test"),
+            http_route("name: w", "{name: edge, sectionName: h}", "a.test, b.test", TO_ECHO),
+            certificate(),
+            SERVICES.to_owned(),
+            ECHO.to_owned(),
+        ]
+        .concat(),
+    );
+    let translation = translate(&store, &TranslateOptions::default());
+    let hosts: Vec<String> = translation.config.hosts.iter().map(|host| host.host.to_string()).collect();
+    assert_eq!(hosts, ["b.test", "*.test"], "a.test belongs to another listener");
+    let terminated = translation.config.tls.hosts.iter();
+    let terminated: Vec<_> = terminated.map(|host| (host.host.to_string(), host.relay.is_some())).collect();
+    assert_eq!(terminated, [("a.test".to_owned(), true), ("*.test".to_owned(), false)]);
+    let passed = translation.config.tls.passthrough.iter();
+    let passed: Vec<_> = passed.map(|route| (route.host.to_string(), route.route.backends.len())).collect();
+    assert_eq!(passed, [("none.test".to_owned(), 0), ("p.test".to_owned(), 1)]);
+    assert!(
+        translation.config.listeners.len() == 1
+            && translation.config.tls.hosts.is_sorted_by_key(|host| (&host.entry_point, &host.host))
+    );
+    let problems: Vec<String> = translation.problems.iter().map(ToString::to_string).collect();
+    assert_problems(
+        &problems,
+        &["HTTPRoute default/w: spec.parentRefs[0]: a.test is ignored: it belongs to listener t"],
+    );
+}
+
+#[test]
+fn terminating_tls_listener_without_a_certificate_passes_no_connection_on() {
+    check(
+        &[edge(&terminated("t", "TLS", 8443, "a.test")), tls_route("r", "t", "a.test")],
+        &["HTTPS 0.0.0.0:8443 without a route", "HTTPS 0.0.0.0:8443 a.test -> "],
+        &[
+            "spec.listeners[0].tls.certificateRefs[0]: Secret default/cert does not exist as a Secret of type kubernetes.io/tls; the listener rejects every client",
         ],
     );
 }

@@ -11,9 +11,11 @@
 //! | `services` | Gateways with a Service each |
 //! | `status` | the status of GatewayClasses, Gateways, ListenerSets and routes |
 //! | `faults` | errors, and the parts that stay in service |
+//! | `frontend_tls` | the validation of client certificates by HTTPS listeners |
 
 mod backend_tls;
 mod faults;
+mod frontend_tls;
 mod grpc;
 mod http;
 mod listener_sets;

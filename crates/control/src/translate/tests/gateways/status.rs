@@ -1,5 +1,8 @@
 //! Tests of the status of GatewayClasses, Gateways, ListenerSets and routes.
 
+use sluicegate_testkit::tls::Authority;
+
+use super::backend_tls::{authorities, pem};
 use super::http::{TO_ECHO, http, http_route};
 use super::*;
 use crate::object::Kind;
@@ -43,7 +46,8 @@ fn statuses_of(store: &Store) -> Vec<String> {
                     0 => String::new(),
                     count => format!(", {count} sets"),
                 };
-                lines.push(format!("{name}:{}{sets}", words(&conditions)));
+                let insecure = if gateway.is_insecure { " insecure" } else { "" };
+                lines.push(format!("{name}:{}{sets}{insecure}", words(&conditions)));
                 lines.extend(gateway.listeners.iter().map(listener));
             }
             Content::ListenerSet(set) => {
@@ -199,6 +203,45 @@ fn gateway_reports_a_client_certificate_that_it_cannot_present() {
         let expected = format!("Gateway edge: Accepted ResolvedRefs=false({reason})");
         assert_eq!(statuses(&[with(reference)])[0], expected, "{reference}");
     }
+}
+
+#[test]
+fn https_listener_without_a_valid_ca_certificate_for_clients_is_not_accepted() {
+    let with = |reference: &str, mode: &str| {
+        let listeners = [
+            http("plain", 80, ""),
+            "{name: tls, protocol: HTTPS, port: 443, tls: {certificateRefs: [{name: cert}]}}".to_owned(),
+        ];
+        let validation = format!("validation: {{caCertificateRefs: [{reference}]{mode}}}");
+        let frontend = format!("tls: {{frontend: {{default: {{{validation}}}}}}}");
+        let spec = format!("gatewayClassName: sluicegate, listeners: [{}], {frontend}", listeners.join(", "));
+        let ca = authorities("ConfigMap", "ca", &pem());
+        let certificate = Authority::of_process().issue(&["a.test"]).secret("cert");
+        statuses(&[object("Gateway", "name: edge", &spec), ca, certificate])
+    };
+    let lines = |gateway: &str, tls: &str| {
+        let plain = "- plain HTTPRoute+GRPCRoute 0: Accepted ResolvedRefs Programmed";
+        [gateway.to_owned(), plain.to_owned(), format!("- tls HTTPRoute+GRPCRoute 0: {tls}")]
+    };
+    for (reference, reason) in [
+        ("{group: \"\", kind: ConfigMap, name: none}", "InvalidCACertificateRef"),
+        ("{group: \"\", kind: Service, name: ca}", "InvalidCACertificateKind"),
+        ("{group: \"\", kind: ConfigMap, name: ca, namespace: other}", "RefNotPermitted"),
+    ] {
+        let tls = format!(
+            "Accepted=false(NoValidCACertificate) ResolvedRefs=false({reason}) Programmed=false(Invalid)"
+        );
+        let expected = lines("Gateway edge: Accepted=true(ListenersNotValid)", &tls);
+        assert_eq!(with(reference, ""), expected, "{reference}");
+    }
+    let ca = "{group: \"\", kind: ConfigMap, name: ca}";
+    let works = "Accepted ResolvedRefs Programmed";
+    assert_eq!(with(ca, ""), lines("Gateway edge: Accepted", works));
+    let fallback = with(ca, ", mode: AllowInsecureFallback");
+    assert_eq!(fallback, lines("Gateway edge: Accepted insecure", works));
+    let both = format!("{ca}, {{group: \"\", kind: ConfigMap, name: none}}");
+    let partly = "Accepted ResolvedRefs=false(InvalidCACertificateRef) Programmed=false(Invalid)";
+    assert_eq!(with(&both, ""), lines("Gateway edge: Accepted", partly));
 }
 
 #[test]
