@@ -12,8 +12,8 @@ use sluicegate_model::encoding::{
 use sluicegate_model::policy::{Consumer, RateLimits, Security, Traffic};
 use sluicegate_model::tls::TicketSecret;
 use sluicegate_model::{
-    Certificate, Change, ClientAuth, Config, Endpoint, EntryPoint, Listener, Rule, Settings, Tls, TlsHost,
-    TlsRoute, Upstream, UpstreamKey, UpstreamTls, VirtualHost,
+    Certificate, Change, ClientAuth, Config, Endpoint, Listener, Rule, Settings, Tls, TlsHost, TlsRoute,
+    Upstream, UpstreamKey, UpstreamTls, VirtualHost,
 };
 
 use crate::cut::listener_name;

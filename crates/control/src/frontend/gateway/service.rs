@@ -82,7 +82,7 @@ pub(crate) fn wishes(store: &Store, options: &TranslateOptions, services: &Gatew
     // The translation reports the problems.
     for Allowed { set, gateway, refusal, .. } in listener_set::sets(store, objects, &mut Vec::new()) {
         if refusal.is_none() && has_address(gateways[gateway].1) {
-            wishes[gateway].ports.extend(set.listeners.iter().filter_map(key));
+            wishes[gateway].ports.extend(set.listeners.iter().map(key));
         }
     }
     wishes
