@@ -6,5 +6,6 @@ mod http_routes;
 mod life;
 mod manifests;
 mod planes;
+mod policies;
 mod restrictions;
 mod support;
