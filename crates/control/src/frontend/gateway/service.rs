@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use aws_lc_rs::digest::{SHA256, digest};
 
 use super::class::Classes;
+use super::listener_set::{self, Allowed};
 use crate::intent::At;
 use crate::object::gateway::{Gateway, Listener, ListenerProtocol};
 use crate::object::service::{IpProtocol, OfGateway, Service};
@@ -42,7 +43,7 @@ pub(crate) struct Wish {
     pub(crate) annotations: BTreeMap<String, String>,
     /// The requested address.
     pub(crate) address: Option<IpAddr>,
-    /// The ports of the served listeners. Without a port, the Service stays as it is.
+    /// The ports of the served listeners, also of the listeners of ListenerSets. Without a port, the Service stays as it is.
     pub(crate) ports: BTreeSet<(IpProtocol, u16)>,
 }
 
@@ -69,14 +70,22 @@ pub(crate) fn wishes(store: &Store, options: &TranslateOptions, services: &Gatew
     let served = store.all::<Gateway>().filter(|(_, gateway, _)| classes.refusal(gateway).is_none());
     let mut gateways: Vec<_> = served.collect();
     gateways.sort_by_cached_key(|(object, gateway, origin)| At { object, origin }.age(gateway.created));
-    let wish = |(object, gateway, _): (&ObjectRef, &Gateway, _)| Wish {
+    let wish = |&(object, gateway, _): &(&ObjectRef, &Gateway, _)| Wish {
         gateway: object.clone(),
         labels: gateway.labels.clone(),
         annotations: gateway.annotations.clone(),
         address: requested(gateway, services),
         ports: gateway.listeners.iter().filter(|_| has_address(gateway)).filter_map(key).collect(),
     };
-    gateways.into_iter().map(wish).collect()
+    let mut wishes: Vec<Wish> = gateways.iter().map(wish).collect();
+    let objects = gateways.iter().map(|(object, gateway, _)| (*object, *gateway));
+    // The translation reports the problems.
+    for Allowed { set, gateway, refusal, .. } in listener_set::sets(store, objects, &mut Vec::new()) {
+        if refusal.is_none() && has_address(gateways[gateway].1) {
+            wishes[gateway].ports.extend(set.listeners.iter().filter_map(key));
+        }
+    }
+    wishes
 }
 
 /// The address that a Gateway requests of its load balancer.

@@ -55,7 +55,8 @@ pub(super) struct Wanted {
     wishes: Vec<Wish>,
     /// All Services of the namespace; `None` for Services without a Gateway.
     services: BTreeMap<Arc<str>, Option<Arc<OfGateway>>>,
-    /// Whether all Gateways are known, so that a Service without a Gateway is not needed any more.
+    /// Whether all Gateways and ListenerSets are known, so that a Service without a Gateway is not needed any more, nor a
+    /// port without a listener.
     is_complete: bool,
 }
 
@@ -139,7 +140,7 @@ impl Planner {
     fn plan(&mut self, wanted: &Wanted) -> Plan {
         let services = self.known(wanted);
         let mut plan = Plan::default();
-        let targets = self.targets(&wanted.wishes, &services, &mut plan.problems);
+        let targets = self.targets(wanted, &services, &mut plan.problems);
         let mut needed = HashSet::new();
         for (wish, targets) in wanted.wishes.iter().zip(targets) {
             let name = service::name(&wish.gateway);
@@ -220,7 +221,7 @@ impl Planner {
     /// The port of the data plane for each port of each Gateway. A port stays once it is given.
     fn targets(
         &self,
-        wishes: &[Wish],
+        Wanted { wishes, is_complete, .. }: &Wanted,
         services: &BTreeMap<Arc<str>, Option<Arc<OfGateway>>>,
         problems: &mut Vec<Problem>,
     ) -> Vec<BTreeMap<(IpProtocol, u16), u16>> {
@@ -231,7 +232,8 @@ impl Planner {
             let current = current.filter(|current| service::is_ours(&self.options, current, &wish.gateway));
             let mut kept = BTreeMap::new();
             for (key, target) in current.iter().flat_map(|current| &current.targets) {
-                let is_valid = wish.ports.contains(key) && self.options.ports.contains(target);
+                let is_needed = wish.ports.contains(key) || !is_complete;
+                let is_valid = is_needed && self.options.ports.contains(target);
                 if is_valid && taken.insert(*target) {
                     kept.insert(*key, *target);
                 }
