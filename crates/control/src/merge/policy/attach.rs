@@ -50,7 +50,11 @@ pub(super) struct Place {
 }
 
 /// A policy and one of its targets, by their places.
-type Holder = (usize, usize);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Holder {
+    policy: usize,
+    target: usize,
+}
 
 /// The origin of a rule.
 #[derive(Clone, Copy)]
@@ -60,7 +64,8 @@ pub(super) struct RuleOrigin<'r> {
     /// The name of the rule.
     pub(super) rule: Option<&'r Arc<str>>,
     pub(super) gateway: &'r ObjectRef,
-    pub(super) listener: &'r Arc<str>,
+    /// The name of the listener, if the listener is of the Gateway itself, not of a ListenerSet.
+    pub(super) listener: Option<&'r Arc<str>>,
 }
 
 /// The policies of one kind, attached to their targets.
@@ -118,12 +123,12 @@ impl<'a, V: Parts> Attached<'a, V> {
                 let (reason, message) = match holders.entry(place) {
                     _ if policy.value.is_none() => absence.unwrap_or_else(accepted),
                     Entry::Vacant(place) => {
-                        place.insert((index, nth));
+                        place.insert(Holder { policy: index, target: nth });
                         absence.unwrap_or_else(accepted)
                     }
-                    Entry::Occupied(holder) if holder.get().0 == index => accepted(),
+                    Entry::Occupied(holder) if holder.get().policy == index => accepted(),
                     Entry::Occupied(holder) => absence.unwrap_or_else(|| {
-                        let first: &Policy<'_, V> = &policies[holder.get().0];
+                        let first: &Policy<'_, V> = &policies[holder.get().policy];
                         let message = format!(
                             "{} (older, or first by name) applies there already; this policy has no effect there",
                             first.at.object
@@ -144,7 +149,7 @@ impl<'a, V: Parts> Attached<'a, V> {
         let of_ingress = self.holder(ingress, None);
         let governor = match self.of_service(upstream, of_ingress) {
             Some(of_service) => return Some(of_service),
-            None => of_ingress?.0,
+            None => of_ingress?.policy,
         };
         self.policies[governor].value.clone()
     }
@@ -160,7 +165,7 @@ impl<'a, V: Parts> Attached<'a, V> {
         }
         let of_rule = rule.and_then(|rule| self.holder(route, Some(rule)));
         let of_route = self.holder(route, None);
-        let of_listener = self.holder(gateway, Some(listener));
+        let of_listener = listener.and_then(|listener| self.holder(gateway, Some(listener)));
         let of_gateway = self.holder(gateway, None);
         let chain: Vec<Holder> = [of_rule, of_route, of_listener, of_gateway].into_iter().flatten().collect();
         if let Some(upstream) = upstream
@@ -168,10 +173,10 @@ impl<'a, V: Parts> Attached<'a, V> {
         {
             return Some(of_service);
         }
-        for (object, has_any) in
-            [(route, of_rule.or(of_route).is_some()), (gateway, of_listener.or(of_gateway).is_some())]
-        {
-            if let Some(closed) = self.closed.get(object).filter(|_| !has_any) {
+        // A policy for a listener of the Gateway cannot mean a listener of a ListenerSet.
+        let is_open_gateway = of_listener.or(of_gateway).is_some() || listener.is_none();
+        for (object, is_open) in [(route, of_rule.or(of_route).is_some()), (gateway, is_open_gateway)] {
+            if let Some(closed) = self.closed.get(object).filter(|_| !is_open) {
                 return Some(closed.clone());
             }
         }
@@ -181,7 +186,7 @@ impl<'a, V: Parts> Attached<'a, V> {
     /// The policy of an upstream itself.
     pub(super) fn of_upstream(&self, upstream: &UpstreamKey) -> Option<&Arc<V>> {
         match self.holders_of(upstream).next() {
-            Some((governor, _)) => self.policies[governor].value.as_ref(),
+            Some(holder) => self.policies[holder.policy].value.as_ref(),
             None if self.closed.is_empty() => None,
             None => self.closed.get(&service_of(upstream)),
         }
@@ -195,8 +200,9 @@ impl<'a, V: Parts> Attached<'a, V> {
         origin: impl IntoIterator<Item = Holder>,
     ) -> Option<Arc<V>> {
         let mut of_service = self.holders_of(upstream);
-        let Some((governor, _)) = of_service.next() else { return self.of_upstream(upstream).cloned() };
-        for holder in of_service.chain(origin).filter(|(policy, _)| *policy != governor) {
+        let Some(first) = of_service.next() else { return self.of_upstream(upstream).cloned() };
+        let governor = first.policy;
+        for holder in of_service.chain(origin).filter(|holder| holder.policy != governor) {
             self.overridden.entry(holder).or_default().insert(governor);
         }
         self.policies[governor].value.clone()
@@ -206,13 +212,13 @@ impl<'a, V: Parts> Attached<'a, V> {
     fn combine(&mut self, mut chain: Vec<Holder>) -> Option<Arc<V>> {
         let policies = &self.policies;
         let mut seen = Vec::with_capacity(chain.len());
-        chain.retain(|(policy, _)| {
-            let is_new = !seen.contains(policy);
-            seen.push(*policy);
+        chain.retain(|holder| {
+            let is_new = !seen.contains(&holder.policy);
+            seen.push(holder.policy);
             is_new
         });
         let value = |policy: usize| policies[policy].value.as_ref();
-        let first = value(chain.first()?.0)?;
+        let first = value(chain.first()?.policy)?;
         if chain.len() == 1 {
             return Some(first.clone());
         }
@@ -221,8 +227,8 @@ impl<'a, V: Parts> Attached<'a, V> {
         }
         let mut combined = first.clone();
         for (nth, holder) in chain.iter().enumerate().skip(1) {
-            let Some(base) = value(holder.0) else { continue };
-            let by = chain[..nth].iter().map(|(policy, _)| *policy);
+            let Some(base) = value(holder.policy) else { continue };
+            let by = chain[..nth].iter().map(|holder| holder.policy);
             let by = by.filter(|policy| value(*policy).is_some_and(|value| value.replaces(base)));
             let by: BTreeSet<usize> = by.collect();
             if !by.is_empty() {
@@ -281,7 +287,9 @@ impl<'a, V: Parts> Attached<'a, V> {
             let of_ingress = is_ingress.then(|| self.holder(&ingress, None)).flatten();
             for backend in &route.backends {
                 let holder = self.holders_of(&backend.upstream).next().or(of_ingress);
-                let Some((policy, target)) = holder.filter(|holder| told.insert((*holder, &route.id))) else {
+                let Some(Holder { policy, target }) =
+                    holder.filter(|holder| told.insert((*holder, &route.id)))
+                else {
                     continue;
                 };
                 let Policy { at, targets, .. } = &self.policies[policy];
@@ -317,7 +325,7 @@ impl<'a, V: Parts> Attached<'a, V> {
                     }
                     Reason::Accepted | Reason::Overridden | Reason::Invalid => {}
                 }
-                if let Some(by) = self.overridden.remove(&(index, nth)) {
+                if let Some(by) = self.overridden.remove(&Holder { policy: index, target: nth }) {
                     let by: Vec<String> = by.iter().take(3).map(|by| objects[*by].to_string()).collect();
                     let what = match target.kind.kind() {
                         Kind::Ingress | Kind::Service => "more specific policies apply to some of its routes",

@@ -23,8 +23,10 @@ impl Policies<'_> {
         rule: &HttpRule<'_>,
         listener: &Listener<'_>,
     ) -> (RoutePolicies, Vec<usize>) {
-        let (object, gateway) = (route.at.object, listener.at.object);
-        let origin = RuleOrigin { route: object, rule: rule.name, gateway, listener: listener.name };
+        let (object, gateway) = (route.at.object, listener.gateway);
+        // A listener of a ListenerSet may have the name of a listener of the Gateway.
+        let own_listener = (listener.at.object == gateway).then_some(listener.name);
+        let origin = RuleOrigin { route: object, rule: rule.name, gateway, listener: own_listener };
         let backends = || rule.backends.iter().filter_map(|backend| backend.upstream.as_ref());
         let first = backends().next();
         let of_backends = backends().map(|upstream| &upstream.namespace);

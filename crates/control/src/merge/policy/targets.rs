@@ -12,6 +12,7 @@ use crate::intent::listener::{GatewayIntent, Listener};
 use crate::intent::{At, Intents};
 use crate::object::policy::target::Target;
 use crate::object::policy::written::target::TargetKind;
+use crate::object::route::ParentRef;
 use crate::object::service::IpProtocol;
 use crate::object::{Kind, ObjectRef};
 use crate::store::Store;
@@ -20,6 +21,8 @@ use crate::store::Store;
 pub(super) struct Targets<'i> {
     store: &'i Store,
     served: HashMap<&'i ObjectRef, Served<'i>>,
+    /// The Gateways of ListenerSets.
+    gateway_of_set: HashMap<&'i ObjectRef, &'i ObjectRef>,
     listeners: &'i [Listener<'i>],
 }
 
@@ -47,12 +50,15 @@ impl<'i> Targets<'i> {
         let routes = routes.filter(|route| route.parents.iter().any(|parent| parent.is_ours));
         let routes = routes.map(|route| (route.at.object, Served::Route(route)));
         let served = ingresses.chain(gateways).chain(routes).collect();
-        Self { store, served, listeners: &intents.listeners }
+        let sets = intents.listener_sets.iter();
+        let gateway_of_set =
+            sets.map(|set| (set.at.object, intents.gateways[set.gateway].at.object)).collect();
+        Self { store, served, gateway_of_set, listeners: &intents.listeners }
     }
 
     /// Nothing, for stores without policies.
     pub(super) fn none(store: &'i Store) -> Self {
-        Self { store, served: HashMap::default(), listeners: &[] }
+        Self { store, served: HashMap::default(), gateway_of_set: HashMap::default(), listeners: &[] }
     }
 
     /// The place of a target, and the reason why nothing can be attached there.
@@ -83,7 +89,7 @@ impl<'i> Targets<'i> {
                 self.listener(gateway, section.as_ref())
             }
             (_, Some(Served::Route(route))) => {
-                ancestors = gateways(route);
+                ancestors = self.gateways(route);
                 let names = route.rule_names;
                 let unknown = section.as_ref().filter(|name| !names.contains(name));
                 unknown.map(|name| no_section(&object, "rule", name, names.iter().map(|name| &**name)))
@@ -124,6 +130,18 @@ impl<'i> Targets<'i> {
         }
     }
 
+    /// The Gateways of a route that are served here.
+    fn gateways(&self, route: &HttpRoute<'_>) -> Vec<Ancestor> {
+        let parents = route.parents.iter().filter(|parent| parent.is_ours).map(|parent| parent.reference);
+        let gateway = |parent: &ParentRef| {
+            let kind = parent.kind.as_ref().copied().unwrap_or(Kind::Gateway);
+            let parent = ObjectRef { kind, namespace: parent.namespace.clone(), name: parent.name.clone() };
+            self.gateway_of_set.get(&parent).map_or(parent, |gateway| (*gateway).clone())
+        };
+        let gateways: BTreeSet<ObjectRef> = parents.map(gateway).collect();
+        gateways.into_iter().map(|gateway| Ancestor { gateway, section: None }).collect()
+    }
+
     /// The reason why there is no such Service or port. Changes a port to the key of the port.
     fn port(&self, object: &ObjectRef, section: &mut Option<Arc<str>>) -> Option<(Reason, String)> {
         let Some(port) = section else { return (!self.store.knows(object)).then(|| missing(object)) };
@@ -140,19 +158,6 @@ impl<'i> Targets<'i> {
             (None, None) => Some(missing(object)),
         }
     }
-}
-
-/// The Gateways of a route that are served here.
-fn gateways(route: &HttpRoute<'_>) -> Vec<Ancestor> {
-    let parents = route.parents.iter().filter(|parent| parent.is_ours).map(|parent| parent.reference);
-    let gateways: BTreeSet<ObjectRef> = parents
-        .map(|parent| ObjectRef {
-            kind: Kind::Gateway,
-            namespace: parent.namespace.clone(),
-            name: parent.name.clone(),
-        })
-        .collect();
-    gateways.into_iter().map(|gateway| Ancestor { gateway, section: None }).collect()
 }
 
 fn missing(object: &ObjectRef) -> (Reason, String) {

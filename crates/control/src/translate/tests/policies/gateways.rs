@@ -202,7 +202,7 @@ fn security_policy_inherits_the_parts_that_it_does_not_set() {
     );
     let security = security_of(&text, "/admin");
     assert!(security.authentication.is_some() && security.authorization.is_some() && security.cors.is_some());
-    assert_eq!(security.ip_access.allow[0].to_string(), "192.0.2.2");
+    assert_eq!(security.ip_access.allow[0].to_string(), "192.0.2.2/32");
     // The listeners and rules share one policy.
     let rules: Vec<_> = translation.config.rules().filter(|rule| rule.path() == "/admin").collect();
     assert!(Arc::ptr_eq(rules[0].security.as_ref().unwrap(), rules[1].security.as_ref().unwrap()));
@@ -484,5 +484,37 @@ fn routes_of_other_kinds_are_no_targets_of_policies() {
             "spec.targetRefs[0].kind: \"{kind}\" is unknown: write Gateway, HTTPRoute, GRPCRoute, Ingress or Service"
         );
         assert!(problems.iter().any(|problem| problem.contains(&unknown)), "{problems:?}");
+    }
+}
+
+#[test]
+fn policy_of_a_gateway_applies_to_its_listener_sets_but_not_the_policy_of_a_listener() {
+    let set = "parentRef: {name: edge}, listeners: [{name: one, protocol: HTTP, port: 8090}]";
+    let in_set =
+        "parentRefs: [{kind: ListenerSet, name: more}], rules: [{backendRefs: [{name: echo, port: 80}]}]";
+    let listeners = "allowedListeners: {namespaces: {from: All}}, gatewayClassName";
+    let site = [
+        site().replace("gatewayClassName", listeners),
+        of_gateway_api("ListenerSet", "more", set),
+        of_gateway_api("HTTPRoute", "inner", in_set),
+    ];
+    let none = LISTENER.replace("one", "none");
+    let inner = "{group: gateway.networking.k8s.io, kind: HTTPRoute, name: inner}";
+    for (target, expected) in [
+        (GATEWAY, "0.0.0.0:8090 inner/ p - -"),
+        (LISTENER, "0.0.0.0:8090 inner/ - - -"),
+        (&*none, "0.0.0.0:8090 inner/ - - -"),
+        (inner, "0.0.0.0:8090 inner/ p - -"),
+    ] {
+        let (translation, _) = translated(&[&[site.concat(), security("p", target)].concat()]);
+        let found = governed(&translation);
+        assert!(found.iter().any(|line| line == expected), "{target}: {found:?}");
+        if target == inner {
+            let ancestors = &translation.policy_statuses[0].ancestors;
+            assert_eq!(
+                ancestors.iter().map(|of| of.gateway.to_string()).collect::<Vec<_>>(),
+                ["Gateway default/edge"]
+            );
+        }
     }
 }
