@@ -123,15 +123,18 @@ impl ServedRoute {
         rule: &Rule,
         written: (String, &'static str),
     ) -> impl Iterator<Item = Self> {
-        let security = rule.security.iter().filter(|security| security.id != rule.id);
-        let security = security.map(|security| match security.refuses {
-            None => security.id.to_string(),
-            Some(_) => format!("{} (closed)", security.id),
+        // The filters of a route are no policy.
+        let is_policy = |id: &&ObjectId| **id != rule.id;
+        let security = rule.security.iter().flat_map(|security| {
+            let is_closed = security.refuses.is_some();
+            security.ids().filter(is_policy).map(move |id| match is_closed {
+                false => id.to_string(),
+                true => format!("{id} (closed)"),
+            })
         });
         let limits = rule.rate_limits.iter().map(|limits| limits.id.to_string());
-        // The filters of a route are no policy.
-        let traffic = rule.traffic.iter().filter(|traffic| traffic.id != rule.id);
-        let traffic = traffic.map(|traffic| traffic.id.to_string());
+        let traffic = rule.traffic.iter().flat_map(|traffic| traffic.ids().filter(is_policy));
+        let traffic = traffic.map(ToString::to_string);
         let policies: Vec<_> = security.chain(limits).chain(traffic).collect();
         let are_several = rule.backends.len() > 1;
         let nowhere = UpstreamKey::new("", "", "");

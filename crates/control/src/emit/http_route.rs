@@ -8,7 +8,9 @@ use sluicegate_model::rule::Backend;
 use sluicegate_model::value::Weight;
 use sluicegate_model::{EntryPoint, HostPattern, Rule, Transport, UpstreamKey, VirtualHost};
 
+use crate::intent::Intents;
 use crate::intent::http_route::{HttpBackend, HttpRoute, HttpRule};
+use crate::intent::listener::Listener;
 use crate::merge::listener::{HostRoute, HttpHost};
 use crate::merge::policy::Policies;
 use crate::object::host::{self, Specificity};
@@ -26,7 +28,7 @@ const INVALID: &str = "(invalid)";
 /// The rules of the route with the more specific hostname come first (Gateway API 1.7, `HTTPRouteSpec.hostnames`).
 pub(super) fn emit(
     hosts: &[HttpHost],
-    routes: &[HttpRoute<'_>],
+    intents: &Intents<'_>,
     ingresses: &[Arc<VirtualHost>],
     policies: &mut Policies<'_>,
 ) -> Vec<Arc<VirtualHost>> {
@@ -45,12 +47,12 @@ pub(super) fn emit(
         }
         for at_listener in &at_host.routes {
             let of_route = emitted.entry(at_listener).or_insert_with(|| {
-                let HostRoute { route, port, client_certificate } = at_listener;
-                let route = &routes[*route];
+                let HostRoute { route, listener, client_certificate } = at_listener;
+                let (route, listener) = (&intents.http_routes[*route], &intents.listeners[*listener]);
                 let rules = route.rules.iter().map(|rule| rule.presenting(client_certificate.as_ref()));
-                rules.map(|rule| self::rule(route, &rule, *port, policies)).collect()
+                rules.map(|rule| self::rule(route, &rule, listener, policies)).collect()
             });
-            claims.push((rules.len(), claim(routes[at_listener.route].hostnames, &at_host.host)));
+            claims.push((rules.len(), claim(intents.http_routes[at_listener.route].hostnames, &at_host.host)));
             let client_auth = &at_host.client_auth;
             rules.extend(
                 of_route.iter().map(|rule| Rule { client_auth: client_auth.clone(), ..rule.clone() }),
@@ -98,8 +100,13 @@ fn order_by_claims(rules: &mut [Rule], claims: &[(usize, Specificity)]) {
     }
 }
 
-fn rule(route: &HttpRoute<'_>, rule: &HttpRule<'_>, port: u16, policies: &mut Policies<'_>) -> Rule {
-    let (attached, denied) = policies.of_http_rule(route, rule, port);
+fn rule(
+    route: &HttpRoute<'_>,
+    rule: &HttpRule<'_>,
+    listener: &Listener<'_>,
+    policies: &mut Policies<'_>,
+) -> Rule {
+    let (attached, denied) = policies.of_http_rule(route, rule, listener);
     let backend = |(index, backend): (usize, &HttpBackend<'_>)| {
         let upstream = backend.upstream.clone().filter(|_| !denied.contains(&index));
         let weight = Weight::new(backend.weight.into()).unwrap_or(Weight::of(1));

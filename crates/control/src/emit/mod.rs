@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use sluicegate_model::{Config, Tls};
 
-use crate::intent::http_route::HttpRoute;
+use crate::intent::Intents;
 use crate::merge::Merged;
 use crate::problem::Problem;
 use crate::store::Store;
@@ -30,13 +30,13 @@ pub(crate) fn emit(
     store: &Store,
     options: &TranslateOptions,
     merged: Merged<'_, '_>,
-    http_routes: &[HttpRoute<'_>],
+    intents: &Intents<'_>,
     of_options: Vec<Problem>,
     of_intents: Vec<Problem>,
 ) -> Translation {
     let Merged { listeners, passthrough, tls, rules, mut policies } = merged;
     let mut emitted = rule::emit(&rules, &tls, &mut policies);
-    let of_routes = http_route::emit(&listeners.hosts, http_routes, &emitted.hosts, &mut policies);
+    let of_routes = http_route::emit(&listeners.hosts, intents, &emitted.hosts, &mut policies);
     emitted.hosts.extend(of_routes);
     // Other parts compare configurations in this order.
     emitted

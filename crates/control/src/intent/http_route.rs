@@ -31,6 +31,8 @@ pub(crate) struct HttpRoute<'a> {
     /// The first backend that may not be named, or does not exist.
     pub(crate) unresolved: Option<Fault>,
     pub(crate) rules: Vec<HttpRule<'a>>,
+    /// The names of all rules that have a name, also of rules that are not served.
+    pub(crate) rule_names: &'a [Arc<str>],
     /// The upstreams that the rules name, without regard to BackendTLSPolicies.
     pub(crate) named: Vec<UpstreamKey>,
     /// The backends and mirrors of the rules. They count if the route is in service at a listener.
@@ -44,6 +46,7 @@ pub(crate) struct HttpRoute<'a> {
 pub(crate) struct HttpRule<'a> {
     /// Its place in `spec.rules`.
     pub(crate) index: usize,
+    pub(crate) name: Option<&'a Arc<str>>,
     pub(crate) matches: &'a [RuleMatch],
     /// The features of filters, timeouts and retries.
     pub(crate) features: Arc<Features>,

@@ -57,8 +57,8 @@ pub(crate) struct HttpHost {
 pub(crate) struct HostRoute {
     /// Its place in [`Intents`](crate::intent::Intents).
     pub(crate) route: usize,
-    /// The port of the listener.
-    pub(crate) port: u16,
+    /// The place of the listener in [`Intents`](crate::intent::Intents).
+    pub(crate) listener: usize,
     /// The Secret with the client certificate of the Gateway.
     pub(crate) client_certificate: Option<Arc<str>>,
 }
@@ -396,8 +396,11 @@ impl<'i, 'a> Merging<'i, 'a> {
                     }
                     let known = hosts.entry(host.clone()).or_insert_with(|| new(host));
                     if !known.routes.iter().any(|known| known.route == attachment.route) {
-                        let (route, port) = (attachment.route, listener.port);
-                        known.routes.push(HostRoute { route, port, client_certificate: certificate.clone() });
+                        known.routes.push(HostRoute {
+                            route: attachment.route,
+                            listener: index,
+                            client_certificate: certificate.clone(),
+                        });
                     }
                 }
             }

@@ -42,5 +42,5 @@ pub(crate) fn merge<'i, 'a>(
     let mut listeners = listener::merge(&intents.listeners, &intents.layer4, &intents.http_routes);
     let passthrough = passthrough::merge(http, std::mem::take(&mut listeners.claims));
     let tls = tls::merge(http, &passthrough, options.ssl_redirect);
-    Merged { listeners, passthrough, tls, rules: rule::merge(http), policies: Policies::new(store, http) }
+    Merged { listeners, passthrough, tls, rules: rule::merge(http), policies: Policies::new(store, intents) }
 }

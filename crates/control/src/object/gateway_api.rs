@@ -171,7 +171,7 @@ pub(crate) struct HttpRouteSpec<M> {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct HttpRule<M> {
-    name: Option<String>,
+    pub(crate) name: Option<String>,
     pub(crate) matches: Option<Vec<M>>,
     pub(crate) filters: Option<Vec<HttpFilter>>,
     pub(crate) backend_refs: Option<Vec<HttpBackendRef>>,

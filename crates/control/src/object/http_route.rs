@@ -32,6 +32,8 @@ pub(crate) struct HttpRoute {
     pub(crate) hostnames: Option<Vec<Hostname>>,
     /// The rules with a valid match.
     pub(crate) rules: Vec<HttpRule>,
+    /// The names of all rules that have a name, with a valid match or not.
+    pub(crate) rule_names: Vec<Arc<str>>,
     /// The first error in a rule, beside its backends.
     pub(crate) fault: Option<Fault>,
     /// Whether a rule is without an error.
@@ -43,6 +45,7 @@ pub(crate) struct HttpRoute {
 pub(crate) struct HttpRule {
     /// Its place in `spec.rules`.
     pub(crate) index: usize,
+    pub(crate) name: Option<Arc<str>>,
     pub(crate) matches: Vec<RuleMatch>,
     /// The features of filters, timeouts and retries. A rule with an invalid filter responds with 500: no filter may be
     /// skipped (Gateway API, `HTTPRouteFilter`).
@@ -91,6 +94,7 @@ impl HttpRoute {
         let hostnames = hostnames.map(|hostnames| check_hostnames(hostnames, findings));
         // Without rules the API server writes one rule for all requests.
         let rules = spec.rules.unwrap_or_else(|| vec![gateway_api::HttpRule::default()]);
+        let rule_names = rules.iter().filter_map(|rule| rule.name.as_deref().map(Into::into)).collect();
         let (mut checked, mut fault, mut is_usable) = (Vec::new(), None, false);
         for (index, rule) in rules.into_iter().enumerate() {
             let first = findings.0.len();
@@ -108,6 +112,7 @@ impl HttpRoute {
             parents,
             hostnames,
             rules: checked,
+            rule_names,
             fault,
             is_usable,
         }
@@ -174,6 +179,7 @@ impl HttpRule {
         }
         Some(Self {
             index,
+            name: raw.name.map(Into::into),
             matches,
             features: Arc::new(filters.features),
             cors: filters.cors,

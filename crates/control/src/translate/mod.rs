@@ -215,7 +215,7 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
         foreign,
         statuses,
         missing: intents.http_routes.iter().flat_map(|route| route.missing.iter().cloned()).collect(),
-        ..emit::emit(store, &options, merged, &intents.http_routes, problems, of_intents)
+        ..emit::emit(store, &options, merged, &intents, problems, of_intents)
     }
 }
 

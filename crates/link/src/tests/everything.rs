@@ -503,6 +503,7 @@ fn security() -> Security {
         authentication: Some(authentication),
         authorization: Some(valid(authorization)),
         forward_overrides: true,
+        inherits: vec![id("SecurityPolicy", "gateway")],
     }
 }
 
@@ -580,7 +581,11 @@ fn traffic() -> Traffic {
             "key": {"headers": ["accept-language"]},
         },
     });
-    let mut traffic = Traffic { id: id("TrafficPolicy", "full"), features: valid(features) };
+    let mut traffic = Traffic {
+        inherits: vec![id("TrafficPolicy", "gateway")],
+        features: valid(features),
+        ..Traffic::new(id("TrafficPolicy", "full"))
+    };
     // Rules of Gateway API have several mirrors.
     let mirrors = traffic.features.mirrors.iter().cycle().take(2).cloned().collect();
     traffic.features.mirrors = Entries::new(mirrors).unwrap();
@@ -602,5 +607,5 @@ fn other_traffic() -> [Traffic; 4] {
         json!({"loadBalancing": {"algorithm": "RoundRobin"}}),
         json!({"loadBalancing": {"algorithm": "LeastRequest"}}),
     ]
-    .map(|features| Traffic { id: id("TrafficPolicy", "other"), features: valid(features) })
+    .map(|features| Traffic { features: valid(features), ..Traffic::new(id("TrafficPolicy", "other")) })
 }

@@ -38,6 +38,7 @@ fn security(network: &str) -> Arc<Security> {
         authentication: None,
         authorization: None,
         forward_overrides: false,
+        inherits: Vec::new(),
     };
     Arc::new(policy)
 }

@@ -204,11 +204,19 @@ pub(super) fn security() -> impl Strategy<Value = Arc<Security>> {
         IpAccess { allow, deny }
     });
     let parts = (option::of(cors()), option::of(authentication()), option::of(authorization()));
-    (id(), option::of(boxed()), access, parts, any::<bool>()).prop_map(
-        |(id, refuses, ip_access, (cors, authentication, authorization), forward_overrides)| {
-            let security =
-                Security { id, refuses, ip_access, cors, authentication, authorization, forward_overrides };
-            Arc::new(security)
+    let ids = (id(), vec(id(), 0..3));
+    (ids, option::of(boxed()), access, parts, any::<bool>()).prop_map(
+        |((id, inherits), refuses, ip_access, (cors, authentication, authorization), forward_overrides)| {
+            Arc::new(Security {
+                id,
+                refuses,
+                ip_access,
+                cors,
+                authentication,
+                authorization,
+                forward_overrides,
+                inherits,
+            })
         },
     )
 }

@@ -43,6 +43,7 @@ fn config() -> Config {
         authentication: Some(authentication),
         authorization: None,
         forward_overrides: false,
+        inherits: Vec::new(),
     };
     let redis = Redis {
         address: valid("redis:6379".into()),

@@ -152,12 +152,13 @@ pub(super) fn traffic() -> BoxedStrategy<Arc<Traffic>> {
         ("cache", cache),
     ];
     let answer = prop_oneof![object([("redirect", redirect)]), object([("directResponse", response)])];
-    (id(), object(others), answer.boxed(), key(), 1..=MIRRORS_MAX)
-        .prop_map(|(id, mut features, answer, upstream, count)| {
+    let ids = (id(), vec(id(), 0..3));
+    (ids, object(others), answer.boxed(), key(), 1..=MIRRORS_MAX)
+        .prop_map(|((id, inherits), mut features, answer, upstream, count)| {
             if let (Value::Object(features), Value::Object(answer)) = (&mut features, answer) {
                 features.extend(answer);
             }
-            let mut traffic = Traffic { id, features: valid(features) };
+            let mut traffic = Traffic { id, features: valid(features), inherits };
             let mirrors = std::mem::take(&mut traffic.features.mirrors);
             let mirrors = mirrors.iter().flat_map(|mirror| std::iter::repeat_n(mirror.clone(), count));
             traffic.features.mirrors =

@@ -1,5 +1,7 @@
 //! Authentication, authorization and the like of a route (`SecurityPolicy`).
 
+use std::iter;
+
 use minicbor::{Decode, Encode};
 use serde::Serialize;
 
@@ -33,6 +35,11 @@ pub struct Security {
     /// `X-HTTP-Method-Override`, if the policy decides on paths or methods. Otherwise the gateway drops these headers.
     #[n(6)]
     pub forward_overrides: bool,
+    /// The less specific policies with parts in this policy, the most specific first. [`id`](Self::id) is the most specific
+    /// policy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cbor(n(7), default, skip_if = "Vec::is_empty")]
+    pub inherits: Vec<ObjectId>,
 }
 
 impl Part for Security {
@@ -52,6 +59,7 @@ impl Security {
             authentication: None,
             authorization: None,
             forward_overrides: false,
+            inherits: Vec::new(),
         }
     }
 
@@ -59,6 +67,11 @@ impl Security {
     #[must_use]
     pub fn closed(id: ObjectId, reason: Box<str>) -> Self {
         Self { refuses: Some(reason), ..Self::open(id) }
+    }
+
+    /// The objects with the parts of the policy, the most specific first.
+    pub fn ids(&self) -> impl Iterator<Item = &ObjectId> {
+        iter::once(&self.id).chain(&self.inherits)
     }
 
     /// The upstream of the external authorization service.

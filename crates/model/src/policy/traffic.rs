@@ -1,5 +1,7 @@
 //! The features of a route, from one object (`TrafficPolicy`).
 
+use std::iter;
+
 use minicbor::{Decode, Encode};
 use serde::Serialize;
 
@@ -18,6 +20,11 @@ pub struct Traffic {
     #[serde(flatten)]
     #[cbor(n(1), with = "Within::<Features>")]
     pub features: Features,
+    /// The less specific policies with features in this policy, the most specific first. [`id`](Self::id) is the most specific
+    /// object.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cbor(n(2), default, skip_if = "Vec::is_empty")]
+    pub inherits: Vec<ObjectId>,
 }
 
 impl Part for Traffic {
@@ -29,6 +36,11 @@ impl Traffic {
     /// A policy that changes nothing.
     #[must_use]
     pub fn new(id: ObjectId) -> Self {
-        Self { id, features: Features::default() }
+        Self { id, features: Features::default(), inherits: Vec::new() }
+    }
+
+    /// The objects with the features, the most specific first.
+    pub fn ids(&self) -> impl Iterator<Item = &ObjectId> {
+        iter::once(&self.id).chain(&self.inherits)
     }
 }

@@ -18,6 +18,7 @@
 //! In the model, an object defines at most one policy of each kind, so the object is the whole key. Several forms of one
 //! policy share its state.
 
+use std::fmt;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::Arc;
 
@@ -73,11 +74,56 @@ pub(crate) struct Policy<S, C, T = PolicyStats> {
     pub(super) source: Arc<S>,
     pub(crate) compiled: C,
     pub(crate) stats: Arc<T>,
+    /// The number of the source among the forms of the policy.
+    print: u64,
 }
 
-/// Policies of a kind, by the objects that define them. A policy may have several forms, because the supported parts
-/// differ between routes. All forms count together.
-type ById<S, C, T> = HashMap<ObjectId, Vec<Arc<Policy<S, C, T>>>>;
+/// Policies of a kind, by the objects that define them.
+type ById<S, C, T> = HashMap<ObjectId, Forms<S, C, T>>;
+
+/// The forms of a policy. The effective parts of a policy differ between routes: a policy of a Gateway may have a form for each
+/// rule with a filter. So a look-up by the source compares few forms. All forms count together.
+#[derive(Debug)]
+struct Forms<S, C, T> {
+    all: Vec<Arc<Policy<S, C, T>>>,
+    /// The places in `all`, by the address of the source.
+    by_address: HashMap<usize, usize>,
+    /// The places in `all`, by [`print_of`] the source.
+    by_print: HashMap<u64, Vec<usize>>,
+}
+
+impl<S: PartialEq, C, T> Forms<S, C, T> {
+    /// The form with this source.
+    fn of(&self, source: &Arc<S>) -> Option<&Arc<Policy<S, C, T>>> {
+        self.by_address.get(&Arc::as_ptr(source).addr()).map(|place| &self.all[*place])
+    }
+
+    /// The form with an equal source.
+    fn like(&self, source: &S, print: u64) -> Option<&Arc<Policy<S, C, T>>> {
+        let places = self.by_print.get(&print)?;
+        places.iter().map(|place| &self.all[*place]).find(|policy| *policy.source == *source)
+    }
+
+    fn push(&mut self, policy: Arc<Policy<S, C, T>>) {
+        // The form keeps its source alive, so no other source has the address.
+        self.by_address.insert(Arc::as_ptr(&policy.source).addr(), self.all.len());
+        self.by_print.entry(policy.print).or_default().push(self.all.len());
+        self.all.push(policy);
+    }
+}
+
+impl<S, C, T> Default for Forms<S, C, T> {
+    fn default() -> Self {
+        Self { all: Vec::new(), by_address: HashMap::default(), by_print: HashMap::default() }
+    }
+}
+
+/// A number of a source: equal sources have equal numbers.
+fn print_of(source: &impl fmt::Debug) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(format!("{source:?}").as_bytes());
+    hasher.finish()
+}
 
 /// The policies of a table, by the objects that define them.
 #[derive(Debug, Default)]
@@ -153,8 +199,11 @@ impl Policies {
 
     /// The query parameters of all policies that hold credentials.
     pub(crate) fn secret_parameters(&self) -> Box<[Box<str>]> {
-        let authentication =
-            self.security.values().flatten().filter_map(|policy| policy.compiled.authentication.as_ref());
+        let authentication = self
+            .security
+            .values()
+            .flat_map(|forms| &forms.all)
+            .filter_map(|policy| policy.compiled.authentication.as_ref());
         let mut all: Vec<_> =
             authentication.flat_map(|known| known.secret_parameters.iter().cloned()).collect();
         all.sort();
@@ -165,8 +214,8 @@ impl Policies {
     /// Each traffic policy with its counters.
     pub(crate) fn traffic_states(&self) -> impl Iterator<Item = TrafficState> {
         self.traffic.iter().filter_map(|(id, forms)| {
-            let first = forms.first()?;
-            let cache = forms.iter().find_map(|policy| policy.compiled.cache.as_ref());
+            let first = forms.all.first()?;
+            let cache = forms.all.iter().find_map(|policy| policy.compiled.cache.as_ref());
             let cache = cache.map(|cache| CacheState { bytes: cache.bytes(), entries: cache.entries() });
             Some(TrafficState { id: id.clone(), stats: first.stats.clone(), cache })
         })
@@ -201,9 +250,10 @@ impl Policies {
             ..state(id, false, &policy.stats)
         };
         let security = self.security.iter().filter_map(move |(id, forms)| {
-            Some(state(id, forms.iter().any(|policy| policy.compiled.refuses), &forms.first()?.stats))
+            let refuses = forms.all.iter().any(|policy| policy.compiled.refuses);
+            Some(state(id, refuses, &forms.all.first()?.stats))
         });
-        let limits = self.limits.iter().filter_map(|(id, forms)| Some((id, forms.first()?)));
+        let limits = self.limits.iter().filter_map(|(id, forms)| Some((id, forms.all.first()?)));
         security.chain(limits.map(of_limits))
     }
 }
@@ -249,7 +299,7 @@ fn number_of(host: &HostPattern, rule: &Rule) -> u64 {
 
 /// The policy in this form. `share` takes the policy from the new table, or from the previous table if the policy may
 /// stay. Otherwise `share` compiles the policy with regard to its previous form and its other forms in the new table.
-fn share<S: model::Written + PartialEq, C, T>(
+fn share<S: model::Written + PartialEq + fmt::Debug, C, T>(
     made: &mut ById<S, C, T>,
     (before, may_stay): (&ById<S, C, T>, bool),
     source: &Arc<S>,
@@ -257,19 +307,23 @@ fn share<S: model::Written + PartialEq, C, T>(
     compile: impl FnOnce(Option<&C>, Option<&C>) -> C,
 ) -> Arc<Policy<S, C, T>> {
     let id = source.id();
-    let is_it =
-        |policy: &&Arc<Policy<S, C, T>>| Arc::ptr_eq(&policy.source, source) || *policy.source == **source;
     let (old, forms) = (before.get(id), made.entry(id.clone()).or_default());
-    if let Some(policy) = forms.iter().find(is_it) {
+    if let Some(policy) = forms.of(source) {
         return policy.clone();
     }
-    let policy = match old.into_iter().flatten().find(is_it).filter(|_| may_stay) {
+    let known = old.and_then(|old| old.of(source));
+    let print = known.map_or_else(|| print_of(source), |policy| policy.print);
+    if let Some(policy) = forms.like(source, print) {
+        return policy.clone();
+    }
+    let known = known.or_else(|| old?.like(source, print));
+    let policy = match known.filter(|_| may_stay) {
         Some(policy) => policy.clone(),
         None => {
-            let (old, beside) = (old.and_then(|forms| forms.first()), forms.first());
+            let (old, beside) = (old.and_then(|forms| forms.all.first()), forms.all.first());
             let stats = beside.or(old).map_or_else(new_stats, |policy| policy.stats.clone());
             let compiled = compile(old.map(|policy| &policy.compiled), beside.map(|policy| &policy.compiled));
-            Arc::new(Policy { source: source.clone(), compiled, stats })
+            Arc::new(Policy { source: source.clone(), compiled, stats, print })
         }
     };
     forms.push(policy.clone());
@@ -277,9 +331,9 @@ fn share<S: model::Written + PartialEq, C, T>(
 }
 
 /// Adopts an unchanged policy.
-fn adopt<S: model::Written, C, T>(made: &mut ById<S, C, T>, policy: &Arc<Policy<S, C, T>>) {
+fn adopt<S: model::Written + PartialEq, C, T>(made: &mut ById<S, C, T>, policy: &Arc<Policy<S, C, T>>) {
     let forms = made.entry(policy.source.id().clone()).or_default();
-    if !forms.iter().any(|known| Arc::ptr_eq(known, policy)) {
+    if forms.of(&policy.source).is_none() {
         forms.push(policy.clone());
     }
 }

@@ -101,6 +101,7 @@ fn open() -> Security {
         authentication: None,
         authorization: None,
         forward_overrides: false,
+        inherits: Vec::new(),
     }
 }
 

@@ -8,5 +8,6 @@ mod life;
 mod listener_sets;
 mod manifests;
 mod planes;
+mod policies;
 mod restrictions;
 mod support;

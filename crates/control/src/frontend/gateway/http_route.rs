@@ -38,6 +38,7 @@ pub(super) fn intent<'a>(
         missing: Vec::new(),
         unresolved: None,
         rules: Vec::new(),
+        rule_names: &route.rule_names,
         named,
         references,
         problems,
@@ -69,8 +70,9 @@ pub(super) fn intent<'a>(
         if let Some(mirrors) = Entries::new(mirrors).filter(|mirrors| !mirrors.is_empty()) {
             Arc::make_mut(&mut features).mirrors = mirrors;
         }
-        let (index, matches, cors) = (rule.index, &*rule.matches, rule.cors.as_ref());
-        intent.rules.push(HttpRule { index, matches, features, cors, backends });
+        let (index, name, matches) = (rule.index, rule.name.as_ref(), &*rule.matches);
+        let cors = rule.cors.as_ref();
+        intent.rules.push(HttpRule { index, name, matches, features, cors, backends });
     }
     intent
 }

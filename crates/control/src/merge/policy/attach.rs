@@ -1,9 +1,10 @@
 //! From policies with their targets to routes (Gateway API: policy attachment, GEP-713).
 //!
-//! One policy of a kind applies to a route, as a whole: the most specific policy. A policy for the port of the Service
-//! comes first, then a policy for the Service, then a policy for the Ingress. Of several policies for the same target,
-//! the oldest policy has precedence. If nothing of a policy can be honoured, the other policies apply instead, unless
-//! the policy restricts access.
+//! A policy for the port of a Service comes first, then a policy for the Service. One of these policies applies to a route as
+//! a whole. Without them, the policy of the Ingress applies. For a rule of an HTTPRoute or a GRPCRoute, four policies apply
+//! instead: those of the rule, the route, the listener and the Gateway. The more specific policy has precedence for each part
+//! that it sets (see [`Parts`]). Of several policies for the same target, the oldest policy has precedence. If nothing of a
+//! policy can be honoured, the other policies apply instead, unless the policy restricts access.
 
 use std::collections::BTreeSet;
 use std::collections::hash_map::Entry;
@@ -12,11 +13,10 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashSet};
 use sluicegate_model::{Config, ObjectId, UpstreamKey};
 
-use super::standing::{Reason, Standing, TargetName};
+use super::standing::{Ancestor, Reason, Standing, TargetName};
+use super::targets::{Found, Targets};
 use crate::intent::At;
 use crate::object::policy::target::Target;
-use crate::object::policy::written::target::TargetKind;
-use crate::object::service::IpProtocol;
 use crate::object::{Kind, ObjectRef};
 use crate::problem::{Problem, Severity};
 use crate::store::Store;
@@ -32,13 +32,40 @@ pub(super) struct Policy<'a, V> {
     pub(super) fault: Option<String>,
 }
 
-/// The key of a look-up of policies for a route.
+/// A policy whose parts combine with the parts of a less specific policy.
+pub(super) trait Parts: Sized {
+    /// The policy with the parts of `base` that the policy does not set; `None` if this is the policy itself.
+    fn over(&self, base: &Self) -> Option<Self>;
+
+    /// Whether a part of `base` has no effect, because the policy sets the part.
+    fn replaces(&self, base: &Self) -> bool;
+}
+
+/// The key of a look-up of policies: an object, or a part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Place {
-    Ingress(Arc<str>, Arc<str>),
-    Service(Arc<str>, Arc<str>),
-    /// The namespace, the name and the key of the port.
-    Port(Arc<str>, Arc<str>, Arc<str>),
+pub(super) struct Place {
+    pub(super) object: ObjectRef,
+    /// The key of a port, or the name of a listener or a rule.
+    pub(super) section: Option<Arc<str>>,
+}
+
+/// A policy and one of its targets, by their places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Holder {
+    policy: usize,
+    target: usize,
+}
+
+/// The origin of a rule.
+#[derive(Clone, Copy)]
+pub(super) struct RuleOrigin<'r> {
+    /// The HTTPRoute or GRPCRoute.
+    pub(super) route: &'r ObjectRef,
+    /// The name of the rule.
+    pub(super) rule: Option<&'r Arc<str>>,
+    pub(super) gateway: &'r ObjectRef,
+    /// The name of the listener, if the listener is of the Gateway itself, not of a ListenerSet.
+    pub(super) listener: Option<&'r Arc<str>>,
 }
 
 /// The policies of one kind, attached to their targets.
@@ -46,22 +73,30 @@ pub(super) struct Attached<'a, V> {
     /// The oldest first.
     policies: Vec<Policy<'a, V>>,
     /// The policy of each place, and the target of the policy.
-    holders: HashMap<Place, (usize, usize)>,
+    holders: HashMap<Place, Holder>,
     /// The state of each target of each policy, without overridden policies.
-    verdicts: Vec<Vec<(Reason, String)>>,
-    /// For a policy and its target, the policies that apply to some of the routes in its place.
-    overridden: HashMap<(usize, usize), BTreeSet<usize>>,
-    /// Services without the port that a policy names, which may be any of their ports, and the policy that applies to
+    verdicts: Vec<Vec<Verdict>>,
+    /// For a policy and its target, the policies that have precedence on some of the routes in its place.
+    overridden: HashMap<Holder, BTreeSet<usize>>,
+    /// Objects without the part that a policy names, which may be any of their parts, and the policy that applies to
     /// them instead.
-    closed: HashMap<Place, Arc<V>>,
+    closed: HashMap<ObjectRef, Arc<V>>,
+    /// The combined policies of rules, by the policies that they consist of, the most specific first.
+    combined: HashMap<Vec<Holder>, Arc<V>>,
 }
 
-impl<'a, V> Attached<'a, V> {
-    /// Attaches policies to the Ingresses that the gateway serves, and to Services. A policy may name a port that its
-    /// Service does not have: `close` returns the policy for the whole Service; `None` leaves the Service open.
+/// The state of a target.
+struct Verdict {
+    reason: Reason,
+    message: String,
+    ancestors: Vec<Ancestor>,
+}
+
+impl<'a, V: Parts> Attached<'a, V> {
+    /// Attaches policies to their targets. A policy may name a part that its target does not have: `close` returns the
+    /// policy for the whole target; `None` leaves the target open.
     pub(super) fn new(
-        store: &Store,
-        ours: &HashSet<&ObjectRef>,
+        known: &Targets<'_>,
         mut policies: Vec<Policy<'a, V>>,
         close: impl Fn(At<'a>, &str) -> Option<Arc<V>>,
     ) -> Self {
@@ -71,71 +106,138 @@ impl<'a, V> Attached<'a, V> {
         let mut verdicts = Vec::with_capacity(policies.len());
         for (index, policy) in policies.iter().enumerate() {
             let verdict = |(nth, target): (usize, &Target)| {
-                let (place, mut absence) = find(store, ours, policy.at, target);
-                if let (Place::Port(namespace, name, _), Some((Reason::NoSuchPort, message))) =
-                    (&place, &mut absence)
-                {
+                let Found { place, mut absence, ancestors } = known.find(policy.at, target);
+                if let Some((Reason::NoSuchSection, message)) = &mut absence {
                     let value = close(policy.at, message);
-                    message.push_str(match value {
-                        Some(_) => "; its routes respond with 503, unless a policy for the Service or their port applies. Fix sectionName",
-                        None => "; the policy has no effect there. Fix sectionName",
+                    message.push_str(&match value {
+                        Some(_) => format!(
+                            "; its routes respond with 503, unless a policy for the {} or their {} applies. Fix sectionName",
+                            target.kind,
+                            target.kind.section()
+                        ),
+                        None => "; the policy has no effect there. Fix sectionName".to_owned(),
                     });
-                    closed
-                        .extend(value.map(|value| (Place::Service(namespace.clone(), name.clone()), value)));
+                    closed.extend(value.map(|value| (place.object.clone(), value)));
                 }
-                if policy.value.is_none() {
-                    return absence.unwrap_or((Reason::Accepted, String::new()));
-                }
-                match holders.entry(place) {
+                let accepted = || (Reason::Accepted, String::new());
+                let (reason, message) = match holders.entry(place) {
+                    _ if policy.value.is_none() => absence.unwrap_or_else(accepted),
                     Entry::Vacant(place) => {
-                        place.insert((index, nth));
-                        absence.unwrap_or((Reason::Accepted, String::new()))
+                        place.insert(Holder { policy: index, target: nth });
+                        absence.unwrap_or_else(accepted)
                     }
-                    Entry::Occupied(holder) if holder.get().0 == index => (Reason::Accepted, String::new()),
+                    Entry::Occupied(holder) if holder.get().policy == index => accepted(),
                     Entry::Occupied(holder) => absence.unwrap_or_else(|| {
-                        let first: &Policy<'_, V> = &policies[holder.get().0];
+                        let first: &Policy<'_, V> = &policies[holder.get().policy];
                         let message = format!(
                             "{} (older, or first by name) applies there already; this policy has no effect there",
                             first.at.object
                         );
                         (Reason::Conflicted, message)
                     }),
-                }
+                };
+                Verdict { reason, message, ancestors }
             };
             verdicts.push(policy.targets.iter().enumerate().map(verdict).collect());
         }
-        Self { policies, holders, verdicts, overridden: HashMap::default(), closed }
+        let (overridden, combined) = (HashMap::default(), HashMap::default());
+        Self { policies, holders, verdicts, overridden, closed, combined }
     }
 
     /// The policy of the route from this Ingress to this upstream.
     pub(super) fn of(&mut self, ingress: &ObjectRef, upstream: &UpstreamKey) -> Option<Arc<V>> {
-        let mut holders = self.holders_of(&ingress.namespace, &ingress.name, upstream);
-        let first = holders.next();
-        let is_specific = |(policy, target): (usize, usize)| {
-            let target: &Target = &self.policies[policy].targets[target];
-            target.kind == TargetKind::Service
+        let of_ingress = self.holder(ingress, None);
+        let governor = match self.of_service(upstream, of_ingress) {
+            Some(of_service) => return Some(of_service),
+            None => of_ingress?.policy,
         };
-        if !self.closed.is_empty() && !first.is_some_and(is_specific) {
-            let service = Place::Service(upstream.namespace.clone(), upstream.service.clone());
-            if let Some(closed) = self.closed.get(&service) {
+        self.policies[governor].value.clone()
+    }
+
+    /// The policy of a rule of an HTTPRoute or a GRPCRoute, whose first valid backend is this upstream.
+    pub(super) fn of_rule(
+        &mut self,
+        RuleOrigin { route, rule, gateway, listener }: RuleOrigin<'_>,
+        upstream: Option<&UpstreamKey>,
+    ) -> Option<Arc<V>> {
+        if self.holders.is_empty() {
+            return None;
+        }
+        let of_rule = rule.and_then(|rule| self.holder(route, Some(rule)));
+        let of_route = self.holder(route, None);
+        let of_listener = listener.and_then(|listener| self.holder(gateway, Some(listener)));
+        let of_gateway = self.holder(gateway, None);
+        let chain: Vec<Holder> = [of_rule, of_route, of_listener, of_gateway].into_iter().flatten().collect();
+        if let Some(upstream) = upstream
+            && let Some(of_service) = self.of_service(upstream, chain.iter().copied())
+        {
+            return Some(of_service);
+        }
+        // A policy for a listener of the Gateway cannot mean a listener of a ListenerSet.
+        let is_open_gateway = of_listener.or(of_gateway).is_some() || listener.is_none();
+        for (object, is_open) in [(route, of_rule.or(of_route).is_some()), (gateway, is_open_gateway)] {
+            if let Some(closed) = self.closed.get(object).filter(|_| !is_open) {
                 return Some(closed.clone());
             }
         }
-        let (governor, _) = first?;
-        let overridden: Vec<_> = holders.filter(|(policy, _)| *policy != governor).collect();
-        for holder in overridden {
+        self.combine(chain)
+    }
+
+    /// The policy of an upstream itself.
+    pub(super) fn of_upstream(&self, upstream: &UpstreamKey) -> Option<&Arc<V>> {
+        match self.holders_of(upstream).next() {
+            Some(holder) => self.policies[holder.policy].value.as_ref(),
+            None if self.closed.is_empty() => None,
+            None => self.closed.get(&service_of(upstream)),
+        }
+    }
+
+    /// The policy that is attached to the Service of a route or to its port, and applies instead of the policies of the
+    /// route's `origin`.
+    fn of_service(
+        &mut self,
+        upstream: &UpstreamKey,
+        origin: impl IntoIterator<Item = Holder>,
+    ) -> Option<Arc<V>> {
+        let mut of_service = self.holders_of(upstream);
+        let Some(first) = of_service.next() else { return self.of_upstream(upstream).cloned() };
+        let governor = first.policy;
+        for holder in of_service.chain(origin).filter(|holder| holder.policy != governor) {
             self.overridden.entry(holder).or_default().insert(governor);
         }
         self.policies[governor].value.clone()
     }
 
-    /// The policy of an upstream itself.
-    pub(super) fn of_upstream(&self, upstream: &UpstreamKey) -> Option<&Arc<V>> {
-        let nobody = Arc::from("");
-        match self.holders_of(&nobody, &nobody, upstream).next() {
-            Some((governor, _)) => self.policies[governor].value.as_ref(),
-            None => self.closed.get(&Place::Service(upstream.namespace.clone(), upstream.service.clone())),
+    /// The combined policy of these policies, the most specific first.
+    fn combine(&mut self, mut chain: Vec<Holder>) -> Option<Arc<V>> {
+        let policies = &self.policies;
+        let mut seen = Vec::with_capacity(chain.len());
+        chain.retain(|holder| {
+            let is_new = !seen.contains(&holder.policy);
+            seen.push(holder.policy);
+            is_new
+        });
+        let value = |policy: usize| policies[policy].value.as_ref();
+        let first = value(chain.first()?.policy)?;
+        if chain.len() == 1 {
+            return Some(first.clone());
         }
+        if let Some(known) = self.combined.get(&chain) {
+            return Some(known.clone());
+        }
+        let mut combined = first.clone();
+        for (nth, holder) in chain.iter().enumerate().skip(1) {
+            let Some(base) = value(holder.policy) else { continue };
+            let by = chain[..nth].iter().map(|holder| holder.policy);
+            let by = by.filter(|policy| value(*policy).is_some_and(|value| value.replaces(base)));
+            let by: BTreeSet<usize> = by.collect();
+            if !by.is_empty() {
+                self.overridden.entry(*holder).or_default().extend(by);
+            }
+            combined = combined.over(base).map_or(combined, Arc::new);
+        }
+        self.combined.insert(chain, combined.clone());
+        Some(combined)
     }
 
     /// Records that a part of a policy cannot be honoured.
@@ -145,22 +247,19 @@ impl<'a, V> Attached<'a, V> {
         Some(policy.at.problem(Severity::Error, field, message))
     }
 
-    /// The policies that are attached to the source and to the destination of a route, the most specific first.
-    fn holders_of(
-        &self,
-        namespace: &Arc<str>,
-        ingress: &Arc<str>,
-        upstream: &UpstreamKey,
-    ) -> impl Iterator<Item = (usize, usize)> {
-        let UpstreamKey { namespace: within, service, port, .. } = upstream;
-        let places = (!self.holders.is_empty()).then(|| {
-            [
-                Place::Port(within.clone(), service.clone(), port.clone()),
-                Place::Service(within.clone(), service.clone()),
-                Place::Ingress(namespace.clone(), ingress.clone()),
-            ]
-        });
-        let found = places.map(|places| places.map(|place| self.holders.get(&place).copied()));
+    /// The policy of a place.
+    fn holder(&self, object: &ObjectRef, section: Option<&Arc<str>>) -> Option<Holder> {
+        if self.holders.is_empty() {
+            return None;
+        }
+        self.holders.get(&Place { object: object.clone(), section: section.cloned() }).copied()
+    }
+
+    /// The policies that are attached to the port of an upstream and to its Service.
+    fn holders_of(&self, upstream: &UpstreamKey) -> impl Iterator<Item = Holder> + use<V> {
+        let service = (!self.holders.is_empty()).then(|| service_of(upstream));
+        let found =
+            service.map(|service| [self.holder(&service, Some(&upstream.port)), self.holder(&service, None)]);
         found.into_iter().flatten().flatten()
     }
 
@@ -168,7 +267,7 @@ impl<'a, V> Attached<'a, V> {
     pub(super) fn with_existing_targets(&self) -> impl Iterator<Item = &V> {
         let of_verdicts = self.policies.iter().zip(&self.verdicts);
         of_verdicts
-            .filter(|(_, verdicts)| verdicts.iter().any(|(reason, _)| *reason == Reason::Accepted))
+            .filter(|(_, verdicts)| verdicts.iter().any(|verdict| verdict.reason == Reason::Accepted))
             .filter_map(|(policy, _)| policy.value.as_deref())
     }
 
@@ -181,12 +280,16 @@ impl<'a, V> Attached<'a, V> {
     pub(super) fn report_ineffective_policies(&self, config: &Config, problems: &mut Vec<Problem>) {
         let mut told = HashSet::default();
         for (host, route) in config.layer4_routes() {
+            let ObjectId { kind, namespace, name } = &route.id;
+            let is_ingress = *kind == Kind::Ingress.as_str();
+            let ingress = ObjectRef { kind: Kind::Ingress, namespace: namespace.clone(), name: name.clone() };
+            // A route of Gateway API is not an Ingress, even with the name of an Ingress.
+            let of_ingress = is_ingress.then(|| self.holder(&ingress, None)).flatten();
             for backend in &route.backends {
-                let of_ingress = route.id.kind == Kind::Ingress.as_str();
-                // A route of Gateway API is not an Ingress, even with the name of an Ingress.
-                let name = if of_ingress { route.id.name.clone() } else { "".into() };
-                let holder = self.holders_of(&route.id.namespace, &name, &backend.upstream).next();
-                let Some((policy, target)) = holder.filter(|holder| told.insert((*holder, &route.id))) else {
+                let holder = self.holders_of(&backend.upstream).next().or(of_ingress);
+                let Some(Holder { policy, target }) =
+                    holder.filter(|holder| told.insert((*holder, &route.id)))
+                else {
                     continue;
                 };
                 let Policy { at, targets, .. } = &self.policies[policy];
@@ -209,23 +312,28 @@ impl<'a, V> Attached<'a, V> {
         let objects: Vec<&ObjectRef> = self.policies.iter().map(|policy| policy.at.object).collect();
         for (index, (policy, verdicts)) in self.policies.iter().zip(self.verdicts).enumerate() {
             let fault = store.error_of(policy.at.object).or_else(|| policy.fault.clone());
-            for (nth, (target, (mut reason, mut message))) in policy.targets.iter().zip(verdicts).enumerate()
-            {
+            for (nth, (target, verdict)) in policy.targets.iter().zip(verdicts).enumerate() {
+                let Verdict { mut reason, mut message, ancestors } = verdict;
                 let field = target.field();
                 match reason {
                     Reason::Foreign => problems.push(policy.at.note(&field, message.clone())),
                     Reason::Conflicted | Reason::TargetNotFound => {
                         problems.push(policy.at.warning(&field, message.clone()));
                     }
-                    Reason::NoSuchPort => {
+                    Reason::NoSuchSection | Reason::BelowHttp => {
                         problems.push(policy.at.problem(Severity::Error, &field, message.clone()));
                     }
                     Reason::Accepted | Reason::Overridden | Reason::Invalid => {}
                 }
-                if let Some(by) = self.overridden.remove(&(index, nth)) {
+                if let Some(by) = self.overridden.remove(&Holder { policy: index, target: nth }) {
                     let by: Vec<String> = by.iter().take(3).map(|by| objects[*by].to_string()).collect();
-                    message =
-                        format!("more specific policies apply to some of its routes: {}", by.join(", "));
+                    let what = match target.kind.kind() {
+                        Kind::Ingress | Kind::Service => "more specific policies apply to some of its routes",
+                        _ => {
+                            "more specific policies replace this policy, or parts of it, on some of its routes"
+                        }
+                    };
+                    message = format!("{what}: {}", by.join(", "));
                     problems.push(policy.at.note(&field, message.clone()));
                     reason = Reason::Overridden;
                 }
@@ -235,61 +343,16 @@ impl<'a, V> Attached<'a, V> {
                 let name = TargetName {
                     kind: target.kind.kind(),
                     name: target.name.clone(),
-                    section: target.port.clone(),
+                    section: target.section.clone(),
                 };
                 let object = policy.at.object.clone();
-                policy_statuses.push(Standing { object, target: Some(name), reason, message });
+                policy_statuses.push(Standing { object, target: Some(name), ancestors, reason, message });
             }
         }
     }
 }
 
-/// The place of a target, or the reason why nothing can be attached there.
-fn find(
-    store: &Store,
-    ours: &HashSet<&ObjectRef>,
-    at: At<'_>,
-    target: &Target,
-) -> (Place, Option<(Reason, String)>) {
-    let namespace = at.object.namespace.clone();
-    let object = ObjectRef { kind: target.kind.kind(), namespace, name: target.name.clone() };
-    let missing = || {
-        let message = format!("{object} does not exist; the policy has no effect there");
-        (Reason::TargetNotFound, message)
-    };
-    let ObjectRef { namespace, name, .. } = object.clone();
-    match (target.kind, &target.port) {
-        (TargetKind::Ingress, _) => {
-            let absence = if ours.contains(&object) {
-                None
-            } else if store.knows(&object) {
-                let message = format!(
-                    "{object} is of another class, or cannot be read; the policy has no effect there"
-                );
-                Some((Reason::Foreign, message))
-            } else {
-                Some(missing())
-            };
-            (Place::Ingress(namespace, name), absence)
-        }
-        (TargetKind::Service, None) => {
-            let absence = (!store.knows(&object)).then(missing);
-            (Place::Service(namespace, name), absence)
-        }
-        (TargetKind::Service, Some(port)) => {
-            let service = store.service(&namespace, &name).map(|(service, _)| service);
-            let known = service.and_then(|service| service.port(port, IpProtocol::Tcp));
-            let key = known.map_or_else(|| port.clone(), |known| known.key.clone());
-            let absence = match (known, service) {
-                (Some(_), _) => None,
-                (None, Some(service)) => {
-                    let ports = service.ports_in_words(IpProtocol::Tcp);
-                    let message = format!("{object} has no port {port:?}, it has {ports}");
-                    Some((Reason::NoSuchPort, message))
-                }
-                (None, None) => Some(missing()),
-            };
-            (Place::Port(namespace, name, key), absence)
-        }
-    }
+/// The Service of an upstream.
+fn service_of(UpstreamKey { namespace, service, .. }: &UpstreamKey) -> ObjectRef {
+    ObjectRef { kind: Kind::Service, namespace: namespace.clone(), name: service.clone() }
 }

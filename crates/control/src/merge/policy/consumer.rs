@@ -146,6 +146,7 @@ impl<'a> Building<'a> {
         let reason = if fault.is_some() { Reason::Invalid } else { Reason::Accepted };
         let message = fault.unwrap_or_default();
         self.built.policy_statuses.push(Standing {
+            ancestors: Vec::new(),
             object: at.object.clone(),
             target: None,
             reason,

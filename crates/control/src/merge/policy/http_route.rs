@@ -2,55 +2,64 @@
 
 use std::sync::Arc;
 
-use sluicegate_model::feature::{Features, Retries};
+use sluicegate_model::feature::Features;
 use sluicegate_model::policy::{Security, Traffic};
 use sluicegate_model::value::Port;
 use sluicegate_model::{ObjectId, UpstreamKey};
 
-use super::{Policies, RoutePolicies};
+use super::attach::RuleOrigin;
+use super::{Policies, RoutePolicies, includes, traffic};
 use crate::intent::Place;
 use crate::intent::http_route::{HttpRoute, HttpRule};
+use crate::intent::listener::Listener;
 
 impl Policies<'_> {
-    /// The policies of a rule at a listener with this port, and the backends that the rule may not send requests to: another
-    /// SecurityPolicy protects them than the rule. The policies of the first backend apply to the whole rule, because the
-    /// gateway checks a request before it chooses a backend.
+    /// The policies of a rule at a listener, and the backends that the rule may not send requests to: another SecurityPolicy
+    /// protects them than the rule. The policies of the first backend apply to the whole rule, because the gateway checks a
+    /// request before it chooses a backend.
     pub(crate) fn of_http_rule(
         &mut self,
         route: &HttpRoute<'_>,
         rule: &HttpRule<'_>,
-        port: u16,
+        listener: &Listener<'_>,
     ) -> (RoutePolicies, Vec<usize>) {
+        let (object, gateway) = (route.at.object, listener.gateway);
+        // A listener of a ListenerSet may have the name of a listener of the Gateway.
+        let own_listener = (listener.at.object == gateway).then_some(listener.name);
+        let origin = RuleOrigin { route: object, rule: rule.name, gateway, listener: own_listener };
         let backends = || rule.backends.iter().filter_map(|backend| backend.upstream.as_ref());
         let first = backends().next();
-        let mut namespaces =
-            backends().map(|upstream| &upstream.namespace).chain([&route.at.object.namespace]);
+        let of_backends = backends().map(|upstream| &upstream.namespace);
+        let mut namespaces = of_backends.chain([&object.namespace, &gateway.namespace]);
         let closed = namespaces.find_map(|namespace| {
             self.closed.iter().find(|(guarded, _)| guarded.has(namespace)).map(|(_, closed)| closed.clone())
         });
-        let security = closed.or_else(|| first.and_then(|first| self.security.of_upstream(first)).cloned());
+        let security = closed.or_else(|| self.security.of_rule(origin, first));
         let mut denied = Vec::new();
         for (index, backend) in rule.backends.iter().enumerate() {
             let Some(guard) = backend.upstream.as_ref().and_then(|upstream| self.guard(upstream)) else {
                 continue;
             };
-            if !security.as_ref().is_some_and(|security| Arc::ptr_eq(security, guard)) {
+            if !security.as_ref().is_some_and(|security| includes(security, guard)) {
                 let message = format!(
                     "receives no requests, because {} protects this Service and does not apply to the first backend; requests \
                      for it receive 500. Let one SecurityPolicy apply to both",
                     guard.id
                 );
                 let field = Place::HttpBackend(rule.index, index).field();
-                self.problems.push(route.at.warning(&field, message));
+                // The rule may be at several listeners.
+                let problem = route.at.warning(&field, message);
+                if !self.problems.contains(&problem) {
+                    self.problems.push(problem);
+                }
                 denied.push(index);
             }
         }
-        let traffic =
-            first.and_then(|first| self.traffic.of_upstream(first)).map(|value| value.traffic.clone());
+        let traffic = self.traffic.of_rule(origin, first).map(|value| value.traffic.clone());
         let own = &*rule.features;
         let traffic = match own == &Features::default() {
             true => traffic,
-            false => Some(Arc::new(combined(traffic.as_deref(), own, route.at.id(), port))),
+            false => Some(Arc::new(combined(traffic.as_deref(), own, route.at.id(), listener.port))),
         };
         let traffic = traffic.map(|traffic| match traffic.features.upstreams().count() {
             0 => traffic,
@@ -64,7 +73,7 @@ impl Policies<'_> {
                 Some(Arc::new(Security { cors: Some(cors.clone()), ..policy }))
             }
         };
-        let rate_limits = first.and_then(|first| self.rate_limits.of_upstream(first)).cloned();
+        let rate_limits = self.rate_limits.of_rule(origin, first);
         (RoutePolicies { security, rate_limits, traffic }, denied)
     }
 
@@ -76,49 +85,14 @@ impl Policies<'_> {
 
 /// The features of a policy and of a rule.
 fn combined(policy: Option<&Traffic>, own: &Features, rule: ObjectId, port: u16) -> Traffic {
-    let mut traffic = policy.cloned().unwrap_or_else(|| Traffic::new(rule));
-    let features = &mut traffic.features;
-    let Features {
-        timeouts,
-        retries,
-        limits: _,
-        request_headers,
-        response_headers,
-        url_rewrite,
-        redirect,
-        direct_response,
-        fault: _,
-        split: _,
-        load_balancing: _,
-        mirrors,
-        cache: _,
-    } = own.clone();
-    features.timeouts.request = timeouts.request.or(features.timeouts.request);
-    features.timeouts.backend_request = timeouts.backend_request.or(features.timeouts.backend_request);
-    if let Some(retries) = retries {
-        let budget = features.retries.as_ref().and_then(|retries| retries.budget);
-        features.retries = Some(Retries { budget, ..retries });
-    }
-    replace(&mut features.request_headers, request_headers);
-    replace(&mut features.response_headers, response_headers);
-    replace(&mut features.url_rewrite, url_rewrite);
-    replace(&mut features.mirrors, mirrors);
-    if redirect.is_some() || direct_response.is_some() {
-        (features.redirect, features.direct_response) = (redirect, direct_response);
-    }
+    let policy = policy.cloned().unwrap_or_else(|| Traffic::new(rule));
+    let mut traffic = Traffic { features: traffic::over(own, &policy.features), ..policy };
     // Without a scheme, the target has the port of the listener (Gateway API, `HTTPRequestRedirectFilter.port`).
-    if let Some(redirect) = own.redirect.as_ref().and(features.redirect.as_mut())
+    if let Some(redirect) = own.redirect.as_ref().and(traffic.features.redirect.as_mut())
         && redirect.scheme.is_none()
         && redirect.port.is_none()
     {
         redirect.port = Port::new(port.into()).ok();
     }
     traffic
-}
-
-/// Replaces a feature of a policy, if the rule has the feature.
-fn replace<T: Default + PartialEq>(of_policy: &mut T, own: T) {
-    if own != T::default() {
-        *of_policy = own;
-    }
 }

@@ -2,6 +2,7 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | [`targets`] | the objects that policies may be attached to |
 //! | [`attach`] | from policies with their targets to routes: which policies apply, which do not, and why |
 //! | [`security`], [`rate_limit`] | the parts of policies that are in Secrets |
 //! | [`traffic`] | the Services that a TrafficPolicy names |
@@ -11,13 +12,12 @@
 
 use std::sync::Arc;
 
-use foldhash::{HashMap, HashSet};
+use foldhash::HashMap;
 use sluicegate_model::policy::{Consumer, RateLimits, Security, Traffic};
-use sluicegate_model::{Config, UpstreamKey};
+use sluicegate_model::{Config, ObjectId, UpstreamKey};
 
-use crate::intent::{At, Intent, Reference};
+use crate::intent::{At, Intent, Intents, Reference};
 use crate::manifest::Guarded;
-use crate::object::ObjectRef;
 use crate::object::policy::rate_limit::RateLimitPolicy;
 use crate::object::policy::security::SecurityPolicy;
 use crate::object::policy::traffic::TrafficPolicy;
@@ -27,6 +27,7 @@ use attach::{Attached, Policy};
 use sluicegate_model::feature::ServiceFeatures;
 use sluicegate_model::value::Weight;
 use standing::Standing;
+use targets::Targets;
 
 mod attach;
 mod consumer;
@@ -34,6 +35,7 @@ mod http_route;
 mod rate_limit;
 mod security;
 pub(crate) mod standing;
+mod targets;
 mod traffic;
 
 /// The policies of a store, while routes look up their own.
@@ -69,7 +71,7 @@ pub(crate) struct Built<'a> {
 }
 
 impl<'a> Policies<'a> {
-    pub(crate) fn new(store: &'a Store, intents: &[Intent<'_>]) -> Self {
+    pub(crate) fn new(store: &'a Store, intents: &Intents<'_>) -> Self {
         let mut problems = Vec::new();
         let mut secrets = security::Secrets::new(store);
         let of_security = store.all::<SecurityPolicy>().map(|(object, policy, origin)| {
@@ -94,15 +96,14 @@ impl<'a> Policies<'a> {
         });
         let of_traffic: Vec<_> = of_traffic.collect();
         let has_any = !of_security.is_empty() || !of_limits.is_empty() || !of_traffic.is_empty();
-        let ours: HashSet<&ObjectRef> =
-            intents.iter().filter(|_| has_any).map(|intent| intent.at.object).collect();
+        let targets = if has_any { Targets::new(store, intents) } else { Targets::none(store) };
         Self {
             closed: security::closed(store),
-            security: Attached::new(store, &ours, of_security, |at, why| {
+            security: Attached::new(&targets, of_security, |at, why| {
                 Some(Arc::new(Security::closed(at.id(), why.into())))
             }),
-            rate_limits: Attached::new(store, &ours, of_limits, |_, _| None),
-            traffic: Attached::new(store, &ours, of_traffic, |_, _| None),
+            rate_limits: Attached::new(&targets, of_limits, |_, _| None),
+            traffic: Attached::new(&targets, of_traffic, |_, _| None),
             narrowed: HashMap::default(),
             problems,
         }
@@ -135,7 +136,7 @@ impl<'a> Policies<'a> {
         }
         let guard = |upstream: &UpstreamKey| {
             let guard = self.security.of_upstream(upstream).filter(|guard| guard.can_deny())?;
-            (!security.is_some_and(|security| Arc::ptr_eq(security, guard))).then(|| guard.id.clone())
+            (!security.is_some_and(|security| includes(security, guard))).then(|| guard.id.clone())
         };
         let mut narrowed = Traffic::clone(&traffic);
         let features = &mut narrowed.features;
@@ -163,7 +164,13 @@ impl<'a> Policies<'a> {
             let message = format!(
                 "receives no requests of routes without {guard}, because that policy protects this Service. Let one SecurityPolicy apply to both"
             );
-            let problem = self.traffic.fault(&narrowed.id, &field, message);
+            // The Service may be a part of a less specific policy.
+            let names = |id: &&ObjectId| {
+                let mut policies = self.traffic.policies().iter().filter(|policy| policy.at.id() == **id);
+                policies.any(|policy| policy.value.as_ref().is_some_and(|value| value.names(&field)))
+            };
+            let owner = narrowed.ids().find(names).unwrap_or(&narrowed.id).clone();
+            let problem = self.traffic.fault(&owner, &field, message);
             self.problems.extend(problem.filter(|problem| !self.problems.contains(problem)));
         }
         self.narrowed.insert(from, narrowed.clone());
@@ -191,4 +198,9 @@ impl<'a> Policies<'a> {
         built.policy_statuses.extend(consumers.policy_statuses);
         built
     }
+}
+
+/// Whether a policy has all parts of another policy: combined policies have the parts of their most specific policy.
+fn includes(policy: &Arc<Security>, other: &Arc<Security>) -> bool {
+    Arc::ptr_eq(policy, other) || (policy.id == other.id && other.refuses.is_none())
 }

@@ -7,7 +7,7 @@ use sluicegate_model::Config;
 use sluicegate_model::feature::{Authentication, LimitKey};
 use sluicegate_model::policy::{RateLimits, Redis, Shared};
 
-use super::attach::{Attached, Policy};
+use super::attach::{Attached, Parts, Policy};
 use super::security::{authorities, value_of};
 use crate::intent::At;
 use crate::object::policy::rate_limit::RateLimitPolicy;
@@ -15,6 +15,17 @@ use crate::object::policy::secret::without_line_end;
 use crate::object::policy::shared::{Need, Needed};
 use crate::problem::{Problem, Severity};
 use crate::store::Store;
+
+/// The limits of a policy count requests together, so a policy is one part.
+impl Parts for RateLimits {
+    fn over(&self, _: &Self) -> Option<Self> {
+        None
+    }
+
+    fn replaces(&self, _: &Self) -> bool {
+        true
+    }
+}
 
 /// The effective policy, `None` if it is empty, and the parts of it that cannot be honoured.
 pub(super) fn complete(

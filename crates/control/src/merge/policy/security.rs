@@ -9,12 +9,13 @@ use rustls_pki_types::CertificateDer;
 use sluicegate_jwt::{Algorithm, KeySet};
 use sluicegate_model::feature::authentication::jwt as feature;
 use sluicegate_model::feature::authentication::jwt::ProviderKeys;
-use sluicegate_model::feature::{Authentication, AuthorizationRule};
+use sluicegate_model::feature::{Authentication, AuthorizationRule, ConsumerScope};
 use sluicegate_model::policy::Security;
 use sluicegate_model::value::secret::{CaCertificates, FromSecret, KeyBytes};
-use sluicegate_model::{Config, UpstreamKey};
+use sluicegate_model::value::{Entries, NamespaceScope};
+use sluicegate_model::{Config, ObjectId, UpstreamKey};
 
-use super::attach::{Attached, Policy};
+use super::attach::{Attached, Parts, Policy};
 use crate::intent::{At, Place, Reference};
 use crate::manifest::Guarded;
 use crate::object::certificate;
@@ -47,6 +48,57 @@ struct NamedKeys<'a> {
     /// Whether the key is a secret that both sides know.
     is_shared: bool,
     algorithms: Vec<Algorithm>,
+}
+
+/// The parts are `ipAccess`, `cors`, `authentication` and `authorization`. A policy that refuses all requests also refuses the
+/// requests of more specific policies, because nothing is known of its parts.
+impl Parts for Security {
+    fn over(&self, base: &Self) -> Option<Self> {
+        if self.refuses.is_some() {
+            return None;
+        }
+        if base.refuses.is_some() {
+            return Some(base.clone());
+        }
+        let mut combined = self.clone();
+        if combined.ip_access.is_open() {
+            combined.ip_access = base.ip_access.clone();
+        }
+        combined.cors = combined.cors.or_else(|| base.cors.clone());
+        if combined.authentication.is_none() {
+            combined.authentication = base.authentication.clone().map(|of| scoped(of, base, &self.id));
+        }
+        combined.authorization = combined.authorization.or_else(|| base.authorization.clone());
+        if combined == *self {
+            return None;
+        }
+        // An endpoint may read another path than the path that a rule of either policy has checked.
+        let decides = |policy: &Self| policy.authentication.is_some() || policy.authorization.is_some();
+        combined.forward_overrides =
+            [self, base].iter().all(|policy| policy.forward_overrides || !decides(policy));
+        combined.inherits.extend(base.ids().cloned());
+        Some(combined)
+    }
+
+    fn replaces(&self, base: &Self) -> bool {
+        if self.refuses.is_some() || base.refuses.is_some() {
+            return base.refuses.is_none();
+        }
+        (!self.ip_access.is_open() && !base.ip_access.is_open())
+            || (self.cors.is_some() && base.cors.is_some())
+            || (self.authentication.is_some() && base.authentication.is_some())
+            || (self.authorization.is_some() && base.authorization.is_some())
+    }
+}
+
+/// The authentication of a policy, as a part of another policy. It still knows the Consumers of its own namespace.
+fn scoped(authentication: Authentication, from: &Security, to: &ObjectId) -> Authentication {
+    if authentication.consumers.is_some() || from.id.namespace == to.namespace {
+        return authentication;
+    }
+    let own = NamespaceScope::new(&from.id.namespace).into_iter().collect();
+    let consumers = Entries::new(own).map(|namespaces| ConsumerScope { namespaces });
+    Authentication { consumers, ..authentication }
 }
 
 /// Policies for the routes that unreadable policies may guard. Each has the name of its file, since nothing else is
@@ -281,8 +333,11 @@ impl<'u> ServiceUrl<'u> {
 
 /// The Services of the authorization services of the policies that apply to a route.
 pub(super) fn references<'a>(attached: &Attached<'a, Security>, config: &Config) -> Vec<Reference<'a>> {
-    let governing: HashSet<_> =
-        config.rules().filter_map(|rule| rule.security.as_ref()).map(|security| &security.id).collect();
+    let governing: HashSet<_> = config
+        .rules()
+        .filter_map(|rule| rule.security.as_ref())
+        .flat_map(|security| security.ids())
+        .collect();
     let references = attached.policies().iter().filter_map(|Policy { at, value, .. }| {
         let security = value.as_ref().filter(|security| governing.contains(&security.id))?;
         let upstream = security.ext_auth_upstream()?.clone();

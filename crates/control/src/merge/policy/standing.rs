@@ -11,6 +11,8 @@ pub struct Standing {
     pub object: ObjectRef,
     /// The target of a policy.
     pub target: Option<TargetName>,
+    /// The Gateways of the target that the gateway serves; none for a target without a Gateway.
+    pub ancestors: Vec<Ancestor>,
     /// Whether the policy or the Consumer is in force, and if not, the reason.
     pub reason: Reason,
     /// The reason as a sentence; empty if there is nothing to add.
@@ -20,11 +22,20 @@ pub struct Standing {
 /// The target of a policy, in the policy's namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetName {
-    /// `Ingress` or `Service`.
+    /// `Gateway`, `HTTPRoute`, `GRPCRoute`, `Ingress` or `Service`.
     pub kind: Kind,
     /// Its name.
     pub name: Arc<str>,
-    /// The port of the Service.
+    /// The listener of the Gateway, the rule of the route or the port of the Service.
+    pub section: Option<Arc<str>>,
+}
+
+/// A Gateway for which a policy has a state (Gateway API: `PolicyAncestorStatus`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ancestor {
+    /// The Gateway.
+    pub gateway: ObjectRef,
+    /// The listener that the policy targets.
     pub section: Option<Arc<str>>,
 }
 
@@ -41,9 +52,11 @@ pub enum Reason {
     Conflicted,
     /// The target does not exist.
     TargetNotFound,
-    /// The Service exists, but has no such port.
-    NoSuchPort,
-    /// The target is an Ingress of another class, whose controller may report the state of the policy.
+    /// The target exists, but has no such port, listener or rule.
+    NoSuchSection,
+    /// The target is a listener below HTTP, where no policy has an effect.
+    BelowHttp,
+    /// The target is of another class, whose controller may report the state of the policy.
     Foreign,
 }
 
@@ -60,9 +73,9 @@ impl Reason {
         match self {
             Self::Accepted => "Accepted",
             Self::Overridden => "Overridden",
-            Self::Invalid => "Invalid",
+            Self::Invalid | Self::BelowHttp => "Invalid",
             Self::Conflicted => "Conflicted",
-            Self::TargetNotFound | Self::NoSuchPort => "TargetNotFound",
+            Self::TargetNotFound | Self::NoSuchSection => "TargetNotFound",
             Self::Foreign => "Foreign",
         }
     }

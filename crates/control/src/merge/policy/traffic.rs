@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashSet};
-use sluicegate_model::feature::ServiceFeatures;
+use sluicegate_model::feature::{BodyLimits, Features, Retries, RouteTimeouts, ServiceFeatures};
 use sluicegate_model::policy::Traffic;
 use sluicegate_model::{Config, HealthCheckType, Protocol, UpstreamKey};
 
-use super::attach::{Attached, Policy};
+use super::attach::{Attached, Parts, Policy};
 use crate::intent::{Place, Reference};
 use crate::object::ObjectRef;
 use crate::object::policy::traffic::TrafficPolicy;
@@ -19,6 +19,90 @@ use crate::upstream;
 pub(super) struct Value {
     pub(super) traffic: Arc<Traffic>,
     service: ServiceFeatures,
+}
+
+impl Value {
+    /// Whether the policy has the split or the mirror with this field.
+    pub(super) fn names(&self, field: &str) -> bool {
+        let features = &self.traffic.features;
+        match field.starts_with("spec.split") {
+            true => features.split.is_some(),
+            false => !features.mirrors.is_empty(),
+        }
+    }
+}
+
+/// The parts are the features; timeouts and sizes count one by one.
+impl Parts for Value {
+    fn over(&self, base: &Self) -> Option<Self> {
+        let features = over(&self.traffic.features, &base.traffic.features);
+        if features == self.traffic.features {
+            return None;
+        }
+        let mut traffic = Traffic { features, ..Traffic::clone(&self.traffic) };
+        traffic.inherits.extend(base.traffic.ids().cloned());
+        Some(Self { traffic: Arc::new(traffic), service: self.service.clone() })
+    }
+
+    fn replaces(&self, base: &Self) -> bool {
+        let (own, base) = (&self.traffic.features, &base.traffic.features);
+        let combined = over(own, base);
+        over(base, &combined) != combined
+    }
+}
+
+/// Features, with the features of `base` that they lack.
+pub(super) fn over(own: &Features, base: &Features) -> Features {
+    let Features {
+        timeouts,
+        retries,
+        limits,
+        request_headers,
+        response_headers,
+        url_rewrite,
+        redirect,
+        direct_response,
+        fault,
+        split,
+        load_balancing,
+        mirrors,
+        cache,
+    } = own.clone();
+    let answers = redirect.is_some() || direct_response.is_some();
+    Features {
+        timeouts: RouteTimeouts {
+            request: timeouts.request.or(base.timeouts.request),
+            backend_request: timeouts.backend_request.or(base.timeouts.backend_request),
+            connect: timeouts.connect.or(base.timeouts.connect),
+            response: timeouts.response.or(base.timeouts.response),
+            idle: timeouts.idle.or(base.timeouts.idle),
+            request_body: timeouts.request_body.or(base.timeouts.request_body),
+            tunnel: timeouts.tunnel.or(base.timeouts.tunnel),
+        },
+        retries: match (retries, &base.retries) {
+            (Some(own), Some(base)) => Some(Retries { budget: own.budget.or(base.budget), ..own }),
+            (own, base) => own.or_else(|| base.clone()),
+        },
+        limits: BodyLimits {
+            request_body: limits.request_body.or(base.limits.request_body),
+            response_body: limits.response_body.or(base.limits.response_body),
+        },
+        request_headers: or(request_headers, &base.request_headers),
+        response_headers: or(response_headers, &base.response_headers),
+        url_rewrite: or(url_rewrite, &base.url_rewrite),
+        redirect: if answers { redirect } else { base.redirect.clone() },
+        direct_response: if answers { direct_response } else { base.direct_response.clone() },
+        fault: or(fault, &base.fault),
+        split: split.or_else(|| base.split.clone()),
+        load_balancing: or(load_balancing, &base.load_balancing),
+        mirrors: or(mirrors, &base.mirrors),
+        cache: cache.or_else(|| base.cache.clone()),
+    }
+}
+
+/// A feature, or the feature of `base` instead of a feature that changes nothing.
+fn or<T: Clone + Default + PartialEq>(own: T, base: &T) -> T {
+    if own == T::default() { base.clone() } else { own }
 }
 
 /// A policy with the identities of the upstreams that it names; `None` if errors leave nothing of it.
@@ -45,7 +129,7 @@ pub(super) fn references<'a>(attached: &Attached<'a, Value>, config: &Config) ->
         return Vec::new();
     }
     let governing: HashSet<_> =
-        config.rules().filter_map(|route| route.traffic.as_ref()).map(|traffic| &traffic.id).collect();
+        config.rules().filter_map(|route| route.traffic.as_ref()).flat_map(|traffic| traffic.ids()).collect();
     let with_existing_targets = attached.policies().iter().filter_map(|Policy { at, value, .. }| {
         let traffic = value.as_ref().map(|value| &value.traffic)?;
         governing.contains(&traffic.id).then_some((*at, traffic))
@@ -94,11 +178,12 @@ pub(super) fn report_idle_caches(
         let is_known = route.client_auth.is_some()
             || route.security.as_ref().is_some_and(|security| security.authentication.is_some());
         if is_known {
-            idle.entry(&traffic.id).or_insert(route);
+            traffic.ids().for_each(|id| _ = idle.entry(id).or_insert(route));
         }
     }
-    for Policy { at, .. } in attached.policies() {
-        if let Some(route) = idle.get(&at.id()) {
+    for Policy { at, value, .. } in attached.policies() {
+        let caches = value.as_ref().is_some_and(|value| value.traffic.features.cache.is_some());
+        if let Some(route) = idle.get(&at.id()).filter(|_| caches) {
             let message = format!(
                 "caches nothing on {} {}, because callers authenticate there and responses are for one caller",
                 route.id,

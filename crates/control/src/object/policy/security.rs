@@ -53,6 +53,7 @@ impl SecurityPolicy {
             authentication,
             authorization,
             forward_overrides: parts.forward_override_headers,
+            inherits: Vec::new(),
         };
         Self { created, targets, security: Arc::new(security), needs }
     }

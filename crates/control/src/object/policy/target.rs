@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sluicegate_model::value::syntax;
 
 use super::written::target::{TargetKind, TargetRef};
-use crate::object::Kind;
+use crate::object::{Kind, gateway_api};
 use crate::problem::Findings;
 
 /// The maximum number of targets of a policy.
@@ -19,8 +19,8 @@ pub(crate) struct Target {
     pub(crate) index: usize,
     pub(crate) kind: TargetKind,
     pub(crate) name: Arc<str>,
-    /// The only port of a Service that the policy applies to.
-    pub(crate) port: Option<Arc<str>>,
+    /// The only port of a Service, listener of a Gateway or rule of a route that the policy applies to.
+    pub(crate) section: Option<Arc<str>>,
 }
 
 impl Target {
@@ -35,6 +35,19 @@ impl TargetKind {
         match self {
             Self::Ingress => Kind::Ingress,
             Self::Service => Kind::Service,
+            Self::Gateway => Kind::Gateway,
+            Self::HttpRoute => Kind::HttpRoute,
+            Self::GrpcRoute => Kind::GrpcRoute,
+        }
+    }
+
+    /// The parts that `sectionName` selects.
+    pub(crate) fn section(self) -> &'static str {
+        match self {
+            Self::Gateway => "listener",
+            Self::HttpRoute | Self::GrpcRoute => "rule",
+            Self::Service => "port",
+            Self::Ingress => "part",
         }
     }
 
@@ -42,6 +55,7 @@ impl TargetKind {
         match self {
             Self::Ingress => "networking.k8s.io",
             Self::Service => "",
+            Self::Gateway | Self::HttpRoute | Self::GrpcRoute => gateway_api::GROUP,
         }
     }
 }
@@ -55,7 +69,7 @@ impl fmt::Display for TargetKind {
 /// The valid targets of a list.
 pub(crate) fn check(written: Vec<(usize, TargetRef)>, findings: &mut Findings) -> Vec<Target> {
     if written.is_empty() {
-        findings.error("spec.targetRefs", "is missing: name an Ingress or a Service");
+        findings.error("spec.targetRefs", "is missing: name a Gateway, a route, an Ingress or a Service");
     }
     if written.len() > TARGETS_MAX {
         let count = written.len();
@@ -76,11 +90,12 @@ fn check_one(index: usize, written: TargetRef) -> Result<Target, (&'static str, 
     if let Some(fault) = syntax::dns_name_fault(&name) {
         return Err(("name", format!("{name:?} {fault}")));
     }
-    if section_name.is_some() && kind != TargetKind::Service {
-        return Err(("sectionName", "is the port of a Service: write it only with kind: Service".to_owned()));
+    if section_name.is_some() && kind == TargetKind::Ingress {
+        return Err(("sectionName", "names no part of an Ingress: remove the field".to_owned()));
     }
     if section_name.as_deref() == Some("") {
-        return Err(("sectionName", "is empty: name a port, or remove the field".to_owned()));
+        let fault = "is empty: name a listener, a rule or a port, or remove the field";
+        return Err(("sectionName", fault.to_owned()));
     }
-    Ok(Target { index, kind, name: name.into(), port: section_name.map(Into::into) })
+    Ok(Target { index, kind, name: name.into(), section: section_name.map(Into::into) })
 }

@@ -59,7 +59,12 @@ impl TrafficPolicy {
                 }
             }
         }
-        Self { created, targets, traffic: Arc::new(Traffic { id: object.id(), features }), service }
+        Self {
+            created,
+            targets,
+            traffic: Arc::new(Traffic { features, ..Traffic::new(object.id()) }),
+            service,
+        }
     }
 }
 

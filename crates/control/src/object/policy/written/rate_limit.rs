@@ -9,10 +9,10 @@ use sluicegate_model::value::{Entries, Hostname, KeyPrefix, ServerAddress, Serve
 use super::target::TargetRef;
 use sluicegate_model::value::secret::SecretKeyRef;
 
-/// Limits the rate of requests to the routes of an Ingress or a Service, and the number of requests in flight. A
-/// request above a limit receives 429. One policy applies to a route, and the gateway merges nothing. A policy for a
-/// port of the Service has precedence over a policy for the Service, which has precedence over a policy for the
-/// Ingress. If several policies have the same target, the oldest policy applies.
+/// Limits the rate of requests to the routes of its targets, and the number of requests in flight. A request above a
+/// limit receives 429. One policy applies to a route, and the gateway merges nothing. The most specific policy applies:
+/// the policy for the port of the Service, then for the Service, then for the Ingress, or for the rule, the HTTPRoute
+/// or GRPCRoute, the listener and the Gateway. If several policies have the same target, the oldest policy applies.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
@@ -27,9 +27,11 @@ use sluicegate_model::value::secret::SecretKeyRef;
 ]))]
 #[expect(dead_code, reason = "the schema joins the types that are read one by one")]
 pub(crate) struct RateLimitPolicySpec {
-    /// The objects that the policy applies to, in its own namespace. 1 to 16 entries. With an Ingress, the policy
-    /// applies to all routes of the Ingress. With a Service, the policy applies to all routes that lead to the Service,
-    /// or to the port in sectionName.
+    /// The objects that the policy applies to, in its own namespace. 1 to 16 entries. With a Gateway, the policy applies
+    /// to all HTTPRoutes and GRPCRoutes of the Gateway, or of the listener in sectionName. With an HTTPRoute or a
+    /// GRPCRoute, the policy applies to all its rules, or to the rule with the name in sectionName. With an Ingress, the
+    /// policy applies to all routes of the Ingress. With a Service, the policy applies to all routes that lead to the
+    /// Service, or to the port in sectionName.
     #[schemars(length(min = 1, max = 16))]
     target_refs: Vec<TargetRef>,
     /// The rate limits, each with a unique name. 1 to 16 entries. A request must pass every limit. If one limit rejects

@@ -6,10 +6,12 @@ use sluicegate_model::feature::{Authentication, Authorization, Check, Cors, Faul
 
 use super::target::TargetRef;
 
-/// Sets which clients may call the routes of an Ingress or a Service. One policy applies to a route, and the gateway
-/// merges nothing. A policy for a port of the Service has precedence over a policy for the Service, which has
-/// precedence over a policy for the Ingress. If several policies have the same target, the oldest policy applies. If a
-/// policy cannot be used, its routes respond with 503.
+/// Sets which clients may call the routes of its targets. A policy for a port of a Service has precedence over a policy
+/// for the Service, which has precedence over a policy for the Ingress, the Gateway or the route. One of these policies
+/// applies to a route as a whole. For a rule of an HTTPRoute or a GRPCRoute, the policies for the rule, the route, the
+/// listener and the Gateway combine: for each of ipAccess, cors, authentication and authorization, the most specific
+/// policy that sets the field has precedence. If several policies have the same target, the oldest policy applies. If
+/// a policy cannot be used, its routes respond with 503.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
@@ -19,9 +21,11 @@ use super::target::TargetRef;
 }]))]
 #[expect(dead_code, reason = "the schema joins the types that are read one by one")]
 pub(crate) struct SecurityPolicySpec {
-    /// The objects that the policy applies to, in its own namespace. 1 to 16 entries. With an Ingress, the policy
-    /// applies to all routes of the Ingress. With a Service, the policy applies to all routes that lead to the Service,
-    /// or to the port in sectionName.
+    /// The objects that the policy applies to, in its own namespace. 1 to 16 entries. With a Gateway, the policy applies
+    /// to all HTTPRoutes and GRPCRoutes of the Gateway, or of the listener in sectionName. With an HTTPRoute or a
+    /// GRPCRoute, the policy applies to all its rules, or to the rule with the name in sectionName. With an Ingress, the
+    /// policy applies to all routes of the Ingress. With a Service, the policy applies to all routes that lead to the
+    /// Service, or to the port in sectionName.
     #[schemars(length(min = 1, max = 16))]
     target_refs: Vec<TargetRef>,
     #[schemars(flatten)]

@@ -3,24 +3,26 @@
 
 use schemars::JsonSchema;
 
-/// The state of the policy for each of its targets.
+/// The state of the policy for each Gateway of its targets, and for each target without a Gateway.
 #[derive(JsonSchema)]
 pub(crate) struct PolicyStatus {
-    /// One entry for each target. At most 16 entries.
+    /// One entry for each Gateway of a Gateway or route in targetRefs, and for each other target. At most 16 entries.
     #[schemars(length(max = 16))]
     ancestors: Vec<Ancestor>,
 }
 
-/// The state of the policy for one of its targets.
+/// The state of the policy for a Gateway or a target.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Ancestor {
-    /// The target.
+    /// The Gateway or the target.
     ancestor_ref: AncestorRef,
-    /// The controller that wrote the entry: sluicegate.dev/ingress-controller.
+    /// The controller that wrote the entry: sluicegate.dev/gateway-controller, or sluicegate.dev/ingress-controller for
+    /// an Ingress or a Service.
     #[schemars(length(min = 1, max = 253))]
     controller_name: String,
-    /// The condition Accepted: whether the policy applies to this target, and otherwise the reason.
+    /// The condition Accepted: whether the policy applies there, and otherwise the reason. Several targets may have the
+    /// same Gateway: then the condition describes the target with the worst state.
     #[schemars(
         length(max = 8),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
@@ -28,23 +30,24 @@ struct Ancestor {
     conditions: Vec<Condition>,
 }
 
-/// A target (Gateway API: `ParentReference`).
+/// A Gateway or a target (Gateway API: `ParentReference`).
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct AncestorRef {
-    /// The API group of the target.
+    /// The API group of the object.
     #[schemars(length(max = 253))]
     group: Option<String>,
-    /// The kind of the target.
+    /// The kind of the object.
     #[schemars(length(min = 1, max = 63))]
     kind: Option<String>,
-    /// The namespace of the target.
+    /// The namespace of the object.
     #[schemars(length(min = 1, max = 63))]
     namespace: Option<String>,
-    /// The name of the target.
+    /// The name of the object.
     #[schemars(length(min = 1, max = 253))]
     name: String,
-    /// The name or number of a port of the Service.
+    /// The name of a listener of the Gateway, the name of a rule of the route, or the name or number of a port of the
+    /// Service.
     #[schemars(length(min = 1, max = 253))]
     section_name: Option<String>,
     /// The number of a port.

@@ -8,33 +8,42 @@ use serde::Deserialize;
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
     {
-        "rule": "self.kind == 'Ingress' ? self.group == 'networking.k8s.io' : self.group == ''",
-        "message": "write group: networking.k8s.io with kind: Ingress, and group: \"\" with kind: Service"
+        "rule": "self.group == (self.kind == 'Service' ? '' : self.kind == 'Ingress' ? 'networking.k8s.io' : \
+                 'gateway.networking.k8s.io')",
+        "message": "write group: \"\" with kind: Service, group: networking.k8s.io with kind: Ingress, and group: \
+                    gateway.networking.k8s.io with the other kinds"
     },
     {
-        "rule": "!has(self.sectionName) || self.kind == 'Service'",
-        "message": "sectionName is the port of a Service: write it only with kind: Service"
+        "rule": "!has(self.sectionName) || self.kind != 'Ingress'",
+        "message": "sectionName names no part of an Ingress: remove the field"
     }
 ]))]
 pub(crate) struct TargetRef {
-    /// The API group of the target. Write networking.k8s.io for an Ingress, and "" for a Service.
+    /// The API group of the target. Write gateway.networking.k8s.io for a Gateway, an HTTPRoute or a GRPCRoute,
+    /// networking.k8s.io for an Ingress, and "" for a Service.
     #[schemars(length(max = 253))]
     pub(crate) group: String,
-    /// The kind of the target: Ingress or Service.
+    /// The kind of the target: Gateway, HTTPRoute, GRPCRoute, Ingress or Service.
     pub(crate) kind: TargetKind,
     /// The name of the target.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) name: String,
-    /// The name or number of a port of the Service. The policy then applies only to routes that lead to this port. If
-    /// the Service has no such port, a policy of another kind than SecurityPolicy has no effect on the Service. With
-    /// a SecurityPolicy, routes to the Service then respond with 503, unless another SecurityPolicy for the Service
-    /// or their port applies. Default: all ports.
+    /// The name of a listener of the Gateway, the name of a rule of the route, or the name or number of a port of the
+    /// Service. The policy then applies only there. If the target has no such part, a policy of another kind than
+    /// SecurityPolicy has no effect on the target. With a SecurityPolicy, all requests for the target then receive
+    /// 503, unless another SecurityPolicy for the target or for the part that serves the request applies. Default: all
+    /// parts of the target.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) section_name: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 pub(crate) enum TargetKind {
+    Gateway,
+    #[serde(rename = "HTTPRoute")]
+    HttpRoute,
+    #[serde(rename = "GRPCRoute")]
+    GrpcRoute,
     Ingress,
     Service,
 }

@@ -262,7 +262,7 @@ fn invalid_policy_targets_are_reported() {
         ("{group: \"\", kind: Service, name: A}", "spec.targetRefs[1].name: \"A\" has upper-case letters"),
         (
             "{group: networking.k8s.io, kind: Ingress, name: a, sectionName: http}",
-            "spec.targetRefs[1].sectionName: is the port of a Service",
+            "spec.targetRefs[1].sectionName: names no part of an Ingress",
         ),
     ] {
         // An error in one target neither detaches the policy from the other targets nor closes their routes.

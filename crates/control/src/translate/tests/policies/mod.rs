@@ -16,6 +16,7 @@ use crate::{TranslateOptions, Translation, translate};
 
 mod attachment;
 mod consumers;
+mod gateways;
 mod rate_limits;
 mod secrets;
 mod security;
