@@ -52,7 +52,8 @@ pub(super) fn emit(
                 let rules = route.rules.iter().map(|rule| rule.presenting(client_certificate.as_ref()));
                 rules.map(|rule| self::rule(route, &rule, listener, policies)).collect()
             });
-            claims.push((rules.len(), claim(intents.http_routes[at_listener.route].hostnames, &at_host.host)));
+            claims
+                .push((rules.len(), claim(intents.http_routes[at_listener.route].hostnames, &at_host.host)));
             let client_auth = &at_host.client_auth;
             rules.extend(
                 of_route.iter().map(|rule| Rule { client_auth: client_auth.clone(), ..rule.clone() }),

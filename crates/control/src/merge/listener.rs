@@ -9,10 +9,10 @@ use crate::backend_tls;
 use crate::intent::http_route::HttpRoute;
 use crate::intent::listener::{Layer4, Listener, Parent, Socket};
 use crate::intent::{At, Claim, Place, Reference};
-use crate::object::ObjectRef;
 use crate::object::gateway::ListenerProtocol;
 use crate::object::host::covers;
 use crate::object::route::Hostname;
+use crate::object::{Kind, ObjectRef};
 use crate::problem::{Problem, Severity};
 use crate::status::Fault;
 
@@ -98,6 +98,8 @@ struct Merging<'i, 'a> {
     names: HashMap<(Socket, &'i HostPattern), usize>,
     /// The routes of each listener, the oldest first. An HTTP listener has HTTPRoutes and GRPCRoutes.
     attached: Vec<Vec<Attachment>>,
+    /// The kinds of these routes.
+    kinds: Vec<Vec<Kind>>,
     /// The routes whose backends are in the result.
     in_service: HashSet<usize>,
     /// The entry points of Gateways whose hosts are in the result.
@@ -121,6 +123,7 @@ pub(super) fn merge<'a>(
         ports: HashMap::new(),
         names: HashMap::new(),
         attached: listeners.iter().map(|_| Vec::new()).collect(),
+        kinds: listeners.iter().map(|_| Vec::new()).collect(),
         in_service: HashSet::new(),
         entered: HashSet::new(),
         http_in_service: HashSet::new(),
@@ -222,6 +225,10 @@ impl<'i, 'a> Merging<'i, 'a> {
                     continue;
                 }
                 let hosts = hosts.clone();
+                let kinds = &mut self.kinds[*listener];
+                if !kinds.contains(&at.object.kind) {
+                    kinds.push(at.object.kind);
+                }
                 self.attached[*listener].push(Attachment { route, parent: parent.place, hosts });
             }
             if let Some((first, _)) = accepted.first().filter(|_| !is_attached) {
@@ -251,7 +258,11 @@ impl<'i, 'a> Merging<'i, 'a> {
         hosts: &[HostPattern],
     ) -> Option<(&ObjectRef, &HostPattern)> {
         let is_http = self.listeners[listener].protocol.is_http();
-        let attached = self.attached[listener].iter().filter(|_| is_http);
+        // Most listeners have routes of one kind. A search for each of thousands of routes would take long.
+        if !is_http || self.kinds[listener].iter().all(|kind| *kind == at.object.kind) {
+            return None;
+        }
+        let attached = self.attached[listener].iter();
         let attached = attached.map(|other| (self.http_routes[other.route].at.object, &other.hosts));
         let mut others = attached.filter(|(other, _)| other.kind != at.object.kind);
         others.find_map(|(other, names)| {
@@ -395,19 +406,19 @@ impl<'i, 'a> Merging<'i, 'a> {
                         continue;
                     }
                     let known = hosts.entry(host.clone()).or_insert_with(|| new(host));
-                    if !known.routes.iter().any(|known| known.route == attachment.route) {
-                        known.routes.push(HostRoute {
-                            route: attachment.route,
-                            listener: index,
-                            client_certificate: certificate.clone(),
-                        });
-                    }
+                    known.routes.push(HostRoute {
+                        route: attachment.route,
+                        listener: index,
+                        client_certificate: certificate.clone(),
+                    });
                 }
             }
         }
         self.merged.hosts.extend(hosts.into_values().map(|mut host| {
-            // Routes have the order of their age, whatever the order of the listeners.
-            host.routes.sort_unstable();
+            // Routes have the order of their age, whatever the order of the listeners. A route that several parents or listeners
+            // attach has the port and the certificate of the first listener.
+            host.routes.sort_by_key(|known| known.route);
+            host.routes.dedup_by_key(|known| known.route);
             host
         }));
     }

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use foldhash::{HashMap, HashSet};
 use kube::Client;
 use tokio::sync::{mpsc, watch as state};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep_until, timeout};
 
 use super::output::{Output, Publish};
@@ -68,6 +68,10 @@ const QUEUE: usize = 1024;
 
 /// After this many pieces of news, the changes are published.
 const BATCH: usize = 4096;
+
+/// Without news in this many rounds of the runtime, no more news is on its way. A piece of news passes a few tasks from the
+/// socket to the follower, each in a round of its own.
+const QUIET_ROUNDS: usize = 8;
 
 /// The maximum number of Secrets and ConfigMaps with a watch each.
 const SINGLE_WATCHES_MAX: usize = 500;
@@ -318,9 +322,7 @@ impl<P: Publish> Follower<P> {
                 biased;
                 Some(heard) = self.heard.recv() => {
                     self.since = heard.at;
-                    self.take(heard);
-                    for _ in 1..BATCH {
-                        let Ok(heard) = self.heard.try_recv() else { break };
+                    for heard in with_backlog(heard, &mut self.heard).await {
                         self.take(heard);
                     }
                 }
@@ -610,6 +612,22 @@ impl Selection {
     }
 }
 
+/// `first`, with all news that has reached this process. During a translation, news waits in sockets, and arrives in the queue
+/// piece by piece. Without these rounds, each piece would cause a translation of all routes.
+async fn with_backlog<T>(first: T, queue: &mut mpsc::Receiver<T>) -> Vec<T> {
+    let (mut news, mut quiet) = (vec![first], 0);
+    while news.len() < BATCH && quiet < QUIET_ROUNDS {
+        if let Ok(next) = queue.try_recv() {
+            news.push(next);
+            quiet = 0;
+        } else {
+            yield_now().await;
+            quiet += 1;
+        }
+    }
+    news
+}
+
 /// The objects within `room`, and the objects beyond it. A namespace may use the room that other namespaces leave free,
 /// but no namespace takes room that others need. Earlier objects have precedence over later objects of their namespace.
 fn share(objects: impl Iterator<Item = ObjectRef>, room: usize) -> (BTreeSet<ObjectRef>, Vec<ObjectRef>) {
@@ -677,5 +695,39 @@ mod tests {
         assert_eq!(others, [greedy[499].clone()], "the last of those that have most");
         let (followed, others) = share(greedy.into_iter().take(499).chain([one]), 500);
         assert_eq!((followed.len(), others.len()), (500, 0));
+    }
+
+    /// A queue that receives the numbers below `count` through two tasks, piece by piece like the events of a connection.
+    fn relayed(count: usize) -> mpsc::Receiver<usize> {
+        let (connection, mut body) = mpsc::channel(1);
+        let (sender, queue) = mpsc::channel(QUEUE);
+        tokio::spawn(async move {
+            for number in 0..count {
+                connection.send(number).await.expect("the queue is open");
+            }
+            // A watch stays open.
+            connection.closed().await;
+        });
+        tokio::spawn(async move {
+            while let Some(number) = body.recv().await {
+                sender.send(number).await.expect("the queue is open");
+                yield_now().await;
+            }
+        });
+        queue
+    }
+
+    #[tokio::test]
+    async fn waiting_news_is_one_change() {
+        let mut queue = relayed(1000);
+        let first = queue.recv().await.expect("there is news");
+        assert_eq!(with_backlog(first, &mut queue).await.len(), 1000);
+    }
+
+    #[tokio::test]
+    async fn endless_news_is_published_in_batches() {
+        let mut queue = relayed(2 * BATCH);
+        let first = queue.recv().await.expect("there is news");
+        assert_eq!(with_backlog(first, &mut queue).await.len(), BATCH);
     }
 }
