@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 use crate::object::{Kind, ObjectRef};
 
+/// The reason of a Gateway that cannot have the addresses that it requests.
+pub(crate) const ADDRESS_NOT_USABLE: &str = "AddressNotUsable";
+
 /// The intended status of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectStatus {
@@ -61,6 +64,17 @@ pub(crate) struct ParentStatus {
     /// The port that the parent names.
     pub(crate) port: Option<u16>,
     pub(crate) conditions: Vec<Condition>,
+}
+
+impl ObjectStatus {
+    /// Sets the reason why the data planes do not serve this object, if the object is an accepted Gateway.
+    pub(crate) fn set_unprogrammed(&mut self, fault: &Fault) {
+        if let Content::Gateway(gateway) = &mut self.content
+            && gateway.accepted.is_true
+        {
+            gateway.unprogrammed = Some(fault.clone());
+        }
+    }
 }
 
 /// A condition.

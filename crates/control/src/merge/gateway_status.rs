@@ -11,7 +11,9 @@ use crate::object::gateway::{GatewayClass, PARAMETERS_FAULT, RejectedListener};
 use crate::object::http_route::HttpRoute;
 use crate::object::route::Route;
 use crate::object::{Kind, ObjectRef, gateway};
-use crate::status::{Condition, Content, Fault, GatewayStatus, ListenerStatus, ObjectStatus, ParentStatus};
+use crate::status::{
+    ADDRESS_NOT_USABLE, Condition, Content, Fault, GatewayStatus, ListenerStatus, ObjectStatus, ParentStatus,
+};
 use crate::store::Store;
 use crate::translate::TranslateOptions;
 
@@ -39,7 +41,10 @@ pub(crate) fn statuses(
     }
     let attached = attached_routes(intents, merged);
     statuses.extend(intents.gateways.iter().map(|gateway| {
-        let addresses = addresses(store, options, gateway);
+        let addresses = Addresses {
+            addresses: addresses(store, options, gateway),
+            unusable: unusable_address(store, options, gateway),
+        };
         of_gateway(gateway, intents, lost, &attached, addresses)
     }));
     let layer4 = intents.layer4.iter().map(|route| {
@@ -118,7 +123,7 @@ fn of_gateway(
     intents: &Intents<'_>,
     lost: &BTreeMap<usize, Fault>,
     attached: &[usize],
-    addresses: Option<Vec<Box<str>>>,
+    Addresses { addresses, unusable }: Addresses,
 ) -> ObjectStatus {
     let gateway = intent.gateway;
     let mut listeners: Vec<(usize, ListenerStatus)> = Vec::new();
@@ -154,8 +159,8 @@ fn of_gateway(
     let refers = gateway.client_certificate.is_some();
     let resolved =
         refers.then(|| Condition::unless(RESOLVED_REFS, RESOLVED_REFS, intent.unresolved.as_ref()));
-    let unprogrammed =
-        (!accepted.is_true).then(|| Fault::new("Invalid", accepted.message.clone())).or(waiting);
+    let invalid = (!accepted.is_true).then(|| Fault::new("Invalid", accepted.message.clone()));
+    let unprogrammed = invalid.or(unusable).or(waiting);
     ObjectStatus {
         object: intent.at.object.clone(),
         generation: gateway.generation,
@@ -167,6 +172,20 @@ fn of_gateway(
             listeners: listeners.into_iter().map(|(_, status)| status).collect(),
         }),
     }
+}
+
+/// The addresses of a Gateway, for its status.
+struct Addresses {
+    /// Its own addresses; `None` for the addresses of the data planes.
+    addresses: Option<Vec<Box<str>>>,
+    /// The reason why it does not have the addresses that it requests.
+    unusable: Option<Fault>,
+}
+
+fn unusable_address(store: &Store, options: &TranslateOptions, intent: &GatewayIntent<'_>) -> Option<Fault> {
+    let services = options.gateway_services.as_ref()?;
+    let message = service::unusable_address(store, services, intent.at.object, intent.gateway)?;
+    Some(Fault::new(ADDRESS_NOT_USABLE, format!("spec.addresses: {message}")))
 }
 
 /// The addresses of a Gateway of its own; `None` for the addresses of the data planes.

@@ -16,7 +16,7 @@ use crate::object::{Kind, ObjectRef};
 use crate::problem::Problem;
 use crate::status::Fault;
 use crate::store::Store;
-use crate::translate::{GatewayServices, ServiceType, TranslateOptions};
+use crate::translate::{GatewayServices, TranslateOptions};
 
 const INVALID_CLIENT_CERTIFICATE: &str = "InvalidClientCertificateRef";
 
@@ -165,16 +165,7 @@ fn service_problems(
     at: At<'_>,
     gateway: &Gateway,
 ) -> Option<Problem> {
-    let written = gateway.addresses.as_deref().unwrap_or_default();
-    if services.service_type != ServiceType::LoadBalancer && !written.is_empty() {
-        let message = format!(
-            "is ignored: the cluster assigns the address of a Service of type {} (--gateway-services)",
-            services.service_type.as_str()
-        );
-        return Some(at.warning("spec.addresses", message));
-    }
-    if written.len() > 1 {
-        let message = format!("only {} is requested: a Service has one address", written[0]);
+    if let Some(message) = service::unusable_address(store, services, at.object, gateway) {
         return Some(at.warning("spec.addresses", message));
     }
     let is_waiting = service::addresses(store, services, at.object)

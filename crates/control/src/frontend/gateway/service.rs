@@ -79,10 +79,38 @@ pub(crate) fn wishes(store: &Store, options: &TranslateOptions, services: &Gatew
     gateways.into_iter().map(wish).collect()
 }
 
-/// The address that a Gateway requests of its load balancer.
+/// The address that a Gateway requests for its Service.
 fn requested(gateway: &Gateway, services: &GatewayServices) -> Option<IpAddr> {
     let requested = gateway.addresses.iter().flatten().next().copied();
-    requested.filter(|_| services.service_type == ServiceType::LoadBalancer)
+    requested.filter(|_| services.service_type != ServiceType::NodePort)
+}
+
+/// The reason why a Gateway cannot have the addresses that it requests, or does not have them yet.
+pub(crate) fn unusable_address(
+    store: &Store,
+    services: &GatewayServices,
+    object: &ObjectRef,
+    gateway: &Gateway,
+) -> Option<String> {
+    let written = gateway.addresses.as_deref()?;
+    let first = written.first()?;
+    if services.service_type == ServiceType::NodePort {
+        return Some(format!(
+            "{first} is not usable: a Service of type NodePort has the addresses of the nodes (--gateway-services)"
+        ));
+    }
+    if let Some(second) = written.get(1) {
+        return Some(format!(
+            "{second} is not usable: a Service has one address, and {first} is written before"
+        ));
+    }
+    let Some(GatewayAddresses::Service(current)) = addresses(store, services, object) else { return None };
+    // The IP address behind a host name is unknown.
+    let current: Vec<IpAddr> =
+        current.iter().map(|address| address.parse()).collect::<Result<_, _>>().unwrap_or_default();
+    let other = current.first().filter(|_| !current.contains(first))?;
+    let name = name(object);
+    Some(format!("Service {}/{name} has the address {other} and not {first}", services.namespace))
 }
 
 /// Whether a Gateway may have an address: not if it names addresses, but none is an IP address.

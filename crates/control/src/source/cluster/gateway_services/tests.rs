@@ -269,3 +269,29 @@ fn completed_write_counts_until_the_watch_reports_the_service() {
     complete(&mut planner, plan.writes[0].clone(), Some(&odd));
     assert_eq!(planner.plan(&wanted(&[one], &[odd])).writes, []);
 }
+
+#[test]
+fn service_with_another_cluster_ip_than_requested_is_replaced() {
+    let mut planner = planner(29999);
+    planner.options.service_type = ServiceType::ClusterIp;
+    let web = wish("web", &[80]);
+    let fixed = |address: &str| Wish { address: address.parse().ok(), ..web.clone() };
+    let plan = planner.plan(&wanted([&fixed("10.0.0.1")], &[]));
+    let [Write::Apply { service, version: None, .. }] = &plan.writes[..] else { panic!("{plan:?}") };
+    let cluster_ip = service.spec.as_ref().and_then(|spec| spec.cluster_ip.clone());
+    assert_eq!(cluster_ip.as_deref(), Some("10.0.0.1"));
+    // `stored` gives this address.
+    let current = &applied(&planner.plan(&wanted([&web], &[])))[..];
+    let plan = planner.plan(&wanted([&fixed("10.0.0.1")], current));
+    assert!(matches!(&plan.writes[..], [Write::Apply { version: Some(_), .. }]), "{plan:?}");
+    let plan = planner.plan(&wanted([&fixed("10.0.0.2")], current));
+    let [Write::Replace { uid: Some(_), version: Some(_), .. }] = &plan.writes[..] else {
+        panic!("{plan:?}")
+    };
+    let mut deleted = current[0].clone();
+    deleted.metadata.deletion_timestamp =
+        Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH));
+    assert_eq!(planner.plan(&wanted([&fixed("10.0.0.2")], [&deleted])).writes, []);
+    // Without a requested address, the Service keeps its address.
+    assert_eq!(planner.plan(&wanted([&web], current)).writes, []);
+}

@@ -3,6 +3,7 @@
 use super::http::{TO_ECHO, http, http_route, served_hosts};
 use super::*;
 use crate::frontend::gateway::service::{GatewayAddresses, addresses};
+use crate::status::Content;
 use crate::translate::{GatewayServices, ServiceType};
 use crate::{Kind, ObjectRef};
 
@@ -191,30 +192,63 @@ fn addresses_of_a_gateway_are_those_of_its_service_or_of_the_nodes() {
 }
 
 #[test]
-fn address_of_a_gateway_is_requested_only_of_a_load_balancer() {
+fn gateway_without_its_requested_address_is_served_and_not_programmed() {
     let with = |addresses: &str| {
         edge(&http("web", 80, "a.test"))
             .replace("listeners:", &format!("addresses: [{addresses}], listeners:"))
     };
-    let (one, two) = ("{value: 192.0.2.1}", "{value: 192.0.2.1}, {value: 192.0.2.2}");
+    let (one, two) = ("{value: 10.1.1.1}", "{value: 10.1.1.1}, {value: 192.0.2.2}");
     let hosts = &["default/edge:80 a.test []"][..];
-    for (service_type, addresses, hosts, problem) in [
-        (ServiceType::ClusterIp, one, hosts, "spec.addresses: is ignored: the cluster assigns the address"),
-        (ServiceType::NodePort, one, hosts, "spec.addresses: is ignored: the cluster assigns the address"),
-        (ServiceType::LoadBalancer, one, hosts, "has no address yet"),
-        (ServiceType::LoadBalancer, two, hosts, "spec.addresses: only 192.0.2.1 is requested"),
+    let (cluster_ip, balancer) = (ServiceType::ClusterIp, ServiceType::LoadBalancer);
+    for (service_type, addresses, address, hosts, problem) in [
+        (cluster_ip, one, "", hosts, ""),
+        (cluster_ip, two, "", hosts, "spec.addresses: 192.0.2.2 is not usable: a Service has one address"),
         (
-            ServiceType::LoadBalancer,
+            cluster_ip,
+            "{value: 10.1.1.2}",
+            "",
+            hosts,
+            "spec.addresses: Service own/default-edge has the address 10.1.1.1 and not 10.1.1.2",
+        ),
+        (
+            ServiceType::NodePort,
+            one,
+            "",
+            hosts,
+            "spec.addresses: 10.1.1.1 is not usable: a Service of type NodePort",
+        ),
+        (balancer, one, "ip: 10.1.1.1", hosts, ""),
+        // The host name may lead to the address.
+        (balancer, one, "hostname: lb.test", hosts, ""),
+        (balancer, one, "ip: 10.1.1.9", hosts, "has the address 10.1.1.9 and not 10.1.1.1"),
+        (balancer, one, "", hosts, "has no address yet"),
+        (
+            cluster_ip,
             "{type: Hostname, value: lb.test}",
+            "",
             &[],
             "spec.addresses[0].type: \"Hostname\" is not supported",
         ),
     ] {
-        let balanced =
-            service("edge", &port(80, 20001)).replace("clusterIP:", "type: LoadBalancer, clusterIP:");
-        let mut problems = vec![problem];
-        // The Service still has no address.
-        problems.extend(hosts.is_empty().then_some("has no address yet"));
-        served_hosts(&options(service_type), &[with(addresses), balanced], hosts, &problems);
+        let mut service = service("edge", &port(80, 20001));
+        if service_type == balancer {
+            service = service.replace("clusterIP:", "type: LoadBalancer, clusterIP:");
+        }
+        if !address.is_empty() {
+            service = format!("{service}status: {{loadBalancer: {{ingress: [{{{address}}}]}}}}\n");
+        }
+        let problems = Some(problem).filter(|problem| !problem.is_empty());
+        let problems: Vec<&str> = problems.into_iter().collect();
+        let manifests = [with(addresses), service];
+        served_hosts(&options(service_type), &manifests, hosts, &problems);
+        let translation = translate(&stored(&manifests.concat()), &options(service_type));
+        let Content::Gateway(status) = &translation.statuses[0].content else { panic!("a Gateway") };
+        let reason = status.unprogrammed.as_ref().map(|fault| fault.reason);
+        let expected = match problem {
+            "" | "has no address yet" => None,
+            _ if hosts.is_empty() => Some("Invalid"),
+            _ => Some("AddressNotUsable"),
+        };
+        assert_eq!(reason, expected, "{addresses} {address}");
     }
 }
