@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use super::listener::Merged;
 use crate::frontend::gateway::is_ours;
+use crate::frontend::gateway::parameters;
 use crate::frontend::gateway::service::{self, GatewayAddresses};
 use crate::intent::Intents;
 use crate::intent::listener::{GatewayIntent, Listener, Parent};
-use crate::object::gateway::{GatewayClass, PARAMETERS_FAULT, RejectedListener};
+use crate::object::gateway::{GatewayClass, RejectedListener};
 use crate::object::http_route::HttpRoute;
 use crate::object::route::Route;
 use crate::object::{Kind, ObjectRef, gateway};
@@ -31,7 +32,7 @@ pub(crate) fn statuses(
     let lost = &merged.lost;
     let mut statuses = Vec::new();
     for (object, class, _) in store.all::<GatewayClass>().filter(|(_, class, _)| is_ours(class)) {
-        let fault = class.has_parameters.then(|| Fault::new("InvalidParameters", PARAMETERS_FAULT));
+        let fault = parameters::of_class(store, options, class).err();
         let conditions = vec![Condition::unless(ACCEPTED, ACCEPTED, fault.as_ref())];
         statuses.push(ObjectStatus {
             object: object.clone(),
@@ -145,7 +146,8 @@ fn of_gateway(
         first_fault = first_fault.or_else(|| Some(fault.clone()));
     }
     listeners.sort_by_key(|(index, _)| *index);
-    let accepted = match (&gateway.fault, &first_fault) {
+    let fault = intent.parameters.as_ref().err().or(gateway.fault.as_ref());
+    let accepted = match (fault, &first_fault) {
         (Some(fault), _) => Condition::unless(ACCEPTED, ACCEPTED, Some(fault)),
         (None, Some(fault)) => Condition {
             name: ACCEPTED,
@@ -184,7 +186,7 @@ struct Addresses {
 
 fn unusable_address(store: &Store, options: &TranslateOptions, intent: &GatewayIntent<'_>) -> Option<Fault> {
     let services = options.gateway_services.as_ref()?;
-    let message = service::unusable_address(store, services, intent.at.object, intent.gateway)?;
+    let message = service::unusable_address(store, options, services, intent.at.object, intent.gateway)?;
     Some(Fault::new(ADDRESS_NOT_USABLE, format!("spec.addresses: {message}")))
 }
 

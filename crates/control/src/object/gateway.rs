@@ -11,7 +11,7 @@ use sluicegate_model::value::syntax;
 use super::gateway_api::{self, AllowedRoutes, GROUP, GatewayClassSpec, GatewaySpec, Written};
 use super::kind::Raw;
 use super::namespace::{Namespace, NamespaceSelector};
-use super::{Kind, Object, ObjectRef, annotation, host};
+use super::{Kind, Object, ObjectRef, annotation, host, parameters};
 use crate::problem::Findings;
 use crate::status::Fault;
 
@@ -22,8 +22,8 @@ pub(crate) struct GatewayClass {
     pub(crate) generation: Option<i64>,
     /// The controller of the Gateways of this class.
     pub(crate) controller: Box<str>,
-    /// Whether the class names parameters, which no version of the gateway reads yet.
-    pub(crate) has_parameters: bool,
+    /// The ConfigMap with its parameters, or the reason why the reference is invalid.
+    pub(crate) parameters: Option<Result<ObjectRef, String>>,
 }
 
 /// A checked `Gateway`: the parts of it that can be served.
@@ -42,6 +42,8 @@ pub(crate) struct Gateway {
     /// The Secret with its client certificate for endpoints with a BackendTLSPolicy, or the reason why the reference is
     /// invalid.
     pub(crate) client_certificate: Option<Result<ObjectRef, String>>,
+    /// The ConfigMap with its parameters, or the reason why the reference is invalid.
+    pub(crate) parameters: Option<Result<ObjectRef, String>>,
     /// `spec.infrastructure.labels`.
     pub(crate) labels: BTreeMap<String, String>,
     /// `spec.infrastructure.annotations`.
@@ -145,8 +147,11 @@ enum AllowedFrom {
     Selector(NamespaceSelector),
 }
 
-/// The fault of a Gateway or a class with parameters.
-pub(crate) const PARAMETERS_FAULT: &str = "is not supported: the gateway has no parameters. Remove it";
+/// The field of the parameters of a class.
+pub(crate) const CLASS_PARAMETERS: &str = "spec.parametersRef";
+
+/// The field of the parameters of a Gateway.
+pub(crate) const PARAMETERS: &str = "spec.infrastructure.parametersRef";
 
 /// The field of the client certificate.
 pub(crate) const CLIENT_CERTIFICATE: &str = "spec.tls.backend.clientCertificateRef";
@@ -164,11 +169,9 @@ impl GatewayClass {
         if controller.is_empty() {
             findings.error("spec.controllerName", "is missing: name the controller that serves this class");
         }
-        Self {
-            generation: raw.metadata.generation,
-            controller: controller.into(),
-            has_parameters: spec.parameters_ref.is_some(),
-        }
+        let check = |written| parameters::check_reference(written, None, CLASS_PARAMETERS, findings);
+        let parameters = spec.parameters_ref.map(check);
+        Self { generation: raw.metadata.generation, controller: controller.into(), parameters }
     }
 }
 
@@ -205,23 +208,22 @@ impl Gateway {
             listeners.push(listener);
         }
         let infrastructure = spec.infrastructure.unwrap_or_default();
-        let has_parameters = infrastructure.parameters_ref.is_some();
-        if has_parameters {
-            findings.warning("spec.infrastructure.parametersRef", PARAMETERS_FAULT);
-        }
+        let check =
+            |written| parameters::check_reference(written, Some(&object.namespace), PARAMETERS, findings);
+        let parameters = infrastructure.parameters_ref.map(check);
         let client_certificate =
             spec.tls.unwrap_or_default().backend.and_then(|tls| tls.client_certificate_ref);
         let client_certificate = client_certificate
             .map(|reference| check_client_certificate(reference, &object.namespace, findings));
         let (addresses, address_fault) = check_addresses(spec.addresses.unwrap_or_default(), findings);
-        let parameters_fault = has_parameters.then(|| Fault::new("InvalidParameters", PARAMETERS_FAULT));
         Self {
             created: raw.metadata.creation_timestamp.map(|time| time.0.as_second()),
             generation: raw.metadata.generation,
-            fault: parameters_fault.or(address_fault),
+            fault: address_fault,
             class_name: class_name.into(),
             addresses,
             client_certificate,
+            parameters,
             labels: infrastructure.labels.unwrap_or_default(),
             annotations: infrastructure.annotations.unwrap_or_default(),
             listeners,

@@ -31,7 +31,7 @@ pub(super) fn intents<'a>(
 ) -> Vec<Listener<'a>> {
     let addresses = addresses(gateway, options);
     if let Some(services) = &options.gateway_services {
-        problems.extend(service_problems(store, services, at, gateway));
+        problems.extend(service_problems(store, options, services, at, gateway));
     }
     let mut intent = |listener: &'a gateway::Listener| {
         let place = Place::Listener(listener.index);
@@ -161,11 +161,12 @@ fn entry_point(at: At<'_>, port: u16) -> Arc<str> {
 /// The problems of a Gateway with its Service.
 fn service_problems(
     store: &Store,
+    options: &TranslateOptions,
     services: &GatewayServices,
     at: At<'_>,
     gateway: &Gateway,
 ) -> Option<Problem> {
-    if let Some(message) = service::unusable_address(store, services, at.object, gateway) {
+    if let Some(message) = service::unusable_address(store, options, services, at.object, gateway) {
         return Some(at.warning("spec.addresses", message));
     }
     let is_waiting = service::addresses(store, services, at.object)

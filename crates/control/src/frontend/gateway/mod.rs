@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`class`] | the choice of the Gateways that the gateway serves |
 //! | [`listener`] | the listeners of a Gateway, and their sockets |
+//! | [`parameters`] | the parameters of Gateways and classes |
 //! | [`attach`] | the listeners that accept a route |
 //! | [`backend`] | the backends of a route below HTTP |
 //! | [`http_route`] | HTTPRoutes and GRPCRoutes |
@@ -27,6 +28,7 @@ mod backend;
 mod class;
 mod http_route;
 mod listener;
+pub(crate) mod parameters;
 pub(crate) mod service;
 
 pub(crate) use class::is_ours;
@@ -59,11 +61,22 @@ pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mu
         let first = listeners.all.len();
         listeners.all.extend(&gateway.listeners);
         let problems = &mut intents.problems;
+        let parameters = parameters::of_gateway(store, options, gateway);
+        if let (Err(fault), None | Some(Ok(_))) = (&parameters, &gateway.parameters) {
+            let message = format!("{}; an existing Service of the Gateway stays as it is", fault.message);
+            problems.push(at.warning("", message));
+        }
         let (certificate, unresolved) = listener::client_certificate(store, at, gateway, problems);
         let certificate = certificate.as_ref();
         intents.listeners.extend(listener::intents(store, at, gateway, options, certificate, problems));
         let range = first..listeners.all.len();
-        intents.gateways.push(GatewayIntent { at, gateway, listeners: range.clone(), unresolved });
+        intents.gateways.push(GatewayIntent {
+            at,
+            gateway,
+            listeners: range.clone(),
+            parameters: parameters.map(drop),
+            unresolved,
+        });
         listeners.of_gateway.insert(at.object, range);
     }
     let routes = store.all::<Route>().map(|(object, route, origin)| (At { object, origin }, route));

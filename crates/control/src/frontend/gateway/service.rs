@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use aws_lc_rs::digest::{SHA256, digest};
 
 use super::class::Classes;
+use super::parameters;
 use crate::intent::At;
 use crate::object::gateway::{Gateway, Listener, ListenerProtocol};
 use crate::object::service::{IpProtocol, OfGateway, Service};
@@ -40,6 +41,12 @@ pub(crate) struct Wish {
     pub(crate) labels: BTreeMap<String, String>,
     /// `spec.infrastructure.annotations`.
     pub(crate) annotations: BTreeMap<String, String>,
+    /// The type of the Service.
+    pub(crate) service_type: ServiceType,
+    /// The class of its load balancer.
+    pub(crate) load_balancer_class: Option<String>,
+    /// Its traffic policy for external clients.
+    pub(crate) external_traffic_policy: Option<String>,
     /// The requested address.
     pub(crate) address: Option<IpAddr>,
     /// The ports of the served listeners. Without a port, the Service stays as it is.
@@ -69,34 +76,48 @@ pub(crate) fn wishes(store: &Store, options: &TranslateOptions, services: &Gatew
     let served = store.all::<Gateway>().filter(|(_, gateway, _)| classes.refusal(gateway).is_none());
     let mut gateways: Vec<_> = served.collect();
     gateways.sort_by_cached_key(|(object, gateway, origin)| At { object, origin }.age(gateway.created));
-    let wish = |(object, gateway, _): (&ObjectRef, &Gateway, _)| Wish {
-        gateway: object.clone(),
-        labels: gateway.labels.clone(),
-        annotations: gateway.annotations.clone(),
-        address: requested(gateway, services),
-        ports: gateway.listeners.iter().filter(|_| has_address(gateway)).filter_map(key).collect(),
+    let wish = |(object, gateway, _): (&ObjectRef, &Gateway, _)| {
+        let parameters = parameters::of_gateway(store, options, gateway);
+        // Another type of Service would lose the address of the Gateway.
+        let is_known = parameters.is_ok() && has_address(gateway);
+        let parameters = parameters.unwrap_or_default();
+        let service_type = parameters.service_type.unwrap_or(services.service_type);
+        let class = parameters.load_balancer_class.or_else(|| services.load_balancer_class.clone());
+        let policy = parameters.external_traffic_policy.or_else(|| services.external_traffic_policy.clone());
+        Wish {
+            gateway: object.clone(),
+            labels: gateway.labels.clone(),
+            annotations: gateway.annotations.clone(),
+            service_type,
+            load_balancer_class: class.filter(|_| service_type == ServiceType::LoadBalancer),
+            external_traffic_policy: policy.filter(|_| service_type != ServiceType::ClusterIp),
+            address: requested(gateway, service_type),
+            ports: gateway.listeners.iter().filter(|_| is_known).filter_map(key).collect(),
+        }
     };
     gateways.into_iter().map(wish).collect()
 }
 
 /// The address that a Gateway requests for its Service.
-fn requested(gateway: &Gateway, services: &GatewayServices) -> Option<IpAddr> {
+fn requested(gateway: &Gateway, service_type: ServiceType) -> Option<IpAddr> {
     let requested = gateway.addresses.iter().flatten().next().copied();
-    requested.filter(|_| services.service_type != ServiceType::NodePort)
+    requested.filter(|_| service_type != ServiceType::NodePort)
 }
 
 /// The reason why a Gateway cannot have the addresses that it requests, or does not have them yet.
 pub(crate) fn unusable_address(
     store: &Store,
+    options: &TranslateOptions,
     services: &GatewayServices,
     object: &ObjectRef,
     gateway: &Gateway,
 ) -> Option<String> {
     let written = gateway.addresses.as_deref()?;
     let first = written.first()?;
-    if services.service_type == ServiceType::NodePort {
+    let parameters = parameters::of_gateway(store, options, gateway).unwrap_or_default();
+    if parameters.service_type.unwrap_or(services.service_type) == ServiceType::NodePort {
         return Some(format!(
-            "{first} is not usable: a Service of type NodePort has the addresses of the nodes (--gateway-services)"
+            "{first} is not usable: a Service of type NodePort has the addresses of the nodes"
         ));
     }
     if let Some(second) = written.get(1) {
@@ -187,11 +208,10 @@ pub(crate) fn addresses(
     if !is_ours(services, service, gateway) {
         return None;
     }
-    Some(match services.service_type {
-        ServiceType::NodePort => GatewayAddresses::Nodes,
-        ServiceType::ClusterIp | ServiceType::LoadBalancer => {
-            GatewayAddresses::Service(service::addresses(&service.raw))
-        }
+    let service_type = service.raw.spec.as_ref().and_then(|spec| spec.type_.as_deref());
+    Some(match service_type {
+        Some("NodePort") => GatewayAddresses::Nodes,
+        _ => GatewayAddresses::Service(service::addresses(&service.raw)),
     })
 }
 

@@ -166,7 +166,8 @@ impl Planner {
                 Some(_) => continue,
             };
             let intended = self.service(name, wish, &targets);
-            if targets.is_empty() || current.is_some_and(|current| is_as_intended(&current.raw, &intended)) {
+            let stays = wish.ports.is_empty() || targets.is_empty();
+            if stays || current.is_some_and(|current| is_as_intended(&current.raw, &intended)) {
                 continue;
             }
             let version = current.and_then(|current| current.raw.metadata.resource_version.clone());
@@ -252,7 +253,9 @@ impl Planner {
             let current = current.filter(|current| service::is_ours(&self.options, current, &wish.gateway));
             let mut kept = BTreeMap::new();
             for (key, target) in current.iter().flat_map(|current| &current.targets) {
-                let is_valid = wish.ports.contains(key) && self.options.ports.contains(target);
+                // Without any port, the Service stays as it is.
+                let is_needed = wish.ports.is_empty() || wish.ports.contains(key);
+                let is_valid = is_needed && self.options.ports.contains(target);
                 if is_valid && taken.insert(*target) {
                     kept.insert(*key, *target);
                 }
@@ -321,7 +324,7 @@ impl Planner {
             ..v1::ServicePort::default()
         };
         let address_of = |service_type| {
-            let address = wish.address.filter(|_| options.service_type == service_type)?;
+            let address = wish.address.filter(|_| wish.service_type == service_type)?;
             Some(address.to_string())
         };
         v1::Service {
@@ -333,13 +336,13 @@ impl Planner {
                 ..ObjectMeta::default()
             },
             spec: Some(v1::ServiceSpec {
-                type_: Some(options.service_type.as_str().to_owned()),
+                type_: Some(wish.service_type.as_str().to_owned()),
                 selector: Some(options.selector.clone()),
                 ports: Some(targets.iter().map(port).collect()),
                 cluster_ip: address_of(ServiceType::ClusterIp),
                 load_balancer_ip: address_of(ServiceType::LoadBalancer),
-                load_balancer_class: options.load_balancer_class.clone(),
-                external_traffic_policy: options.external_traffic_policy.clone(),
+                load_balancer_class: wish.load_balancer_class.clone(),
+                external_traffic_policy: wish.external_traffic_policy.clone(),
                 ..v1::ServiceSpec::default()
             }),
             status: None,

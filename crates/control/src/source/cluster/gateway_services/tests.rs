@@ -30,6 +30,9 @@ fn wish(name: &str, ports: &[u16]) -> Wish {
         gateway: gateway(name),
         labels: [("team".to_owned(), "shop".to_owned())].into(),
         annotations: [("b".to_owned(), "gateway".to_owned())].into(),
+        service_type: ServiceType::LoadBalancer,
+        load_balancer_class: None,
+        external_traffic_policy: Some("Local".to_owned()),
         address: None,
         ports: ports.iter().map(|port| (IpProtocol::Tcp, *port)).collect(),
     }
@@ -223,9 +226,17 @@ fn service_is_deleted_only_if_all_gateways_are_known_and_its_gateway_is_gone() {
     assert_eq!(&**name, "shop-web");
     let unknown = Wanted { is_complete: false, ..wanted(&[], &services) };
     assert_eq!(planner.plan(&unknown).writes, []);
-    // A Gateway whose listeners all have errors keeps its Service.
+    // A Gateway whose listeners all have errors keeps its Service, and the ports of its Service.
     let faulty = Wish { ports: BTreeSet::new(), ..web };
-    assert_eq!(planner.plan(&wanted(&[faulty], &services)).writes, []);
+    assert_eq!(planner.plan(&wanted([&faulty], &services)).writes, []);
+    let taken = targets(&services[0])[&(IpProtocol::Tcp, 80)];
+    let mut planner = self::planner(20000);
+    planner.options.ports = taken..=taken + 1;
+    let plan = planner.plan(&wanted(&[faulty, wish("new", &[80])], &services));
+    assert_eq!(
+        applied(&plan).iter().flat_map(targets).map(|(_, port)| port).collect::<Vec<_>>(),
+        [taken + 1]
+    );
 }
 
 #[test]
@@ -273,8 +284,7 @@ fn completed_write_counts_until_the_watch_reports_the_service() {
 #[test]
 fn service_with_another_cluster_ip_than_requested_is_replaced() {
     let mut planner = planner(29999);
-    planner.options.service_type = ServiceType::ClusterIp;
-    let web = wish("web", &[80]);
+    let web = Wish { service_type: ServiceType::ClusterIp, ..wish("web", &[80]) };
     let fixed = |address: &str| Wish { address: address.parse().ok(), ..web.clone() };
     let plan = planner.plan(&wanted([&fixed("10.0.0.1")], &[]));
     let [Write::Apply { service, version: None, .. }] = &plan.writes[..] else { panic!("{plan:?}") };

@@ -2,7 +2,7 @@
 
 use super::http::{TO_ECHO, http, http_route, served_hosts};
 use super::*;
-use crate::frontend::gateway::service::{GatewayAddresses, addresses};
+use crate::frontend::gateway::service::{GatewayAddresses, addresses, wishes};
 use crate::status::Content;
 use crate::translate::{GatewayServices, ServiceType};
 use crate::{Kind, ObjectRef};
@@ -175,7 +175,11 @@ fn addresses_of_a_gateway_are_those_of_its_service_or_of_the_nodes() {
             &service("edge", ""),
             Some(GatewayAddresses::Service(vec!["10.1.1.1".into()])),
         ),
-        (ServiceType::NodePort, &service("edge", ""), Some(GatewayAddresses::Nodes)),
+        (
+            ServiceType::NodePort,
+            &service("edge", "").replace("clusterIP:", "type: NodePort, clusterIP:"),
+            Some(GatewayAddresses::Nodes),
+        ),
         (ServiceType::LoadBalancer, &balanced, Some(GatewayAddresses::Service(Vec::new()))),
         (ServiceType::LoadBalancer, &with_address, Some(GatewayAddresses::Service(vec!["lb.test".into()]))),
         (ServiceType::ClusterIp, &service("other", ""), None),
@@ -251,4 +255,75 @@ fn gateway_without_its_requested_address_is_served_and_not_programmed() {
         };
         assert_eq!(reason, expected, "{addresses} {address}");
     }
+}
+
+#[test]
+fn parameters_set_the_service_of_a_gateway_and_have_precedence_over_those_of_the_class() {
+    let map = |name: &str, data: &str| {
+        format!("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {{{data}}}\n")
+    };
+    let reference = "group: \"\", kind: ConfigMap, name";
+    let class = object(
+        "GatewayClass",
+        "name: sluicegate",
+        &format!(
+            "controllerName: sluicegate.dev/gateway-controller, parametersRef: {{{reference}: of-class, namespace: default}}"
+        ),
+    );
+    let edge = edge(&http("web", 80, ""));
+    let named = edge.replace(
+        "listeners:",
+        &format!("infrastructure: {{parametersRef: {{{reference}: own}}}}, listeners:"),
+    );
+    let of_class = map(
+        "of-class",
+        "serviceType: LoadBalancer, loadBalancerClass: a.test/b, externalTrafficPolicy: Local",
+    );
+    let options = options(ServiceType::ClusterIp);
+    let wished = |manifests: &[&str]| {
+        let services = options.gateway_services.as_ref().unwrap();
+        let [wish] = &wishes(&stored(&manifests.concat()), &options, services)[..] else { panic!("a wish") };
+        let policy = wish.external_traffic_policy.clone().unwrap_or_default();
+        let class = wish.load_balancer_class.clone().unwrap_or_default();
+        format!("{} {class} {policy} {}", wish.service_type.as_str(), wish.ports.len())
+    };
+    assert_eq!(wished(&[&edge]), "ClusterIP   1");
+    assert_eq!(wished(&[&class, &of_class, &edge]), "LoadBalancer a.test/b Local 1");
+    let own = map("own", "serviceType: NodePort");
+    assert_eq!(wished(&[&class, &of_class, &own, &named]), "NodePort  Local 1");
+    let accepted = |options: &TranslateOptions, manifests: &[&str]| {
+        let statuses = translate(&stored(&manifests.concat()), options).statuses;
+        let status = statuses.into_iter().find(|status| status.object.kind == Kind::Gateway).unwrap();
+        let Content::Gateway(status) = status.content else { panic!("a Gateway") };
+        format!("{} {}", status.accepted.reason, status.accepted.message)
+    };
+    for (manifests, message) in [
+        (vec![&*named], "spec.infrastructure.parametersRef: ConfigMap default/own does not exist"),
+        (
+            vec![&*named, &*map("own", "serviceType: Odd")],
+            "ConfigMap default/own: data[serviceType]: \"Odd\" is not supported: write ClusterIP",
+        ),
+        (vec![&*named, &*map("own", "odd: a")], "ConfigMap default/own: data[odd]: is unknown; the keys are"),
+        (
+            vec![&*class, &*edge],
+            "GatewayClass sluicegate: spec.parametersRef: ConfigMap default/of-class does not exist",
+        ),
+        (
+            vec![&*named.replace("kind: ConfigMap", "kind: Odd")],
+            "spec.infrastructure.parametersRef.kind: \"Odd\" is not supported: name a ConfigMap",
+        ),
+        (
+            vec![&*named.replace("group: \"\"", "group: odd.test")],
+            "spec.infrastructure.parametersRef.group: \"odd.test\" is not supported",
+        ),
+    ] {
+        let found = accepted(&options, &manifests);
+        assert!(found.starts_with("InvalidParameters ") && found.contains(message), "{found}");
+        // The Service stays as it is.
+        assert_eq!(wished(&manifests), "ClusterIP   0");
+    }
+    assert_eq!(accepted(&options, &[&named, &own]), "Accepted ");
+    let without = TranslateOptions { gateway_services: None, ..options.clone() };
+    assert!(accepted(&without, &[&named, &own]).contains("has no effect, because Gateways have no Services"));
+    assert_eq!(accepted(&without, &[&named, &map("own", "")]), "Accepted ");
 }
