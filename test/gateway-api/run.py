@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -27,6 +28,19 @@ from tests.gateway import HELM, NAMESPACE, POD, chart, image
 
 from verdict import Results, expected_failures, summary
 
+@dataclass(frozen=True)
+class Release:
+    """A release of Gateway API, with its module file and its program `echo-basic`."""
+
+    modfile: str
+    echo: str
+    go: tuple[int, int] = (1, 26)
+
+
+RELEASES = {
+    "1.6": Release("go.mod", "sigs.k8s.io/gateway-api/conformance/echo-basic"),
+    "1.7": Release("v1.7.mod", "sigs.k8s.io/gateway-api-conformance-images/echo-basic", (1, 27)),
+}
 NAME = "gateway-api"
 """The name of the cluster and of the folder of results below `target`."""
 CLASS = "sluicegate"
@@ -46,8 +60,8 @@ USABLE, UNUSABLE = "203.0.113.10", "192.0.2.1"
 
 VALUES = {"service": {"type": "ClusterIP"}, "gatewayServices": {"type": "ClusterIP"}, "gatewayClass": {"create": True, "name": CLASS}}
 """The values of the chart. The Gateways of the suite share ports, so each Gateway needs an address of its own."""
-SERVERS = {"echo-basic": (".", f"{SUITE}/echo-basic"), "coredns": ("coredns", ".")}
-"""The programs of the images in the suite's manifests: the folder of the module, and the package."""
+NEWER_GO = PROJECT / "target/tools/go-1.27/go/bin"
+"""The folder of the Go that `scripts/setup go-1.27` installs."""
 
 
 def say(line: str) -> None:
@@ -62,6 +76,7 @@ def arguments() -> argparse.Namespace:
                         help="run these tests, even if features does not list their features: HTTPRouteWeight, 'Gateway*'")
     parser.add_argument("--profile", action="append", default=[], choices=PROFILES, help="run this profile (default: all profiles)")
     parser.add_argument("--channel", choices=["standard", "experimental"], default="standard", help="the channel of the CRDs (standard)")
+    parser.add_argument("--release", choices=RELEASES, default="1.6", help="the release of Gateway API (1.6)")
     parser.add_argument("--patience", type=int, default=0, metavar="SECONDS", help="the longest timeout of the suite (default: its timeouts)")
     parser.add_argument("--install-only", action="store_true", help="install everything, and run no tests; implies --keep")
     parser.add_argument("suite", nargs="*", metavar="-- FLAG", help="flags of the suite, such as -- --debug --fail-fast")
@@ -71,36 +86,47 @@ def arguments() -> argparse.Namespace:
     return options
 
 
-def go(*argv: str, folder: Path = HERE) -> str:
-    """Runs Go in a module, and returns its output."""
-    return checked(["go", *argv], cwd=folder, env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false"})
+class Suite:
+    """The Go module of the suite, in one release."""
 
+    def __init__(self, release: str) -> None:
+        self.name = release
+        self.release = RELEASES[release]
+        self.environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false"}
+        said = checked(["go", "env", "GOVERSION"], cwd=PROJECT).removeprefix("go").split(".")
+        if (int(said[0]), int(said[1])) < self.release.go:
+            checked([str(PROJECT / "scripts/setup"), "go-1.27"], cwd=PROJECT)
+            self.environment["PATH"] = f"{NEWER_GO}:{os.environ['PATH']}"
 
-@functools.cache
-def module(name: str) -> Path:
-    """Returns the folder of a module in the module cache."""
-    go("mod", "download", name)
-    return Path(go("list", "-m", "-f", "{{.Dir}}", name).strip())
+    def go(self, command: str, *argv: str, folder: Path = HERE) -> str:
+        """Runs Go in a module, and returns its output."""
+        modfile = [f"-modfile={self.release.modfile}"] if folder == HERE else []
+        return checked(["go", *command.split(), *modfile, *argv], cwd=folder, env=self.environment)
 
+    @functools.cache
+    def module(self, name: str) -> Path:
+        """Returns the folder of a module in the module cache."""
+        self.go("mod download", name)
+        return Path(self.go("list", "-m", "-f", "{{.Dir}}", name).strip())
 
-def server_images() -> list[str]:
-    """Returns the names of the images in the suite's manifests for gateways."""
-    manifests = [file.read_text() for folder in ("base", "tests") for file in sorted((module(SUITE) / folder).glob("*.yaml"))]
-    return sorted({name for text in manifests for name in re.findall(r"^\s*image: (\S+)", text, re.MULTILINE)})
+    def images(self) -> list[str]:
+        """Returns the names of the images in the suite's manifests for gateways."""
+        manifests = [file.read_text() for folder in ("base", "tests") for file in sorted((self.module(SUITE) / folder).glob("*.yaml"))]
+        return sorted({name for text in manifests for name in re.findall(r"^\s*image: (\S+)", text, re.MULTILINE)})
 
-
-def server_image(name: str) -> Path:
-    """Builds an image of the suite, and returns its archive."""
-    kind = name.rpartition("/")[2].partition(":")[0]
-    if kind not in SERVERS:
-        raise ClusterError(f"the suite needs the image {name}, and run.py knows no source of {kind}")
-    folder, package = SERVERS[kind]
-    program = IMAGES / NAME / kind
-    program.parent.mkdir(parents=True, exist_ok=True)
-    go("build", "-trimpath", "-ldflags=-s -w", "-o", str(program), package, folder=HERE / folder)
-    archive = program.with_name(f"{name.rpartition('/')[2].replace(':', '-')}.tar")
-    Image(name, program).write(archive)
-    return archive
+    def image(self, name: str) -> Path:
+        """Builds an image of the suite, and returns its archive."""
+        kind = name.rpartition("/")[2].partition(":")[0]
+        servers = {"echo-basic": (HERE, self.release.echo), "coredns": (HERE / "coredns", ".")}
+        if kind not in servers:
+            raise ClusterError(f"the suite needs the image {name}, and run.py knows no source of {kind}")
+        folder, package = servers[kind]
+        program = IMAGES / NAME / kind
+        program.parent.mkdir(parents=True, exist_ok=True)
+        self.go("build", "-trimpath", "-ldflags=-s -w", "-o", str(program), package, folder=folder)
+        archive = program.with_name(f"{name.rpartition('/')[2].replace(':', '-')}.tar")
+        Image(name, program).write(archive)
+        return archive
 
 
 @contextmanager
@@ -115,21 +141,21 @@ def cluster(keep: bool) -> Iterator[Cluster]:
             yield found
 
 
-def install_definitions(cluster: Cluster, channel: str) -> None:
+def install_definitions(cluster: Cluster, suite: Suite, channel: str) -> None:
     """Installs the CRDs of the channel from the module cache."""
-    say(f"installing the CRDs of {API}: {channel}")
-    files = sorted((module(API) / "config/crd" / channel).glob("gateway.*.yaml"))
+    say(f"installing the CRDs of {API} {suite.name}: {channel}")
+    files = sorted((suite.module(API) / "config/crd" / channel).glob("gateway.*.yaml"))
     cluster.kubectl("apply", "--server-side", "--force-conflicts", *(f"--filename={file}" for file in files))
     cluster.wait_for_definitions(*(f"{kind}.gateway.networking.k8s.io" for kind in ("gatewayclasses", "gateways", "httproutes")))
 
 
-def install_servers(cluster: Cluster) -> None:
+def install_servers(cluster: Cluster, suite: Suite) -> None:
     """Imports the missing images of the suite's pods."""
     there = set.intersection(*(set(node.images()) for node in cluster.nodes))
-    for name in server_images():
+    for name in suite.images():
         if name not in there:
             say(f"building {name}")
-            cluster.import_image(server_image(name))
+            cluster.import_image(suite.image(name))
 
 
 def install_gateway(cluster: Cluster) -> str:
@@ -155,26 +181,28 @@ def install_gateway(cluster: Cluster) -> str:
     return said.split()[1]
 
 
-def run_suite(cluster: Cluster, options: argparse.Namespace, version: str) -> Results:
+def run_suite(cluster: Cluster, suite: Suite, options: argparse.Namespace, version: str) -> Results:
     """Runs the suite, and prints each result."""
     program, catalog, logs = RESULTS / "suite", RESULTS / "catalog.json", RESULTS / "logs"
-    go("test", "-c", "-o", str(program), ".")
+    suite.go("test", "-c", "-o", str(program), ".")
     catalog.unlink(missing_ok=True)
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(parents=True)
     flags = {
-        "channel": options.channel, "only": ",".join(options.only), "patience": f"{options.patience}s", "catalog": catalog,
+        "channel": options.channel, "release": suite.name, "only": ",".join(options.only), "patience": f"{options.patience}s", "catalog": catalog,
         "gateway-class": CLASS, "conformance-profiles": ",".join(options.profile), "version": version, **IMPLEMENTATION,
         "usable-address": USABLE, "unusable-address": UNUSABLE, "cleanup-base-resources": str(not options.keep).lower(),
     }
     if not options.only:
         # A report of some tests would be a wrong report.
-        flags["report-output"] = RESULTS / f"{options.channel}-{version}-default-report.yaml"
+        report = RESULTS / f"v{suite.name}" / f"{options.channel}-{version}-default-report.yaml"
+        report.parent.mkdir(exist_ok=True)
+        flags["report-output"] = report
     results = Results()
     running = subprocess.Popen(
         [*cluster.namespace.enter(), "go", "tool", "test2json", "-t", str(program), "-test.v=test2json",
          *(f"--{name}={value}" for name, value in flags.items()), *options.suite],
-        cwd=HERE, env=cluster.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        cwd=HERE, env={**cluster.environment(), "PATH": suite.environment["PATH"]}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         start_new_session=True)
     assert running.stdout
     try:
@@ -199,14 +227,15 @@ def main() -> bool:
     options = arguments()
     expected = expected_failures(EXPECTED.read_text())
     RESULTS.mkdir(parents=True, exist_ok=True)
+    suite = Suite(options.release)
     with cluster(options.keep) as there:
-        install_definitions(there, options.channel)
-        install_servers(there)
+        install_definitions(there, suite, options.channel)
+        install_servers(there, suite)
         version = install_gateway(there)
         say(f"Sluicegate {version} runs")
         if options.install_only:
             return True
-        results = run_suite(there, options, version)
+        results = run_suite(there, suite, options, version)
         log = there.kubectl("logs", "--namespace", NAMESPACE, "--selector", POD, "--prefix", "--tail=-1")
         (RESULTS / "gateway.log").write_text(log)
         status = there.json("get", "gatewayclass", CLASS)["status"]

@@ -27,6 +27,7 @@ import (
 var (
 	featuresFile = flag.String("features", "features", "The file with the supported features")
 	channel      = flag.String("channel", features.FeatureChannelStandard, "The channel of the CRDs: without experimental, experimental features are not supported")
+	release      = flag.String("release", "1.6", "The release of Gateway API")
 	only         = flag.String("only", "", "Comma-separated patterns of tests: run only these tests, even if their features are not supported")
 	patience     = flag.Duration("patience", 0, "The longest timeout of the suite; 0 for the timeouts of the suite")
 	catalog      = flag.String("catalog", "", "The file for the lists of the tests and of the supported features, as JSON")
@@ -60,7 +61,7 @@ type contents struct {
 
 func TestConformance(t *testing.T) {
 	options := conformance.DefaultOptions(t)
-	listed, err := readFeatures(*featuresFile, *channel)
+	listed, err := readFeatures(*featuresFile, *channel, *release)
 	require.NoError(t, err)
 	supported := suite.FeaturesSet{}
 	for name, is := range listed {
@@ -95,10 +96,10 @@ func TestConformance(t *testing.T) {
 	conformance.RunConformanceWithOptions(t, options)
 }
 
-// readFeatures reads the file of features: `+ NAME` is supported, `- NAME REASON` is not. The file must name each feature
-// of gateways, so that a new version of the suite cannot add features unnoticed. The result has the features of the
-// channel, and whether they are supported.
-func readFeatures(file, channel string) (map[features.FeatureName]bool, error) {
+// readFeatures reads the file of features: `+ NAME` is supported, `- NAME REASON` is not. `@1.7` behind the name limits the
+// line to that release. The file must name each feature of gateways, so that a new version of the suite cannot add features
+// unnoticed. The result has the features of the channel, and whether they are supported.
+func readFeatures(file, channel, release string) (map[features.FeatureName]bool, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -118,6 +119,12 @@ func readFeatures(file, channel string) (map[features.FeatureName]bool, error) {
 		words := strings.Fields(line)
 		if len(words) < 2 || words[0] != "+" && words[0] != "-" {
 			return nil, fmt.Errorf("%s:%d: neither `+ FEATURE` nor `- FEATURE REASON`: %s", file, number, line)
+		}
+		if len(words) > 2 && strings.HasPrefix(words[2], "@") {
+			if words[2] != "@"+release {
+				continue
+			}
+			words = slices.Delete(words, 2, 3)
 		}
 		name := features.FeatureName(words[1])
 		switch {

@@ -264,7 +264,7 @@ fn uses<'r>(intents: &'r Intents<'_>) -> Uses<'r> {
     for route in &intents.http_routes {
         let accepted = route.parents.iter().filter_map(|parent| parent.accepted.as_ref().ok()).flatten();
         let gateways: BTreeSet<&ObjectRef> =
-            accepted.map(|(listener, _)| intents.listeners[*listener].at.object).collect();
+            accepted.map(|(listener, _)| intents.listeners[*listener].gateway).collect();
         for UpstreamKey { namespace, service, port, .. } in
             route.named.iter().filter(|_| !gateways.is_empty())
         {

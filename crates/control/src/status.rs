@@ -9,6 +9,9 @@ use crate::object::{Kind, ObjectRef};
 /// The reason of a Gateway that cannot have the addresses that it requests.
 pub(crate) const ADDRESS_NOT_USABLE: &str = "AddressNotUsable";
 
+/// The reason of the condition `Programmed` of a ListenerSet whose Gateway is not programmed.
+pub(crate) const PARENT_NOT_PROGRAMMED: &str = "ParentNotProgrammed";
+
 /// The intended status of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectStatus {
@@ -23,7 +26,8 @@ pub struct ObjectStatus {
 pub(crate) enum Content {
     GatewayClass(Vec<Condition>),
     Gateway(GatewayStatus),
-    /// The parents of a route that are Gateways of ours.
+    ListenerSet(ListenerSetStatus),
+    /// The parents of a route that are Gateways of ours or their ListenerSets.
     Route(Vec<ParentStatus>),
     /// The Gateways of ours whose routes name a target of a policy, each with the conditions of the policy there.
     Policy(Vec<(ObjectRef, Vec<Condition>)>),
@@ -39,6 +43,20 @@ pub(crate) struct GatewayStatus {
     pub(crate) unprogrammed: Option<Fault>,
     /// The addresses of the Gateway; `None` for the addresses of the data planes.
     pub(crate) addresses: Option<Vec<Box<str>>>,
+    pub(crate) listeners: Vec<ListenerStatus>,
+    /// The number of accepted ListenerSets.
+    pub(crate) attached_sets: usize,
+}
+
+/// The status of a ListenerSet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ListenerSetStatus {
+    pub(crate) accepted: Condition,
+    /// The reason why the data planes do not serve the set.
+    pub(crate) unprogrammed: Option<Fault>,
+    /// The addresses of its Gateway; `None` for the addresses of the data planes.
+    pub(crate) addresses: Option<Vec<Box<str>>>,
+    /// None, if the Gateway does not allow the set.
     pub(crate) listeners: Vec<ListenerStatus>,
 }
 
@@ -56,9 +74,8 @@ pub(crate) struct ListenerStatus {
 /// The status of a route for one of its parents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ParentStatus {
-    /// The Gateway.
-    pub(crate) namespace: Arc<str>,
-    pub(crate) name: Arc<str>,
+    /// The Gateway or the ListenerSet.
+    pub(crate) parent: ObjectRef,
     /// The listener that the parent names.
     pub(crate) section: Option<Box<str>>,
     /// The port that the parent names.

@@ -36,7 +36,8 @@ NAMESPACED = [
     {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": READ},
     {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses"], "verbs": READ},
     {"apiGroups": ["gateway.networking.k8s.io"],
-     "resources": ["gateways", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "udproutes", "backendtlspolicies", "referencegrants"],
+     "resources": ["gateways", "listenersets", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "udproutes", "backendtlspolicies",
+                   "referencegrants"],
      "verbs": READ},
     {"apiGroups": ["sluicegate.dev"], "resources": ["securitypolicies", "consumers", "ratelimitpolicies", "trafficpolicies"], "verbs": READ},
 ]
@@ -50,7 +51,7 @@ WRITE = [
     {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses/status"], "verbs": ["patch"]},
     {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses"], "verbs": ["patch"]},
     {"apiGroups": ["gateway.networking.k8s.io"],
-     "resources": [f"{kind}/status" for kind in ["gateways", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "udproutes",
+     "resources": [f"{kind}/status" for kind in ["gateways", "listenersets", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "udproutes",
                                                      "backendtlspolicies"]], "verbs": ["patch"]},
     {"apiGroups": ["sluicegate.dev"],
      "resources": ["securitypolicies/status", "consumers/status", "ratelimitpolicies/status", "trafficpolicies/status"], "verbs": ["patch"]},

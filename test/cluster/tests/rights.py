@@ -11,7 +11,7 @@ READ = ["get", "list", "watch"]
 FOLLOWED = {
     "/configmaps": READ, "/secrets": READ, "/services": READ, "discovery.k8s.io/endpointslices": READ,
     "networking.k8s.io/ingresses": READ, "gateway.networking.k8s.io/gateways": READ,
-    "gateway.networking.k8s.io/httproutes": READ, "gateway.networking.k8s.io/grpcroutes": READ,
+    "gateway.networking.k8s.io/listenersets": READ, "gateway.networking.k8s.io/httproutes": READ, "gateway.networking.k8s.io/grpcroutes": READ,
     "gateway.networking.k8s.io/tlsroutes": READ, "gateway.networking.k8s.io/tcproutes": READ, "gateway.networking.k8s.io/udproutes": READ,
     "gateway.networking.k8s.io/backendtlspolicies": READ, "gateway.networking.k8s.io/referencegrants": READ,
     "sluicegate.dev/securitypolicies": READ, "sluicegate.dev/consumers": READ, "sluicegate.dev/ratelimitpolicies": READ,
@@ -21,7 +21,7 @@ OF_THE_CLUSTER = {"networking.k8s.io/ingressclasses": READ, "gateway.networking.
                   "gateway.networking.k8s.io/gatewayclasses/status": ["patch"]}
 WRITTEN = {"networking.k8s.io/ingresses/status": ["patch"], "networking.k8s.io/ingresses": ["patch"],
            **{f"gateway.networking.k8s.io/{kind}/status": ["patch"]
-              for kind in ["gateways", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "udproutes", "backendtlspolicies"]},
+              for kind in ["gateways", "listenersets", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "udproutes", "backendtlspolicies"]},
            "sluicegate.dev/securitypolicies/status": ["patch"], "sluicegate.dev/consumers/status": ["patch"],
            "sluicegate.dev/ratelimitpolicies/status": ["patch"], "sluicegate.dev/trafficpolicies/status": ["patch"], "events.k8s.io/events": ["create"]}
 LEASE = {"coordination.k8s.io/leases": ["create"], "coordination.k8s.io/leases sluicegate": ["get", "update"]}

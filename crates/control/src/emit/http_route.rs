@@ -1,15 +1,18 @@
 //! The hosts and rules of HTTPRoutes and GRPCRoutes.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use sluicegate_model::rule::Backend;
 use sluicegate_model::value::Weight;
-use sluicegate_model::{EntryPoint, Rule, Transport, UpstreamKey, VirtualHost};
+use sluicegate_model::{EntryPoint, HostPattern, Rule, Transport, UpstreamKey, VirtualHost};
 
 use crate::intent::http_route::{HttpBackend, HttpRoute, HttpRule};
 use crate::merge::listener::{HostRoute, HttpHost};
 use crate::merge::policy::Policies;
+use crate::object::host::{self, Specificity};
+use crate::object::route::Hostname;
 
 /// The Service of backends that respond with 500. No Service can have this name.
 const INVALID: &str = "(invalid)";
@@ -18,6 +21,9 @@ const INVALID: &str = "(invalid)";
 ///
 /// At the listeners that flags set, the rules of Ingresses for a host come before the rules of HTTPRoutes: of two rules with
 /// the same precedence, the first decides.
+///
+/// Routes may have a host by hostnames of their own that differ, such as `*.example.com` at a listener for `a.example.com`.
+/// The rules of the route with the more specific hostname come first (Gateway API 1.7, `HTTPRouteSpec.hostnames`).
 pub(super) fn emit(
     hosts: &[HttpHost],
     routes: &[HttpRoute<'_>],
@@ -26,31 +32,67 @@ pub(super) fn emit(
 ) -> Vec<Arc<VirtualHost>> {
     let mut emitted: HashMap<&HostRoute, Vec<Rule>> = HashMap::new();
     let mut result = Vec::with_capacity(hosts.len());
-    for host in hosts {
+    for at_host in hosts {
         let (mut rules, mut fallback) = (Vec::new(), None);
-        if !matches!(host.entry_point, EntryPoint::Gateway(_))
-            && let Ok(index) = ingresses.binary_search_by(|known| known.host.cmp(&host.host))
+        // The specificity of the hostname, for the rules from this place on.
+        let mut claims: Vec<(usize, Specificity)> = Vec::with_capacity(at_host.routes.len() + 1);
+        if !matches!(at_host.entry_point, EntryPoint::Gateway(_))
+            && let Ok(index) = ingresses.binary_search_by(|known| known.host.cmp(&at_host.host))
         {
+            claims.push((0, host::specificity(&at_host.host)));
             rules.extend(ingresses[index].rules.iter().cloned());
             fallback.clone_from(&ingresses[index].fallback);
         }
-        for at_listener in &host.routes {
+        for at_listener in &at_host.routes {
             let of_route = emitted.entry(at_listener).or_insert_with(|| {
                 let HostRoute { route, port, client_certificate } = at_listener;
                 let route = &routes[*route];
                 let rules = route.rules.iter().map(|rule| rule.presenting(client_certificate.as_ref()));
                 rules.map(|rule| self::rule(route, &rule, *port, policies)).collect()
             });
+            claims.push((rules.len(), claim(routes[at_listener.route].hostnames, &at_host.host)));
             rules.extend(of_route.iter().cloned());
         }
+        order_by_claims(&mut rules, &claims);
         result.push(Arc::new(VirtualHost {
             fallback,
-            entry_point: host.entry_point.clone(),
-            continues: host.continues,
-            ..VirtualHost::new(host.host.clone(), rules)
+            entry_point: at_host.entry_point.clone(),
+            continues: at_host.continues,
+            ..VirtualHost::new(at_host.host.clone(), rules)
         }));
     }
     result
+}
+
+/// The specificity of the hostname by which a route has a host: its most specific hostname that matches the host.
+fn claim(hostnames: &[Hostname], host: &HostPattern) -> Specificity {
+    let matching = hostnames.iter().filter(|hostname| host::covers(&hostname.pattern, host));
+    matching.map(|hostname| host::specificity(&hostname.pattern)).max().unwrap_or_default()
+}
+
+/// Changes the precedence of rules so that rules of a more specific hostname come first. `claims` has the specificity of the
+/// rules from each place on.
+fn order_by_claims(rules: &mut [Rule], claims: &[(usize, Specificity)]) {
+    if claims.iter().all(|(_, claim)| *claim == claims[0].1) {
+        return;
+    }
+    let claim_at = |index: usize| {
+        let next = claims.partition_point(|(first, _)| *first <= index);
+        Reverse(claims[next.saturating_sub(1)].1)
+    };
+    let of_rules = rules.iter().enumerate();
+    let of_matches =
+        of_rules.flat_map(|(index, rule)| rule.matches.iter().map(move |of| (index, of.precedence)));
+    let mut order: Vec<_> = of_matches.map(|(index, precedence)| (claim_at(index), precedence)).collect();
+    order.sort_unstable();
+    order.dedup();
+    for (index, rule) in rules.iter_mut().enumerate() {
+        let claim = claim_at(index);
+        for of in &mut rule.matches {
+            let place = order.partition_point(|other| *other < (claim, of.precedence));
+            of.precedence = u32::try_from(place).unwrap_or(u32::MAX);
+        }
+    }
 }
 
 fn rule(route: &HttpRoute<'_>, rule: &HttpRule<'_>, port: u16, policies: &mut Policies<'_>) -> Rule {

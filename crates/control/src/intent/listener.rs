@@ -9,8 +9,10 @@ use sluicegate_model::{Certificate, HostPattern, Layer4Route, ListenerId};
 
 use super::{At, Place, Reference};
 use crate::object::gateway::{Gateway, ListenerProtocol};
+use crate::object::listener_set::ListenerSet;
 use crate::object::route::{Hostname, ParentRef};
 use crate::object::service::IpProtocol;
+use crate::object::{Kind, ObjectRef};
 use crate::problem::Problem;
 use crate::status::Fault;
 
@@ -18,7 +20,7 @@ use crate::status::Fault;
 pub(crate) struct GatewayIntent<'a> {
     pub(crate) at: At<'a>,
     pub(crate) gateway: &'a Gateway,
-    /// The places of its listeners in [`Intents`](super::Intents).
+    /// The places of its own listeners in [`Intents`](super::Intents).
     pub(crate) listeners: Range<usize>,
     /// The reason why its parameters are invalid.
     pub(crate) parameters: Result<(), Fault>,
@@ -26,10 +28,22 @@ pub(crate) struct GatewayIntent<'a> {
     pub(crate) unresolved: Option<Fault>,
 }
 
+/// A ListenerSet of a Gateway that is served.
+pub(crate) struct ListenerSetIntent<'a> {
+    pub(crate) at: At<'a>,
+    pub(crate) set: &'a ListenerSet,
+    /// The place of its Gateway in [`Intents`](super::Intents).
+    pub(crate) gateway: usize,
+    /// The places of its listeners in [`Intents`](super::Intents), or the reason why the Gateway does not allow the set.
+    pub(crate) listeners: Result<Range<usize>, Fault>,
+}
+
 /// A listener.
 pub(crate) struct Listener<'a> {
-    /// The Gateway.
+    /// The Gateway or the ListenerSet.
     pub(crate) at: At<'a>,
+    /// The Gateway.
+    pub(crate) gateway: &'a ObjectRef,
     pub(crate) place: Place,
     pub(crate) name: &'a Arc<str>,
     pub(crate) protocol: ListenerProtocol,
@@ -50,7 +64,7 @@ pub(crate) struct Listener<'a> {
 }
 
 /// The place where connections or datagrams arrive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Socket {
     /// The HTTP listeners at this port, which an option of the process sets.
     Http(u16),
@@ -77,7 +91,7 @@ pub(crate) struct Layer4<'a> {
 pub(crate) struct Parent<'a> {
     pub(crate) place: Place,
     pub(crate) reference: &'a ParentRef,
-    /// Whether the parent is a Gateway that is served here.
+    /// Whether the parent is a Gateway that is served here, or a ListenerSet of such a Gateway.
     pub(crate) is_ours: bool,
     /// The listeners that accept the route, by their place in [`Intents`](super::Intents), each with the names that
     /// both the listener and the route have; or the reason why none accepts it. No listener, without a reason, if the
@@ -111,6 +125,17 @@ impl Listener<'_> {
         format!("listener {} of {}", self.name, self.at.object)
     }
 
+    /// The name of the listener in a sentence about another listener. The owner of a ListenerSet reads the sentence, and
+    /// must not learn the names of other namespaces.
+    pub(crate) fn in_words_to(&self, other: &Self) -> String {
+        let is_known =
+            self.at.object.namespace == other.at.object.namespace || self.at.object == other.gateway;
+        match other.at.object.kind {
+            Kind::ListenerSet if !is_known => "a listener of another namespace".to_owned(),
+            _ => self.in_words(),
+        }
+    }
+
     /// The name of a field of the listener.
     pub(crate) fn field(&self, within: &str) -> String {
         format!("{}.{within}", self.place.field())
@@ -118,6 +143,13 @@ impl Listener<'_> {
 }
 
 impl Socket {
+    pub(crate) fn port(self) -> u16 {
+        match self {
+            Self::Http(port) | Self::Https(port) => port,
+            Self::Own { address, .. } => address.port(),
+        }
+    }
+
     /// Whether both sockets may receive the same traffic.
     pub(crate) fn overlaps(self, other: Self) -> bool {
         match (self, other) {

@@ -22,7 +22,7 @@ use crate::object::{ObjectRef, annotation};
 use crate::problem::{Origin, Problem, Severity};
 use crate::upstream::ANSWERED;
 use http_route::HttpRoute;
-use listener::{GatewayIntent, Layer4, Listener};
+use listener::{GatewayIntent, Layer4, Listener, ListenerSetIntent};
 
 pub(crate) mod http_route;
 pub(crate) mod listener;
@@ -34,7 +34,10 @@ pub(crate) struct Intents<'a> {
     pub(crate) http: Vec<Intent<'a>>,
     /// The Gateways, the oldest first.
     pub(crate) gateways: Vec<GatewayIntent<'a>>,
-    /// The listeners of Gateways, those of the oldest Gateway first.
+    /// The ListenerSets of these Gateways, the oldest first.
+    pub(crate) listener_sets: Vec<ListenerSetIntent<'a>>,
+    /// The listeners of Gateways, those of the oldest Gateway first; then the listeners of ListenerSets, those of the
+    /// oldest set first.
     pub(crate) listeners: Vec<Listener<'a>>,
     /// The routes below HTTP, the oldest route first.
     pub(crate) layer4: Vec<Layer4<'a>>,
@@ -169,7 +172,7 @@ pub(crate) enum Place {
     Path(usize, usize),
     /// The Secret of an entry of `spec.tls` of an Ingress.
     Secret(usize),
-    /// The listener of a Gateway.
+    /// The listener of a Gateway or a ListenerSet.
     Listener(usize),
     /// The parent of a route of Gateway API.
     ParentRef(usize),

@@ -9,7 +9,7 @@ use sluicegate_model::value::syntax;
 
 use super::{Syntax, split};
 use crate::object::annotation::closest;
-use crate::object::{Kind, Object, ObjectRef, gateway_api, policy};
+use crate::object::{Kind, Object, ObjectRef, policy};
 use crate::problem::{Findings, Severity};
 
 /// A parsed document.
@@ -21,8 +21,6 @@ pub(crate) struct Document {
     pub(crate) objects: Vec<ParsedObject>,
     /// The problems outside any object.
     pub(crate) faults: Vec<Fault>,
-    /// The kinds of ignored objects that users may expect to be served.
-    pub(crate) not_served: Vec<&'static str>,
     /// Whether the names of all objects in it are known; if not, an earlier object that is missing may be unreadable.
     pub(crate) is_complete: bool,
     /// The routes that unreadable SecurityPolicies in it may guard.
@@ -91,7 +89,6 @@ impl Document {
             line: split::first_content_line(text),
             objects: Vec::new(),
             faults: Vec::new(),
-            not_served: Vec::new(),
             is_complete: true,
             unknown_guards: Vec::new(),
         }
@@ -161,8 +158,6 @@ impl Document {
                 self.refuse(None, part, "kind", format!("{kind:?} is unknown: write {}", ours.join(", ")));
             }
             _ => {
-                let not_served = gateway_api::NOT_SERVED.into_iter().find(|name| *name == kind);
-                self.not_served.extend(not_served.filter(|_| group == gateway_api::GROUP));
                 tracing::debug!(
                     kind,
                     api_version,

@@ -1,19 +1,21 @@
-//! The status of GatewayClasses, Gateways and their routes, once all conflicts are decided.
+//! The status of GatewayClasses, Gateways, ListenerSets and routes, once all conflicts are decided.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::listener::Merged;
 use crate::frontend::gateway::is_ours;
 use crate::frontend::gateway::parameters;
 use crate::frontend::gateway::service::{self, GatewayAddresses};
 use crate::intent::Intents;
-use crate::intent::listener::{GatewayIntent, Listener, Parent};
-use crate::object::gateway::{GatewayClass, RejectedListener};
+use crate::intent::listener::{GatewayIntent, Listener, ListenerSetIntent, Parent};
+use crate::object::gateway::{GatewayClass, ListenerProtocol, RejectedListener};
 use crate::object::http_route::HttpRoute;
 use crate::object::route::Route;
 use crate::object::{Kind, ObjectRef, gateway};
 use crate::status::{
-    ADDRESS_NOT_USABLE, Condition, Content, Fault, GatewayStatus, ListenerStatus, ObjectStatus, ParentStatus,
+    ADDRESS_NOT_USABLE, Condition, Content, Fault, GatewayStatus, ListenerSetStatus, ListenerStatus,
+    ObjectStatus, PARENT_NOT_PROGRAMMED, ParentStatus,
 };
 use crate::store::Store;
 use crate::translate::TranslateOptions;
@@ -41,13 +43,31 @@ pub(crate) fn statuses(
         });
     }
     let attached = attached_routes(intents, merged);
-    statuses.extend(intents.gateways.iter().map(|gateway| {
+    let mut gateways: Vec<GatewayStatus> = Vec::with_capacity(intents.gateways.len());
+    gateways.extend(intents.gateways.iter().map(|gateway| {
         let addresses = Addresses {
             addresses: addresses(store, options, gateway),
             unusable: unusable_address(store, options, gateway),
         };
         of_gateway(gateway, intents, lost, &attached, addresses)
     }));
+    let mut sets = Vec::with_capacity(intents.listener_sets.len());
+    for set in &intents.listener_sets {
+        let gateway = &mut gateways[set.gateway];
+        let status = of_set(set, intents, lost, &attached, gateway);
+        gateway.attached_sets += usize::from(status.accepted.is_true);
+        sets.push(ObjectStatus {
+            object: set.at.object.clone(),
+            generation: set.set.generation,
+            content: Content::ListenerSet(status),
+        });
+    }
+    statuses.extend(intents.gateways.iter().zip(gateways).map(|(intent, status)| ObjectStatus {
+        object: intent.at.object.clone(),
+        generation: intent.gateway.generation,
+        content: Content::Gateway(status),
+    }));
+    statuses.extend(sets);
     let layer4 = intents.layer4.iter().map(|route| {
         let resolved = route.backends.unresolved.as_ref();
         let fallback = store.not_in_service::<Route>(route.at.object);
@@ -125,37 +145,20 @@ fn of_gateway(
     lost: &BTreeMap<usize, Fault>,
     attached: &[usize],
     Addresses { addresses, unusable }: Addresses,
-) -> ObjectStatus {
+) -> GatewayStatus {
     let gateway = intent.gateway;
-    let mut listeners: Vec<(usize, ListenerStatus)> = Vec::new();
-    let mut first_fault = None;
-    let (mut is_any_accepted, mut waiting) = (false, None);
-    for (index, listener) in intent.listeners.clone().zip(&gateway.listeners) {
-        let fault = listener_fault(&intents.listeners[index], listener, lost.get(&index));
-        is_any_accepted |= fault.is_none();
-        let status = of_listener(&intents.listeners[index], listener, fault.as_ref(), lost.get(&index));
-        first_fault = first_fault.or(fault);
-        waiting = waiting.or_else(|| waits(&intents.listeners[index]));
-        let attached_routes = attached[index];
-        listeners.push((listener.index, ListenerStatus { attached_routes, ..status }));
-    }
-    for RejectedListener { index, name, fault } in &gateway.rejected {
-        let conditions = listener_conditions(Some(fault), None, None, None);
-        let status = ListenerStatus { name: name.clone(), kinds: Vec::new(), attached_routes: 0, conditions };
-        listeners.push((*index, status));
-        first_fault = first_fault.or_else(|| Some(fault.clone()));
-    }
-    listeners.sort_by_key(|(index, _)| *index);
+    let Summary { listeners, first_fault, is_any_accepted, waiting, .. } = of_listeners(
+        intent.listeners.clone(),
+        &gateway.listeners,
+        &gateway.rejected,
+        intents,
+        lost,
+        attached,
+    );
     let fault = intent.parameters.as_ref().err().or(gateway.fault.as_ref());
-    let accepted = match (fault, &first_fault) {
-        (Some(fault), _) => Condition::unless(ACCEPTED, ACCEPTED, Some(fault)),
-        (None, Some(fault)) => Condition {
-            name: ACCEPTED,
-            is_true: is_any_accepted,
-            reason: "ListenersNotValid",
-            message: fault.message.clone(),
-        },
-        (None, None) => Condition::met(ACCEPTED, ACCEPTED),
+    let accepted = match fault {
+        Some(fault) => Condition::unless(ACCEPTED, ACCEPTED, Some(fault)),
+        None => accepted(is_any_accepted, first_fault.as_ref()),
     };
     // Listeners report their own references.
     let refers = gateway.client_certificate.is_some();
@@ -163,17 +166,110 @@ fn of_gateway(
         refers.then(|| Condition::unless(RESOLVED_REFS, RESOLVED_REFS, intent.unresolved.as_ref()));
     let invalid = (!accepted.is_true).then(|| Fault::new("Invalid", accepted.message.clone()));
     let unprogrammed = invalid.or(unusable).or(waiting);
-    ObjectStatus {
-        object: intent.at.object.clone(),
-        generation: gateway.generation,
-        content: Content::Gateway(GatewayStatus {
-            accepted,
-            resolved,
-            unprogrammed,
-            addresses,
-            listeners: listeners.into_iter().map(|(_, status)| status).collect(),
-        }),
+    GatewayStatus { accepted, resolved, unprogrammed, addresses, listeners, attached_sets: 0 }
+}
+
+fn of_set(
+    intent: &ListenerSetIntent<'_>,
+    intents: &Intents<'_>,
+    lost: &BTreeMap<usize, Fault>,
+    attached: &[usize],
+    gateway: &GatewayStatus,
+) -> ListenerSetStatus {
+    let addresses = gateway.addresses.clone();
+    let places = match &intent.listeners {
+        Ok(places) => places.clone(),
+        Err(fault) => {
+            let accepted = Condition::unless(ACCEPTED, ACCEPTED, Some(fault));
+            let (unprogrammed, listeners) = (Some(fault.clone()), Vec::new());
+            return ListenerSetStatus { accepted, unprogrammed, addresses, listeners };
+        }
+    };
+    let set = intent.set;
+    let Summary { listeners, first_fault, first_unresolved, is_any_served, waiting, .. } =
+        of_listeners(places, &set.listeners, &set.rejected, intents, lost, attached);
+    let of_parent = |reason| {
+        let message = format!("{} is not accepted", intents.gateways[intent.gateway].at.object);
+        Fault::new(reason, message)
+    };
+    let accepted = match gateway.accepted.is_true {
+        true => accepted(is_any_served, first_fault.or(first_unresolved).as_ref()),
+        false => Condition::unless(ACCEPTED, ACCEPTED, Some(&of_parent("ParentNotAccepted"))),
+    };
+    let unprogrammed = if !gateway.accepted.is_true {
+        Some(of_parent(PARENT_NOT_PROGRAMMED))
+    } else if !accepted.is_true {
+        Some(Fault::new(accepted.reason, accepted.message.clone()))
+    } else {
+        let of_gateway = gateway.unprogrammed.as_ref();
+        of_gateway.map(|fault| Fault::new(PARENT_NOT_PROGRAMMED, fault.message.clone())).or(waiting)
+    };
+    ListenerSetStatus { accepted, unprogrammed, addresses, listeners }
+}
+
+/// The condition `Accepted` of a Gateway or a ListenerSet by its listeners.
+fn accepted(is_any_accepted: bool, first_fault: Option<&Fault>) -> Condition {
+    match first_fault {
+        None => Condition::met(ACCEPTED, ACCEPTED),
+        Some(fault) => Condition {
+            name: ACCEPTED,
+            is_true: is_any_accepted,
+            reason: "ListenersNotValid",
+            message: fault.message.clone(),
+        },
     }
+}
+
+/// The status of the listeners of a Gateway or a ListenerSet.
+struct Summary {
+    /// In the order in which the object lists them.
+    listeners: Vec<ListenerStatus>,
+    /// The reason why the first listener that is not accepted is not.
+    first_fault: Option<Fault>,
+    /// The first reference that leads to nothing usable.
+    first_unresolved: Option<Fault>,
+    is_any_accepted: bool,
+    /// Whether a client can use a listener: it is accepted, and has a certificate if it needs one.
+    is_any_served: bool,
+    /// The reason why a listener is not served yet.
+    waiting: Option<Fault>,
+}
+
+/// The status of these listeners. `places` are their places in [`Intents`].
+fn of_listeners(
+    places: Range<usize>,
+    listeners: &[gateway::Listener],
+    rejected: &[RejectedListener],
+    intents: &Intents<'_>,
+    lost: &BTreeMap<usize, Fault>,
+    attached: &[usize],
+) -> Summary {
+    let mut statuses: Vec<(usize, ListenerStatus)> = Vec::with_capacity(listeners.len() + rejected.len());
+    let (mut first_fault, mut first_unresolved, mut waiting) = (None, None, None);
+    let (mut is_any_accepted, mut is_any_served) = (false, false);
+    for (index, listener) in places.zip(listeners) {
+        let intent = &intents.listeners[index];
+        let fault = listener_fault(intent, listener, lost.get(&index));
+        is_any_accepted |= fault.is_none();
+        let lacks_certificate =
+            listener.protocol == ListenerProtocol::Https && intent.certificates.is_empty();
+        is_any_served |= fault.is_none() && !lacks_certificate;
+        let status = of_listener(intent, listener, fault.as_ref(), lost.get(&index));
+        first_fault = first_fault.or(fault);
+        first_unresolved = first_unresolved.or_else(|| intent.unresolved.clone());
+        waiting = waiting.or_else(|| waits(intent));
+        let attached_routes = attached[index];
+        statuses.push((listener.index, ListenerStatus { attached_routes, ..status }));
+    }
+    for RejectedListener { index, name, fault } in rejected {
+        let conditions = listener_conditions(Some(fault), None, None, None);
+        let status = ListenerStatus { name: name.clone(), kinds: Vec::new(), attached_routes: 0, conditions };
+        statuses.push((*index, status));
+        first_fault = first_fault.or_else(|| Some(fault.clone()));
+    }
+    statuses.sort_by_key(|(index, _)| *index);
+    let listeners = statuses.into_iter().map(|(_, status)| status).collect();
+    Summary { listeners, first_fault, first_unresolved, is_any_accepted, is_any_served, waiting }
 }
 
 /// The addresses of a Gateway, for its status.
@@ -248,7 +344,8 @@ fn listener_conditions(
     unresolved: Option<&Fault>,
     waiting: Option<Fault>,
 ) -> Vec<Condition> {
-    let invalid = fault.or(unresolved).map(|fault| Fault::new("Invalid", fault.message.clone()));
+    let reason = lost.map_or("Invalid", |fault| fault.reason);
+    let invalid = fault.or(unresolved).map(|fault| Fault::new(reason, fault.message.clone()));
     let unprogrammed = invalid.or(waiting);
     let conflicted = match lost {
         Some(fault) => {
@@ -270,12 +367,13 @@ fn of_route(
     parents: &[Parent<'_>],
     conditions: impl Fn(&Parent<'_>) -> Vec<Condition>,
 ) -> ObjectStatus {
-    let ours = parents.iter().filter(|parent| parent.is_ours).map(|parent| ParentStatus {
-        namespace: parent.reference.namespace.clone(),
-        name: parent.reference.name.clone(),
-        section: parent.reference.section.clone(),
-        port: parent.reference.port,
-        conditions: conditions(parent),
+    let ours = parents.iter().filter(|parent| parent.is_ours).filter_map(|parent| {
+        Some(ParentStatus {
+            parent: parent.reference.object().ok()?,
+            section: parent.reference.section.clone(),
+            port: parent.reference.port,
+            conditions: conditions(parent),
+        })
     });
     let object = object.clone();
     ObjectStatus { object, generation, content: Content::Route(ours.collect()) }
@@ -304,6 +402,9 @@ fn of_parent(
             let first = listeners.first().map(|(listener, _)| intents.listeners[*listener].in_words());
             let message = match first {
                 Some(listener) => format!("{listener} is not served"),
+                None if parent.reference.kind == Ok(Kind::ListenerSet) => {
+                    "the ListenerSet has no valid listener, or its Gateway does not allow it".to_owned()
+                }
                 None => "the Gateway has no valid listener".to_owned(),
             };
             Some(Fault::new("NoMatchingParent", message))

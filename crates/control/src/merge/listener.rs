@@ -75,6 +75,10 @@ struct Merging<'i, 'a> {
     http_routes: &'i [HttpRoute<'a>],
     /// The listeners at each socket, by their places: one listener, or several with different hostnames.
     sockets: BTreeMap<Socket, Vec<usize>>,
+    /// The sockets of each port, which may overlap.
+    ports: HashMap<u16, Vec<Socket>>,
+    /// The listener with a hostname at a socket.
+    names: HashMap<(Socket, &'i HostPattern), usize>,
     /// The routes of each listener, the oldest first. An HTTP listener has HTTPRoutes and GRPCRoutes.
     attached: Vec<Vec<Attachment>>,
     /// The routes whose backends are in the result.
@@ -97,6 +101,8 @@ pub(super) fn merge<'a>(
         routes,
         http_routes,
         sockets: BTreeMap::new(),
+        ports: HashMap::new(),
+        names: HashMap::new(),
         attached: listeners.iter().map(|_| Vec::new()).collect(),
         in_service: HashSet::new(),
         entered: HashSet::new(),
@@ -140,19 +146,26 @@ impl<'i, 'a> Merging<'i, 'a> {
                 let message = format!("{fault}; no route of this listener is served at {socket}");
                 self.merged.problems.push(listener.at.warning(&field, message));
             } else {
-                self.sockets.entry(socket).or_default().push(index);
+                self.names.entry((socket, listener.hostname)).or_insert(index);
+                let at_socket = self.sockets.entry(socket).or_default();
+                if at_socket.is_empty() {
+                    self.ports.entry(socket.port()).or_default().push(socket);
+                }
+                at_socket.push(index);
             }
         }
     }
 
     /// The listener that has precedence over another listener at a socket.
     fn conflict(&self, listener: &Listener<'_>, socket: Socket) -> Option<&'i Listener<'a>> {
-        let holders = self.sockets.iter().filter(|(other, _)| other.overlaps(socket));
-        let mut holders =
-            holders.flat_map(|(other, holders)| holders.iter().map(move |holder| (other, holder)));
-        holders.find_map(|(other, holder)| {
-            let holder = &self.listeners[*holder];
-            (!(share(holder, listener, socket) && *other == socket)).then_some(holder)
+        let others = self.ports.get(&socket.port())?.iter();
+        others.filter(|other| other.overlaps(socket)).find_map(|other| {
+            // The listeners of a socket can share it with each other, so that the first one stands for all.
+            let first = &self.listeners[*self.sockets.get(other)?.first()?];
+            if *other != socket || !can_share(first, listener, socket) {
+                return Some(first);
+            }
+            self.names.get(&(socket, listener.hostname)).map(|holder| &self.listeners[*holder])
         })
     }
 
@@ -285,6 +298,7 @@ impl<'i, 'a> Merging<'i, 'a> {
                 EntryPoint::Gateway(name)
             }
         };
+        let names = Names::new(self.listeners, listeners);
         let mut hosts: BTreeMap<HostPattern, HttpHost> = BTreeMap::new();
         for &index in listeners {
             let listener = &self.listeners[index];
@@ -304,7 +318,6 @@ impl<'i, 'a> Merging<'i, 'a> {
             if *listener.hostname != HostPattern::Any {
                 hosts.entry(listener.hostname.clone()).or_insert_with(|| new(listener.hostname));
             }
-            let closer = closer(self.listeners, listeners, listener.hostname);
             for attachment in &self.attached[index] {
                 let certificate = listener.client_certificate.clone();
                 let is_new = self.http_in_service.insert((attachment.route, certificate.clone()));
@@ -318,10 +331,10 @@ impl<'i, 'a> Merging<'i, 'a> {
                     self.merged.problems.extend(route.problems.iter().cloned());
                 }
                 for host in &attachment.hosts {
-                    if let Some(owner) = closer.iter().find(|other| covers(other.hostname, host)) {
-                        let is_attached = self.attached_to(owner, attachment.route);
-                        if !is_attached {
-                            let message = foreign(host, owner);
+                    if let Some(owner) = names.closer(listener.hostname, host) {
+                        let mut of_owner = self.attached[owner].iter();
+                        if !of_owner.any(|other| other.route == attachment.route) {
+                            let message = foreign(host, &self.listeners[owner]);
                             self.merged.problems.push(route.at.warning(&attachment.parent.field(), message));
                         }
                         continue;
@@ -339,12 +352,6 @@ impl<'i, 'a> Merging<'i, 'a> {
             host.routes.sort_unstable();
             host
         }));
-    }
-
-    /// Whether an HTTPRoute or a GRPCRoute is attached to a listener.
-    fn attached_to(&self, listener: &Listener<'_>, route: usize) -> bool {
-        let index = self.listeners.iter().position(|other| std::ptr::eq(other, listener));
-        index.is_some_and(|index| self.attached[index].iter().any(|attachment| attachment.route == route))
     }
 
     /// The single route of a listener without hostnames: the oldest route.
@@ -367,30 +374,29 @@ impl<'i, 'a> Merging<'i, 'a> {
     /// The routes of the listeners for TLS that share a socket, by name: the route, and the parent that attaches it.
     fn tls_routes(&mut self, listeners: &[usize]) -> Vec<(HostPattern, usize, Place, Layer4Route)> {
         let mut taken: BTreeMap<&HostPattern, &Attachment> = BTreeMap::new();
+        let names = Names::new(self.listeners, listeners);
         for &index in listeners {
             let hostname = self.listeners[index].hostname;
-            // A name belongs to the listener with the most specific matching hostname, whether a route of that listener
-            // takes the name or not.
-            let closer = closer(self.listeners, listeners, hostname);
             for attachment in &self.attached[index] {
                 for host in &attachment.hosts {
-                    let message =
-                        if let Some(owner) = closer.iter().find(|other| covers(other.hostname, host)) {
-                            foreign(host, owner)
-                        } else {
-                            match taken.get(host) {
-                                None => {
-                                    taken.insert(host, attachment);
-                                    continue;
-                                }
-                                Some(winner) if winner.route == attachment.route => continue,
-                                Some(winner) => format!(
-                                    "{host} is ignored at {}: {} has it already (older, or first by name)",
-                                    self.listeners[index].in_words(),
-                                    self.routes[winner.route].at.object
-                                ),
+                    // A name belongs to the listener with the most specific matching hostname, whether a route of that
+                    // listener takes the name or not.
+                    let message = if let Some(owner) = names.closer(hostname, host) {
+                        foreign(host, &self.listeners[owner])
+                    } else {
+                        match taken.get(host) {
+                            None => {
+                                taken.insert(host, attachment);
+                                continue;
                             }
-                        };
+                            Some(winner) if winner.route == attachment.route => continue,
+                            Some(winner) => format!(
+                                "{host} is ignored at {}: {} has it already (older, or first by name)",
+                                self.listeners[index].in_words(),
+                                self.routes[winner.route].at.object
+                            ),
+                        }
+                    };
                     let at = self.routes[attachment.route].at;
                     self.merged.problems.push(at.warning(&attachment.parent.field(), message));
                 }
@@ -415,25 +421,37 @@ impl<'i, 'a> Merging<'i, 'a> {
     }
 }
 
-/// Whether two listeners can share a socket: the names of their clients tell them apart.
-fn share(one: &Listener<'_>, other: &Listener<'_>, socket: Socket) -> bool {
+/// Whether two listeners with different hostnames can share a socket: the names of their clients tell them apart.
+fn can_share(one: &Listener<'_>, other: &Listener<'_>, socket: Socket) -> bool {
     // HTTPS listeners of the process also pass TLS through.
     let are_tls = |listener: &Listener<'_>| {
         matches!(listener.protocol, ListenerProtocol::Https | ListenerProtocol::Tls)
     };
     let is_same = one.protocol == other.protocol
         || matches!(socket, Socket::Https(_)) && are_tls(one) && are_tls(other);
-    is_same && one.protocol.has_names() && one.hostname != other.hostname
+    is_same && one.protocol.has_names()
 }
 
-/// The listeners with a more specific hostname, among those that share a socket.
-fn closer<'i, 'a>(
-    all: &'i [Listener<'a>],
-    listeners: &[usize],
-    hostname: &HostPattern,
-) -> Vec<&'i Listener<'a>> {
-    let others = listeners.iter().map(|other| &all[*other]);
-    others.filter(|other| other.hostname != hostname && covers(hostname, other.hostname)).collect()
+/// The listeners that share a socket, by hostname.
+struct Names<'i>(HashMap<&'i HostPattern, usize>);
+
+impl<'i> Names<'i> {
+    fn new(all: &'i [Listener<'_>], listeners: &[usize]) -> Self {
+        Self(listeners.iter().map(|index| (all[*index].hostname, *index)).collect())
+    }
+
+    /// The listener with the most specific hostname that covers a host, if this hostname is more specific than
+    /// `hostname`, which covers the host too.
+    fn closer(&self, hostname: &HostPattern, host: &HostPattern) -> Option<usize> {
+        let name = match host {
+            HostPattern::Exact(name) | HostPattern::Wildcard(name) | HostPattern::Suffix(name) => &**name,
+            HostPattern::Any => "",
+        };
+        let suffixes = name.match_indices('.').map(|(dot, _)| HostPattern::Suffix(name[dot + 1..].into()));
+        let candidates = [host.clone()].into_iter().chain(suffixes);
+        let mut narrower = candidates.take_while(|candidate| candidate != hostname);
+        narrower.find_map(|candidate| self.0.get(&candidate).copied())
+    }
 }
 
 /// The name belongs to a listener to which the entry does not attach the route.
@@ -453,6 +471,6 @@ fn defeat(listener: &Listener<'_>, winner: &Listener<'_>) -> (String, String) {
         true => ("hostname", format!("{} at port", listener.hostname)),
         false => ("port", "port".to_owned()),
     };
-    let fault = format!("{what} {} is already taken by {}", listener.port, winner.in_words());
+    let fault = format!("{what} {} is already taken by {}", listener.port, winner.in_words_to(listener));
     (listener.field(within), fault)
 }

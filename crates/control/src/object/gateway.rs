@@ -48,6 +48,8 @@ pub(crate) struct Gateway {
     pub(crate) labels: BTreeMap<String, String>,
     /// `spec.infrastructure.annotations`.
     pub(crate) annotations: BTreeMap<String, String>,
+    /// The namespaces whose ListenerSets the Gateway allows.
+    allowed_listeners: AllowedFrom,
     /// Its valid listeners.
     pub(crate) listeners: Vec<Listener>,
     /// Its other listeners.
@@ -136,10 +138,11 @@ impl fmt::Display for ListenerProtocol {
 /// The protocols of listeners in Gateway API.
 const PROTOCOLS: [&str; 5] = ["HTTP", "HTTPS", "TLS", "TCP", "UDP"];
 
-/// The namespaces whose routes a listener allows (`allowedRoutes.namespaces.from`).
+/// The namespaces whose routes a listener allows (`allowedRoutes.namespaces.from`), or whose ListenerSets a Gateway allows
+/// (`allowedListeners.namespaces.from`).
 #[derive(Debug, PartialEq)]
 enum AllowedFrom {
-    /// The namespace of the Gateway.
+    /// The namespace of the Gateway or the ListenerSet.
     Same,
     All,
     None,
@@ -187,26 +190,10 @@ impl Gateway {
         if written.is_empty() {
             findings.error("spec.listeners", "is missing: a Gateway without listeners serves nothing");
         }
-        let mut listeners: Vec<Listener> = Vec::new();
-        let mut rejected = Vec::new();
-        for (index, listener) in written.into_iter().enumerate() {
-            let name = listener.name.clone().unwrap_or_default().into();
-            let listener = match Listener::check(listener, index, &object.namespace, findings) {
-                Ok(listener) => listener,
-                Err(fault) => {
-                    rejected.push(RejectedListener { index, name, fault });
-                    continue;
-                }
-            };
-            if listeners.iter().any(|other| other.name == listener.name) {
-                findings.error(
-                    format!("spec.listeners[{index}].name"),
-                    format!("{:?} is the name of two listeners: rename one", listener.name),
-                );
-                continue;
-            }
-            listeners.push(listener);
-        }
+        let (listeners, rejected) = check_listeners(written, &object.namespace, findings);
+        let allowed = spec.allowed_listeners.and_then(|allowed| allowed.namespaces);
+        let (field, by_default) = ("spec.allowedListeners.namespaces", AllowedFrom::None);
+        let allowed_listeners = AllowedFrom::check(allowed, by_default, field, "ListenerSet", findings);
         let infrastructure = spec.infrastructure.unwrap_or_default();
         let check =
             |written| parameters::check_reference(written, Some(&object.namespace), PARAMETERS, findings);
@@ -226,10 +213,55 @@ impl Gateway {
             parameters,
             labels: infrastructure.labels.unwrap_or_default(),
             annotations: infrastructure.annotations.unwrap_or_default(),
+            allowed_listeners,
             listeners,
             rejected,
         }
     }
+
+    /// Whether a Gateway in `own` allows ListenerSets of this namespace. `known` finds the Namespace.
+    pub(crate) fn takes_sets_of<'n>(
+        &self,
+        namespace: &str,
+        own: &str,
+        known: impl FnOnce() -> Option<&'n Namespace>,
+    ) -> bool {
+        self.allowed_listeners.allows(namespace, own, known)
+    }
+
+    /// Whether it selects the namespaces of its ListenerSets by their labels.
+    pub(crate) fn selects_sets(&self) -> bool {
+        matches!(self.allowed_listeners, AllowedFrom::Selector(_))
+    }
+}
+
+/// The valid listeners of a list, and the others.
+pub(super) fn check_listeners(
+    written: Vec<gateway_api::Listener>,
+    namespace: &Arc<str>,
+    findings: &mut Findings,
+) -> (Vec<Listener>, Vec<RejectedListener>) {
+    let mut listeners: Vec<Listener> = Vec::new();
+    let mut rejected = Vec::new();
+    for (index, listener) in written.into_iter().enumerate() {
+        let name = listener.name.clone().unwrap_or_default().into();
+        let listener = match Listener::check(listener, index, namespace, findings) {
+            Ok(listener) => listener,
+            Err(fault) => {
+                rejected.push(RejectedListener { index, name, fault });
+                continue;
+            }
+        };
+        if listeners.iter().any(|other| other.name == listener.name) {
+            findings.error(
+                format!("spec.listeners[{index}].name"),
+                format!("{:?} is the name of two listeners: rename one", listener.name),
+            );
+            continue;
+        }
+        listeners.push(listener);
+    }
+    (listeners, rejected)
 }
 
 /// The IP addresses of a list, and the first fault. Without any IP address, the Gateway must not listen on all
@@ -325,7 +357,8 @@ impl Listener {
         let allowed = raw.allowed_routes.unwrap_or(AllowedRoutes { namespaces: None, kinds: None });
         let kinds = allowed.kinds.filter(|kinds| !kinds.is_empty());
         let kinds = kinds.map(|kinds| check_kinds(kinds, protocol, index, findings, &mut unresolved));
-        let from = check_from(allowed.namespaces, &field("allowedRoutes.namespaces"), findings);
+        let (field, by_default) = (field("allowedRoutes.namespaces"), AllowedFrom::Same);
+        let from = AllowedFrom::check(allowed.namespaces, by_default, &field, "route", findings);
         let name = name.into();
         Ok(Self { index, name, port, protocol, hostname, certificates, unresolved, kinds, from })
     }
@@ -336,19 +369,15 @@ impl Listener {
             && self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
     }
 
-    /// Whether a listener of a Gateway in `own` allows routes of this namespace. `known` finds the Namespace.
+    /// Whether a listener of a Gateway or a ListenerSet in `own` allows routes of this namespace. `known` finds the
+    /// Namespace.
     pub(crate) fn takes_namespace<'n>(
         &self,
         namespace: &str,
         own: &str,
         known: impl FnOnce() -> Option<&'n Namespace>,
     ) -> bool {
-        match &self.from {
-            AllowedFrom::Same => namespace == own,
-            AllowedFrom::All => true,
-            AllowedFrom::None => false,
-            AllowedFrom::Selector(selector) => known().is_some_and(|known| selector.selects(known)),
-        }
+        self.from.allows(namespace, own, known)
     }
 
     /// Whether it selects the namespaces of its routes by their labels.
@@ -491,19 +520,41 @@ fn check_kinds(
     kinds
 }
 
-fn check_from(written: Option<gateway_api::Namespaces>, field: &str, findings: &mut Findings) -> AllowedFrom {
-    let Some(gateway_api::Namespaces { from, selector }) = written else { return AllowedFrom::Same };
-    match from.as_deref() {
-        None | Some("Same") => AllowedFrom::Same,
-        Some("All") => AllowedFrom::All,
-        Some("None") => AllowedFrom::None,
-        Some("Selector") => NamespaceSelector::check(selector, &format!("{field}.selector"), findings)
-            .map_or(AllowedFrom::None, AllowedFrom::Selector),
-        Some(other) => {
-            let fault =
-                format!("{other:?} is unknown; no route is attached. Write Same, Selector, All or None");
-            findings.error(format!("{field}.from"), fault);
-            AllowedFrom::None
+impl AllowedFrom {
+    /// The namespaces as written in this field. `what` is the kind of the allowed objects in a sentence.
+    fn check(
+        written: Option<gateway_api::Namespaces>,
+        by_default: Self,
+        field: &str,
+        what: &str,
+        findings: &mut Findings,
+    ) -> Self {
+        let Some(gateway_api::Namespaces { from, selector }) = written else { return by_default };
+        match from.as_deref() {
+            None => by_default,
+            Some("Same") => Self::Same,
+            Some("All") => Self::All,
+            Some("None") => Self::None,
+            Some("Selector") => {
+                NamespaceSelector::check(selector, &format!("{field}.selector"), what, findings)
+                    .map_or(Self::None, Self::Selector)
+            }
+            Some(other) => {
+                let fault =
+                    format!("{other:?} is unknown; no {what} is attached. Write Same, Selector, All or None");
+                findings.error(format!("{field}.from"), fault);
+                Self::None
+            }
+        }
+    }
+
+    /// Whether an object in `own` allows objects of this namespace. `known` finds the Namespace.
+    fn allows<'n>(&self, namespace: &str, own: &str, known: impl FnOnce() -> Option<&'n Namespace>) -> bool {
+        match self {
+            Self::Same => namespace == own,
+            Self::All => true,
+            Self::None => false,
+            Self::Selector(selector) => known().is_some_and(|known| selector.selects(known)),
         }
     }
 }

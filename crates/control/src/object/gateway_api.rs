@@ -15,9 +15,6 @@ use serde_json::Value;
 /// The API group of all these objects.
 pub(crate) const GROUP: &str = "gateway.networking.k8s.io";
 
-/// Kinds of [`GROUP`] that the gateway ignores until it serves them.
-pub(crate) const NOT_SERVED: [&str; 1] = ["ListenerSet"];
-
 /// An object with this specification.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -45,7 +42,7 @@ pub(crate) struct GatewaySpec {
     pub(crate) listeners: Option<Vec<Listener>>,
     pub(crate) addresses: Option<Vec<Address>>,
     pub(crate) infrastructure: Option<Infrastructure>,
-    allowed_listeners: Option<AllowedListeners>,
+    pub(crate) allowed_listeners: Option<AllowedListeners>,
     pub(crate) tls: Option<GatewayTls>,
     default_scope: Option<String>,
 }
@@ -79,7 +76,14 @@ pub(crate) struct Infrastructure {
 
 #[derive(Deserialize)]
 pub(crate) struct AllowedListeners {
-    namespaces: Option<Namespaces>,
+    pub(crate) namespaces: Option<Namespaces>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ListenerSetSpec {
+    pub(crate) parent_ref: Option<ObjectReference>,
+    pub(crate) listeners: Option<Vec<Listener>>,
 }
 
 #[derive(Deserialize)]

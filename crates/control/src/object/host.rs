@@ -48,6 +48,24 @@ pub(crate) fn covers(wide: &HostPattern, narrow: &HostPattern) -> bool {
     }
 }
 
+/// How specific a hostname of a listener or of a route is: an exact name, or else the number of bytes of a suffix; no hostname
+/// is the least specific.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Specificity {
+    is_exact: bool,
+    length: usize,
+}
+
+pub(crate) fn specificity(pattern: &HostPattern) -> Specificity {
+    match pattern {
+        HostPattern::Any => Specificity::default(),
+        HostPattern::Exact(name) => Specificity { is_exact: true, length: name.len() },
+        HostPattern::Suffix(name) | HostPattern::Wildcard(name) => {
+            Specificity { is_exact: false, length: name.len() }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::parse;

@@ -31,6 +31,8 @@ pub enum Kind {
     GatewayClass,
     /// `gateway.networking.k8s.io/v1` `Gateway`.
     Gateway,
+    /// `gateway.networking.k8s.io/v1` `ListenerSet`.
+    ListenerSet,
     /// `gateway.networking.k8s.io/v1` `HTTPRoute`.
     HttpRoute,
     /// `gateway.networking.k8s.io/v1` `GRPCRoute`.
@@ -138,6 +140,7 @@ const GATEWAY_API: &[&str] = &[
     "gateway.networking.k8s.io/v1beta1",
     "gateway.networking.k8s.io/v1alpha2",
 ];
+const LISTENER_SET: &[&str] = &["gateway.networking.k8s.io/v1"];
 const GRPC_ROUTE: &[&str] = &["gateway.networking.k8s.io/v1", "gateway.networking.k8s.io/v1alpha2"];
 const TLS_ROUTE: &[&str] = &[
     "gateway.networking.k8s.io/v1",
@@ -201,6 +204,16 @@ static TABLE: [Row; Kind::COUNT] = [
         plural: "gateways",
         versions: GATEWAY_API,
         read: lenient::<Written<gateway_api::GatewaySpec>>,
+        status: Status::Conditions,
+        has_parts: true,
+        ..ROW
+    },
+    Row {
+        kind: Kind::ListenerSet,
+        name: "ListenerSet",
+        plural: "listenersets",
+        versions: LISTENER_SET,
+        read: lenient::<Written<gateway_api::ListenerSetSpec>>,
         status: Status::Conditions,
         has_parts: true,
         ..ROW

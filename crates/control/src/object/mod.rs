@@ -6,6 +6,7 @@
 //! | [`ingress`] | `networking.k8s.io/v1` Ingress: rules, paths, backends |
 //! | [`class`] | `networking.k8s.io/v1` IngressClass |
 //! | [`gateway`] | `gateway.networking.k8s.io` GatewayClass and Gateway: listeners |
+//! | [`listener_set`] | ListenerSet: further listeners of a Gateway |
 //! | [`route`] | TLSRoute, TCPRoute and UDPRoute: parents, names, backends |
 //! | [`http_route`], [`http_filter`] | HTTPRoute: rules, matches, filters |
 //! | [`grpc_route`] | GRPCRoute: matches of services and methods |
@@ -43,6 +44,7 @@ mod http_filter;
 pub(crate) mod http_route;
 pub(crate) mod ingress;
 pub(crate) mod kind;
+pub(crate) mod listener_set;
 pub(crate) mod namespace;
 pub(crate) mod parameters;
 pub(crate) mod path;
@@ -124,6 +126,7 @@ objects! {
     Ingress(ingress::Ingress): [Kind::Ingress],
     GatewayClass(gateway::GatewayClass): [Kind::GatewayClass],
     Gateway(gateway::Gateway): [Kind::Gateway],
+    ListenerSet(listener_set::ListenerSet): [Kind::ListenerSet],
     HttpRoute(http_route::HttpRoute): [Kind::HttpRoute, Kind::GrpcRoute],
     Route(route::Route): [Kind::TlsRoute, Kind::TcpRoute, Kind::UdpRoute],
     BackendTlsPolicy(backend_tls::BackendTlsPolicy): [Kind::BackendTlsPolicy],

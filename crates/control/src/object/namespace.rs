@@ -52,9 +52,16 @@ impl Namespace {
 
 impl NamespaceSelector {
     /// A selection as written in this field. If the selection is missing or has an error, it selects no namespace: `None`.
-    pub(super) fn check(raw: Option<LabelSelector>, field: &str, findings: &mut Findings) -> Option<Self> {
+    /// `what` is the kind of the allowed objects in a sentence.
+    pub(super) fn check(
+        raw: Option<LabelSelector>,
+        field: &str,
+        what: &str,
+        findings: &mut Findings,
+    ) -> Option<Self> {
         let Some(LabelSelector { match_labels, match_expressions }) = raw else {
-            findings.error(field, "is missing; no route is attached. Select namespaces by their labels");
+            let fault = format!("is missing; no {what} is attached. Select namespaces by their labels");
+            findings.error(field, fault);
             return None;
         };
         let labels = match_labels.unwrap_or_default().into_iter();
@@ -65,7 +72,7 @@ impl NamespaceSelector {
         for (index, written) in match_expressions.unwrap_or_default().into_iter().enumerate() {
             let requirement = Requirement::check(written).map_err(|(within, fault)| {
                 let field = format!("{field}.matchExpressions[{index}].{within}");
-                findings.error(field, format!("{fault}; no route is attached"));
+                findings.error(field, format!("{fault}; no {what} is attached"));
             });
             requirements.push(requirement.ok());
         }

@@ -6,7 +6,7 @@ use sluicegate_model::HostPattern;
 
 use super::gateway_api::{self, GROUP, PortRouteSpec, TlsRouteSpec, Written};
 use super::kind::Raw;
-use super::{Object, ObjectRef, annotation, host};
+use super::{Kind, Object, ObjectRef, annotation, host};
 use crate::problem::Findings;
 use crate::status::Fault;
 
@@ -41,8 +41,8 @@ pub(crate) struct Hostname {
 pub(crate) struct ParentRef {
     /// Its place in `spec.parentRefs`.
     pub(crate) index: usize,
-    /// The kind of the parent, if it is not a Gateway.
-    pub(crate) other_kind: Option<Box<str>>,
+    /// The kind of the parent, a Gateway or a ListenerSet; or the name of another kind.
+    pub(crate) kind: Result<Kind, Box<str>>,
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Arc<str>,
     /// The name of the listener, if the route names one.
@@ -146,6 +146,12 @@ pub(super) fn check_hostnames(written: Vec<String>, findings: &mut Findings) -> 
 }
 
 impl ParentRef {
+    /// The Gateway or the ListenerSet; or the name of another kind.
+    pub(crate) fn object(&self) -> Result<ObjectRef, &str> {
+        let kind = *self.kind.as_ref().map_err(|other| &**other)?;
+        Ok(ObjectRef { kind, namespace: self.namespace.clone(), name: self.name.clone() })
+    }
+
     fn check(
         raw: gateway_api::ParentRef,
         index: usize,
@@ -155,7 +161,8 @@ impl ParentRef {
         let field = |within: &str| format!("spec.parentRefs[{index}].{within}");
         let group = raw.group.unwrap_or_else(|| GROUP.to_owned());
         let kind = raw.kind.unwrap_or_else(|| "Gateway".to_owned());
-        let is_gateway = group == GROUP && kind == "Gateway";
+        let parsed = Kind::parse(&kind).filter(|kind| matches!(kind, Kind::Gateway | Kind::ListenerSet));
+        let kind = parsed.filter(|_| group == GROUP).ok_or_else(|| kind.into());
         let port = match raw.port.map(u16::try_from) {
             None => None,
             Some(Ok(port @ 1..)) => Some(port),
@@ -170,7 +177,7 @@ impl ParentRef {
         };
         Some(Self {
             index,
-            other_kind: (!is_gateway).then(|| kind.into()),
+            kind,
             namespace: raw.namespace.map_or_else(|| namespace.clone(), Into::into),
             name: name.into(),
             section: raw.section_name.filter(|name| !name.is_empty()).map(Into::into),

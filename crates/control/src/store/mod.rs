@@ -195,7 +195,6 @@ impl Store {
                 }
             }
         }
-        faults.extend(not_served(&file, &manifest));
         let missing: Vec<ObjectRef> = previous.objects.difference(&objects).cloned().collect();
         if manifest.is_complete() {
             for object in missing {
@@ -508,20 +507,6 @@ impl Store {
         let slices = self.slices.get(service).into_iter().flatten();
         slices.filter_map(|object| self.one(object).map(|(slice, _)| slice))
     }
-}
-
-/// A note of the kinds that users may expect to be served; one note for a file.
-fn not_served(file: &Arc<Path>, manifest: &Manifest) -> Option<Problem> {
-    let kinds: BTreeSet<&str> =
-        manifest.documents.iter().flat_map(|(_, document)| &document.not_served).copied().collect();
-    let kinds: Vec<&str> = kinds.into_iter().collect();
-    (!kinds.is_empty()).then(|| Problem {
-        severity: Severity::Note,
-        origin: Origin::file(file),
-        object: None,
-        field: String::new(),
-        message: format!("has objects of kinds that are not supported and ignored: {}", kinds.join(", ")),
-    })
 }
 
 fn origin(file: &Arc<Path>, line: u32, document: &Document, part: &str) -> Origin {

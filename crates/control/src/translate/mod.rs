@@ -196,7 +196,7 @@ pub struct Translation {
     pub foreign: Vec<Problem>,
     /// The state of each policy for each of its targets, and of each Consumer.
     pub policy_statuses: Vec<Standing>,
-    /// The status of GatewayClasses, Gateways, their routes, and BackendTLSPolicies.
+    /// The status of GatewayClasses, Gateways, ListenerSets, routes, and BackendTLSPolicies.
     pub statuses: Vec<ObjectStatus>,
     /// The Services that HTTPRoutes name and that do not exist, or lack a port.
     pub(crate) missing: HashSet<ServiceRef>,

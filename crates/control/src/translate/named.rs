@@ -14,6 +14,7 @@ use crate::object::backend_tls::{BackendTlsPolicy, Target};
 use crate::object::gateway::Gateway;
 use crate::object::http_route::HttpRoute;
 use crate::object::ingress::Ingress;
+use crate::object::listener_set::ListenerSet;
 use crate::object::policy::consumer::Consumer;
 use crate::object::policy::rate_limit::RateLimitPolicy;
 use crate::object::policy::security::SecurityPolicy;
@@ -49,11 +50,12 @@ impl Named {
         named
     }
 
-    /// The certificates of Gateways, and the Secrets and BackendTLSPolicies of Services that HTTPRoutes and GRPCRoutes
+    /// The certificates of Gateways and ListenerSets, and the Secrets and BackendTLSPolicies of Services that HTTPRoutes and GRPCRoutes
     /// name.
     fn add_gateways(&mut self, store: &Store) {
         let listeners = store.all::<Gateway>().flat_map(|(_, gateway, _)| &gateway.listeners);
-        let certificates = listeners.flat_map(|listener| &listener.certificates);
+        let of_sets = store.all::<ListenerSet>().flat_map(|(_, set, _)| &set.listeners);
+        let certificates = listeners.chain(of_sets).flat_map(|listener| &listener.certificates);
         self.certificates.extend(certificates.map(|(_, secret)| secret.clone()));
         let clients =
             store.all::<Gateway>().filter_map(|(_, gateway, _)| gateway.client_certificate.as_ref());

@@ -4,6 +4,7 @@ mod backend_tls;
 mod grpc_routes;
 mod http_routes;
 mod life;
+mod listener_sets;
 mod manifests;
 mod planes;
 mod restrictions;

@@ -5,9 +5,9 @@ use sluicegate_model::HostPattern;
 use super::Listeners;
 use crate::intent::listener::{Listener, Parent, Refused};
 use crate::intent::{At, Place};
+use crate::object::gateway;
 use crate::object::host::covers;
 use crate::object::route::{Hostname, ParentRef};
-use crate::object::{Kind, ObjectRef, gateway};
 use crate::problem::Severity;
 use crate::store::Store;
 
@@ -54,15 +54,10 @@ pub(super) fn parents<'a>(
             reason: refusal.reason,
             problem: at.problem(refusal.severity, &place.field(), refusal.message),
         });
-        let is_ours = parent.other_kind.is_none() && known.of_gateway.contains_key(&gateway_of(parent));
+        let is_ours = parent.object().is_ok_and(|object| known.of_parent.contains_key(&object));
         Parent { place, reference: parent, is_ours, accepted }
     };
     parents.iter().map(parent).collect()
-}
-
-/// The Gateway that a parent names.
-fn gateway_of(parent: &ParentRef) -> ObjectRef {
-    ObjectRef { kind: Kind::Gateway, namespace: parent.namespace.clone(), name: parent.name.clone() }
 }
 
 /// The listeners that accept a route by one of its parents, each with the names; none, without a message, if the parent
@@ -75,15 +70,14 @@ fn listeners(
     hostnames: Option<&[Hostname]>,
     parent: &ParentRef,
 ) -> Result<Vec<(usize, Vec<HostPattern>)>, Refusal> {
-    if let Some(kind) = &parent.other_kind {
-        return Err(Refusal::note(0, format!("routes of a {} are not supported", kind.escape_debug())));
-    }
-    let gateway = gateway_of(parent);
-    let of_gateway = known.of_gateway.get(&gateway).cloned().unwrap_or_default();
-    let has_listeners = !of_gateway.is_empty();
+    let object = parent
+        .object()
+        .map_err(|kind| Refusal::note(0, format!("routes of a {} are not supported", kind.escape_debug())))?;
+    let of_parent = known.of_parent.get(&object).cloned().unwrap_or_default();
+    let has_listeners = !of_parent.is_empty();
     let mut refusal = None;
     let mut found = Vec::new();
-    for index in of_gateway {
+    for index in of_parent {
         let listener = known.all[index];
         let is_meant = parent.section.as_ref().is_none_or(|name| **name == *listener.name)
             && parent.port.is_none_or(|port| port == listener.port);
@@ -104,16 +98,16 @@ fn listeners(
     if let Some(refusal) = refusal {
         return Err(refusal);
     }
-    if !has_listeners && store.knows(&gateway) {
-        // The Gateway is of another class, or has no valid listener, which its own problem reports.
+    if !has_listeners && store.knows(&object) {
+        // The parent is of another class, is not allowed, or has no valid listener, which its own problem reports.
         return Ok(found);
     }
     let message = match (&parent.section, parent.port) {
-        _ if !has_listeners => format!("{gateway} does not exist"),
-        (Some(name), None) => format!("{gateway} has no listener named {name:?}"),
-        (Some(name), Some(port)) => format!("{gateway} has no listener named {name:?} at port {port}"),
-        (None, Some(port)) => format!("{gateway} has no listener at port {port}"),
-        (None, None) => format!("{gateway} has no listener"),
+        _ if !has_listeners => format!("{object} does not exist"),
+        (Some(name), None) => format!("{object} has no listener named {name:?}"),
+        (Some(name), Some(port)) => format!("{object} has no listener named {name:?} at port {port}"),
+        (None, Some(port)) => format!("{object} has no listener at port {port}"),
+        (None, None) => format!("{object} has no listener"),
     };
     Err(Refusal::warning(0, NO_PARENT, message))
 }

@@ -1,4 +1,4 @@
-//! The listeners of a Gateway, and their sockets.
+//! The listeners of a Gateway or a ListenerSet, and their sockets.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -20,19 +20,42 @@ use crate::translate::{GatewayServices, TranslateOptions};
 
 const INVALID_CLIENT_CERTIFICATE: &str = "InvalidClientCertificateRef";
 
-/// The intents of the listeners of a Gateway, in the order of its listeners.
+/// The parts of a Gateway that all its listeners share, also the listeners of its ListenerSets.
+pub(super) struct Shared<'a> {
+    gateway: &'a ObjectRef,
+    addresses: Vec<IpAddr>,
+    /// The Secret with its client certificate.
+    client_certificate: Option<Arc<str>>,
+}
+
+impl<'a> Shared<'a> {
+    /// The parts of a Gateway, and the reason why its client certificate is unusable.
+    pub(super) fn new(
+        store: &Store,
+        at: At<'a>,
+        gateway: &Gateway,
+        options: &TranslateOptions,
+        problems: &mut Vec<Problem>,
+    ) -> (Self, Option<Fault>) {
+        let (client_certificate, unresolved) = client_certificate(store, at, gateway, problems);
+        if let Some(services) = &options.gateway_services {
+            problems.extend(service_problems(store, options, services, at, gateway));
+        }
+        let addresses = addresses(gateway, options);
+        (Self { gateway: at.object, addresses, client_certificate }, unresolved)
+    }
+}
+
+/// The intents of the listeners of a Gateway or a ListenerSet, in the order of its listeners.
 pub(super) fn intents<'a>(
     store: &Store,
     at: At<'a>,
-    gateway: &'a Gateway,
+    listeners: &'a [gateway::Listener],
+    shared: &Shared<'a>,
     options: &TranslateOptions,
-    client_certificate: Option<&Arc<str>>,
     problems: &mut Vec<Problem>,
 ) -> Vec<Listener<'a>> {
-    let addresses = addresses(gateway, options);
-    if let Some(services) = &options.gateway_services {
-        problems.extend(service_problems(store, options, services, at, gateway));
-    }
+    let Shared { gateway, addresses, client_certificate } = shared;
     let mut intent = |listener: &'a gateway::Listener| {
         let place = Place::Listener(listener.index);
         let field = |within: &str| format!("{}.{within}", place.field());
@@ -49,7 +72,7 @@ pub(super) fn intents<'a>(
             }
             _ => match &options.gateway_services {
                 Some(services) => {
-                    own_sockets(store, services, at, listener, &addresses).map_err(|lack| match lack {
+                    own_sockets(store, services, gateway, listener, addresses).map_err(|lack| match lack {
                         Lack::Waits(fault) => {
                             is_waiting = true;
                             at.note(&field("port"), fault)
@@ -58,27 +81,28 @@ pub(super) fn intents<'a>(
                     })
                 }
                 None => {
-                    sockets(listener, &addresses, options).map_err(|fault| at.warning(&field("port"), fault))
+                    sockets(listener, addresses, options).map_err(|fault| at.warning(&field("port"), fault))
                 }
             },
         };
         let (certificates, unresolved) = certificates(store, at, listener, problems);
         Listener {
             at,
+            gateway,
             place,
             name: &listener.name,
             protocol: listener.protocol,
             hostname: &listener.hostname,
             port: listener.port,
-            entry_point: options.gateway_services.as_ref().map(|_| entry_point(at, listener.port)),
+            entry_point: options.gateway_services.as_ref().map(|_| entry_point(gateway, listener.port)),
             certificates,
-            client_certificate: client_certificate.cloned(),
+            client_certificate: client_certificate.clone(),
             unresolved: listener.unresolved.clone().or(unresolved),
             is_waiting,
             sockets,
         }
     };
-    gateway.listeners.iter().map(&mut intent).collect()
+    listeners.iter().map(&mut intent).collect()
 }
 
 /// The valid certificates of a listener, one for each kind of key, and the first reference that leads to none.
@@ -116,22 +140,22 @@ fn certificates(
     (certificates, unresolved)
 }
 
-/// The certificate of a Secret that a Gateway names, or the reason why there is none; and whether the Gateway may name the
-/// Secret.
+/// The certificate of a Secret that a Gateway or a ListenerSet names, or the reason why there is none; and whether the
+/// object may name the Secret.
 fn certificate_of(store: &Store, at: At<'_>, secret: &ObjectRef) -> (Result<Arc<Certificate>, String>, bool) {
     if store.is_granted(at.object, &secret.namespace, (Kind::Secret, &secret.name)) {
         return (certificate::of_secret(store, secret), true);
     }
     let fault = format!(
-        "no ReferenceGrant of namespace {} allows a Gateway of namespace {} to name {secret}",
-        secret.namespace, at.object.namespace
+        "no ReferenceGrant of namespace {} allows a {} of namespace {} to name {secret}",
+        secret.namespace, at.object.kind, at.object.namespace
     );
     (Err(fault), false)
 }
 
 /// The Secret with the client certificate of a Gateway, as `namespace/name`, if the certificate is usable; and the reason
 /// if not.
-pub(super) fn client_certificate(
+fn client_certificate(
     store: &Store,
     at: At<'_>,
     gateway: &Gateway,
@@ -154,8 +178,8 @@ pub(super) fn client_certificate(
 }
 
 /// The name of the entry point of the listeners at a port of a Gateway with a Service of its own.
-fn entry_point(at: At<'_>, port: u16) -> Arc<str> {
-    format!("{}/{}:{port}", at.object.namespace, at.object.name).into()
+fn entry_point(gateway: &ObjectRef, port: u16) -> Arc<str> {
+    format!("{}/{}:{port}", gateway.namespace, gateway.name).into()
 }
 
 /// The problems of a Gateway with its Service.
@@ -181,12 +205,12 @@ fn service_problems(
 fn own_sockets(
     store: &Store,
     services: &GatewayServices,
-    at: At<'_>,
+    gateway: &ObjectRef,
     listener: &gateway::Listener,
     addresses: &[IpAddr],
 ) -> Result<Vec<Socket>, Lack> {
     let Some(key) = service::key(listener).filter(|_| !addresses.is_empty()) else { return Ok(Vec::new()) };
-    let port = service::target(store, services, at.object, key)?;
+    let port = service::target(store, services, gateway, key)?;
     let own = |address: &IpAddr| Socket::Own { address: SocketAddr::new(*address, port), protocol: key.0 };
     Ok(addresses.iter().map(own).collect())
 }

@@ -3,8 +3,9 @@
 //! | module | content |
 //! |---|---|
 //! | [`class`] | the choice of the Gateways that the gateway serves |
-//! | [`listener`] | the listeners of a Gateway, and their sockets |
 //! | [`parameters`] | the parameters of Gateways and classes |
+//! | [`listener_set`] | the ListenerSets of a Gateway |
+//! | [`listener`] | the listeners of a Gateway or a ListenerSet, and their sockets |
 //! | [`attach`] | the listeners that accept a route |
 //! | [`backend`] | the backends of a route below HTTP |
 //! | [`http_route`] | HTTPRoutes and GRPCRoutes |
@@ -14,7 +15,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::backend_tls::BackendTls;
-use crate::intent::listener::{GatewayIntent, Layer4};
+use crate::intent::listener::{GatewayIntent, Layer4, ListenerSetIntent};
 use crate::intent::{At, Intents};
 use crate::object::ObjectRef;
 use crate::object::gateway::{Gateway, Listener};
@@ -22,23 +23,36 @@ use crate::object::http_route::HttpRoute;
 use crate::object::route::Route;
 use crate::store::Store;
 use crate::translate::TranslateOptions;
+use listener::Shared;
 
 mod attach;
 mod backend;
 mod class;
 mod http_route;
 mod listener;
+mod listener_set;
 pub(crate) mod parameters;
 pub(crate) mod service;
 
 pub(crate) use class::is_ours;
 
-/// The listeners of our Gateways; the listeners of the oldest Gateway come first. Their places are those in
-/// [`Intents::listeners`].
+/// The listeners of our Gateways and of their ListenerSets, in the order of [`Intents::listeners`].
 #[derive(Default)]
 struct Listeners<'a> {
     all: Vec<&'a Listener>,
-    of_gateway: HashMap<&'a ObjectRef, Range<usize>>,
+    /// The listeners of each Gateway and of each ListenerSet. A set that its Gateway does not allow has none.
+    of_parent: HashMap<&'a ObjectRef, Range<usize>>,
+}
+
+impl<'a> Listeners<'a> {
+    /// Adds the listeners of a Gateway or a ListenerSet, and returns their places.
+    fn add(&mut self, parent: &'a ObjectRef, listeners: &'a [Listener]) -> Range<usize> {
+        let first = self.all.len();
+        self.all.extend(listeners);
+        let range = first..self.all.len();
+        self.of_parent.insert(parent, range.clone());
+        range
+    }
 }
 
 /// Adds the intents of all served Gateways, and of their routes; the oldest objects come first.
@@ -57,27 +71,31 @@ pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mu
     intents.foreign.extend(foreign);
     gateways.sort_by_cached_key(|(at, gateway)| at.age(gateway.created));
     let mut listeners = Listeners::default();
+    let mut shared = Vec::with_capacity(gateways.len());
     for (at, gateway) in gateways {
-        let first = listeners.all.len();
-        listeners.all.extend(&gateway.listeners);
         let problems = &mut intents.problems;
         let parameters = parameters::of_gateway(store, options, gateway);
         if let (Err(fault), None | Some(Ok(_))) = (&parameters, &gateway.parameters) {
             let message = format!("{}; an existing Service of the Gateway stays as it is", fault.message);
             problems.push(at.warning("", message));
         }
-        let (certificate, unresolved) = listener::client_certificate(store, at, gateway, problems);
-        let certificate = certificate.as_ref();
-        intents.listeners.extend(listener::intents(store, at, gateway, options, certificate, problems));
-        let range = first..listeners.all.len();
-        intents.gateways.push(GatewayIntent {
-            at,
-            gateway,
-            listeners: range.clone(),
-            parameters: parameters.map(drop),
-            unresolved,
-        });
-        listeners.of_gateway.insert(at.object, range);
+        let (of_gateway, unresolved) = Shared::new(store, at, gateway, options, problems);
+        let range = listeners.add(at.object, &gateway.listeners);
+        let added = listener::intents(store, at, &gateway.listeners, &of_gateway, options, problems);
+        intents.listeners.extend(added);
+        let parameters = parameters.map(drop);
+        intents.gateways.push(GatewayIntent { at, gateway, listeners: range, parameters, unresolved });
+        shared.push(of_gateway);
+    }
+    let gateways = intents.gateways.iter().map(|intent| (intent.at.object, intent.gateway));
+    let sets = listener_set::sets(store, gateways, &mut intents.problems);
+    for listener_set::Allowed { at, set, gateway, refusal } in sets {
+        let own: &[Listener] = if refusal.is_none() { &set.listeners } else { &[] };
+        let range = listeners.add(at.object, own);
+        let problems = &mut intents.problems;
+        intents.listeners.extend(listener::intents(store, at, own, &shared[gateway], options, problems));
+        let listeners = refusal.map_or(Ok(range), Err);
+        intents.listener_sets.push(ListenerSetIntent { at, set, gateway, listeners });
     }
     let routes = store.all::<Route>().map(|(object, route, origin)| (At { object, origin }, route));
     let mut routes: Vec<_> = routes.collect();

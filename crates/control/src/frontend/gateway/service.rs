@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use aws_lc_rs::digest::{SHA256, digest};
 
 use super::class::Classes;
+use super::listener_set::{self, Allowed};
 use super::parameters;
 use crate::intent::At;
 use crate::object::gateway::{Gateway, Listener, ListenerProtocol};
@@ -49,7 +50,7 @@ pub(crate) struct Wish {
     pub(crate) external_traffic_policy: Option<String>,
     /// The requested address.
     pub(crate) address: Option<IpAddr>,
-    /// The ports of the served listeners. Without a port, the Service stays as it is.
+    /// The ports of the served listeners, also of the listeners of ListenerSets. Without a port, the Service stays as it is.
     pub(crate) ports: BTreeSet<(IpProtocol, u16)>,
 }
 
@@ -76,11 +77,11 @@ pub(crate) fn wishes(store: &Store, options: &TranslateOptions, services: &Gatew
     let served = store.all::<Gateway>().filter(|(_, gateway, _)| classes.refusal(gateway).is_none());
     let mut gateways: Vec<_> = served.collect();
     gateways.sort_by_cached_key(|(object, gateway, origin)| At { object, origin }.age(gateway.created));
-    let wish = |(object, gateway, _): (&ObjectRef, &Gateway, _)| {
-        let parameters = parameters::of_gateway(store, options, gateway);
-        // Another type of Service would lose the address of the Gateway.
-        let is_known = parameters.is_ok() && has_address(gateway);
-        let parameters = parameters.unwrap_or_default();
+    // Another type of Service would lose the address of the Gateway, so the Service waits for valid parameters.
+    let may_change =
+        |gateway: &Gateway| has_address(gateway) && parameters::of_gateway(store, options, gateway).is_ok();
+    let wish = |&(object, gateway, _): &(&ObjectRef, &Gateway, _)| {
+        let parameters = parameters::of_gateway(store, options, gateway).unwrap_or_default();
         let service_type = parameters.service_type.unwrap_or(services.service_type);
         let class = parameters.load_balancer_class.or_else(|| services.load_balancer_class.clone());
         let policy = parameters.external_traffic_policy.or_else(|| services.external_traffic_policy.clone());
@@ -92,10 +93,18 @@ pub(crate) fn wishes(store: &Store, options: &TranslateOptions, services: &Gatew
             load_balancer_class: class.filter(|_| service_type == ServiceType::LoadBalancer),
             external_traffic_policy: policy.filter(|_| service_type != ServiceType::ClusterIp),
             address: requested(gateway, service_type),
-            ports: gateway.listeners.iter().filter(|_| is_known).filter_map(key).collect(),
+            ports: gateway.listeners.iter().filter(|_| may_change(gateway)).filter_map(key).collect(),
         }
     };
-    gateways.into_iter().map(wish).collect()
+    let mut wishes: Vec<Wish> = gateways.iter().map(wish).collect();
+    let objects = gateways.iter().map(|(object, gateway, _)| (*object, *gateway));
+    // The translation reports the problems.
+    for Allowed { set, gateway, refusal, .. } in listener_set::sets(store, objects, &mut Vec::new()) {
+        if refusal.is_none() && may_change(gateways[gateway].1) {
+            wishes[gateway].ports.extend(set.listeners.iter().filter_map(key));
+        }
+    }
+    wishes
 }
 
 /// The address that a Gateway requests for its Service.

@@ -59,7 +59,10 @@ impl CurrentStatus {
             DesiredStatus::Policy(wish) => wish.render(&self.status, object)?,
             DesiredStatus::Object(wish) => gateway_status::render(&self.status, wish, addresses),
         };
-        let stands = |(key, value): (&String, &Value)| list(self.status.get(key)) == list(Some(value));
+        let stands = |(key, value): (&String, &Value)| {
+            let known = self.status.get(key).unwrap_or(&Value::Null);
+            known == value || is_nothing(known) && is_nothing(value)
+        };
         if status.iter().all(stands) { None } else { Some(Value::Object(status)) }
     }
 }
@@ -81,6 +84,14 @@ pub(super) fn condition(before: &[Value], new: &Condition, generation: Option<i6
         condition["observedGeneration"] = generation.into();
     }
     condition
+}
+
+/// Whether a status without this value says the same: an empty list, or a count of 0.
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Array(list) => list.is_empty(),
+        other => other.is_null() || *other == 0,
+    }
 }
 
 pub(super) fn list(value: Option<&Value>) -> &[Value] {

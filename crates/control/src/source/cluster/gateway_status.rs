@@ -1,15 +1,21 @@
-//! The status of GatewayClasses, Gateways and their routes, as JSON beside the entries of other controllers.
+//! The status of GatewayClasses, Gateways, ListenerSets and routes, as JSON beside the entries of other controllers.
 
 use serde_json::{Map, Value, json};
 
 use super::conditions::{condition, list};
 use crate::object::ObjectRef;
 use crate::object::gateway_api::GROUP;
-use crate::status::{Condition, Content, Fault, GatewayStatus, ListenerStatus, ObjectStatus, ParentStatus};
+use crate::status::{
+    Condition, Content, Fault, GatewayStatus, ListenerSetStatus, ListenerStatus, ObjectStatus,
+    PARENT_NOT_PROGRAMMED, ParentStatus,
+};
 use crate::translate::GATEWAY_CONTROLLER;
 
 /// The types of conditions that the gateway writes. Conditions of other types belong to other controllers.
 const OURS: [&str; 5] = ["Accepted", "Programmed", "ResolvedRefs", "Conflicted", "PartiallyInvalid"];
+
+/// The reason why a Gateway has no address.
+const UNASSIGNED: &str = "the address of the gateway is not known yet (--publish-service, --publish-status-address or --publish-node-addresses)";
 
 /// The longest list of ancestors (Gateway API, `PolicyStatus`).
 const ANCESTORS_MAX: usize = 16;
@@ -29,7 +35,6 @@ const FEATURES: [&str; 40] = [
     "GatewayHTTPListenerIsolation",
     "GatewayHTTPSListenerDetectMisdirectedRequests",
     "GatewayPort8080",
-    "GatewayStaticAddresses",
     "HTTPRoute",
     "HTTPRoute303RedirectStatusCode",
     "HTTPRoute307RedirectStatusCode",
@@ -55,6 +60,7 @@ const FEATURES: [&str; 40] = [
     "HTTPRouteRetryCodes",
     "HTTPRouteRetryConnectionError",
     "HTTPRouteSchemeRedirect",
+    "ListenerSet",
     "ReferenceGrant",
     "TCPRoute",
     "TLSRoute",
@@ -78,6 +84,7 @@ pub(super) fn render(
             ])
         }
         Content::Gateway(wish) => of_gateway(before, wish, generation, addresses),
+        Content::ListenerSet(wish) => of_set(before, wish, generation, addresses),
         Content::Route(parents) => of_route(before, parents, generation),
         Content::Policy(ancestors) => of_policy(before, ancestors, generation),
     }
@@ -90,11 +97,7 @@ fn of_gateway(
     addresses: Option<&[Box<str>]>,
 ) -> Map<String, Value> {
     let addresses = wish.addresses.as_deref().or(addresses).unwrap_or_default();
-    let unassigned = addresses.is_empty().then(|| {
-        let message = "the address of the gateway is not known yet (--publish-service, --publish-status-address or \
-                       --publish-node-addresses)";
-        Fault::new("AddressNotAssigned", message)
-    });
+    let unassigned = addresses.is_empty().then(|| Fault::new("AddressNotAssigned", UNASSIGNED));
     let unprogrammed = wish.unprogrammed.as_ref().or(unassigned.as_ref());
     let mut wanted = vec![wish.accepted.clone(), Condition::unless("Programmed", "Programmed", unprogrammed)];
     wanted.extend(wish.resolved.clone());
@@ -105,6 +108,32 @@ fn of_gateway(
             json!({ "type": kind, "value": address })
         })
         .collect();
+    Map::from_iter([
+        ("addresses".to_owned(), addresses.into()),
+        ("conditions".to_owned(), conditions(list(before.get("conditions")), &wanted, generation)),
+        ("listeners".to_owned(), of_listeners(before, &wish.listeners, generation)),
+        ("attachedListenerSets".to_owned(), wish.attached_sets.into()),
+    ])
+}
+
+fn of_set(
+    before: &Map<String, Value>,
+    wish: &ListenerSetStatus,
+    generation: Option<i64>,
+    addresses: Option<&[Box<str>]>,
+) -> Map<String, Value> {
+    let addresses = wish.addresses.as_deref().or(addresses).unwrap_or_default();
+    let unassigned = addresses.is_empty().then(|| Fault::new(PARENT_NOT_PROGRAMMED, UNASSIGNED));
+    let unprogrammed = wish.unprogrammed.as_ref().or(unassigned.as_ref());
+    let wanted = [wish.accepted.clone(), Condition::unless("Programmed", "Programmed", unprogrammed)];
+    Map::from_iter([
+        ("conditions".to_owned(), conditions(list(before.get("conditions")), &wanted, generation)),
+        ("listeners".to_owned(), of_listeners(before, &wish.listeners, generation)),
+    ])
+}
+
+/// The listeners of a Gateway or a ListenerSet.
+fn of_listeners(before: &Map<String, Value>, wish: &[ListenerStatus], generation: Option<i64>) -> Value {
     let listeners_before = list(before.get("listeners"));
     let listener = |listener: &ListenerStatus| {
         let known = listeners_before.iter().find(|known| known["name"] == *listener.name);
@@ -118,12 +147,7 @@ fn of_gateway(
             "conditions": conditions(known, &listener.conditions, generation),
         })
     };
-    let listeners: Vec<Value> = wish.listeners.iter().map(listener).collect();
-    Map::from_iter([
-        ("addresses".to_owned(), addresses.into()),
-        ("conditions".to_owned(), conditions(list(before.get("conditions")), &wanted, generation)),
-        ("listeners".to_owned(), listeners.into()),
-    ])
+    wish.iter().map(listener).collect()
 }
 
 fn of_route(
@@ -137,9 +161,9 @@ fn of_route(
     for parent in wish {
         let mut reference = json!({
             "group": GROUP,
-            "kind": "Gateway",
-            "namespace": &*parent.namespace,
-            "name": &*parent.name,
+            "kind": parent.parent.kind.as_str(),
+            "namespace": &*parent.parent.namespace,
+            "name": &*parent.parent.name,
         });
         if let Some(section) = &parent.section {
             reference["sectionName"] = json!(&**section);
@@ -218,6 +242,7 @@ mod tests {
         let kinds = vec![Kind::HttpRoute];
         let listener = ListenerStatus { name: "http".into(), kinds, attached_routes: 3, conditions };
         GatewayStatus {
+            attached_sets: 2,
             accepted: Condition::met("Accepted", "Accepted"),
             resolved: None,
             unprogrammed: None,
@@ -264,6 +289,36 @@ mod tests {
         assert_eq!(written["listeners"].as_array().map(Vec::len), Some(1));
         assert_eq!(written["listeners"][0]["conditions"][0], theirs);
         assert_eq!(written["listeners"][0]["attachedRoutes"], 3);
+        assert_eq!(written["attachedListenerSets"], 2);
+        assert_eq!(current(written).task(&object(), &wish, Some(&addresses)), None);
+    }
+
+    #[test]
+    fn gateway_status_is_written_if_only_the_number_of_its_listener_sets_changes() {
+        let wish = |attached_sets| status(Content::Gateway(GatewayStatus { attached_sets, ..gateway() }));
+        let mut written = current(json!({})).task(&object(), &wish(1), None).expect("nothing stands there");
+        let again = current(written.clone()).task(&object(), &wish(0), None).expect("it differs");
+        assert_eq!(again["attachedListenerSets"], 0);
+        // An older CustomResourceDefinition lacks the field.
+        written.as_object_mut().expect("a status").remove("attachedListenerSets");
+        assert_eq!(current(written).task(&object(), &wish(0), None), None);
+    }
+
+    #[test]
+    fn listener_set_is_programmed_once_the_addresses_of_its_gateway_are_known() {
+        let GatewayStatus { accepted, listeners, .. } = gateway();
+        let set = ListenerSetStatus { accepted, unprogrammed: None, addresses: None, listeners };
+        let (wish, theirs) = (status(Content::ListenerSet(set)), json!({"type": "example.com/Ours"}));
+        let before = current(json!({ "conditions": [theirs] }));
+        let written = before.task(&object(), &wish, None).expect("it differs");
+        assert_eq!(written["conditions"][0], theirs);
+        assert_eq!(written["conditions"][1]["observedGeneration"], 2);
+        assert_eq!(written["conditions"][2]["reason"], "ParentNotProgrammed");
+        assert_eq!(written["listeners"][0]["attachedRoutes"], 3);
+        assert_eq!(written.get("addresses"), None);
+        let addresses = ["192.0.2.1".into()];
+        let written = current(written).task(&object(), &wish, Some(&addresses)).expect("it differs");
+        assert_eq!(written["conditions"][2]["reason"], "Programmed");
         assert_eq!(current(written).task(&object(), &wish, Some(&addresses)), None);
     }
 
@@ -273,8 +328,7 @@ mod tests {
         let former = json!({"controllerName": GATEWAY_CONTROLLER, "parentRef": {"name": "y"}});
         let before = current(json!({"parents": [theirs, former]}));
         let parent = ParentStatus {
-            namespace: "default".into(),
-            name: "a".into(),
+            parent: object(),
             section: Some("http".into()),
             port: Some(80),
             conditions: vec![Condition::met("Accepted", "Accepted")],

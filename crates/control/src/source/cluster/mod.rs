@@ -572,8 +572,14 @@ impl<P: Publish> Follower<P> {
         };
         // An API server that starts may not know the kinds yet, or may reject requests: then all Gateways seem to be gone.
         let is_known = |watch: &Watch| watch.is_settled && watch.fault.is_none();
-        let is_complete = self.watches.values().all(|watch| {
-            !matches!(watch.selection.kind, Kind::Gateway | Kind::GatewayClass) || is_known(watch)
+        let is_complete = self.watches.values().all(|watch| match watch.selection.kind {
+            Kind::Gateway | Kind::GatewayClass => is_known(watch),
+            // A cluster may lack the kind for good.
+            Kind::ListenerSet => match &watch.fault {
+                Some(fault) => watch.selection.can_do_without(fault.reason),
+                None => watch.is_settled,
+            },
+            _ => true,
         });
         let wanted = Wanted::new(&self.store, &self.options, services, is_complete);
         self.services.send_if_modified(|known| {

@@ -160,7 +160,8 @@ impl StatusBoard {
                 "the status of Ingresses and Gateways gets these addresses"
             );
             status_entries.addresses = Some(addresses);
-            let gateways = status_entries.conditions.keys().filter(|object| object.kind == Kind::Gateway);
+            let is_addressed = |object: &&ObjectRef| matches!(object.kind, Kind::Gateway | Kind::ListenerSet);
+            let gateways = status_entries.conditions.keys().filter(is_addressed);
             let all: Vec<ObjectRef> = status_entries.ingresses.keys().chain(gateways).cloned().collect();
             for object in all {
                 self.queue_up(&mut status_entries, &object);

@@ -174,9 +174,17 @@ pub(crate) fn line_has_name(line: &Line, known: Known, name: &str, buf: &[u8]) -
 /// Whether a line has this header name.
 pub(crate) fn is_line(line: &Line, known: Known, name: &str, buf: &[u8]) -> bool {
     match known {
-        Known::Other => line.known == Known::Other && line.name.of(buf).eq_ignore_ascii_case(name.as_bytes()),
+        Known::Other => line.known == Known::Other && is_equal(line.name.of(buf), name.as_bytes()),
         known => line.known == known,
     }
+}
+
+/// Whether two header names are equal, in any case. Names of a request often have one length and one beginning, such as
+/// `x-user-`, so the last bytes are compared first.
+fn is_equal(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len()
+        && one.last().map(u8::to_ascii_lowercase) == other.last().map(u8::to_ascii_lowercase)
+        && one.eq_ignore_ascii_case(other)
 }
 
 /// The text behind a prefix in any case; `None` if that text is empty.

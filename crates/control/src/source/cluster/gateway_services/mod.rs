@@ -56,7 +56,8 @@ pub(super) struct Wanted {
     wishes: Vec<Wish>,
     /// All Services of the namespace; `None` for Services without a Gateway.
     services: BTreeMap<Arc<str>, Option<Arc<OfGateway>>>,
-    /// Whether all Gateways are known, so that a Service without a Gateway is not needed any more.
+    /// Whether all Gateways and ListenerSets are known, so that a Service without a Gateway is not needed any more, nor a
+    /// port without a listener.
     is_complete: bool,
 }
 
@@ -152,7 +153,7 @@ impl Planner {
     fn plan(&mut self, wanted: &Wanted) -> Plan {
         let services = self.known(wanted);
         let mut plan = Plan::default();
-        let targets = self.targets(&wanted.wishes, &services, &mut plan.problems);
+        let targets = self.targets(wanted, &services, &mut plan.problems);
         let mut needed = HashSet::new();
         for (wish, targets) in wanted.wishes.iter().zip(targets) {
             let name = service::name(&wish.gateway);
@@ -242,7 +243,7 @@ impl Planner {
     /// The port of the data plane for each port of each Gateway. A port stays once it is given.
     fn targets(
         &self,
-        wishes: &[Wish],
+        Wanted { wishes, is_complete, .. }: &Wanted,
         services: &BTreeMap<Arc<str>, Option<Arc<OfGateway>>>,
         problems: &mut Vec<Problem>,
     ) -> Vec<BTreeMap<(IpProtocol, u16), u16>> {
@@ -254,7 +255,8 @@ impl Planner {
             let mut kept = BTreeMap::new();
             for (key, target) in current.iter().flat_map(|current| &current.targets) {
                 // Without any port, the Service stays as it is.
-                let is_needed = wish.ports.is_empty() || wish.ports.contains(key);
+                let stays = wish.ports.is_empty() || !is_complete;
+                let is_needed = stays || wish.ports.contains(key);
                 let is_valid = is_needed && self.options.ports.contains(target);
                 if is_valid && taken.insert(*target) {
                     kept.insert(*key, *target);

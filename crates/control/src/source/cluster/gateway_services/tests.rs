@@ -215,6 +215,16 @@ fn service_of_another_origin_is_neither_adopted_nor_deleted() {
 }
 
 #[test]
+fn port_without_a_listener_stays_while_not_all_gateways_and_listener_sets_are_known() {
+    let mut planner = planner(29999);
+    let services = applied(&planner.plan(&wanted(&[wish("web", &[80, 443])], &[])));
+    let less = wanted(&[wish("web", &[80])], &services);
+    let [service] = &applied(&planner.plan(&less))[..] else { panic!("no write") };
+    assert_eq!(targets(service).keys().map(|(_, port)| *port).collect::<Vec<_>>(), [80]);
+    assert_eq!(planner.plan(&Wanted { is_complete: false, ..less }).writes, []);
+}
+
+#[test]
 fn service_is_deleted_only_if_all_gateways_are_known_and_its_gateway_is_gone() {
     let mut planner = planner(29999);
     let web = wish("web", &[80]);

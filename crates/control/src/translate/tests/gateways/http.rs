@@ -202,6 +202,31 @@ fn matches_have_the_precedence_of_gateway_api() {
 }
 
 #[test]
+fn rules_of_the_route_with_the_more_specific_hostname_come_first() {
+    let rule = |path: &str| format!("{{matches: [{{path: {{value: {path}}}}}], {}", &TO_ECHO[1..]);
+    let aged = |name: &str, year: u16| format!("name: {name}, creationTimestamp: \"{year}-01-01T00:00:00Z\"");
+    for (listener, wide, narrow, host) in [
+        ("a.example.com", "\"*.example.com\"", "a.example.com", "a.example.com"),
+        ("\"*.example.com\"", "\"*.com\"", "\"*.example.com\"", "*.example.com"),
+        ("a.example.com", "", "\"*.com\"", "a.example.com"),
+    ] {
+        let config = served_hosts(
+            &TranslateOptions::default(),
+            &[
+                edge(&format!("{{name: http, protocol: HTTP, port: 80, hostname: {listener}}}")),
+                http_route(&aged("old", 2023), "{name: edge}", wide, &rule("/a/long")),
+                http_route(&aged("young", 2024), "{name: edge}", narrow, &rule("/a")),
+            ],
+            &[&format!("0.0.0.0:80 {host} [old/a/long young/a]")],
+            &[],
+        );
+        let rules = config.hosts[0].rules.iter().map(|rule| rule.matches[0].precedence);
+        let precedence: Vec<u32> = rules.collect();
+        assert!(precedence[0] > precedence[1], "{listener} {wide} {narrow}: {precedence:?}");
+    }
+}
+
+#[test]
 fn invalid_parts_of_an_http_route_are_reported_with_their_field() {
     for (rule, problem) in [
         (

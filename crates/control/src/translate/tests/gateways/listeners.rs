@@ -226,17 +226,3 @@ fn gateway_listeners_on_ports_that_the_process_already_uses_are_rejected() {
         ],
     );
 }
-
-#[test]
-fn one_note_reports_all_routes_of_unsupported_kinds() {
-    let served: Served = serve(&format!(
-        "{}{}{}",
-        object("ListenerSet", "name: a", ""),
-        object("ListenerSet", "name: b", ""),
-        object("ListenerSet", "name: c", "")
-    ));
-    assert_problems(
-        &served.problems,
-        &["m.yaml: has objects of kinds that are not supported and ignored: ListenerSet"],
-    );
-}

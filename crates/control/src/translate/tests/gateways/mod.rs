@@ -3,18 +3,20 @@
 //! | module | what |
 //! |---|---|
 //! | `listeners` | the Gateways that are served, and the addresses of their listeners |
+//! | `listener_sets` | ListenerSets |
 //! | `http` | HTTPRoutes |
 //! | `backend_tls` | BackendTLSPolicies |
 //! | `grpc` | GRPCRoutes |
 //! | `routes` | the listeners and the backends of routes |
 //! | `services` | Gateways with a Service each |
-//! | `status` | the status of GatewayClasses, Gateways and routes |
+//! | `status` | the status of GatewayClasses, Gateways, ListenerSets and routes |
 //! | `faults` | errors, and the parts that stay in service |
 
 mod backend_tls;
 mod faults;
 mod grpc;
 mod http;
+mod listener_sets;
 mod listeners;
 mod routes;
 mod services;
@@ -22,7 +24,7 @@ mod status;
 
 use std::path::Path;
 
-use super::{Served, assert_lines, assert_problems, ingress, rules, serve, serve_with, served};
+use super::{assert_lines, assert_problems, ingress, rules, serve, serve_with, served};
 use crate::{Severity, Store, TranslateOptions, translate};
 
 /// The Service `db` with port 5432 and the endpoint 10.0.0.1:5432, and the Service `dns` with port 53 for TCP and UDP

@@ -188,7 +188,7 @@ fn route_attaches_by_section_name_and_port_or_to_all_listeners() {
         ("{name: none}", &[], Some("Gateway default/none does not exist")),
         ("{name: edge, namespace: other}", &[], Some("Gateway other/edge does not exist")),
         ("{name: db, kind: Service, group: \"\"}", &[], Some("routes of a Service are not supported")),
-        ("{name: set, kind: ListenerSet}", &[], Some("routes of a ListenerSet are not supported")),
+        ("{name: set, kind: ListenerSet}", &[], Some("ListenerSet default/set does not exist")),
     ] {
         let expected: Vec<String> = [1, 2]
             .iter()

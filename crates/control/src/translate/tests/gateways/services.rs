@@ -87,6 +87,31 @@ fn listener_and_its_routes_wait_without_a_warning_for_the_port_of_the_service() 
 }
 
 #[test]
+fn service_of_a_gateway_has_the_ports_of_its_listener_sets() {
+    let allowed = edge(&http("web", 80, ""))
+        .replace("listeners:", "allowedListeners: {namespaces: {from: Same}}, listeners:");
+    let set = |name: &str, namespace: &str, port: u16| {
+        let spec =
+            format!("parentRef: {{name: edge, namespace: default}}, listeners: [{}]", http("web", port, ""));
+        object("ListenerSet", &format!("name: {name}, namespace: {namespace}"), &spec)
+    };
+    let manifests = [
+        allowed,
+        set("one", "default", 81),
+        set("far", "other", 82),
+        http_route("name: r", "{kind: ListenerSet, name: one}", "", TO_ECHO),
+        service("edge", &[port(80, 20001), port(81, 20002)].join(", ")),
+    ];
+    let options = options(ServiceType::ClusterIp);
+    let services = options.gateway_services.as_ref().unwrap();
+    let wishes = wishes(&stored(&manifests.concat()), &options, services);
+    let ports: Vec<u16> = wishes[0].ports.iter().map(|(_, port)| *port).collect();
+    assert_eq!(ports, [80, 81]);
+    let refused = "ListenerSet other/far: spec.parentRef: Gateway default/edge does not allow";
+    served_hosts(&options, &manifests, &["default/edge:81 * [r/]"], &[refused]);
+}
+
+#[test]
 fn service_of_another_origin_serves_no_listener() {
     let ours = service("edge", &port(80, 20001));
     for service in [

@@ -1,8 +1,9 @@
-//! Tests of the status of GatewayClasses, Gateways and routes.
+//! Tests of the status of GatewayClasses, Gateways, ListenerSets and routes.
 
 use super::http::{TO_ECHO, http, http_route};
 use super::*;
-use crate::status::{Condition, Content};
+use crate::object::Kind;
+use crate::status::{Condition, Content, ListenerStatus};
 use crate::translate::tests::ECHO;
 
 /// The backends of a rule.
@@ -19,8 +20,14 @@ fn words(conditions: &[Condition]) -> String {
 }
 
 /// The status of each object, a line for each listener and for each parent.
-fn statuses(manifests: &[String]) -> Vec<String> {
+pub(super) fn statuses(manifests: &[String]) -> Vec<String> {
     statuses_of(&stored(&format!("{}{ECHO}{SERVICES}", manifests.concat())))
+}
+
+fn listener(listener: &ListenerStatus) -> String {
+    let kinds: Vec<&str> = listener.kinds.iter().map(|kind| kind.as_str()).collect();
+    let (routes, kinds) = (listener.attached_routes, kinds.join("+"));
+    format!("- {} {kinds} {routes}:{}", listener.name, words(&listener.conditions))
 }
 
 fn statuses_of(store: &Store) -> Vec<String> {
@@ -32,16 +39,25 @@ fn statuses_of(store: &Store) -> Vec<String> {
             Content::Gateway(gateway) => {
                 let conditions: Vec<Condition> =
                     [gateway.accepted].into_iter().chain(gateway.resolved).collect();
-                lines.push(format!("{name}:{}", words(&conditions)));
-                lines.extend(gateway.listeners.iter().map(|listener| {
-                    let kinds: Vec<&str> = listener.kinds.iter().map(|kind| kind.as_str()).collect();
-                    let (routes, kinds) = (listener.attached_routes, kinds.join("+"));
-                    format!("- {} {kinds} {routes}:{}", listener.name, words(&listener.conditions))
-                }));
+                let sets = match gateway.attached_sets {
+                    0 => String::new(),
+                    count => format!(", {count} sets"),
+                };
+                lines.push(format!("{name}:{}{sets}", words(&conditions)));
+                lines.extend(gateway.listeners.iter().map(listener));
+            }
+            Content::ListenerSet(set) => {
+                let unprogrammed = set.unprogrammed.map(|fault| format!(" {}", fault.reason));
+                lines.push(format!("{name}:{}{}", words(&[set.accepted]), unprogrammed.unwrap_or_default()));
+                lines.extend(set.listeners.iter().map(listener));
             }
             Content::Route(parents) => lines.extend(parents.iter().map(|parent| {
                 let section = parent.section.as_deref().unwrap_or("*");
-                format!("{name} at {} {section}:{}", parent.name, words(&parent.conditions))
+                let place = match parent.parent.kind {
+                    Kind::Gateway => parent.parent.name.to_string(),
+                    kind => format!("{kind} {}", parent.parent.name),
+                };
+                format!("{name} at {place} {section}:{}", words(&parent.conditions))
             })),
             Content::Policy(ancestors) => lines.extend(
                 ancestors
@@ -102,7 +118,7 @@ fn invalid_listeners_are_not_accepted_and_leave_the_others_in_service() {
             "- a HTTPRoute+GRPCRoute 0: Accepted ResolvedRefs Programmed",
             "- odd  0: Accepted=false(UnsupportedProtocol) ResolvedRefs Programmed=false(Invalid)",
             "- again HTTPRoute+GRPCRoute 0: Accepted=false(HostnameConflict) Conflicted=true(HostnameConflict) ResolvedRefs \
-             Programmed=false(Invalid)",
+             Programmed=false(HostnameConflict)",
             "- kinds HTTPRoute 0: Accepted ResolvedRefs=false(InvalidRouteKinds) Programmed=false(Invalid)",
             "- none  0: Accepted ResolvedRefs=false(InvalidRouteKinds) Programmed=false(Invalid)",
             "- tls HTTPRoute+GRPCRoute 0: Accepted ResolvedRefs=false(InvalidCertificateRef) Programmed=false(Invalid)",
