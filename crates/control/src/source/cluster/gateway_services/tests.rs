@@ -240,13 +240,9 @@ fn service_is_deleted_only_if_all_gateways_are_known_and_its_gateway_is_gone() {
     let faulty = Wish { ports: BTreeSet::new(), ..web };
     assert_eq!(planner.plan(&wanted([&faulty], &services)).writes, []);
     let taken = targets(&services[0])[&(IpProtocol::Tcp, 80)];
-    let mut planner = self::planner(20000);
-    planner.options.ports = taken..=taken + 1;
+    planner.options.ports = taken..=taken;
     let plan = planner.plan(&wanted(&[faulty, wish("new", &[80])], &services));
-    assert_eq!(
-        applied(&plan).iter().flat_map(targets).map(|(_, port)| port).collect::<Vec<_>>(),
-        [taken + 1]
-    );
+    assert!(plan.writes.is_empty() && plan.problems.len() == 1, "{plan:?}");
 }
 
 #[test]
