@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 use crate::object::{Kind, ObjectRef};
 
+/// The reason of a Gateway that cannot have the addresses that it requests.
+pub(crate) const ADDRESS_NOT_USABLE: &str = "AddressNotUsable";
+
 /// The reason of the condition `Programmed` of a ListenerSet whose Gateway is not programmed.
 pub(crate) const PARENT_NOT_PROGRAMMED: &str = "ParentNotProgrammed";
 
@@ -80,6 +83,17 @@ pub(crate) struct ParentStatus {
     /// The port that the parent names.
     pub(crate) port: Option<u16>,
     pub(crate) conditions: Vec<Condition>,
+}
+
+impl ObjectStatus {
+    /// Sets the reason why the data planes do not serve this object, if the object is an accepted Gateway.
+    pub(crate) fn set_unprogrammed(&mut self, fault: &Fault) {
+        if let Content::Gateway(gateway) = &mut self.content
+            && gateway.accepted.is_true
+        {
+            gateway.unprogrammed = Some(fault.clone());
+        }
+    }
 }
 
 /// A condition.

@@ -22,6 +22,8 @@ pub(crate) struct GatewayIntent<'a> {
     pub(crate) gateway: &'a Gateway,
     /// The places of its own listeners in [`Intents`](super::Intents).
     pub(crate) listeners: Range<usize>,
+    /// The reason why its parameters are invalid.
+    pub(crate) parameters: Result<(), Fault>,
     /// The reason why its client certificate is unusable.
     pub(crate) unresolved: Option<Fault>,
 }

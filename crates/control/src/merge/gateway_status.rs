@@ -7,16 +7,17 @@ use sluicegate_model::ClientAuthMode;
 
 use super::listener::Merged;
 use crate::frontend::gateway::is_ours;
+use crate::frontend::gateway::parameters;
 use crate::frontend::gateway::service::{self, GatewayAddresses};
 use crate::intent::Intents;
 use crate::intent::listener::{GatewayIntent, Listener, ListenerSetIntent, Parent};
-use crate::object::gateway::{GatewayClass, PARAMETERS_FAULT, RejectedListener};
+use crate::object::gateway::{GatewayClass, RejectedListener};
 use crate::object::http_route::HttpRoute;
 use crate::object::route::Route;
 use crate::object::{Kind, ObjectRef, gateway};
 use crate::status::{
-    Condition, Content, Fault, GatewayStatus, ListenerSetStatus, ListenerStatus, ObjectStatus,
-    PARENT_NOT_PROGRAMMED, ParentStatus,
+    ADDRESS_NOT_USABLE, Condition, Content, Fault, GatewayStatus, ListenerSetStatus, ListenerStatus,
+    ObjectStatus, PARENT_NOT_PROGRAMMED, ParentStatus,
 };
 use crate::store::Store;
 use crate::translate::TranslateOptions;
@@ -35,7 +36,7 @@ pub(crate) fn statuses(
     let lost = &merged.lost;
     let mut statuses = Vec::new();
     for (object, class, _) in store.all::<GatewayClass>().filter(|(_, class, _)| is_ours(class)) {
-        let fault = class.has_parameters.then(|| Fault::new("InvalidParameters", PARAMETERS_FAULT));
+        let fault = parameters::of_class(store, options, class).err();
         let conditions = vec![Condition::unless(ACCEPTED, ACCEPTED, fault.as_ref())];
         statuses.push(ObjectStatus {
             object: object.clone(),
@@ -46,7 +47,10 @@ pub(crate) fn statuses(
     let attached = attached_routes(intents, merged);
     let mut gateways: Vec<GatewayStatus> = Vec::with_capacity(intents.gateways.len());
     gateways.extend(intents.gateways.iter().map(|gateway| {
-        let addresses = addresses(store, options, gateway);
+        let addresses = Addresses {
+            addresses: addresses(store, options, gateway),
+            unusable: unusable_address(store, options, gateway),
+        };
         of_gateway(gateway, intents, lost, &attached, addresses)
     }));
     let mut sets = Vec::with_capacity(intents.listener_sets.len());
@@ -142,7 +146,7 @@ fn of_gateway(
     intents: &Intents<'_>,
     lost: &BTreeMap<usize, Fault>,
     attached: &[usize],
-    addresses: Option<Vec<Box<str>>>,
+    Addresses { addresses, unusable }: Addresses,
 ) -> GatewayStatus {
     let gateway = intent.gateway;
     let Summary { listeners, first_fault, is_any_accepted, waiting, .. } = of_listeners(
@@ -153,7 +157,8 @@ fn of_gateway(
         lost,
         attached,
     );
-    let accepted = match &gateway.fault {
+    let fault = intent.parameters.as_ref().err().or(gateway.fault.as_ref());
+    let accepted = match fault {
         Some(fault) => Condition::unless(ACCEPTED, ACCEPTED, Some(fault)),
         None => accepted(is_any_accepted, first_fault.as_ref()),
     };
@@ -162,8 +167,8 @@ fn of_gateway(
     let refers = gateway.client_certificate.is_some();
     let resolved =
         refers.then(|| Condition::unless(RESOLVED_REFS, RESOLVED_REFS, intent.unresolved.as_ref()));
-    let unprogrammed =
-        (!accepted.is_true).then(|| Fault::new("Invalid", accepted.message.clone())).or(waiting);
+    let invalid = (!accepted.is_true).then(|| Fault::new("Invalid", accepted.message.clone()));
+    let unprogrammed = invalid.or(unusable).or(waiting);
     let is_insecure = validations.any(|validation| validation.mode != ClientAuthMode::Required);
     GatewayStatus { accepted, resolved, is_insecure, unprogrammed, addresses, listeners, attached_sets: 0 }
 }
@@ -268,6 +273,20 @@ fn of_listeners(
     statuses.sort_by_key(|(index, _)| *index);
     let listeners = statuses.into_iter().map(|(_, status)| status).collect();
     Summary { listeners, first_fault, first_unresolved, is_any_accepted, is_any_served, waiting }
+}
+
+/// The addresses of a Gateway, for its status.
+struct Addresses {
+    /// Its own addresses; `None` for the addresses of the data planes.
+    addresses: Option<Vec<Box<str>>>,
+    /// The reason why it does not have the addresses that it requests.
+    unusable: Option<Fault>,
+}
+
+fn unusable_address(store: &Store, options: &TranslateOptions, intent: &GatewayIntent<'_>) -> Option<Fault> {
+    let services = options.gateway_services.as_ref()?;
+    let message = service::unusable_address(store, options, services, intent.at.object, intent.gateway)?;
+    Some(Fault::new(ADDRESS_NOT_USABLE, format!("spec.addresses: {message}")))
 }
 
 /// The addresses of a Gateway of its own; `None` for the addresses of the data planes.

@@ -12,7 +12,7 @@ use super::backend_tls::AuthoritiesRef;
 use super::gateway_api::{self, AllowedRoutes, GROUP, GatewayClassSpec, GatewaySpec, Written};
 use super::kind::Raw;
 use super::namespace::{Namespace, NamespaceSelector};
-use super::{Kind, Object, ObjectRef, annotation, host};
+use super::{Kind, Object, ObjectRef, annotation, host, parameters};
 use crate::problem::Findings;
 use crate::status::Fault;
 
@@ -23,8 +23,8 @@ pub(crate) struct GatewayClass {
     pub(crate) generation: Option<i64>,
     /// The controller of the Gateways of this class.
     pub(crate) controller: Box<str>,
-    /// Whether the class names parameters, which no version of the gateway reads yet.
-    pub(crate) has_parameters: bool,
+    /// The ConfigMap with its parameters, or the reason why the reference is invalid.
+    pub(crate) parameters: Option<Result<ObjectRef, String>>,
 }
 
 /// A checked `Gateway`: the parts of it that can be served.
@@ -45,6 +45,8 @@ pub(crate) struct Gateway {
     pub(crate) client_certificate: Option<Result<ObjectRef, String>>,
     /// The validation of the certificates of clients by its listeners for HTTPS.
     pub(crate) frontend: Frontend,
+    /// The ConfigMap with its parameters, or the reason why the reference is invalid.
+    pub(crate) parameters: Option<Result<ObjectRef, String>>,
     /// `spec.infrastructure.labels`.
     pub(crate) labels: BTreeMap<String, String>,
     /// `spec.infrastructure.annotations`.
@@ -179,8 +181,11 @@ enum AllowedFrom {
     Selector(NamespaceSelector),
 }
 
-/// The fault of a Gateway or a class with parameters.
-pub(crate) const PARAMETERS_FAULT: &str = "is not supported: the gateway has no parameters. Remove it";
+/// The field of the parameters of a class.
+pub(crate) const CLASS_PARAMETERS: &str = "spec.parametersRef";
+
+/// The field of the parameters of a Gateway.
+pub(crate) const PARAMETERS: &str = "spec.infrastructure.parametersRef";
 
 /// The fault of a validation of client certificates without references.
 pub(crate) const NO_AUTHORITIES: &str = "is missing; every client is rejected. Name a ConfigMap with ca.crt";
@@ -201,11 +206,9 @@ impl GatewayClass {
         if controller.is_empty() {
             findings.error("spec.controllerName", "is missing: name the controller that serves this class");
         }
-        Self {
-            generation: raw.metadata.generation,
-            controller: controller.into(),
-            has_parameters: spec.parameters_ref.is_some(),
-        }
+        let check = |written| parameters::check_reference(written, None, CLASS_PARAMETERS, findings);
+        let parameters = spec.parameters_ref.map(check);
+        Self { generation: raw.metadata.generation, controller: controller.into(), parameters }
     }
 }
 
@@ -226,25 +229,24 @@ impl Gateway {
         let (field, by_default) = ("spec.allowedListeners.namespaces", AllowedFrom::None);
         let allowed_listeners = AllowedFrom::check(allowed, by_default, field, "ListenerSet", findings);
         let infrastructure = spec.infrastructure.unwrap_or_default();
-        let has_parameters = infrastructure.parameters_ref.is_some();
-        if has_parameters {
-            findings.warning("spec.infrastructure.parametersRef", PARAMETERS_FAULT);
-        }
+        let check =
+            |written| parameters::check_reference(written, Some(&object.namespace), PARAMETERS, findings);
+        let parameters = infrastructure.parameters_ref.map(check);
         let tls = spec.tls.unwrap_or_default();
         let frontend = Frontend::check(tls.frontend.unwrap_or_default(), &object.namespace, findings);
         let client_certificate = tls.backend.and_then(|tls| tls.client_certificate_ref);
         let client_certificate = client_certificate
             .map(|reference| check_client_certificate(reference, &object.namespace, findings));
         let (addresses, address_fault) = check_addresses(spec.addresses.unwrap_or_default(), findings);
-        let parameters_fault = has_parameters.then(|| Fault::new("InvalidParameters", PARAMETERS_FAULT));
         Self {
             created: raw.metadata.creation_timestamp.map(|time| time.0.as_second()),
             generation: raw.metadata.generation,
-            fault: parameters_fault.or(address_fault),
+            fault: address_fault,
             class_name: class_name.into(),
             addresses,
             client_certificate,
             frontend,
+            parameters,
             labels: infrastructure.labels.unwrap_or_default(),
             annotations: infrastructure.annotations.unwrap_or_default(),
             allowed_listeners,

@@ -18,6 +18,7 @@
 //! | [`service`] | `v1` Service: ports, external name, annotations |
 //! | [`mod@slice`] | `discovery.k8s.io/v1` EndpointSlice |
 //! | [`secret`], [`certificate`] | `v1` Secret and ConfigMap: certificates, keys, CA certificates |
+//! | [`parameters`] | the parameters of Gateways, in a ConfigMap |
 //! | [`host`], [`path`] | the host and the path of a rule, into the normal form of the model |
 //! | [`backend`] | the protocol to endpoints over HTTP |
 //! | [`annotation`] | `sluicegate.dev/*` annotations |
@@ -45,6 +46,7 @@ pub(crate) mod ingress;
 pub(crate) mod kind;
 pub(crate) mod listener_set;
 pub(crate) mod namespace;
+pub(crate) mod parameters;
 pub(crate) mod path;
 pub(crate) mod policy;
 pub(crate) mod route;

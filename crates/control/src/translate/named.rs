@@ -7,6 +7,7 @@ use foldhash::HashSet;
 use sluicegate_model::UpstreamKey;
 
 use super::{ObjectName, TranslateOptions};
+use crate::frontend::gateway::parameters;
 use crate::frontend::ingress::class::Classes;
 use crate::object::backend::Backend;
 use crate::object::backend_tls::{BackendTlsPolicy, Target};
@@ -43,6 +44,7 @@ impl Named {
         for (object, ingress, _) in store.all::<Ingress>().filter(|(_, ingress, _)| classes.serves(ingress)) {
             named.add(store, object, ingress);
         }
+        named.others.extend(parameters::references(store, options).cloned());
         named.add_gateways(store);
         named.add_policies(store);
         named

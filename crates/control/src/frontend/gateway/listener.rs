@@ -18,7 +18,7 @@ use crate::object::{Kind, ObjectRef};
 use crate::problem::Problem;
 use crate::status::Fault;
 use crate::store::Store;
-use crate::translate::{GatewayServices, ServiceType, TranslateOptions};
+use crate::translate::{GatewayServices, TranslateOptions};
 
 const INVALID_CLIENT_CERTIFICATE: &str = "InvalidClientCertificateRef";
 const INVALID_AUTHORITIES: &str = "InvalidCACertificateRef";
@@ -43,7 +43,7 @@ impl<'a> Shared<'a> {
     ) -> (Self, Option<Fault>) {
         let (client_certificate, unresolved) = client_certificate(store, at, gateway, problems);
         if let Some(services) = &options.gateway_services {
-            problems.extend(service_problems(store, services, at, gateway));
+            problems.extend(service_problems(store, options, services, at, gateway));
         }
         let addresses = addresses(gateway, options);
         let clients = Clients::of(store, at, gateway, problems);
@@ -298,20 +298,12 @@ fn entry_point(gateway: &ObjectRef, port: u16) -> Arc<str> {
 /// The problems of a Gateway with its Service.
 fn service_problems(
     store: &Store,
+    options: &TranslateOptions,
     services: &GatewayServices,
     at: At<'_>,
     gateway: &Gateway,
 ) -> Option<Problem> {
-    let written = gateway.addresses.as_deref().unwrap_or_default();
-    if services.service_type != ServiceType::LoadBalancer && !written.is_empty() {
-        let message = format!(
-            "is ignored: the cluster assigns the address of a Service of type {} (--gateway-services)",
-            services.service_type.as_str()
-        );
-        return Some(at.warning("spec.addresses", message));
-    }
-    if written.len() > 1 {
-        let message = format!("only {} is requested: a Service has one address", written[0]);
+    if let Some(message) = service::unusable_address(store, options, services, at.object, gateway) {
         return Some(at.warning("spec.addresses", message));
     }
     let is_waiting = service::addresses(store, services, at.object)

@@ -3,6 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`class`] | the choice of the Gateways that the gateway serves |
+//! | [`parameters`] | the parameters of Gateways and classes |
 //! | [`listener_set`] | the ListenerSets of a Gateway |
 //! | [`listener`] | the listeners of a Gateway or a ListenerSet, and their sockets |
 //! | [`attach`] | the listeners that accept a route |
@@ -30,6 +31,7 @@ mod class;
 mod http_route;
 mod listener;
 mod listener_set;
+pub(crate) mod parameters;
 pub(crate) mod service;
 
 pub(crate) use class::is_ours;
@@ -72,11 +74,17 @@ pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mu
     let mut shared = Vec::with_capacity(gateways.len());
     for (at, gateway) in gateways {
         let problems = &mut intents.problems;
+        let parameters = parameters::of_gateway(store, options, gateway);
+        if let (Err(fault), None | Some(Ok(_))) = (&parameters, &gateway.parameters) {
+            let message = format!("{}; an existing Service of the Gateway stays as it is", fault.message);
+            problems.push(at.warning("", message));
+        }
         let (of_gateway, unresolved) = Shared::new(store, at, gateway, options, problems);
         let range = listeners.add(at.object, &gateway.listeners);
         let added = listener::intents(store, at, &gateway.listeners, &of_gateway, options, problems);
         intents.listeners.extend(added);
-        intents.gateways.push(GatewayIntent { at, gateway, listeners: range, unresolved });
+        let parameters = parameters.map(drop);
+        intents.gateways.push(GatewayIntent { at, gateway, listeners: range, parameters, unresolved });
         shared.push(of_gateway);
     }
     let gateways = intents.gateways.iter().map(|intent| (intent.at.object, intent.gateway));

@@ -11,6 +11,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 
 use super::class::Classes;
 use super::listener_set::{self, Allowed};
+use super::parameters;
 use crate::intent::At;
 use crate::object::gateway::{Gateway, Listener, ListenerProtocol};
 use crate::object::service::{IpProtocol, OfGateway, Service};
@@ -41,6 +42,12 @@ pub(crate) struct Wish {
     pub(crate) labels: BTreeMap<String, String>,
     /// `spec.infrastructure.annotations`.
     pub(crate) annotations: BTreeMap<String, String>,
+    /// The type of the Service.
+    pub(crate) service_type: ServiceType,
+    /// The class of its load balancer.
+    pub(crate) load_balancer_class: Option<String>,
+    /// Its traffic policy for external clients.
+    pub(crate) external_traffic_policy: Option<String>,
     /// The requested address.
     pub(crate) address: Option<IpAddr>,
     /// The ports of the served listeners, also of the listeners of ListenerSets. Without a port, the Service stays as it is.
@@ -70,28 +77,70 @@ pub(crate) fn wishes(store: &Store, options: &TranslateOptions, services: &Gatew
     let served = store.all::<Gateway>().filter(|(_, gateway, _)| classes.refusal(gateway).is_none());
     let mut gateways: Vec<_> = served.collect();
     gateways.sort_by_cached_key(|(object, gateway, origin)| At { object, origin }.age(gateway.created));
-    let wish = |&(object, gateway, _): &(&ObjectRef, &Gateway, _)| Wish {
-        gateway: object.clone(),
-        labels: gateway.labels.clone(),
-        annotations: gateway.annotations.clone(),
-        address: requested(gateway, services),
-        ports: gateway.listeners.iter().filter(|_| has_address(gateway)).map(key).collect(),
+    // Another type of Service would lose the address of the Gateway, so the Service waits for valid parameters.
+    let may_change =
+        |gateway: &Gateway| has_address(gateway) && parameters::of_gateway(store, options, gateway).is_ok();
+    let wish = |&(object, gateway, _): &(&ObjectRef, &Gateway, _)| {
+        let parameters = parameters::of_gateway(store, options, gateway).unwrap_or_default();
+        let service_type = parameters.service_type.unwrap_or(services.service_type);
+        let class = parameters.load_balancer_class.or_else(|| services.load_balancer_class.clone());
+        let policy = parameters.external_traffic_policy.or_else(|| services.external_traffic_policy.clone());
+        Wish {
+            gateway: object.clone(),
+            labels: gateway.labels.clone(),
+            annotations: gateway.annotations.clone(),
+            service_type,
+            load_balancer_class: class.filter(|_| service_type == ServiceType::LoadBalancer),
+            external_traffic_policy: policy.filter(|_| service_type != ServiceType::ClusterIp),
+            address: requested(gateway, service_type),
+            ports: gateway.listeners.iter().filter(|_| may_change(gateway)).map(key).collect(),
+        }
     };
     let mut wishes: Vec<Wish> = gateways.iter().map(wish).collect();
     let objects = gateways.iter().map(|(object, gateway, _)| (*object, *gateway));
     // The translation reports the problems.
     for Allowed { set, gateway, refusal, .. } in listener_set::sets(store, objects, &mut Vec::new()) {
-        if refusal.is_none() && has_address(gateways[gateway].1) {
+        if refusal.is_none() && may_change(gateways[gateway].1) {
             wishes[gateway].ports.extend(set.listeners.iter().map(key));
         }
     }
     wishes
 }
 
-/// The address that a Gateway requests of its load balancer.
-fn requested(gateway: &Gateway, services: &GatewayServices) -> Option<IpAddr> {
+/// The address that a Gateway requests for its Service.
+fn requested(gateway: &Gateway, service_type: ServiceType) -> Option<IpAddr> {
     let requested = gateway.addresses.iter().flatten().next().copied();
-    requested.filter(|_| services.service_type == ServiceType::LoadBalancer)
+    requested.filter(|_| service_type != ServiceType::NodePort)
+}
+
+/// The reason why a Gateway cannot have the addresses that it requests, or does not have them yet.
+pub(crate) fn unusable_address(
+    store: &Store,
+    options: &TranslateOptions,
+    services: &GatewayServices,
+    object: &ObjectRef,
+    gateway: &Gateway,
+) -> Option<String> {
+    let written = gateway.addresses.as_deref()?;
+    let first = written.first()?;
+    let parameters = parameters::of_gateway(store, options, gateway).unwrap_or_default();
+    if parameters.service_type.unwrap_or(services.service_type) == ServiceType::NodePort {
+        return Some(format!(
+            "{first} is not usable: a Service of type NodePort has the addresses of the nodes"
+        ));
+    }
+    if let Some(second) = written.get(1) {
+        return Some(format!(
+            "{second} is not usable: a Service has one address, and {first} is written before"
+        ));
+    }
+    let Some(GatewayAddresses::Service(current)) = addresses(store, services, object) else { return None };
+    // The IP address behind a host name is unknown.
+    let current: Vec<IpAddr> =
+        current.iter().map(|address| address.parse()).collect::<Result<_, _>>().unwrap_or_default();
+    let other = current.first().filter(|_| !current.contains(first))?;
+    let name = name(object);
+    Some(format!("Service {}/{name} has the address {other} and not {first}", services.namespace))
 }
 
 /// Whether a Gateway may have an address: not if it names addresses, but none is an IP address.
@@ -165,11 +214,10 @@ pub(crate) fn addresses(
     if !is_ours(services, service, gateway) {
         return None;
     }
-    Some(match services.service_type {
-        ServiceType::NodePort => GatewayAddresses::Nodes,
-        ServiceType::ClusterIp | ServiceType::LoadBalancer => {
-            GatewayAddresses::Service(service::addresses(&service.raw))
-        }
+    let service_type = service.raw.spec.as_ref().and_then(|spec| spec.type_.as_deref());
+    Some(match service_type {
+        Some("NodePort") => GatewayAddresses::Nodes,
+        _ => GatewayAddresses::Service(service::addresses(&service.raw)),
     })
 }
 

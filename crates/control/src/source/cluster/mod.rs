@@ -20,6 +20,7 @@
 //! | [`addresses`] | the addresses at which clients reach the gateway |
 //! | [`planes`] | the certificates by which the two planes authenticate each other |
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::future::pending;
@@ -39,6 +40,7 @@ use crate::object::kind::{Absence, Watch as Watched};
 use crate::object::secret::CREDENTIALS_TYPE;
 use crate::object::{Kind, ObjectRef};
 use crate::problem::{Origin, Problem, Severity};
+use crate::status::ObjectStatus;
 use crate::store::{Store, Touched};
 use crate::translate::named::Named;
 use crate::translate::{ObjectName, TranslateOptions};
@@ -58,7 +60,7 @@ mod watch;
 
 use acknowledged::Acknowledged;
 use addresses::Addresses;
-use gateway_services::Wanted;
+use gateway_services::{ServiceFault, Wanted};
 use lease::Elector;
 use status::{DesiredConditions, StatusBoard};
 use watch::{Fault, Fields, Heard, News, Reason, Selection};
@@ -289,7 +291,7 @@ struct Follower<P> {
     /// The intended Services of Gateways.
     services: state::Sender<Arc<Wanted>>,
     /// The problems with the Services of Gateways.
-    service_faults: state::Receiver<Vec<Problem>>,
+    service_faults: state::Receiver<Vec<ServiceFault>>,
     /// The status to write, if the gateway writes status.
     board: Option<Arc<StatusBoard>>,
     acknowledged: Acknowledged,
@@ -549,14 +551,15 @@ impl<P: Publish> Follower<P> {
         let of_watches = of_watches.chain(self.away.iter().map(|first| problem(first, Reason::Temporary)));
         let of_watches = of_watches.chain(too_many(&self.unwatched));
         let of_addresses = self.lacking.borrow().clone();
-        let of_services = self.service_faults.borrow().clone();
+        let service_faults = self.service_faults.borrow().clone();
+        let of_services = service_faults.iter().map(|fault| fault.problem.clone());
         let of_cluster = of_addresses.into_iter().chain(of_services);
         self.output.report(&self.store, of_objects.chain(of_watches).chain(of_cluster));
         self.want_services();
         if let Some(board) = self.board.as_ref().filter(|_| self.output.is_serving()) {
             let conditions = DesiredConditions {
                 policies: self.output.policy_statuses(),
-                objects: self.output.statuses(),
+                objects: &with_service_faults(self.output.statuses(), &service_faults),
                 configuration: self.output.configuration(),
             };
             board.want(&self.named.ingresses, &self.output.problems(), conditions);
@@ -643,6 +646,19 @@ fn share(objects: impl Iterator<Item = ObjectRef>, room: usize) -> (BTreeSet<Obj
     let others = ranked.split_off(room.min(ranked.len()));
     let objects = |ranked: Vec<(usize, ObjectRef)>| ranked.into_iter().map(|(_, object)| object);
     (objects(ranked).collect(), objects(others).collect())
+}
+
+/// The statuses, with the reasons of Gateways whose Services cannot be as intended.
+fn with_service_faults<'s>(statuses: &'s [ObjectStatus], faults: &[ServiceFault]) -> Cow<'s, [ObjectStatus]> {
+    let mut statuses = Cow::Borrowed(statuses);
+    for ServiceFault { problem, unprogrammed } in faults {
+        let Some(fault) = unprogrammed else { continue };
+        let of_gateway = |status: &ObjectStatus| Some(&status.object) == problem.object.as_ref();
+        if let Some(index) = statuses.iter().position(of_gateway) {
+            statuses.to_mut()[index].set_unprogrammed(fault);
+        }
+    }
+    statuses
 }
 
 /// The problem with objects that are not watched.

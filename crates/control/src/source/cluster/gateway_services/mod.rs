@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client};
 use tokio::sync::watch as state;
 use tokio::time::sleep;
@@ -24,8 +24,9 @@ use crate::frontend::gateway::service::{self, Wish};
 use crate::object::service::{IpProtocol, OfGateway, Service};
 use crate::object::{Kind, ObjectRef, annotation};
 use crate::problem::{Origin, Problem, Severity};
+use crate::status;
 use crate::store::Store;
-use crate::translate::{GatewayServices, TranslateOptions};
+use crate::translate::{GatewayServices, ServiceType, TranslateOptions};
 
 mod fields;
 #[cfg(test)]
@@ -87,6 +88,14 @@ enum Write {
         /// The version of the existing Service; `None` for a new Service.
         version: Option<String>,
     },
+    /// Deletes a Service whose address cannot change, so that the next plan creates the Service with its new address.
+    Replace {
+        gateway: ObjectRef,
+        /// The new Service.
+        service: Box<v1::Service>,
+        uid: Option<String>,
+        version: Option<String>,
+    },
     Delete {
         name: Arc<str>,
         uid: Option<String>,
@@ -97,14 +106,18 @@ enum Write {
 impl Write {
     fn name(&self) -> &str {
         match self {
-            Self::Apply { service, .. } => service.metadata.name.as_deref().unwrap_or_default(),
+            Self::Apply { service, .. } | Self::Replace { service, .. } => {
+                service.metadata.name.as_deref().unwrap_or_default()
+            }
             Self::Delete { name, .. } => name,
         }
     }
 
     fn version(&self) -> Option<&str> {
         match self {
-            Self::Apply { version, .. } | Self::Delete { version, .. } => version.as_deref(),
+            Self::Apply { version, .. } | Self::Replace { version, .. } | Self::Delete { version, .. } => {
+                version.as_deref()
+            }
         }
     }
 }
@@ -154,12 +167,21 @@ impl Planner {
                 Some(_) => continue,
             };
             let intended = self.service(name, wish, &targets);
-            if targets.is_empty() || current.is_some_and(|current| is_as_intended(&current.raw, &intended)) {
+            let stays = wish.ports.is_empty() || targets.is_empty();
+            if stays || current.is_some_and(|current| is_as_intended(&current.raw, &intended)) {
                 continue;
             }
             let version = current.and_then(|current| current.raw.metadata.resource_version.clone());
-            let service = Box::new(intended);
-            plan.writes.push(Write::Apply { gateway: wish.gateway.clone(), service, version });
+            let (gateway, service) = (wish.gateway.clone(), Box::new(intended));
+            match current.filter(|current| has_other_cluster_ip(&current.raw, &service)) {
+                // The deletion is in progress.
+                Some(current) if current.raw.metadata.deletion_timestamp.is_some() => {}
+                Some(current) => {
+                    let uid = current.raw.metadata.uid.clone();
+                    plan.writes.push(Write::Replace { gateway, service, uid, version });
+                }
+                None => plan.writes.push(Write::Apply { gateway, service, version }),
+            }
         }
         for (name, service) in services.iter().filter(|(name, _)| !needed.contains(&***name)) {
             let Some(service) = service.as_ref().filter(|of| service::is_of_lease(&self.options, of)) else {
@@ -232,7 +254,9 @@ impl Planner {
             let current = current.filter(|current| service::is_ours(&self.options, current, &wish.gateway));
             let mut kept = BTreeMap::new();
             for (key, target) in current.iter().flat_map(|current| &current.targets) {
-                let is_needed = wish.ports.contains(key) || !is_complete;
+                // Without any port, the Service stays as it is.
+                let stays = wish.ports.is_empty() || !is_complete;
+                let is_needed = stays || wish.ports.contains(key);
                 let is_valid = is_needed && self.options.ports.contains(target);
                 if is_valid && taken.insert(*target) {
                     kept.insert(*key, *target);
@@ -301,6 +325,10 @@ impl Planner {
             target_port: Some(IntOrString::Int((*target).into())),
             ..v1::ServicePort::default()
         };
+        let address_of = |service_type| {
+            let address = wish.address.filter(|_| wish.service_type == service_type)?;
+            Some(address.to_string())
+        };
         v1::Service {
             metadata: ObjectMeta {
                 name: Some(name),
@@ -310,12 +338,13 @@ impl Planner {
                 ..ObjectMeta::default()
             },
             spec: Some(v1::ServiceSpec {
-                type_: Some(options.service_type.as_str().to_owned()),
+                type_: Some(wish.service_type.as_str().to_owned()),
                 selector: Some(options.selector.clone()),
                 ports: Some(targets.iter().map(port).collect()),
-                load_balancer_ip: wish.address.map(|address| address.to_string()),
-                load_balancer_class: options.load_balancer_class.clone(),
-                external_traffic_policy: options.external_traffic_policy.clone(),
+                cluster_ip: address_of(ServiceType::ClusterIp),
+                load_balancer_ip: address_of(ServiceType::LoadBalancer),
+                load_balancer_class: wish.load_balancer_class.clone(),
+                external_traffic_policy: wish.external_traffic_policy.clone(),
                 ..v1::ServiceSpec::default()
             }),
             status: None,
@@ -325,6 +354,27 @@ impl Planner {
 
 fn version(service: &OfGateway) -> Option<&str> {
     service.raw.metadata.resource_version.as_deref()
+}
+
+/// Whether a Service has another cluster IP than the intended Service requests. A cluster IP never changes.
+fn has_other_cluster_ip(current: &v1::Service, intended: &v1::Service) -> bool {
+    let cluster_ip = |service: &v1::Service| service.spec.as_ref().and_then(|spec| spec.cluster_ip.clone());
+    let wanted = cluster_ip(intended);
+    wanted.is_some() && wanted != cluster_ip(current)
+}
+
+/// A problem with a Service.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ServiceFault {
+    pub(super) problem: Problem,
+    /// The reason why the Gateway is not programmed.
+    pub(super) unprogrammed: Option<status::Fault>,
+}
+
+impl From<Problem> for ServiceFault {
+    fn from(problem: Problem) -> Self {
+        Self { problem, unprogrammed: None }
+    }
 }
 
 fn problem(object: &ObjectRef, message: String) -> Problem {
@@ -342,7 +392,7 @@ pub(super) async fn write(
     client: Client,
     options: &TranslateOptions,
     wanted: state::Receiver<Arc<Wanted>>,
-    faults: state::Sender<Vec<Problem>>,
+    faults: state::Sender<Vec<ServiceFault>>,
     mut holds: state::Receiver<bool>,
 ) -> Infallible {
     let Some(services) = &options.gateway_services else { return pending().await };
@@ -375,7 +425,7 @@ struct Writer<'a> {
     services: Api<v1::Service>,
     planner: Planner,
     wanted: state::Receiver<Arc<Wanted>>,
-    faults: &'a state::Sender<Vec<Problem>>,
+    faults: &'a state::Sender<Vec<ServiceFault>>,
 }
 
 /// The result of the writes of a plan.
@@ -415,7 +465,8 @@ impl Writer<'_> {
     }
 
     async fn carry_out(&mut self, wanted: &Wanted) -> Outcome {
-        let Plan { writes, mut problems } = self.planner.plan(wanted);
+        let Plan { writes, problems } = self.planner.plan(wanted);
+        let mut problems: Vec<ServiceFault> = problems.into_iter().map(ServiceFault::from).collect();
         let mut outcome = Outcome::Written;
         for write in writes {
             if self.wanted.has_changed().unwrap_or_default() {
@@ -462,17 +513,17 @@ impl Writer<'_> {
                 }
                 written.map(|written| OfGateway::of(&written))
             }
-            Write::Delete { name, uid, version } => {
-                let preconditions = Preconditions { uid: uid.clone(), resource_version: version.clone() };
-                let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-                match self.services.delete(name, &params).await {
-                    Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-                    deleted => deleted.map(|_| {
-                        tracing::info!(service = &**name, "deleted the Service of a Gateway");
-                        None
-                    }),
+            Write::Replace { service, uid, version, .. } => {
+                // The API server rejects an address outside of its range before the old Service is gone.
+                let mut trial = service.clone();
+                trial.metadata.generate_name = trial.metadata.name.take().map(|_| "sluicegate-".to_owned());
+                let params = PostParams { dry_run: true, ..PostParams::default() };
+                match self.services.create(&params, &trial).await {
+                    Ok(_) => self.delete(write.name(), uid, version).await,
+                    Err(error) => Err(error),
                 }
             }
+            Write::Delete { name, uid, version } => self.delete(name, uid, version).await,
         };
         match written {
             Ok(after) => Ok(Sent::Done(after.map(Arc::new))),
@@ -481,22 +532,53 @@ impl Writer<'_> {
         }
     }
 
-    fn failure(&self, write: &Write, error: &kube::Error) -> Problem {
+    async fn delete(
+        &self,
+        name: &str,
+        uid: &Option<String>,
+        version: &Option<String>,
+    ) -> kube::Result<Option<OfGateway>> {
+        let preconditions = Preconditions { uid: uid.clone(), resource_version: version.clone() };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        match self.services.delete(name, &params).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            deleted => deleted.map(|_| {
+                tracing::info!(service = name, "deleted the Service of a Gateway");
+                None
+            }),
+        }
+    }
+
+    fn failure(&self, write: &Write, error: &kube::Error) -> ServiceFault {
         let (namespace, name) = (&self.planner.options.namespace, write.name());
+        let is_invalid = matches!(error, kube::Error::Api(status) if status.code == 422);
         let error = in_words(error);
         match write {
-            Write::Apply { gateway, .. } => {
+            Write::Apply { gateway, service, .. } | Write::Replace { gateway, service, .. } => {
+                let requested = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_ref());
+                if let Some(address) = requested.filter(|_| is_invalid) {
+                    let message =
+                        format!("Service {namespace}/{name} cannot have the address {address}: {error}");
+                    let fault = format!("spec.addresses: {message}");
+                    return ServiceFault {
+                        problem: Problem {
+                            field: "spec.addresses".to_owned(),
+                            ..problem(gateway, format!("{message}; trying again"))
+                        },
+                        unprogrammed: Some(status::Fault::new(status::ADDRESS_NOT_USABLE, fault)),
+                    };
+                }
                 let message = format!(
                     "cannot write Service {namespace}/{name}: {error}; new ports are not served; trying again"
                 );
-                problem(gateway, message)
+                problem(gateway, message).into()
             }
             Write::Delete { name, .. } => {
                 let service =
                     ObjectRef { kind: Kind::Service, namespace: namespace.clone(), name: name.clone() };
                 let message =
                     format!("cannot delete the Service, which no Gateway needs: {error}; trying again");
-                problem(&service, message)
+                problem(&service, message).into()
             }
         }
     }

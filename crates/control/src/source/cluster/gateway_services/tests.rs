@@ -30,6 +30,9 @@ fn wish(name: &str, ports: &[u16]) -> Wish {
         gateway: gateway(name),
         labels: [("team".to_owned(), "shop".to_owned())].into(),
         annotations: [("b".to_owned(), "gateway".to_owned())].into(),
+        service_type: ServiceType::LoadBalancer,
+        load_balancer_class: None,
+        external_traffic_policy: Some("Local".to_owned()),
         address: None,
         ports: ports.iter().map(|port| (IpProtocol::Tcp, *port)).collect(),
     }
@@ -233,9 +236,13 @@ fn service_is_deleted_only_if_all_gateways_are_known_and_its_gateway_is_gone() {
     assert_eq!(&**name, "shop-web");
     let unknown = Wanted { is_complete: false, ..wanted(&[], &services) };
     assert_eq!(planner.plan(&unknown).writes, []);
-    // A Gateway whose listeners all have errors keeps its Service.
+    // A Gateway whose listeners all have errors keeps its Service, and the ports of its Service.
     let faulty = Wish { ports: BTreeSet::new(), ..web };
-    assert_eq!(planner.plan(&wanted(&[faulty], &services)).writes, []);
+    assert_eq!(planner.plan(&wanted([&faulty], &services)).writes, []);
+    let taken = targets(&services[0])[&(IpProtocol::Tcp, 80)];
+    planner.options.ports = taken..=taken;
+    let plan = planner.plan(&wanted(&[faulty, wish("new", &[80])], &services));
+    assert!(plan.writes.is_empty() && plan.problems.len() == 1, "{plan:?}");
 }
 
 #[test]
@@ -278,4 +285,29 @@ fn completed_write_counts_until_the_watch_reports_the_service() {
     let plan = planner.plan(&wanted([&one], [&odd]));
     complete(&mut planner, plan.writes[0].clone(), Some(&odd));
     assert_eq!(planner.plan(&wanted(&[one], &[odd])).writes, []);
+}
+
+#[test]
+fn service_with_another_cluster_ip_than_requested_is_replaced() {
+    let mut planner = planner(29999);
+    let web = Wish { service_type: ServiceType::ClusterIp, ..wish("web", &[80]) };
+    let fixed = |address: &str| Wish { address: address.parse().ok(), ..web.clone() };
+    let plan = planner.plan(&wanted([&fixed("10.0.0.1")], &[]));
+    let [Write::Apply { service, version: None, .. }] = &plan.writes[..] else { panic!("{plan:?}") };
+    let cluster_ip = service.spec.as_ref().and_then(|spec| spec.cluster_ip.clone());
+    assert_eq!(cluster_ip.as_deref(), Some("10.0.0.1"));
+    // `stored` gives this address.
+    let current = &applied(&planner.plan(&wanted([&web], &[])))[..];
+    let plan = planner.plan(&wanted([&fixed("10.0.0.1")], current));
+    assert!(matches!(&plan.writes[..], [Write::Apply { version: Some(_), .. }]), "{plan:?}");
+    let plan = planner.plan(&wanted([&fixed("10.0.0.2")], current));
+    let [Write::Replace { uid: Some(_), version: Some(_), .. }] = &plan.writes[..] else {
+        panic!("{plan:?}")
+    };
+    let mut deleted = current[0].clone();
+    deleted.metadata.deletion_timestamp =
+        Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH));
+    assert_eq!(planner.plan(&wanted([&fixed("10.0.0.2")], [&deleted])).writes, []);
+    // Without a requested address, the Service keeps its address.
+    assert_eq!(planner.plan(&wanted([&web], current)).writes, []);
 }

@@ -5,8 +5,9 @@ use super::*;
 #[test]
 fn gateway_api_objects_of_older_versions_and_with_every_valid_field_are_accepted() {
     let class = "apiVersion: gateway.networking.k8s.io/v1beta1\nkind: GatewayClass\nmetadata: {name: gold}\n\
-                 spec: {controllerName: sluicegate.dev/gateway-controller, description: d, parametersRef: {group: g, \
-                 kind: k, name: p, namespace: s}}\nstatus: {conditions: [{type: Accepted}]}\n";
+                 spec: {controllerName: sluicegate.dev/gateway-controller, description: d, parametersRef: {group: \"\", \
+                 kind: ConfigMap, name: p, namespace: s}}\nstatus: {conditions: [{type: Accepted}]}\n\
+                 ---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: p, namespace: s}\n";
     let gateway = "---\napiVersion: gateway.networking.k8s.io/v1beta1\nkind: Gateway\nmetadata: {name: edge}\n\
         spec: {gatewayClassName: gold, infrastructure: {labels: {a: b}, annotations: {a: b}}, allowedListeners: {namespaces: {from: Same}}, defaultScope: All, tls: {frontend: {default: \
         {}}}, listeners: [{name: x, protocol: TLS, port: 8443, tls: {mode: Passthrough, options: {a: b}, \

@@ -3,6 +3,7 @@
 use super::http::{TO_ECHO, http, http_route, served_hosts};
 use super::*;
 use crate::frontend::gateway::service::{GatewayAddresses, addresses, wishes};
+use crate::status::Content;
 use crate::translate::{GatewayServices, ServiceType};
 use crate::{Kind, ObjectRef};
 
@@ -199,7 +200,11 @@ fn addresses_of_a_gateway_are_those_of_its_service_or_of_the_nodes() {
             &service("edge", ""),
             Some(GatewayAddresses::Service(vec!["10.1.1.1".into()])),
         ),
-        (ServiceType::NodePort, &service("edge", ""), Some(GatewayAddresses::Nodes)),
+        (
+            ServiceType::NodePort,
+            &service("edge", "").replace("clusterIP:", "type: NodePort, clusterIP:"),
+            Some(GatewayAddresses::Nodes),
+        ),
         (ServiceType::LoadBalancer, &balanced, Some(GatewayAddresses::Service(Vec::new()))),
         (ServiceType::LoadBalancer, &with_address, Some(GatewayAddresses::Service(vec!["lb.test".into()]))),
         (ServiceType::ClusterIp, &service("other", ""), None),
@@ -216,30 +221,134 @@ fn addresses_of_a_gateway_are_those_of_its_service_or_of_the_nodes() {
 }
 
 #[test]
-fn address_of_a_gateway_is_requested_only_of_a_load_balancer() {
+fn gateway_without_its_requested_address_is_served_and_not_programmed() {
     let with = |addresses: &str| {
         edge(&http("web", 80, "a.test"))
             .replace("listeners:", &format!("addresses: [{addresses}], listeners:"))
     };
-    let (one, two) = ("{value: 192.0.2.1}", "{value: 192.0.2.1}, {value: 192.0.2.2}");
+    let (one, two) = ("{value: 10.1.1.1}", "{value: 10.1.1.1}, {value: 192.0.2.2}");
     let hosts = &["default/edge:80 a.test []"][..];
-    for (service_type, addresses, hosts, problem) in [
-        (ServiceType::ClusterIp, one, hosts, "spec.addresses: is ignored: the cluster assigns the address"),
-        (ServiceType::NodePort, one, hosts, "spec.addresses: is ignored: the cluster assigns the address"),
-        (ServiceType::LoadBalancer, one, hosts, "has no address yet"),
-        (ServiceType::LoadBalancer, two, hosts, "spec.addresses: only 192.0.2.1 is requested"),
+    let (cluster_ip, balancer) = (ServiceType::ClusterIp, ServiceType::LoadBalancer);
+    for (service_type, addresses, address, hosts, problem) in [
+        (cluster_ip, one, "", hosts, ""),
+        (cluster_ip, two, "", hosts, "spec.addresses: 192.0.2.2 is not usable: a Service has one address"),
         (
-            ServiceType::LoadBalancer,
+            cluster_ip,
+            "{value: 10.1.1.2}",
+            "",
+            hosts,
+            "spec.addresses: Service own/default-edge has the address 10.1.1.1 and not 10.1.1.2",
+        ),
+        (
+            ServiceType::NodePort,
+            one,
+            "",
+            hosts,
+            "spec.addresses: 10.1.1.1 is not usable: a Service of type NodePort",
+        ),
+        (balancer, one, "ip: 10.1.1.1", hosts, ""),
+        // The host name may lead to the address.
+        (balancer, one, "hostname: lb.test", hosts, ""),
+        (balancer, one, "ip: 10.1.1.9", hosts, "has the address 10.1.1.9 and not 10.1.1.1"),
+        (balancer, one, "", hosts, "has no address yet"),
+        (
+            cluster_ip,
             "{type: Hostname, value: lb.test}",
+            "",
             &[],
             "spec.addresses[0].type: \"Hostname\" is not supported",
         ),
     ] {
-        let balanced =
-            service("edge", &port(80, 20001)).replace("clusterIP:", "type: LoadBalancer, clusterIP:");
-        let mut problems = vec![problem];
-        // The Service still has no address.
-        problems.extend(hosts.is_empty().then_some("has no address yet"));
-        served_hosts(&options(service_type), &[with(addresses), balanced], hosts, &problems);
+        let mut service = service("edge", &port(80, 20001));
+        if service_type == balancer {
+            service = service.replace("clusterIP:", "type: LoadBalancer, clusterIP:");
+        }
+        if !address.is_empty() {
+            service = format!("{service}status: {{loadBalancer: {{ingress: [{{{address}}}]}}}}\n");
+        }
+        let problems = Some(problem).filter(|problem| !problem.is_empty());
+        let problems: Vec<&str> = problems.into_iter().collect();
+        let manifests = [with(addresses), service];
+        served_hosts(&options(service_type), &manifests, hosts, &problems);
+        let translation = translate(&stored(&manifests.concat()), &options(service_type));
+        let Content::Gateway(status) = &translation.statuses[0].content else { panic!("a Gateway") };
+        let reason = status.unprogrammed.as_ref().map(|fault| fault.reason);
+        let expected = match problem {
+            "" | "has no address yet" => None,
+            _ if hosts.is_empty() => Some("Invalid"),
+            _ => Some("AddressNotUsable"),
+        };
+        assert_eq!(reason, expected, "{addresses} {address}");
     }
+}
+
+#[test]
+fn parameters_set_the_service_of_a_gateway_and_have_precedence_over_those_of_the_class() {
+    let map = |name: &str, data: &str| {
+        format!("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {{{data}}}\n")
+    };
+    let reference = "group: \"\", kind: ConfigMap, name";
+    let class = object(
+        "GatewayClass",
+        "name: sluicegate",
+        &format!(
+            "controllerName: sluicegate.dev/gateway-controller, parametersRef: {{{reference}: of-class, namespace: default}}"
+        ),
+    );
+    let edge = edge(&http("web", 80, ""));
+    let named = edge.replace(
+        "listeners:",
+        &format!("infrastructure: {{parametersRef: {{{reference}: own}}}}, listeners:"),
+    );
+    let of_class = map(
+        "of-class",
+        "serviceType: LoadBalancer, loadBalancerClass: a.test/b, externalTrafficPolicy: Local",
+    );
+    let options = options(ServiceType::ClusterIp);
+    let wished = |manifests: &[&str]| {
+        let services = options.gateway_services.as_ref().unwrap();
+        let [wish] = &wishes(&stored(&manifests.concat()), &options, services)[..] else { panic!("a wish") };
+        let policy = wish.external_traffic_policy.clone().unwrap_or_default();
+        let class = wish.load_balancer_class.clone().unwrap_or_default();
+        format!("{} {class} {policy} {}", wish.service_type.as_str(), wish.ports.len())
+    };
+    assert_eq!(wished(&[&edge]), "ClusterIP   1");
+    assert_eq!(wished(&[&class, &of_class, &edge]), "LoadBalancer a.test/b Local 1");
+    let own = map("own", "serviceType: NodePort");
+    assert_eq!(wished(&[&class, &of_class, &own, &named]), "NodePort  Local 1");
+    let accepted = |options: &TranslateOptions, manifests: &[&str]| {
+        let statuses = translate(&stored(&manifests.concat()), options).statuses;
+        let status = statuses.into_iter().find(|status| status.object.kind == Kind::Gateway).unwrap();
+        let Content::Gateway(status) = status.content else { panic!("a Gateway") };
+        format!("{} {}", status.accepted.reason, status.accepted.message)
+    };
+    for (manifests, message) in [
+        (vec![&*named], "spec.infrastructure.parametersRef: ConfigMap default/own does not exist"),
+        (
+            vec![&*named, &*map("own", "serviceType: Odd")],
+            "ConfigMap default/own: data[serviceType]: \"Odd\" is not supported: write ClusterIP",
+        ),
+        (vec![&*named, &*map("own", "odd: a")], "ConfigMap default/own: data[odd]: is unknown; the keys are"),
+        (
+            vec![&*class, &*edge],
+            "GatewayClass sluicegate: spec.parametersRef: ConfigMap default/of-class does not exist",
+        ),
+        (
+            vec![&*named.replace("kind: ConfigMap", "kind: Odd")],
+            "spec.infrastructure.parametersRef.kind: \"Odd\" is not supported: name a ConfigMap",
+        ),
+        (
+            vec![&*named.replace("group: \"\"", "group: odd.test")],
+            "spec.infrastructure.parametersRef.group: \"odd.test\" is not supported",
+        ),
+    ] {
+        let found = accepted(&options, &manifests);
+        assert!(found.starts_with("InvalidParameters ") && found.contains(message), "{found}");
+        // The Service stays as it is.
+        assert_eq!(wished(&manifests), "ClusterIP   0");
+    }
+    assert_eq!(accepted(&options, &[&named, &own]), "Accepted ");
+    let without = TranslateOptions { gateway_services: None, ..options.clone() };
+    assert!(accepted(&without, &[&named, &own]).contains("has no effect, because Gateways have no Services"));
+    assert_eq!(accepted(&without, &[&named, &map("own", "")]), "Accepted ");
 }
