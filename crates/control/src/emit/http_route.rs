@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sluicegate_model::rule::Backend;
 use sluicegate_model::value::Weight;
-use sluicegate_model::{EntryPoint, HostPattern, Rule, Transport, UpstreamKey, VirtualHost};
+use sluicegate_model::{EntryPoint, Rule, Transport, UpstreamKey, VirtualHost};
 
 use crate::intent::Intents;
 use crate::intent::http_route::{HttpBackend, HttpRoute, HttpRule};
@@ -14,7 +14,7 @@ use crate::intent::listener::Listener;
 use crate::merge::listener::{HostRoute, HttpHost};
 use crate::merge::policy::Policies;
 use crate::object::host::{self, Specificity};
-use crate::object::route::Hostname;
+use crate::object::route::claim;
 
 /// The Service of backends that respond with 500. No Service can have this name.
 const INVALID: &str = "(invalid)";
@@ -68,12 +68,6 @@ pub(super) fn emit(
         }));
     }
     result
-}
-
-/// The specificity of the hostname by which a route has a host: its most specific hostname that matches the host.
-fn claim(hostnames: &[Hostname], host: &HostPattern) -> Specificity {
-    let matching = hostnames.iter().filter(|hostname| host::covers(&hostname.pattern, host));
-    matching.map(|hostname| host::specificity(&hostname.pattern)).max().unwrap_or_default()
 }
 
 /// Changes the precedence of rules so that rules of a more specific hostname come first. `claims` has the specificity of the

@@ -1,5 +1,6 @@
 //! The owner of each socket, and the routes that are in service there.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use crate::intent::listener::{Layer4, Listener, Parent, Socket};
 use crate::intent::{At, Claim, Place, Reference};
 use crate::object::gateway::ListenerProtocol;
 use crate::object::host::covers;
-use crate::object::route::Hostname;
+use crate::object::route::{Hostname, claim};
 use crate::object::{Kind, ObjectRef};
 use crate::problem::{Problem, Severity};
 use crate::status::Fault;
@@ -442,7 +443,7 @@ impl<'i, 'a> Merging<'i, 'a> {
 
     /// The names of the listeners for TLS that share a socket. `all` are all listeners of the socket.
     fn tls_names(&mut self, listeners: &[usize], all: &[usize]) -> Vec<TlsName> {
-        let mut taken: BTreeMap<&HostPattern, (usize, &Attachment)> = BTreeMap::new();
+        let mut claims: BTreeMap<&HostPattern, Vec<(usize, &Attachment)>> = BTreeMap::new();
         let names = Names::new(self.listeners, all);
         for &index in listeners {
             let hostname = self.listeners[index].hostname;
@@ -450,31 +451,40 @@ impl<'i, 'a> Merging<'i, 'a> {
                 for host in &attachment.hosts {
                     // A name belongs to the listener with the most specific matching hostname, whether a route of that
                     // listener takes the name or not.
-                    let message = if let Some(owner) = names.closer(hostname, host) {
-                        foreign(host, &self.listeners[owner])
-                    } else {
-                        match taken.get(host) {
-                            None => {
-                                taken.insert(host, (index, attachment));
-                                continue;
-                            }
-                            Some((_, winner)) if winner.route == attachment.route => continue,
-                            Some((_, winner)) => format!(
-                                "{host} is ignored at {}: {} has it already (older, or first by name)",
-                                self.listeners[index].in_words(),
-                                self.routes[winner.route].at.object
-                            ),
-                        }
+                    let Some(owner) = names.closer(hostname, host) else {
+                        claims.entry(host).or_default().push((index, attachment));
+                        continue;
                     };
                     let at = self.routes[attachment.route].at;
+                    let message = foreign(host, &self.listeners[owner]);
                     self.merged.problems.push(at.warning(&attachment.parent.field(), message));
                 }
             }
         }
-        let taken: Vec<(HostPattern, usize, usize, Place)> = taken
-            .into_iter()
-            .map(|(host, (listener, of))| (host.clone(), listener, of.route, of.parent))
-            .collect();
+        let routes = self.routes;
+        let mut taken: Vec<(HostPattern, usize, usize, Place)> = Vec::with_capacity(claims.len());
+        for (host, claims) in claims {
+            // The route whose own hostname is the most specific has precedence, then the older route (Gateway API 1.7,
+            // `TLSRouteSpec.hostnames`).
+            let claim_of = |of: &Attachment| Reverse(claim(routes[of.route].hostnames, host));
+            let Some(&(listener, winner)) = claims.iter().min_by_key(|(_, of)| claim_of(of)) else {
+                continue;
+            };
+            for &(index, loser) in claims.iter().filter(|(_, of)| of.route != winner.route) {
+                let reason = match claim_of(loser) == claim_of(winner) {
+                    true => "has it already (older, or first by name)",
+                    false => "has a more specific hostname",
+                };
+                let message = format!(
+                    "{host} is ignored at {}: {} {reason}",
+                    self.listeners[index].in_words(),
+                    routes[winner.route].at.object
+                );
+                let at = routes[loser.route].at;
+                self.merged.problems.push(at.warning(&loser.parent.field(), message));
+            }
+            taken.push((host.clone(), listener, winner.route, winner.parent));
+        }
         let names = taken.into_iter().map(|(host, listener, route, parent)| {
             let leads_to = self.leads_to(route);
             TlsName { host, listener, route, parent, leads_to }

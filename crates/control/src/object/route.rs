@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sluicegate_model::HostPattern;
 
 use super::gateway_api::{self, GROUP, PortRouteSpec, TlsRouteSpec, Written};
+use super::host::Specificity;
 use super::kind::Raw;
 use super::{Kind, Object, ObjectRef, annotation, host};
 use crate::problem::Findings;
@@ -34,6 +35,12 @@ pub(crate) struct Hostname {
     /// Its place in `spec.hostnames`.
     pub(crate) index: usize,
     pub(crate) pattern: HostPattern,
+}
+
+/// The specificity of the hostname by which a route has a host: its most specific hostname that matches the host.
+pub(crate) fn claim(hostnames: &[Hostname], host: &HostPattern) -> Specificity {
+    let matching = hostnames.iter().filter(|hostname| host::covers(&hostname.pattern, host));
+    matching.map(|hostname| host::specificity(&hostname.pattern)).max().unwrap_or_default()
 }
 
 /// A parent that a route names.

@@ -148,6 +148,29 @@ fn oldest_route_of_a_listener_takes_precedence_and_conflicts_are_reported() {
 }
 
 #[test]
+fn tls_route_with_the_more_specific_hostname_has_precedence() {
+    let created = |name: &str, year: u16, host: &str, backend: &str| {
+        let metadata = format!("name: {name}, creationTimestamp: \"{year}-01-01T00:00:00Z\"");
+        route("TLSRoute", &metadata, &[host], backend)
+    };
+    for (listener, wide, narrow) in [("a.b.test", "*.b.test", "a.b.test"), ("*.b.test", "*.test", "*.b.test")]
+    {
+        check(
+            &[
+                edge(&tls("x", 8443, listener)),
+                created("old", 2024, wide, "dns:53"),
+                created("young", 2025, narrow, "db:5432"),
+            ],
+            &[&format!("TLS 0.0.0.0:8443 {listener} -> {DB}")],
+            &[&format!(
+                "TLSRoute default/old: spec.parentRefs[0]: {listener} is ignored at listener x of Gateway default/edge: TLSRoute \
+                 default/young has a more specific hostname"
+            )],
+        );
+    }
+}
+
+#[test]
 fn upstreams_of_an_ignored_route_are_not_published() {
     let text = [
         edge(&tcp("x", 1)),
