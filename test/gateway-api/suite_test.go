@@ -42,6 +42,10 @@ var profiles = []suite.ConformanceProfile{
 	suite.GatewayUDPConformanceProfile,
 }
 
+// Experimental features that need no experimental field. They count with the standard channel too: the suite checks that a
+// gateway without such a feature rejects its use.
+var withoutFields = []features.FeatureName{features.SupportTLSRouteModeMixed, features.SupportHTTPRouteDestinationPortMatching}
+
 // test is an entry of the catalog.
 type test struct {
 	Name        string `json:"name"`
@@ -136,7 +140,8 @@ func readFeatures(file, channel, release string) (map[features.FeatureName]bool,
 			return nil, fmt.Errorf("%s:%d: %s has no reason", file, number, name)
 		}
 		named.Insert(name)
-		if channel == features.FeatureChannelExperimental || features.GetFeature(name).Channel == features.FeatureChannelStandard {
+		isStandard := features.GetFeature(name).Channel == features.FeatureChannelStandard || slices.Contains(withoutFields, name)
+		if isStandard || channel == features.FeatureChannelExperimental {
 			listed[name] = words[0] == "+"
 		}
 	}
