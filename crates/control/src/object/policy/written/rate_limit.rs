@@ -10,9 +10,10 @@ use super::target::TargetRef;
 use sluicegate_model::value::secret::SecretKeyRef;
 
 /// Limits the rate of requests to the routes of its targets, and the number of requests in flight. A request above a
-/// limit receives 429. One policy applies to a route, and the gateway merges nothing. The most specific policy applies:
-/// the policy for the port of the Service, then for the Service, then for the Ingress, or for the rule, the HTTPRoute
-/// or GRPCRoute, the listener and the Gateway. If several policies have the same target, the oldest policy applies.
+/// limit receives 429. One policy applies to a route, and the gateway does not merge policies. The order of precedence
+/// is: the port of the Service, the Service, then the Ingress. On a route of Gateway API, the order after the Service
+/// is: the rule, the route, the listener, the Gateway. If several policies have the same target, the oldest policy
+/// applies.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [

@@ -7,11 +7,11 @@ use sluicegate_model::feature::{Authentication, Authorization, Check, Cors, Faul
 use super::target::TargetRef;
 
 /// Sets which clients may call the routes of its targets. A policy for a port of a Service has precedence over a policy
-/// for the Service, which has precedence over a policy for the Ingress, the Gateway or the route. One of these policies
-/// applies to a route as a whole. For a rule of an HTTPRoute or a GRPCRoute, the policies for the rule, the route, the
-/// listener and the Gateway combine: for each of ipAccess, cors, authentication and authorization, the most specific
-/// policy that sets the field has precedence. If several policies have the same target, the oldest policy applies. If
-/// a policy cannot be used, its routes respond with 503.
+/// for the Service. Both have precedence over policies for an Ingress, a Gateway, a listener, a route or a rule, and
+/// apply alone. On a rule of an HTTPRoute or a GRPCRoute without a policy for the Service, the policies for the rule,
+/// the route, the listener and the Gateway combine. The gateway takes each of ipAccess, cors, authentication and
+/// authorization from the most specific policy that sets the field. If several policies have the same target, the
+/// oldest policy applies. If a policy cannot be used, its routes respond with 503.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{

@@ -3,15 +3,16 @@
 
 use schemars::JsonSchema;
 
-/// The state of the policy for each Gateway of its targets, and for each target without a Gateway.
+/// The state of the policy for each object in ancestors.
 #[derive(JsonSchema)]
 pub(crate) struct PolicyStatus {
-    /// One entry for each Gateway of a Gateway or route in targetRefs, and for each other target. At most 16 entries.
+    /// One entry for each Gateway or listener in targetRefs, for each Gateway of a route in targetRefs, and for each
+    /// Ingress, Service or port. At most 16 entries.
     #[schemars(length(max = 16))]
     ancestors: Vec<Ancestor>,
 }
 
-/// The state of the policy for a Gateway or a target.
+/// The state of the policy for an object.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Ancestor {

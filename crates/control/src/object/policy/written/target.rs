@@ -15,7 +15,7 @@ use serde::Deserialize;
     },
     {
         "rule": "!has(self.sectionName) || self.kind != 'Ingress'",
-        "message": "sectionName names no part of an Ingress: remove the field"
+        "message": "an Ingress has no sections: remove sectionName"
     }
 ]))]
 pub(crate) struct TargetRef {
@@ -29,10 +29,10 @@ pub(crate) struct TargetRef {
     #[schemars(length(min = 1, max = 253))]
     pub(crate) name: String,
     /// The name of a listener of the Gateway, the name of a rule of the route, or the name or number of a port of the
-    /// Service. The policy then applies only there. If the target has no such part, a policy of another kind than
-    /// SecurityPolicy has no effect on the target. With a SecurityPolicy, all requests for the target then receive
-    /// 503, unless another SecurityPolicy for the target or for the part that serves the request applies. Default: all
-    /// parts of the target.
+    /// Service. The policy then applies only to this part of the target. If the target does not have the part, a
+    /// RateLimitPolicy or TrafficPolicy has no effect on the target. A SecurityPolicy then denies all requests for the
+    /// target with 503. Exception: another SecurityPolicy applies, if one is attached to the target or to the part that
+    /// serves the request. Default: the whole target.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) section_name: Option<String>,
 }

@@ -7,12 +7,12 @@ use super::target::TargetRef;
 
 /// Sets how the gateway forwards requests: timeouts, retries, headers, rewrites, redirects, fixed responses, traffic
 /// splits, load balancing, mirrors, caching and faults. A policy for a port of a Service has precedence over a policy
-/// for the Service, which has precedence over a policy for the Ingress, the Gateway or the route. One of these policies
-/// applies to a route as a whole. For a rule of an HTTPRoute or a GRPCRoute, the policies for the rule, the route, the
-/// listener and the Gateway combine: the most specific policy that sets a part has precedence for the part. A filter
-/// of the rule has precedence over all policies. If several policies have the same target, the oldest policy applies.
-/// If a new policy has an invalid part, the part has no effect, and the other parts apply. If a change makes a policy
-/// invalid, the last valid version stays in service.
+/// for the Service. Both have precedence over policies for an Ingress, a Gateway, a listener, a route or a rule, and
+/// apply alone. On a rule of an HTTPRoute or a GRPCRoute without a policy for the Service, the policies for the rule,
+/// the route, the listener and the Gateway combine. The gateway takes each part from the most specific policy that sets
+/// the part. A filter of the rule has precedence over all policies. If several policies have the same target, the
+/// oldest policy applies. If a new policy has an invalid part, the part has no effect, and the other parts apply. If a
+/// change makes a policy invalid, the last valid version stays in service.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
