@@ -97,6 +97,8 @@ struct Merging<'i, 'a> {
     ports: HashMap<u16, Vec<Socket>>,
     /// The listener with a hostname at a socket.
     names: HashMap<(Socket, &'i HostPattern), usize>,
+    /// The listener with a hostname at the HTTPS ports that flags set.
+    flag_names: HashMap<&'i HostPattern, usize>,
     /// The routes of each listener, the oldest first. An HTTP listener has HTTPRoutes and GRPCRoutes.
     attached: Vec<Vec<Attachment>>,
     /// The kinds of these routes.
@@ -123,6 +125,7 @@ pub(super) fn merge<'a>(
         sockets: BTreeMap::new(),
         ports: HashMap::new(),
         names: HashMap::new(),
+        flag_names: HashMap::new(),
         attached: listeners.iter().map(|_| Vec::new()).collect(),
         kinds: listeners.iter().map(|_| Vec::new()).collect(),
         in_service: HashSet::new(),
@@ -169,6 +172,9 @@ impl<'i, 'a> Merging<'i, 'a> {
                 self.merged.problems.push(listener.at.warning(&field, message));
             } else {
                 self.names.entry((socket, listener.hostname)).or_insert(index);
+                if matches!(socket, Socket::Https(_)) {
+                    self.flag_names.entry(listener.hostname).or_insert(index);
+                }
                 let at_socket = self.sockets.entry(socket).or_default();
                 if at_socket.is_empty() {
                     self.ports.entry(socket.port()).or_default().push(socket);
@@ -180,6 +186,13 @@ impl<'i, 'a> Merging<'i, 'a> {
 
     /// The listener that has precedence over another listener at a socket.
     fn conflict(&self, listener: &Listener<'_>, socket: Socket) -> Option<&'i Listener<'a>> {
+        // All HTTPS listeners that flags set serve the same hosts, so a host has one validation of client certificates.
+        if matches!(socket, Socket::Https(_))
+            && let Some(&holder) = self.flag_names.get(listener.hostname)
+            && self.listeners[holder].client_auth != listener.client_auth
+        {
+            return Some(&self.listeners[holder]);
+        }
         let others = self.ports.get(&socket.port())?.iter();
         others.filter(|other| other.overlaps(socket)).find_map(|other| {
             // The listeners of a socket can share it with each other, so that the first one stands for all.
@@ -329,25 +342,19 @@ impl<'i, 'a> Merging<'i, 'a> {
     /// all listeners of the entry point.
     fn serve_tls(&mut self, entry_point: &EntryPoint, listeners: &[usize], all: &[usize]) {
         let names = self.tls_names(listeners, all);
-        let passed = |host: HostPattern, route: Layer4Route| {
-            let entry_point = entry_point.clone();
-            TlsRoute { entry_point, ..TlsRoute::new(host, route) }
-        };
-        // A name never reaches a listener with a less specific hostname, whether its own listener serves the name or not.
-        let nowhere = |listener: &Listener<'_>, host: HostPattern| {
-            passed(host, Layer4Route { id: listener.at.id(), backends: Vec::new() })
-        };
+        let served: HashSet<&HostPattern> = names.iter().map(|name| &name.host).collect();
         for listener in listeners.iter().map(|index| &self.listeners[*index]) {
-            if !names.iter().any(|name| name.host == *listener.hostname) {
-                self.merged.passthrough.push(nowhere(listener, listener.hostname.clone()));
+            if !served.contains(listener.hostname) {
+                self.merged.passthrough.push(nowhere(entry_point, listener, listener.hostname.clone()));
             }
         }
         for TlsName { host, listener, leads_to, .. } in names {
             let listener = &self.listeners[listener];
             if listener.protocol == ListenerProtocol::Tls {
-                self.merged.passthrough.push(passed(host, leads_to));
+                let entry_point = entry_point.clone();
+                self.merged.passthrough.push(TlsRoute { entry_point, ..TlsRoute::new(host, leads_to) });
             } else if listener.certificates.is_empty() {
-                self.merged.passthrough.push(nowhere(listener, host));
+                self.merged.passthrough.push(nowhere(entry_point, listener, host));
             } else {
                 self.merged.tls_hosts.push(Arc::new(TlsHost {
                     entry_point: entry_point.clone(),
@@ -379,6 +386,10 @@ impl<'i, 'a> Merging<'i, 'a> {
                     entry_point: entry_point.clone(),
                     ..TlsHost::new(listener.hostname.clone(), listener.certificates.clone())
                 }));
+            } else if listener.protocol == ListenerProtocol::Https
+                && matches!(entry_point, EntryPoint::Gateway(_))
+            {
+                self.merged.passthrough.push(nowhere(entry_point, listener, listener.hostname.clone()));
             }
             // Requests for the names of a listener never reach the routes of another listener.
             if *listener.hostname != HostPattern::Any {
@@ -503,6 +514,13 @@ impl<'i, 'a> Merging<'i, 'a> {
     }
 }
 
+/// Rejects the connections for a host of a listener. A name never reaches a listener with a less specific hostname, whether
+/// its own listener can serve the name or not.
+fn nowhere(entry_point: &EntryPoint, listener: &Listener<'_>, host: HostPattern) -> TlsRoute {
+    let route = Layer4Route { id: listener.at.id(), backends: Vec::new() };
+    TlsRoute { entry_point: entry_point.clone(), ..TlsRoute::new(host, route) }
+}
+
 /// Whether two listeners with different hostnames can share a socket: the names of their clients tell them apart.
 fn can_share(one: &Listener<'_>, other: &Listener<'_>) -> bool {
     let is_same = one.protocol == other.protocol || one.protocol.is_tls() && other.protocol.is_tls();
@@ -541,9 +559,7 @@ fn foreign(host: &HostPattern, owner: &Listener<'_>) -> String {
 
 /// The field by which another listener has precedence at a socket, and the reason.
 fn defeat(listener: &Listener<'_>, winner: &Listener<'_>) -> (String, String) {
-    let is_by_name = listener.protocol == winner.protocol
-        && listener.protocol.has_names()
-        && winner.hostname == listener.hostname;
+    let is_by_name = can_share(winner, listener) && winner.hostname == listener.hostname;
     let (within, what) = match is_by_name {
         true => ("hostname", format!("{} at port", listener.hostname)),
         false => ("port", "port".to_owned()),

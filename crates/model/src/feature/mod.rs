@@ -211,7 +211,7 @@ pub struct BackendFeatures {
     pub response_headers: HeaderEdits,
     /// The path and host that the backend receives, in place of those of the features of the rule.
     #[serde(skip_serializing_if = "is_default")]
-    #[n(2)]
+    #[cbor(n(2), default, skip_if = "is_default")]
     pub url_rewrite: UrlRewrite,
 }
 

@@ -101,8 +101,10 @@ pub(crate) async fn serve(
     let addresses = arrival.addresses;
     let (stream, session, entrance) = match protocol {
         Protocol::Http(entrance) => (Stream::Plain(arrival.tcp), None, entrance),
-        // The listener terminates TLS for no name.
-        Protocol::Https(_) if worker.snapshot().table.layer4.connections.contains_key(&listener) => {
+        // The listener of a Gateway terminates TLS for no name any more.
+        Protocol::Https(Entrance::Gateway(_))
+            if worker.snapshot().table.layer4.connections.contains_key(&listener) =>
+        {
             return Box::pin(layer4::serve(worker, arrival, phase)).await;
         }
         Protocol::Https(entrance) => match Box::pin(handshake(worker, arrival, entrance, phase)).await {
@@ -165,7 +167,8 @@ async fn handshake(
     let accept = tls::accept(tcp, &names, limit, &worker.handshakes);
     let Rejected { fault, stream } = match timeout(time, accept).await {
         Ok(Ok(Accepted::Passthrough(tcp, hello))) => {
-            drop(snapshot);
+            // The connection may outlive many configurations.
+            drop((snapshot, names));
             let arrival = Arrival { tcp, addresses, listener };
             Box::pin(layer4::pass_through(worker, arrival, entrance, hello, phase)).await;
             return None;
@@ -176,8 +179,9 @@ async fn handshake(
             if !session.host.relays {
                 return Some((stream, session));
             }
-            drop(snapshot);
-            let connection = (Stream::Tls(stream), session.name);
+            let Session { name, .. } = session;
+            drop((snapshot, names));
+            let connection = (Stream::Tls(stream), name);
             Box::pin(layer4::relay(worker, connection, (addresses, listener), entrance, phase)).await;
             return None;
         }

@@ -65,7 +65,7 @@ pub(super) struct Exchange<'c> {
     pub(super) head_deadline: Option<Instant>,
     /// The effect of a traffic policy.
     pub(super) steered: Option<Steered>,
-    /// The header edits of the chosen backend.
+    /// The edits of the chosen backend.
     pub(super) backend_edits: Option<Arc<BackendEdits>>,
     /// The permits of concurrency limits while the request is in flight.
     pub(super) permits: Vec<Permit>,

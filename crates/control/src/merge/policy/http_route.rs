@@ -49,7 +49,7 @@ impl Policies<'_> {
                 let field = Place::HttpBackend(rule.index, index).field();
                 // The rule may be at several listeners.
                 let problem = route.at.warning(&field, message);
-                if !self.problems.contains(&problem) {
+                if self.told.insert(problem.clone()) {
                     self.problems.push(problem);
                 }
                 denied.push(index);

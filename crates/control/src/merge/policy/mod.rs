@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 use sluicegate_model::policy::{Consumer, RateLimits, Security, Traffic};
 use sluicegate_model::{Config, ObjectId, UpstreamKey};
 
@@ -46,7 +46,10 @@ pub(crate) struct Policies<'a> {
     rate_limits: Attached<'a, RateLimits>,
     traffic: Attached<'a, traffic::Value>,
     /// The traffic policies of routes, by the original policy and the SecurityPolicy of the route.
-    narrowed: HashMap<(*const Traffic, Option<*const Security>), Arc<Traffic>>,
+    /// The problems of backends that another policy guards. A rule may be at several listeners.
+    told: HashSet<Problem>,
+    /// By address. The original policy stays in memory, so that no other policy gets its address.
+    narrowed: HashMap<(*const Traffic, Option<*const Security>), (Arc<Traffic>, Arc<Traffic>)>,
     problems: Vec<Problem>,
 }
 
@@ -105,6 +108,7 @@ impl<'a> Policies<'a> {
             rate_limits: Attached::new(&targets, of_limits, |_, _| None),
             traffic: Attached::new(&targets, of_traffic, |_, _| None),
             narrowed: HashMap::default(),
+            told: HashSet::default(),
             problems,
         }
     }
@@ -131,9 +135,10 @@ impl<'a> Policies<'a> {
     /// permission to call them.
     fn narrow(&mut self, traffic: Arc<Traffic>, security: Option<&Arc<Security>>) -> Arc<Traffic> {
         let from = (Arc::as_ptr(&traffic), security.map(Arc::as_ptr));
-        if let Some(known) = self.narrowed.get(&from) {
+        if let Some((_, known)) = self.narrowed.get(&from) {
             return known.clone();
         }
+        let original = traffic.clone();
         let guard = |upstream: &UpstreamKey| {
             let guard = self.security.of_upstream(upstream).filter(|guard| guard.can_deny())?;
             (!security.is_some_and(|security| includes(security, guard))).then(|| guard.id.clone())
@@ -173,7 +178,7 @@ impl<'a> Policies<'a> {
             let problem = self.traffic.fault(&owner, &field, message);
             self.problems.extend(problem.filter(|problem| !self.problems.contains(problem)));
         }
-        self.narrowed.insert(from, narrowed.clone());
+        self.narrowed.insert(from, (original, narrowed.clone()));
         narrowed
     }
 

@@ -111,8 +111,11 @@ impl<'i> Targets<'i> {
         };
         match section {
             None => {
-                let is_below = listeners().next().is_some()
-                    && listeners().all(|listener| !listener.protocol.is_http())
+                // The policy also applies to the listeners of the Gateway's ListenerSets.
+                let mut with_sets =
+                    self.listeners.iter().filter(|listener| listener.gateway == object).peekable();
+                let is_below = with_sets.peek().is_some()
+                    && with_sets.all(|listener| !listener.protocol.is_http())
                     && rejected().next().is_none();
                 is_below.then(|| below_http(&format!("{object} has no listener for HTTP")))
             }

@@ -576,8 +576,9 @@ impl<P: Publish> Follower<P> {
         let is_known = |watch: &Watch| watch.is_settled && watch.fault.is_none();
         let is_complete = self.watches.values().all(|watch| match watch.selection.kind {
             Kind::Gateway | Kind::GatewayClass => is_known(watch),
-            // A cluster may lack the kind for good.
-            Kind::ListenerSet => match &watch.fault {
+            // A cluster may lack the kind for good, or the gateway may lack the right. Gateways may select namespaces of sets by
+            // labels.
+            Kind::ListenerSet | Kind::Namespace => match &watch.fault {
                 Some(fault) => watch.selection.can_do_without(fault.reason),
                 None => watch.is_settled,
             },

@@ -18,6 +18,8 @@ pub(super) struct Forwarded<'r> {
     pub(super) lines: &'r [u8],
     /// The query.
     pub(super) query: Option<&'r [u8]>,
+    /// The host that the endpoint receives in place of the client's host.
+    pub(super) host: Option<&'r str>,
     pub(super) upstream: &'r UpstreamKey,
 }
 
@@ -43,6 +45,9 @@ pub(super) fn asked(
             add_part(&mut key, &line.name.of(buf).to_ascii_lowercase());
             add_part(&mut key, line.value.of(buf));
         }
+    }
+    if let Some(host) = forwarded.host {
+        add_part(&mut key, host.as_bytes());
     }
     for name in &rules.key.headers {
         add_part(&mut key, &sent(forwarded.bytes, name.as_bytes()));

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use super::exchange::{Exchange, Persist};
 use super::refuse::Refusal;
+use super::steer::rewritten_host;
 use crate::failure::{Failure, Fault};
 use crate::feature::Guard;
 use crate::feature::cache::{
@@ -157,6 +158,7 @@ impl Exchange<'_> {
                 Some(query) => Some(&**query).filter(|query| !query.is_empty()),
                 None => self.head().query(),
             },
+            host: rewritten_host(self.backend_edits.as_deref(), self.steered.as_ref()),
             upstream,
         };
         asked(cache.rules(), &self.view(), self.client.origin.listener.port(), &forwarded)

@@ -503,6 +503,9 @@ impl Writer<'_> {
                 if version.is_none() && self.services.get_opt(name).await?.is_some() {
                     return Ok(Sent::Conflict);
                 }
+                if version.is_none() && service.spec.as_ref().is_some_and(|spec| spec.cluster_ip.is_some()) {
+                    self.delete(&placeholder_name(name), &None, &None).await?;
+                }
                 let mut service = service.clone();
                 service.metadata.resource_version.clone_from(version);
                 let params = PatchParams::apply(FIELD_MANAGER).force();
@@ -514,12 +517,14 @@ impl Writer<'_> {
                 written.map(|written| OfGateway::of(&written))
             }
             Write::Replace { service, uid, version, .. } => {
-                // The API server rejects an address outside of its range before the old Service is gone.
-                let mut trial = service.clone();
-                trial.metadata.generate_name = trial.metadata.name.take().map(|_| "sluicegate-".to_owned());
-                let params = PostParams { dry_run: true, ..PostParams::default() };
-                match self.services.create(&params, &trial).await {
+                // The placeholder proves that the address is free, and keeps it until the new Service can have it.
+                match self.services.create(&PostParams::default(), &placeholder(service)).await {
                     Ok(_) => self.delete(write.name(), uid, version).await,
+                    // An attempt that ended early has left the placeholder, perhaps with another address.
+                    Err(kube::Error::Api(status)) if status.code == 409 => {
+                        self.delete(&placeholder_name(write.name()), &None, &None).await?;
+                        return Ok(Sent::Conflict);
+                    }
                     Err(error) => Err(error),
                 }
             }
@@ -582,4 +587,30 @@ impl Writer<'_> {
             }
         }
     }
+}
+
+/// A Service that has the address of another Service until the other Service exists. It has no labels, so that no watch of
+/// Services of Gateways sees it, and no selector.
+fn placeholder(service: &v1::Service) -> v1::Service {
+    let spec = service.spec.as_ref();
+    let port = v1::ServicePort { port: 1, ..v1::ServicePort::default() };
+    v1::Service {
+        metadata: ObjectMeta {
+            name: service.metadata.name.as_deref().map(placeholder_name),
+            ..ObjectMeta::default()
+        },
+        spec: Some(v1::ServiceSpec {
+            cluster_ip: spec.and_then(|spec| spec.cluster_ip.clone()),
+            ports: Some(vec![port]),
+            ..v1::ServiceSpec::default()
+        }),
+        status: None,
+    }
+}
+
+/// The name of the placeholder of a Service. Names of Services have at most 63 characters, and the end of a long name is a
+/// hash.
+fn placeholder_name(service: &str) -> String {
+    let end = &service[service.len().saturating_sub(50)..];
+    format!("address-{}", end.trim_start_matches('-'))
 }
