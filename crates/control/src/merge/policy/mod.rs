@@ -49,7 +49,7 @@ pub(crate) struct Policies<'a> {
     /// The problems of backends that another policy guards. A rule may be at several listeners.
     told: HashSet<Problem>,
     /// By address. The original policy stays in memory, so that no other policy gets its address.
-    narrowed: HashMap<(*const Traffic, Option<*const Security>), (Arc<Traffic>, Arc<Traffic>)>,
+    narrowed: HashMap<(*const Traffic, Option<*const Security>), [Arc<Traffic>; 2]>,
     problems: Vec<Problem>,
 }
 
@@ -135,7 +135,7 @@ impl<'a> Policies<'a> {
     /// permission to call them.
     fn narrow(&mut self, traffic: Arc<Traffic>, security: Option<&Arc<Security>>) -> Arc<Traffic> {
         let from = (Arc::as_ptr(&traffic), security.map(Arc::as_ptr));
-        if let Some((_, known)) = self.narrowed.get(&from) {
+        if let Some([_, known]) = self.narrowed.get(&from) {
             return known.clone();
         }
         let original = traffic.clone();
@@ -178,7 +178,7 @@ impl<'a> Policies<'a> {
             let problem = self.traffic.fault(&owner, &field, message);
             self.problems.extend(problem.filter(|problem| !self.problems.contains(problem)));
         }
-        self.narrowed.insert(from, (original, narrowed.clone()));
+        self.narrowed.insert(from, [original, narrowed.clone()]);
         narrowed
     }
 

@@ -1,6 +1,7 @@
 //! Stored responses never leak to requests that must not receive them.
 
 use sluicegate_model::Tracing;
+use sluicegate_model::feature::BackendFeatures;
 
 use super::*;
 
@@ -307,6 +308,30 @@ async fn forwarding_headers_separate_cache_entries_only_for_trusted_proxies() ->
         ask(&gateway, "/", &["X-Forwarded-User: root"]).await?;
         ask(&gateway, "/", &["X-Forwarded-For: 192.0.2.1"]).await?;
         assert_eq!(backend.requests(), requests, "{is_trusted}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn cached_response_for_one_rewritten_host_is_not_served_for_another() -> TestResult {
+    let host =
+        by_request(|request| ok("Cache-Control: max-age=60\r\n", request.header("host").unwrap_or("-")));
+    let (backend, gateway) = gateway(host, rules()).await?;
+    for (hostname, requests) in [("a.internal", 1), ("b.internal", 2), ("a.internal", 2)] {
+        gateway
+            .configure(|config| {
+                routes(config, |rule| {
+                    let features = BackendFeatures {
+                        url_rewrite: serde_json::from_value(json!({"hostname": hostname}))
+                            .unwrap_or_default(),
+                        ..BackendFeatures::default()
+                    };
+                    rule.backends[0].features = Some(Box::new(features));
+                });
+            })
+            .await;
+        assert_eq!(ask(&gateway, "/", &[]).await?.text(), hostname);
+        assert_eq!(backend.requests(), requests);
     }
     Ok(())
 }

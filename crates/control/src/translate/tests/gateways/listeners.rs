@@ -193,6 +193,34 @@ fn terminating_tls_listener_without_a_certificate_passes_no_connection_on() {
 }
 
 #[test]
+fn names_of_an_https_listener_without_a_certificate_never_reach_a_listener_with_a_wildcard() {
+    check(
+        &[
+            edge(&[terminated("h", "HTTPS", 8443, "a.test"), tls("p", 8443, "*.test")].join(", ")),
+            tls_route("r", "p", "*.test"),
+        ],
+        &[
+            "HTTPS 0.0.0.0:8443 without a route",
+            "HTTPS 0.0.0.0:8443 a.test -> ",
+            &format!("HTTPS 0.0.0.0:8443 *.test -> {DB}"),
+        ],
+        &["spec.listeners[0].tls.certificateRefs[0]: Secret default/cert does not exist"],
+    );
+}
+
+#[test]
+fn https_and_tls_listeners_with_one_hostname_conflict_by_their_hostname() {
+    check(
+        &[
+            edge(&[tls("p", 8443, "a.test"), terminated("h", "HTTPS", 8443, "a.test")].join(", ")),
+            certificate(),
+        ],
+        &["TLS 0.0.0.0:8443 without a route"],
+        &["spec.listeners[1].hostname: a.test at port 8443 is already taken by listener p"],
+    );
+}
+
+#[test]
 fn oldest_gateway_owns_a_port_and_conflicts_are_reported() {
     let created = |name: &str, year: u16, listener: &str| {
         gateway(&format!("name: {name}, creationTimestamp: \"{year}-01-01T00:00:00Z\""), listener)
