@@ -28,18 +28,18 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut arrival: Arrival, phase: &Cel
     let (target, hello) = match snapshot.table.layer4.connections.get(&arrival.listener) {
         None | Some(ConnectionTarget::Any(None)) => return reset(&arrival.tcp),
         Some(ConnectionTarget::Any(Some(target))) => (target.clone(), None),
-        Some(ConnectionTarget::ByName(names)) => {
+        Some(ConnectionTarget::ByName(_)) => {
             let settings = &snapshot.settings;
             let read_client_hello = tls::read_client_hello(&mut arrival.tcp, settings.limits.client_hello);
             let heard = timeout(settings.timeouts.tls_handshake, read_client_hello)
                 .await
                 .unwrap_or(Err(TlsFault::Timeout));
+            let entrance = Entrance::Gateway(arrival.listener);
             let found = heard.and_then(|heard| heard.ok_or(TlsFault::NotTls)).and_then(|hello| {
-                let target = names.find(hello.name.as_deref().unwrap_or_default().as_bytes());
                 // Without an alert: the gateway does not take part in TLS here, and the suite of Gateway API expects that the
                 // connection ends.
-                let target = target.ok_or(TlsFault::UnknownName)?;
-                Ok((target.clone(), hello))
+                let target = target_of(worker, entrance, &hello).ok_or(TlsFault::UnknownName)?;
+                Ok((target, hello))
             });
             match found {
                 Ok((target, hello)) => (target, Some(hello)),
@@ -64,8 +64,7 @@ pub(crate) async fn pass_through(
     hello: Hello,
     phase: &Cell<Phase>,
 ) {
-    let name = hello.name.as_deref().unwrap_or_default();
-    match worker.snapshot().table.passthrough(entrance, name.as_bytes()).cloned() {
+    match target_of(worker, entrance, &hello) {
         Some(target) => pass(worker, Client::new(arrival, Some(hello)), target, phase).await,
         // The route was removed at this moment.
         None => {
@@ -74,6 +73,23 @@ pub(crate) async fn pass_through(
             part(Stream::Plain(arrival.tcp)).await;
         }
     }
+}
+
+/// The target of a connection that the gateway passes through without termination. The newest configuration decides: after the
+/// wait for the ClientHello, an older configuration may name upstreams that are gone. Meanwhile, the first name of the listener
+/// may have begun to need termination, or the last name may have ceased to.
+fn target_of(worker: &Worker, entrance: Entrance, hello: &Hello) -> Option<Arc<Layer4Target>> {
+    let name = hello.name.as_deref().unwrap_or_default().as_bytes();
+    let snapshot = worker.snapshot();
+    let table = &snapshot.table;
+    let without_termination = || {
+        let Entrance::Gateway(address) = entrance else { return None };
+        match table.layer4.connections.get(&address)? {
+            ConnectionTarget::ByName(names) => names.find(name),
+            ConnectionTarget::Any(_) => None,
+        }
+    };
+    table.passthrough(entrance, name).or_else(without_termination).cloned()
 }
 
 /// Relays the bytes of a TLS connection of an HTTPS listener after the handshake. The client requested the name.

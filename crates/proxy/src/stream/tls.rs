@@ -355,6 +355,7 @@ impl TlsStream {
                 Session::Server(session) => effects.seal(session.process_tls_records(records), data),
                 Session::Client(session) => effects.seal(session.process_tls_records(records), data),
             };
+            self.ended |= effects.has_ended;
             if discard > 0
                 && let Some(incoming) = &mut self.incoming
             {
@@ -370,8 +371,9 @@ impl TlsStream {
     /// Writes a close notice into `outgoing` (RFC 8446, 6.1).
     fn seal_end(&mut self) -> io::Result<()> {
         self.closes_cleanly = false;
-        // Other states do not matter any more.
-        for _ in 0..4 {
+        // Records that have arrived come before the close notice. Each step processes a record, or ends a state of TLS.
+        let waiting = self.incoming.as_ref().map_or(0, Buffer::len);
+        for _ in 0..waiting / RECORD_HEADER + 4 {
             let mut nothing: [u8; 0] = [];
             let records = self.incoming.as_mut().map_or(&mut nothing[..], Buffer::filled_mut);
             let mut effects = Effects::new(&mut self.plain, &mut self.outgoing, None);
@@ -379,6 +381,7 @@ impl TlsStream {
                 Session::Server(session) => effects.seal_end(session.process_tls_records(records)),
                 Session::Client(session) => effects.seal_end(session.process_tls_records(records)),
             };
+            self.ended |= effects.has_ended;
             if let Some(incoming) = &mut self.incoming {
                 incoming.consume(discard);
             }
@@ -397,6 +400,8 @@ struct Effects<'s, 'r, 'b> {
     reader: Option<&'r mut ReadBuf<'b>>,
     /// Whether all complete records were read.
     has_read_all: bool,
+    /// Whether the peer will send nothing more. rustls reports this only once.
+    has_ended: bool,
 }
 
 impl<'s, 'r, 'b> Effects<'s, 'r, 'b> {
@@ -405,7 +410,7 @@ impl<'s, 'r, 'b> Effects<'s, 'r, 'b> {
         outgoing: &'s mut Option<Buffer>,
         reader: Option<&'r mut ReadBuf<'b>>,
     ) -> Self {
-        Self { plain, outgoing, reader, has_read_all: false }
+        Self { plain, outgoing, reader, has_read_all: false, has_ended: false }
     }
 
     /// Executes the action that the state requires. Returns the number of consumed bytes of the records.
@@ -501,7 +506,10 @@ impl<'s, 'r, 'b> Effects<'s, 'r, 'b> {
                 Ok(Step::Again)
             }
             ConnectionState::BlockedHandshake => Ok(Step::Handshaking),
-            ConnectionState::PeerClosed | ConnectionState::Closed => Ok(Step::Ended),
+            ConnectionState::PeerClosed | ConnectionState::Closed => {
+                self.has_ended = true;
+                Ok(Step::Ended)
+            }
             // Early data is not accepted (RFC 8446, 8: it could be replayed).
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
@@ -633,4 +641,81 @@ fn is_skipped(record: &[u8]) -> bool {
 fn is_unanswered(error: &io::Error) -> bool {
     let error = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
     matches!(error, Some(rustls::Error::PeerMisbehaved(_) | rustls::Error::InvalidMessage(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use rustls::RootCertStore;
+    use rustls::crypto::aws_lc_rs;
+    use sluicegate_testkit::tls::Authority;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Both sides of a connection, after the handshake.
+    async fn pair() -> (TlsStream, TlsStream) {
+        let authority = Authority::of_process();
+        let certificate = authority.issue(&["a.test"]).certificate;
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.certificate()).unwrap();
+        let client = ClientConfig::builder_with_provider(provider.clone());
+        let client = client.with_safe_default_protocol_versions().unwrap();
+        let client = client.with_root_certificates(roots).with_no_client_auth();
+        let server = ServerConfig::builder_with_provider(provider);
+        let server = server.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+        let server = server.with_single_cert(certificate.chain.clone(), certificate.key.clone().0).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connect = TcpStream::connect(listener.local_addr().unwrap());
+        let (tcp, accepted) = tokio::join!(connect, listener.accept());
+        let name = ServerName::try_from("a.test").unwrap();
+        let mut client = TlsStream::client(tcp.unwrap(), Arc::new(client), name).unwrap();
+        let mut server = TlsStream::server(accepted.unwrap().0, Arc::new(server), spare_buffer()).unwrap();
+        let (one, other) =
+            tokio::join!(poll_fn(|cx| client.poll_handshake(cx)), poll_fn(|cx| server.poll_handshake(cx)));
+        one.and(other).unwrap();
+        // The tickets.
+        server.flush().await.unwrap();
+        (client, server)
+    }
+
+    /// Waits until the peer has received these many bytes.
+    async fn received(stream: &TlsStream, count: usize) {
+        let mut bytes = vec![0; count];
+        while stream.tcp.peek(&mut bytes).await.unwrap() < count {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn close_notice_that_arrives_before_a_write_ends_the_reads_behind_the_data() {
+        let (mut client, mut server) = pair().await;
+        client.write_all(b"data").await.unwrap();
+        client.shutdown().await.unwrap();
+        // Two records: 4 and 2 bytes, each with 22 bytes of its own (RFC 8446, 5.2).
+        received(&server, 26 + 24).await;
+        assert_eq!(server.read_u8().await.unwrap(), b'd');
+        // This step reads the close notice too.
+        server.write_all(b"x").await.unwrap();
+        let mut rest = Vec::new();
+        server.read_to_end(&mut rest).await.unwrap();
+        assert_eq!(rest, b"ata");
+    }
+
+    #[tokio::test]
+    async fn close_notice_is_sent_also_if_many_records_were_not_read() {
+        let (mut client, mut server) = pair().await;
+        for _ in 0..9 {
+            client.write_all(b"record").await.unwrap();
+        }
+        received(&server, 9 * 28).await;
+        assert_eq!(server.read_u8().await.unwrap(), b'r');
+        server.shutdown().await.unwrap();
+        let mut nothing = Vec::new();
+        client.read_to_end(&mut nothing).await.unwrap();
+        assert!(nothing.is_empty());
+    }
 }
