@@ -109,7 +109,7 @@ pub(super) fn traffic() -> BoxedStrategy<Arc<Traffic>> {
     );
     let budget = object([("percent", number(0..=100)), ("minPerSecond", number(0..=1000))]);
     let retries = object([
-        ("attempts", number(0..=9)),
+        ("attempts", number(0..=100)),
         ("codes", list(number(500..=599))),
         ("budget", budget),
         ("backoff", text("[1-9]{1,3}ms")),

@@ -14,9 +14,9 @@ use crate::value::{Entries, Number, Span};
 #[cbor(map)]
 pub struct Retries {
     /// The largest number of retries after the first attempt, as in Gateway API. Replaces the global --attempts,
-    /// which includes the first attempt. 0 to 9. Default: 2.
+    /// which includes the first attempt. 0 to 100. Default: 2.
     #[n(0)]
-    pub attempts: Number<u8, 0, 9>,
+    pub attempts: Number<u8, 0, 100>,
     /// The response status codes after which the gateway retries an idempotent request. 400 to 599. 1 to 16 entries.
     /// Default: none.
     #[serde(skip_serializing_if = "super::is_default")]

@@ -252,7 +252,7 @@ fn invalid_parts_of_an_http_route_are_reported_with_their_field() {
             "filters[0].requestHeaderModifier.set[0].name: \"Content-Length\"",
         ),
         ("timeouts: {request: 1d}", "timeouts.request: \"1d\" is not a duration from 1ms to 24h"),
-        ("retry: {attempts: 99}", "retry.attempts: 99 is not between 0 and 9; the field is ignored"),
+        ("retry: {attempts: 101}", "retry.attempts: 101 is not between 0 and 100; the field is ignored"),
         ("sessionPersistence: {sessionName: a}", "sessionPersistence: is not supported"),
     ] {
         let rule = format!("{{{rule}, {}", &TO_ECHO[1..]);

@@ -214,7 +214,7 @@ fn cache_settings_without_effect_are_reported() {
 #[test]
 fn invalid_traffic_field_has_no_effect_and_other_fields_apply() {
     for (part, told) in [
-        ("retries: {attempts: 10}", "spec.retries.attempts: 10 is not between 0 and 9"),
+        ("retries: {attempts: 101}", "spec.retries.attempts: 101 is not between 0 and 100"),
         ("retries: {codes: [399]}", "spec.retries.codes[0]: 399 is not between 400 and 599"),
         ("retries: {codes: []}", "spec.retries.codes: is empty"),
         ("retries: {budget: {percent: 101}}", "spec.retries.budget.percent: 101 is not between 0 and 100"),
