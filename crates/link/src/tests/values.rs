@@ -99,7 +99,7 @@ fn decoder_rejects_invalid_values_of_policies() {
     let features = Fault::Invalid("a combination of features");
     assert_eq!(refused(&[1, 0, 0], Value::Int(u64::MAX.into())), Fault::Invalid("a duration"));
     assert_eq!(refused(&[1, 0, 1], Value::Int(0)), Fault::Invalid("a duration"));
-    assert_eq!(refused(&[1, 1, 0], Value::Int(10)), number);
+    assert_eq!(refused(&[1, 1, 0], Value::Int(101)), number);
     assert_eq!(refused(&[1, 1, 1], numbers(&[399])), number);
     assert_eq!(refused(&[1, 1, 2, 0], Value::Int(101)), number);
     assert_eq!(refused(&[1, 1, 2, 1], Value::Int(1001)), number);
