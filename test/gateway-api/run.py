@@ -225,7 +225,7 @@ def run_suite(cluster: Cluster, suite: Suite, options: argparse.Namespace, versi
 
 def main() -> bool:
     options = arguments()
-    expected = expected_failures(EXPECTED.read_text())
+    expected = expected_failures(EXPECTED.read_text(), options.release)
     RESULTS.mkdir(parents=True, exist_ok=True)
     suite = Suite(options.release)
     with cluster(options.keep) as there:

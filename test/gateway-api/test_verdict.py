@@ -116,15 +116,20 @@ class Verdict(unittest.TestCase):
 
 class ExpectedFailures(unittest.TestCase):
     def test_each_line_names_a_test_and_its_reason(self) -> None:
-        self.assertEqual(expected_failures("# comment\n\nA no mirrors yet\n"), {"A": "no mirrors yet"})
+        self.assertEqual(expected_failures("# comment\n\nA no mirrors yet\n", "1.6"), {"A": "no mirrors yet"})
+
+    def test_line_with_a_release_counts_for_that_release_alone(self) -> None:
+        lines = "A @1.7 no mirrors yet\nB nothing yet\n"
+        self.assertEqual(expected_failures(lines, "1.7"), {"A": "no mirrors yet", "B": "nothing yet"})
+        self.assertEqual(expected_failures(lines, "1.6"), {"B": "nothing yet"})
 
     def test_line_without_a_reason_is_an_error(self) -> None:
         with self.assertRaisesRegex(ValueError, "expected-failures:1: A has no reason"):
-            expected_failures("A\n")
+            expected_failures("A\n", "1.6")
 
     def test_second_line_of_a_test_is_an_error(self) -> None:
         with self.assertRaisesRegex(ValueError, "expected-failures:2: A has a line already"):
-            expected_failures("A one\nA two\n")
+            expected_failures("A one\nA two\n", "1.6")
 
 
 if __name__ == "__main__":

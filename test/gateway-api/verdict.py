@@ -88,13 +88,18 @@ class Results:
         return not self._ended or unended or (self.failed and not self.named("fail"))
 
 
-def expected_failures(text: str) -> dict[str, str]:
-    """Returns the reasons of the expected failures by test. A line is `TEST REASON`."""
+def expected_failures(text: str, release: str) -> dict[str, str]:
+    """Returns the reasons of the expected failures of a release by test. A line is `TEST REASON`, or `TEST @RELEASE REASON` for
+    one release."""
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         name, _, reason = line.strip().partition(" ")
         if not name or name.startswith("#"):
             continue
+        if reason.startswith("@"):
+            limit, _, reason = reason.partition(" ")
+            if limit != f"@{release}":
+                continue
         if not reason.strip():
             raise ValueError(f"expected-failures:{number}: {name} has no reason")
         if name in found:
