@@ -72,6 +72,8 @@ class Bench:
     def upstream(self, namespace: str, name: str = "web", addresses: list[str] | None = None) -> None:
         """Creates a Service with the ports 80 and 8080, and its endpoints. The Service has no address, because the cluster has too few."""
         made = service(namespace, name)
+        # Each endpoint has a share of a small load, whatever the time of its first response.
+        made["metadata"]["annotations"] = {"sluicegate.dev/load-balance": "RoundRobin"}
         made["spec"] = {"clusterIP": "None", "ports": [{"name": "http", "port": 80, "targetPort": BACKEND_PORT},
                                                        {"name": "other", "port": 8080, "targetPort": BACKEND_PORT}]}
         slice_ = endpoint_slice(namespace, addresses or [self.endpoint], name)
