@@ -232,7 +232,7 @@ class Policies(OnCluster):
         refused(rate_limit_policy(self.namespace, "a", "web", limits=[{"name": "a", "requests": 1, "per": "soon"}]), "per")
         refused(consumer(self.namespace, "a", tokens=[{"subject": "a", "clientId": "b"}]), "exactly one")
         refused(traffic_policy(self.namespace, "a", "web", redirect={"scheme": "https"}, directResponse={"statusCode": 200}), "cannot be combined")
-        refused(traffic_policy(self.namespace, "a", "web", retries={"attempts": 10}), "attempts")
+        refused(traffic_policy(self.namespace, "a", "web", retries={"attempts": 101}), "attempts")
         refused(traffic_policy(self.namespace, "a", "web", healthCheck={"type": "TCP"}), "only for Services")
         refused(traffic_policy(self.namespace, "a", "web", loadBalancing={"algorithm": "ConsistentHash"}), "hash")
         refused(security_policy(self.namespace, "a", "web", authentication={"extAuth": {}}), "url")
