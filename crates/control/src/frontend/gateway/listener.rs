@@ -86,7 +86,7 @@ pub(super) fn intents<'a>(
         let clients = clients.at(listener);
         let client_auth = clients.map(|clients| match certificates.is_empty() {
             // The default certificate must not admit clients in place of the certificate that is missing.
-            true => Arc::new(nobody()),
+            true => Arc::new(rejecting_policy()),
             false => clients.policy.clone(),
         });
         Listener {
@@ -269,7 +269,7 @@ impl Admitted {
         let closed = unresolved.as_ref().filter(|_| is_closed);
         let closed = closed.map(|fault: &Fault| Fault::new("NoValidCACertificate", fault.message.clone()));
         let policy = match is_closed {
-            true => nobody(),
+            true => rejecting_policy(),
             false => {
                 let (source, mode) = (sources.join(", ").into(), validation.mode);
                 ClientAuth { source, roots, crls, mode, forward: false }
@@ -279,8 +279,8 @@ impl Admitted {
     }
 }
 
-/// The policy that admits no client.
-fn nobody() -> ClientAuth {
+/// The policy under which a listener rejects every client.
+fn rejecting_policy() -> ClientAuth {
     ClientAuth {
         source: "nothing".into(),
         roots: Vec::new(),

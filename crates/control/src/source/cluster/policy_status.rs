@@ -78,7 +78,7 @@ impl DesiredPolicyStatus {
     }
 
     /// An entry for each Gateway of the targets, and for each target without a Gateway. Of several targets with the same
-    /// Gateway, the target with the worst state is told.
+    /// Gateway, the entry describes the target with the worst state.
     fn entries(&self, policy: &ObjectRef) -> Vec<Entry> {
         let mut entries: Vec<Entry> = Vec::new();
         for verdict in self.verdicts.iter().filter(|verdict| verdict.reason != Reason::Foreign) {
