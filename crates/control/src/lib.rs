@@ -21,10 +21,12 @@
 //! | [`upstream`] | Services joined with their EndpointSlices |
 //! | [`backend_tls`] | BackendTLSPolicies: TLS to the endpoints of Services |
 //! | [`source`] | following a cluster or a directory, and publishing the changes |
+//! | [`convert`] | from Ingresses to objects of Gateway API, as text |
 //! | [`status`] | the intended status of objects of Gateway API |
 //! | [`problem`], [`locate`] | problems and their lines |
 
 mod backend_tls;
+mod convert;
 mod emit;
 mod frontend;
 mod intent;
@@ -39,6 +41,7 @@ pub mod store;
 pub mod translate;
 mod upstream;
 
+pub use convert::{Converted, convert_ingresses};
 pub use merge::policy::standing::{Reason, Standing, TargetName};
 pub use object::annotation::page::annotations;
 pub use object::policy::crd::{Definition, definitions};
@@ -48,7 +51,9 @@ pub use source::cluster::StatusOptions;
 pub use source::cluster::addresses::Addresses;
 pub use source::cluster::client::{ClientError, Credentials};
 pub use source::cluster::planes::{PlaneCertificates, PlaneFiles, PlanesError};
-pub use source::{ClusterSource, DirectorySource, Loaded, Publish, Served, foreign_in_words, load_once};
+pub use source::{
+    ClusterSource, DirectorySource, Loaded, Publish, Served, foreign_in_words, load_once, read_manifests,
+};
 pub use status::ObjectStatus;
 pub use store::Store;
 pub use translate::{

@@ -12,6 +12,7 @@ use crate::registry::Registry;
 use crate::rule::{Layer4Table, Layer4Target, Table};
 use crate::runtime::{Mailbox, Placed};
 use crate::tls::Compiler;
+use crate::upstream::slot::{self, Slots};
 use crate::upstream::{EndpointSet, Security, SharedEndpoint, SharedUpstream};
 
 /// The published upstreams, and the recipients of the next change.
@@ -20,9 +21,7 @@ pub(crate) struct Publisher {
     mailboxes: Arc<[Mailbox]>,
     upstreams: foldhash::HashMap<UpstreamKey, Published>,
     table: Arc<Table>,
-    /// Unused indices of the workers' lists.
-    free_slots: Vec<usize>,
-    slots: usize,
+    slots: Slots,
     tls: Compiler,
     pub(crate) sockets: Sockets,
     pub(crate) exporter: Exporter,
@@ -54,8 +53,7 @@ impl Publisher {
             mailboxes,
             upstreams: foldhash::HashMap::default(),
             table: Arc::default(),
-            free_slots: Vec::new(),
-            slots: 0,
+            slots: Slots::default(),
             tls: Compiler::new(),
             sockets,
             exporter,
@@ -116,7 +114,9 @@ impl Publisher {
             stays
         });
         // Slots are freed before new upstreams are placed: each worker changes table and slots together.
-        self.free_slots.extend(&gone);
+        for slot in &gone {
+            self.slots.free(*slot);
+        }
         let mut changed = Vec::new();
         for (shared, upstream) in stayed {
             let (endpoints, has_changed) = self.configured_set(&shared, upstream);
@@ -196,11 +196,7 @@ impl Publisher {
 
     /// Assigns a slot to a new upstream.
     fn place(&mut self, key: &UpstreamKey, upstream: &Arc<Upstream>) -> Arc<SharedUpstream> {
-        let slot = self.free_slots.pop().unwrap_or_else(|| {
-            self.slots += 1;
-            self.slots - 1
-        });
-        let shared = Arc::new(SharedUpstream::new(key.clone(), slot, self.mailboxes.len()));
+        let shared = Arc::new(SharedUpstream::new(key.clone(), self.slots.take(), self.mailboxes.len()));
         let applied = Some(upstream.clone());
         let published = Published { shared: shared.clone(), applied, change: self.change };
         self.upstreams.insert(key.clone(), published);
@@ -267,6 +263,6 @@ impl Publisher {
 
     /// The control plane includes every upstream that a route names. A slot without an upstream responds with 503.
     fn slot(&self, upstream: &UpstreamKey) -> usize {
-        self.upstreams.get(upstream).map_or(usize::MAX, |published| published.shared.slot)
+        self.upstreams.get(upstream).map_or(slot::NONE, |published| published.shared.slot)
     }
 }

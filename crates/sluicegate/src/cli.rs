@@ -12,6 +12,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::address::{listen_address, local_address};
 use crate::control_plane::ControlPlaneArgs;
+use crate::convert::Convert;
 use crate::data_plane::DataPlaneArgs;
 use crate::log::Lines;
 use crate::serve::ServeArgs;
@@ -41,6 +42,9 @@ pub(crate) enum Command {
     DataPlane(Box<DataPlaneArgs>),
     /// Check manifests, and print the routes that the gateway would serve. Exit with 1 if there are errors.
     Check(CheckArgs),
+    /// Print objects of Gateway API that serve the same requests as other objects.
+    #[command(subcommand)]
+    Convert(Convert),
     /// Print the CustomResourceDefinitions of SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy, for kubectl
     /// apply -f -.
     Crds,

@@ -18,6 +18,7 @@
 //! | [`takeover`] | the takeover of sockets from another process |
 //! | [`capability`] | the capability for ports below 1024 |
 //! | [`check`] | `sluicegate check` |
+//! | [`convert`] | `sluicegate convert` |
 //! | [`show`] | `sluicegate routes`, `sluicegate upstreams`, `sluicegate ready` and `sluicegate crds` |
 
 mod address;
@@ -26,6 +27,7 @@ mod check;
 mod cli;
 mod configmap;
 mod control_plane;
+mod convert;
 mod data_plane;
 mod gateway;
 mod log;
@@ -44,6 +46,7 @@ use clap::Parser as _;
 use sluicegate_model::text::one_line;
 
 use cli::{Cli, Command};
+use convert::Convert;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Command::ControlPlane(args) => control_plane::run(*args),
         Command::DataPlane(args) => data_plane::run(*args),
         Command::Check(args) => return check::run(&args),
+        Command::Convert(Convert::Ingress(args)) => convert::ingress(&args),
         Command::Crds => {
             show::definitions();
             Ok(())

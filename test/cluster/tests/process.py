@@ -29,7 +29,7 @@ HOME = "sluicegate"
 
 CONTROLLER = "sluicegate.dev/ingress-controller"
 BACKEND_PORT = 9000
-GATEWAY_API = "sigs.k8s.io/gateway-api@v1.6.3"
+GATEWAY_API = "sigs.k8s.io/gateway-api"
 
 READ = ["get", "list", "watch"]
 NAMESPACED = [
@@ -75,12 +75,19 @@ def program(name: str) -> Path:
     return max(found, key=lambda path: path.stat().st_mtime)
 
 
-def install_gateway_api(cluster: Cluster, folder: Path) -> None:
-    """Installs the CRDs of Gateway API."""
-    module = json.loads(checked(["go", "mod", "download", "-json", GATEWAY_API], cwd=str(folder)))["Dir"]
-    crds = sorted(Path(module, "config/crd/experimental").glob("gateway.networking.k8s.io_*.yaml"))
-    cluster.kubectl("apply", "--server-side", *(f"--filename={file}" for file in crds))
-    cluster.wait_for_definitions(*(f"{kind}.gateway.networking.k8s.io" for kind in ("gateways", "httproutes", "tcproutes")))
+def install_gateway_api(cluster: Cluster, folder: Path, release: str = "1.6.3", channel: str = "experimental") -> None:
+    """Installs the CRDs of a release of Gateway API. The policy that denies other releases and channels is not installed."""
+    # The release may need a newer Go to compile. Go unpacks the module and then fails.
+    subprocess.run(["go", "mod", "download", f"{GATEWAY_API}@v{release}"], cwd=folder, env={**os.environ, "GOTOOLCHAIN": "local"}, check=False,
+                   capture_output=True)
+    cache = Path(checked(["go", "env", "GOMODCACHE"], cwd=str(folder)).strip())
+    crds = [file for file in sorted((cache / f"{GATEWAY_API}@v{release}/config/crd" / channel).glob("gateway.networking.*.yaml"))
+            if "_vap_" not in file.name]
+    if not crds:
+        raise ClusterError(f"Gateway API {release} has no CRDs in {cache}")
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", *(f"--filename={file}" for file in crds))
+    names = [re.search(r"^  name: (\S+)$", file.read_text(), re.MULTILINE) for file in crds]
+    cluster.wait_for_definitions(*(name[1] for name in names if name))
 
 
 # Objects.

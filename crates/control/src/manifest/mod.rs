@@ -10,7 +10,10 @@
 //! | [`typed`] | from an untyped object to its Kubernetes type: wrong types and unknown fields |
 
 use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
 use std::sync::Arc;
+
+use serde_json::Value;
 
 mod aliases;
 pub(crate) mod document;
@@ -26,6 +29,40 @@ pub(crate) use document::{Document, Guarded, ParsedObject};
 pub(crate) enum Syntax {
     Yaml,
     Json,
+}
+
+impl Syntax {
+    /// JSON for a file whose name ends in `.json` or `.JSON`, else YAML.
+    pub(crate) fn of(file: &Path) -> Self {
+        match file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
+            true => Self::Json,
+            false => Self::Yaml,
+        }
+    }
+}
+
+/// The readable objects of a file as written, also the objects of lists.
+pub(crate) fn objects(text: &str, syntax: Syntax) -> Vec<Value> {
+    fn add(value: Value, objects: &mut Vec<Value>) {
+        let is_list = value["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
+        match value {
+            Value::Object(mut fields) if is_list => {
+                if let Some(Value::Array(items)) = fields.remove("items") {
+                    items.into_iter().for_each(|item| add(item, objects));
+                }
+            }
+            value => objects.push(value),
+        }
+    }
+    let mut objects = Vec::new();
+    let values: Vec<Value> = match syntax {
+        Syntax::Yaml => split::yaml(text).filter_map(|(_, text)| syntax.parse(text).ok()).collect(),
+        Syntax::Json => {
+            split::json(text).into_iter().filter_map(|(_, text)| syntax.parse(text).ok()).collect()
+        }
+    };
+    values.into_iter().for_each(|value| add(value, &mut objects));
+    objects
 }
 
 /// The content of a file.

@@ -18,7 +18,7 @@ mod publish;
 mod resolve;
 
 pub use cluster::ClusterSource;
-pub use directory::{DirectorySource, Loaded, load_once};
+pub use directory::{DirectorySource, Loaded, load_once, read_manifests};
 pub use output::{Publish, Served};
 
 /// The number of Ingresses and Gateways of other classes, in words, from their notes; `None` without notes.

@@ -153,11 +153,7 @@ impl Store {
             Some((file, entry)) => (file, entry),
             None => (file.into(), FileEntry::default()),
         };
-        let syntax = if file.extension().is_some_and(|ext| ext.eq_ignore_ascii_case("json")) {
-            Syntax::Json
-        } else {
-            Syntax::Yaml
-        };
+        let syntax = Syntax::of(&file);
         let held_something = !previous.objects.is_empty() || !previous.closed.is_empty();
         if text.trim().is_empty() && held_something && !previous.is_unopened {
             return self.keep_emptied(file, previous);

@@ -11,6 +11,7 @@
 //! | `context` | the part of a worker that its upstreams use |
 //! | `pool` | idle connections |
 //! | `probe` | unhealthy endpoints, and their recovery |
+//! | `slot` | the numbers by which routes name upstreams |
 
 mod admission;
 mod balance;
@@ -21,6 +22,7 @@ mod local;
 mod pool;
 mod probe;
 pub mod shared;
+pub(crate) mod slot;
 mod stalled;
 
 pub(crate) use admission::Admission;

@@ -24,7 +24,7 @@ const EJECTED_MOST: u32 = 10;
 #[derive(Debug)]
 pub struct SharedUpstream {
     key: UpstreamKey,
-    /// The index in every worker's list of upstreams.
+    /// The number by which routes name it ([`slot`](super::slot)).
     pub(crate) slot: usize,
     shards: Sharded<UpstreamShard>,
     /// Requests in flight over all workers; counted only if a limit needs the number.

@@ -21,6 +21,7 @@ use crate::feature::authentication::jwt::TokenMemory;
 use crate::feature::ext_auth::Externals;
 use crate::record::Sinks;
 use crate::rule::Table;
+use crate::upstream::slot::place;
 use crate::upstream::{EndpointSet, LocalUpstream, SharedUpstream, UpstreamContext};
 use scratch::Spares;
 
@@ -34,6 +35,9 @@ pub(crate) struct Worker {
     stats: Rc<LocalStats>,
     snapshot: RefCell<Rc<Snapshot>>,
     upstreams: RefCell<Vec<Option<Rc<LocalUpstream>>>>,
+    /// The removed upstreams, each until its requests must have ended: a request that waits, as for an authorization
+    /// service, selects its upstream later.
+    retired: RefCell<Vec<(Instant, Rc<LocalUpstream>)>>,
     upstream_context: Rc<UpstreamContext>,
     spares: Spares,
     /// Limits TLS handshakes that compute at the same time.
@@ -90,6 +94,7 @@ impl Worker {
             upstream_context: Rc::new(UpstreamContext::new(id, snapshot.settings.clone())),
             snapshot: RefCell::new(snapshot),
             upstreams: RefCell::default(),
+            retired: RefCell::default(),
             spares: Spares::default(),
             handshakes: Semaphore::new(1),
             stop: Cell::new(None),
@@ -112,9 +117,21 @@ impl Worker {
         self.snapshot.borrow().settings.clone()
     }
 
-    /// The upstream of a slot that the current routing table names.
+    /// The upstream of a slot that the current routing table or a previous table names.
     pub(crate) fn upstream(&self, slot: usize) -> Option<Rc<LocalUpstream>> {
-        self.upstreams.borrow().get(slot)?.clone()
+        match self.upstreams.borrow().get(place(slot)) {
+            Some(Some(upstream)) if upstream.shared.slot == slot => Some(upstream.clone()),
+            _ => self.retired_upstream(slot),
+        }
+    }
+
+    #[cold]
+    fn retired_upstream(&self, slot: usize) -> Option<Rc<LocalUpstream>> {
+        let retired = self.retired.borrow();
+        retired
+            .iter()
+            .find(|(_, upstream)| upstream.shared.slot == slot)
+            .map(|(_, upstream)| upstream.clone())
     }
 
     pub(crate) fn stats(&self) -> &WorkerStats {
@@ -194,20 +211,26 @@ impl Worker {
         let drain = self.settings().timeouts.drain;
         let mut upstreams = self.upstreams.borrow_mut();
         for (slot, change) in changes {
-            if upstreams.len() <= slot {
-                upstreams.resize_with(slot + 1, || None);
+            let place = place(slot);
+            if upstreams.len() <= place {
+                upstreams.resize_with(place + 1, || None);
             }
-            let current = upstreams[slot].take();
+            // The next upstream of the place may have come first.
+            if change.is_none() && upstreams[place].as_ref().is_none_or(|current| current.shared.slot != slot)
+            {
+                continue;
+            }
+            let current = upstreams[place].take();
             let stays =
                 |shared: &Arc<_>| current.as_ref().is_some_and(|old| Arc::ptr_eq(&old.shared, shared));
             if let Some((shared, set)) = change {
                 if stays(&shared) {
-                    upstreams[slot].clone_from(&current);
+                    upstreams[place].clone_from(&current);
                 } else {
                     let context = self.upstream_context.clone();
-                    upstreams[slot] = Some(Rc::new(LocalUpstream::new(shared, context)));
+                    upstreams[place] = Some(Rc::new(LocalUpstream::new(shared, context)));
                 }
-                if let Some(upstream) = &upstreams[slot] {
+                if let Some(upstream) = &upstreams[place] {
                     upstream.update(&set, drain);
                     if checks(slot) {
                         upstream.start_health_checks();
@@ -215,9 +238,10 @@ impl Worker {
                 }
             }
             if let Some(old) = current
-                && upstreams[slot].as_ref().is_none_or(|new| !Rc::ptr_eq(new, &old))
+                && upstreams[place].as_ref().is_none_or(|new| !Rc::ptr_eq(new, &old))
             {
                 old.retire(drain);
+                self.retired.borrow_mut().push((Instant::now() + drain, old));
             }
         }
     }
@@ -236,6 +260,7 @@ impl Worker {
         for upstream in upstreams {
             upstream.expire_idle(now, idle);
         }
+        self.retired.borrow_mut().retain(|(until, _)| *until > now);
         self.externals.run_housekeeping(now);
         self.spares.trim();
         self.flush_records();

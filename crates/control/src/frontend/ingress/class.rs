@@ -68,7 +68,7 @@ impl<'a> Classes<'a> {
 }
 
 /// The class that an Ingress names, and the field with the name.
-fn named(ingress: &Ingress) -> Option<(String, &str)> {
+pub(crate) fn named(ingress: &Ingress) -> Option<(String, &str)> {
     let (field, name) = match (&ingress.class_name, &ingress.class_annotation) {
         (Some(name), _) => ("spec.ingressClassName".to_owned(), name),
         (None, Some(name)) => (annotation::field(CLASS_ANNOTATION), name),

@@ -98,6 +98,26 @@ pub fn load_once(dir: &Path, options: &TranslateOptions) -> Loaded {
     Loaded { config: translation.config, problems: without_repeats(problems), foreign: translation.foreign }
 }
 
+/// The texts of the manifests of a directory, or of a single manifest.
+///
+/// # Errors
+///
+/// If the directory or a manifest cannot be read, or if a manifest is not UTF-8.
+pub fn read_manifests(dir: &Path) -> io::Result<Vec<(PathBuf, String)>> {
+    let in_file =
+        |path: &Path, error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let listing = scan::walk(dir, &|_| None).map_err(|error| in_file(dir, error))?;
+    if let Some((path, error)) = listing.faults.into_iter().next() {
+        return Err(in_file(&path, error));
+    }
+    let read = |path: PathBuf| {
+        let (bytes, _) = scan::read(&path).map_err(|error| in_file(&path, error))?;
+        let text = String::from_utf8(bytes).map_err(|_| in_file(&path, io::Error::other("is not UTF-8")))?;
+        Ok((path, text))
+    };
+    listing.files.into_keys().map(read).collect()
+}
+
 fn no_route(dir: &Path, foreign: &[Problem]) -> Problem {
     let message = match foreign {
         [] => "has no Ingress and no Gateway with a valid route: serve would have no route",

@@ -99,3 +99,31 @@ async fn authorization_check_goes_to_the_host_of_the_url_while_the_service_has_n
     assert_eq!((server.requests(), other.requests()), (1, 1));
     Ok(())
 }
+
+#[tokio::test]
+async fn request_that_waits_for_authorization_while_its_route_changes_reaches_the_service_of_its_route()
+-> TestResult {
+    let server = Backend::start(says(200, &[])).await?;
+    let (backend, gateway) = asking_servers(&[]).await?;
+    let other = Backend::start(Behaviour::status(418)).await?;
+    let changing = async {
+        gateway
+            .wait_until(|gateway| {
+                gateway.proxy().registry().counters().workers().sum(|worker| &worker.in_flight) == 1
+            })
+            .await?;
+        // The upstream of another Service takes the place of the removed upstream.
+        gateway
+            .configure(|config| {
+                config.upstreams.remove(&key("backend"));
+                add_upstream(config, "other", &[other.addr()]);
+            })
+            .await;
+        gateway.set_addresses_of(key("authz"), [server.addr()]).await;
+        anyhow::Ok(())
+    };
+    let (response, changed) = tokio::join!(ask(&gateway, "/", &[]), changing);
+    changed?;
+    assert_eq!((response?.status, backend.requests(), other.requests()), (200, 1, 0));
+    Ok(())
+}

@@ -1,16 +1,15 @@
 //! The status in the cluster: addresses and problems of Ingresses, the conditions of policies and of objects of Gateway
 //! API, and Events.
 //!
-//! A board holds the current and the intended status of each object. Objects whose two states differ wait in a queue.
-//! Each object is in the queue once, so the queue is never longer than the number of objects. The holder of the Lease
-//! takes them one by one. It does not write a status that is already as intended, whichever process wrote that status.
+//! A board holds the current and the intended status of each object. Objects whose two states differ wait in a [`Queue`].
+//! The holder of the Lease takes them one by one. It does not write a status that is already as intended, whichever process
+//! wrote that status.
 //!
 //! Conditions say what is in service: the board holds them back until the data planes serve the configuration that they
 //! are about.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::convert::Infallible;
-use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -36,8 +35,12 @@ use crate::object::{Kind, ObjectRef, annotation};
 use crate::problem::{Problem, Severity};
 use crate::status::ObjectStatus;
 
-/// The time between two writes, so that the status of a thousand Ingresses is no burden on the API server.
-const PACE: Duration = Duration::from_millis(20);
+mod queue;
+
+use queue::Queue;
+
+/// The time between two writes, so that the status of a thousand routes is no burden on the API server.
+const PACE: Duration = Duration::from_millis(10);
 
 /// The first pause after a failed write.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
@@ -78,9 +81,7 @@ struct StatusEntries {
     /// The addresses of the gateway, once they are known.
     addresses: Option<Vec<Box<str>>>,
     /// The objects whose status may differ from the intended status.
-    queue: BTreeSet<ObjectRef>,
-    /// The last object taken from the queue: the other objects take their turn before it returns.
-    last: Option<ObjectRef>,
+    queue: Queue,
     events: VecDeque<(ObjectRef, String)>,
     /// The problems of other objects that Events have reported, or that existed before.
     told: HashSet<(ObjectRef, String)>,
@@ -248,7 +249,7 @@ impl StatusBoard {
     }
 
     fn queue_up(&self, status_entries: &mut StatusEntries, object: &ObjectRef) {
-        if status_entries.task(object).is_some() && status_entries.queue.insert(object.clone()) {
+        if status_entries.task(object).is_some() && status_entries.queue.insert(object) {
             self.changed.notify_one();
         }
     }
@@ -359,15 +360,6 @@ impl StatusEntries {
         self.ingresses.get(object).map(|card| &card.standing.uid).or_else(of_conditions)?.clone()
     }
 
-    /// Takes the next object out of the queue.
-    fn next(&mut self) -> Option<ObjectRef> {
-        let after = self.last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        let next = self.queue.range((after, Bound::Unbounded)).next().or_else(|| self.queue.first()).cloned();
-        self.queue.remove(next.as_ref()?);
-        self.last.clone_from(&next);
-        next
-    }
-
     fn tell(&mut self, object: ObjectRef, message: String) {
         if self.events.len() >= EVENTS_MAX {
             self.events.pop_front();
@@ -441,7 +433,7 @@ impl Writer {
         }
         let next = {
             let mut status_entries = self.board.status_entries();
-            let Some(object) = status_entries.next() else { return Ok(false) };
+            let Some(object) = status_entries.queue.next() else { return Ok(false) };
             let uid = status_entries.uid(&object);
             status_entries.task(&object).map(|task| (object, uid, task))
         };
@@ -683,11 +675,11 @@ mod tests {
         }
         board.set_addresses(vec!["192.0.2.1".into()]);
         board.want(&all.iter().cloned().collect(), &[], NOTHING);
-        let next = || board.status_entries().next().expect("one waits");
+        let next = || board.status_entries().queue.next().expect("one waits");
         assert_eq!(next(), all[0]);
         drop(Unwritten { board: &board, object: &all[0] });
         assert_eq!([next(), next(), next()], [all[1].clone(), all[2].clone(), all[0].clone()]);
-        assert_eq!(board.status_entries().next(), None);
+        assert_eq!(board.status_entries().queue.next(), None);
     }
 
     #[test]
