@@ -24,7 +24,11 @@ pub struct ObjectStatus {
 /// The part of a status that the gateway writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    GatewayClass(Vec<Condition>),
+    GatewayClass {
+        conditions: Vec<Condition>,
+        /// The features that need a kind which the cluster does not have.
+        lacking: Vec<&'static str>,
+    },
     Gateway(GatewayStatus),
     ListenerSet(ListenerSetStatus),
     /// The parents of a route that are Gateways of ours or their ListenerSets.

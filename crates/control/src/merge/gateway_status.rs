@@ -10,7 +10,7 @@ use crate::frontend::gateway::is_ours;
 use crate::frontend::gateway::parameters;
 use crate::frontend::gateway::service::{self, GatewayAddresses};
 use crate::intent::Intents;
-use crate::intent::listener::{GatewayIntent, Listener, ListenerSetIntent, Parent};
+use crate::intent::listener::{Backends, GatewayIntent, Listener, ListenerSetIntent, Parent};
 use crate::object::gateway::{GatewayClass, RejectedListener};
 use crate::object::http_route::HttpRoute;
 use crate::object::route::Route;
@@ -41,7 +41,7 @@ pub(crate) fn statuses(
         statuses.push(ObjectStatus {
             object: object.clone(),
             generation: class.generation,
-            content: Content::GatewayClass(conditions),
+            content: Content::GatewayClass { conditions, lacking: lacking(store) },
         });
     }
     let attached = attached_routes(intents, merged);
@@ -71,11 +71,11 @@ pub(crate) fn statuses(
     }));
     statuses.extend(sets);
     let layer4 = intents.layer4.iter().map(|route| {
-        let resolved = route.backends.unresolved.as_ref();
         let fallback = store.not_in_service::<Route>(route.at.object);
         let generation = fallback.as_ref().map_or(route.generation, |(newest, _)| newest.generation);
         let conditions = |parent: &Parent<'_>| {
-            let mut conditions = of_parent(parent, intents, lost, None, resolved);
+            let unresolved = unresolved(&route.backends, parent, intents);
+            let mut conditions = of_parent(parent, intents, lost, None, unresolved);
             conditions.extend(fallback.as_ref().map(|(_, error)| falls_back(error)));
             conditions
         };
@@ -107,6 +107,20 @@ pub(crate) fn statuses(
     });
     statuses.extend(http);
     statuses
+}
+
+/// The features that need a kind which the cluster does not have.
+fn lacking(store: &Store) -> Vec<&'static str> {
+    let is_lacking = store.lacks(Kind::ClusterTrustBundle);
+    is_lacking.then(|| Kind::ClusterTrustBundle.as_str()).into_iter().collect()
+}
+
+/// The first backend of a route below HTTP that cannot be used at the listeners of a parent.
+fn unresolved<'b>(backends: &'b Backends<'_>, parent: &Parent<'_>, intents: &Intents<'_>) -> Option<&'b Fault> {
+    let accepted = parent.accepted.iter().flatten();
+    let mut protocols = accepted.map(|(listener, _)| intents.listeners[*listener].protocol);
+    let of_listeners = protocols.find_map(|protocol| backends.at(protocol).unresolved.as_ref());
+    of_listeners.or(backends.plain.unresolved.as_ref())
 }
 
 /// An older version of the route is in service.

@@ -74,7 +74,7 @@ pub(crate) struct ClientValidation {
     /// The field of the references.
     pub(crate) field: String,
     pub(crate) mode: ClientAuthMode,
-    /// The Secrets and ConfigMaps with CA certificates.
+    /// The Secrets, ConfigMaps and ClusterTrustBundles with CA certificates.
     pub(crate) authorities: Vec<AuthoritiesRef>,
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sluicegate_model::{Certificate, ClientAuth, ClientAuthMode};
 
 use super::service::{self, GatewayAddresses, Lack};
-use crate::backend_tls;
+use crate::backend_tls::{self, Untrusted};
 use crate::frontend::certificate;
 use crate::intent::listener::{Listener, Socket};
 use crate::intent::{At, Place};
@@ -22,6 +22,7 @@ use crate::translate::{GatewayServices, TranslateOptions};
 
 const INVALID_CLIENT_CERTIFICATE: &str = "InvalidClientCertificateRef";
 const INVALID_AUTHORITIES: &str = "InvalidCACertificateRef";
+const INVALID_KIND: &str = "InvalidCACertificateKind";
 
 /// The parts of a Gateway that all its listeners share, also the listeners of its ListenerSets.
 pub(super) struct Shared<'a> {
@@ -232,26 +233,28 @@ impl Admitted {
         for reference in &validation.authorities {
             let found = match &reference.object {
                 Ok(object)
-                    if !store.is_granted(at.object, &object.namespace, (object.kind, &object.name)) =>
+                    if !object.kind.is_cluster_scoped()
+                        && !store.is_granted(at.object, &object.namespace, (object.kind, &object.name)) =>
                 {
                     Err(("RefNotPermitted", not_granted(at, object)))
                 }
                 Ok(object) => match backend_tls::authorities(store, object) {
-                    Ok(data) => Ok((object, data)),
-                    Err(fault) => Err((INVALID_AUTHORITIES, fault)),
+                    Ok(trusted) => Ok((object, trusted)),
+                    Err(Untrusted { is_kind: true, message }) => Err((INVALID_KIND, message)),
+                    Err(Untrusted { message, .. }) => Err((INVALID_AUTHORITIES, message)),
                 },
                 Err(fault) => {
-                    let reason = if fault.is_kind { "InvalidCACertificateKind" } else { INVALID_AUTHORITIES };
+                    let reason = if fault.is_kind { INVALID_KIND } else { INVALID_AUTHORITIES };
                     let message = format!("{}: {}", reference.field, fault.message);
                     unresolved.get_or_insert_with(|| Fault::new(reason, message));
                     continue;
                 }
             };
             match found {
-                Ok((object, data)) => {
+                Ok((object, trusted)) => {
                     sources.push(object.to_string());
-                    roots.extend(data.authorities.iter().cloned());
-                    crls.extend(data.revoked.iter().cloned());
+                    roots.extend(trusted.roots.iter().cloned());
+                    crls.extend(trusted.crls.iter().cloned());
                 }
                 Err((reason, fault)) => {
                     let message = format!("{}: {fault}", reference.field);

@@ -29,9 +29,10 @@ const ANCESTORS_MAX: usize = 16;
 const PARENTS_MAX: usize = 32;
 
 /// The features of Gateway API that the gateway supports, in order (`GatewayClassStatus.supportedFeatures`).
-const FEATURES: [&str; 49] = [
+const FEATURES: [&str; 50] = [
     "BackendTLSPolicy",
     "BackendTLSPolicySANValidation",
+    "ClusterTrustBundle",
     "GRPCRoute",
     "GRPCRouteNamedRouteRule",
     "GRPCRouteRequestHeaderModifier",
@@ -89,9 +90,10 @@ pub(super) fn render(
 ) -> Map<String, Value> {
     let generation = wish.generation;
     match &wish.content {
-        Content::GatewayClass(wanted) => {
+        Content::GatewayClass { conditions: wanted, lacking } => {
             let conditions = conditions(list(before.get("conditions")), wanted, generation);
-            let features: Vec<Value> = FEATURES.iter().map(|name| json!({ "name": name })).collect();
+            let features = FEATURES.iter().filter(|name| !lacking.contains(name));
+            let features: Vec<Value> = features.map(|name| json!({ "name": name })).collect();
             Map::from_iter([
                 ("conditions".to_owned(), conditions),
                 ("supportedFeatures".to_owned(), features.into()),
