@@ -28,6 +28,8 @@ const INVALID_KIND: &str = "InvalidCACertificateKind";
 pub(super) struct Shared<'a> {
     gateway: &'a ObjectRef,
     addresses: Vec<IpAddr>,
+    /// Whether no listener may have a socket, because none of the addresses that the Gateway requests is available.
+    is_closed: bool,
     /// The Secret with its client certificate.
     client_certificate: Option<Arc<str>>,
     clients: Clients,
@@ -47,8 +49,14 @@ impl<'a> Shared<'a> {
             problems.extend(service_problems(store, options, services, at, gateway));
         }
         let addresses = addresses(gateway, options);
+        let is_closed = options.gateway_services.is_none() && gateway.is_confined;
+        if is_closed && gateway.requests_cluster_ip() {
+            let message = "requests a cluster IP, but the Gateway has no Service; the Gateway is not served. Give each Gateway a \
+                           Service (--gateway-services) or remove routability";
+            problems.push(at.warning("spec.addresses", message.to_owned()));
+        }
         let clients = Clients::of(store, at, gateway, problems);
-        (Self { gateway: at.object, addresses, client_certificate, clients }, unresolved)
+        (Self { gateway: at.object, addresses, is_closed, client_certificate, clients }, unresolved)
     }
 }
 
@@ -61,7 +69,7 @@ pub(super) fn intents<'a>(
     options: &TranslateOptions,
     problems: &mut Vec<Problem>,
 ) -> Vec<Listener<'a>> {
-    let Shared { gateway, addresses, client_certificate, clients } = shared;
+    let Shared { gateway, addresses, is_closed, client_certificate, clients } = shared;
     let mut intent = |listener: &'a gateway::Listener| {
         let place = Place::Listener(listener.index);
         let field = |within: &str| format!("{}.{within}", place.field());
@@ -81,6 +89,7 @@ pub(super) fn intents<'a>(
                     Lack::Foreign(fault) => at.warning(&field("port"), fault),
                 })
             }
+            None if *is_closed => Ok(Vec::new()),
             None => sockets(listener, addresses, options).map_err(|fault| at.warning(&field("port"), fault)),
         };
         let (certificates, unresolved) = certificates(store, at, listener, problems);
@@ -337,7 +346,8 @@ fn own_sockets(
 /// The addresses of a Gateway. Behind a Service, the addresses of a Gateway are those of the Service. An address is redundant beside the wildcard address of its family.
 fn addresses(gateway: &Gateway, options: &TranslateOptions) -> Vec<IpAddr> {
     let own = gateway.addresses.as_ref();
-    let own = own.filter(|own| options.gateway_services.is_none() || own.is_empty());
+    let is_behind_service = |own: &Vec<IpAddr>| !own.is_empty() || gateway.requests_cluster_ip();
+    let own = own.filter(|own| options.gateway_services.is_none() || !is_behind_service(own));
     let written = own.unwrap_or(&options.gateway_addresses);
     let mut addresses = written.clone();
     addresses.retain(|address| {
