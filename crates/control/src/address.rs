@@ -101,15 +101,17 @@ impl StatusAddresses {
                     continue;
                 }
             };
-            let is_match = |address: &str| {
-                let is_value = request.value.is_none_or(|value| address.parse() == Ok(value));
-                let is_reachable = match wanted {
-                    Routability::Cluster => is_cluster_ip(address),
-                    Routability::Any | Routability::Sentinel => hidden != Some(address),
-                };
-                is_value && is_reachable
+            let is_reachable = |address: &str| match wanted {
+                Routability::Cluster => is_cluster_ip(address),
+                Routability::Any | Routability::Sentinel => hidden != Some(address),
             };
-            match free.iter().position(|address| is_match(address)) {
+            let is_value = |address: &str| request.value.is_none_or(|value| address.parse() == Ok(value));
+            // The IP address behind a host name is unknown.
+            let is_name = |address: &str| address.parse::<IpAddr>().is_err();
+            let place = |meets: &dyn Fn(&str) -> bool| {
+                free.iter().position(|address| is_reachable(address) && meets(address))
+            };
+            match place(&is_value).or_else(|| place(&is_name)) {
                 Some(place) => {
                     let address = free.remove(place);
                     let reported = match wanted {
@@ -200,6 +202,8 @@ mod tests {
             ),
             (&[CLUSTER_IP], &[(CLUSTER_IP, "Cluster")], &[cluster], "AddressesAssigned"),
             (&both, &[("", ""), ("203.0.113.1", "")], &[r#"203.0.113.2 """#, lb], "AddressesAssigned"),
+            // The host name of a load balancer may lead to the address.
+            (&["lb.test"], &[("192.0.2.9", "")], &[r#"lb.test """#], "AddressesAssigned"),
             // Some requests, or none.
             (
                 &[CLUSTER_IP],

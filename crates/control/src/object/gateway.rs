@@ -425,7 +425,8 @@ impl Requested {
                     }
                     Ok(address) => {
                         if let Some(request) = request {
-                            request.value = Some(address);
+                            // A Gateway at all addresses requests no certain address.
+                            request.value = Some(address).filter(|address| !address.is_unspecified());
                         }
                         addresses.extend(is_any.then_some(address));
                         continue;

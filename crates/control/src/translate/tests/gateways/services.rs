@@ -408,6 +408,7 @@ fn gateway_that_requests_only_a_cluster_ip_is_not_served_without_a_service() {
         ("{routability: x.test/Wan}", false, unknown),
         ("{routability: testing.x-k8s.io/sentinel}", true, ""),
         ("{}, {routability: Cluster}", true, ""),
+        ("{value: 0.0.0.0}, {routability: Cluster}", true, ""),
     ] {
         // Also a port that options set must not serve the Gateway.
         for http_ports in [Vec::new(), vec![80]] {
