@@ -183,12 +183,12 @@ fn cluster_trust_bundle_validates_clients_without_a_reference_grant_and_without_
         reasons.dedup();
         reasons
     };
-    let valid = store(&format!("default: {}", by(&reference(""), "")), &[bundle.clone()]);
+    let valid = store(&format!("default: {}", by(&reference(""), "")), std::slice::from_ref(&bundle));
     assert_eq!(admitted(&valid)[0], "0.0.0.0:443 Required 1");
     assert_eq!(&*policies(&valid)[0].1.as_ref().expect("a policy").source, "ClusterTrustBundle x.test:ca:v1");
     assert_eq!(listeners(&valid), [("Accepted", "ResolvedRefs")]);
     let with_namespace = by(&reference(", namespace: default"), "");
-    let with_namespace = store(&format!("default: {with_namespace}"), &[bundle.clone()]);
+    let with_namespace = store(&format!("default: {with_namespace}"), std::slice::from_ref(&bundle));
     assert_eq!(admitted(&with_namespace)[0], "0.0.0.0:443 Required 0");
     assert_eq!(listeners(&with_namespace), [("NoValidCACertificate", "InvalidCACertificateRef")]);
     let missing = store(&format!("default: {}", by(&reference(""), "")), &[]);
