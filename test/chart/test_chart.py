@@ -197,7 +197,7 @@ class Rights(unittest.TestCase):
     def test_gateway_with_watched_namespaces_has_rights_only_in_these_namespaces(self):
         found = rules(rendered({"watchNamespaces": ["shop", "blog"], "config": {"a": "b"}}), "sluicegate")
         everywhere = {resource for where, rule in found if where == "*" for resource in rule["resources"]}
-        self.assertEqual(everywhere, {"ingressclasses", "gatewayclasses", "gatewayclasses/status", "namespaces"})
+        self.assertEqual(everywhere, {"clustertrustbundles", "ingressclasses", "gatewayclasses", "gatewayclasses/status", "namespaces"})
         for where in ("shop", "blog"):
             self.assertIn("secrets", {resource for of, rule in found if of == where for resource in rule["resources"]})
         own = [rule for of, rule in found if of == NAMESPACE and rule["verbs"] == READ]

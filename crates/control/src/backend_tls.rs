@@ -5,12 +5,15 @@
 //! policy is invalid are never sent in clear text.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use foldhash::HashMap;
 use rustls::RootCertStore;
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 use sluicegate_model::{TransportTls, UpstreamKey, Verification};
 
+use crate::intent::listener::{Parent, uses_backend_tls};
 use crate::intent::{At, Intents};
 use crate::object::backend_tls::{Authorities, BackendTlsPolicy, DENIED, Target, Validation};
 use crate::object::secret::Data;
@@ -179,7 +182,9 @@ impl<'a> BackendTls<'a> {
                 *gateways.entry(gateway).or_default() |= *holder == Some(index);
             }
             if let Some(Err(fault)) = port {
-                let message = format!("{fault}; requests for its ports without a policy receive 500");
+                let message = format!(
+                    "{fault}; requests for its ports without a policy receive 500, and connections are closed"
+                );
                 problems.push(policy.at.problem(Severity::Error, &target.field(), message.clone()));
                 ineffective.get_or_insert(("TargetNotFound", message));
             }
@@ -261,16 +266,22 @@ fn unmet(name: &'static str, reason: &'static str, message: String) -> Condition
 /// The ports of Services that routes name, and the Gateways of these routes.
 fn uses<'r>(intents: &'r Intents<'_>) -> Uses<'r> {
     let mut uses = Uses::default();
-    for route in &intents.http_routes {
-        let accepted = route.parents.iter().filter_map(|parent| parent.accepted.as_ref().ok()).flatten();
-        let gateways: BTreeSet<&ObjectRef> =
-            accepted.map(|(listener, _)| intents.listeners[*listener].gateway).collect();
-        for UpstreamKey { namespace, service, port, .. } in
-            route.named.iter().filter(|_| !gateways.is_empty())
-        {
+    let mut add = |parents: &[Parent<'_>], named: &mut dyn Iterator<Item = &'r UpstreamKey>| {
+        let accepted = parents.iter().filter_map(|parent| parent.accepted.as_ref().ok()).flatten();
+        let listeners = accepted.map(|(listener, _)| &intents.listeners[*listener]);
+        let listeners = listeners.filter(|listener| uses_backend_tls(listener.protocol));
+        let gateways: BTreeSet<&'r ObjectRef> = listeners.map(|listener| listener.gateway).collect();
+        for UpstreamKey { namespace, service, port, .. } in named.filter(|_| !gateways.is_empty()) {
             let service = (namespace.clone(), service.clone());
             uses.entry(service).or_default().entry(port).or_default().extend(&gateways);
         }
+    };
+    for route in &intents.http_routes {
+        add(&route.parents, &mut route.named.iter());
+    }
+    for route in &intents.layer4 {
+        let references = route.backends.plain.references.iter();
+        add(&route.parents, &mut references.map(|reference| &reference.upstream));
     }
     uses
 }
@@ -316,12 +327,13 @@ pub(crate) fn trust<'a>(store: &Store, policy: &'a BackendTlsPolicy) -> Trust<'a
             }
         };
         match authorities(store, object) {
-            Ok(data) => {
-                roots.extend(data.authorities.iter().cloned());
-                crls.extend(data.revoked.iter().cloned());
+            Ok(trusted) => {
+                roots.extend(trusted.roots.iter().cloned());
+                crls.extend(trusted.crls.iter().cloned());
             }
-            Err(message) => {
-                let (reason, field) = ("InvalidCACertificateRef", reference.field.clone());
+            Err(Untrusted { is_kind, message }) => {
+                let reason = if is_kind { "InvalidKind" } else { "InvalidCACertificateRef" };
+                let field = reference.field.clone();
                 faults.push(Fault { reason, field, message, is_known: false });
             }
         }
@@ -341,8 +353,50 @@ pub(crate) fn trust<'a>(store: &Store, policy: &'a BackendTlsPolicy) -> Trust<'a
     Trust { verification, references: faults }
 }
 
-/// The content of an object with valid CA certificates, or the reason why it has none.
-pub(crate) fn authorities<'s>(store: &'s Store, object: &ObjectRef) -> Result<&'s Data, String> {
+/// The CA certificates of an object.
+pub(crate) struct Trusted<'s> {
+    pub(crate) roots: &'s [CertificateDer<'static>],
+    /// The revocation lists.
+    pub(crate) crls: &'s [CertificateRevocationListDer<'static>],
+}
+
+/// The reason why an object has no valid CA certificates.
+pub(crate) struct Untrusted {
+    /// Whether the cluster does not have the kind.
+    pub(crate) is_kind: bool,
+    pub(crate) message: String,
+}
+
+/// The valid CA certificates of an object, or the reason why it has none.
+pub(crate) fn authorities<'s>(store: &'s Store, object: &ObjectRef) -> Result<Trusted<'s>, Untrusted> {
+    if store.lacks(object.kind) {
+        let message = format!(
+            "the Kubernetes API does not have the kind {}; enable it or name a ConfigMap",
+            object.kind
+        );
+        return Err(Untrusted { is_kind: true, message });
+    }
+    let found = match object.kind {
+        Kind::ClusterTrustBundle => of_bundle(store, object).map(|roots| Trusted { roots, crls: &[] }),
+        _ => of_data(store, object).map(|data| Trusted { roots: &data.authorities, crls: &data.revoked }),
+    };
+    found.map_err(|message| Untrusted { is_kind: false, message })
+}
+
+fn of_bundle<'s>(store: &'s Store, object: &ObjectRef) -> Result<&'s [CertificateDer<'static>], String> {
+    if !store.knows(object) {
+        return Err(format!("{object} does not exist"));
+    }
+    let bundle = store.trust_bundle(object).ok_or_else(|| format!("{object} cannot be read"))?;
+    let fault = |fault: &dyn fmt::Display| format!("spec.trustBundle of {object} {fault}");
+    let roots = bundle.authorities.as_ref().map_err(|error| fault(error))?;
+    let mut store = RootCertStore::empty();
+    let usable = roots.iter().try_for_each(|root| store.add(root.clone()));
+    usable.map_err(|error| fault(&format_args!("has an unusable certificate: {error}")))?;
+    Ok(roots)
+}
+
+fn of_data<'s>(store: &'s Store, object: &ObjectRef) -> Result<&'s Data, String> {
     if !store.knows(object) {
         return Err(format!("{object} does not exist"));
     }

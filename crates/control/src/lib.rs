@@ -20,11 +20,13 @@
 //! | [`emit`] | from merged intents to the model |
 //! | [`upstream`] | Services joined with their EndpointSlices |
 //! | [`backend_tls`] | BackendTLSPolicies: TLS to the endpoints of Services |
+//! | [`address`] | the addresses that Gateways request, and the addresses that satisfy the requests |
 //! | [`source`] | following a cluster or a directory, and publishing the changes |
 //! | [`convert`] | from Ingresses to objects of Gateway API, as text |
 //! | [`status`] | the intended status of objects of Gateway API |
 //! | [`problem`], [`locate`] | problems and their lines |
 
+mod address;
 mod backend_tls;
 mod convert;
 mod emit;

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use crate::address::StatusAddresses;
 use crate::object::{Kind, ObjectRef};
 
 /// The reason of a Gateway that cannot have the addresses that it requests.
@@ -24,7 +25,11 @@ pub struct ObjectStatus {
 /// The part of a status that the gateway writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    GatewayClass(Vec<Condition>),
+    GatewayClass {
+        conditions: Vec<Condition>,
+        /// The features that need a kind which the cluster does not have.
+        lacking: Vec<&'static str>,
+    },
     Gateway(GatewayStatus),
     ListenerSet(ListenerSetStatus),
     /// The parents of a route that are Gateways of ours or their ListenerSets.
@@ -43,8 +48,7 @@ pub(crate) struct GatewayStatus {
     pub(crate) is_insecure: bool,
     /// The reason why the data planes do not serve the Gateway.
     pub(crate) unprogrammed: Option<Fault>,
-    /// The addresses of the Gateway; `None` for the addresses of the data planes.
-    pub(crate) addresses: Option<Vec<Box<str>>>,
+    pub(crate) addresses: StatusAddresses,
     pub(crate) listeners: Vec<ListenerStatus>,
     /// The number of accepted ListenerSets.
     pub(crate) attached_sets: usize,
@@ -56,8 +60,8 @@ pub(crate) struct ListenerSetStatus {
     pub(crate) accepted: Condition,
     /// The reason why the data planes do not serve the set.
     pub(crate) unprogrammed: Option<Fault>,
-    /// The addresses of its Gateway; `None` for the addresses of the data planes.
-    pub(crate) addresses: Option<Vec<Box<str>>>,
+    /// The addresses of its Gateway.
+    pub(crate) addresses: StatusAddresses,
     /// None, if the Gateway does not allow the set.
     pub(crate) listeners: Vec<ListenerStatus>,
 }

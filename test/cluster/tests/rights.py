@@ -18,6 +18,7 @@ FOLLOWED = {
     "sluicegate.dev/trafficpolicies": READ,
 }
 OF_THE_CLUSTER = {"networking.k8s.io/ingressclasses": READ, "gateway.networking.k8s.io/gatewayclasses": READ, "/namespaces": READ,
+                  "certificates.k8s.io/clustertrustbundles": READ,
                   "gateway.networking.k8s.io/gatewayclasses/status": ["patch"]}
 WRITTEN = {"networking.k8s.io/ingresses/status": ["patch"], "networking.k8s.io/ingresses": ["patch"],
            **{f"gateway.networking.k8s.io/{kind}/status": ["patch"]

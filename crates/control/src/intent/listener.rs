@@ -110,13 +110,35 @@ pub(crate) struct Refused {
     pub(crate) problem: Problem,
 }
 
-/// The destination of a route. Its references and problems count if the route is in service at a listener.
+/// The destinations of a route.
 pub(crate) struct Backends<'a> {
+    /// Without regard to BackendTLSPolicies.
+    pub(crate) plain: Destination<'a>,
+    /// With TLS to the endpoints of Services with a BackendTLSPolicy, if a backend is one of these Services.
+    pub(crate) secured: Option<Destination<'a>>,
+}
+
+/// A destination of a route. Its references and problems count if the route is in service at a listener.
+#[derive(Clone)]
+pub(crate) struct Destination<'a> {
     pub(crate) route: Layer4Route,
     pub(crate) references: Vec<Reference<'a>>,
     pub(crate) problems: Vec<Problem>,
     /// The first backend that may not be named, or does not exist.
     pub(crate) unresolved: Option<Fault>,
+}
+
+impl<'a> Backends<'a> {
+    /// The destination of connections of a listener with this protocol. In passthrough connections, the client's own TLS reaches
+    /// the endpoint.
+    pub(crate) fn at(&self, protocol: ListenerProtocol) -> &Destination<'a> {
+        self.secured.as_ref().filter(|_| uses_backend_tls(protocol)).unwrap_or(&self.plain)
+    }
+}
+
+/// Whether a BackendTLSPolicy applies to the connections of listeners with this protocol.
+pub(crate) fn uses_backend_tls(protocol: ListenerProtocol) -> bool {
+    !matches!(protocol, ListenerProtocol::Tls | ListenerProtocol::Udp)
 }
 
 impl Listener<'_> {

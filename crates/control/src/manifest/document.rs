@@ -328,7 +328,13 @@ fn identify(kind: Kind, value: &Value) -> Result<ObjectRef, (&'static str, Strin
             Some(_) => Err((field, "is not a string: write it in quotes".to_owned())),
         }
     };
-    let valid = |(field, text): (&'static str, &str)| match syntax::dns_name_fault(text) {
+    // The name of a ClusterTrustBundle is the name of its signer with colons, and a name: `example.com:ca:v1`.
+    let is_of_signer = kind == Kind::ClusterTrustBundle;
+    let fault = |text: &str| match is_of_signer && text.contains(':') {
+        true => text.split(':').find_map(syntax::dns_name_fault),
+        false => syntax::dns_name_fault(text),
+    };
+    let valid = |(field, text): (&'static str, &str)| match fault(text) {
         None => Ok(Arc::from(text)),
         Some(_) if text.is_empty() => Err((field, format!("is missing in an object of kind {kind}"))),
         Some(fault) => Err((field, format!("{text:?} {fault}"))),

@@ -6,11 +6,12 @@ use std::ops::Range;
 use sluicegate_model::ClientAuthMode;
 
 use super::listener::Merged;
+use crate::address::StatusAddresses;
 use crate::frontend::gateway::is_ours;
 use crate::frontend::gateway::parameters;
 use crate::frontend::gateway::service::{self, GatewayAddresses};
 use crate::intent::Intents;
-use crate::intent::listener::{GatewayIntent, Listener, ListenerSetIntent, Parent};
+use crate::intent::listener::{Backends, GatewayIntent, Listener, ListenerSetIntent, Parent};
 use crate::object::gateway::{GatewayClass, RejectedListener};
 use crate::object::http_route::HttpRoute;
 use crate::object::route::Route;
@@ -41,17 +42,20 @@ pub(crate) fn statuses(
         statuses.push(ObjectStatus {
             object: object.clone(),
             generation: class.generation,
-            content: Content::GatewayClass(conditions),
+            content: Content::GatewayClass { conditions, lacking: lacking(store, options) },
         });
     }
     let attached = attached_routes(intents, merged);
     let mut gateways: Vec<GatewayStatus> = Vec::with_capacity(intents.gateways.len());
     gateways.extend(intents.gateways.iter().map(|gateway| {
-        let addresses = Addresses {
-            addresses: addresses(store, options, gateway),
-            unusable: unusable_address(store, options, gateway),
+        let services = options.gateway_services.as_ref();
+        let addresses = StatusAddresses {
+            own: addresses(store, options, gateway),
+            cluster_ip: services.and_then(|services| service::cluster_ip(store, services, gateway.at.object)),
+            requests: gateway.gateway.requests.clone(),
         };
-        of_gateway(gateway, intents, lost, &attached, addresses)
+        let unusable = unusable_address(store, options, gateway);
+        of_gateway(gateway, intents, lost, &attached, (addresses, unusable))
     }));
     let mut sets = Vec::with_capacity(intents.listener_sets.len());
     for set in &intents.listener_sets {
@@ -71,11 +75,11 @@ pub(crate) fn statuses(
     }));
     statuses.extend(sets);
     let layer4 = intents.layer4.iter().map(|route| {
-        let resolved = route.backends.unresolved.as_ref();
         let fallback = store.not_in_service::<Route>(route.at.object);
         let generation = fallback.as_ref().map_or(route.generation, |(newest, _)| newest.generation);
         let conditions = |parent: &Parent<'_>| {
-            let mut conditions = of_parent(parent, intents, lost, None, resolved);
+            let unresolved = unresolved(&route.backends, parent, intents);
+            let mut conditions = of_parent(parent, intents, lost, None, unresolved);
             conditions.extend(fallback.as_ref().map(|(_, error)| falls_back(error)));
             conditions
         };
@@ -107,6 +111,25 @@ pub(crate) fn statuses(
     });
     statuses.extend(http);
     statuses
+}
+
+/// The features that need a kind which the cluster does not have, or options that are not set.
+fn lacking(store: &Store, options: &TranslateOptions) -> Vec<&'static str> {
+    let bundles = store.lacks(Kind::ClusterTrustBundle).then(|| Kind::ClusterTrustBundle.as_str());
+    let cluster_ips = options.gateway_services.is_none().then_some("GatewayAddressRoutabilityCluster");
+    bundles.into_iter().chain(cluster_ips).collect()
+}
+
+/// The first backend of a route below HTTP that cannot be used at the listeners of a parent.
+fn unresolved<'b>(
+    backends: &'b Backends<'_>,
+    parent: &Parent<'_>,
+    intents: &Intents<'_>,
+) -> Option<&'b Fault> {
+    let accepted = parent.accepted.iter().flatten();
+    let mut protocols = accepted.map(|(listener, _)| intents.listeners[*listener].protocol);
+    let of_listeners = protocols.find_map(|protocol| backends.at(protocol).unresolved.as_ref());
+    of_listeners.or(backends.plain.unresolved.as_ref())
 }
 
 /// An older version of the route is in service.
@@ -146,7 +169,7 @@ fn of_gateway(
     intents: &Intents<'_>,
     lost: &BTreeMap<usize, Fault>,
     attached: &[usize],
-    Addresses { addresses, unusable }: Addresses,
+    (addresses, unusable): (StatusAddresses, Option<Fault>),
 ) -> GatewayStatus {
     let gateway = intent.gateway;
     let Summary { listeners, first_fault, is_any_accepted, waiting, .. } = of_listeners(
@@ -273,14 +296,6 @@ fn of_listeners(
     statuses.sort_by_key(|(index, _)| *index);
     let listeners = statuses.into_iter().map(|(_, status)| status).collect();
     Summary { listeners, first_fault, first_unresolved, is_any_accepted, is_any_served, waiting }
-}
-
-/// The addresses of a Gateway, for its status.
-struct Addresses {
-    /// Its own addresses; `None` for the addresses of the data planes.
-    addresses: Option<Vec<Box<str>>>,
-    /// The reason why it does not have the addresses that it requests.
-    unusable: Option<Fault>,
 }
 
 fn unusable_address(store: &Store, options: &TranslateOptions, intent: &GatewayIntent<'_>) -> Option<Fault> {

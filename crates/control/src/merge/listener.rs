@@ -8,7 +8,7 @@ use sluicegate_model::{ClientAuth, EntryPoint, HostPattern, Layer4Route, Serves,
 
 use crate::backend_tls;
 use crate::intent::http_route::HttpRoute;
-use crate::intent::listener::{Layer4, Listener, Parent, Socket};
+use crate::intent::listener::{Layer4, Listener, Parent, Socket, uses_backend_tls};
 use crate::intent::{At, Claim, Place, Reference};
 use crate::object::gateway::ListenerProtocol;
 use crate::object::host::covers;
@@ -103,8 +103,9 @@ struct Merging<'i, 'a> {
     attached: Vec<Vec<Attachment>>,
     /// The kinds of these routes.
     kinds: Vec<Vec<Kind>>,
-    /// The routes whose backends are in the result.
-    in_service: HashSet<usize>,
+    /// The routes whose backends are in the result: by their places, whether BackendTLSPolicies apply, and the client certificate of
+    /// the Gateway.
+    in_service: HashSet<(usize, bool, Option<Arc<str>>)>,
     /// The entry points of Gateways whose hosts are in the result.
     entered: HashSet<Arc<str>>,
     /// The HTTPRoutes and GRPCRoutes whose backends are in the result, each with the client certificate of a Gateway.
@@ -449,7 +450,7 @@ impl<'i, 'a> Merging<'i, 'a> {
             self.merged.problems.push(at.warning(&loser.parent.field(), message));
         }
         self.attached[listener] = attached;
-        Some(self.leads_to(first))
+        Some(self.leads_to(first, listener))
     }
 
     /// The names of the listeners for TLS that share a socket. `all` are all listeners of the socket.
@@ -497,20 +498,27 @@ impl<'i, 'a> Merging<'i, 'a> {
             taken.push((host.clone(), listener, winner.route, winner.parent));
         }
         let names = taken.into_iter().map(|(host, listener, route, parent)| {
-            let leads_to = self.leads_to(route);
+            let leads_to = self.leads_to(route, listener);
             TlsName { host, listener, route, parent, leads_to }
         });
         names.collect()
     }
 
-    /// The destination of a route, which is in service.
-    fn leads_to(&mut self, route: usize) -> Layer4Route {
+    /// The destination of a route, which is in service at this listener.
+    fn leads_to(&mut self, route: usize, listener: usize) -> Layer4Route {
+        let Listener { protocol, client_certificate, .. } = &self.listeners[listener];
         let backends = &self.routes[route].backends;
-        if self.in_service.insert(route) {
-            self.merged.references.extend(backends.references.iter().cloned());
-            self.merged.problems.extend(backends.problems.iter().cloned());
+        let mut destination = backends.at(*protocol).clone();
+        let is_secured = backends.secured.is_some() && uses_backend_tls(*protocol);
+        let certificate = client_certificate.as_ref().filter(|_| is_secured);
+        let of_route = destination.route.backends.iter_mut().map(|backend| &mut backend.upstream);
+        let of_references = destination.references.iter_mut().map(|reference| &mut reference.upstream);
+        of_route.chain(of_references).for_each(|upstream| backend_tls::present(upstream, certificate));
+        if self.in_service.insert((route, is_secured, certificate.cloned())) {
+            self.merged.references.extend(destination.references);
+            self.merged.problems.extend(destination.problems);
         }
-        backends.route.clone()
+        destination.route
     }
 }
 

@@ -11,14 +11,15 @@ use super::gateway_api::{
 };
 use super::kind::Raw;
 use super::policy::{created, list};
-use super::{Kind, Object, ObjectRef, annotation, host};
+use super::{Kind, Object, ObjectRef, annotation, host, trust_bundle};
 use crate::problem::Findings;
 
 /// The field of the CA certificates.
 const REFERENCES: &str = "spec.validation.caCertificateRefs";
 
 /// The consequence of an error for requests.
-pub(crate) const DENIED: &str = "requests of routes to the Services of spec.targetRefs receive 500";
+pub(crate) const DENIED: &str = "requests of routes to the Services of spec.targetRefs receive 500, and connections of TLSRoutes \
+                               and TCPRoutes are closed";
 
 /// A checked `BackendTLSPolicy`.
 #[derive(Debug, PartialEq)]
@@ -57,7 +58,7 @@ pub(crate) struct Validation {
 pub(crate) enum Authorities {
     /// The CA certificates that browsers trust.
     WellKnown,
-    /// The Secrets and ConfigMaps with CA certificates.
+    /// The objects with CA certificates.
     Of(Vec<AuthoritiesRef>),
 }
 
@@ -66,7 +67,7 @@ pub(crate) enum Authorities {
 pub(crate) struct AuthoritiesRef {
     /// The field of the reference.
     pub(crate) field: String,
-    /// The Secret or ConfigMap, or the reason why the reference is invalid.
+    /// The Secret, ConfigMap or ClusterTrustBundle, or the reason why the reference is invalid.
     pub(crate) object: Result<ObjectRef, UnsupportedReference>,
 }
 
@@ -79,7 +80,7 @@ pub(crate) struct UnsupportedReference {
 }
 
 impl BackendTlsPolicy {
-    /// The Secrets and ConfigMaps with CA certificates.
+    /// The Secrets, ConfigMaps and ClusterTrustBundles with CA certificates.
     pub(crate) fn references(&self) -> impl Iterator<Item = &ObjectRef> {
         let references = match self.validation.as_ref().map(|validation| &validation.authorities) {
             Ok(Authorities::Of(references)) => &**references,
@@ -120,21 +121,32 @@ impl AuthoritiesRef {
         findings: &mut Findings,
     ) -> Self {
         let kind = raw.kind.unwrap_or_default();
-        let known = Kind::parse(&kind).filter(|kind| matches!(kind, Kind::ConfigMap | Kind::Secret));
-        let known = known.filter(|_| raw.group.unwrap_or_default().is_empty());
+        let group = raw.group.unwrap_or_default();
+        let known = Kind::parse(&kind).filter(|kind| match kind {
+            Kind::ConfigMap | Kind::Secret => group.is_empty(),
+            Kind::ClusterTrustBundle => group == trust_bundle::GROUP,
+            _ => false,
+        });
+        let is_in_namespace = raw.namespace.as_ref().is_some_and(|namespace| !namespace.is_empty());
         let name = raw.name.filter(|name| !name.is_empty());
         let object = match (known, name) {
-            (None, _) => Err((true, format!("{kind:?} is not supported: name a ConfigMap"))),
-            (_, None) => Err((false, "is missing: name a ConfigMap".to_owned())),
+            (None, _) => Err(("kind", format!("{kind:?} is not supported: name a ConfigMap"))),
+            (_, None) => Err(("name", "is missing: name a ConfigMap".to_owned())),
+            (Some(Kind::ClusterTrustBundle), _) if is_in_namespace => Err((
+                "namespace",
+                "is not allowed: a ClusterTrustBundle has no namespace. Remove the field".to_owned(),
+            )),
+            (Some(kind), Some(name)) if kind.is_cluster_scoped() => {
+                Ok(ObjectRef { kind, namespace: "".into(), name: name.into() })
+            }
             (Some(kind), Some(name)) => {
                 let namespace = raw.namespace.map_or_else(|| namespace.clone(), Into::into);
                 Ok(ObjectRef { kind, namespace, name: name.into() })
             }
         };
-        let object = object.map_err(|(is_kind, message)| {
-            let field = format!("{field}.{}", if is_kind { "kind" } else { "name" });
-            findings.error(field, &*message);
-            UnsupportedReference { is_kind, message }
+        let object = object.map_err(|(within, message)| {
+            findings.error(format!("{field}.{within}"), &*message);
+            UnsupportedReference { is_kind: within == "kind", message }
         });
         Self { field, object }
     }

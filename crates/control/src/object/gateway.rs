@@ -13,6 +13,7 @@ use super::gateway_api::{self, AllowedRoutes, GROUP, GatewayClassSpec, GatewaySp
 use super::kind::Raw;
 use super::namespace::{Namespace, NamespaceSelector};
 use super::{Kind, Object, ObjectRef, annotation, host, parameters};
+use crate::address::{AddressRequest, Routability};
 use crate::problem::Findings;
 use crate::status::Fault;
 
@@ -38,8 +39,13 @@ pub(crate) struct Gateway {
     pub(crate) fault: Option<Fault>,
     /// `spec.gatewayClassName`.
     pub(crate) class_name: Box<str>,
-    /// `spec.addresses`, if there are any; possibly empty, if no address is an IP address.
+    /// The IP addresses of `spec.addresses` without those of the routability `Cluster`; empty if no entry can be satisfied by other
+    /// addresses than cluster IPs. `None` if the gateway chooses.
     pub(crate) addresses: Option<Vec<IpAddr>>,
+    /// The entries of `spec.addresses`.
+    pub(crate) requests: Vec<AddressRequest>,
+    /// Whether an entry has a `routability`, and no entry accepts addresses that clients outside of the cluster may reach.
+    pub(crate) is_confined: bool,
     /// The Secret with its client certificate for endpoints with a BackendTLSPolicy, or the reason why the reference is
     /// invalid.
     pub(crate) client_certificate: Option<Result<ObjectRef, String>>,
@@ -74,7 +80,7 @@ pub(crate) struct ClientValidation {
     /// The field of the references.
     pub(crate) field: String,
     pub(crate) mode: ClientAuthMode,
-    /// The Secrets and ConfigMaps with CA certificates.
+    /// The Secrets, ConfigMaps and ClusterTrustBundles with CA certificates.
     pub(crate) authorities: Vec<AuthoritiesRef>,
 }
 
@@ -237,13 +243,15 @@ impl Gateway {
         let client_certificate = tls.backend.and_then(|tls| tls.client_certificate_ref);
         let client_certificate = client_certificate
             .map(|reference| check_client_certificate(reference, &object.namespace, findings));
-        let (addresses, address_fault) = check_addresses(spec.addresses.unwrap_or_default(), findings);
+        let requested = Requested::check(spec.addresses.unwrap_or_default(), findings);
         Self {
             created: raw.metadata.creation_timestamp.map(|time| time.0.as_second()),
             generation: raw.metadata.generation,
-            fault: address_fault,
+            fault: requested.fault,
             class_name: class_name.into(),
-            addresses,
+            addresses: requested.addresses,
+            requests: requested.requests,
+            is_confined: requested.is_confined,
             client_certificate,
             frontend,
             parameters,
@@ -253,6 +261,11 @@ impl Gateway {
             listeners,
             rejected,
         }
+    }
+
+    /// Whether an entry of `spec.addresses` requests a cluster IP.
+    pub(crate) fn requests_cluster_ip(&self) -> bool {
+        self.fault.is_none() && self.requests.iter().any(|of| of.routability == Ok(Routability::Cluster))
     }
 
     /// Whether a Gateway in `own` allows ListenerSets of this namespace. `known` finds the Namespace.
@@ -361,52 +374,85 @@ impl ClientValidation {
     }
 }
 
-/// The IP addresses of a list, and the first fault. Without any IP address, the Gateway must not listen on all
-/// addresses.
-fn check_addresses(
-    written: Vec<gateway_api::Address>,
-    findings: &mut Findings,
-) -> (Option<Vec<IpAddr>>, Option<Fault>) {
-    if written.is_empty() {
-        return (None, None);
-    }
-    let (mut addresses, mut fault) = (Vec::new(), None);
-    for (index, address) in written.into_iter().enumerate() {
-        let field = format!("spec.addresses[{index}]");
-        // Without a value, the gateway chooses the address.
-        if address.value.as_ref().is_none_or(String::is_empty)
-            && address.kind.as_deref().is_none_or(|kind| kind == "IPAddress")
-        {
-            continue;
+/// `spec.addresses`. Without any IP address, the Gateway must not listen on all addresses.
+#[derive(Default)]
+struct Requested {
+    addresses: Option<Vec<IpAddr>>,
+    requests: Vec<AddressRequest>,
+    is_confined: bool,
+    /// The first fault.
+    fault: Option<Fault>,
+}
+
+impl Requested {
+    fn check(written: Vec<gateway_api::Address>, findings: &mut Findings) -> Self {
+        if written.is_empty() {
+            return Self::default();
         }
-        let value = address.value.unwrap_or_default();
-        let mut refuse = |within: &str, message: String| {
-            fault.get_or_insert_with(|| {
-                Fault::new("UnsupportedAddress", format!("{field}.{within}: {message}"))
+        let (mut addresses, mut requests, mut fault) = (Vec::new(), Vec::new(), None);
+        let (mut accepts_any, mut has_routability) = (false, false);
+        for (index, address) in written.into_iter().enumerate() {
+            let field = format!("spec.addresses[{index}]");
+            let name = address.routability.unwrap_or_default();
+            has_routability |= !name.is_empty();
+            let routability = Routability::parse(&name).ok_or_else(|| {
+                let message =
+                    format!("{name:?} is not supported; no address satisfies this entry. Write Cluster");
+                findings.warning(format!("{field}.routability"), &*message);
+                format!("routability {message}")
             });
-            message
-        };
-        match address.kind.as_deref() {
-            None | Some("IPAddress") => match value.parse::<IpAddr>() {
-                Ok(address) if addresses.contains(&address) => {
-                    findings.warning(format!("{field}.value"), format!("{value} is written twice"));
+            let is_any = !matches!(routability, Ok(Routability::Cluster) | Err(_));
+            requests.push(AddressRequest { index, value: None, routability });
+            let request = requests.last_mut();
+            // Without a value, the gateway chooses the address.
+            if address.value.as_ref().is_none_or(String::is_empty)
+                && address.kind.as_deref().is_none_or(|kind| kind == "IPAddress")
+            {
+                accepts_any |= is_any;
+                continue;
+            }
+            let value = address.value.unwrap_or_default();
+            let mut refuse = |within: &str, message: String| {
+                fault.get_or_insert_with(|| {
+                    Fault::new("UnsupportedAddress", format!("{field}.{within}: {message}"))
+                });
+                message
+            };
+            match address.kind.as_deref() {
+                None | Some("IPAddress") => match value.parse::<IpAddr>() {
+                    Ok(address) if addresses.contains(&address) => {
+                        findings.warning(format!("{field}.value"), format!("{value} is written twice"));
+                    }
+                    Ok(address) => {
+                        if let Some(request) = request {
+                            // A Gateway at all addresses requests no certain address.
+                            request.value = Some(address).filter(|address| !address.is_unspecified());
+                        }
+                        addresses.extend(is_any.then_some(address));
+                        continue;
+                    }
+                    Err(_) => {
+                        let message = refuse("value", format!("{value:?} is not an IP address"));
+                        findings.error(format!("{field}.value"), message);
+                    }
+                },
+                Some(other) => {
+                    let message = format!(
+                        "{other:?} is not supported; the Gateway does not listen at this entry. Write IPAddress"
+                    );
+                    findings.warning(format!("{field}.type"), refuse("type", message));
                 }
-                Ok(address) => addresses.push(address),
-                Err(_) => {
-                    let message = refuse("value", format!("{value:?} is not an IP address"));
-                    findings.error(format!("{field}.value"), message);
-                }
-            },
-            Some(other) => {
-                let message = format!(
-                    "{other:?} is not supported; the Gateway does not listen at this entry. Write IPAddress"
-                );
-                findings.warning(format!("{field}.type"), refuse("type", message));
+            }
+            if let Some(request) = request {
+                request.routability = Err("no address can satisfy the type and the value".to_owned());
             }
         }
+        let is_free = addresses.is_empty() && fault.is_none() && accepts_any;
+        let admits =
+            |of: &AddressRequest| matches!(of.routability, Ok(Routability::Any | Routability::Sentinel));
+        let is_confined = has_routability && !requests.iter().any(admits);
+        Self { addresses: (!is_free).then_some(addresses), requests, is_confined, fault }
     }
-    let is_empty = addresses.is_empty() && fault.is_none();
-    ((!is_empty).then_some(addresses), fault)
 }
 
 impl Listener {

@@ -89,6 +89,7 @@ pub(crate) struct Address {
     #[serde(rename = "type")]
     pub(crate) kind: Option<String>,
     pub(crate) value: Option<String>,
+    pub(crate) routability: Option<String>,
 }
 
 #[derive(Default, Deserialize)]

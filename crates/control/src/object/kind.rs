@@ -14,6 +14,7 @@ use super::gateway_api::{self, GROUP, Written};
 use super::policy::consumer::Consumer;
 use super::policy::written;
 use super::secret::{CREDENTIALS_TYPE, TLS_TYPE};
+use super::trust_bundle::ClusterTrustBundleSpec;
 use super::{Object, ObjectRef};
 use crate::manifest::read::{
     confidential, lenient, rate_limit_policy, security_policy, strict, traffic_policy,
@@ -65,6 +66,8 @@ pub enum Kind {
     Secret,
     /// `v1` `ConfigMap`.
     ConfigMap,
+    /// `certificates.k8s.io/v1` `ClusterTrustBundle`.
+    ClusterTrustBundle,
 }
 
 /// The facts of a kind.
@@ -149,6 +152,8 @@ const TLS_ROUTE: &[&str] = &[
 ];
 const BACKEND_TLS_POLICY: &[&str] = &["gateway.networking.k8s.io/v1", "gateway.networking.k8s.io/v1alpha3"];
 const PORT_ROUTE: &[&str] = &["gateway.networking.k8s.io/v1", "gateway.networking.k8s.io/v1alpha2"];
+const CLUSTER_TRUST_BUNDLE: &[&str] =
+    &["certificates.k8s.io/v1", "certificates.k8s.io/v1beta1", "certificates.k8s.io/v1alpha1"];
 const NETWORKING: &[&str] = &["networking.k8s.io/v1"];
 const OURS: &[&str] = &["sluicegate.dev/v1alpha1"];
 
@@ -368,11 +373,20 @@ static TABLE: [Row; Kind::COUNT] = [
         watch: Watch::Types(&[]),
         ..ROW
     },
+    Row {
+        kind: Kind::ClusterTrustBundle,
+        name: "ClusterTrustBundle",
+        plural: "clustertrustbundles",
+        versions: CLUSTER_TRUST_BUNDLE,
+        scope: Scope::Cluster,
+        read: lenient::<Written<ClusterTrustBundleSpec>>,
+        ..ROW
+    },
 ];
 
 impl Kind {
     /// The number of kinds.
-    pub(crate) const COUNT: usize = Self::ConfigMap as usize + 1;
+    pub(crate) const COUNT: usize = Self::ClusterTrustBundle as usize + 1;
 
     /// Every kind.
     pub(crate) fn all() -> impl Iterator<Item = Self> {

@@ -18,6 +18,7 @@
 //! | [`service`] | `v1` Service: ports, external name, annotations |
 //! | [`mod@slice`] | `discovery.k8s.io/v1` EndpointSlice |
 //! | [`secret`], [`certificate`] | `v1` Secret and ConfigMap: certificates, keys, CA certificates |
+//! | [`trust_bundle`] | ClusterTrustBundle: CA certificates for the whole cluster |
 //! | [`parameters`] | the parameters of Gateways, in a ConfigMap |
 //! | [`host`], [`path`] | the host and the path of a rule, into the normal form of the model |
 //! | [`backend`] | the protocol to endpoints over HTTP |
@@ -53,6 +54,7 @@ pub(crate) mod route;
 pub(crate) mod secret;
 pub(crate) mod service;
 pub(crate) mod slice;
+pub(crate) mod trust_bundle;
 
 /// The identity of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -140,6 +142,7 @@ objects! {
     EndpointSlice(slice::EndpointSlice): [Kind::EndpointSlice],
     Secret(secret::Secret): [Kind::Secret],
     ConfigMap(secret::ConfigMap): [Kind::ConfigMap],
+    ClusterTrustBundle(trust_bundle::ClusterTrustBundle): [Kind::ClusterTrustBundle],
 }
 
 /// A type of checked objects.

@@ -27,6 +27,7 @@ use crate::object::namespace::Namespace;
 use crate::object::secret::{ConfigMap, Data, Secret};
 use crate::object::service::Service;
 use crate::object::slice::EndpointSlice;
+use crate::object::trust_bundle::ClusterTrustBundle;
 use crate::object::{Checked, Kind, Object, ObjectRef};
 use crate::problem::{Finding, Origin, Problem, Severity, Written};
 
@@ -45,6 +46,8 @@ pub struct Store {
     slices: HashMap<ServiceRef, BTreeSet<ObjectRef>>,
     /// The objects with problems to report.
     troubled: BTreeSet<ObjectRef>,
+    /// The kinds that the cluster does not have.
+    lacking: BTreeSet<Kind>,
 }
 
 /// The ending of the message of an error in a version that is not in service, because an older version is.
@@ -469,6 +472,21 @@ impl Store {
             Object::ConfigMap(map) => Some(&map.data),
             _ => None,
         }
+    }
+
+    pub(crate) fn trust_bundle(&self, object: &ObjectRef) -> Option<&ClusterTrustBundle> {
+        self.one(object).map(|(bundle, _)| bundle)
+    }
+
+    /// Whether the source has no objects of this kind because the cluster does not have the kind.
+    pub(crate) fn lacks(&self, kind: Kind) -> bool {
+        self.lacking.contains(&kind)
+    }
+
+    /// Records whether the cluster has a kind.
+    pub(crate) fn set_lacks(&mut self, kind: Kind, lacks: bool) -> Touched {
+        let is_new = if lacks { self.lacking.insert(kind) } else { self.lacking.remove(&kind) };
+        Touched { routing: is_new, ..Touched::default() }
     }
 
     /// The content of a ConfigMap, and the place where it was written.

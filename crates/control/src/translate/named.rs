@@ -18,7 +18,7 @@ use crate::object::listener_set::ListenerSet;
 use crate::object::policy::consumer::Consumer;
 use crate::object::policy::rate_limit::RateLimitPolicy;
 use crate::object::policy::security::SecurityPolicy;
-use crate::object::route::BackendRef;
+use crate::object::route::{BackendRef, Route};
 use crate::object::{Kind, ObjectRef};
 use crate::store::Store;
 
@@ -31,6 +31,7 @@ pub(crate) struct Named {
     pub(crate) certificates: HashSet<ObjectRef>,
     /// Secrets of any type, and ConfigMaps.
     pub(crate) others: BTreeSet<ObjectRef>,
+    pub(crate) trust_bundles: HashSet<ObjectRef>,
 }
 
 impl Named {
@@ -51,7 +52,7 @@ impl Named {
     }
 
     /// The certificates of Gateways and ListenerSets, the CA certificates of Gateways, and the Secrets and BackendTLSPolicies of
-    /// Services that HTTPRoutes and GRPCRoutes name.
+    /// Services that routes name.
     fn add_gateways(&mut self, store: &Store) {
         let listeners = store.all::<Gateway>().flat_map(|(_, gateway, _)| &gateway.listeners);
         let of_sets = store.all::<ListenerSet>().flat_map(|(_, set, _)| &set.listeners);
@@ -62,24 +63,37 @@ impl Named {
         self.certificates.extend(clients.filter_map(|secret| secret.as_ref().ok()).cloned());
         let validations = store.all::<Gateway>().flat_map(|(_, gateway, _)| gateway.frontend.validations());
         let authorities = validations.flat_map(|validation| &validation.authorities);
-        self.others.extend(authorities.filter_map(|reference| reference.object.as_ref().ok()).cloned());
+        self.add_authorities(authorities.filter_map(|reference| reference.object.as_ref().ok()));
         let rules = store.all::<HttpRoute>().flat_map(|(_, route, _)| &route.rules);
         let backends = rules.flat_map(|rule| {
             let backends = rule.backends.iter().map(|backend| &backend.reference);
             backends.chain(rule.mirrors.iter().map(|(_, mirror)| mirror))
         });
         let services = backends.filter_map(|backend: &BackendRef| backend.service.as_ref());
-        let services: HashSet<_> = services.map(|named| (&named.namespace, &named.name)).collect();
+        let of_http: HashSet<_> = services.map(|named| (&named.namespace, &named.name)).collect();
         let of_service = |(namespace, name): &(&Arc<str>, &Arc<str>)| {
             let (service, _) = store.service(namespace, name)?;
             secret(service.backend.as_ref()?)
         };
-        self.others.extend(services.iter().filter_map(of_service));
+        self.others.extend(of_http.iter().filter_map(of_service));
+        let below_http = store.all::<Route>().flat_map(|(_, route, _)| &route.backends);
+        let below_http = below_http.filter_map(|backend| backend.service.as_ref());
+        let mut services = of_http;
+        services.extend(below_http.map(|named| (&named.namespace, &named.name)));
         for (object, policy, _) in store.all::<BackendTlsPolicy>() {
             let is_named = |target: &Target| services.contains(&(&object.namespace, &target.service));
             if policy.targets.iter().any(is_named) {
-                self.others.extend(policy.references().cloned());
+                self.add_authorities(policy.references());
             }
+        }
+    }
+
+    fn add_authorities<'o>(&mut self, objects: impl Iterator<Item = &'o ObjectRef>) {
+        for object in objects.cloned() {
+            match object.kind {
+                Kind::ClusterTrustBundle => self.trust_bundles.insert(object),
+                _ => self.others.insert(object),
+            };
         }
     }
 
@@ -120,6 +134,7 @@ impl Named {
             Kind::Secret | Kind::ConfigMap => {
                 self.certificates.contains(object) || self.others.contains(object)
             }
+            Kind::ClusterTrustBundle => self.trust_bundles.contains(object),
             _ => true,
         }
     }

@@ -194,22 +194,24 @@ async fn attempts(
     let mut tried = AvoidedEndpoints::default();
     let is_passthrough = !first.is_empty();
     let hello_len = first.len();
-    let header = upstream.proxy_protocol().map_or_else(Vec::new, |version| {
+    let header: Option<Rc<[u8]>> = upstream.proxy_protocol().map(|version| {
         let mut header = Vec::with_capacity(64);
         match version {
             ProxyProtocol::V1 => write_v1(&mut header, addresses),
             ProxyProtocol::V2 => write_v2(&mut header, addresses),
         }
-        header
+        header.into()
     });
+    let preference = EndpointPreference::default();
     loop {
-        let mut connection =
-            upstream.connect((&worker.settings(), &EndpointPreference::default()), &mut tried, None).await?;
+        let mut connection = upstream
+            .connect_with((&worker.settings(), &preference), &mut tried, None, header.clone())
+            .await?;
         let endpoint = connection.endpoint().clone();
         record.attempts += 1;
         record.endpoint = Some(endpoint.shared.address());
         upstream.count_attempt(&endpoint);
-        let mut relay = Relay::new(&[&header, &**first].concat(), &[]);
+        let mut relay = Relay::new(first, &[]);
         if is_passthrough {
             relay.expect_answer();
         }
@@ -246,7 +248,7 @@ async fn attempts(
                     return Err(Failure::Truncated);
                 }
                 upstream.note_failure(&endpoint, Failure::Reset);
-                let unsent = relay.unsent_behind(header.len() + hello_len);
+                let unsent = relay.unsent_behind(hello_len);
                 let Some(unsent) = unsent.filter(|_| record.attempts < settings.resilience.attempts) else {
                     return Err(Failure::Reset);
                 };

@@ -8,7 +8,7 @@ use rustls::Error;
 use rustls::client::ClientConfig;
 use rustls::sign::SingleCertAndKey;
 use rustls_pki_types::{CertificateDer, ServerName};
-use sluicegate_model::UpstreamTls;
+use sluicegate_model::{Protocol, UpstreamTls};
 use tokio::net::TcpStream;
 
 use super::{certified_key, provider, root_store, verifier, well_known};
@@ -26,7 +26,7 @@ pub(crate) struct Connector {
 impl Connector {
     pub(crate) fn new(
         model: &Arc<UpstreamTls>,
-        http2: bool,
+        protocol: Protocol,
     ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let name = ServerName::try_from(&*model.server_name)?.to_owned();
         let builder =
@@ -40,7 +40,13 @@ impl Connector {
             }
         };
         config.enable_sni = model.sends_name;
-        config.alpn_protocols = vec![if http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
+        config.alpn_protocols = match protocol {
+            Protocol::Http => vec![b"http/1.1".to_vec()],
+            Protocol::Http2 => vec![b"h2".to_vec()],
+            // The gateway does not know the protocol inside.
+            Protocol::Tcp | Protocol::Udp => Vec::new(),
+        };
+        let http2 = protocol == Protocol::Http2;
         Ok(Self { model: model.clone(), config: Arc::new(config), name, http2 })
     }
 

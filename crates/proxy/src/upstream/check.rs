@@ -136,7 +136,7 @@ async fn exchange(upstream: &LocalUpstream, address: SocketAddr, check: &HealthC
     // A separate connection: a shared connection would show its own state, not the endpoint's.
     let http2 =
         (is_http2 && check.kind != HealthCheckType::Tcp).then(|| Rc::new(Http2Connections::default()));
-    let opened = open(address, upstream.security(), http2.clone(), check.timeout.get()).await;
+    let opened = open((address, None), upstream.security(), http2.clone(), check.timeout.get()).await;
     let mut stream = opened.map_err(io::Error::other)?;
     let is_good = match check.kind {
         HealthCheckType::Tcp => true,

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use rustix::net::{RecvFlags, recv};
 use sluicegate_model::{Protocol, Settings};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -142,14 +143,26 @@ impl LocalUpstream {
     /// `endpoint_wait` plus the limit of one connect.
     pub(crate) async fn connect(
         self: &Rc<Self>,
+        ways: (&Settings, &EndpointPreference),
+        tried: &mut AvoidedEndpoints,
+        turn: Option<Rc<LocalEndpoint>>,
+    ) -> Result<Connection, Failure> {
+        self.connect_with(ways, tried, turn, None).await
+    }
+
+    /// The same, with a header that starts each connection. The header is in clear text, also in front of TLS.
+    pub(crate) async fn connect_with(
+        self: &Rc<Self>,
         (settings, preference): (&Settings, &EndpointPreference),
         tried: &mut AvoidedEndpoints,
         mut turn: Option<Rc<LocalEndpoint>>,
+        header: Option<Rc<[u8]>>,
     ) -> Result<Connection, Failure> {
         let give_up = after(Instant::now(), settings.resilience.endpoint_wait);
         let mut race = Race {
             upstream: self,
             preference,
+            header,
             connect_attempts: Vec::new(),
             hedge_at: None,
             give_up,
@@ -214,6 +227,8 @@ impl LocalUpstream {
 struct Race<'r> {
     upstream: &'r Rc<LocalUpstream>,
     preference: &'r EndpointPreference,
+    /// The first bytes of each connection.
+    header: Option<Rc<[u8]>>,
     connect_attempts: Vec<ConnectAttempt>,
     /// The time at which the next connect starts.
     hedge_at: Option<Instant>,
@@ -248,7 +263,8 @@ impl Race<'_> {
         let started = Instant::now();
         let security = self.upstream.members.borrow().security.clone();
         let http2 = self.upstream.speaks_http2().then(|| endpoint.http2.clone());
-        let connecting = open(endpoint.shared.address(), security, http2, settings.timeouts.connect);
+        let peer = (endpoint.shared.address(), self.header.clone());
+        let connecting = open(peer, security, http2, settings.timeouts.connect);
         let connecting = Box::pin(connecting);
         self.connect_attempts.push(ConnectAttempt {
             in_flight_guard: InFlightGuard::new(self.upstream, endpoint),
@@ -401,19 +417,19 @@ fn connected(in_flight_guard: &InFlightGuard, stream: Stream, took: Duration) ->
     context.new_socket(stream, in_flight_guard.upstream.shared.slot, in_flight_guard.endpoint.shared.id)
 }
 
-/// Connects, and performs the TLS and HTTP/2 handshakes if required, within the same limit.
+/// Connects, sends the header if there is one, and performs the TLS and HTTP/2 handshakes if required, within the same limit.
 pub(super) async fn open(
-    address: SocketAddr,
+    (address, header): (SocketAddr, Option<Rc<[u8]>>),
     security: Security,
     http2: Option<Rc<Http2Connections>>,
     limit: Duration,
 ) -> Result<Stream, Failure> {
     let open = async {
-        let Some(connections) = http2 else { return open_one(address, security).await };
+        let Some(connections) = http2 else { return open_one(address, header, security).await };
         // Distinguishes a failure of the connection from an endpoint without HTTP/2.
         let mut below = None;
         let connect = async {
-            open_one(address, security).await.map_err(|failure| {
+            open_one(address, header, security).await.map_err(|failure| {
                 below = Some(failure);
                 io::Error::other(failure)
             })
@@ -427,10 +443,17 @@ pub(super) async fn open(
     timeout(limit, open).await.unwrap_or(Err(Failure::ConnectTimeout))
 }
 
-async fn open_one(address: SocketAddr, security: Security) -> Result<Stream, Failure> {
-    let stream = TcpStream::connect(address).await.map_err(|error| Failure::of_connect(&error))?;
+async fn open_one(
+    address: SocketAddr,
+    header: Option<Rc<[u8]>>,
+    security: Security,
+) -> Result<Stream, Failure> {
+    let mut stream = TcpStream::connect(address).await.map_err(|error| Failure::of_connect(&error))?;
     // A peer that is gone already is noticed at the first use.
     let _ = stream.set_nodelay(true);
+    if let Some(header) = header {
+        stream.write_all(&header).await.map_err(|error| Failure::of_connect(&error))?;
+    }
     match security {
         Security::None => Ok(Stream::Plain(stream)),
         Security::Tls(connector) => {

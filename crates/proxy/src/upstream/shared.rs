@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use sluicegate_model::{
-    Balance, Conditions, Endpoint, Health, Protocol, ProxyProtocol, UpstreamKey, UpstreamLimits, UpstreamTls,
+    Balance, Conditions, Endpoint, Health, ProxyProtocol, UpstreamKey, UpstreamLimits, UpstreamTls,
 };
 use tokio::time::Instant;
 
@@ -88,7 +88,7 @@ impl Security {
             Self::Unusable(known) if known == tls => return before.clone(),
             _ => {}
         }
-        match Connector::new(tls, upstream.transport.protocol == Protocol::Http2) {
+        match Connector::new(tls, upstream.transport.protocol) {
             Ok(connector) => Self::Tls(Arc::new(connector)),
             Err(error) => {
                 tracing::error!(%error, %upstream, "cannot use TLS with endpoints; requests to this upstream receive 502");

@@ -1,21 +1,27 @@
-//! TLS connections that the gateway terminates and relays.
+//! TLS connections that the gateway terminates and relays, and TLS to endpoints below HTTP.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use sluicegate_model::{EntryPoint, HostPattern, Protocol, Serves, TlsHost, TlsRoute, VirtualHost};
+use sluicegate_model::{
+    EntryPoint, HostPattern, Protocol, ProxyProtocol, Serves, TlsHost, TlsRoute, Upstream, UpstreamTls,
+    Verification, VirtualHost,
+};
 use sluicegate_proxy::Drain;
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::Client;
 use sluicegate_testkit::gateway::{Builder, Gateway, LAYER4, layer4_key, layer4_route};
 use sluicegate_testkit::terminator::Terminator;
 use sluicegate_testkit::tls::{Authority, ClientOptions};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
-use crate::{SOON, TestResult, accept, connect, echo, listen, read, read_to_end};
+use crate::{SOON, TestResult, accept, connect, echo, listen, read, read_to_break, read_to_end};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n";
 
@@ -224,5 +230,142 @@ async fn server_name_selects_between_passthrough_relay_and_http_at_one_port() ->
     let mut clear = connect(&gateway).await?;
     clear.write_all(GET.as_bytes()).await?;
     assert!(read_to_end(&mut clear).await?.starts_with(b"HTTP/1.1 400"));
+    Ok(())
+}
+
+/// A gateway with a TCP listener that uses TLS to an endpoint at this address, which must have the certificate of the CA.
+fn securing(address: SocketAddr, authority: &Authority) -> Builder {
+    let roots = vec![authority.certificate()];
+    let tls = UpstreamTls {
+        server_name: "db.test".into(),
+        sends_name: true,
+        verification: Verification::Authorities { roots, crls: Vec::new() },
+        identity: None,
+        alternative_names: None,
+    };
+    Gateway::builder()
+        .layer4(Protocol::Tcp, |route| Serves::Tcp(Some(route)), [address])
+        .layer4_upstream(|upstream| upstream.tls = Some(Arc::new(tls)))
+}
+
+/// Accepts a TCP connection, and the TLS handshake on it.
+async fn accept_tls(endpoint: &TcpListener, acceptor: &TlsAcceptor) -> anyhow::Result<TlsStream<TcpStream>> {
+    let tcp = accept(endpoint).await?;
+    Ok(timeout(SOON, acceptor.accept(tcp)).await.context("no handshake")??)
+}
+
+fn acceptor(authority: &Authority) -> anyhow::Result<TlsAcceptor> {
+    let issued = authority.issue(&["db.test"]).certificate;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config =
+        rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let mut config =
+        config.with_no_client_auth().with_single_cert(issued.chain.clone(), issued.key.0.clone_key())?;
+    config.alpn_protocols = vec![b"other".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+#[tokio::test]
+async fn bytes_of_a_tcp_connection_reach_the_endpoint_over_tls_and_directions_close_independently()
+-> TestResult {
+    let (endpoint, address) = listen().await?;
+    let authority = Authority::of_process();
+    let acceptor = acceptor(authority)?;
+    let gateway = securing(address, authority).start().await?;
+    let mut client = connect(&gateway).await?;
+    let mut server = accept_tls(&endpoint, &acceptor).await?;
+    assert_eq!(server.get_ref().1.server_name(), Some("db.test"));
+    assert_eq!(server.get_ref().1.alpn_protocol(), None, "the gateway does not know the protocol inside");
+    server.write_all(b"220 hello\r\n").await?;
+    assert_eq!(read(&mut client, 11).await?, b"220 hello\r\n", "the endpoint may speak first");
+    client.write_all(b"quit").await?;
+    client.shutdown().await?;
+    let mut received = Vec::new();
+    timeout(SOON, server.read_to_end(&mut received)).await??;
+    assert_eq!(received, b"quit", "the close notice is the end");
+    let large = vec![b'x'; 1 << 20];
+    let (sent, received) = tokio::join!(
+        async {
+            server.write_all(&large).await?;
+            server.shutdown().await
+        },
+        read_to_end(&mut client)
+    );
+    sent?;
+    assert_eq!(received?, large);
+    // First the endpoint closes its direction, then the client.
+    let mut client = connect(&gateway).await?;
+    let mut server = accept_tls(&endpoint, &acceptor).await?;
+    server.write_all(b"bye").await?;
+    server.shutdown().await?;
+    assert_eq!(read_to_end(&mut client).await?, b"bye");
+    client.write_all(b"last words").await?;
+    let mut last = [0; 10];
+    timeout(SOON, server.read_exact(&mut last)).await??;
+    assert_eq!(&last, b"last words");
+    Ok(())
+}
+
+#[tokio::test]
+async fn terminated_connection_is_encrypted_again_to_the_endpoint() -> TestResult {
+    let (endpoint, address) = listen().await?;
+    let authority = Authority::of_process();
+    let acceptor = acceptor(authority)?;
+    let mut builder = relaying([address]);
+    let tls =
+        securing(address, authority).into_config().upstreams[&layer4_key(LAYER4, Protocol::Tcp)].tls.clone();
+    builder = builder.layer4_upstream(|upstream| upstream.tls = tls);
+    let gateway = builder.start().await?;
+    let mut client = open(&gateway, &trusting()).await?;
+    let mut server = accept_tls(&endpoint, &acceptor).await?;
+    server.write_all(b"hello").await?;
+    assert_eq!(client.read_exact(5).await?, b"hello");
+    client.send(b"quit").await?;
+    client.half_close().await?;
+    let mut received = Vec::new();
+    timeout(SOON, server.read_to_end(&mut received)).await??;
+    assert_eq!(received, b"quit");
+    server.write_all(b"bye").await?;
+    server.shutdown().await?;
+    assert_eq!(client.read_to_end().await?, b"bye");
+    Ok(())
+}
+
+#[tokio::test]
+async fn endpoint_that_is_not_verified_receives_no_byte_of_the_client() -> TestResult {
+    let (endpoint, address) = listen().await?;
+    let acceptor = acceptor(Authority::of_process())?;
+    let gateway = securing(address, &Authority::named("Other")).start().await?;
+    let mut client = connect(&gateway).await?;
+    client.write_all(b"secret").await?;
+    let rejected = accept_tls(&endpoint, &acceptor).await;
+    assert!(rejected.is_err(), "the gateway rejects the certificate");
+    assert!(read_to_break(&mut client).await?.is_empty(), "the connection ends");
+    Ok(())
+}
+
+#[tokio::test]
+async fn proxy_header_precedes_the_tls_handshake_with_the_endpoint() -> TestResult {
+    let (endpoint, address) = listen().await?;
+    let authority = Authority::of_process();
+    let acceptor = acceptor(authority)?;
+    let with_header = |upstream: &mut Upstream| upstream.proxy_protocol = Some(ProxyProtocol::V1);
+    let gateway = securing(address, authority).layer4_upstream(with_header).start().await?;
+    let mut client = connect(&gateway).await?;
+    let mut tcp = accept(&endpoint).await?;
+    let (source, destination) = (client.local_addr()?, client.peer_addr()?);
+    let expected = format!(
+        "PROXY TCP4 {} {} {} {}\r\n",
+        source.ip(),
+        destination.ip(),
+        source.port(),
+        destination.port()
+    );
+    assert_eq!(read(&mut tcp, expected.len()).await?, expected.as_bytes());
+    let mut server = timeout(SOON, acceptor.accept(tcp)).await??;
+    client.write_all(b"hello").await?;
+    let mut received = [0; 5];
+    timeout(SOON, server.read_exact(&mut received)).await??;
+    assert_eq!(&received, b"hello");
     Ok(())
 }

@@ -2,7 +2,8 @@
 
 use sluicegate_model::{Layer4Route, Protocol, Transport, UpstreamKey, WeightedUpstream};
 
-use crate::intent::listener::Backends;
+use crate::backend_tls::BackendTls;
+use crate::intent::listener::{Backends, Destination};
 use crate::intent::{At, Place, Reference};
 use crate::object::Kind;
 use crate::object::route::{Route, ServicePortRef, backend_field};
@@ -13,9 +14,26 @@ use crate::upstream;
 /// The Service of upstreams that refuse all connections. No Service can have this name.
 const REFUSED: &str = "(refused)";
 
-/// The backends of a route. If a backend may not be named, or is invalid, the gateway refuses its part, as Gateway API
+/// The backends of a route, with and without regard to BackendTLSPolicies.
+pub(super) fn build<'a>(store: &Store, tls: &BackendTls<'_>, at: At<'a>, route: &Route) -> Backends<'a> {
+    let plain = destination(store, None, at, route);
+    let is_secured = |upstream: &UpstreamKey| {
+        let is_tcp = upstream.transport.protocol == Protocol::Tcp;
+        is_tcp && tls.secure(upstream.clone()).as_ref() != Ok(upstream)
+    };
+    let needs_tls = plain.references.iter().any(|reference| is_secured(&reference.upstream));
+    let secured = needs_tls.then(|| destination(store, Some(tls), at, route));
+    Backends { plain, secured }
+}
+
+/// The destination of a route. If a backend may not be named, or is invalid, the gateway refuses its part, as Gateway API
 /// requires: its weight goes to an upstream that never has an endpoint.
-pub(super) fn build<'a>(store: &Store, at: At<'a>, route: &Route) -> Backends<'a> {
+fn destination<'a>(
+    store: &Store,
+    tls: Option<&BackendTls<'_>>,
+    at: At<'a>,
+    route: &Route,
+) -> Destination<'a> {
     let object = at.object;
     let protocol = if object.kind == Kind::UdpRoute { Protocol::Udp } else { Protocol::Tcp };
     let (mut references, mut problems, mut unresolved) = (Vec::new(), Vec::new(), None);
@@ -42,21 +60,38 @@ pub(super) fn build<'a>(store: &Store, at: At<'a>, route: &Route) -> Backends<'a
                     unresolved = unresolved.take().or_else(|| Some(Fault::new("BackendNotFound", message)));
                 }
                 let upstream = upstream::layer4_key(store, (namespace, name, port), protocol);
-                let place = Place::BackendRef(index);
-                references.push(Reference { at, place, upstream: upstream.clone() });
-                upstream
+                let secured = tls.map_or(Ok(upstream.clone()), |tls| tls.secure(upstream));
+                match secured {
+                    Ok(upstream) => {
+                        let place = Place::BackendRef(index);
+                        references.push(Reference { at, place, upstream: upstream.clone() });
+                        Some(upstream)
+                    }
+                    Err(fault) => {
+                        let field = format!("{}.name", backend_field(index));
+                        unresolved.get_or_insert_with(|| {
+                            Fault::new("InvalidBackendTLSPolicy", format!("{field}: {fault}"))
+                        });
+                        problems.push(
+                            at.warning(&field, format!("{fault}; the share of this backend is rejected")),
+                        );
+                        None
+                    }
+                }
             }
             None => {
                 unresolved = unresolved.take().or_else(|| backend.fault.clone());
-                UpstreamKey {
-                    namespace: object.namespace.clone(),
-                    service: REFUSED.into(),
-                    port: backend.service.as_ref().map_or_else(|| "-".into(), |service| service.port.clone()),
-                    transport: Transport { protocol, tls: None },
-                }
+                None
             }
         };
+        let refused = || UpstreamKey {
+            namespace: object.namespace.clone(),
+            service: REFUSED.into(),
+            port: backend.service.as_ref().map_or_else(|| "-".into(), |service| service.port.clone()),
+            transport: Transport { protocol, tls: None },
+        };
+        let upstream = upstream.unwrap_or_else(refused);
         backends.push(WeightedUpstream { upstream, weight: backend.weight });
     }
-    Backends { route: Layer4Route { id: at.id(), backends }, references, problems, unresolved }
+    Destination { route: Layer4Route { id: at.id(), backends }, references, problems, unresolved }
 }

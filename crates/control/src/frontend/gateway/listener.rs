@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sluicegate_model::{Certificate, ClientAuth, ClientAuthMode};
 
 use super::service::{self, GatewayAddresses, Lack};
-use crate::backend_tls;
+use crate::backend_tls::{self, Untrusted};
 use crate::frontend::certificate;
 use crate::intent::listener::{Listener, Socket};
 use crate::intent::{At, Place};
@@ -22,11 +22,14 @@ use crate::translate::{GatewayServices, TranslateOptions};
 
 const INVALID_CLIENT_CERTIFICATE: &str = "InvalidClientCertificateRef";
 const INVALID_AUTHORITIES: &str = "InvalidCACertificateRef";
+const INVALID_KIND: &str = "InvalidCACertificateKind";
 
 /// The parts of a Gateway that all its listeners share, also the listeners of its ListenerSets.
 pub(super) struct Shared<'a> {
     gateway: &'a ObjectRef,
     addresses: Vec<IpAddr>,
+    /// Whether no listener may have a socket, because none of the addresses that the Gateway requests is available.
+    is_closed: bool,
     /// The Secret with its client certificate.
     client_certificate: Option<Arc<str>>,
     clients: Clients,
@@ -46,8 +49,14 @@ impl<'a> Shared<'a> {
             problems.extend(service_problems(store, options, services, at, gateway));
         }
         let addresses = addresses(gateway, options);
+        let is_closed = options.gateway_services.is_none() && gateway.is_confined;
+        if is_closed && gateway.requests_cluster_ip() {
+            let message = "requests a cluster IP, but the Gateway has no Service; the Gateway is not served. Give each Gateway a \
+                           Service (--gateway-services) or remove routability";
+            problems.push(at.warning("spec.addresses", message.to_owned()));
+        }
         let clients = Clients::of(store, at, gateway, problems);
-        (Self { gateway: at.object, addresses, client_certificate, clients }, unresolved)
+        (Self { gateway: at.object, addresses, is_closed, client_certificate, clients }, unresolved)
     }
 }
 
@@ -60,7 +69,7 @@ pub(super) fn intents<'a>(
     options: &TranslateOptions,
     problems: &mut Vec<Problem>,
 ) -> Vec<Listener<'a>> {
-    let Shared { gateway, addresses, client_certificate, clients } = shared;
+    let Shared { gateway, addresses, is_closed, client_certificate, clients } = shared;
     let mut intent = |listener: &'a gateway::Listener| {
         let place = Place::Listener(listener.index);
         let field = |within: &str| format!("{}.{within}", place.field());
@@ -80,6 +89,7 @@ pub(super) fn intents<'a>(
                     Lack::Foreign(fault) => at.warning(&field("port"), fault),
                 })
             }
+            None if *is_closed => Ok(Vec::new()),
             None => sockets(listener, addresses, options).map_err(|fault| at.warning(&field("port"), fault)),
         };
         let (certificates, unresolved) = certificates(store, at, listener, problems);
@@ -232,26 +242,28 @@ impl Admitted {
         for reference in &validation.authorities {
             let found = match &reference.object {
                 Ok(object)
-                    if !store.is_granted(at.object, &object.namespace, (object.kind, &object.name)) =>
+                    if !object.kind.is_cluster_scoped()
+                        && !store.is_granted(at.object, &object.namespace, (object.kind, &object.name)) =>
                 {
                     Err(("RefNotPermitted", not_granted(at, object)))
                 }
                 Ok(object) => match backend_tls::authorities(store, object) {
-                    Ok(data) => Ok((object, data)),
-                    Err(fault) => Err((INVALID_AUTHORITIES, fault)),
+                    Ok(trusted) => Ok((object, trusted)),
+                    Err(Untrusted { is_kind: true, message }) => Err((INVALID_KIND, message)),
+                    Err(Untrusted { message, .. }) => Err((INVALID_AUTHORITIES, message)),
                 },
                 Err(fault) => {
-                    let reason = if fault.is_kind { "InvalidCACertificateKind" } else { INVALID_AUTHORITIES };
+                    let reason = if fault.is_kind { INVALID_KIND } else { INVALID_AUTHORITIES };
                     let message = format!("{}: {}", reference.field, fault.message);
                     unresolved.get_or_insert_with(|| Fault::new(reason, message));
                     continue;
                 }
             };
             match found {
-                Ok((object, data)) => {
+                Ok((object, trusted)) => {
                     sources.push(object.to_string());
-                    roots.extend(data.authorities.iter().cloned());
-                    crls.extend(data.revoked.iter().cloned());
+                    roots.extend(trusted.roots.iter().cloned());
+                    crls.extend(trusted.crls.iter().cloned());
                 }
                 Err((reason, fault)) => {
                     let message = format!("{}: {fault}", reference.field);
@@ -334,7 +346,8 @@ fn own_sockets(
 /// The addresses of a Gateway. Behind a Service, the addresses of a Gateway are those of the Service. An address is redundant beside the wildcard address of its family.
 fn addresses(gateway: &Gateway, options: &TranslateOptions) -> Vec<IpAddr> {
     let own = gateway.addresses.as_ref();
-    let own = own.filter(|own| options.gateway_services.is_none() || own.is_empty());
+    let is_behind_service = |own: &Vec<IpAddr>| !own.is_empty() || gateway.requests_cluster_ip();
+    let own = own.filter(|own| options.gateway_services.is_none() || !is_behind_service(own));
     let written = own.unwrap_or(&options.gateway_addresses);
     let mut addresses = written.clone();
     addresses.retain(|address| {

@@ -97,6 +97,7 @@ pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mu
         let listeners = refusal.map_or(Ok(range), Err);
         intents.listener_sets.push(ListenerSetIntent { at, set, gateway, listeners });
     }
+    intents.backend_tls = BackendTls::new(store);
     let routes = store.all::<Route>().map(|(object, route, origin)| (At { object, origin }, route));
     let mut routes: Vec<_> = routes.collect();
     routes.sort_by_cached_key(|(at, route)| at.age(route.created));
@@ -109,10 +110,9 @@ pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mu
             generation: route.generation,
             hostnames: route.hostnames.as_deref().unwrap_or_default(),
             parents,
-            backends: backend::build(store, at, route),
+            backends: backend::build(store, &intents.backend_tls, at, route),
         });
     }
-    intents.backend_tls = BackendTls::new(store);
     let routes = store.all::<HttpRoute>().map(|(object, route, origin)| (At { object, origin }, route));
     let mut routes: Vec<_> = routes.collect();
     routes.sort_by_cached_key(|(at, route)| at.age(route.created));

@@ -12,8 +12,10 @@ use aws_lc_rs::digest::{SHA256, digest};
 use super::class::Classes;
 use super::listener_set::{self, Allowed};
 use super::parameters;
+use crate::address::Routability;
 use crate::intent::At;
 use crate::object::gateway::{Gateway, Listener, ListenerProtocol};
+use crate::object::parameters::Parameters;
 use crate::object::service::{IpProtocol, OfGateway, Service};
 use crate::object::{ObjectRef, service};
 use crate::store::Store;
@@ -50,6 +52,8 @@ pub(crate) struct Wish {
     pub(crate) external_traffic_policy: Option<String>,
     /// The requested address.
     pub(crate) address: Option<IpAddr>,
+    /// The requested cluster IP, beside the address.
+    pub(crate) cluster_ip: Option<IpAddr>,
     /// The ports of the served listeners, also of the listeners of ListenerSets. Without a port, the Service stays as it is.
     pub(crate) ports: BTreeSet<(IpProtocol, u16)>,
 }
@@ -82,7 +86,7 @@ pub(crate) fn wishes(store: &Store, options: &TranslateOptions, services: &Gatew
         |gateway: &Gateway| has_address(gateway) && parameters::of_gateway(store, options, gateway).is_ok();
     let wish = |&(object, gateway, _): &(&ObjectRef, &Gateway, _)| {
         let parameters = parameters::of_gateway(store, options, gateway).unwrap_or_default();
-        let service_type = parameters.service_type.unwrap_or(services.service_type);
+        let service_type = service_type(services, &parameters, gateway);
         let class = parameters.load_balancer_class.or_else(|| services.load_balancer_class.clone());
         let policy = parameters.external_traffic_policy.or_else(|| services.external_traffic_policy.clone());
         Wish {
@@ -93,6 +97,7 @@ pub(crate) fn wishes(store: &Store, options: &TranslateOptions, services: &Gatew
             load_balancer_class: class.filter(|_| service_type == ServiceType::LoadBalancer),
             external_traffic_policy: policy.filter(|_| service_type != ServiceType::ClusterIp),
             address: requested(gateway, service_type),
+            cluster_ip: requested_cluster_ip(gateway),
             ports: gateway.listeners.iter().filter(|_| may_change(gateway)).map(key).collect(),
         }
     };
@@ -105,6 +110,20 @@ pub(crate) fn wishes(store: &Store, options: &TranslateOptions, services: &Gatew
         }
     }
     wishes
+}
+
+/// The type of the Service of a Gateway. A Gateway that requests only cluster IPs must have no other address (GEP-5093).
+fn service_type(services: &GatewayServices, parameters: &Parameters, gateway: &Gateway) -> ServiceType {
+    match gateway.is_confined {
+        true => ServiceType::ClusterIp,
+        false => parameters.service_type.unwrap_or(services.service_type),
+    }
+}
+
+/// The first certain cluster IP that a Gateway requests.
+fn requested_cluster_ip(gateway: &Gateway) -> Option<IpAddr> {
+    let mut requests = gateway.requests.iter();
+    requests.find_map(|of| of.value.filter(|_| of.routability == Ok(Routability::Cluster)))
 }
 
 /// The address that a Gateway requests for its Service.
@@ -124,7 +143,7 @@ pub(crate) fn unusable_address(
     let written = gateway.addresses.as_deref()?;
     let first = written.first()?;
     let parameters = parameters::of_gateway(store, options, gateway).unwrap_or_default();
-    if parameters.service_type.unwrap_or(services.service_type) == ServiceType::NodePort {
+    if service_type(services, &parameters, gateway) == ServiceType::NodePort {
         return Some(format!(
             "{first} is not usable: a Service of type NodePort has the addresses of the nodes"
         ));
@@ -145,7 +164,8 @@ pub(crate) fn unusable_address(
 
 /// Whether a Gateway may have an address: not if it names addresses, but none is an IP address.
 pub(super) fn has_address(gateway: &Gateway) -> bool {
-    gateway.addresses.as_ref().is_none_or(|addresses| !addresses.is_empty())
+    let own = gateway.addresses.as_ref();
+    own.is_none_or(|addresses| !addresses.is_empty()) || gateway.requests_cluster_ip()
 }
 
 /// The port of a listener in a Service. Listeners with the same port share it.
@@ -219,6 +239,14 @@ pub(crate) fn addresses(
         Some("NodePort") => GatewayAddresses::Nodes,
         _ => GatewayAddresses::Service(service::addresses(&service.raw)),
     })
+}
+
+/// The cluster IP of a Gateway; `None` without a Service.
+pub(crate) fn cluster_ip(store: &Store, services: &GatewayServices, gateway: &ObjectRef) -> Option<Box<str>> {
+    let service = find(store, services, gateway)?.of_gateway.as_ref()?;
+    let spec = service.raw.spec.as_ref().filter(|_| is_ours(services, service, gateway))?;
+    let address = spec.cluster_ip.as_deref().filter(|address| address.parse::<IpAddr>().is_ok());
+    address.map(Into::into)
 }
 
 /// The value of the annotation that names the Gateway of a Service.

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::conditions::{condition, list};
+use crate::address::{ADDRESSES_ASSIGNED, Assigned};
 use crate::object::ObjectRef;
 use crate::object::gateway_api::GROUP;
 use crate::status::{
@@ -12,8 +13,15 @@ use crate::status::{
 use crate::translate::GATEWAY_CONTROLLER;
 
 /// The types of conditions that the gateway writes. Conditions of other types belong to other controllers.
-const OURS: [&str; 6] =
-    ["Accepted", "Programmed", "ResolvedRefs", "Conflicted", "PartiallyInvalid", INSECURE_FRONTEND];
+const OURS: [&str; 7] = [
+    "Accepted",
+    "Programmed",
+    "ResolvedRefs",
+    "Conflicted",
+    "PartiallyInvalid",
+    ADDRESSES_ASSIGNED,
+    INSECURE_FRONTEND,
+];
 
 /// The type of the condition of a Gateway that admits clients without a valid certificate. The condition is present only
 /// while it is true.
@@ -29,14 +37,17 @@ const ANCESTORS_MAX: usize = 16;
 const PARENTS_MAX: usize = 32;
 
 /// The features of Gateway API that the gateway supports, in order (`GatewayClassStatus.supportedFeatures`).
-const FEATURES: [&str; 49] = [
+const FEATURES: [&str; 52] = [
     "BackendTLSPolicy",
     "BackendTLSPolicySANValidation",
+    "ClusterTrustBundle",
     "GRPCRoute",
     "GRPCRouteNamedRouteRule",
     "GRPCRouteRequestHeaderModifier",
     "Gateway",
     "GatewayAddressEmpty",
+    "GatewayAddressRoutability",
+    "GatewayAddressRoutabilityCluster",
     "GatewayBackendClientCertificate",
     "GatewayFrontendClientCertificateValidation",
     "GatewayFrontendClientCertificateValidationInsecureFallback",
@@ -89,9 +100,10 @@ pub(super) fn render(
 ) -> Map<String, Value> {
     let generation = wish.generation;
     match &wish.content {
-        Content::GatewayClass(wanted) => {
+        Content::GatewayClass { conditions: wanted, lacking } => {
             let conditions = conditions(list(before.get("conditions")), wanted, generation);
-            let features: Vec<Value> = FEATURES.iter().map(|name| json!({ "name": name })).collect();
+            let features = FEATURES.iter().filter(|name| !lacking.contains(name));
+            let features: Vec<Value> = features.map(|name| json!({ "name": name })).collect();
             Map::from_iter([
                 ("conditions".to_owned(), conditions),
                 ("supportedFeatures".to_owned(), features.into()),
@@ -110,23 +122,30 @@ fn of_gateway(
     generation: Option<i64>,
     addresses: Option<&[Box<str>]>,
 ) -> Map<String, Value> {
-    let addresses = wish.addresses.as_deref().or(addresses).unwrap_or_default();
-    let unassigned = addresses.is_empty().then(|| Fault::new("AddressNotAssigned", UNASSIGNED));
+    let Assigned { addresses, condition: assigned } = wish.addresses.assign(addresses);
+    let unassigned = || match &assigned {
+        Some(condition) => condition.message.clone(),
+        None => UNASSIGNED.to_owned(),
+    };
+    let unassigned = addresses.is_empty().then(|| Fault::new("AddressNotAssigned", unassigned()));
     let unprogrammed = wish.unprogrammed.as_ref().or(unassigned.as_ref());
     let mut wanted = vec![wish.accepted.clone(), Condition::unless("Programmed", "Programmed", unprogrammed)];
     wanted.extend(wish.resolved.clone());
+    wanted.extend(assigned);
     wanted.extend(wish.is_insecure.then(|| Condition {
         message:
             "spec.tls.frontend: AllowInsecureFallback admits clients without a valid certificate".to_owned(),
         ..Condition::met(INSECURE_FRONTEND, "ConfigurationChanged")
     }));
-    let addresses: Vec<Value> = addresses
-        .iter()
-        .map(|address| {
-            let kind = if address.parse::<std::net::IpAddr>().is_ok() { "IPAddress" } else { "Hostname" };
-            json!({ "type": kind, "value": address })
-        })
-        .collect();
+    let is_pruned = is_pruned(before);
+    let addresses = addresses.iter().map(|(address, routability)| {
+        let kind = if address.parse::<std::net::IpAddr>().is_ok() { "IPAddress" } else { "Hostname" };
+        match is_pruned {
+            true => json!({ "type": kind, "value": address }),
+            false => json!({ "type": kind, "value": address, "routability": routability.as_str() }),
+        }
+    });
+    let addresses: Vec<Value> = addresses.collect();
     Map::from_iter([
         ("addresses".to_owned(), addresses.into()),
         ("conditions".to_owned(), conditions(list(before.get("conditions")), &wanted, generation)),
@@ -141,7 +160,7 @@ fn of_set(
     generation: Option<i64>,
     addresses: Option<&[Box<str>]>,
 ) -> Map<String, Value> {
-    let addresses = wish.addresses.as_deref().or(addresses).unwrap_or_default();
+    let Assigned { addresses, .. } = wish.addresses.assign(addresses);
     let unassigned = addresses.is_empty().then(|| Fault::new(PARENT_NOT_PROGRAMMED, UNASSIGNED));
     let unprogrammed = wish.unprogrammed.as_ref().or(unassigned.as_ref());
     let wanted = [wish.accepted.clone(), Condition::unless("Programmed", "Programmed", unprogrammed)];
@@ -149,6 +168,16 @@ fn of_set(
         ("conditions".to_owned(), conditions(list(before.get("conditions")), &wanted, generation)),
         ("listeners".to_owned(), of_listeners(before, &wish.listeners, generation)),
     ])
+}
+
+/// Whether the API server has removed `routability` from the addresses in the status, because the CustomResourceDefinition does not
+/// have the field. The gateway writes the condition together with the field.
+fn is_pruned(before: &Map<String, Value>) -> bool {
+    let addresses = list(before.get("addresses"));
+    let mut conditions = list(before.get("conditions")).iter();
+    conditions.any(|known| known["type"] == ADDRESSES_ASSIGNED)
+        && !addresses.is_empty()
+        && addresses.iter().all(|address| address.get("routability").is_none())
 }
 
 /// The listeners of a Gateway or a ListenerSet.
@@ -240,6 +269,7 @@ fn conditions(before: &[Value], wanted: &[Condition], generation: Option<i64>) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::address::{AddressRequest, Routability, StatusAddresses};
     use crate::object::Kind;
     use crate::source::cluster::conditions::{CurrentStatus, DesiredStatus};
 
@@ -266,7 +296,7 @@ mod tests {
             resolved: None,
             is_insecure: false,
             unprogrammed: None,
-            addresses: None,
+            addresses: StatusAddresses::default(),
             listeners: vec![listener],
         }
     }
@@ -313,14 +343,82 @@ mod tests {
         let (wish, addresses) = (status(Content::Gateway(gateway())), ["gateway.example.net".into()]);
         let written = before.task(&object(), &wish, Some(&addresses)).expect("it differs");
         assert_eq!(written["conditions"][0], theirs);
-        assert_eq!(written["conditions"].as_array().map(Vec::len), Some(3));
+        assert_eq!(written["conditions"].as_array().map(Vec::len), Some(4));
         assert_eq!(written["conditions"][1]["observedGeneration"], 2);
-        assert_eq!(written["addresses"], json!([{"type": "Hostname", "value": "gateway.example.net"}]));
+        let address = json!({"type": "Hostname", "value": "gateway.example.net", "routability": ""});
+        assert_eq!(written["addresses"], json!([address]));
         assert_eq!(written["listeners"].as_array().map(Vec::len), Some(1));
         assert_eq!(written["listeners"][0]["conditions"][0], theirs);
         assert_eq!(written["listeners"][0]["attachedRoutes"], 3);
         assert_eq!(written["attachedListenerSets"], 2);
         assert_eq!(current(written).task(&object(), &wish, Some(&addresses)), None);
+    }
+
+    /// A Gateway that requests an address of each routability. Its Service has this cluster IP, and these other addresses.
+    fn requesting(own: &[&str], cluster_ip: &str, requested: &[Routability]) -> DesiredStatus {
+        let request = |(index, routability): (usize, &Routability)| AddressRequest {
+            index,
+            value: None,
+            routability: Ok(*routability),
+        };
+        let addresses = StatusAddresses {
+            own: Some(own.iter().map(|address| Box::from(*address)).collect()),
+            cluster_ip: Some(cluster_ip.into()),
+            requests: requested.iter().enumerate().map(request).collect(),
+        };
+        status(Content::Gateway(GatewayStatus { addresses, ..gateway() }))
+    }
+
+    /// The status and the reason of a condition; nothing without the condition.
+    fn reason(written: &Value, name: &str) -> String {
+        let found = list(written.get("conditions")).iter().find(|condition| condition["type"] == name);
+        found.map_or_else(String::new, |found| {
+            format!("{} {}", found["status"], found["reason"]).replace('"', "")
+        })
+    }
+
+    #[test]
+    fn gateway_reports_the_routability_of_its_addresses_and_whether_its_requests_are_satisfied() {
+        let (any, cluster) = (Routability::Any, Routability::Cluster);
+        let balancer = json!({"type": "IPAddress", "value": "203.0.113.1", "routability": ""});
+        let cluster_ip = json!({"type": "IPAddress", "value": "10.96.0.42", "routability": "Cluster"});
+        for (own, requested, addresses, assigned, programmed) in [
+            (&["203.0.113.1"][..], &[][..], vec![&balancer], "True AddressesAssigned", "True Programmed"),
+            (&["10.96.0.42"], &[], vec![&cluster_ip], "True AddressesAssigned", "True Programmed"),
+            (&[], &[], vec![], "", "False AddressNotAssigned"),
+            (
+                &["203.0.113.1"],
+                &[cluster, any],
+                vec![&cluster_ip, &balancer],
+                "True AddressesAssigned",
+                "True Programmed",
+            ),
+            (&[], &[cluster, any], vec![&cluster_ip], "False PartiallyAssigned", "True Programmed"),
+            (&[], &[any], vec![], "False NotAssigned", "False AddressNotAssigned"),
+        ] {
+            let wish = requesting(own, "10.96.0.42", requested);
+            let written = current(json!({})).task(&object(), &wish, None).expect("nothing stands there");
+            assert_eq!(written["addresses"], json!(addresses), "{requested:?}");
+            assert_eq!(reason(&written, "AddressesAssigned"), assigned, "{requested:?}");
+            assert_eq!(reason(&written, "Programmed"), programmed, "{requested:?}");
+            assert_eq!(current(written).task(&object(), &wish, None), None, "{requested:?}");
+        }
+    }
+
+    #[test]
+    fn gateway_status_is_written_once_although_the_crd_lacks_routability() {
+        let wish = requesting(&["203.0.113.1"], "10.96.0.42", &[]);
+        let mut written = current(json!({})).task(&object(), &wish, None).expect("nothing stands there");
+        let address = written["addresses"][0].as_object_mut().expect("an address");
+        assert_eq!(address.remove("routability"), Some(json!("")));
+        assert_eq!(current(written.clone()).task(&object(), &wish, None), None);
+        // An earlier version of the gateway writes no condition.
+        written["conditions"]
+            .as_array_mut()
+            .expect("conditions")
+            .retain(|known| known["type"] != ADDRESSES_ASSIGNED);
+        let again = current(written).task(&object(), &wish, None).expect("it differs");
+        assert_eq!(again["addresses"][0]["routability"], "");
     }
 
     #[test]
@@ -337,7 +435,12 @@ mod tests {
     #[test]
     fn listener_set_is_programmed_once_the_addresses_of_its_gateway_are_known() {
         let GatewayStatus { accepted, listeners, .. } = gateway();
-        let set = ListenerSetStatus { accepted, unprogrammed: None, addresses: None, listeners };
+        let set = ListenerSetStatus {
+            accepted,
+            unprogrammed: None,
+            addresses: StatusAddresses::default(),
+            listeners,
+        };
         let (wish, theirs) = (status(Content::ListenerSet(set)), json!({"type": "example.com/Ours"}));
         let before = current(json!({ "conditions": [theirs] }));
         let written = before.task(&object(), &wish, None).expect("it differs");

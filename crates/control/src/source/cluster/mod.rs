@@ -401,6 +401,9 @@ impl<P: Publish> Follower<P> {
         let Some(watch) = self.watches.get_mut(&number) else { return };
         if let News::Fault(fault) = news {
             watch.is_settled |= watch.selection.can_do_without(fault.reason);
+            if fault.reason == Reason::Unknown {
+                self.touched.merge(self.store.set_lacks(watch.selection.kind, true));
+            }
             // The first error for a reason shows how the failure began.
             if watch.fault.as_ref().is_none_or(|before| before.reason != fault.reason) {
                 self.touched.problems = true;
@@ -424,6 +427,7 @@ impl<P: Publish> Follower<P> {
             News::Gone(object) => self.remove(number, &object),
             News::Listed => {
                 watch.is_settled = true;
+                self.touched.merge(self.store.set_lacks(watch.selection.kind, false));
                 for object in std::mem::take(&mut watch.unlisted) {
                     self.remove(number, &object);
                 }

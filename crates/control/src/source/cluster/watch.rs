@@ -103,7 +103,7 @@ pub(super) enum News {
 /// The reason for the failure of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Reason {
-    /// The API server does not know the kind (404).
+    /// The API server knows no version of the kind (404).
     Unknown,
     /// We have no permission (401, 403).
     Forbidden,
@@ -281,6 +281,10 @@ impl WatchTask {
         let code = status.map(|status| status.code);
         // An old version of a known object has expired.
         if matches!(code, Some(410)) {
+            return Some(Next::Restart);
+        }
+        // The API server may know another version.
+        if code == Some(404) && Some(&self.version) != self.kind.api_versions().last() {
             return Some(Next::Restart);
         }
         self.refusals = if status.is_some() { self.refusals + 1 } else { 0 };

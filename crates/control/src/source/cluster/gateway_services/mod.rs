@@ -341,7 +341,10 @@ impl Planner {
                 type_: Some(wish.service_type.as_str().to_owned()),
                 selector: Some(options.selector.clone()),
                 ports: Some(targets.iter().map(port).collect()),
-                cluster_ip: address_of(ServiceType::ClusterIp),
+                cluster_ip: wish
+                    .cluster_ip
+                    .map(|address| address.to_string())
+                    .or_else(|| address_of(ServiceType::ClusterIp)),
                 load_balancer_ip: address_of(ServiceType::LoadBalancer),
                 load_balancer_class: wish.load_balancer_class.clone(),
                 external_traffic_policy: wish.external_traffic_policy.clone(),
@@ -554,6 +557,14 @@ impl Writer<'_> {
         }
     }
 
+    /// Whether a Gateway requests the cluster IP as its address, and not by the routability `Cluster`.
+    fn is_address_of(&self, gateway: &ObjectRef, cluster_ip: Option<&String>) -> bool {
+        let wanted = self.wanted.borrow();
+        let wish = wanted.wishes.iter().find(|wish| wish.gateway == *gateway);
+        let of_cluster = wish.and_then(|wish| wish.cluster_ip).map(|address| address.to_string());
+        of_cluster.as_ref() != cluster_ip
+    }
+
     fn failure(&self, write: &Write, error: &kube::Error) -> ServiceFault {
         let (namespace, name) = (&self.planner.options.namespace, write.name());
         let is_invalid = matches!(error, kube::Error::Api(status) if status.code == 422);
@@ -565,12 +576,15 @@ impl Writer<'_> {
                     let message =
                         format!("Service {namespace}/{name} cannot have the address {address}: {error}");
                     let fault = format!("spec.addresses: {message}");
+                    let is_address = self.is_address_of(gateway, requested);
                     return ServiceFault {
                         problem: Problem {
                             field: "spec.addresses".to_owned(),
                             ..problem(gateway, format!("{message}; trying again"))
                         },
-                        unprogrammed: Some(status::Fault::new(status::ADDRESS_NOT_USABLE, fault)),
+                        // For a cluster IP, the condition AddressesAssigned tells the reason.
+                        unprogrammed: is_address
+                            .then(|| status::Fault::new(status::ADDRESS_NOT_USABLE, fault)),
                     };
                 }
                 let message = format!(

@@ -34,6 +34,7 @@ fn wish(name: &str, ports: &[u16]) -> Wish {
         load_balancer_class: None,
         external_traffic_policy: Some("Local".to_owned()),
         address: None,
+        cluster_ip: None,
         ports: ports.iter().map(|port| (IpProtocol::Tcp, *port)).collect(),
     }
 }

@@ -704,7 +704,10 @@ mod tests {
     /// A GatewayClass of ours, with this reason of its condition.
     fn class(reason: &'static str) -> ObjectStatus {
         let object = ObjectRef { kind: Kind::GatewayClass, ..ingress("a") };
-        let content = Content::GatewayClass(vec![Condition::met("Accepted", reason)]);
+        let content = Content::GatewayClass {
+            conditions: vec![Condition::met("Accepted", reason)],
+            lacking: Vec::new(),
+        };
         ObjectStatus { object, generation: Some(1), content }
     }
 

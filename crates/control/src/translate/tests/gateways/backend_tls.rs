@@ -6,6 +6,7 @@ use sluicegate_testkit::tls::Authority;
 
 use super::http::{TO_ECHO, http, http_route};
 use super::*;
+use crate::object::{Kind, ObjectRef};
 use crate::status::Content;
 use crate::translate::tests::ECHO;
 use crate::translate::{Translation, named};
@@ -398,4 +399,236 @@ fn ingress_uses_the_protocol_of_annotations_whatever_a_backend_tls_policy_requir
     let ingress = ingress("name: a", &rules(&["a.test Prefix / echo:80"]));
     let served = serve(&[ingress, ECHO.to_owned(), policy("name: p", "", "hostname: web.test")].concat());
     assert_lines(&served.routes, &["a.test Prefix / -> default/echo:http [10.0.0.1:8080]"]);
+}
+
+/// A Gateway `edge` with a listener for TCP, one for TLS that it terminates, and one for passthrough, each with a route to `db`; a
+/// BackendTLSPolicy for `db` with this validation; and these manifests.
+fn below_http(validation: &str, manifests: &[String]) -> Store {
+    let terminated = "{name: t, protocol: TLS, port: 8443, hostname: t.test, tls: {mode: Terminate, certificateRefs: [{name: cert}]}}";
+    let listeners = [tcp("tcp", 5432), terminated.to_owned(), tls("p", 8443, "p.test")].join(", ");
+    let at = |section: &str| format!("{{name: edge, sectionName: {section}}}");
+    let spec =
+        format!("targetRefs: [{{group: \"\", kind: Service, name: db}}], validation: {{{validation}}}");
+    let own = [
+        edge(&listeners),
+        attached("TCPRoute", "name: tcp", &at("tcp"), &[], &["db:5432"]),
+        attached("TLSRoute", "name: tls", &format!("{}, {}", at("t"), at("p")), &["*.test"], &["db:5432"]),
+        object("BackendTLSPolicy", "name: db", &spec),
+        authorities("ConfigMap", "ca", &pem()),
+        Authority::of_process().issue(&["t.test"]).secret("cert"),
+        SERVICES.to_owned(),
+    ];
+    stored(&[own.concat(), manifests.concat()].concat())
+}
+
+/// The upstreams below HTTP, by the name of the route.
+fn upstreams_below_http(translation: &Translation) -> Vec<String> {
+    let mut upstreams = Vec::new();
+    for (host, route) in translation.config.layer4_routes() {
+        let of_route =
+            route.backends.iter().map(|backend| format!("{} {host}: {}", route.id.name, backend.upstream));
+        upstreams.extend(of_route);
+    }
+    upstreams.sort();
+    upstreams
+}
+
+#[test]
+fn policy_applies_to_tcp_and_terminated_tls_but_not_to_passthrough() {
+    let store = below_http(&by_ca("db.test"), &[]);
+    let translation = translated(&store);
+    assert_problems(&problems(&store, &translation), &[]);
+    let found = upstreams_below_http(&translation);
+    let secured = "default/db:pg (tls db.test, verified, default/db)";
+    let expected = [
+        format!("tcp *: {secured}"),
+        "tls p.test: default/db:pg (tcp)".to_owned(),
+        format!("tls t.test: {secured}"),
+    ];
+    assert_lines(&found, &expected.each_ref().map(|line| &**line));
+    for (key, upstream) in &translation.config.upstreams {
+        assert_eq!(upstream.tls.is_some(), key.transport.tls.is_some(), "{key}");
+        assert_eq!(upstream.endpoints.len(), 1, "{key}");
+    }
+    assert_lines(&verdicts(&translation), &["db edge: Accepted ResolvedRefs"]);
+}
+
+#[test]
+fn service_with_an_invalid_policy_receives_no_connection_except_by_passthrough() {
+    let validation = format!("caCertificateRefs: [{}], hostname: db.test", reference("ConfigMap", "none"));
+    let store = below_http(&validation, &[]);
+    let translation = translated(&store);
+    let found = upstreams_below_http(&translation);
+    let expected = [
+        "tcp *: default/(refused):5432 (tcp)",
+        "tls p.test: default/db:pg (tcp)",
+        "tls t.test: default/(refused):5432 (tcp)",
+    ];
+    assert_lines(&found, &expected);
+    assert_lines(&verdicts(&translation), &["db edge: NoValidCACertificate InvalidCACertificateRef"]);
+    let of_parents = |kind| {
+        let statuses = translation.statuses.iter().filter(move |status| status.object.kind == kind);
+        let parents = statuses.filter_map(|status| match &status.content {
+            Content::Route(parents) => Some(parents),
+            _ => None,
+        });
+        let reason = |parent: &crate::status::ParentStatus| parent.conditions[1].reason;
+        parents.flatten().map(reason).collect::<Vec<_>>()
+    };
+    assert_eq!(of_parents(Kind::TcpRoute), ["InvalidBackendTLSPolicy"]);
+    assert_eq!(of_parents(Kind::TlsRoute), ["InvalidBackendTLSPolicy", "ResolvedRefs"]);
+    let told = problems(&store, &translation).join("\n");
+    assert!(
+        told.contains(
+            "backendRefs[0].name: BackendTLSPolicy default/db requires TLS to the Service, but is invalid"
+        ),
+        "{told}"
+    );
+    assert!(told.contains("connections of TLSRoutes and TCPRoutes are closed"), "{told}");
+}
+
+#[test]
+fn policy_of_passthrough_routes_alone_has_no_ancestor() {
+    let spec = format!(
+        "targetRefs: [{{group: \"\", kind: Service, name: db}}], validation: {{{}}}",
+        by_ca("db.test")
+    );
+    let manifests = [
+        edge(&tls("p", 8443, "")),
+        route("TLSRoute", "name: p", &["p.test"], "db:5432"),
+        object("BackendTLSPolicy", "name: db", &spec),
+        SERVICES.to_owned(),
+    ];
+    let translation = translated(&stored(&manifests.concat()));
+    assert_lines(&verdicts(&translation), &[]);
+}
+
+#[test]
+fn gateway_presents_its_client_certificate_to_endpoints_below_http() {
+    let spec = "gatewayClassName: sluicegate, listeners: [{name: a, protocol: TCP, port: 5433}], tls: {backend: {clientCertificateRef: \
+                {name: cert}}}";
+    let second = [
+        object("Gateway", "name: second", spec),
+        attached("TCPRoute", "name: u", "{name: second}", &[], &["db:5432"]),
+    ];
+    let store = below_http(&by_ca("db.test"), &second);
+    let translation = translated(&store);
+    assert_problems(&problems(&store, &translation), &[]);
+    let identified = translation
+        .config
+        .upstreams
+        .iter()
+        .filter(|(_, upstream)| upstream.tls.as_ref().is_some_and(|tls| tls.identity.is_some()));
+    let identified: Vec<String> = identified.map(|(key, _)| key.to_string()).collect();
+    assert_eq!(identified, ["default/db:pg (tls db.test, verified, default/db, default/cert)"]);
+}
+
+#[test]
+fn authorities_of_policies_of_tcp_routes_are_read() {
+    let store = below_http(&by_ca("db.test"), &[]);
+    let named = named::Named::find(&store, &TranslateOptions::default());
+    assert!(
+        named.others.iter().any(|object| object.kind == Kind::ConfigMap && *object.name == *"ca"),
+        "{named:?}"
+    );
+}
+
+/// A ClusterTrustBundle with these CA certificates.
+pub(super) fn bundle(name: &str, ca: &str) -> String {
+    let ca = ca.replace('\n', "\\n");
+    format!(
+        "---\napiVersion: certificates.k8s.io/v1\nkind: ClusterTrustBundle\nmetadata: {{name: \"{name}\"}}\nspec: {{signerName: x.test/ca, \
+         trustBundle: \"{ca}\"}}\n"
+    )
+}
+
+const BUNDLE: &str = "{group: certificates.k8s.io, kind: ClusterTrustBundle, name: \"x.test:ca:v1\"}";
+
+fn by_bundle() -> String {
+    format!("caCertificateRefs: [{BUNDLE}], hostname: web.test")
+}
+
+#[test]
+fn endpoints_are_verified_with_the_ca_certificates_of_a_cluster_trust_bundle() {
+    let authorities = Authority::of_process().pem() + &Authority::named("Other").pem();
+    let store = store(&[policy("name: p", "", &by_bundle()), bundle("x.test:ca:v1", &authorities)]);
+    let translation = translated(&store);
+    assert_problems(&problems(&store, &translation), &[]);
+    let tls = tls_of(&translation, backend(&translation));
+    assert!(matches!(&tls.verification, Verification::Authorities { roots, .. } if roots.len() == 2));
+    assert_lines(&verdicts(&translation), &["p edge: Accepted ResolvedRefs"]);
+    let named = named::Named::find(&store, &TranslateOptions::default());
+    assert!(named.others.is_empty(), "one watch reads all bundles: {named:?}");
+    let object =
+        |name: &str| ObjectRef { kind: Kind::ClusterTrustBundle, namespace: "".into(), name: name.into() };
+    assert!(named.concerns(&object("x.test:ca:v1")) && !named.concerns(&object("other")));
+}
+
+#[test]
+fn invalid_cluster_trust_bundle_is_not_trusted() {
+    let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let named = |text: &str| bundle("x.test:ca:v1", text);
+    for (bundle, problem) in [
+        (String::new(), "ClusterTrustBundle x.test:ca:v1 does not exist"),
+        (named(""), "spec.trustBundle of ClusterTrustBundle x.test:ca:v1 is missing"),
+        (named("x"), "spec.trustBundle of ClusterTrustBundle x.test:ca:v1 has no certificate in PEM"),
+        (named(garbage), "spec.trustBundle of ClusterTrustBundle x.test:ca:v1 has an unusable certificate"),
+    ] {
+        let store = store(&[policy("name: p", "", &by_bundle()), bundle]);
+        let translation = translated(&store);
+        assert!(backend(&translation).is_invalid, "{problem}");
+        assert_lines(&verdicts(&translation), &["p edge: NoValidCACertificate InvalidCACertificateRef"]);
+        let told = problems(&store, &translation).join("\n");
+        assert!(told.contains(problem), "{problem}: {told}");
+    }
+}
+
+#[test]
+fn changed_cluster_trust_bundle_is_trusted_and_an_invalid_or_deleted_version_is_not() {
+    let mut store = store(&[policy("name: p", "", &by_bundle())]);
+    let roots = |store: &Store| {
+        let translation = translated(store);
+        let backend = backend(&translation);
+        (!backend.is_invalid).then(|| match &tls_of(&translation, backend).verification {
+            Verification::Authorities { roots, .. } => roots.clone(),
+            _ => Vec::new(),
+        })
+    };
+    let other = Authority::named("Other");
+    for (text, expected) in [
+        (pem(), Some(vec![Authority::of_process().certificate()])),
+        (other.pem(), Some(vec![other.certificate()])),
+        ("x".to_owned(), None),
+        (pem(), Some(vec![Authority::of_process().certificate()])),
+    ] {
+        store.set_file(Path::new("bundle.yaml"), &bundle("x.test:ca:v1", &text));
+        assert_eq!(roots(&store), expected, "{text}");
+    }
+    store.remove_file(Path::new("bundle.yaml"));
+    assert_eq!(roots(&store), None, "the bundle is deleted");
+}
+
+#[test]
+fn reference_to_a_cluster_trust_bundle_is_of_an_invalid_kind_while_the_cluster_lacks_the_kind() {
+    let both = format!("caCertificateRefs: [{BUNDLE}, {}], hostname: web.test", reference("ConfigMap", "ca"));
+    for (validation, verdict) in
+        [(by_bundle(), "p edge: NoValidCACertificate InvalidKind"), (both, "p edge: Accepted InvalidKind")]
+    {
+        let ca = authorities("ConfigMap", "ca", &pem());
+        let mut store = store(&[policy("name: p", "", &validation), ca, bundle("x.test:ca:v1", &pem())]);
+        assert!(store.set_lacks(Kind::ClusterTrustBundle, true).routing);
+        let translation = translated(&store);
+        assert_lines(&verdicts(&translation), &[verdict]);
+        let told = problems(&store, &translation).join("\n");
+        assert!(told.contains("the Kubernetes API does not have the kind ClusterTrustBundle"), "{told}");
+        assert!(store.set_lacks(Kind::ClusterTrustBundle, false).routing, "the kind appears");
+        assert_lines(&verdicts(&translated(&store)), &["p edge: Accepted ResolvedRefs"]);
+    }
+}
+
+#[test]
+fn kind_of_another_group_with_the_name_of_a_cluster_trust_bundle_is_not_supported() {
+    let validation = by_bundle().replace("certificates.k8s.io", "x.test");
+    let store = store(&[policy("name: p", "", &validation), bundle("x.test:ca:v1", &pem())]);
+    assert_lines(&verdicts(&translated(&store)), &["p edge: NoValidCACertificate InvalidKind"]);
 }

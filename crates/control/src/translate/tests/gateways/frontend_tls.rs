@@ -3,9 +3,11 @@
 use sluicegate_model::{ClientAuth, ClientAuthMode};
 use sluicegate_testkit::tls::Authority;
 
-use super::backend_tls::{authorities, pem};
+use super::backend_tls::{authorities, bundle, pem};
 use super::http::{TO_ECHO, http, http_route};
 use super::*;
+use crate::object::Kind;
+use crate::status::Content;
 use crate::translate::named;
 use crate::translate::tests::ECHO;
 
@@ -159,4 +161,43 @@ fn listener_without_its_own_certificate_does_not_admit_clients_by_the_default_ce
     let config = translate(&stored(&manifests.concat()), &options).config;
     let roots = config.tls.hosts[0].client_auth.as_ref().map(|policy| policy.roots.len());
     assert_eq!(roots, Some(0));
+}
+
+#[test]
+fn cluster_trust_bundle_validates_clients_without_a_reference_grant_and_without_a_namespace() {
+    let bundle = bundle("x.test:ca:v1", &pem());
+    let reference = |more: &str| {
+        format!("{{group: certificates.k8s.io, kind: ClusterTrustBundle, name: \"x.test:ca:v1\"{more}}}")
+    };
+    let listeners = |store: &Store| {
+        let translation = translate(store, &TranslateOptions::default());
+        let mut reasons = Vec::new();
+        for status in translation.statuses {
+            if let Content::Gateway(gateway) = status.content {
+                let https = gateway.listeners.into_iter().filter(|listener| *listener.name != *"plain");
+                reasons.extend(
+                    https.map(|listener| (listener.conditions[0].reason, listener.conditions[2].reason)),
+                );
+            }
+        }
+        reasons.dedup();
+        reasons
+    };
+    let valid = store(&format!("default: {}", by(&reference(""), "")), std::slice::from_ref(&bundle));
+    assert_eq!(admitted(&valid)[0], "0.0.0.0:443 Required 1");
+    assert_eq!(&*policies(&valid)[0].1.as_ref().expect("a policy").source, "ClusterTrustBundle x.test:ca:v1");
+    assert_eq!(listeners(&valid), [("Accepted", "ResolvedRefs")]);
+    let with_namespace = by(&reference(", namespace: default"), "");
+    let with_namespace = store(&format!("default: {with_namespace}"), std::slice::from_ref(&bundle));
+    assert_eq!(admitted(&with_namespace)[0], "0.0.0.0:443 Required 0");
+    assert_eq!(listeners(&with_namespace), [("NoValidCACertificate", "InvalidCACertificateRef")]);
+    let missing = store(&format!("default: {}", by(&reference(""), "")), &[]);
+    assert_eq!(admitted(&missing)[0], "0.0.0.0:443 Required 0");
+    assert_eq!(listeners(&missing), [("NoValidCACertificate", "InvalidCACertificateRef")]);
+    let mut lacking = valid;
+    lacking.set_lacks(Kind::ClusterTrustBundle, true);
+    assert_eq!(admitted(&lacking)[0], "0.0.0.0:443 Required 0");
+    assert_eq!(listeners(&lacking), [("NoValidCACertificate", "InvalidCACertificateKind")]);
+    let beside = store(&format!("default: {}", by(&format!("{CA}, {}", reference("")), "")), &[]);
+    assert_eq!(admitted(&beside)[0], "0.0.0.0:443 Required 1", "the other CA certificates are trusted");
 }

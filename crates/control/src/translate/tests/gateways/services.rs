@@ -352,3 +352,73 @@ fn parameters_set_the_service_of_a_gateway_and_have_precedence_over_those_of_the
     assert!(accepted(&without, &[&named, &own]).contains("has no effect, because Gateways have no Services"));
     assert_eq!(accepted(&without, &[&named, &map("own", "")]), "Accepted ");
 }
+
+/// The Gateway `edge` with these entries of `spec.addresses`.
+fn requesting(addresses: &str) -> String {
+    edge(&http("web", 80, "a.test")).replace("listeners:", &format!("addresses: [{addresses}], listeners:"))
+}
+
+#[test]
+fn gateway_that_requests_only_cluster_ips_has_a_service_of_type_cluster_ip() {
+    let (cluster, both) = ("{routability: Cluster}", "{}, {routability: Cluster}");
+    let own = "{value: 192.0.2.1}, {value: 10.96.0.9, routability: Cluster}";
+    let (balancer, cluster_ip) = (ServiceType::LoadBalancer, ServiceType::ClusterIp);
+    for (addresses, service_type, requested, has_ports) in [
+        ("{}", balancer, [None, None], true),
+        ("{routability: \"\"}", balancer, [None, None], true),
+        ("{routability: testing.x-k8s.io/sentinel}", balancer, [None, None], true),
+        (cluster, cluster_ip, [None, None], true),
+        ("{value: 10.96.0.9, routability: Cluster}", cluster_ip, [None, Some("10.96.0.9")], true),
+        ("{routability: Cluster}, {routability: x.test/Wan}", cluster_ip, [None, None], true),
+        (both, balancer, [None, None], true),
+        (own, balancer, [Some("192.0.2.1"), Some("10.96.0.9")], true),
+        // No address can satisfy the entry: an existing Service stays as it is.
+        ("{routability: x.test/Wan}", cluster_ip, [None, None], false),
+        ("{type: Hostname, value: a.test, routability: Cluster}", cluster_ip, [None, None], false),
+    ] {
+        let options = options(balancer);
+        let store = stored(&requesting(addresses));
+        let wish = wishes(&store, &options, options.gateway_services.as_ref().unwrap()).remove(0);
+        assert_eq!(wish.service_type, service_type, "{addresses}");
+        let found = [wish.address, wish.cluster_ip].map(|address| address.map(|address| address.to_string()));
+        assert_eq!(found.each_ref().map(Option::as_deref), requested, "{addresses}");
+        assert_eq!(!wish.ports.is_empty(), has_ports, "{addresses}");
+    }
+}
+
+#[test]
+fn gateway_that_requests_a_cluster_ip_is_served_behind_its_service_and_reports_the_cluster_ip() {
+    let manifests = [requesting("{routability: Cluster}"), service("edge", &port(80, 20001))];
+    let options = options(ServiceType::LoadBalancer);
+    served_hosts(&options, &manifests, &["default/edge:80 a.test []"], &[]);
+    let translation = translate(&stored(&manifests.concat()), &options);
+    let Content::Gateway(status) = &translation.statuses[0].content else { panic!("a Gateway") };
+    assert_eq!(status.addresses.cluster_ip.as_deref(), Some("10.1.1.1"));
+    assert_eq!(status.addresses.requests.len(), 1);
+}
+
+#[test]
+fn gateway_that_requests_only_a_cluster_ip_is_not_served_without_a_service() {
+    let no_service = "requests a cluster IP, but the Gateway has no Service; the Gateway is not served";
+    let unknown =
+        "spec.addresses[0].routability: \"x.test/Wan\" is not supported; no address satisfies this entry";
+    for (addresses, is_served, problem) in [
+        ("{routability: Cluster}", false, no_service),
+        ("{value: 10.96.0.9, routability: Cluster}", false, no_service),
+        ("{routability: x.test/Wan}", false, unknown),
+        ("{routability: testing.x-k8s.io/sentinel}", true, ""),
+        ("{}, {routability: Cluster}", true, ""),
+        ("{value: 0.0.0.0}, {routability: Cluster}", true, ""),
+    ] {
+        // Also a port that options set must not serve the Gateway.
+        for http_ports in [Vec::new(), vec![80]] {
+            let entry_point = if http_ports.is_empty() { "0.0.0.0:80 a.test []" } else { "http a.test []" };
+            let hosts = [entry_point];
+            let hosts = if is_served { &hosts[..] } else { &[] };
+            let problems = Some(problem).filter(|problem| !problem.is_empty());
+            let problems: Vec<&str> = problems.into_iter().collect();
+            let options = TranslateOptions { http_ports, ..TranslateOptions::default() };
+            served_hosts(&options, &[requesting(addresses)], hosts, &problems);
+        }
+    }
+}

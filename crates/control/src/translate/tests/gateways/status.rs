@@ -38,7 +38,7 @@ fn statuses_of(store: &Store) -> Vec<String> {
     for status in translate(store, &TranslateOptions::default()).statuses {
         let name = format!("{} {}", status.object.kind, status.object.name);
         match status.content {
-            Content::GatewayClass(conditions) => lines.push(format!("{name}:{}", words(&conditions))),
+            Content::GatewayClass { conditions, .. } => lines.push(format!("{name}:{}", words(&conditions))),
             Content::Gateway(gateway) => {
                 let conditions: Vec<Condition> =
                     [gateway.accepted].into_iter().chain(gateway.resolved).collect();
