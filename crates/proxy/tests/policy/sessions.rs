@@ -8,6 +8,9 @@ use sluicegate_testkit::gateway::key;
 use super::traffic::{add_upstream, traffic};
 use super::*;
 
+/// The longest wait for a change of a session.
+const LIMIT: Duration = Duration::from_secs(10);
+
 /// A gateway with session affinity on its only rule, and three endpoints in turn.
 async fn sticky(affinity: Value) -> anyhow::Result<(Vec<Backend>, Gateway)> {
     let backends = Backend::group(3, Behaviour::ok()).await?;
@@ -102,14 +105,17 @@ async fn session_ends_with_its_timeout_and_the_next_request_begins_another() -> 
         let pair = cookie(&ask(&gateway, "/", &[]).await?);
         let mine = receivers(&backends, &[0; 3]);
         // The cookie never changes, so the session ends.
-        loop {
-            let before = counts(&backends);
-            let response = ask(&gateway, "/", &[&pair]).await?;
-            if receivers(&backends, &before) != mine {
-                assert_ne!(cookie(&response), pair, "{timeout}");
-                break;
+        let ended = async {
+            loop {
+                let before = counts(&backends);
+                let response = ask(&gateway, "/", &[&pair]).await?;
+                if receivers(&backends, &before) != mine {
+                    break anyhow::Ok(response);
+                }
             }
-        }
+        };
+        let response = tokio::time::timeout(LIMIT, ended).await??;
+        assert_ne!(cookie(&response), pair, "{timeout}");
     }
     Ok(())
 }
@@ -119,13 +125,16 @@ async fn responses_renew_a_session_with_an_idle_timeout() -> TestResult {
     let (backends, gateway) = sticky(json!({"cookie": "s", "idleTimeout": "1h"})).await?;
     let pair = cookie(&ask(&gateway, "/", &[]).await?);
     let mine = receivers(&backends, &[0; 3]);
-    let renewed = loop {
-        let response = ask(&gateway, "/", &[&pair]).await?;
-        // Within the same millisecond there is nothing to renew.
-        if response.header("set-cookie").is_some() {
-            break cookie(&response);
+    let renewal = async {
+        loop {
+            let response = ask(&gateway, "/", &[&pair]).await?;
+            // Within the same millisecond there is nothing to renew.
+            if response.header("set-cookie").is_some() {
+                break anyhow::Ok(cookie(&response));
+            }
         }
     };
+    let renewed = tokio::time::timeout(LIMIT, renewal).await??;
     assert!(renewed > pair, "{renewed} is not later than {pair}");
     assert_eq!(renewed.split('.').next(), pair.split('.').next());
     assert_eq!(receivers(&backends, &[0; 3]), mine);
