@@ -178,7 +178,7 @@ pub(crate) struct HttpRule<M> {
     pub(crate) backend_refs: Option<Vec<HttpBackendRef>>,
     pub(crate) timeouts: Option<HttpTimeouts>,
     pub(crate) retry: Option<HttpRetry>,
-    pub(crate) session_persistence: Option<Value>,
+    pub(crate) session_persistence: Option<SessionPersistence>,
 }
 
 #[derive(Default, Deserialize)]
@@ -305,6 +305,40 @@ pub(crate) struct HttpRetry {
     pub(crate) backoff: Option<String>,
 }
 
+/// Session persistence (GEP-1619). Gateway API 1.6 has `sessionName` and `cookieConfig`, Gateway API 1.7 `cookie` and `header`
+/// instead. Releases before 1.6 also have `idleTimeout`.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SessionPersistence {
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<String>,
+    pub(crate) absolute_timeout: Option<String>,
+    pub(crate) idle_timeout: Option<String>,
+    pub(crate) session_name: Option<String>,
+    pub(crate) cookie_config: Option<CookieConfig>,
+    pub(crate) cookie: Option<SessionCookie>,
+    pub(crate) header: Option<SessionHeader>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CookieConfig {
+    pub(crate) lifetime_type: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SessionCookie {
+    pub(crate) name: Option<String>,
+    pub(crate) path: Option<String>,
+    pub(crate) lifetime_type: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+pub(crate) struct SessionHeader {
+    pub(crate) name: Option<String>,
+}
+
 /// The specification of a `GRPCRoute`, which has no timeouts and no retries.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -322,7 +356,7 @@ pub(crate) struct GrpcRule {
     pub(crate) matches: Option<Vec<GrpcMatch>>,
     pub(crate) filters: Option<Vec<HttpFilter>>,
     pub(crate) backend_refs: Option<Vec<HttpBackendRef>>,
-    pub(crate) session_persistence: Option<Value>,
+    pub(crate) session_persistence: Option<SessionPersistence>,
 }
 
 #[derive(Default, Deserialize)]

@@ -12,7 +12,7 @@ use super::gateway_api::{self, HttpMatch, HttpRouteSpec, NamedMatch, Written};
 use super::http_filter::Invalid;
 use super::kind::Raw;
 use super::route::{BackendRef, Hostname, ParentRef, check_hostnames, check_parents};
-use super::{Object, ObjectRef, annotation, http_filter, path};
+use super::{Object, ObjectRef, annotation, http_filter, path, session_persistence};
 use crate::problem::{Findings, Severity};
 use crate::status::Fault;
 
@@ -151,9 +151,15 @@ impl HttpRule {
         if let Some(retry) = raw.retry {
             http_filter::retry(&retry, &field, features, findings);
         }
-        if raw.session_persistence.is_some() {
-            let fault = "is not supported; requests go to any endpoint";
-            findings.warning(format!("{field}.sessionPersistence"), fault);
+        if let Some(written) = raw.session_persistence {
+            let section = raw.name.clone().unwrap_or_else(|| index.to_string());
+            let default = session_persistence::default_name(object, &section);
+            features.load_balancing.affinity = session_persistence::check(
+                written,
+                &format!("{field}.sessionPersistence"),
+                &default,
+                findings,
+            );
         }
         let mut backends = Vec::new();
         for (nth, backend) in raw.backend_refs.unwrap_or_default().into_iter().enumerate() {

@@ -9,6 +9,7 @@
 //! | [`listener_set`] | ListenerSet: further listeners of a Gateway |
 //! | [`route`] | TLSRoute, TCPRoute and UDPRoute: parents, names, backends |
 //! | [`http_route`], [`http_filter`] | HTTPRoute: rules, matches, filters |
+//! | [`session_persistence`] | session persistence of routes and backends |
 //! | [`grpc_route`] | GRPCRoute: matches of services and methods |
 //! | [`backend_tls`] | BackendTLSPolicy: TLS to the endpoints of Services |
 //! | [`grant`] | ReferenceGrant: the routes that may name the Services of a namespace |
@@ -53,6 +54,7 @@ pub(crate) mod policy;
 pub(crate) mod route;
 pub(crate) mod secret;
 pub(crate) mod service;
+pub(crate) mod session_persistence;
 pub(crate) mod slice;
 pub(crate) mod trust_bundle;
 

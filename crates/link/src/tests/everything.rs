@@ -47,6 +47,7 @@ fn backends() -> Vec<Backend> {
         request_headers: set("x-to"),
         response_headers: set("x-from"),
         url_rewrite: valid(json!({"hostname": "canary.internal"})),
+        affinity: Some(valid(json!({"header": "x-session"}))),
     };
     let canary =
         Backend { weight: valid(json!(5)), features: Some(Box::new(features)), ..Backend::new(key(0)) };
@@ -573,7 +574,10 @@ fn traffic() -> Traffic {
                 {"type": "Address"}, {"type": "Header", "name": "x-user"}, {"type": "Cookie", "name": "user"},
                 {"type": "Query", "name": "user"},
             ],
-            "affinity": {"cookie": "affinity", "maxAge": "1m"},
+            "affinity": {
+                "cookie": "affinity", "maxAge": "1m", "path": "/a", "absoluteTimeout": "1h", "idleTimeout": "5m",
+                "overWeights": true,
+            },
         },
         "mirror": {"serviceRef": {"name": "other", "port": 80}, "percent": 5},
         "cache": {

@@ -19,7 +19,7 @@ use sluicegate_model::value::Number;
 use sluicegate_model::*;
 
 use super::policy::{consumer, rate_limits, security};
-use super::traffic::{edits, ejection, health_check, number, object, traffic, url_rewrite, valid};
+use super::traffic::{affinity, edits, ejection, health_check, number, object, traffic, url_rewrite, valid};
 
 pub(super) fn text() -> impl Strategy<Value = String> {
     "[a-z0-9-]{1,8}"
@@ -159,18 +159,22 @@ fn route() -> impl Strategy<Value = Rule> {
 }
 
 fn backend() -> impl Strategy<Value = Backend> {
-    let features =
-        object([("requestHeaders", edits()), ("responseHeaders", edits()), ("urlRewrite", url_rewrite())])
-            .prop_map(|fields| {
-                let edits =
-                    |name: &str| fields.get(name).map(|edits| valid(edits.clone())).unwrap_or_default();
-                let features = BackendFeatures {
-                    request_headers: edits("requestHeaders"),
-                    response_headers: edits("responseHeaders"),
-                    url_rewrite: fields.get("urlRewrite").map(|of| valid(of.clone())).unwrap_or_default(),
-                };
-                Box::new(features)
-            });
+    let features = object([
+        ("requestHeaders", edits()),
+        ("responseHeaders", edits()),
+        ("urlRewrite", url_rewrite()),
+        ("affinity", affinity()),
+    ])
+    .prop_map(|fields| {
+        let edits = |name: &str| fields.get(name).map(|edits| valid(edits.clone())).unwrap_or_default();
+        let features = BackendFeatures {
+            request_headers: edits("requestHeaders"),
+            response_headers: edits("responseHeaders"),
+            url_rewrite: fields.get("urlRewrite").map(|of| valid(of.clone())).unwrap_or_default(),
+            affinity: fields.get("affinity").map(|of| valid(of.clone())),
+        };
+        Box::new(features)
+    });
     (key(), number(0..=1_000_000).prop_map(valid), option::of(features), any::<bool>()).prop_map(
         |(upstream, weight, features, is_invalid)| Backend { upstream, weight, features, is_invalid },
     )

@@ -92,7 +92,6 @@ fn load_balancing() -> BoxedStrategy<Value> {
         Just(json!({"type": "Path"})),
         object([("type!", one_of(&["Header", "Cookie", "Query"])), ("name!", text("[a-z]{1,8}"))]),
     ];
-    let affinity = || object([("cookie!", text("[a-z]{1,8}")), ("maxAge", seconds())]);
     let hash = object([
         ("algorithm!", one_of(&["ConsistentHash"])),
         ("hash!", list(part.boxed())),
@@ -100,6 +99,25 @@ fn load_balancing() -> BoxedStrategy<Value> {
     ]);
     let algorithm = one_of(&["ResponseTime", "RoundRobin", "LeastRequest"]);
     prop_oneof![hash, object([("algorithm", algorithm), ("affinity", affinity())])].boxed()
+}
+
+pub(super) fn affinity() -> BoxedStrategy<Value> {
+    let over_weights = || Just(json!(true)).boxed();
+    let cookie = object([
+        ("cookie!", text("[a-z]{1,8}")),
+        ("maxAge", seconds()),
+        ("path", text("/[a-z]{0,8}")),
+        ("absoluteTimeout", seconds()),
+        ("idleTimeout", seconds()),
+        ("overWeights", over_weights()),
+    ]);
+    let header = object([
+        ("header!", text("x-[a-z]{1,8}")),
+        ("absoluteTimeout", seconds()),
+        ("idleTimeout", seconds()),
+        ("overWeights", over_weights()),
+    ]);
+    prop_oneof![cookie, header].boxed()
 }
 
 pub(super) fn traffic() -> BoxedStrategy<Arc<Traffic>> {

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Check, Faults};
 use crate::Balance;
-use crate::value::{Age, CookieName, Entries, ParameterName, syntax};
+use crate::value::span::{HOUR, Span};
+use crate::value::{Age, CookieName, CookiePath, EditedHeader, Entries, ParameterName, syntax};
 
 /// The choice of an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
@@ -30,8 +31,8 @@ pub struct LoadBalancing {
     #[serde(skip_serializing_if = "super::is_default")]
     #[n(1)]
     pub hash: Entries<HashPart, 4>,
-    /// Session affinity: a cookie with which the gateway sends a client to the same endpoint, while the endpoint is
-    /// eligible and healthy. Default: no affinity.
+    /// Session affinity: a cookie or a header with which the gateway sends a client to the same endpoint, while the
+    /// endpoint is eligible and healthy. Default: no affinity.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(2)]
     pub affinity: Option<Affinity>,
@@ -111,22 +112,79 @@ pub enum HashPartType {
     Path,
 }
 
-/// A cookie that leads a client back to its endpoint. The cookie does not contain the endpoint's address.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
-#[serde(rename_all = "camelCase")]
+/// A cookie or a header that leads a client back to its endpoint. The value does not contain the endpoint's address.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.cookie) != has(self.header)",
+    "message": "either cookie or header is needed"
+}, {
+    "rule": "!has(self.header) || !has(self.maxAge) && !has(self.path)",
+    "message": "maxAge and path are only for a cookie"
+}]))]
 #[cbor(map)]
 pub struct Affinity {
-    /// The name of the cookie.
+    /// The name of the cookie. Required without header, and not allowed otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[n(0)]
-    pub cookie: CookieName,
+    pub cookie: Option<CookieName>,
     /// The lifetime of the cookie. 1s to 8760h. Default: until the client's session ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(1)]
     pub max_age: Option<Age>,
+    /// The name of a header in place of a cookie. Each response has the header, and the client returns the header with
+    /// its next requests. Required without cookie, and not allowed otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(2)]
+    pub header: Option<EditedHeader>,
+    /// The path of the cookie: clients return the cookie only with requests below the path. Default: "/".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(3)]
+    pub path: Option<CookiePath>,
+    /// The time after which a session ends, counted from its begin. The next request begins a new session. The time
+    /// of the begin is in the value of the cookie or header. 1ms to 8760h. Default: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(4)]
+    pub absolute_timeout: Option<SessionTimeout>,
+    /// The time without a request after which a session ends. Each response renews the time in the value of the
+    /// cookie or header. 1ms to 8760h. Default: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(5)]
+    pub idle_timeout: Option<SessionTimeout>,
+    /// Whether a session stays at its backend of a rule with several backends, also if the weights change, even to
+    /// 0. Otherwise, the gateway first chooses a backend by weight, then the endpoint of the session if the endpoint
+    /// belongs to the backend. Default: false.
+    #[serde(skip_serializing_if = "super::is_default")]
+    #[cbor(n(6), default, skip_if = "super::is_default")]
+    pub over_weights: bool,
+}
+
+/// The longest time of a session, from 1ms to 8760h (365 days).
+pub type SessionTimeout = Span<1, { 8760 * HOUR }>;
+
+impl Check for Affinity {
+    fn check(&self, at: &mut Faults<'_>) {
+        match (&self.cookie, &self.header) {
+            (None, None) => at.error("cookie", "is missing: name a cookie or a header"),
+            (Some(_), Some(_)) => at.error("header", "cannot be combined with cookie: remove one of them"),
+            (Some(_), None) | (None, Some(_)) => {}
+        }
+        if let Some(header) = &self.header
+            && let Some(fault) = syntax::reserved_fault(&header.to_ascii_lowercase())
+        {
+            at.error("header", format!("{:?} {fault}", header.as_str()));
+        }
+        for (field, is_set) in [("maxAge", self.max_age.is_some()), ("path", self.path.is_some())] {
+            if is_set && self.header.is_some() {
+                at.error(field, "is only for a cookie: remove it");
+            }
+        }
+    }
 }
 
 impl Check for LoadBalancing {
     fn check(&self, at: &mut Faults<'_>) {
+        at.within("affinity", &self.affinity);
         let is_hash = self.algorithm == Some(LoadBalancingAlgorithm::ConsistentHash);
         match (is_hash, self.hash.is_empty()) {
             (true, true) => at.error("hash", "is missing: write the parts of a request that make its hash"),

@@ -71,7 +71,9 @@ pub use headers::{Header, HeaderEdits};
 pub use health_check::{HealthCheck, HealthCheckType};
 pub use ip_access::IpAccess;
 pub use limits::BodyLimits;
-pub use load_balancing::{Affinity, HashPart, HashPartType, LoadBalancing, LoadBalancingAlgorithm};
+pub use load_balancing::{
+    Affinity, HashPart, HashPartType, LoadBalancing, LoadBalancingAlgorithm, SessionTimeout,
+};
 pub use mirror::{MIRRORS_MAX, Mirror};
 pub use rate_limit::{Concurrency, Limit, LimitAlgorithm, LimitKey, Window};
 pub use redirect::{Redirect, Scheme};
@@ -213,6 +215,10 @@ pub struct BackendFeatures {
     #[serde(skip_serializing_if = "is_default")]
     #[cbor(n(2), default, skip_if = "is_default")]
     pub url_rewrite: UrlRewrite,
+    /// Session affinity at the backend, in place of the affinity of the features of the rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(3)]
+    pub affinity: Option<Affinity>,
 }
 
 /// The features of a Service: settings for the upstream itself, for all routes that lead to it.

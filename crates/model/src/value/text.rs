@@ -155,6 +155,15 @@ texts! {
     MethodName: 1..=32, "a method", |text| shown(text, syntax::token_fault(text));
     /// The name of a cookie (RFC 6265, 4.1.1).
     CookieName: 1..=256, "the name of a cookie", |text| shown(text, syntax::token_fault(text));
+    /// The path of a cookie (RFC 6265, 4.1.1): a path that begins with `/`, without `;`.
+    CookiePath: 1..=1024, "the path of a cookie", |text| {
+        let fault = match text {
+            text if !text.starts_with('/') => Some("does not begin with '/'"),
+            text if text.contains(';') => Some("has a ';', which ends the path of a cookie"),
+            text => syntax::line_fault(text),
+        };
+        shown(text, fault)
+    };
     /// The name of a header, a cookie or a parameter of the query.
     ParameterName: 1..=256, "the name of a parameter", filled;
     /// The value in a condition.

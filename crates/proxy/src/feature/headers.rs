@@ -6,6 +6,7 @@ use sluicegate_model::rule::PathMatch;
 
 use super::authentication::credential::line_has_name;
 use super::edit::Edits;
+use super::session_affinity::Affinity;
 use super::url_rewrite::MatchedPrefix;
 use crate::request::HeadView;
 
@@ -25,6 +26,7 @@ pub(crate) struct BackendEdits {
     pub(crate) response: HeaderEdit,
     pub(crate) url_rewrite: UrlRewrite,
     pub(crate) matched: MatchedPrefix,
+    pub(crate) affinity: Option<Affinity>,
 }
 
 impl BackendEdits {
@@ -35,6 +37,7 @@ impl BackendEdits {
             response: HeaderEdit::new(&features.response_headers),
             url_rewrite: features.url_rewrite.clone(),
             matched: MatchedPrefix::of(path),
+            affinity: features.affinity.as_ref().map(Affinity::new),
         }
     }
 }

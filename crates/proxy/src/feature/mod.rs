@@ -15,7 +15,7 @@
 //! | `redirect`, `url_rewrite`, `headers` | redirects; changes of paths and headers |
 //! | `timeouts`, `retries` | timeouts; retries and their budget |
 //! | `split`, `mirror` | the choice between several upstreams; mirrored requests |
-//! | `load_balancing`, `session_affinity` | consistent hashing; cookies that select an endpoint |
+//! | `load_balancing`, `session_affinity` | consistent hashing; cookies and headers that select an endpoint |
 //! | `fault`, `direct_response` | injected faults; fixed responses |
 //! | `cache` | cached responses |
 //! | `compression` | the choice of responses to compress, and their encoding |
@@ -41,7 +41,7 @@ mod redirect;
 mod retries;
 mod sample;
 pub(crate) mod security;
-mod session_affinity;
+pub(crate) mod session_affinity;
 mod split;
 mod state;
 pub(crate) mod timeouts;

@@ -179,7 +179,8 @@ impl RouteTrafficPolicy {
         let preference = EndpointPreference {
             balance: features.load_balancing.balance(),
             hash: hash(&compiled.hash, request),
-            mark: compiled.affinity.as_ref().and_then(|affinity| affinity.mark(request.head)),
+            // The backend may have an affinity of its own.
+            mark: None,
         };
         let mirrors = mirror::receivers(&features.mirrors, &self.mirrors);
         let mut path = None;

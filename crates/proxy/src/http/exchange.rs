@@ -24,6 +24,7 @@ use crate::failure::{ClientFault, Failure, Fault};
 use crate::feature::compression::is_grpc;
 use crate::feature::headers::BackendEdits;
 use crate::feature::rate_limit::Permit;
+use crate::feature::session_affinity::Session;
 use crate::name::host_name;
 use crate::path::has_encoded_dot_segment;
 use crate::request::HeadView;
@@ -67,6 +68,8 @@ pub(super) struct Exchange<'c> {
     pub(super) steered: Option<Steered>,
     /// The edits of the chosen backend.
     pub(super) backend_edits: Option<Arc<BackendEdits>>,
+    /// The session that the client states, if the rule or the backend has session affinity.
+    pub(super) session: Option<Session>,
     /// The permits of concurrency limits while the request is in flight.
     pub(super) permits: Vec<Permit>,
     /// The state of the request in the cache.
@@ -119,6 +122,7 @@ impl<'c> Exchange<'c> {
             head_deadline: None,
             steered: None,
             backend_edits: None,
+            session: None,
             permits: Vec::new(),
             cached: None,
             trace_lines: 0,
@@ -302,8 +306,9 @@ impl<'c> Exchange<'c> {
     async fn attempts(&mut self, upstream: &Rc<LocalUpstream>) -> Result<Connection, Fault> {
         let (snapshot, policy) = (self.snapshot.clone(), self.traffic().cloned());
         let settings = policy.as_ref().map_or(&*snapshot.settings, |policy| &*policy.compiled.settings);
-        let preference =
-            self.steered.as_ref().map_or_else(EndpointPreference::default, |steered| steered.preference);
+        let steered = self.steered.as_ref().map(|steered| steered.preference);
+        let mark = self.session.map(|session| session.mark);
+        let preference = EndpointPreference { mark, ..steered.unwrap_or_default() };
         let idempotent = self.scratch.head.method.is_idempotent();
         let mut tried = AvoidedEndpoints::default();
         let mut refused = 0;

@@ -44,11 +44,14 @@ impl Exchange<'_> {
     pub(super) fn begin_response(&mut self, mark: Option<u64>) -> Begun {
         self.apply_policies_to_response();
         if self.steered.is_some() {
-            self.steer_response(mark);
+            self.steer_response();
         }
         if let Some(edits) = &self.backend_edits {
             let scratch = &mut *self.scratch;
             edits.response.strip(&mut scratch.reply_head.lines, scratch.reply.filled());
+        }
+        if self.affinity().is_some() {
+            self.state_session(mark);
         }
         let compressed = self.compress();
         let head = &self.scratch.head;

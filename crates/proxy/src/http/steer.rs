@@ -1,7 +1,7 @@
 //! The traffic policy of an admitted request: its decision, and the edits of the request.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use sluicegate_http1::{Normalised, normalise};
 use sluicegate_model::Settings;
@@ -15,11 +15,12 @@ use crate::deadline::after;
 use crate::failure::Failure;
 use crate::feature::fault;
 use crate::feature::headers::BackendEdits;
+use crate::feature::session_affinity::Affinity;
 use crate::feature::timeouts::request_deadline;
 use crate::feature::traffic::{Forward, RouteTrafficPolicy, Steering, TrafficPolicy};
 use crate::feature::url_rewrite::MatchedPrefix;
 use crate::request::HeadView;
-use crate::rule::{self, Backends, RouteIndex};
+use crate::rule::{self, Backends, RouteIndex, WeightedBackend};
 use crate::upstream::EndpointPreference;
 
 /// A request with a traffic policy.
@@ -105,6 +106,7 @@ impl Exchange<'_> {
         if let Some(steered) = &mut self.steered {
             (steered.preference, steered.mirrors) = (preference, mirrors);
         }
+        self.read_session();
         if let Some(path) = path {
             self.set_path(path);
         }
@@ -117,7 +119,8 @@ impl Exchange<'_> {
             Backends::One(slot) => return Ok(*slot),
             Backends::Weighted(backends) => backends,
         };
-        let backend = rule::choose(backends).ok_or(Failure::NoEndpoint)?;
+        let of_session = self.backend_of_session(backends);
+        let backend = of_session.or_else(|| rule::choose(backends)).ok_or(Failure::NoEndpoint)?;
         let slot = backend.slot.ok_or(Failure::InvalidBackend)?;
         let edits = backend.edits.clone();
         if let Some(of) = &edits {
@@ -128,7 +131,36 @@ impl Exchange<'_> {
             }
         }
         self.backend_edits = edits;
+        if self.backend_edits.as_ref().is_some_and(|edits| edits.affinity.is_some()) {
+            self.read_session();
+        }
         Ok(slot)
+    }
+
+    /// The session affinity of the backend, or else of the rule.
+    pub(super) fn affinity(&self) -> Option<&Affinity> {
+        let of_backend = self.backend_edits.as_ref().and_then(|edits| edits.affinity.as_ref());
+        of_backend.or_else(|| self.steered.as_ref()?.policy.compiled.affinity.as_ref())
+    }
+
+    /// Reads the session that the client states.
+    fn read_session(&mut self) {
+        let session = self.affinity().and_then(|affinity| {
+            let now = if affinity.is_timed() { unix_millis() } else { 0 };
+            affinity.session(HeadView { head: &self.scratch.head, buf: self.scratch.input.filled() }, now)
+        });
+        self.session = session;
+    }
+
+    /// The backend of the client's session, if the session has precedence over the weights, and an endpoint of the backend
+    /// can serve the request.
+    fn backend_of_session<'b>(&self, backends: &'b [WeightedBackend]) -> Option<&'b WeightedBackend> {
+        let mark = self.session?.backend;
+        let of_session = || backends.iter().find(|backend| backend.mark == mark);
+        let backend =
+            self.affinity().filter(|affinity| affinity.is_over_weights()).and_then(|_| of_session())?;
+        let upstream = self.worker.upstream(backend.slot?)?;
+        upstream.has_endpoint().then_some(backend)
     }
 
     /// Rewrites the client's path, also if the policy of the rule has rewritten it already.
@@ -149,17 +181,33 @@ impl Exchange<'_> {
         Ok(self.awaited(over, self.head_deadline).await?.ok_or(Failure::ResponseTimeout)?)
     }
 
-    /// Changes the head of the response, and sets the cookie for session affinity if an endpoint responded.
-    pub(super) fn steer_response(&mut self, mark: Option<u64>) {
-        let Some(Steered { policy, preference, .. }) = &self.steered else { return };
+    /// Changes the head of the response.
+    pub(super) fn steer_response(&mut self) {
+        let Some(Steered { policy, .. }) = &self.steered else { return };
         let scratch = &mut *self.scratch;
         policy.compiled.response.strip(&mut scratch.reply_head.lines, scratch.reply.filled());
-        if let Some(mark) = mark.filter(|mark| preference.mark != Some(*mark))
-            && let Some(affinity) = &policy.compiled.affinity
-        {
+    }
+
+    /// States the session in the response. `mark` is the mark of the responding endpoint; `None`: a cached response, which
+    /// only renews a session.
+    pub(super) fn state_session(&mut self, mark: Option<u64>) {
+        let Some(mark) = mark.or(self.session.map(|session| session.mark)) else { return };
+        let Some(upstream) = self.record.upstream.clone() else { return };
+        // Apart from `self`, whose lines change.
+        let (steered, edits) = (self.traffic().cloned(), self.backend_edits.clone());
+        let of_backend = edits.as_ref().and_then(|edits| edits.affinity.as_ref());
+        let Some(affinity) =
+            of_backend.or_else(|| steered.as_ref().and_then(|policy| policy.compiled.affinity.as_ref()))
+        else {
+            return;
+        };
+        let scratch = &mut *self.scratch;
+        affinity.strip(&mut scratch.reply_head.lines, scratch.reply.filled());
+        let now = unix_millis();
+        if let Some(session) = affinity.renewed(self.session, mark, upstream.shared.key(), now) {
             let head = HeadView { head: &scratch.head, buf: scratch.input.filled() };
-            let line = affinity.set_cookie(mark, self.client.origin.is_https(self.trusted, head));
-            scratch.response_lines.extend_from_slice(line.as_bytes());
+            let is_https = self.client.origin.is_https(self.trusted, head);
+            affinity.write(session, is_https, now, &mut scratch.response_lines);
         }
     }
 
@@ -189,4 +237,10 @@ impl Exchange<'_> {
     pub(super) fn spend_retry_budget(&self) -> bool {
         self.traffic().is_none_or(|policy| policy.spend_retry(self.worker.id, Instant::now()))
     }
+}
+
+/// The time in milliseconds since 1970.
+fn unix_millis() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX >> 2)
 }

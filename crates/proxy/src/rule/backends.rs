@@ -6,6 +6,7 @@ use sluicegate_model::rule::{Backend, PathMatch};
 use sluicegate_model::{Rule, UpstreamKey};
 
 use crate::feature::headers::BackendEdits;
+use crate::feature::session_affinity::backend_mark;
 use crate::weight;
 
 /// The compiled backends of a rule.
@@ -23,6 +24,8 @@ pub(crate) struct WeightedBackend {
     /// The slot of the upstream in every worker; `None` for an invalid backend, whose requests receive 500.
     pub(crate) slot: Option<usize>,
     weight: u32,
+    /// See [`backend_mark`].
+    pub(crate) mark: u32,
     pub(crate) edits: Option<Arc<BackendEdits>>,
 }
 
@@ -39,6 +42,7 @@ impl Backends {
                     .map(|backend| WeightedBackend {
                         slot: if backend.is_invalid { None } else { Some(slot(&backend.upstream)) },
                         weight: backend.weight.get(),
+                        mark: backend_mark(&backend.upstream),
                         edits: backend.features.as_deref().map(|of| Arc::new(BackendEdits::new(of, path))),
                     })
                     .collect(),

@@ -34,7 +34,7 @@ use crate::name::HostMap;
 use crate::path::{is_ambiguous, readings};
 use crate::request::HeadView;
 use crate::tls::{TlsTable, TlsTables};
-pub(crate) use backends::{Backends, choose};
+pub(crate) use backends::{Backends, WeightedBackend, choose};
 pub(crate) use entry::Entrance;
 use entry::{EntryTable, Placed};
 pub(crate) use host::{Host, Target};

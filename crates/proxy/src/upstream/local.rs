@@ -135,6 +135,11 @@ impl LocalUpstream {
         self.members.borrow().eligible.clone()
     }
 
+    /// Whether an endpoint is eligible.
+    pub(crate) fn has_endpoint(&self) -> bool {
+        !self.members.borrow().eligible.is_empty()
+    }
+
     /// The TLS settings of connections.
     pub(super) fn security(&self) -> Security {
         self.members.borrow().security.clone()

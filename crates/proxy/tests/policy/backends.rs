@@ -18,6 +18,7 @@ fn weighted(name: &str, weight: i64, edits: &Value) -> rule::Backend {
         request_headers: edits_of("requestHeaders"),
         response_headers: edits_of("responseHeaders"),
         url_rewrite: serde_json::from_value(edits["urlRewrite"].clone()).unwrap_or_default(),
+        affinity: serde_json::from_value(edits["affinity"].clone()).unwrap_or_default(),
     };
     let features = (!edits.is_null()).then(|| Box::new(features));
     rule::Backend { weight: Weight::of(weight), features, ..rule::Backend::new(key(name)) }

@@ -121,6 +121,26 @@ async fn filters_of_an_http_route_change_requests_and_responses() -> TestResult 
 }
 
 #[tokio::test]
+async fn session_persistence_of_an_http_route_leads_a_client_to_one_endpoint() -> TestResult {
+    let backends = Backend::group(3, Behaviour::ok()).await?;
+    let site = Site::of(&backends)?;
+    let rules = "{backendRefs: [{name: web, port: 80}], sessionPersistence: {sessionName: shop}}";
+    let (_gateway, listener) = serving(&site, rules).await?;
+    let first = client::get(listener, "a.test", "/").await?;
+    let pair = first.header("set-cookie").and_then(|cookie| cookie.split(';').next()).unwrap_or_default();
+    assert!(pair.starts_with("shop="), "{first:?}");
+    let before: Vec<_> = backends.iter().map(Backend::requests).collect();
+    for _ in 0..50 {
+        assert_eq!(status(listener, "GET", "a.test", "/", &format!("Cookie: {pair}\r\n")).await?, 200);
+    }
+    let mut received: Vec<_> =
+        backends.iter().zip(before).map(|(backend, before)| backend.requests() - before).collect();
+    received.sort_unstable();
+    assert_eq!(received, [0, 0, 50]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn requests_for_an_invalid_backend_receive_500_and_requests_without_endpoints_503() -> TestResult {
     let site = Site::of([])?;
     let to = |path: &str, backend: &str| {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluicegate_model::feature::Features;
+use sluicegate_model::feature::{Features, LoadBalancing};
 use sluicegate_model::policy::{Security, Traffic};
 use sluicegate_model::value::Port;
 use sluicegate_model::{ObjectId, UpstreamKey};
@@ -86,7 +86,11 @@ impl Policies<'_> {
 /// The features of a policy and of a rule.
 fn combined(policy: Option<&Traffic>, own: &Features, rule: ObjectId, port: u16) -> Traffic {
     let policy = policy.cloned().unwrap_or_else(|| Traffic::new(rule));
+    let of_policy = policy.features.load_balancing.clone();
     let mut traffic = Traffic { features: traffic::over(own, &policy.features), ..policy };
+    // A route sets no algorithm.
+    let affinity = own.load_balancing.affinity.clone().or(of_policy.affinity);
+    traffic.features.load_balancing = LoadBalancing { affinity, ..of_policy };
     // Without a scheme, the target has the port of the listener (Gateway API, `HTTPRequestRedirectFilter.port`).
     if let Some(redirect) = own.redirect.as_ref().and(traffic.features.redirect.as_mut())
         && redirect.scheme.is_none()

@@ -6,7 +6,7 @@ use super::http::{TO_ECHO, http, http_route, served_hosts};
 use super::*;
 
 /// A GRPCRoute with these metadata, parents, hostnames and rules, all in flow style.
-fn grpc_route(metadata: &str, hostnames: &str, rules: &str) -> String {
+pub(super) fn grpc_route(metadata: &str, hostnames: &str, rules: &str) -> String {
     object(
         "GRPCRoute",
         metadata,
@@ -79,7 +79,10 @@ fn invalid_parts_of_a_grpc_route_are_reported_with_their_field() {
             "filters: [{type: ExtensionRef}]",
             "filters[0].type: \"ExtensionRef\" is not supported; requests receive 500",
         ),
-        ("sessionPersistence: {sessionName: a}", "sessionPersistence: is not supported"),
+        (
+            "sessionPersistence: {sessionName: \"a b\"}",
+            "sessionPersistence.sessionName: \"a b\" has invalid characters",
+        ),
     ] {
         let rule = format!("{{{rule}, {}", &TO_ECHO[1..]);
         let store = stored(&[edge(&http("http", 80, "")), grpc_route("name: r", "", &rule)].concat());

@@ -253,7 +253,48 @@ fn invalid_parts_of_an_http_route_are_reported_with_their_field() {
         ),
         ("timeouts: {request: 1d}", "timeouts.request: \"1d\" is not a duration from 1ms to 24h"),
         ("retry: {attempts: 101}", "retry.attempts: 101 is not between 0 and 100; the field is ignored"),
-        ("sessionPersistence: {sessionName: a}", "sessionPersistence: is not supported"),
+        (
+            "sessionPersistence: {sessionName: \"a b\"}",
+            "sessionPersistence.sessionName: \"a b\" has invalid characters: write letters, digits and hyphens; no session \
+             persistence applies",
+        ),
+        (
+            "sessionPersistence: {type: Address}",
+            "sessionPersistence.type: \"Address\" is unknown: write Cookie or Header",
+        ),
+        (
+            "sessionPersistence: {absoluteTimeout: 0s}",
+            "sessionPersistence.absoluteTimeout: \"0s\" is not between 1ms and 8760h",
+        ),
+        ("sessionPersistence: {idleTimeout: 1d}", "sessionPersistence.idleTimeout: \"1d\" is not a duration"),
+        (
+            "sessionPersistence: {cookieConfig: {lifetimeType: Permanent}}",
+            "sessionPersistence.absoluteTimeout: is missing: a cookie with lifetimeType Permanent needs it",
+        ),
+        (
+            "sessionPersistence: {cookie: {lifetimeType: Long}}",
+            "sessionPersistence.cookie.lifetimeType: \"Long\" is unknown: write Session or Permanent",
+        ),
+        (
+            "sessionPersistence: {cookie: {path: \"/a;b\"}}",
+            "sessionPersistence.cookie.path: \"/a;b\" has a ';', which ends the path of a cookie",
+        ),
+        (
+            "sessionPersistence: {header: {name: x-session}}",
+            "sessionPersistence.header: is only for type Header: remove it, or write type: Header",
+        ),
+        (
+            "sessionPersistence: {type: Header, cookieConfig: {lifetimeType: Session}}",
+            "sessionPersistence.cookieConfig: is only for type Cookie",
+        ),
+        (
+            "sessionPersistence: {type: Header, header: {name: Content-Length}}",
+            "sessionPersistence.header.name: \"Content-Length\"",
+        ),
+        (
+            "sessionPersistence: {type: Header, header: {name: Cookie}}",
+            "sessionPersistence.header: \"Cookie\" is needed for the request itself; no session persistence applies",
+        ),
     ] {
         let rule = format!("{{{rule}, {}", &TO_ECHO[1..]);
         let manifests = [edge(&http("http", 80, "")), http_route("name: r", "{name: edge}", "", &rule)];

@@ -7,6 +7,7 @@
 //! | `http` | HTTPRoutes |
 //! | `backend_tls` | BackendTLSPolicies |
 //! | `grpc` | GRPCRoutes |
+//! | `session_persistence` | session persistence of routes |
 //! | `routes` | the listeners and the backends of routes |
 //! | `services` | Gateways with a Service each |
 //! | `status` | the status of GatewayClasses, Gateways, ListenerSets and routes |
@@ -22,6 +23,7 @@ mod listener_sets;
 mod listeners;
 mod routes;
 mod services;
+mod session_persistence;
 mod status;
 
 use std::path::Path;
