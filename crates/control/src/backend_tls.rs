@@ -261,6 +261,12 @@ fn unmet(name: &'static str, reason: &'static str, message: String) -> Condition
 /// The ports of Services that routes name, and the Gateways of these routes.
 fn uses<'r>(intents: &'r Intents<'_>) -> Uses<'r> {
     let mut uses = Uses::default();
+    for listener in &intents.listeners {
+        for UpstreamKey { namespace, service, port, .. } in &listener.filters.named {
+            let service = (namespace.clone(), service.clone());
+            uses.entry(service).or_default().entry(port).or_default().insert(listener.gateway);
+        }
+    }
     for route in &intents.http_routes {
         let accepted = route.parents.iter().filter_map(|parent| parent.accepted.as_ref().ok()).flatten();
         let gateways: BTreeSet<&ObjectRef> =

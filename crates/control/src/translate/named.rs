@@ -55,6 +55,7 @@ impl Named {
     fn add_gateways(&mut self, store: &Store) {
         let listeners = store.all::<Gateway>().flat_map(|(_, gateway, _)| &gateway.listeners);
         let of_sets = store.all::<ListenerSet>().flat_map(|(_, set, _)| &set.listeners);
+        let filters = listeners.clone().chain(of_sets.clone()).flat_map(|listener| &listener.filters.all);
         let certificates = listeners.chain(of_sets).flat_map(|listener| &listener.certificates);
         self.certificates.extend(certificates.map(|(_, secret)| secret.clone()));
         let clients =
@@ -66,8 +67,10 @@ impl Named {
         let rules = store.all::<HttpRoute>().flat_map(|(_, route, _)| &route.rules);
         let backends = rules.flat_map(|rule| {
             let backends = rule.backends.iter().map(|backend| &backend.reference);
-            backends.chain(rule.mirrors.iter().map(|(_, mirror)| mirror))
+            let auth = rule.auth.iter().map(|(_, auth)| &auth.backend);
+            backends.chain(rule.mirrors.iter().map(|(_, mirror)| mirror)).chain(auth)
         });
+        let backends = backends.chain(filters.map(|(_, filter)| &filter.backend));
         let services = backends.filter_map(|backend: &BackendRef| backend.service.as_ref());
         let services: HashSet<_> = services.map(|named| (&named.namespace, &named.name)).collect();
         let of_service = |(namespace, name): &(&Arc<str>, &Arc<str>)| {

@@ -199,9 +199,10 @@ fn rule_match() -> impl Strategy<Value = RuleMatch> {
 }
 
 fn virtual_host() -> impl Strategy<Value = Arc<VirtualHost>> {
-    (host(), vec(route(), 0..3), option::of(route()), entry_point(), any::<bool>()).prop_map(
-        |(host, rules, fallback, entry_point, continues)| {
-            Arc::new(VirtualHost { host, rules, fallback, entry_point, continues })
+    let rules = (vec(route(), 0..3), option::of(route()));
+    (host(), rules, entry_point(), option::of(security()), any::<bool>()).prop_map(
+        |(host, (rules, fallback), entry_point, filters, continues)| {
+            Arc::new(VirtualHost { host, rules, fallback, entry_point, filters, continues })
         },
     )
 }

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::super::RequestRecord;
 use super::context::{Decision, Followed, Trace, decide};
-use super::protobuf;
+use crate::protobuf;
 use super::span::Span;
 use crate::counters::WorkerStats;
 

@@ -17,7 +17,7 @@ use tokio::time::sleep;
 
 use super::buffer::{Batch, SpanBuffer};
 use super::context::Followed;
-use super::protobuf::{bytes, fields, text_attribute};
+use crate::protobuf::{bytes, fields, text_attribute};
 use crate::counters::{SpanLoss, SpanStats};
 use crate::http_client::{HttpClient, HttpError, HttpLimits, Server, ServerError};
 
@@ -324,7 +324,7 @@ fn message(service_name: &str, spans: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::protobuf::integer;
+    use crate::protobuf::integer;
     use super::*;
 
     #[test]
