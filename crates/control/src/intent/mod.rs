@@ -283,7 +283,9 @@ impl Reference<'_> {
             Place::Mirror | Place::HttpMirror(..) => {
                 message.replace(ANSWERED, "mirrored requests are dropped")
             }
-            Place::HttpFilter(..) | Place::ListenerFilter(..) => message.replace(ANSWERED, "requests receive 403"),
+            Place::HttpFilter(..) | Place::ListenerFilter(..) => {
+                message.replace(ANSWERED, "requests receive 403")
+            }
             _ => message,
         };
         self.at.warning(&field, message)

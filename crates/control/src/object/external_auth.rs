@@ -69,8 +69,11 @@ impl ExternalAuth {
             (Some("HTTP"), None, http) => {
                 let http = http.unwrap_or_default();
                 let headers = names(http.allowed_headers, "http.allowedHeaders", |_| None)?;
-                let response_headers =
-                    names(http.allowed_response_headers, "http.allowedResponseHeaders", syntax::framing_fault)?;
+                let response_headers = names(
+                    http.allowed_response_headers,
+                    "http.allowedResponseHeaders",
+                    syntax::framing_fault,
+                )?;
                 (ExternalAuthProtocol::Http { path: path(http.path.as_deref())?, response_headers }, headers)
             }
             (Some("GRPC"), grpc, None) => {

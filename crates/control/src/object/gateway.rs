@@ -462,7 +462,8 @@ impl Listener {
         let filters = raw.filters.and_then(|filters| filters.requests).unwrap_or_default();
         if !protocol.is_http() && !filters.is_empty() {
             let field = format!("spec.listeners[{index}].filters");
-            let message = format!("is not allowed on a listener for {protocol}: write protocol: HTTP or HTTPS");
+            let message =
+                format!("is not allowed on a listener for {protocol}: write protocol: HTTP or HTTPS");
             let fault = Fault::new("InvalidListenerFilter", format!("{field}: {message}"));
             findings.error(field, format!("{message}; the listener is not served"));
             return Err(fault);

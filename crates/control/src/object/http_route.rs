@@ -107,7 +107,9 @@ impl HttpRoute {
             let first = findings.0.len();
             checked.extend(HttpRule::check(rule, index, object, findings));
             let of_rule = findings.0[first..].iter().find(|finding| {
-                finding.severity == Severity::Error && !finding.field.contains(".backendRefs[") && !finding.field.contains(".externalAuth.backendRef.")
+                finding.severity == Severity::Error
+                    && !finding.field.contains(".backendRefs[")
+                    && !finding.field.contains(".externalAuth.backendRef.")
             });
             is_usable |= of_rule.is_none();
             let of_rule = of_rule.map(|finding| format!("{}: {}", finding.field, finding.message));

@@ -94,7 +94,8 @@ fn first() -> Config {
             ..plain(prefix("/"))
         };
         let host = VirtualHost::new(HostPattern::Exact("g.example".into()), vec![rule]);
-        let filters = continues.then(|| Arc::new(Security { filters: filters(), ..Security::open(id("Gateway", "edge")) }));
+        let filters = continues
+            .then(|| Arc::new(Security { filters: filters(), ..Security::open(id("Gateway", "edge")) }));
         Arc::new(VirtualHost { entry_point, filters, continues, ..host })
     };
     let hosts = vec![
@@ -469,7 +470,8 @@ fn ext_auth() -> ExtAuth {
 /// A filter of each protocol.
 fn filters() -> Vec<ExternalAuth> {
     let names = |name: &str| Entries::new(vec![valid(json!(name))]).expect("one");
-    let http = ExternalAuthProtocol::Http { path: Some(valid(json!("/auth"))), response_headers: names("x-user") };
+    let http =
+        ExternalAuthProtocol::Http { path: Some(valid(json!("/auth"))), response_headers: names("x-user") };
     [http, ExternalAuthProtocol::Grpc]
         .map(|protocol| ExternalAuth {
             upstream: key(0),

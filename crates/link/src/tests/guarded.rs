@@ -395,8 +395,7 @@ fn last_valid_host_that_lacks_policies_of_the_new_conditional_rules_is_not_serve
 #[test]
 fn last_valid_host_that_lacks_the_new_filters_of_its_listener_is_not_served() {
     let open = VirtualHost::new(HostPattern::Exact("a".into()), vec![route("/", None)]);
-    let filtered =
-        VirtualHost { filters: Some(security("192.0.2.0/24")), ..open.clone() };
+    let filtered = VirtualHost { filters: Some(security("192.0.2.0/24")), ..open.clone() };
     let config = Config { hosts: vec![Arc::new(filtered.clone())], ..Config::default() };
     let outline = HostOutline::read(host_body(&mut all_of(&config))).unwrap();
     assert!(outline.is_opened_by(&open) && !outline.is_opened_by(&filtered));

@@ -208,7 +208,13 @@ pub(super) fn security() -> impl Strategy<Value = Arc<Security>> {
     let ids = (id(), vec(id(), 0..3));
     let others = (any::<bool>(), vec(external_auth(), 0..3));
     (ids, option::of(boxed()), access, parts, others).prop_map(
-        |((id, inherits), refuses, ip_access, (cors, authentication, authorization), (forward_overrides, filters))| {
+        |(
+            (id, inherits),
+            refuses,
+            ip_access,
+            (cors, authentication, authorization),
+            (forward_overrides, filters),
+        )| {
             Arc::new(Security {
                 id,
                 refuses,

@@ -44,7 +44,11 @@ impl Exchange<'_> {
     }
 
     /// Applies the filters of the rule.
-    pub(super) async fn filter_rule(&mut self, policy: &SecurityPolicy, guard: &Guard) -> Result<(), Refusal> {
+    pub(super) async fn filter_rule(
+        &mut self,
+        policy: &SecurityPolicy,
+        guard: &Guard,
+    ) -> Result<(), Refusal> {
         for (external, slot) in policy.compiled.filters.iter().zip(&*guard.filters) {
             let answer = self.ask_filter(policy, external, *slot).await?;
             let Some(detail) = &answer.detail else { continue };
@@ -106,7 +110,9 @@ impl Exchange<'_> {
     /// Denies a request because its filter has no valid answer: with 403, or with 503 if the gateway has too many checks.
     fn fail_closed(&mut self, policy: &SecurityPolicy, denial: Denial) -> Refusal {
         match self.deny_by(policy, denial) {
-            Refusal::Denied(denial) if denial != Denial::TooManyExternalChecks => Refusal::FailedClosed(denial),
+            Refusal::Denied(denial) if denial != Denial::TooManyExternalChecks => {
+                Refusal::FailedClosed(denial)
+            }
             other => other,
         }
     }

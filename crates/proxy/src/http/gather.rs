@@ -50,9 +50,12 @@ impl From<ClientFault> for GatherError {
 }
 
 impl Exchange<'_> {
-    /// Buffers the body of the request, which has at most `most` bytes. The limits for uploads apply: the minimum rate, the
+    /// Buffers the body of the request, which has at most `most` bytes. With 0, the body stays with the client. The limits for uploads apply: the minimum rate, the
     /// longest pause, and the total time.
     pub(super) async fn gather(&mut self, most: usize) -> Result<(), GatherError> {
+        if most == 0 {
+            return Ok(());
+        }
         let known = match self.scratch.head.framing {
             RequestFraming::Length(length) => usize::try_from(length).unwrap_or(usize::MAX),
             RequestFraming::None | RequestFraming::Chunked => 0,
@@ -60,7 +63,7 @@ impl Exchange<'_> {
         if known > most || self.upload.gathered().is_some_and(|body| body.len() > most) {
             return Err(ClientFault::BodyTooLarge.into());
         }
-        if most == 0 || self.upload.gathered().is_some() || self.upload.is_complete() {
+        if self.upload.gathered().is_some() || self.upload.is_complete() {
             return Ok(());
         }
         let size = if known > 0 { known } else { most };

@@ -85,10 +85,10 @@ impl Refusal {
                 body: fixed.body.as_bytes(),
                 media_type: fixed.content_type.as_deref().map(str::as_bytes),
             }),
-            Self::Answered(_, answer) => answer.detail.as_ref().map(|detail| Content {
-                body: &detail.body,
-                media_type: detail.media_type.as_deref(),
-            }),
+            Self::Answered(_, answer) => answer
+                .detail
+                .as_ref()
+                .map(|detail| Content { body: &detail.body, media_type: detail.media_type.as_deref() }),
             _ => None,
         }
     }

@@ -325,11 +325,7 @@ fn security(target: &Target) -> Option<&Arc<SecurityPolicy>> {
 fn can_deny(policy: &SecurityPolicy) -> bool {
     let Security { refuses, access, cors: _, authentication, authorization, filters, drops_overrides: _ } =
         &policy.compiled;
-    *refuses
-        || access.is_some()
-        || authentication.is_some()
-        || authorization.is_some()
-        || !filters.is_empty()
+    *refuses || access.is_some() || authentication.is_some() || authorization.is_some() || !filters.is_empty()
 }
 
 #[cfg(test)]

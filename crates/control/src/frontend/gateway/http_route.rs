@@ -62,9 +62,8 @@ pub(super) fn intent<'a>(
         let mut mirrors = Vec::new();
         for (filter, mirror) in &rule.mirrors {
             let place = Place::HttpMirror(rule.index, *filter);
-            let upstream = {
-                intent.upstream(store, tls, (mirror, is_grpc), place, "the filter mirrors no requests")
-            };
+            let upstream =
+                { intent.upstream(store, tls, (mirror, is_grpc), place, "the filter mirrors no requests") };
             // The weight is the percentage.
             if let (Some(upstream), Ok(percent)) = (upstream, Percent::new(mirror.weight.into())) {
                 mirrors.push(Mirror { upstream, percent });
@@ -106,7 +105,8 @@ impl HttpRoute<'_> {
             self.unresolved = self.unresolved.take().or_else(|| backend.fault.clone());
             return None;
         };
-        let Resolved { upstream, named } = service_ref::resolve(store, tls, self.at.object, service, is_http2);
+        let Resolved { upstream, named } =
+            service_ref::resolve(store, tls, self.at.object, service, is_http2);
         self.named.extend(named);
         let upstream = match upstream {
             Ok(upstream) => upstream,

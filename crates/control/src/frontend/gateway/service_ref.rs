@@ -116,8 +116,7 @@ pub(super) fn listener_filters<'a>(
                 if is_missing {
                     filters.missing.push((service.namespace.clone(), service.name.clone()));
                 }
-                let reason =
-                    if reason == "RefNotPermitted" { reason } else { "InvalidListenerFilterRef" };
+                let reason = if reason == "RefNotPermitted" { reason } else { "InvalidListenerFilterRef" };
                 unresolved.get_or_insert_with(|| Fault::new(reason, format!("{field}: {fault}")));
             }
         }

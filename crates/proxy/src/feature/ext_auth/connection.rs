@@ -18,11 +18,11 @@ use tokio::net::TcpStream;
 use tokio::task::{JoinSet, spawn_local};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{External, Question};
 use super::addresses::Addresses;
 use super::answer::Answer;
 use super::grpc::{self, MessageError};
 use super::local::Place;
+use super::{External, Question};
 use crate::buffer::{Buffer, give_spare_buffer, spare_buffer};
 use crate::failure::{Denial, Failure};
 use crate::http_client::Server;
@@ -233,8 +233,8 @@ impl Connections {
             let asked = match self.open(external, server, tries).await {
                 Ok(open) => {
                     // A question that cannot be repeated waits for its answer.
-                    let is_watched =
-                        pause.is_some() && AskError::Unacknowledged.is_worth_another_try(question.is_repeatable);
+                    let is_watched = pause.is_some()
+                        && AskError::Unacknowledged.is_worth_another_try(question.is_repeatable);
                     self.converse(open, external, question, is_watched, &mut place).await
                 }
                 Err(error) => Err(error),
@@ -293,7 +293,8 @@ impl Connections {
             let open = Open { carrier: Carrier::Endpoint(connection, settings.clone()), patience, is_reused };
             let is_last = retries == RETRIES;
             // A question that cannot be repeated waits for its answer.
-            let is_watched = !is_last && AskError::Unacknowledged.is_worth_another_try(question.is_repeatable);
+            let is_watched =
+                !is_last && AskError::Unacknowledged.is_worth_another_try(question.is_repeatable);
             let asked = Instant::now();
             let error = match self.converse(open, external, question, is_watched, &mut place).await {
                 Ok(answer) => {

@@ -257,10 +257,7 @@ mod tests {
         };
         let applied = detail.apply(HeadView { head: &head, buf: text }, &mut earlier);
         assert_eq!(applied.removed, [1, 2]);
-        assert_eq!(
-            String::from_utf8_lossy(&applied.added),
-            "X-User: alice\r\nX-User: admin\r\nX-B: 6\r\n"
-        );
+        assert_eq!(String::from_utf8_lossy(&applied.added), "X-User: alice\r\nX-User: admin\r\nX-B: 6\r\n");
         assert_eq!(earlier, b"");
     }
 }

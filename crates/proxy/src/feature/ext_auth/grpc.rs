@@ -70,10 +70,14 @@ impl Attributes<'_> {
     fn message(&self) -> Vec<u8> {
         let mut request = Vec::with_capacity(1024 + self.body.len());
         let since = self.time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        bytes(&mut request, 1, &message(|time| {
-            integer(time, 1, since.as_secs());
-            integer(time, 2, since.subsec_nanos().into());
-        }));
+        bytes(
+            &mut request,
+            1,
+            &message(|time| {
+                integer(time, 1, since.as_secs());
+                integer(time, 2, since.subsec_nanos().into());
+            }),
+        );
         bytes(&mut request, 2, &self.http());
         let attributes = message(|attributes| {
             bytes(attributes, 1, &peer(self.client, 0));
@@ -92,10 +96,14 @@ impl Attributes<'_> {
             text(http, 1, self.id.as_bytes());
             text(http, 2, self.method);
             for (name, value) in merged(self.headers) {
-                bytes(http, 3, &message(|entry| {
-                    text(entry, 1, &name);
-                    text(entry, 2, &value);
-                }));
+                bytes(
+                    http,
+                    3,
+                    &message(|entry| {
+                        text(entry, 1, &name);
+                        text(entry, 2, &value);
+                    }),
+                );
             }
             text(http, 4, self.path);
             text(http, 5, self.host);
@@ -360,7 +368,9 @@ mod tests {
 
     #[test]
     fn check_response_cannot_set_framing_headers_or_split_lines() {
-        for name in ["Host", ":authority", ":path", "content-length", "transfer-encoding", "x-consumer-username"] {
+        for name in
+            ["Host", ":authority", ":path", "content-length", "transfer-encoding", "x-consumer-username"]
+        {
             let response = coded(0, 3, &message(|ok| bytes(ok, 2, &option(name, "1"))));
             assert_eq!(answer(&response).unwrap().detail.unwrap().edits, [], "{name}");
         }
@@ -394,7 +404,9 @@ mod tests {
         let lines = b":path: /a\r\nX-A: 1\r\nCookie: a=b\r\nx-a: 2\r\ncookie: c=d\r\n";
         let found: Vec<_> = merged(lines)
             .into_iter()
-            .map(|(name, value)| format!("{}={}", String::from_utf8_lossy(&name), String::from_utf8_lossy(&value)))
+            .map(|(name, value)| {
+                format!("{}={}", String::from_utf8_lossy(&name), String::from_utf8_lossy(&value))
+            })
             .collect();
         assert_eq!(found, [":path=/a", "x-a=1,2", "cookie=a=b; c=d"]);
     }

@@ -117,9 +117,7 @@ impl LocalExternal {
         };
         self.count(Check::Shared);
         match flight_outcome(flight).await {
-            Ok(answer) if answer.is_personal() => {
-                self.ask_service(&external, upstream, &question).await
-            }
+            Ok(answer) if answer.is_personal() => self.ask_service(&external, upstream, &question).await,
             outcome => outcome,
         }
     }
@@ -159,7 +157,9 @@ impl LocalExternal {
         let asking = async {
             let place = Place::take(&self.in_flight)?;
             match (upstream, &external.service) {
-                (Some(upstream), _) => self.connections.ask_endpoint(external, upstream, question, place).await,
+                (Some(upstream), _) => {
+                    self.connections.ask_endpoint(external, upstream, question, place).await
+                }
                 (None, Some(server)) => self.connections.ask(external, server, question, place).await,
                 (None, None) => Err(AskError::NoConnection(Failure::NoEndpoint)),
             }

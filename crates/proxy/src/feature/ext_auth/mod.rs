@@ -30,8 +30,8 @@ use std::time::Duration;
 
 use aws_lc_rs::digest;
 use sluicegate_http1::{Known, Method};
-use sluicegate_model::feature::authentication::ext_auth::{self as feature, ExtAuth, ExtAuthCache};
 use sluicegate_model::feature::ExternalAuth;
+use sluicegate_model::feature::authentication::ext_auth::{self as feature, ExtAuth, ExtAuthCache};
 use sluicegate_model::feature::external_auth::CHECK_TIMEOUT;
 use sluicegate_model::value::secret;
 

@@ -91,11 +91,7 @@ async fn http_filter_sends_the_head_of_the_request_with_only_the_allowed_headers
         let protocol =
             ExternalAuthProtocol::Http { path: Some(written(json!("/auth/"))), response_headers: names(&[]) };
         let upstream = add_http(config, "authz", &server);
-        vec![ExternalAuth {
-            protocol,
-            request_headers: names(&["cookie", "x-real-ip"]),
-            ..by_http(upstream)
-        }]
+        vec![ExternalAuth { protocol, request_headers: names(&["cookie", "x-real-ip"]), ..by_http(upstream) }]
     })
     .await?;
     let lines = [
@@ -134,8 +130,7 @@ async fn http_filter_copies_the_allowed_response_headers_and_drops_forged_header
     assert_eq!(values(&seen, "x-user"), ["alice", "admin"]);
     assert_eq!((seen.header("x-missing"), seen.header("x-other")), (None, None));
     // Without a list: all headers, except those of the connection and of the body.
-    let (backend, gateway) =
-        filtered(|config| vec![by_http(add_http(config, "authz", &server))]).await?;
+    let (backend, gateway) = filtered(|config| vec![by_http(add_http(config, "authz", &server))]).await?;
     server.set(says(200, &[&answer[..], &["Host: evil", "Connection: X-Hop", "X-Hop: 1"]].concat()));
     assert_eq!(ask(&gateway, "/", &forged).await?.status, 200);
     let seen = backend.last_request().unwrap();
@@ -150,8 +145,7 @@ async fn http_filter_copies_the_allowed_response_headers_and_drops_forged_header
 #[tokio::test]
 async fn http_filter_allows_only_200_and_responds_with_the_denial_of_the_service() -> TestResult {
     let server = Backend::start(says(200, &[])).await?;
-    let (backend, gateway) =
-        filtered(|config| vec![by_http(add_http(config, "authz", &server))]).await?;
+    let (backend, gateway) = filtered(|config| vec![by_http(add_http(config, "authz", &server))]).await?;
     for (status, expected) in
         [(201, 403), (204, 403), (304, 403), (401, 401), (404, 404), (429, 429), (500, 403), (503, 403)]
     {
@@ -165,7 +159,10 @@ async fn http_filter_allows_only_200_and_responds_with_the_denial_of_the_service
         let response = ask_by(&gateway, "GET", "/", &[], transport).await?;
         assert_eq!((response.status, response.text()), (302, "<p/>".to_owned()));
         assert_eq!(response.headers_named("content-type"), ["text/html"]);
-        assert_eq!((response.header("location"), response.header("set-cookie")), (Some("/login"), Some("s=1")));
+        assert_eq!(
+            (response.header("location"), response.header("set-cookie")),
+            (Some("/login"), Some("s=1"))
+        );
     }
     assert_eq!(backend.requests(), 0);
     assert_eq!(denied(&gateway, Denial::CheckDenied(403)), 10);
@@ -175,8 +172,7 @@ async fn http_filter_allows_only_200_and_responds_with_the_denial_of_the_service
 #[tokio::test]
 async fn filter_without_a_valid_response_of_its_service_responds_with_403() -> TestResult {
     let server = Backend::start(Behaviour::garbage()).await?;
-    let (backend, gateway) =
-        filtered(|config| vec![by_http(add_http(config, "authz", &server))]).await?;
+    let (backend, gateway) = filtered(|config| vec![by_http(add_http(config, "authz", &server))]).await?;
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 403);
     server.set(Behaviour::close_on_request());
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 403);
@@ -212,10 +208,9 @@ async fn filter_and_security_policy_must_both_allow_a_request() -> TestResult {
 #[tokio::test]
 async fn service_and_endpoint_both_receive_a_forwarded_body() -> TestResult {
     let server = Backend::start(says(200, &[])).await?;
-    let (backend, gateway) = filtered(|config| {
-        vec![ExternalAuth { body: 1000, ..by_http(add_http(config, "authz", &server)) }]
-    })
-    .await?;
+    let (backend, gateway) =
+        filtered(|config| vec![ExternalAuth { body: 1000, ..by_http(add_http(config, "authz", &server)) }])
+            .await?;
     let whole = "x".repeat(1000);
     let framed = |body: &str| format!("Content-Length: {}\r\n\r\n{body}", body.len());
     let chunked = |body: &str| {
@@ -250,10 +245,9 @@ async fn service_and_endpoint_both_receive_a_forwarded_body() -> TestResult {
 #[tokio::test]
 async fn client_that_waits_for_100_sends_its_body_to_the_service_and_keeps_its_connection() -> TestResult {
     let server = Backend::start(says(200, &[])).await?;
-    let (backend, gateway) = filtered(|config| {
-        vec![ExternalAuth { body: 10, ..by_http(add_http(config, "authz", &server)) }]
-    })
-    .await?;
+    let (backend, gateway) =
+        filtered(|config| vec![ExternalAuth { body: 10, ..by_http(add_http(config, "authz", &server)) }])
+            .await?;
     let mut client = gateway.connect().await?;
     for _ in 0..2 {
         let head = "POST / HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n";
@@ -356,7 +350,10 @@ async fn filter_of_a_listener_changes_the_headers_that_select_the_rule() -> Test
         assert_eq!(client.request(request).await?.status, 200);
         let seen = gold.last_request().unwrap();
         assert_eq!((values(&seen, "x-tenant"), &*seen.body), (vec!["gold"], &b"body"[..]));
-        assert_eq!((seen.header("x-forwarded-user"), seen.header("host")), (Some("alice"), Some("localhost")));
+        assert_eq!(
+            (seen.header("x-forwarded-user"), seen.header("host")),
+            (Some("alice"), Some("localhost"))
+        );
     }
     // The original value selects no rule.
     server.set(says(200, &["X-Tenant: iron"]));
@@ -367,7 +364,10 @@ async fn filter_of_a_listener_changes_the_headers_that_select_the_rule() -> Test
 
 #[tokio::test]
 async fn filters_of_a_listener_run_in_order_and_end_at_the_first_denial() -> TestResult {
-    let servers = [Backend::start(says(200, &["X-Tenant: gold"])).await?, Backend::start(says(200, &["X-Tenant: iron"])).await?];
+    let servers = [
+        Backend::start(says(200, &["X-Tenant: gold"])).await?,
+        Backend::start(says(200, &["X-Tenant: iron"])).await?,
+    ];
     for (order, expected) in [([0, 1], "iron"), ([1, 0], "gold")] {
         let ([first, gold], gateway) = listening(|config| {
             let filters = order.map(|index| {
@@ -385,8 +385,9 @@ async fn filters_of_a_listener_run_in_order_and_end_at_the_first_denial() -> Tes
     }
     servers[0].set(says(403, &[]));
     let ([first, gold], gateway) = listening(|config| {
-        let [one, other] =
-            ["a", "b"].map(|name| name).map(|name| (name, if name == "a" { &servers[0] } else { &servers[1] }));
+        let [one, other] = ["a", "b"]
+            .map(|name| name)
+            .map(|name| (name, if name == "a" { &servers[0] } else { &servers[1] }));
         [one, other].map(|(name, server)| by_http(add_http(config, name, server))).into()
     })
     .await?;
@@ -399,13 +400,14 @@ async fn filters_of_a_listener_run_in_order_and_end_at_the_first_denial() -> Tes
 #[tokio::test]
 async fn filter_of_a_listener_decides_about_requests_without_a_rule_once() -> TestResult {
     let server = Backend::start(says(200, &["Host: other.test"])).await?;
-    let ([first, _], gateway) =
-        listening(|config| vec![by_http(add_http(config, "authz", &server))]).await?;
-    gateway.configure(|config| {
-        for host in &mut config.hosts {
-            Arc::make_mut(host).rules.clear();
-        }
-    }).await;
+    let ([first, _], gateway) = listening(|config| vec![by_http(add_http(config, "authz", &server))]).await?;
+    gateway
+        .configure(|config| {
+            for host in &mut config.hosts {
+                Arc::make_mut(host).rules.clear();
+            }
+        })
+        .await;
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 404);
     server.set(says(401, &[]));
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 401);
@@ -415,7 +417,8 @@ async fn filter_of_a_listener_decides_about_requests_without_a_rule_once() -> Te
 
 #[tokio::test]
 async fn filters_of_a_listener_and_of_a_rule_both_run() -> TestResult {
-    let [listener, rule] = [Backend::start(says(200, &["X-L: 1"])).await?, Backend::start(says(200, &["X-R: 1"])).await?];
+    let [listener, rule] =
+        [Backend::start(says(200, &["X-L: 1"])).await?, Backend::start(says(200, &["X-R: 1"])).await?];
     let ([first, _], gateway) = listening(|config| {
         let of_rule = by_http(add_http(config, "rule", &rule));
         set_security(config, Some(filtering(vec![of_rule])));
@@ -435,12 +438,14 @@ async fn filters_of_a_listener_and_of_a_rule_both_run() -> TestResult {
 async fn listener_with_an_invalid_filter_denies_all_requests() -> TestResult {
     let ([first, _], gateway) = listening(|_| Vec::new()).await?;
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
-    gateway.configure(|config| {
-        for host in &mut config.hosts {
-            let closed = Security::closed(id("Gateway", "edge"), "a filter is invalid".into());
-            Arc::make_mut(host).filters = Some(Arc::new(closed));
-        }
-    }).await;
+    gateway
+        .configure(|config| {
+            for host in &mut config.hosts {
+                let closed = Security::closed(id("Gateway", "edge"), "a filter is invalid".into());
+                Arc::make_mut(host).filters = Some(Arc::new(closed));
+            }
+        })
+        .await;
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 503);
     assert_eq!(first.requests(), 1);
     Ok(())

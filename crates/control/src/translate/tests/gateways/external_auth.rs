@@ -60,7 +60,9 @@ fn is_closed(config: &Config) -> bool {
     let mut rules = config.rules();
     rules.all(|rule| {
         let features = rule.traffic.as_ref().map(|traffic| &traffic.features);
-        features.and_then(|features| features.direct_response.as_ref()).is_some_and(|response| response.status_code.get() == 500)
+        features
+            .and_then(|features| features.direct_response.as_ref())
+            .is_some_and(|response| response.status_code.get() == 500)
     })
 }
 
@@ -73,7 +75,10 @@ fn filter_names_the_upstream_of_its_service_and_the_headers() {
     let security = found.hosts[0].rules[0].security.as_ref().unwrap();
     let [of_http] = &security.filters[..] else { panic!("{security:?}") };
     let ExternalAuthProtocol::Http { path, response_headers } = &of_http.protocol else { panic!() };
-    assert_eq!((path.as_ref().map(|path| path.as_str()), response_headers[0].as_str()), (Some("/auth/"), "x-user"));
+    assert_eq!(
+        (path.as_ref().map(|path| path.as_str()), response_headers[0].as_str()),
+        (Some("/auth/"), "x-user")
+    );
     assert_eq!((of_http.request_headers[0].as_str(), of_http.body), ("cookie", 1000));
     assert_eq!(of_http.upstream.transport.protocol, Protocol::Http);
     assert_eq!(found.upstreams[&of_http.upstream].endpoints.len(), 1);
@@ -92,10 +97,16 @@ fn rule_with_an_invalid_filter_responds_with_500_and_is_not_accepted() {
         ("protocol: FTP, backendRef: {name: authz, port: 9000}", "protocol: \"FTP\" is not supported"),
         ("protocol: HTTP", "externalAuth.backendRef: is missing: name a Service"),
         (&format!("{HTTP}, grpc: {{}}"), "externalAuth.grpc: needs protocol: GRPC"),
-        (&format!("{HTTP}, http: {{allowedResponseHeaders: [Host]}}"), "allowedResponseHeaders[0]: \"Host\" can only be"),
+        (
+            &format!("{HTTP}, http: {{allowedResponseHeaders: [Host]}}"),
+            "allowedResponseHeaders[0]: \"Host\" can only be",
+        ),
         (&format!("{HTTP}, http: {{allowedHeaders: [\"a b\"]}}"), "externalAuth.http.allowedHeaders[0]: "),
         (&format!("{HTTP}, http: {{path: /a?b}}"), "externalAuth.http.path: has a '?'"),
-        (&format!("{HTTP}, forwardBody: {{maxSize: 1048577}}"), "maxSize: 1048577 is not between 0 and 1048576"),
+        (
+            &format!("{HTTP}, forwardBody: {{maxSize: 1048577}}"),
+            "maxSize: 1048577 is not between 0 and 1048576",
+        ),
     ] {
         let manifests = [edge(&http("http", 80, "")), filtered(fields)];
         let store = store(&manifests);
@@ -104,7 +115,11 @@ fn rule_with_an_invalid_filter_responds_with_500_and_is_not_accepted() {
         assert!(told.iter().any(|told| told.contains(problem) && told.ends_with(end)), "{fields}: {told:#?}");
         assert!(is_closed(&config(&manifests)), "{fields}");
         let status = statuses(&manifests);
-        assert!(status.contains(&"HTTPRoute r at edge *: Accepted=false(UnsupportedValue) ResolvedRefs".to_owned()), "{status:#?}");
+        assert!(
+            status
+                .contains(&"HTTPRoute r at edge *: Accepted=false(UnsupportedValue) ResolvedRefs".to_owned()),
+            "{status:#?}"
+        );
     }
 }
 
@@ -112,16 +127,35 @@ fn rule_with_an_invalid_filter_responds_with_500_and_is_not_accepted() {
 fn rule_whose_filter_names_no_usable_service_responds_with_500() {
     let of = |backend: &str| format!("protocol: HTTP, backendRef: {{{backend}}}");
     for (backend, reason, problem) in [
-        ("name: none, port: 9000", "BackendNotFound", "externalAuth.backendRef.name: Service default/none does not exist"),
-        ("name: authz, port: 1", "BackendNotFound", "externalAuth.backendRef.port: Service default/authz has no port 1"),
+        (
+            "name: none, port: 9000",
+            "BackendNotFound",
+            "externalAuth.backendRef.name: Service default/none does not exist",
+        ),
+        (
+            "name: authz, port: 1",
+            "BackendNotFound",
+            "externalAuth.backendRef.port: Service default/authz has no port 1",
+        ),
         ("name: authz", "BackendNotFound", "externalAuth.backendRef.port: is missing"),
-        ("name: authz, port: 9000, kind: Other", "InvalidKind", "externalAuth.backendRef.kind: \"Other\" is not supported"),
-        ("name: authz, port: 9000, namespace: x", "RefNotPermitted", "externalAuth.backendRef.namespace: \"x\": no ReferenceGrant"),
+        (
+            "name: authz, port: 9000, kind: Other",
+            "InvalidKind",
+            "externalAuth.backendRef.kind: \"Other\" is not supported",
+        ),
+        (
+            "name: authz, port: 9000, namespace: x",
+            "RefNotPermitted",
+            "externalAuth.backendRef.namespace: \"x\": no ReferenceGrant",
+        ),
     ] {
         let manifests = [edge(&http("http", 80, "")), filtered(&of(backend))];
         let told = problems(&store(&manifests));
         let end = "; requests receive 500";
-        assert!(told.iter().any(|told| told.contains(problem) && told.ends_with(end)), "{backend}: {told:#?}");
+        assert!(
+            told.iter().any(|told| told.contains(problem) && told.ends_with(end)),
+            "{backend}: {told:#?}"
+        );
         assert!(is_closed(&config(&manifests)), "{backend}");
         let status = statuses(&[manifests.concat(), AUTHZ.to_owned()]);
         let expected = format!("HTTPRoute r at edge *: Accepted ResolvedRefs=false({reason})");
@@ -135,7 +169,9 @@ fn reference_grant_allows_filters_of_routes_and_of_listeners() {
         object(
             "ReferenceGrant",
             "name: g, namespace: x",
-            &format!("from: [{{group: gateway.networking.k8s.io, kind: {kind}, namespace: default}}], to: [{{group: \"\", kind: Service}}]"),
+            &format!(
+                "from: [{{group: gateway.networking.k8s.io, kind: {kind}, namespace: default}}], to: [{{group: \"\", kind: Service}}]"
+            ),
         )
     };
     let service = "---\napiVersion: v1\nkind: Service\nmetadata: {name: far, namespace: x}\nspec: {ports: [{port: 1}]}\n";
@@ -169,16 +205,21 @@ fn filters_of_a_listener_apply_to_all_its_hosts_in_order() {
     let other = "protocol: GRPC, backendRef: {name: authz, port: 9000}, grpc: {}";
     let filters = [filter(HTTP), filter(other)].join(", ");
     let listeners = [listener("*.example.com", &filters), http("all", 80, "")].join(", ");
-    let manifests = [edge(&listeners), http_route("name: r", "{name: edge}", "a.example.com, b.test", TO_ECHO)];
+    let manifests =
+        [edge(&listeners), http_route("name: r", "{name: edge}", "a.example.com, b.test", TO_ECHO)];
     let found = config(&manifests);
     let hosts = found.hosts.iter().map(|host| {
-        let protocols = host.filters.iter().flat_map(|filters| &filters.filters).map(|filter| match filter.protocol {
-            ExternalAuthProtocol::Grpc => "grpc",
-            ExternalAuthProtocol::Http { .. } => "http",
-        });
+        let protocols =
+            host.filters.iter().flat_map(|filters| &filters.filters).map(|filter| match filter.protocol {
+                ExternalAuthProtocol::Grpc => "grpc",
+                ExternalAuthProtocol::Http { .. } => "http",
+            });
         format!("{}: {}", host.host, protocols.collect::<Vec<_>>().join(" "))
     });
-    assert_lines(&hosts.collect::<Vec<_>>(), &["a.example.com: http grpc", "b.test: ", "*.example.com: http grpc"]);
+    assert_lines(
+        &hosts.collect::<Vec<_>>(),
+        &["a.example.com: http grpc", "b.test: ", "*.example.com: http grpc"],
+    );
     assert_lines(&problems(&store(&manifests)), &[]);
     assert_eq!(found.upstreams.len(), 3);
     // A listener for all hosts decides about requests without a route too.
@@ -243,7 +284,10 @@ fn listener_with_an_invalid_filter_has_the_reason_and_denies_all_requests() {
         assert!(found.contains(&expected), "{filters}: {found:#?}");
         let told = problems(&store(&manifests[..1]));
         let end = "; requests of the listener receive 503";
-        assert!(told.iter().any(|told| told.contains(message) && told.ends_with(end)), "{filters}: {told:#?}");
+        assert!(
+            told.iter().any(|told| told.contains(message) && told.ends_with(end)),
+            "{filters}: {told:#?}"
+        );
         let closed = config(&manifests[..1]).hosts[0].filters.clone().unwrap();
         assert!(closed.refuses.is_some() && closed.filters.is_empty(), "{closed:?}");
     }
@@ -263,7 +307,13 @@ fn listener_with_an_invalid_filter_keeps_its_host_from_less_specific_listeners()
 fn filters_need_a_listener_for_http() {
     let listeners = format!("{{name: x, protocol: TCP, port: 1, filters: {{requests: [{}]}}}}", filter(HTTP));
     let found = statuses(&[edge(&listeners), AUTHZ.to_owned()]);
-    assert!(found.contains(&"- x  0: Accepted=false(InvalidListenerFilter) ResolvedRefs Programmed=false(Invalid)".to_owned()), "{found:#?}");
+    assert!(
+        found.contains(
+            &"- x  0: Accepted=false(InvalidListenerFilter) ResolvedRefs Programmed=false(Invalid)"
+                .to_owned()
+        ),
+        "{found:#?}"
+    );
 }
 
 #[test]
@@ -272,5 +322,10 @@ fn listeners_at_ports_of_flags_with_the_same_host_need_the_same_filters() {
     let listeners = [listener("", &filter(HTTP)), http("other", 8080, "")].join(", ");
     let translation = translate(&store(&[edge(&listeners)]), &options);
     let told: Vec<String> = translation.problems.iter().map(ToString::to_string).collect();
-    assert_problems(&told, &["spec.listeners[1].hostname: * at port 8080 is already taken by listener all of Gateway default/edge"]);
+    assert_problems(
+        &told,
+        &[
+            "spec.listeners[1].hostname: * at port 8080 is already taken by listener all of Gateway default/edge",
+        ],
+    );
 }
