@@ -55,8 +55,8 @@ impl Named {
     fn add_gateways(&mut self, store: &Store) {
         let listeners = store.all::<Gateway>().flat_map(|(_, gateway, _)| &gateway.listeners);
         let of_sets = store.all::<ListenerSet>().flat_map(|(_, set, _)| &set.listeners);
-        let filters = listeners.clone().chain(of_sets.clone()).flat_map(|listener| &listener.filters.all);
-        let certificates = listeners.chain(of_sets).flat_map(|listener| &listener.certificates);
+        let listeners: Vec<_> = listeners.chain(of_sets).collect();
+        let certificates = listeners.iter().flat_map(|listener| &listener.certificates);
         self.certificates.extend(certificates.map(|(_, secret)| secret.clone()));
         let clients =
             store.all::<Gateway>().filter_map(|(_, gateway, _)| gateway.client_certificate.as_ref());
@@ -70,6 +70,7 @@ impl Named {
             let auth = rule.auth.iter().map(|(_, auth)| &auth.backend);
             backends.chain(rule.mirrors.iter().map(|(_, mirror)| mirror)).chain(auth)
         });
+        let filters = listeners.iter().flat_map(|listener| &listener.filters.all);
         let backends = backends.chain(filters.map(|(_, filter)| &filter.backend));
         let services = backends.filter_map(|backend: &BackendRef| backend.service.as_ref());
         let services: HashSet<_> = services.map(|named| (&named.namespace, &named.name)).collect();
