@@ -88,7 +88,7 @@ fn first() -> Config {
                 .map(|security| Rule { security: Some(Arc::new(security)), ..plain(prefix("/asking")) }),
         );
     let host = |host, routes, fallback| Arc::new(VirtualHost { fallback, ..VirtualHost::new(host, routes) });
-    let at = |entry_point, continues| {
+    let at = |entry_point, continues: bool| {
         let rule = Rule {
             backends: vec![Backend { is_invalid: true, ..Backend::new(key(0)) }],
             ..plain(prefix("/"))

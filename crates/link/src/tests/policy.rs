@@ -206,7 +206,7 @@ pub(super) fn security() -> impl Strategy<Value = Arc<Security>> {
     });
     let parts = (option::of(cors()), option::of(authentication()), option::of(authorization()));
     let ids = (id(), vec(id(), 0..3));
-    let others = (any::<bool>(), vec(external_auth(), 0..3));
+    let others = (any::<bool>(), vec(external_auth().boxed(), 0..3));
     (ids, option::of(boxed()), access, parts, others).prop_map(
         |(
             (id, inherits),
