@@ -266,6 +266,12 @@ fn unmet(name: &'static str, reason: &'static str, message: String) -> Condition
 /// The ports of Services that routes name, and the Gateways of these routes.
 fn uses<'r>(intents: &'r Intents<'_>) -> Uses<'r> {
     let mut uses = Uses::default();
+    for listener in &intents.listeners {
+        for UpstreamKey { namespace, service, port, .. } in &listener.filters.named {
+            let service = (namespace.clone(), service.clone());
+            uses.entry(service).or_default().entry(port).or_default().insert(listener.gateway);
+        }
+    }
     let mut add = |parents: &[Parent<'_>], named: &mut dyn Iterator<Item = &'r UpstreamKey>| {
         let accepted = parents.iter().filter_map(|parent| parent.accepted.as_ref().ok()).flatten();
         let listeners = accepted.map(|(listener, _)| &intents.listeners[*listener]);

@@ -10,9 +10,10 @@ use sluicegate_model::rule::{PathMatch, Rule, RuleMatch, VirtualHost};
 
 /// Indices of [`VirtualHost`] and of [`Rule`]. A test compares the indices with the model.
 mod index {
-    pub(super) const HOST_KNOWN: std::ops::RangeInclusive<i64> = 0..=3;
+    pub(super) const HOST_KNOWN: std::ops::RangeInclusive<i64> = 0..=4;
     pub(super) const RULES: i64 = 1;
     pub(super) const FALLBACK: i64 = 2;
+    pub(super) const FILTERS: i64 = 4;
     pub(super) const RULE_KNOWN: std::ops::RangeInclusive<i64> = 0..=8;
     pub(super) const MATCHES: i64 = 1;
     pub(super) const SECURITY: i64 = 6;
@@ -23,6 +24,8 @@ mod index {
 pub(crate) struct HostOutline {
     /// The fallback comes first.
     rules: Vec<RuleOutline>,
+    /// Whether the listener of the host has filters.
+    has_filters: bool,
     /// Whether the host has an unknown field that this program may not skip.
     has_unknown: bool,
 }
@@ -65,6 +68,7 @@ impl HostOutline {
                     }
                 }
                 index::FALLBACK => outline.rules.push(RuleOutline::decode(&mut decoder)?),
+                index::FILTERS => outline.has_filters = true,
                 _ => outline.has_unknown |= is_unknown(index, &index::HOST_KNOWN),
             }
             Ok(())
@@ -77,7 +81,7 @@ impl HostOutline {
     /// Whether the older version of the host would serve a path without its current policy: by the rule of the path, or
     /// by a rule for a shorter prefix of the path.
     pub(crate) fn is_opened_by(&self, older: &VirtualHost) -> bool {
-        if self.has_unknown {
+        if self.has_unknown || self.has_filters && older.filters.is_none() {
             return true;
         }
         if !self.rules.iter().any(RuleOutline::is_guarded) {

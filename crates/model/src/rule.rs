@@ -37,6 +37,11 @@ pub struct VirtualHost {
     #[serde(skip_serializing_if = "EntryPoint::is_flags")]
     #[cbor(n(3), default, skip_if = "EntryPoint::is_flags")]
     pub entry_point: EntryPoint,
+    /// The filters of the listener, which decide about every request for the host before the gateway selects a rule (Gateway
+    /// API, `Listener.filters`). Only [`refuses`](Security::refuses) and [`filters`](Security::filters) apply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cbor(n(4), with = "Maybe::<Shared>")]
+    pub filters: Option<Arc<Security>>,
     /// Whether a request that meets no match of this host goes to the next less specific host of the entry point, as for an
     /// HTTPRoute (Gateway API, `HTTPRouteSpec.hostnames`). An Ingress decides alone about its host.
     #[serde(skip_serializing_if = "is_false")]
@@ -48,7 +53,7 @@ impl VirtualHost {
     /// A host with these rules, at all listeners that flags set.
     #[must_use]
     pub fn new(host: HostPattern, rules: Vec<Rule>) -> Self {
-        Self { host, rules, fallback: None, entry_point: EntryPoint::Flags, continues: false }
+        Self { host, rules, fallback: None, entry_point: EntryPoint::Flags, filters: None, continues: false }
     }
 }
 

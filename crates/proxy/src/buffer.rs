@@ -117,6 +117,14 @@ impl Buffer {
         self.end -= n;
     }
 
+    /// Replaces the first `n` bytes.
+    pub(crate) fn replace(&mut self, n: usize, bytes: &[u8]) {
+        let rest = self.filled()[n..].to_vec();
+        self.clear();
+        self.append(bytes);
+        self.append(&rest);
+    }
+
     /// Appends bytes as if they had been read.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         self.reserve(bytes.len(), self.len() + bytes.len());
@@ -181,6 +189,9 @@ mod tests {
         buffer.reserve(100_000, 40_000);
         assert!(buffer.filled().starts_with(b"nextxx"));
         assert_eq!(buffer.bytes.len(), 65536);
+        buffer.consume(buffer.len() - 3);
+        buffer.replace(1, b"head");
+        assert_eq!(buffer.filled(), b"headxx");
         buffer.consume(buffer.len());
         assert!(buffer.is_empty());
     }

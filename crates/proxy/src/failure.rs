@@ -482,6 +482,9 @@ pub enum Denial {
     /// The limit of requests that wait for the external service is reached.
     #[error("too many requests wait for the external service")]
     TooManyExternalChecks,
+    /// The external service denies the request with a response of its own, with this status.
+    #[error("the external service responds with {0}")]
+    CheckDenied(u16),
     /// The token is invalid.
     #[error("{0}")]
     Token(sluicegate_jwt::Fault),
@@ -498,7 +501,7 @@ pub enum Denial {
 
 impl Denial {
     /// The number of kinds.
-    pub const COUNT: usize = 21 + sluicegate_jwt::Fault::ALL.len();
+    pub const COUNT: usize = 22 + sluicegate_jwt::Fault::ALL.len();
 
     /// Every kind, by [`index`](Self::index).
     #[must_use]
@@ -526,6 +529,7 @@ impl Denial {
             Self::TooManyExternalChecks,
             Self::Concurrency,
             Self::Consumer,
+            Self::CheckDenied(403),
         ];
         let tokens = sluicegate_jwt::Fault::ALL.map(Self::Token);
         for (place, denial) in all.iter_mut().zip(rest.into_iter().chain(tokens)) {
@@ -559,7 +563,8 @@ impl Denial {
             Self::TooManyExternalChecks => 18,
             Self::Concurrency => 19,
             Self::Consumer => 20,
-            Self::Token(fault) => 21 + fault as usize,
+            Self::CheckDenied(_) => 21,
+            Self::Token(fault) => 22 + fault as usize,
         }
     }
 
@@ -588,6 +593,7 @@ impl Denial {
             Self::CheckUnreachable => "check_unreachable",
             Self::CheckAnswer => "check_bad_answer",
             Self::TooManyExternalChecks => "checks_busy",
+            Self::CheckDenied(_) => "check_denied",
             Self::Token(fault) => fault.reason(),
         }
     }
@@ -604,6 +610,7 @@ impl Denial {
             // As nginx does for `auth_request`.
             Self::CheckTimeout | Self::CheckUnreachable | Self::CheckAnswer => 500,
             Self::SignIn => 302,
+            Self::CheckDenied(status) => status,
             Self::Address | Self::Origin | Self::Forbidden | Self::CheckForbidden => 403,
             Self::AmbiguousPath | Self::AmbiguousCredentials => 400,
             Self::NoCredentials | Self::Key | Self::Password | Self::CheckUnauthorized | Self::Token(_) => {

@@ -32,6 +32,7 @@
 //! | `buffer` | buffers for bytes in flight |
 //! | `deadline`, `date` | one cheap timer for each connection; the `Date` header |
 //! | `request` | borrowed views of a request |
+//! | `protobuf` | the wire format of Protocol Buffers |
 //! | `path`, `query` | the ways in which endpoints may read a path; queries, and other lists of pairs |
 //! | `name`, `hash`, `weight` | host names and header names; a hash that is the same in every process; the choice by weight |
 //! | [`failure`] | why requests fail, and on whose side |
@@ -54,6 +55,7 @@ mod listener;
 mod name;
 mod options;
 mod path;
+mod protobuf;
 mod proxy;
 mod proxy_header;
 mod publish;

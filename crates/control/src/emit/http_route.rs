@@ -63,6 +63,7 @@ pub(super) fn emit(
         result.push(Arc::new(VirtualHost {
             fallback,
             entry_point: at_host.entry_point.clone(),
+            filters: at_host.filters.clone(),
             continues: at_host.continues,
             ..VirtualHost::new(at_host.host.clone(), rules)
         }));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluicegate_model::UpstreamKey;
-use sluicegate_model::feature::{BackendFeatures, Cors, Features};
+use sluicegate_model::feature::{BackendFeatures, Cors, ExternalAuth, Features};
 use sluicegate_model::rule::RuleMatch;
 
 use super::listener::Parent;
@@ -51,6 +51,8 @@ pub(crate) struct HttpRule<'a> {
     /// The features of filters, timeouts and retries.
     pub(crate) features: Arc<Features>,
     pub(crate) cors: Option<&'a Cors>,
+    /// The Services of filters, in order.
+    pub(crate) auth: Vec<ExternalAuth>,
     pub(crate) backends: Vec<HttpBackend<'a>>,
 }
 
@@ -60,6 +62,7 @@ impl HttpRule<'_> {
         let mut rule = self.clone();
         let of_backends = rule.backends.iter_mut().filter_map(|backend| backend.upstream.as_mut());
         of_backends.for_each(|upstream| backend_tls::present(upstream, client_certificate));
+        rule.auth.iter_mut().for_each(|auth| backend_tls::present(&mut auth.upstream, client_certificate));
         if client_certificate.is_some() && !rule.features.mirrors.is_empty() {
             let mirrors = Arc::make_mut(&mut rule.features).upstreams_mut();
             mirrors.for_each(|upstream| backend_tls::present(upstream, client_certificate));

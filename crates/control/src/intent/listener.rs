@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use sluicegate_model::{Certificate, ClientAuth, HostPattern, Layer4Route, ListenerId};
+use sluicegate_model::policy::Security;
+use sluicegate_model::{Certificate, ClientAuth, HostPattern, Layer4Route, ListenerId, UpstreamKey};
 
 use super::{At, Place, Reference};
 use crate::object::gateway::{Gateway, ListenerProtocol};
@@ -15,6 +16,7 @@ use crate::object::service::IpProtocol;
 use crate::object::{Kind, ObjectRef};
 use crate::problem::Problem;
 use crate::status::Fault;
+use crate::store::ServiceRef;
 
 /// A Gateway.
 pub(crate) struct GatewayIntent<'a> {
@@ -55,8 +57,9 @@ pub(crate) struct Listener<'a> {
     pub(crate) certificates: Vec<Arc<Certificate>>,
     /// The clients that may connect to a listener for HTTPS, if the Gateway validates their certificates.
     pub(crate) client_auth: Option<Arc<ClientAuth>>,
-    /// The reason why a listener for HTTPS rejects all clients, if no CA certificate of their validation is valid.
+    /// The reason why the listener rejects all clients or all requests: no CA certificate is valid, or a filter is invalid.
     pub(crate) closed: Option<Fault>,
+    pub(crate) filters: ListenerFilters<'a>,
     /// The Secret with the client certificate of the Gateway: `namespace/name`.
     pub(crate) client_certificate: Option<Arc<str>>,
     /// The first reference of the listener that leads to nothing usable.
@@ -65,6 +68,19 @@ pub(crate) struct Listener<'a> {
     pub(crate) is_waiting: bool,
     /// The sockets of the listener, or the reason why there are none.
     pub(crate) sockets: Result<Vec<Socket>, Problem>,
+}
+
+/// The filters of a listener for HTTP.
+#[derive(Default)]
+pub(crate) struct ListenerFilters<'a> {
+    /// The filters; or a policy that denies all requests, if a filter is invalid.
+    pub(crate) security: Option<Arc<Security>>,
+    /// The Services of the filters.
+    pub(crate) references: Vec<Reference<'a>>,
+    /// The upstreams of the filters, without regard to BackendTLSPolicies.
+    pub(crate) named: Vec<UpstreamKey>,
+    /// The Services that do not exist, or lack a port.
+    pub(crate) missing: Vec<ServiceRef>,
 }
 
 /// The place where connections or datagrams arrive.
@@ -173,6 +189,15 @@ impl Socket {
         match self {
             Self::Http(port) | Self::Https(port) => port,
             Self::Own { address, .. } => address.port(),
+        }
+    }
+
+    /// For a socket that flags set: whether it is for HTTPS.
+    pub(crate) fn of_flags(self) -> Option<bool> {
+        match self {
+            Self::Http(_) => Some(false),
+            Self::Https(_) => Some(true),
+            Self::Own { .. } => None,
         }
     }
 

@@ -12,6 +12,7 @@ use sluicegate_model::rule::RuleMatch;
 use sluicegate_model::{Certificate, ClientAuth, Codings, HostPattern, Layer4Route, ObjectId, UpstreamKey};
 
 use crate::backend_tls::BackendTls;
+use crate::object::external_auth::listener_filter_field;
 use crate::object::gateway::listener_field;
 use crate::object::http_route::{backend_field as http_backend_field, filter_field};
 use crate::object::ingress::{path_field, secret_field};
@@ -182,6 +183,10 @@ pub(crate) enum Place {
     HttpBackend(usize, usize),
     /// The rule of an HTTPRoute, and a filter that mirrors requests.
     HttpMirror(usize, usize),
+    /// The rule of an HTTPRoute, and a filter that asks an authorization service.
+    HttpFilter(usize, usize),
+    /// The listener of a Gateway or a ListenerSet, and a filter that asks an authorization service.
+    ListenerFilter(usize, usize),
     /// Another Service of a TrafficPolicy, with a share of the requests.
     Branch(usize),
     /// The mirror of a TrafficPolicy.
@@ -251,6 +256,12 @@ impl Place {
             Self::HttpMirror(rule, filter) => {
                 format!("{}.requestMirror.backendRef", filter_field(rule, filter))
             }
+            Self::HttpFilter(rule, filter) => {
+                format!("{}.externalAuth.backendRef", filter_field(rule, filter))
+            }
+            Self::ListenerFilter(listener, filter) => {
+                format!("{}.externalAuth.backendRef", listener_filter_field(listener, filter))
+            }
             Self::Branch(index) => split_backend_field(index),
             Self::Mirror => MIRROR_FIELD.to_owned(),
             Self::ExtAuth => EXT_AUTH_FIELD.to_owned(),
@@ -271,6 +282,9 @@ impl Reference<'_> {
             // No client waits for mirrored requests.
             Place::Mirror | Place::HttpMirror(..) => {
                 message.replace(ANSWERED, "mirrored requests are dropped")
+            }
+            Place::HttpFilter(..) | Place::ListenerFilter(..) => {
+                message.replace(ANSWERED, "requests receive 403")
             }
             _ => message,
         };

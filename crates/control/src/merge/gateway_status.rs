@@ -279,7 +279,8 @@ fn of_listeners(
         let fault = listener_fault(intent, lost.get(&index));
         is_any_accepted |= fault.is_none();
         let lacks_certificate = listener.protocol.terminates_tls() && intent.certificates.is_empty();
-        is_any_served |= fault.is_none() && !lacks_certificate;
+        let is_closed = intent.filters.security.as_ref().is_some_and(|filters| filters.refuses.is_some());
+        is_any_served |= fault.is_none() && !lacks_certificate && !is_closed;
         let status = of_listener(intent, listener, fault.as_ref(), lost.get(&index));
         first_fault = first_fault.or(fault);
         first_unresolved = first_unresolved.or_else(|| intent.unresolved.clone());

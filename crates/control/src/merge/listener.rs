@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use sluicegate_model::policy::Security;
 use sluicegate_model::{ClientAuth, EntryPoint, HostPattern, Layer4Route, Serves, TlsHost, TlsRoute};
 
 use crate::backend_tls;
@@ -51,6 +52,8 @@ pub(crate) struct HttpHost {
     pub(crate) continues: bool,
     /// The clients whose requests the host serves, if the listener validates their certificates.
     pub(crate) client_auth: Option<Arc<ClientAuth>>,
+    /// The filters of the listener.
+    pub(crate) filters: Option<Arc<Security>>,
 }
 
 /// An HTTPRoute of a host.
@@ -97,8 +100,8 @@ struct Merging<'i, 'a> {
     ports: HashMap<u16, Vec<Socket>>,
     /// The listener with a hostname at a socket.
     names: HashMap<(Socket, &'i HostPattern), usize>,
-    /// The listener with a hostname at the HTTPS ports that flags set.
-    flag_names: HashMap<&'i HostPattern, usize>,
+    /// The listener with a hostname at the HTTP ports, or at the HTTPS ports, that flags set.
+    flag_names: HashMap<(bool, &'i HostPattern), usize>,
     /// The routes of each listener, the oldest first. An HTTP listener has HTTPRoutes and GRPCRoutes.
     attached: Vec<Vec<Attachment>>,
     /// The kinds of these routes.
@@ -108,6 +111,8 @@ struct Merging<'i, 'a> {
     in_service: HashSet<(usize, bool, Option<Arc<str>>)>,
     /// The entry points of Gateways whose hosts are in the result.
     entered: HashSet<Arc<str>>,
+    /// The listeners for HTTP whose filters are in the result.
+    filtered: HashSet<usize>,
     /// The HTTPRoutes and GRPCRoutes whose backends are in the result, each with the client certificate of a Gateway.
     http_in_service: HashSet<(usize, Option<Arc<str>>)>,
     merged: Merged<'a>,
@@ -131,6 +136,7 @@ pub(super) fn merge<'a>(
         kinds: listeners.iter().map(|_| Vec::new()).collect(),
         in_service: HashSet::new(),
         entered: HashSet::new(),
+        filtered: HashSet::new(),
         http_in_service: HashSet::new(),
         merged: Merged::default(),
     };
@@ -173,8 +179,8 @@ impl<'i, 'a> Merging<'i, 'a> {
                 self.merged.problems.push(listener.at.warning(&field, message));
             } else {
                 self.names.entry((socket, listener.hostname)).or_insert(index);
-                if matches!(socket, Socket::Https(_)) {
-                    self.flag_names.entry(listener.hostname).or_insert(index);
+                if let Some(is_https) = socket.of_flags() {
+                    self.flag_names.entry((is_https, listener.hostname)).or_insert(index);
                 }
                 let at_socket = self.sockets.entry(socket).or_default();
                 if at_socket.is_empty() {
@@ -187,10 +193,12 @@ impl<'i, 'a> Merging<'i, 'a> {
 
     /// The listener that has precedence over another listener at a socket.
     fn conflict(&self, listener: &Listener<'_>, socket: Socket) -> Option<&'i Listener<'a>> {
-        // All HTTPS listeners that flags set serve the same hosts, so a host has one validation of client certificates.
-        if matches!(socket, Socket::Https(_))
-            && let Some(&holder) = self.flag_names.get(listener.hostname)
-            && self.listeners[holder].client_auth != listener.client_auth
+        // All HTTPS listeners that flags set serve the same hosts, and so do all HTTP listeners. So a host has one validation
+        // of client certificates, and one list of filters.
+        if let Some(is_https) = socket.of_flags()
+            && let Some(&holder) = self.flag_names.get(&(is_https, listener.hostname))
+            && (self.listeners[holder].client_auth != listener.client_auth
+                || self.listeners[holder].filters.security != listener.filters.security)
         {
             return Some(&self.listeners[holder]);
         }
@@ -378,7 +386,11 @@ impl<'i, 'a> Merging<'i, 'a> {
                 routes: Vec::new(),
                 continues: host != listener.hostname,
                 client_auth: listener.client_auth.clone(),
+                filters: listener.filters.security.clone(),
             };
+            if self.filtered.insert(index) {
+                self.merged.references.extend(listener.filters.references.iter().cloned());
+            }
             if listener.protocol == ListenerProtocol::Https
                 && (!listener.certificates.is_empty() || listener.client_auth.is_some())
             {
@@ -392,8 +404,9 @@ impl<'i, 'a> Merging<'i, 'a> {
             {
                 self.merged.passthrough.push(nowhere(entry_point, listener, listener.hostname.clone()));
             }
-            // Requests for the names of a listener never reach the routes of another listener.
-            if *listener.hostname != HostPattern::Any {
+            // Requests for the names of a listener never reach the routes of another listener. Filters decide about every
+            // request of the listener.
+            if *listener.hostname != HostPattern::Any || listener.filters.security.is_some() {
                 hosts.entry(listener.hostname.clone()).or_insert_with(|| new(listener.hostname));
             }
             for attachment in &self.attached[index] {

@@ -9,6 +9,7 @@ use sluicegate_model::value::syntax;
 use sluicegate_model::{ClientAuthMode, HostPattern};
 
 use super::backend_tls::AuthoritiesRef;
+use super::external_auth::ListenerFilters;
 use super::gateway_api::{self, AllowedRoutes, GROUP, GatewayClassSpec, GatewaySpec, Written};
 use super::kind::Raw;
 use super::namespace::{Namespace, NamespaceSelector};
@@ -109,6 +110,8 @@ pub(crate) struct Listener {
     pub(crate) unresolved: Option<Fault>,
     /// The kinds of routes that the listener allows, if it lists them.
     kinds: Option<Vec<Kind>>,
+    /// The filters of requests before the gateway selects a rule.
+    pub(crate) filters: ListenerFilters,
     /// The namespaces whose routes the listener allows.
     from: AllowedFrom,
 }
@@ -502,8 +505,18 @@ impl Listener {
         let kinds = kinds.map(|kinds| check_kinds(kinds, protocol, index, findings, &mut unresolved));
         let (field, by_default) = (field("allowedRoutes.namespaces"), AllowedFrom::Same);
         let from = AllowedFrom::check(allowed.namespaces, by_default, &field, "route", findings);
+        let filters = raw.filters.and_then(|filters| filters.requests).unwrap_or_default();
+        if !protocol.is_http() && !filters.is_empty() {
+            let field = format!("spec.listeners[{index}].filters");
+            let message =
+                format!("is not allowed on a listener for {protocol}: write protocol: HTTP or HTTPS");
+            let fault = Fault::new("InvalidListenerFilter", format!("{field}: {message}"));
+            findings.error(field, format!("{message}; the listener is not served"));
+            return Err(fault);
+        }
+        let filters = ListenerFilters::check(filters, index, namespace, findings);
         let name = name.into();
-        Ok(Self { index, name, port, protocol, hostname, certificates, unresolved, kinds, from })
+        Ok(Self { index, name, port, protocol, hostname, certificates, unresolved, kinds, filters, from })
     }
 
     /// Whether it allows routes of this kind.

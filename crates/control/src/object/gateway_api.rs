@@ -121,6 +121,52 @@ pub(crate) struct Listener {
     pub(crate) protocol: Option<String>,
     pub(crate) tls: Option<ListenerTls>,
     pub(crate) allowed_routes: Option<AllowedRoutes>,
+    pub(crate) filters: Option<ListenerFilters>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct ListenerFilters {
+    pub(crate) requests: Option<Vec<ListenerFilter>>,
+}
+
+/// A filter of a listener. The field of its type has the values.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ListenerFilter {
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<String>,
+    pub(crate) external_auth: Option<ExternalAuth>,
+    pub(crate) extension_ref: Option<LocalObjectReference>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ExternalAuth {
+    pub(crate) protocol: Option<String>,
+    pub(crate) backend_ref: Option<BackendRef>,
+    pub(crate) grpc: Option<GrpcAuth>,
+    pub(crate) http: Option<HttpAuth>,
+    pub(crate) forward_body: Option<ForwardBody>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct GrpcAuth {
+    pub(crate) allowed_headers: Option<Vec<String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct HttpAuth {
+    pub(crate) path: Option<String>,
+    pub(crate) allowed_headers: Option<Vec<String>>,
+    pub(crate) allowed_response_headers: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ForwardBody {
+    pub(crate) max_size: Option<i64>,
 }
 
 #[derive(Deserialize)]
@@ -217,7 +263,7 @@ pub(crate) struct HttpFilter {
     pub(crate) request_redirect: Option<RequestRedirect>,
     pub(crate) url_rewrite: Option<UrlRewriteFilter>,
     pub(crate) cors: Option<CorsFilter>,
-    external_auth: Option<Value>,
+    pub(crate) external_auth: Option<ExternalAuth>,
     extension_ref: Option<ObjectReference>,
 }
 

@@ -12,6 +12,7 @@ use sluicegate_model::value::{
     Port, RewritePath, Span, Timeout, span,
 };
 
+use super::external_auth::{ExternalAuth, OF_RULE};
 use super::gateway_api::{
     CorsFilter, HeaderLine, HeaderModifier, HttpFilter, HttpRetry, HttpTimeouts, PathModifier, RequestMirror,
     RequestRedirect, UrlRewriteFilter,
@@ -20,9 +21,6 @@ use super::route::BackendRef;
 use super::{Kind, ObjectRef};
 use crate::problem::Findings;
 
-/// The consequence of an invalid filter for its requests.
-const CONSEQUENCE: &str = "requests receive 500";
-
 /// The filters of a rule.
 #[derive(Default)]
 pub(super) struct RuleFilters {
@@ -30,8 +28,12 @@ pub(super) struct RuleFilters {
     pub(super) cors: Option<Cors>,
     /// The backends of mirrors, each with the place of the filter.
     pub(super) mirrors: Vec<(usize, BackendRef)>,
+    /// The filters `ExternalAuth`, each with its place.
+    pub(super) auth: Vec<(usize, ExternalAuth)>,
     /// Whether a filter is invalid, or not supported.
     pub(super) is_invalid: bool,
+    /// Whether a filter `ExternalAuth` is invalid, or names nothing usable.
+    pub(super) closes: bool,
 }
 
 /// A faulty field inside a filter or a match, and the reason.
@@ -47,9 +49,11 @@ pub(super) fn of_rule(
     let mut filters = RuleFilters::default();
     for (index, filter) in written.into_iter().enumerate() {
         let field = format!("{rule}.filters[{index}]");
+        let is_auth = filter.kind.as_deref() == Some("ExternalAuth");
         if let Err((within, fault)) = filters.add(filter, index, &field, object, findings) {
             filters.is_invalid = true;
-            findings.error(format!("{field}.{within}"), format!("{fault}; {CONSEQUENCE}"));
+            filters.closes |= is_auth;
+            findings.error(format!("{field}.{within}"), format!("{fault}; {OF_RULE}"));
         }
     }
     filters
@@ -76,7 +80,7 @@ pub(super) fn of_backend(
             other => Err(("type".to_owned(), format!("{other:?} is not supported at a backend"))),
         };
         if let Err((within, fault)) = added {
-            findings.error(format!("{backend}.filters[{index}].{within}"), format!("{fault}; {CONSEQUENCE}"));
+            findings.error(format!("{backend}.filters[{index}].{within}"), format!("{fault}; {OF_RULE}"));
             result = Err(());
         }
     }
@@ -124,6 +128,13 @@ impl RuleFilters {
             "CORS" => {
                 let written = filter.cors.ok_or_else(|| missing("cors"))?;
                 self.cors = Some(cors(written, &format!("{field}.cors"), findings)?);
+            }
+            "ExternalAuth" if object.kind != Kind::GrpcRoute => {
+                let written = filter.external_auth.ok_or_else(|| missing("externalAuth"))?;
+                let checked = ExternalAuth::check(written, field, &object.namespace, OF_RULE, findings);
+                let checked = checked.map_err(|invalid| (invalid.within, invalid.fault))?;
+                self.closes |= checked.backend.service.is_none();
+                self.auth.push((index, checked));
             }
             "" => return Err(("type".to_owned(), "is missing".to_owned())),
             other => return Err(("type".to_owned(), format!("{other:?} is not supported"))),

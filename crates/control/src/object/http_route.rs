@@ -8,6 +8,7 @@ use sluicegate_model::feature::{BackendFeatures, Cors, DirectResponse, Features}
 use sluicegate_model::rule::{HeaderMatch, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch};
 use sluicegate_model::value::{Number, syntax};
 
+use super::external_auth::ExternalAuth;
 use super::gateway_api::{self, HttpMatch, HttpRouteSpec, NamedMatch, Written};
 use super::http_filter::Invalid;
 use super::kind::Raw;
@@ -38,6 +39,8 @@ pub(crate) struct HttpRoute {
     pub(crate) fault: Option<Fault>,
     /// Whether a rule is without an error.
     pub(crate) is_usable: bool,
+    /// Whether a rule has an invalid filter `ExternalAuth`.
+    pub(crate) closes: bool,
 }
 
 /// A rule with a valid match.
@@ -54,6 +57,10 @@ pub(crate) struct HttpRule {
     pub(crate) cors: Option<Cors>,
     /// The backends that mirrors name, each with the place of the filter.
     pub(crate) mirrors: Vec<(usize, BackendRef)>,
+    /// The filters `ExternalAuth`, each with its place.
+    pub(crate) auth: Vec<(usize, ExternalAuth)>,
+    /// Whether a filter `ExternalAuth` is invalid.
+    pub(crate) closes: bool,
     pub(crate) backends: Vec<HttpBackend>,
 }
 
@@ -100,7 +107,9 @@ impl HttpRoute {
             let first = findings.0.len();
             checked.extend(HttpRule::check(rule, index, object, findings));
             let of_rule = findings.0[first..].iter().find(|finding| {
-                finding.severity == Severity::Error && !finding.field.contains(".backendRefs[")
+                finding.severity == Severity::Error
+                    && !finding.field.contains(".backendRefs[")
+                    && !finding.field.contains(".externalAuth.backendRef.")
             });
             is_usable |= of_rule.is_none();
             let of_rule = of_rule.map(|finding| format!("{}: {}", finding.field, finding.message));
@@ -111,6 +120,7 @@ impl HttpRoute {
             generation: raw.metadata.generation,
             parents,
             hostnames,
+            closes: checked.iter().any(|rule: &HttpRule| rule.closes),
             rules: checked,
             rule_names,
             fault,
@@ -173,8 +183,9 @@ impl HttpRule {
         }
         if filters.is_invalid {
             // The other features of the rule must not have an effect either.
-            *features = Features { direct_response: Some(internal_error()), ..Features::default() };
+            *features = internal_error();
             filters.mirrors = Vec::new();
+            filters.auth = Vec::new();
             features = &mut filters.features;
         }
         if backends.is_empty() && features.redirect.is_none() && features.direct_response.is_none() {
@@ -190,14 +201,17 @@ impl HttpRule {
             features: Arc::new(filters.features),
             cors: filters.cors,
             mirrors: filters.mirrors,
+            auth: filters.auth,
+            closes: filters.closes,
             backends,
         })
     }
 }
 
-/// The response of a rule that cannot be served as written.
-fn internal_error() -> DirectResponse {
-    DirectResponse { status_code: Number::of(500), content_type: None, body: "".into() }
+/// The features of a rule that cannot be served as written: all requests receive 500.
+pub(crate) fn internal_error() -> Features {
+    let response = DirectResponse { status_code: Number::of(500), content_type: None, body: "".into() };
+    Features { direct_response: Some(response), ..Features::default() }
 }
 
 impl Match for HttpMatch {

@@ -10,6 +10,7 @@
 //! | [`route`] | TLSRoute, TCPRoute and UDPRoute: parents, names, backends |
 //! | [`http_route`], [`http_filter`] | HTTPRoute: rules, matches, filters |
 //! | [`session_persistence`] | session persistence of routes and backends |
+//! | [`external_auth`] | the filter `ExternalAuth`, and the filters of listeners |
 //! | [`grpc_route`] | GRPCRoute: matches of services and methods |
 //! | [`backend_tls`] | BackendTLSPolicy: TLS to the endpoints of Services |
 //! | [`grant`] | ReferenceGrant: the routes that may name the Services of a namespace |
@@ -37,6 +38,7 @@ pub(crate) mod backend;
 pub(crate) mod backend_tls;
 pub(crate) mod certificate;
 pub(crate) mod class;
+pub(crate) mod external_auth;
 pub(crate) mod gateway;
 pub(crate) mod gateway_api;
 pub(crate) mod grant;
@@ -164,6 +166,18 @@ impl Object {
             Self::SecurityPolicy(policy) => policy.security.refuses.is_some(),
             Self::Consumer(consumer) => consumer.is_refused,
             Self::BackendTlsPolicy(policy) => policy.validation.is_err(),
+            _ => false,
+        }
+    }
+
+    /// Whether the object denies requests because an authorization filter is invalid. The last valid version may lack the
+    /// filter, so it does not stay in service.
+    pub(crate) fn closes(&self) -> bool {
+        let closes = |listener: &gateway::Listener| listener.filters.is_closed();
+        match self {
+            Self::HttpRoute(route) => route.closes,
+            Self::Gateway(gateway) => gateway.listeners.iter().any(closes),
+            Self::ListenerSet(set) => set.listeners.iter().any(closes),
             _ => false,
         }
     }

@@ -201,6 +201,17 @@ impl BackendRef {
         namespace: &Arc<str>,
         findings: &mut Findings,
     ) -> Self {
+        Self::check_with(raw, field, namespace, "the share of this backend is rejected", findings)
+    }
+
+    /// A backend in this field. `consequence` is the consequence of an invalid reference.
+    pub(super) fn check_with(
+        raw: gateway_api::BackendRef,
+        field: &str,
+        namespace: &Arc<str>,
+        consequence: &str,
+        findings: &mut Findings,
+    ) -> Self {
         let field = |within: &str| format!("{field}.{within}");
         let weight = match raw.weight {
             None => 1,
@@ -218,7 +229,7 @@ impl BackendRef {
             // A kind is unknown; a name or a port leads to no backend.
             let reason = if within == "kind" { "InvalidKind" } else { "BackendNotFound" };
             fault = Some(Fault::new(reason, format!("{}: {message}", field(within))));
-            findings.error(field(within), format!("{message}; the share of this backend is rejected"));
+            findings.error(field(within), format!("{message}; {consequence}"));
         };
         let service = || {
             let kind = raw.kind.unwrap_or_else(|| "Service".to_owned());

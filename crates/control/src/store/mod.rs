@@ -350,6 +350,7 @@ impl Store {
         };
         let is_kept = parsed.findings.has_errors()
             && (origin.file.is_some() || !parsed.object.kind.row().has_parts)
+            && !parsed.form.as_ref().is_some_and(Object::closes)
             && older.as_ref().is_some_and(|older| !older.is_closed());
         // The status of a route says whether its newest version is in service.
         touched.routing |= parsed.object.kind.is_of_gateway_api()

@@ -198,7 +198,7 @@ pub struct Translation {
     pub policy_statuses: Vec<Standing>,
     /// The status of GatewayClasses, Gateways, ListenerSets, routes, and BackendTLSPolicies.
     pub statuses: Vec<ObjectStatus>,
-    /// The Services that HTTPRoutes name and that do not exist, or lack a port.
+    /// The Services that HTTPRoutes and filters of listeners name and that do not exist, or lack a port.
     pub(crate) missing: HashSet<ServiceRef>,
 }
 
@@ -214,7 +214,11 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     Translation {
         foreign,
         statuses,
-        missing: intents.http_routes.iter().flat_map(|route| route.missing.iter().cloned()).collect(),
+        missing: {
+            let of_listeners = intents.listeners.iter().flat_map(|listener| &listener.filters.missing);
+            let of_routes = intents.http_routes.iter().flat_map(|route| &route.missing);
+            of_routes.chain(of_listeners).cloned().collect()
+        },
         ..emit::emit(store, &options, merged, &intents, problems, of_intents)
     }
 }

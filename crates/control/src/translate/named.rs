@@ -56,7 +56,8 @@ impl Named {
     fn add_gateways(&mut self, store: &Store) {
         let listeners = store.all::<Gateway>().flat_map(|(_, gateway, _)| &gateway.listeners);
         let of_sets = store.all::<ListenerSet>().flat_map(|(_, set, _)| &set.listeners);
-        let certificates = listeners.chain(of_sets).flat_map(|listener| &listener.certificates);
+        let listeners: Vec<_> = listeners.chain(of_sets).collect();
+        let certificates = listeners.iter().flat_map(|listener| &listener.certificates);
         self.certificates.extend(certificates.map(|(_, secret)| secret.clone()));
         let clients =
             store.all::<Gateway>().filter_map(|(_, gateway, _)| gateway.client_certificate.as_ref());
@@ -67,8 +68,11 @@ impl Named {
         let rules = store.all::<HttpRoute>().flat_map(|(_, route, _)| &route.rules);
         let backends = rules.flat_map(|rule| {
             let backends = rule.backends.iter().map(|backend| &backend.reference);
-            backends.chain(rule.mirrors.iter().map(|(_, mirror)| mirror))
+            let auth = rule.auth.iter().map(|(_, auth)| &auth.backend);
+            backends.chain(rule.mirrors.iter().map(|(_, mirror)| mirror)).chain(auth)
         });
+        let filters = listeners.iter().flat_map(|listener| &listener.filters.all);
+        let backends = backends.chain(filters.map(|(_, filter)| &filter.backend));
         let services = backends.filter_map(|backend: &BackendRef| backend.service.as_ref());
         let of_http: HashSet<_> = services.map(|named| (&named.namespace, &named.name)).collect();
         let of_service = |(namespace, name): &(&Arc<str>, &Arc<str>)| {

@@ -7,7 +7,9 @@ use rustls_pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
 use sluicegate_model::feature::authentication::jwt::{Provider, ProviderKeys, RemoteKeys};
 use sluicegate_model::feature::compression::Levels;
-use sluicegate_model::feature::{Authentication, BackendFeatures, Basic, ExtAuth, Jwt, Require};
+use sluicegate_model::feature::{
+    Authentication, BackendFeatures, Basic, ExtAuth, ExternalAuth, ExternalAuthProtocol, Jwt, Require,
+};
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 use sluicegate_model::policy::*;
 use sluicegate_model::rule::{Backend, HeaderMatch, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch};
@@ -87,13 +89,15 @@ fn first() -> Config {
                 .map(|security| Rule { security: Some(Arc::new(security)), ..plain(prefix("/asking")) }),
         );
     let host = |host, routes, fallback| Arc::new(VirtualHost { fallback, ..VirtualHost::new(host, routes) });
-    let at = |entry_point, continues| {
+    let at = |entry_point, continues: bool| {
         let rule = Rule {
             backends: vec![Backend { is_invalid: true, ..Backend::new(key(0)) }],
             ..plain(prefix("/"))
         };
         let host = VirtualHost::new(HostPattern::Exact("g.example".into()), vec![rule]);
-        Arc::new(VirtualHost { entry_point, continues, ..host })
+        let filters = continues
+            .then(|| Arc::new(Security { filters: filters(), ..Security::open(id("Gateway", "edge")) }));
+        Arc::new(VirtualHost { entry_point, filters, continues, ..host })
     };
     let hosts = vec![
         host(HostPattern::Exact("a.example".into()), rules.collect(), Some(plain(prefix("/")))),
@@ -464,6 +468,21 @@ fn ext_auth() -> ExtAuth {
     ExtAuth { ca_certificate_ref: certificate(), upstream: Some(key(1)), ..valid(fields) }
 }
 
+/// A filter of each protocol.
+fn filters() -> Vec<ExternalAuth> {
+    let names = |name: &str| Entries::new(vec![valid(json!(name))]).expect("one");
+    let http =
+        ExternalAuthProtocol::Http { path: Some(valid(json!("/auth"))), response_headers: names("x-user") };
+    [http, ExternalAuthProtocol::Grpc]
+        .map(|protocol| ExternalAuth {
+            upstream: key(0),
+            protocol,
+            request_headers: names("cookie"),
+            body: 1024,
+        })
+        .into()
+}
+
 /// Policies with the other methods of requests to an authorization service.
 fn other_security() -> [Security; 2] {
     ["HEAD", "POST"].map(|method| Security {
@@ -505,6 +524,7 @@ fn security() -> Security {
         authorization: Some(valid(authorization)),
         forward_overrides: true,
         inherits: vec![id("SecurityPolicy", "gateway")],
+        filters: filters(),
     }
 }
 

@@ -39,6 +39,7 @@ fn security(network: &str) -> Arc<Security> {
         authorization: None,
         forward_overrides: false,
         inherits: Vec::new(),
+        filters: Vec::new(),
     };
     Arc::new(policy)
 }
@@ -389,6 +390,15 @@ fn last_valid_host_that_lacks_policies_of_the_new_conditional_rules_is_not_serve
     ] {
         assert_eq!(outline.is_opened_by(&older), opens, "{older:?}");
     }
+}
+
+#[test]
+fn last_valid_host_that_lacks_the_new_filters_of_its_listener_is_not_served() {
+    let open = VirtualHost::new(HostPattern::Exact("a".into()), vec![route("/", None)]);
+    let filtered = VirtualHost { filters: Some(security("192.0.2.0/24")), ..open.clone() };
+    let config = Config { hosts: vec![Arc::new(filtered.clone())], ..Config::default() };
+    let outline = HostOutline::read(host_body(&mut all_of(&config))).unwrap();
+    assert!(outline.is_opened_by(&open) && !outline.is_opened_by(&filtered));
 }
 
 #[test]

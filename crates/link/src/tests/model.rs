@@ -122,7 +122,7 @@ fn certificate() -> impl Strategy<Value = Arc<Certificate>> {
 }
 
 fn route() -> impl Strategy<Value = Rule> {
-    let policies = (option::of(security()), option::of(rate_limits()), option::of(traffic()));
+    let policies = (option::of(security().boxed()), option::of(rate_limits()), option::of(traffic()));
     let matches = vec(rule_match(), 1..3);
     (
         id(),
@@ -203,9 +203,10 @@ fn rule_match() -> impl Strategy<Value = RuleMatch> {
 }
 
 fn virtual_host() -> impl Strategy<Value = Arc<VirtualHost>> {
-    (host(), vec(route(), 0..3), option::of(route()), entry_point(), any::<bool>()).prop_map(
-        |(host, rules, fallback, entry_point, continues)| {
-            Arc::new(VirtualHost { host, rules, fallback, entry_point, continues })
+    let rules = (vec(route(), 0..3), option::of(route()));
+    (host(), rules, entry_point(), option::of(security().boxed()), any::<bool>()).prop_map(
+        |(host, (rules, fallback), entry_point, filters, continues)| {
+            Arc::new(VirtualHost { host, rules, fallback, entry_point, filters, continues })
         },
     )
 }

@@ -10,7 +10,8 @@ use rustls_pki_types::CertificateDer;
 use serde_json::{Value, json};
 use sluicegate_model::feature::authentication::jwt::{Provider, ProviderKeys, RemoteKeys};
 use sluicegate_model::feature::{
-    Authentication, Authorization, Basic, Cors, ExtAuth, IpAccess, Jwt, Require,
+    Authentication, Authorization, Basic, Cors, ExtAuth, ExternalAuth, ExternalAuthProtocol, IpAccess, Jwt,
+    Require,
 };
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 use sluicegate_model::policy::*;
@@ -205,8 +206,15 @@ pub(super) fn security() -> impl Strategy<Value = Arc<Security>> {
     });
     let parts = (option::of(cors()), option::of(authentication()), option::of(authorization()));
     let ids = (id(), vec(id(), 0..3));
-    (ids, option::of(boxed()), access, parts, any::<bool>()).prop_map(
-        |((id, inherits), refuses, ip_access, (cors, authentication, authorization), forward_overrides)| {
+    let others = (any::<bool>(), vec(external_auth().boxed(), 0..3));
+    (ids, option::of(boxed()), access, parts, others).prop_map(
+        |(
+            (id, inherits),
+            refuses,
+            ip_access,
+            (cors, authentication, authorization),
+            (forward_overrides, filters),
+        )| {
             Arc::new(Security {
                 id,
                 refuses,
@@ -216,9 +224,23 @@ pub(super) fn security() -> impl Strategy<Value = Arc<Security>> {
                 authorization,
                 forward_overrides,
                 inherits,
+                filters,
             })
         },
     )
+}
+
+fn external_auth() -> impl Strategy<Value = ExternalAuth> {
+    let names = || {
+        let name = text_of("x-[a-z]{1,8}");
+        vec(name, 0..3).prop_map(|names| Entries::new(names.into_iter().map(valid).collect()).unwrap())
+    };
+    let http = (option::of(text_of("(/[a-z]{1,4}){1,3}").prop_map(valid)), names())
+        .prop_map(|(path, response_headers)| ExternalAuthProtocol::Http { path, response_headers });
+    let protocol = prop_oneof![http, Just(ExternalAuthProtocol::Grpc)];
+    (key(), protocol, names(), any::<u32>()).prop_map(|(upstream, protocol, request_headers, body)| {
+        ExternalAuth { upstream, protocol, request_headers, body }
+    })
 }
 
 fn limit() -> BoxedStrategy<Value> {

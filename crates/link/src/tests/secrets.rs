@@ -44,6 +44,7 @@ fn config() -> Config {
         authorization: None,
         forward_overrides: false,
         inherits: Vec::new(),
+        filters: Vec::new(),
     };
     let redis = Redis {
         address: valid("redis:6379".into()),

@@ -22,6 +22,7 @@
 //! | [`health_check`] | health checks of endpoints |
 //! | [`authorization`] | rules that allow or deny requests |
 //! | [`authentication`] | JSON Web Tokens, API keys, passwords, external authorization |
+//! | [`external_auth`] | the filter `ExternalAuth` of Gateway API |
 //! | [`cors`] | cross-origin requests |
 //! | [`ip_access`] | access by client IP |
 //! | [`rate_limit`] | rate limits and concurrency limits |
@@ -41,6 +42,7 @@ pub mod circuit_breaker;
 pub mod compression;
 pub mod cors;
 pub mod direct_response;
+pub mod external_auth;
 pub mod fault;
 pub mod headers;
 pub mod health_check;
@@ -66,6 +68,7 @@ pub use cache::Cache;
 pub use circuit_breaker::{CircuitBreaker, Ejection};
 pub use cors::Cors;
 pub use direct_response::DirectResponse;
+pub use external_auth::{ExternalAuth, ExternalAuthProtocol};
 pub use fault::{Abort, Delay, FaultInjection};
 pub use headers::{Header, HeaderEdits};
 pub use health_check::{HealthCheck, HealthCheckType};

@@ -6,7 +6,7 @@ use minicbor::{Decode, Encode};
 use serde::Serialize;
 
 use crate::encoding::{Adapt as _, Maybe, Part, Within};
-use crate::feature::{Authentication, Authorization, Cors, IpAccess};
+use crate::feature::{Authentication, Authorization, Cors, ExternalAuth, IpAccess};
 use crate::{ObjectId, UpstreamKey};
 
 /// The checks of a request before it goes to an endpoint. The gateway applies the parts in the order of the fields.
@@ -40,6 +40,10 @@ pub struct Security {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cbor(n(7), default, skip_if = "Vec::is_empty")]
     pub inherits: Vec<ObjectId>,
+    /// The Services of filters, in order. Each of them must allow the request, in addition to the other parts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cbor(n(8), default, skip_if = "Vec::is_empty")]
+    pub filters: Vec<ExternalAuth>,
 }
 
 impl Part for Security {
@@ -60,6 +64,7 @@ impl Security {
             authorization: None,
             forward_overrides: false,
             inherits: Vec::new(),
+            filters: Vec::new(),
         }
     }
 
@@ -87,5 +92,6 @@ impl Security {
             || !self.ip_access.is_open()
             || self.authentication.is_some()
             || self.authorization.is_some()
+            || !self.filters.is_empty()
     }
 }

@@ -54,6 +54,23 @@ impl Edits {
     }
 }
 
+/// Removes the lines with a name from header lines.
+pub(super) fn drop_lines(lines: &mut Vec<u8>, name: &[u8]) {
+    if has_line(lines, name) {
+        let others = lines.split_inclusive(|byte| *byte == b'\n').filter(|line| !is_named(line, name));
+        *lines = others.flatten().copied().collect();
+    }
+}
+
+/// Whether header lines have a line with this name.
+pub(super) fn has_line(lines: &[u8], name: &[u8]) -> bool {
+    lines.split_inclusive(|byte| *byte == b'\n').any(|line| is_named(line, name))
+}
+
+fn is_named(line: &[u8], name: &[u8]) -> bool {
+    line.get(name.len()) == Some(&b':') && is_same_name(&line[..name.len()], name)
+}
+
 /// Whether some frameworks read another path or method from this header: Symfony, Zend, IIS (`X-Original-URL`,
 /// `X-Rewrite-URL`); Rails, Express, Laravel, ASP.NET and others (the other three).
 fn is_override(name: &[u8]) -> bool {

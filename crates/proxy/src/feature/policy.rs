@@ -60,6 +60,8 @@ pub(crate) struct Guard {
     pub(crate) route: u64,
     /// The slot of the upstream of the external authorization service.
     pub(crate) service: Option<usize>,
+    /// The slots of the upstreams of the filters, in the order of the filters.
+    pub(crate) filters: Box<[usize]>,
 }
 
 /// A compiled `SecurityPolicy`.
@@ -147,16 +149,7 @@ impl Policies {
         if rule.security.is_none() && rule.rate_limits.is_none() {
             return None;
         }
-        let security = rule.security.as_ref().map(|source| {
-            let compile = |_: Option<&_>, _: Option<&_>| Security::new(source, &resources.key_places);
-            share(
-                &mut self.security,
-                (&before.security, true),
-                source,
-                || resources.counters.new_policy(),
-                compile,
-            )
-        });
+        let security = rule.security.as_ref().map(|source| self.security_policy(source, before, resources));
         let limits = rule.rate_limits.as_ref().map(|source| {
             let compile = |before: Option<&Limits>, _: Option<&_>| {
                 Limits::new(source, before, &resources.limit_servers)
@@ -169,9 +162,30 @@ impl Policies {
                 compile,
             )
         });
-        let number = limits.as_ref().map_or(0, |_| number_of(host, rule));
-        let service = rule.security.as_ref().and_then(|source| source.ext_auth_upstream()).map(slot);
-        Some(Box::new(Guard { security, limits, route: number, service }))
+        let route = limits.as_ref().map_or(0, |_| number_of(host, rule));
+        Some(Box::new(Guard { limits, route, ..Guard::of(security, slot) }))
+    }
+
+    /// The guard of a listener, from its filters.
+    pub(crate) fn filters(
+        &mut self,
+        source: &Arc<model::Security>,
+        before: &Self,
+        resources: &Resources,
+        slot: impl Fn(&UpstreamKey) -> usize,
+    ) -> Box<Guard> {
+        Box::new(Guard::of(Some(self.security_policy(source, before, resources)), slot))
+    }
+
+    fn security_policy(
+        &mut self,
+        source: &Arc<model::Security>,
+        before: &Self,
+        resources: &Resources,
+    ) -> Arc<SecurityPolicy> {
+        let compile = |_: Option<&_>, _: Option<&_>| Security::new(source, &resources.key_places);
+        let stats = || resources.counters.new_policy();
+        share(&mut self.security, (&before.security, true), source, stats, compile)
     }
 
     /// The course of a route's requests. `settings` are the settings of the table. `before` has policies that may have
@@ -259,10 +273,18 @@ impl Policies {
 }
 
 impl Guard {
-    /// Whether the upstream of the external authorization service still has the same slot.
+    fn of(security: Option<Arc<SecurityPolicy>>, slot: impl Fn(&UpstreamKey) -> usize) -> Self {
+        let source = security.as_ref().map(|policy| policy.source());
+        let service = source.and_then(|source| source.ext_auth_upstream()).map(&slot);
+        let filters = source.into_iter().flat_map(|source| &source.filters);
+        let filters = filters.map(|filter| slot(&filter.upstream)).collect();
+        Self { security, limits: None, route: 0, service, filters }
+    }
+
+    /// Whether the upstreams of the external authorization services still have the same slots.
     pub(crate) fn is_in_place(&self, slot: impl Fn(&UpstreamKey) -> usize) -> bool {
-        let upstream = self.security.as_ref().and_then(|policy| policy.source().ext_auth_upstream());
-        self.service == upstream.map(slot)
+        let Self { service, filters, .. } = Self::of(self.security.clone(), slot);
+        (self.service, &self.filters) == (service, &filters)
     }
 
     /// Whether a policy decides which origins may read responses.
@@ -272,7 +294,9 @@ impl Guard {
 
     /// Whether callers must authenticate.
     pub(crate) fn identifies(&self) -> bool {
-        self.security.as_ref().is_some_and(|policy| policy.compiled.authentication.is_some())
+        self.security.as_ref().is_some_and(|policy| {
+            policy.compiled.authentication.is_some() || !policy.compiled.filters.is_empty()
+        })
     }
 
     /// The query parameters that hold credentials.

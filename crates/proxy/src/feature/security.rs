@@ -1,13 +1,16 @@
 //! A `SecurityPolicy`, compiled.
 
+use std::sync::Arc;
+
 use sluicegate_model::policy as model;
 
 use super::authentication::consumer::Consumers;
 use super::authentication::jwks::Places;
-use super::authentication::{Authentication, Identity};
+use super::authentication::{Authentication, Identity, new_number};
 use super::authorization::{Authorization, Call};
 use super::cors::{self, Cors};
 use super::edit::Edits;
+use super::ext_auth::External;
 use super::ip_access::Access;
 use crate::failure::Denial;
 use crate::request::{HeadView, RequestView};
@@ -21,6 +24,8 @@ pub(crate) struct Security {
     pub(crate) cors: Option<Cors>,
     pub(crate) authentication: Option<Authentication>,
     pub(crate) authorization: Option<Authorization>,
+    /// The filters, in order.
+    pub(crate) filters: Vec<Arc<External>>,
     /// Whether the gateway removes headers that name another path or method than the checked path and method.
     pub(crate) drops_overrides: bool,
 }
@@ -39,7 +44,10 @@ impl Security {
         let authentication = source.authentication.as_ref();
         let authentication = authentication.map(|of| Authentication::new(of, &source.id.namespace, places));
         let authorization = source.authorization.as_ref().map(Authorization::new);
-        let reads_target = authorization.as_ref().is_some_and(Authorization::reads_target)
+        let filter = |source| Arc::new(External::of_filter(source, new_number()));
+        let filters: Vec<_> = source.filters.iter().map(filter).collect();
+        let reads_target = !filters.is_empty()
+            || authorization.as_ref().is_some_and(Authorization::reads_target)
             || authentication.as_ref().is_some_and(Authentication::reads_target);
         Self {
             refuses: source.refuses.is_some()
@@ -48,6 +56,7 @@ impl Security {
             cors: source.cors.as_ref().map(Cors::new),
             authentication,
             authorization,
+            filters,
             drops_overrides: reads_target && !source.forward_overrides,
         }
     }

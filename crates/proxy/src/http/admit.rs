@@ -68,7 +68,10 @@ impl Exchange<'_> {
             }
             let authorized = policy.compiled.authorize(&self.view(), &identity, consumers);
             authorized.map_err(|denial| self.deny(&By::of(policy), denial))?;
-            self.shard(&policy.stats).admitted.add(1);
+            if !policy.compiled.filters.is_empty() {
+                Box::pin(self.filter_rule(policy, guard)).await?;
+            }
+            self.count_admitted(policy);
         }
         if let Some(limits) = &guard.limits {
             self.limit(limits, &identity, guard.route, &mut lines, true)?;
@@ -202,6 +205,16 @@ impl Exchange<'_> {
             Some(policy) => Err(self.deny(&By::of(policy), Denial::AmbiguousPath)),
             None => Ok(()),
         }
+    }
+
+    /// Counts a request that a policy denies.
+    pub(super) fn deny_by(&mut self, policy: &SecurityPolicy, denial: Denial) -> Refusal {
+        self.deny(&By::of(policy), denial)
+    }
+
+    /// Counts a request that a policy allows.
+    pub(super) fn count_admitted(&self, policy: &SecurityPolicy) {
+        self.shard(&policy.stats).admitted.add(1);
     }
 
     fn deny(&mut self, by: &By<'_>, denial: Denial) -> Refusal {

@@ -329,7 +329,8 @@ impl Client {
         let (buf, duration) = (scratch.request.as_slice(), Duration::ZERO);
         self.record_rejected(worker, buf, (status, reason), 0, duration);
         if let Wire::Http2(stream) = &mut self.wire {
-            let reply = Reply { status, has_body: true, fixed: None, location: None, grpc: None, lines: &[] };
+            let reply =
+                Reply { status, has_body: true, content: None, location: None, grpc: None, lines: &[] };
             // A client that is gone needs no response.
             let _ = reply.send(stream, &worker.date());
         }

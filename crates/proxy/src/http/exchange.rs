@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use super::cached::{Cached, ResponseAction};
 use super::connection::Client;
 use super::encode::{RequestPlan, write_request};
+use super::gather::Room;
 use super::protocols::may_be_asked;
 use super::record::OpenRecord;
 use super::refuse::Refusal;
@@ -84,6 +85,10 @@ pub(super) struct Exchange<'c> {
     pub(super) committed: bool,
     /// Whether the `path` buffer holds the normal form of the path, because the client sent another form.
     pub(super) is_rewritten: bool,
+    /// Whether the listener has filters, so that the request has an identity.
+    pub(super) is_filtered: bool,
+    /// The memory for the buffered body, if an authorization service receives it.
+    pub(super) room: Option<Box<Room>>,
 }
 
 /// Serves the request whose head is in the buffer.
@@ -130,6 +135,8 @@ impl<'c> Exchange<'c> {
             interim_received: 0,
             committed: false,
             is_rewritten: false,
+            is_filtered: false,
+            room: None,
         };
         exchange.head_deadline = exchange.grpc_deadline();
         exchange.trusted = is_trusted(&exchange.snapshot.settings, exchange.client.origin.peer);
@@ -151,6 +158,12 @@ impl<'c> Exchange<'c> {
     /// Serves a request. Each refusal is an error.
     async fn forward(&mut self) -> Result<Persist, Refusal> {
         self.guard()?;
+        self.normalise()?;
+        let entrance = self.client.origin.entrance;
+        if self.snapshot.table.filters(entrance, self.head().authority()).is_some() {
+            // Boxed, so that requests without such filters do not carry its room.
+            Box::pin(self.filter_listener(entrance)).await?;
+        }
         let index = self.route()?;
         self.check_length()?;
         let target = self.snapshot.table.target(index);
@@ -222,19 +235,24 @@ impl<'c> Exchange<'c> {
         }
     }
 
-    /// Finds the route.
-    fn route(&mut self) -> Result<RouteIndex, Refusal> {
-        let Scratch { input, head, request, path, .. } = &mut *self.scratch;
+    /// Brings the path into normal form.
+    fn normalise(&mut self) -> Result<(), Refusal> {
+        let Scratch { input, head, path, .. } = &mut *self.scratch;
         let buf = input.filled();
         let raw = raw_path(head, buf);
         let normalised = normalise(raw, path).map_err(Refusal::Rejected)?;
         let query = head.query.map(|query| query.of(buf));
         check_target(raw, &normalised, query, &self.snapshot.settings).map_err(Refusal::Rejected)?;
         self.is_rewritten = matches!(normalised, Normalised::Rewritten(_));
-        let path = match normalised {
-            Normalised::Plain | Normalised::AsIs => raw,
-            Normalised::Rewritten(path) => path,
-        };
+        Ok(())
+    }
+
+    /// Finds the route.
+    fn route(&mut self) -> Result<RouteIndex, Refusal> {
+        let Scratch { input, head, request, path, .. } = &mut *self.scratch;
+        let buf = input.filled();
+        let path = if self.is_rewritten { &**path } else { raw_path(head, buf) };
+        let query = head.query.map(|query| query.of(buf));
         let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
         let view = HeadView { head, buf };
         let entrance = self.client.origin.entrance;

@@ -8,6 +8,8 @@
 //! | `exchange` | the life of a request, phase by phase |
 //! | `view` | the views of a request for features, and the edits by features |
 //! | `admit` | the security policy and the limits of a request's route |
+//! | `filter` | the filters `ExternalAuth` of a request's listener and route |
+//! | `gather` | bodies that the gateway buffers for authorization services |
 //! | `steer` | the traffic policy of a request's route |
 //! | `cached` | the cache in the life of a request |
 //! | `mirror` | mirrored requests |
@@ -34,6 +36,8 @@ pub(crate) mod connection;
 mod download;
 mod encode;
 mod exchange;
+mod filter;
+mod gather;
 mod http2;
 mod mirror;
 mod pace;

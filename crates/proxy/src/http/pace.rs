@@ -121,7 +121,7 @@ impl Exchange<'_> {
 
 /// The account of one upload.
 #[derive(Debug)]
-struct Pace {
+pub(super) struct Pace {
     /// The minimum rate in bytes a second; 0: no minimum.
     rate: u64,
     /// How long the gateway may still wait for the client.
@@ -138,12 +138,12 @@ struct Pace {
 
 impl Pace {
     /// `grace`: how long the client may be behind. `most`: the longest pause that its bytes can earn.
-    fn new(rate: u64, grace: Duration, most: Duration, received: u64) -> Self {
+    pub(super) fn new(rate: u64, grace: Duration, most: Duration, received: u64) -> Self {
         Self { rate, left: grace, most: most.max(grace), lag: Duration::ZERO, received, since: None }
     }
 
     /// From now on the gateway waits for the client, which has sent `received` bytes.
-    fn await_client(&mut self, now: Instant, received: u64) {
+    pub(super) fn await_client(&mut self, now: Instant, received: u64) {
         self.settle(now, received);
         self.since = Some(now);
     }
@@ -178,7 +178,7 @@ impl Pace {
     }
 
     /// When the client is too slow, if no bytes arrive until then.
-    fn too_slow_at(&self) -> Option<Instant> {
+    pub(super) fn too_slow_at(&self) -> Option<Instant> {
         self.since.filter(|_| self.rate > 0).and_then(|since| since.checked_add(self.left))
     }
 

@@ -1,7 +1,9 @@
 //! The question to an authorization service about a request, and the sign-in page of its client: functions of the
 //! request. `admit.rs` sends the question, and applies the answer.
 
-use sluicegate_http1::{Known, Line};
+use std::time::SystemTime;
+
+use sluicegate_http1::{Known, Line, Method, RequestFraming, Version};
 use sluicegate_model::feature::Credential;
 use sluicegate_model::feature::authentication::ext_auth::SignIn;
 
@@ -10,7 +12,9 @@ use super::encode::{
     copy_lines, has, is_forwarding, may_forward_header, write_display, write_line, write_trusted_forwarding,
 };
 use crate::feature::authentication::credential::{Ambiguous, is_line};
-use crate::feature::ext_auth::{External, Part, Question, Told};
+use crate::feature::ext_auth::filter::Protocol;
+use crate::feature::ext_auth::grpc::{self, Attributes};
+use crate::feature::ext_auth::{External, Filter, Part, Question, Told};
 use crate::request::{HeadView, RequestView};
 
 /// The facts about a request that the gateway adds to a question with the whole head.
@@ -47,11 +51,139 @@ pub(super) fn question(
         bytes.extend_from_slice(b"Content-Length: 0\r\n");
     }
     bytes.extend_from_slice(b"\r\n");
-    Ok(Question { bytes, is_whole })
+    let method = external.method();
+    Ok(Question { bytes, is_whole, method, is_repeatable: method != Method::Post })
+}
+
+/// The question of a filter about a request. `body` is the body of the request, if the Service receives it.
+pub(super) fn filter_question(
+    filter: &Filter,
+    request: &RequestView<'_>,
+    added: &Added<'_>,
+    body: &[u8],
+) -> Question {
+    match &filter.protocol {
+        Protocol::Http { path, .. } => http_question(filter, path, request, added, body),
+        Protocol::Grpc => grpc_question(filter, request, added, body),
+    }
+}
+
+/// The head of the request itself, with a path in front of its path (Gateway API, `HTTPAuthConfig`).
+fn http_question(
+    filter: &Filter,
+    path: &str,
+    request: &RequestView<'_>,
+    added: &Added<'_>,
+    body: &[u8],
+) -> Question {
+    let HeadView { head, buf } = request.head;
+    let mut bytes = Vec::with_capacity(1024 + body.len());
+    bytes.extend_from_slice(head.method_name.of(buf));
+    bytes.push(b' ');
+    bytes.extend_from_slice(path.as_bytes());
+    write_target(&mut bytes, request);
+    bytes.extend_from_slice(b" HTTP/1.1\r\n");
+    match request.head.authority() {
+        [] => write_display(&mut bytes, "Host", added.origin.local),
+        authority => write_line(&mut bytes, b"Host", authority),
+    }
+    write_told(&mut bytes, filter, request, added);
+    write_display(&mut bytes, "Content-Length", body.len());
+    bytes.extend_from_slice(b"\r\n");
+    bytes.extend_from_slice(body);
+    Question { bytes, is_whole: false, method: head.method, is_repeatable: head.method.is_idempotent() }
+}
+
+/// A message of Envoy's protocol.
+fn grpc_question(filter: &Filter, request: &RequestView<'_>, added: &Added<'_>, body: &[u8]) -> Question {
+    let HeadView { head, buf } = request.head;
+    let (mut path, mut headers, mut message) = (Vec::new(), Vec::new(), Vec::new());
+    write_target(&mut path, request);
+    let scheme = if request.is_https() { "https" } else { "http" };
+    if filter.tells_all() {
+        for (name, value) in [
+            (&b":authority"[..], request.head.authority()),
+            (b":method", request.head.method_name()),
+            (b":path", &path),
+            (b":scheme", scheme.as_bytes()),
+        ] {
+            write_line(&mut headers, name, value);
+        }
+    }
+    write_told(&mut headers, filter, request, added);
+    let attributes = Attributes {
+        client: request.client.ip(),
+        destination: added.origin.local,
+        time: SystemTime::now(),
+        id: &format!("{:032x}", added.request_id),
+        method: head.method_name.of(buf),
+        headers: &headers,
+        path: &path,
+        host: request.head.authority(),
+        scheme,
+        size: match head.framing {
+            RequestFraming::None => Some(0),
+            RequestFraming::Length(length) => Some(length),
+            RequestFraming::Chunked => (!body.is_empty()).then_some(body.len() as u64),
+        },
+        protocol: match (request.client.is_http2, head.version) {
+            (true, _) => "HTTP/2",
+            (false, Version::Http11) => "HTTP/1.1",
+            (false, Version::Http10) => "HTTP/1.0",
+        },
+        body,
+    };
+    attributes.write(&mut message);
+    let mut bytes = Vec::with_capacity(256 + message.len());
+    bytes.extend_from_slice(format!("POST {} HTTP/1.1\r\n", grpc::PATH).as_bytes());
+    write_line(&mut bytes, b"Host", filter.authority.as_bytes());
+    bytes.extend_from_slice(b"Content-Type: application/grpc\r\n");
+    write_display(&mut bytes, "Content-Length", message.len());
+    bytes.extend_from_slice(b"\r\n");
+    bytes.extend_from_slice(&message);
+    // A check changes nothing at the Service.
+    Question { bytes, is_whole: false, method: Method::Post, is_repeatable: true }
+}
+
+/// Writes the headers of a request that the Service of a filter receives. The gateway's own headers have the gateway's own
+/// values.
+fn write_told(out: &mut Vec<u8>, filter: &Filter, request: &RequestView<'_>, added: &Added<'_>) {
+    let mut own = Vec::new();
+    write_forwarded(&mut own, request, added, |line, buf| filter.tells(line, buf));
+    write_original(&mut own, request);
+    let HeadView { head, buf } = request.head;
+    for line in own.split_inclusive(|byte| *byte == b'\n') {
+        let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+        let is_told = match Known::of(name) {
+            _ if is_own(name) => filter.names(name),
+            // The client's value, which the filter tells only without a list of names.
+            Known::Authorization => true,
+            _ => filter.tells_all() || filter.names(name),
+        };
+        if is_told {
+            out.extend_from_slice(line);
+        }
+    }
+    if filter.is_grpc() && (filter.tells_all() || filter.names(b"content-length")) {
+        for line in head.lines.iter().filter(|line| line.known == Known::ContentLength) {
+            write_line(out, b"Content-Length", line.value.of(buf));
+        }
+    }
 }
 
 /// Writes the request for the endpoint, without its body, as ingress-nginx describes it.
 fn write_request_of(
+    out: &mut Vec<u8>,
+    request: &RequestView<'_>,
+    added: &Added<'_>,
+    is_told: impl Fn(&Line, &[u8]) -> bool,
+) {
+    write_forwarded(out, request, added, is_told);
+    write_original(out, request);
+}
+
+/// Writes the headers that endpoints receive.
+fn write_forwarded(
     out: &mut Vec<u8>,
     request: &RequestView<'_>,
     &Added { origin, underscores, request_id }: &Added<'_>,
@@ -85,7 +217,11 @@ fn write_request_of(
     if !(trusted && has(&head.lines, Known::XRequestId)) {
         write_display(out, "X-Request-ID", format_args!("{request_id:032x}"));
     }
-    write_line(out, b"X-Original-Method", head.method_name.of(buf));
+}
+
+/// Writes the headers with the method and the URL of the request.
+fn write_original(out: &mut Vec<u8>, request: &RequestView<'_>) {
+    write_line(out, b"X-Original-Method", request.head.method_name());
     let mut target = Vec::new();
     write_target(&mut target, request);
     out.extend_from_slice(b"X-Original-URL: ");

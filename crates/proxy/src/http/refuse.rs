@@ -1,17 +1,18 @@
 //! Responses to requests that no endpoint serves.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use sluicegate_http1::{Known, Method, Rejection, Version};
-use sluicegate_model::feature::DirectResponse;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout};
 
 use super::exchange::{Exchange, Persist};
-use super::reply::{self, Grpc, Reply};
+use super::reply::{self, Content, Grpc, Reply};
 use super::wire::Wire;
 use crate::failure::{ClientFault, Denial, Failure, Fault};
 use crate::feature::compression::is_grpc;
+use crate::feature::ext_auth::Answer;
 use crate::feature::traffic::TrafficPolicy;
 
 /// Why a request receives no response of an endpoint.
@@ -19,6 +20,10 @@ pub(super) enum Refusal {
     Fault(Fault),
     /// A policy denies the request.
     Denied(Denial),
+    /// The Service of a filter denies the request with this response.
+    Answered(Denial, Rc<Answer>),
+    /// A filter has no valid answer of its Service.
+    FailedClosed(Denial),
     /// A browser asks whether it may send a cross-origin request, and it may.
     Preflight,
     Rejected(Rejection),
@@ -46,7 +51,8 @@ impl Refusal {
     fn status(&self) -> u16 {
         match self {
             Self::Fault(fault) => fault.status(),
-            Self::Denied(denial) => denial.status(),
+            Self::Denied(denial) | Self::Answered(denial, _) => denial.status(),
+            Self::FailedClosed(_) => 403,
             Self::Preflight => 204,
             Self::Rejected(rejection) => rejection.status(),
             Self::NoRoute => 404,
@@ -61,7 +67,9 @@ impl Refusal {
     fn reason(&self) -> Option<&'static str> {
         match self {
             Self::Fault(fault) => Some(fault.reason()),
-            Self::Denied(denial) => Some(denial.reason()),
+            Self::Denied(denial) | Self::Answered(denial, _) | Self::FailedClosed(denial) => {
+                Some(denial.reason())
+            }
             Self::Rejected(rejection) => Some(rejection.reason()),
             Self::NoRoute => Some("no_route"),
             Self::Aborted(_) => Some("fault_injected"),
@@ -70,10 +78,17 @@ impl Refusal {
         }
     }
 
-    /// The fixed response of a policy.
-    fn fixed(&self) -> Option<&DirectResponse> {
+    /// The fixed response of a policy, or the response of a Service.
+    fn content(&self) -> Option<Content<'_>> {
         match self {
-            Self::Fixed(policy) => policy.direct_response(),
+            Self::Fixed(policy) => policy.direct_response().map(|fixed| Content {
+                body: fixed.body.as_bytes(),
+                media_type: fixed.content_type.as_deref().map(str::as_bytes),
+            }),
+            Self::Answered(_, answer) => answer
+                .detail
+                .as_ref()
+                .map(|detail| Content { body: &detail.body, media_type: detail.media_type.as_deref() }),
             _ => None,
         }
     }
@@ -105,11 +120,13 @@ impl Exchange<'_> {
             let has_backend = !matches!(refusal, Refusal::Fault(Fault::Upstream(Failure::InvalidBackend)));
             let grpc = media_type.is_some_and(is_grpc).then_some(Grpc { is_late, has_backend });
             let location = matches!(refusal, Refusal::Redirect(_)).then_some(&*self.scratch.request);
-            let fixed = refusal.fixed();
-            let grpc = grpc.filter(|_| fixed.is_none());
-            let has_body = (status >= 400 || fixed.is_some()) && head.method != Method::Head;
+            // A gRPC client does not understand the body of a Service.
+            let is_call = grpc.is_some() && matches!(refusal, Refusal::Answered(..));
+            let content = refusal.content().filter(|_| !is_call);
+            let grpc = grpc.filter(|_| content.is_none());
+            let has_body = (status >= 400 || content.is_some() || is_call) && head.method != Method::Head;
             let lines = &self.scratch.response_lines;
-            let sent = Reply { status, has_body, fixed, location, grpc, lines }.send(stream, &date);
+            let sent = Reply { status, has_body, content, location, grpc, lines }.send(stream, &date);
             self.record.complete = sent.is_ok();
             self.record.bytes = sent.unwrap_or(0) as u64;
             return Persist::Close;
@@ -122,7 +139,7 @@ impl Exchange<'_> {
             }
             _ => {
                 let (lines, with_body) = (&self.scratch.response_lines, head.method != Method::Head);
-                let content = refusal.fixed();
+                let content = refusal.content();
                 reply::write(response, (status, content), &date, lines, !keep_alive, with_body);
             }
         }
@@ -143,6 +160,8 @@ impl Exchange<'_> {
             Refusal::Rejected(rejection) => self.worker.stats().rejections[rejection.index()].add(1),
             Refusal::NoRoute => self.worker.stats().unrouted.add(1),
             Refusal::Denied(_)
+            | Refusal::Answered(..)
+            | Refusal::FailedClosed(_)
             | Refusal::Preflight
             | Refusal::Options
             | Refusal::Redirect(_)

@@ -4,14 +4,20 @@ use std::io::{self, Write as _};
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
-use sluicegate_model::feature::DirectResponse;
 
-use super::encode::append_lines;
+use super::encode::{append_lines, write_line};
 use super::wire::Http2Stream;
 use crate::date::HttpDate;
 
 /// The default content type of a body.
-const TEXT: &str = "text/plain";
+const TEXT: &[u8] = b"text/plain";
+
+/// A body in place of a line of text with the status.
+#[derive(Clone, Copy)]
+pub(super) struct Content<'r> {
+    pub(super) body: &'r [u8],
+    pub(super) media_type: Option<&'r [u8]>,
+}
 
 /// The methods of `Allow`.
 const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
@@ -20,7 +26,7 @@ const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 /// are header lines that policies add. `with_body` is false for HEAD.
 pub(super) fn write(
     out: &mut Vec<u8>,
-    (status, fixed): (u16, Option<&DirectResponse>),
+    (status, content): (u16, Option<Content<'_>>),
     date: &HttpDate,
     lines: &[u8],
     close: bool,
@@ -28,11 +34,11 @@ pub(super) fn write(
 ) {
     let reason = reason(status);
     let line;
-    let (body, content_type) = match fixed {
-        Some(fixed) => (&*fixed.body, fixed.content_type.as_deref().unwrap_or(TEXT)),
+    let (body, media_type) = match content {
+        Some(content) => (content.body, content.media_type.unwrap_or(TEXT)),
         None => {
             line = format!("{status} {reason}\n");
-            (&*line, TEXT)
+            (line.as_bytes(), TEXT)
         }
     };
     // Writing to a Vec does not fail.
@@ -42,7 +48,7 @@ pub(super) fn write(
     let has_body = !matches!(status, 204 | 304);
     if has_body {
         if !body.is_empty() {
-            let _ = write!(out, "Content-Type: {content_type}\r\n");
+            write_line(out, b"Content-Type", media_type);
         }
         let _ = write!(out, "Content-Length: {}\r\n", body.len());
     }
@@ -52,7 +58,7 @@ pub(super) fn write(
     }
     out.extend_from_slice(if close { b"Connection: close\r\n\r\n" } else { b"\r\n" });
     if with_body && has_body {
-        out.extend_from_slice(body.as_bytes());
+        out.extend_from_slice(body);
     }
 }
 
@@ -60,8 +66,8 @@ pub(super) fn write(
 pub(super) struct Reply<'r> {
     pub(super) status: u16,
     pub(super) has_body: bool,
-    /// The fixed body, in place of a line with the status.
-    pub(super) fixed: Option<&'r DirectResponse>,
+    /// The body, in place of a line with the status.
+    pub(super) content: Option<Content<'r>>,
     /// The target of a redirect.
     pub(super) location: Option<&'r [u8]>,
     /// The client expects gRPC.
@@ -82,27 +88,27 @@ pub(super) struct Grpc {
 impl Reply<'_> {
     /// Sends the whole response. Returns the size of its body.
     pub(super) fn send(&self, stream: &mut Http2Stream, date: &HttpDate) -> io::Result<usize> {
-        let Self { status, has_body, fixed, location, grpc, lines } = *self;
+        let Self { status, has_body, content, location, grpc, lines } = *self;
         if let Some(call) = grpc.filter(|_| has_body) {
             let mut failure = grpc_failure(status, call, date);
             append_lines(failure.headers_mut(), lines);
             stream.respond(failure, true)?;
             return Ok(0);
         }
-        let body = match fixed {
-            Some(fixed) => fixed.body.to_string(),
-            None if status >= 400 => format!("{status} {}\n", reason(status)),
-            None => String::new(),
+        let body = match content {
+            Some(content) => content.body.to_vec(),
+            None if status >= 400 => format!("{status} {}\n", reason(status)).into_bytes(),
+            None => Vec::new(),
         };
         let mut response = Response::builder().status(status);
         if let Some(location) = location {
             response = response.header(header::LOCATION, location);
         }
         if !body.is_empty() {
-            let content_type = fixed.and_then(|fixed| fixed.content_type.as_deref());
-            response = response.header(header::CONTENT_TYPE, content_type.unwrap_or(TEXT));
+            let media_type = content.and_then(|content| content.media_type);
+            response = response.header(header::CONTENT_TYPE, media_type.unwrap_or(TEXT));
         }
-        if fixed.is_none() && matches!(status, 200 | 405) {
+        if content.is_none() && matches!(status, 200 | 405) {
             response = response.header(header::ALLOW, ALLOWED);
         }
         if !matches!(status, 204 | 304) {

@@ -1,7 +1,7 @@
 //! The path of the request to the endpoint: its head, and its body as it arrives from the client.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use sluicegate_http1::{ChunkedDecoder, LAST_CHUNK, RequestFraming, RequestHead, write_chunk_header};
 use sluicegate_model::settings::Limits;
@@ -48,6 +48,8 @@ enum Body {
     Chunked(ChunkedDecoder),
     /// The client ends a body without a length (HTTP/2). The gateway forwards it in the chunked coding.
     Stream,
+    /// The whole body, which the gateway has taken from the client, and whether the gateway forwards it in the chunked coding.
+    Gathered(Vec<u8>, bool),
 }
 
 /// The progress of an upload.
@@ -116,7 +118,71 @@ impl Upload {
 
     /// Whether the whole body was taken from the client.
     pub(super) fn is_complete(&self) -> bool {
-        self.complete
+        self.complete || self.gathered().is_some()
+    }
+
+    /// The whole body, if the gateway has buffered it and has not sent it yet.
+    pub(super) fn gathered(&self) -> Option<&[u8]> {
+        match &self.body {
+            Body::Gathered(body, _) => Some(body),
+            _ => None,
+        }
+    }
+
+    /// Replaces the body by the whole body, which [`poll_gather`](Self::poll_gather) has taken.
+    pub(super) fn set_gathered(&mut self, body: Vec<u8>) {
+        let is_chunked = matches!(self.body, Body::Chunked(_) | Body::Stream);
+        self.body = Body::Gathered(body, is_chunked);
+    }
+
+    /// Moves bytes of the body from the client to `body`. Returns whether `body` is the whole body. `client` is the
+    /// connection, its buffer, and the length of the head in the buffer.
+    pub(super) fn poll_gather(
+        &mut self,
+        cx: &mut Context<'_>,
+        (client, input, head_len): (&mut Wire, &mut Buffer, usize),
+        body: &mut Vec<u8>,
+        most: usize,
+    ) -> Poll<Result<bool, ClientFault>> {
+        let arrived = &input.filled()[head_len..];
+        if arrived.is_empty() {
+            if ready!(self.receive(cx, client, input, head_len))? > 0 {
+                return Poll::Ready(Ok(false));
+            }
+            // The gateway drops the trailers.
+            return client.poll_trailers(cx).map_ok(|_| true);
+        }
+        let before = body.len();
+        let (taken, is_whole) = match &mut self.body {
+            Body::None | Body::Gathered(..) => (0, true),
+            Body::Length(left) => {
+                let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(arrived.len());
+                body.extend_from_slice(&arrived[..taken]);
+                *left -= taken as u64;
+                (taken, *left == 0)
+            }
+            Body::Chunked(decoder) => {
+                let recoded = chunks::recode(decoder, arrived, body, &mut Coding::Plain)
+                    .map_err(|_| ClientFault::BadBody)?;
+                (recoded.taken, decoder.is_done())
+            }
+            Body::Stream => {
+                body.extend_from_slice(arrived);
+                (arrived.len(), false)
+            }
+        };
+        let is_stuck = taken == 0 && !is_whole;
+        input.cut(head_len, taken);
+        self.received += (body.len() - before) as u64;
+        if body.len() > most || self.received > self.limit {
+            return Poll::Ready(Err(ClientFault::BodyTooLarge));
+        }
+        self.promised = self.promised.filter(|written| *written > 0);
+        if is_stuck {
+            // A part of a line of the chunked coding.
+            ready!(self.receive(cx, client, input, head_len))?;
+        }
+        Poll::Ready(Ok(is_whole))
     }
 
     /// Whether the whole request was sent to the endpoint.
@@ -198,12 +264,29 @@ impl Upload {
     /// Moves body from the client's buffer to the request buffer.
     fn take_body(&mut self, sides: &mut Sides<'_>) -> Result<(), ClientFault> {
         let (head_len, request) = (sides.head_len, &mut *sides.request);
+        if let Body::Gathered(body, is_chunked) = &mut self.body {
+            let body = std::mem::take(body);
+            if *is_chunked && !body.is_empty() {
+                write_chunk_header(request, body.len());
+            }
+            request.extend_from_slice(&body);
+            if *is_chunked {
+                request.extend_from_slice(if body.is_empty() { b"" } else { b"\r\n" });
+                request.extend_from_slice(LAST_CHUNK);
+            }
+            (self.body, self.complete) = (Body::None, true);
+            if self.received > self.limit {
+                return Err(ClientFault::BodyTooLarge);
+            }
+            self.replayable &= request.len() <= self.replay + head_len + BUFFER;
+            return Ok(());
+        }
         let body = &sides.input.filled()[head_len..];
         if body.is_empty() {
             return Ok(());
         }
         let taken = match &mut self.body {
-            Body::None => 0,
+            Body::None | Body::Gathered(..) => 0,
             Body::Length(left) => {
                 let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(body.len());
                 request.extend_from_slice(&body[..taken]);
@@ -240,27 +323,41 @@ impl Upload {
 
     /// Reads once from the client, after a 100 if the client waits for it.
     fn read(&mut self, cx: &mut Context<'_>, sides: &mut Sides<'_>) -> Result<Poll<()>, UploadError> {
-        if let (Some(0), Wire::Http2(stream)) = (self.promised, &mut *sides.client) {
+        match self.receive(cx, sides.client, sides.input, sides.head_len) {
+            Poll::Ready(Ok(1..)) => Ok(Poll::Ready(())),
+            Poll::Ready(Ok(0)) => self.end(cx, sides),
+            Poll::Ready(Err(fault)) => Err(UploadError::Client(fault)),
+            Poll::Pending => Ok(Poll::Pending),
+        }
+    }
+
+    /// Reads once from the client into the buffer. 0: the client has ended a body without a length.
+    fn receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        client: &mut Wire,
+        input: &mut Buffer,
+        head_len: usize,
+    ) -> Poll<Result<usize, ClientFault>> {
+        if let (Some(0), Wire::Http2(stream)) = (self.promised, &mut *client) {
             stream.send_interim(100);
             self.promised = None;
         }
         while let Some(rest) =
             self.promised.and_then(|written| CONTINUE.get(written..)).filter(|r| !r.is_empty())
         {
-            match Pin::new(&mut *sides.client).poll_write(cx, rest) {
-                Poll::Ready(Ok(written @ 1..)) => {
+            match ready!(Pin::new(&mut *client).poll_write(cx, rest)) {
+                Ok(written @ 1..) => {
                     self.promised = self.promised.map(|before| before + written);
                 }
-                Poll::Ready(_) => return Err(UploadError::Client(ClientFault::Closed)),
-                Poll::Pending => return Ok(Poll::Pending),
+                _ => return Poll::Ready(Err(ClientFault::Closed)),
             }
         }
-        sides.input.reserve(BUFFER / 2, sides.head_len + 2 * BUFFER);
-        match sides.input.poll_fill(cx, sides.client) {
-            Poll::Ready(Ok(1..)) => Ok(Poll::Ready(())),
-            Poll::Ready(Ok(0)) if matches!(self.body, Body::Stream) => self.end(cx, sides),
-            Poll::Ready(_) => Err(UploadError::Client(ClientFault::Closed)),
-            Poll::Pending => Ok(Poll::Pending),
+        input.reserve(BUFFER / 2, head_len + 2 * BUFFER);
+        match ready!(input.poll_fill(cx, client)) {
+            Ok(read @ 1..) => Poll::Ready(Ok(read)),
+            Ok(0) if matches!(self.body, Body::Stream) => Poll::Ready(Ok(0)),
+            _ => Poll::Ready(Err(ClientFault::Closed)),
         }
     }
 

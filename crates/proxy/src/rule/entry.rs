@@ -7,6 +7,7 @@ use sluicegate_model::EntryPoint;
 
 use super::RouteIndex;
 use super::host::Host;
+use crate::feature::Guard;
 use crate::name::{HostMap, host_name};
 use crate::request::HeadView;
 use crate::tls::TlsTable;
@@ -30,6 +31,8 @@ pub(crate) struct EntryTable {
     pub(crate) tls: Arc<TlsTable>,
     /// The route of requests that meet no match.
     pub(super) default: Option<RouteIndex>,
+    /// Whether a host has filters.
+    pub(super) is_filtered: bool,
 }
 
 /// A host and its number.
@@ -44,6 +47,11 @@ impl EntryTable {
     /// is in normal form.
     pub(super) fn find(&self, authority: &[u8], path: &[u8], request: HeadView<'_>) -> Option<RouteIndex> {
         self.search(authority, |placed| placed.find(path, request)).or(self.default)
+    }
+
+    /// The filters of the listener for a host: the most specific host that matches the name belongs to the listener.
+    pub(super) fn filters(&self, authority: &[u8]) -> Option<&Guard> {
+        self.hosts.first(host_name(authority), |placed| Some(placed.host.filters()))?
     }
 
     /// The first result for a host that matches a name, from the most specific host on. The search ends with a host that

@@ -32,6 +32,8 @@ pub(crate) struct Host {
     takes_all: bool,
     /// Whether a security policy applies to one of the routes.
     is_guarded: bool,
+    /// The filters of the listener.
+    filters: Option<Box<Guard>>,
 }
 
 /// The target of a match: route, backends and policies.
@@ -83,6 +85,11 @@ impl Host {
     /// Whether a security policy applies to one of the routes.
     pub(super) fn is_guarded(&self) -> bool {
         self.is_guarded
+    }
+
+    /// The filters of the listener.
+    pub(super) fn filters(&self) -> Option<&Guard> {
+        self.filters.as_deref()
     }
 
     pub(super) fn targets(&self) -> &[Target] {
@@ -179,10 +186,11 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
                 && target.course.as_ref().is_none_or(|course| course.is_in_place(&self.slot))
                 && target.guard.as_ref().is_none_or(|guard| guard.is_in_place(&self.slot))
                 && !self.resources.counters.is_overflow(&target.stats)
-        });
+        }) && host.filters().is_none_or(|filters| filters.is_in_place(&self.slot));
         if is_same {
             self.routes += host.targets.len();
-            host.targets.iter().filter_map(|target| target.guard.as_deref()).for_each(|guard| {
+            let guards = host.targets.iter().filter_map(|target| target.guard.as_deref());
+            guards.chain(host.filters()).for_each(|guard| {
                 self.policies.adopt(guard);
             });
             host.targets.iter().filter_map(|target| target.course.as_deref()).for_each(|course| {
@@ -229,7 +237,11 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
         let (paths, regexes) = (PathTree::new(paths), Regexes::new(regexes));
         let has_guard = |target: &Target| target.guard.as_ref().is_some_and(|guard| guard.security.is_some());
         let is_guarded = targets.iter().any(has_guard);
-        Host { source: source.clone(), paths, regexes, targets, places, fallback, takes_all, is_guarded }
+        let filters = source.filters.as_ref();
+        let filters = filters
+            .map(|source| self.policies.filters(source, self.old_policies.0, self.resources, &self.slot));
+        let source = source.clone();
+        Host { source, paths, regexes, targets, places, fallback, takes_all, is_guarded, filters }
     }
 
     fn target<'r>(

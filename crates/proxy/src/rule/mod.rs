@@ -29,7 +29,7 @@ use sluicegate_model::{Config, EntryPoint, HostPattern, Serves, Settings, Upstre
 
 use crate::feature::authentication::consumer::Consumers;
 use crate::feature::security::Security;
-use crate::feature::{Policies, Resources, SecurityPolicy};
+use crate::feature::{Guard, Policies, Resources, SecurityPolicy};
 use crate::name::HostMap;
 use crate::path::{is_ambiguous, readings};
 use crate::request::HeadView;
@@ -119,6 +119,7 @@ impl Table {
             };
             let number = table.add(host.clone());
             let entry = table.open(&source.entry_point, tls, 0);
+            table.entries[entry].is_filtered |= host.filters().is_some();
             table.entries[entry].hosts.insert(&source.host, Placed { host, number });
         }
         if let Some(rule) = &config.default_rule {
@@ -176,6 +177,7 @@ impl Table {
                 hosts: HostMap::with_capacity(hosts),
                 tls: tls.of(entry_point),
                 default: None,
+                is_filtered: false,
             });
             self.entries.len() - 1
         })
@@ -224,6 +226,11 @@ impl Table {
         request: HeadView<'_>,
     ) -> Option<RouteIndex> {
         self.at(entrance)?.find(authority, path, request)
+    }
+
+    /// The filters of the listener that a request is for, if it has filters.
+    pub(crate) fn filters(&self, entrance: Entrance, authority: &[u8]) -> Option<&Guard> {
+        self.at(entrance).filter(|entry| entry.is_filtered)?.filters(authority)
     }
 
     /// The target of an index that [`find`](Self::find) returned.
@@ -316,9 +323,9 @@ fn security(target: &Target) -> Option<&Arc<SecurityPolicy>> {
 
 /// Whether a policy can deny a request.
 fn can_deny(policy: &SecurityPolicy) -> bool {
-    let Security { refuses, access, cors: _, authentication, authorization, drops_overrides: _ } =
+    let Security { refuses, access, cors: _, authentication, authorization, filters, drops_overrides: _ } =
         &policy.compiled;
-    *refuses || access.is_some() || authentication.is_some() || authorization.is_some()
+    *refuses || access.is_some() || authentication.is_some() || authorization.is_some() || !filters.is_empty()
 }
 
 #[cfg(test)]

@@ -52,6 +52,8 @@ pub(crate) struct Worker {
     pub(crate) passwords: RefCell<PasswordMemory>,
     /// The external services that the worker asks about requests.
     pub(crate) externals: Externals,
+    /// The memory of buffered bodies, in bytes.
+    pub(crate) gathered: Rc<Cell<usize>>,
     pub(crate) sinks: Sinks,
 }
 
@@ -103,6 +105,7 @@ impl Worker {
             tokens: RefCell::default(),
             passwords: RefCell::default(),
             externals: Externals::default(),
+            gathered: Rc::default(),
             sinks,
         }
     }

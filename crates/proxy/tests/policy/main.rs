@@ -104,6 +104,7 @@ fn open() -> Security {
         authorization: None,
         forward_overrides: false,
         inherits: Vec::new(),
+        filters: Vec::new(),
     }
 }
 

@@ -6,18 +6,17 @@ use sluicegate_model::UpstreamKey;
 use sluicegate_model::feature::Mirror;
 use sluicegate_model::value::{Entries, Percent};
 
+use super::service_ref::{self, Resolved, Unresolved};
 use crate::backend_tls::BackendTls;
 use crate::intent::http_route::{HttpBackend, HttpRoute, HttpRule};
 use crate::intent::listener::Parent;
 use crate::intent::{At, Place, Reference};
-use crate::object::backend::Backend;
-use crate::object::http_route as object;
-use crate::object::route::{BackendRef, ServicePortRef};
-use crate::object::service::IpProtocol;
-use crate::object::{Kind, ObjectRef};
+use crate::object::Kind;
+use crate::object::external_auth::OF_RULE;
+use crate::object::http_route::{self as object, internal_error};
+use crate::object::route::BackendRef;
 use crate::status::Fault;
 use crate::store::Store;
-use crate::upstream;
 
 pub(super) fn intent<'a>(
     store: &Store,
@@ -43,6 +42,8 @@ pub(super) fn intent<'a>(
         references,
         problems,
     };
+    // gRPC needs HTTP/2.
+    let is_grpc = at.object.kind == Kind::GrpcRoute;
     for rule in &route.rules {
         let mut backends = Vec::with_capacity(rule.backends.len());
         for (nth, backend) in rule.backends.iter().enumerate() {
@@ -50,7 +51,7 @@ pub(super) fn intent<'a>(
             let upstream = intent.upstream(
                 store,
                 tls,
-                &backend.reference,
+                (&backend.reference, is_grpc),
                 place,
                 "requests for this backend receive 500",
             );
@@ -61,7 +62,8 @@ pub(super) fn intent<'a>(
         let mut mirrors = Vec::new();
         for (filter, mirror) in &rule.mirrors {
             let place = Place::HttpMirror(rule.index, *filter);
-            let upstream = intent.upstream(store, tls, mirror, place, "the filter mirrors no requests");
+            let upstream =
+                { intent.upstream(store, tls, (mirror, is_grpc), place, "the filter mirrors no requests") };
             // The weight is the percentage.
             if let (Some(upstream), Ok(percent)) = (upstream, Percent::new(mirror.weight.into())) {
                 mirrors.push(Mirror { upstream, percent });
@@ -70,9 +72,21 @@ pub(super) fn intent<'a>(
         if let Some(mirrors) = Entries::new(mirrors).filter(|mirrors| !mirrors.is_empty()) {
             Arc::make_mut(&mut features).mirrors = mirrors;
         }
+        let mut auth = Vec::with_capacity(rule.auth.len());
+        for (filter, of_filter) in &rule.auth {
+            let place = Place::HttpFilter(rule.index, *filter);
+            let backend = (&of_filter.backend, of_filter.is_grpc());
+            auth.extend(
+                intent.upstream(store, tls, backend, place, OF_RULE).map(|upstream| of_filter.with(upstream)),
+            );
+        }
+        if auth.len() < rule.auth.len() {
+            // No filter may be skipped.
+            (features, auth) = (Arc::new(internal_error()), Vec::new());
+        }
         let (index, name, matches) = (rule.index, rule.name.as_ref(), &*rule.matches);
         let cors = rule.cors.as_ref();
-        intent.rules.push(HttpRule { index, name, matches, features, cors, backends });
+        intent.rules.push(HttpRule { index, name, matches, features, cors, auth, backends });
     }
     intent
 }
@@ -83,56 +97,29 @@ impl HttpRoute<'_> {
         &mut self,
         store: &Store,
         tls: &BackendTls<'_>,
-        backend: &BackendRef,
+        (backend, is_http2): (&BackendRef, bool),
         place: Place,
         consequence: &str,
     ) -> Option<UpstreamKey> {
-        let Some(ServicePortRef { namespace, name, port }) = &backend.service else {
+        let Some(service) = &backend.service else {
             self.unresolved = self.unresolved.take().or_else(|| backend.fault.clone());
             return None;
         };
-        let object = self.at.object;
-        let is_granted = store.is_granted(object, namespace, (Kind::Service, name));
-        let mut refuse = |within: &str, reason: &'static str, fault: String| {
-            let field = format!("{}.{within}", place.field());
-            self.unresolved.get_or_insert_with(|| Fault::new(reason, format!("{field}: {fault}")));
-            self.problems.push(self.at.warning(&field, format!("{fault}; {consequence}")));
+        let Resolved { upstream, named } =
+            service_ref::resolve(store, tls, self.at.object, service, is_http2);
+        self.named.extend(named);
+        let upstream = match upstream {
+            Ok(upstream) => upstream,
+            Err(Unresolved { within, reason, fault, is_missing }) => {
+                let field = format!("{}.{within}", place.field());
+                self.unresolved.get_or_insert_with(|| Fault::new(reason, format!("{field}: {fault}")));
+                self.problems.push(self.at.warning(&field, format!("{fault}; {consequence}")));
+                if is_missing {
+                    self.missing.push((service.namespace.clone(), service.name.clone()));
+                }
+                return None;
+            }
         };
-        if !is_granted {
-            let fault = format!(
-                "{namespace:?}: no ReferenceGrant of this namespace allows {}s of namespace {} to name Service {name}",
-                object.kind, object.namespace
-            );
-            refuse("namespace", "RefNotPermitted", fault);
-            return None;
-        }
-        let service = ObjectRef { kind: Kind::Service, namespace: namespace.clone(), name: name.clone() };
-        match store.service(namespace, name) {
-            None if !store.knows(&service) => {
-                self.missing.push((namespace.clone(), name.clone()));
-                refuse("name", "BackendNotFound", format!("{service} does not exist"));
-                return None;
-            }
-            Some((known, _))
-                if known.external_name.is_none() && known.port(port, IpProtocol::Tcp).is_none() =>
-            {
-                let ports = known.ports_in_words(IpProtocol::Tcp);
-                self.missing.push((namespace.clone(), name.clone()));
-                refuse("port", "BackendNotFound", format!("{service} has no port {port}, it has {ports}"));
-                return None;
-            }
-            _ => {}
-        }
-        let named = UpstreamKey::new(namespace.clone(), name.clone(), port.clone());
-        // gRPC needs HTTP/2.
-        let of_route = (object.kind == Kind::GrpcRoute).then_some(Backend { http2: true, tls: None });
-        let upstream = upstream::key(store, &named, None, of_route.as_ref());
-        let secured = tls
-            .secure(upstream.clone())
-            .map_err(|fault| refuse("name", "InvalidBackendTLSPolicy", fault))
-            .ok();
-        self.named.push(upstream);
-        let upstream = secured?;
         self.references.push(Reference { at: self.at, place, upstream: upstream.clone() });
         Some(upstream)
     }

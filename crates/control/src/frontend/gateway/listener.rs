@@ -7,7 +7,8 @@ use std::sync::Arc;
 use sluicegate_model::{Certificate, ClientAuth, ClientAuthMode};
 
 use super::service::{self, GatewayAddresses, Lack};
-use crate::backend_tls::{self, Untrusted};
+use super::service_ref;
+use crate::backend_tls::{self, BackendTls, Untrusted};
 use crate::frontend::certificate;
 use crate::intent::listener::{Listener, Socket};
 use crate::intent::{At, Place};
@@ -63,6 +64,7 @@ impl<'a> Shared<'a> {
 /// The intents of the listeners of a Gateway or a ListenerSet, in the order of its listeners.
 pub(super) fn intents<'a>(
     store: &Store,
+    tls: &BackendTls<'_>,
     at: At<'a>,
     listeners: &'a [gateway::Listener],
     shared: &Shared<'a>,
@@ -99,6 +101,9 @@ pub(super) fn intents<'a>(
             true => Arc::new(rejecting_policy()),
             false => clients.policy.clone(),
         });
+        let presented = client_certificate.as_ref();
+        let (filters, of_filters) =
+            service_ref::listener_filters(store, tls, at, listener, presented, problems);
         Listener {
             at,
             gateway,
@@ -110,10 +115,13 @@ pub(super) fn intents<'a>(
             entry_point: options.gateway_services.as_ref().map(|_| entry_point(gateway, listener.port)),
             certificates,
             client_auth,
-            closed: clients.and_then(|clients| clients.closed.clone()),
+            closed: (clients.and_then(|clients| clients.closed.clone()))
+                .or_else(|| listener.filters.fault.clone()),
+            filters,
             client_certificate: client_certificate.clone(),
             unresolved: (listener.unresolved.clone().or(unresolved))
-                .or_else(|| clients.and_then(|clients| clients.unresolved.clone())),
+                .or_else(|| clients.and_then(|clients| clients.unresolved.clone()))
+                .or(of_filters),
             is_waiting,
             sockets,
         }

@@ -9,6 +9,7 @@
 //! | [`attach`] | the listeners that accept a route |
 //! | [`backend`] | the backends of a route below HTTP |
 //! | [`http_route`] | HTTPRoutes and GRPCRoutes |
+//! | [`service_ref`] | the Services that routes and listeners name for HTTP |
 //! | [`service`] | the Services of Gateways, and the ports of the data plane that they lead to |
 
 use std::collections::HashMap;
@@ -33,6 +34,7 @@ mod listener;
 mod listener_set;
 pub(crate) mod parameters;
 pub(crate) mod service;
+mod service_ref;
 
 pub(crate) use class::is_ours;
 
@@ -70,6 +72,7 @@ pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mu
     foreign.sort_unstable_by(|one, other| one.object.cmp(&other.object));
     intents.foreign.extend(foreign);
     gateways.sort_by_cached_key(|(at, gateway)| at.age(gateway.created));
+    intents.backend_tls = BackendTls::new(store);
     let mut listeners = Listeners::default();
     let mut shared = Vec::with_capacity(gateways.len());
     for (at, gateway) in gateways {
@@ -81,7 +84,8 @@ pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mu
         }
         let (of_gateway, unresolved) = Shared::new(store, at, gateway, options, problems);
         let range = listeners.add(at.object, &gateway.listeners);
-        let added = listener::intents(store, at, &gateway.listeners, &of_gateway, options, problems);
+        let tls = &intents.backend_tls;
+        let added = listener::intents(store, tls, at, &gateway.listeners, &of_gateway, options, problems);
         intents.listeners.extend(added);
         let parameters = parameters.map(drop);
         intents.gateways.push(GatewayIntent { at, gateway, listeners: range, parameters, unresolved });
@@ -93,7 +97,9 @@ pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mu
         let own: &[Listener] = if refusal.is_none() { &set.listeners } else { &[] };
         let range = listeners.add(at.object, own);
         let problems = &mut intents.problems;
-        intents.listeners.extend(listener::intents(store, at, own, &shared[gateway], options, problems));
+        let (tls, shared) = (&intents.backend_tls, &shared[gateway]);
+        let added = listener::intents(store, tls, at, own, shared, options, problems);
+        intents.listeners.extend(added);
         let listeners = refusal.map_or(Ok(range), Err);
         intents.listener_sets.push(ListenerSetIntent { at, set, gateway, listeners });
     }

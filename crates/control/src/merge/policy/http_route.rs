@@ -65,12 +65,13 @@ impl Policies<'_> {
             0 => traffic,
             _ => self.narrow(traffic, security.as_ref()),
         });
-        let security = match rule.cors {
-            None => security,
-            Some(cors) => {
+        let security = match rule.cors.is_none() && rule.auth.is_empty() {
+            true => security,
+            false => {
                 let of_policy = security.as_deref().cloned();
                 let policy = of_policy.unwrap_or_else(|| Security::open(route.at.id()));
-                Some(Arc::new(Security { cors: Some(cors.clone()), ..policy }))
+                let cors = rule.cors.cloned().or_else(|| policy.cors.clone());
+                Some(Arc::new(Security { cors, filters: rule.auth.clone(), ..policy }))
             }
         };
         let rate_limits = self.rate_limits.of_rule(origin, first);

@@ -54,6 +54,7 @@ impl SecurityPolicy {
             authorization,
             forward_overrides: parts.forward_override_headers,
             inherits: Vec::new(),
+            filters: Vec::new(),
         };
         Self { created, targets, security: Arc::new(security), needs }
     }

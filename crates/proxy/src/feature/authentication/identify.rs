@@ -148,7 +148,7 @@ impl Authentication {
                 Some(Err(denial)) => Err((*denial).into()),
                 Some(Ok(answer)) => match answer.verdict {
                     Verdict::Admitted => Ok(Identity { answer: Some(answer.clone()), ..Identity::default() }),
-                    Verdict::Forbidden => Err(Denial::CheckForbidden.into()),
+                    Verdict::Forbidden | Verdict::Responded(_) => Err(Denial::CheckForbidden.into()),
                     Verdict::Unauthorized if external.sign_in().is_some() => Err(Denial::SignIn.into()),
                     Verdict::Unauthorized => Err(Denial::CheckUnauthorized.into()),
                 },

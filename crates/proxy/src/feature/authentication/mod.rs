@@ -57,6 +57,12 @@ pub(crate) enum Method {
     Unusable,
 }
 
+/// A number that is unique in this process.
+pub(super) fn new_number() -> u64 {
+    static NUMBER: AtomicU64 = AtomicU64::new(1);
+    NUMBER.fetch_add(1, Ordering::Relaxed)
+}
+
 impl Authentication {
     /// Compiles the authentication of a policy in this namespace.
     pub(super) fn new(source: &feature::Authentication, namespace: &Arc<str>, places: &Places) -> Self {
@@ -119,18 +125,16 @@ impl Authentication {
 impl Method {
     /// The methods of a policy, in the order of their checks.
     fn all(source: &feature::Authentication, places: &Places) -> Vec<Self> {
-        static NUMBER: AtomicU64 = AtomicU64::new(1);
-        let number = || NUMBER.fetch_add(1, Ordering::Relaxed);
-        let jwt = source.jwt.as_ref().map(|jwt| Self::Jwt(Tokens::new(jwt, number(), places)));
+        let jwt = source.jwt.as_ref().map(|jwt| Self::Jwt(Tokens::new(jwt, new_number(), places)));
         let api_key = source.api_key.as_ref().map(|api_key| Self::ApiKey {
             places: api_key.places().map(|place| Place::new(&place)).collect(),
             forwards: api_key.forward,
         });
         let basic = source.basic.as_ref().map(|basic| match basic.secret_ref.value() {
-            Ok(users) => Self::Basic(Passwords::new(basic, users, number())),
+            Ok(users) => Self::Basic(Passwords::new(basic, users, new_number())),
             Err(_) => Self::Unusable,
         });
-        let ext_auth = source.ext_auth.as_ref().map(|ext_auth| match External::new(ext_auth, number()) {
+        let ext_auth = source.ext_auth.as_ref().map(|ext_auth| match External::new(ext_auth, new_number()) {
             Ok(external) => Self::External(Arc::new(external)),
             Err(error) => {
                 tracing::error!(%error, url = &*ext_auth.url, "cannot use an authorization service; the gateway denies requests that need the service's decision");

@@ -6,6 +6,7 @@ use sluicegate_http1::{Known, ResponseHead};
 use sluicegate_model::feature::authentication::ext_auth::ExtAuthCache;
 
 use super::External;
+use super::filter::Detail;
 use crate::feature::authentication::credential::is_line;
 
 /// The decision of a service about a request. The gateway uses no other part of the service's response.
@@ -20,6 +21,8 @@ pub(crate) struct Answer {
     pub(crate) challenges: Box<[u8]>,
     /// How long the answer may be remembered.
     pub(super) time_to_live: Duration,
+    /// The other parts of an answer to a filter.
+    pub(crate) detail: Option<Box<Detail>>,
 }
 
 /// Whether the request is allowed.
@@ -28,9 +31,23 @@ pub(crate) enum Verdict {
     Admitted,
     Unauthorized,
     Forbidden,
+    /// The request is denied with the service's own response, with this status. Only for filters.
+    Responded(u16),
 }
 
 impl Answer {
+    /// The answer to a filter.
+    pub(super) fn of_filter(verdict: Verdict, detail: Detail) -> Self {
+        Self {
+            verdict,
+            request_lines: Box::default(),
+            cookies: Box::default(),
+            challenges: Box::default(),
+            time_to_live: Duration::ZERO,
+            detail: Some(Box::new(detail)),
+        }
+    }
+
     /// `None` if the response does not decide about the request.
     pub(super) fn read(head: &ResponseHead, buf: &[u8], external: &External) -> Option<Self> {
         let verdict = match head.status {
@@ -63,6 +80,7 @@ impl Answer {
             time_to_live: if cookies.is_empty() { time_to_live } else { Duration::ZERO },
             cookies: cookies.into(),
             challenges: challenges.into(),
+            detail: None,
         })
     }
 
@@ -81,7 +99,7 @@ impl Answer {
 fn time_to_live(cache: &ExtAuthCache, verdict: Verdict, head: &ResponseHead, buf: &[u8]) -> Duration {
     let mut time_to_live = match verdict {
         Verdict::Admitted => cache.admitted.get(),
-        Verdict::Unauthorized | Verdict::Forbidden => cache.refused.get(),
+        Verdict::Unauthorized | Verdict::Forbidden | Verdict::Responded(_) => cache.refused.get(),
     };
     let lines = head.lines.iter().filter(|line| line.known == Known::CacheControl);
     for directive in lines.flat_map(|line| line.value.of(buf).split(|byte| *byte == b',')) {
@@ -106,7 +124,7 @@ fn time_to_live(cache: &ExtAuthCache, verdict: Verdict, head: &ResponseHead, buf
     time_to_live
 }
 
-fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+pub(super) fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     for part in [name, b": ", value, b"\r\n"] {
         out.extend_from_slice(part);
     }

@@ -1,5 +1,5 @@
-//! The HTTP exchange with a service. It consists of a request without a body, the head of its response, and a part of the
-//! response's body. This part must be read before the connection is used again.
+//! The HTTP exchange with a service. It consists of a request, the head of its response, and a part of the response's body.
+//! This part must be read before the connection is used again.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -18,12 +18,14 @@ use tokio::net::TcpStream;
 use tokio::task::{JoinSet, spawn_local};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::External;
 use super::addresses::Addresses;
 use super::answer::Answer;
+use super::grpc::{self, MessageError};
 use super::local::Place;
+use super::{External, Question};
 use crate::buffer::{Buffer, give_spare_buffer, spare_buffer};
 use crate::failure::{Denial, Failure};
+use crate::http_client::Server;
 use crate::stream::Stream;
 use crate::tls;
 use crate::upstream::{AvoidedEndpoints, Connection, EndpointPreference, LocalUpstream};
@@ -31,7 +33,8 @@ use crate::upstream::{AvoidedEndpoints, Connection, EndpointPreference, LocalUps
 /// Limits for the head of a response. The same limits apply to all interim responses together.
 const HEAD: HeadLimits = HeadLimits { bytes: 16 * 1024, headers: 100 };
 
-/// The longest body, in bytes, that the gateway reads to reuse the connection. A longer body closes the connection.
+/// The longest body, in bytes, that the gateway reads: to reuse the connection, or as a response of a filter. A longer body
+/// closes the connection.
 const BODY_MAX: u64 = 64 * 1024;
 
 /// The time limit for the rest of a body. The answer does not wait for the body.
@@ -93,9 +96,15 @@ pub(super) enum AskError {
     #[error("the service's response is not valid HTTP: {0}")]
     Response(#[from] ResponseError),
     #[error(
-        "the service responds with {0}, which is none of 2xx, 401 and 403; the gateway does not follow redirects"
+        "the service responds with {0}, which the gateway does not accept; the gateway does not follow redirects"
     )]
     Status(u16),
+    #[error("the service's response is invalid: {0}")]
+    Message(#[from] MessageError),
+    #[error("the service responds with the gRPC status {0}")]
+    Grpc(u32),
+    #[error("the service's response is longer than {BODY_MAX} bytes")]
+    TooLong,
     #[error("the service did not respond within {0:?}")]
     Timeout(Duration),
 }
@@ -105,7 +114,9 @@ impl AskError {
         match self {
             Self::Busy => Denial::TooManyExternalChecks,
             Self::Timeout(_) => Denial::CheckTimeout,
-            Self::Response(_) | Self::Status(_) => Denial::CheckAnswer,
+            Self::Response(_) | Self::Status(_) | Self::Message(_) | Self::Grpc(_) | Self::TooLong => {
+                Denial::CheckAnswer
+            }
             Self::Name(_)
             | Self::Connect(_)
             | Self::NoConnection(_)
@@ -118,18 +129,21 @@ impl AskError {
     }
 
     /// Whether another server of the service may answer. No server has responded yet. The gateway repeats a question that
-    /// a server may have read only if the method is safe (RFC 9110, 9.2.2).
-    fn is_worth_another_try(&self, method: Method) -> bool {
+    /// a server may have read only if the question is repeatable (RFC 9110, 9.2.2).
+    fn is_worth_another_try(&self, is_repeatable: bool) -> bool {
         match self {
             Self::Connect(_) | Self::Stale => true,
             // An invalid certificate stays invalid.
             Self::Tls(error) => error.kind() != io::ErrorKind::InvalidData,
-            Self::Broken(_) | Self::Closed | Self::Unacknowledged => method != Method::Post,
+            Self::Broken(_) | Self::Closed | Self::Unacknowledged => is_repeatable,
             Self::Busy
             | Self::Name(_)
             | Self::NoConnection(_)
             | Self::Response(_)
             | Self::Status(_)
+            | Self::Message(_)
+            | Self::Grpc(_)
+            | Self::TooLong
             | Self::Timeout(_) => false,
         }
     }
@@ -206,7 +220,8 @@ impl Connections {
     pub(super) async fn ask(
         self: &Rc<Self>,
         external: &External,
-        question: &[u8],
+        server: &Server,
+        question: &Question,
         place: Place,
     ) -> Result<Answer, AskError> {
         let mut place = Some(place);
@@ -215,11 +230,11 @@ impl Connections {
         let (mut tries, mut was_stale) = (0, false);
         loop {
             let pause = pauses.get(tries).copied();
-            let asked = match self.open(external, tries).await {
+            let asked = match self.open(external, server, tries).await {
                 Ok(open) => {
                     // A question that cannot be repeated waits for its answer.
-                    let is_watched =
-                        pause.is_some() && AskError::Unacknowledged.is_worth_another_try(external.method);
+                    let is_watched = pause.is_some()
+                        && AskError::Unacknowledged.is_worth_another_try(question.is_repeatable);
                     self.converse(open, external, question, is_watched, &mut place).await
                 }
                 Err(error) => Err(error),
@@ -237,7 +252,7 @@ impl Connections {
                 // Other idle connections likely lead to the same server.
                 self.idle.borrow_mut().clear();
             }
-            let Some(pause) = pause.filter(|_| error.is_worth_another_try(external.method)) else {
+            let Some(pause) = pause.filter(|_| error.is_worth_another_try(question.is_repeatable)) else {
                 if matches!(error, AskError::Connect(_)) {
                     self.away.set(Some(Instant::now() + AWAY));
                 }
@@ -254,7 +269,7 @@ impl Connections {
         self: &Rc<Self>,
         external: &External,
         upstream: &Rc<LocalUpstream>,
-        question: &[u8],
+        question: &Question,
         place: Place,
     ) -> Result<Answer, AskError> {
         let (settings, preference) = (upstream.settings(), EndpointPreference::default());
@@ -263,7 +278,7 @@ impl Connections {
         loop {
             let now = Instant::now();
             let turn = upstream.pick(&tried, &preference, &settings.resilience, now);
-            let is_careful = !AskError::Closed.is_worth_another_try(external.method);
+            let is_careful = !AskError::Closed.is_worth_another_try(question.is_repeatable);
             let pooled = turn.as_ref().and_then(|endpoint| upstream.pooled(endpoint, is_careful, now));
             let connection = match pooled {
                 Some(connection) => connection,
@@ -278,7 +293,8 @@ impl Connections {
             let open = Open { carrier: Carrier::Endpoint(connection, settings.clone()), patience, is_reused };
             let is_last = retries == RETRIES;
             // A question that cannot be repeated waits for its answer.
-            let is_watched = !is_last && AskError::Unacknowledged.is_worth_another_try(external.method);
+            let is_watched =
+                !is_last && AskError::Unacknowledged.is_worth_another_try(question.is_repeatable);
             let asked = Instant::now();
             let error = match self.converse(open, external, question, is_watched, &mut place).await {
                 Ok(answer) => {
@@ -294,7 +310,7 @@ impl Connections {
                 (_, Some(failure)) => upstream.note_failure(&endpoint, failure),
                 _ => {}
             }
-            if is_last || !error.is_worth_another_try(external.method) {
+            if is_last || !error.is_worth_another_try(question.is_repeatable) {
                 return Err(error);
             }
             match error {
@@ -335,11 +351,10 @@ impl Connections {
     }
 
     /// An idle connection, or a new connection. Each attempt begins with another address.
-    async fn open(&self, external: &External, tries: usize) -> Result<Open, AskError> {
+    async fn open(&self, external: &External, service: &Server, tries: usize) -> Result<Open, AskError> {
         if let Some(kept) = self.kept() {
             return Ok(kept);
         }
-        let service = &external.service;
         let addresses = self.addresses.of(service).await.map_err(AskError::Name)?;
         // This leaves enough time for the other attempts.
         let share = external.timeout().saturating_sub(PAUSES.iter().sum()) / (PAUSES.len() as u32 + 1);
@@ -404,13 +419,13 @@ impl Connections {
         self: &Rc<Self>,
         mut open: Open,
         external: &External,
-        question: &[u8],
+        question: &Question,
         is_watched: bool,
         place: &mut Option<Place>,
     ) -> Result<Answer, AskError> {
         let (is_reused, patience, stream) = (open.is_reused, open.patience, open.stream());
         let broken = |error| if is_reused { AskError::Stale } else { AskError::Broken(error) };
-        stream.write_all(question).await.map_err(broken)?;
+        stream.write_all(&question.bytes).await.map_err(broken)?;
         let asked = Instant::now();
         if is_watched {
             let answering = poll_fn(|cx| stream.poll_readable(cx));
@@ -420,7 +435,7 @@ impl Connections {
         }
         let mut buffer = spare_buffer();
         let mut head = ResponseHead::default();
-        match read_head(stream, &mut buffer, &mut head, external).await {
+        match read_head(stream, &mut buffer, &mut head, question.method).await {
             Ok(()) => {}
             // An idle connection that ends at once was about to be closed, and the server has not read the question.
             Err(AskError::Broken(_) | AskError::Closed)
@@ -430,7 +445,25 @@ impl Connections {
             }
             Err(error) => return Err(error),
         }
-        let answer = Answer::read(&head, buffer.filled(), external).ok_or(AskError::Status(head.status));
+        if let Some(filter) = external.filter.as_ref().filter(|filter| filter.reads_body(head.status)) {
+            let text = buffer.filled()[..head.len].to_vec();
+            buffer.consume(head.len);
+            let content = Content::read(stream, &mut buffer, head.framing).await?;
+            let is_over = content.is_some() && head.framing != ResponseFraming::UntilClose;
+            if is_over && head.keep_alive && buffer.is_empty() {
+                self.keep(open, head.keep_alive_timeout);
+            }
+            give_spare_buffer(buffer);
+            return match (filter.is_grpc(), content) {
+                (true, Some(content)) => content.message(&head, &text),
+                (true, None) => Err(AskError::TooLong),
+                (false, content) => Ok(filter.answer(&head, &text, content.map(|content| content.body))),
+            };
+        }
+        let answer = match &external.filter {
+            None => Answer::read(&head, buffer.filled(), external).ok_or(AskError::Status(head.status)),
+            Some(filter) => Ok(filter.answer(&head, buffer.filled(), None)),
+        };
         buffer.consume(head.len);
         if head.keep_alive
             && let Some(body) = Body::new(head.framing)
@@ -462,14 +495,14 @@ async fn read_head(
     stream: &mut Stream,
     buffer: &mut Buffer,
     head: &mut ResponseHead,
-    external: &External,
+    method: Method,
 ) -> Result<(), AskError> {
     let (mut scan, mut interim) = (HeadScan::default(), 0);
     loop {
         if poll_fn(|cx| buffer.poll_fill(cx, stream)).await.map_err(AskError::Broken)? == 0 {
             return Err(AskError::Closed);
         }
-        while !buffer.is_empty() && head.parse(buffer.filled(), &mut scan, external.method, &HEAD)? {
+        while !buffer.is_empty() && head.parse(buffer.filled(), &mut scan, method, &HEAD)? {
             match head.status {
                 // The question asks for no other protocol.
                 101 => return Err(AskError::Status(101)),
@@ -482,6 +515,91 @@ async fn read_head(
             }
             buffer.consume(head.len);
             scan = HeadScan::default();
+        }
+    }
+}
+
+/// The whole body of a response.
+#[derive(Default)]
+struct Content {
+    body: Vec<u8>,
+    trailers: Vec<u8>,
+}
+
+impl Content {
+    /// Reads a body of up to [`BODY_MAX`] bytes; `None` for a longer body.
+    async fn read(
+        stream: &mut Stream,
+        buffer: &mut Buffer,
+        framing: ResponseFraming,
+    ) -> Result<Option<Self>, AskError> {
+        let (mut content, mut decoder) = (Self::default(), ChunkedDecoder::default());
+        loop {
+            let is_over = content.take(buffer, framing, &mut decoder)?;
+            if content.body.len() as u64 > BODY_MAX {
+                return Ok(None);
+            }
+            if is_over {
+                return Ok(Some(content));
+            }
+            if buffer.is_full() {
+                return Ok(None);
+            }
+            match poll_fn(|cx| buffer.poll_fill(cx, stream)).await.map_err(AskError::Broken)? {
+                0 if framing == ResponseFraming::UntilClose => return Ok(Some(content)),
+                0 => return Err(AskError::Closed),
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes received bytes. Returns whether the body has ended.
+    fn take(
+        &mut self,
+        buffer: &mut Buffer,
+        framing: ResponseFraming,
+        decoder: &mut ChunkedDecoder,
+    ) -> Result<bool, AskError> {
+        match framing {
+            ResponseFraming::None => Ok(true),
+            ResponseFraming::Length(length) => {
+                let left = usize::try_from(length).unwrap_or(usize::MAX) - self.body.len();
+                let taken = buffer.len().min(left);
+                self.body.extend_from_slice(&buffer.filled()[..taken]);
+                buffer.consume(taken);
+                Ok(taken == left)
+            }
+            ResponseFraming::UntilClose => {
+                self.body.extend_from_slice(buffer.filled());
+                buffer.clear();
+                Ok(false)
+            }
+            ResponseFraming::Chunked => loop {
+                let broken = |error| AskError::Broken(io::Error::other(error));
+                let (taken, chunk) = decoder.next(buffer.filled()).map_err(broken)?;
+                let (is_end, is_partial) = (chunk == Chunk::End, chunk == Chunk::Partial);
+                match chunk {
+                    Chunk::Data(data) => self.body.extend_from_slice(data),
+                    Chunk::Trailers(lines) => self.trailers.extend_from_slice(lines),
+                    Chunk::Partial | Chunk::End => {}
+                }
+                buffer.consume(taken);
+                if is_end || is_partial || self.body.len() as u64 > BODY_MAX {
+                    return Ok(is_end);
+                }
+            },
+        }
+    }
+
+    /// The meaning of a gRPC response.
+    fn message(&self, head: &ResponseHead, text: &[u8]) -> Result<Answer, AskError> {
+        if head.status != 200 {
+            return Err(AskError::Status(head.status));
+        }
+        match grpc::status(head, text, &self.trailers) {
+            Some(0) => Ok(grpc::answer(&self.body)?),
+            Some(status) => Err(AskError::Grpc(status)),
+            None => Err(MessageError::Missing.into()),
         }
     }
 }

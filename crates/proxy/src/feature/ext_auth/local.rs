@@ -14,7 +14,7 @@ use super::connection::{AskError, Connections};
 use super::memory::Memory;
 use super::{Answer, External, Question, Verdict};
 use crate::counters::{Check, PolicyStats};
-use crate::failure::Denial;
+use crate::failure::{Denial, Failure};
 use crate::upstream::LocalUpstream;
 
 /// The limit of questions of one policy in flight on a worker.
@@ -102,7 +102,7 @@ impl LocalExternal {
     ) -> Outcome {
         let upstream = upstream.as_ref();
         if !question.is_whole || external.cache().is_none() {
-            return self.ask_service(&external, upstream, &question.bytes).await;
+            return self.ask_service(&external, upstream, &question).await;
         }
         let mark = external.mark(&question.bytes);
         let remembered = self.memory.borrow_mut().find(&mark, Instant::now());
@@ -112,14 +112,12 @@ impl LocalExternal {
         }
         let flight = self.flights.borrow().get(&mark).cloned();
         let Some(flight) = flight else {
-            let flight = self.clone().start_flight(external, upstream.cloned(), mark, question.bytes);
+            let flight = self.clone().start_flight(external, upstream.cloned(), mark, question);
             return flight_outcome(flight).await;
         };
         self.count(Check::Shared);
         match flight_outcome(flight).await {
-            Ok(answer) if answer.is_personal() => {
-                self.ask_service(&external, upstream, &question.bytes).await
-            }
+            Ok(answer) if answer.is_personal() => self.ask_service(&external, upstream, &question).await,
             outcome => outcome,
         }
     }
@@ -130,7 +128,7 @@ impl LocalExternal {
         external: Arc<External>,
         upstream: Option<Rc<LocalUpstream>>,
         mark: [u8; 32],
-        question: Vec<u8>,
+        question: Question,
     ) -> watch::Receiver<Option<Outcome>> {
         let (tell, flight) = watch::channel(None);
         self.flights.borrow_mut().insert(mark, flight.clone());
@@ -154,13 +152,16 @@ impl LocalExternal {
         &self,
         external: &External,
         upstream: Option<&Rc<LocalUpstream>>,
-        question: &[u8],
+        question: &Question,
     ) -> Outcome {
         let asking = async {
             let place = Place::take(&self.in_flight)?;
-            match upstream {
-                Some(upstream) => self.connections.ask_endpoint(external, upstream, question, place).await,
-                None => self.connections.ask(external, question, place).await,
+            match (upstream, &external.service) {
+                (Some(upstream), _) => {
+                    self.connections.ask_endpoint(external, upstream, question, place).await
+                }
+                (None, Some(server)) => self.connections.ask(external, server, question, place).await,
+                (None, None) => Err(AskError::NoConnection(Failure::NoEndpoint)),
             }
         };
         let limit = external.timeout();
@@ -168,7 +169,7 @@ impl LocalExternal {
             Ok(answer) => {
                 self.count(match answer.verdict {
                     Verdict::Admitted => Check::Admitted,
-                    Verdict::Unauthorized | Verdict::Forbidden => Check::Refused,
+                    Verdict::Unauthorized | Verdict::Forbidden | Verdict::Responded(_) => Check::Refused,
                 });
                 Ok(Rc::new(answer))
             }
@@ -188,7 +189,7 @@ impl LocalExternal {
         let now = Instant::now();
         if self.warned.get().is_none_or(|before| now - before >= BETWEEN_WARNINGS) {
             self.warned.set(Some(now));
-            let url = &*external.source.url;
+            let url = &*external.name;
             tracing::warn!(url, %error, "an authorization service failed; the gateway denies requests that need the service's decision");
         }
     }

@@ -88,6 +88,7 @@ mod tests {
             cookies: Box::default(),
             challenges: Box::default(),
             time_to_live: Duration::ZERO,
+            detail: None,
         })
     }
 

@@ -1,4 +1,5 @@
-//! External authorization: HTTP services that decide about requests (nginx: `auth_request`).
+//! External authorization: services that decide about requests, for SecurityPolicies (nginx: `auth_request`) and for the
+//! filter `ExternalAuth` of Gateway API.
 //!
 //! `http/question.rs` writes the questions. Each worker asks on its own connections: workers take no lock and share only
 //! the compiled policy. The gateway uses only named parts of an answer. An invalid answer denies the request.
@@ -12,11 +13,15 @@
 //! | `connection` | the HTTP exchange with a service |
 //! | `addresses` | the addresses of a service |
 //! | `answer` | the meaning of a response |
+//! | `filter` | the filter `ExternalAuth` of Gateway API |
+//! | `grpc` | Envoy's protocol `ext_authz` |
 //! | `memory` | remembered answers |
 
 mod addresses;
 mod answer;
 mod connection;
+pub(crate) mod filter;
+pub(crate) mod grpc;
 mod local;
 mod memory;
 
@@ -25,13 +30,16 @@ use std::time::Duration;
 
 use aws_lc_rs::digest;
 use sluicegate_http1::{Known, Method};
+use sluicegate_model::feature::ExternalAuth;
 use sluicegate_model::feature::authentication::ext_auth::{self as feature, ExtAuth, ExtAuthCache};
+use sluicegate_model::feature::external_auth::CHECK_TIMEOUT;
 use sluicegate_model::value::secret;
 
 use super::authentication::credential::Place;
 use crate::http_client::{Server, ServerError};
 
 pub(crate) use answer::{Answer, Verdict};
+pub(crate) use filter::{Applied, Detail, Filter};
 pub(crate) use local::Externals;
 
 /// An external service, compiled once for all workers.
@@ -39,8 +47,15 @@ pub(crate) use local::Externals;
 pub(crate) struct External {
     /// Unique in this process.
     number: u64,
-    source: Arc<ExtAuth>,
-    service: Server,
+    /// The name of the service in logs.
+    name: Box<str>,
+    timeout: Duration,
+    /// The `extAuth` of a policy; `None` for a filter.
+    source: Option<Arc<ExtAuth>>,
+    /// The filter; `None` for a policy.
+    pub(crate) filter: Option<Filter>,
+    /// The server of the URL; `None` for a filter, whose endpoints the gateway always knows.
+    service: Option<Server>,
     method: Method,
     /// The first bytes of each question.
     pub(crate) opening: Box<[u8]>,
@@ -76,6 +91,9 @@ pub(crate) struct Question {
     pub(crate) bytes: Vec<u8>,
     /// Whether the answer may be remembered.
     pub(crate) is_whole: bool,
+    pub(crate) method: Method,
+    /// Whether the question may be repeated after a server may have read it.
+    pub(crate) is_repeatable: bool,
 }
 
 impl External {
@@ -97,13 +115,37 @@ impl External {
         };
         Ok(Self {
             number,
-            service,
+            name: (*source.url).into(),
+            timeout: source.timeout.get(),
+            filter: None,
+            service: Some(service),
             method: Method::of(source.method.as_str().as_bytes()),
             opening: opening.into_bytes().into(),
             told,
             response_headers: source.response_headers.iter().map(|name| named(name)).collect(),
-            source: source.clone(),
+            source: Some(source.clone()),
         })
+    }
+
+    /// The Service of a filter.
+    pub(super) fn of_filter(source: &ExternalAuth, number: u64) -> Self {
+        Self {
+            number,
+            name: format!("Service {}/{}", source.upstream.namespace, source.upstream.service).into(),
+            timeout: CHECK_TIMEOUT,
+            source: None,
+            filter: Some(Filter::new(source)),
+            service: None,
+            method: Method::Get,
+            opening: Box::default(),
+            told: Told::Named(Vec::new()),
+            response_headers: Vec::new(),
+        }
+    }
+
+    /// The method of the questions of a policy.
+    pub(crate) fn method(&self) -> Method {
+        self.method
     }
 
     pub(crate) fn number(&self) -> u64 {
@@ -112,7 +154,7 @@ impl External {
 
     /// The sign-in page for clients that would receive a 401, and the parameter with the original URL.
     pub(crate) fn sign_in(&self) -> Option<&feature::SignIn> {
-        self.source.sign_in.as_ref()
+        self.source.as_ref()?.sign_in.as_ref()
     }
 
     /// Whether the question must declare that it has no body (RFC 9110, 8.6).
@@ -146,11 +188,11 @@ impl External {
     }
 
     fn cache(&self) -> Option<&ExtAuthCache> {
-        self.source.cache.as_ref()
+        self.source.as_ref()?.cache.as_ref()
     }
 
     fn timeout(&self) -> Duration {
-        self.source.timeout.get()
+        self.timeout
     }
 
     /// The hash by which the answer to a question is remembered.

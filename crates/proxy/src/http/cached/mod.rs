@@ -168,7 +168,8 @@ impl Exchange<'_> {
     /// with the identity.
     fn is_identified(&self) -> bool {
         let target = self.record.route.map(|route| self.snapshot.table.target(route));
-        !self.client.origin.identity.is_empty()
+        self.is_filtered
+            || !self.client.origin.identity.is_empty()
             || target.is_some_and(|target| {
                 target.client_auth.is_some() || target.guard.as_deref().is_some_and(Guard::identifies)
             })

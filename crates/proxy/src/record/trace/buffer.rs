@@ -10,9 +10,9 @@ use tokio::sync::mpsc;
 
 use super::super::RequestRecord;
 use super::context::{Decision, Followed, Trace, decide};
-use super::protobuf;
 use super::span::Span;
 use crate::counters::WorkerStats;
+use crate::protobuf;
 
 /// A worker passes its spans on once it has this many, and each second.
 const BATCH: u64 = 512;

@@ -17,9 +17,9 @@ use tokio::time::sleep;
 
 use super::buffer::{Batch, SpanBuffer};
 use super::context::Followed;
-use super::protobuf::{bytes, fields, text_attribute};
 use crate::counters::{SpanLoss, SpanStats};
 use crate::http_client::{HttpClient, HttpError, HttpLimits, Server, ServerError};
+use crate::protobuf::{bytes, fields, text_attribute};
 
 /// How many batches may wait before spans are dropped: 5 MiB at most.
 pub(super) const QUEUE: usize = 32;
@@ -324,8 +324,8 @@ fn message(service_name: &str, spans: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::protobuf::integer;
     use super::*;
+    use crate::protobuf::integer;
 
     #[test]
     fn partial_success_response_states_the_number_of_rejected_spans() {

@@ -10,12 +10,10 @@
 //! | [`span`] | the attributes of a span |
 //! | [`buffer`] | the spans that a worker has not passed on yet |
 //! | [`export`] | the thread that sends spans, and their fate |
-//! | [`protobuf`] | the encoding of messages |
 
 mod buffer;
 mod context;
 mod export;
-mod protobuf;
 mod span;
 
 pub(crate) use buffer::SpanBuffer;

@@ -12,7 +12,7 @@ use sluicegate_model::{ObjectId, UpstreamKey};
 
 use super::super::RequestRecord;
 use super::context::Trace;
-use super::protobuf::{bytes, fixed32, fixed64, integer, integer_attribute, parts, text_attribute, utf8};
+use crate::protobuf::{bytes, fixed32, fixed64, integer, integer_attribute, parts, text_attribute, utf8};
 
 /// The length limits of the path and of other attributes, in bytes: people read spans, and the size of a span must be
 /// bounded.

@@ -2,10 +2,13 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `filter`, `authz` | the filter `ExternalAuth` of Gateway API, and a server for its protocol over gRPC |
 //! | `hostile` | services that misbehave |
 //! | `remembered` | cached verdicts, and the callers they apply to |
 //! | `service` | authorization services that are Services of the cluster |
 
+mod authz;
+mod filter;
 mod hostile;
 mod remembered;
 mod service;

@@ -13,8 +13,10 @@
 //! | `status` | the status of GatewayClasses, Gateways, ListenerSets and routes |
 //! | `faults` | errors, and the parts that stay in service |
 //! | `frontend_tls` | the validation of client certificates by HTTPS listeners |
+//! | `external_auth` | the filter `ExternalAuth`, and the filters of listeners |
 
 mod backend_tls;
+mod external_auth;
 mod faults;
 mod frontend_tls;
 mod grpc;

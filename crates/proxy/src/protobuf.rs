@@ -1,4 +1,5 @@
-//! Writes messages in the Protocol Buffers wire format. A worker encodes a span directly, without building objects first.
+//! Writes and reads messages in the Protocol Buffers wire format. A worker encodes a message directly, without building
+//! objects first.
 
 use std::borrow::Cow;
 
@@ -33,39 +34,39 @@ fn tag(out: &mut Vec<u8>, field: u32, wire: u32) {
 }
 
 /// An integer, a bool or an enum.
-pub(super) fn integer(out: &mut Vec<u8>, field: u32, number: u64) {
+pub(crate) fn integer(out: &mut Vec<u8>, field: u32, number: u64) {
     tag(out, field, VARINT);
     varint(out, number);
 }
 
 /// A `fixed64`.
-pub(super) fn fixed64(out: &mut Vec<u8>, field: u32, number: u64) {
+pub(crate) fn fixed64(out: &mut Vec<u8>, field: u32, number: u64) {
     tag(out, field, FIXED64);
     out.extend_from_slice(&number.to_le_bytes());
 }
 
 /// A `fixed32`.
-pub(super) fn fixed32(out: &mut Vec<u8>, field: u32, number: u32) {
+pub(crate) fn fixed32(out: &mut Vec<u8>, field: u32, number: u32) {
     tag(out, field, FIXED32);
     out.extend_from_slice(&number.to_le_bytes());
 }
 
 /// A string, bytes, or an encoded message.
-pub(super) fn bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
+pub(crate) fn bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     tag(out, field, LENGTH);
     varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
 /// A string in parts.
-pub(super) fn parts(out: &mut Vec<u8>, field: u32, parts: &[&str]) {
+pub(crate) fn parts(out: &mut Vec<u8>, field: u32, parts: &[&str]) {
     tag(out, field, LENGTH);
     varint(out, parts.iter().map(|part| part.len() as u64).sum());
     parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
 }
 
 /// A `KeyValue` (opentelemetry/proto/common/v1) whose value is a string.
-pub(super) fn text_attribute(out: &mut Vec<u8>, field: u32, key: &str, value: &[u8]) {
+pub(crate) fn text_attribute(out: &mut Vec<u8>, field: u32, key: &str, value: &[u8]) {
     let value = utf8(value);
     let any_value = field_len(value.len());
     begin_attribute(out, field, key, any_value);
@@ -73,7 +74,7 @@ pub(super) fn text_attribute(out: &mut Vec<u8>, field: u32, key: &str, value: &[
 }
 
 /// A `KeyValue` whose value is an integer.
-pub(super) fn integer_attribute(out: &mut Vec<u8>, field: u32, key: &str, value: u64) {
+pub(crate) fn integer_attribute(out: &mut Vec<u8>, field: u32, key: &str, value: u64) {
     let any_value = 1 + varint_len(usize::try_from(value).unwrap_or(usize::MAX));
     begin_attribute(out, field, key, any_value);
     integer(out, 3, value);
@@ -88,26 +89,49 @@ fn begin_attribute(out: &mut Vec<u8>, field: u32, key: &str, any_value: usize) {
 }
 
 /// Valid UTF-8. An invalid string would make the whole message unreadable.
-pub(super) fn utf8(bytes: &[u8]) -> Cow<'_, str> {
+pub(crate) fn utf8(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-/// The fields of a received message: the number of each field, and its value as a number or as bytes.
-pub(super) fn fields(mut message: &[u8]) -> impl Iterator<Item = (u64, Result<u64, &[u8]>)> {
+/// A field of a received message: its number, and its value as a number or as bytes.
+pub(crate) type Field<'m> = (u64, Result<u64, &'m [u8]>);
+
+/// A message ends inside a field, or has an unknown wire type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed;
+
+/// The fields of a received message, up to the first malformed field.
+pub(crate) fn fields(message: &[u8]) -> impl Iterator<Item = Field<'_>> {
+    checked_fields(message).map_while(Result::ok)
+}
+
+/// The fields of a received message. A malformed field is the last item.
+pub(crate) fn checked_fields(mut message: &[u8]) -> impl Iterator<Item = Result<Field<'_>, Malformed>> {
     std::iter::from_fn(move || {
-        let key = take_varint(&mut message)?;
-        let value = match key & 7 {
-            0 => Ok(take_varint(&mut message)?),
-            1 => Err(message.split_off(..8)?),
-            2 => {
-                let length = usize::try_from(take_varint(&mut message)?).ok()?;
-                Err(message.split_off(..length)?)
-            }
-            5 => Err(message.split_off(..4)?),
-            _ => return None,
-        };
-        Some((key >> 3, value))
+        if message.is_empty() {
+            return None;
+        }
+        let field = take_field(&mut message).ok_or(Malformed);
+        if field.is_err() {
+            message = &[];
+        }
+        Some(field)
     })
+}
+
+fn take_field<'m>(message: &mut &'m [u8]) -> Option<Field<'m>> {
+    let key = take_varint(message)?;
+    let value = match key & 7 {
+        0 => Ok(take_varint(message)?),
+        1 => Err(message.split_off(..8)?),
+        2 => {
+            let length = usize::try_from(take_varint(message)?).ok()?;
+            Err(message.split_off(..length)?)
+        }
+        5 => Err(message.split_off(..4)?),
+        _ => return None,
+    };
+    Some((key >> 3, value))
 }
 
 fn take_varint(message: &mut &[u8]) -> Option<u64> {
@@ -149,5 +173,7 @@ mod tests {
         let read: Vec<_> = fields(&out).collect();
         assert_eq!(read[..2], [(1, Ok(300)), (2, Err(&b"why"[..]))]);
         assert_eq!(read.len(), 4);
+        let checked: Vec<_> = checked_fields(&out).collect();
+        assert_eq!((checked.len(), checked[4]), (5, Err(Malformed)));
     }
 }

@@ -1,0 +1,121 @@
+//! Bodies that an authorization service receives before the endpoint does: the gateway buffers the whole body.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::rc::Rc;
+
+use sluicegate_http1::RequestFraming;
+use tokio::time::{Instant, timeout_at};
+
+use super::exchange::Exchange;
+use super::pace::Pace;
+use crate::deadline::after;
+use crate::failure::{ClientFault, Denial};
+
+/// The limit of memory for the buffered bodies of a worker, in bytes.
+const GATHERED_MAX: usize = 64 * 1024 * 1024;
+
+/// The memory for a buffered body.
+#[derive(Debug)]
+pub(super) struct Room {
+    taken: Rc<Cell<usize>>,
+    size: usize,
+}
+
+impl Room {
+    /// `None` if the worker has no memory left for the body.
+    fn take(taken: &Rc<Cell<usize>>, size: usize) -> Option<Self> {
+        let sum = taken.get().checked_add(size).filter(|sum| *sum <= GATHERED_MAX)?;
+        taken.set(sum);
+        Some(Self { taken: taken.clone(), size })
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.taken.set(self.taken.get() - self.size);
+    }
+}
+
+/// Why a body is not buffered.
+pub(super) enum GatherError {
+    Client(ClientFault),
+    Denied(Denial),
+}
+
+impl From<ClientFault> for GatherError {
+    fn from(fault: ClientFault) -> Self {
+        Self::Client(fault)
+    }
+}
+
+impl Exchange<'_> {
+    /// Buffers the body of the request, which has at most `most` bytes. With 0, the body stays with the client. The limits for uploads apply: the minimum rate, the
+    /// longest pause, and the total time.
+    pub(super) async fn gather(&mut self, most: usize) -> Result<(), GatherError> {
+        if most == 0 {
+            return Ok(());
+        }
+        let known = match self.scratch.head.framing {
+            RequestFraming::Length(length) => usize::try_from(length).unwrap_or(usize::MAX),
+            RequestFraming::None | RequestFraming::Chunked => 0,
+        };
+        if known > most || self.upload.gathered().is_some_and(|body| body.len() > most) {
+            return Err(ClientFault::BodyTooLarge.into());
+        }
+        if self.upload.gathered().is_some() || self.upload.is_complete() {
+            return Ok(());
+        }
+        let size = if known > 0 { known } else { most };
+        let room = Room::take(&self.worker.gathered, size)
+            .ok_or(GatherError::Denied(Denial::TooManyExternalChecks))?;
+        let settings = self.snapshot.settings.clone();
+        let (timeouts, limits) = (&settings.timeouts, &settings.limits);
+        let most_pause = timeouts.request_body;
+        let mut pace = Pace::new(limits.request_body_rate, timeouts.request_body_grace, most_pause, 0);
+        let total = timeouts.request_body_total;
+        let over = (!total.is_zero()).then(|| after(self.record.started, total));
+        let mut body = Vec::with_capacity(known);
+        loop {
+            let now = Instant::now();
+            pace.await_client(now, body.len() as u64);
+            let pause = after(now, most_pause);
+            let due = [Some(pause), pace.too_slow_at(), over].into_iter().flatten().min().unwrap_or(pause);
+            let head_len = self.scratch.head.len;
+            let step = poll_fn(|cx| {
+                let (client, input) = (&mut self.client.wire, &mut self.scratch.input);
+                self.upload.poll_gather(cx, (client, input, head_len), &mut body, most)
+            });
+            match timeout_at(due, step).await {
+                Ok(Ok(false)) => {}
+                Ok(Ok(true)) => break,
+                Ok(Err(fault)) => return Err(fault.into()),
+                Err(_) if over.is_some_and(|over| Instant::now() >= over) => {
+                    return Err(ClientFault::BodyTotalTimeout.into());
+                }
+                Err(_) if due < pause => return Err(ClientFault::BodyTooSlow.into()),
+                Err(_) => return Err(ClientFault::BodyTimeout.into()),
+            }
+        }
+        self.upload.set_gathered(body);
+        self.room = Some(Box::new(room));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn worker_limits_the_memory_for_bodies_that_authorization_services_receive() {
+        let taken = Rc::default();
+        let most = 1024 * 1024;
+        let mut rooms: Vec<_> = (0..GATHERED_MAX / most).map(|_| Room::take(&taken, most).unwrap()).collect();
+        assert!(Room::take(&taken, 1).is_none());
+        rooms.pop();
+        assert!(Room::take(&taken, most).is_some());
+        drop(rooms);
+        assert_eq!(taken.get(), 0);
+    }
+}
