@@ -46,6 +46,7 @@ CLUSTER_WIDE = [
     {"apiGroups": ["networking.k8s.io"], "resources": ["ingressclasses"], "verbs": READ},
     {"apiGroups": ["gateway.networking.k8s.io"], "resources": ["gatewayclasses"], "verbs": READ},
     {"apiGroups": ["gateway.networking.k8s.io"], "resources": ["gatewayclasses/status"], "verbs": ["patch"]},
+    {"apiGroups": ["certificates.k8s.io"], "resources": ["clustertrustbundles"], "verbs": READ},
     {"apiGroups": [""], "resources": ["namespaces"], "verbs": READ},
 ]
 WRITE = [
