@@ -308,9 +308,9 @@ class Gateway:
         return wait_until(lambda: self.lines(*parts), f"{parts} in the log of {self.name}:\n{self.log()}", timeout, 0.02)[0]
 
     def ask(self, host: str, path: str = "/", port: int | None = None, method: str = "GET", body: bytes | None = None,
-            headers: dict[str, str] | None = None) -> Answer:
+            headers: dict[str, str] | None = None, address: str = "127.0.0.1") -> Answer:
         """Sends a request over a new HTTP connection. Without a response, the status is 0."""
-        connection = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=5)
+        connection = http.client.HTTPConnection(address, port or self.port, timeout=5)
         try:
             with self.cluster.namespace.inside():
                 connection.connect()

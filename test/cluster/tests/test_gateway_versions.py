@@ -41,20 +41,20 @@ class Versions(OnCluster):
                 "parentRefs": [{**parent[0], "sectionName": "tcp"}], "rules": [{"backendRefs": backends}]}})
         return objects
 
-    def serves(self, gateway: Gateway, objects: list[Manifest], port: int) -> None:
-        """Waits until the gateway serves these objects and says so."""
+    def serves(self, gateway: Gateway, objects: list[Manifest], port: int, address: str = "127.0.0.1") -> None:
+        """Waits until the gateway serves these objects at an address and says so."""
         edge, *routes = objects
         host = self.host(edge["metadata"]["name"])
-        wait_until(lambda: gateway.ask(host, port=port).backend == "one", f"an HTTPRoute; {gateway.log()}", 60)
+        wait_until(lambda: gateway.ask(host, port=port, address=address).backend == "one", f"an HTTPRoute; {gateway.log()}", 60)
         if len(routes) > 1:
-            wait_until(lambda: gateway.ask("any", port=port + 1).backend == "one", f"a TCPRoute; {gateway.log()}", 60)
+            wait_until(lambda: gateway.ask("any", port=port + 1, address=address).backend == "one", f"a TCPRoute; {gateway.log()}", 60)
         self.await_conditions(edge, generation=1, Accepted="Accepted", Programmed="Programmed")
         for route in routes:
             wait_until(lambda route=route: self.api.get(route).get("status", {}).get("parents"), f"the status of {route['kind']}", 60)
 
     def test_every_release_and_channel_is_served(self) -> None:
         self.shop()
-        follower = self.gateway("--publish-status-address", "192.0.2.1")
+        follower = self.gateway("--publish-status-address", "192.0.2.1", "--gateway-address", "127.0.0.1")
         answers: Counter[str] = Counter()
         done = threading.Event()
         thread: threading.Thread | None = None
@@ -75,12 +75,12 @@ class Versions(OnCluster):
                             answers["200" if answer.status == 200 else f"{answer.status} {answer.text}"] += 1
                     thread = threading.Thread(target=ask)
                     thread.start()
-                # A gateway that starts with these CRDs. Kinds that do not exist do not delay it.
-                fresh = self.gateway("--publish-status-address", "192.0.2.1", "--gateway-address", "127.0.0.1")
+                # A gateway that starts with these CRDs, at another address. Kinds that do not exist do not delay it.
+                fresh = self.gateway("--publish-status-address", "192.0.2.1", "--gateway-address", "127.0.0.2")
                 faults = [line for line in fresh.log().splitlines() if " WARN " in line or " ERROR " in line]
                 objects = self.objects(f"edge-{number}", fresh.port + 5)
                 self.cluster.apply(*objects)
-                self.serves(fresh, objects, fresh.port + 5)
+                self.serves(fresh, objects, fresh.port + 5, "127.0.0.2")
                 fresh.running.kill()
                 # The gateway that has run since the first release serves the objects of each release, without a restart.
                 self.serves(follower, objects, fresh.port + 5)
