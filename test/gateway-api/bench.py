@@ -26,7 +26,7 @@ from harness.api import ApiError
 from harness.paths import PROJECT
 from harness.processes import checked
 from harness.tools import ALL
-from tests.process import GATEWAY_API, program
+from tests.process import GATEWAY_API_RELEASE, program
 
 from benchmark import routes, traffic
 from benchmark.bench import Bench
@@ -127,7 +127,7 @@ def main() -> bool:
     folder.mkdir(parents=True, exist_ok=True)
     settings = {
         "date": time.strftime("%Y-%m-%d %H:%M"), "Sluicegate": f"{checked([str(found['sluicegate']), '--version']).strip()}, 1 worker",
-        "Kubernetes": f"{ALL['kube-apiserver'].version}, API server and etcd without nodes", "Gateway API": GATEWAY_API.partition("@")[2],
+        "Kubernetes": f"{ALL['kube-apiserver'].version}, API server and etcd without nodes", "Gateway API": f"v{GATEWAY_API_RELEASE}",
         "machine": f"{os.cpu_count()} CPUs, {platform.machine()}, Linux {platform.release()}; load average {os.getloadavg()[0]:.2f} at the start",
         "scale": "ListenerSets" if options.listener_sets else "listeners of Gateways, without ListenerSets",
     }

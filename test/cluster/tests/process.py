@@ -30,6 +30,7 @@ HOME = "sluicegate"
 CONTROLLER = "sluicegate.dev/ingress-controller"
 BACKEND_PORT = 9000
 GATEWAY_API = "sigs.k8s.io/gateway-api"
+GATEWAY_API_RELEASE = "1.6.3"
 
 READ = ["get", "list", "watch"]
 NAMESPACED = [
@@ -76,7 +77,7 @@ def program(name: str) -> Path:
     return max(found, key=lambda path: path.stat().st_mtime)
 
 
-def install_gateway_api(cluster: Cluster, folder: Path, release: str = "1.6.3", channel: str = "experimental") -> None:
+def install_gateway_api(cluster: Cluster, folder: Path, release: str = GATEWAY_API_RELEASE, channel: str = "experimental") -> None:
     """Installs the CRDs of a release of Gateway API. The policy that denies other releases and channels is not installed."""
     # The release may need a newer Go to compile. Go unpacks the module and then fails.
     subprocess.run(["go", "mod", "download", f"{GATEWAY_API}@v{release}"], cwd=folder, env={**os.environ, "GOTOOLCHAIN": "local"}, check=False,
