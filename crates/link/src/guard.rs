@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use minicbor::{Decoder, decode};
 use sluicegate_model::PathPattern;
 use sluicegate_model::encoding::SKIPPED_FROM;
+use sluicegate_model::policy::Security;
 use sluicegate_model::rule::{PathMatch, Rule, RuleMatch, VirtualHost};
 
 /// Indices of [`VirtualHost`] and of [`Rule`]. A test compares the indices with the model.
@@ -37,6 +38,11 @@ pub(crate) struct RuleOutline {
     has_security: bool,
     /// Whether the rule has an unknown field that this program may not skip, such as a new kind of policy.
     has_unknown: bool,
+}
+
+/// Whether a policy admits every caller, such as a policy that only answers cross-origin requests.
+fn is_open(policy: Option<&Security>) -> bool {
+    policy.is_none_or(|policy| !policy.can_deny())
 }
 
 /// The fields of a map, each as its index and its encoding.
@@ -81,7 +87,7 @@ impl HostOutline {
     /// Whether the older version of the host would serve a path without its current policy: by the rule of the path, or
     /// by a rule for a shorter prefix of the path.
     pub(crate) fn is_opened_by(&self, older: &VirtualHost) -> bool {
-        if self.has_unknown || self.has_filters && older.filters.is_none() {
+        if self.has_unknown || self.has_filters && is_open(older.filters.as_deref()) {
             return true;
         }
         if !self.rules.iter().any(RuleOutline::is_guarded) {
@@ -114,9 +120,10 @@ impl HostOutline {
     fn is_opened_by_any<'r>(&self, older: impl Iterator<Item = &'r Rule> + Clone) -> bool {
         let same = |now: &RuleOutline, older: &Rule| now.matches.as_ref() == Some(&older.matches);
         let loses_guard = self.rules.iter().filter(|now| now.is_guarded()).any(|now| {
-            now.has_unknown || !older.clone().any(|older| same(now, older) && older.security.is_some())
+            now.has_unknown
+                || !older.clone().any(|older| same(now, older) && !is_open(older.security.as_deref()))
         });
-        let mut open = older.filter(|older| older.security.is_none());
+        let mut open = older.filter(|older| is_open(older.security.as_deref()));
         loses_guard || open.any(|older| !self.rules.iter().any(|now| same(now, older) && !now.is_guarded()))
     }
 }
@@ -147,7 +154,7 @@ impl RuleOutline {
     /// Whether an older rule for the same paths would be served without the current policy. An older rule without rate
     /// limits, or with other headers, allows no additional callers.
     pub(crate) fn is_opened_by(&self, older: &Rule) -> bool {
-        self.has_unknown || self.has_security && older.security.is_none()
+        self.has_unknown || self.has_security && is_open(older.security.as_deref())
     }
 }
 

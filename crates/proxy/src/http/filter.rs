@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use sluicegate_http1::{HeadLimits, HeadScan, Known, Line};
+use sluicegate_http1::{HeadLimits, HeadScan, Known, Line, RequestHead};
 
 use super::encode::{is_forwarding, may_forward_header, write_line};
 use super::exchange::Exchange;
@@ -75,6 +75,7 @@ impl Exchange<'_> {
         let Some(filter) = &external.filter else { return Err(self.deny_by(policy, Denial::Unusable)) };
         self.gather(filter.body).await.map_err(|error| match error {
             GatherError::Client(fault) => fault.into(),
+            GatherError::Late => Failure::ResponseTimeout.into(),
             GatherError::Denied(denial) => self.deny_by(policy, denial),
         })?;
         let added = Added {
@@ -132,9 +133,11 @@ impl Exchange<'_> {
         let mut text = buf[..begin].to_vec();
         // The gateway has removed other hop-by-hop lines, or the client has named them in Connection.
         let stays = |line: &Line| !(line.hop_by_hop && line.known == Known::Other);
+        let mut are_hop_by_hop = Vec::new();
         for (index, line) in head.lines.iter().enumerate() {
             if stays(line) && !removed.contains(&index) {
                 write_line(&mut text, line.name.of(buf), line.value.of(buf));
+                are_hop_by_hop.push(line.hop_by_hop);
             }
         }
         text.extend_from_slice(&added);
@@ -152,17 +155,19 @@ impl Exchange<'_> {
             bytes: settings.limits.request_head + ADDED_BYTES,
             headers: settings.limits.headers + ADDED_HEADERS,
         };
-        let framing = head.framing;
-        scratch.input.replace(head.len, &text);
-        scratch.scan = HeadScan::default();
-        if !matches!(scratch.head.parse(scratch.input.filled(), &mut scratch.scan, &limits), Ok(true)) {
+        let (mut new, mut scan) = (RequestHead::default(), HeadScan::default());
+        if !matches!(new.parse(&text, &mut scan, &limits), Ok(true)) {
             return Err(Denial::CheckAnswer);
         }
         // An HTTP/2 stream frames its body itself.
-        scratch.head.framing = framing;
-        // The client cannot remove these lines by Connection.
-        let new = memchr::memchr_iter(b'\n', &added).count();
-        scratch.head.lines.iter_mut().rev().take(new).for_each(|line| line.hop_by_hop = false);
+        new.framing = head.framing;
+        // The client cannot remove the lines of this filter, or of an earlier filter, by Connection.
+        are_hop_by_hop.resize(new.lines.len(), false);
+        for (line, is_hop_by_hop) in new.lines.iter_mut().zip(are_hop_by_hop) {
+            line.hop_by_hop = is_hop_by_hop;
+        }
+        scratch.input.replace(head.len, &text);
+        (scratch.head, scratch.scan) = (new, scan);
         Ok(())
     }
 }

@@ -23,11 +23,19 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// `None` if the worker has no memory left for the body.
-    fn take(taken: &Rc<Cell<usize>>, size: usize) -> Option<Self> {
-        let sum = taken.get().checked_add(size).filter(|sum| *sum <= GATHERED_MAX)?;
-        taken.set(sum);
-        Some(Self { taken: taken.clone(), size })
+    fn new(taken: &Rc<Cell<usize>>) -> Self {
+        Self { taken: taken.clone(), size: 0 }
+    }
+
+    /// Takes memory for a body of this size so far. False if the worker has no memory left.
+    fn grow_to(&mut self, size: usize) -> bool {
+        let sum = self.taken.get() - self.size + size;
+        let fits = sum <= GATHERED_MAX;
+        if fits {
+            self.taken.set(sum);
+            self.size = size;
+        }
+        fits
     }
 }
 
@@ -41,6 +49,8 @@ impl Drop for Room {
 pub(super) enum GatherError {
     Client(ClientFault),
     Denied(Denial),
+    /// The deadline of the request is over.
+    Late,
 }
 
 impl From<ClientFault> for GatherError {
@@ -50,8 +60,8 @@ impl From<ClientFault> for GatherError {
 }
 
 impl Exchange<'_> {
-    /// Buffers the body of the request, which has at most `most` bytes. With 0, the body stays with the client. The limits for uploads apply: the minimum rate, the
-    /// longest pause, and the total time.
+    /// Buffers the body of the request, which has at most `most` bytes. With 0, the body stays with the client. The limits
+    /// for uploads apply: the minimum rate, the longest pause, and the total time; also the deadline of the request.
     pub(super) async fn gather(&mut self, most: usize) -> Result<(), GatherError> {
         if most == 0 {
             return Ok(());
@@ -66,32 +76,48 @@ impl Exchange<'_> {
         if self.upload.gathered().is_some() || self.upload.is_complete() {
             return Ok(());
         }
-        let size = if known > 0 { known } else { most };
-        let room = Room::take(&self.worker.gathered, size)
-            .ok_or(GatherError::Denied(Denial::TooManyExternalChecks))?;
-        let settings = self.snapshot.settings.clone();
-        let (timeouts, limits) = (&settings.timeouts, &settings.limits);
+        let mut room = Room::new(&self.worker.gathered);
+        let timeouts = self.settings().timeouts.clone();
+        let limits = self.settings().limits.clone();
         let most_pause = timeouts.request_body;
         let mut pace = Pace::new(limits.request_body_rate, timeouts.request_body_grace, most_pause, 0);
         let total = timeouts.request_body_total;
         let over = (!total.is_zero()).then(|| after(self.record.started, total));
-        let mut body = Vec::with_capacity(known);
+        let mut body = Vec::new();
         loop {
             let now = Instant::now();
             pace.await_client(now, body.len() as u64);
             let pause = after(now, most_pause);
-            let due = [Some(pause), pace.too_slow_at(), over].into_iter().flatten().min().unwrap_or(pause);
+            let ends = [over, self.head_deadline];
+            let due =
+                [Some(pause), pace.too_slow_at()].into_iter().chain(ends).flatten().min().unwrap_or(pause);
             let head_len = self.scratch.head.len;
             let step = poll_fn(|cx| {
                 let (client, input) = (&mut self.client.wire, &mut self.scratch.input);
                 self.upload.poll_gather(cx, (client, input, head_len), &mut body, most)
             });
             match timeout_at(due, step).await {
-                Ok(Ok(false)) => {}
-                Ok(Ok(true)) => break,
+                Ok(Ok(is_whole)) => {
+                    if self.record.route.is_some() && self.upload.exceeds_limit() {
+                        return Err(ClientFault::BodyTooLarge.into());
+                    }
+                    if !room.grow_to(body.capacity()) {
+                        return Err(GatherError::Denied(Denial::TooManyExternalChecks));
+                    }
+                    if is_whole {
+                        break;
+                    }
+                }
                 Ok(Err(fault)) => return Err(fault.into()),
+                Err(_) if self.head_deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
+                    return Err(GatherError::Late);
+                }
                 Err(_) if over.is_some_and(|over| Instant::now() >= over) => {
                     return Err(ClientFault::BodyTotalTimeout.into());
+                }
+                // The gateway itself withholds the window of the connection.
+                Err(_) if self.client.wire.is_window_exhausted(&limits) => {
+                    pace.skip_blocked_time(Instant::now());
                 }
                 Err(_) if due < pause => return Err(ClientFault::BodyTooSlow.into()),
                 Err(_) => return Err(ClientFault::BodyTimeout.into()),
@@ -111,11 +137,13 @@ mod tests {
     fn worker_limits_the_memory_for_bodies_that_authorization_services_receive() {
         let taken = Rc::default();
         let most = 1024 * 1024;
-        let mut rooms: Vec<_> = (0..GATHERED_MAX / most).map(|_| Room::take(&taken, most).unwrap()).collect();
-        assert!(Room::take(&taken, 1).is_none());
+        let mut rooms: Vec<_> = (0..=GATHERED_MAX / most).map(|_| Room::new(&taken)).collect();
+        let mut last = rooms.pop().unwrap();
+        assert!(rooms.iter_mut().all(|room| room.grow_to(1) && room.grow_to(most)));
+        assert!(!last.grow_to(1));
         rooms.pop();
-        assert!(Room::take(&taken, most).is_some());
-        drop(rooms);
+        assert!(last.grow_to(most));
+        drop((rooms, last));
         assert_eq!(taken.get(), 0);
     }
 }

@@ -155,7 +155,7 @@ impl Pace {
     }
 
     /// The client could not send since the last check.
-    fn skip_blocked_time(&mut self, now: Instant) {
+    pub(super) fn skip_blocked_time(&mut self, now: Instant) {
         self.since = self.since.map(|_| now);
     }
 

@@ -91,7 +91,7 @@ impl Reply<'_> {
         let Self { status, has_body, content, location, grpc, lines } = *self;
         if let Some(call) = grpc.filter(|_| has_body) {
             let mut failure = grpc_failure(status, call, date);
-            append_lines(failure.headers_mut(), lines);
+            append_lines(failure.headers_mut(), &without_call_headers(lines));
             stream.respond(failure, true)?;
             return Ok(0);
         }
@@ -126,6 +126,17 @@ impl Reply<'_> {
         stream.give(Bytes::from(body))?;
         Ok(length)
     }
+}
+
+/// Header lines that leave the status of a call and the form of its body alone: an authorization service may have sent its
+/// own.
+fn without_call_headers(lines: &[u8]) -> Vec<u8> {
+    let is_kept = |line: &&[u8]| {
+        let name = line.split(|byte| *byte == b':').next().unwrap_or_default().to_ascii_lowercase();
+        !name.starts_with(b"grpc-")
+            && !matches!(&*name, b"content-type" | b"content-length" | b"content-encoding")
+    };
+    lines.split_inclusive(|byte| *byte == b'\n').filter(is_kept).flatten().copied().collect()
 }
 
 /// A failure in the form of gRPC: a response with only trailers (gRPC over HTTP/2, "Responses"). Its code is the code

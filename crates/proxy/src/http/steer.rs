@@ -156,7 +156,9 @@ impl Exchange<'_> {
     /// can serve the request.
     fn backend_of_session<'b>(&self, backends: &'b [WeightedBackend]) -> Option<&'b WeightedBackend> {
         let mark = self.session?.backend;
-        let of_session = || backends.iter().find(|backend| backend.mark == mark);
+        let marked = || backends.iter().filter(move |backend| backend.mark == mark);
+        // Several backends may name one Service.
+        let of_session = || marked().find(|backend| backend.weight > 0).or_else(|| marked().next());
         let backend =
             self.affinity().filter(|affinity| affinity.is_over_weights()).and_then(|_| of_session())?;
         let upstream = self.worker.upstream(backend.slot?)?;

@@ -174,7 +174,8 @@ impl Upload {
         let is_stuck = taken == 0 && !is_whole;
         input.cut(head_len, taken);
         self.received += (body.len() - before) as u64;
-        if body.len() > most || self.received > self.limit {
+        // The limit of the route is not known before the gateway has selected the route.
+        if body.len() > most {
             return Poll::Ready(Err(ClientFault::BodyTooLarge));
         }
         self.promised = self.promised.filter(|written| *written > 0);
@@ -183,6 +184,11 @@ impl Upload {
             ready!(self.receive(cx, client, input, head_len))?;
         }
         Poll::Ready(Ok(is_whole))
+    }
+
+    /// Whether the body is longer than the limit.
+    pub(super) fn exceeds_limit(&self) -> bool {
+        self.received > self.limit
     }
 
     /// Whether the whole request was sent to the endpoint.
@@ -278,7 +284,6 @@ impl Upload {
             if self.received > self.limit {
                 return Err(ClientFault::BodyTooLarge);
             }
-            self.replayable &= request.len() <= self.replay + head_len + BUFFER;
             return Ok(());
         }
         let body = &sides.input.filled()[head_len..];

@@ -23,7 +23,7 @@ pub(crate) enum Backends {
 pub(crate) struct WeightedBackend {
     /// The slot of the upstream in every worker; `None` for an invalid backend, whose requests receive 500.
     pub(crate) slot: Option<usize>,
-    weight: u32,
+    pub(crate) weight: u32,
     /// See [`backend_mark`].
     pub(crate) mark: u32,
     pub(crate) edits: Option<Arc<BackendEdits>>,

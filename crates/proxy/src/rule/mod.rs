@@ -57,6 +57,8 @@ pub(crate) struct Table {
     all: Vec<Arc<Host>>,
     /// Whether a security policy applies to any route.
     is_guarded: bool,
+    /// Whether any listener has filters.
+    is_filtered: bool,
     /// The query parameters of all routes that hold credentials.
     secret_parameters: Box<[Box<str>]>,
     policies: Policies,
@@ -99,6 +101,7 @@ impl Table {
             gateways: HashMap::default(),
             all: Vec::with_capacity(config.hosts.len() + 1),
             is_guarded: false,
+            is_filtered: false,
             secret_parameters: Box::default(),
             policies: Policies::default(),
             consumers,
@@ -120,6 +123,7 @@ impl Table {
             let number = table.add(host.clone());
             let entry = table.open(&source.entry_point, tls, 0);
             table.entries[entry].is_filtered |= host.filters().is_some();
+            table.is_filtered |= host.filters().is_some();
             table.entries[entry].hosts.insert(&source.host, Placed { host, number });
         }
         if let Some(rule) = &config.default_rule {
@@ -164,6 +168,7 @@ impl Table {
             self.entries[entry].default = self.entries[0].default;
             let (flags, others) = self.entries.split_at_mut(1);
             others[entry - 1].hosts.add_missing(&flags[0].hosts);
+            others[entry - 1].is_filtered |= flags[0].is_filtered;
         }
     }
 
@@ -230,6 +235,9 @@ impl Table {
 
     /// The filters of the listener that a request is for, if it has filters.
     pub(crate) fn filters(&self, entrance: Entrance, authority: &[u8]) -> Option<&Guard> {
+        if !self.is_filtered {
+            return None;
+        }
         self.at(entrance).filter(|entry| entry.is_filtered)?.filters(authority)
     }
 

@@ -159,7 +159,7 @@ impl Filter {
             }
             // The body of the response is not forwarded, so headers about the body are not either.
             let is_for_endpoint = match response_headers.is_empty() {
-                true => !name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"content-")),
+                true => !folded(name).starts_with("content-"),
                 false => response_headers.iter().any(|(known, named)| is_line(line, *known, named, buf)),
             };
             if is_for_endpoint && is_free(name) {
@@ -221,10 +221,14 @@ fn passes(status: u16) -> bool {
     matches!(status, 300..=303 | 305..500)
 }
 
+/// A name as endpoints may read it: some of them treat `_` as `-`.
+fn folded(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).to_ascii_lowercase().replace('_', "-")
+}
+
 /// Whether a response of the Service may set a header. The gateway itself sets the other headers.
 pub(super) fn is_free(name: &[u8]) -> bool {
-    let lower_case = String::from_utf8_lossy(name).to_ascii_lowercase();
-    syntax::framing_fault(&lower_case).is_none()
+    syntax::framing_fault(&folded(name)).is_none()
 }
 
 #[cfg(test)]
