@@ -450,3 +450,55 @@ async fn listener_with_an_invalid_filter_denies_all_requests() -> TestResult {
     assert_eq!(first.requests(), 1);
     Ok(())
 }
+
+#[tokio::test]
+async fn client_cannot_remove_the_headers_of_a_filter_before_a_further_filter() -> TestResult {
+    let servers = [
+        Backend::start(says(200, &["X-Role: restricted"])).await?,
+        Backend::start(says(200, &["X-User: alice"])).await?,
+    ];
+    let ([first, _], gateway) = listening(|config| {
+        let upstreams = [add_http(config, "role", &servers[0]), add_http(config, "user", &servers[1])];
+        upstreams.map(by_http).into()
+    })
+    .await?;
+    let lines = ["Connection: x-role, x-user, x-client", "X-Client: 1"];
+    assert_eq!(ask(&gateway, "/", &lines).await?.status, 200);
+    let seen = first.last_request().unwrap();
+    assert_eq!((values(&seen, "x-role"), values(&seen, "x-user")), (vec!["restricted"], vec!["alice"]));
+    assert_eq!(seen.header("x-client"), None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn response_header_with_underscores_does_not_change_the_framing() -> TestResult {
+    let server =
+        Backend::start(says(200, &["Content_Length: 0", "Transfer_Encoding: chunked", "X-A: 1"])).await?;
+    let (backend, gateway) = filtered(|config| vec![by_http(add_http(config, "authz", &server))]).await?;
+    let request = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody";
+    assert_eq!(gateway.connect().await?.request(request).await?.status, 200);
+    let seen = backend.last_request().unwrap();
+    assert_eq!((values(&seen, "content-length"), seen.header("x-a")), (vec!["4"], Some("1")));
+    assert_eq!((seen.header("content_length"), seen.header("transfer_encoding")), (None, None));
+    Ok(())
+}
+
+/// Z6: the body is in memory, so a connection that dies before the first byte of a response is no reason to fail.
+#[tokio::test]
+async fn request_with_a_forwarded_body_is_sent_again_after_its_connection_dies() -> TestResult {
+    let server = Backend::start(says(200, &[])).await?;
+    let (backend, gateway) = filtered(|config| {
+        vec![ExternalAuth { body: 300_000, ..by_http(add_http(config, "authz", &server)) }]
+    })
+    .await?;
+    let dying = Backend::start(Behaviour::close_on_request()).await?;
+    gateway.set_addresses([dying.addr(), backend.addr()]).await;
+    let request =
+        format!("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n{}", "x".repeat(200_000));
+    for _ in 0..8 {
+        let response = gateway.connect().await?.request(request.clone()).await?;
+        assert_eq!(response.status, 200);
+    }
+    assert!(dying.requests() > 0, "the dying endpoint was asked");
+    Ok(())
+}
