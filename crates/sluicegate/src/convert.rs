@@ -15,11 +15,12 @@ use crate::cli::ClassArgs;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Convert {
     /// Print a Gateway, HTTPRoutes and policies that serve the same requests as Ingresses. Standard error has a note for
-    /// each thing that Gateway API cannot express. Exit with 1 if a part of an Ingress is not converted.
+    /// each thing that Gateway API cannot express. The
+    /// command exits with 1 if it reports an error. Warnings and notes do not change the exit code.
     #[command(after_help = "\
 Example: kubectl get ingresses,services --all-namespaces --output yaml | sluicegate convert ingress - --ingress-class nginx\n\n\
-Services are needed if an Ingress names a port by its name. Policies in the input are printed with the routes as further \
-targets. The Ingresses are not changed: routes and Ingresses may serve the same hosts until you delete the Ingresses.")]
+Services are needed if an Ingress names a port by its name. The command adds the new routes to the targets of \
+policies in the input. If an Ingress and an HTTPRoute serve the same host at the same port, the Ingress has precedence.")]
     Ingress(IngressArgs),
 }
 

@@ -246,7 +246,8 @@ impl<'a> Conversion<'a> {
             }
             let Some(secret) = &tls.secret else {
                 let message = "is missing, and a listener needs a certificate. The host is not converted for HTTPS. Name a Secret";
-                self.problems.push(at.warning(&Place::Secret(index).field(), message.to_owned()));
+                let field = Place::Secret(index).field();
+                self.problems.push(at.problem(Severity::Error, &field, message.to_owned()));
                 continue;
             };
             let (kind, namespace) = (Kind::Secret, at.object.namespace.clone());

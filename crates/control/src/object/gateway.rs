@@ -440,9 +440,8 @@ impl Requested {
                     }
                 },
                 Some(other) => {
-                    let message = format!(
-                        "{other:?} is not supported; the Gateway does not listen at this entry. Write IPAddress"
-                    );
+                    let message =
+                        format!("{other:?} is not supported; Sluicegate ignores this entry. Write IPAddress");
                     findings.warning(format!("{field}.type"), refuse("type", message));
                 }
             }
