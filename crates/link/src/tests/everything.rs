@@ -36,7 +36,7 @@ fn pair(one: &str, other: &str) -> (Box<str>, Box<str>) {
 }
 
 /// The two configurations.
-pub(super) fn everything() -> [Config; 2] {
+pub(crate) fn everything() -> [Config; 2] {
     [first(), second()]
 }
 
@@ -300,6 +300,7 @@ fn listeners() -> Vec<Listener> {
         id: ListenerId { object: id("Gateway", "edge"), name: name.into() },
         address: address.parse().unwrap(),
         serves,
+        planes: Planes::Shared,
     };
     let tls = TlsRoute::new(HostPattern::Any, layer4_route());
     vec![

@@ -250,6 +250,7 @@ fn listener() -> impl Strategy<Value = Listener> {
         id: ListenerId { object, name: name.into() },
         address,
         serves,
+        planes: Planes::Shared,
     })
 }
 
