@@ -7,6 +7,7 @@ use std::future::poll_fn;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use h2::{RecvStream, SendStream};
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use minicbor::{Decode, Encode};
 use sluicegate_model::encoding::Fault;
@@ -32,6 +33,7 @@ pub(crate) enum Code {
     Aborted = 10,
     Unimplemented = 12,
     Unavailable = 14,
+    Unauthenticated = 16,
 }
 
 /// The error of a message that cannot be received.
@@ -49,14 +51,16 @@ pub(crate) enum ReceiveError {
     Malformed(#[from] Fault),
 }
 
-/// The head of the call.
-pub(crate) fn request(authority: &str) -> Result<Request<()>, http::Error> {
-    Request::builder()
+/// The head of the call, with the value of the header `authorization` of a data plane without a client certificate.
+pub(crate) fn request(authority: &str, token: Option<HeaderValue>) -> Result<Request<()>, http::Error> {
+    let mut request = Request::builder()
         .method(Method::POST)
         .uri(format!("https://{authority}{METHOD}"))
         .header("content-type", CONTENT_TYPE)
         .header("te", "trailers")
-        .body(())
+        .body(())?;
+    request.headers_mut().extend(token.map(|token| (AUTHORIZATION, token)));
+    Ok(request)
 }
 
 /// The error response to a call for another method or content type.

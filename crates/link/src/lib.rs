@@ -20,6 +20,7 @@
 //! | [`subscriber`] | the data plane's side |
 //! | `messages` | the messages of both planes |
 //! | `resource`, `cut`, `store` | the split of the configuration into resources, and its reassembly |
+//! | `scope` | the part of the configuration for the data planes of one Gateway |
 //! | `guard` | whether a last valid version would allow requests that are denied now |
 //! | `grpc` | messages over HTTP/2 streams |
 //! | [`tls`] | the certificates of the planes |
@@ -33,6 +34,7 @@ mod grpc;
 mod guard;
 mod messages;
 mod resource;
+mod scope;
 mod store;
 pub mod subscriber;
 #[cfg(test)]
@@ -40,6 +42,7 @@ mod tests;
 pub mod tls;
 
 pub use distributor::telemetry::{LAG_BOUNDS, LinkCounts, LinkTelemetry, SubscriberStatus};
+pub use distributor::token::{Reviewed, Reviewer};
 pub use distributor::{Distributor, DistributorOptions};
 pub use subscriber::{Subscriber, SubscriberOptions, SubscriberTelemetry};
-pub use tls::{Files as TlsFiles, PlaneTls, TlsError};
+pub use tls::{Files as TlsFiles, PlaneIdentity, PlaneTls, PlaneToken, TlsError};

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use http::HeaderValue;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -43,6 +44,12 @@ pub enum TlsError {
     /// A file has no PEM block of the expected kind.
     #[error("{0}: contains no {1} in PEM")]
     Pem(PathBuf, &'static str),
+    /// A file contains no token.
+    #[error("{0}: contains no token; project a token of the ServiceAccount into the pod")]
+    Token(PathBuf),
+    /// The process ends.
+    #[error("the process ends")]
+    Ends,
     /// The certificates do not match each other, or their kind is not supported.
     #[error("{dir}: the certificates cannot be used: {error}")]
     Unusable {
@@ -67,6 +74,8 @@ struct Inner {
 struct Current {
     files: Files,
     server: Arc<ServerConfig>,
+    /// Also accepts clients without a certificate.
+    open_server: Arc<ServerConfig>,
     client: Arc<ClientConfig>,
 }
 
@@ -160,48 +169,115 @@ impl PlaneTls {
         self.0.current.read().unwrap_or_else(PoisonError::into_inner).server.clone()
     }
 
+    /// The configuration that also accepts clients without a certificate, which then need a token.
+    pub(crate) fn open_server(&self) -> Arc<ServerConfig> {
+        self.0.current.read().unwrap_or_else(PoisonError::into_inner).open_server.clone()
+    }
+
+    /// The CA certificates for the other plane, in PEM.
+    #[must_use]
+    pub fn authorities(&self) -> Vec<u8> {
+        self.0.current.read().unwrap_or_else(PoisonError::into_inner).files.authorities.clone()
+    }
+
     pub(crate) fn client(&self) -> Arc<ClientConfig> {
         self.0.current.read().unwrap_or_else(PoisonError::into_inner).client.clone()
     }
 }
 
+/// The identity of a data plane that serves one Gateway: a token of its ServiceAccount, which the kubelet renews. Both files are
+/// read again for each connection.
+#[derive(Clone, Debug)]
+pub struct PlaneToken {
+    /// The file with the token.
+    pub token: PathBuf,
+    /// The file with the CA certificates of the control plane, in PEM.
+    pub authorities: PathBuf,
+}
+
+/// How a data plane authenticates.
+#[derive(Clone, Debug)]
+pub enum PlaneIdentity {
+    /// By a client certificate, as a shared data plane.
+    Certificate(PlaneTls),
+    /// By a token, as a data plane of one Gateway.
+    Token(PlaneToken),
+}
+
+impl PlaneIdentity {
+    /// The TLS configuration for a connection, and the value of the header `authorization`.
+    pub(crate) async fn client(&self) -> Result<(Arc<ClientConfig>, Option<HeaderValue>), TlsError> {
+        let files = match self {
+            Self::Certificate(tls) => return Ok((tls.client(), None)),
+            Self::Token(files) => files.clone(),
+        };
+        let read = tokio::task::spawn_blocking(move || files.client());
+        let (config, token) = read.await.map_err(|_| TlsError::Ends)??;
+        Ok((config, Some(token)))
+    }
+}
+
+impl PlaneToken {
+    fn client(&self) -> Result<(Arc<ClientConfig>, HeaderValue), TlsError> {
+        let roots = roots(&read_file(&self.authorities)?, &self.authorities)?;
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let unusable = |error: String| TlsError::Unusable { dir: self.authorities.clone(), error };
+        let config = client_config(&provider, &roots, None).map_err(unusable)?;
+        let token = read_file(&self.token)?;
+        let mut value = HeaderValue::from_bytes(&[b"Bearer ", token.trim_ascii()].concat())
+            .map_err(|_| TlsError::Token(self.token.clone()))?;
+        value.set_sensitive(true);
+        Ok((Arc::new(config), value))
+    }
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, TlsError> {
+    use std::io::Read as _;
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path);
+    match file.and_then(|file| file.take(FILE_MAX + 1).read_to_end(&mut bytes)) {
+        Ok(length) if length as u64 > FILE_MAX => Err(TlsError::TooLong(path.to_owned())),
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(TlsError::Read { path: path.to_owned(), error }),
+    }
+}
+
+/// The certificates of a file, at least one.
+fn certificates(pem: &[u8], path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let found = found.ok().filter(|found| !found.is_empty());
+    found.ok_or_else(|| TlsError::Pem(path.to_owned(), "certificate"))
+}
+
+fn roots(pem: &[u8], path: &Path) -> Result<Arc<RootCertStore>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for root in certificates(pem, path)? {
+        let unusable = |error: rustls::Error| TlsError::Unusable { dir: path.to_owned(), error: error.to_string() };
+        roots.add(root).map_err(unusable)?;
+    }
+    Ok(Arc::new(roots))
+}
+
 impl Files {
     fn read(dir: &Path) -> Result<Self, TlsError> {
-        let read = |name: &str| {
-            use std::io::Read as _;
-            let path = dir.join(name);
-            let mut bytes = Vec::new();
-            let file = std::fs::File::open(&path);
-            let read = file.and_then(|file| file.take(FILE_MAX + 1).read_to_end(&mut bytes));
-            match read {
-                Ok(length) if length as u64 > FILE_MAX => Err(TlsError::TooLong(path)),
-                Ok(_) => Ok(bytes),
-                Err(error) => Err(TlsError::Read { path, error }),
-            }
-        };
+        let read = |name: &str| read_file(&dir.join(name));
         Ok(Self { chain: read("tls.crt")?, key: read("tls.key")?, authorities: read("ca.crt")? })
     }
 }
 
 impl Current {
     fn read(dir: &Path, files: Files) -> Result<Self, TlsError> {
-        let certificates = |pem: &[u8], name: &str| -> Result<Vec<CertificateDer<'static>>, TlsError> {
-            let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-            let found = found.ok().filter(|found| !found.is_empty());
-            found.ok_or_else(|| TlsError::Pem(dir.join(name), "certificate"))
-        };
-        let chain = certificates(&files.chain, "tls.crt")?;
+        let chain = certificates(&files.chain, &dir.join("tls.crt"))?;
         let key = PrivateKeyDer::from_pem_slice(&files.key);
         let key = key.map_err(|_| TlsError::Pem(dir.join("tls.key"), "private key"))?;
-        let mut roots = RootCertStore::empty();
         let unusable = |error: String| TlsError::Unusable { dir: dir.to_owned(), error };
-        for root in certificates(&files.authorities, "ca.crt")? {
-            roots.add(root).map_err(|error| unusable(format!("ca.crt: {error}")))?;
-        }
-        let (roots, provider) = (Arc::new(roots), Arc::new(aws_lc_rs::default_provider()));
-        let server = server_config(&provider, &roots, &chain, &key).map_err(unusable)?;
-        let client = client_config(&provider, &roots, chain, key).map_err(unusable)?;
-        Ok(Self { files, server: Arc::new(server), client: Arc::new(client) })
+        let roots = roots(&files.authorities, &dir.join("ca.crt"))?;
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let server = server_config(&provider, &roots, &chain, &key, true).map_err(unusable)?;
+        let open_server = server_config(&provider, &roots, &chain, &key, false).map_err(unusable)?;
+        let client = client_config(&provider, &roots, Some((chain, key))).map_err(unusable)?;
+        let (server, open_server) = (Arc::new(server), Arc::new(open_server));
+        Ok(Self { files, server, open_server, client: Arc::new(client) })
     }
 }
 
@@ -211,9 +287,11 @@ fn server_config(
     roots: &Arc<RootCertStore>,
     chain: &[CertificateDer<'static>],
     key: &PrivateKeyDer<'static>,
+    is_mandatory: bool,
 ) -> Result<ServerConfig, String> {
     let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone());
-    let verifier = ForClients(verifier.build().map_err(|error| error.to_string())?);
+    let verifier = verifier.build().map_err(|error| error.to_string())?;
+    let verifier = ForClients { verifier, is_mandatory };
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| error.to_string())?;
@@ -229,14 +307,18 @@ fn server_config(
 fn client_config(
     provider: &Arc<CryptoProvider>,
     roots: &Arc<RootCertStore>,
-    chain: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
+    certificate: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
 ) -> Result<ClientConfig, String> {
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| error.to_string())?;
     let builder = builder.with_root_certificates(roots.clone());
-    let mut config = builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())?;
+    let mut config = match certificate {
+        Some((chain, key)) => {
+            builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())?
+        }
+        None => builder.with_no_client_auth(),
+    };
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.resumption = rustls::client::Resumption::disabled();
     Ok(config)
@@ -245,11 +327,19 @@ fn client_config(
 /// Requires a certificate with the extended key usage for clients. The library accepts certificates without the
 /// extension for any use (RFC 5280, 4.2.1.12), and the same CA may have signed such certificates for servers.
 #[derive(Debug)]
-struct ForClients(Arc<dyn ClientCertVerifier>);
+struct ForClients {
+    verifier: Arc<dyn ClientCertVerifier>,
+    /// Whether clients without a certificate are rejected.
+    is_mandatory: bool,
+}
 
 impl ClientCertVerifier for ForClients {
+    fn client_auth_mandatory(&self) -> bool {
+        self.is_mandatory
+    }
+
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.0.root_hint_subjects()
+        self.verifier.root_hint_subjects()
     }
 
     fn verify_client_cert(
@@ -258,7 +348,7 @@ impl ClientCertVerifier for ForClients {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        let verified = self.0.verify_client_cert(end_entity, intermediates, now)?;
+        let verified = self.verifier.verify_client_cert(end_entity, intermediates, now)?;
         let usage = X509Certificate::from_der(end_entity).ok().and_then(|(_, certificate)| {
             certificate.extended_key_usage().ok().flatten().map(|usage| usage.value.client_auth)
         });
@@ -274,7 +364,7 @@ impl ClientCertVerifier for ForClients {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls12_signature(message, certificate, signature)
+        self.verifier.verify_tls12_signature(message, certificate, signature)
     }
 
     fn verify_tls13_signature(
@@ -283,11 +373,11 @@ impl ClientCertVerifier for ForClients {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls13_signature(message, certificate, signature)
+        self.verifier.verify_tls13_signature(message, certificate, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.verifier.supported_verify_schemes()
     }
 }
 

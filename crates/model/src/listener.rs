@@ -25,6 +25,50 @@ pub struct Listener {
     /// The protocol, with the routes.
     #[n(2)]
     pub serves: Serves,
+    /// The data planes that serve the listener. Only the control plane reads the field.
+    #[serde(skip_serializing_if = "Planes::is_shared")]
+    #[cbor(skip)]
+    pub planes: Planes,
+}
+
+/// The data planes that serve a listener.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Planes {
+    /// The shared data planes, which serve all Gateways without data planes of their own.
+    #[default]
+    Shared,
+    /// The data planes of one Gateway, by the name of their scope.
+    Own(Arc<str>),
+    /// Both, while the Gateway moves from one to the other.
+    Both(Arc<str>),
+}
+
+impl Planes {
+    /// Whether only the shared data planes serve the listener.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        *self == Self::Shared
+    }
+
+    /// The scope of the Gateway's own data planes.
+    #[must_use]
+    pub fn scope(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Shared => None,
+            Self::Own(scope) | Self::Both(scope) => Some(scope),
+        }
+    }
+
+    /// Whether the data planes of a scope serve the listener; `None` for the shared data planes.
+    #[must_use]
+    pub fn include(&self, scope: Option<&str>) -> bool {
+        match (self, scope) {
+            (Self::Shared | Self::Both(_), None) => true,
+            (Self::Own(own) | Self::Both(own), Some(scope)) => **own == *scope,
+            _ => false,
+        }
+    }
 }
 
 /// The identity of a listener: the object and the name.

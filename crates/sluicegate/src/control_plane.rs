@@ -148,7 +148,7 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
 /// The state of the data planes.
 fn planes(telemetry: &LinkTelemetry) -> Planes {
     let counts = &telemetry.counts;
-    let behind = telemetry.subscribers.iter().filter(|plane| plane.version < telemetry.version).count();
+    let behind = telemetry.subscribers.iter().filter(|plane| !plane.is_current).count();
     let planes = telemetry.subscribers.iter().map(|plane| {
         json!({
             "node": plane.node,

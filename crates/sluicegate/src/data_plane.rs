@@ -10,7 +10,7 @@ use clap::Args;
 use rustls_pki_types::ServerName;
 use serde_json::json;
 use sluicegate_admin::{Measure, Planes, Problems};
-use sluicegate_link::{PlaneTls, Subscriber, SubscriberOptions, SubscriberTelemetry};
+use sluicegate_link::{PlaneIdentity, PlaneTls, Subscriber, SubscriberOptions, SubscriberTelemetry};
 
 use crate::address::listen_address;
 use crate::gateway::{self, GatewayArgs, Told};
@@ -56,7 +56,7 @@ async fn data_plane(args: DataPlaneArgs) -> anyhow::Result<()> {
     let subscriber = Subscriber::new(SubscriberOptions {
         control: args.control_plane,
         control_name: args.control_plane_name,
-        tls,
+        identity: PlaneIdentity::Certificate(tls),
         node: args.pod_name.unwrap_or_else(host),
         snapshot: args.snapshot,
     });

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use sluicegate_model::{
     Change, Conditions, Config, Endpoint, HostPattern, Layer4Route, Listener, ListenerId, ObjectId,
-    PathPattern, Protocol, Rule, Serves, Settings, Tls, Upstream, UpstreamKey, VirtualHost, WeightedUpstream,
+    PathPattern, Planes, Protocol, Rule, Serves, Settings, Tls, Upstream, UpstreamKey, VirtualHost, WeightedUpstream,
 };
 use sluicegate_proxy::counters::{Tally, UpstreamShard};
 use sluicegate_proxy::upstream::{SharedEndpoint, SharedUpstream};
@@ -88,6 +88,7 @@ impl Builder {
             id: ListenerId { object, name: "test".into() },
             address: ([127, 0, 0, 1], 0).into(),
             serves: serves(layer4_route(LAYER4, protocol)),
+            planes: Planes::Shared,
         };
         let endpoints = addresses.into_iter().map(ready).collect();
         let upstream = Arc::new(Upstream { endpoints, ..Upstream::default() });

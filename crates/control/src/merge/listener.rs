@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use sluicegate_model::policy::Security;
-use sluicegate_model::{ClientAuth, EntryPoint, HostPattern, Layer4Route, Serves, TlsHost, TlsRoute};
+use sluicegate_model::{ClientAuth, EntryPoint, HostPattern, Layer4Route, Planes, Serves, TlsHost, TlsRoute};
 
 use crate::backend_tls;
 use crate::intent::http_route::HttpRoute;
@@ -325,7 +325,12 @@ impl<'i, 'a> Merging<'i, 'a> {
             _ => Serves::Https(name()),
         };
         let id = all[first].id();
-        self.merged.listeners.push(sluicegate_model::Listener { id, address, serves: serves.clone() });
+        self.merged.listeners.push(sluicegate_model::Listener {
+            id,
+            address,
+            serves: serves.clone(),
+            planes: Planes::Shared,
+        });
         // The same listeners may have another address too.
         if let Serves::Http(name) | Serves::Https(name) = serves
             && self.entered.insert(name.clone())

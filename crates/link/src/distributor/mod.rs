@@ -2,15 +2,18 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`state`] | all resources, encoded once, and the difference between versions |
+//! | [`scopes`] | the data planes that receive the same configuration |
+//! | [`state`] | all resources of a scope, encoded once, and the difference between versions |
 //! | [`session`] | one data plane, from its Hello to its end |
+//! | [`token`] | the identity of data planes without a client certificate |
 //! | [`telemetry`] | the connected data planes, with the version that each serves |
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -18,19 +21,22 @@ use h2::{Reason, server};
 use sluicegate_model::Change;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::grpc;
 use crate::tls::{PlaneTls, name_of};
 
+mod scopes;
 mod session;
 mod state;
 pub(crate) mod telemetry;
+pub(crate) mod token;
 
+use scopes::{Scope, Scopes};
 use session::Session;
-use state::{Prepared, State};
-use telemetry::{Counters, LinkTelemetry, Records};
+use telemetry::{Counters, LinkTelemetry, Progress, Records};
+use token::Reviewer;
 
 /// The timeout from a connection to the start of its call.
 const OPENING: Duration = Duration::from_secs(10);
@@ -45,6 +51,13 @@ const INVENTORIES_MAX: usize = 8;
 const WINDOW: u32 = 256 << 10;
 /// The minimum time between two log lines about failed handshakes.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);
+/// The longest time for which the data planes of single Gateways delay [`Distributor::served_by_all`], so that a Gateway does
+/// not delay the status of others.
+const OWN_PATIENCE: Duration = Duration::from_secs(5);
+/// The interval between two checks for data planes that are behind.
+const OWN_INTERVAL: Duration = Duration::from_secs(1);
+/// The longest session after a review of a token. The data plane then connects again with its current token.
+const REVIEW_LASTS: Duration = Duration::from_secs(3600);
 
 /// The options of a distributor.
 #[derive(Clone, Debug)]
@@ -56,11 +69,14 @@ pub struct DistributorOptions {
     /// The timeout for a data plane to accept a message, and to serve a batch. The control plane then disconnects the
     /// data plane. Default 30 s.
     pub patience: Duration,
+    /// The review of the tokens of data planes without a client certificate, which serve one Gateway. Default: none, and every
+    /// data plane needs a client certificate.
+    pub reviewer: Option<Reviewer>,
 }
 
 impl Default for DistributorOptions {
     fn default() -> Self {
-        Self { max_subscribers: 2000, heartbeat: Duration::from_secs(5), patience: Duration::from_secs(30) }
+        Self { max_subscribers: 2000, heartbeat: Duration::from_secs(5), patience: Duration::from_secs(30), reviewer: None }
     }
 }
 
@@ -70,9 +86,7 @@ pub struct Distributor(Arc<Shared>);
 
 struct Shared {
     options: DistributorOptions,
-    state: Mutex<State>,
-    /// The newest version.
-    version: watch::Sender<u64>,
+    scopes: Scopes,
     counters: Counters,
     records: Records,
     /// Changes when a data plane reports its version, or disconnects.
@@ -82,20 +96,13 @@ struct Shared {
     complained: Mutex<Option<Instant>>,
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Distributor {
     /// A distributor without a configuration: data planes wait for the first configuration.
     #[must_use]
     pub fn new(options: DistributorOptions) -> Self {
         Self(Arc::new(Shared {
             options,
-            state: Mutex::new(State::new()),
-            version: watch::Sender::new(0),
+            scopes: Scopes::default(),
             counters: Counters::default(),
             records: Records::default(),
             heard: watch::Sender::new(()),
@@ -105,17 +112,10 @@ impl Distributor {
         }))
     }
 
-    /// Sends a change to all data planes, in order with other changes, and returns the resulting version. Does not
-    /// block. The distributor does not send a change without effect.
+    /// Sends a change to all data planes that it concerns, in order with other changes, and returns the resulting version. Does
+    /// not block. The distributor does not send a change without effect.
     pub fn publish(&self, change: &Change) -> u64 {
-        let prepared = Prepared::from(change);
-        let version = {
-            let mut state = self.0.state();
-            state.publish(prepared, Instant::now());
-            state.version
-        };
-        self.0.version.send_if_modified(|newest| std::mem::replace(newest, version) != version);
-        version
+        self.0.scopes.publish(change, Instant::now())
     }
 
     /// Returns when this many data planes serve this version or a newer version.
@@ -127,22 +127,53 @@ impl Distributor {
         }
     }
 
-    /// Returns when a data plane is connected, and all connected data planes serve this version or a newer version.
+    /// Returns when a data plane is connected, and all connected data planes serve this version or a newer version. The data
+    /// planes of single Gateways delay this by 5 s at most; see [`follow_own`](Self::follow_own).
     pub async fn served_by_all(&self, version: u64) {
         let mut heard = self.0.heard.subscribe();
-        while !self.0.records.are_all_at(version) {
-            // `self` holds a sender.
-            let _ = heard.changed().await;
+        let mut own_until = None;
+        loop {
+            match self.0.records.progress(version) {
+                Progress::All => return,
+                Progress::Shared => {
+                    let until = *own_until.get_or_insert_with(|| tokio::time::Instant::now() + OWN_PATIENCE);
+                    tokio::select! {
+                        // `self` holds a sender.
+                        _ = heard.changed() => {}
+                        () = tokio::time::sleep_until(until) => return,
+                    }
+                }
+                Progress::None => {
+                    // `self` holds a sender.
+                    let _ = heard.changed().await;
+                }
+            }
+        }
+    }
+
+    /// Reports the scopes of Gateways with connected data planes of their own, and whether these data planes serve the Gateway:
+    /// none is more than 5 s behind. Runs until the future is dropped.
+    pub async fn follow_own(self, served: watch::Sender<BTreeMap<Arc<str>, bool>>) -> Infallible {
+        let mut heard = self.0.heard.subscribe();
+        loop {
+            let new = self.0.records.own(OWN_PATIENCE);
+            served.send_if_modified(|served| {
+                let is_new = *served != new;
+                *served = new;
+                is_new
+            });
+            tokio::select! {
+                // `self` holds a sender.
+                _ = heard.changed() => {}
+                () = sleep(OWN_INTERVAL) => {}
+            }
         }
     }
 
     /// The current state of the data planes.
     #[must_use]
     pub fn telemetry(&self) -> LinkTelemetry {
-        let (version, resources) = {
-            let state = self.0.state();
-            (state.version, state.resources())
-        };
+        let (version, resources) = self.0.scopes.size();
         let (lag, lag_sum) = self.0.counters.lag();
         let (subscribers, counts) = (self.0.records.status(), self.0.counters.counts());
         LinkTelemetry { version, resources, subscribers, counts, lag, lag_sum }
@@ -150,7 +181,8 @@ impl Distributor {
 
     /// Serves data planes until the future is dropped. Dropping the future disconnects the data planes.
     pub async fn serve(self, listener: TcpListener, tls: PlaneTls) -> Infallible {
-        let places = Arc::new(Semaphore::new(self.0.options.max_subscribers + OPENING_MAX));
+        let kinds = if self.0.options.reviewer.is_some() { 2 } else { 1 };
+        let places = Arc::new(Semaphore::new(kinds * self.0.options.max_subscribers + OPENING_MAX));
         let mut connections = tokio::task::JoinSet::new();
         loop {
             // The semaphore is never closed.
@@ -159,7 +191,8 @@ impl Distributor {
             while connections.try_join_next().is_some() {}
             match accepted {
                 Ok((stream, address)) => {
-                    let (shared, tls) = (self.0.clone(), TlsAcceptor::from(tls.server()));
+                    let tls = if self.0.options.reviewer.is_some() { tls.open_server() } else { tls.server() };
+                    let (shared, tls) = (self.0.clone(), TlsAcceptor::from(tls));
                     connections.spawn(async move {
                         connection(shared, tls, stream, address).await;
                         drop(place);
@@ -168,7 +201,7 @@ impl Distributor {
                 Err(error) => {
                     // A possible cause is the limit of open files.
                     tracing::warn!(%error, "cannot accept a data plane's connection");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    sleep(Duration::from_millis(100)).await;
                 }
             }
         }
@@ -178,26 +211,32 @@ impl Distributor {
 async fn connection(shared: Arc<Shared>, tls: TlsAcceptor, stream: TcpStream, address: SocketAddr) {
     match timeout(OPENING, open(&tls, stream)).await {
         Ok(Ok((identity, mut connection, call))) => {
-            serve(shared, &mut connection, call, &identity, address).await;
+            serve(shared, &mut connection, call, identity, address).await;
             connection.graceful_shutdown();
             // A data plane that does not read misses the status.
             let _ = timeout(CLOSING, poll_fn(|context| connection.poll_closed(context))).await;
         }
-        Ok(Err(error)) => complain(&shared, address, &error),
-        Err(_) => complain(&shared, address, "it took too long"),
+        failed => {
+            let error = match failed {
+                Ok(Err(error)) => error,
+                _ => "it took too long".to_owned(),
+            };
+            shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
+            complain(&shared, address, &error);
+        }
     }
 }
 
 type Connection = server::Connection<tokio_rustls::server::TlsStream<TcpStream>, Bytes>;
 type Call = (http::Request<h2::RecvStream>, server::SendResponse<Bytes>);
 
-/// Makes the handshakes, and accepts the call. Returns the name in the client's certificate.
-async fn open(tls: &TlsAcceptor, stream: TcpStream) -> Result<(String, Connection, Call), String> {
+/// Makes the handshakes, and accepts the call. Returns the name in the client's certificate; `None` without a certificate.
+async fn open(tls: &TlsAcceptor, stream: TcpStream) -> Result<(Option<String>, Connection, Call), String> {
     // Endpoint changes are small, and must not wait for acknowledgements.
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
     let stream = tls.accept(stream).await.map_err(|error| error.to_string())?;
     let certificates = stream.get_ref().1.peer_certificates();
-    let identity = certificates.and_then(|chain| chain.first()).map(name_of).unwrap_or_default();
+    let identity = certificates.and_then(|chain| chain.first()).map(name_of);
     let mut builder = server::Builder::new();
     builder
         .max_concurrent_streams(1)
@@ -212,9 +251,8 @@ async fn open(tls: &TlsAcceptor, stream: TcpStream) -> Result<(String, Connectio
     }
 }
 
-/// Logs a failed handshake, at a limited rate because any client can cause failures.
+/// Logs a failed handshake or review, at a limited rate because any client can cause failures.
 fn complain(shared: &Shared, address: SocketAddr, error: &str) {
-    shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
     let mut complained = shared.complained.lock().unwrap_or_else(PoisonError::into_inner);
     if complained.is_none_or(|last| last.elapsed() >= COMPLAINT_INTERVAL) {
         *complained = Some(Instant::now());
@@ -227,7 +265,7 @@ async fn serve(
     shared: Arc<Shared>,
     connection: &mut Connection,
     (request, mut respond): Call,
-    identity: &str,
+    certificate: Option<String>,
     address: SocketAddr,
 ) {
     if let Some(response) = grpc::fault(&request) {
@@ -235,15 +273,42 @@ async fn serve(
         let _ = respond.send_response(response, true);
         return;
     }
-    let session = Session::begin(shared, request.into_body(), respond, identity, address);
-    let mut session = std::pin::pin!(session);
+    let lasts = if certificate.is_some() { Duration::MAX } else { REVIEW_LASTS };
+    let session = async {
+        let identified = match certificate {
+            Some(name) => Ok((name, shared.scopes.shared())),
+            None => identify(&shared, request.headers()).await,
+        };
+        match identified {
+            Ok((identity, scope)) => {
+                Session::begin(shared, scope, request.into_body(), respond, &identity, address).await;
+            }
+            Err(error) => {
+                shared.counters.reviews_failed.fetch_add(1, Ordering::Relaxed);
+                complain(&shared, address, &error);
+                let refusal = grpc::refusal(grpc::Code::Unauthenticated, "the token is not accepted");
+                // The data plane may have disconnected.
+                let _ = respond.send_response(refusal, true);
+            }
+        }
+    };
+    let mut session = std::pin::pin!(timeout(lasts, session));
     loop {
         tokio::select! {
-            () = &mut session => return,
+            _ = &mut session => return,
             next = connection.accept() => match next {
                 Some(Ok((_, mut further))) => further.send_reset(Reason::REFUSED_STREAM),
                 Some(Err(_)) | None => return,
             },
         }
     }
+}
+
+/// The identity and the scope of a data plane without a client certificate.
+async fn identify(shared: &Shared, headers: &http::HeaderMap) -> Result<(String, Arc<Scope>), String> {
+    let Some(reviewer) = &shared.options.reviewer else { return Err("no client certificate".to_owned()) };
+    let name = timeout(OPENING, reviewer.review(headers)).await.map_err(|_| "the review took too long")??;
+    let scope = shared.scopes.find(&name);
+    let scope = scope.ok_or_else(|| format!("ServiceAccount {name} is not of a Gateway with its own data planes"))?;
+    Ok((name, scope))
 }

@@ -16,6 +16,7 @@ use h2::{RecvStream, SendStream};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Shared;
+use super::scopes::Scope;
 use super::state::{Batch, FellBehind};
 use super::telemetry::Record;
 use crate::grpc::{self, Code, Incoming, ReceiveError};
@@ -66,6 +67,7 @@ impl From<ReceiveError> for End {
 /// A data plane's call.
 pub(super) struct Session {
     shared: Arc<Shared>,
+    scope: Arc<Scope>,
     incoming: Incoming,
     outgoing: SendStream<Bytes>,
     record: Arc<Record>,
@@ -90,6 +92,7 @@ impl Session {
     /// Serves a call until the call ends.
     pub(super) async fn begin(
         shared: Arc<Shared>,
+        scope: Arc<Scope>,
         body: RecvStream,
         mut respond: SendResponse<Bytes>,
         identity: &str,
@@ -107,6 +110,7 @@ impl Session {
         };
         let record = Arc::new(Record {
             identity: identity.into(),
+            scope: scope.clone(),
             node: shortened(&hello.node),
             build: shortened(&hello.build),
             address,
@@ -128,7 +132,7 @@ impl Session {
             return;
         };
         let under_way = VecDeque::new();
-        let mut session = Self { shared, incoming, outgoing, record, number, sent: 0, under_way };
+        let mut session = Self { shared, scope, incoming, outgoing, record, number, sent: 0, under_way };
         let Err(end) = session.run(hello).await;
         tracing::debug!(node = %session.record.node, code = ?end.code, "the call ends: {}", end.message);
         // The data plane may have disconnected.
@@ -136,7 +140,7 @@ impl Session {
     }
 
     async fn run(&mut self, hello: messages::Hello) -> Result<Infallible, End> {
-        let mut versions = self.shared.version.subscribe();
+        let mut versions = self.scope.version.subscribe();
         // The session waits for the first configuration: an empty configuration would remove all routes.
         let configured = versions.wait_for(|version| *version > 0).await;
         configured.map_err(|_| End::new(Code::Unavailable, "the control plane ends"))?;
@@ -144,7 +148,7 @@ impl Session {
         self.send(first).await?;
         loop {
             if self.under_way.len() < UNDER_WAY {
-                let newer = self.shared.state().since(self.sent);
+                let newer = self.scope.state().since(self.sent);
                 match newer {
                     Ok(None) => {}
                     Ok(Some(batch)) => self.send(batch).await?,
@@ -162,6 +166,9 @@ impl Session {
                 },
                 changed = versions.changed(), if self.under_way.len() < UNDER_WAY => {
                     changed.map_err(|_| End::new(Code::Unavailable, "the control plane ends"))?;
+                    if *versions.borrow() == Scope::OVER {
+                        return Err(End::new(Code::Unavailable, "the Gateway has no data planes of its own any more"));
+                    }
                 }
                 () = sleep_until(overdue.unwrap_or(heartbeat)) => match overdue {
                     Some(_) => return Err(self.too_slow()),
@@ -178,7 +185,7 @@ impl Session {
             Unknown,
         }
         let (epoch, has) = {
-            let mut state = self.shared.state();
+            let mut state = self.scope.state();
             let epoch = state.epoch.clone();
             let since = (hello.epoch == epoch).then(|| state.since(hello.version));
             let has = match since {
@@ -202,7 +209,7 @@ impl Session {
                 self.welcome(epoch, true).await?;
                 let inventory = timeout(shared.options.patience, self.inventory()).await;
                 let inventory = inventory.map_err(|_| self.too_slow())??;
-                let batch = shared.state().difference(&inventory);
+                let batch = self.scope.state().difference(&inventory);
                 Ok(batch)
             }
         }
@@ -214,7 +221,7 @@ impl Session {
     }
 
     async fn inventory(&mut self) -> Result<HashMap<Name, Bytes>, End> {
-        let max = (self.shared.state().resources() * 4).max(INVENTORY_MAX);
+        let max = (self.scope.state().resources() * 4).max(INVENTORY_MAX);
         let mut inventory = HashMap::new();
         loop {
             let message = self.incoming.next::<messages::FromProxy>().await?;

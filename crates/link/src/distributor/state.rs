@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use sluicegate_model::{Change, Endpoint, UpstreamKey};
+use sluicegate_model::{Config, Endpoint, UpstreamKey};
 
 use crate::cut::{cut, endpoints_body};
 use crate::digest::Digest;
@@ -29,8 +29,10 @@ const GONE_TIME: Duration = Duration::from_secs(120);
 pub(super) struct State {
     /// The identity of this run of the control plane.
     pub(super) epoch: Bytes,
-    /// The number of changes. 0: no configuration yet.
+    /// The version of the last change. 0: no configuration yet.
     pub(super) version: u64,
+    /// The newest version of all scopes: the next change of this scope has a newer version.
+    pub(super) newest: u64,
     /// The oldest version with a known difference. Removals before this version are no longer in the log.
     floor: u64,
     resources: BTreeMap<Name, Held>,
@@ -89,6 +91,7 @@ impl State {
         Self {
             epoch: Bytes::copy_from_slice(&epoch),
             version: 0,
+            newest: 0,
             floor: 0,
             resources: BTreeMap::new(),
             gone: HashMap::new(),
@@ -106,7 +109,7 @@ impl State {
 
     /// Applies a change. A change without effect does nothing.
     pub(super) fn publish(&mut self, change: Prepared, now: Instant) {
-        let mut stamp = Stamp { version: self.version + 1, index: 0 };
+        let mut stamp = Stamp { version: self.newest.max(self.version) + 1, index: 0 };
         match change {
             Prepared::Endpoints(upstream, body) => {
                 let settings = Kind::Upstream.named(upstream.name.clone());
@@ -237,20 +240,18 @@ impl State {
 }
 
 /// A change in the form of resources. The caller prepares the change before it locks the state.
+#[derive(Clone)]
 pub(super) enum Prepared {
     Config(BTreeMap<Name, Bytes>),
     Endpoints(Name, Bytes),
 }
 
 impl Prepared {
-    pub(super) fn from(change: &Change) -> Self {
-        match change {
-            Change::Config(config) => Self::Config(cut(config)),
-            Change::Endpoints { upstream, endpoints } => Self::endpoints(upstream, endpoints),
-        }
+    pub(super) fn config(config: &Config) -> Self {
+        Self::Config(cut(config))
     }
 
-    fn endpoints(upstream: &UpstreamKey, endpoints: &[Endpoint]) -> Self {
+    pub(super) fn endpoints(upstream: &UpstreamKey, endpoints: &[Endpoint]) -> Self {
         Self::Endpoints(Kind::Endpoints.of_upstream(upstream), endpoints_body(endpoints))
     }
 }
@@ -290,7 +291,7 @@ mod tests {
     use std::sync::Arc;
 
     use sluicegate_model::policy::{Consumer, KeyHash};
-    use sluicegate_model::{Config, HostPattern, ObjectId, VirtualHost};
+    use sluicegate_model::{HostPattern, ObjectId, VirtualHost};
 
     use super::*;
 
@@ -300,7 +301,7 @@ mod tests {
             Arc::new(VirtualHost::new(host, Vec::new()))
         };
         let config = Config { hosts: range.map(host).collect(), ..Config::default() };
-        Prepared::from(&Change::Config(Arc::new(config)))
+        Prepared::config(&config)
     }
 
     #[test]
@@ -366,7 +367,7 @@ mod tests {
         };
         let publish = |state: &mut State, consumers: &[Arc<Consumer>]| {
             let config = Config { consumers: consumers.to_vec(), ..Config::default() };
-            state.publish(Prepared::from(&Change::Config(Arc::new(config))), Instant::now());
+            state.publish(Prepared::config(&config), Instant::now());
         };
         let mut consumers: Vec<_> = (0..10_000).map(|index| consumer(index, key(index))).collect();
         let mut state = State::new();

@@ -6,6 +6,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use super::scopes::Scope;
+
+/// The maximum number of data planes of one Gateway with data planes of its own.
+const OWN_MAX: usize = 100;
+
 /// Upper bounds of [`LinkTelemetry::lag`], in seconds. One more bucket counts longer times.
 pub const LAG_BOUNDS: [f64; 14] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
@@ -31,8 +36,12 @@ pub struct LinkTelemetry {
 /// One data plane.
 #[derive(Clone, Debug)]
 pub struct SubscriberStatus {
-    /// The name in its certificate.
+    /// The name in its certificate, or its ServiceAccount.
     pub identity: Arc<str>,
+    /// The scope of a data plane that serves one Gateway; `None` for a shared data plane.
+    pub scope: Option<Arc<str>>,
+    /// Whether the data plane serves the newest version of its scope.
+    pub is_current: bool,
     /// The pod or node that the data plane reports.
     pub node: Arc<str>,
     /// The version of the data plane's program.
@@ -59,6 +68,8 @@ pub struct LinkCounts {
     pub refused: u64,
     /// Connections without a valid certificate of the CA, or with another protocol.
     pub handshakes_failed: u64,
+    /// Connections without a client certificate that had no valid token of a Gateway with data planes of its own.
+    pub reviews_failed: u64,
     /// Data planes that were disconnected after a timeout.
     pub dropped: u64,
     /// Data planes that sent an inventory on request.
@@ -75,6 +86,7 @@ pub(super) struct Counters {
     pub(super) accepted: AtomicU64,
     pub(super) refused: AtomicU64,
     pub(super) handshakes_failed: AtomicU64,
+    pub(super) reviews_failed: AtomicU64,
     pub(super) dropped: AtomicU64,
     pub(super) inventories: AtomicU64,
     pub(super) batches: AtomicU64,
@@ -90,6 +102,7 @@ impl Counters {
             accepted: get(&self.accepted),
             refused: get(&self.refused),
             handshakes_failed: get(&self.handshakes_failed),
+            reviews_failed: get(&self.reviews_failed),
             dropped: get(&self.dropped),
             inventories: get(&self.inventories),
             batches: get(&self.batches),
@@ -114,6 +127,7 @@ impl Counters {
 /// The record of a data plane, which its session updates.
 pub(super) struct Record {
     pub(super) identity: Arc<str>,
+    pub(super) scope: Arc<Scope>,
     pub(super) node: Arc<str>,
     pub(super) build: Arc<str>,
     pub(super) address: SocketAddr,
@@ -129,6 +143,8 @@ impl Record {
         let behind = *self.behind.lock().unwrap_or_else(PoisonError::into_inner);
         SubscriberStatus {
             identity: self.identity.clone(),
+            scope: self.scope.name.clone(),
+            is_current: self.is_at(u64::MAX),
             node: self.node.clone(),
             build: self.build.clone(),
             address: self.address,
@@ -137,6 +153,13 @@ impl Record {
             lag: behind.map_or(Duration::ZERO, |since| since.elapsed()),
             refused: self.refused.load(Ordering::Relaxed),
         }
+    }
+
+    /// Whether the data plane serves everything of its scope up to this version.
+    fn is_at(&self, version: u64) -> bool {
+        let served = self.version.load(Ordering::Relaxed);
+        // A scope has no change for some versions.
+        served > 0 && (served >= version || served >= *self.scope.version.borrow())
     }
 
     pub(super) fn set_behind(&self, since: Option<Instant>) {
@@ -149,10 +172,13 @@ impl Record {
 pub(super) struct Records(Mutex<BTreeMap<u64, Arc<Record>>>);
 
 impl Records {
-    /// Adds a data plane unless `max` are connected already.
+    /// Adds a data plane unless `max` of its kind are connected already, or too many of its Gateway.
     pub(super) fn add(&self, number: u64, record: &Arc<Record>, max: usize) -> bool {
         let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let has_room = records.len() < max;
+        let is_own = record.scope.name.is_some();
+        let of_kind = records.values().filter(|other| other.scope.name.is_some() == is_own).count();
+        let of_scope = records.values().filter(|other| other.scope.name == record.scope.name).count();
+        let has_room = of_kind < max && (!is_own || of_scope < OWN_MAX);
         if has_room {
             records.insert(number, record.clone());
         }
@@ -168,16 +194,51 @@ impl Records {
         records.values().map(|record| record.status()).collect()
     }
 
-    /// Whether there are data planes, and all serve this version or a newer version.
-    pub(super) fn are_all_at(&self, version: u64) -> bool {
+    /// The data planes that serve this version or a newer version.
+    pub(super) fn progress(&self, version: u64) -> Progress {
         let records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_at = |record: &Arc<Record>| record.version.load(Ordering::Relaxed) >= version;
-        !records.is_empty() && records.values().all(is_at)
+        let are_at = |is_own: bool| {
+            let mut of_kind = records.values().filter(|record| record.scope.name.is_some() == is_own);
+            of_kind.all(|record| record.is_at(version))
+        };
+        match (are_at(false), are_at(true)) {
+            _ if records.is_empty() => Progress::None,
+            (true, true) => Progress::All,
+            (true, false) => Progress::Shared,
+            (false, _) => Progress::None,
+        }
+    }
+
+    /// The scopes of Gateways with connected data planes, and whether all of these data planes serve changes within `patience`.
+    pub(super) fn own(&self, patience: Duration) -> BTreeMap<Arc<str>, bool> {
+        let records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own = BTreeMap::new();
+        for record in records.values() {
+            let Some(scope) = &record.scope.name else { continue };
+            let behind = *record.behind.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_late = behind.is_some_and(|since| since.elapsed() > patience);
+            let is_serving = record.version.load(Ordering::Relaxed) > 0;
+            let (is_served, has_late) = own.entry(scope.clone()).or_insert((false, false));
+            *is_served |= is_serving;
+            *has_late |= is_serving && is_late;
+        }
+        own.into_iter().map(|(scope, (is_served, has_late))| (scope, is_served && !has_late)).collect()
     }
 
     /// The number of data planes that serve this version or a newer version.
     pub(super) fn at(&self, version: u64) -> usize {
         let records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        records.values().filter(|record| record.version.load(Ordering::Relaxed) >= version).count()
+        records.values().filter(|record| record.is_at(version)).count()
     }
+}
+
+/// The data planes that serve a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// No data plane is connected, or a shared data plane does not serve the version.
+    None,
+    /// The shared data planes, but not all data planes of single Gateways.
+    Shared,
+    /// All.
+    All,
 }

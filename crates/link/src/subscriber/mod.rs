@@ -18,7 +18,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
 use crate::store::{Delta, Store};
-use crate::tls::PlaneTls;
+use crate::tls::PlaneIdentity;
 
 mod backoff;
 mod session;
@@ -42,8 +42,8 @@ pub struct SubscriberOptions {
     pub control: Box<str>,
     /// The name that the control plane's certificate must have.
     pub control_name: ServerName<'static>,
-    /// The certificates.
-    pub tls: PlaneTls,
+    /// The certificate or the token of the data plane.
+    pub identity: PlaneIdentity,
     /// The pod or node of the data plane, for logs.
     pub node: Box<str>,
     /// The path of the snapshot. `None`: no snapshot.
@@ -146,7 +146,10 @@ impl Subscriber {
                 write_snapshots(path, self.held.clone(), self.changed.clone(), self.telemetry.clone());
             AbortOnDrop(tokio::spawn(writer))
         });
-        let _certificates = AbortOnDrop(tokio::spawn(self.options.tls.clone().follow()));
+        let _certificates = match &self.options.identity {
+            PlaneIdentity::Certificate(tls) => Some(AbortOnDrop(tokio::spawn(tls.clone().follow()))),
+            PlaneIdentity::Token(_) => None,
+        };
         let mut backoff = Backoff::default();
         loop {
             let Err(error) = self.session(&mut publish).await;

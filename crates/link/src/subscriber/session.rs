@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use h2::{Ping, PingPong, SendStream, client};
+use http::HeaderValue;
 use sluicegate_model::Change;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -19,6 +20,7 @@ use crate::grpc::{self, Incoming, ReceiveError};
 use crate::messages::{self, FromControlSay, FromProxySay, ResourceChange};
 use crate::resource::Name;
 use crate::store::Delta;
+use crate::tls::TlsError;
 
 /// The timeout from the DNS lookup to the end of the handshakes.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -46,6 +48,8 @@ pub(super) enum LinkError {
     #[error("TLS: {0}")]
     Tls(io::Error),
     #[error("{0}")]
+    Identity(#[from] TlsError),
+    #[error("{0}")]
     Http2(#[from] h2::Error),
     #[error("{0}")]
     Receive(#[from] ReceiveError),
@@ -67,7 +71,7 @@ impl Subscriber {
         publish: &mut (impl FnMut(Change) -> F + Send),
     ) -> Result<Infallible, LinkError> {
         let opened = timeout(CONNECT, self.connect()).await;
-        let (calls, mut connection) = opened.map_err(|_| LinkError::Timeout)??;
+        let (calls, mut connection, token) = opened.map_err(|_| LinkError::Timeout)??;
         let pings = connection.ping_pong().ok_or(LinkError::Ended)?;
         // The connection runs on a separate task, because the session still reads the messages from before the end.
         let _driven = AbortOnDrop(tokio::spawn(async move {
@@ -75,15 +79,18 @@ impl Subscriber {
             let _ = connection.await;
         }));
         tokio::select! {
-            ended = self.follow(calls, publish) => ended,
+            ended = self.follow(calls, token, publish) => ended,
             silent = keep_alive(pings) => Err(silent),
         }
     }
 
-    async fn connect(&self) -> Result<(client::SendRequest<Bytes>, Connection), LinkError> {
+    async fn connect(
+        &self,
+    ) -> Result<(client::SendRequest<Bytes>, Connection, Option<HeaderValue>), LinkError> {
+        let (tls, token) = self.options.identity.client().await?;
         let stream = TcpStream::connect(&*self.options.control).await?;
         stream.set_nodelay(true)?;
-        let connector = TlsConnector::from(self.options.tls.client());
+        let connector = TlsConnector::from(tls);
         let name = self.options.control_name.clone();
         let stream = connector.connect(name, stream).await.map_err(LinkError::Tls)?;
         let mut builder = client::Builder::new();
@@ -92,23 +99,27 @@ impl Subscriber {
             .max_header_list_size(16 << 10)
             .initial_window_size(WINDOW)
             .initial_connection_window_size(WINDOW);
-        Ok(builder.handshake(stream).await?)
+        let (calls, connection) = builder.handshake(stream).await?;
+        Ok((calls, connection, token))
     }
 
     async fn follow<F: Future<Output = ()> + Send + 'static>(
         &mut self,
         calls: client::SendRequest<Bytes>,
+        token: Option<HeaderValue>,
         publish: &mut (impl FnMut(Change) -> F + Send),
     ) -> Result<Infallible, LinkError> {
-        let request = grpc::request("sluicegate-control-plane");
+        let request = grpc::request("sluicegate-control-plane", token);
         let request = request.map_err(|_| LinkError::Protocol("the request cannot be made"))?;
         let (response, outgoing) = calls.ready().await?.send_request(request, false)?;
         let mut outgoing = Outgoing(outgoing);
-        outgoing.say(self.hello()).await?;
+        let said = outgoing.say(self.hello()).await;
+        // A control plane that rejects the call may not read the Hello (RFC 9113, 8.1).
         let response = response.await?;
         if response.status() != http::StatusCode::OK || response.headers().contains_key("grpc-status") {
             return Err(LinkError::Refused(grpc::status_in_words(response.headers())));
         }
+        said?;
         let mut incoming = Incoming::new(response.into_body(), MESSAGE_MAX);
         let (applied, mut is_applied) = watch::channel(0);
         let applied = Arc::new(applied);

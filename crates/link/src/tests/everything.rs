@@ -38,7 +38,7 @@ fn pair(one: &str, other: &str) -> (Box<str>, Box<str>) {
 }
 
 /// The two configurations.
-pub(super) fn everything() -> [Config; 2] {
+pub(crate) fn everything() -> [Config; 2] {
     [first(), second()]
 }
 
@@ -305,6 +305,7 @@ fn listeners() -> Vec<Listener> {
         id: ListenerId { object: id("Gateway", "edge"), name: name.into() },
         address: address.parse().unwrap(),
         serves,
+        planes: Planes::Shared,
     };
     let tls = TlsRoute::new(HostPattern::Any, layer4_route());
     vec![

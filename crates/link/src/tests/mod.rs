@@ -1,5 +1,5 @@
 mod cbor;
-mod everything;
+pub(crate) mod everything;
 mod golden;
 mod guarded;
 mod measure;

@@ -255,6 +255,7 @@ fn listener() -> impl Strategy<Value = Listener> {
         id: ListenerId { object, name: name.into() },
         address,
         serves,
+        planes: Planes::Shared,
     })
 }
 

@@ -3,5 +3,6 @@
 mod certificates;
 mod hostile;
 mod planes;
+mod scopes;
 mod simulation;
 mod support;

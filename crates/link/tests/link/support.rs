@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_link::{Distributor, DistributorOptions, PlaneTls, Subscriber, SubscriberOptions};
+use sluicegate_link::{Distributor, DistributorOptions, PlaneIdentity, PlaneTls, Subscriber, SubscriberOptions};
 use sluicegate_model::{
-    Change, Conditions, Config, Endpoint, HostPattern, ObjectId, PathPattern, Rule, Upstream, UpstreamKey,
-    VirtualHost,
+    Change, Conditions, Config, Endpoint, EntryPoint, HostPattern, Listener, ListenerId, ObjectId,
+    PathPattern, Planes, Rule, Serves, Upstream, UpstreamKey, VirtualHost,
 };
 use sluicegate_testkit::tls::{Authority, ExtendedKeyUsagePurpose, Issued};
 use tempfile::TempDir;
@@ -128,10 +128,19 @@ impl Data {
         snapshot: Option<&Path>,
         node: &str,
     ) -> Self {
+        Self::start_as(control, PlaneIdentity::Certificate(tls), snapshot, node)
+    }
+
+    pub(crate) fn start_as(
+        control: SocketAddr,
+        identity: PlaneIdentity,
+        snapshot: Option<&Path>,
+        node: &str,
+    ) -> Self {
         let subscriber = Subscriber::new(SubscriberOptions {
             control: control.to_string().into(),
             control_name: "sluicegate-control-plane".try_into().expect("a name"),
-            tls,
+            identity,
             node: node.into(),
             snapshot: snapshot.map(Path::to_owned),
         });
@@ -179,6 +188,22 @@ impl Served {
 
 pub(crate) fn key(index: usize) -> UpstreamKey {
     UpstreamKey::new("shop", format!("service-{index}"), "http")
+}
+
+/// The listener of a Gateway, with a host whose requests go to the upstream of this number.
+pub(crate) fn add_gateway(config: &mut Config, name: &str, planes: Planes, index: usize) {
+    let object = ObjectId { kind: "Gateway", namespace: "shop".into(), name: name.into() };
+    let entry_point: Arc<str> = format!("shop/{name}:80").into();
+    let host = config.hosts[index].clone();
+    let host = VirtualHost { entry_point: EntryPoint::Gateway(entry_point.clone()), ..(*host).clone() };
+    config.hosts.push(Arc::new(host));
+    let port = 20000 + u16::try_from(config.listeners.len()).expect("few listeners");
+    config.listeners.push(Listener {
+        id: ListenerId { object, name: "web".into() },
+        address: ([0, 0, 0, 0], port).into(),
+        serves: Serves::Http(entry_point),
+        planes,
+    });
 }
 
 /// A configuration with this many hosts, each with an upstream of three endpoints at this port.

@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sluicegate_model::{
-    EntryPoint, HostPattern, Listener, ListenerId, ObjectId, Serves, TlsHost, VirtualHost,
+    EntryPoint, HostPattern, Listener, ListenerId, ObjectId, Planes, Serves, TlsHost, VirtualHost,
 };
 use sluicegate_proxy::failure::TlsFault;
 use sluicegate_testkit::backend::{Backend, Behaviour};
@@ -38,6 +38,7 @@ async fn serving() -> anyhow::Result<(Backend, Gateway, SocketAddr)> {
         id: ListenerId { object, name: "https".into() },
         address: ([127, 0, 0, 1], 0).into(),
         serves: Serves::Https("edge".into()),
+        planes: Planes::Shared,
     });
     let gateway = builder.start().await?;
     let listener = gateway.layer4_addr();

@@ -1,0 +1,130 @@
+//! The scopes: the shared data planes, and the data planes of each Gateway that has data planes of its own.
+//!
+//! Each scope has its own state, so that a change of endpoints wakes only the data planes that use the upstream. All scopes
+//! count their versions together: a version names a change in one order.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use sluicegate_model::Change;
+use tokio::sync::watch;
+
+use super::state::{Prepared, State};
+use crate::scope::split;
+
+/// The data planes that receive the same configuration.
+pub(super) struct Scope {
+    /// `None` for the shared data planes.
+    pub(super) name: Option<Arc<str>>,
+    state: Mutex<State>,
+    /// The newest version of the scope; [`OVER`](Self::OVER) if the Gateway has no data planes of its own any more.
+    pub(super) version: watch::Sender<u64>,
+}
+
+impl Scope {
+    /// The version of a scope that has ended.
+    pub(super) const OVER: u64 = u64::MAX;
+
+    fn new(name: Option<Arc<str>>) -> Self {
+        Self { name, state: Mutex::new(State::new()), version: watch::Sender::new(0) }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Applies a change after the version `newest` of all scopes. Returns the newest version.
+    fn publish(&self, change: Prepared, newest: u64, now: Instant) -> u64 {
+        let version = {
+            let mut state = self.state();
+            state.newest = newest;
+            state.publish(change, now);
+            state.version
+        };
+        self.version.send_if_modified(|known| std::mem::replace(known, version) != version);
+        version.max(newest)
+    }
+}
+
+/// All scopes.
+pub(super) struct Scopes {
+    shared: Arc<Scope>,
+    own: Mutex<Own>,
+}
+
+#[derive(Default)]
+struct Own {
+    /// The newest version of all scopes.
+    version: u64,
+    scopes: BTreeMap<Arc<str>, Arc<Scope>>,
+}
+
+impl Default for Scopes {
+    fn default() -> Self {
+        Self { shared: Arc::new(Scope::new(None)), own: Mutex::default() }
+    }
+}
+
+impl Scopes {
+    fn own(&self) -> MutexGuard<'_, Own> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn shared(&self) -> Arc<Scope> {
+        self.shared.clone()
+    }
+
+    /// The scope of a Gateway with data planes of its own.
+    pub(super) fn find(&self, name: &str) -> Option<Arc<Scope>> {
+        self.own().scopes.get(name).cloned()
+    }
+
+    /// The newest version, and the number of resources of all scopes.
+    pub(super) fn size(&self) -> (u64, usize) {
+        let own = self.own();
+        let all = own.scopes.values().chain([&self.shared]);
+        (own.version, all.map(|scope| scope.state().resources()).sum())
+    }
+
+    /// Applies a change to the scopes that it concerns. Returns the newest version.
+    pub(super) fn publish(&self, change: &Change, now: Instant) -> u64 {
+        match change {
+            Change::Config(config) => {
+                let parts = split(config).into_iter();
+                let parts: Vec<_> = parts.map(|(name, config)| (name, Prepared::config(&config))).collect();
+                let mut own = self.own();
+                let Own { version, scopes } = &mut *own;
+                scopes.retain(|name, scope| {
+                    let stays = parts.iter().any(|(part, _)| part.as_ref() == Some(name));
+                    if !stays {
+                        scope.version.send_replace(Scope::OVER);
+                    }
+                    stays
+                });
+                let newest = *version;
+                for (name, change) in parts {
+                    let scope = match name {
+                        None => &self.shared,
+                        Some(name) => {
+                            let new = || Arc::new(Scope::new(Some(name.clone())));
+                            scopes.entry(name.clone()).or_insert_with(new)
+                        }
+                    };
+                    *version = scope.publish(change, newest, now).max(*version);
+                }
+                *version
+            }
+            Change::Endpoints { upstream, endpoints } => {
+                let change = Prepared::endpoints(upstream, endpoints);
+                let mut own = self.own();
+                let Own { version, scopes } = &mut *own;
+                let newest = *version;
+                for scope in scopes.values().chain([&self.shared]) {
+                    *version = scope.publish(change.clone(), newest, now).max(*version);
+                }
+                *version
+            }
+        }
+    }
+}
