@@ -137,7 +137,8 @@ mod tests {
         let filters = securities.iter().flat_map(|policy| &policy.filters).map(|filter| &filter.upstream);
         let of_services: Vec<_> =
             securities.iter().filter_map(|policy| policy.ext_auth_upstream()).chain(filters).collect();
-        let policies = config.hosts.iter().flat_map(|host| &host.rules).filter_map(|rule| rule.traffic.as_ref());
+        let policies =
+            config.hosts.iter().flat_map(|host| &host.rules).filter_map(|rule| rule.traffic.as_ref());
         let of_traffic: Vec<_> = policies.flat_map(|policy| policy.features.upstreams()).collect();
         assert!(!of_services.is_empty() && !of_traffic.is_empty(), "the configuration has everything");
         let of_rules = config.hosts.iter().flat_map(|host| &host.rules).flat_map(Rule::upstreams);

@@ -252,7 +252,8 @@ fn certificates(pem: &[u8], path: &Path) -> Result<Vec<CertificateDer<'static>>,
 fn roots(pem: &[u8], path: &Path) -> Result<Arc<RootCertStore>, TlsError> {
     let mut roots = RootCertStore::empty();
     for root in certificates(pem, path)? {
-        let unusable = |error: rustls::Error| TlsError::Unusable { dir: path.to_owned(), error: error.to_string() };
+        let unusable =
+            |error: rustls::Error| TlsError::Unusable { dir: path.to_owned(), error: error.to_string() };
         roots.add(root).map_err(unusable)?;
     }
     Ok(Arc::new(roots))
@@ -314,9 +315,7 @@ fn client_config(
         .map_err(|error| error.to_string())?;
     let builder = builder.with_root_certificates(roots.clone());
     let mut config = match certificate {
-        Some((chain, key)) => {
-            builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())?
-        }
+        Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())?,
         None => builder.with_no_client_auth(),
     };
     config.alpn_protocols = vec![ALPN.to_vec()];

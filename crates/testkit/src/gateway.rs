@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::ensure;
 use sluicegate_model::{
     Change, Conditions, Config, Endpoint, HostPattern, Layer4Route, Listener, ListenerId, ObjectId,
-    PathPattern, Planes, Protocol, Rule, Serves, Settings, Tls, Upstream, UpstreamKey, VirtualHost, WeightedUpstream,
+    PathPattern, Planes, Protocol, Rule, Serves, Settings, Tls, Upstream, UpstreamKey, VirtualHost,
+    WeightedUpstream,
 };
 use sluicegate_proxy::counters::{Tally, UpstreamShard};
 use sluicegate_proxy::upstream::{SharedEndpoint, SharedUpstream};

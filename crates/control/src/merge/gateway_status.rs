@@ -325,6 +325,13 @@ fn waits(intent: &Listener<'_>) -> Option<Fault> {
     Some(Fault::new("Pending", problem.message.clone()))
 }
 
+/// The reason why a listener is not served although it is valid: its Gateway has no address.
+fn has_no_address(intent: &Listener<'_>) -> Option<Fault> {
+    let is_closed = intent.sockets.as_ref().is_ok_and(|sockets| sockets.is_empty());
+    is_closed
+        .then(|| Fault::new("Invalid", "the Gateway has none of the addresses that it requests".to_owned()))
+}
+
 /// The reason why a listener is not accepted.
 fn listener_fault(intent: &Listener<'_>, lost: Option<&Fault>) -> Option<Fault> {
     match &intent.sockets {
@@ -344,7 +351,12 @@ fn of_listener(
         name: listener.name.clone(),
         kinds: Kind::all().filter(|kind| listener.takes_kind(*kind)).collect(),
         attached_routes: 0,
-        conditions: listener_conditions(fault, lost, intent.unresolved.as_ref(), waits(intent)),
+        conditions: listener_conditions(
+            fault,
+            lost,
+            intent.unresolved.as_ref(),
+            waits(intent).or_else(|| has_no_address(intent)),
+        ),
     }
 }
 

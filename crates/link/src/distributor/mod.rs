@@ -76,7 +76,12 @@ pub struct DistributorOptions {
 
 impl Default for DistributorOptions {
     fn default() -> Self {
-        Self { max_subscribers: 2000, heartbeat: Duration::from_secs(5), patience: Duration::from_secs(30), reviewer: None }
+        Self {
+            max_subscribers: 2000,
+            heartbeat: Duration::from_secs(5),
+            patience: Duration::from_secs(30),
+            reviewer: None,
+        }
     }
 }
 
@@ -191,7 +196,8 @@ impl Distributor {
             while connections.try_join_next().is_some() {}
             match accepted {
                 Ok((stream, address)) => {
-                    let tls = if self.0.options.reviewer.is_some() { tls.open_server() } else { tls.server() };
+                    let tls =
+                        if self.0.options.reviewer.is_some() { tls.open_server() } else { tls.server() };
                     let (shared, tls) = (self.0.clone(), TlsAcceptor::from(tls));
                     connections.spawn(async move {
                         connection(shared, tls, stream, address).await;
@@ -309,6 +315,7 @@ async fn identify(shared: &Shared, headers: &http::HeaderMap) -> Result<(String,
     let Some(reviewer) = &shared.options.reviewer else { return Err("no client certificate".to_owned()) };
     let name = timeout(OPENING, reviewer.review(headers)).await.map_err(|_| "the review took too long")??;
     let scope = shared.scopes.find(&name);
-    let scope = scope.ok_or_else(|| format!("ServiceAccount {name} is not of a Gateway with its own data planes"))?;
+    let scope =
+        scope.ok_or_else(|| format!("ServiceAccount {name} is not of a Gateway with its own data planes"))?;
     Ok((name, scope))
 }

@@ -10,7 +10,9 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::support::{Certificates, Control, Data, LIMIT, Served, add_gateway, config, endpoints_change, key};
+use crate::support::{
+    Certificates, Control, Data, LIMIT, Served, add_gateway, config, endpoints_change, key,
+};
 
 type TestResult = anyhow::Result<()>;
 
@@ -22,12 +24,17 @@ async fn control(certificates: &Certificates) -> anyhow::Result<Control> {
             None => Err("the token is invalid".to_owned()),
         }))
     };
-    let options = DistributorOptions { reviewer: Some(Reviewer::new(review)), ..DistributorOptions::default() };
+    let options =
+        DistributorOptions { reviewer: Some(Reviewer::new(review)), ..DistributorOptions::default() };
     Control::start_at("127.0.0.1:0".parse()?, certificates.control.path(), options).await
 }
 
 /// A data plane with this token, and the directory of the token.
-fn with_token(control: &Control, certificates: &Certificates, token: &str) -> anyhow::Result<(Data, TempDir)> {
+fn with_token(
+    control: &Control,
+    certificates: &Certificates,
+    token: &str,
+) -> anyhow::Result<(Data, TempDir)> {
     let dir = tempfile::tempdir()?;
     std::fs::write(dir.path().join("token"), token)?;
     Ok((Data::start_as(control.address, identity(dir.path(), certificates), None, token), dir))

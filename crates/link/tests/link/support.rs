@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_link::{Distributor, DistributorOptions, PlaneIdentity, PlaneTls, Subscriber, SubscriberOptions};
+use sluicegate_link::{
+    Distributor, DistributorOptions, PlaneIdentity, PlaneTls, Subscriber, SubscriberOptions,
+};
 use sluicegate_model::{
     Change, Conditions, Config, Endpoint, EntryPoint, HostPattern, Listener, ListenerId, ObjectId,
     PathPattern, Planes, Rule, Serves, Upstream, UpstreamKey, VirtualHost,

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::conditions::{condition, list};
-use crate::address::{ADDRESSES_ASSIGNED, Assigned};
+use crate::address::{ADDRESSES_ASSIGNED, Assigned, Routability};
 use crate::object::ObjectRef;
 use crate::object::gateway_api::GROUP;
 use crate::status::{
@@ -138,7 +138,10 @@ fn of_gateway(
             "spec.tls.frontend: AllowInsecureFallback admits clients without a valid certificate".to_owned(),
         ..Condition::met(INSECURE_FRONTEND, "ConfigurationChanged")
     }));
-    let is_pruned = is_pruned(before);
+    // A Gateway that requests a routability proves that the API server knows the field.
+    let requests = &wish.addresses.requests;
+    let is_pruned =
+        is_pruned(before) && requests.iter().all(|request| request.routability == Ok(Routability::Any));
     let addresses = addresses.iter().map(|(address, routability)| {
         let kind = if address.parse::<std::net::IpAddr>().is_ok() { "IPAddress" } else { "Hostname" };
         match is_pruned {

@@ -134,6 +134,8 @@ impl Selection {
             delay: RETRY_FIRST,
             failed: Reason::Temporary,
             refusals: 0,
+            place: 0,
+            unknown: 0,
         };
         let task = match self.kind {
             Kind::Ingress => tokio::spawn(telling.run(self.api::<networking::Ingress>(client), config)),
@@ -179,6 +181,11 @@ struct WatchTask {
     failed: Reason,
     /// The number of refusals in a row by the API server.
     refusals: u32,
+    /// The place of the version among the versions of the kind, which are tried in turn.
+    place: usize,
+    /// The number of versions in a row that the API server did not know. The kind is absent if the API server knows no
+    /// version.
+    unknown: usize,
 }
 
 /// The step after a failure.
@@ -198,9 +205,11 @@ impl WatchTask {
 
     /// Watches a kind of which the API server may know only an older version, or none.
     async fn run_versions(mut self, client: Client, namespace: Option<Arc<str>>, config: watcher::Config) {
-        for version in self.kind.api_versions().iter().cycle() {
-            self.version = version;
-            let resource = self.kind.resource(version);
+        let versions = self.kind.api_versions();
+        loop {
+            // The version that the API server knew stays until the API server does not know it any more.
+            self.version = versions[self.place % versions.len()];
+            let resource = self.kind.resource(self.version);
             let api: Api<DynamicObject> = match &namespace {
                 Some(namespace) if !self.kind.is_cluster_scoped() => {
                     Api::namespaced_with(client.clone(), namespace, &resource)
@@ -264,6 +273,7 @@ impl WatchTask {
                 has_failed = false;
                 self.delay = RETRY_FIRST;
                 self.refusals = 0;
+                self.unknown = 0;
             }
             self.sender.send(Heard { watch: self.watch, at, news }).await.ok()?;
         }
@@ -283,9 +293,13 @@ impl WatchTask {
         if matches!(code, Some(410)) {
             return Some(Next::Restart);
         }
-        // The API server may know another version.
-        if code == Some(404) && Some(&self.version) != self.kind.api_versions().last() {
-            return Some(Next::Restart);
+        if code == Some(404) {
+            self.place += 1;
+            self.unknown += 1;
+            // The API server may know another version.
+            if !self.unknown.is_multiple_of(self.kind.api_versions().len()) {
+                return Some(Next::Restart);
+            }
         }
         self.refusals = if status.is_some() { self.refusals + 1 } else { 0 };
         let next = next(code, self.refusals);
