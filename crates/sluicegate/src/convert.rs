@@ -54,8 +54,8 @@ pub(crate) fn ingress(args: &IngressArgs) -> anyhow::Result<()> {
     for problem in &problems {
         crate::complain(&format!("{}: {problem}", problem.severity));
     }
-    crate::say(yaml.trim_end());
     let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
-    anyhow::ensure!(errors == 0, "errors: {errors}; these parts are not converted");
+    anyhow::ensure!(errors == 0, "errors: {errors}; no objects are printed");
+    crate::say(yaml.trim_end());
     Ok(())
 }

@@ -14,6 +14,9 @@ use crate::translate::ObjectName;
 /// The longest list of listeners of a Gateway or a ListenerSet.
 const LISTENERS_MAX: usize = 64;
 
+/// The longest list of objects of a ReferenceGrant.
+const GRANTED_MAX: usize = 16;
+
 /// The name of the listener for plain HTTP.
 const HTTP: &str = "http";
 
@@ -186,8 +189,8 @@ impl Gateways {
         objects
     }
 
-    /// One ReferenceGrant for each namespace with Secrets or ConfigMaps of listeners.
-    fn grants(&self) -> impl Iterator<Item = Value> {
+    /// The ReferenceGrants for Secrets and ConfigMaps of other namespaces.
+    fn grants(&self) -> Vec<Value> {
         let mut of_namespaces: BTreeMap<&str, BTreeSet<&ObjectRef>> = BTreeMap::new();
         for object in self.gateways.values().flat_map(|gateway| &gateway.references) {
             of_namespaces.entry(&object.namespace).or_default().insert(object);
@@ -199,19 +202,26 @@ impl Gateways {
             .iter()
             .map(|kind| json!({"group": GROUP, "kind": kind, "namespace": &*self.name.namespace}))
             .collect();
-        of_namespaces.into_iter().map(move |(namespace, objects)| {
+        let mut grants = Vec::new();
+        for (namespace, objects) in of_namespaces {
             let to: Vec<Value> = objects
                 .into_iter()
                 .map(|object| json!({"group": "", "kind": object.kind.as_str(), "name": &*object.name}))
                 .collect();
-            json!({
-                // The version that all releases of Gateway API have.
-                "apiVersion": "gateway.networking.k8s.io/v1beta1",
-                "kind": "ReferenceGrant",
-                "metadata": {"name": format!("{}-certificates", self.name.name), "namespace": namespace},
-                "spec": {"from": from, "to": to},
-            })
-        })
+            for (index, to) in to.chunks(GRANTED_MAX).enumerate() {
+                grants.push(json!({
+                    // The version that all releases of Gateway API have.
+                    "apiVersion": "gateway.networking.k8s.io/v1beta1",
+                    "kind": "ReferenceGrant",
+                    "metadata": {
+                        "name": numbered(&format!("{}-certificates", self.name.name), index + 1),
+                        "namespace": namespace,
+                    },
+                    "spec": {"from": from, "to": to},
+                }));
+            }
+        }
+        grants
     }
 }
 
@@ -229,8 +239,9 @@ fn section(protocol: &str, host: &HostPattern) -> String {
     match host {
         HostPattern::Any => protocol.to_owned(),
         HostPattern::Exact(name) => numbered(&format!("{protocol}-{name}"), 1),
+        // No host begins with a hyphen.
         HostPattern::Wildcard(suffix) | HostPattern::Suffix(suffix) => {
-            numbered(&format!("{protocol}-wildcard.{suffix}"), 1)
+            numbered(&format!("{protocol}--{suffix}"), 1)
         }
     }
 }

@@ -6,13 +6,16 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | [`hosts`] | the certificates of hosts and their requirements on clients |
 //! | [`listeners`] | the Gateways, their listeners, and the grants for their certificates |
 //! | [`routes`] | the HTTPRoutes and TLSRoutes of an Ingress |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
+use sluicegate_model::{HostPattern, PathPattern};
 
 use crate::frontend::ingress::class::{self, Classes};
 use crate::intent::At;
@@ -23,8 +26,10 @@ use crate::object::{ObjectRef, annotation, policy};
 use crate::problem::{Origin, Problem, Severity};
 use crate::store::Store;
 use crate::translate::{ObjectName, TranslateOptions};
+use hosts::Hosts;
 use listeners::Gateways;
 
+mod hosts;
 mod listeners;
 mod routes;
 #[cfg(test)]
@@ -39,7 +44,8 @@ const TARGETS_MAX: usize = 16;
 /// The result of a conversion.
 #[derive(Debug, Default)]
 pub struct Converted {
-    /// The objects, as YAML.
+    /// The objects, as YAML; empty if a problem is an error, because a part of the objects may admit more callers than the
+    /// Ingresses do together.
     pub yaml: String,
     /// The errors of the input, and the things that have no form in Gateway API.
     pub problems: Vec<Problem>,
@@ -61,25 +67,38 @@ pub fn convert_ingresses(
     let classes = Classes::new(&store, options);
     let mut ingresses: Vec<_> = store.all::<Ingress>().collect();
     ingresses.sort_by_cached_key(|(object, ingress, origin)| At { object, origin }.age(ingress.created));
+    let mut selected = Vec::new();
     for (object, ingress, origin) in ingresses {
         let at = At { object, origin };
         // The IngressClass of the input may name the controller that served the Ingresses before.
         let is_named = class::named(ingress).is_some_and(|(_, name)| name == options.ingress_class);
         match is_named || classes.serves(ingress) {
-            true => conversion.convert(at, ingress),
+            true => selected.push((at, ingress)),
             false => {
                 let (field, message) = classes.refusal(ingress);
                 conversion.problems.push(at.note(&field, format!("{message}. The Ingress is not converted")));
             }
         }
     }
+    for (at, ingress) in &selected {
+        conversion.check(*at, ingress);
+        conversion.hosts.add(*at, ingress, &mut conversion.problems);
+        conversion.reserved.insert((at.object.namespace.clone(), at.object.name.clone()));
+    }
+    for (at, ingress) in selected {
+        conversion.convert(at, ingress);
+    }
     for (path, text) in texts {
         conversion.retarget_policies(path, text);
     }
     let mut problems: Vec<Problem> = store.problems().collect();
-    let Conversion { gateways, objects, problems: of_conversion, .. } = conversion;
+    let Conversion { gateways, routes, policies, problems: of_conversion, .. } = conversion;
     problems.extend(of_conversion);
-    let objects = gateways.objects(&options.gateway_class).into_iter().chain(objects);
+    if problems.iter().any(|problem| problem.severity == Severity::Error) {
+        return Converted { yaml: String::new(), problems };
+    }
+    // kubectl applies the objects in this order, so no route is served before its policies exist.
+    let objects = gateways.objects(&options.gateway_class).into_iter().chain(policies).chain(routes);
     let documents = objects.filter_map(|object| serde_saphyr::to_string(&object).ok());
     let yaml = documents.collect::<Vec<_>>().join("---\n");
     Converted { yaml, problems }
@@ -89,59 +108,71 @@ pub fn convert_ingresses(
 struct Conversion<'a> {
     store: &'a Store,
     options: &'a TranslateOptions,
+    hosts: Hosts,
     gateways: Gateways,
-    /// The routes and policies.
-    objects: Vec<Value>,
-    /// The HTTPRoutes of each Ingress.
-    routes: BTreeMap<&'a ObjectRef, Vec<String>>,
+    policies: Vec<Value>,
+    routes: Vec<Value>,
+    /// The names of the HTTPRoutes of each Ingress.
+    route_names: BTreeMap<&'a ObjectRef, Vec<String>>,
+    /// The namespaces and names of all Ingresses: the first route of an Ingress has its name.
+    reserved: BTreeSet<(Arc<str>, Arc<str>)>,
+    /// The kinds, namespaces and names of the routes.
+    used: BTreeSet<(&'static str, Arc<str>, String)>,
+    /// The hosts and paths of the HTTPRoutes: of equal matches, the match of the oldest Ingress applies.
+    matches: BTreeSet<(HostPattern, PathPattern)>,
     problems: Vec<Problem>,
 }
 
 impl<'a> Conversion<'a> {
     fn new(store: &'a Store, options: &'a TranslateOptions, gateway: &ObjectName) -> Self {
-        let (objects, routes, problems) = <(Vec<_>, BTreeMap<_, _>, Vec<_>)>::default();
-        Self { store, options, gateways: Gateways::new(gateway.clone()), objects, routes, problems }
+        Self {
+            store,
+            options,
+            hosts: Hosts::default(),
+            gateways: Gateways::new(gateway.clone()),
+            policies: Vec::new(),
+            routes: Vec::new(),
+            route_names: BTreeMap::new(),
+            reserved: BTreeSet::new(),
+            used: BTreeSet::new(),
+            matches: BTreeSet::new(),
+            problems: Vec::new(),
+        }
     }
 
     fn convert(&mut self, at: At<'a>, ingress: &'a Ingress) {
-        if !self.is_convertible(at, ingress) {
-            return;
-        }
         self.note_settings(at, ingress);
         let names = match ingress.ssl_passthrough {
             true => self.tls_routes(at, ingress),
             false => self.http_routes(at, ingress),
         };
-        self.routes.insert(at.object, names);
+        self.route_names.insert(at.object, names);
     }
 
-    /// Whether the routes admit no more callers than the Ingress.
-    fn is_convertible(&mut self, at: At<'_>, ingress: &Ingress) -> bool {
+    /// Reports requirements on callers that the routes could not have.
+    fn check(&mut self, at: At<'_>, ingress: &Ingress) {
         if let Some(auth) = &ingress.client_auth
             && auth.authorities.is_none()
         {
-            let message =
-                "names no CA certificates, so every client is rejected. The Ingress is not converted";
+            let message = "names no CA certificates, so every client is rejected";
             self.problems.push(at.problem(
                 Severity::Error,
                 &annotation::field(auth.annotation),
                 message.to_owned(),
             ));
-            return false;
         }
         if self.options.ignore_nginx_access_annotations {
-            return true;
+            return;
         }
         for name in &ingress.unread_restrictions {
             let replacement = annotation::replacement(name);
             let replacement = replacement.as_deref().unwrap_or("a SecurityPolicy or a RateLimitPolicy");
             let message = format!(
-                "restricts access in ingress-nginx, but is not supported. The Ingress is not converted. Replace the \
-                 annotation by {replacement}, or use --ignore-nginx-access-annotations"
+                "restricts access in ingress-nginx, but is not supported. Replace the annotation \
+                 by {replacement}, or use --ignore-nginx-access-annotations"
             );
             self.problems.push(at.problem(Severity::Error, &annotation::field(name), message));
         }
-        ingress.unread_restrictions.is_empty()
     }
 
     /// Notes of the annotations without a form in Gateway API.
@@ -193,9 +224,11 @@ impl<'a> Conversion<'a> {
                 continue;
             }
             let namespace = policy["metadata"]["namespace"].as_str().unwrap_or("default").to_owned();
-            let Some(targets) = policy["spec"]["targetRefs"].as_array_mut() else { continue };
+            let Some(targets) = policy.pointer_mut("/spec/targetRefs").and_then(Value::as_array_mut) else {
+                continue;
+            };
             let added: Vec<Value> = self
-                .routes
+                .route_names
                 .iter()
                 .filter(|(ingress, _)| *ingress.namespace == *namespace)
                 .filter(|(ingress, _)| {
@@ -230,7 +263,24 @@ impl<'a> Conversion<'a> {
                     ),
                 });
             }
-            self.objects.push(policy);
+            self.policies.push(policy);
+        }
+    }
+}
+
+impl Conversion<'_> {
+    /// A free name for a route of an Ingress.
+    fn route_name(&mut self, kind: &'static str, ingress: &ObjectRef, suffix: &str) -> String {
+        let (namespace, base) = (ingress.namespace.clone(), format!("{}{suffix}", ingress.name));
+        let mut number = 1;
+        loop {
+            let name = numbered(&base, number);
+            let is_of_another =
+                *name != *ingress.name && self.reserved.contains(&(namespace.clone(), Arc::from(&*name)));
+            if !is_of_another && self.used.insert((kind, namespace.clone(), name.clone())) {
+                return name;
+            }
+            number += 1;
         }
     }
 }

@@ -1,16 +1,15 @@
 //! The routes of an Ingress.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 use sluicegate_model::{HostPattern, PathPattern, UpstreamKey};
 
-use super::listeners::{self, Clients, Tls};
-use super::{Conversion, VERSION, numbered};
+use super::hosts::HttpsListener;
+use super::listeners::{self, Tls};
+use super::{Conversion, VERSION};
 use crate::intent::{At, Place};
+use crate::object::annotation;
 use crate::object::ingress::{Ingress, Rule};
 use crate::object::service::IpProtocol;
-use crate::object::{Kind, ObjectRef, annotation};
 use crate::problem::Severity;
 
 /// The longest list of rules of an HTTPRoute.
@@ -18,6 +17,9 @@ const RULES_MAX: usize = 16;
 
 /// The longest list of hostnames of an HTTPRoute.
 const HOSTNAMES_MAX: usize = 16;
+
+/// The longest list of parents of an HTTPRoute.
+const PARENTS_MAX: usize = 32;
 
 /// The longest list of matches of a printed rule. Gateway API allows 64 matches in a rule, but 128 in all rules of a route.
 const MATCHES_MAX: usize = 8;
@@ -30,86 +32,113 @@ struct Group<'a> {
     hosts: Vec<&'a HostPattern>,
     rules: Vec<Value>,
     /// The HTTPS listeners of the hosts.
-    listeners: Vec<Value>,
+    https: Vec<Value>,
+    /// Whether the rules redirect plain HTTP to HTTPS.
+    redirects: bool,
 }
 
 impl<'a> Conversion<'a> {
     /// Adds the HTTPRoutes of an Ingress. Returns their names.
     pub(super) fn http_routes(&mut self, at: At<'a>, ingress: &'a Ingress) -> Vec<String> {
-        let clients = self.clients(at, ingress);
+        self.note_clients(at, ingress);
         let mut groups: Vec<Group<'_>> = Vec::new();
-        for (host, rules) in self.hosts(at, ingress) {
-            let listeners = self.tls_listeners(at, ingress, host, &clients);
+        for (host, rules) in self.rules_of_hosts(at, ingress) {
+            let (https, redirects) = self.https_listeners(at, ingress, host);
             let same = |group: &&mut Group<'_>| {
-                group.rules == rules
-                    && group.listeners.is_empty() == listeners.is_empty()
-                    && group.hosts.len() < HOSTNAMES_MAX
+                *host != HostPattern::Any
                     && group.hosts.iter().all(|host| **host != HostPattern::Any)
-                    && *host != HostPattern::Any
+                    && group.hosts.len() < HOSTNAMES_MAX
+                    && (&group.rules, group.redirects) == (&rules, redirects)
             };
             match groups.iter_mut().find(same) {
                 Some(group) => {
                     group.hosts.push(host);
-                    group.listeners.extend(listeners);
+                    let new = https.into_iter().filter(|listener| !group.https.contains(listener));
+                    let new: Vec<Value> = new.collect();
+                    group.https.extend(new);
                 }
-                None => groups.push(Group { hosts: vec![host], rules, listeners }),
+                None => groups.push(Group { hosts: vec![host], rules, https, redirects }),
             }
         }
-        let redirects = ingress.ssl_redirect.unwrap_or(self.options.ssl_redirect);
         let mut names = Vec::new();
-        for Group { hosts, rules, mut listeners } in groups {
+        for Group { hosts, rules, https, redirects } in groups {
             let hostnames: Vec<String> = hosts.iter().filter_map(|host| listeners::hostname(host)).collect();
-            if ingress.client_auth.is_some() && listeners.is_empty() {
-                let message = format!(
-                    "has no host for {}, so the client certificates could not be verified. The host is not converted. Add the \
-                     host with its Secret",
-                    hostnames.first().map_or("all hosts", |name| name)
-                );
-                self.problems.push(at.problem(Severity::Error, "spec.tls", message));
-                continue;
-            }
             let http = self.gateways.http(&at.object.namespace);
-            // With client certificates, plain HTTP would admit every client.
-            let redirected = (redirects || ingress.client_auth.is_some()) && !listeners.is_empty();
-            if !redirected {
-                listeners.insert(0, http.clone());
+            let mut parents = https;
+            let redirected = redirects.then(|| http.clone());
+            if !redirects {
+                parents.insert(0, http);
             }
-            let mut routes: Vec<(&str, Vec<Value>, Vec<Value>)> =
-                rules.chunks(RULES_MAX).map(|rules| ("", rules.to_vec(), listeners.clone())).collect();
-            if redirected {
+            for parents in parents.chunks(PARENTS_MAX) {
+                names.extend(self.http_route(at, "", (&hostnames, &rules, parents)));
+            }
+            if let Some(http) = redirected {
                 let rules: Vec<Value> = rules.iter().map(redirect).collect();
-                let routes_of = rules.chunks(RULES_MAX);
-                routes.extend(routes_of.map(|rules| ("-redirect", rules.to_vec(), vec![http.clone()])));
-            }
-            for (suffix, rules, parents) in routes {
-                let base = format!("{}{suffix}", at.object.name);
-                let name = (1..).map(|number| numbered(&base, number)).find(|name| !names.contains(name));
-                let Some(name) = name else { continue };
-                let mut spec = json!({"parentRefs": parents, "rules": rules});
-                if !hostnames.is_empty() {
-                    spec["hostnames"] = json!(hostnames);
-                }
-                self.objects.push(json!({
-                    "apiVersion": VERSION,
-                    "kind": "HTTPRoute",
-                    "metadata": {"name": &*name, "namespace": &*at.object.namespace},
-                    "spec": spec,
-                }));
-                names.push(name);
+                names.extend(self.http_route(at, "-redirect", (&hostnames, &rules, &[http])));
             }
         }
         names
     }
 
-    /// The requirement on clients; notes if Gateway API has not the same.
-    fn clients(&mut self, at: At<'_>, ingress: &Ingress) -> Clients {
-        let auth = ingress.client_auth.as_ref()?;
-        let (clients, is_same) = listeners::clients(auth);
-        if !is_same {
+    /// Adds HTTPRoutes with these hostnames, rules and parents. Returns their names.
+    fn http_route(
+        &mut self,
+        at: At<'_>,
+        suffix: &str,
+        (hostnames, rules, parents): (&[String], &[Value], &[Value]),
+    ) -> Vec<String> {
+        let mut names = Vec::new();
+        for rules in rules.chunks(RULES_MAX) {
+            let name = self.route_name("HTTPRoute", at.object, suffix);
+            let mut spec = json!({"parentRefs": parents, "rules": rules});
+            if !hostnames.is_empty() {
+                spec["hostnames"] = json!(hostnames);
+            }
+            self.routes.push(json!({
+                "apiVersion": VERSION,
+                "kind": "HTTPRoute",
+                "metadata": {"name": &*name, "namespace": &*at.object.namespace},
+                "spec": spec,
+            }));
+            names.push(name);
+        }
+        names
+    }
+
+    /// The HTTPS listeners of a host, and whether plain HTTP is redirected to them.
+    fn https_listeners(&mut self, at: At<'_>, ingress: &Ingress, host: &HostPattern) -> (Vec<Value>, bool) {
+        let redirects = ingress.ssl_redirect.unwrap_or(self.options.ssl_redirect);
+        let namespace = &at.object.namespace;
+        let (hosts, gateways) = (&self.hosts, &mut self.gateways);
+        let mut listener = |https: HttpsListener<'_>| {
+            gateways.tls(&https.clients, https.host, Tls::Secret(https.secret), namespace)
+        };
+        if *host == HostPattern::Any {
+            let all: Vec<Value> = hosts.all_https().map(&mut listener).collect();
+            return (all, redirects && hosts.has_any_certificate());
+        }
+        let verifies_clients = hosts.verifies_clients(host);
+        let https = hosts.https(host).map(&mut listener);
+        if https.is_none() && verifies_clients {
+            let message = format!(
+                "has no Secret for {}, so the gateway cannot verify client certificates. Add the host with its Secret",
+                listeners::hostname(host).unwrap_or_default()
+            );
+            self.problems.push(at.problem(Severity::Error, "spec.tls", message));
+        }
+        // With client certificates, plain HTTP would admit every client.
+        let redirects = https.is_some() && (redirects || verifies_clients);
+        (https.into_iter().collect(), redirects)
+    }
+
+    /// Notes the requirements on clients that Gateway API does not have.
+    fn note_clients(&mut self, at: At<'_>, ingress: &Ingress) {
+        let Some(auth) = &ingress.client_auth else { return };
+        if !listeners::clients(auth).1 {
             self.warn(
                 at,
                 annotation::AUTH_TLS_VERIFY_CLIENT,
-                "has the value optional, which has no form in Gateway API. The Gateway requires certificates \
+                "has the value optional, which Gateway API does not have. The Gateway requires certificates \
                  (AllowValidOnly)",
             );
         }
@@ -117,22 +146,19 @@ impl<'a> Conversion<'a> {
             self.warn(
                 at,
                 annotation::AUTH_TLS_PASS_CERTIFICATE,
-                "has no form in Gateway API. Endpoints do not receive ssl-client-cert",
+                "has no equivalent in Gateway API. Endpoints do not receive ssl-client-cert",
             );
         }
-        if clients.is_some() {
-            self.warn(
-                at,
-                auth.annotation,
-                "needs a Gateway of its own, because a Gateway has one requirement for each port. If Gateways have \
-                 Services, the hosts move to the address of this Gateway",
-            );
-        }
-        clients
+        self.warn(
+            at,
+            auth.annotation,
+            "needs a Gateway of its own, because a Gateway has one requirement for each port. With --gateway-services, \
+             the hosts have another address: update DNS",
+        );
     }
 
     /// The hosts of an Ingress with their rules.
-    fn hosts(&mut self, at: At<'a>, ingress: &'a Ingress) -> Vec<(&'a HostPattern, Vec<Value>)> {
+    fn rules_of_hosts(&mut self, at: At<'a>, ingress: &'a Ingress) -> Vec<(&'a HostPattern, Vec<Value>)> {
         let mut hosts: Vec<(&HostPattern, Vec<&Rule>)> = Vec::new();
         for rule in &ingress.rules {
             match hosts.iter_mut().find(|(host, _)| **host == rule.host) {
@@ -151,7 +177,7 @@ impl<'a> Conversion<'a> {
                 let message = "matches one label in an Ingress. The hostname of the HTTPRoute matches one or more labels";
                 self.problems.push(at.warning(&field, message.to_owned()));
             }
-            let rules = self.rules(at, ingress, &rules);
+            let rules = self.rules(at, ingress, host, &rules);
             if !rules.is_empty() {
                 converted.push((host, rules));
             }
@@ -160,12 +186,18 @@ impl<'a> Conversion<'a> {
     }
 
     /// The rules of a host: one for each backend, with the paths as matches.
-    fn rules(&mut self, at: At<'_>, ingress: &Ingress, rules: &[&Rule]) -> Vec<Value> {
+    fn rules(&mut self, at: At<'_>, ingress: &Ingress, host: &HostPattern, rules: &[&Rule]) -> Vec<Value> {
         let mut of_backends: Vec<(&UpstreamKey, Place, Vec<Value>)> = Vec::new();
         let mut has_root = false;
         for rule in rules {
             for path in &rule.paths {
                 let place = Place::Path(rule.index, path.index);
+                if !self.matches.insert((host.clone(), path.pattern.clone())) {
+                    let message =
+                        "occurs twice for the host, here or in an older Ingress; the first path applies";
+                    self.problems.push(at.warning(&place.field(), message.to_owned()));
+                    continue;
+                }
                 has_root |= path.pattern.as_str() == "/" && !matches!(path.pattern, PathPattern::Exact(_));
                 let kind = match path.pattern {
                     PathPattern::Exact(_) => "Exact",
@@ -187,7 +219,14 @@ impl<'a> Conversion<'a> {
             }
         }
         if let Some(default) = &ingress.default_backend
+            && !self.hosts.is_owner(at.object, host)
+        {
+            let message =
+                format!("is ignored for host {host}, which belongs to an older Ingress: {}", default.service);
+            self.problems.push(at.warning(&Place::DefaultBackend.field(), message));
+        } else if let Some(default) = &ingress.default_backend
             && !has_root
+            && self.matches.insert((host.clone(), PathPattern::Prefix("/".into())))
         {
             of_backends.push((
                 default,
@@ -216,7 +255,7 @@ impl<'a> Conversion<'a> {
         });
         let Some(number) = number else {
             let message = format!(
-                "names the port {:?}, but HTTPRoutes need its number. The path is not converted. Add Service {}/{} with \
+                "names the port {:?}, but HTTPRoutes need its number. Add Service {}/{} with \
                  this port to the input",
                 upstream.port, upstream.namespace, upstream.service
             );
@@ -226,46 +265,8 @@ impl<'a> Conversion<'a> {
         Some(json!({"name": &*upstream.service, "port": number}))
     }
 
-    /// The HTTPS listeners for a host, if the Ingress has TLS for the host.
-    fn tls_listeners(
-        &mut self,
-        at: At<'_>,
-        ingress: &Ingress,
-        host: &HostPattern,
-        clients: &Clients,
-    ) -> Vec<Value> {
-        let mut of_hosts: BTreeMap<HostPattern, ObjectRef> = BTreeMap::new();
-        for (index, tls) in ingress.tls.iter().enumerate() {
-            let covering: Vec<HostPattern> = match tls.has_hosts {
-                false => vec![host.clone()],
-                true if *host == HostPattern::Any => tls.hosts.clone(),
-                true => tls.hosts.iter().filter(|of_tls| covers(of_tls, host)).cloned().collect(),
-            };
-            if covering.is_empty() {
-                continue;
-            }
-            let Some(secret) = &tls.secret else {
-                let message = "is missing, and a listener needs a certificate. The host is not converted for HTTPS. Name a Secret";
-                let field = Place::Secret(index).field();
-                self.problems.push(at.problem(Severity::Error, &field, message.to_owned()));
-                continue;
-            };
-            let (kind, namespace) = (Kind::Secret, at.object.namespace.clone());
-            let secret = ObjectRef { kind, namespace, name: secret.clone() };
-            for host in covering {
-                of_hosts.entry(host).or_insert_with(|| secret.clone());
-            }
-        }
-        let namespace = at.object.namespace.clone();
-        let listener = |(host, secret): (&HostPattern, &ObjectRef)| {
-            self.gateways.tls(clients, host, Tls::Secret(secret), &namespace)
-        };
-        of_hosts.iter().map(listener).collect()
-    }
-
     /// Adds the TLSRoutes of an Ingress with TLS passthrough. No policy can name them.
     pub(super) fn tls_routes(&mut self, at: At<'a>, ingress: &'a Ingress) -> Vec<String> {
-        let mut number = 0;
         for rule in ingress.rules.iter().filter(|rule| rule.host != HostPattern::Any) {
             let root = rule.paths.iter().find(|path| path.pattern.as_str() == "/");
             let (place, upstream) = match (root, &ingress.default_backend, rule.paths.first()) {
@@ -277,11 +278,11 @@ impl<'a> Conversion<'a> {
             };
             let Some(backend) = self.backend(at, place, upstream) else { continue };
             let parent = self.gateways.tls(&None, &rule.host, Tls::Passthrough, &at.object.namespace);
-            number += 1;
-            self.objects.push(json!({
+            let name = self.route_name("TLSRoute", at.object, "");
+            self.routes.push(json!({
                 "apiVersion": VERSION,
                 "kind": "TLSRoute",
-                "metadata": {"name": numbered(&at.object.name, number), "namespace": &*at.object.namespace},
+                "metadata": {"name": name, "namespace": &*at.object.namespace},
                 "spec": {
                     "parentRefs": [parent],
                     "hostnames": [listeners::hostname(&rule.host)],
@@ -299,14 +300,4 @@ fn redirect(rule: &Value) -> Value {
         "type": "RequestRedirect", "requestRedirect": {"scheme": "https", "statusCode": REDIRECT},
     });
     json!({"matches": rule["matches"], "filters": [filter]})
-}
-
-/// Whether the certificate for a host of `spec.tls` is for the host of a rule.
-fn covers(tls: &HostPattern, host: &HostPattern) -> bool {
-    match (tls, host) {
-        (HostPattern::Wildcard(suffix), HostPattern::Exact(name)) => {
-            name.split_once('.').is_some_and(|(_, parent)| parent == &**suffix)
-        }
-        _ => tls == host,
-    }
 }

@@ -186,7 +186,7 @@ fn client_certificates_need_a_gateway_of_their_own() {
 
 /// A route must never admit callers that the Ingress rejects.
 #[test]
-fn ingress_whose_restriction_has_no_form_is_not_converted() {
+fn nothing_is_printed_for_access_restrictions_that_gateway_api_cannot_express() {
     let without_tls = "defaultBackend: {service: {name: web, port: {number: 80}}}";
     for (annotation, spec) in [
         ("nginx.ingress.kubernetes.io/whitelist-source-range: 10.0.0.0/8", WITH_TLS),
@@ -194,9 +194,9 @@ fn ingress_whose_restriction_has_no_form_is_not_converted() {
         ("sluicegate.dev/auth-tls-secret: shop/clients", without_tls),
     ] {
         let converted = converted(&ingress(annotation, spec));
-        assert!(!converted.yaml.contains("HTTPRoute"), "{annotation}: {}", converted.yaml);
+        assert_eq!(converted.yaml, "", "{annotation}");
         assert!(
-            faults(&converted).iter().any(|fault| fault.contains("not converted")),
+            faults(&converted).iter().any(|fault| fault.starts_with("error")),
             "{:?}",
             faults(&converted)
         );
@@ -218,7 +218,7 @@ fn tls_passthrough_becomes_a_tls_route() {
 }
 
 #[test]
-fn things_without_a_form_are_reported() {
+fn annotations_without_an_equivalent_are_reported() {
     let rules = "
 rules:
 - host: '*.example.com'
@@ -229,7 +229,7 @@ rules:
     for expected in [
         "matches one label",
         "/foo does not match /foobar",
-        "not converted. Add Service shop/web",
+        "Add Service shop/web",
         "--compression",
         "to these Services: shop/web",
         "app-root",
@@ -268,4 +268,110 @@ fn printed_objects_have_no_problem() {
         store.problems().map(|problem| problem.to_string()).collect::<Vec<_>>(),
         <[String; 0]>::default()
     );
+}
+
+/// An Ingress of the namespace `shop` with TLS for one host.
+fn named(name: &str, annotations: &str, spec: &str) -> String {
+    format!("---\n{}", ingress(annotations, spec).replace("name: shop,", &format!("name: {name},")))
+}
+
+fn rule(host: &str, path: &str) -> String {
+    format!(
+        "rules: [{{host: '{host}', http: {{paths: [{{path: {path}, pathType: Prefix, backend: {{service: {{name: web, \
+         port: {{number: 80}}}}}}}}]}}}}]"
+    )
+}
+
+fn parents<'o>(objects: &'o BTreeMap<String, Value>, route: &str) -> Vec<(&'o Value, &'o Value)> {
+    let parents = objects[route]["parentRefs"].as_array().unwrap().iter();
+    parents.map(|parent| (&parent["name"], &parent["sectionName"])).collect()
+}
+
+#[test]
+fn ingresses_of_one_host_share_its_certificate_and_its_requirement_on_clients() {
+    let with_tls = format!("tls: [{{hosts: [h.test], secretName: h}}]\n{}", rule("h.test", "/admin"));
+    let text = [
+        named("admin", "sluicegate.dev/auth-tls-secret: shop/clients", &with_tls),
+        named("public", "sluicegate.dev/ssl-redirect: 'false'", &rule("h.test", "/")),
+    ];
+    let objects = objects(&converted(&text.concat()));
+    for route in ["admin", "public"] {
+        let of_route = parents(&objects, &format!("HTTPRoute shop/{route}"));
+        assert_eq!(of_route, [(&json!("edge-2"), &json!("https-h.test"))], "{route}");
+        assert!(objects.contains_key(&format!("HTTPRoute shop/{route}-redirect")), "{route}");
+    }
+}
+
+#[test]
+fn routes_of_different_ingresses_have_different_names() {
+    let two = "
+rules:
+- {host: x.test, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}
+- {host: y.test, http: {paths: [{path: /y, pathType: Exact, backend: {service: {name: web, port: {number: 80}}}}]}}
+";
+    let text = [named("a", "", two), named("a-2", "", &rule("z.test", "/"))];
+    let objects = objects(&converted(&text.concat()));
+    let hosts =
+        ["a", "a-3", "a-2"].map(|name| objects[&format!("HTTPRoute shop/{name}")]["hostnames"][0].clone());
+    assert_eq!(hosts, ["x.test", "y.test", "z.test"]);
+}
+
+#[test]
+fn hosts_under_a_wildcard_certificate_name_its_listener_once() {
+    let hosts: Vec<String> = ["a", "b"]
+        .iter()
+        .map(|host| rule(&format!("{host}.test"), "/").replace("rules: [", "").replace("]}}]", "]}}"))
+        .collect();
+    let spec = format!("tls: [{{hosts: ['*.test'], secretName: w}}]\nrules: [{}]", hosts.join(", "));
+    let objects = objects(&converted(&named("shop", "", &spec)));
+    assert_eq!(objects["HTTPRoute shop/shop"]["hostnames"], json!(["a.test", "b.test"]));
+    assert_eq!(parents(&objects, "HTTPRoute shop/shop"), [(&json!("edge"), &json!("https--test"))]);
+}
+
+#[test]
+fn reference_grants_name_at_most_16_secrets() {
+    let all = (0..20).map(|n| {
+        let spec =
+            format!("tls: [{{hosts: [h{n}.test], secretName: s{n}}}]\n{}", rule(&format!("h{n}.test"), "/"));
+        named(&format!("shop-{n}"), "", &spec)
+    });
+    let objects = objects(&converted(&all.collect::<String>()));
+    let lengths = ["", "-2"].map(|suffix| {
+        objects[&format!("ReferenceGrant shop/edge-certificates{suffix}")]["to"].as_array().unwrap().len()
+    });
+    assert_eq!(lengths, [16, 4]);
+}
+
+#[test]
+fn only_the_oldest_ingress_of_a_host_has_a_default_for_the_host() {
+    let default = "defaultBackend: {service: {name: web, port: {number: 80}}}\n";
+    let text =
+        [named("a", "", &rule("h.test", "/x")), named("b", "", &[default, &rule("h.test", "/y")].concat())];
+    let converted = converted(&text.concat());
+    let matches = objects(&converted)["HTTPRoute shop/b"]["rules"][0]["matches"].clone();
+    assert_eq!(matches, json!([{"path": {"type": "PathPrefix", "value": "/y"}}]));
+    assert!(
+        faults(&converted).join("\n").contains("belongs to an older Ingress"),
+        "{:?}",
+        faults(&converted)
+    );
+}
+
+#[test]
+fn rule_without_a_host_is_served_at_all_listeners() {
+    let any = rule("", "/").replace("host: '', ", "");
+    let text = named("shop", "", &format!("tls: [{{hosts: [a.test], secretName: a}}]\n{any}"));
+    let objects = objects(&converted(&text));
+    let sections: Vec<_> =
+        parents(&objects, "HTTPRoute shop/shop").into_iter().map(|(_, section)| section.clone()).collect();
+    assert_eq!(sections, ["http", "https-a.test"]);
+    assert!(!objects.contains_key("HTTPRoute shop/shop-redirect"));
+}
+
+#[test]
+fn policies_come_before_the_routes() {
+    let policy = "---\napiVersion: sluicegate.dev/v1alpha1\nkind: SecurityPolicy\nmetadata: {name: keys, namespace: shop}\n\
+                  spec: {targetRefs: [{group: networking.k8s.io, kind: Ingress, name: shop}], authentication: {apiKey: {}}}\n";
+    let yaml = converted(&[ingress("", WITH_TLS), policy.to_owned()].concat()).yaml;
+    assert!(yaml.find("SecurityPolicy") < yaml.find("kind: HTTPRoute"), "{yaml}");
 }
