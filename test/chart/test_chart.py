@@ -300,6 +300,42 @@ class Values(unittest.TestCase):
                 self.assertIn({"port": 20000, "endPort": 29999, "protocol": protocol}, rule["ports"])
         self.assertEqual(option(rendered().serving(), "gateway-services"), [])
 
+    def test_template_of_data_planes_of_single_gateways_is_a_data_plane_with_a_token(self):
+        own = {"mode": "split", "replicas": 3, "gatewayServices": {"type": "ClusterIP", "ownDataPlanes": {"enabled": True}}}
+        objects = rendered(own)
+        control = objects.one("Deployment", "sluicegate-control-plane")
+        (file,) = option(control, "data-plane-template")
+        (mount,) = [each for each in container(control)["volumeMounts"] if file.startswith(each["mountPath"])]
+        (volume,) = [each for each in control["spec"]["template"]["spec"]["volumes"] if each["name"] == mount["name"]]
+        workload = yaml.safe_load(objects.one("ConfigMap", volume["configMap"]["name"])["data"][file.rpartition("/")[2]])
+        self.assertEqual((workload["kind"], workload["spec"]["replicas"]), ("Deployment", 3))
+        pod = workload["spec"]["template"]
+        self.assertEqual(option(workload, "token-dir"), ["/etc/sluicegate/token"])
+        self.assertEqual(option(workload, "tls-dir"), [])
+        self.assertNotIn("serviceAccountName", pod["spec"])
+        self.assertFalse(pod["spec"]["automountServiceAccountToken"])
+        # The Services of other Gateways in the namespace of the release must not select these pods.
+        (selector,) = option(control, "gateway-service-selector")
+        labels = dict(pair.split("=") for pair in selector.split(","))
+        self.assertFalse(labels.items() <= pod["metadata"]["labels"].items())
+        (rule, *_) = objects.one("NetworkPolicy", "sluicegate-control-plane")["spec"]["ingress"]
+        (peer,) = [each for each in rule["from"] if "namespaceSelector" in each]
+        self.assertLessEqual(peer["podSelector"]["matchLabels"].items(), pod["metadata"]["labels"].items())
+        self.assertEqual(option(control, "gateway-data-planes"), [])
+        own["gatewayServices"]["ownDataPlanes"]["default"] = "Own"
+        self.assertEqual(option(rendered(own).one("Deployment", "sluicegate-control-plane"), "gateway-data-planes"), ["Own"])
+        self.assertEqual(option(rendered({"mode": "split"}).one("Deployment", "sluicegate-control-plane"), "data-plane-template"), [])
+
+    def test_only_own_data_planes_need_the_right_to_create_workloads(self):
+        def written(values):
+            return {(resource, where) for where, rule in rules(rendered(values), "sluicegate-control-plane") if "create" in rule["verbs"]
+                    for resource in rule["resources"]}
+
+        split = {"mode": "split", "gatewayServices": {"type": "ClusterIP"}}
+        own = {"mode": "split", "gatewayServices": {"type": "ClusterIP", "ownDataPlanes": {"enabled": True}}}
+        added = {(resource, "*") for resource in ("services", "serviceaccounts", "deployments", "daemonsets", "tokenreviews")}
+        self.assertEqual(written(own) - written(split), added)
+
     def test_configmap_contains_config_values_as_they_are_written(self):
         config = {"proxy-body-size": "8m", "max-request-body": 10485760, "ssl-redirect": False}
         objects = rendered({"config": config})
@@ -337,6 +373,9 @@ class Values(unittest.TestCase):
             ({"gatewayServices": {"type": "ClusterIP", "externalTrafficPolicy": "Local"}}, "LoadBalancer or NodePort"),
             ({"gatewayServices": {"type": "NodePort", "loadBalancerClass": "a"}}, "type: LoadBalancer"),
             ({"gatewayServices": {"type": "ClusterIP", "firstPort": 30000}}, "lastPort is less"),
+            ({"gatewayServices": {"type": "ClusterIP", "ownDataPlanes": {"enabled": True}}}, "needs mode: split"),
+            ({"mode": "split", "gatewayServices": {"ownDataPlanes": {"enabled": True}}}, "needs gatewayServices.type"),
+            ({"gatewayServices": {"ownDataPlanes": {"default": "own"}}}, "ownDataPlanes/default"),
         ]:
             with self.subTest(wrong):
                 with self.assertRaises(Refused) as refused:

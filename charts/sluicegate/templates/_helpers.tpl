@@ -18,6 +18,24 @@
 {{- include "sluicegate.fullname" . }}{{ if include "sluicegate.split" . }}-data-plane{{ end -}}
 {{- end -}}
 
+{{/* The ConfigMap with the template of the data planes of single Gateways. */}}
+{{- define "sluicegate.templateName" -}}
+{{- include "sluicegate.fullname" . }}-data-plane-template
+{{- end -}}
+
+{{/* The workload of the data planes of a Gateway, without its name, labels and selector. */}}
+{{- define "sluicegate.ownWorkload" -}}
+apiVersion: apps/v1
+kind: {{ .Values.kind }}
+spec:
+  {{- if eq .Values.kind "Deployment" }}
+  replicas: {{ .Values.replicas }}
+  {{- end }}
+  {{- include "sluicegate.updateStrategy" . | nindent 2 }}
+  template:
+    {{- include "sluicegate.servingPod" (dict "root" . "own" true) | nindent 4 }}
+{{- end -}}
+
 {{- define "sluicegate.controlPlaneName" -}}
 {{- include "sluicegate.fullname" . }}-control-plane
 {{- end -}}
@@ -321,7 +339,7 @@ priorityClassName: {{ . }}
 {{- /* No label for the version: the gateway finds nodes by the labels of its pods, which must be equal in all versions. */ -}}
 labels:
   {{- toYaml (merge (include "sluicegate.selector" . | fromYaml) .values.podLabels .root.Values.labels) | nindent 2 }}
-{{- with .values.podAnnotations }}
+{{- with merge (dict) (.annotations | default dict) .values.podAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -332,6 +350,15 @@ annotations:
 - apiGroups: [""]
   resources: [services, secrets, configmaps]
   verbs: [get, list, watch]
+{{- if .Values.gatewayServices.ownDataPlanes.enabled }}
+# The data planes of single Gateways, in the namespaces of the Gateways. Their names are not known before.
+- apiGroups: [""]
+  resources: [services, serviceaccounts]
+  verbs: [get, list, create, patch, delete]
+- apiGroups: [apps]
+  resources: [deployments, daemonsets]
+  verbs: [get, list, create, patch, delete]
+{{- end }}
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [get, list, watch]
@@ -400,6 +427,12 @@ annotations:
 {{- if not $v.status.enabled -}}
 {{- fail "gatewayServices.type needs status.enabled, because the holder of the Lease writes the Services" -}}
 {{- end -}}
+{{- if and .ownDataPlanes.enabled (ne $v.mode "split") -}}
+{{- fail "gatewayServices.ownDataPlanes.enabled needs mode: split, because data planes of single Gateways have no rights in the cluster" -}}
+{{- end -}}
+{{- if and .ownDataPlanes.enabled $v.hostNetwork -}}
+{{- fail "gatewayServices.ownDataPlanes.enabled does not work with hostNetwork, because the data planes of two Gateways on one node would open the same ports" -}}
+{{- end -}}
 {{- if gt (int .firstPort) (int .lastPort) -}}
 {{- fail "gatewayServices.lastPort is less than gatewayServices.firstPort" -}}
 {{- end -}}
@@ -409,6 +442,8 @@ annotations:
 {{- if and .loadBalancerClass (ne .type "LoadBalancer") -}}
 {{- fail "gatewayServices.loadBalancerClass needs gatewayServices.type: LoadBalancer" -}}
 {{- end -}}
+{{- else if .ownDataPlanes.enabled -}}
+{{- fail "gatewayServices.ownDataPlanes.enabled needs gatewayServices.type" -}}
 {{- end -}}
 {{- end -}}
 {{- $ports := list (include "sluicegate.httpPort" . | int) (include "sluicegate.httpsPort" . | int) (int $v.admin.port) -}}

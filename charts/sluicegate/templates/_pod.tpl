@@ -1,12 +1,19 @@
-{{/* The pods that serve requests: both planes in one, or data planes. */}}
+{{/*
+The pods that serve requests: both planes in one, or data planes. Parameters: root; own: true for the template of data planes of single
+Gateways, to which the control plane adds the ServiceAccount.
+*/}}
 {{- define "sluicegate.servingPod" -}}
+{{- $own := .own -}}
+{{- with .root -}}
 {{- $split := include "sluicegate.split" . -}}
-{{- $component := include "sluicegate.component" . -}}
+{{- $component := ternary "gateway-data-plane" (include "sluicegate.component" .) $own -}}
 {{- $host := include "sluicegate.adminAddress" . -}}
 metadata:
   {{- include "sluicegate.podMetadata" (dict "root" . "component" $component "values" .Values) | nindent 2 }}
 spec:
+  {{- if not $own }}
   serviceAccountName: {{ if $split }}{{ include "sluicegate.workloadName" . }}{{ else }}{{ include "sluicegate.serviceAccountName" . }}{{ end }}
+  {{- end }}
   automountServiceAccountToken: {{ not $split }}
   {{- if .Values.hostNetwork }}
   hostNetwork: true
@@ -32,7 +39,11 @@ spec:
         {{- if $split }}
         - data-plane
         - --control-plane={{ include "sluicegate.controlPlaneName" . }}.{{ .Release.Namespace }}.svc:{{ .Values.controlPlane.port }}
+        {{- if $own }}
+        - --token-dir=/etc/sluicegate/token
+        {{- else }}
         - --tls-dir=/etc/sluicegate/tls
+        {{- end }}
         {{- if .Values.snapshot.enabled }}
         - --snapshot=/var/lib/sluicegate/snapshot
         {{- end }}
@@ -66,14 +77,31 @@ spec:
         {{- include "sluicegate.securityContext" (dict "bind" (include "sluicegate.privilegedPort" .)) | nindent 8 }}
       {{- if $split }}
       volumeMounts:
+        {{- if $own }}
+        - {name: token, mountPath: /etc/sluicegate/token, readOnly: true}
+        {{- else }}
         - {name: tls, mountPath: /etc/sluicegate/tls, readOnly: true}
+        {{- end }}
         {{- if .Values.snapshot.enabled }}
         - {name: snapshot, mountPath: /var/lib/sluicegate}
         {{- end }}
   volumes:
+    {{- if $own }}
+    # The control plane writes the annotation.
+    - name: token
+      projected:
+        defaultMode: 0440
+        sources:
+          - serviceAccountToken: {audience: sluicegate-control-plane, expirationSeconds: 3600, path: token}
+          - downwardAPI:
+              items:
+                - path: ca.crt
+                  fieldRef: {fieldPath: "metadata.annotations['sluicegate.dev/control-plane-ca']"}
+    {{- else }}
     # The control plane creates the Secret. The pod waits for the Secret.
     - name: tls
       secret: {secretName: sluicegate-data-plane-tls, defaultMode: 0440}
+    {{- end }}
     {{- if .Values.snapshot.enabled }}
     - name: snapshot
       emptyDir:
@@ -84,4 +112,16 @@ spec:
     {{- end }}
       {{- end }}
   {{- include "sluicegate.scheduling" (dict "root" . "component" $component "values" .Values) | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
+{{/* The update strategy of the pods that serve requests. */}}
+{{- define "sluicegate.updateStrategy" -}}
+{{- ternary "strategy" "updateStrategy" (eq .Values.kind "Deployment") }}:
+  {{- with .Values.updateStrategy }}
+  {{- toYaml . | nindent 2 }}
+  {{- else }}
+  type: RollingUpdate
+  rollingUpdate: {maxSurge: 1, maxUnavailable: 0}
+  {{- end }}
 {{- end -}}

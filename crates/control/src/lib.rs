@@ -49,15 +49,18 @@ pub use object::annotation::page::annotations;
 pub use object::policy::crd::{Definition, definitions};
 pub use object::{Kind, ObjectRef};
 pub use problem::{Origin, Problem, Severity};
-pub use source::cluster::StatusOptions;
 pub use source::cluster::addresses::Addresses;
 pub use source::cluster::client::{ClientError, Credentials};
+pub use source::cluster::gateway_planes::Authorities;
 pub use source::cluster::planes::{PlaneCertificates, PlaneFiles, PlanesError};
+pub use source::cluster::token::review as review_token;
+pub use source::cluster::{OwnPlanesLink, StatusOptions};
 pub use source::{
     ClusterSource, DirectorySource, Loaded, Publish, Served, foreign_in_words, load_once, read_manifests,
 };
 pub use status::ObjectStatus;
 pub use store::Store;
 pub use translate::{
-    GatewayServices, Globals, ObjectName, ReadGlobals, ServiceType, TranslateOptions, Translation, translate,
+    DataPlanes, GatewayServices, Globals, ObjectName, OwnDataPlanes, ReadGlobals, ServiceType, TemplateError,
+    TranslateOptions, Translation, WorkloadTemplate, translate,
 };

@@ -7,6 +7,12 @@ use std::sync::Arc;
 use crate::address::StatusAddresses;
 use crate::object::{Kind, ObjectRef};
 
+/// The condition `Programmed`.
+pub(crate) const PROGRAMMED: &str = "Programmed";
+
+/// The reason of `Programmed` while the data planes do not serve an object yet.
+pub(crate) const PENDING: &str = "Pending";
+
 /// The reason of a Gateway that cannot have the addresses that it requests.
 pub(crate) const ADDRESS_NOT_USABLE: &str = "AddressNotUsable";
 
@@ -57,6 +63,7 @@ pub(crate) struct GatewayStatus {
 /// The status of a ListenerSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListenerSetStatus {
+    pub(crate) gateway: ObjectRef,
     pub(crate) accepted: Condition,
     /// The reason why the data planes do not serve the set.
     pub(crate) unprogrammed: Option<Fault>,
@@ -96,6 +103,27 @@ impl ObjectStatus {
             && gateway.accepted.is_true
         {
             gateway.unprogrammed = Some(fault.clone());
+            set_pending(&mut gateway.listeners, fault);
+        }
+    }
+
+    /// Sets the reason why the data planes do not serve the Gateway of this ListenerSet, if the set is accepted.
+    pub(crate) fn set_parent_unprogrammed(&mut self, fault: &Fault) {
+        if let Content::ListenerSet(set) = &mut self.content
+            && set.accepted.is_true
+        {
+            set.unprogrammed = Some(Fault::new(PARENT_NOT_PROGRAMMED, fault.message.clone()));
+            set_pending(&mut set.listeners, fault);
+        }
+    }
+}
+
+/// Listeners of a Gateway that no data plane serves yet are not programmed either.
+fn set_pending(listeners: &mut [ListenerStatus], fault: &Fault) {
+    let conditions = listeners.iter_mut().flat_map(|listener| &mut listener.conditions);
+    for condition in conditions.filter(|condition| condition.name == PROGRAMMED && condition.is_true) {
+        if fault.reason == PENDING {
+            *condition = Condition::unless(PROGRAMMED, PROGRAMMED, Some(fault));
         }
     }
 }

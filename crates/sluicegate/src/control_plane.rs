@@ -1,5 +1,6 @@
 //! `sluicegate control-plane`: the control plane alone, which distributes the configuration to data planes.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -7,14 +8,18 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::json;
 use sluicegate_admin::{Admin, Hosts, LastChange, Measure, Phase, Planes, Readiness};
-use sluicegate_control::{PlaneCertificates, PlaneFiles, Served};
-use sluicegate_link::{Distributor, DistributorOptions, LinkTelemetry, PlaneTls, TlsFiles};
+use sluicegate_control::{
+    DataPlanes, OwnDataPlanes, OwnPlanesLink, PlaneCertificates, PlaneFiles, Served, WorkloadTemplate,
+    review_token,
+};
+use sluicegate_link::{Distributor, DistributorOptions, LinkTelemetry, PlaneTls, Reviewer, TlsFiles};
 use sluicegate_model::Change;
 use sluicegate_proxy::registry::Registry;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use crate::address::{listen_address, local_address};
 use crate::check::{Ports, translate_options};
@@ -25,6 +30,15 @@ use crate::settings::SettingsArgs;
 use crate::signals::Signals;
 use crate::source::{Source, SourceArgs};
 use crate::tls::TlsArgs;
+
+/// The data planes that serve a Gateway.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum GatewayDataPlanes {
+    #[value(name = "Shared")]
+    Shared,
+    #[value(name = "Own")]
+    Own,
+}
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Control plane", after_help = format!("\
@@ -46,6 +60,21 @@ pub(crate) struct ControlPlaneArgs {
     /// sluicegate-control-plane-tls, and data planes mount sluicegate-data-plane-tls.
     #[arg(long, requires_all = ["kubernetes", "pod_namespace"], conflicts_with = "tls_dir")]
     plane_certificates: bool,
+    /// The data planes that serve a Gateway whose parameters (parametersRef) have no key dataPlanes. Own: Sluicegate makes
+    /// data planes for the Gateway alone, in its namespace. They authenticate to the control plane by tokens.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "PLANES",
+        default_value = "Shared",
+        requires = "data_plane_template"
+    )]
+    gateway_data_planes: GatewayDataPlanes,
+    /// The file with the Deployment or DaemonSet of the data planes of a Gateway, as YAML. Sluicegate adds the name, the
+    /// labels, the selector and the ServiceAccount. Without the file, the shared data planes serve all Gateways.
+    /// [default: none]
+    #[arg(long, value_name = "FILE", requires = "gateway_services")]
+    data_plane_template: Option<PathBuf>,
     /// The largest number of connected data planes. The control plane refuses further data planes, which retry. [range:
     /// at least 1]
     #[arg(long, value_name = "N", default_value = "2000", value_parser = clap::value_parser!(u32).range(1..))]
@@ -82,12 +111,21 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
     let mut signals = Signals::listen().context("cannot register signal handlers")?;
     let ports =
         Ports { http: &args.listen_http, https: &args.tls.listen_https, admin: args.data_plane_admin };
-    let translation = translate_options(&args.class, args.settings.settings(), ports);
-    let source = args.source.source(translation, &args.settings, &args.tls).await?;
+    let mut translation = translate_options(&args.class, args.settings.settings(), ports);
+    translation.own_data_planes = args.own_data_planes()?;
+    let makes_own = translation.own_data_planes.is_some();
+    let mut source = args.source.source(translation, &args.settings, &args.tls).await?;
     let (readiness, last_change) = (Readiness::new(), LastChange::new());
     let max_subscribers = usize::try_from(args.max_data_planes)?;
-    let distributor =
-        Distributor::new(DistributorOptions { max_subscribers, ..DistributorOptions::default() });
+    let reviewer = match &source {
+        Source::Cluster(cluster) if makes_own => {
+            let client = cluster.client().clone();
+            Some(Reviewer::new(move |token| Box::pin(review_token(client.clone(), token))))
+        }
+        _ => None,
+    };
+    let options = DistributorOptions { max_subscribers, reviewer, ..DistributorOptions::default() };
+    let distributor = Distributor::new(options);
     let (distributed, measures) = (distributor.clone(), source.measures());
     let admin = Admin {
         registry: Registry::of_no_worker().into(),
@@ -122,6 +160,14 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
     let listener =
         listener.with_context(|| format!("cannot listen for data planes at {} (--listen)", args.listen))?;
     let address = listener.local_addr()?;
+    if let Source::Cluster(cluster) = &mut source
+        && makes_own
+    {
+        let (sender, serving) = watch::channel(BTreeMap::new());
+        tokio::spawn(distributor.clone().follow_own(sender));
+        let of = tls.clone();
+        cluster.make_own_planes(OwnPlanesLink { authorities: Arc::new(move || of.authorities()), serving });
+    }
     tokio::spawn(distributor.clone().serve(listener, tls));
     let publish = move |change: Change, _| -> Served {
         let version = distributor.publish(&change);
@@ -143,6 +189,22 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
     }
     resignation.await;
     Ok(())
+}
+
+impl ControlPlaneArgs {
+    /// The options for data planes of single Gateways.
+    fn own_data_planes(&self) -> anyhow::Result<Option<OwnDataPlanes>> {
+        let Some(file) = &self.data_plane_template else { return Ok(None) };
+        let about =
+            || format!("cannot use the template of data planes {} (--data-plane-template)", file.display());
+        let text = std::fs::read_to_string(file).with_context(about)?;
+        let template = WorkloadTemplate::read(&text).with_context(about)?;
+        let default = match self.gateway_data_planes {
+            GatewayDataPlanes::Shared => DataPlanes::Shared,
+            GatewayDataPlanes::Own => DataPlanes::Own,
+        };
+        Ok(Some(OwnDataPlanes { default, template }))
+    }
 }
 
 /// The state of the data planes.
@@ -196,6 +258,11 @@ fn planes(telemetry: &LinkTelemetry) -> Planes {
                 "sluicegate_planes_handshakes_failed",
                 "Connections of data planes whose TLS handshake failed, as without a trusted certificate",
                 counts.handshakes_failed,
+            ),
+            Measure::counter(
+                "sluicegate_planes_tokens_refused",
+                "Connections of data planes whose token was not accepted, or could not be reviewed",
+                counts.reviews_failed,
             ),
             Measure::counter(
                 "sluicegate_planes_dropped",

@@ -10,7 +10,9 @@ use clap::Args;
 use rustls_pki_types::ServerName;
 use serde_json::json;
 use sluicegate_admin::{Measure, Planes, Problems};
-use sluicegate_link::{PlaneIdentity, PlaneTls, Subscriber, SubscriberOptions, SubscriberTelemetry};
+use sluicegate_link::{
+    PlaneIdentity, PlaneTls, PlaneToken, Subscriber, SubscriberOptions, SubscriberTelemetry,
+};
 
 use crate::address::listen_address;
 use crate::gateway::{self, GatewayArgs, Told};
@@ -29,8 +31,13 @@ pub(crate) struct DataPlaneArgs {
     control_plane_name: ServerName<'static>,
     /// The directory with the data plane's certificate and key (tls.crt and tls.key), and the CA certificates of the
     /// control plane (ca.crt), in PEM. The process reads the files again when they change.
-    #[arg(long, value_name = "DIR")]
-    tls_dir: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "token_dir")]
+    tls_dir: Option<PathBuf>,
+    /// The directory with the token of the data plane's ServiceAccount (token), and the CA certificates of the control plane
+    /// (ca.crt), in PEM. The data plane then serves one Gateway: the Gateway that its ServiceAccount belongs to. The process
+    /// reads the files for each connection.
+    #[arg(long, value_name = "DIR", conflicts_with = "tls_dir")]
+    token_dir: Option<PathBuf>,
     /// The file for a snapshot of the configuration, with private keys (mode 0600). The data plane starts from the
     /// snapshot if the control plane is unavailable. [default: no snapshot]
     #[arg(long, value_name = "FILE")]
@@ -50,13 +57,22 @@ pub(crate) fn run(args: DataPlaneArgs) -> anyhow::Result<()> {
 }
 
 async fn data_plane(args: DataPlaneArgs) -> anyhow::Result<()> {
-    let tls = PlaneTls::read(&args.tls_dir)
-        .context("cannot read the certificates of the data plane (--tls-dir)")?;
+    let identity = match (&args.tls_dir, &args.token_dir) {
+        (Some(dir), _) => {
+            let tls = PlaneTls::read(dir);
+            let tls = tls.context("cannot read the certificates of the data plane (--tls-dir)")?;
+            PlaneIdentity::Certificate(tls)
+        }
+        (None, Some(dir)) => {
+            PlaneIdentity::Token(PlaneToken { token: dir.join("token"), authorities: dir.join("ca.crt") })
+        }
+        (None, None) => anyhow::bail!("--tls-dir or --token-dir is needed"),
+    };
     let host = || rustix::system::uname().nodename().to_string_lossy().into();
     let subscriber = Subscriber::new(SubscriberOptions {
         control: args.control_plane,
         control_name: args.control_plane_name,
-        identity: PlaneIdentity::Certificate(tls),
+        identity,
         node: args.pod_name.unwrap_or_else(host),
         snapshot: args.snapshot,
     });

@@ -6,9 +6,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use sluicegate_model::policy::Security;
-use sluicegate_model::{Certificate, ClientAuth, HostPattern, Layer4Route, ListenerId, UpstreamKey};
+use sluicegate_model::{Certificate, ClientAuth, HostPattern, Layer4Route, ListenerId, Planes, UpstreamKey};
 
 use super::{At, Place, Reference};
+use crate::frontend::gateway::service::Placement;
 use crate::object::gateway::{Gateway, ListenerProtocol};
 use crate::object::listener_set::ListenerSet;
 use crate::object::route::{Hostname, ParentRef};
@@ -26,6 +27,8 @@ pub(crate) struct GatewayIntent<'a> {
     pub(crate) listeners: Range<usize>,
     /// The reason why its parameters are invalid.
     pub(crate) parameters: Result<(), Fault>,
+    /// Its data planes and its Service, if Gateways have Services.
+    pub(crate) placement: Option<Placement>,
     /// The reason why its client certificate is unusable.
     pub(crate) unresolved: Option<Fault>,
 }
@@ -51,6 +54,8 @@ pub(crate) struct Listener<'a> {
     pub(crate) protocol: ListenerProtocol,
     pub(crate) hostname: &'a HostPattern,
     pub(crate) port: u16,
+    /// The data planes that serve the listener.
+    pub(crate) planes: Planes,
     /// The name of its entry point for HTTP; `None` for the address of its socket. Sockets of one name share their hosts.
     pub(crate) entry_point: Option<Arc<str>>,
     /// The certificates of a listener that terminates TLS.
@@ -90,8 +95,26 @@ pub(crate) enum Socket {
     Http(u16),
     /// The HTTPS listeners at this port, which an option of the process sets.
     Https(u16),
-    /// A socket of a Gateway's own.
-    Own { address: SocketAddr, protocol: IpProtocol },
+    /// A socket of a Gateway's own, and the data planes that open it.
+    Own { address: SocketAddr, protocol: IpProtocol, openers: Openers },
+}
+
+/// The data planes that open a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Openers {
+    /// Whether the shared data planes open it.
+    pub(crate) shared: bool,
+    /// The Gateway whose own data planes open it: its place in [`Intents`](super::Intents).
+    pub(crate) own: Option<usize>,
+}
+
+impl Openers {
+    pub(crate) const SHARED: Self = Self { shared: true, own: None };
+
+    /// Whether a data plane opens the sockets of both.
+    fn overlap(self, other: Self) -> bool {
+        self.shared && other.shared || self.own.is_some() && self.own == other.own
+    }
 }
 
 /// A route below HTTP.
@@ -204,9 +227,13 @@ impl Socket {
     /// Whether both sockets may receive the same traffic.
     pub(crate) fn overlaps(self, other: Self) -> bool {
         match (self, other) {
-            (Self::Own { address: one, protocol }, Self::Own { address: other, protocol: others }) => {
+            (
+                Self::Own { address: one, protocol, openers },
+                Self::Own { address: other, protocol: others, openers: by },
+            ) => {
                 let is_everywhere = one.ip().is_unspecified() || other.ip().is_unspecified();
-                protocol == others
+                openers.overlap(by)
+                    && protocol == others
                     && one.port() == other.port()
                     && one.is_ipv4() == other.is_ipv4()
                     && (is_everywhere || one.ip() == other.ip())

@@ -18,13 +18,12 @@ use crate::object::route::Route;
 use crate::object::{Kind, ObjectRef, gateway};
 use crate::status::{
     ADDRESS_NOT_USABLE, Condition, Content, Fault, GatewayStatus, ListenerSetStatus, ListenerStatus,
-    ObjectStatus, PARENT_NOT_PROGRAMMED, ParentStatus,
+    ObjectStatus, PARENT_NOT_PROGRAMMED, PENDING, PROGRAMMED, ParentStatus,
 };
 use crate::store::Store;
 use crate::translate::TranslateOptions;
 
 const ACCEPTED: &str = "Accepted";
-const PROGRAMMED: &str = "Programmed";
 const RESOLVED_REFS: &str = "ResolvedRefs";
 
 /// The status of all objects that the gateway serves.
@@ -48,10 +47,12 @@ pub(crate) fn statuses(
     let attached = attached_routes(intents, merged);
     let mut gateways: Vec<GatewayStatus> = Vec::with_capacity(intents.gateways.len());
     gateways.extend(intents.gateways.iter().map(|gateway| {
-        let services = options.gateway_services.as_ref();
+        let behind = options.gateway_services.as_ref().zip(gateway.placement.as_ref());
         let addresses = StatusAddresses {
             own: addresses(store, options, gateway),
-            cluster_ip: services.and_then(|services| service::cluster_ip(store, services, gateway.at.object)),
+            cluster_ip: behind.and_then(|(services, placement)| {
+                service::cluster_ip(store, services, placement, gateway.at.object)
+            }),
             requests: gateway.gateway.requests.clone(),
         };
         let unusable = unusable_address(store, options, gateway);
@@ -204,12 +205,13 @@ fn of_set(
     gateway: &GatewayStatus,
 ) -> ListenerSetStatus {
     let addresses = gateway.addresses.clone();
+    let of = intents.gateways[intent.gateway].at.object.clone();
     let places = match &intent.listeners {
         Ok(places) => places.clone(),
         Err(fault) => {
             let accepted = Condition::unless(ACCEPTED, ACCEPTED, Some(fault));
             let (unprogrammed, listeners) = (Some(fault.clone()), Vec::new());
-            return ListenerSetStatus { accepted, unprogrammed, addresses, listeners };
+            return ListenerSetStatus { gateway: of, accepted, unprogrammed, addresses, listeners };
         }
     };
     let set = intent.set;
@@ -231,7 +233,7 @@ fn of_set(
         let of_gateway = gateway.unprogrammed.as_ref();
         of_gateway.map(|fault| Fault::new(PARENT_NOT_PROGRAMMED, fault.message.clone())).or(waiting)
     };
-    ListenerSetStatus { accepted, unprogrammed, addresses, listeners }
+    ListenerSetStatus { gateway: of, accepted, unprogrammed, addresses, listeners }
 }
 
 /// The condition `Accepted` of a Gateway or a ListenerSet by its listeners.
@@ -301,14 +303,15 @@ fn of_listeners(
 
 fn unusable_address(store: &Store, options: &TranslateOptions, intent: &GatewayIntent<'_>) -> Option<Fault> {
     let services = options.gateway_services.as_ref()?;
-    let message = service::unusable_address(store, options, services, intent.at.object, intent.gateway)?;
+    let (placement, object) = (intent.placement.as_ref()?, intent.at.object);
+    let message = service::unusable_address(store, options, services, placement, object, intent.gateway)?;
     Some(Fault::new(ADDRESS_NOT_USABLE, format!("spec.addresses: {message}")))
 }
 
 /// The addresses of a Gateway of its own; `None` for the addresses of the data planes.
 fn addresses(store: &Store, options: &TranslateOptions, intent: &GatewayIntent<'_>) -> Option<Vec<Box<str>>> {
-    if let Some(services) = &options.gateway_services {
-        return match service::addresses(store, services, intent.at.object) {
+    if let Some((services, placement)) = options.gateway_services.as_ref().zip(intent.placement.as_ref()) {
+        return match service::addresses(store, services, placement, intent.at.object) {
             Some(GatewayAddresses::Service(addresses)) => Some(addresses),
             Some(GatewayAddresses::Nodes) => None,
             None => Some(Vec::new()),
@@ -322,7 +325,7 @@ fn addresses(store: &Store, options: &TranslateOptions, intent: &GatewayIntent<'
 /// The reason why a listener is not served yet, although nothing is wrong with it.
 fn waits(intent: &Listener<'_>) -> Option<Fault> {
     let problem = intent.sockets.as_ref().err().filter(|_| intent.is_waiting)?;
-    Some(Fault::new("Pending", problem.message.clone()))
+    Some(Fault::new(PENDING, problem.message.clone()))
 }
 
 /// The reason why a listener is not served although it is valid: its Gateway has no address.

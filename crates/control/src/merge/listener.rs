@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use sluicegate_model::policy::Security;
-use sluicegate_model::{ClientAuth, EntryPoint, HostPattern, Layer4Route, Planes, Serves, TlsHost, TlsRoute};
+use sluicegate_model::{ClientAuth, EntryPoint, HostPattern, Layer4Route, Serves, TlsHost, TlsRoute};
 
 use crate::backend_tls;
 use crate::intent::http_route::HttpRoute;
@@ -329,7 +329,7 @@ impl<'i, 'a> Merging<'i, 'a> {
             id,
             address,
             serves: serves.clone(),
-            planes: Planes::Shared,
+            planes: all[first].planes.clone(),
         });
         // The same listeners may have another address too.
         if let Serves::Http(name) | Serves::Https(name) = serves

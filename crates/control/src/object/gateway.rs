@@ -36,6 +36,8 @@ pub(crate) struct Gateway {
     pub(crate) created: Option<i64>,
     /// `metadata.generation`.
     pub(crate) generation: Option<i64>,
+    /// `metadata.uid`.
+    pub(crate) uid: Option<Box<str>>,
     /// The reason why the Gateway is not accepted as a whole.
     pub(crate) fault: Option<Fault>,
     /// `spec.gatewayClassName`.
@@ -250,6 +252,7 @@ impl Gateway {
         Self {
             created: raw.metadata.creation_timestamp.map(|time| time.0.as_second()),
             generation: raw.metadata.generation,
+            uid: raw.metadata.uid.map(Into::into),
             fault: requested.fault,
             class_name: class_name.into(),
             addresses: requested.addresses,

@@ -1,4 +1,4 @@
-//! The parameters of Gateways (`parametersRef`): a ConfigMap with settings for the Service of a Gateway.
+//! The parameters of Gateways (`parametersRef`): a ConfigMap with settings for the Service and the data planes of a Gateway.
 
 use std::sync::Arc;
 
@@ -6,12 +6,13 @@ use super::gateway_api::ObjectReference;
 use super::secret::Data;
 use super::{Kind, ObjectRef};
 use crate::problem::Findings;
-use crate::translate::ServiceType;
+use crate::translate::{DataPlanes, ServiceType};
 
 /// The keys of the ConfigMap.
 const SERVICE_TYPE: &str = "serviceType";
 const LOAD_BALANCER_CLASS: &str = "loadBalancerClass";
 const EXTERNAL_TRAFFIC_POLICY: &str = "externalTrafficPolicy";
+const DATA_PLANES: &str = "dataPlanes";
 
 /// The parameters of a Gateway or a class. A parameter that is absent has its default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub(crate) struct Parameters {
     pub(crate) load_balancer_class: Option<String>,
     /// `spec.externalTrafficPolicy` of the Service.
     pub(crate) external_traffic_policy: Option<String>,
+    /// The data planes that serve the Gateway.
+    pub(crate) data_planes: Option<DataPlanes>,
 }
 
 impl Parameters {
@@ -50,9 +53,16 @@ impl Parameters {
                 EXTERNAL_TRAFFIC_POLICY => {
                     return Err(invalid(format!("{}: write Cluster or Local", written())));
                 }
+                DATA_PLANES => {
+                    parameters.data_planes = Some(match value {
+                        "Shared" => DataPlanes::Shared,
+                        "Own" => DataPlanes::Own,
+                        _ => return Err(invalid(format!("{}: write Shared or Own", written()))),
+                    });
+                }
                 _ => {
                     return Err(invalid(format!(
-                        "is unknown; the keys are {SERVICE_TYPE}, {LOAD_BALANCER_CLASS} and {EXTERNAL_TRAFFIC_POLICY}"
+                        "is unknown; the keys are {SERVICE_TYPE}, {LOAD_BALANCER_CLASS}, {EXTERNAL_TRAFFIC_POLICY} and {DATA_PLANES}"
                     )));
                 }
             }
@@ -66,6 +76,7 @@ impl Parameters {
             service_type: self.service_type.or(others.service_type),
             load_balancer_class: self.load_balancer_class.or(others.load_balancer_class),
             external_traffic_policy: self.external_traffic_policy.or(others.external_traffic_policy),
+            data_planes: self.data_planes.or(others.data_planes),
         }
     }
 }

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::foreign_in_words;
 use super::publish::Publisher;
 use super::resolve::{Answer, Reach, Resolver, Target};
+use crate::frontend::gateway::service;
 use crate::merge::policy::standing::Standing;
 use crate::problem::{Problem, Severity};
 use crate::status::ObjectStatus;
@@ -121,8 +122,10 @@ impl<P: Publish> Output<P> {
     }
 
     /// Whether this Service, or its absence, may decide about the listeners of a Gateway.
-    fn may_be_of_gateway(&self, (namespace, _): &ServiceRef) -> bool {
-        self.options.gateway_services.as_ref().is_some_and(|services| services.namespace == *namespace)
+    fn may_be_of_gateway(&self, (namespace, name): &ServiceRef) -> bool {
+        let of = self.options.gateway_services.as_ref();
+        let is_own = self.options.own_data_planes.is_some() && service::may_be_own(name);
+        is_own || of.is_some_and(|services| services.namespace == *namespace)
     }
 
     /// Whether a route names this Service, even if the Service does not exist.

@@ -7,6 +7,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`named`] | the relevant objects, before the translation |
+//! | [`data_planes`] | the options for data planes of single Gateways |
 //! | [`gateway_services`] | the options for the Services of Gateways |
 
 use std::borrow::Cow;
@@ -25,11 +26,13 @@ use crate::status::ObjectStatus;
 use crate::store::{ServiceRef, Store};
 use crate::{emit, frontend, merge};
 
+mod data_planes;
 mod gateway_services;
 pub(crate) mod named;
 #[cfg(test)]
 mod tests;
 
+pub use data_planes::{DataPlanes, OwnDataPlanes, TemplateError, WorkloadTemplate};
 pub use gateway_services::{GatewayServices, ServiceType};
 
 /// The `spec.controller` of our IngressClasses.
@@ -75,6 +78,9 @@ pub struct TranslateOptions {
     pub gateway_addresses: Vec<IpAddr>,
     /// The Services of Gateways. Default none: clients reach Gateways at the ports of the data plane.
     pub gateway_services: Option<GatewayServices>,
+    /// Data planes of single Gateways, which need [`gateway_services`](Self::gateway_services). Default none: the shared data
+    /// planes serve all Gateways.
+    pub own_data_planes: Option<OwnDataPlanes>,
     /// The ports at which the process serves HTTP: no Gateway can have them for TCP. Default: none.
     pub http_ports: Vec<u16>,
     /// The ports at which the process serves HTTPS. For Gateways at these ports, the HTTPS listeners provide TLS
@@ -168,6 +174,7 @@ impl Default for TranslateOptions {
             gateway_class: "sluicegate".to_owned(),
             gateway_addresses: vec![Ipv4Addr::UNSPECIFIED.into()],
             gateway_services: None,
+            own_data_planes: None,
             http_ports: Vec::new(),
             https_ports: Vec::new(),
             admin_port: None,

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use sluicegate_model::{Certificate, ClientAuth, ClientAuthMode};
+use sluicegate_model::{Certificate, ClientAuth, ClientAuthMode, Planes};
 
-use super::service::{self, GatewayAddresses, Lack};
+use super::service::{self, GatewayAddresses, Lack, Placement};
 use super::service_ref;
 use crate::backend_tls::{self, BackendTls, Untrusted};
 use crate::frontend::certificate;
-use crate::intent::listener::{Listener, Socket};
+use crate::intent::listener::{Listener, Openers, Socket};
 use crate::intent::{At, Place};
 use crate::object::gateway::{self, ClientValidation, Gateway, ListenerProtocol, NO_AUTHORITIES};
 use crate::object::namespace::Namespace;
@@ -28,6 +28,10 @@ const INVALID_KIND: &str = "InvalidCACertificateKind";
 /// The parts of a Gateway that all its listeners share, also the listeners of its ListenerSets.
 pub(super) struct Shared<'a> {
     gateway: &'a ObjectRef,
+    /// Its data planes and its Service, if Gateways have Services.
+    pub(super) placement: Option<Placement>,
+    planes: Planes,
+    openers: Openers,
     addresses: Vec<IpAddr>,
     /// Whether no listener may have a socket, because none of the addresses that the Gateway requests is available.
     is_closed: bool,
@@ -37,18 +41,34 @@ pub(super) struct Shared<'a> {
 }
 
 impl<'a> Shared<'a> {
-    /// The parts of a Gateway, and the reason why its client certificate is unusable.
+    /// The parts of a Gateway, and the reason why its client certificate is unusable. `number` is the place of the Gateway in
+    /// [`Intents`](crate::intent::Intents).
     pub(super) fn new(
         store: &Store,
         at: At<'a>,
+        number: usize,
         gateway: &Gateway,
         options: &TranslateOptions,
         problems: &mut Vec<Problem>,
     ) -> (Self, Option<Fault>) {
         let (client_certificate, unresolved) = client_certificate(store, at, gateway, problems);
+        let mut placement = None;
         if let Some(services) = &options.gateway_services {
-            problems.extend(service_problems(store, options, services, at, gateway));
+            let of = Placement::of(store, options, services, at.object, gateway);
+            problems.extend(service_problems(store, options, services, &of, at, gateway));
+            placement = Some(of);
         }
+        let (planes, openers) = match &placement {
+            Some(placement) if placement.has_own() => {
+                let scope = service::scope(at.object);
+                let (planes, shared) = match placement.former {
+                    Some(_) => (Planes::Both(scope), true),
+                    None => (Planes::Own(scope), false),
+                };
+                (planes, Openers { shared, own: Some(number) })
+            }
+            _ => (Planes::Shared, Openers::SHARED),
+        };
         let addresses = addresses(gateway, options);
         let is_closed = options.gateway_services.is_none() && gateway.is_confined;
         if is_closed && gateway.requests_cluster_ip() {
@@ -57,7 +77,17 @@ impl<'a> Shared<'a> {
             problems.push(at.warning("spec.addresses", message.to_owned()));
         }
         let clients = Clients::of(store, at, gateway, problems);
-        (Self { gateway: at.object, addresses, is_closed, client_certificate, clients }, unresolved)
+        let shared = Self {
+            gateway: at.object,
+            placement,
+            planes,
+            openers,
+            addresses,
+            is_closed,
+            client_certificate,
+            clients,
+        };
+        (shared, unresolved)
     }
 }
 
@@ -71,7 +101,8 @@ pub(super) fn intents<'a>(
     options: &TranslateOptions,
     problems: &mut Vec<Problem>,
 ) -> Vec<Listener<'a>> {
-    let Shared { gateway, addresses, is_closed, client_certificate, clients } = shared;
+    let Shared { gateway, placement, planes, openers, addresses, is_closed, client_certificate, clients } =
+        shared;
     let mut intent = |listener: &'a gateway::Listener| {
         let place = Place::Listener(listener.index);
         let field = |within: &str| format!("{}.{within}", place.field());
@@ -81,9 +112,10 @@ pub(super) fn intents<'a>(
             problems.push(at.warning(&field("allowedRoutes.namespaces.selector"), message.to_owned()));
         }
         let mut is_waiting = false;
-        let sockets = match &options.gateway_services {
-            Some(services) => {
-                own_sockets(store, services, gateway, listener, addresses).map_err(|lack| match lack {
+        let sockets = match options.gateway_services.as_ref().zip(placement.as_ref()) {
+            Some((services, placement)) => {
+                let port = || service::target(store, services, placement, gateway, service::key(listener));
+                own_sockets(listener, addresses, *openers, port).map_err(|lack| match lack {
                     Lack::Waits(fault) => {
                         is_waiting = true;
                         at.note(&field("port"), fault)
@@ -112,6 +144,7 @@ pub(super) fn intents<'a>(
             protocol: listener.protocol,
             hostname: &listener.hostname,
             port: listener.port,
+            planes: planes.clone(),
             entry_point: options.gateway_services.as_ref().map(|_| entry_point(gateway, listener.port)),
             certificates,
             client_auth,
@@ -320,34 +353,35 @@ fn service_problems(
     store: &Store,
     options: &TranslateOptions,
     services: &GatewayServices,
+    placement: &Placement,
     at: At<'_>,
     gateway: &Gateway,
 ) -> Option<Problem> {
-    if let Some(message) = service::unusable_address(store, options, services, at.object, gateway) {
+    if let Some(message) = service::unusable_address(store, options, services, placement, at.object, gateway)
+    {
         return Some(at.warning("spec.addresses", message));
     }
-    let is_waiting = service::addresses(store, services, at.object)
+    let is_waiting = service::addresses(store, services, placement, at.object)
         .is_some_and(|addresses| addresses == GatewayAddresses::Service(Vec::new()));
     is_waiting.then(|| {
-        let service = service::name(at.object);
-        at.note("", format!("Service {}/{service} has no address yet", services.namespace))
+        let (namespace, name) = &placement.service;
+        at.note("", format!("Service {namespace}/{name} has no address yet"))
     })
 }
 
-/// The sockets of a listener behind the Service of its Gateway; or the reason why there are none.
+/// The sockets of a listener behind the Service of its Gateway, which leads to the result of `port`; or the reason why there
+/// are none.
 fn own_sockets(
-    store: &Store,
-    services: &GatewayServices,
-    gateway: &ObjectRef,
     listener: &gateway::Listener,
     addresses: &[IpAddr],
+    openers: Openers,
+    port: impl FnOnce() -> Result<u16, Lack>,
 ) -> Result<Vec<Socket>, Lack> {
     if addresses.is_empty() {
         return Ok(Vec::new());
     }
-    let key = service::key(listener);
-    let port = service::target(store, services, gateway, key)?;
-    let own = |address: &IpAddr| Socket::Own { address: SocketAddr::new(*address, port), protocol: key.0 };
+    let (port, (protocol, _)) = (port()?, service::key(listener));
+    let own = |address: &IpAddr| Socket::Own { address: SocketAddr::new(*address, port), protocol, openers };
     Ok(addresses.iter().map(own).collect())
 }
 
@@ -399,6 +433,9 @@ fn sockets(
             return Ok(vec![Socket::Http(port)]);
         }
     }
-    let own = |address: &IpAddr| Socket::Own { address: SocketAddr::new(*address, port), protocol };
+    let own = |address: &IpAddr| {
+        let address = SocketAddr::new(*address, port);
+        Socket::Own { address, protocol, openers: Openers::SHARED }
+    };
     Ok(addresses.iter().map(own).collect())
 }

@@ -82,13 +82,16 @@ pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mu
             let message = format!("{}; an existing Service of the Gateway stays as it is", fault.message);
             problems.push(at.warning("", message));
         }
-        let (of_gateway, unresolved) = Shared::new(store, at, gateway, options, problems);
+        let number = intents.gateways.len();
+        let (of_gateway, unresolved) = Shared::new(store, at, number, gateway, options, problems);
         let range = listeners.add(at.object, &gateway.listeners);
         let tls = &intents.backend_tls;
         let added = listener::intents(store, tls, at, &gateway.listeners, &of_gateway, options, problems);
         intents.listeners.extend(added);
         let parameters = parameters.map(drop);
-        intents.gateways.push(GatewayIntent { at, gateway, listeners: range, parameters, unresolved });
+        let placement = of_gateway.placement.clone();
+        let intent = GatewayIntent { at, gateway, listeners: range, parameters, placement, unresolved };
+        intents.gateways.push(intent);
         shared.push(of_gateway);
     }
     let gateways = intents.gateways.iter().map(|intent| (intent.at.object, intent.gateway));

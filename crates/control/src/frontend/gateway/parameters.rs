@@ -6,7 +6,7 @@ use crate::object::gateway::{CLASS_PARAMETERS, Gateway, GatewayClass, PARAMETERS
 use crate::object::parameters::Parameters;
 use crate::status::Fault;
 use crate::store::Store;
-use crate::translate::TranslateOptions;
+use crate::translate::{DataPlanes, TranslateOptions};
 
 /// The ConfigMaps with the parameters of our classes and of the Gateways that are served.
 pub(crate) fn references<'s>(
@@ -67,6 +67,11 @@ fn read(
     if parameters != Parameters::default() && options.gateway_services.is_none() {
         return Err(invalid(format!(
             "{field}: {object}: has no effect, because Gateways have no Services (--gateway-services)"
+        )));
+    }
+    if parameters.data_planes == Some(DataPlanes::Own) && options.own_data_planes.is_none() {
+        return Err(invalid(format!(
+            "{field}: {object}: data[dataPlanes]: Own needs a control plane with a template of data planes (--data-plane-template)"
         )));
     }
     Ok(parameters)

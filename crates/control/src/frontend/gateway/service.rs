@@ -6,8 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::class::Classes;
 use super::listener_set::{self, Allowed};
@@ -16,10 +18,10 @@ use crate::address::Routability;
 use crate::intent::At;
 use crate::object::gateway::{Gateway, Listener, ListenerProtocol};
 use crate::object::parameters::Parameters;
-use crate::object::service::{IpProtocol, OfGateway, Service};
+use crate::object::service::{IpProtocol, OfGateway};
 use crate::object::{ObjectRef, service};
-use crate::store::Store;
-use crate::translate::{GatewayServices, ServiceType, TranslateOptions};
+use crate::store::{ServiceRef, Store};
+use crate::translate::{DataPlanes, GatewayServices, ServiceType, TranslateOptions};
 
 /// The label with the name of the Gateway (GEP-1762).
 pub(crate) const NAME_LABEL: &str = "gateway.networking.k8s.io/gateway-name";
@@ -36,10 +38,68 @@ const LABEL_MAX: usize = 63;
 /// The hexadecimal digits of a hash in a name. A second name with the same hash cannot be found.
 const HASH_DIGITS: usize = 16;
 
+/// The end of the names of all objects of a Gateway in its namespace.
+const OWN_SUFFIX: &str = "-sluicegate";
+
+/// The data planes of a Gateway, and its Service in front of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Placement {
+    pub(crate) planes: DataPlanes,
+    /// The intended Service.
+    pub(crate) service: ServiceRef,
+    /// The Service in front of the other data planes, if the Gateway moves: it has other data planes than before.
+    pub(crate) former: Option<ServiceRef>,
+}
+
+impl Placement {
+    /// The placement of a Gateway by its parameters and its existing Services.
+    pub(crate) fn of(
+        store: &Store,
+        options: &TranslateOptions,
+        services: &GatewayServices,
+        object: &ObjectRef,
+        gateway: &Gateway,
+    ) -> Self {
+        let shared = (services.namespace.clone(), name(object).into());
+        let Some(planes) = &options.own_data_planes else {
+            return Self { planes: DataPlanes::Shared, service: shared, former: None };
+        };
+        let own = own_service(object);
+        let exists =
+            |service: &ServiceRef| find(store, services, service, object).is_ok_and(|of| of.is_some());
+        let wanted = match parameters::of_gateway(store, options, gateway) {
+            Ok(parameters) => parameters.data_planes.unwrap_or(planes.default),
+            // Without valid parameters, the Gateway stays where it is.
+            Err(_) if exists(&own) => DataPlanes::Own,
+            Err(_) if exists(&shared) => DataPlanes::Shared,
+            Err(_) => planes.default,
+        };
+        let (service, former) = match wanted {
+            DataPlanes::Own => (own, shared),
+            DataPlanes::Shared => (shared, own),
+        };
+        let former = Some(former).filter(exists);
+        Self { planes: wanted, service, former }
+    }
+
+    /// Whether the Gateway has data planes of its own, or still has them.
+    pub(crate) fn has_own(&self) -> bool {
+        self.planes == DataPlanes::Own || self.former.is_some()
+    }
+
+    /// The Services, the intended Service first.
+    fn services(&self) -> impl Iterator<Item = &ServiceRef> {
+        [&self.service].into_iter().chain(&self.former)
+    }
+}
+
 /// The intended Service of a Gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
     pub(crate) gateway: ObjectRef,
+    /// The identity of the Gateway among all objects of its name.
+    pub(crate) uid: Option<Box<str>>,
+    pub(crate) placement: Placement,
     /// `spec.infrastructure.labels`.
     pub(crate) labels: BTreeMap<String, String>,
     /// `spec.infrastructure.annotations`.
@@ -56,6 +116,20 @@ pub(crate) struct Wish {
     pub(crate) cluster_ip: Option<IpAddr>,
     /// The ports of the served listeners, also of the listeners of ListenerSets. Without a port, the Service stays as it is.
     pub(crate) ports: BTreeSet<(IpProtocol, u16)>,
+}
+
+impl Wish {
+    /// The reference that lets Kubernetes delete an object in the namespace of the Gateway with the Gateway.
+    pub(crate) fn owner(&self) -> Option<OwnerReference> {
+        Some(OwnerReference {
+            api_version: "gateway.networking.k8s.io/v1".to_owned(),
+            kind: "Gateway".to_owned(),
+            name: self.gateway.name.to_string(),
+            uid: self.uid.as_ref()?.to_string(),
+            controller: Some(true),
+            block_owner_deletion: None,
+        })
+    }
 }
 
 /// The reason why a listener has no port of the data plane.
@@ -91,6 +165,8 @@ pub(crate) fn wishes(store: &Store, options: &TranslateOptions, services: &Gatew
         let policy = parameters.external_traffic_policy.or_else(|| services.external_traffic_policy.clone());
         Wish {
             gateway: object.clone(),
+            uid: gateway.uid.clone(),
+            placement: Placement::of(store, options, services, object, gateway),
             labels: gateway.labels.clone(),
             annotations: gateway.annotations.clone(),
             service_type,
@@ -137,6 +213,7 @@ pub(crate) fn unusable_address(
     store: &Store,
     options: &TranslateOptions,
     services: &GatewayServices,
+    placement: &Placement,
     object: &ObjectRef,
     gateway: &Gateway,
 ) -> Option<String> {
@@ -153,13 +230,14 @@ pub(crate) fn unusable_address(
             "{second} is not usable: a Service has one address, and {first} is written before"
         ));
     }
-    let Some(GatewayAddresses::Service(current)) = addresses(store, services, object) else { return None };
+    let current = addresses(store, services, placement, object);
+    let Some(GatewayAddresses::Service(current)) = current else { return None };
     // The IP address behind a host name is unknown.
     let current: Vec<IpAddr> =
         current.iter().map(|address| address.parse()).collect::<Result<_, _>>().unwrap_or_default();
     let other = current.first().filter(|_| !current.contains(first))?;
-    let name = name(object);
-    Some(format!("Service {}/{name} has the address {other} and not {first}", services.namespace))
+    let (namespace, name) = &placement.service;
+    Some(format!("Service {namespace}/{name} has the address {other} and not {first}"))
 }
 
 /// Whether a Gateway may have an address: not if it names addresses, but none is an IP address.
@@ -177,11 +255,22 @@ pub(super) fn key(listener: &Listener) -> (IpProtocol, u16) {
     (protocol, listener.port)
 }
 
-/// The Service of a Gateway, if it exists.
-fn find<'s>(store: &'s Store, services: &GatewayServices, gateway: &ObjectRef) -> Option<&'s Service> {
-    let name = name(gateway).into();
-    store.service(&services.namespace, &name).map(|(service, _)| service)
+/// The Service of this name; `None` if there is none, and an error if it is not our Service of this Gateway.
+fn find<'s>(
+    store: &'s Store,
+    services: &GatewayServices,
+    (namespace, name): &ServiceRef,
+    gateway: &ObjectRef,
+) -> Result<Option<&'s OfGateway>, Foreign> {
+    match store.service(namespace, name).map(|(service, _)| service.of_gateway.as_ref()) {
+        None => Ok(None),
+        Some(Some(service)) if is_ours(services, service, gateway) => Ok(Some(service)),
+        Some(_) => Err(Foreign),
+    }
 }
+
+/// A Service that is not ours.
+struct Foreign;
 
 /// Whether a Service is our Service of this Gateway.
 pub(crate) fn is_ours(services: &GatewayServices, service: &OfGateway, gateway: &ObjectRef) -> bool {
@@ -198,27 +287,27 @@ pub(crate) fn is_of_lease(services: &GatewayServices, service: &OfGateway) -> bo
 pub(super) fn target(
     store: &Store,
     services: &GatewayServices,
+    placement: &Placement,
     gateway: &ObjectRef,
     key: (IpProtocol, u16),
 ) -> Result<u16, Lack> {
-    let service = find(store, services, gateway);
-    let in_words = || format!("Service {}/{}", services.namespace, name(gateway));
-    let ours = match service.map(|service| service.of_gateway.as_ref()) {
-        None => None,
-        Some(Some(service)) if is_ours(services, service, gateway) => Some(service),
-        Some(_) => {
+    let (namespace, name) = &placement.service;
+    let mut target = None;
+    for place in placement.services() {
+        let Ok(service) = find(store, services, place, gateway) else {
             let message = format!(
-                "{} exists already and is not of this Gateway; the listener is not served. Delete the Service",
-                in_words()
+                "Service {namespace}/{name} exists already and is not of this Gateway; the listener is not served. Delete the \
+                 Service"
             );
             return Err(Lack::Foreign(message));
-        }
-    };
-    let target = ours.and_then(|service| service.targets.get(&key).copied());
+        };
+        // While a Gateway moves, both Services lead to the same port.
+        target = target.or_else(|| service?.targets.get(&key).copied());
+    }
     target.filter(|target| services.ports.contains(target)).ok_or_else(|| {
         let message = format!(
-            "{} does not have the port yet; the listener is served once the holder of the Lease has added it",
-            in_words()
+            "Service {namespace}/{name} does not have the port yet; the listener is served once the holder of the Lease has added \
+             it"
         );
         Lack::Waits(message)
     })
@@ -228,12 +317,10 @@ pub(super) fn target(
 pub(crate) fn addresses(
     store: &Store,
     services: &GatewayServices,
+    placement: &Placement,
     gateway: &ObjectRef,
 ) -> Option<GatewayAddresses> {
-    let service = find(store, services, gateway)?.of_gateway.as_ref()?;
-    if !is_ours(services, service, gateway) {
-        return None;
-    }
+    let service = find(store, services, &placement.service, gateway).ok().flatten()?;
     let service_type = service.raw.spec.as_ref().and_then(|spec| spec.type_.as_deref());
     Some(match service_type {
         Some("NodePort") => GatewayAddresses::Nodes,
@@ -242,11 +329,40 @@ pub(crate) fn addresses(
 }
 
 /// The cluster IP of a Gateway; `None` without a Service.
-pub(crate) fn cluster_ip(store: &Store, services: &GatewayServices, gateway: &ObjectRef) -> Option<Box<str>> {
-    let service = find(store, services, gateway)?.of_gateway.as_ref()?;
-    let spec = service.raw.spec.as_ref().filter(|_| is_ours(services, service, gateway))?;
+pub(crate) fn cluster_ip(
+    store: &Store,
+    services: &GatewayServices,
+    placement: &Placement,
+    gateway: &ObjectRef,
+) -> Option<Box<str>> {
+    let spec = find(store, services, &placement.service, gateway).ok().flatten()?.raw.spec.as_ref()?;
     let address = spec.cluster_ip.as_deref().filter(|address| address.parse::<IpAddr>().is_ok());
     address.map(Into::into)
+}
+
+/// The name of all objects of a Gateway with data planes of its own: the ServiceAccount, the Deployment and the Service in the
+/// namespace of the Gateway. The name is `NAME-sluicegate`, or the same shortened, with a hash, if this is not a valid name.
+pub(crate) fn own_service(gateway: &ObjectRef) -> ServiceRef {
+    let ObjectRef { namespace, name, .. } = gateway;
+    let plain = format!("{name}{OWN_SUFFIX}");
+    let is_valid = plain.len() <= LABEL_MAX && !name.contains('.') && starts_with_letter(name);
+    if is_valid && !ends_with_hash(name) {
+        return (namespace.clone(), plain.into());
+    }
+    let name = if starts_with_letter(name) { name.to_string() } else { format!("gateway-{name}") };
+    let short = with_hash(&name.replace('.', "-"), gateway, LABEL_MAX - OWN_SUFFIX.len());
+    (namespace.clone(), format!("{short}{OWN_SUFFIX}").into())
+}
+
+/// Whether [`own_service`] can have returned this name.
+pub(crate) fn may_be_own(name: &str) -> bool {
+    name.ends_with(OWN_SUFFIX)
+}
+
+/// The name of the scope of the data planes of a Gateway: their ServiceAccount, as `NAMESPACE/NAME`.
+pub(crate) fn scope(gateway: &ObjectRef) -> Arc<str> {
+    let (namespace, name) = own_service(gateway);
+    format!("{namespace}/{name}").into()
 }
 
 /// The value of the annotation that names the Gateway of a Service.
@@ -267,12 +383,29 @@ pub(crate) fn name(gateway: &ObjectRef) -> String {
         return plain;
     }
     let plain = if starts_with_letter(&plain) { plain } else { format!("gateway-{plain}") };
-    with_hash(&plain.replace('.', "-"), gateway)
+    with_hash(&plain.replace('.', "-"), gateway, LABEL_MAX)
+}
+
+/// The labels of all objects of a Gateway.
+pub(crate) fn labels(services: &GatewayServices, gateway: &ObjectRef) -> BTreeMap<String, String> {
+    let mut labels = selector(services, gateway);
+    labels.insert(NAMESPACE_LABEL.to_owned(), gateway.namespace.to_string());
+    labels
+}
+
+/// The labels by which a Service in the namespace of a Gateway selects the pods of the Gateway.
+pub(crate) fn selector(services: &GatewayServices, gateway: &ObjectRef) -> BTreeMap<String, String> {
+    [(NAME_LABEL.to_owned(), name_label(gateway)), (LEASE_LABEL.to_owned(), services.lease.to_string())]
+        .into()
 }
 
 /// The value of the label with the name of a Gateway.
 pub(crate) fn name_label(gateway: &ObjectRef) -> String {
-    if gateway.name.len() <= LABEL_MAX { gateway.name.to_string() } else { with_hash(&gateway.name, gateway) }
+    if gateway.name.len() <= LABEL_MAX {
+        gateway.name.to_string()
+    } else {
+        with_hash(&gateway.name, gateway, LABEL_MAX)
+    }
 }
 
 fn starts_with_letter(name: &str) -> bool {
@@ -284,10 +417,10 @@ fn ends_with_hash(name: &str) -> bool {
     end.len() == HASH_DIGITS && end.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// A shortened name of a Gateway with the hash of the whole name.
-fn with_hash(name: &str, gateway: &ObjectRef) -> String {
+/// A shortened name of a Gateway with the hash of the whole name, of at most `max` characters.
+fn with_hash(name: &str, gateway: &ObjectRef, max: usize) -> String {
     // Names of Kubernetes are ASCII.
-    let start: String = name.chars().take(LABEL_MAX - HASH_DIGITS - 1).collect();
+    let start: String = name.chars().take(max - HASH_DIGITS - 1).collect();
     let mut short = format!("{}-", start.trim_end_matches(['-', '.']));
     let _ = write!(short, "{:0digits$x}", hash(&annotation(gateway)), digits = HASH_DIGITS);
     short
@@ -339,6 +472,23 @@ mod tests {
         assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len(), "{names:?}");
         // The names are in the cluster: they may not change.
         assert_eq!(names[1], "a-b-c-4e84717d75bd540d");
+    }
+
+    #[test]
+    fn own_objects_of_a_gateway_have_a_valid_name_that_no_other_gateway_has() {
+        let long = "a".repeat(253);
+        let gateways =
+            ["b", "b.c", "b-c", "1b", "gateway-1b", "b-0123456789abcdef", &long, &long[..200], &long[..52]];
+        let names: Vec<String> =
+            gateways.iter().map(|own| own_service(&gateway("shop", own)).1.to_string()).collect();
+        assert_eq!(names[0], "b-sluicegate");
+        assert_eq!(names[8], format!("{}-sluicegate", &long[..52]));
+        for name in &names {
+            assert!(name.len() <= 63 && !name.contains('.') && starts_with_letter(name), "{name}");
+            assert!(may_be_own(name), "{name}");
+            assert_eq!(syntax::dns_name_fault(name), None, "{name}");
+        }
+        assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len(), "{names:?}");
     }
 
     #[test]

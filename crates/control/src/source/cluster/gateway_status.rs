@@ -440,6 +440,7 @@ mod tests {
     fn listener_set_is_programmed_once_the_addresses_of_its_gateway_are_known() {
         let GatewayStatus { accepted, listeners, .. } = gateway();
         let set = ListenerSetStatus {
+            gateway: object(),
             accepted,
             unprogrammed: None,
             addresses: StatusAddresses::default(),

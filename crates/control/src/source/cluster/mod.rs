@@ -17,6 +17,8 @@
 //! | [`conditions`], [`policy_status`], [`gateway_status`] | conditions of policies, Consumers and objects of Gateway API |
 //! | [`acknowledged`] | the configuration that the data planes serve |
 //! | [`gateway_services`] | the Services of Gateways |
+//! | [`gateway_planes`] | the data planes of single Gateways |
+//! | [`token`] | the review of the tokens of these data planes |
 //! | [`addresses`] | the addresses at which clients reach the gateway |
 //! | [`planes`] | the certificates by which the two planes authenticate each other |
 
@@ -36,19 +38,21 @@ use tokio::time::{sleep_until, timeout};
 
 use super::output::{Output, Publish};
 use super::resolve::Reach;
+use crate::frontend::gateway::service;
 use crate::object::kind::{Absence, Watch as Watched};
 use crate::object::secret::CREDENTIALS_TYPE;
 use crate::object::{Kind, ObjectRef};
 use crate::problem::{Origin, Problem, Severity};
-use crate::status::ObjectStatus;
+use crate::status::{Content, Fault, ObjectStatus, PENDING};
 use crate::store::{Store, Touched};
 use crate::translate::named::Named;
-use crate::translate::{ObjectName, TranslateOptions};
+use crate::translate::{DataPlanes, ObjectName, TranslateOptions};
 
 mod acknowledged;
 pub mod addresses;
 pub mod client;
 mod conditions;
+pub mod gateway_planes;
 mod gateway_services;
 mod gateway_status;
 mod lease;
@@ -56,14 +60,16 @@ pub mod planes;
 mod policy_status;
 mod standing;
 mod status;
+pub mod token;
 mod watch;
 
 use acknowledged::Acknowledged;
 use addresses::Addresses;
+use gateway_planes::Authorities;
 use gateway_services::{ServiceFault, Wanted};
 use lease::Elector;
 use status::{DesiredConditions, StatusBoard};
-use watch::{Fault, Fields, Heard, News, Reason, Selection};
+use watch::{Fault as WatchFault, Fields, Heard, News, Reason, Selection};
 
 /// The maximum number of pieces of news in the queue; further pieces wait at the API server.
 const QUEUE: usize = 1024;
@@ -95,6 +101,15 @@ pub struct StatusOptions {
     pub addresses: Option<Addresses>,
 }
 
+/// The link between a control plane and the data planes of single Gateways.
+#[derive(Clone)]
+pub struct OwnPlanesLink {
+    /// The CA certificates by which the data planes verify the control plane.
+    pub authorities: Authorities,
+    /// The connected data planes by their scopes, and whether they serve their Gateway.
+    pub serving: state::Receiver<BTreeMap<Arc<str>, bool>>,
+}
+
 /// Follows the Kubernetes API.
 pub struct ClusterSource {
     client: Client,
@@ -107,6 +122,7 @@ pub struct ClusterSource {
     /// The number of written statuses and annotations.
     status_writes: Arc<AtomicU64>,
     resigned: state::Sender<bool>,
+    own_planes: Option<OwnPlanesLink>,
 }
 
 impl ClusterSource {
@@ -129,7 +145,13 @@ impl ClusterSource {
             leads,
             status_writes: Arc::default(),
             resigned,
+            own_planes: None,
         }
+    }
+
+    /// Makes data planes for single Gateways, which use this link. Without the link, none are made.
+    pub fn make_own_planes(&mut self, link: OwnPlanesLink) {
+        self.own_planes = Some(link);
     }
 
     /// The client for requests to the API server.
@@ -180,11 +202,30 @@ impl ClusterSource {
         let (lack, lacking) = state::channel(None);
         let (services, wanted) = state::channel(Arc::default());
         let (faults, service_faults) = state::channel(Vec::new());
+        let (of_planes, plane_faults) = state::channel(Vec::new());
+        let link = self.own_planes;
+        let authorities = link.as_ref().map(|link| link.authorities.clone());
+        let namespaces = self.namespaces.clone();
         let writing = self.status.zip(board.clone()).map(|(status, board)| {
             let (client, options) = (self.client.clone(), self.options.clone());
             let holds = self.leads.subscribe();
-            let services =
-                async move { gateway_services::write(client, &options, wanted, faults, holds).await };
+            let services = async move {
+                let of_services =
+                    gateway_services::write(client.clone(), &options, wanted.clone(), faults, holds.clone());
+                let of_planes = gateway_planes::write(
+                    client,
+                    &options,
+                    &namespaces,
+                    authorities,
+                    wanted,
+                    of_planes,
+                    holds,
+                );
+                tokio::select! {
+                    never = of_services => never,
+                    never = of_planes => never,
+                }
+            };
             let writing = write(self.client.clone(), status, board, self.leads, lack);
             async move {
                 tokio::select! {
@@ -214,6 +255,8 @@ impl ClusterSource {
             lacking,
             services,
             service_faults,
+            plane_faults,
+            serving: link.map(|link| link.serving),
             board,
             acknowledged: Acknowledged::default(),
         };
@@ -292,6 +335,10 @@ struct Follower<P> {
     services: state::Sender<Arc<Wanted>>,
     /// The problems with the Services of Gateways.
     service_faults: state::Receiver<Vec<ServiceFault>>,
+    /// The problems with the data planes of single Gateways.
+    plane_faults: state::Receiver<Vec<ServiceFault>>,
+    /// The data planes of single Gateways that are connected.
+    serving: Option<state::Receiver<BTreeMap<Arc<str>, bool>>>,
     /// The status to write, if the gateway writes status.
     board: Option<Arc<StatusBoard>>,
     acknowledged: Acknowledged,
@@ -308,7 +355,7 @@ struct Watch {
     objects: HashSet<ObjectRef>,
     /// The objects that a list in progress has not named yet.
     unlisted: HashSet<ObjectRef>,
-    fault: Option<Fault>,
+    fault: Option<WatchFault>,
 }
 
 impl Drop for Watch {
@@ -339,6 +386,8 @@ impl<P: Publish> Follower<P> {
                     }
                 }
                 Ok(()) = self.service_faults.changed() => self.touched.problems = true,
+                Ok(()) = self.plane_faults.changed() => self.touched.problems = true,
+                Some(Ok(())) = changed(&mut self.serving) => self.touched.problems = true,
                 () = sleep_until(self.waits_until.unwrap_or_else(Instant::now).into()), if self.waits_until.is_some() => {}
             }
             self.settle().await;
@@ -555,11 +604,13 @@ impl<P: Publish> Follower<P> {
         let of_watches = of_watches.chain(self.away.iter().map(|first| problem(first, Reason::Temporary)));
         let of_watches = of_watches.chain(too_many(&self.unwatched));
         let of_addresses = self.lacking.borrow().clone();
-        let service_faults = self.service_faults.borrow().clone();
+        let mut service_faults = self.service_faults.borrow().clone();
+        service_faults.extend(self.plane_faults.borrow().iter().cloned());
         let of_services = service_faults.iter().map(|fault| fault.problem.clone());
         let of_cluster = of_addresses.into_iter().chain(of_services);
         self.output.report(&self.store, of_objects.chain(of_watches).chain(of_cluster));
         self.want_services();
+        service_faults.extend(self.unserved(&service_faults));
         if let Some(board) = self.board.as_ref().filter(|_| self.output.is_serving()) {
             let conditions = DesiredConditions {
                 policies: self.output.policy_statuses(),
@@ -568,6 +619,39 @@ impl<P: Publish> Follower<P> {
             };
             board.want(&self.named.ingresses, &self.output.problems(), conditions);
         }
+    }
+
+    /// The scopes of Gateways whose own data planes serve them.
+    fn serving_scopes(&self) -> BTreeSet<Arc<str>> {
+        let serving = self.serving.as_ref().map(|serving| serving.borrow().clone()).unwrap_or_default();
+        serving.into_iter().filter(|(_, serves)| *serves).map(|(scope, _)| scope).collect()
+    }
+
+    /// The Gateways that wait for their own data planes, without those for which there are other reasons (`known`).
+    fn unserved(&self, known: &[ServiceFault]) -> Vec<ServiceFault> {
+        let serving = self.serving_scopes();
+        let wanted = self.services.borrow();
+        let own = wanted.wishes.iter().filter(|wish| wish.placement.planes == DataPlanes::Own);
+        let unserved = own.map(|wish| &wish.gateway).filter(|gateway| {
+            let has_reason = known
+                .iter()
+                .any(|fault| fault.unprogrammed.is_some() && fault.problem.object.as_ref() == Some(*gateway));
+            !has_reason && !serving.contains(&service::scope(gateway))
+        });
+        let fault = |gateway: &ObjectRef| {
+            let message = "no data plane of the Gateway is connected and up to date".to_owned();
+            ServiceFault {
+                problem: Problem {
+                    severity: Severity::Note,
+                    origin: Origin::CLUSTER,
+                    object: Some(gateway.clone()),
+                    field: String::new(),
+                    message: message.clone(),
+                },
+                unprogrammed: Some(Fault::new(PENDING, message)),
+            }
+        };
+        unserved.map(fault).collect()
     }
 
     /// Passes on the intended Services of Gateways.
@@ -588,7 +672,7 @@ impl<P: Publish> Follower<P> {
             },
             _ => true,
         });
-        let wanted = Wanted::new(&self.store, &self.options, services, is_complete);
+        let wanted = Wanted::new(&self.store, &self.options, services, self.serving_scopes(), is_complete);
         self.services.send_if_modified(|known| {
             let is_new = **known != wanted;
             *known = Arc::new(wanted);
@@ -657,13 +741,27 @@ fn share(objects: impl Iterator<Item = ObjectRef>, room: usize) -> (BTreeSet<Obj
 fn with_service_faults<'s>(statuses: &'s [ObjectStatus], faults: &[ServiceFault]) -> Cow<'s, [ObjectStatus]> {
     let mut statuses = Cow::Borrowed(statuses);
     for ServiceFault { problem, unprogrammed } in faults {
-        let Some(fault) = unprogrammed else { continue };
-        let of_gateway = |status: &ObjectStatus| Some(&status.object) == problem.object.as_ref();
-        if let Some(index) = statuses.iter().position(of_gateway) {
-            statuses.to_mut()[index].set_unprogrammed(fault);
+        let (Some(fault), Some(gateway)) = (unprogrammed, &problem.object) else { continue };
+        if !statuses.iter().any(|status| status.object == *gateway) {
+            continue;
+        }
+        for status in statuses.to_mut() {
+            match &status.content {
+                Content::Gateway(_) if status.object == *gateway => status.set_unprogrammed(fault),
+                Content::ListenerSet(set) if set.gateway == *gateway => status.set_parent_unprogrammed(fault),
+                _ => {}
+            }
         }
     }
     statuses
+}
+
+/// Waits for a change of a state; for ever without a state.
+async fn changed<T>(state: &mut Option<state::Receiver<T>>) -> Option<Result<(), state::error::RecvError>> {
+    match state {
+        Some(state) => Some(state.changed().await),
+        None => pending().await,
+    }
 }
 
 /// The problem with objects that are not watched.

@@ -34,7 +34,8 @@ const RETRY_REFUSED: Duration = Duration::from_secs(10);
 /// need half a minute until it knows permissions, and a watch should be in sync soon after that too.
 const REFUSALS_OF_A_START: u32 = 60;
 
-/// This many refusals in a row are not reported: an API server that has just started does not know permissions yet.
+/// This many refusals in a row are not reported: an API server that has just started does not know permissions yet, and
+/// responds 429 for a moment while it follows a new CustomResourceDefinition.
 const REFUSALS_BORNE: u32 = 4;
 
 /// A watch without a failure for this long has recovered: there may be no news.
@@ -237,7 +238,7 @@ impl WatchTask {
             let Some(event) = event else {
                 if is_listing {
                     let message = format!("a list took longer than {} s", LIST_TIMEOUT.as_secs());
-                    self.failed(Fault { reason: Reason::Temporary, message }).await?;
+                    self.failed(Fault { reason: Reason::Temporary, message }, false).await?;
                     return Some(());
                 }
                 has_failed = false;
@@ -309,16 +310,18 @@ impl WatchTask {
             _ => Reason::Temporary,
         };
         let message = status.map_or_else(|| root_cause(error), |status| status.message.clone());
-        self.failed(Fault { reason, message }).await.map(|()| next)
+        let is_borne = is_borne(code, self.refusals);
+        self.failed(Fault { reason, message }, is_borne).await.map(|()| next)
     }
 
-    async fn failed(&mut self, fault: Fault) -> Option<()> {
+    /// Reports a failure, unless it `is_borne`, and waits.
+    async fn failed(&mut self, fault: Fault, is_borne: bool) -> Option<()> {
         if std::mem::replace(&mut self.failed, fault.reason) != fault.reason {
             self.delay = RETRY_FIRST;
         }
         let delay = self.delay;
         self.delay = (delay * 2).min(longest_pause(fault.reason, self.refusals));
-        if fault.reason != Reason::Forbidden || self.refusals > REFUSALS_BORNE {
+        if !is_borne {
             let news = News::Fault(fault);
             self.sender.send(Heard { watch: self.watch, at: Instant::now(), news }).await.ok()?;
         }
@@ -352,6 +355,11 @@ fn next(code: Option<u16>, refusals: u32) -> Next {
         _ if refusals >= REFUSALS_MAX => Next::Restart,
         _ => Next::Resume,
     }
+}
+
+/// Whether a response with this code is not reported, after this many refusals in a row.
+fn is_borne(code: Option<u16>, refusals: u32) -> bool {
+    matches!(code, Some(401 | 403 | 429)) && refusals <= REFUSALS_BORNE
 }
 
 /// The longest pause before the next attempt, after this many refusals in a row.
@@ -427,6 +435,15 @@ mod tests {
             assert_eq!(longest_pause(reason, REFUSALS_OF_A_START + 1), RETRY_REFUSED);
         }
         assert_eq!(longest_pause(Reason::Temporary, 1000), RETRY_MAX);
+    }
+
+    #[test]
+    fn refusals_that_pass_soon_are_not_reported() {
+        for code in [401, 403, 429] {
+            assert!(is_borne(Some(code), 1) && is_borne(Some(code), REFUSALS_BORNE), "{code}");
+            assert!(!is_borne(Some(code), REFUSALS_BORNE + 1), "{code}");
+        }
+        assert!(!is_borne(Some(404), 1) && !is_borne(Some(500), 1) && !is_borne(None, 0));
     }
 
     #[test]

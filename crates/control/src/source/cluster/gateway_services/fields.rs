@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::FIELD_MANAGER;
 
@@ -58,6 +58,11 @@ fn leaves(service: &Value) -> BTreeMap<String, Value> {
                     add(&format!("{path}\n{name}"), value, leaves);
                 }
             }
+            Value::Array(owners) if path == "\nmetadata\nownerReferences" => {
+                for owner in owners {
+                    leaves.insert(format!("{path}\n{}", json!({"uid": owner["uid"]})), owner.clone());
+                }
+            }
             Value::Array(ports) if path == "\nspec\nports" => {
                 for port in ports {
                     let keys = ["port", "protocol"].map(|key| (key.to_owned(), port[key].clone()));
@@ -71,7 +76,7 @@ fn leaves(service: &Value) -> BTreeMap<String, Value> {
         }
     }
     let mut all = BTreeMap::new();
-    for (part, fields) in [("metadata", &["labels", "annotations"][..]), ("spec", &[])] {
+    for (part, fields) in [("metadata", &["labels", "annotations", "ownerReferences"][..]), ("spec", &[])] {
         let within = service[part].as_object().into_iter().flatten();
         for (name, value) in within.filter(|(name, _)| fields.is_empty() || fields.contains(&name.as_str())) {
             add(&format!("\n{part}\n{name}"), value, &mut all);

@@ -4,7 +4,7 @@
 //! differs, by server-side apply. Each write names the version of the Service that it is based on, so that a writer with
 //! an old view changes nothing. Until the watch reports a write, the writer uses the response of the API server.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::convert::Infallible;
 use std::future::pending;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use tokio::time::sleep;
 use super::lease::is_conflict;
 use super::until;
 use super::watch::in_words;
-use crate::frontend::gateway::service::{self, Wish};
-use crate::object::service::{IpProtocol, OfGateway, Service};
+use crate::frontend::gateway::service::{self, Placement, Wish};
+use crate::object::service::{IpProtocol, OfGateway, Service, addresses};
 use crate::object::{Kind, ObjectRef, annotation};
 use crate::problem::{Origin, Problem, Severity};
 use crate::status;
-use crate::store::Store;
-use crate::translate::{GatewayServices, ServiceType, TranslateOptions};
+use crate::store::{ServiceRef, Store};
+use crate::translate::{DataPlanes, GatewayServices, ServiceType, TranslateOptions};
 
 mod fields;
 #[cfg(test)]
@@ -35,7 +35,7 @@ mod tests;
 use fields::is_as_intended;
 
 /// The name of the gateway among the writers of the fields of an object.
-const FIELD_MANAGER: &str = "sluicegate";
+pub(super) const FIELD_MANAGER: &str = "sluicegate";
 
 /// The time between two writes.
 const PACE: Duration = Duration::from_millis(20);
@@ -49,16 +49,21 @@ const REPORT_MAX: Duration = Duration::from_secs(10);
 /// The longest pause after failed writes.
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
+/// Existing Services; `None` for Services without a Gateway.
+type Services = BTreeMap<ServiceRef, Option<Arc<OfGateway>>>;
+
 /// The intended and the existing Services.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Wanted {
     /// The oldest Gateway comes first.
-    wishes: Vec<Wish>,
-    /// All Services of the namespace; `None` for Services without a Gateway.
-    services: BTreeMap<Arc<str>, Option<Arc<OfGateway>>>,
+    pub(super) wishes: Vec<Wish>,
+    /// All Services of Gateways, and all other Services at the places of Services of Gateways.
+    services: Services,
+    /// The scopes of Gateways with data planes of their own that serve.
+    serving: BTreeSet<Arc<str>>,
     /// Whether all Gateways and ListenerSets are known, so that a Service without a Gateway is not needed any more, nor a
     /// port without a listener.
-    is_complete: bool,
+    pub(super) is_complete: bool,
 }
 
 impl Wanted {
@@ -66,16 +71,30 @@ impl Wanted {
         store: &Store,
         options: &TranslateOptions,
         services: &GatewayServices,
+        serving: BTreeSet<Arc<str>>,
         is_complete: bool,
     ) -> Self {
-        let known = store.all::<Service>().filter(|(object, ..)| object.namespace == services.namespace);
-        Self {
-            wishes: service::wishes(store, options, services),
-            services: known
-                .map(|(object, service, _)| (object.name.clone(), service.of_gateway.clone()))
-                .collect(),
-            is_complete,
-        }
+        let wishes = service::wishes(store, options, services);
+        let places: HashSet<&ServiceRef> = wishes.iter().map(|wish| &wish.placement.service).collect();
+        let known = store.all::<Service>().filter_map(|(object, service, _)| {
+            let place = (object.namespace.clone(), object.name.clone());
+            let is_relevant = service.of_gateway.is_some() || places.contains(&place);
+            is_relevant.then(|| (place, service.of_gateway.clone()))
+        });
+        let services = known.collect();
+        Self { services, wishes, serving, is_complete }
+    }
+
+    /// The former Service of a Gateway that moves, until the new Service and its data planes serve clients.
+    fn former<'w>(&self, wish: &'w Wish, services: &Services) -> Option<&'w ServiceRef> {
+        let Placement { planes, service, former } = &wish.placement;
+        let has_address = || {
+            let new = services.get(service)?.as_ref()?;
+            let is_of_nodes = new.raw.spec.as_ref()?.type_.as_deref() == Some("NodePort");
+            (is_of_nodes || !addresses(&new.raw).is_empty()).then_some(())
+        };
+        let serves = *planes == DataPlanes::Shared || self.serving.contains(&service::scope(&wish.gateway));
+        former.as_ref().filter(|_| !serves || has_address().is_none())
     }
 }
 
@@ -97,19 +116,21 @@ enum Write {
         version: Option<String>,
     },
     Delete {
-        name: Arc<str>,
+        service: ServiceRef,
         uid: Option<String>,
         version: Option<String>,
     },
 }
 
 impl Write {
-    fn name(&self) -> &str {
+    fn place(&self) -> ServiceRef {
         match self {
             Self::Apply { service, .. } | Self::Replace { service, .. } => {
-                service.metadata.name.as_deref().unwrap_or_default()
+                let ObjectMeta { namespace, name, .. } = &service.metadata;
+                let part = |part: &Option<String>| part.as_deref().unwrap_or_default().into();
+                (part(namespace), part(name))
             }
-            Self::Delete { name, .. } => name,
+            Self::Delete { service, .. } => service.clone(),
         }
     }
 
@@ -145,8 +166,8 @@ struct Planner {
     options: GatewayServices,
     /// The ports that the data plane uses otherwise.
     reserved: Vec<u16>,
-    /// The completed writes that the watch may not have reported yet, by the name of the Service.
-    done: BTreeMap<String, Done>,
+    /// The completed writes that the watch may not have reported yet.
+    done: BTreeMap<ServiceRef, Done>,
 }
 
 impl Planner {
@@ -156,9 +177,10 @@ impl Planner {
         let targets = self.targets(wanted, &services, &mut plan.problems);
         let mut needed = HashSet::new();
         for (wish, targets) in wanted.wishes.iter().zip(targets) {
-            let name = service::name(&wish.gateway);
-            needed.insert(name.clone());
-            let current = match services.get(&*name) {
+            let place = &wish.placement.service;
+            needed.insert(place.clone());
+            needed.extend(wanted.former(wish, &services).cloned());
+            let current = match services.get(place) {
                 None => None,
                 Some(Some(current)) if service::is_ours(&self.options, current, &wish.gateway) => {
                     Some(current)
@@ -166,7 +188,7 @@ impl Planner {
                 // The translation reports the foreign Service.
                 Some(_) => continue,
             };
-            let intended = self.service(name, wish, &targets);
+            let intended = self.service(wish, &targets);
             let stays = wish.ports.is_empty() || targets.is_empty();
             if stays || current.is_some_and(|current| is_as_intended(&current.raw, &intended)) {
                 continue;
@@ -183,14 +205,14 @@ impl Planner {
                 None => plan.writes.push(Write::Apply { gateway, service, version }),
             }
         }
-        for (name, service) in services.iter().filter(|(name, _)| !needed.contains(&***name)) {
+        for (place, service) in services.iter().filter(|(place, _)| !needed.contains(*place)) {
             let Some(service) = service.as_ref().filter(|of| service::is_of_lease(&self.options, of)) else {
                 continue;
             };
             let metadata = &service.raw.metadata;
             if wanted.is_complete && metadata.deletion_timestamp.is_none() {
                 let (uid, version) = (metadata.uid.clone(), metadata.resource_version.clone());
-                plan.writes.push(Write::Delete { name: name.clone(), uid, version });
+                plan.writes.push(Write::Delete { service: place.clone(), uid, version });
             }
         }
         // The API server may complete a field in its own way: the same write would change nothing again.
@@ -199,10 +221,10 @@ impl Planner {
     }
 
     /// The existing Services, after the completed writes.
-    fn known(&mut self, wanted: &Wanted) -> BTreeMap<Arc<str>, Option<Arc<OfGateway>>> {
+    fn known(&mut self, wanted: &Wanted) -> Services {
         let mut services = wanted.services.clone();
-        self.done.retain(|name, done| {
-            let reported = services.get(&**name);
+        self.done.retain(|place, done| {
+            let reported = services.get(place);
             let is_foreign = matches!(reported, Some(None));
             let reported = reported.and_then(|service| version(service.as_ref()?));
             if reported.is_some() && reported == done.after.as_deref().and_then(version) {
@@ -215,8 +237,8 @@ impl Planner {
                 && done.since.elapsed() < REPORT_MAX;
             if is_pending {
                 match &done.after {
-                    Some(after) => services.insert(name.as_str().into(), Some(after.clone())),
-                    None => services.remove(&**name),
+                    Some(after) => services.insert(place.clone(), Some(after.clone())),
+                    None => services.remove(place),
                 };
             }
             is_pending
@@ -232,7 +254,7 @@ impl Planner {
     /// Whether a write repeats the last write of a Service, which has not changed since.
     fn is_repeated(&self, write: &Write) -> bool {
         let Some(Done { write: Write::Apply { service: last, .. }, after: Some(after), .. }) =
-            self.done.get(write.name())
+            self.done.get(&write.place())
         else {
             return false;
         };
@@ -244,22 +266,27 @@ impl Planner {
     fn targets(
         &self,
         Wanted { wishes, is_complete, .. }: &Wanted,
-        services: &BTreeMap<Arc<str>, Option<Arc<OfGateway>>>,
+        services: &Services,
         problems: &mut Vec<Problem>,
     ) -> Vec<BTreeMap<(IpProtocol, u16), u16>> {
         let mut taken: HashSet<u16> = self.reserved.iter().copied().collect();
         let mut given: Vec<BTreeMap<(IpProtocol, u16), u16>> = Vec::with_capacity(wishes.len());
         for wish in wishes {
-            let current = services.get(&*service::name(&wish.gateway)).and_then(Option::as_ref);
-            let current = current.filter(|current| service::is_ours(&self.options, current, &wish.gateway));
+            let Placement { service, former, .. } = &wish.placement;
             let mut kept = BTreeMap::new();
-            for (key, target) in current.iter().flat_map(|current| &current.targets) {
-                // Without any port, the Service stays as it is.
-                let stays = wish.ports.is_empty() || !is_complete;
-                let is_needed = stays || wish.ports.contains(key);
-                let is_valid = is_needed && self.options.ports.contains(target);
-                if is_valid && taken.insert(*target) {
-                    kept.insert(*key, *target);
+            // The new Service of a Gateway that moves leads to the same ports as its former Service.
+            for place in [service].into_iter().chain(former) {
+                let current = services.get(place).and_then(Option::as_ref);
+                let current =
+                    current.filter(|current| service::is_ours(&self.options, current, &wish.gateway));
+                for (key, target) in current.iter().flat_map(|current| &current.targets) {
+                    // Without any port, the Service stays as it is.
+                    let stays = wish.ports.is_empty() || !is_complete;
+                    let is_needed = stays || wish.ports.contains(key);
+                    let is_valid = is_needed && self.options.ports.contains(target);
+                    if is_valid && !kept.contains_key(key) && taken.insert(*target) {
+                        kept.insert(*key, *target);
+                    }
                 }
             }
             given.push(kept);
@@ -307,14 +334,12 @@ impl Planner {
     }
 
     /// The intended Service of a Gateway.
-    fn service(&self, name: String, wish: &Wish, targets: &BTreeMap<(IpProtocol, u16), u16>) -> v1::Service {
+    fn service(&self, wish: &Wish, targets: &BTreeMap<(IpProtocol, u16), u16>) -> v1::Service {
         let options = &self.options;
+        let (namespace, name) = &wish.placement.service;
+        let is_own = wish.placement.planes == DataPlanes::Own;
         let mut labels = wish.labels.clone();
-        labels.extend([
-            (service::NAME_LABEL.to_owned(), service::name_label(&wish.gateway)),
-            (service::NAMESPACE_LABEL.to_owned(), wish.gateway.namespace.to_string()),
-            (service::LEASE_LABEL.to_owned(), options.lease.to_string()),
-        ]);
+        labels.extend(service::labels(options, &wish.gateway));
         let mut annotations = options.annotations.clone();
         annotations.extend(wish.annotations.clone());
         annotations.insert(annotation::GATEWAY.to_owned(), service::annotation(&wish.gateway));
@@ -331,15 +356,19 @@ impl Planner {
         };
         v1::Service {
             metadata: ObjectMeta {
-                name: Some(name),
-                namespace: Some(options.namespace.to_string()),
+                name: Some(name.to_string()),
+                namespace: Some(namespace.to_string()),
                 labels: Some(labels),
                 annotations: Some(annotations),
+                owner_references: wish.owner().filter(|_| is_own).map(|owner| vec![owner]),
                 ..ObjectMeta::default()
             },
             spec: Some(v1::ServiceSpec {
                 type_: Some(wish.service_type.as_str().to_owned()),
-                selector: Some(options.selector.clone()),
+                selector: Some(match is_own {
+                    true => service::selector(options, &wish.gateway),
+                    false => options.selector.clone(),
+                }),
                 ports: Some(targets.iter().map(port).collect()),
                 cluster_ip: wish
                     .cluster_ip
@@ -406,8 +435,7 @@ pub(super) async fn write(
         // An earlier holder has written into the cluster.
         let planner =
             Planner { options: services.clone(), reserved: reserved.clone(), done: BTreeMap::new() };
-        let services = Api::namespaced(client.clone(), &services.namespace);
-        let writer = Writer { services, planner, wanted: wanted.clone(), faults: &faults };
+        let writer = Writer { client: client.clone(), planner, wanted: wanted.clone(), faults: &faults };
         tokio::select! {
             () = writer.run() => {}
             () = until(&mut holds, false) => {}
@@ -425,7 +453,7 @@ enum Sent {
 }
 
 struct Writer<'a> {
-    services: Api<v1::Service>,
+    client: Client,
     planner: Planner,
     wanted: state::Receiver<Arc<Wanted>>,
     faults: &'a state::Sender<Vec<ServiceFault>>,
@@ -477,9 +505,9 @@ impl Writer<'_> {
             }
             match self.send(&write).await {
                 Ok(Sent::Done(after)) => {
-                    let name = write.name().to_owned();
+                    let place = write.place();
                     let done = Done { write, after, since: Instant::now(), is_reported: false };
-                    self.planner.done.insert(name, done);
+                    self.planner.done.insert(place, done);
                 }
                 // The watch reports the newer Service.
                 Ok(Sent::Conflict) => outcome = Outcome::Failed,
@@ -499,61 +527,45 @@ impl Writer<'_> {
     }
 
     async fn send(&self, write: &Write) -> kube::Result<Sent> {
+        let (namespace, name) = &write.place();
+        let services: Api<v1::Service> = Api::namespaced(self.client.clone(), namespace);
         let written = match write {
             Write::Apply { gateway, service, version } => {
-                let name = write.name();
                 // Server-side apply would change a Service that another client created in the meantime.
-                if version.is_none() && self.services.get_opt(name).await?.is_some() {
+                if version.is_none() && services.get_opt(name).await?.is_some() {
                     return Ok(Sent::Conflict);
                 }
                 if version.is_none() && service.spec.as_ref().is_some_and(|spec| spec.cluster_ip.is_some()) {
-                    self.delete(&placeholder_name(name), &None, &None).await?;
+                    delete(&services, &placeholder_name(name), &None, &None).await?;
                 }
                 let mut service = service.clone();
                 service.metadata.resource_version.clone_from(version);
                 let params = PatchParams::apply(FIELD_MANAGER).force();
-                let written = self.services.patch(name, &params, &Patch::Apply(&service)).await;
+                let written = services.patch(name, &params, &Patch::Apply(&service)).await;
                 if written.is_ok() {
                     let what = if version.is_none() { "created" } else { "updated" };
-                    tracing::info!(service = name, %gateway, "{what} the Service of a Gateway");
+                    tracing::info!(service = %name, %gateway, "{what} the Service of a Gateway");
                 }
                 written.map(|written| OfGateway::of(&written))
             }
             Write::Replace { service, uid, version, .. } => {
                 // The placeholder proves that the address is free, and keeps it until the new Service can have it.
-                match self.services.create(&PostParams::default(), &placeholder(service)).await {
-                    Ok(_) => self.delete(write.name(), uid, version).await,
+                match services.create(&PostParams::default(), &placeholder(service)).await {
+                    Ok(_) => delete(&services, name, uid, version).await,
                     // An attempt that ended early has left the placeholder, perhaps with another address.
                     Err(kube::Error::Api(status)) if status.code == 409 => {
-                        self.delete(&placeholder_name(write.name()), &None, &None).await?;
+                        delete(&services, &placeholder_name(name), &None, &None).await?;
                         return Ok(Sent::Conflict);
                     }
                     Err(error) => Err(error),
                 }
             }
-            Write::Delete { name, uid, version } => self.delete(name, uid, version).await,
+            Write::Delete { uid, version, .. } => delete(&services, name, uid, version).await,
         };
         match written {
             Ok(after) => Ok(Sent::Done(after.map(Arc::new))),
             Err(error) if is_conflict(&error) => Ok(Sent::Conflict),
             Err(error) => Err(error),
-        }
-    }
-
-    async fn delete(
-        &self,
-        name: &str,
-        uid: &Option<String>,
-        version: &Option<String>,
-    ) -> kube::Result<Option<OfGateway>> {
-        let preconditions = Preconditions { uid: uid.clone(), resource_version: version.clone() };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        match self.services.delete(name, &params).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            deleted => deleted.map(|_| {
-                tracing::info!(service = name, "deleted the Service of a Gateway");
-                None
-            }),
         }
     }
 
@@ -566,7 +578,7 @@ impl Writer<'_> {
     }
 
     fn failure(&self, write: &Write, error: &kube::Error) -> ServiceFault {
-        let (namespace, name) = (&self.planner.options.namespace, write.name());
+        let (namespace, name) = &write.place();
         let is_invalid = matches!(error, kube::Error::Api(status) if status.code == 422);
         let error = in_words(error);
         match write {
@@ -592,7 +604,7 @@ impl Writer<'_> {
                 );
                 problem(gateway, message).into()
             }
-            Write::Delete { name, .. } => {
+            Write::Delete { .. } => {
                 let service =
                     ObjectRef { kind: Kind::Service, namespace: namespace.clone(), name: name.clone() };
                 let message =
@@ -600,6 +612,24 @@ impl Writer<'_> {
                 problem(&service, message).into()
             }
         }
+    }
+}
+
+/// Deletes the Service of this name; no error if there is none.
+async fn delete(
+    services: &Api<v1::Service>,
+    name: &str,
+    uid: &Option<String>,
+    version: &Option<String>,
+) -> kube::Result<Option<OfGateway>> {
+    let preconditions = Preconditions { uid: uid.clone(), resource_version: version.clone() };
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    match services.delete(name, &params).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        deleted => deleted.map(|_| {
+            tracing::info!(service = name, "deleted the Service of a Gateway");
+            None
+        }),
     }
 }
 

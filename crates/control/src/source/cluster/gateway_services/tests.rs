@@ -26,8 +26,11 @@ fn gateway(name: &str) -> ObjectRef {
 }
 
 fn wish(name: &str, ports: &[u16]) -> Wish {
+    let service = ("edge".into(), service::name(&gateway(name)).into());
     Wish {
         gateway: gateway(name),
+        uid: Some("1".into()),
+        placement: Placement { planes: DataPlanes::Shared, service, former: None },
         labels: [("team".to_owned(), "shop".to_owned())].into(),
         annotations: [("b".to_owned(), "gateway".to_owned())].into(),
         service_type: ServiceType::LoadBalancer,
@@ -44,10 +47,17 @@ fn wanted<'a>(
     services: impl IntoIterator<Item = &'a v1::Service>,
 ) -> Wanted {
     let known = services.into_iter().map(|service| {
-        let name = service.metadata.name.as_deref().expect("a name").into();
-        (name, OfGateway::of(service).map(Arc::new))
+        let ObjectMeta { namespace, name, .. } = &service.metadata;
+        let place =
+            (namespace.as_deref().expect("a namespace").into(), name.as_deref().expect("a name").into());
+        (place, OfGateway::of(service).map(Arc::new))
     });
-    Wanted { wishes: wishes.into_iter().cloned().collect(), services: known.collect(), is_complete: true }
+    Wanted {
+        wishes: wishes.into_iter().cloned().collect(),
+        services: known.collect(),
+        serving: BTreeSet::new(),
+        is_complete: true,
+    }
 }
 
 /// The Service as the API server would store it after this write.
@@ -231,7 +241,7 @@ fn service_is_deleted_only_if_all_gateways_are_known_and_its_gateway_is_gone() {
     let web = wish("web", &[80]);
     let services = applied(&planner.plan(&wanted([&web], &[])));
     let deleted = planner.plan(&wanted(&[], &services)).writes;
-    let [Write::Delete { name, version: Some(_), uid: Some(_) }] = &deleted[..] else {
+    let [Write::Delete { service: (_, name), version: Some(_), uid: Some(_) }] = &deleted[..] else {
         panic!("{deleted:?}")
     };
     assert_eq!(&**name, "shop-web");
@@ -266,19 +276,22 @@ fn completed_write_counts_until_the_watch_reports_the_service() {
     let complete = |planner: &mut Planner, write: Write, after: Option<&v1::Service>| {
         let after = after.and_then(OfGateway::of).map(Arc::new);
         let done = Done { after, since: Instant::now(), is_reported: false, write: write.clone() };
-        planner.done.insert(write.name().to_owned(), done);
+        planner.done.insert(write.place(), done);
     };
     complete(&mut planner, plan.writes[0].clone(), Some(&written));
     // The watch lags behind, and a Gateway with precedence arrives.
     let plan = planner.plan(&wanted([&two, &one], &[]));
     let [write] = &plan.writes[..] else { panic!("{plan:?}") };
-    assert_eq!(write.name(), "shop-two");
+    assert_eq!(&*write.place().1, "shop-two");
     let taken = targets(&written)[&(IpProtocol::Tcp, 80)];
     assert_ne!(targets(&stored(write, "6"))[&(IpProtocol::Tcp, 80)], taken);
     // The watch reports the Service, and later its deletion by another client.
     assert_eq!(planner.plan(&wanted([&one], [&written])).writes, []);
     let plan = planner.plan(&wanted([&one], &[]));
-    assert_eq!(plan.writes.iter().map(Write::name).collect::<Vec<_>>(), ["shop-one"]);
+    assert_eq!(
+        plan.writes.iter().map(Write::place).collect::<Vec<_>>(),
+        [("edge".into(), "shop-one".into())]
+    );
     // A field that the API server completes in its own way causes one write, not one write after another.
     let mut odd = written;
     odd.metadata.resource_version = Some("7".to_owned());
@@ -311,4 +324,69 @@ fn service_with_another_cluster_ip_than_requested_is_replaced() {
     assert_eq!(planner.plan(&wanted([&fixed("10.0.0.2")], [&deleted])).writes, []);
     // Without a requested address, the Service keeps its address.
     assert_eq!(planner.plan(&wanted([&web], current)).writes, []);
+}
+
+/// A wish for data planes of its own. `former`: the Gateway had shared data planes before.
+fn own_wish(name: &str, former: bool) -> Wish {
+    let shared = wish(name, &[80]);
+    let former = former.then(|| shared.placement.service.clone());
+    let service = service::own_service(&shared.gateway);
+    Wish { placement: Placement { planes: DataPlanes::Own, service, former }, ..shared }
+}
+
+#[test]
+fn service_in_front_of_own_data_planes_is_in_the_namespace_of_its_gateway_which_owns_it() {
+    let plan = planner(29999).plan(&wanted(&[own_wish("web", false)], &[]));
+    let [Write::Apply { service, version: None, .. }] = &plan.writes[..] else { panic!("{plan:?}") };
+    let service = serde_json::to_value(service).expect("JSON");
+    let metadata = &service["metadata"];
+    assert_eq!((&metadata["name"], &metadata["namespace"]), (&json!("web-sluicegate"), &json!("shop")));
+    let owner = &metadata["ownerReferences"][0];
+    assert_eq!(
+        (&owner["kind"], &owner["name"], &owner["uid"]),
+        (&json!("Gateway"), &json!("web"), &json!("1"))
+    );
+    let selector =
+        json!({"gateway.networking.k8s.io/gateway-name": "web", "sluicegate.dev/lease": "sluicegate"});
+    assert_eq!(service["spec"]["selector"], selector);
+}
+
+#[test]
+fn service_in_front_of_own_data_planes_is_not_written_again() {
+    let wish = own_wish("web", false);
+    let mut planner = planner(29999);
+    let mut stored = applied(&planner.plan(&wanted([&wish], [])));
+    let mut entries = stored[0].metadata.managed_fields.take().expect("entries");
+    let fields = &mut entries[0].fields_v1.as_mut().expect("fields").0;
+    fields["f:metadata"]["f:ownerReferences"] = json!({".": {}, "k:{\"uid\":\"1\"}": {}});
+    stored[0].metadata.managed_fields = Some(entries);
+    let plan = planner.plan(&wanted([&wish], &stored));
+    assert!(plan.writes.is_empty(), "{plan:?}");
+}
+
+#[test]
+fn former_service_stays_until_the_own_data_planes_serve_at_an_address() {
+    let mut planner = planner(29999);
+    let former = applied(&planner.plan(&wanted(&[wish("web", &[80])], &[])));
+    let moving = own_wish("web", true);
+    let plan = planner.plan(&wanted([&moving], &former));
+    let mut new = applied(&plan).remove(0);
+    assert_eq!(plan.writes.len(), 1, "only the new Service is written: {plan:?}");
+    assert_eq!(targets(&new), targets(&former[0]), "both lead to the same port");
+    let deletions = |services: &[v1::Service], serves: bool| {
+        let mut wanted = wanted([&moving], services);
+        wanted.serving = serves.then(|| service::scope(&moving.gateway)).into_iter().collect();
+        let plan = self::planner(29999).plan(&wanted);
+        plan.writes
+            .iter()
+            .filter(|write| matches!(write, Write::Delete { .. }))
+            .map(Write::place)
+            .collect::<Vec<_>>()
+    };
+    let with = |new: &v1::Service| vec![former[0].clone(), new.clone()];
+    assert_eq!(deletions(&with(&new), true), [], "the new Service has no address");
+    new.status = serde_json::from_value(json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}))
+        .expect("a status");
+    assert_eq!(deletions(&with(&new), false), [], "no data plane serves");
+    assert_eq!(deletions(&with(&new), true), [("edge".into(), "shop-web".into())]);
 }

@@ -23,6 +23,7 @@ mod grpc;
 mod http;
 mod listener_sets;
 mod listeners;
+mod planes;
 mod routes;
 mod services;
 mod session_persistence;

@@ -2,13 +2,13 @@
 
 use super::http::{TO_ECHO, http, http_route, served_hosts};
 use super::*;
-use crate::frontend::gateway::service::{GatewayAddresses, addresses, wishes};
+use crate::frontend::gateway::service::{GatewayAddresses, Placement, addresses, wishes};
 use crate::status::Content;
-use crate::translate::{GatewayServices, ServiceType};
+use crate::translate::{DataPlanes, GatewayServices, ServiceType};
 use crate::{Kind, ObjectRef};
 
 /// The options of Services of this type in the namespace `own`. The process serves HTTP at port 80.
-fn options(service_type: ServiceType) -> TranslateOptions {
+pub(super) fn options(service_type: ServiceType) -> TranslateOptions {
     let services = GatewayServices {
         namespace: "own".into(),
         lease: "sluicegate".into(),
@@ -28,7 +28,7 @@ fn options(service_type: ServiceType) -> TranslateOptions {
 }
 
 /// The Service of a Gateway of the namespace `default`, with these ports in flow style.
-fn service(gateway: &str, ports: &str) -> String {
+pub(super) fn service(gateway: &str, ports: &str) -> String {
     format!(
         "---\napiVersion: v1\nkind: Service\nmetadata: {{namespace: own, name: default-{gateway}, \
          annotations: {{sluicegate.dev/gateway: default/{gateway}}}, labels: {{sluicegate.dev/lease: sluicegate}}}}\n\
@@ -36,7 +36,7 @@ fn service(gateway: &str, ports: &str) -> String {
     )
 }
 
-fn port(port: u16, target: u16) -> String {
+pub(super) fn port(port: u16, target: u16) -> String {
     format!("{{name: tcp-{port}, port: {port}, targetPort: {target}}}")
 }
 
@@ -210,7 +210,9 @@ fn addresses_of_a_gateway_are_those_of_its_service_or_of_the_nodes() {
         (ServiceType::ClusterIp, &service("other", ""), None),
     ] {
         let services = options(service_type).gateway_services.unwrap();
-        assert_eq!(addresses(&stored(text), &services, &gateway), expected, "{text}");
+        let place = ("own".into(), "default-edge".into());
+        let placement = Placement { planes: DataPlanes::Shared, service: place, former: None };
+        assert_eq!(addresses(&stored(text), &services, &placement, &gateway), expected, "{text}");
     }
     served_hosts(
         &options(ServiceType::LoadBalancer),
