@@ -58,8 +58,15 @@ IMPLEMENTATION = {
 USABLE, UNUSABLE = "203.0.113.10", "192.0.2.1"
 """For tests of static addresses: an address that the cluster gives to Services only on request, and an address of no cluster."""
 
-VALUES = {"service": {"type": "ClusterIP"}, "gatewayServices": {"type": "ClusterIP"}, "gatewayClass": {"create": True, "name": CLASS}}
-"""The values of the chart. The Gateways of the suite share ports, so each Gateway needs an address of its own."""
+VALUES = {
+    "mode": "split", "replicas": 1, "workers": 1, "resources": {"requests": {"cpu": "1m", "memory": "16Mi"}},
+    "controlPlane": {"replicas": 1}, "service": {"type": "ClusterIP"}, "gatewayClass": {"create": True, "name": CLASS},
+    "gatewayServices": {"type": "ClusterIP", "ownDataPlanes": {"enabled": True, "default": "Own"}},
+    "shutdown": {"graceSeconds": 1, "idleSeconds": 1, "timeoutSeconds": 5},
+}
+"""The values of the chart. The Gateways of the suite share ports, so each Gateway needs an address of its own. Each Gateway has data planes of
+its own, as the tests of GatewayInfrastructure require. The node has more than 50 of them."""
+CONTROL_PLANE = "sluicegate-control-plane"
 NEWER_GO = PROJECT / "target/tools/go-1.27/go/bin"
 """The folder of the Go that `scripts/setup go-1.27` installs."""
 
@@ -169,15 +176,24 @@ def install_gateway(cluster: Cluster) -> str:
         cluster.import_image(archive)
     with tempfile.TemporaryDirectory() as folder:
         values = Path(folder, "values.json")
-        values.write_text(json.dumps(VALUES))
+        # The cluster has no DNS for Services. A name server at the address of the node has the name of the control plane.
+        node = cluster.nodes[0].address
+        values.write_text(json.dumps({**VALUES, "dnsConfig": {"nameservers": [node]}}))
         cluster.run([str(HELM), "upgrade", "--install", "sluicegate", str(chart(Path(folder))), "--namespace", NAMESPACE, "--create-namespace",
-                     "--values", str(values), "--wait", "--timeout", "120s"], timeout=150)
+                     "--values", str(values)], timeout=150)
+    control = cluster.json("get", f"service/{CONTROL_PLANE}", "--namespace", NAMESPACE)["spec"]["clusterIP"]
+    server = [sys.executable, str(PROJECT / "test/image/dns.py"), node, f"{CONTROL_PLANE}.{NAMESPACE}.svc", control]
+    # The name server ends with its standard input.
+    cluster.popen(["sh", "-c", 'sleep infinity | exec "$@"', "sh", *server], name="dns")
+    deployments = [f"deployment/{CONTROL_PLANE}", "deployment/sluicegate-data-plane"]
     if changed and stamp.exists():
         # A new image with the same name changes no object.
-        cluster.kubectl("rollout", "restart", "deployment/sluicegate", "--namespace", NAMESPACE)
-    cluster.kubectl("rollout", "status", "deployment/sluicegate", "--namespace", NAMESPACE, "--timeout=120s", timeout=130)
+        for workload in deployments:
+            cluster.kubectl("rollout", "restart", workload, "--namespace", NAMESPACE)
+    for workload in deployments:
+        cluster.kubectl("rollout", "status", workload, "--namespace", NAMESPACE, "--timeout=120s", timeout=130)
     stamp.write_text(digest)
-    said = cluster.kubectl("exec", "deployment/sluicegate", "--namespace", NAMESPACE, "--", "/sluicegate", "--version")
+    said = cluster.kubectl("exec", deployments[0], "--namespace", NAMESPACE, "--", "/sluicegate", "--version")
     return said.split()[1]
 
 

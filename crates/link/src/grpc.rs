@@ -106,6 +106,9 @@ pub(crate) fn status_in_words(trailers: &HeaderMap) -> String {
     }
 }
 
+/// The message of a call that ends so that the data plane looks for another control plane.
+pub(crate) const ELSEWHERE: &str = "another control plane holds the Lease";
+
 /// A message with its prefix.
 pub(crate) fn encoded(message: &impl Encode<()>) -> Bytes {
     let message = messages::encoded(message);

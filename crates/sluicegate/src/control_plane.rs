@@ -168,6 +168,18 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
         let of = tls.clone();
         cluster.make_own_planes(OwnPlanesLink { authorities: Arc::new(move || of.authorities()), serving });
     }
+    // The holder of the Lease reports what the data planes serve, so the data planes gather there.
+    if let Source::Cluster(cluster) = &source {
+        let (distributor, mut other_leads) = (distributor.clone(), cluster.other_leads());
+        tokio::spawn(async move {
+            loop {
+                distributor.set_yields(*other_leads.borrow_and_update());
+                if other_leads.changed().await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
     tokio::spawn(distributor.clone().serve(listener, tls));
     let publish = move |change: Change, _| -> Served {
         let version = distributor.publish(&change);

@@ -118,7 +118,8 @@ pub(crate) fn statuses(
 fn lacking(store: &Store, options: &TranslateOptions) -> Vec<&'static str> {
     let bundles = store.lacks(Kind::ClusterTrustBundle).then(|| Kind::ClusterTrustBundle.as_str());
     let cluster_ips = options.gateway_services.is_none().then_some("GatewayAddressRoutabilityCluster");
-    bundles.into_iter().chain(cluster_ips).collect()
+    let infrastructure = options.own_data_planes.is_none().then_some("GatewayInfrastructure");
+    bundles.into_iter().chain(cluster_ips).chain(infrastructure).collect()
 }
 
 /// The first backend of a route below HTTP that cannot be used at the listeners of a parent.

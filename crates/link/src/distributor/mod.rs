@@ -69,6 +69,8 @@ pub struct DistributorOptions {
     /// The timeout for a data plane to accept a message, and to serve a batch. The control plane then disconnects the
     /// data plane. Default 30 s.
     pub patience: Duration,
+    /// The mean time after which a data plane leaves a control plane that [yields](Distributor::set_yields). Default 4 s.
+    pub yield_after: Duration,
     /// The review of the tokens of data planes without a client certificate, which serve one Gateway. Default: none, and every
     /// data plane needs a client certificate.
     pub reviewer: Option<Reviewer>,
@@ -80,6 +82,7 @@ impl Default for DistributorOptions {
             max_subscribers: 2000,
             heartbeat: Duration::from_secs(5),
             patience: Duration::from_secs(30),
+            yield_after: Duration::from_secs(4),
             reviewer: None,
         }
     }
@@ -96,6 +99,8 @@ struct Shared {
     records: Records,
     /// Changes when a data plane reports its version, or disconnects.
     heard: watch::Sender<()>,
+    /// Whether the data planes leave for another control plane.
+    yields: watch::Sender<bool>,
     numbers: AtomicU64,
     inventories: Semaphore,
     complained: Mutex<Option<Instant>>,
@@ -111,6 +116,7 @@ impl Distributor {
             counters: Counters::default(),
             records: Records::default(),
             heard: watch::Sender::new(()),
+            yields: watch::Sender::new(false),
             numbers: AtomicU64::new(0),
             inventories: Semaphore::new(INVENTORIES_MAX),
             complained: Mutex::new(None),
@@ -121,6 +127,13 @@ impl Distributor {
     /// not block. The distributor does not send a change without effect.
     pub fn publish(&self, change: &Change) -> u64 {
         self.0.scopes.publish(change, Instant::now())
+    }
+
+    /// Sets whether another control plane should have the data planes, because it reports what they serve. While this is so,
+    /// each connected data plane is asked to connect again after some seconds. It serves requests and changes all the time, and
+    /// reaches the other control plane sooner or later.
+    pub fn set_yields(&self, yields: bool) {
+        self.0.yields.send_if_modified(|known| std::mem::replace(known, yields) != yields);
     }
 
     /// Returns when this many data planes serve this version or a newer version.

@@ -141,6 +141,8 @@ impl Session {
 
     async fn run(&mut self, hello: messages::Hello) -> Result<Infallible, End> {
         let mut versions = self.scope.version.subscribe();
+        let mut yields = self.shared.yields.subscribe();
+        let mut leaves = self.leaves();
         // The session waits for the first configuration: an empty configuration would remove all routes.
         let configured = versions.wait_for(|version| *version > 0).await;
         configured.map_err(|_| End::new(Code::Unavailable, "the control plane ends"))?;
@@ -170,12 +172,22 @@ impl Session {
                         return Err(End::new(Code::Unavailable, "the Gateway has no data planes of its own any more"));
                     }
                 }
+                // `self` holds a sender.
+                _ = yields.changed() => leaves = self.leaves(),
+                () = sleep_until(leaves), if *yields.borrow() && self.under_way.is_empty() => {
+                    return Err(End::new(Code::Unavailable, grpc::ELSEWHERE));
+                }
                 () = sleep_until(overdue.unwrap_or(heartbeat)) => match overdue {
                     Some(_) => return Err(self.too_slow()),
                     None => self.heartbeat().await?,
                 },
             }
         }
+    }
+
+    /// The time at which the data plane leaves if the control plane yields. Data planes leave one after another.
+    fn leaves(&self) -> Instant {
+        Instant::now() + self.shared.options.yield_after.mul_f64(0.5 + fastrand::f64())
     }
 
     /// The Welcome, and the first batch, which may be empty.

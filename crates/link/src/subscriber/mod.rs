@@ -177,7 +177,9 @@ impl Subscriber {
             is_new = telemetry.last_error.replace(text.clone()).as_ref() != Some(&text);
         });
         // The subscriber logs a repeated error once.
-        if was_connected || is_new {
+        if matches!(error, LinkError::Elsewhere) {
+            tracing::debug!(control = %self.options.control, "the data plane looks for the control plane that holds the Lease");
+        } else if was_connected || is_new {
             tracing::warn!(control = %self.options.control, "there is no connection to the control plane: {text}");
         }
         was_connected

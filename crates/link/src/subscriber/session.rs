@@ -55,6 +55,8 @@ pub(super) enum LinkError {
     Receive(#[from] ReceiveError),
     #[error("{0}")]
     Refused(String),
+    #[error("{}", grpc::ELSEWHERE)]
+    Elsewhere,
     #[error("the control plane no longer responds")]
     Silent,
     #[error("the connection has ended")]
@@ -138,7 +140,11 @@ impl Subscriber {
                 }
             };
             let Some(message) = message else {
-                return Err(LinkError::Refused(grpc::status_in_words(&incoming.trailers().await?)));
+                let reason = grpc::status_in_words(&incoming.trailers().await?);
+                return Err(match &*reason {
+                    grpc::ELSEWHERE => LinkError::Elsewhere,
+                    _ => LinkError::Refused(reason),
+                });
             };
             match message.say {
                 Some(FromControlSay::Welcome(welcome)) => {

@@ -1,5 +1,6 @@
 //! Data planes follow changes, also after failures and restarts of the control plane.
 
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,8 @@ use sluicegate_link::DistributorOptions;
 use sluicegate_model::feature::IpAccess;
 use sluicegate_model::policy::{Consumer, KeyHash, Security};
 use sluicegate_model::{Change, Config, ObjectId};
-use tokio::time::timeout;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
 
 use crate::support::{Certificates, Control, Data, LIMIT, config, config_change, endpoints_change};
 
@@ -281,4 +283,59 @@ impl Relay {
     fn mend(&self) {
         self.is_cut.send_replace(false);
     }
+}
+
+/// The address of a Service that passes connections to these control planes in turn.
+async fn service(controls: [SocketAddr; 2]) -> anyhow::Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    tokio::spawn(async move {
+        for control in controls.into_iter().cycle() {
+            let Ok((mut client, _)) = listener.accept().await else { return };
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(control).await?;
+                tokio::io::copy_bidirectional(&mut client, &mut server).await
+            });
+        }
+    });
+    Ok(address)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn data_planes_gather_at_the_control_plane_that_does_not_yield() -> TestResult {
+    let certificates = Certificates::new()?;
+    let options = DistributorOptions { yield_after: Duration::from_millis(50), ..DistributorOptions::default() };
+    let start = || Control::start_at(([127, 0, 0, 1], 0).into(), certificates.control.path(), options.clone());
+    let (one, two) = (start().await?, start().await?);
+    for control in [&one, &two] {
+        control.distributor.publish(&config_change(10, 1));
+    }
+    let address = service([one.address, two.address]).await?;
+    let mut planes = Vec::new();
+    for node in ["a", "b", "c", "d"] {
+        planes.push(Data::start(address, certificates.proxy.path(), None, node)?);
+    }
+    let gathered = async |here: &Control, there: &Control| {
+        let are_here = async || {
+            while here.distributor.telemetry().subscribers.len() < 4 {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(LIMIT, are_here()).await?;
+        assert_eq!(there.distributor.telemetry().subscribers.len(), 0);
+        anyhow::Ok(())
+    };
+    one.distributor.set_yields(true);
+    gathered(&two, &one).await?;
+    // The Lease changes hands.
+    two.distributor.set_yields(true);
+    one.distributor.set_yields(false);
+    gathered(&one, &two).await?;
+    // The data planes kept the configuration all the time, and receive changes from the new control plane.
+    one.distributor.publish(&endpoints_change(3, 2));
+    for data in &mut planes {
+        let served = data.wait(|served| served.port(3) == Some(2)).await?;
+        assert_eq!(served.configs, 1);
+    }
+    Ok(())
 }

@@ -96,6 +96,8 @@ struct Intended {
     object: Value,
     /// The number of replicas, which only a new object receives.
     replicas: Option<u32>,
+    /// Whether the object is created if it does not exist: not for a Gateway that may not change.
+    may_create: bool,
 }
 
 /// The intended objects of a Gateway, in the order of their writes.
@@ -139,6 +141,7 @@ fn intended(
         gateway: wish.gateway.clone(),
         object,
         replicas,
+        may_create: !wish.ports.is_empty(),
     };
     [object(Part::ServiceAccount, account, None), object(part, workload, replicas)]
 }
@@ -311,7 +314,7 @@ impl Writer<'_> {
     }
 
     async fn apply(&self, intended: &Intended, found: Option<&DynamicObject>) -> Result<(), ServiceFault> {
-        let Intended { part, place, gateway, object, replicas } = intended;
+        let Intended { part, place, gateway, object, replicas, may_create } = intended;
         let (namespace, name) = place;
         let api = self.api(*part, Some(namespace));
         let failed = |error: kube::Error| {
@@ -327,6 +330,9 @@ impl Writer<'_> {
             Some(found) => Some(found.clone()),
         };
         let is_new = found.is_none();
+        if is_new && !may_create {
+            return Ok(());
+        }
         if found.is_some_and(|found| owner(self.services, place, &found).as_ref() != Some(gateway)) {
             let message = format!("{part} {namespace}/{name} exists already and is not of this Gateway");
             return Err(ServiceFault {

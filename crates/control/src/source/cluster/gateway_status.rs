@@ -37,7 +37,7 @@ const ANCESTORS_MAX: usize = 16;
 const PARENTS_MAX: usize = 32;
 
 /// The features of Gateway API that the gateway supports, in order (`GatewayClassStatus.supportedFeatures`).
-const FEATURES: [&str; 53] = [
+const FEATURES: [&str; 54] = [
     "BackendTLSPolicy",
     "BackendTLSPolicySANValidation",
     "ClusterTrustBundle",
@@ -53,6 +53,7 @@ const FEATURES: [&str; 53] = [
     "GatewayFrontendClientCertificateValidationInsecureFallback",
     "GatewayHTTPListenerIsolation",
     "GatewayHTTPSListenerDetectMisdirectedRequests",
+    "GatewayInfrastructure",
     "GatewayListenerFilters",
     "GatewayPort8080",
     "GatewayRouteHostnameIntersectionPrecedence",

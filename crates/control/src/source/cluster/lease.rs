@@ -36,6 +36,8 @@ pub(super) struct Elector {
     seen: Seen,
     /// The time of the last renewal, if this process holds the Lease.
     held_since: Option<Instant>,
+    /// Whether another process held the Lease at the last look.
+    is_of_other: bool,
 }
 
 /// A Lease as last observed, and the time of its last change.
@@ -58,11 +60,11 @@ enum Step {
 impl Elector {
     pub(super) fn new(client: Client, lease: &ObjectName, identity: String) -> Self {
         let leases = Api::namespaced(client, &lease.namespace);
-        Self { leases, name: lease.name.to_string(), identity, seen: Seen::default(), held_since: None }
+        Self { leases, name: lease.name.to_string(), identity, seen: Seen::default(), held_since: None, is_of_other: false }
     }
 
-    /// Takes part until the future is dropped, and reports whether this process is the holder.
-    pub(super) async fn run(mut self, holds: &state::Sender<bool>) -> Infallible {
+    /// Takes part until the future is dropped, and reports whether this process is the holder, and whether another process is.
+    pub(super) async fn run(mut self, holds: &state::Sender<bool>, other: &state::Sender<bool>) -> Infallible {
         let mut has_failed = false;
         loop {
             match timeout(self.left().unwrap_or(LOOK_MAX).min(LOOK_MAX), self.look()).await {
@@ -78,6 +80,7 @@ impl Elector {
                 Ok(Err(_)) | Err(_) => {}
             }
             self.tell(holds);
+            other.send_if_modified(|other| std::mem::replace(other, self.is_of_other) != self.is_of_other);
             let pause = RETRY.mul_f64(0.9 + fastrand::f64() / 5.0);
             if let Some(left) = self.left().filter(|left| *left < pause) {
                 // The renewal deadline ends before the next attempt: this process then stops being the holder at the
@@ -126,11 +129,14 @@ impl Elector {
     }
 
     async fn look(&mut self) -> kube::Result<()> {
+        // A failed look proves nothing.
+        self.is_of_other = false;
         let lease = self.leases.get_opt(&self.name).await?;
         let begun = Instant::now();
         let step = self.seen.step(lease.as_ref(), &self.identity, begun);
         let written = match (step, lease) {
             (Step::Wait, _) => {
+                self.is_of_other = true;
                 self.held_since = None;
                 return Ok(());
             }

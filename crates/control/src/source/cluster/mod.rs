@@ -119,6 +119,7 @@ pub struct ClusterSource {
     status: Option<StatusOptions>,
     problems: state::Sender<Arc<[Problem]>>,
     leads: state::Sender<bool>,
+    other_leads: state::Sender<bool>,
     /// The number of written statuses and annotations.
     status_writes: Arc<AtomicU64>,
     resigned: state::Sender<bool>,
@@ -143,6 +144,7 @@ impl ClusterSource {
             status,
             problems: state::Sender::new(Arc::default()),
             leads,
+            other_leads: state::Sender::new(false),
             status_writes: Arc::default(),
             resigned,
             own_planes: None,
@@ -164,6 +166,12 @@ impl ClusterSource {
     #[must_use]
     pub fn leads(&self) -> state::Receiver<bool> {
         self.leads.subscribe()
+    }
+
+    /// Whether another process holds the Lease.
+    #[must_use]
+    pub fn other_leads(&self) -> state::Receiver<bool> {
+        self.other_leads.subscribe()
     }
 
     /// The number of statuses and annotations that this process has written, which grows.
@@ -226,7 +234,7 @@ impl ClusterSource {
                     never = of_planes => never,
                 }
             };
-            let writing = write(self.client.clone(), status, board, self.leads, lack);
+            let writing = write(self.client.clone(), status, board, (self.leads, self.other_leads), lack);
             async move {
                 tokio::select! {
                     never = writing => never,
@@ -276,7 +284,7 @@ async fn write(
     client: Client,
     status: StatusOptions,
     board: Arc<StatusBoard>,
-    leads: state::Sender<bool>,
+    (leads, other_leads): (state::Sender<bool>, state::Sender<bool>),
     lack: state::Sender<Option<Problem>>,
 ) -> Infallible {
     let elector = Elector::new(client.clone(), &status.lease, status.identity.clone());
@@ -298,7 +306,7 @@ async fn write(
             lack.send_replace(None);
         }
     };
-    tokio::join!(elector.run(&leads), writing, addresses).0
+    tokio::join!(elector.run(&leads, &other_leads), writing, addresses).0
 }
 
 /// Waits until the state is `wanted`; for ever, if the sender is gone.
@@ -629,14 +637,23 @@ impl<P: Publish> Follower<P> {
 
     /// The Gateways that wait for their own data planes, without those for which there are other reasons (`known`).
     fn unserved(&self, known: &[ServiceFault]) -> Vec<ServiceFault> {
-        let serving = self.serving_scopes();
+        let served = self.serving.as_ref().map(|served| served.borrow().clone()).unwrap_or_default();
         let wanted = self.services.borrow();
+        // The data planes of a Gateway may be connected to another control plane. Their pods are ready once they serve.
+        let serves = |gateway: &ObjectRef| match served.get(&service::scope(gateway)) {
+            Some(serves) => *serves,
+            None => {
+                let service = service::own_service(gateway);
+                let mut endpoints = self.store.slices_of(&service).flat_map(|slice| &slice.endpoints);
+                endpoints.any(|(_, conditions)| conditions.ready)
+            }
+        };
         let own = wanted.wishes.iter().filter(|wish| wish.placement.planes == DataPlanes::Own);
         let unserved = own.map(|wish| &wish.gateway).filter(|gateway| {
             let has_reason = known
                 .iter()
                 .any(|fault| fault.unprogrammed.is_some() && fault.problem.object.as_ref() == Some(*gateway));
-            !has_reason && !serving.contains(&service::scope(gateway))
+            !has_reason && !serves(gateway)
         });
         let fault = |gateway: &ObjectRef| {
             let message = "no data plane of the Gateway is connected and up to date".to_owned();
