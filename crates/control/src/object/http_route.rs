@@ -1,7 +1,7 @@
 //! `HTTPRoute`. A `GRPCRoute` differs only in its matches: see [`grpc_route`](super::grpc_route).
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use sluicegate_model::PathPattern;
 use sluicegate_model::feature::{BackendFeatures, Cors, DirectResponse, Features};
@@ -70,6 +70,12 @@ pub(crate) struct HttpBackend {
     pub(crate) reference: BackendRef,
     /// The features of the backend's filters.
     pub(crate) features: Option<Box<BackendFeatures>>,
+}
+
+/// The features of a rule. Rules without features share one value, because most rules have none.
+fn shared(features: Features) -> Arc<Features> {
+    static NONE: LazyLock<Arc<Features>> = LazyLock::new(Arc::default);
+    if features == **NONE { NONE.clone() } else { Arc::new(features) }
 }
 
 /// The field of a backend, as problems name it.
@@ -198,7 +204,7 @@ impl HttpRule {
             index,
             name: raw.name.map(Into::into),
             matches,
-            features: Arc::new(filters.features),
+            features: shared(filters.features),
             cors: filters.cors,
             mirrors: filters.mirrors,
             auth: filters.auth,

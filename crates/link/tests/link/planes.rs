@@ -249,13 +249,13 @@ fn sorted(mut config: Config) -> Config {
 
 /// A network path between two planes that the test can cut.
 struct Relay {
-    address: std::net::SocketAddr,
+    address: SocketAddr,
     is_cut: tokio::sync::watch::Sender<bool>,
 }
 
 impl Relay {
-    async fn start(to: std::net::SocketAddr) -> anyhow::Result<Self> {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    async fn start(to: SocketAddr) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let (is_cut, receiver) = tokio::sync::watch::channel(false);
         tokio::spawn(async move {
@@ -265,7 +265,7 @@ impl Relay {
                     if *is_cut.borrow() {
                         return;
                     }
-                    let Ok(mut to) = tokio::net::TcpStream::connect(to).await else { return };
+                    let Ok(mut to) = TcpStream::connect(to).await else { return };
                     tokio::select! {
                         _ = tokio::io::copy_bidirectional(&mut from, &mut to) => {}
                         _ = is_cut.wait_for(|is_cut| *is_cut) => {}
@@ -304,8 +304,10 @@ async fn service(controls: [SocketAddr; 2]) -> anyhow::Result<SocketAddr> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn data_planes_gather_at_the_control_plane_that_does_not_yield() -> TestResult {
     let certificates = Certificates::new()?;
-    let options = DistributorOptions { yield_after: Duration::from_millis(50), ..DistributorOptions::default() };
-    let start = || Control::start_at(([127, 0, 0, 1], 0).into(), certificates.control.path(), options.clone());
+    let options =
+        DistributorOptions { yield_after: Duration::from_millis(50), ..DistributorOptions::default() };
+    let start =
+        || Control::start_at(([127, 0, 0, 1], 0).into(), certificates.control.path(), options.clone());
     let (one, two) = (start().await?, start().await?);
     for control in [&one, &two] {
         control.distributor.publish(&config_change(10, 1));

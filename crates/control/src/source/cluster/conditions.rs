@@ -24,7 +24,24 @@ pub(super) struct CurrentStatus {
     pub(super) version: Option<Box<str>>,
     /// The API group and version in which the gateway reads the object.
     pub(super) api_version: &'static str,
-    pub(super) status: Map<String, Value>,
+    pub(super) status: StatusText,
+}
+
+/// A status as JSON text. The tree of a status would take several KiB, and the gateway keeps the status of each object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct StatusText(Box<str>);
+
+impl From<&Value> for StatusText {
+    fn from(status: &Value) -> Self {
+        Self(status.to_string().into())
+    }
+}
+
+impl StatusText {
+    fn read(&self) -> Map<String, Value> {
+        // Only an empty text is not JSON.
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
 }
 
 /// The intended status of an object.
@@ -38,13 +55,13 @@ pub(super) enum DesiredStatus {
 
 impl CurrentStatus {
     pub(super) fn of(object: &DynamicObject, api_version: &'static str) -> Self {
-        let status = object.data.get("status").and_then(Value::as_object);
+        let status = object.data.get("status").map(StatusText::from);
         Self {
             uid: object.metadata.uid.as_deref().map(Into::into),
             generation: object.metadata.generation,
             version: object.metadata.resource_version.as_deref().map(Into::into),
             api_version,
-            status: status.cloned().unwrap_or_default(),
+            status: status.unwrap_or_default(),
         }
     }
 
@@ -55,12 +72,13 @@ impl CurrentStatus {
         wish: &DesiredStatus,
         addresses: Option<&[Box<str>]>,
     ) -> Option<Value> {
+        let current = self.status.read();
         let status = match wish {
-            DesiredStatus::Policy(wish) => wish.render(&self.status, object)?,
-            DesiredStatus::Object(wish) => gateway_status::render(&self.status, wish, addresses),
+            DesiredStatus::Policy(wish) => wish.render(&current, object)?,
+            DesiredStatus::Object(wish) => gateway_status::render(&current, wish, addresses),
         };
         let stands = |(key, value): (&String, &Value)| {
-            let known = self.status.get(key).unwrap_or(&Value::Null);
+            let known = current.get(key).unwrap_or(&Value::Null);
             known == value || is_nothing(known) && is_nothing(value)
         };
         if status.iter().all(stands) { None } else { Some(Value::Object(status)) }

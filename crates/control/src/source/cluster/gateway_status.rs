@@ -288,7 +288,7 @@ mod tests {
     }
 
     fn current(status: Value) -> CurrentStatus {
-        CurrentStatus { status: status.as_object().cloned().unwrap_or_default(), ..CurrentStatus::default() }
+        CurrentStatus { status: (&status).into(), ..CurrentStatus::default() }
     }
 
     fn gateway() -> GatewayStatus {

@@ -60,11 +60,22 @@ enum Step {
 impl Elector {
     pub(super) fn new(client: Client, lease: &ObjectName, identity: String) -> Self {
         let leases = Api::namespaced(client, &lease.namespace);
-        Self { leases, name: lease.name.to_string(), identity, seen: Seen::default(), held_since: None, is_of_other: false }
+        Self {
+            leases,
+            name: lease.name.to_string(),
+            identity,
+            seen: Seen::default(),
+            held_since: None,
+            is_of_other: false,
+        }
     }
 
     /// Takes part until the future is dropped, and reports whether this process is the holder, and whether another process is.
-    pub(super) async fn run(mut self, holds: &state::Sender<bool>, other: &state::Sender<bool>) -> Infallible {
+    pub(super) async fn run(
+        mut self,
+        holds: &state::Sender<bool>,
+        other: &state::Sender<bool>,
+    ) -> Infallible {
         let mut has_failed = false;
         loop {
             match timeout(self.left().unwrap_or(LOOK_MAX).min(LOOK_MAX), self.look()).await {

@@ -188,8 +188,7 @@ mod tests {
     }
 
     fn standing(status: Value, generation: i64) -> CurrentStatus {
-        let status = status.as_object().cloned().unwrap_or_default();
-        CurrentStatus { generation: Some(generation), status, ..CurrentStatus::default() }
+        CurrentStatus { generation: Some(generation), status: (&status).into(), ..CurrentStatus::default() }
     }
 
     #[test]

@@ -727,8 +727,8 @@ mod tests {
     /// Stores a written status as the API server does, without the fields that the server does not know.
     fn store(board: &StatusBoard, sent: &Value, known: &[&str]) {
         let fields = sent.as_object().expect("an object").clone().into_iter();
-        let status = fields.filter(|(field, _)| known.contains(&&**field)).collect();
-        let stored = CurrentStatus { status, ..CurrentStatus::default() };
+        let status = Value::Object(fields.filter(|(field, _)| known.contains(&&**field)).collect());
+        let stored = CurrentStatus { status: (&status).into(), ..CurrentStatus::default() };
         board.status_entries().wrote(&class("").object, None, Some(sent), Standing::Conditions(stored));
     }
 
