@@ -26,7 +26,7 @@ use crate::check::{Ports, translate_options};
 use crate::cli::ClassArgs;
 use crate::gateway::{self, pod_name};
 use crate::serve::problems;
-use crate::settings::SettingsArgs;
+use crate::settings::{SettingsArgs, time};
 use crate::signals::Signals;
 use crate::source::{Source, SourceArgs};
 use crate::tls::TlsArgs;
@@ -75,6 +75,10 @@ pub(crate) struct ControlPlaneArgs {
     /// [default: none]
     #[arg(long, value_name = "FILE", requires = "gateway_services")]
     data_plane_template: Option<PathBuf>,
+    /// The time for which a Gateway that moves between shared and own data planes keeps its former Service, after the new
+    /// Service has an address and its data planes serve. Clients learn the new address in this time. [range: 0s to 365d]
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "5m", requires = "data_plane_template")]
+    gateway_move_overlap: Duration,
     /// The largest number of connected data planes. The control plane refuses further data planes, which retry. [range:
     /// at least 1]
     #[arg(long, value_name = "N", default_value = "2000", value_parser = clap::value_parser!(u32).range(1..))]
@@ -215,7 +219,7 @@ impl ControlPlaneArgs {
             GatewayDataPlanes::Shared => DataPlanes::Shared,
             GatewayDataPlanes::Own => DataPlanes::Own,
         };
-        Ok(Some(OwnDataPlanes { default, template }))
+        Ok(Some(OwnDataPlanes { default, overlap: self.gateway_move_overlap, template }))
     }
 }
 

@@ -16,6 +16,10 @@ SHOP = "shop"
 """The namespace of the Gateways with data planes of their own."""
 
 
+OVERLAP = 12
+"""The seconds for which a Gateway that moves keeps its former Service."""
+
+
 class Planes(Gateway):
     @classmethod
     def setUpClass(cls) -> None:
@@ -25,7 +29,7 @@ class Planes(Gateway):
         node = cls.cluster.nodes[0].address
         cls.install(wait=False, mode="split", replicas=1, service={"type": "ClusterIP"}, gatewayClass={"create": True},
                     dnsConfig={"nameservers": [node]}, shutdown={"graceSeconds": 3, "idleSeconds": 3, "timeoutSeconds": 10},
-                    gatewayServices={"type": "ClusterIP", "ownDataPlanes": {"enabled": True}})
+                    gatewayServices={"type": "ClusterIP", "ownDataPlanes": {"enabled": True, "overlapSeconds": OVERLAP}})
         control = cls.cluster.json("get", "service/sluicegate-control-plane", "--namespace", NAMESPACE)["spec"]["clusterIP"]
         server = [sys.executable, str(PROJECT / "test/image/dns.py"), node, f"sluicegate-control-plane.{NAMESPACE}.svc", control]
         # The name server ends with its standard input.
@@ -148,17 +152,18 @@ class Planes(Gateway):
         shared = self.cluster_ip("mover", "shared")
         self.serves(shared)
         type(self).address = shared
-        # The shared data planes serve until the own data planes are ready.
+        # The old address works for a while beside the new address.
         with self.load(f"{URL}/"):
             self.apply("mover")
-            wait_until(lambda: self.get("deployment", "mover-sluicegate"), "the Deployment", PATIENCE, 0.2)
-        own = self.cluster_ip("mover")
-        self.serves(own)
+            own = self.cluster_ip("mover")
+            self.serves(own)
         wait_until(lambda: not self.get("service", f"{SHOP}-mover", NAMESPACE), "the shared Service to go", PATIENCE, 0.2)
         self.serves(own)
         self.cluster.kubectl("patch", "gateway/mover", "--namespace", SHOP, "--type=json", "--patch",
                              json.dumps([{"op": "remove", "path": "/spec/infrastructure/parametersRef"}]))
-        self.serves(self.cluster_ip("mover", "shared"))
+        type(self).address = own
+        with self.load(f"{URL}/"):
+            self.serves(self.cluster_ip("mover", "shared"))
         for kind in ("service", "deployment", "serviceaccount"):
             wait_until(lambda kind=kind: not self.get(kind, "mover-sluicegate"), f"the {kind} to go", PATIENCE, 0.2)
 

@@ -90,7 +90,7 @@ def failover(bench: Bench) -> list[Figure]:
 
 def cost(bench: Bench) -> list[Figure]:
     """The CPU time of a request by an HTTPRoute with a header match and a filter, beside an Ingress and a plain HTTPRoute."""
-    turns, seconds = bench.size((9, 5), (2, 1))
+    turns, seconds = bench.size((30, 2), (2, 1))
     namespace, gateway = bench.site.namespace(), bench.gateway()
     gateway.await_ready()
     bench.upstream(namespace)

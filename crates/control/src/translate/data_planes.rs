@@ -1,5 +1,7 @@
 //! The options for data planes of single Gateways.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 /// The data planes that serve a Gateway.
@@ -16,6 +18,9 @@ pub enum DataPlanes {
 pub struct OwnDataPlanes {
     /// The data planes of Gateways whose parameters name none.
     pub default: DataPlanes,
+    /// The time for which a Gateway that moves between shared and own data planes keeps its former Service after the new Service
+    /// serves.
+    pub overlap: Duration,
     /// The template of their workloads.
     pub template: WorkloadTemplate,
 }

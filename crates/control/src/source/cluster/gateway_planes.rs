@@ -41,7 +41,7 @@ const PACE: Duration = Duration::from_millis(20);
 
 /// The first pause after a failed write, and the longest. The pause doubles.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
-const RETRY_MAX: Duration = Duration::from_secs(30);
+const RETRY_MAX: Duration = Duration::from_secs(10);
 
 /// The objects of one list request.
 const PAGE: u32 = 500;
@@ -250,8 +250,12 @@ impl Writer<'_> {
                 return vec![problem(None, message).into()];
             }
         };
-        let mut problems = Vec::new();
+        let mut problems: Vec<ServiceFault> = Vec::new();
         for object in intended {
+            // Without its ServiceAccount, a workload has no pods.
+            if problems.iter().any(|fault| fault.problem.object.as_ref() == Some(&object.gateway)) {
+                continue;
+            }
             let key = (object.part, object.place.clone());
             let found = existing.get(&key);
             let is_current = found.is_some() && self.applied.get(&key) == Some(&object.object);
@@ -443,7 +447,7 @@ spec:
             ports: std::collections::BTreeSet::new(),
         };
         let template = WorkloadTemplate::read(template).expect("a template");
-        let planes = OwnDataPlanes { default: DataPlanes::Own, template };
+        let planes = OwnDataPlanes { default: DataPlanes::Own, overlap: Duration::ZERO, template };
         intended(&services(), &planes, "-----BEGIN CERTIFICATE-----", &wish)
     }
 

@@ -85,16 +85,14 @@ impl Wanted {
         Self { services, wishes, serving, is_complete }
     }
 
-    /// The former Service of a Gateway that moves, until the new Service and its data planes serve clients.
-    fn former<'w>(&self, wish: &'w Wish, services: &Services) -> Option<&'w ServiceRef> {
-        let Placement { planes, service, former } = &wish.placement;
-        let has_address = || {
-            let new = services.get(service)?.as_ref()?;
-            let is_of_nodes = new.raw.spec.as_ref()?.type_.as_deref() == Some("NodePort");
-            (is_of_nodes || !addresses(&new.raw).is_empty()).then_some(())
-        };
-        let serves = *planes == DataPlanes::Shared || self.serving.contains(&service::scope(&wish.gateway));
-        former.as_ref().filter(|_| !serves || has_address().is_none())
+    /// Whether clients can use the intended Service of a Gateway: it has an address, and the data planes behind it serve.
+    fn serves(&self, wish: &Wish, services: &Services) -> bool {
+        let Placement { planes, service, .. } = &wish.placement;
+        let Some(service) = services.get(service).and_then(Option::as_ref) else { return false };
+        let service_type = service.raw.spec.as_ref().and_then(|spec| spec.type_.as_deref());
+        let has_address = service_type == Some("NodePort") || !addresses(&service.raw).is_empty();
+        let scope = service::scope(&wish.gateway);
+        has_address && (*planes == DataPlanes::Shared || self.serving.contains(&scope))
     }
 }
 
@@ -166,6 +164,10 @@ struct Planner {
     options: GatewayServices,
     /// The ports that the data plane uses otherwise.
     reserved: Vec<u16>,
+    /// The time for which the former Service of a Gateway stays beside its new Service.
+    overlap: Duration,
+    /// The former Services whose successors serve, since this time.
+    succeeded: BTreeMap<ServiceRef, Instant>,
     /// The completed writes that the watch may not have reported yet.
     done: BTreeMap<ServiceRef, Done>,
 }
@@ -173,13 +175,14 @@ struct Planner {
 impl Planner {
     fn plan(&mut self, wanted: &Wanted) -> Plan {
         let services = self.known(wanted);
+        self.succeeded.retain(|former, _| services.contains_key(former));
         let mut plan = Plan::default();
         let targets = self.targets(wanted, &services, &mut plan.problems);
         let mut needed = HashSet::new();
         for (wish, targets) in wanted.wishes.iter().zip(targets) {
             let place = &wish.placement.service;
             needed.insert(place.clone());
-            needed.extend(wanted.former(wish, &services).cloned());
+            needed.extend(self.former(wanted, wish, &services));
             let current = match services.get(place) {
                 None => None,
                 Some(Some(current)) if service::is_ours(&self.options, current, &wish.gateway) => {
@@ -220,6 +223,17 @@ impl Planner {
         plan
     }
 
+    /// The former Service of a Gateway, while it is still needed.
+    fn former(&mut self, wanted: &Wanted, wish: &Wish, services: &Services) -> Option<ServiceRef> {
+        let former = wish.placement.former.clone()?;
+        if !wanted.serves(wish, services) {
+            self.succeeded.remove(&former);
+            return Some(former);
+        }
+        let since = *self.succeeded.entry(former.clone()).or_insert_with(Instant::now);
+        (since.elapsed() < self.overlap).then_some(former)
+    }
+
     /// The existing Services, after the completed writes.
     fn known(&mut self, wanted: &Wanted) -> Services {
         let mut services = wanted.services.clone();
@@ -246,9 +260,9 @@ impl Planner {
         services
     }
 
-    /// Whether the watch has not reported a write yet.
+    /// Whether the watch has not reported a write yet, or a former Service is due later.
     fn is_waiting(&self) -> bool {
-        self.done.values().any(|done| !done.is_reported)
+        !self.succeeded.is_empty() || self.done.values().any(|done| !done.is_reported)
     }
 
     /// Whether a write repeats the last write of a Service, which has not changed since.
@@ -433,8 +447,13 @@ pub(super) async fn write(
     loop {
         until(&mut holds, true).await;
         // An earlier holder has written into the cluster.
-        let planner =
-            Planner { options: services.clone(), reserved: reserved.clone(), done: BTreeMap::new() };
+        let planner = Planner {
+            options: services.clone(),
+            reserved: reserved.clone(),
+            overlap: options.own_data_planes.as_ref().map(|planes| planes.overlap).unwrap_or_default(),
+            succeeded: BTreeMap::new(),
+            done: BTreeMap::new(),
+        };
         let writer = Writer { client: client.clone(), planner, wanted: wanted.clone(), faults: &faults };
         tokio::select! {
             () = writer.run() => {}

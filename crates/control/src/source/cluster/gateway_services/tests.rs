@@ -18,7 +18,13 @@ fn planner(last: u16) -> Planner {
         load_balancer_class: None,
         external_traffic_policy: Some("Local".to_owned()),
     };
-    Planner { options, reserved: Vec::new(), done: BTreeMap::new() }
+    Planner {
+        options,
+        reserved: Vec::new(),
+        overlap: Duration::ZERO,
+        succeeded: BTreeMap::new(),
+        done: BTreeMap::new(),
+    }
 }
 
 fn gateway(name: &str) -> ObjectRef {
@@ -373,20 +379,26 @@ fn former_service_stays_until_the_own_data_planes_serve_at_an_address() {
     let mut new = applied(&plan).remove(0);
     assert_eq!(plan.writes.len(), 1, "only the new Service is written: {plan:?}");
     assert_eq!(targets(&new), targets(&former[0]), "both lead to the same port");
-    let deletions = |services: &[v1::Service], serves: bool| {
+    let deletions_after = |overlap: Duration, services: &[v1::Service], serves: bool| {
         let mut wanted = wanted([&moving], services);
         wanted.serving = serves.then(|| service::scope(&moving.gateway)).into_iter().collect();
-        let plan = self::planner(29999).plan(&wanted);
+        let plan = Planner { overlap, ..self::planner(29999) }.plan(&wanted);
         plan.writes
             .iter()
             .filter(|write| matches!(write, Write::Delete { .. }))
             .map(Write::place)
             .collect::<Vec<_>>()
     };
+    let deletions = |services: &[v1::Service], serves| deletions_after(Duration::ZERO, services, serves);
     let with = |new: &v1::Service| vec![former[0].clone(), new.clone()];
     assert_eq!(deletions(&with(&new), true), [], "the new Service has no address");
     new.status = serde_json::from_value(json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}))
         .expect("a status");
     assert_eq!(deletions(&with(&new), false), [], "no data plane serves");
     assert_eq!(deletions(&with(&new), true), [("edge".into(), "shop-web".into())]);
+    assert_eq!(
+        deletions_after(Duration::from_secs(60), &with(&new), true),
+        [],
+        "clients know the old address"
+    );
 }

@@ -1,5 +1,7 @@
 //! Tests of Gateways with data planes of their own.
 
+use std::time::Duration;
+
 use sluicegate_model::Planes;
 
 use super::http::{TO_ECHO, http, http_route};
@@ -14,7 +16,7 @@ const TEMPLATE: &str =
 
 fn own_options(default: DataPlanes) -> TranslateOptions {
     let template = WorkloadTemplate::read(TEMPLATE).unwrap();
-    let own_data_planes = Some(OwnDataPlanes { default, template });
+    let own_data_planes = Some(OwnDataPlanes { default, overlap: Duration::ZERO, template });
     TranslateOptions { own_data_planes, ..options(ServiceType::ClusterIp) }
 }
 
