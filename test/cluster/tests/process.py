@@ -77,16 +77,20 @@ def program(name: str) -> Path:
     return max(found, key=lambda path: path.stat().st_mtime)
 
 
-def install_gateway_api(cluster: Cluster, folder: Path, release: str = GATEWAY_API_RELEASE, channel: str = "experimental") -> None:
-    """Installs the CRDs of a release of Gateway API. The policy that denies other releases and channels is not installed."""
+def gateway_api_folder(folder: Path, release: str = GATEWAY_API_RELEASE) -> Path:
+    """Returns the folder of a release of Gateway API in the module cache."""
     # The release may need a newer Go to compile. Go unpacks the module and then fails.
     subprocess.run(["go", "mod", "download", f"{GATEWAY_API}@v{release}"], cwd=folder, env={**os.environ, "GOTOOLCHAIN": "local"}, check=False,
                    capture_output=True)
-    cache = Path(checked(["go", "env", "GOMODCACHE"], cwd=str(folder)).strip())
-    crds = [file for file in sorted((cache / f"{GATEWAY_API}@v{release}/config/crd" / channel).glob("gateway.networking.*.yaml"))
-            if "_vap_" not in file.name]
+    return Path(checked(["go", "env", "GOMODCACHE"], cwd=str(folder)).strip(), f"{GATEWAY_API}@v{release}")
+
+
+def install_gateway_api(cluster: Cluster, folder: Path, release: str = GATEWAY_API_RELEASE, channel: str = "experimental") -> None:
+    """Installs the CRDs of a release of Gateway API. The policy that denies other releases and channels is not installed."""
+    found = gateway_api_folder(folder, release) / "config/crd" / channel
+    crds = [file for file in sorted(found.glob("gateway.networking.*.yaml")) if "_vap_" not in file.name]
     if not crds:
-        raise ClusterError(f"Gateway API {release} has no CRDs in {cache}")
+        raise ClusterError(f"Gateway API {release} has no CRDs in {found}")
     cluster.kubectl("apply", "--server-side", "--force-conflicts", *(f"--filename={file}" for file in crds))
     names = [re.search(r"^  name: (\S+)$", file.read_text(), re.MULTILINE) for file in crds]
     cluster.wait_for_definitions(*(name[1] for name in names if name))
