@@ -273,9 +273,7 @@ fn uses<'r>(intents: &'r Intents<'_>) -> Uses<'r> {
         }
     }
     let mut add = |parents: &[Parent<'_>], named: &mut dyn Iterator<Item = &'r UpstreamKey>| {
-        let accepted = parents.iter().filter_map(|parent| parent.accepted.as_ref().ok()).flatten();
-        let listeners = accepted.map(|(listener, _)| &intents.listeners[*listener]);
-        let listeners = listeners.filter(|listener| uses_backend_tls(listener.protocol));
+        let listeners = intents.accepting(parents).filter(|listener| uses_backend_tls(listener.protocol));
         let gateways: BTreeSet<&'r ObjectRef> = listeners.map(|listener| listener.gateway).collect();
         for UpstreamKey { namespace, service, port, .. } in named.filter(|_| !gateways.is_empty()) {
             let service = (namespace.clone(), service.clone());

@@ -20,6 +20,7 @@
 //! | [`emit`] | from merged intents to the model |
 //! | [`upstream`] | Services joined with their EndpointSlices |
 //! | [`backend_tls`] | BackendTLSPolicies: TLS to the endpoints of Services |
+//! | [`backend_traffic`] | XBackendTrafficPolicies: retries and sessions of Services |
 //! | [`address`] | the addresses that Gateways request, and the addresses that satisfy the requests |
 //! | [`source`] | following a cluster or a directory, and publishing the changes |
 //! | [`convert`] | from Ingresses to objects of Gateway API, as text |
@@ -28,6 +29,7 @@
 
 mod address;
 mod backend_tls;
+mod backend_traffic;
 mod convert;
 mod emit;
 mod frontend;

@@ -164,6 +164,7 @@ pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
         tls: tls.map(Arc::new),
         proxy_protocol: service.proxy_protocol.filter(|_| key.transport.protocol == Protocol::Tcp),
         health: None,
+        retry_constraint: None,
         endpoints: Arc::default(),
     };
     let protocol = IpProtocol::below(key.transport.protocol);

@@ -13,7 +13,7 @@ use crate::rule::{Layer4Table, Layer4Target, Table};
 use crate::runtime::{Mailbox, Placed};
 use crate::tls::Compiler;
 use crate::upstream::slot::{self, Slots};
-use crate::upstream::{EndpointSet, Security, SharedEndpoint, SharedUpstream};
+use crate::upstream::{EndpointSet, RetryBudget, Security, SharedEndpoint, SharedUpstream};
 
 /// The published upstreams, and the recipients of the next change.
 pub(crate) struct Publisher {
@@ -133,12 +133,14 @@ impl Publisher {
     /// The endpoints of an upstream in a configuration, for the workers, and whether they differ from the previous
     /// endpoints.
     fn configured_set(&self, shared: &SharedUpstream, upstream: &Upstream) -> (Arc<EndpointSet>, bool) {
+        let before = shared.endpoints();
         let wanted = EndpointSet {
             balance: upstream.balance,
             limits: upstream.limits,
-            security: Security::of(upstream.tls.as_ref(), &shared.endpoints().security, shared.key()),
+            security: Security::of(upstream.tls.as_ref(), &before.security, shared.key()),
             proxy_protocol: upstream.proxy_protocol,
             health: upstream.health.clone(),
+            retry_budget: RetryBudget::following(upstream.retry_constraint, before.retry_budget.as_ref()),
             endpoints: Vec::new(),
         };
         self.endpoint_set(shared, wanted, &upstream.endpoints)
@@ -173,6 +175,7 @@ impl Publisher {
             security: before.security.clone(),
             proxy_protocol: before.proxy_protocol,
             health: before.health.clone(),
+            retry_budget: before.retry_budget.clone(),
             endpoints: Vec::new(),
         };
         let (set, changed) = self.endpoint_set(shared, wanted, endpoints);
@@ -214,7 +217,8 @@ impl Publisher {
         let old = shared.endpoints();
         let is_same = (old.balance, old.limits, old.proxy_protocol, &old.health)
             == (wanted.balance, wanted.limits, wanted.proxy_protocol, &wanted.health)
-            && old.security.is_same(&wanted.security);
+            && old.security.is_same(&wanted.security)
+            && old.retry_budget.as_ref().map(Arc::as_ptr) == wanted.retry_budget.as_ref().map(Arc::as_ptr);
         if is_same && *old.to_model() == *endpoints {
             return (old, false);
         }

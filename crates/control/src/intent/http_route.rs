@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluicegate_model::UpstreamKey;
-use sluicegate_model::feature::{BackendFeatures, Cors, ExternalAuth, Features};
+use sluicegate_model::feature::{Affinity, BackendFeatures, Cors, ExternalAuth, Features};
 use sluicegate_model::rule::RuleMatch;
 
 use super::listener::Parent;
@@ -78,4 +78,6 @@ pub(crate) struct HttpBackend<'a> {
     /// `None` if the reference is invalid: requests for the backend receive 500.
     pub(crate) upstream: Option<UpstreamKey>,
     pub(crate) features: Option<&'a BackendFeatures>,
+    /// The session affinity of the Service.
+    pub(crate) affinity: Option<&'a Affinity>,
 }

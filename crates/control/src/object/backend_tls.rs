@@ -96,7 +96,7 @@ impl Target {
         format!("spec.targetRefs[{}].{within}", self.index)
     }
 
-    fn check(raw: BackendTlsTarget, index: usize, findings: &mut Findings) -> Option<Self> {
+    pub(super) fn check(raw: BackendTlsTarget, index: usize, findings: &mut Findings) -> Option<Self> {
         let field = |within: &str| format!("spec.targetRefs[{index}].{within}");
         let kind = raw.kind.unwrap_or_default();
         if kind != "Service" || !raw.group.unwrap_or_default().is_empty() {

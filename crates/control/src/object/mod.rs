@@ -13,6 +13,7 @@
 //! | [`external_auth`] | the filter `ExternalAuth`, and the filters of listeners |
 //! | [`grpc_route`] | GRPCRoute: matches of services and methods |
 //! | [`backend_tls`] | BackendTLSPolicy: TLS to the endpoints of Services |
+//! | [`backend_traffic`] | XBackendTrafficPolicy: retries and sessions of Services |
 //! | [`grant`] | ReferenceGrant: the routes that may name the Services of a namespace |
 //! | [`gateway_api`] | the types of Gateway API as written |
 //! | [`policy`] | SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy |
@@ -36,6 +37,7 @@ pub use kind::Kind;
 pub(crate) mod annotation;
 pub(crate) mod backend;
 pub(crate) mod backend_tls;
+pub(crate) mod backend_traffic;
 pub(crate) mod certificate;
 pub(crate) mod class;
 pub(crate) mod external_auth;
@@ -136,6 +138,7 @@ objects! {
     HttpRoute(http_route::HttpRoute): [Kind::HttpRoute, Kind::GrpcRoute],
     Route(route::Route): [Kind::TlsRoute, Kind::TcpRoute, Kind::UdpRoute],
     BackendTlsPolicy(backend_tls::BackendTlsPolicy): [Kind::BackendTlsPolicy],
+    BackendTrafficPolicy(backend_traffic::BackendTrafficPolicy): [Kind::XBackendTrafficPolicy],
     ReferenceGrant(grant::ReferenceGrant): [Kind::ReferenceGrant],
     SecurityPolicy(policy::security::SecurityPolicy): [Kind::SecurityPolicy],
     Consumer(policy::consumer::Consumer): [Kind::Consumer],

@@ -6,6 +6,7 @@
 //! | `listener_sets` | ListenerSets |
 //! | `http` | HTTPRoutes |
 //! | `backend_tls` | BackendTLSPolicies |
+//! | `backend_traffic` | XBackendTrafficPolicies |
 //! | `grpc` | GRPCRoutes |
 //! | `session_persistence` | session persistence of routes |
 //! | `routes` | the listeners and the backends of routes |
@@ -16,6 +17,7 @@
 //! | `external_auth` | the filter `ExternalAuth`, and the filters of listeners |
 
 mod backend_tls;
+mod backend_traffic;
 mod external_auth;
 mod faults;
 mod frontend_tls;
