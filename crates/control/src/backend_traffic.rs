@@ -10,11 +10,12 @@ use sluicegate_model::feature::{Affinity, RetryConstraint};
 use sluicegate_model::{Protocol, UpstreamKey};
 
 use crate::intent::{At, Intents};
+use crate::object::ObjectRef;
 use crate::object::backend_traffic::BackendTrafficPolicy;
-use crate::object::{Kind, ObjectRef};
 use crate::problem::Problem;
 use crate::status::{Condition, Content, Fault, ObjectStatus};
 use crate::store::{ServiceRef, Store};
+use crate::x_backend;
 
 const ACCEPTED: &str = "Accepted";
 
@@ -105,8 +106,7 @@ impl<'a> BackendTraffic<'a> {
         for target in &policy.targets {
             let service = (at.object.namespace.clone(), target.service.clone());
             let Some(of_target) = uses.get(&service) else { continue };
-            let object =
-                ObjectRef { kind: Kind::Service, namespace: service.0.clone(), name: service.1.clone() };
+            let object = x_backend::object_of(&service.0, &service.1);
             let holder = self.holders.get(&service).copied().filter(|holder| *holder != index);
             let ineffective = match holder {
                 _ if !store.knows(&object) => {

@@ -9,6 +9,7 @@ use sluicegate_model::rule::RuleMatch;
 use super::listener::Parent;
 use super::{At, Reference};
 use crate::backend_tls;
+use crate::object::ObjectRef;
 use crate::object::route::Hostname;
 use crate::problem::Problem;
 use crate::status::Fault;
@@ -35,6 +36,8 @@ pub(crate) struct HttpRoute<'a> {
     pub(crate) rule_names: &'a [Arc<str>],
     /// The upstreams that the rules name, without regard to BackendTLSPolicies.
     pub(crate) named: Vec<UpstreamKey>,
+    /// The XBackends that the rules name, and that they may name.
+    pub(crate) x_backends: Vec<ObjectRef>,
     /// The backends and mirrors of the rules. They count if the route is in service at a listener.
     pub(crate) references: Vec<Reference<'a>>,
     /// The problems with backends. They count if the route is in service at a listener.

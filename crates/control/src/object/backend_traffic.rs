@@ -9,10 +9,14 @@ use sluicegate_model::value::span::HOUR;
 use sluicegate_model::value::{Number, Span, span};
 
 use super::backend_tls::Target;
-use super::gateway_api::{self, BackendTrafficPolicySpec, BudgetDetails, RequestRate, Written};
+use super::gateway_api::{
+    self, BackendTrafficPolicySpec, BudgetDetails, EXPERIMENTAL_GROUP, LocalObjectReference, RequestRate,
+    Written,
+};
 use super::kind::Raw;
 use super::{Object, ObjectRef, annotation, session_persistence};
 use crate::problem::Findings;
+use crate::x_backend;
 
 const RETRY_CONSTRAINT: &str = "spec.retryConstraint";
 const SESSION_PERSISTENCE: &str = "spec.sessionPersistence";
@@ -24,11 +28,23 @@ pub(crate) struct BackendTrafficPolicy {
     pub(crate) created: Option<i64>,
     /// `metadata.generation`.
     pub(crate) generation: Option<i64>,
-    /// The Services of its namespace that the policy applies to.
+    /// The Services and XBackends of its namespace that the policy applies to.
     pub(crate) targets: Vec<Target>,
     pub(crate) retry_constraint: Option<RetryConstraint>,
     /// The session persistence.
     pub(crate) affinity: Option<Affinity>,
+}
+
+/// A Service, or an XBackend by the Service of its upstream.
+fn target(raw: LocalObjectReference, index: usize, findings: &mut Findings) -> Option<Target> {
+    let is_x_backend =
+        raw.kind.as_deref() == Some("XBackend") && raw.group.as_deref() == Some(EXPERIMENTAL_GROUP);
+    match &raw.name {
+        Some(name) if is_x_backend && !name.is_empty() => {
+            Some(Target { index, service: x_backend::service_of(name), port: None })
+        }
+        _ => Target::check(raw.into(), index, findings),
+    }
 }
 
 /// The valid form of a retry constraint; `None` if a field is invalid, which is then an error.
@@ -76,8 +92,7 @@ impl Raw for Written<BackendTrafficPolicySpec> {
             findings.error("spec.targetRefs", "is missing: name a Service");
         }
         let targets = targets.into_iter().enumerate();
-        let targets =
-            targets.filter_map(|(index, target)| Target::check(target.into(), index, findings)).collect();
+        let targets = targets.filter_map(|(index, raw)| target(raw, index, findings)).collect();
         let retry_constraint = spec.retry_constraint.and_then(|written| retry_constraint(written, findings));
         let affinity = spec.session_persistence.and_then(|written| {
             let default_name = session_persistence::default_name(object, SESSION_PERSISTENCE);

@@ -513,6 +513,43 @@ pub(crate) struct RequestRate {
     pub(crate) interval: Option<String>,
 }
 
+/// The specification of an `XBackend`, in release 1.6 or 1.7.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct XBackendSpec {
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<String>,
+    pub(crate) port: Option<XBackendPort>,
+    pub(crate) external_hostname: Option<ExternalHostname>,
+    endpoint_selector: Option<Value>,
+    session_persistence: Option<Value>,
+    pub(crate) protocol: Option<String>,
+    pub(crate) tls: Option<XBackendTls>,
+}
+
+#[derive(Default, Deserialize)]
+pub(crate) struct XBackendPort {
+    /// Of release 1.7.
+    pub(crate) number: Option<i32>,
+    /// Of release 1.6.
+    pub(crate) port: Option<i32>,
+    /// Of release 1.6.
+    name: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct ExternalHostname {
+    pub(crate) hostname: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct XBackendTls {
+    pub(crate) mode: Option<String>,
+    pub(crate) client_certificate_ref: Option<ObjectReference>,
+    pub(crate) validation: Option<BackendTlsValidation>,
+}
+
 #[derive(Deserialize)]
 pub(crate) struct SubjectAltName {
     #[serde(rename = "type")]

@@ -48,6 +48,8 @@ pub enum Kind {
     BackendTlsPolicy,
     /// `gateway.networking.x-k8s.io/v1alpha1` `XBackendTrafficPolicy`.
     XBackendTrafficPolicy,
+    /// `gateway.networking.x-k8s.io/v1alpha1` `XBackend`.
+    XBackend,
     /// `gateway.networking.k8s.io/v1` `ReferenceGrant`.
     ReferenceGrant,
     /// `sluicegate.dev/v1alpha1` `SecurityPolicy`.
@@ -292,6 +294,15 @@ static TABLE: [Row; Kind::COUNT] = [
         ..ROW
     },
     Row {
+        kind: Kind::XBackend,
+        name: "XBackend",
+        plural: "xbackends",
+        versions: EXPERIMENTAL,
+        read: lenient::<Written<gateway_api::XBackendSpec>>,
+        status: Status::Conditions,
+        ..ROW
+    },
+    Row {
         kind: Kind::ReferenceGrant,
         name: "ReferenceGrant",
         plural: "referencegrants",
@@ -426,10 +437,14 @@ impl Kind {
         self.row().versions
     }
 
+    /// Its API group; empty for the kinds of the core.
+    pub(crate) fn group(self) -> &'static str {
+        self.api_versions()[0].split_once('/').map_or("", |(group, _)| group)
+    }
+
     /// Whether it is a kind of Gateway API.
     pub(crate) fn is_of_gateway_api(self) -> bool {
-        let preferred = self.api_versions()[0];
-        [GROUP, EXPERIMENTAL_GROUP].into_iter().any(|group| preferred.starts_with(group))
+        [GROUP, EXPERIMENTAL_GROUP].contains(&self.group())
     }
 
     /// The resource of the Kubernetes API in one of its versions.

@@ -143,8 +143,12 @@ async fn look_up_repeatedly(target: Target, reach: Reach, sender: mpsc::Unbounde
 }
 
 async fn look_up((name, port): &Target, reach: Reach) -> Result<Arc<[Endpoint]>, String> {
-    let addresses = tokio::net::lookup_host((&**name, *port)).await.map_err(|error| error.to_string())?;
-    let mut addresses: BTreeSet<_> = addresses.collect();
+    let mut found = tokio::net::lookup_host((&**name, *port)).await;
+    // The name servers of a machine know no search domains of a cluster, and its hosts file has no names with a dot.
+    if let (Err(_), Some(relative), Reach::Anywhere) = (&found, name.strip_suffix('.'), reach) {
+        found = tokio::net::lookup_host((relative, *port)).await;
+    }
+    let mut addresses: BTreeSet<_> = found.map_err(|error| error.to_string())?.collect();
     let Some(first) = addresses.first().copied() else { return Err("the name has no addresses".to_owned()) };
     if reach == Reach::BeyondTheNode {
         addresses.retain(|address| !is_special(address.ip()));

@@ -12,3 +12,4 @@ mod planes;
 mod policies;
 mod restrictions;
 mod support;
+mod x_backends;

@@ -40,6 +40,7 @@ pub(super) fn intent<'a>(
         rules: Vec::new(),
         rule_names: &route.rule_names,
         named,
+        x_backends: Vec::new(),
         references,
         problems,
     };
@@ -107,6 +108,11 @@ impl HttpRoute<'_> {
             self.unresolved = self.unresolved.take().or_else(|| backend.fault.clone());
             return None;
         };
+        if service.kind == Kind::XBackend
+            && store.is_granted(self.at.object, &service.namespace, (service.kind, &service.name))
+        {
+            self.x_backends.push(service.object());
+        }
         let Resolved { upstream, named } =
             service_ref::resolve(store, tls, self.at.object, service, is_http2);
         self.named.extend(named);

@@ -12,6 +12,7 @@
 //! | `routes` | the listeners and the backends of routes |
 //! | `services` | Gateways with a Service each |
 //! | `status` | the status of GatewayClasses, Gateways, ListenerSets and routes |
+//! | `x_backends` | XBackends |
 //! | `faults` | errors, and the parts that stay in service |
 //! | `frontend_tls` | the validation of client certificates by HTTPS listeners |
 //! | `external_auth` | the filter `ExternalAuth`, and the filters of listeners |
@@ -29,6 +30,7 @@ mod routes;
 mod services;
 mod session_persistence;
 mod status;
+mod x_backends;
 
 use std::path::Path;
 
