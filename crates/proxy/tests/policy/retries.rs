@@ -128,7 +128,7 @@ async fn retry_needs_the_budget_of_the_policy_and_the_constraint_of_the_upstream
             let budget = json!({"percent": 0, "minPerSecond": 0});
             let policy = traffic(json!({"retries": {"attempts": 1, "codes": [500], "budget": budget}}));
             routes(config, |route| {
-                if route.path().to_string() == "/shop" {
+                if route.path() == "/shop" {
                     route.traffic = Some(policy.clone());
                 }
             });

@@ -71,7 +71,7 @@ pub(super) fn statuses_of(store: &Store) -> Vec<String> {
             Content::BackendParents(gateways) => {
                 lines.extend(gateways.iter().map(|(gateway, conditions)| {
                     format!("{name} of parent {}:{}", gateway.name, words(conditions))
-                }))
+                }));
             }
             Content::BackendAncestors(gateways) => {
                 lines.extend(gateways.iter().map(|(gateway, conditions)| {

@@ -9,6 +9,7 @@ use super::http::{http, http_route};
 use super::status::statuses_of;
 use super::*;
 use crate::object::Kind;
+use crate::translate::tests::ECHO;
 use crate::translate::{Translation, named};
 
 /// An XBackend with this specification.
@@ -136,7 +137,7 @@ fn tls_of_an_x_backend_verifies_the_host_and_presents_a_client_certificate() {
         assert_eq!(tls.identity.is_some(), is_known, "{mode}");
         let named = named::Named::find(&store, &TranslateOptions::default());
         assert!(named.others.iter().any(|object| *object.name == *"ca"), "{named:?}");
-        assert_eq!(named.certificates.iter().any(|object| *object.name == *"client"), true, "{named:?}");
+        assert!(named.certificates.iter().any(|object| *object.name == *"client"), "{named:?}");
     }
 }
 
@@ -154,6 +155,16 @@ fn invalid_x_backend_receives_no_request() {
         ),
         (on("").replace("api.example", "\"\""), "Invalid", "hostname: is missing"),
         (on("").replace("api.example", "10.0.0.1"), "Invalid", "is an IP address"),
+        (
+            on("").replace("api.example", "api.svc.cluster.local."),
+            "Invalid",
+            "hostname: \"api.svc.cluster.local.\"",
+        ),
+        (
+            on("").replace("api.example", "api.svc.Cluster.Local"),
+            "Invalid",
+            "hostname: \"api.svc.Cluster.Local\"",
+        ),
         (on("").replace("api.example", "\"*.example\""), "Invalid", "must not be a wildcard"),
         (
             on("").replace("api.example", "shop.default.svc.cluster.local"),
@@ -350,6 +361,25 @@ fn connections_of_tcp_and_tls_routes_reach_an_x_backend() {
         assert!(states.contains(&format!("TCPRoute x at edge x: Accepted {reason}")), "{states}");
         assert!(states.contains("XBackend out of ancestor edge: Accepted"), "{states}");
     }
+}
+
+#[test]
+fn mirror_of_an_x_backend_receives_copies() {
+    let rule = "{filters: [{type: RequestMirror, requestMirror: {backendRef: {group: gateway.networking.x-k8s.io, kind: XBackend, name: \
+                out}}}], backendRefs: [{name: echo, port: 80}]}";
+    let store = store(&[
+        http_route("name: r", "{name: edge}", "", rule),
+        x_backend("name: out", &external("")),
+        ECHO.to_owned(),
+    ]);
+    let translation = translated(&store);
+    assert_problems(&problems(&store, &translation), &[]);
+    let traffic = translation.config.hosts[0].rules[0].traffic.as_ref().unwrap();
+    let mirrors: Vec<String> =
+        traffic.features.mirrors.iter().map(|mirror| mirror.upstream.to_string()).collect();
+    assert_eq!(mirrors, ["default/XBackend/out:8443"]);
+    assert_eq!(externals(&translation)[0], "default/XBackend/out:8443 = api.example. 8443");
+    assert_eq!(statuses_of(&store)[3], "XBackend out of ancestor edge: Accepted");
 }
 
 #[test]
