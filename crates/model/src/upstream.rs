@@ -153,7 +153,8 @@ pub struct Upstream {
     /// The rules for unhealthy endpoints that still accept connections.
     #[cbor(n(5), with = "Maybe::<Pointer>")]
     pub health: Option<Arc<Health>>,
-    /// The limit on retries, beside the limits of policies for routes. `None`: no limit.
+    /// The limit on retries, beside the limits of policies for routes. The upstreams of one Service share the limit. `None`: no
+    /// limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(6)]
     pub retry_constraint: Option<RetryConstraint>,

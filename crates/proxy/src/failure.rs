@@ -80,8 +80,8 @@ pub enum Failure {
     /// The endpoint responded with a status that a policy retries at another endpoint.
     #[error("the endpoint responded with a status code of retries.codes")]
     RetriedStatus,
-    /// An attempt failed, and the upstream's retry budget allows no retry (Gateway API, `RetryConstraint`).
-    #[error("an attempt failed, and the retry budget of the upstream is used up")]
+    /// An attempt failed, and the retry budget of the Service allows no retry (Gateway API, `RetryConstraint`).
+    #[error("an attempt failed, and the retry budget of the Service is used up")]
     OverRetryBudget,
 }
 

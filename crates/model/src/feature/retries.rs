@@ -59,8 +59,8 @@ impl Default for RetryBudget {
     }
 }
 
-/// The limit on the retries at an upstream, over all routes that lead there (Gateway API, `RetryConstraint`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+/// The limit on the retries at a Service, over all routes that lead there (Gateway API, `RetryConstraint`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Encode, Decode)]
 #[serde(rename_all = "camelCase")]
 #[cbor(map)]
 pub struct RetryConstraint {

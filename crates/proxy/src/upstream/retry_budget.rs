@@ -35,7 +35,7 @@ struct Part {
 }
 
 impl RetryBudget {
-    fn new(constraint: RetryConstraint) -> Self {
+    pub(crate) fn new(constraint: RetryConstraint) -> Self {
         Self { constraint, begun: Instant::now(), parts: Default::default(), minimum: Part::default() }
     }
 

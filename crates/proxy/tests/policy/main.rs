@@ -11,7 +11,7 @@
 //! | `cache` | the response cache, which never leaks a response |
 //! | `health` | health checks, and endpoints with failing responses |
 //! | `traffic` | timeouts, retries, headers, rewrites, splits, mirrors, faults |
-//! | `retries` | the limit on the retries at an upstream |
+//! | `retries` | the limit on the retries at a Service |
 //! | `sessions` | session affinity by cookies and headers, with timeouts and weights |
 //! | `limits`, `concurrency` | rate limits and concurrency limits |
 //! | `shared` | rate limits that data planes share |

@@ -1,8 +1,8 @@
-//! The limit on the retries at an upstream, which all its routes share.
+//! The limit on the retries at a Service, which all its routes share.
 
-use sluicegate_model::Upstream;
 use sluicegate_model::feature::RetryConstraint;
 use sluicegate_model::value::{Number, Span};
+use sluicegate_model::{Upstream, UpstreamKey};
 use sluicegate_proxy::failure::Failure;
 use sluicegate_testkit::gateway::{add_route, key};
 
@@ -63,8 +63,7 @@ async fn request_receives_503_instead_of_a_retry_beyond_the_retry_constraint() -
 }
 
 #[tokio::test]
-async fn routes_to_one_upstream_share_its_retry_constraint_and_other_upstreams_are_not_limited() -> TestResult
-{
+async fn routes_to_one_service_share_its_retry_constraint_and_other_services_are_not_limited() -> TestResult {
     let backends = Backend::group(2, Behaviour::status(500)).await?;
     let gateway = limited(&backends, constraint(0, 4)).await?;
     gateway
@@ -81,6 +80,28 @@ async fn routes_to_one_upstream_share_its_retry_constraint_and_other_upstreams_a
     assert_eq!(statuses(&gateway, "/", 1).await?, [503]);
     assert_eq!(statuses(&gateway, "/free", 5).await?, [500; 5]);
     assert_eq!(refused(&gateway), 3);
+    Ok(())
+}
+
+#[tokio::test]
+async fn ports_and_protocols_of_a_service_share_its_retry_constraint() -> TestResult {
+    let backends = Backend::group(2, Behaviour::status(500)).await?;
+    let gateway = limited(&backends, constraint(0, 4)).await?;
+    gateway
+        .configure(|config| {
+            let upstream = config.upstreams[&key("backend")].clone();
+            let metrics = UpstreamKey { port: "metrics".into(), ..key("backend") };
+            config.upstreams.insert(metrics.clone(), upstream);
+            routes(config, |route| {
+                if route.path() == "/shop" {
+                    route.backends[0].upstream = metrics.clone();
+                }
+            });
+        })
+        .await;
+    assert_eq!(statuses(&gateway, "/", 3).await?, [500; 3]);
+    assert_eq!(statuses(&gateway, "/shop", 2).await?, [500, 503]);
+    assert_eq!(statuses(&gateway, "/", 1).await?, [503]);
     Ok(())
 }
 
