@@ -59,6 +59,11 @@ pub(crate) fn upstream(store: &Store, object: &ObjectRef, by: Use) -> Result<Ups
         None if store.knows(object) => {
             return Err(Fault::new("InvalidBackend", format!("{object} cannot be read")));
         }
+        None if store.lacks(Kind::XBackend) => {
+            let message =
+                "the Kubernetes API does not have the kind XBackend; install its CRD or name a Service";
+            return Err(Fault::new("InvalidKind", message));
+        }
         None => return Err(Fault::new("BackendNotFound", format!("{object} does not exist"))),
     };
     let (destination, tls) = usable(store, object, backend)

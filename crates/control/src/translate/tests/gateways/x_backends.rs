@@ -432,6 +432,15 @@ fn x_backend_that_does_not_exist_or_is_of_another_group_is_reported() {
 }
 
 #[test]
+fn x_backend_without_its_crd_is_an_invalid_kind() {
+    let mut store = store(&[http_route("name: r", "{name: edge}", "", TO_OUT)]);
+    assert!(store.set_lacks(Kind::XBackend, true).routing);
+    assert_eq!(statuses_of(&store)[2], "HTTPRoute r at edge *: Accepted ResolvedRefs=false(InvalidKind)");
+    store.set_lacks(Kind::XBackend, false);
+    assert_eq!(statuses_of(&store)[2], "HTTPRoute r at edge *: Accepted ResolvedRefs=false(BackendNotFound)");
+}
+
+#[test]
 fn last_valid_version_of_an_x_backend_stays_in_service() {
     let mut store = store(&[http_route("name: r", "{name: edge}", "", TO_OUT)]);
     store.set_file(Path::new("x.yaml"), &x_backend("name: out", &external("")));
