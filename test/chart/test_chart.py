@@ -183,6 +183,7 @@ class Rights(unittest.TestCase):
             ("*", "gateway.networking.k8s.io", "gatewayclasses/status", "patch"),
             ("*", "gateway.networking.k8s.io", "gateways/status", "listenersets/status", "httproutes/status", "grpcroutes/status", "tlsroutes/status",
              "tcproutes/status", "udproutes/status", "backendtlspolicies/status", "patch"),
+            ("*", "gateway.networking.x-k8s.io", "xbackends/status", "xbackendtrafficpolicies/status", "patch"),
             ("*", "sluicegate.dev", "securitypolicies/status", "consumers/status", "ratelimitpolicies/status", "trafficpolicies/status", "patch"),
             ("*", "events.k8s.io", "events", "create"),
             (NAMESPACE, "coordination.k8s.io", "leases", "create"),

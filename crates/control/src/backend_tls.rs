@@ -20,7 +20,7 @@ use crate::object::secret::Data;
 use crate::object::service::IpProtocol;
 use crate::object::{Kind, ObjectRef};
 use crate::problem::{Problem, Severity};
-use crate::status::{Condition, Content, ObjectStatus};
+use crate::status::{self, Condition, Content, ObjectStatus};
 use crate::store::{ServiceRef, Store};
 
 const ACCEPTED: &str = "Accepted";
@@ -237,7 +237,7 @@ impl Policy<'_> {
         let Trust { verification, references } = of_newest.as_ref().unwrap_or(&self.trust);
         let accepted = match (verification, newest) {
             (Err(fault), newest) => {
-                let reason = if references.contains(fault) { "NoValidCACertificate" } else { fault.reason };
+                let reason = reason(references, fault);
                 let message = newest.map_or_else(|| fault.in_words(), |(_, error)| error);
                 unmet(ACCEPTED, reason, message)
             }
@@ -250,6 +250,19 @@ impl Policy<'_> {
         };
         [accepted, resolved_refs]
     }
+}
+
+impl Trust<'_> {
+    /// The reason why endpoints cannot be verified.
+    pub(crate) fn fault(&self) -> Option<status::Fault> {
+        let fault = self.verification.as_ref().err()?;
+        Some(status::Fault::new(reason(&self.references, fault), fault.in_words()))
+    }
+}
+
+/// The reason of the condition `Accepted`. `references` are the invalid references to CA certificates.
+fn reason(references: &[Fault], fault: &Fault) -> &'static str {
+    if references.contains(fault) { "NoValidCACertificate" } else { fault.reason }
 }
 
 impl Fault {
@@ -273,9 +286,7 @@ fn uses<'r>(intents: &'r Intents<'_>) -> Uses<'r> {
         }
     }
     let mut add = |parents: &[Parent<'_>], named: &mut dyn Iterator<Item = &'r UpstreamKey>| {
-        let accepted = parents.iter().filter_map(|parent| parent.accepted.as_ref().ok()).flatten();
-        let listeners = accepted.map(|(listener, _)| &intents.listeners[*listener]);
-        let listeners = listeners.filter(|listener| uses_backend_tls(listener.protocol));
+        let listeners = intents.accepting(parents).filter(|listener| uses_backend_tls(listener.protocol));
         let gateways: BTreeSet<&'r ObjectRef> = listeners.map(|listener| listener.gateway).collect();
         for UpstreamKey { namespace, service, port, .. } in named.filter(|_| !gateways.is_empty()) {
             let service = (namespace.clone(), service.clone());
@@ -315,6 +326,11 @@ pub(crate) fn trust<'a>(store: &Store, policy: &'a BackendTlsPolicy) -> Trust<'a
             return Trust { verification: Err(fault), references: Vec::new() };
         }
     };
+    trust_of(store, validation)
+}
+
+/// The verification that an object requires.
+pub(crate) fn trust_of<'a>(store: &Store, validation: &'a Validation) -> Trust<'a> {
     let references = match &validation.authorities {
         Authorities::WellKnown => {
             return Trust { verification: Ok((Verification::WellKnown, validation)), references: Vec::new() };
@@ -349,7 +365,7 @@ pub(crate) fn trust<'a>(store: &Store, policy: &'a BackendTlsPolicy) -> Trust<'a
         _ => match validation {
             Validation { alternative_names: Some(_), .. } if !crls.is_empty() => Err(Fault {
                 reason: "Invalid",
-                field: "spec.validation.subjectAltNames".to_owned(),
+                field: format!("{}.subjectAltNames", validation.field),
                 message: "is not supported with revocation lists (data[ca.crl])".to_owned(),
                 is_known: false,
             }),

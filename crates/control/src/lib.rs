@@ -20,6 +20,8 @@
 //! | [`emit`] | from merged intents to the model |
 //! | [`upstream`] | Services joined with their EndpointSlices |
 //! | [`backend_tls`] | BackendTLSPolicies: TLS to the endpoints of Services |
+//! | [`backend_traffic`] | XBackendTrafficPolicies: retries and sessions of Services |
+//! | [`x_backend`] | XBackends: hosts outside of the cluster |
 //! | [`address`] | the addresses that Gateways request, and the addresses that satisfy the requests |
 //! | [`source`] | following a cluster or a directory, and publishing the changes |
 //! | [`convert`] | from Ingresses to objects of Gateway API, as text |
@@ -28,6 +30,7 @@
 
 mod address;
 mod backend_tls;
+mod backend_traffic;
 mod convert;
 mod emit;
 mod frontend;
@@ -42,6 +45,7 @@ mod status;
 pub mod store;
 pub mod translate;
 mod upstream;
+mod x_backend;
 
 pub use convert::{Converted, convert_ingresses};
 pub use merge::policy::standing::{Reason, Standing, TargetName};

@@ -42,6 +42,10 @@ pub(crate) enum Content {
     Route(Vec<ParentStatus>),
     /// The Gateways of ours whose routes name a target of a policy, each with the conditions of the policy there.
     Policy(Vec<(ObjectRef, Vec<Condition>)>),
+    /// The Gateways of ours whose routes name an XBackend of release 1.6, each with the conditions of the XBackend there.
+    BackendParents(Vec<(ObjectRef, Vec<Condition>)>),
+    /// As `BackendParents`, of release 1.7.
+    BackendAncestors(Vec<(ObjectRef, Vec<Condition>)>),
 }
 
 /// The status of a Gateway.

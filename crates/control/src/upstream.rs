@@ -10,11 +10,14 @@ use sluicegate_model::{
 use crate::backend_tls;
 use crate::object::annotation;
 use crate::object::backend::Backend;
+use crate::object::backend_tls::Validation;
 use crate::object::service::{IpProtocol, Service, ServicePort};
 use crate::object::slice::EndpointSlice;
+use crate::object::x_backend::XBackend;
 use crate::object::{Kind, ObjectRef};
 use crate::problem::{Origin, Problem, Severity};
 use crate::store::Store;
+use crate::x_backend;
 
 /// An upstream, and its problems.
 #[derive(Debug, Default)]
@@ -122,11 +125,17 @@ fn secret_named(secret: &str) -> Option<ObjectRef> {
     Some(ObjectRef { kind: Kind::Secret, namespace: namespace.into(), name: name.into() })
 }
 
-/// The TLS settings of a BackendTLSPolicy. If the policy has become invalid since the route was translated, no endpoint is
-/// trusted.
+/// The TLS settings of a BackendTLSPolicy.
 fn tls_of_policy(store: &Store, transport: &TransportTls, policy: &str) -> UpstreamTls {
     let policy = backend_tls::named(store, policy);
-    let trusted = policy.and_then(|policy| backend_tls::trust(store, policy).verification.ok());
+    verified_tls(store, transport, policy.and_then(|policy| policy.validation.as_ref().ok()))
+}
+
+/// The TLS settings with this verification. If the object has become invalid since the route was translated, no endpoint is
+/// trusted.
+fn verified_tls(store: &Store, transport: &TransportTls, validation: Option<&Validation>) -> UpstreamTls {
+    let trusted =
+        validation.and_then(|validation| backend_tls::trust_of(store, validation).verification.ok());
     let (verification, validation) = trusted.unzip();
     let no_authority = || Verification::Authorities { roots: Vec::new(), crls: Vec::new() };
     let identity = transport
@@ -146,6 +155,9 @@ fn tls_of_policy(store: &Store, transport: &TransportTls, policy: &str) -> Upstr
 /// Finds the Service and the port that a backend names, and their endpoints. If one of them is missing, the upstream
 /// has no endpoints.
 pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
+    if let Some(object) = x_backend::of_key(key) {
+        return resolve_x_backend(store, key, &object);
+    }
     let Some((service, origin)) = store.service(&key.namespace, &key.service) else {
         let message =
             format!("Service {}/{} does not exist; {}", key.namespace, key.service, consequence(key));
@@ -164,6 +176,7 @@ pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
         tls: tls.map(Arc::new),
         proxy_protocol: service.proxy_protocol.filter(|_| key.transport.protocol == Protocol::Tcp),
         health: None,
+        retry_constraint: None,
         endpoints: Arc::default(),
     };
     let protocol = IpProtocol::below(key.transport.protocol);
@@ -188,6 +201,22 @@ pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
         mismatched.map(|fault| problem_of(key, origin, format!("{fault}; {}", consequence(key))))
     });
     Resolved { upstream: Upstream { endpoints, ..upstream }, external_port: None, missing: None, problem }
+}
+
+/// The external name of an XBackend.
+fn resolve_x_backend(store: &Store, key: &UpstreamKey, object: &ObjectRef) -> Resolved {
+    let backend = store.x_backend(object).map(|(backend, _)| backend);
+    let Some((external_name, port)) = backend.and_then(x_backend::external_name) else {
+        return Resolved::default();
+    };
+    let validation = backend.and_then(XBackend::tls).map(|tls| &tls.validation);
+    let tls = key.transport.tls.as_ref();
+    let upstream = Upstream {
+        external_name: Some(external_name),
+        tls: tls.map(|transport| Arc::new(verified_tls(store, transport, validation))),
+        ..Upstream::default()
+    };
+    Resolved { upstream, external_port: Some(port), ..Resolved::default() }
 }
 
 /// The consequence for requests to an upstream without endpoints.
@@ -288,10 +317,15 @@ pub(crate) fn unresolvable(
     fault: &str,
     has_endpoints: bool,
 ) -> Option<Problem> {
-    let (_, origin) = store.service(&key.namespace, &key.service)?;
+    let of_x_backend = x_backend::of_key(key);
+    let (origin, field) = match &of_x_backend {
+        Some(object) => (store.x_backend(object)?.1, "spec.externalHostname.hostname"),
+        None => (store.service(&key.namespace, &key.service)?.1, "spec.externalName"),
+    };
     let consequence = if has_endpoints { "the last addresses stay in service" } else { consequence(key) };
     let message = format!("cannot resolve {name:?}: {fault}; {consequence}");
-    Some(Problem { field: "spec.externalName".to_owned(), ..problem_of(key, origin, message) })
+    let problem = Problem { field: field.to_owned(), ..problem_of(key, origin, message) };
+    Some(Problem { object: of_x_backend.or(problem.object), ..problem })
 }
 
 fn problem_of(key: &UpstreamKey, origin: &Origin, message: String) -> Problem {

@@ -9,7 +9,7 @@ use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 use serde::{Serialize, Serializer};
 
 use crate::encoding::{Adapt as _, Address, Context, List, Maybe, Part, Pointer, Raw, Shared, Text};
-use crate::feature::{Ejection, HealthCheck};
+use crate::feature::{Ejection, HealthCheck, RetryConstraint};
 use crate::{Certificate, ProxyProtocol};
 
 /// The stable identity of an upstream. An upstream survives changes of the configuration: while any route names the upstream,
@@ -153,6 +153,11 @@ pub struct Upstream {
     /// The rules for unhealthy endpoints that still accept connections.
     #[cbor(n(5), with = "Maybe::<Pointer>")]
     pub health: Option<Arc<Health>>,
+    /// The limit on retries, beside the limits of policies for routes. The upstreams of one Service share the limit. `None`: no
+    /// limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(6)]
+    pub retry_constraint: Option<RetryConstraint>,
     /// The endpoints, each address at most once.
     #[cbor(skip)]
     pub endpoints: Arc<[Endpoint]>,

@@ -80,11 +80,14 @@ pub enum Failure {
     /// The endpoint responded with a status that a policy retries at another endpoint.
     #[error("the endpoint responded with a status code of retries.codes")]
     RetriedStatus,
+    /// An attempt failed, and the retry budget of the Service allows no retry (Gateway API, `RetryConstraint`).
+    #[error("an attempt failed, and the retry budget of the Service is used up")]
+    OverRetryBudget,
 }
 
 impl Failure {
     /// The number of kinds.
-    pub const COUNT: usize = 24;
+    pub const COUNT: usize = 25;
 
     /// The stable names for metrics and logs, by [`index`](Self::index).
     pub const REASONS: [&'static str; Self::COUNT] = [
@@ -112,6 +115,7 @@ impl Failure {
         "response_too_long",
         "other_protocol",
         "invalid_backend",
+        "over_retry_budget",
     ];
 
     /// The kind's number, below [`COUNT`](Self::COUNT).
@@ -142,6 +146,7 @@ impl Failure {
             Self::TooLong => 21,
             Self::OtherProtocol => 22,
             Self::InvalidBackend => 23,
+            Self::OverRetryBudget => 24,
         }
     }
 
@@ -156,7 +161,7 @@ impl Failure {
     pub fn status(self) -> u16 {
         match self {
             Self::InvalidBackend => 500,
-            Self::NoEndpoint | Self::Overloaded => 503,
+            Self::NoEndpoint | Self::Overloaded | Self::OverRetryBudget => 503,
             Self::ConnectTimeout | Self::ResponseTimeout | Self::WriteTimeout => 504,
             _ => 502,
         }
@@ -674,7 +679,8 @@ mod tests {
         for (index, denial) in Denial::all().iter().enumerate() {
             assert_eq!(denial.index(), index);
         }
-        assert_eq!(Failure::InvalidBackend.index(), Failure::COUNT - 1);
+        assert_eq!(Failure::OverRetryBudget.index(), Failure::COUNT - 1);
+        assert_eq!(Failure::OverRetryBudget.reason(), "over_retry_budget");
         assert_eq!(Failure::InvalidBackend.reason(), "invalid_backend");
         assert_eq!(Failure::OtherProtocol.reason(), "other_protocol");
         assert_eq!(Failure::RetriedStatus.reason(), "unwanted_status");

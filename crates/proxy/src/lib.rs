@@ -3,7 +3,7 @@
 //! Input: client connections, and [`Change`](sluicegate_model::Change)s from a control plane. Output: requests to
 //! endpoints, and their metrics, logs and traces ([`registry`], [`record`]). A [`Proxy`] has one worker for each CPU. A
 //! worker is a thread with its own runtime, listeners, upstream connections and counters. Requests write no shared
-//! data, except on routes that cache responses (`feature/cache`).
+//! data, except for cached responses (`feature/cache`), and for limits and retry budgets over all workers.
 //!
 //! The modules form layers, from top to bottom. A module uses only modules below it; a test in `layers` checks that.
 //!

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use sluicegate_model::feature::RetryConstraint;
 use sluicegate_model::{Change, Config, Endpoint, Listener, Upstream, UpstreamKey};
 
 use crate::counters::Layer4Labels;
@@ -13,13 +14,14 @@ use crate::rule::{Layer4Table, Layer4Target, Table};
 use crate::runtime::{Mailbox, Placed};
 use crate::tls::Compiler;
 use crate::upstream::slot::{self, Slots};
-use crate::upstream::{EndpointSet, Security, SharedEndpoint, SharedUpstream};
+use crate::upstream::{EndpointSet, RetryBudget, Security, SharedEndpoint, SharedUpstream};
 
 /// The published upstreams, and the recipients of the next change.
 pub(crate) struct Publisher {
     registry: Arc<Registry>,
     mailboxes: Arc<[Mailbox]>,
     upstreams: foldhash::HashMap<UpstreamKey, Published>,
+    budgets: Budgets,
     table: Arc<Table>,
     slots: Slots,
     tls: Compiler,
@@ -30,6 +32,9 @@ pub(crate) struct Publisher {
     /// The number of the last change.
     change: u64,
 }
+
+/// The retry budgets of Services, by namespace and name: all upstreams of a Service with the same limit share a budget.
+type Budgets = foldhash::HashMap<(Arc<str>, Arc<str>, RetryConstraint), Arc<RetryBudget>>;
 
 /// A published upstream.
 struct Published {
@@ -52,6 +57,7 @@ impl Publisher {
             registry,
             mailboxes,
             upstreams: foldhash::HashMap::default(),
+            budgets: Budgets::default(),
             table: Arc::default(),
             slots: Slots::default(),
             tls: Compiler::new(),
@@ -93,6 +99,7 @@ impl Publisher {
     /// Applies the upstreams of a configuration. Returns the new and changed upstreams, and the slots of removed
     /// upstreams.
     fn publish_upstreams(&mut self, config: &Config) -> (Vec<Placed>, Vec<usize>) {
+        self.publish_budgets(config);
         let (mut stayed, mut new) = (Vec::new(), Vec::new());
         for (key, upstream) in &config.upstreams {
             let Some(published) = self.upstreams.get_mut(key) else {
@@ -130,6 +137,23 @@ impl Publisher {
         (changed, gone)
     }
 
+    /// Keeps the budgets that the configuration still has, with their counts.
+    fn publish_budgets(&mut self, config: &Config) {
+        let mut before = std::mem::take(&mut self.budgets);
+        for (key, upstream) in &config.upstreams {
+            let Some(constraint) = upstream.retry_constraint else { continue };
+            let key = (key.namespace.clone(), key.service.clone(), constraint);
+            let known = before.remove(&key);
+            let budget = || known.unwrap_or_else(|| Arc::new(RetryBudget::new(constraint)));
+            self.budgets.entry(key).or_insert_with(budget);
+        }
+    }
+
+    fn budget(&self, key: &UpstreamKey, upstream: &Upstream) -> Option<Arc<RetryBudget>> {
+        let key = (key.namespace.clone(), key.service.clone(), upstream.retry_constraint?);
+        self.budgets.get(&key).cloned()
+    }
+
     /// The endpoints of an upstream in a configuration, for the workers, and whether they differ from the previous
     /// endpoints.
     fn configured_set(&self, shared: &SharedUpstream, upstream: &Upstream) -> (Arc<EndpointSet>, bool) {
@@ -139,6 +163,7 @@ impl Publisher {
             security: Security::of(upstream.tls.as_ref(), &shared.endpoints().security, shared.key()),
             proxy_protocol: upstream.proxy_protocol,
             health: upstream.health.clone(),
+            retry_budget: self.budget(shared.key(), upstream),
             endpoints: Vec::new(),
         };
         self.endpoint_set(shared, wanted, &upstream.endpoints)
@@ -173,6 +198,7 @@ impl Publisher {
             security: before.security.clone(),
             proxy_protocol: before.proxy_protocol,
             health: before.health.clone(),
+            retry_budget: before.retry_budget.clone(),
             endpoints: Vec::new(),
         };
         let (set, changed) = self.endpoint_set(shared, wanted, endpoints);
@@ -214,7 +240,8 @@ impl Publisher {
         let old = shared.endpoints();
         let is_same = (old.balance, old.limits, old.proxy_protocol, &old.health)
             == (wanted.balance, wanted.limits, wanted.proxy_protocol, &wanted.health)
-            && old.security.is_same(&wanted.security);
+            && old.security.is_same(&wanted.security)
+            && old.retry_budget.as_ref().map(Arc::as_ptr) == wanted.retry_budget.as_ref().map(Arc::as_ptr);
         if is_same && *old.to_model() == *endpoints {
             return (old, false);
         }

@@ -41,6 +41,7 @@ NAMESPACED = [
      "resources": ["gateways", "listenersets", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "udproutes", "backendtlspolicies",
                    "referencegrants"],
      "verbs": READ},
+    {"apiGroups": ["gateway.networking.x-k8s.io"], "resources": ["xbackends", "xbackendtrafficpolicies"], "verbs": READ},
     {"apiGroups": ["sluicegate.dev"], "resources": ["securitypolicies", "consumers", "ratelimitpolicies", "trafficpolicies"], "verbs": READ},
 ]
 CLUSTER_WIDE = [
@@ -56,6 +57,8 @@ WRITE = [
     {"apiGroups": ["gateway.networking.k8s.io"],
      "resources": [f"{kind}/status" for kind in ["gateways", "listenersets", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "udproutes",
                                                      "backendtlspolicies"]], "verbs": ["patch"]},
+    {"apiGroups": ["gateway.networking.x-k8s.io"], "resources": ["xbackends/status", "xbackendtrafficpolicies/status"],
+     "verbs": ["patch"]},
     {"apiGroups": ["sluicegate.dev"],
      "resources": ["securitypolicies/status", "consumers/status", "ratelimitpolicies/status", "trafficpolicies/status"], "verbs": ["patch"]},
     {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},

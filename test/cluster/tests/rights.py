@@ -14,6 +14,7 @@ FOLLOWED = {
     "gateway.networking.k8s.io/listenersets": READ, "gateway.networking.k8s.io/httproutes": READ, "gateway.networking.k8s.io/grpcroutes": READ,
     "gateway.networking.k8s.io/tlsroutes": READ, "gateway.networking.k8s.io/tcproutes": READ, "gateway.networking.k8s.io/udproutes": READ,
     "gateway.networking.k8s.io/backendtlspolicies": READ, "gateway.networking.k8s.io/referencegrants": READ,
+    "gateway.networking.x-k8s.io/xbackends": READ, "gateway.networking.x-k8s.io/xbackendtrafficpolicies": READ,
     "sluicegate.dev/securitypolicies": READ, "sluicegate.dev/consumers": READ, "sluicegate.dev/ratelimitpolicies": READ,
     "sluicegate.dev/trafficpolicies": READ,
 }
@@ -23,6 +24,8 @@ OF_THE_CLUSTER = {"networking.k8s.io/ingressclasses": READ, "gateway.networking.
 WRITTEN = {"networking.k8s.io/ingresses/status": ["patch"], "networking.k8s.io/ingresses": ["patch"],
            **{f"gateway.networking.k8s.io/{kind}/status": ["patch"]
               for kind in ["gateways", "listenersets", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "udproutes", "backendtlspolicies"]},
+           "gateway.networking.x-k8s.io/xbackends/status": ["patch"],
+           "gateway.networking.x-k8s.io/xbackendtrafficpolicies/status": ["patch"],
            "sluicegate.dev/securitypolicies/status": ["patch"], "sluicegate.dev/consumers/status": ["patch"],
            "sluicegate.dev/ratelimitpolicies/status": ["patch"], "sluicegate.dev/trafficpolicies/status": ["patch"], "events.k8s.io/events": ["create"]}
 LEASE = {"coordination.k8s.io/leases": ["create"], "coordination.k8s.io/leases sluicegate": ["get", "update"]}

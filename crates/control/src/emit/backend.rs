@@ -7,8 +7,9 @@ use foldhash::{HashMap, HashSet};
 use sluicegate_model::feature::ServiceFeatures;
 use sluicegate_model::{Config, Protocol, Rule, UpstreamKey};
 
+use crate::backend_traffic::BackendTraffic;
 use crate::intent::{At, Reference};
-use crate::object::policy::traffic;
+use crate::object::policy;
 use crate::object::{Kind, ObjectRef, annotation};
 use crate::store::Store;
 use crate::translate::Translation;
@@ -19,7 +20,7 @@ use crate::upstream;
 pub(super) fn resolve(
     store: &Store,
     references: &[Reference<'_>],
-    governed: &HashMap<UpstreamKey, ServiceFeatures>,
+    (governed, traffic): (&HashMap<UpstreamKey, ServiceFeatures>, &BackendTraffic<'_>),
     translation: &mut Translation,
 ) {
     let config = &mut translation.config;
@@ -37,8 +38,9 @@ pub(super) fn resolve(
         if let Entry::Vacant(place) = config.upstreams.entry(key.clone()) {
             let mut resolved = upstream::resolve(store, key);
             if let Some(of_policy) = governed.get(key) {
-                traffic::apply(of_policy, &mut resolved.upstream);
+                policy::traffic::apply(of_policy, &mut resolved.upstream);
             }
+            resolved.upstream.retry_constraint = traffic.retry_constraint(key);
             place.insert(Arc::new(resolved.upstream));
             missing.extend(resolved.missing.map(|missing| (key, missing)));
             translation.upstream_problems.extend(resolved.problem.map(|problem| (key.clone(), problem)));

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use sluicegate_model::feature::BackendFeatures;
 use sluicegate_model::rule::Backend;
 use sluicegate_model::value::Weight;
 use sluicegate_model::{EntryPoint, Rule, Transport, UpstreamKey, VirtualHost};
@@ -106,7 +107,7 @@ fn rule(
     let backend = |(index, backend): (usize, &HttpBackend<'_>)| {
         let upstream = backend.upstream.clone().filter(|_| !denied.contains(&index));
         let weight = Weight::new(backend.weight.into()).unwrap_or(Weight::of(1));
-        let features = backend.features.cloned().map(Box::new);
+        let features = features(rule, backend).map(Box::new);
         match upstream {
             Some(upstream) => Backend { weight, features, ..Backend::new(upstream) },
             None => Backend { weight, ..invalid(route) },
@@ -127,6 +128,18 @@ fn rule(
         security: attached.security,
         rate_limits: attached.rate_limits,
         traffic: attached.traffic,
+    }
+}
+
+/// The features of a backend. Session persistence of the rule has precedence over session persistence of the Service.
+fn features(rule: &HttpRule<'_>, backend: &HttpBackend<'_>) -> Option<BackendFeatures> {
+    let features = backend.features.cloned();
+    let of_rule = &rule.features.load_balancing.affinity;
+    match backend.affinity.filter(|_| of_rule.is_none()) {
+        None => features,
+        Some(affinity) => {
+            Some(BackendFeatures { affinity: Some(affinity.clone()), ..features.unwrap_or_default() })
+        }
     }
 }
 

@@ -84,7 +84,8 @@ pub(crate) fn emit(
         policy_statuses: of_policies.policy_statuses,
         ..Translation::default()
     };
-    backend::resolve(store, &references, &of_policies.upstreams, &mut translation);
+    let governed = (&of_policies.upstreams, &intents.backend_traffic);
+    backend::resolve(store, &references, governed, &mut translation);
     backend::report_unusable_proxy_protocol(store, &mut translation);
     translation
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use sluicegate_model::UpstreamKey;
-use sluicegate_model::feature::{BackendFeatures, Cors, ExternalAuth, Features};
+use sluicegate_model::feature::{Affinity, BackendFeatures, Cors, ExternalAuth, Features};
 use sluicegate_model::rule::RuleMatch;
 
 use super::listener::Parent;
 use super::{At, Reference};
 use crate::backend_tls;
+use crate::object::ObjectRef;
 use crate::object::route::Hostname;
 use crate::problem::Problem;
 use crate::status::Fault;
@@ -35,6 +36,8 @@ pub(crate) struct HttpRoute<'a> {
     pub(crate) rule_names: &'a [Arc<str>],
     /// The upstreams that the rules name, without regard to BackendTLSPolicies.
     pub(crate) named: Vec<UpstreamKey>,
+    /// The XBackends that the rules name, and that they may name.
+    pub(crate) x_backends: Vec<ObjectRef>,
     /// The backends and mirrors of the rules. They count if the route is in service at a listener.
     pub(crate) references: Vec<Reference<'a>>,
     /// The problems with backends. They count if the route is in service at a listener.
@@ -78,4 +81,6 @@ pub(crate) struct HttpBackend<'a> {
     /// `None` if the reference is invalid: requests for the backend receive 500.
     pub(crate) upstream: Option<UpstreamKey>,
     pub(crate) features: Option<&'a BackendFeatures>,
+    /// The session affinity of the Service.
+    pub(crate) affinity: Option<&'a Affinity>,
 }

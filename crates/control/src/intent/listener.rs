@@ -151,10 +151,12 @@ pub(crate) struct Refused {
 
 /// The destinations of a route.
 pub(crate) struct Backends<'a> {
-    /// Without regard to BackendTLSPolicies.
+    /// Without regard to BackendTLSPolicies, and to the TLS settings of XBackends.
     pub(crate) plain: Destination<'a>,
-    /// With TLS to the endpoints of Services with a BackendTLSPolicy, if a backend is one of these Services.
+    /// With TLS to the endpoints of Services with a BackendTLSPolicy and of XBackends, if a backend is one of them.
     pub(crate) secured: Option<Destination<'a>>,
+    /// The XBackends that the route names, and that it may name.
+    pub(crate) x_backends: Vec<ObjectRef>,
 }
 
 /// A destination of a route. Its references and problems count if the route is in service at a listener.

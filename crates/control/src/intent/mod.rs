@@ -12,6 +12,7 @@ use sluicegate_model::rule::RuleMatch;
 use sluicegate_model::{Certificate, ClientAuth, Codings, HostPattern, Layer4Route, ObjectId, UpstreamKey};
 
 use crate::backend_tls::BackendTls;
+use crate::backend_traffic::BackendTraffic;
 use crate::object::external_auth::listener_filter_field;
 use crate::object::gateway::listener_field;
 use crate::object::http_route::{backend_field as http_backend_field, filter_field};
@@ -23,7 +24,7 @@ use crate::object::{ObjectRef, annotation};
 use crate::problem::{Origin, Problem, Severity};
 use crate::upstream::ANSWERED;
 use http_route::HttpRoute;
-use listener::{GatewayIntent, Layer4, Listener, ListenerSetIntent};
+use listener::{GatewayIntent, Layer4, Listener, ListenerSetIntent, Parent};
 
 pub(crate) mod http_route;
 pub(crate) mod listener;
@@ -45,9 +46,18 @@ pub(crate) struct Intents<'a> {
     /// The HTTPRoutes and GRPCRoutes, the oldest route first.
     pub(crate) http_routes: Vec<HttpRoute<'a>>,
     pub(crate) backend_tls: BackendTls<'a>,
+    pub(crate) backend_traffic: BackendTraffic<'a>,
     pub(crate) problems: Vec<Problem>,
     /// The objects of other classes, each with a note of the option that would serve it.
     pub(crate) foreign: Vec<Problem>,
+}
+
+impl<'a> Intents<'a> {
+    /// The listeners that accept a route with these parents.
+    pub(crate) fn accepting(&self, parents: &[Parent<'_>]) -> impl Iterator<Item = &Listener<'a>> {
+        let accepted = parents.iter().filter_map(|parent| parent.accepted.as_ref().ok()).flatten();
+        accepted.map(|(listener, _)| &self.listeners[*listener])
+    }
 }
 
 /// The intent of an object for HTTP and TLS.

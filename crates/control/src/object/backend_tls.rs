@@ -14,8 +14,8 @@ use super::policy::{created, list};
 use super::{Kind, Object, ObjectRef, annotation, host, trust_bundle};
 use crate::problem::Findings;
 
-/// The field of the CA certificates.
-const REFERENCES: &str = "spec.validation.caCertificateRefs";
+/// The field of the verification.
+const VALIDATION: &str = "spec.validation";
 
 /// The consequence of an error for requests.
 pub(crate) const DENIED: &str = "requests of routes to the Services of spec.targetRefs receive 500, and connections of TLSRoutes \
@@ -46,6 +46,8 @@ pub(crate) struct Target {
 /// The verification of the certificates of endpoints.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Validation {
+    /// The field of the verification.
+    pub(crate) field: &'static str,
     pub(crate) authorities: Authorities,
     /// The server name (SNI). Certificates must have this name, unless there are alternative names.
     pub(crate) hostname: Box<str>,
@@ -82,11 +84,7 @@ pub(crate) struct UnsupportedReference {
 impl BackendTlsPolicy {
     /// The Secrets, ConfigMaps and ClusterTrustBundles with CA certificates.
     pub(crate) fn references(&self) -> impl Iterator<Item = &ObjectRef> {
-        let references = match self.validation.as_ref().map(|validation| &validation.authorities) {
-            Ok(Authorities::Of(references)) => &**references,
-            _ => &[],
-        };
-        references.iter().filter_map(|reference| reference.object.as_ref().ok())
+        self.validation.iter().flat_map(Validation::references)
     }
 }
 
@@ -96,7 +94,7 @@ impl Target {
         format!("spec.targetRefs[{}].{within}", self.index)
     }
 
-    fn check(raw: BackendTlsTarget, index: usize, findings: &mut Findings) -> Option<Self> {
+    pub(super) fn check(raw: BackendTlsTarget, index: usize, findings: &mut Findings) -> Option<Self> {
         let field = |within: &str| format!("spec.targetRefs[{index}].{within}");
         let kind = raw.kind.unwrap_or_default();
         if kind != "Service" || !raw.group.unwrap_or_default().is_empty() {
@@ -153,13 +151,23 @@ impl AuthoritiesRef {
 }
 
 impl Validation {
-    /// The valid form, or the field and the reason why there is none.
-    fn check(
+    /// The Secrets, ConfigMaps and ClusterTrustBundles with CA certificates.
+    pub(crate) fn references(&self) -> impl Iterator<Item = &ObjectRef> {
+        let references = match &self.authorities {
+            Authorities::Of(references) => &**references,
+            Authorities::WellKnown => &[],
+        };
+        references.iter().filter_map(|reference| reference.object.as_ref().ok())
+    }
+
+    /// The valid form of a verification in this field, or the field and the reason why there is none.
+    pub(super) fn check(
         raw: BackendTlsValidation,
+        validation: &'static str,
         namespace: &Arc<str>,
         findings: &mut Findings,
     ) -> Result<Self, (String, String)> {
-        let fault = |within: &str, fault: String| Err((format!("spec.validation{within}"), fault));
+        let fault = |within: &str, fault: String| Err((format!("{validation}{within}"), fault));
         let references = raw.ca_certificate_refs.unwrap_or_default();
         let well_known = raw.well_known_ca_certificates.filter(|name| !name.is_empty());
         let authorities = match (&*references, well_known.as_deref()) {
@@ -177,7 +185,7 @@ impl Validation {
             (_, None) => {
                 let references = references.into_iter().enumerate();
                 let reference = |(index, reference): (usize, LocalObjectReference)| {
-                    let field = format!("{REFERENCES}[{index}]");
+                    let field = format!("{validation}.caCertificateRefs[{index}]");
                     AuthoritiesRef::check(reference.into(), field, namespace, findings)
                 };
                 Authorities::Of(references.map(reference).collect())
@@ -195,16 +203,23 @@ impl Validation {
             Err(message) => return fault(".hostname", message),
         };
         let names = raw.subject_alt_names.unwrap_or_default();
-        let names: Result<Vec<_>, _> =
-            names.into_iter().enumerate().map(|(index, name)| alternative_name(name, index)).collect();
+        let names: Result<Vec<_>, _> = names
+            .into_iter()
+            .enumerate()
+            .map(|(index, name)| alternative_name(name, validation, index))
+            .collect();
         let alternative_names = Some(names?).filter(|names| !names.is_empty());
-        Ok(Self { authorities, hostname, alternative_names })
+        Ok(Self { field: validation, authorities, hostname, alternative_names })
     }
 }
 
 /// The valid form of an entry of `subjectAltNames`, or the field and the reason why there is none.
-fn alternative_name(raw: SubjectAltName, index: usize) -> Result<AlternativeName, (String, String)> {
-    let field = |within: &str| format!("spec.validation.subjectAltNames[{index}].{within}");
+fn alternative_name(
+    raw: SubjectAltName,
+    validation: &str,
+    index: usize,
+) -> Result<AlternativeName, (String, String)> {
+    let field = |within: &str| format!("{validation}.subjectAltNames[{index}].{within}");
     match raw.kind.as_deref().unwrap_or_default() {
         "Hostname" => match host::parse(&raw.hostname.unwrap_or_default()) {
             Ok(HostPattern::Any) => Err((field("hostname"), "is missing".to_owned())),
@@ -237,7 +252,8 @@ impl Raw for Written<BackendTlsPolicySpec> {
         }
         let targets = targets.into_iter().enumerate();
         let targets = targets.filter_map(|(index, target)| Target::check(target, index, findings)).collect();
-        let validation = Validation::check(spec.validation.unwrap_or_default(), &object.namespace, findings);
+        let validation =
+            Validation::check(spec.validation.unwrap_or_default(), VALIDATION, &object.namespace, findings);
         if let Err((field, message)) = &validation {
             findings.error(&**field, format!("{message}; {DENIED}"));
         }

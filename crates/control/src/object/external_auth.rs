@@ -7,8 +7,8 @@ use sluicegate_model::feature::external_auth::{BODY_MAX, HEADERS_MAX};
 use sluicegate_model::feature::{self, ExternalAuthProtocol};
 use sluicegate_model::value::{Entries, HeaderName, RewritePath, syntax};
 
-use super::gateway_api;
 use super::route::BackendRef;
+use super::{Kind, gateway_api};
 use crate::problem::Findings;
 use crate::status::Fault;
 
@@ -95,7 +95,8 @@ impl ExternalAuth {
         })?;
         let backend = backend_ref.ok_or_else(|| Invalid::new("backendRef", "is missing: name a Service"))?;
         let field = format!("{field}.externalAuth.backendRef");
-        let backend = BackendRef::check_with(backend, &field, namespace, consequence, findings);
+        let backend =
+            BackendRef::check_with(backend, &field, namespace, (consequence, &[Kind::Service]), findings);
         Ok(Self { backend, protocol, request_headers, body })
     }
 

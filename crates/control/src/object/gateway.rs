@@ -634,16 +634,23 @@ fn check_client_certificate(
     namespace: &Arc<str>,
     findings: &mut Findings,
 ) -> Result<ObjectRef, String> {
-    let kind = written.kind.unwrap_or_else(|| "Secret".to_owned());
-    let mut invalid = |within: &str, fault: String| {
+    check_secret(written, namespace).map_err(|(within, fault)| {
         findings.error(format!("{CLIENT_CERTIFICATE}.{within}"), &*fault);
-        Err(fault)
-    };
+        fault
+    })
+}
+
+/// The Secret that an object in this namespace names; or the invalid field of the reference, and the reason.
+pub(super) fn check_secret(
+    written: gateway_api::ObjectReference,
+    namespace: &Arc<str>,
+) -> Result<ObjectRef, (&'static str, String)> {
+    let kind = written.kind.unwrap_or_else(|| "Secret".to_owned());
     if kind != "Secret" || !written.group.unwrap_or_default().is_empty() {
-        return invalid("kind", format!("{kind:?} is not supported: name a Secret"));
+        return Err(("kind", format!("{kind:?} is not supported: name a Secret")));
     }
     let Some(name) = written.name.filter(|name| !name.is_empty()) else {
-        return invalid("name", "is missing: name a Secret".to_owned());
+        return Err(("name", "is missing: name a Secret".to_owned()));
     };
     let namespace = written.namespace.map_or_else(|| namespace.clone(), Into::into);
     Ok(ObjectRef { kind: Kind::Secret, namespace, name: name.into() })

@@ -15,6 +15,9 @@ use serde_json::Value;
 /// The API group of all these objects.
 pub(crate) const GROUP: &str = "gateway.networking.k8s.io";
 
+/// The API group of kinds that exist only in the experimental channel.
+pub(crate) const EXPERIMENTAL_GROUP: &str = "gateway.networking.x-k8s.io";
+
 /// An object with this specification.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -474,6 +477,77 @@ impl From<LocalObjectReference> for ObjectReference {
     fn from(raw: LocalObjectReference) -> Self {
         Self { group: raw.group, kind: raw.kind, namespace: None, name: raw.name }
     }
+}
+
+impl From<LocalObjectReference> for BackendTlsTarget {
+    fn from(raw: LocalObjectReference) -> Self {
+        Self { group: raw.group, kind: raw.kind, name: raw.name, section_name: None }
+    }
+}
+
+/// The specification of an `XBackendTrafficPolicy`.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BackendTrafficPolicySpec {
+    pub(crate) target_refs: Option<Vec<LocalObjectReference>>,
+    pub(crate) retry_constraint: Option<RetryConstraint>,
+    pub(crate) session_persistence: Option<SessionPersistence>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RetryConstraint {
+    pub(crate) budget: Option<BudgetDetails>,
+    pub(crate) min_retry_rate: Option<RequestRate>,
+}
+
+#[derive(Default, Deserialize)]
+pub(crate) struct BudgetDetails {
+    pub(crate) percent: Option<i64>,
+    pub(crate) interval: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+pub(crate) struct RequestRate {
+    pub(crate) count: Option<i64>,
+    pub(crate) interval: Option<String>,
+}
+
+/// The specification of an `XBackend`, in release 1.6 or 1.7.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct XBackendSpec {
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<String>,
+    pub(crate) port: Option<XBackendPort>,
+    pub(crate) external_hostname: Option<ExternalHostname>,
+    endpoint_selector: Option<Value>,
+    session_persistence: Option<Value>,
+    pub(crate) protocol: Option<String>,
+    pub(crate) tls: Option<XBackendTls>,
+}
+
+#[derive(Default, Deserialize)]
+pub(crate) struct XBackendPort {
+    /// Of release 1.7.
+    pub(crate) number: Option<i32>,
+    /// Of release 1.6.
+    pub(crate) port: Option<i32>,
+    /// Of release 1.6.
+    name: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct ExternalHostname {
+    pub(crate) hostname: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct XBackendTls {
+    pub(crate) mode: Option<String>,
+    pub(crate) client_certificate_ref: Option<ObjectReference>,
+    pub(crate) validation: Option<BackendTlsValidation>,
 }
 
 #[derive(Deserialize)]

@@ -1,16 +1,16 @@
 //! `ReferenceGrant`.
 
-use super::gateway_api::{GROUP, ReferenceGrantSpec, Written};
+use super::gateway_api::{ReferenceGrantSpec, Written};
 use super::kind::Raw;
 use super::{Kind, Object, ObjectRef, annotation};
 use crate::problem::Findings;
 
-/// A checked `ReferenceGrant`: the objects that may name Services, Secrets or ConfigMaps of its namespace.
+/// A checked `ReferenceGrant`: the objects that may name Services, XBackends, Secrets or ConfigMaps of its namespace.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ReferenceGrant {
     /// Objects of this kind in this namespace.
     from: Vec<(Kind, Box<str>)>,
-    /// Services, Secrets or ConfigMaps: the object of this name, or all.
+    /// Services, XBackends, Secrets or ConfigMaps: the object of this name, or all.
     to: Vec<(Kind, Option<Box<str>>)>,
 }
 
@@ -32,7 +32,8 @@ impl ReferenceGrant {
             let namespace = missing(format!("spec.from[{index}].namespace"), entry.namespace);
             let (Some(group), Some(kind), Some(namespace)) = (group, kind, namespace) else { continue };
             // Other kinds concern their own controllers.
-            if let Some(kind) = Kind::parse(&kind).filter(|_| group == GROUP) {
+            let is_known = |kind: &Kind| kind.group() == group && kind.is_of_gateway_api();
+            if let Some(kind) = Kind::parse(&kind).filter(is_known) {
                 from.push((kind, namespace.into()));
             }
         }
@@ -40,8 +41,8 @@ impl ReferenceGrant {
         for (index, entry) in spec.to.unwrap_or_default().into_iter().enumerate() {
             let kind = missing(format!("spec.to[{index}].kind"), entry.kind);
             let kind = kind.and_then(|kind| Kind::parse(&kind)).filter(|kind| {
-                matches!(kind, Kind::Service | Kind::Secret | Kind::ConfigMap)
-                    && entry.group.as_ref().is_none_or(String::is_empty)
+                matches!(kind, Kind::Service | Kind::Secret | Kind::ConfigMap | Kind::XBackend)
+                    && entry.group.as_deref().unwrap_or_default() == kind.group()
             });
             if let Some(kind) = kind {
                 to.push((kind, entry.name.filter(|name| !name.is_empty()).map(Into::into)));

@@ -10,7 +10,7 @@ use kube::api::{ApiResource, GroupVersionKind};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::gateway_api::{self, GROUP, Written};
+use super::gateway_api::{self, EXPERIMENTAL_GROUP, GROUP, Written};
 use super::policy::consumer::Consumer;
 use super::policy::written;
 use super::secret::{CREDENTIALS_TYPE, TLS_TYPE};
@@ -46,6 +46,10 @@ pub enum Kind {
     UdpRoute,
     /// `gateway.networking.k8s.io/v1` `BackendTLSPolicy`.
     BackendTlsPolicy,
+    /// `gateway.networking.x-k8s.io/v1alpha1` `XBackendTrafficPolicy`.
+    XBackendTrafficPolicy,
+    /// `gateway.networking.x-k8s.io/v1alpha1` `XBackend`.
+    XBackend,
     /// `gateway.networking.k8s.io/v1` `ReferenceGrant`.
     ReferenceGrant,
     /// `sluicegate.dev/v1alpha1` `SecurityPolicy`.
@@ -152,6 +156,7 @@ const TLS_ROUTE: &[&str] = &[
 ];
 const BACKEND_TLS_POLICY: &[&str] = &["gateway.networking.k8s.io/v1", "gateway.networking.k8s.io/v1alpha3"];
 const PORT_ROUTE: &[&str] = &["gateway.networking.k8s.io/v1", "gateway.networking.k8s.io/v1alpha2"];
+const EXPERIMENTAL: &[&str] = &["gateway.networking.x-k8s.io/v1alpha1"];
 const CLUSTER_TRUST_BUNDLE: &[&str] =
     &["certificates.k8s.io/v1", "certificates.k8s.io/v1beta1", "certificates.k8s.io/v1alpha1"];
 const NETWORKING: &[&str] = &["networking.k8s.io/v1"];
@@ -276,6 +281,24 @@ static TABLE: [Row; Kind::COUNT] = [
         read: lenient::<Written<gateway_api::BackendTlsPolicySpec>>,
         // Without these objects, requests would go out in clear text.
         absence: Absence::WaitsIfForbidden,
+        status: Status::Conditions,
+        ..ROW
+    },
+    Row {
+        kind: Kind::XBackendTrafficPolicy,
+        name: "XBackendTrafficPolicy",
+        plural: "xbackendtrafficpolicies",
+        versions: EXPERIMENTAL,
+        read: lenient::<Written<gateway_api::BackendTrafficPolicySpec>>,
+        status: Status::Conditions,
+        ..ROW
+    },
+    Row {
+        kind: Kind::XBackend,
+        name: "XBackend",
+        plural: "xbackends",
+        versions: EXPERIMENTAL,
+        read: lenient::<Written<gateway_api::XBackendSpec>>,
         status: Status::Conditions,
         ..ROW
     },
@@ -414,9 +437,14 @@ impl Kind {
         self.row().versions
     }
 
+    /// Its API group; empty for the kinds of the core.
+    pub(crate) fn group(self) -> &'static str {
+        self.api_versions()[0].split_once('/').map_or("", |(group, _)| group)
+    }
+
     /// Whether it is a kind of Gateway API.
     pub(crate) fn is_of_gateway_api(self) -> bool {
-        self.api_versions()[0].starts_with(GROUP)
+        [GROUP, EXPERIMENTAL_GROUP].contains(&self.group())
     }
 
     /// The resource of the Kubernetes API in one of its versions.

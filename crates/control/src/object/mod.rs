@@ -13,6 +13,8 @@
 //! | [`external_auth`] | the filter `ExternalAuth`, and the filters of listeners |
 //! | [`grpc_route`] | GRPCRoute: matches of services and methods |
 //! | [`backend_tls`] | BackendTLSPolicy: TLS to the endpoints of Services |
+//! | [`backend_traffic`] | XBackendTrafficPolicy: retries and sessions of Services |
+//! | [`x_backend`] | XBackend: a host outside of the cluster |
 //! | [`grant`] | ReferenceGrant: the routes that may name the Services of a namespace |
 //! | [`gateway_api`] | the types of Gateway API as written |
 //! | [`policy`] | SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy |
@@ -36,6 +38,7 @@ pub use kind::Kind;
 pub(crate) mod annotation;
 pub(crate) mod backend;
 pub(crate) mod backend_tls;
+pub(crate) mod backend_traffic;
 pub(crate) mod certificate;
 pub(crate) mod class;
 pub(crate) mod external_auth;
@@ -59,6 +62,7 @@ pub(crate) mod service;
 pub(crate) mod session_persistence;
 pub(crate) mod slice;
 pub(crate) mod trust_bundle;
+pub(crate) mod x_backend;
 
 /// The identity of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -136,6 +140,8 @@ objects! {
     HttpRoute(http_route::HttpRoute): [Kind::HttpRoute, Kind::GrpcRoute],
     Route(route::Route): [Kind::TlsRoute, Kind::TcpRoute, Kind::UdpRoute],
     BackendTlsPolicy(backend_tls::BackendTlsPolicy): [Kind::BackendTlsPolicy],
+    BackendTrafficPolicy(backend_traffic::BackendTrafficPolicy): [Kind::XBackendTrafficPolicy],
+    XBackend(x_backend::XBackend): [Kind::XBackend],
     ReferenceGrant(grant::ReferenceGrant): [Kind::ReferenceGrant],
     SecurityPolicy(policy::security::SecurityPolicy): [Kind::SecurityPolicy],
     Consumer(policy::consumer::Consumer): [Kind::Consumer],
@@ -166,6 +172,7 @@ impl Object {
             Self::SecurityPolicy(policy) => policy.security.refuses.is_some(),
             Self::Consumer(consumer) => consumer.is_refused,
             Self::BackendTlsPolicy(policy) => policy.validation.is_err(),
+            Self::XBackend(backend) => backend.destination.is_err(),
             _ => false,
         }
     }

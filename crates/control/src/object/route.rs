@@ -68,12 +68,22 @@ pub(crate) struct BackendRef {
     pub(crate) fault: Option<Fault>,
 }
 
-/// A port of a Service.
+/// A port of a Service; or an XBackend, which has a port of its own.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ServicePortRef {
+    /// The kind: Service or XBackend.
+    pub(crate) kind: Kind,
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Arc<str>,
+    /// Empty for an XBackend.
     pub(crate) port: Arc<str>,
+}
+
+impl ServicePortRef {
+    /// The Service or the XBackend.
+    pub(crate) fn object(&self) -> ObjectRef {
+        ObjectRef { kind: self.kind, namespace: self.namespace.clone(), name: self.name.clone() }
+    }
 }
 
 /// The field of a parent, as problems name it.
@@ -201,15 +211,16 @@ impl BackendRef {
         namespace: &Arc<str>,
         findings: &mut Findings,
     ) -> Self {
-        Self::check_with(raw, field, namespace, "the share of this backend is rejected", findings)
+        let consequence = "the share of this backend is rejected";
+        Self::check_with(raw, field, namespace, (consequence, &[Kind::Service, Kind::XBackend]), findings)
     }
 
-    /// A backend in this field. `consequence` is the consequence of an invalid reference.
+    /// A backend of one of these kinds in this field. `consequence` is the consequence of an invalid reference.
     pub(super) fn check_with(
         raw: gateway_api::BackendRef,
         field: &str,
         namespace: &Arc<str>,
-        consequence: &str,
+        (consequence, kinds): (&str, &[Kind]),
         findings: &mut Findings,
     ) -> Self {
         let field = |within: &str| format!("{field}.{within}");
@@ -234,16 +245,18 @@ impl BackendRef {
         let service = || {
             let kind = raw.kind.unwrap_or_else(|| "Service".to_owned());
             let group = raw.group.unwrap_or_default();
-            if !group.is_empty() || kind != "Service" {
+            let known = Kind::parse(&kind).filter(|kind| kinds.contains(kind) && kind.group() == group);
+            let Some(known) = known else {
                 let of_group = if group.is_empty() { String::new() } else { format!(" of group {group:?}") };
                 refuse("kind", format!("{kind:?}{of_group} is not supported: name a Service"));
                 return None;
-            }
+            };
             let Some(name) = raw.name.filter(|name| !name.is_empty()) else {
                 refuse("name", "is missing".to_owned());
                 return None;
             };
             let port = match raw.port.map(u16::try_from) {
+                _ if known == Kind::XBackend => "".into(),
                 Some(Ok(port @ 1..)) => port.to_string().into(),
                 Some(_) => {
                     refuse("port", "is not between 1 and 65535".to_owned());
@@ -255,7 +268,7 @@ impl BackendRef {
                 }
             };
             let namespace = raw.namespace.map_or_else(|| namespace.clone(), Into::into);
-            Some(ServicePortRef { namespace, name: name.into(), port })
+            Some(ServicePortRef { kind: known, namespace, name: name.into(), port })
         };
         let service = service();
         Self { weight, service, fault }

@@ -247,9 +247,19 @@ fn has_same_settings(one: &Arc<Upstream>, other: &Arc<Upstream>) -> bool {
         return true;
     }
     // Each field is named, so that the compiler reports a new field.
-    let Upstream { balance, limits, external_name, tls, proxy_protocol, health, endpoints: _ } = &**one;
+    let Upstream {
+        balance,
+        limits,
+        external_name,
+        tls,
+        proxy_protocol,
+        health,
+        retry_constraint,
+        endpoints: _,
+    } = &**one;
     (balance, limits, external_name) == (&other.balance, &other.limits, &other.external_name)
         && (tls, proxy_protocol, health) == (&other.tls, &other.proxy_protocol, &other.health)
+        && *retry_constraint == other.retry_constraint
 }
 
 fn is_same_but_endpoints(one: &Config, other: &Config) -> bool {

@@ -143,8 +143,12 @@ async fn look_up_repeatedly(target: Target, reach: Reach, sender: mpsc::Unbounde
 }
 
 async fn look_up((name, port): &Target, reach: Reach) -> Result<Arc<[Endpoint]>, String> {
-    let addresses = tokio::net::lookup_host((&**name, *port)).await.map_err(|error| error.to_string())?;
-    let mut addresses: BTreeSet<_> = addresses.collect();
+    let mut found = tokio::net::lookup_host((&**name, *port)).await;
+    // Outside of a cluster, the hosts file of the machine has the name without the dot.
+    if let (Err(_), Some(relative), Reach::Anywhere) = (&found, name.strip_suffix('.'), reach) {
+        found = tokio::net::lookup_host((relative, *port)).await;
+    }
+    let mut addresses: BTreeSet<_> = found.map_err(|error| error.to_string())?.collect();
     let Some(first) = addresses.first().copied() else { return Err("the name has no addresses".to_owned()) };
     if reach == Reach::BeyondTheNode {
         addresses.retain(|address| !is_special(address.ip()));
@@ -195,6 +199,10 @@ mod tests {
             assert!(refused.is_err_and(|fault| fault.contains("are not allowed")), "{name}");
             assert!(look_up(&target, Reach::Anywhere).await.is_ok(), "{name}");
         }
+        // The name without the dot is in the hosts file of the machine.
+        let absolute = ("localhost.".into(), 9902);
+        assert!(look_up(&absolute, Reach::Anywhere).await.is_ok());
+        assert!(look_up(&absolute, Reach::BeyondTheNode).await.is_err());
         let target = ("192.0.2.1".into(), 80);
         assert_eq!(look_up(&target, Reach::BeyondTheNode).await.map(|found| found.len()), Ok(1));
     }

@@ -28,6 +28,7 @@ use crate::object::secret::{ConfigMap, Data, Secret};
 use crate::object::service::Service;
 use crate::object::slice::EndpointSlice;
 use crate::object::trust_bundle::ClusterTrustBundle;
+use crate::object::x_backend::XBackend;
 use crate::object::{Checked, Kind, Object, ObjectRef};
 use crate::problem::{Finding, Origin, Problem, Severity, Written};
 
@@ -460,6 +461,11 @@ impl Store {
 
     pub(crate) fn backend_tls_policy(&self, object: &ObjectRef) -> Option<&BackendTlsPolicy> {
         self.one(object).map(|(policy, _)| policy)
+    }
+
+    /// An XBackend, and the place where it was written.
+    pub(crate) fn x_backend(&self, object: &ObjectRef) -> Option<(&XBackend, &Origin)> {
+        self.one(object)
     }
 
     pub(crate) fn secret(&self, object: &ObjectRef) -> Option<&Secret> {

@@ -24,7 +24,7 @@ use crate::object::{Kind, ObjectRef};
 use crate::problem::Problem;
 use crate::status::ObjectStatus;
 use crate::store::{ServiceRef, Store};
-use crate::{emit, frontend, merge};
+use crate::{emit, frontend, merge, x_backend};
 
 mod data_planes;
 mod gateway_services;
@@ -203,7 +203,7 @@ pub struct Translation {
     pub foreign: Vec<Problem>,
     /// The state of each policy for each of its targets, and of each Consumer.
     pub policy_statuses: Vec<Standing>,
-    /// The status of GatewayClasses, Gateways, ListenerSets, routes, and BackendTLSPolicies.
+    /// The status of objects of Gateway API.
     pub statuses: Vec<ObjectStatus>,
     /// The Services that HTTPRoutes and filters of listeners name and that do not exist, or lack a port.
     pub(crate) missing: HashSet<ServiceRef>,
@@ -218,6 +218,8 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     let merged = merge::merge(store, &intents, &options);
     let mut statuses = merge::gateway_status::statuses(store, &options, &intents, &merged.listeners);
     statuses.extend(intents.backend_tls.statuses(store, &intents, &mut problems));
+    statuses.extend(intents.backend_traffic.statuses(store, &intents, &mut problems));
+    statuses.extend(x_backend::statuses(store, &intents, &mut problems));
     Translation {
         foreign,
         statuses,

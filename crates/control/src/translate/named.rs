@@ -73,17 +73,25 @@ impl Named {
         });
         let filters = listeners.iter().flat_map(|listener| &listener.filters.all);
         let backends = backends.chain(filters.map(|(_, filter)| &filter.backend));
-        let services = backends.filter_map(|backend: &BackendRef| backend.service.as_ref());
-        let of_http: HashSet<_> = services.map(|named| (&named.namespace, &named.name)).collect();
+        let named = backends.filter_map(|backend: &BackendRef| backend.service.as_ref());
+        let below_http = store.all::<Route>().flat_map(|(_, route, _)| &route.backends);
+        let below_http = below_http.filter_map(|backend| backend.service.as_ref());
+        let (named, below_http): (Vec<_>, Vec<_>) = (named.collect(), below_http.collect());
+        let x_backends = named.iter().chain(&below_http).filter(|named| named.kind == Kind::XBackend);
+        for object in x_backends.map(|named| named.object()) {
+            let Some((backend, _)) = store.x_backend(&object) else { continue };
+            self.certificates.extend(backend.client_certificate().cloned());
+            self.add_authorities(backend.authorities());
+        }
+        let of_services = named.into_iter().filter(|named| named.kind == Kind::Service);
+        let of_http: HashSet<_> = of_services.map(|named| (&named.namespace, &named.name)).collect();
         let of_service = |(namespace, name): &(&Arc<str>, &Arc<str>)| {
             let (service, _) = store.service(namespace, name)?;
             secret(service.backend.as_ref()?)
         };
         self.others.extend(of_http.iter().filter_map(of_service));
-        let below_http = store.all::<Route>().flat_map(|(_, route, _)| &route.backends);
-        let below_http = below_http.filter_map(|backend| backend.service.as_ref());
         let mut services = of_http;
-        services.extend(below_http.map(|named| (&named.namespace, &named.name)));
+        services.extend(below_http.iter().map(|named| (&named.namespace, &named.name)));
         for (object, policy, _) in store.all::<BackendTlsPolicy>() {
             let is_named = |target: &Target| services.contains(&(&object.namespace, &target.service));
             if policy.targets.iter().any(is_named) {

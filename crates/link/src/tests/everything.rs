@@ -9,6 +9,7 @@ use sluicegate_model::feature::authentication::jwt::{Provider, ProviderKeys, Rem
 use sluicegate_model::feature::compression::Levels;
 use sluicegate_model::feature::{
     Authentication, BackendFeatures, Basic, ExtAuth, ExternalAuth, ExternalAuthProtocol, Jwt, Require,
+    RetryConstraint,
 };
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 use sluicegate_model::policy::*;
@@ -16,7 +17,7 @@ use sluicegate_model::rule::{Backend, HeaderMatch, PathMatch, Pattern, QueryMatc
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
 use sluicegate_model::value::secret::{CaCertificates, FromSecret, KeyBytes};
-use sluicegate_model::value::{Entries, Number, Realm};
+use sluicegate_model::value::{Entries, Number, Realm, Span};
 use sluicegate_model::*;
 
 use super::traffic::valid;
@@ -370,6 +371,12 @@ fn upstreams() -> [(UpstreamKey, Arc<Upstream>); 4] {
         tls: tls(authorities),
         proxy_protocol: Some(ProxyProtocol::V1),
         health: health(http),
+        retry_constraint: Some(RetryConstraint {
+            percent: Number::of(25),
+            interval: Span::of_millis(30_000),
+            min_retries: Number::of(5),
+            min_interval: Span::of_millis(500),
+        }),
         endpoints: [endpoint("192.0.2.7:8080"), endpoint("[2001:db8::7]:8080")].into(),
     };
     let unverified = Upstream {

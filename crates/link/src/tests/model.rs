@@ -10,12 +10,12 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-use sluicegate_model::feature::BackendFeatures;
 use sluicegate_model::feature::compression::{Levels, MediaRange};
+use sluicegate_model::feature::{BackendFeatures, RetryConstraint};
 use sluicegate_model::rule::{Backend, HeaderMatch, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch};
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
-use sluicegate_model::value::Number;
+use sluicegate_model::value::{Number, Span};
 use sluicegate_model::*;
 
 use super::policy::{consumer, rate_limits, security};
@@ -316,10 +316,32 @@ fn upstream() -> impl Strategy<Value = Arc<Upstream>> {
         },
     );
     let proxy_protocol = option::of(prop::sample::select(vec![ProxyProtocol::V1, ProxyProtocol::V2]));
-    (balance, limits, option::of(text()), option::of(tls), proxy_protocol, health(), endpoints()).prop_map(
-        |(balance, limits, external_name, tls, proxy_protocol, health, endpoints)| {
+    let settings = (balance, limits, option::of(text()), option::of(tls), proxy_protocol);
+    (settings, health(), option::of(retry_constraint()), endpoints()).prop_map(
+        |(settings, health, retry_constraint, endpoints)| {
+            let (balance, limits, external_name, tls, proxy_protocol) = settings;
             let external_name = external_name.map(Into::into);
-            Arc::new(Upstream { balance, limits, external_name, tls, proxy_protocol, health, endpoints })
+            Arc::new(Upstream {
+                balance,
+                limits,
+                external_name,
+                tls,
+                proxy_protocol,
+                health,
+                retry_constraint,
+                endpoints,
+            })
+        },
+    )
+}
+
+fn retry_constraint() -> impl Strategy<Value = RetryConstraint> {
+    (0..=100_i64, 1000..=3_600_000_u64, 0..=1_000_000_i64, 1..=3_600_000_u64).prop_map(
+        |(percent, interval, min_retries, min_interval)| RetryConstraint {
+            percent: Number::of(percent),
+            interval: Span::of_millis(interval),
+            min_retries: Number::of(min_retries),
+            min_interval: Span::of_millis(min_interval),
         },
     )
 }

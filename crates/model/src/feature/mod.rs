@@ -80,7 +80,7 @@ pub use load_balancing::{
 pub use mirror::{MIRRORS_MAX, Mirror};
 pub use rate_limit::{Concurrency, Limit, LimitAlgorithm, LimitKey, Window};
 pub use redirect::{Redirect, Scheme};
-pub use retries::{Retries, RetryBudget};
+pub use retries::{Retries, RetryBudget, RetryConstraint};
 pub use split::{RequestMatch, Split, SplitBackend};
 pub use timeouts::RouteTimeouts;
 pub use url_rewrite::{PathRewrite, PathRewriteType, UrlRewrite};

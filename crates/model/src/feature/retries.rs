@@ -4,6 +4,7 @@ use minicbor::{Decode, Encode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::value::span::HOUR;
 use crate::value::{Entries, Number, Span};
 
 /// Retries of failed requests. The gateway retries a request with a method that is not idempotent (RFC 9110, 9.2.2),
@@ -55,5 +56,42 @@ pub struct RetryBudget {
 impl Default for RetryBudget {
     fn default() -> Self {
         Self { percent: Number::of(20), min_per_second: Number::of(10) }
+    }
+}
+
+/// The limit on the retries at a Service, over all routes that lead there (Gateway API, `RetryConstraint`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Encode, Decode)]
+#[serde(rename_all = "camelCase")]
+#[cbor(map)]
+pub struct RetryConstraint {
+    /// The retries per 100 requests of the last `interval`.
+    #[n(0)]
+    pub percent: Number<u8, 0, 100>,
+    /// The time for which requests and retries count.
+    #[n(1)]
+    pub interval: Span<1000, HOUR>,
+    /// The retries in each `min_interval` that are always allowed, even above `percent`.
+    #[n(2)]
+    pub min_retries: Number<u32, 0, 1_000_000>,
+    /// The interval of `min_retries`.
+    #[n(3)]
+    pub min_interval: Span<1, HOUR>,
+}
+
+/// The defaults of Gateway API, which are those of [`RetryBudget`] too.
+impl Default for RetryConstraint {
+    fn default() -> Self {
+        RetryBudget::default().into()
+    }
+}
+
+impl From<RetryBudget> for RetryConstraint {
+    fn from(RetryBudget { percent, min_per_second }: RetryBudget) -> Self {
+        Self {
+            percent,
+            interval: Span::of_millis(10_000),
+            min_retries: Number::of(min_per_second.get().into()),
+            min_interval: Span::of_millis(1000),
+        }
     }
 }

@@ -11,7 +11,6 @@ use sluicegate_model::{Settings, UpstreamKey};
 use super::headers::HeaderEdit;
 use super::load_balancing::{HashSource, hash};
 use super::redirect::{Redirected, redirect};
-use super::retries::Budget;
 use super::session_affinity::Affinity;
 use super::split::Split;
 use super::timeouts::adapted;
@@ -20,7 +19,7 @@ use super::{Policy, fault, mirror};
 use crate::counters::{TrafficShard, TrafficStats};
 use crate::feature::cache::Cache;
 use crate::request::{HeadView, RequestView};
-use crate::upstream::EndpointPreference;
+use crate::upstream::{EndpointPreference, RetryBudget};
 
 /// A compiled `TrafficPolicy`.
 pub(crate) type TrafficPolicy = Policy<model::Traffic, Traffic, TrafficStats>;
@@ -71,7 +70,7 @@ pub(crate) struct Traffic {
     pub(crate) settings: Arc<Settings>,
     pub(crate) request: HeaderEdit,
     pub(crate) response: HeaderEdit,
-    pub(crate) budget: Option<Arc<Budget>>,
+    pub(crate) budget: Option<Arc<RetryBudget>>,
     split: Option<Split>,
     hash: Vec<HashSource>,
     pub(crate) affinity: Option<Affinity>,
@@ -98,13 +97,9 @@ impl Traffic {
             shared.unwrap_or_else(|| Arc::new(Cache::new(rules)))
         });
         let before = beside.or(before);
-        let budget = features.retries.as_ref().and_then(|retries| retries.budget).map(|budget| {
-            let before = before.and_then(|before| before.budget.as_ref());
-            before
-                .filter(|before| before.is_of(budget))
-                .cloned()
-                .unwrap_or_else(|| Arc::new(Budget::new(budget)))
-        });
+        let budget = features.retries.as_ref().and_then(|retries| retries.budget);
+        let budget =
+            RetryBudget::following(budget.map(Into::into), before.and_then(|before| before.budget.as_ref()));
         Self {
             settings: Arc::new(adapted(settings, features)),
             request: HeaderEdit::new(&features.request_headers),

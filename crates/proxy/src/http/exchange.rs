@@ -328,6 +328,10 @@ impl<'c> Exchange<'c> {
         let mark = self.session.map(|session| session.mark);
         let preference = EndpointPreference { mark, ..steered.unwrap_or_default() };
         let idempotent = self.scratch.head.method.is_idempotent();
+        let budget = upstream.retry_budget();
+        if let Some(budget) = &budget {
+            budget.count_request(Instant::now());
+        }
         let mut tried = AvoidedEndpoints::default();
         let mut refused = 0;
         loop {
@@ -366,14 +370,14 @@ impl<'c> Exchange<'c> {
             refused += u32::from(failure == Failure::Refused && refused < REFUSED_MOST);
             let last = last && failure != Failure::Refused || refused == REFUSED_MOST;
             let repeats = !last && is_retryable && harmless && self.upload.is_replayable();
-            let repeats = repeats && self.spend_retry_budget();
-            if !repeats && failure == Failure::RetriedStatus {
+            let repeats = if repeats { self.spend_retry(budget.as_deref()) } else { Ok(false) };
+            if repeats == Ok(false) && failure == Failure::RetriedStatus {
                 // The response is final after all.
                 return Ok(connection);
             }
             drop(connection);
             upstream.note_failure(&endpoint, failure);
-            if !repeats {
+            if !repeats? {
                 return Err(failure.into());
             }
             if let Some(backoff) = policy.as_ref().and_then(|policy| policy.backoff(failure)) {

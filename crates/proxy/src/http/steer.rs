@@ -21,7 +21,7 @@ use crate::feature::traffic::{Forward, RouteTrafficPolicy, Steering, TrafficPoli
 use crate::feature::url_rewrite::MatchedPrefix;
 use crate::request::HeadView;
 use crate::rule::{self, Backends, RouteIndex, WeightedBackend};
-use crate::upstream::EndpointPreference;
+use crate::upstream::{EndpointPreference, RetryBudget};
 
 /// A request with a traffic policy.
 pub(super) struct Steered {
@@ -79,7 +79,7 @@ impl Exchange<'_> {
         let (policy, shard) = (&course.policy, course.policy.stats.of(self.worker.id));
         shard.requests.add(1);
         if let Some(budget) = &policy.compiled.budget {
-            budget.request(self.record.started);
+            budget.count_request(self.record.started);
         }
         self.edit(|exchange, edits| policy.compiled.request.edit(exchange.head(), edits));
         if let Some(delay) = fault::delay(&policy.compiled.faults) {
@@ -235,9 +235,20 @@ impl Exchange<'_> {
         self.attempt_deadline().is_some() && self.head_deadline.is_none_or(|due| Instant::now() < due)
     }
 
-    /// Whether the retry budget allows another attempt.
-    pub(super) fn spend_retry_budget(&self) -> bool {
-        self.traffic().is_none_or(|policy| policy.spend_retry(self.worker.id, Instant::now()))
+    /// Whether the retry budget of the policy allows another attempt, which then counts for both budgets.
+    ///
+    /// # Errors
+    /// The budget of the upstream does not allow another attempt.
+    pub(super) fn spend_retry(&self, of_upstream: Option<&RetryBudget>) -> Result<bool, Failure> {
+        let now = Instant::now();
+        if of_upstream.is_some_and(|budget| !budget.allows_retry(now)) {
+            return Err(Failure::OverRetryBudget);
+        }
+        let is_allowed = self.traffic().is_none_or(|policy| policy.spend_retry(self.worker.id, now));
+        if let Some(budget) = of_upstream.filter(|_| is_allowed) {
+            budget.count_retry(now);
+        }
+        Ok(is_allowed)
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::context::UpstreamContext;
 use super::pool::Pool;
+use super::retry_budget::RetryBudget;
 use super::shared::{EndpointSet, Security, SharedEndpoint, SharedUpstream};
 use super::stalled::StalledUploads;
 use crate::counters::{EndpointShard, UpstreamShard};
@@ -45,6 +46,7 @@ pub(super) struct Members {
     pub(super) security: Security,
     proxy_protocol: Option<ProxyProtocol>,
     health: Option<Arc<Health>>,
+    retry_budget: Option<Arc<RetryBudget>>,
     all: HashMap<u64, Rc<LocalEndpoint>>,
     pub(super) eligible: Vec<Rc<LocalEndpoint>>,
 }
@@ -94,6 +96,7 @@ impl LocalUpstream {
         members.proxy_protocol = set.proxy_protocol;
         self.ejects.set(set.health.as_ref().is_some_and(|health| health.ejection.is_some()));
         members.health.clone_from(&set.health);
+        members.retry_budget.clone_from(&set.retry_budget);
         if !members.security.is_same(&set.security) {
             // An endpoint that was trusted before may not be trusted now.
             members.all.values().for_each(|endpoint| endpoint.close_unused());
@@ -158,6 +161,11 @@ impl LocalUpstream {
     /// The version of the PROXY header for endpoints, if any.
     pub(crate) fn proxy_protocol(&self) -> Option<ProxyProtocol> {
         self.members.borrow().proxy_protocol
+    }
+
+    /// The limit on retries, if any.
+    pub(crate) fn retry_budget(&self) -> Option<Arc<RetryBudget>> {
+        self.members.borrow().retry_budget.clone()
     }
 
     /// Every endpoint of the set.

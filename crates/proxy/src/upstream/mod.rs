@@ -11,6 +11,7 @@
 //! | `context` | the part of a worker that its upstreams use |
 //! | `pool` | idle connections |
 //! | `probe` | unhealthy endpoints, and their recovery |
+//! | `retry_budget` | the limit on retries of a policy or an upstream |
 //! | `slot` | the numbers by which routes name upstreams |
 
 mod admission;
@@ -21,6 +22,7 @@ mod context;
 mod local;
 mod pool;
 mod probe;
+mod retry_budget;
 pub mod shared;
 pub(crate) mod slot;
 mod stalled;
@@ -30,6 +32,7 @@ pub(crate) use balance::{AvoidedEndpoints, EndpointPreference};
 pub(crate) use connect::{Connection, InFlightGuard};
 pub(crate) use context::UpstreamContext;
 pub(crate) use local::{LocalEndpoint, LocalUpstream};
+pub(crate) use retry_budget::RetryBudget;
 pub(crate) use shared::Security;
 pub use shared::{EndpointSet, SharedEndpoint, SharedUpstream};
 pub(crate) use stalled::Stalled;

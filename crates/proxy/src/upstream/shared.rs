@@ -10,6 +10,7 @@ use sluicegate_model::{
 };
 use tokio::time::Instant;
 
+use super::retry_budget::RetryBudget;
 use crate::counters::{EndpointShard, Sharded, UpstreamShard};
 use crate::hash::StableHash;
 use crate::tls::Connector;
@@ -121,6 +122,8 @@ pub struct EndpointSet {
     pub proxy_protocol: Option<ProxyProtocol>,
     /// Which endpoints count as unhealthy although they accept connections.
     pub health: Option<Arc<Health>>,
+    /// The limit on retries, if any.
+    pub(crate) retry_budget: Option<Arc<RetryBudget>>,
     /// Every endpoint with its conditions.
     pub endpoints: Vec<(Arc<SharedEndpoint>, Conditions)>,
 }

@@ -11,6 +11,7 @@
 //! | `cache` | the response cache, which never leaks a response |
 //! | `health` | health checks, and endpoints with failing responses |
 //! | `traffic` | timeouts, retries, headers, rewrites, splits, mirrors, faults |
+//! | `retries` | the limit on the retries at a Service |
 //! | `sessions` | session affinity by cookies and headers, with timeouts and weights |
 //! | `limits`, `concurrency` | rate limits and concurrency limits |
 //! | `shared` | rate limits that data planes share |
@@ -26,6 +27,7 @@ mod health;
 mod keys;
 mod limits;
 mod published;
+mod retries;
 mod sessions;
 mod shared;
 mod tokens;

@@ -1,6 +1,7 @@
 //! Tests of gateways that run as separate processes.
 
 mod backend_tls;
+mod backend_traffic;
 mod gateway_tls;
 mod grpc_routes;
 mod http_routes;
@@ -11,3 +12,4 @@ mod planes;
 mod policies;
 mod restrictions;
 mod support;
+mod x_backends;

@@ -5,11 +5,12 @@ use sluicegate_model::{Layer4Route, Protocol, Transport, UpstreamKey, WeightedUp
 use crate::backend_tls::BackendTls;
 use crate::intent::listener::{Backends, Destination};
 use crate::intent::{At, Place, Reference};
-use crate::object::Kind;
 use crate::object::route::{Route, ServicePortRef, backend_field};
+use crate::object::{Kind, ObjectRef};
 use crate::status::Fault;
 use crate::store::Store;
 use crate::upstream;
+use crate::x_backend::{self, Use};
 
 /// The Service of upstreams that refuse all connections. No Service can have this name.
 const REFUSED: &str = "(refused)";
@@ -22,8 +23,18 @@ pub(super) fn build<'a>(store: &Store, tls: &BackendTls<'_>, at: At<'a>, route: 
         is_tcp && tls.secure(upstream.clone()).as_ref() != Ok(upstream)
     };
     let needs_tls = plain.references.iter().any(|reference| is_secured(&reference.upstream));
-    let secured = needs_tls.then(|| destination(store, Some(tls), at, route));
-    Backends { plain, secured }
+    let named = route.backends.iter().filter_map(|backend| backend.service.as_ref());
+    let is_usable = |named: &&ServicePortRef| {
+        named.kind == Kind::XBackend && at.object.kind != Kind::UdpRoute && is_granted(store, at, named)
+    };
+    let x_backends: Vec<ObjectRef> = named.filter(is_usable).map(ServicePortRef::object).collect();
+    let secured = (needs_tls || !x_backends.is_empty()).then(|| destination(store, Some(tls), at, route));
+    Backends { plain, secured, x_backends }
+}
+
+/// Whether a route may name this backend.
+fn is_granted(store: &Store, at: At<'_>, service: &ServicePortRef) -> bool {
+    store.is_granted(at.object, &service.namespace, (service.kind, &service.name))
 }
 
 /// The destination of a route. If a backend may not be named, or is invalid, the gateway refuses its part, as Gateway API
@@ -40,11 +51,11 @@ fn destination<'a>(
     let mut backends = Vec::with_capacity(route.backends.len());
     for (index, backend) in route.backends.iter().enumerate() {
         let granted = backend.service.as_ref().filter(|service| {
-            let is_granted = store.is_granted(object, &service.namespace, (Kind::Service, &service.name));
+            let is_granted = is_granted(store, at, service);
             if !is_granted {
                 let message = format!(
-                    "{:?}: no ReferenceGrant of this namespace allows a {} of namespace {} to name Service {}; the share of this backend is rejected",
-                    service.namespace, object.kind, object.namespace, service.name
+                    "{:?}: no ReferenceGrant of this namespace allows a {} of namespace {} to name {} {}; the share of this backend is rejected",
+                    service.namespace, object.kind, object.namespace, service.kind, service.name
                 );
                 let field = format!("{}.namespace", backend_field(index));
                 unresolved = unresolved.take().or_else(|| Some(Fault::new("RefNotPermitted", format!("{field}: {message}"))));
@@ -53,7 +64,24 @@ fn destination<'a>(
             is_granted
         });
         let upstream = match granted {
-            Some(ServicePortRef { namespace, name, port }) => {
+            Some(named @ ServicePortRef { kind: Kind::XBackend, .. }) => {
+                match x_backend(store, tls.is_some(), protocol, named) {
+                    Ok(upstream) => {
+                        let place = Place::BackendRef(index);
+                        references.push(Reference { at, place, upstream: upstream.clone() });
+                        Some(upstream)
+                    }
+                    Err((within, Fault { reason, message })) => {
+                        let field = format!("{}.{within}", backend_field(index));
+                        unresolved.get_or_insert_with(|| Fault::new(reason, format!("{field}: {message}")));
+                        problems.push(
+                            at.warning(&field, format!("{message}; the share of this backend is rejected")),
+                        );
+                        None
+                    }
+                }
+            }
+            Some(ServicePortRef { namespace, name, port, .. }) => {
                 if store.service(namespace, name).is_none() {
                     let message =
                         format!("{}.name: Service {namespace}/{name} does not exist", backend_field(index));
@@ -87,11 +115,29 @@ fn destination<'a>(
         let refused = || UpstreamKey {
             namespace: object.namespace.clone(),
             service: REFUSED.into(),
-            port: backend.service.as_ref().map_or_else(|| "-".into(), |service| service.port.clone()),
+            port: match &backend.service {
+                Some(ServicePortRef { kind: Kind::Service, port, .. }) => port.clone(),
+                _ => "-".into(),
+            },
             transport: Transport { protocol, tls: None },
         };
         let upstream = upstream.unwrap_or_else(refused);
         backends.push(WeightedUpstream { upstream, weight: backend.weight });
     }
     Destination { route: Layer4Route { id: at.id(), backends }, references, problems, unresolved }
+}
+
+/// The upstream of an XBackend; or the invalid field of the reference, and the reason. TLS applies if it `is_secured`.
+fn x_backend(
+    store: &Store,
+    is_secured: bool,
+    protocol: Protocol,
+    named: &ServicePortRef,
+) -> Result<UpstreamKey, (&'static str, Fault)> {
+    if protocol == Protocol::Udp {
+        let message = "XBackend is not supported for UDPRoutes: name a Service";
+        return Err(("kind", Fault::new("InvalidKind", message)));
+    }
+    let by = if is_secured { Use::Tcp } else { Use::Passthrough };
+    x_backend::upstream(store, &named.object(), by).map_err(|fault| ("name", fault))
 }

@@ -8,6 +8,7 @@ use sluicegate_model::value::{Entries, Percent};
 
 use super::service_ref::{self, Resolved, Unresolved};
 use crate::backend_tls::BackendTls;
+use crate::backend_traffic::BackendTraffic;
 use crate::intent::http_route::{HttpBackend, HttpRoute, HttpRule};
 use crate::intent::listener::Parent;
 use crate::intent::{At, Place, Reference};
@@ -20,7 +21,7 @@ use crate::store::Store;
 
 pub(super) fn intent<'a>(
     store: &Store,
-    tls: &BackendTls<'_>,
+    (tls, traffic): (&BackendTls<'_>, &BackendTraffic<'a>),
     at: At<'a>,
     route: &'a object::HttpRoute,
     parents: Vec<Parent<'a>>,
@@ -39,6 +40,7 @@ pub(super) fn intent<'a>(
         rules: Vec::new(),
         rule_names: &route.rule_names,
         named,
+        x_backends: Vec::new(),
         references,
         problems,
     };
@@ -56,7 +58,8 @@ pub(super) fn intent<'a>(
                 "requests for this backend receive 500",
             );
             let (weight, features) = (backend.reference.weight, backend.features.as_deref());
-            backends.push(HttpBackend { weight, upstream, features });
+            let affinity = upstream.as_ref().and_then(|upstream| traffic.affinity(upstream));
+            backends.push(HttpBackend { weight, upstream, features, affinity });
         }
         let mut features = rule.features.clone();
         let mut mirrors = Vec::new();
@@ -105,6 +108,11 @@ impl HttpRoute<'_> {
             self.unresolved = self.unresolved.take().or_else(|| backend.fault.clone());
             return None;
         };
+        if service.kind == Kind::XBackend
+            && store.is_granted(self.at.object, &service.namespace, (service.kind, &service.name))
+        {
+            self.x_backends.push(service.object());
+        }
         let Resolved { upstream, named } =
             service_ref::resolve(store, tls, self.at.object, service, is_http2);
         self.named.extend(named);

@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::backend_tls::BackendTls;
+use crate::backend_traffic::BackendTraffic;
 use crate::intent::listener::{GatewayIntent, Layer4, ListenerSetIntent};
 use crate::intent::{At, Intents};
 use crate::object::ObjectRef;
@@ -125,9 +126,11 @@ pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mu
     let routes = store.all::<HttpRoute>().map(|(object, route, origin)| (At { object, origin }, route));
     let mut routes: Vec<_> = routes.collect();
     routes.sort_by_cached_key(|(at, route)| at.age(route.created));
+    intents.backend_traffic = BackendTraffic::new(store);
     for (at, route) in routes {
         let (hostnames, parents) = (route.hostnames.as_deref(), &route.parents);
         let parents = attach::parents(store, &listeners, &intents.listeners, at, hostnames, parents);
-        intents.http_routes.push(http_route::intent(store, &intents.backend_tls, at, route, parents));
+        let policies = (&intents.backend_tls, &intents.backend_traffic);
+        intents.http_routes.push(http_route::intent(store, policies, at, route, parents));
     }
 }

@@ -18,6 +18,7 @@ use crate::problem::Problem;
 use crate::status::Fault;
 use crate::store::Store;
 use crate::upstream;
+use crate::x_backend::{self, Use};
 
 /// The upstream of a Service, or the reason why the gateway may not use the Service.
 pub(super) struct Resolved {
@@ -42,21 +43,30 @@ pub(super) fn resolve(
     store: &Store,
     tls: &BackendTls<'_>,
     object: &ObjectRef,
-    ServicePortRef { namespace, name, port }: &ServicePortRef,
+    named: &ServicePortRef,
     is_http2: bool,
 ) -> Resolved {
+    let ServicePortRef { kind, namespace, name, port } = named;
     let unresolved = |within, reason, fault, is_missing| Resolved {
         upstream: Err(Unresolved { within, reason, fault, is_missing }),
         named: None,
     };
-    if !store.is_granted(object, namespace, (Kind::Service, name)) {
+    if !store.is_granted(object, namespace, (*kind, name)) {
         let fault = format!(
-            "{namespace:?}: no ReferenceGrant of this namespace allows {}s of namespace {} to name Service {name}",
+            "{namespace:?}: no ReferenceGrant of this namespace allows {}s of namespace {} to name {kind} {name}",
             object.kind, object.namespace
         );
         return unresolved("namespace", "RefNotPermitted", fault, false);
     }
-    let service = ObjectRef { kind: Kind::Service, namespace: namespace.clone(), name: name.clone() };
+    let service = named.object();
+    if *kind == Kind::XBackend {
+        let upstream = x_backend::upstream(store, &service, Use::Http { is_http2 });
+        let Fault { reason, message } = match upstream {
+            Ok(upstream) => return Resolved { upstream: Ok(upstream), named: None },
+            Err(fault) => fault,
+        };
+        return unresolved("name", reason, message, false);
+    }
     match store.service(namespace, name) {
         None if !store.knows(&service) => {
             return unresolved("name", "BackendNotFound", format!("{service} does not exist"), true);

@@ -33,7 +33,7 @@ const UNASSIGNED: &str = "the address of the gateway is not known yet (--publish
 /// The longest list of ancestors (Gateway API, `PolicyStatus`).
 const ANCESTORS_MAX: usize = 16;
 
-/// The longest list of parents (Gateway API, `RouteStatus`).
+/// The longest list of parents (Gateway API, `RouteStatus` and `BackendStatus`).
 const PARENTS_MAX: usize = 32;
 
 /// The features of Gateway API that the gateway supports, in order (`GatewayClassStatus.supportedFeatures`).
@@ -114,7 +114,15 @@ pub(super) fn render(
         Content::Gateway(wish) => of_gateway(before, wish, generation, addresses),
         Content::ListenerSet(wish) => of_set(before, wish, generation, addresses),
         Content::Route(parents) => of_route(before, parents, generation),
-        Content::Policy(ancestors) => of_policy(before, ancestors, generation),
+        Content::Policy(ancestors) => {
+            of_ancestors(before, ancestors, generation, ("ancestors", "ancestorRef", ANCESTORS_MAX))
+        }
+        Content::BackendParents(parents) => {
+            of_ancestors(before, parents, generation, ("parents", "parentRef", PARENTS_MAX))
+        }
+        Content::BackendAncestors(ancestors) => {
+            of_ancestors(before, ancestors, generation, ("ancestors", "ancestorRef", PARENTS_MAX))
+        }
     }
 }
 
@@ -236,12 +244,15 @@ fn of_route(
     Map::from_iter([("parents".to_owned(), parents.into())])
 }
 
-fn of_policy(
+/// The Gateways of a policy or an XBackend, in a list of this name and with references of this name, and with at most so many
+/// entries.
+fn of_ancestors(
     before: &Map<String, Value>,
     wish: &[(ObjectRef, Vec<Condition>)],
     generation: Option<i64>,
+    (name, reference_name, most): (&str, &str, usize),
 ) -> Map<String, Value> {
-    let before = list(before.get("ancestors"));
+    let before = list(before.get(name));
     let is_ours = |ancestor: &Value| ancestor["controllerName"] == GATEWAY_CONTROLLER;
     let mut ancestors: Vec<Value> = before.iter().filter(|ancestor| !is_ours(ancestor)).cloned().collect();
     for (gateway, wanted) in wish {
@@ -251,16 +262,16 @@ fn of_policy(
             "namespace": &*gateway.namespace,
             "name": &*gateway.name,
         });
-        let known = before.iter().find(|known| is_ours(known) && known["ancestorRef"] == reference);
+        let known = before.iter().find(|known| is_ours(known) && known[reference_name] == reference);
         let known = list(known.and_then(|known| known.get("conditions")));
         ancestors.push(json!({
-            "ancestorRef": reference,
+            reference_name: reference,
             "controllerName": GATEWAY_CONTROLLER,
             "conditions": conditions(known, wanted, generation),
         }));
     }
-    ancestors.truncate(ANCESTORS_MAX);
-    Map::from_iter([("ancestors".to_owned(), ancestors.into())])
+    ancestors.truncate(most);
+    Map::from_iter([(name.to_owned(), ancestors.into())])
 }
 
 /// The conditions of other controllers, then ours.
@@ -480,6 +491,26 @@ mod tests {
         assert_eq!(current(written).task(&object(), &wish, None), None);
         let nothing = status(Content::Route(Vec::new()));
         assert_eq!(current(json!({})).task(&object(), &nothing, None), None, "of nothing, nothing is said");
+    }
+
+    #[test]
+    fn status_of_an_x_backend_has_the_fields_of_the_release_of_the_object() {
+        let gateways = || vec![(object(), vec![Condition::met("Accepted", "Accepted")])];
+        for (content, list, reference) in [
+            (Content::BackendParents(gateways()), "parents", "parentRef"),
+            (Content::BackendAncestors(gateways()), "ancestors", "ancestorRef"),
+        ] {
+            let theirs = json!({"controllerName": "example.com/other", reference: {"name": "x"}});
+            let former = json!({"controllerName": GATEWAY_CONTROLLER, reference: {"name": "y"}});
+            let before = current(json!({ list: [theirs, former] }));
+            let wish = status(content);
+            let written = before.task(&object(), &wish, None).expect("it differs");
+            assert_eq!(written[list].as_array().map(Vec::len), Some(2), "{written}");
+            assert_eq!((written.as_object().map(|all| all.len()), &written[list][0]), (Some(1), &theirs));
+            assert_eq!(written[list][1][reference]["kind"], "Gateway");
+            assert_eq!(written[list][1]["conditions"][0]["observedGeneration"], 2);
+            assert_eq!(current(written).task(&object(), &wish, None), None);
+        }
     }
 
     #[test]

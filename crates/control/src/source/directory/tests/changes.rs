@@ -233,6 +233,46 @@ async fn external_name_service_keeps_old_addresses_if_resolution_fails() {
 }
 
 #[tokio::test]
+async fn host_of_an_x_backend_is_resolved_and_a_failure_names_its_field() {
+    let site = "
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge}
+spec: {gatewayClassName: sluicegate, listeners: [{name: http, protocol: HTTP, port: 80}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: r}
+spec:
+  parentRefs: [{name: edge}]
+  rules: [{backendRefs: [{group: gateway.networking.x-k8s.io, kind: XBackend, name: out}]}]
+---
+apiVersion: gateway.networking.x-k8s.io/v1alpha1
+kind: XBackend
+metadata: {name: out}
+spec: {type: ExternalHostname, externalHostname: {hostname: localhost}, port: {number: 8443}}
+";
+    let mut followed = Followed::with_files(&[("a.yaml", site.to_owned())]).await;
+    let key = followed.published.borrow().endpoints.keys().next().cloned().unwrap();
+    assert_eq!(key.to_string(), "default/XBackend/out:8443");
+    {
+        let published = followed.published.borrow();
+        let endpoints = &published.endpoints[&key];
+        assert!(!endpoints.is_empty(), "the first configuration waits for it");
+        let is_local = |endpoint: &sluicegate_model::Endpoint| {
+            endpoint.address.ip().is_loopback() && endpoint.address.port() == 8443
+        };
+        assert!(endpoints.iter().all(is_local), "{endpoints:?}");
+    }
+    followed.write("a.yaml", &site.replace("localhost", "does-not-exist.invalid"));
+    followed
+        .problems(&[
+            "XBackend default/out: spec.externalHostname.hostname: cannot resolve \"does-not-exist.invalid.\"",
+        ])
+        .await;
+}
+
+#[tokio::test]
 async fn error_for_an_unresolved_external_name_states_that_requests_receive_503() {
     let external = ingress("a", "/a").replace(
         "spec: {ports: [{port: 80}]}",

@@ -59,12 +59,12 @@ fn tls_of<'t>(translation: &'t Translation, backend: &Backend) -> &'t UpstreamTl
     translation.config.upstreams[&backend.upstream].tls.as_ref().expect("TLS")
 }
 
-fn problems(store: &Store, translation: &Translation) -> Vec<String> {
+pub(super) fn problems(store: &Store, translation: &Translation) -> Vec<String> {
     store.problems().chain(translation.problems.iter().cloned()).map(|problem| problem.to_string()).collect()
 }
 
 /// Each policy with each of its Gateways, and the reasons of both conditions.
-fn verdicts(translation: &Translation) -> Vec<String> {
+pub(super) fn verdicts(translation: &Translation) -> Vec<String> {
     let mut verdicts = Vec::new();
     for status in &translation.statuses {
         let Content::Policy(ancestors) = &status.content else { continue };

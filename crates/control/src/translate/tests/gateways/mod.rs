@@ -6,16 +6,19 @@
 //! | `listener_sets` | ListenerSets |
 //! | `http` | HTTPRoutes |
 //! | `backend_tls` | BackendTLSPolicies |
+//! | `backend_traffic` | XBackendTrafficPolicies |
 //! | `grpc` | GRPCRoutes |
 //! | `session_persistence` | session persistence of routes |
 //! | `routes` | the listeners and the backends of routes |
 //! | `services` | Gateways with a Service each |
 //! | `status` | the status of GatewayClasses, Gateways, ListenerSets and routes |
+//! | `x_backends` | XBackends |
 //! | `faults` | errors, and the parts that stay in service |
 //! | `frontend_tls` | the validation of client certificates by HTTPS listeners |
 //! | `external_auth` | the filter `ExternalAuth`, and the filters of listeners |
 
 mod backend_tls;
+mod backend_traffic;
 mod external_auth;
 mod faults;
 mod frontend_tls;
@@ -28,6 +31,7 @@ mod routes;
 mod services;
 mod session_persistence;
 mod status;
+mod x_backends;
 
 use std::path::Path;
 

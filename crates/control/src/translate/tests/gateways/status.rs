@@ -33,7 +33,7 @@ fn listener(listener: &ListenerStatus) -> String {
     format!("- {} {kinds} {routes}:{}", listener.name, words(&listener.conditions))
 }
 
-fn statuses_of(store: &Store) -> Vec<String> {
+pub(super) fn statuses_of(store: &Store) -> Vec<String> {
     let mut lines = Vec::new();
     for status in translate(store, &TranslateOptions::default()).statuses {
         let name = format!("{} {}", status.object.kind, status.object.name);
@@ -68,6 +68,16 @@ fn statuses_of(store: &Store) -> Vec<String> {
                     .iter()
                     .map(|(gateway, conditions)| format!("{name} at {}:{}", gateway.name, words(conditions))),
             ),
+            Content::BackendParents(gateways) => {
+                lines.extend(gateways.iter().map(|(gateway, conditions)| {
+                    format!("{name} of parent {}:{}", gateway.name, words(conditions))
+                }));
+            }
+            Content::BackendAncestors(gateways) => {
+                lines.extend(gateways.iter().map(|(gateway, conditions)| {
+                    format!("{name} of ancestor {}:{}", gateway.name, words(conditions))
+                }));
+            }
         }
     }
     lines
