@@ -16,7 +16,8 @@ use crate::resource::{Kind, Name};
 
 /// Splits a configuration into its resources. A shared part is one resource.
 pub(crate) fn cut(config: &Config) -> BTreeMap<Name, Bytes> {
-    let Config { settings, hosts, default_rule, listeners, tls, consumers, upstreams } = config;
+    let Config { settings, hosts, default_rule, listeners, tls, consumers, upstreams, own_scopes: _ } =
+        config;
     let mut cutter = Cutter::default();
     cutter.add(Kind::Settings.alone(), settings);
     if let Some(route) = default_rule {

@@ -14,8 +14,8 @@ use sluicegate_model::{Config, EntryPoint, Rule, Serves, Tls, UpstreamKey};
 
 /// The configurations of all scopes: of the shared data planes (`None`), and of each scope that a listener names.
 pub(crate) fn split(config: &Arc<Config>) -> BTreeMap<Option<Arc<str>>, Arc<Config>> {
-    let own: BTreeSet<&Arc<str>> =
-        config.listeners.iter().filter_map(|listener| listener.planes.scope()).collect();
+    let of_listeners = config.listeners.iter().filter_map(|listener| listener.planes.scope());
+    let own: BTreeSet<&Arc<str>> = of_listeners.chain(&config.own_scopes).collect();
     if own.is_empty() {
         return [(None, config.clone())].into();
     }
@@ -57,8 +57,9 @@ fn part(config: &Config, scope: Option<&str>) -> Config {
         tls: Arc::new(tls),
         consumers: Vec::new(),
         upstreams: BTreeMap::new(),
+        own_scopes: Vec::new(),
     };
-    part.consumers = consumers(config, &part);
+    part.consumers = consumers(config, &part, scope);
     let named: BTreeSet<&UpstreamKey> = upstreams(&part).collect();
     let upstreams = config.upstreams.iter().filter(|(key, _)| named.contains(key));
     part.upstreams = upstreams.map(|(key, upstream)| (key.clone(), upstream.clone())).collect();
@@ -90,15 +91,24 @@ fn securities(config: &Config) -> impl Iterator<Item = &Security> {
     config.rules().filter_map(|rule: &Rule| rule.security.as_deref()).chain(of_hosts)
 }
 
-/// The Consumers of `all` that the policies of `part` know.
-fn consumers(all: &Config, part: &Config) -> Vec<Arc<Consumer>> {
-    let mut known = BTreeSet::new();
+/// The Consumers of `all` that the policies of `part` know. A policy may name any namespace, but the pods of own data planes are
+/// in the hands of the author of their Gateway. So own data planes receive only Consumers of the namespace of the policy, whose
+/// author attaches it to the Gateway, and of the namespace of the Gateway.
+fn consumers(all: &Config, part: &Config, scope: Option<&str>) -> Vec<Arc<Consumer>> {
+    let of_gateway = scope.and_then(|scope| scope.split_once('/')).map(|(namespace, _)| namespace);
+    let mut known: BTreeSet<Arc<str>> = BTreeSet::new();
     for security in securities(part) {
         let Some(authentication) = &security.authentication else { continue };
-        match authentication.namespaces(&security.id.namespace) {
-            Some(namespaces) => known.extend(namespaces),
+        let own = &security.id.namespace;
+        match (authentication.namespaces(own), of_gateway) {
+            (Some(namespaces), None) => known.extend(namespaces),
+            (Some(namespaces), Some(gateway)) => {
+                let is_near = |namespace: &Arc<str>| namespace == own || **namespace == *gateway;
+                known.extend(namespaces.into_iter().filter(is_near));
+            }
             // The policy knows the Consumers of all namespaces.
-            None => return all.consumers.clone(),
+            (None, None) => return all.consumers.clone(),
+            (None, Some(gateway)) => known.extend([own.clone(), gateway.into()]),
         }
     }
     all.consumers.iter().filter(|consumer| known.contains(&consumer.id.namespace)).cloned().collect()
@@ -161,6 +171,38 @@ mod tests {
             config.consumers.iter().filter(|consumer| &*consumer.id.namespace == "elsewhere").count()
         };
         assert_eq!((elsewhere(&config), elsewhere(&part)), (1, 0));
+    }
+
+    #[test]
+    fn own_data_planes_receive_no_consumers_that_only_a_policy_names() {
+        let mut config = all();
+        let mut named = 0;
+        for host in &mut config.hosts {
+            for rule in &mut Arc::make_mut(host).rules {
+                let Some(security) = &mut rule.security else { continue };
+                if let Some(authentication) = &mut Arc::make_mut(security).authentication {
+                    let everywhere = serde_json::from_value(serde_json::json!({"namespaces": ["*"]}));
+                    authentication.consumers = Some(everywhere.expect("a scope"));
+                    named += 1;
+                }
+            }
+        }
+        assert!(named > 0, "a policy authenticates");
+        let part = part(&config, Some("shop/edge"));
+        let namespaces = |config: &Config| {
+            config.consumers.iter().map(|consumer| consumer.id.namespace.clone()).collect::<BTreeSet<_>>()
+        };
+        assert!(namespaces(&config).contains("elsewhere") && !namespaces(&part).contains("elsewhere"));
+        assert!(!part.consumers.is_empty());
+    }
+
+    #[test]
+    fn configuration_of_a_gateway_without_listeners_is_empty() {
+        let mut config = all();
+        config.own_scopes = vec!["shop/idle".into()];
+        let parts = split(&Arc::new(config));
+        let idle = &parts[&Some("shop/idle".into())];
+        assert!(idle.listeners.is_empty() && idle.hosts.is_empty() && idle.upstreams.is_empty());
     }
 
     #[test]

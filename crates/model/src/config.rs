@@ -29,6 +29,10 @@ pub struct Config {
     pub consumers: Vec<Arc<Consumer>>,
     /// Exactly the upstreams that the routes name.
     pub upstreams: BTreeMap<UpstreamKey, Arc<Upstream>>,
+    /// The scopes of all Gateways with data planes of their own, also of Gateways without a listener. Only the control plane
+    /// reads the field.
+    #[serde(skip)]
+    pub own_scopes: Vec<Arc<str>>,
 }
 
 impl Config {

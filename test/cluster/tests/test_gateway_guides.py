@@ -52,7 +52,7 @@ class Guides(Gateway):
         self.cluster.apply(*objects)
         for name in (each.split(":")[0] for each in services):
             self.rolled_out(f"deployment/{name}", namespace)
-            self.addCleanup(self.cluster.kubectl, "delete", f"deployment/{name}", f"service/{name}", "--namespace", namespace)
+            self.addCleanup(self.cluster.kubectl, "delete", "--ignore-not-found", f"deployment/{name}", f"service/{name}", "--namespace", namespace)
 
     def secret(self, name: str, *hosts: str, namespace: str = "default") -> None:
         secret = self.authority.secret(name, *hosts)

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use sluicegate_model::{Config, Tls};
 
+use crate::frontend::gateway::service::{self, Placement};
 use crate::intent::Intents;
 use crate::merge::Merged;
 use crate::problem::Problem;
@@ -50,6 +51,8 @@ pub(crate) fn emit(
     problems.extend(tls.problems);
     let mut passed = passthrough.routes();
     passed.extend(listeners.passthrough);
+    let own =
+        intents.gateways.iter().filter(|gateway| gateway.placement.as_ref().is_some_and(Placement::has_own));
     let mut config = Config {
         settings: options.settings.clone(),
         hosts: emitted.hosts,
@@ -63,6 +66,7 @@ pub(crate) fn emit(
             ticket_secrets: tls::ticket_secrets(store, options, &mut problems),
         }),
         upstreams: BTreeMap::new(),
+        own_scopes: own.map(|gateway| service::scope(gateway.at.object)).collect(),
     };
     let of_policies = policies.finish(store, &config);
     config.consumers = of_policies.consumers;

@@ -118,7 +118,12 @@ impl<P: Publish> Output<P> {
     /// Whether the changes require a translation.
     pub(super) fn is_routing(&self, touched: &Touched) -> bool {
         let is_relevant = |service| self.is_named(service) || self.may_be_of_gateway(service);
-        touched.routing || touched.changed_services.iter().any(is_relevant)
+        // The readiness of own data planes decides about the addresses of a Gateway.
+        let is_of_planes =
+            |(_, name): &ServiceRef| self.options.own_data_planes.is_some() && service::may_be_own(name);
+        touched.routing
+            || touched.changed_services.iter().any(is_relevant)
+            || touched.services.iter().any(is_of_planes)
     }
 
     /// Whether this Service, or its absence, may decide about the listeners of a Gateway.

@@ -263,7 +263,7 @@ fn has_same_settings(one: &Arc<Upstream>, other: &Arc<Upstream>) -> bool {
 }
 
 fn is_same_but_endpoints(one: &Config, other: &Config) -> bool {
-    let Config { settings, hosts, default_rule, listeners, tls, consumers, upstreams } = one;
+    let Config { settings, hosts, default_rule, listeners, tls, consumers, upstreams, own_scopes } = one;
     (settings, default_rule, tls) == (&other.settings, &other.default_rule, &other.tls)
         && *consumers == other.consumers
         && upstreams.len() == other.upstreams.len()
@@ -271,7 +271,7 @@ fn is_same_but_endpoints(one: &Config, other: &Config) -> bool {
             .iter()
             .zip(&other.upstreams)
             .all(|(one, other)| one.0 == other.0 && has_same_settings(one.1, other.1))
-        && *listeners == other.listeners
+        && (listeners, own_scopes) == (&other.listeners, &other.own_scopes)
         && *hosts == other.hosts
 }
 

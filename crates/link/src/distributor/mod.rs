@@ -8,12 +8,12 @@
 //! | [`token`] | the identity of data planes without a client certificate |
 //! | [`telemetry`] | the connected data planes, with the version that each serves |
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -101,6 +101,8 @@ struct Shared {
     heard: watch::Sender<()>,
     /// Whether the data planes leave for another control plane.
     yields: watch::Sender<bool>,
+    /// How often each data plane has left and come back since then, by its name.
+    left: Mutex<HashMap<Arc<str>, u32>>,
     numbers: AtomicU64,
     inventories: Semaphore,
     complained: Mutex<Option<Instant>>,
@@ -117,6 +119,7 @@ impl Distributor {
             records: Records::default(),
             heard: watch::Sender::new(()),
             yields: watch::Sender::new(false),
+            left: Mutex::default(),
             numbers: AtomicU64::new(0),
             inventories: Semaphore::new(INVENTORIES_MAX),
             complained: Mutex::new(None),
@@ -131,8 +134,10 @@ impl Distributor {
 
     /// Sets whether another control plane should have the data planes, because it reports what they serve. While this is so,
     /// each connected data plane is asked to connect again after some seconds. It serves requests and changes all the time, and
-    /// reaches the other control plane sooner or later.
+    /// reaches the other control plane sooner or later. A data plane that comes back stays twice as long each time, up to some
+    /// minutes: the other control plane may be unreachable.
     pub fn set_yields(&self, yields: bool) {
+        self.0.left().clear();
         self.0.yields.send_if_modified(|known| std::mem::replace(known, yields) != yields);
     }
 
@@ -151,7 +156,7 @@ impl Distributor {
         let mut heard = self.0.heard.subscribe();
         let mut own_until = None;
         loop {
-            match self.0.records.progress(version) {
+            match self.0.records.progress(version, self.0.scopes.needs_shared()) {
                 Progress::All => return,
                 Progress::Shared => {
                     let until = *own_until.get_or_insert_with(|| tokio::time::Instant::now() + OWN_PATIENCE);
@@ -224,6 +229,12 @@ impl Distributor {
                 }
             }
         }
+    }
+}
+
+impl Shared {
+    fn left(&self) -> MutexGuard<'_, HashMap<Arc<str>, u32>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -57,6 +57,8 @@ pub(super) struct Scopes {
 struct Own {
     /// The newest version of all scopes.
     version: u64,
+    /// Whether the shared data planes serve a Gateway.
+    needs_shared: bool,
     scopes: BTreeMap<Arc<str>, Arc<Scope>>,
 }
 
@@ -69,6 +71,12 @@ impl Default for Scopes {
 impl Scopes {
     fn own(&self) -> MutexGuard<'_, Own> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the shared data planes serve a Gateway, or everything.
+    pub(super) fn needs_shared(&self) -> bool {
+        let own = self.own();
+        own.needs_shared || own.scopes.is_empty()
     }
 
     pub(super) fn shared(&self) -> Arc<Scope> {
@@ -94,7 +102,8 @@ impl Scopes {
                 let parts = split(config).into_iter();
                 let parts: Vec<_> = parts.map(|(name, config)| (name, Prepared::config(&config))).collect();
                 let mut own = self.own();
-                let Own { version, scopes } = &mut *own;
+                let Own { version, scopes, needs_shared } = &mut *own;
+                *needs_shared = config.listeners.iter().any(|listener| listener.planes.include(None));
                 scopes.retain(|name, scope| {
                     let stays = parts.iter().any(|(part, _)| part.as_ref() == Some(name));
                     if !stays {
@@ -118,7 +127,7 @@ impl Scopes {
             Change::Endpoints { upstream, endpoints } => {
                 let change = Prepared::endpoints(upstream, endpoints);
                 let mut own = self.own();
-                let Own { version, scopes } = &mut *own;
+                let Own { version, scopes, .. } = &mut *own;
                 let newest = *version;
                 for scope in scopes.values().chain([&self.shared]) {
                     *version = scope.publish(change.clone(), newest, now).max(*version);

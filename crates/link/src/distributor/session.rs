@@ -30,6 +30,8 @@ const MESSAGE_MAX: usize = 1 << 20;
 /// The maximum number of resources in an inventory: this number, or four times the number of existing resources if
 /// larger. A resource takes about 100 bytes.
 const INVENTORY_MAX: usize = 250_000;
+/// The time before a data plane leaves a control plane that yields doubles this often at most: from 4 s to 8 minutes.
+const YIELD_DOUBLINGS: u32 = 7;
 /// The longest text from a data plane in logs and labels, in characters.
 const TEXT_MAX: usize = 253;
 
@@ -175,6 +177,7 @@ impl Session {
                 // `self` holds a sender.
                 _ = yields.changed() => leaves = self.leaves(),
                 () = sleep_until(leaves), if *yields.borrow() && self.under_way.is_empty() => {
+                    self.leave();
                     return Err(End::new(Code::Unavailable, grpc::ELSEWHERE));
                 }
                 () = sleep_until(overdue.unwrap_or(heartbeat)) => match overdue {
@@ -187,7 +190,17 @@ impl Session {
 
     /// The time at which the data plane leaves if the control plane yields. Data planes leave one after another.
     fn leaves(&self) -> Instant {
-        Instant::now() + self.shared.options.yield_after.mul_f64(0.5 + fastrand::f64())
+        let times = self.shared.left().get(&self.record.node).copied().unwrap_or_default();
+        let mean = self.shared.options.yield_after * 2_u32.pow(times.min(YIELD_DOUBLINGS));
+        Instant::now() + mean.mul_f64(0.5 + fastrand::f64())
+    }
+
+    fn leave(&self) {
+        let mut left = self.shared.left();
+        // Names come from data planes. The number of names is limited.
+        if left.len() < 2 * self.shared.options.max_subscribers || left.contains_key(&self.record.node) {
+            *left.entry(self.record.node.clone()).or_default() += 1;
+        }
     }
 
     /// The Welcome, and the first batch, which may be empty.

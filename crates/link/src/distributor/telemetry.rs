@@ -194,15 +194,17 @@ impl Records {
         records.values().map(|record| record.status()).collect()
     }
 
-    /// The data planes that serve this version or a newer version.
-    pub(super) fn progress(&self, version: u64) -> Progress {
+    /// The data planes that serve this version or a newer version. `needs_shared`: the shared data planes serve a Gateway, so one of
+    /// them must be connected.
+    pub(super) fn progress(&self, version: u64, needs_shared: bool) -> Progress {
         let records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_shared = records.values().any(|record| record.scope.name.is_none());
         let are_at = |is_own: bool| {
             let mut of_kind = records.values().filter(|record| record.scope.name.is_some() == is_own);
             of_kind.all(|record| record.is_at(version))
         };
         match (are_at(false), are_at(true)) {
-            _ if records.is_empty() => Progress::None,
+            _ if records.is_empty() || needs_shared && !has_shared => Progress::None,
             (true, true) => Progress::All,
             (true, false) => Progress::Shared,
             (false, _) => Progress::None,

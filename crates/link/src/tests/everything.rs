@@ -117,6 +117,7 @@ fn first() -> Config {
         tls: Arc::new(tls()),
         consumers: vec![Arc::new(consumer())],
         upstreams: upstreams().into_iter().collect(),
+        own_scopes: Vec::new(),
     }
 }
 

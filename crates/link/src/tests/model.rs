@@ -481,7 +481,8 @@ pub(super) fn config() -> impl Strategy<Value = Config> {
     let (listeners, consumers) = (vec(listener(), 0..3), vec(consumer(), 0..4));
     (settings(), vec(virtual_host(), 0..4), option::of(route()), listeners, tls(), consumers, upstreams)
         .prop_map(|(settings, hosts, default_rule, listeners, tls, consumers, upstreams)| {
-            normal(Config { settings, hosts, default_rule, listeners, tls, consumers, upstreams })
+            let own_scopes = Vec::new();
+            normal(Config { settings, hosts, default_rule, listeners, tls, consumers, upstreams, own_scopes })
         })
 }
 

@@ -19,7 +19,7 @@ use crate::intent::At;
 use crate::object::gateway::{Gateway, Listener, ListenerProtocol};
 use crate::object::parameters::Parameters;
 use crate::object::service::{IpProtocol, OfGateway};
-use crate::object::{ObjectRef, service};
+use crate::object::{Kind, ObjectRef, service};
 use crate::store::{ServiceRef, Store};
 use crate::translate::{DataPlanes, GatewayServices, ServiceType, TranslateOptions};
 
@@ -29,7 +29,8 @@ pub(crate) const NAME_LABEL: &str = "gateway.networking.k8s.io/gateway-name";
 /// The label with the namespace of the Gateway.
 pub(crate) const NAMESPACE_LABEL: &str = "sluicegate.dev/gateway-namespace";
 
-/// The label with the Lease of the gateway that writes the Service.
+/// The label with the Lease of the gateway that writes the object. In the namespace of the gateway, the value is the name of the
+/// Lease. In other namespaces, it also has the namespace of the Lease: other installations may have a Lease of the same name.
 pub(crate) const LEASE_LABEL: &str = "sluicegate.dev/lease";
 
 /// The longest name of a Service and the longest value of a label.
@@ -82,14 +83,23 @@ impl Placement {
         Self { planes: wanted, service, former }
     }
 
+    /// Whether the shared data planes serve the Gateway, or still serve it.
+    pub(crate) fn has_shared(&self) -> bool {
+        self.planes == DataPlanes::Shared || self.former.is_some()
+    }
+
     /// Whether the Gateway has data planes of its own, or still has them.
     pub(crate) fn has_own(&self) -> bool {
         self.planes == DataPlanes::Own || self.former.is_some()
     }
 
-    /// The Services, the intended Service first.
-    fn services(&self) -> impl Iterator<Item = &ServiceRef> {
-        [&self.service].into_iter().chain(&self.former)
+    /// The Services, the Service in front of the shared data planes first: the author of a Gateway can change the other Service.
+    pub(crate) fn services(&self) -> impl Iterator<Item = &ServiceRef> {
+        let (first, second) = match self.planes {
+            DataPlanes::Shared => (Some(&self.service), self.former.as_ref()),
+            DataPlanes::Own => (self.former.as_ref(), Some(&self.service)),
+        };
+        first.into_iter().chain(second)
     }
 }
 
@@ -259,12 +269,13 @@ pub(super) fn key(listener: &Listener) -> (IpProtocol, u16) {
 fn find<'s>(
     store: &'s Store,
     services: &GatewayServices,
-    (namespace, name): &ServiceRef,
+    place: &ServiceRef,
     gateway: &ObjectRef,
 ) -> Result<Option<&'s OfGateway>, Foreign> {
+    let (namespace, name) = place;
     match store.service(namespace, name).map(|(service, _)| service.of_gateway.as_ref()) {
         None => Ok(None),
-        Some(Some(service)) if is_ours(services, service, gateway) => Ok(Some(service)),
+        Some(Some(service)) if is_ours(services, place, service, gateway) => Ok(Some(service)),
         Some(_) => Err(Foreign),
     }
 }
@@ -272,15 +283,43 @@ fn find<'s>(
 /// A Service that is not ours.
 struct Foreign;
 
-/// Whether a Service is our Service of this Gateway.
-pub(crate) fn is_ours(services: &GatewayServices, service: &OfGateway, gateway: &ObjectRef) -> bool {
-    is_of_lease(services, service) && *service.gateway == *annotation(gateway)
+/// Whether a Service at this place is our Service of this Gateway.
+pub(crate) fn is_ours(
+    services: &GatewayServices,
+    place: &ServiceRef,
+    service: &OfGateway,
+    gateway: &ObjectRef,
+) -> bool {
+    is_of_lease(services, place, service) && *service.gateway == *annotation(gateway)
 }
 
-/// Whether a Service of any Gateway is ours, not of another installation in the same namespace.
-pub(crate) fn is_of_lease(services: &GatewayServices, service: &OfGateway) -> bool {
+/// Whether a Service of any Gateway is ours, not of another installation.
+pub(crate) fn is_of_lease(services: &GatewayServices, place: &ServiceRef, service: &OfGateway) -> bool {
     let labels = service.raw.metadata.labels.as_ref();
-    labels.and_then(|labels| labels.get(LEASE_LABEL)).is_some_and(|lease| **lease == *services.lease)
+    let Some(lease) = labels.and_then(|labels| labels.get(LEASE_LABEL)) else { return false };
+    let is_shared = **lease == *services.lease && place.0 == services.namespace;
+    let is_own = || {
+        *lease == own_lease(services)
+            && of_annotation(&service.gateway).is_some_and(|gateway| own_service(&gateway) == *place)
+    };
+    is_shared || is_own()
+}
+
+/// The Gateway of the annotation [`annotation`](annotation()).
+pub(crate) fn of_annotation(value: &str) -> Option<ObjectRef> {
+    let (namespace, name) = value.split_once('/')?;
+    Some(ObjectRef { kind: Kind::Gateway, namespace: namespace.into(), name: name.into() })
+}
+
+/// The value of [`LEASE_LABEL`] of objects in the namespaces of Gateways.
+pub(crate) fn own_lease(services: &GatewayServices) -> String {
+    let GatewayServices { namespace, lease, .. } = services;
+    let plain = format!("{namespace}.{lease}");
+    if plain.len() <= LABEL_MAX {
+        return plain;
+    }
+    let start: String = plain.chars().take(LABEL_MAX - HASH_DIGITS - 1).collect();
+    format!("{}-{:0digits$x}", start.trim_end_matches(['-', '.']), hash(&plain), digits = HASH_DIGITS)
 }
 
 /// The port of the data plane for a port of a Gateway; or the reason why there is none.
@@ -292,19 +331,24 @@ pub(super) fn target(
     key: (IpProtocol, u16),
 ) -> Result<u16, Lack> {
     let (namespace, name) = &placement.service;
+    let mut is_foreign = false;
     let mut target = None;
     for place in placement.services() {
-        let Ok(service) = find(store, services, place, gateway) else {
-            let message = format!(
-                "Service {namespace}/{name} exists already and is not of this Gateway; the listener is not served. Delete the \
-                 Service"
-            );
-            return Err(Lack::Foreign(message));
-        };
-        // While a Gateway moves, both Services lead to the same port.
-        target = target.or_else(|| service?.targets.get(&key).copied());
+        match find(store, services, place, gateway) {
+            // While a Gateway moves, both Services lead to the same port.
+            Ok(Some(service)) => target = target.or_else(|| service.targets.get(&key).copied()),
+            Ok(None) => {}
+            Err(Foreign) => is_foreign = true,
+        }
     }
-    target.filter(|target| services.ports.contains(target)).ok_or_else(|| {
+    let target = target.filter(|target| services.ports.contains(target));
+    if target.is_none() && is_foreign {
+        let message = format!(
+            "Service {namespace}/{name} exists already and is not of this Gateway; the listener is not served. Delete the Service"
+        );
+        return Err(Lack::Foreign(message));
+    }
+    target.ok_or_else(|| {
         let message = format!(
             "Service {namespace}/{name} does not have the port yet; the listener is served once the holder of the Lease has added \
              it"
@@ -320,12 +364,26 @@ pub(crate) fn addresses(
     placement: &Placement,
     gateway: &ObjectRef,
 ) -> Option<GatewayAddresses> {
-    let service = find(store, services, &placement.service, gateway).ok().flatten()?;
-    let service_type = service.raw.spec.as_ref().and_then(|spec| spec.type_.as_deref());
-    Some(match service_type {
-        Some("NodePort") => GatewayAddresses::Nodes,
-        _ => GatewayAddresses::Service(service::addresses(&service.raw)),
-    })
+    let of = |place: &ServiceRef| {
+        let service = find(store, services, place, gateway).ok().flatten()?;
+        let service_type = service.raw.spec.as_ref().and_then(|spec| spec.type_.as_deref());
+        Some(match service_type {
+            Some("NodePort") => GatewayAddresses::Nodes,
+            _ => GatewayAddresses::Service(service::addresses(&service.raw)),
+        })
+    };
+    let new = of(&placement.service);
+    let Some(former) = &placement.former else { return new };
+    let has_address = new.as_ref().is_some_and(|new| *new != GatewayAddresses::Service(Vec::new()));
+    if has_address && has_ready_endpoint(store, &placement.service) { new } else { of(former) }
+}
+
+/// Whether a pod behind the Service of a Gateway is ready. The pods of data planes are ready once they serve.
+pub(crate) fn has_ready_endpoint(store: &Store, service: &ServiceRef) -> bool {
+    let mut slices = store.slices_of(service).peekable();
+    // With `--watch-namespace`, the slices in the namespace of the shared data planes may be unknown.
+    slices.peek().is_none() && !may_be_own(&service.1)
+        || slices.flat_map(|slice| &slice.endpoints).any(|(_, conditions)| conditions.ready)
 }
 
 /// The cluster IP of a Gateway; `None` without a Service.
@@ -386,17 +444,23 @@ pub(crate) fn name(gateway: &ObjectRef) -> String {
     with_hash(&plain.replace('.', "-"), gateway, LABEL_MAX)
 }
 
-/// The labels of all objects of a Gateway.
-pub(crate) fn labels(services: &GatewayServices, gateway: &ObjectRef) -> BTreeMap<String, String> {
+/// The labels of the objects of a Gateway with these data planes.
+pub(crate) fn labels(
+    services: &GatewayServices,
+    gateway: &ObjectRef,
+    planes: DataPlanes,
+) -> BTreeMap<String, String> {
     let mut labels = selector(services, gateway);
     labels.insert(NAMESPACE_LABEL.to_owned(), gateway.namespace.to_string());
+    if planes == DataPlanes::Shared {
+        labels.insert(LEASE_LABEL.to_owned(), services.lease.to_string());
+    }
     labels
 }
 
 /// The labels by which a Service in the namespace of a Gateway selects the pods of the Gateway.
 pub(crate) fn selector(services: &GatewayServices, gateway: &ObjectRef) -> BTreeMap<String, String> {
-    [(NAME_LABEL.to_owned(), name_label(gateway)), (LEASE_LABEL.to_owned(), services.lease.to_string())]
-        .into()
+    [(NAME_LABEL.to_owned(), name_label(gateway)), (LEASE_LABEL.to_owned(), own_lease(services))].into()
 }
 
 /// The value of the label with the name of a Gateway.

@@ -21,11 +21,11 @@ use super::gateway_services::{FIELD_MANAGER, ServiceFault, Wanted};
 use super::until;
 use super::watch::in_words;
 use crate::frontend::gateway::service::{self, Wish};
-use crate::object::{Kind, ObjectRef, annotation};
+use crate::object::{ObjectRef, annotation};
 use crate::problem::{Origin, Problem, Severity};
 use crate::status::{Fault, PENDING};
 use crate::store::ServiceRef;
-use crate::translate::{GatewayServices, OwnDataPlanes, TranslateOptions};
+use crate::translate::{DataPlanes, GatewayServices, OwnDataPlanes, TranslateOptions};
 
 /// The annotation of the pods with the CA certificates of the control plane, in PEM. The pods read it as a file.
 const AUTHORITIES: &str = "sluicegate.dev/control-plane-ca";
@@ -59,6 +59,10 @@ enum Part {
 
 impl Part {
     const ALL: [Self; 3] = [Self::ServiceAccount, Self::Deployment, Self::DaemonSet];
+
+    fn is_workload(self) -> bool {
+        self != Self::ServiceAccount
+    }
 
     fn resource(self) -> ApiResource {
         let (group, version, plural) = match self {
@@ -108,7 +112,7 @@ fn intended(
     wish: &Wish,
 ) -> [Intended; 2] {
     let place = service::own_service(&wish.gateway);
-    let own = service::labels(services, &wish.gateway);
+    let own = service::labels(services, &wish.gateway, DataPlanes::Own);
     let mut labels = wish.labels.clone();
     labels.extend(own.clone());
     let mut annotations = wish.annotations.clone();
@@ -161,10 +165,8 @@ fn merged(first: Value, others: &[Value]) -> Value {
 /// The Gateway that an existing object of this place belongs to; `None` for an object that is not ours.
 fn owner(services: &GatewayServices, place: &ServiceRef, found: &DynamicObject) -> Option<ObjectRef> {
     let labels = found.metadata.labels.as_ref()?;
-    let gateway = found.metadata.annotations.as_ref()?.get(annotation::GATEWAY)?;
-    let (namespace, name) = gateway.split_once('/')?;
-    let gateway = ObjectRef { kind: Kind::Gateway, namespace: namespace.into(), name: name.into() };
-    let is_ours = labels.get(service::LEASE_LABEL).is_some_and(|lease| **lease == *services.lease)
+    let gateway = service::of_annotation(found.metadata.annotations.as_ref()?.get(annotation::GATEWAY)?)?;
+    let is_ours = labels.get(service::LEASE_LABEL) == Some(&service::own_lease(services))
         && service::own_service(&gateway) == *place;
     is_ours.then_some(gateway)
 }
@@ -189,7 +191,8 @@ pub(super) async fn write(
         until(&mut holds, true).await;
         let mut writer = Writer { client: &client, namespaces, services, applied: BTreeMap::new() };
         let writing = async {
-            let (mut known, mut due, mut delay) = (Vec::new(), Instant::now(), RETRY_FIRST);
+            let (mut known, mut delay) = (Vec::new(), RETRY_FIRST);
+            let (mut due, mut resync) = (Instant::now(), Instant::now());
             loop {
                 let now = wanted.borrow_and_update().clone();
                 let authorities = authorities();
@@ -197,16 +200,18 @@ pub(super) async fn write(
                 let own = now.wishes.iter().filter(|wish| wish.placement.has_own());
                 let intended: Vec<Intended> =
                     own.flat_map(|wish| intended(services, planes, &authorities, wish)).collect();
-                let is_resync = due <= Instant::now();
-                if known != intended || is_resync {
-                    let problems = writer.carry_out(&intended, is_resync, now.is_complete).await;
+                if known != intended || due <= Instant::now() {
+                    let is_resync = resync <= Instant::now();
+                    if is_resync {
+                        writer.applied.clear();
+                        resync = Instant::now() + RESYNC;
+                    }
+                    let Pass { problems, is_unfinished } =
+                        writer.carry_out(&intended, now.is_complete, &wanted).await;
                     known = intended;
-                    let pause = match problems.is_empty() {
-                        true => RESYNC,
-                        false => delay,
-                    };
-                    delay = if problems.is_empty() { RETRY_FIRST } else { (delay * 2).min(RETRY_MAX) };
-                    due = Instant::now() + pause;
+                    let has_failed = !problems.is_empty() || is_unfinished;
+                    due = Instant::now() + if has_failed { delay } else { RESYNC };
+                    delay = if has_failed { (delay * 2).min(RETRY_MAX) } else { RETRY_FIRST };
                     faults.send_if_modified(|faults| {
                         let is_new = *faults != problems;
                         *faults = problems;
@@ -237,20 +242,29 @@ struct Writer<'a> {
 
 type Existing = BTreeMap<(Part, ServiceRef), DynamicObject>;
 
+/// The result of the writes for a state of the cluster.
+struct Pass {
+    problems: Vec<ServiceFault>,
+    /// Whether writes are left.
+    is_unfinished: bool,
+}
+
+/// Whether a pod of a workload is ready.
+fn has_ready_pod(workload: &DynamicObject) -> bool {
+    let status = &workload.data["status"];
+    ["readyReplicas", "numberReady"].iter().any(|field| status[field].as_u64() > Some(0))
+}
+
 impl Writer<'_> {
-    /// Writes what differs, or every object. Returns the problems.
-    async fn carry_out(&mut self, intended: &[Intended], all: bool, is_complete: bool) -> Vec<ServiceFault> {
-        let existing = match self.existing().await {
-            Ok(existing) => existing,
-            Err(error) => {
-                let message = format!(
-                    "cannot list the data planes of Gateways: {}; they stay as they are; trying again",
-                    in_words(&error)
-                );
-                return vec![problem(None, message).into()];
-            }
-        };
-        let mut problems: Vec<ServiceFault> = Vec::new();
+    /// Writes what differs from the last applied objects.
+    async fn carry_out(
+        &mut self,
+        intended: &[Intended],
+        is_complete: bool,
+        wanted: &state::Receiver<Arc<Wanted>>,
+    ) -> Pass {
+        let (existing, mut problems) = self.existing().await;
+        let mut is_unfinished = false;
         for object in intended {
             // Without its ServiceAccount, a workload has no pods.
             if problems.iter().any(|fault| fault.problem.object.as_ref() == Some(&object.gateway)) {
@@ -258,9 +272,14 @@ impl Writer<'_> {
             }
             let key = (object.part, object.place.clone());
             let found = existing.get(&key);
-            let is_current = found.is_some() && self.applied.get(&key) == Some(&object.object);
-            if is_current && !all {
+            if found.is_some_and(|found| !self.lacks_replicas(object, found))
+                && self.applied.get(&key) == Some(&object.object)
+            {
                 continue;
+            }
+            // A newer state is more important than the rest.
+            if wanted.has_changed().unwrap_or_default() && !problems.is_empty() {
+                return Pass { problems, is_unfinished: true };
             }
             match self.apply(object, found).await {
                 Ok(()) => {
@@ -270,16 +289,38 @@ impl Writer<'_> {
             }
             sleep(PACE).await;
         }
-        for ((part, place), found) in existing {
-            let is_needed = intended.iter().any(|object| object.part == part && object.place == place);
-            let is_ours = owner(self.services, &place, &found).is_some();
+        for ((part, place), found) in &existing {
+            let mut at_place = intended.iter().filter(|object| object.place == *place);
+            let is_needed = at_place.clone().any(|object| object.part == *part);
+            // The pods of another kind of workload first serve in its place.
+            let successor =
+                at_place.find(|object| *part != Part::ServiceAccount && object.part.is_workload());
+            let is_succeeded = successor
+                .is_none_or(|object| existing.get(&(object.part, place.clone())).is_some_and(has_ready_pod));
+            let is_ours = owner(self.services, place, found).is_some();
             if is_complete && is_ours && !is_needed && found.metadata.deletion_timestamp.is_none() {
-                self.applied.remove(&(part, place.clone()));
-                problems.extend(self.delete(part, &place, &found).await.err());
+                if !is_succeeded {
+                    is_unfinished = true;
+                    continue;
+                }
+                self.applied.remove(&(*part, place.clone()));
+                problems.extend(self.delete(*part, place, found).await.err());
                 sleep(PACE).await;
             }
         }
-        problems
+        Pass { problems, is_unfinished }
+    }
+
+    /// Whether a new Deployment has not received its number of replicas.
+    fn lacks_replicas(&self, intended: &Intended, found: &DynamicObject) -> bool {
+        let by = |manager: &str| {
+            let entries = found.metadata.managed_fields.iter().flatten();
+            entries.into_iter().any(|entry| entry.manager.as_deref() == Some(manager))
+        };
+        intended.replicas.is_some_and(|replicas| replicas != 1)
+            && found.data["spec"]["replicas"] == 1
+            && by(FIELD_MANAGER)
+            && !by(SCALER)
     }
 
     fn api(&self, part: Part, namespace: Option<&str>) -> Api<DynamicObject> {
@@ -289,32 +330,44 @@ impl Writer<'_> {
         }
     }
 
-    /// All objects with the label of our Lease.
-    async fn existing(&self) -> kube::Result<Existing> {
+    /// All objects with the label of our Lease, and the problems with lists.
+    async fn existing(&self) -> (Existing, Vec<ServiceFault>) {
         let namespaces: Vec<Option<&str>> = match self.namespaces {
             [] => vec![None],
             namespaces => namespaces.iter().map(|namespace| Some(&**namespace)).collect(),
         };
-        let mut existing = BTreeMap::new();
+        let (mut existing, mut problems) = (BTreeMap::new(), Vec::new());
         for part in Part::ALL {
             for namespace in &namespaces {
-                let label = format!("{}={}", service::LEASE_LABEL, self.services.lease);
-                let mut params = ListParams::default().labels(&label).limit(PAGE);
-                loop {
-                    let page = self.api(part, *namespace).list(&params).await?;
-                    for object in page.items {
-                        let part_of = |part: &Option<String>| part.as_deref().unwrap_or_default().into();
-                        let place = (part_of(&object.metadata.namespace), part_of(&object.metadata.name));
-                        existing.insert((part, place), object);
-                    }
-                    match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                        Some(token) => params = params.continue_token(&token),
-                        None => break,
-                    }
+                if let Err(error) = self.list(part, *namespace, &mut existing).await {
+                    let within =
+                        namespace.map(|name| format!(" in the namespace {name}")).unwrap_or_default();
+                    let message = format!(
+                        "cannot list objects of kind {part}{within}: {}; the data planes of Gateways stay as they are; trying again",
+                        in_words(&error)
+                    );
+                    problems.push(problem(None, message).into());
                 }
             }
         }
-        Ok(existing)
+        (existing, problems)
+    }
+
+    async fn list(&self, part: Part, namespace: Option<&str>, existing: &mut Existing) -> kube::Result<()> {
+        let label = format!("{}={}", service::LEASE_LABEL, service::own_lease(self.services));
+        let mut params = ListParams::default().labels(&label).limit(PAGE);
+        loop {
+            let page = self.api(part, namespace).list(&params).await?;
+            for object in page.items {
+                let part_of = |part: &Option<String>| part.as_deref().unwrap_or_default().into();
+                let place = (part_of(&object.metadata.namespace), part_of(&object.metadata.name));
+                existing.insert((part, place), object);
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(()),
+            }
+        }
     }
 
     async fn apply(&self, intended: &Intended, found: Option<&DynamicObject>) -> Result<(), ServiceFault> {
@@ -337,6 +390,7 @@ impl Writer<'_> {
         if is_new && !may_create {
             return Ok(());
         }
+        let needs_replicas = found.as_ref().is_none_or(|found| self.lacks_replicas(intended, found));
         if found.is_some_and(|found| owner(self.services, place, &found).as_ref() != Some(gateway)) {
             let message = format!("{part} {namespace}/{name} exists already and is not of this Gateway");
             return Err(ServiceFault {
@@ -351,6 +405,8 @@ impl Writer<'_> {
         api.patch(name, &params, &Patch::Apply(object)).await.map_err(failed)?;
         if is_new {
             tracing::info!(kind = %part, namespace = %namespace, name = %name, %gateway, "created an object of the data planes of a Gateway");
+        }
+        if needs_replicas {
             if let Some(replicas) = replicas {
                 // The number belongs to whoever scales the Deployment, so the applied object does not contain it.
                 let scale = json!({"spec": {"replicas": replicas}});
@@ -401,7 +457,8 @@ fn problem(object: Option<&ObjectRef>, message: String) -> Problem {
 mod tests {
     use super::*;
     use crate::frontend::gateway::service::Placement;
-    use crate::translate::{DataPlanes, ServiceType, WorkloadTemplate};
+    use crate::object::Kind;
+    use crate::translate::{ServiceType, WorkloadTemplate};
 
     const TEMPLATE: &str = r"
 apiVersion: apps/v1
@@ -463,7 +520,7 @@ spec:
             );
             let labels = json!({
                 "team": "shop", "app": "other", "gateway.networking.k8s.io/gateway-name": "web",
-                "sluicegate.dev/gateway-namespace": "shop", "sluicegate.dev/lease": "main",
+                "sluicegate.dev/gateway-namespace": "shop", "sluicegate.dev/lease": "edge.main",
             });
             assert_eq!(metadata["labels"], labels);
             assert_eq!(

@@ -87,6 +87,9 @@ const SINGLE_WATCHES_MAX: usize = 500;
 /// The longest time for the release of the Lease.
 const RESIGNATION_MAX: Duration = Duration::from_secs(2);
 
+/// The time after which all data planes are connected to the process that has received the Lease.
+const GATHERING_MAX: Duration = Duration::from_secs(60);
+
 /// The longest wait of a change of routes for objects that it newly names.
 const NAMED_WAIT_MAX: Duration = Duration::from_secs(2);
 
@@ -214,9 +217,10 @@ impl ClusterSource {
         let link = self.own_planes;
         let authorities = link.as_ref().map(|link| link.authorities.clone());
         let namespaces = self.namespaces.clone();
+        let holds = self.leads.subscribe();
+        let leads = holds.clone();
         let writing = self.status.zip(board.clone()).map(|(status, board)| {
             let (client, options) = (self.client.clone(), self.options.clone());
-            let holds = self.leads.subscribe();
             let services = async move {
                 let of_services =
                     gateway_services::write(client.clone(), &options, wanted.clone(), faults, holds.clone());
@@ -264,6 +268,9 @@ impl ClusterSource {
             services,
             service_faults,
             plane_faults,
+            leads,
+            is_gathering: true,
+            gathers_until: None,
             serving: link.map(|link| link.serving),
             board,
             acknowledged: Acknowledged::default(),
@@ -345,6 +352,12 @@ struct Follower<P> {
     service_faults: state::Receiver<Vec<ServiceFault>>,
     /// The problems with the data planes of single Gateways.
     plane_faults: state::Receiver<Vec<ServiceFault>>,
+    /// Whether this process holds the Lease.
+    leads: state::Receiver<bool>,
+    /// Whether data planes count that are not connected to this process, if their pods are ready.
+    is_gathering: bool,
+    /// The end of this, after this process has received the Lease.
+    gathers_until: Option<Instant>,
     /// The data planes of single Gateways that are connected.
     serving: Option<state::Receiver<BTreeMap<Arc<str>, bool>>>,
     /// The status to write, if the gateway writes status.
@@ -396,6 +409,17 @@ impl<P: Publish> Follower<P> {
                 Ok(()) = self.service_faults.changed() => self.touched.problems = true,
                 Ok(()) = self.plane_faults.changed() => self.touched.problems = true,
                 Some(Ok(())) = changed(&mut self.serving) => self.touched.problems = true,
+                Ok(()) = self.leads.changed() => {
+                    let leads = *self.leads.borrow_and_update();
+                    self.gathers_until = leads.then(|| Instant::now() + GATHERING_MAX);
+                    self.is_gathering = true;
+                    self.touched.problems = true;
+                }
+                () = sleep_until(self.gathers_until.unwrap_or_else(Instant::now).into()), if self.gathers_until.is_some() => {
+                    self.gathers_until = None;
+                    self.is_gathering = false;
+                    self.touched.problems = true;
+                }
                 () = sleep_until(self.waits_until.unwrap_or_else(Instant::now).into()), if self.waits_until.is_some() => {}
             }
             self.settle().await;
@@ -629,23 +653,15 @@ impl<P: Publish> Follower<P> {
         }
     }
 
-    /// The scopes of Gateways whose own data planes serve them.
-    fn serving_scopes(&self) -> BTreeSet<Arc<str>> {
-        let serving = self.serving.as_ref().map(|serving| serving.borrow().clone()).unwrap_or_default();
-        serving.into_iter().filter(|(_, serves)| *serves).map(|(scope, _)| scope).collect()
-    }
-
     /// The Gateways that wait for their own data planes, without those for which there are other reasons (`known`).
     fn unserved(&self, known: &[ServiceFault]) -> Vec<ServiceFault> {
         let served = self.serving.as_ref().map(|served| served.borrow().clone()).unwrap_or_default();
         let wanted = self.services.borrow();
-        // The data planes of a Gateway may be connected to another control plane. Their pods are ready once they serve.
+        // After a change of the Lease, the data planes gather here within some time. Their pods are ready once they serve.
         let serves = |gateway: &ObjectRef| match served.get(&service::scope(gateway)) {
             Some(serves) => *serves,
             None => {
-                let service = service::own_service(gateway);
-                let mut endpoints = self.store.slices_of(&service).flat_map(|slice| &slice.endpoints);
-                endpoints.any(|(_, conditions)| conditions.ready)
+                self.is_gathering && service::has_ready_endpoint(&self.store, &service::own_service(gateway))
             }
         };
         let own = wanted.wishes.iter().filter(|wish| wish.placement.planes == DataPlanes::Own);
@@ -689,7 +705,7 @@ impl<P: Publish> Follower<P> {
             },
             _ => true,
         });
-        let wanted = Wanted::new(&self.store, &self.options, services, self.serving_scopes(), is_complete);
+        let wanted = Wanted::new(&self.store, &self.options, services, is_complete);
         self.services.send_if_modified(|known| {
             let is_new = **known != wanted;
             *known = Arc::new(wanted);

@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use super::lease::is_conflict;
 use super::until;
 use super::watch::in_words;
-use crate::frontend::gateway::service::{self, Placement, Wish};
+use crate::frontend::gateway::service::{self, Wish};
 use crate::object::service::{IpProtocol, OfGateway, Service, addresses};
 use crate::object::{Kind, ObjectRef, annotation};
 use crate::problem::{Origin, Problem, Severity};
@@ -59,8 +59,8 @@ pub(super) struct Wanted {
     pub(super) wishes: Vec<Wish>,
     /// All Services of Gateways, and all other Services at the places of Services of Gateways.
     services: Services,
-    /// The scopes of Gateways with data planes of their own that serve.
-    serving: BTreeSet<Arc<str>>,
+    /// The intended Services whose data planes serve.
+    serving: BTreeSet<ServiceRef>,
     /// Whether all Gateways and ListenerSets are known, so that a Service without a Gateway is not needed any more, nor a
     /// port without a listener.
     pub(super) is_complete: bool,
@@ -71,10 +71,12 @@ impl Wanted {
         store: &Store,
         options: &TranslateOptions,
         services: &GatewayServices,
-        serving: BTreeSet<Arc<str>>,
         is_complete: bool,
     ) -> Self {
         let wishes = service::wishes(store, options, services);
+        let moving = wishes.iter().filter(|wish| wish.placement.former.is_some());
+        let serving = moving.map(|wish| &wish.placement.service);
+        let serving = serving.filter(|place| service::has_ready_endpoint(store, place)).cloned().collect();
         let places: HashSet<&ServiceRef> = wishes.iter().map(|wish| &wish.placement.service).collect();
         let known = store.all::<Service>().filter_map(|(object, service, _)| {
             let place = (object.namespace.clone(), object.name.clone());
@@ -87,12 +89,11 @@ impl Wanted {
 
     /// Whether clients can use the intended Service of a Gateway: it has an address, and the data planes behind it serve.
     fn serves(&self, wish: &Wish, services: &Services) -> bool {
-        let Placement { planes, service, .. } = &wish.placement;
-        let Some(service) = services.get(service).and_then(Option::as_ref) else { return false };
+        let place = &wish.placement.service;
+        let Some(service) = services.get(place).and_then(Option::as_ref) else { return false };
         let service_type = service.raw.spec.as_ref().and_then(|spec| spec.type_.as_deref());
         let has_address = service_type == Some("NodePort") || !addresses(&service.raw).is_empty();
-        let scope = service::scope(&wish.gateway);
-        has_address && (*planes == DataPlanes::Shared || self.serving.contains(&scope))
+        has_address && self.serving.contains(place)
     }
 }
 
@@ -175,7 +176,9 @@ struct Planner {
 impl Planner {
     fn plan(&mut self, wanted: &Wanted) -> Plan {
         let services = self.known(wanted);
-        self.succeeded.retain(|former, _| services.contains_key(former));
+        let formers: HashSet<&ServiceRef> =
+            wanted.wishes.iter().filter_map(|wish| wish.placement.former.as_ref()).collect();
+        self.succeeded.retain(|former, _| formers.contains(former));
         let mut plan = Plan::default();
         let targets = self.targets(wanted, &services, &mut plan.problems);
         let mut needed = HashSet::new();
@@ -185,7 +188,7 @@ impl Planner {
             needed.extend(self.former(wanted, wish, &services));
             let current = match services.get(place) {
                 None => None,
-                Some(Some(current)) if service::is_ours(&self.options, current, &wish.gateway) => {
+                Some(Some(current)) if service::is_ours(&self.options, place, current, &wish.gateway) => {
                     Some(current)
                 }
                 // The translation reports the foreign Service.
@@ -209,7 +212,8 @@ impl Planner {
             }
         }
         for (place, service) in services.iter().filter(|(place, _)| !needed.contains(*place)) {
-            let Some(service) = service.as_ref().filter(|of| service::is_of_lease(&self.options, of)) else {
+            let Some(service) = service.as_ref().filter(|of| service::is_of_lease(&self.options, place, of))
+            else {
                 continue;
             };
             let metadata = &service.raw.metadata;
@@ -226,8 +230,8 @@ impl Planner {
     /// The former Service of a Gateway, while it is still needed.
     fn former(&mut self, wanted: &Wanted, wish: &Wish, services: &Services) -> Option<ServiceRef> {
         let former = wish.placement.former.clone()?;
-        if !wanted.serves(wish, services) {
-            self.succeeded.remove(&former);
+        // A Gateway without valid parameters stays as it is.
+        if wish.ports.is_empty() || !wanted.serves(wish, services) {
             return Some(former);
         }
         let since = *self.succeeded.entry(former.clone()).or_insert_with(Instant::now);
@@ -283,34 +287,48 @@ impl Planner {
         services: &Services,
         problems: &mut Vec<Problem>,
     ) -> Vec<BTreeMap<(IpProtocol, u16), u16>> {
-        let mut taken: HashSet<u16> = self.reserved.iter().copied().collect();
-        let mut given: Vec<BTreeMap<(IpProtocol, u16), u16>> = Vec::with_capacity(wishes.len());
-        for wish in wishes {
-            let Placement { service, former, .. } = &wish.placement;
-            let mut kept = BTreeMap::new();
-            // The new Service of a Gateway that moves leads to the same ports as its former Service.
-            for place in [service].into_iter().chain(former) {
-                let current = services.get(place).and_then(Option::as_ref);
-                let current =
-                    current.filter(|current| service::is_ours(&self.options, current, &wish.gateway));
-                for (key, target) in current.iter().flat_map(|current| &current.targets) {
-                    // Without any port, the Service stays as it is.
-                    let stays = wish.ports.is_empty() || !is_complete;
-                    let is_needed = stays || wish.ports.contains(key);
-                    let is_valid = is_needed && self.options.ports.contains(target);
-                    if is_valid && !kept.contains_key(key) && taken.insert(*target) {
-                        kept.insert(*key, *target);
-                    }
+        let reserved: HashSet<u16> = self.reserved.iter().copied().collect();
+        // The ports of the shared data planes. Own data planes open the ports of one Gateway only.
+        let mut shared = reserved.clone();
+        let mut given: Vec<BTreeMap<(IpProtocol, u16), u16>> = vec![BTreeMap::new(); wishes.len()];
+        let keep = |wish: &Wish, place: &ServiceRef, kept: &mut BTreeMap<_, _>, taken: &mut HashSet<u16>| {
+            let current = services.get(place).and_then(Option::as_ref);
+            let current =
+                current.filter(|current| service::is_ours(&self.options, place, current, &wish.gateway));
+            for (key, target) in current.iter().flat_map(|current| &current.targets) {
+                // Without any port, the Service stays as it is.
+                let stays = wish.ports.is_empty() || !is_complete;
+                let is_needed = stays || wish.ports.contains(key);
+                let is_valid = is_needed && self.options.ports.contains(target);
+                if is_valid && !kept.contains_key(key) && taken.insert(*target) {
+                    kept.insert(*key, *target);
                 }
             }
-            given.push(kept);
+        };
+        // The author of a Gateway can change the Service in the namespace of the Gateway. So the ports of the shared data
+        // planes come first. The new Service of a Gateway that moves leads to the same ports as its former Service.
+        for turn in [0, 1] {
+            for (wish, given) in wishes.iter().zip(&mut given).filter(|(wish, _)| wish.placement.has_shared())
+            {
+                if let Some(place) = wish.placement.services().nth(turn) {
+                    keep(wish, place, given, &mut shared);
+                }
+            }
         }
         for (wish, given) in wishes.iter().zip(&mut given) {
+            let mut own = reserved.clone();
+            let taken = match wish.placement.has_shared() {
+                true => &mut shared,
+                false => {
+                    keep(wish, &wish.placement.service, given, &mut own);
+                    &mut own
+                }
+            };
             for &(protocol, port) in &wish.ports {
                 if given.contains_key(&(protocol, port)) {
                     continue;
                 }
-                match self.free(&wish.gateway, protocol, port, &taken) {
+                match self.free(&wish.gateway, protocol, port, taken) {
                     Some(target) => {
                         taken.insert(target);
                         given.insert((protocol, port), target);
@@ -353,7 +371,7 @@ impl Planner {
         let (namespace, name) = &wish.placement.service;
         let is_own = wish.placement.planes == DataPlanes::Own;
         let mut labels = wish.labels.clone();
-        labels.extend(service::labels(options, &wish.gateway));
+        labels.extend(service::labels(options, &wish.gateway, wish.placement.planes));
         let mut annotations = options.annotations.clone();
         annotations.extend(wish.annotations.clone());
         annotations.insert(annotation::GATEWAY.to_owned(), service::annotation(&wish.gateway));

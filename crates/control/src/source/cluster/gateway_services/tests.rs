@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::*;
+use crate::frontend::gateway::service::Placement;
 use crate::translate::ServiceType;
 
 fn planner(last: u16) -> Planner {
@@ -353,7 +354,7 @@ fn service_in_front_of_own_data_planes_is_in_the_namespace_of_its_gateway_which_
         (&json!("Gateway"), &json!("web"), &json!("1"))
     );
     let selector =
-        json!({"gateway.networking.k8s.io/gateway-name": "web", "sluicegate.dev/lease": "sluicegate"});
+        json!({"gateway.networking.k8s.io/gateway-name": "web", "sluicegate.dev/lease": "edge.sluicegate"});
     assert_eq!(service["spec"]["selector"], selector);
 }
 
@@ -381,7 +382,7 @@ fn former_service_stays_until_the_own_data_planes_serve_at_an_address() {
     assert_eq!(targets(&new), targets(&former[0]), "both lead to the same port");
     let deletions_after = |overlap: Duration, services: &[v1::Service], serves: bool| {
         let mut wanted = wanted([&moving], services);
-        wanted.serving = serves.then(|| service::scope(&moving.gateway)).into_iter().collect();
+        wanted.serving = serves.then(|| moving.placement.service.clone()).into_iter().collect();
         let plan = Planner { overlap, ..self::planner(29999) }.plan(&wanted);
         plan.writes
             .iter()
@@ -401,4 +402,74 @@ fn former_service_stays_until_the_own_data_planes_serve_at_an_address() {
         [],
         "clients know the old address"
     );
+}
+
+#[test]
+fn objects_of_another_installation_with_a_lease_of_the_same_name_are_not_ours() {
+    let ours = applied(&planner(29999).plan(&wanted(&[wish("web", &[80])], &[]))).remove(0);
+    let own = applied(&planner(29999).plan(&wanted(&[own_wish("web", false)], &[]))).remove(0);
+    let is_ours = |service: &v1::Service| {
+        let ObjectMeta { namespace, name, .. } = &service.metadata;
+        let place =
+            (namespace.as_deref().expect("a namespace").into(), name.as_deref().expect("a name").into());
+        service::is_of_lease(&planner(29999).options, &place, &OfGateway::of(service).expect("of a Gateway"))
+    };
+    assert!(is_ours(&ours) && is_ours(&own));
+    // Another installation in the namespace `other`.
+    let mut theirs = ours.clone();
+    theirs.metadata.namespace = Some("other".to_owned());
+    assert!(!is_ours(&theirs));
+    let mut theirs = own.clone();
+    let labels = theirs.metadata.labels.as_mut().expect("labels");
+    labels.insert(service::LEASE_LABEL.to_owned(), "other.sluicegate".to_owned());
+    assert!(!is_ours(&theirs));
+    // A Service of a tenant with our labels and any name.
+    let mut theirs = own;
+    theirs.metadata.name = Some("database".to_owned());
+    assert!(!is_ours(&theirs));
+    let plan = planner(29999).plan(&wanted(&[], &[theirs]));
+    assert!(plan.writes.is_empty(), "{plan:?}");
+}
+
+#[test]
+fn changed_service_of_an_author_takes_no_port_of_another_gateway() {
+    let shared = applied(&planner(29999).plan(&wanted(&[wish("shared", &[80])], &[]))).remove(0);
+    let port = targets(&shared)[&(IpProtocol::Tcp, 80)];
+    let stolen = |wish: &Wish| {
+        let mut own = applied(&planner(29999).plan(&wanted([wish], []))).remove(0);
+        let spec = own.spec.as_mut().expect("a specification");
+        spec.ports.as_mut().expect("ports")[0].target_port = Some(IntOrString::Int(port.into()));
+        own
+    };
+    // The Gateway of the author is older. It has own data planes, or moves to them.
+    for thief in [own_wish("thief", false), own_wish("thief", true)] {
+        let services = [shared.clone(), stolen(&thief)];
+        let plan = planner(29999).plan(&wanted([&thief, &wish("shared", &[80])], &services));
+        let written: Vec<ServiceRef> = plan.writes.iter().map(Write::place).collect();
+        assert!(!written.contains(&("edge".into(), "shop-shared".into())), "{plan:?}");
+    }
+}
+
+#[test]
+fn time_of_an_earlier_move_does_not_count_for_a_later_move() {
+    let mut planner = Planner { overlap: Duration::from_secs(60), ..planner(29999) };
+    let former = applied(&planner.plan(&wanted(&[wish("web", &[80])], &[])));
+    let moving = own_wish("web", true);
+    let mut new = applied(&planner.plan(&wanted([&moving], &former))).remove(0);
+    new.status = serde_json::from_value(json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}))
+        .expect("a status");
+    let both = [former[0].clone(), new];
+    let mut wanted = wanted([&moving], &both);
+    wanted.serving = [moving.placement.service.clone()].into();
+    planner.plan(&wanted);
+    assert_eq!(planner.succeeded.len(), 1);
+    // The Gateway moves back.
+    let back = Placement {
+        planes: DataPlanes::Shared,
+        service: moving.placement.former.clone().expect("a former Service"),
+        former: Some(moving.placement.service.clone()),
+    };
+    let wishes = vec![Wish { placement: back, ..moving }];
+    planner.plan(&Wanted { wishes, serving: BTreeSet::new(), ..wanted });
+    assert!(planner.succeeded.is_empty());
 }

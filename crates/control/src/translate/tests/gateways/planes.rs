@@ -35,6 +35,7 @@ fn with_parameters(name: &str, data: &str) -> String {
 /// The Service of a Gateway in the namespace of the Gateway, with this port.
 fn own_service(gateway: &str, ports: &str) -> String {
     service(gateway, ports)
+        .replace("lease: sluicegate", "lease: own.sluicegate")
         .replace(&format!("namespace: own, name: default-{gateway}"), &format!("name: {gateway}-sluicegate"))
 }
 
@@ -88,6 +89,48 @@ fn both_data_planes_serve_a_gateway_that_moves() {
     // Invalid parameters do not move a Gateway.
     assert!(planes("dataPlanes: own", &own).starts_with("Own("));
     assert!(planes("dataPlanes: own", &shared).starts_with("Shared "));
+}
+
+#[test]
+fn foreign_service_at_the_new_place_does_not_end_the_service_of_a_gateway_that_moves() {
+    let foreign = own_service("edge", &port(80, 20002)).replace("default/edge", "default/other");
+    let manifests = [with_parameters("edge", "dataPlanes: Own"), service("edge", &port(80, 20001)), foreign];
+    let found = listeners(&own_options(DataPlanes::Shared), &manifests).join(", ");
+    assert!(found.starts_with("Both(\"default/edge-sluicegate\") 0.0.0.0:20001 "), "{found}");
+}
+
+#[test]
+fn gateway_that_moves_keeps_its_address_until_the_new_data_planes_serve() {
+    let slice = |is_ready: bool| {
+        format!(
+            "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {{name: edge-sluicegate-1, \
+             labels: {{kubernetes.io/service-name: edge-sluicegate}}}}\naddressType: IPv4\nports: [{{name: tcp-80, port: 20001}}]\n\
+             endpoints: [{{addresses: [10.0.0.1], conditions: {{ready: {is_ready}}}}}]\n"
+        )
+    };
+    let new = own_service("edge", &port(80, 20001)).replace("10.1.1.1", "10.1.1.2");
+    for (services, address) in [
+        (vec![], "10.1.1.1"),
+        (vec![new.clone()], "10.1.1.1"),
+        (vec![new.clone(), slice(false)], "10.1.1.1"),
+        (vec![new, slice(true)], "10.1.1.2"),
+    ] {
+        let manifests =
+            [vec![with_parameters("edge", "dataPlanes: Own"), service("edge", &port(80, 20001))], services]
+                .concat();
+        let statuses = translate(&stored(&manifests.concat()), &own_options(DataPlanes::Shared)).statuses;
+        let status = statuses.into_iter().find(|status| &*status.object.name == "edge").unwrap();
+        let Content::Gateway(status) = status.content else { panic!("a Gateway") };
+        assert_eq!(status.addresses.own, Some(vec![address.into()]), "{manifests:?}");
+    }
+}
+
+#[test]
+fn own_data_planes_of_a_gateway_without_listeners_keep_their_scope() {
+    let without = with_parameters("edge", "dataPlanes: Own").replace("protocol: HTTP,", "protocol: ODD,");
+    let config = translate(&stored(&without), &own_options(DataPlanes::Shared)).config;
+    assert!(config.listeners.is_empty());
+    assert_eq!(config.own_scopes, ["default/edge-sluicegate".into()]);
 }
 
 #[test]
