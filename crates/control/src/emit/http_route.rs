@@ -61,6 +61,7 @@ pub(super) fn emit(
             );
         }
         order_by_claims(&mut rules, &claims);
+        rules.shrink_to_fit();
         result.push(Arc::new(VirtualHost {
             fallback,
             entry_point: at_host.entry_point.clone(),

@@ -108,7 +108,7 @@ impl HttpRoute {
         // Without rules the API server writes one rule for all requests.
         let rules = spec.rules.unwrap_or_else(|| vec![gateway_api::HttpRule::default()]);
         let rule_names = rules.iter().filter_map(|rule| rule.name.as_deref().map(Into::into)).collect();
-        let (mut checked, mut fault, mut is_usable) = (Vec::new(), None, false);
+        let (mut checked, mut fault, mut is_usable) = (Vec::with_capacity(rules.len()), None, false);
         for (index, rule) in rules.into_iter().enumerate() {
             let first = findings.0.len();
             checked.extend(HttpRule::check(rule, index, object, findings));
@@ -177,8 +177,9 @@ impl HttpRule {
                 findings,
             );
         }
-        let mut backends = Vec::new();
-        for (nth, backend) in raw.backend_refs.unwrap_or_default().into_iter().enumerate() {
+        let written = raw.backend_refs.unwrap_or_default();
+        let mut backends = Vec::with_capacity(written.len());
+        for (nth, backend) in written.into_iter().enumerate() {
             let field = backend_field(index, nth);
             let reference = BackendRef::check(backend.backend, &field, &object.namespace, findings);
             let own =

@@ -146,11 +146,14 @@ pub(super) fn check_parents(
         findings.warning("spec.parentRefs", fault);
     }
     let parents = written.into_iter().enumerate();
-    parents.filter_map(|(index, parent)| ParentRef::check(parent, index, namespace, findings)).collect()
+    let mut parents: Vec<ParentRef> =
+        parents.filter_map(|(index, parent)| ParentRef::check(parent, index, namespace, findings)).collect();
+    parents.shrink_to_fit();
+    parents
 }
 
 pub(super) fn check_hostnames(written: Vec<String>, findings: &mut Findings) -> Vec<Hostname> {
-    let mut hostnames = Vec::new();
+    let mut hostnames = Vec::with_capacity(written.len());
     for (index, name) in written.into_iter().enumerate() {
         let field = format!("spec.hostnames[{index}]");
         match host::parse_suffix(&name) {

@@ -65,8 +65,8 @@ impl EndpointSlice {
                 |_: &IpAddr| true
             }
         };
-        let mut endpoints = Vec::new();
         let written = raw.endpoints.unwrap_or_default();
+        let mut endpoints = Vec::with_capacity(written.len());
         let is_empty = written.is_empty();
         for (index, endpoint) in written.into_iter().enumerate() {
             // All addresses of an endpoint are equivalent, and clients may use the first address alone.

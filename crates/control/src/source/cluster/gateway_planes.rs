@@ -406,13 +406,11 @@ impl Writer<'_> {
         if is_new {
             tracing::info!(kind = %part, namespace = %namespace, name = %name, %gateway, "created an object of the data planes of a Gateway");
         }
-        if needs_replicas {
-            if let Some(replicas) = replicas {
-                // The number belongs to whoever scales the Deployment, so the applied object does not contain it.
-                let scale = json!({"spec": {"replicas": replicas}});
-                let params = PatchParams { field_manager: Some(SCALER.to_owned()), ..PatchParams::default() };
-                api.patch(name, &params, &Patch::Merge(&scale)).await.map_err(failed)?;
-            }
+        if let Some(replicas) = replicas.filter(|_| needs_replicas) {
+            // The number belongs to whoever scales the Deployment, so the applied object does not contain it.
+            let scale = json!({"spec": {"replicas": replicas}});
+            let params = PatchParams { field_manager: Some(SCALER.to_owned()), ..PatchParams::default() };
+            api.patch(name, &params, &Patch::Merge(&scale)).await.map_err(failed)?;
         }
         Ok(())
     }

@@ -416,7 +416,7 @@ fn objects_of_another_installation_with_a_lease_of_the_same_name_are_not_ours() 
     };
     assert!(is_ours(&ours) && is_ours(&own));
     // Another installation in the namespace `other`.
-    let mut theirs = ours.clone();
+    let mut theirs = ours;
     theirs.metadata.namespace = Some("other".to_owned());
     assert!(!is_ours(&theirs));
     let mut theirs = own.clone();

@@ -219,6 +219,11 @@ impl StatusBoard {
         let mut changed = Vec::new();
         for (object, entry) in &mut status_entries.conditions {
             let new = match of_objects.get(object) {
+                // Most statuses are as they were.
+                Some(status) if entry.has_wish(status) => {
+                    entry.pending = None;
+                    continue;
+                }
                 Some(status) => DesiredStatus::Object(Box::new((*status).clone())),
                 // Of its Gateway API objects, the gateway only knows the status of those that it serves.
                 None if object.kind.is_of_gateway_api() => continue,
@@ -271,6 +276,11 @@ pub(super) struct DesiredConditions<'a> {
 }
 
 impl ConditionsEntry {
+    /// Whether this is the intended status already.
+    fn has_wish(&self, status: &ObjectStatus) -> bool {
+        matches!(&self.wish, Some(DesiredStatus::Object(wish)) if **wish == *status)
+    }
+
     /// Takes the intended status for a configuration. A status that already waits for an older configuration does not
     /// wait any longer. Returns whether the status to write may have changed.
     fn want(&mut self, new: DesiredStatus, configuration: u64, served: u64) -> bool {
