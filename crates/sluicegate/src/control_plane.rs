@@ -60,8 +60,9 @@ pub(crate) struct ControlPlaneArgs {
     /// sluicegate-control-plane-tls, and data planes mount sluicegate-data-plane-tls.
     #[arg(long, requires_all = ["kubernetes", "pod_namespace"], conflicts_with = "tls_dir")]
     plane_certificates: bool,
-    /// The data planes that serve a Gateway whose parameters (parametersRef) have no key dataPlanes. Own: Sluicegate makes
-    /// data planes for the Gateway alone, in its namespace. They authenticate to the control plane by tokens.
+    /// The data planes of a Gateway without the key `dataPlanes` in its parameters (parametersRef). Shared: the data planes of
+    /// the chart serve the Gateway. Own: Sluicegate creates data planes that serve only this Gateway, in the namespace of the
+    /// Gateway.
     #[arg(
         long,
         value_enum,
@@ -70,13 +71,14 @@ pub(crate) struct ControlPlaneArgs {
         requires = "data_plane_template"
     )]
     gateway_data_planes: GatewayDataPlanes,
-    /// The file with the Deployment or DaemonSet of the data planes of a Gateway, as YAML. Sluicegate adds the name, the
-    /// labels, the selector and the ServiceAccount. Without the file, the shared data planes serve all Gateways.
+    /// The YAML file with a template of a Deployment or DaemonSet. For each Gateway with own data planes, Sluicegate creates a
+    /// workload from the template, and adds the name, the labels, the selector and the ServiceAccount. Without the file, the
+    /// shared data planes serve all Gateways.
     /// [default: none]
     #[arg(long, value_name = "FILE", requires = "gateway_services")]
     data_plane_template: Option<PathBuf>,
-    /// The time for which a Gateway that moves between shared and own data planes keeps its former Service, after the new
-    /// Service has an address and its data planes serve. Clients learn the new address in this time. [range: 0s to 365d]
+    /// After a change of `dataPlanes`, the time before Sluicegate deletes the old Service. The time starts when the new Service
+    /// has an address and the new data planes serve. [range: 0s to 365d]
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "5m", requires = "data_plane_template")]
     gateway_move_overlap: Duration,
     /// The largest number of connected data planes. The control plane refuses further data planes, which retry. [range:

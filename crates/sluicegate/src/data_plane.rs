@@ -35,7 +35,7 @@ pub(crate) struct DataPlaneArgs {
     tls_dir: Option<PathBuf>,
     /// The directory with the token of the data plane's ServiceAccount (token), and the CA certificates of the control plane
     /// (ca.crt), in PEM. The data plane then serves one Gateway: the Gateway that its ServiceAccount belongs to. The process
-    /// reads the files for each connection.
+    /// reads the files again before each connection to the control plane.
     #[arg(long, value_name = "DIR", conflicts_with = "tls_dir")]
     token_dir: Option<PathBuf>,
     /// The file for a snapshot of the configuration, with private keys (mode 0600). The data plane starts from the
