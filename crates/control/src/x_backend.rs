@@ -22,6 +22,9 @@ const ACCEPTED: &str = "Accepted";
 /// The beginning of the names of Services of XBackends.
 const PREFIX: &str = "XBackend/";
 
+/// The Service of upstreams that name no valid Service. No Service can have this name.
+const INVALID: &str = "(invalid name)";
+
 /// The connections of a route to an XBackend.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
@@ -36,6 +39,12 @@ pub(crate) enum Use {
 /// The Service of the upstream of an XBackend with this name.
 pub(crate) fn service_of(name: &str) -> Arc<str> {
     format!("{PREFIX}{name}").into()
+}
+
+/// The Service of the upstream of a Service with this name. A name with the beginning of [`service_of`] must not lead to an
+/// XBackend, which has TLS settings and needs other references. The objects that name Services do not allow such names either.
+pub(crate) fn service_alone(name: &Arc<str>) -> Arc<str> {
+    if name.starts_with(PREFIX) { INVALID.into() } else { name.clone() }
 }
 
 /// The object that gives an upstream its endpoints: an XBackend or a Service.

@@ -1,9 +1,9 @@
 //! Tests of XBackends: their upstreams, and their state.
 
-use sluicegate_model::Verification;
+use sluicegate_model::{Protocol, UpstreamKey, Verification};
 use sluicegate_testkit::tls::Authority;
 
-use super::backend_tls::{authorities, pem, problems};
+use super::backend_tls::{authorities, pem, problems, verdicts};
 use super::grpc::grpc_route;
 use super::http::{http, http_route};
 use super::status::statuses_of;
@@ -11,6 +11,7 @@ use super::*;
 use crate::object::Kind;
 use crate::translate::tests::ECHO;
 use crate::translate::{Translation, named};
+use crate::upstream;
 
 /// An XBackend with this specification.
 fn x_backend(metadata: &str, spec: &str) -> String {
@@ -361,6 +362,65 @@ fn connections_of_tcp_and_tls_routes_reach_an_x_backend() {
         assert!(states.contains(&format!("TCPRoute x at edge x: Accepted {reason}")), "{states}");
         assert!(states.contains("XBackend out of ancestor edge: Accepted"), "{states}");
     }
+}
+
+#[test]
+fn service_with_the_name_of_the_upstream_of_an_x_backend_is_refused() {
+    let listeners = [
+        http("http", 80, ""),
+        tcp("tcp", 5432),
+        tls("tls", 8443, ""),
+        "{name: udp, protocol: UDP, port: 53}".to_owned(),
+    ];
+    let edge = edge(&listeners.join(", "));
+    let field = "spec.rules[0].backendRefs[0].name";
+    let refused = "\"XBackend/out\" has upper-case letters";
+    let of_route = |kind: &str, section: &str| {
+        let parent = format!("{{name: edge, sectionName: {section}}}");
+        let hosts: &[&str] = if kind == "TLSRoute" { &["a.test"] } else { &[] };
+        attached(kind, "name: r", &parent, hosts, &["XBackend/out:8443"])
+    };
+    let of_http = http_route("name: r", "{name: edge}", "", "{backendRefs: [{name: XBackend/out, port: 8443}]}");
+    let passed = "name: i, annotations: {sluicegate.dev/ssl-passthrough: \"true\"}";
+    for (manifest, field) in [
+        (of_route("TCPRoute", "tcp"), field),
+        (of_route("TLSRoute", "tls"), field),
+        (of_route("UDPRoute", "udp"), field),
+        (of_http, field),
+        (
+            ingress("name: i", &rules(&["a.test Prefix / XBackend/out:8443"])),
+            "spec.rules[0].http.paths[0].backend.service.name",
+        ),
+        (
+            ingress(passed, &rules(&["a.test Prefix / XBackend/out:8443"])),
+            "spec.rules[0].http.paths[0].backend.service.name",
+        ),
+        (
+            ingress("name: i", "defaultBackend: {service: {name: XBackend/out, port: {number: 8443}}}"),
+            "spec.defaultBackend.service.name",
+        ),
+    ] {
+        let backend = x_backend("name: out", &external(&tls_fields(SERVER_ONLY)));
+        let store = stored(&[edge.clone(), manifest.clone(), backend, ca()].concat());
+        let translation = translated(&store);
+        let reached = externals(&translation).into_iter().filter(|line| line.contains("api.example."));
+        assert_eq!(reached.count(), 0, "{manifest}");
+        let told = problems(&store, &translation).join("\n");
+        assert!(told.contains(&format!("{field}: {refused}")), "{told}");
+    }
+}
+
+#[test]
+fn key_of_a_service_never_leads_to_an_x_backend() {
+    let store = store(&[x_backend("name: out", &external(""))]);
+    let named = UpstreamKey::new("default", "XBackend/out", "8443");
+    let UpstreamKey { namespace, service, port, .. } = &named;
+    let of_http = upstream::key(&store, &named, None, None);
+    let of_tcp = upstream::layer4_key(&store, (namespace, service, port), Protocol::Tcp);
+    for key in [of_http, of_tcp] {
+        assert_eq!(upstream::resolve(&store, &key).upstream.external_name, None, "{key}");
+    }
+    assert!(upstream::resolve(&store, &named).upstream.external_name.is_some());
 }
 
 #[test]
