@@ -53,6 +53,8 @@ pub(crate) struct HttpRule<'a> {
     pub(crate) matches: &'a [RuleMatch],
     /// The features of filters, timeouts and retries.
     pub(crate) features: Arc<Features>,
+    /// Whether no session persistence applies to the rule, because its own is invalid.
+    pub(crate) is_sessionless: bool,
     pub(crate) cors: Option<&'a Cors>,
     /// The Services of filters, in order.
     pub(crate) auth: Vec<ExternalAuth>,

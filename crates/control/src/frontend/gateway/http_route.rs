@@ -89,7 +89,8 @@ pub(super) fn intent<'a>(
         }
         let (index, name, matches) = (rule.index, rule.name.as_ref(), &*rule.matches);
         let cors = rule.cors.as_ref();
-        intent.rules.push(HttpRule { index, name, matches, features, cors, auth, backends });
+        let is_sessionless = rule.is_sessionless;
+        intent.rules.push(HttpRule { index, name, matches, features, is_sessionless, cors, auth, backends });
     }
     intent
 }
