@@ -80,6 +80,9 @@ impl HttpRule<'_> {
 #[derive(Clone)]
 pub(crate) struct HttpBackend<'a> {
     pub(crate) weight: u32,
+    /// The Service, also if it does not exist, or the Service of the upstream of an XBackend. `None` if the route may not name
+    /// it.
+    pub(crate) service: Option<ServiceRef>,
     /// `None` if the reference is invalid: requests for the backend receive 500.
     pub(crate) upstream: Option<UpstreamKey>,
     pub(crate) features: Option<&'a BackendFeatures>,

@@ -235,7 +235,7 @@ fn invalid_x_backend_receives_no_request() {
 }
 
 #[test]
-fn x_backend_of_another_namespace_needs_a_reference_grant() {
+fn x_backend_of_another_namespace_receives_no_request_even_with_a_reference_grant() {
     let route = |kind: &str| {
         let backend = "{group: gateway.networking.x-k8s.io, kind: XBackend, name: out, namespace: other}";
         object(
@@ -255,16 +255,8 @@ fn x_backend_of_another_namespace_needs_a_reference_grant() {
     };
     let listeners = format!("{}, {}", http("http", 80, ""), tcp("tcp", 81));
     let to = "group: gateway.networking.x-k8s.io, kind: XBackend";
-    for (kind, shown) in [("HTTPRoute", "default"), ("TCPRoute", "default (tcp)")] {
-        for (grants, is_granted) in [
-            (grant(kind, to), true),
-            (grant(kind, &format!("{to}, name: out")), true),
-            (grant(kind, &format!("{to}, name: in")), false),
-            (grant(kind, "group: \"\", kind: XBackend"), false),
-            (grant(kind, "group: \"\", kind: Service"), false),
-            (grant("UDPRoute", to), false),
-            (String::new(), false),
-        ] {
+    for kind in ["HTTPRoute", "TCPRoute"] {
+        for grants in [grant(kind, to), grant(kind, &format!("{to}, name: out")), String::new()] {
             let manifests = [
                 edge(&listeners),
                 route(kind),
@@ -273,12 +265,21 @@ fn x_backend_of_another_namespace_needs_a_reference_grant() {
             ];
             let store = stored(&manifests.concat());
             let translation = translated(&store);
-            let found = externals(&translation).iter().any(|line| line.contains("api.example."));
-            assert_eq!(found, is_granted, "{shown}: {manifests:?}");
+            assert!(!externals(&translation).join("").contains("api.example."), "{manifests:?}");
+            match kind {
+                "HTTPRoute" => assert!(translation.config.hosts[0].rules[0].backends[0].is_invalid),
+                _ => assert_lines(&externals(&translation), &["default/(refused):- (tcp) = - -"]),
+            }
+            let told = problems(&store, &translation).join("\n");
+            let message = format!(
+                "spec.rules[0].backendRefs[0].namespace: \"other\": XBackend other/out is not in the namespace of the {kind}, and no \
+                 ReferenceGrant allows this; create an XBackend in namespace default"
+            );
+            assert!(told.contains(&message), "{told}");
             let states = statuses_of(&store).join("\n");
-            let reason = if is_granted { " ResolvedRefs" } else { " ResolvedRefs=false(RefNotPermitted)" };
-            assert!(states.contains(&format!("{kind} r at edge *: Accepted{reason}")), "{states}");
-            assert_eq!(states.contains("XBackend out of ancestor edge: Accepted"), is_granted, "{states}");
+            let state = format!("{kind} r at edge *: Accepted ResolvedRefs=false(RefNotPermitted)");
+            assert!(states.contains(&state), "{states}");
+            assert!(!states.contains("XBackend out of"), "{states}");
         }
     }
 }
@@ -380,7 +381,8 @@ fn service_with_the_name_of_the_upstream_of_an_x_backend_is_refused() {
         let hosts: &[&str] = if kind == "TLSRoute" { &["a.test"] } else { &[] };
         attached(kind, "name: r", &parent, hosts, &["XBackend/out:8443"])
     };
-    let of_http = http_route("name: r", "{name: edge}", "", "{backendRefs: [{name: XBackend/out, port: 8443}]}");
+    let of_http =
+        http_route("name: r", "{name: edge}", "", "{backendRefs: [{name: XBackend/out, port: 8443}]}");
     let passed = "name: i, annotations: {sluicegate.dev/ssl-passthrough: \"true\"}";
     for (manifest, field) in [
         (of_route("TCPRoute", "tcp"), field),
@@ -460,7 +462,8 @@ fn x_backend_that_does_not_exist_or_is_of_another_group_is_reported() {
         (
             "group: gateway.networking.x-k8s.io, kind: XBackend, name: none",
             "BackendNotFound",
-            "XBackend default/none does not exist",
+            // Without the right to read XBackends, the gateway knows none.
+            "XBackend default/none is not found; create it, or grant Sluicegate the right to list and watch xbackends",
         ),
         (
             "kind: XBackend, name: out, port: 1",
@@ -533,4 +536,18 @@ fn backend_traffic_policy_applies_to_an_x_backend() {
     let (_, upstream) = translation.config.upstreams.first_key_value().unwrap();
     assert!(upstream.retry_constraint.is_some());
     assert_eq!(statuses_of(&store)[3], "XBackendTrafficPolicy p at edge: Accepted");
+}
+
+#[test]
+fn backend_traffic_policy_of_a_missing_or_invalid_x_backend_has_an_ancestor() {
+    let policy = "---\napiVersion: gateway.networking.x-k8s.io/v1alpha1\nkind: XBackendTrafficPolicy\nmetadata: {name: p}\nspec: \
+                  {targetRefs: [{group: gateway.networking.x-k8s.io, kind: XBackend, name: out}], retryConstraint: {}}\n";
+    let invalid = x_backend("name: out", &external(", protocol: HTTP3"));
+    for (backend, expected) in [(String::new(), "TargetNotFound"), (invalid, "Accepted")] {
+        let route = http_route("name: r", "{name: edge}", "", TO_OUT);
+        let translation = translated(&store(&[route, backend, policy.to_owned()]));
+        assert_lines(&verdicts(&translation), &[&format!("p edge: {expected}")]);
+    }
+    let translation = translated(&store(&[policy.to_owned()]));
+    assert_lines(&verdicts(&translation), &[]);
 }
