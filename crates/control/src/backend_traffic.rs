@@ -10,8 +10,8 @@ use sluicegate_model::feature::{Affinity, RetryConstraint};
 use sluicegate_model::{Protocol, UpstreamKey};
 
 use crate::intent::{At, Intents};
-use crate::object::ObjectRef;
 use crate::object::backend_traffic::BackendTrafficPolicy;
+use crate::object::{Kind, ObjectRef};
 use crate::problem::Problem;
 use crate::status::{Condition, Content, Fault, ObjectStatus};
 use crate::store::{ServiceRef, Store};
@@ -110,7 +110,11 @@ impl<'a> BackendTraffic<'a> {
             let holder = self.holders.get(&service).copied().filter(|holder| *holder != index);
             let ineffective = match holder {
                 _ if !store.knows(&object) => {
-                    Some(Fault::new("TargetNotFound", format!("{object} does not exist")))
+                    let message = match object.kind {
+                        Kind::XBackend => x_backend::not_found(&object),
+                        _ => format!("{object} does not exist"),
+                    };
+                    Some(Fault::new("TargetNotFound", message))
                 }
                 Some(holder) => {
                     let message = format!(
@@ -137,7 +141,8 @@ impl<'a> BackendTraffic<'a> {
     }
 }
 
-/// The Services that HTTPRoutes and GRPCRoutes name as backends, also if they do not exist, and the Gateways of these routes.
+/// The Services and XBackends that HTTPRoutes and GRPCRoutes name as backends, also if they do not exist or are invalid, and the
+/// Gateways of these routes.
 fn uses<'r>(intents: &'r Intents<'_>) -> Uses<'r> {
     let mut uses = Uses::default();
     for route in &intents.http_routes {
@@ -147,9 +152,7 @@ fn uses<'r>(intents: &'r Intents<'_>) -> Uses<'r> {
             continue;
         }
         let backends = route.rules.iter().flat_map(|rule| &rule.backends);
-        let upstreams = backends.filter_map(|backend| backend.upstream.as_ref());
-        let services = upstreams.map(|upstream| (upstream.namespace.clone(), upstream.service.clone()));
-        for service in services.chain(route.missing.iter().cloned()) {
+        for service in backends.filter_map(|backend| backend.service.clone()) {
             uses.entry(service).or_default().extend(&gateways);
         }
     }

@@ -45,7 +45,7 @@ pub(crate) fn key(
     let port = service.and_then(|service| service.port(&named.port, IpProtocol::Tcp));
     let of_service = service.and_then(|service| service.backend.as_ref());
     let backend = said.or(of_service).or(port.and_then(|port| port.backend.as_ref())).or(default);
-    let mut key = named.clone();
+    let mut key = UpstreamKey { service: x_backend::service_alone(&named.service), ..named.clone() };
     if let Some(port) = port {
         key.port = port.key.clone();
     }
@@ -82,7 +82,7 @@ pub(crate) fn layer4_key(
     let known = known.and_then(|(service, _)| service.port(port, IpProtocol::below(protocol)));
     let port = known.map_or_else(|| port.clone(), |port| port.key.clone());
     let transport = Transport { protocol, tls: None };
-    UpstreamKey { namespace: namespace.clone(), service: service.clone(), port, transport }
+    UpstreamKey { namespace: namespace.clone(), service: x_backend::service_alone(service), port, transport }
 }
 
 /// The TLS settings for the endpoints of an upstream, and the problem if a part is missing.

@@ -181,6 +181,12 @@ impl Failure {
         )
     }
 
+    /// Whether the endpoint is taken not to have processed the request. Such a failure says nothing about the load of the
+    /// endpoint, and each request has few of them: a pooled connection is used once, and refused streams have a limit.
+    pub(crate) fn is_unprocessed(self) -> bool {
+        matches!(self, Self::Stale | Self::Refused)
+    }
+
     pub(crate) fn of_connect(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => Self::ConnectRefused,

@@ -136,7 +136,7 @@ fn rule(
 fn features(rule: &HttpRule<'_>, backend: &HttpBackend<'_>) -> Option<BackendFeatures> {
     let features = backend.features.cloned();
     let of_rule = &rule.features.load_balancing.affinity;
-    match backend.affinity.filter(|_| of_rule.is_none()) {
+    match backend.affinity.filter(|_| of_rule.is_none() && !rule.is_sessionless) {
         None => features,
         Some(affinity) => {
             Some(BackendFeatures { affinity: Some(affinity.clone()), ..features.unwrap_or_default() })

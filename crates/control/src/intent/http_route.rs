@@ -53,6 +53,8 @@ pub(crate) struct HttpRule<'a> {
     pub(crate) matches: &'a [RuleMatch],
     /// The features of filters, timeouts and retries.
     pub(crate) features: Arc<Features>,
+    /// Whether no session persistence applies to the rule, because its own is invalid.
+    pub(crate) is_sessionless: bool,
     pub(crate) cors: Option<&'a Cors>,
     /// The Services of filters, in order.
     pub(crate) auth: Vec<ExternalAuth>,
@@ -78,6 +80,9 @@ impl HttpRule<'_> {
 #[derive(Clone)]
 pub(crate) struct HttpBackend<'a> {
     pub(crate) weight: u32,
+    /// The Service, also if it does not exist, or the Service of the upstream of an XBackend. `None` if the route may not name
+    /// it.
+    pub(crate) service: Option<ServiceRef>,
     /// `None` if the reference is invalid: requests for the backend receive 500.
     pub(crate) upstream: Option<UpstreamKey>,
     pub(crate) features: Option<&'a BackendFeatures>,

@@ -23,6 +23,7 @@ use crate::object::route::{backend_field, parent_field};
 use crate::object::{ObjectRef, annotation};
 use crate::problem::{Origin, Problem, Severity};
 use crate::upstream::ANSWERED;
+use crate::x_backend::XBackends;
 use http_route::HttpRoute;
 use listener::{GatewayIntent, Layer4, Listener, ListenerSetIntent, Parent};
 
@@ -47,6 +48,7 @@ pub(crate) struct Intents<'a> {
     pub(crate) http_routes: Vec<HttpRoute<'a>>,
     pub(crate) backend_tls: BackendTls<'a>,
     pub(crate) backend_traffic: BackendTraffic<'a>,
+    pub(crate) x_backends: XBackends<'a>,
     pub(crate) problems: Vec<Problem>,
     /// The objects of other classes, each with a note of the option that would serve it.
     pub(crate) foreign: Vec<Problem>,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use sluicegate_model::value::syntax;
 use sluicegate_model::{AlternativeName, HostPattern};
 
 use super::gateway_api::{
@@ -105,6 +106,10 @@ impl Target {
             findings.error(field("name"), "is missing: name a Service");
             return None;
         };
+        if let Some(fault) = syntax::dns_name_fault(&name) {
+            findings.error(field("name"), format!("{name:?} {fault}"));
+            return None;
+        }
         let port = raw.section_name.filter(|name| !name.is_empty());
         Some(Self { index, service: name.into(), port: port.map(Into::into) })
     }

@@ -5,12 +5,12 @@ use super::kind::Raw;
 use super::{Kind, Object, ObjectRef, annotation};
 use crate::problem::Findings;
 
-/// A checked `ReferenceGrant`: the objects that may name Services, XBackends, Secrets or ConfigMaps of its namespace.
+/// A checked `ReferenceGrant`: the objects that may name Services, Secrets or ConfigMaps of its namespace.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ReferenceGrant {
     /// Objects of this kind in this namespace.
     from: Vec<(Kind, Box<str>)>,
-    /// Services, XBackends, Secrets or ConfigMaps: the object of this name, or all.
+    /// Services, Secrets or ConfigMaps: the object of this name, or all. Routes name only XBackends of their own namespace.
     to: Vec<(Kind, Option<Box<str>>)>,
 }
 
@@ -41,7 +41,7 @@ impl ReferenceGrant {
         for (index, entry) in spec.to.unwrap_or_default().into_iter().enumerate() {
             let kind = missing(format!("spec.to[{index}].kind"), entry.kind);
             let kind = kind.and_then(|kind| Kind::parse(&kind)).filter(|kind| {
-                matches!(kind, Kind::Service | Kind::Secret | Kind::ConfigMap | Kind::XBackend)
+                matches!(kind, Kind::Service | Kind::Secret | Kind::ConfigMap)
                     && entry.group.as_deref().unwrap_or_default() == kind.group()
             });
             if let Some(kind) = kind {

@@ -53,6 +53,8 @@ pub(crate) struct HttpRule {
     /// The features of filters, timeouts and retries. A rule with an invalid filter responds with 500: no filter may be
     /// skipped (Gateway API, `HTTPRouteFilter`).
     pub(crate) features: Arc<Features>,
+    /// Whether the session persistence of the rule is invalid. Then no session persistence applies, not even that of a policy.
+    pub(crate) is_sessionless: bool,
     /// Cross-origin requests, which a filter sets.
     pub(crate) cors: Option<Cors>,
     /// The backends that mirrors name, each with the place of the filter.
@@ -167,6 +169,7 @@ impl HttpRule {
         if let Some(retry) = raw.retry {
             http_filter::retry(&retry, &field, features, findings);
         }
+        let mut is_sessionless = false;
         if let Some(written) = raw.session_persistence {
             let section = raw.name.clone().unwrap_or_else(|| index.to_string());
             let default = session_persistence::default_name(object, &section);
@@ -176,6 +179,7 @@ impl HttpRule {
                 &default,
                 findings,
             );
+            is_sessionless = features.load_balancing.affinity.is_none();
         }
         let written = raw.backend_refs.unwrap_or_default();
         let mut backends = Vec::with_capacity(written.len());
@@ -206,6 +210,7 @@ impl HttpRule {
             name: raw.name.map(Into::into),
             matches,
             features: shared(filters.features),
+            is_sessionless,
             cors: filters.cors,
             mirrors: filters.mirrors,
             auth: filters.auth,

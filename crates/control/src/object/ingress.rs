@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::networking::v1;
+use sluicegate_model::value::syntax;
 use sluicegate_model::{ClientAuthMode, Codings, HostPattern, PathPattern, UpstreamKey};
 
 use super::annotation::{Settings, Verify};
@@ -294,6 +295,10 @@ fn check_backend(
     };
     if service.name.is_empty() {
         findings.error(format!("{field}.service.name"), "is missing");
+        return None;
+    }
+    if let Some(fault) = syntax::dns_name_fault(&service.name) {
+        findings.error(format!("{field}.service.name"), format!("{:?} {fault}", service.name));
         return None;
     }
     let field = format!("{field}.service.port");

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sluicegate_model::HostPattern;
+use sluicegate_model::value::syntax;
 
 use super::gateway_api::{self, GROUP, PortRouteSpec, TlsRouteSpec, Written};
 use super::host::Specificity;
@@ -258,6 +259,11 @@ impl BackendRef {
                 refuse("name", "is missing".to_owned());
                 return None;
             };
+            // The CRDs allow all characters.
+            if let Some(fault) = syntax::dns_name_fault(&name) {
+                refuse("name", format!("{name:?} {fault}"));
+                return None;
+            }
             let port = match raw.port.map(u16::try_from) {
                 _ if known == Kind::XBackend => "".into(),
                 Some(Ok(port @ 1..)) => port.to_string().into(),

@@ -144,8 +144,7 @@ async fn look_up_repeatedly(target: Target, reach: Reach, sender: mpsc::Unbounde
 
 async fn look_up((name, port): &Target, reach: Reach) -> Result<Arc<[Endpoint]>, String> {
     let mut found = tokio::net::lookup_host((&**name, *port)).await;
-    // Outside of a cluster, the hosts file of the machine has the name without the dot.
-    if let (Err(_), Some(relative), Reach::Anywhere) = (&found, name.strip_suffix('.'), reach) {
+    if let (Err(_), Some(relative)) = (&found, relative(name, reach)) {
         found = tokio::net::lookup_host((relative, *port)).await;
     }
     let mut addresses: BTreeSet<_> = found.map_err(|error| error.to_string())?.collect();
@@ -160,6 +159,13 @@ async fn look_up((name, port): &Target, reach: Reach) -> Result<Arc<[Endpoint]>,
         ));
     }
     Ok(addresses.into_iter().map(|address| Endpoint { address, conditions: Conditions::READY }).collect())
+}
+
+/// The name under which the hosts file of the machine may have an absolute name, such as `localhost`. The look-up of a relative
+/// name also tries search domains. So no other name is relative: an error of a name server must not lead to another host.
+fn relative(name: &str, reach: Reach) -> Option<&str> {
+    let relative = name.strip_suffix('.').filter(|relative| !relative.contains('.'));
+    relative.filter(|_| reach == Reach::Anywhere)
 }
 
 /// Whether an address has a meaning on one machine or link alone, or belongs to many machines.
@@ -205,5 +211,15 @@ mod tests {
         assert!(look_up(&absolute, Reach::BeyondTheNode).await.is_err());
         let target = ("192.0.2.1".into(), 80);
         assert_eq!(look_up(&target, Reach::BeyondTheNode).await.map(|found| found.len()), Ok(1));
+    }
+
+    #[test]
+    fn only_names_without_a_dot_are_looked_up_with_search_domains() {
+        for (name, expected) in
+            [("localhost.", Some("localhost")), ("api.example.", None), ("localhost", None)]
+        {
+            assert_eq!(relative(name, Reach::Anywhere), expected, "{name}");
+            assert_eq!(relative(name, Reach::BeyondTheNode), None, "{name}");
+        }
     }
 }

@@ -24,7 +24,7 @@ use crate::object::{Kind, ObjectRef};
 use crate::problem::Problem;
 use crate::status::ObjectStatus;
 use crate::store::{ServiceRef, Store};
-use crate::{emit, frontend, merge, x_backend};
+use crate::{emit, frontend, merge};
 
 mod data_planes;
 mod gateway_services;
@@ -219,7 +219,7 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     let mut statuses = merge::gateway_status::statuses(store, &options, &intents, &merged.listeners);
     statuses.extend(intents.backend_tls.statuses(store, &intents, &mut problems));
     statuses.extend(intents.backend_traffic.statuses(store, &intents, &mut problems));
-    statuses.extend(x_backend::statuses(store, &intents, &mut problems));
+    statuses.extend(intents.x_backends.statuses(store, &intents, &mut problems));
     Translation {
         foreign,
         statuses,

@@ -22,14 +22,14 @@ impl TrafficPolicy {
     /// The wait before a retry after this failure.
     pub(crate) fn backoff(&self, failure: Failure) -> Option<Duration> {
         // Nothing processed the request, so the endpoint needs no rest.
-        let is_unprocessed = matches!(failure, Failure::Stale | Failure::Refused);
-        self.retries()?.backoff.filter(|_| !is_unprocessed).map(Span::get)
+        self.retries()?.backoff.filter(|_| !failure.is_unprocessed()).map(Span::get)
     }
 
-    /// Whether the retry budget allows another attempt, which counts as made.
-    pub(crate) fn spend_retry(&self, worker: usize, now: Instant) -> bool {
+    /// Whether the retry budget allows another attempt after this failure, which counts as made. The budget allows every retry
+    /// of an unprocessed request.
+    pub(crate) fn spend_retry(&self, worker: usize, failure: Failure, now: Instant) -> bool {
         let Some(budget) = &self.compiled.budget else { return true };
-        let is_allowed = budget.allows_retry(now);
+        let is_allowed = failure.is_unprocessed() || budget.allows_retry(now);
         match is_allowed {
             true => budget.count_retry(now),
             false => self.stats.of(worker).over_budget.add(1),

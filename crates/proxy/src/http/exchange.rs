@@ -370,7 +370,7 @@ impl<'c> Exchange<'c> {
             refused += u32::from(failure == Failure::Refused && refused < REFUSED_MOST);
             let last = last && failure != Failure::Refused || refused == REFUSED_MOST;
             let repeats = !last && is_retryable && harmless && self.upload.is_replayable();
-            let repeats = if repeats { self.spend_retry(budget.as_deref()) } else { Ok(false) };
+            let repeats = if repeats { self.spend_retry(budget.as_deref(), failure) } else { Ok(false) };
             if repeats == Ok(false) && failure == Failure::RetriedStatus {
                 // The response is final after all.
                 return Ok(connection);

@@ -235,16 +235,22 @@ impl Exchange<'_> {
         self.attempt_deadline().is_some() && self.head_deadline.is_none_or(|due| Instant::now() < due)
     }
 
-    /// Whether the retry budget of the policy allows another attempt, which then counts for both budgets.
+    /// Whether the retry budget of the policy allows another attempt after this failure, which then counts for both budgets.
+    /// Both budgets allow every retry of an unprocessed request: an endpoint that closes an idle connection must not cost a
+    /// request.
     ///
     /// # Errors
     /// The budget of the upstream does not allow another attempt.
-    pub(super) fn spend_retry(&self, of_upstream: Option<&RetryBudget>) -> Result<bool, Failure> {
+    pub(super) fn spend_retry(
+        &self,
+        of_upstream: Option<&RetryBudget>,
+        failure: Failure,
+    ) -> Result<bool, Failure> {
         let now = Instant::now();
-        if of_upstream.is_some_and(|budget| !budget.allows_retry(now)) {
+        if of_upstream.is_some_and(|budget| !failure.is_unprocessed() && !budget.allows_retry(now)) {
             return Err(Failure::OverRetryBudget);
         }
-        let is_allowed = self.traffic().is_none_or(|policy| policy.spend_retry(self.worker.id, now));
+        let is_allowed = self.traffic().is_none_or(|policy| policy.spend_retry(self.worker.id, failure, now));
         if let Some(budget) = of_upstream.filter(|_| is_allowed) {
             budget.count_retry(now);
         }

@@ -21,9 +21,17 @@ pub(crate) struct RetryBudget {
     begun: Instant,
     /// Indexed by the number of the part modulo `PARTS`.
     parts: [Part; PARTS as usize],
-    /// The interval of the minimum rate.
-    minimum: Part,
+    minimum: MinimumRate,
 }
+
+/// The retries in the current interval of the minimum rate. One word has both the number of the interval, from 1, and the count,
+/// so that the begin of an interval never loses a retry and never counts a retry of another interval.
+#[derive(Debug, Default)]
+struct MinimumRate(AtomicU64);
+
+/// The bits of the count, which may reach `RetryConstraint::min_retries`. The rest is enough for 500 years of milliseconds.
+const COUNT_BITS: u32 = 20;
+const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
 
 /// The counts of a part of an interval.
 #[derive(Debug, Default)]
@@ -36,7 +44,7 @@ struct Part {
 
 impl RetryBudget {
     pub(crate) fn new(constraint: RetryConstraint) -> Self {
-        Self { constraint, begun: Instant::now(), parts: Default::default(), minimum: Part::default() }
+        Self { constraint, begun: Instant::now(), parts: Default::default(), minimum: MinimumRate::default() }
     }
 
     /// The budget of a constraint, with the counts of `before` if the constraint has not changed.
@@ -58,7 +66,7 @@ impl RetryBudget {
     pub(crate) fn allows_retry(&self, at: Instant) -> bool {
         let RetryConstraint { percent, min_retries, .. } = self.constraint;
         // The minimum applies to each of its intervals separately, so that quiet intervals do not add up to a burst.
-        if self.minimum(at).retries.load(Ordering::Relaxed) < u64::from(min_retries.get()) {
+        if self.minimum.retries(self.min_interval(at)) < u64::from(min_retries.get()) {
             return true;
         }
         let (now, _) = self.part(at);
@@ -72,7 +80,7 @@ impl RetryBudget {
     /// Counts a retry.
     pub(crate) fn count_retry(&self, at: Instant) {
         self.part(at).1.retries.fetch_add(1, Ordering::Relaxed);
-        self.minimum(at).retries.fetch_add(1, Ordering::Relaxed);
+        self.minimum.count(self.min_interval(at));
     }
 
     /// The part at this time, with its number.
@@ -83,10 +91,9 @@ impl RetryBudget {
         (number, part)
     }
 
-    /// The interval of the minimum rate at this time.
-    fn minimum(&self, at: Instant) -> &Part {
-        self.minimum.begin(self.number(at, self.constraint.min_interval.get()));
-        &self.minimum
+    /// The number of the interval of the minimum rate at this time.
+    fn min_interval(&self, at: Instant) -> u64 {
+        self.number(at, self.constraint.min_interval.get())
     }
 
     /// The number of a part with this length, from 1.
@@ -115,8 +122,29 @@ impl Part {
     }
 }
 
+impl MinimumRate {
+    /// The retries in the interval with this number, or in a newer interval if one has begun.
+    fn retries(&self, interval: u64) -> u64 {
+        let word = self.0.load(Ordering::Relaxed);
+        if word >> COUNT_BITS < interval { 0 } else { word & COUNT_MAX }
+    }
+
+    /// Counts a retry in the interval with this number, or in a newer interval if one has begun.
+    fn count(&self, interval: u64) {
+        let count = |word: u64| match word >> COUNT_BITS < interval {
+            true => Some(interval << COUNT_BITS | 1),
+            // A full count is beyond every minimum.
+            false => (word & COUNT_MAX < COUNT_MAX).then_some(word + 1),
+        };
+        // An error means that the count is full.
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
     use sluicegate_model::value::{Number, Span};
 
     use super::*;
@@ -174,6 +202,28 @@ mod tests {
                 assert_eq!(granted(&budget, time + length - 1), 0, "{length} {time}");
             }
         }
+    }
+
+    #[test]
+    fn no_retry_is_lost_when_workers_begin_an_interval_of_the_minimum_rate_at_once() {
+        const WORKERS: u64 = 4;
+        let budget = budget(0, 3_600_000, 1_000_000, 1);
+        let together = Barrier::new(4);
+        std::thread::scope(|scope| {
+            for _ in 0..WORKERS {
+                scope.spawn(|| {
+                    for interval in 0..5000 {
+                        let at = budget.begun + Duration::from_millis(interval);
+                        together.wait();
+                        budget.count_retry(at);
+                        budget.count_retry(at);
+                        together.wait();
+                        let retries = budget.minimum.retries(budget.min_interval(at));
+                        assert_eq!(retries, 2 * WORKERS, "{interval}");
+                    }
+                });
+            }
+        });
     }
 
     #[test]

@@ -1,6 +1,8 @@
 use std::time::Duration;
 
 use http::Request;
+use sluicegate_model::feature::RetryConstraint;
+use sluicegate_model::value::{Number, Span};
 use sluicegate_proxy::failure::Failure;
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::Client;
@@ -87,6 +89,30 @@ async fn post_on_a_refused_stream_is_retried_on_another_endpoint() -> TestResult
         assert_eq!(at_once(&gateway, 10, true).await?, 10);
     }
     assert_eq!((refusing.requests(), good.repeated_ids()), (0, Vec::new()));
+    Ok(())
+}
+
+#[tokio::test]
+async fn request_on_a_refused_stream_is_retried_beyond_the_retry_budget_of_its_service() -> TestResult {
+    let refusing = Http2Backend::start(Manner::Refuse, 100).await?;
+    let good = Http2Backend::start(Manner::GoAwayAfter(3), 100).await?;
+    let hour = Span::of_millis(3_600_000);
+    let (percent, min_retries) = (Number::of(0), Number::of(1));
+    let constraint =
+        RetryConstraint { percent, interval: Span::of_millis(1000), min_retries, min_interval: hour };
+    let gateway = before([refusing.addr(), good.addr()]).await?;
+    gateway
+        .configure(|config| {
+            for upstream in config.upstreams.values_mut() {
+                std::sync::Arc::make_mut(upstream).retry_constraint = Some(constraint);
+            }
+        })
+        .await;
+    for round in 0..10 {
+        assert_eq!(at_once(&gateway, 10, round % 2 == 0).await?, 10, "round {round}");
+    }
+    assert!(gateway.count(|upstream| &upstream.retries[Failure::Refused.index()]) > 1);
+    assert_eq!(gateway.count(|upstream| &upstream.failures[Failure::OverRetryBudget.index()]), 0);
     Ok(())
 }
 

@@ -120,6 +120,57 @@ async fn retry_after_a_closed_connection_counts_for_the_retry_constraint() -> Te
 }
 
 #[tokio::test]
+async fn request_on_a_stale_connection_is_retried_beyond_both_retry_budgets() -> TestResult {
+    // The endpoint closes each connection that it kept alive.
+    let backend = Backend::start(Behaviour::choose(|request| match request.nth {
+        1 => Behaviour::ok(),
+        _ => Behaviour::close_on_request(),
+    }))
+    .await?;
+    let none = json!({"percent": 0, "minPerSecond": 0});
+    for (constraint, budget) in
+        [(Some(constraint(0, 1)), None), (None, Some(&none)), (Some(constraint(0, 1)), Some(&none))]
+    {
+        let mut builder = Gateway::builder()
+            .workers(1)
+            .backends([&backend])
+            .upstream(|upstream: &mut Upstream| upstream.retry_constraint = constraint);
+        if let Some(budget) = budget {
+            let policy = traffic(json!({"retries": {"budget": budget}}));
+            routes(builder.config_mut(), |route| route.traffic = Some(policy.clone()));
+        }
+        let gateway = builder.start().await?;
+        assert_eq!(statuses(&gateway, "/", 20).await?, [200; 20], "{constraint:?} {budget:?}");
+        let retries = gateway.count(|shard| &shard.retries[Failure::Stale.index()]);
+        assert_eq!((retries, refused(&gateway)), (19, 0), "{constraint:?} {budget:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn retry_on_a_stale_connection_counts_for_the_retry_constraint() -> TestResult {
+    let backend = Backend::start(Behaviour::choose(|request| match (&*request.target, request.nth) {
+        ("/shop", _) => Behaviour::status(500).then_close(),
+        (_, 1) => Behaviour::ok(),
+        _ => Behaviour::close_on_request(),
+    }))
+    .await?;
+    for (before, expected) in [(1, 500), (3, 503)] {
+        let mut builder = Gateway::builder()
+            .workers(1)
+            .backends([&backend])
+            .upstream(|upstream: &mut Upstream| upstream.retry_constraint = Some(constraint(0, 2)));
+        let policy = traffic(json!({"retries": {"attempts": 2, "codes": [500]}}));
+        routes(builder.config_mut(), |route| route.traffic = Some(policy.clone()));
+        let gateway = builder.start().await?;
+        assert_eq!(statuses(&gateway, "/", before).await?, vec![200; before]);
+        // With 1 request before, only this request has retries: 1 after the stale connection, and 1 of its status.
+        assert_eq!(statuses(&gateway, "/shop", 1).await?, [expected]);
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn retry_constraint_keeps_its_counts_until_its_numbers_change() -> TestResult {
     let backends = Backend::group(2, Behaviour::status(500)).await?;
     let gateway = limited(&backends, constraint(0, 1)).await?;

@@ -10,14 +10,19 @@ use crate::object::{Kind, ObjectRef};
 use crate::status::Fault;
 use crate::store::Store;
 use crate::upstream;
-use crate::x_backend::{self, Use};
+use crate::x_backend::{self, Use, XBackends};
 
 /// The Service of upstreams that refuse all connections. No Service can have this name.
 const REFUSED: &str = "(refused)";
 
 /// The backends of a route, with and without regard to BackendTLSPolicies.
-pub(super) fn build<'a>(store: &Store, tls: &BackendTls<'_>, at: At<'a>, route: &Route) -> Backends<'a> {
-    let plain = destination(store, None, at, route);
+pub(super) fn build<'a>(
+    store: &Store,
+    (tls, x_backends): (&BackendTls<'_>, &XBackends<'_>),
+    at: At<'a>,
+    route: &Route,
+) -> Backends<'a> {
+    let plain = destination(store, (None, x_backends), at, route);
     let is_secured = |upstream: &UpstreamKey| {
         let is_tcp = upstream.transport.protocol == Protocol::Tcp;
         is_tcp && tls.secure(upstream.clone()).as_ref() != Ok(upstream)
@@ -27,9 +32,10 @@ pub(super) fn build<'a>(store: &Store, tls: &BackendTls<'_>, at: At<'a>, route: 
     let is_usable = |named: &&ServicePortRef| {
         named.kind == Kind::XBackend && at.object.kind != Kind::UdpRoute && is_granted(store, at, named)
     };
-    let x_backends: Vec<ObjectRef> = named.filter(is_usable).map(ServicePortRef::object).collect();
-    let secured = (needs_tls || !x_backends.is_empty()).then(|| destination(store, Some(tls), at, route));
-    Backends { plain, secured, x_backends }
+    let named: Vec<ObjectRef> = named.filter(is_usable).map(ServicePortRef::object).collect();
+    let is_tls = needs_tls || !named.is_empty();
+    let secured = is_tls.then(|| destination(store, (Some(tls), x_backends), at, route));
+    Backends { plain, secured, x_backends: named }
 }
 
 /// Whether a route may name this backend.
@@ -41,7 +47,7 @@ fn is_granted(store: &Store, at: At<'_>, service: &ServicePortRef) -> bool {
 /// requires: its weight goes to an upstream that never has an endpoint.
 fn destination<'a>(
     store: &Store,
-    tls: Option<&BackendTls<'_>>,
+    (tls, x_backends): (Option<&BackendTls<'_>>, &XBackends<'_>),
     at: At<'a>,
     route: &Route,
 ) -> Destination<'a> {
@@ -53,10 +59,14 @@ fn destination<'a>(
         let granted = backend.service.as_ref().filter(|service| {
             let is_granted = is_granted(store, at, service);
             if !is_granted {
-                let message = format!(
-                    "{:?}: no ReferenceGrant of this namespace allows a {} of namespace {} to name {} {}; the share of this backend is rejected",
-                    service.namespace, object.kind, object.namespace, service.kind, service.name
-                );
+                let fault = match service.kind {
+                    Kind::XBackend => x_backend::of_another_namespace(object, &service.object()),
+                    kind => format!(
+                        "{:?}: no ReferenceGrant of this namespace allows a {} of namespace {} to name {kind} {}",
+                        service.namespace, object.kind, object.namespace, service.name
+                    ),
+                };
+                let message = format!("{fault}; the share of this backend is rejected");
                 let field = format!("{}.namespace", backend_field(index));
                 unresolved = unresolved.take().or_else(|| Some(Fault::new("RefNotPermitted", format!("{field}: {message}"))));
                 problems.push(at.warning(&field, message));
@@ -65,7 +75,7 @@ fn destination<'a>(
         });
         let upstream = match granted {
             Some(named @ ServicePortRef { kind: Kind::XBackend, .. }) => {
-                match x_backend(store, tls.is_some(), protocol, named) {
+                match x_backend(store, x_backends, tls.is_some(), protocol, named) {
                     Ok(upstream) => {
                         let place = Place::BackendRef(index);
                         references.push(Reference { at, place, upstream: upstream.clone() });
@@ -130,6 +140,7 @@ fn destination<'a>(
 /// The upstream of an XBackend; or the invalid field of the reference, and the reason. TLS applies if it `is_secured`.
 fn x_backend(
     store: &Store,
+    x_backends: &XBackends<'_>,
     is_secured: bool,
     protocol: Protocol,
     named: &ServicePortRef,
@@ -139,5 +150,5 @@ fn x_backend(
         return Err(("kind", Fault::new("InvalidKind", message)));
     }
     let by = if is_secured { Use::Tcp } else { Use::Passthrough };
-    x_backend::upstream(store, &named.object(), by).map_err(|fault| ("name", fault))
+    x_backends.upstream(store, &named.object(), by).map_err(|fault| ("name", fault))
 }

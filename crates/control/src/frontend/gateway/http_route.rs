@@ -12,16 +12,17 @@ use crate::backend_traffic::BackendTraffic;
 use crate::intent::http_route::{HttpBackend, HttpRoute, HttpRule};
 use crate::intent::listener::Parent;
 use crate::intent::{At, Place, Reference};
-use crate::object::Kind;
 use crate::object::external_auth::OF_RULE;
 use crate::object::http_route::{self as object, internal_error};
-use crate::object::route::BackendRef;
+use crate::object::route::{BackendRef, ServicePortRef};
+use crate::object::{Kind, ObjectRef};
 use crate::status::Fault;
-use crate::store::Store;
+use crate::store::{ServiceRef, Store};
+use crate::x_backend::{self, XBackends};
 
 pub(super) fn intent<'a>(
     store: &Store,
-    (tls, traffic): (&BackendTls<'_>, &BackendTraffic<'a>),
+    (tls, x_backends, traffic): (&BackendTls<'_>, &XBackends<'_>, &BackendTraffic<'a>),
     at: At<'a>,
     route: &'a object::HttpRoute,
     parents: Vec<Parent<'a>>,
@@ -44,6 +45,7 @@ pub(super) fn intent<'a>(
         references,
         problems,
     };
+    let known = (tls, x_backends);
     // gRPC needs HTTP/2.
     let is_grpc = at.object.kind == Kind::GrpcRoute;
     for rule in &route.rules {
@@ -52,21 +54,23 @@ pub(super) fn intent<'a>(
             let place = Place::HttpBackend(rule.index, nth);
             let upstream = intent.upstream(
                 store,
-                tls,
+                known,
                 (&backend.reference, is_grpc),
                 place,
                 "requests for this backend receive 500",
             );
             let (weight, features) = (backend.reference.weight, backend.features.as_deref());
             let affinity = upstream.as_ref().and_then(|upstream| traffic.affinity(upstream));
-            backends.push(HttpBackend { weight, upstream, features, affinity });
+            let named = backend.reference.service.as_ref();
+            let service = named.filter(|named| is_permitted(store, at.object, named)).map(service_of);
+            backends.push(HttpBackend { weight, service, upstream, features, affinity });
         }
         let mut features = rule.features.clone();
         let mut mirrors = Vec::new();
         for (filter, mirror) in &rule.mirrors {
             let place = Place::HttpMirror(rule.index, *filter);
             let upstream =
-                { intent.upstream(store, tls, (mirror, is_grpc), place, "the filter mirrors no requests") };
+                { intent.upstream(store, known, (mirror, is_grpc), place, "the filter mirrors no requests") };
             // The weight is the percentage.
             if let (Some(upstream), Ok(percent)) = (upstream, Percent::new(mirror.weight.into())) {
                 mirrors.push(Mirror { upstream, percent });
@@ -80,7 +84,9 @@ pub(super) fn intent<'a>(
             let place = Place::HttpFilter(rule.index, *filter);
             let backend = (&of_filter.backend, of_filter.is_grpc());
             auth.extend(
-                intent.upstream(store, tls, backend, place, OF_RULE).map(|upstream| of_filter.with(upstream)),
+                intent
+                    .upstream(store, known, backend, place, OF_RULE)
+                    .map(|upstream| of_filter.with(upstream)),
             );
         }
         if auth.len() < rule.auth.len() {
@@ -89,9 +95,24 @@ pub(super) fn intent<'a>(
         }
         let (index, name, matches) = (rule.index, rule.name.as_ref(), &*rule.matches);
         let cors = rule.cors.as_ref();
-        intent.rules.push(HttpRule { index, name, matches, features, cors, auth, backends });
+        let is_sessionless = rule.is_sessionless;
+        intent.rules.push(HttpRule { index, name, matches, features, is_sessionless, cors, auth, backends });
     }
     intent
+}
+
+/// Whether a route may name this backend.
+fn is_permitted(store: &Store, route: &ObjectRef, named: &ServicePortRef) -> bool {
+    store.is_granted(route, &named.namespace, (named.kind, &named.name))
+}
+
+/// The Service, or the Service of the upstream of the XBackend.
+fn service_of(named: &ServicePortRef) -> ServiceRef {
+    let service = match named.kind {
+        Kind::XBackend => x_backend::service_of(&named.name),
+        _ => named.name.clone(),
+    };
+    (named.namespace.clone(), service)
 }
 
 impl HttpRoute<'_> {
@@ -99,7 +120,7 @@ impl HttpRoute<'_> {
     fn upstream(
         &mut self,
         store: &Store,
-        tls: &BackendTls<'_>,
+        (tls, x_backends): (&BackendTls<'_>, &XBackends<'_>),
         (backend, is_http2): (&BackendRef, bool),
         place: Place,
         consequence: &str,
@@ -108,13 +129,16 @@ impl HttpRoute<'_> {
             self.unresolved = self.unresolved.take().or_else(|| backend.fault.clone());
             return None;
         };
-        if service.kind == Kind::XBackend
-            && store.is_granted(self.at.object, &service.namespace, (service.kind, &service.name))
-        {
+        if service.kind == Kind::XBackend && is_permitted(store, self.at.object, service) {
             self.x_backends.push(service.object());
         }
-        let Resolved { upstream, named } =
-            service_ref::resolve(store, tls, self.at.object, service, is_http2);
+        let object = self.at.object;
+        let Resolved { upstream, named } = match service.kind {
+            Kind::XBackend => {
+                service_ref::resolve_x_backend(store, x_backends, object, &service.object(), is_http2)
+            }
+            _ => service_ref::resolve(store, tls, object, service, is_http2),
+        };
         self.named.extend(named);
         let upstream = match upstream {
             Ok(upstream) => upstream,

@@ -25,6 +25,7 @@ use crate::object::http_route::HttpRoute;
 use crate::object::route::Route;
 use crate::store::Store;
 use crate::translate::TranslateOptions;
+use crate::x_backend::XBackends;
 use listener::Shared;
 
 mod attach;
@@ -107,7 +108,7 @@ pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mu
         let listeners = refusal.map_or(Ok(range), Err);
         intents.listener_sets.push(ListenerSetIntent { at, set, gateway, listeners });
     }
-    intents.backend_tls = BackendTls::new(store);
+    intents.x_backends = XBackends::new(store);
     let routes = store.all::<Route>().map(|(object, route, origin)| (At { object, origin }, route));
     let mut routes: Vec<_> = routes.collect();
     routes.sort_by_cached_key(|(at, route)| at.age(route.created));
@@ -120,7 +121,7 @@ pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mu
             generation: route.generation,
             hostnames: route.hostnames.as_deref().unwrap_or_default(),
             parents,
-            backends: backend::build(store, &intents.backend_tls, at, route),
+            backends: backend::build(store, (&intents.backend_tls, &intents.x_backends), at, route),
         });
     }
     let routes = store.all::<HttpRoute>().map(|(object, route, origin)| (At { object, origin }, route));
@@ -130,7 +131,7 @@ pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mu
     for (at, route) in routes {
         let (hostnames, parents) = (route.hostnames.as_deref(), &route.parents);
         let parents = attach::parents(store, &listeners, &intents.listeners, at, hostnames, parents);
-        let policies = (&intents.backend_tls, &intents.backend_traffic);
-        intents.http_routes.push(http_route::intent(store, policies, at, route, parents));
+        let known = (&intents.backend_tls, &intents.x_backends, &intents.backend_traffic);
+        intents.http_routes.push(http_route::intent(store, known, at, route, parents));
     }
 }

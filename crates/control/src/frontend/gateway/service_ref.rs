@@ -8,17 +8,17 @@ use sluicegate_model::policy::Security;
 use crate::backend_tls::{self, BackendTls};
 use crate::intent::listener::ListenerFilters;
 use crate::intent::{At, Place, Reference};
+use crate::object::ObjectRef;
 use crate::object::backend::Backend;
 use crate::object::external_auth::OF_LISTENER;
 use crate::object::gateway::Listener;
 use crate::object::route::ServicePortRef;
 use crate::object::service::IpProtocol;
-use crate::object::{Kind, ObjectRef};
 use crate::problem::Problem;
 use crate::status::Fault;
 use crate::store::Store;
 use crate::upstream;
-use crate::x_backend::{self, Use};
+use crate::x_backend::{self, Use, XBackends};
 
 /// The upstream of a Service, or the reason why the gateway may not use the Service.
 pub(super) struct Resolved {
@@ -38,7 +38,29 @@ pub(super) struct Unresolved {
     pub(super) is_missing: bool,
 }
 
-/// Resolves a reference of an object. The Service speaks HTTP/2 by default if `is_http2`.
+/// Resolves a reference of an object to an XBackend. The host speaks HTTP/2 by default if `is_http2`.
+pub(super) fn resolve_x_backend(
+    store: &Store,
+    x_backends: &XBackends<'_>,
+    object: &ObjectRef,
+    named: &ObjectRef,
+    is_http2: bool,
+) -> Resolved {
+    if named.namespace != object.namespace {
+        let fault = x_backend::of_another_namespace(object, named);
+        return unresolved("namespace", "RefNotPermitted", fault, false);
+    }
+    match x_backends.upstream(store, named, Use::Http { is_http2 }) {
+        Ok(upstream) => Resolved { upstream: Ok(upstream), named: None },
+        Err(Fault { reason, message }) => unresolved("name", reason, message, false),
+    }
+}
+
+fn unresolved(within: &'static str, reason: &'static str, fault: String, is_missing: bool) -> Resolved {
+    Resolved { upstream: Err(Unresolved { within, reason, fault, is_missing }), named: None }
+}
+
+/// Resolves a reference of an object to a Service. The Service speaks HTTP/2 by default if `is_http2`.
 pub(super) fn resolve(
     store: &Store,
     tls: &BackendTls<'_>,
@@ -47,10 +69,6 @@ pub(super) fn resolve(
     is_http2: bool,
 ) -> Resolved {
     let ServicePortRef { kind, namespace, name, port } = named;
-    let unresolved = |within, reason, fault, is_missing| Resolved {
-        upstream: Err(Unresolved { within, reason, fault, is_missing }),
-        named: None,
-    };
     if !store.is_granted(object, namespace, (*kind, name)) {
         let fault = format!(
             "{namespace:?}: no ReferenceGrant of this namespace allows {}s of namespace {} to name {kind} {name}",
@@ -59,14 +77,6 @@ pub(super) fn resolve(
         return unresolved("namespace", "RefNotPermitted", fault, false);
     }
     let service = named.object();
-    if *kind == Kind::XBackend {
-        let upstream = x_backend::upstream(store, &service, Use::Http { is_http2 });
-        let Fault { reason, message } = match upstream {
-            Ok(upstream) => return Resolved { upstream: Ok(upstream), named: None },
-            Err(fault) => fault,
-        };
-        return unresolved("name", reason, message, false);
-    }
     match store.service(namespace, name) {
         None if !store.knows(&service) => {
             return unresolved("name", "BackendNotFound", format!("{service} does not exist"), true);

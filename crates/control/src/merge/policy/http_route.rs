@@ -56,10 +56,10 @@ impl Policies<'_> {
             }
         }
         let traffic = self.traffic.of_rule(origin, first).map(|value| value.traffic.clone());
-        let own = &*rule.features;
-        let traffic = match own == &Features::default() {
+        let keeps_sessions = !rule.is_sessionless || traffic.is_none();
+        let traffic = match *rule.features == Features::default() && keeps_sessions {
             true => traffic,
-            false => Some(Arc::new(combined(traffic.as_deref(), own, route.at.id(), listener.port))),
+            false => Some(Arc::new(combined(traffic.as_deref(), rule, route.at.id(), listener.port))),
         };
         let traffic = traffic.map(|traffic| match traffic.features.upstreams().count() {
             0 => traffic,
@@ -85,12 +85,14 @@ impl Policies<'_> {
 }
 
 /// The features of a policy and of a rule.
-fn combined(policy: Option<&Traffic>, own: &Features, rule: ObjectId, port: u16) -> Traffic {
-    let policy = policy.cloned().unwrap_or_else(|| Traffic::new(rule));
+fn combined(policy: Option<&Traffic>, rule: &HttpRule<'_>, route: ObjectId, port: u16) -> Traffic {
+    let own = &*rule.features;
+    let policy = policy.cloned().unwrap_or_else(|| Traffic::new(route));
     let of_policy = policy.features.load_balancing.clone();
     let mut traffic = Traffic { features: traffic::over(own, &policy.features), ..policy };
     // A route sets no algorithm.
-    let affinity = own.load_balancing.affinity.clone().or(of_policy.affinity);
+    let affinity =
+        own.load_balancing.affinity.clone().or(of_policy.affinity.filter(|_| !rule.is_sessionless));
     traffic.features.load_balancing = LoadBalancing { affinity, ..of_policy };
     // Without a scheme, the target has the port of the listener (Gateway API, `HTTPRequestRedirectFilter.port`).
     if let Some(redirect) = own.redirect.as_ref().and(traffic.features.redirect.as_mut())

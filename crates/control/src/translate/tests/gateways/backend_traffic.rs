@@ -236,6 +236,16 @@ fn backend_traffic_policy_has_each_gateway_whose_routes_use_its_services_as_ance
 }
 
 #[test]
+fn backend_traffic_policy_of_a_service_with_an_invalid_backend_tls_policy_has_an_ancestor() {
+    let tls = "targetRefs: [{group: \"\", kind: Service, name: echo}], validation: {hostname: echo.test}";
+    let manifests =
+        [object("BackendTLSPolicy", "name: t", tls), policy("name: p", &["echo"], "retryConstraint: {}")];
+    let translation = translated(&store(&manifests));
+    assert!(translation.config.hosts[0].rules[0].backends[0].is_invalid);
+    assert!(verdicts(&translation).contains(&"p edge: Accepted".to_owned()), "{:?}", verdicts(&translation));
+}
+
+#[test]
 fn targets_of_other_kinds_are_ignored_and_reported() {
     let spec = "targetRefs: [{group: multicluster.x-k8s.io, kind: ServiceImport, name: echo}, {group: \"\", kind: Service, name: echo}]";
     let policy = object("XBackendTrafficPolicy", "name: p", &format!("{spec}, retryConstraint: {{}}"))

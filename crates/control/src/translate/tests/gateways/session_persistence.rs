@@ -92,3 +92,23 @@ fn route_whose_session_persistence_cannot_be_honoured_is_not_accepted() {
         ],
     );
 }
+
+#[test]
+fn rule_with_an_invalid_session_persistence_has_no_session_persistence_of_a_policy() {
+    let of_route = "---\napiVersion: sluicegate.dev/v1alpha1\nkind: TrafficPolicy\nmetadata: {name: p}\nspec: {targetRefs: [{group: \
+                    gateway.networking.k8s.io, kind: HTTPRoute, name: r}], loadBalancing: {algorithm: RoundRobin, affinity: \
+                    {cookie: theirs}}}\n";
+    let of_service = "---\napiVersion: gateway.networking.x-k8s.io/v1alpha1\nkind: XBackendTrafficPolicy\nmetadata: {name: p}\nspec: \
+                      {targetRefs: [{group: \"\", kind: Service, name: echo}], sessionPersistence: {cookie: {name: theirs}}}\n";
+    let applied = |session: &str, policies: &str| {
+        let route = http_route("name: r", "{name: edge}", "", &rule(session));
+        let manifests = format!("{}{route}{ECHO}{policies}", edge(&http("http", 80, "")));
+        let translation = translate(&stored(&manifests), &TranslateOptions::default());
+        let rule = &translation.config.hosts[0].rules[0];
+        let of_rule = rule.traffic.as_ref().map(|traffic| json!(traffic.features.load_balancing));
+        (of_rule.unwrap_or_default(), json!(rule.backends[0].features))
+    };
+    let both = format!("{of_route}{of_service}");
+    assert_eq!(applied("absoluteTimeout: 9000h", &both), (json!({"algorithm": "RoundRobin"}), Value::Null));
+    assert_eq!(applied("absoluteTimeout: 9000h", ""), (Value::Null, Value::Null));
+}

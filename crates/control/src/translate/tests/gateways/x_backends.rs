@@ -1,9 +1,9 @@
 //! Tests of XBackends: their upstreams, and their state.
 
-use sluicegate_model::Verification;
+use sluicegate_model::{Protocol, UpstreamKey, Verification};
 use sluicegate_testkit::tls::Authority;
 
-use super::backend_tls::{authorities, pem, problems};
+use super::backend_tls::{authorities, pem, problems, verdicts};
 use super::grpc::grpc_route;
 use super::http::{http, http_route};
 use super::status::statuses_of;
@@ -11,6 +11,7 @@ use super::*;
 use crate::object::Kind;
 use crate::translate::tests::ECHO;
 use crate::translate::{Translation, named};
+use crate::upstream;
 
 /// An XBackend with this specification.
 fn x_backend(metadata: &str, spec: &str) -> String {
@@ -234,7 +235,7 @@ fn invalid_x_backend_receives_no_request() {
 }
 
 #[test]
-fn x_backend_of_another_namespace_needs_a_reference_grant() {
+fn x_backend_of_another_namespace_receives_no_request_even_with_a_reference_grant() {
     let route = |kind: &str| {
         let backend = "{group: gateway.networking.x-k8s.io, kind: XBackend, name: out, namespace: other}";
         object(
@@ -254,16 +255,8 @@ fn x_backend_of_another_namespace_needs_a_reference_grant() {
     };
     let listeners = format!("{}, {}", http("http", 80, ""), tcp("tcp", 81));
     let to = "group: gateway.networking.x-k8s.io, kind: XBackend";
-    for (kind, shown) in [("HTTPRoute", "default"), ("TCPRoute", "default (tcp)")] {
-        for (grants, is_granted) in [
-            (grant(kind, to), true),
-            (grant(kind, &format!("{to}, name: out")), true),
-            (grant(kind, &format!("{to}, name: in")), false),
-            (grant(kind, "group: \"\", kind: XBackend"), false),
-            (grant(kind, "group: \"\", kind: Service"), false),
-            (grant("UDPRoute", to), false),
-            (String::new(), false),
-        ] {
+    for kind in ["HTTPRoute", "TCPRoute"] {
+        for grants in [grant(kind, to), grant(kind, &format!("{to}, name: out")), String::new()] {
             let manifests = [
                 edge(&listeners),
                 route(kind),
@@ -272,12 +265,21 @@ fn x_backend_of_another_namespace_needs_a_reference_grant() {
             ];
             let store = stored(&manifests.concat());
             let translation = translated(&store);
-            let found = externals(&translation).iter().any(|line| line.contains("api.example."));
-            assert_eq!(found, is_granted, "{shown}: {manifests:?}");
+            assert!(!externals(&translation).join("").contains("api.example."), "{manifests:?}");
+            match kind {
+                "HTTPRoute" => assert!(translation.config.hosts[0].rules[0].backends[0].is_invalid),
+                _ => assert_lines(&externals(&translation), &["default/(refused):- (tcp) = - -"]),
+            }
+            let told = problems(&store, &translation).join("\n");
+            let message = format!(
+                "spec.rules[0].backendRefs[0].namespace: \"other\": XBackend other/out is not in the namespace of the {kind}, and no \
+                 ReferenceGrant allows this; create an XBackend in namespace default"
+            );
+            assert!(told.contains(&message), "{told}");
             let states = statuses_of(&store).join("\n");
-            let reason = if is_granted { " ResolvedRefs" } else { " ResolvedRefs=false(RefNotPermitted)" };
-            assert!(states.contains(&format!("{kind} r at edge *: Accepted{reason}")), "{states}");
-            assert_eq!(states.contains("XBackend out of ancestor edge: Accepted"), is_granted, "{states}");
+            let state = format!("{kind} r at edge *: Accepted ResolvedRefs=false(RefNotPermitted)");
+            assert!(states.contains(&state), "{states}");
+            assert!(!states.contains("XBackend out of"), "{states}");
         }
     }
 }
@@ -364,6 +366,66 @@ fn connections_of_tcp_and_tls_routes_reach_an_x_backend() {
 }
 
 #[test]
+fn service_with_the_name_of_the_upstream_of_an_x_backend_is_refused() {
+    let listeners = [
+        http("http", 80, ""),
+        tcp("tcp", 5432),
+        tls("tls", 8443, ""),
+        "{name: udp, protocol: UDP, port: 53}".to_owned(),
+    ];
+    let edge = edge(&listeners.join(", "));
+    let field = "spec.rules[0].backendRefs[0].name";
+    let refused = "\"XBackend/out\" has upper-case letters";
+    let of_route = |kind: &str, section: &str| {
+        let parent = format!("{{name: edge, sectionName: {section}}}");
+        let hosts: &[&str] = if kind == "TLSRoute" { &["a.test"] } else { &[] };
+        attached(kind, "name: r", &parent, hosts, &["XBackend/out:8443"])
+    };
+    let of_http =
+        http_route("name: r", "{name: edge}", "", "{backendRefs: [{name: XBackend/out, port: 8443}]}");
+    let passed = "name: i, annotations: {sluicegate.dev/ssl-passthrough: \"true\"}";
+    for (manifest, field) in [
+        (of_route("TCPRoute", "tcp"), field),
+        (of_route("TLSRoute", "tls"), field),
+        (of_route("UDPRoute", "udp"), field),
+        (of_http, field),
+        (
+            ingress("name: i", &rules(&["a.test Prefix / XBackend/out:8443"])),
+            "spec.rules[0].http.paths[0].backend.service.name",
+        ),
+        (
+            ingress(passed, &rules(&["a.test Prefix / XBackend/out:8443"])),
+            "spec.rules[0].http.paths[0].backend.service.name",
+        ),
+        (
+            ingress("name: i", "defaultBackend: {service: {name: XBackend/out, port: {number: 8443}}}"),
+            "spec.defaultBackend.service.name",
+        ),
+    ] {
+        let backend = x_backend("name: out", &external(&tls_fields(SERVER_ONLY)));
+        let store = stored(&[edge.clone(), manifest.clone(), backend, ca()].concat());
+        let translation = translated(&store);
+        let reached = externals(&translation).into_iter().filter(|line| line.contains("api.example."));
+        assert_eq!(reached.count(), 0, "{manifest}");
+        let told = problems(&store, &translation).join("\n");
+        assert!(told.contains(&format!("{field}: {refused}")), "{told}");
+    }
+}
+
+#[test]
+fn key_of_a_service_never_leads_to_an_x_backend() {
+    let store = store(&[x_backend("name: out", &external(""))]);
+    let named = UpstreamKey::new("default", "XBackend/out", "8443");
+    let UpstreamKey { namespace, service, port, .. } = &named;
+    let of_http = upstream::key(&store, &named, None, None);
+    let of_tcp = upstream::layer4_key(&store, (namespace, service, port), Protocol::Tcp);
+    for key in [of_http, of_tcp] {
+        assert_eq!(upstream::resolve(&store, &key).upstream.external_name, None, "{key}");
+    }
+    assert!(upstream::resolve(&store, &named).upstream.external_name.is_some());
+}
+
+#[test]
 fn mirror_of_an_x_backend_receives_copies() {
     let rule = "{filters: [{type: RequestMirror, requestMirror: {backendRef: {group: gateway.networking.x-k8s.io, kind: XBackend, name: \
                 out}}}], backendRefs: [{name: echo, port: 80}]}";
@@ -400,7 +462,8 @@ fn x_backend_that_does_not_exist_or_is_of_another_group_is_reported() {
         (
             "group: gateway.networking.x-k8s.io, kind: XBackend, name: none",
             "BackendNotFound",
-            "XBackend default/none does not exist",
+            // Without the right to read XBackends, the gateway knows none.
+            "XBackend default/none is not found; create it, or grant Sluicegate the right to list and watch xbackends",
         ),
         (
             "kind: XBackend, name: out, port: 1",
@@ -473,4 +536,18 @@ fn backend_traffic_policy_applies_to_an_x_backend() {
     let (_, upstream) = translation.config.upstreams.first_key_value().unwrap();
     assert!(upstream.retry_constraint.is_some());
     assert_eq!(statuses_of(&store)[3], "XBackendTrafficPolicy p at edge: Accepted");
+}
+
+#[test]
+fn backend_traffic_policy_of_a_missing_or_invalid_x_backend_has_an_ancestor() {
+    let policy = "---\napiVersion: gateway.networking.x-k8s.io/v1alpha1\nkind: XBackendTrafficPolicy\nmetadata: {name: p}\nspec: \
+                  {targetRefs: [{group: gateway.networking.x-k8s.io, kind: XBackend, name: out}], retryConstraint: {}}\n";
+    let invalid = x_backend("name: out", &external(", protocol: HTTP3"));
+    for (backend, expected) in [(String::new(), "TargetNotFound"), (invalid, "Accepted")] {
+        let route = http_route("name: r", "{name: edge}", "", TO_OUT);
+        let translation = translated(&store(&[route, backend, policy.to_owned()]));
+        assert_lines(&verdicts(&translation), &[&format!("p edge: {expected}")]);
+    }
+    let translation = translated(&store(&[policy.to_owned()]));
+    assert_lines(&verdicts(&translation), &[]);
 }
