@@ -551,3 +551,19 @@ fn backend_traffic_policy_of_a_missing_or_invalid_x_backend_has_an_ancestor() {
     let translation = translated(&store(&[policy.to_owned()]));
     assert_lines(&verdicts(&translation), &[]);
 }
+
+#[test]
+fn backend_traffic_policy_of_a_service_never_applies_to_an_x_backend() {
+    let policy = "---\napiVersion: gateway.networking.x-k8s.io/v1alpha1\nkind: XBackendTrafficPolicy\nmetadata: {name: p}\nspec: \
+                  {targetRefs: [{group: \"\", kind: Service, name: XBackend/out}], retryConstraint: {}}\n";
+    let store = store(&[
+        http_route("name: r", "{name: edge}", "", TO_OUT),
+        x_backend("name: out", &external("")),
+        policy.to_owned(),
+    ]);
+    let translation = translated(&store);
+    let told = problems(&store, &translation).join("\n");
+    assert!(told.contains("spec.targetRefs[0].name: \"XBackend/out\" has upper-case letters"), "{told}");
+    let (_, upstream) = translation.config.upstreams.first_key_value().unwrap();
+    assert_eq!(upstream.retry_constraint, None);
+}
