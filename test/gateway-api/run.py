@@ -24,7 +24,7 @@ from harness import Cluster, ClusterError
 from harness.paths import IMAGES, PROJECT
 from harness.processes import checked
 from images.image import Image
-from tests.gateway import HELM, NAMESPACE, POD, chart, image
+from tests.gateway import HELM, NAMESPACE, POD, chart, image, name_control_plane
 
 from verdict import Results, expected_failures, summary
 
@@ -176,15 +176,10 @@ def install_gateway(cluster: Cluster) -> str:
         cluster.import_image(archive)
     with tempfile.TemporaryDirectory() as folder:
         values = Path(folder, "values.json")
-        # The cluster has no DNS for Services. A name server at the address of the node has the name of the control plane.
-        node = cluster.nodes[0].address
-        values.write_text(json.dumps({**VALUES, "dnsConfig": {"nameservers": [node]}}))
+        values.write_text(json.dumps({**VALUES, "dnsConfig": {"nameservers": [cluster.nodes[0].address]}}))
         cluster.run([str(HELM), "upgrade", "--install", "sluicegate", str(chart(Path(folder))), "--namespace", NAMESPACE, "--create-namespace",
                      "--values", str(values)], timeout=150)
-    control = cluster.json("get", f"service/{CONTROL_PLANE}", "--namespace", NAMESPACE)["spec"]["clusterIP"]
-    server = [sys.executable, str(PROJECT / "test/image/dns.py"), node, f"{CONTROL_PLANE}.{NAMESPACE}.svc", control]
-    # The name server ends with its standard input.
-    cluster.popen(["sh", "-c", 'sleep infinity | exec "$@"', "sh", *server], name="dns")
+    name_control_plane(cluster)
     deployments = [f"deployment/{CONTROL_PLANE}", "deployment/sluicegate-data-plane"]
     if changed and stamp.exists():
         # A new image with the same name changes no object.

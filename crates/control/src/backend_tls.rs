@@ -20,10 +20,9 @@ use crate::object::secret::Data;
 use crate::object::service::IpProtocol;
 use crate::object::{Kind, ObjectRef};
 use crate::problem::{Problem, Severity};
-use crate::status::{self, Condition, Content, ObjectStatus};
+use crate::status::{self, ACCEPTED, Condition, Content, ObjectStatus};
 use crate::store::{ServiceRef, Store};
 
-const ACCEPTED: &str = "Accepted";
 const RESOLVED_REFS: &str = "ResolvedRefs";
 
 /// The BackendTLSPolicies of a store, by their targets.

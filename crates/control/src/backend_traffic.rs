@@ -13,11 +13,9 @@ use crate::intent::{At, Intents};
 use crate::object::backend_traffic::BackendTrafficPolicy;
 use crate::object::{Kind, ObjectRef};
 use crate::problem::Problem;
-use crate::status::{Condition, Content, Fault, ObjectStatus};
+use crate::status::{ACCEPTED, Condition, Content, Fault, ObjectStatus};
 use crate::store::{ServiceRef, Store};
 use crate::x_backend;
-
-const ACCEPTED: &str = "Accepted";
 
 /// The XBackendTrafficPolicies of a store, by their targets.
 #[derive(Default)]

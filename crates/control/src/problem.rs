@@ -108,6 +108,11 @@ impl Problem {
         Self { severity: Severity::Warning, origin, object: None, field: String::new(), message }
     }
 
+    /// A problem with a cluster, or with an object of a cluster as a whole.
+    pub(crate) fn of_cluster(severity: Severity, object: Option<&ObjectRef>, message: String) -> Self {
+        Self { severity, origin: Origin::CLUSTER, object: object.cloned(), field: String::new(), message }
+    }
+
     /// The problem without its object, in one line: `field: message`.
     pub(crate) fn within(&self) -> String {
         match &*self.field {

@@ -7,6 +7,9 @@ use std::sync::Arc;
 use crate::address::StatusAddresses;
 use crate::object::{Kind, ObjectRef};
 
+/// The condition `Accepted`, and its reason if it is true.
+pub(crate) const ACCEPTED: &str = "Accepted";
+
 /// The condition `Programmed`.
 pub(crate) const PROGRAMMED: &str = "Programmed";
 

@@ -17,10 +17,8 @@ use crate::object::x_backend::{
 };
 use crate::object::{Kind, ObjectRef};
 use crate::problem::{Origin, Problem};
-use crate::status::{Condition, Content, Fault, ObjectStatus};
+use crate::status::{ACCEPTED, Condition, Content, Fault, ObjectStatus};
 use crate::store::Store;
-
-const ACCEPTED: &str = "Accepted";
 
 /// The beginning of the names of Services of XBackends.
 const PREFIX: &str = "XBackend/";

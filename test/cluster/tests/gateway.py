@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import ssl
+import sys
 import tempfile
 import time
 import unittest
@@ -79,6 +80,16 @@ class Authority:
         files = {"tls.crt": certificate, "tls.key": key, "ca.crt": self.file}
         return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret}, "type": "kubernetes.io/tls",
                 "data": {name: base64.b64encode(file.read_bytes()).decode() for name, file in files.items()}}
+
+
+def name_control_plane(cluster: Cluster, *more: str) -> None:
+    """Starts a name server at the address of the first node: the cluster has no DNS for Services. The server has the name of the control plane,
+    and `more` names, each with its address."""
+    address = cluster.json("get", "service/sluicegate-control-plane", "--namespace", NAMESPACE)["spec"]["clusterIP"]
+    server = [sys.executable, str(PROJECT / "test/image/dns.py"), cluster.nodes[0].address,
+              f"sluicegate-control-plane.{NAMESPACE}.svc", address, *more]
+    # The name server ends with its standard input.
+    cluster.popen(["sh", "-c", 'sleep infinity | exec "$@"', "sh", *server], name="dns")
 
 
 def backend(name: str, replicas: int = 1, port: int = 9000, **more: Any) -> list[dict[str, Any]]:

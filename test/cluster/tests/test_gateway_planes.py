@@ -1,13 +1,11 @@
 """Tests of Gateways with data planes of their own, in their namespaces."""
 
 import json
-import sys
 from typing import Any
 
 from harness import ClusterError, wait_until
-from harness.paths import PROJECT
 
-from .gateway import NAMESPACE, PATIENCE, Gateway, backend
+from .gateway import NAMESPACE, PATIENCE, Gateway, backend, name_control_plane
 from .process import config_map, install_gateway_api, namespace_of
 from .test_gateway_services import GROUP, URL, edge, route
 
@@ -25,15 +23,10 @@ class Planes(Gateway):
     def setUpClass(cls) -> None:
         super().setUpClass()
         install_gateway_api(cls.cluster, cls.folder)
-        # The cluster has no DNS for Services. A name server at the address of the node has the name of the control plane.
-        node = cls.cluster.nodes[0].address
         cls.install(wait=False, mode="split", replicas=1, service={"type": "ClusterIP"}, gatewayClass={"create": True},
-                    dnsConfig={"nameservers": [node]}, shutdown={"graceSeconds": 3, "idleSeconds": 3, "timeoutSeconds": 10},
+                    dnsConfig={"nameservers": [cls.cluster.nodes[0].address]}, shutdown={"graceSeconds": 3, "idleSeconds": 3, "timeoutSeconds": 10},
                     gatewayServices={"type": "ClusterIP", "ownDataPlanes": {"enabled": True, "overlapSeconds": OVERLAP}})
-        control = cls.cluster.json("get", "service/sluicegate-control-plane", "--namespace", NAMESPACE)["spec"]["clusterIP"]
-        server = [sys.executable, str(PROJECT / "test/image/dns.py"), node, f"sluicegate-control-plane.{NAMESPACE}.svc", control]
-        # The name server ends with its standard input.
-        cls.cluster.popen(["sh", "-c", 'sleep infinity | exec "$@"', "sh", *server], name="dns")
+        name_control_plane(cls.cluster)
         for plane in ["control-plane", "data-plane"]:
             cls.rolled_out(f"deployment/sluicegate-{plane}", NAMESPACE)
         cls.cluster.apply(namespace_of(SHOP), config_map(SHOP, "own", {"dataPlanes": "Own"}))
@@ -115,7 +108,7 @@ class Planes(Gateway):
             self.assertNotEqual(self.ask(f"{URL}:{target}/", address=pod["status"]["podIP"]).server, "blue")
         self.serves_at(pods[0]["status"]["podIP"], target)
 
-        # The number of pods belongs to whoever scales them.
+        # The gateway leaves the number of pods to users and autoscalers.
         self.cluster.kubectl("scale", "deployment/one-sluicegate", "--namespace", SHOP, "--replicas=2")
         self.rolled_out("deployment/one-sluicegate", SHOP)
         self.cluster.kubectl("patch", "gateway/one", "--namespace", SHOP, "--type=merge", "--patch",

@@ -1,7 +1,6 @@
 """Tests of split planes: the control plane reads the cluster, and data planes serve without credentials of the cluster."""
 
 import signal
-import sys
 import time
 import unittest
 from collections.abc import Callable
@@ -9,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from harness import wait_until
-from harness.paths import PROJECT
 from harness.processes import checked
 from images import standard
 
-from .gateway import NAMESPACE, PATIENCE, Answer, Gateway, backend, ingress, ready, restarted, service, well
+from .gateway import NAMESPACE, PATIENCE, Answer, Gateway, backend, ingress, name_control_plane, ready, restarted, service, well
 from .policies import jwt, rate_limit_policy, security_policy, token
 from .process import secret
 from .rights import ALL_IN_ONE, LEASE, rights, union
@@ -35,15 +33,9 @@ class Split(Gateway):
     def setUpClass(cls) -> None:
         super().setUpClass()
         cls.address = "203.0.113.80"
-        # The cluster has no DNS for Services. A name server at the address of the node has the names of these Services.
-        node = cls.cluster.nodes[0].address
         cls.install(wait=False, mode="split", service={"type": "NodePort", "clusterIP": cls.address},
-                    dnsConfig={"nameservers": [node]}, shutdown={"graceSeconds": 3, "idleSeconds": 3, "timeoutSeconds": 30})
-        control = cls.cluster.json("get", "service/sluicegate-control-plane", "--namespace", NAMESPACE)["spec"]["clusterIP"]
-        names = [f"sluicegate-control-plane.{NAMESPACE}.svc", control, "redis.default.svc", REDIS, "asked.default.svc", ASKED]
-        server = [sys.executable, str(PROJECT / "test/image/dns.py"), node, *names]
-        # The name server ends with its standard input.
-        cls.cluster.popen(["sh", "-c", 'sleep infinity | exec "$@"', "sh", *server], name="dns")
+                    dnsConfig={"nameservers": [cls.cluster.nodes[0].address]}, shutdown={"graceSeconds": 3, "idleSeconds": 3, "timeoutSeconds": 30})
+        name_control_plane(cls.cluster, "redis.default.svc", REDIS, "asked.default.svc", ASKED)
         for plane in ["control-plane", "data-plane"]:
             cls.rolled_out(f"deployment/sluicegate-{plane}", NAMESPACE)
         cls.cluster.apply(cls.authority.secret("shop", "shop.example.com"))

@@ -1,5 +1,5 @@
-//! What Ingresses say about hosts together: a host has one certificate and one requirement on clients, although several
-//! Ingresses may have rules for the host.
+//! The settings of a host over all Ingresses. Several Ingresses may have rules for a host, but the host has one certificate and
+//! one requirement on clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -17,13 +17,12 @@ use crate::object::http_route::HttpRoute;
 use crate::object::route::Route;
 use crate::object::{Kind, ObjectRef, gateway};
 use crate::status::{
-    ADDRESS_NOT_USABLE, Condition, Content, Fault, GatewayStatus, ListenerSetStatus, ListenerStatus,
-    ObjectStatus, PARENT_NOT_PROGRAMMED, PENDING, PROGRAMMED, ParentStatus,
+    ACCEPTED, ADDRESS_NOT_USABLE, Condition, Content, Fault, GatewayStatus, ListenerSetStatus,
+    ListenerStatus, ObjectStatus, PARENT_NOT_PROGRAMMED, PENDING, PROGRAMMED, ParentStatus,
 };
 use crate::store::Store;
 use crate::translate::TranslateOptions;
 
-const ACCEPTED: &str = "Accepted";
 const RESOLVED_REFS: &str = "ResolvedRefs";
 
 /// The status of all objects that the gateway serves.

@@ -247,16 +247,24 @@ fn alternative_name(
     }
 }
 
+/// The valid targets of a policy for Services. `check` checks a target at its place.
+pub(super) fn targets<T>(
+    written: Option<Vec<T>>,
+    check: fn(T, usize, &mut Findings) -> Option<Target>,
+    findings: &mut Findings,
+) -> Vec<Target> {
+    let written = written.unwrap_or_default();
+    if written.is_empty() {
+        findings.error("spec.targetRefs", "is missing: name a Service");
+    }
+    written.into_iter().enumerate().filter_map(|(index, target)| check(target, index, findings)).collect()
+}
+
 impl Raw for Written<BackendTlsPolicySpec> {
     fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
         annotation::check_names(object.kind, self.metadata.annotations.as_ref(), findings);
         let spec = self.spec.unwrap_or_default();
-        let targets = spec.target_refs.unwrap_or_default();
-        if targets.is_empty() {
-            findings.error("spec.targetRefs", "is missing: name a Service");
-        }
-        let targets = targets.into_iter().enumerate();
-        let targets = targets.filter_map(|(index, target)| Target::check(target, index, findings)).collect();
+        let targets = targets(spec.target_refs, Target::check, findings);
         let validation =
             Validation::check(spec.validation.unwrap_or_default(), VALIDATION, &object.namespace, findings);
         if let Err((field, message)) = &validation {

@@ -8,7 +8,7 @@ use sluicegate_model::feature::{Affinity, RetryConstraint};
 use sluicegate_model::value::span::HOUR;
 use sluicegate_model::value::{Number, Span, span};
 
-use super::backend_tls::Target;
+use super::backend_tls::{self, Target};
 use super::gateway_api::{
     self, BackendTrafficPolicySpec, BudgetDetails, EXPERIMENTAL_GROUP, LocalObjectReference, RequestRate,
     Written,
@@ -87,12 +87,7 @@ impl Raw for Written<BackendTrafficPolicySpec> {
     fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
         annotation::check_names(object.kind, self.metadata.annotations.as_ref(), findings);
         let spec = self.spec.unwrap_or_default();
-        let targets = spec.target_refs.unwrap_or_default();
-        if targets.is_empty() {
-            findings.error("spec.targetRefs", "is missing: name a Service");
-        }
-        let targets = targets.into_iter().enumerate();
-        let targets = targets.filter_map(|(index, raw)| target(raw, index, findings)).collect();
+        let targets = backend_tls::targets(spec.target_refs, target, findings);
         let retry_constraint = spec.retry_constraint.and_then(|written| retry_constraint(written, findings));
         let affinity = spec.session_persistence.and_then(|written| {
             let default_name = session_persistence::default_name(object, SESSION_PERSISTENCE);

@@ -2,6 +2,7 @@
 
 use sluicegate_model::{Layer4Route, Protocol, Transport, UpstreamKey, WeightedUpstream};
 
+use super::service_ref::is_permitted;
 use crate::backend_tls::BackendTls;
 use crate::intent::listener::{Backends, Destination};
 use crate::intent::{At, Place, Reference};
@@ -30,17 +31,14 @@ pub(super) fn build<'a>(
     let needs_tls = plain.references.iter().any(|reference| is_secured(&reference.upstream));
     let named = route.backends.iter().filter_map(|backend| backend.service.as_ref());
     let is_usable = |named: &&ServicePortRef| {
-        named.kind == Kind::XBackend && at.object.kind != Kind::UdpRoute && is_granted(store, at, named)
+        named.kind == Kind::XBackend
+            && at.object.kind != Kind::UdpRoute
+            && is_permitted(store, at.object, named)
     };
     let named: Vec<ObjectRef> = named.filter(is_usable).map(ServicePortRef::object).collect();
     let is_tls = needs_tls || !named.is_empty();
     let secured = is_tls.then(|| destination(store, (Some(tls), x_backends), at, route));
     Backends { plain, secured, x_backends: named }
-}
-
-/// Whether a route may name this backend.
-fn is_granted(store: &Store, at: At<'_>, service: &ServicePortRef) -> bool {
-    store.is_granted(at.object, &service.namespace, (service.kind, &service.name))
 }
 
 /// The destination of a route. If a backend may not be named, or is invalid, the gateway refuses its part, as Gateway API
@@ -57,7 +55,7 @@ fn destination<'a>(
     let mut backends = Vec::with_capacity(route.backends.len());
     for (index, backend) in route.backends.iter().enumerate() {
         let granted = backend.service.as_ref().filter(|service| {
-            let is_granted = is_granted(store, at, service);
+            let is_granted = is_permitted(store, at.object, service);
             if !is_granted {
                 let fault = match service.kind {
                     Kind::XBackend => x_backend::of_another_namespace(object, &service.object()),

@@ -6,16 +6,16 @@ use sluicegate_model::UpstreamKey;
 use sluicegate_model::feature::Mirror;
 use sluicegate_model::value::{Entries, Percent};
 
-use super::service_ref::{self, Resolved, Unresolved};
+use super::service_ref::{self, Resolved, Unresolved, is_permitted};
 use crate::backend_tls::BackendTls;
 use crate::backend_traffic::BackendTraffic;
 use crate::intent::http_route::{HttpBackend, HttpRoute, HttpRule};
 use crate::intent::listener::Parent;
 use crate::intent::{At, Place, Reference};
+use crate::object::Kind;
 use crate::object::external_auth::OF_RULE;
 use crate::object::http_route::{self as object, internal_error};
 use crate::object::route::{BackendRef, ServicePortRef};
-use crate::object::{Kind, ObjectRef};
 use crate::status::Fault;
 use crate::store::{ServiceRef, Store};
 use crate::x_backend::{self, XBackends};
@@ -99,11 +99,6 @@ pub(super) fn intent<'a>(
         intent.rules.push(HttpRule { index, name, matches, features, is_sessionless, cors, auth, backends });
     }
     intent
-}
-
-/// Whether a route may name this backend.
-fn is_permitted(store: &Store, route: &ObjectRef, named: &ServicePortRef) -> bool {
-    store.is_granted(route, &named.namespace, (named.kind, &named.name))
 }
 
 /// The Service, or the Service of the upstream of the XBackend.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sluicegate_model::{Certificate, ClientAuth, ClientAuthMode, Planes};
 
-use super::service::{self, GatewayAddresses, Lack, Placement};
+use super::service::{self, Lack, Placement};
 use super::service_ref;
 use crate::backend_tls::{self, BackendTls, Untrusted};
 use crate::frontend::certificate;
@@ -362,7 +362,7 @@ fn service_problems(
         return Some(at.warning("spec.addresses", message));
     }
     let is_waiting = service::addresses(store, services, placement, at.object)
-        .is_some_and(|addresses| addresses == GatewayAddresses::Service(Vec::new()));
+        .is_some_and(|addresses| !addresses.are_known());
     is_waiting.then(|| {
         let (namespace, name) = &placement.service;
         at.note("", format!("Service {namespace}/{name} has no address yet"))

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::class::Classes;
@@ -157,6 +158,22 @@ pub(crate) enum GatewayAddresses {
     Service(Vec<Box<str>>),
     /// The addresses of the nodes.
     Nodes,
+}
+
+impl GatewayAddresses {
+    /// The addresses at which clients reach a Service of a Gateway.
+    pub(crate) fn of(service: &v1::Service) -> Self {
+        let service_type = service.spec.as_ref().and_then(|spec| spec.type_.as_deref());
+        match service_type {
+            Some("NodePort") => Self::Nodes,
+            _ => Self::Service(service::addresses(service)),
+        }
+    }
+
+    /// Whether there are addresses already.
+    pub(crate) fn are_known(&self) -> bool {
+        *self != Self::Service(Vec::new())
+    }
 }
 
 /// The intended Services of all served Gateways; the oldest Gateway comes first.
@@ -318,8 +335,7 @@ pub(crate) fn own_lease(services: &GatewayServices) -> String {
     if plain.len() <= LABEL_MAX {
         return plain;
     }
-    let start: String = plain.chars().take(LABEL_MAX - HASH_DIGITS - 1).collect();
-    format!("{}-{:0digits$x}", start.trim_end_matches(['-', '.']), hash(&plain), digits = HASH_DIGITS)
+    with_hash(&plain, &plain, LABEL_MAX)
 }
 
 /// The port of the data plane for a port of a Gateway; or the reason why there is none.
@@ -366,15 +382,11 @@ pub(crate) fn addresses(
 ) -> Option<GatewayAddresses> {
     let of = |place: &ServiceRef| {
         let service = find(store, services, place, gateway).ok().flatten()?;
-        let service_type = service.raw.spec.as_ref().and_then(|spec| spec.type_.as_deref());
-        Some(match service_type {
-            Some("NodePort") => GatewayAddresses::Nodes,
-            _ => GatewayAddresses::Service(service::addresses(&service.raw)),
-        })
+        Some(GatewayAddresses::of(&service.raw))
     };
     let new = of(&placement.service);
     let Some(former) = &placement.former else { return new };
-    let has_address = new.as_ref().is_some_and(|new| *new != GatewayAddresses::Service(Vec::new()));
+    let has_address = new.as_ref().is_some_and(GatewayAddresses::are_known);
     if has_address && has_ready_endpoint(store, &placement.service) { new } else { of(former) }
 }
 
@@ -408,7 +420,7 @@ pub(crate) fn own_service(gateway: &ObjectRef) -> ServiceRef {
         return (namespace.clone(), plain.into());
     }
     let name = if starts_with_letter(name) { name.to_string() } else { format!("gateway-{name}") };
-    let short = with_hash(&name.replace('.', "-"), gateway, LABEL_MAX - OWN_SUFFIX.len());
+    let short = with_hash(&name.replace('.', "-"), &annotation(gateway), LABEL_MAX - OWN_SUFFIX.len());
     (namespace.clone(), format!("{short}{OWN_SUFFIX}").into())
 }
 
@@ -441,7 +453,7 @@ pub(crate) fn name(gateway: &ObjectRef) -> String {
         return plain;
     }
     let plain = if starts_with_letter(&plain) { plain } else { format!("gateway-{plain}") };
-    with_hash(&plain.replace('.', "-"), gateway, LABEL_MAX)
+    with_hash(&plain.replace('.', "-"), &annotation(gateway), LABEL_MAX)
 }
 
 /// The labels of the objects of a Gateway with these data planes.
@@ -468,7 +480,7 @@ pub(crate) fn name_label(gateway: &ObjectRef) -> String {
     if gateway.name.len() <= LABEL_MAX {
         gateway.name.to_string()
     } else {
-        with_hash(&gateway.name, gateway, LABEL_MAX)
+        with_hash(&gateway.name, &annotation(gateway), LABEL_MAX)
     }
 }
 
@@ -481,12 +493,12 @@ fn ends_with_hash(name: &str) -> bool {
     end.len() == HASH_DIGITS && end.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// A shortened name of a Gateway with the hash of the whole name, of at most `max` characters.
-fn with_hash(name: &str, gateway: &ObjectRef, max: usize) -> String {
+/// A shortened name with the hash of the whole text that it stands for, of at most `max` characters.
+fn with_hash(name: &str, whole: &str, max: usize) -> String {
     // Names of Kubernetes are ASCII.
     let start: String = name.chars().take(max - HASH_DIGITS - 1).collect();
     let mut short = format!("{}-", start.trim_end_matches(['-', '.']));
-    let _ = write!(short, "{:0digits$x}", hash(&annotation(gateway)), digits = HASH_DIGITS);
+    let _ = write!(short, "{:0digits$x}", hash(whole), digits = HASH_DIGITS);
     short
 }
 

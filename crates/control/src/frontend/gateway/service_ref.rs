@@ -38,6 +38,11 @@ pub(super) struct Unresolved {
     pub(super) is_missing: bool,
 }
 
+/// Whether an object may name this backend.
+pub(super) fn is_permitted(store: &Store, object: &ObjectRef, named: &ServicePortRef) -> bool {
+    store.is_granted(object, &named.namespace, (named.kind, &named.name))
+}
+
 /// Resolves a reference of an object to an XBackend. The host speaks HTTP/2 by default if `is_http2`.
 pub(super) fn resolve_x_backend(
     store: &Store,
@@ -69,7 +74,7 @@ pub(super) fn resolve(
     is_http2: bool,
 ) -> Resolved {
     let ServicePortRef { kind, namespace, name, port } = named;
-    if !store.is_granted(object, namespace, (*kind, name)) {
+    if !is_permitted(store, object, named) {
         let fault = format!(
             "{namespace:?}: no ReferenceGrant of this namespace allows {}s of namespace {} to name {kind} {name}",
             object.kind, object.namespace

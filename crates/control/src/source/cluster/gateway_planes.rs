@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::{apps::v1 as apps, core::v1 as core};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -22,7 +23,7 @@ use super::until;
 use super::watch::in_words;
 use crate::frontend::gateway::service::{self, Wish};
 use crate::object::{ObjectRef, annotation};
-use crate::problem::{Origin, Problem, Severity};
+use crate::problem::{Problem, Severity};
 use crate::status::{Fault, PENDING};
 use crate::store::ServiceRef;
 use crate::translate::{DataPlanes, GatewayServices, OwnDataPlanes, TranslateOptions};
@@ -65,18 +66,10 @@ impl Part {
     }
 
     fn resource(self) -> ApiResource {
-        let (group, version, plural) = match self {
-            Self::ServiceAccount => ("", "v1", "serviceaccounts"),
-            Self::Deployment => ("apps", "v1", "deployments"),
-            Self::DaemonSet => ("apps", "v1", "daemonsets"),
-        };
-        let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-        ApiResource {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            api_version,
-            kind: self.to_string(),
-            plural: plural.to_owned(),
+        match self {
+            Self::ServiceAccount => ApiResource::erase::<core::ServiceAccount>(&()),
+            Self::Deployment => ApiResource::erase::<apps::Deployment>(&()),
+            Self::DaemonSet => ApiResource::erase::<apps::DaemonSet>(&()),
         }
     }
 }
@@ -407,7 +400,7 @@ impl Writer<'_> {
             tracing::info!(kind = %part, namespace = %namespace, name = %name, %gateway, "created an object of the data planes of a Gateway");
         }
         if let Some(replicas) = replicas.filter(|_| needs_replicas) {
-            // The number belongs to whoever scales the Deployment, so the applied object does not contain it.
+            // Users and autoscalers change the number later. So the applied object does not contain it.
             let scale = json!({"spec": {"replicas": replicas}});
             let params = PatchParams { field_manager: Some(SCALER.to_owned()), ..PatchParams::default() };
             api.patch(name, &params, &Patch::Merge(&scale)).await.map_err(failed)?;
@@ -442,13 +435,7 @@ impl Writer<'_> {
 }
 
 fn problem(object: Option<&ObjectRef>, message: String) -> Problem {
-    Problem {
-        severity: Severity::Warning,
-        origin: Origin::CLUSTER,
-        object: object.cloned(),
-        field: String::new(),
-        message,
-    }
+    Problem::of_cluster(Severity::Warning, object, message)
 }
 
 #[cfg(test)]

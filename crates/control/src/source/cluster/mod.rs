@@ -42,7 +42,7 @@ use crate::frontend::gateway::service;
 use crate::object::kind::{Absence, Watch as Watched};
 use crate::object::secret::CREDENTIALS_TYPE;
 use crate::object::{Kind, ObjectRef};
-use crate::problem::{Origin, Problem, Severity};
+use crate::problem::{Problem, Severity};
 use crate::status::{Content, Fault, ObjectStatus, PENDING};
 use crate::store::{Store, Touched};
 use crate::translate::named::Named;
@@ -674,13 +674,7 @@ impl<P: Publish> Follower<P> {
         let fault = |gateway: &ObjectRef| {
             let message = "no data plane of the Gateway is connected and up to date".to_owned();
             ServiceFault {
-                problem: Problem {
-                    severity: Severity::Note,
-                    origin: Origin::CLUSTER,
-                    object: Some(gateway.clone()),
-                    field: String::new(),
-                    message: message.clone(),
-                },
+                problem: Problem::of_cluster(Severity::Note, Some(gateway), message.clone()),
                 unprogrammed: Some(Fault::new(PENDING, message)),
             }
         };
@@ -800,17 +794,12 @@ async fn changed<T>(state: &mut Option<state::Receiver<T>>) -> Option<Result<(),
 /// The problem with objects that are not watched.
 fn too_many(unwatched: &[ObjectRef]) -> Option<Problem> {
     let first = unwatched.first()?;
-    Some(Problem {
-        severity: Severity::Error,
-        origin: Origin::CLUSTER,
-        object: None,
-        field: String::new(),
-        message: format!(
-            "{} Secrets and ConfigMaps are not read, such as {first}: the gateway watches at most {SINGLE_WATCHES_MAX} of them one by \
+    let message = format!(
+        "{} Secrets and ConfigMaps are not read, such as {first}: the gateway watches at most {SINGLE_WATCHES_MAX} of them one by \
              one. Give Secrets of Consumers the type {CREDENTIALS_TYPE}, which has no limit",
-            unwatched.len()
-        ),
-    })
+        unwatched.len()
+    );
+    Some(Problem::of_cluster(Severity::Error, None, message))
 }
 
 /// The problem with some watches (`what`), and its reason.
@@ -820,13 +809,8 @@ fn problem(what: &str, reason: Reason) -> Problem {
         Reason::Forbidden => "grant the service account get, list and watch for them",
         Reason::Unknown => "they are not served",
     };
-    Problem {
-        severity: if reason == Reason::Forbidden { Severity::Error } else { Severity::Warning },
-        origin: Origin::CLUSTER,
-        object: None,
-        field: String::new(),
-        message: format!("the Kubernetes API does not return {what}; {consequence}"),
-    }
+    let severity = if reason == Reason::Forbidden { Severity::Error } else { Severity::Warning };
+    Problem::of_cluster(severity, None, format!("the Kubernetes API does not return {what}; {consequence}"))
 }
 
 #[cfg(test)]

@@ -7,15 +7,13 @@ use serde_json::{Map, Value, json};
 use super::conditions::{CurrentStatus, condition, list};
 use crate::merge::policy::standing::{Reason, Standing as Verdict};
 use crate::object::{Kind, ObjectRef};
-use crate::status::Condition;
+use crate::status::{ACCEPTED, Condition};
 use crate::translate::{CONTROLLER, GATEWAY_CONTROLLER};
 
 /// The longest list of ancestors (Gateway API, `PolicyStatus`).
 const ANCESTORS_MAX: usize = 16;
 
 /// The type of our condition.
-const ACCEPTED: &str = "Accepted";
-
 /// The intended status of a policy or a Consumer, for one of its generations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct DesiredPolicyStatus {

@@ -20,10 +20,10 @@ use tokio::time::sleep;
 use super::lease::is_conflict;
 use super::until;
 use super::watch::in_words;
-use crate::frontend::gateway::service::{self, Wish};
-use crate::object::service::{IpProtocol, OfGateway, Service, addresses};
+use crate::frontend::gateway::service::{self, GatewayAddresses, Wish};
+use crate::object::service::{IpProtocol, OfGateway, Service};
 use crate::object::{Kind, ObjectRef, annotation};
-use crate::problem::{Origin, Problem, Severity};
+use crate::problem::{Problem, Severity};
 use crate::status;
 use crate::store::{ServiceRef, Store};
 use crate::translate::{DataPlanes, GatewayServices, ServiceType, TranslateOptions};
@@ -91,9 +91,7 @@ impl Wanted {
     fn serves(&self, wish: &Wish, services: &Services) -> bool {
         let place = &wish.placement.service;
         let Some(service) = services.get(place).and_then(Option::as_ref) else { return false };
-        let service_type = service.raw.spec.as_ref().and_then(|spec| spec.type_.as_deref());
-        let has_address = service_type == Some("NodePort") || !addresses(&service.raw).is_empty();
-        has_address && self.serving.contains(place)
+        GatewayAddresses::of(&service.raw).are_known() && self.serving.contains(place)
     }
 }
 
@@ -442,13 +440,7 @@ impl From<Problem> for ServiceFault {
 }
 
 fn problem(object: &ObjectRef, message: String) -> Problem {
-    Problem {
-        severity: Severity::Warning,
-        origin: Origin::CLUSTER,
-        object: Some(object.clone()),
-        field: String::new(),
-        message,
-    }
+    Problem::of_cluster(Severity::Warning, Some(object), message)
 }
 
 /// Writes the Services, while this process holds the Lease. `faults` receives the problems with them.
