@@ -11,7 +11,9 @@
 //! | [`limits`] | sizes of bodies |
 //! | [`headers`] | edits of request and response headers |
 //! | [`url_rewrite`] | the path and host for endpoints |
+//! | [`response_rewrite`] | cookies and locations in responses |
 //! | [`redirect`] | redirects |
+//! | [`error_pages`] | responses of a Service in place of errors |
 //! | [`direct_response`] | responses without an endpoint |
 //! | [`fault`] | injected delays and errors |
 //! | [`split`] | other Services by weight or condition |
@@ -22,6 +24,7 @@
 //! | [`health_check`] | health checks of endpoints |
 //! | [`authorization`] | rules that allow or deny requests |
 //! | [`authentication`] | JSON Web Tokens, API keys, passwords, external authorization |
+//! | [`endpoint_form`] | the form of requests to endpoints |
 //! | [`external_auth`] | the filter `ExternalAuth` of Gateway API |
 //! | [`cors`] | cross-origin requests |
 //! | [`ip_access`] | access by client IP |
@@ -42,6 +45,8 @@ pub mod circuit_breaker;
 pub mod compression;
 pub mod cors;
 pub mod direct_response;
+pub mod endpoint_form;
+pub mod error_pages;
 pub mod external_auth;
 pub mod fault;
 pub mod headers;
@@ -52,6 +57,7 @@ pub mod load_balancing;
 pub mod mirror;
 pub mod rate_limit;
 pub mod redirect;
+pub mod response_rewrite;
 pub mod retries;
 pub mod service_ref;
 pub mod split;
@@ -68,6 +74,8 @@ pub use cache::Cache;
 pub use circuit_breaker::{CircuitBreaker, Ejection};
 pub use cors::Cors;
 pub use direct_response::DirectResponse;
+pub use endpoint_form::EndpointForm;
+pub use error_pages::ErrorPages;
 pub use external_auth::{ExternalAuth, ExternalAuthProtocol};
 pub use fault::{Abort, Delay, FaultInjection};
 pub use headers::{Header, HeaderEdits};
@@ -80,6 +88,7 @@ pub use load_balancing::{
 pub use mirror::{MIRRORS_MAX, Mirror};
 pub use rate_limit::{Concurrency, Limit, LimitAlgorithm, LimitKey, Window};
 pub use redirect::{Redirect, Scheme};
+pub use response_rewrite::ResponseRewrite;
 pub use retries::{Retries, RetryBudget, RetryConstraint};
 pub use split::{RequestMatch, Split, SplitBackend};
 pub use timeouts::RouteTimeouts;
@@ -156,6 +165,21 @@ pub struct Features {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(12)]
     pub cache: Option<Cache>,
+    /// The Service with the error pages of the route.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    #[n(40)]
+    pub error_pages: Option<Box<ErrorPages>>,
+    /// Rewrites of cookies and locations in responses of endpoints.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    #[n(41)]
+    pub response_rewrite: Option<Box<ResponseRewrite>>,
+    /// The form of requests to endpoints with HTTP/1.
+    #[serde(skip_deserializing, skip_serializing_if = "is_default")]
+    #[schemars(skip)]
+    #[cbor(n(42), default, skip_if = "is_default")]
+    pub endpoint_form: EndpointForm,
 }
 
 impl Features {
@@ -163,7 +187,8 @@ impl Features {
     pub fn upstreams(&self) -> impl Iterator<Item = &UpstreamKey> {
         let backends =
             self.split.iter().flat_map(|split| split.backends.iter().map(|backend| &backend.upstream));
-        backends.chain(self.mirrors.iter().map(|mirror| &mirror.upstream))
+        let mirrors = self.mirrors.iter().map(|mirror| &mirror.upstream);
+        backends.chain(mirrors).chain(self.error_pages.iter().map(|pages| &pages.upstream))
     }
 
     /// The upstreams that the features name, to complete them.
@@ -172,7 +197,8 @@ impl Features {
             .split
             .iter_mut()
             .flat_map(|split| split.backends.iter_mut().map(|backend| &mut backend.upstream));
-        backends.chain(self.mirrors.iter_mut().map(|mirror| &mut mirror.upstream))
+        let mirrors = self.mirrors.iter_mut().map(|mirror| &mut mirror.upstream);
+        backends.chain(mirrors).chain(self.error_pages.iter_mut().map(|pages| &mut pages.upstream))
     }
 }
 

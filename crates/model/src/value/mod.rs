@@ -31,7 +31,7 @@ pub use origin::OriginPattern;
 pub use size::Size;
 pub use span::{Age, Span, Timeout};
 pub use text::{
-    Audience, CheckTarget, ClaimName, ClaimValue, ConditionPath, ConsumerName, CookieName, CookiePath,
+    Audience, CheckTarget, ClaimName, ClaimValue, ConditionPath, ConsumerName, CookieDomain, CookieName, CookiePath,
     CredentialPrefix, DataKey, EditedHeader, ForwardedHeader, GroupName, HeaderName, HeaderValue, Hostname,
     IdentityHeader, InlineKeys, KeyPrefix, LimitName, MatchValue, MediaType, MethodName, NamespaceScope,
     ParameterName, ProviderName, Realm, RequestMethod, RewritePath, ServerAddress, ServerUser, ServiceHeader,

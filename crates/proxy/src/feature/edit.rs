@@ -62,6 +62,13 @@ pub(super) fn drop_lines(lines: &mut Vec<u8>, name: &[u8]) {
     }
 }
 
+/// Writes a header line.
+pub(super) fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    for part in [name, b": ", value, b"\r\n"] {
+        out.extend_from_slice(part);
+    }
+}
+
 /// Whether header lines have a line with this name.
 pub(super) fn has_line(lines: &[u8], name: &[u8]) -> bool {
     lines.split_inclusive(|byte| *byte == b'\n').any(|line| is_named(line, name))

@@ -13,6 +13,7 @@
 //! | `ext_auth` | external authorization services |
 //! | `rate_limit` | rate limits and concurrency limits |
 //! | `redirect`, `url_rewrite`, `headers` | redirects; changes of paths and headers |
+//! | `response_rewrite` | changes of cookies and locations in responses |
 //! | `timeouts`, `retries` | timeouts; retries and their budget |
 //! | `split`, `mirror` | the choice between several upstreams; mirrored requests |
 //! | `load_balancing`, `session_affinity` | consistent hashing; cookies and headers that select an endpoint |
@@ -38,7 +39,8 @@ mod mirror;
 mod policy;
 pub(crate) mod rate_limit;
 mod redirect;
-mod retries;
+pub(crate) mod response_rewrite;
+pub(crate) mod retries;
 mod sample;
 pub(crate) mod security;
 pub(crate) mod session_affinity;

@@ -11,7 +11,7 @@ use sluicegate_model::{Settings, UpstreamKey};
 use super::headers::HeaderEdit;
 use super::load_balancing::{HashSource, hash};
 use super::redirect::{Redirected, redirect};
-use super::session_affinity::Affinity;
+use super::session_affinity::{Affinity, backend_mark};
 use super::split::Split;
 use super::timeouts::adapted;
 use super::url_rewrite::MatchedPrefix;
@@ -30,8 +30,14 @@ pub(crate) struct RouteTrafficPolicy {
     pub(crate) policy: Arc<TrafficPolicy>,
     /// The slots of the other upstreams, in their order.
     branches: Box<[usize]>,
+    /// The [`backend_mark`]s of the other upstreams, in their order.
+    branch_marks: Box<[u32]>,
+    /// The [`backend_mark`]s of the backends of the rule, if there are other upstreams.
+    own_marks: Box<[u32]>,
     /// The slots of the upstreams that receive mirrored requests.
     mirrors: Box<[usize]>,
+    /// The slot of the upstream with the error pages.
+    pub(crate) pages: Option<usize>,
     matched: MatchedPrefix,
     /// Whether the rule has backends.
     has_backends: bool,
@@ -127,9 +133,13 @@ impl RouteTrafficPolicy {
     ) -> Self {
         let features = &policy.source().features;
         let branches = features.split.iter().flat_map(|split| &split.backends);
+        let own = rule.upstreams().filter(|_| features.split.is_some());
         Self {
+            branch_marks: branches.clone().map(|branch| backend_mark(&branch.upstream)).collect(),
+            own_marks: own.map(backend_mark).collect(),
             branches: branches.map(|branch| slot(&branch.upstream)).collect(),
             mirrors: features.mirrors.iter().map(|mirror| slot(&mirror.upstream)).collect(),
+            pages: features.error_pages.as_ref().map(|pages| slot(&pages.upstream)),
             matched: MatchedPrefix::of(path),
             has_backends: !rule.backends.is_empty(),
             policy,
@@ -138,12 +148,27 @@ impl RouteTrafficPolicy {
 
     /// Whether the other upstreams still have the same slots.
     pub(crate) fn is_in_place(&self, slot: impl Fn(&UpstreamKey) -> usize) -> bool {
-        let slots = self.branches.iter().chain(&self.mirrors).copied();
+        let slots = self.branches.iter().chain(&self.mirrors).chain(&self.pages).copied();
         slots.eq(self.policy.source().features.upstreams().map(slot))
     }
 
-    /// Decides about a request.
-    pub(crate) fn steer(&self, request: &RequestView<'_>, shard: &TrafficShard) -> Steering {
+    /// The choice of a session with this mark of a backend: `Some(None)` for a backend of the rule, `Some(Some(_))` for another
+    /// upstream.
+    fn branch_of_session(&self, mark: u32) -> Option<Option<usize>> {
+        if self.own_marks.contains(&mark) {
+            return Some(None);
+        }
+        self.branch_marks.iter().position(|of| *of == mark).map(Some)
+    }
+
+    /// Decides about a request. `session_backend` is the mark of the backend of the client's session, if the session has
+    /// precedence over weights.
+    pub(crate) fn steer(
+        &self,
+        request: &RequestView<'_>,
+        session_backend: Option<u32>,
+        shard: &TrafficShard,
+    ) -> Steering {
         let (features, compiled) = (&self.policy.source().features, &self.policy.compiled);
         if let Some(status) = fault::abort(&compiled.faults) {
             shard.aborted.add(1);
@@ -166,7 +191,11 @@ impl RouteTrafficPolicy {
         }
         let HeadView { head, buf } = request.head;
         let random = |below| fastrand::u64(..below);
-        let branch = compiled.split.as_ref().and_then(|split| split.choose(head, buf, random));
+        let of_session = session_backend.and_then(|mark| self.branch_of_session(mark));
+        let branch = match of_session {
+            Some(branch) => branch,
+            None => compiled.split.as_ref().and_then(|split| split.choose(head, buf, random)),
+        };
         if branch.is_some() {
             shard.diverted.add(1);
         }
@@ -174,6 +203,7 @@ impl RouteTrafficPolicy {
         let preference = EndpointPreference {
             balance: features.load_balancing.balance(),
             hash: hash(&compiled.hash, request),
+            is_strict: false,
             // The backend may have an affinity of its own.
             mark: None,
         };

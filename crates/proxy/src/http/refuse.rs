@@ -8,6 +8,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout};
 
 use super::exchange::{Exchange, Persist};
+use super::pages::Page;
 use super::reply::{self, Content, Grpc, Reply};
 use super::wire::Wire;
 use crate::failure::{ClientFault, Denial, Failure, Fault};
@@ -36,6 +37,8 @@ pub(super) enum Refusal {
     Fixed(Arc<TrafficPolicy>),
     /// A policy injects a failure with this status.
     Aborted(u16),
+    /// An error page in place of a response.
+    Page(Page),
     /// The client wants only a cached response, and none is cached (RFC 9111, 5.2.1.7).
     NotCached,
 }
@@ -48,7 +51,7 @@ impl<F: Into<Fault>> From<F> for Refusal {
 
 impl Refusal {
     /// The status of the response.
-    fn status(&self) -> u16 {
+    pub(super) fn status(&self) -> u16 {
         match self {
             Self::Fault(fault) => fault.status(),
             Self::Denied(denial) | Self::Answered(denial, _) => denial.status(),
@@ -60,6 +63,7 @@ impl Refusal {
             Self::Redirect(status) | Self::Aborted(status) => *status,
             Self::Fixed(policy) => policy.direct_response().map_or(500, |fixed| fixed.status_code.get()),
             Self::NotCached => 504,
+            Self::Page(page) => page.status,
         }
     }
 
@@ -74,7 +78,7 @@ impl Refusal {
             Self::NoRoute => Some("no_route"),
             Self::Aborted(_) => Some("fault_injected"),
             Self::NotCached => Some("not_cached"),
-            Self::Preflight | Self::Options | Self::Redirect(_) | Self::Fixed(_) => None,
+            Self::Preflight | Self::Options | Self::Redirect(_) | Self::Fixed(_) | Self::Page(_) => None,
         }
     }
 
@@ -89,6 +93,9 @@ impl Refusal {
                 .detail
                 .as_ref()
                 .map(|detail| Content { body: &detail.body, media_type: detail.media_type.as_deref() }),
+            Self::Page(page) => {
+                Some(Content { body: &page.body, media_type: page.media_type.as_deref() })
+            }
             _ => None,
         }
     }
@@ -153,7 +160,7 @@ impl Exchange<'_> {
         if keep_alive { Persist::KeepAlive } else { Persist::Linger }
     }
 
-    fn count_refusal(&mut self, refusal: &Refusal) {
+    pub(super) fn count_refusal(&mut self, refusal: &Refusal) {
         self.record.reason = refusal.reason().or(self.record.reason);
         match refusal {
             Refusal::Fault(fault) => self.count(*fault),
@@ -167,6 +174,7 @@ impl Exchange<'_> {
             | Refusal::Redirect(_)
             | Refusal::Fixed(_)
             | Refusal::Aborted(_)
+            | Refusal::Page(_)
             | Refusal::NotCached => {}
         }
     }

@@ -49,12 +49,17 @@ pub(crate) struct EndpointPreference {
     pub(crate) balance: Option<Balance>,
     /// Requests with the same hash go to the same endpoint, unless the endpoint is overloaded.
     pub(crate) hash: Option<u64>,
+    /// Whether an overloaded endpoint also receives the requests with its hash.
+    pub(crate) is_strict: bool,
     /// The endpoint with this [`mark`](super::SharedEndpoint::mark), before any other choice.
     pub(crate) mark: Option<u64>,
 }
 
 /// How many requests of a worker an endpoint may have in flight before consistent hashing checks its share.
 const HASHED_MIN: u64 = 8;
+
+/// How many random hashes the gateway tries to find a hash for an endpoint.
+const HASHES_MAX: usize = 1000;
 
 /// How often the random choice is repeated after an unwelcome endpoint, before all endpoints are searched.
 const CHOICE_RETRIES: usize = 4;
@@ -92,6 +97,23 @@ impl LocalUpstream {
         let trusted = || free().filter(|endpoint| !endpoint.shared.is_unhealthy());
         let best = trusted().find(|endpoint| !tried.doubts(endpoint)).or_else(|| trusted().next());
         best.or_else(|| free().next()).cloned()
+    }
+
+    /// Whether an eligible endpoint has this mark.
+    pub(crate) fn has_marked(&self, mark: u64) -> bool {
+        self.members.borrow().eligible.iter().any(|endpoint| endpoint.shared.mark() == mark)
+    }
+
+    /// A hash that leads to the endpoint with this mark: `hash` if it leads there already, else a random hash. `None` if
+    /// none of [`HASHES_MAX`] hashes leads there.
+    pub(crate) fn hash_of(&self, mark: u64, hash: u64) -> Option<u64> {
+        let members = self.members.borrow();
+        let leads = |hash: &u64| {
+            let first = members.eligible.iter().min_by_key(|endpoint| place(*hash, endpoint));
+            first.is_some_and(|first| first.shared.mark() == mark)
+        };
+        let random = std::iter::repeat_with(|| fastrand::u64(..)).take(HASHES_MAX);
+        std::iter::once(hash).chain(random).find(leads)
     }
 
     /// Whether every eligible endpoint is at its own limit.
@@ -150,19 +172,24 @@ impl Members {
         let marked = preference.mark.and_then(|mark| {
             self.eligible.iter().find(|endpoint| endpoint.shared.mark() == mark).filter(serves)
         });
-        marked.or_else(|| self.hashed(preference.hash?, serves))
+        marked.or_else(|| self.hashed(preference.hash?, preference.is_strict, serves))
     }
 
     /// The first endpoint in the order that the hash gives, among the endpoints with no more than their share of
     /// requests. In rendezvous hashing, a change of one endpoint moves only the requests of that endpoint. The limit of
     /// the share is from Mirrokni et al., Consistent Hashing with Bounded Loads.
-    fn hashed(&self, hash: u64, serves: impl Fn(&&Rc<LocalEndpoint>) -> bool) -> Option<&Rc<LocalEndpoint>> {
+    fn hashed(
+        &self,
+        hash: u64,
+        is_strict: bool,
+        serves: impl Fn(&&Rc<LocalEndpoint>) -> bool,
+    ) -> Option<&Rc<LocalEndpoint>> {
         let busy = |endpoint: &Rc<LocalEndpoint>| endpoint.stats().in_flight.get();
         let total: u64 = self.eligible.iter().map(busy).sum();
         // 5/4 of the mean, this request included.
         let share = ((total + 1) * 5).div_ceil(self.eligible.len().max(1) as u64 * 4);
-        let most = share.max(HASHED_MIN);
-        let order = |endpoint: &&Rc<LocalEndpoint>| Reverse(mix(hash ^ endpoint.shared.mark()));
+        let most = if is_strict { u64::MAX } else { share.max(HASHED_MIN) };
+        let order = |endpoint: &&Rc<LocalEndpoint>| place(hash, endpoint);
         self.eligible.iter().filter(|endpoint| busy(endpoint) < most).filter(serves).min_by_key(order)
     }
 
@@ -181,6 +208,11 @@ impl Members {
         let trusted = self.eligible.iter().filter(|endpoint| !endpoint.shared.is_unhealthy()).count();
         trusted * 100 < threshold * self.eligible.len()
     }
+}
+
+/// The place of an endpoint in the order that a hash gives.
+fn place(hash: u64, endpoint: &LocalEndpoint) -> Reverse<u64> {
+    Reverse(mix(hash ^ endpoint.shared.mark()))
 }
 
 #[cfg(test)]

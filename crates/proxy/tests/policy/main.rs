@@ -12,6 +12,8 @@
 //! | `health` | health checks, and endpoints with failing responses |
 //! | `traffic` | timeouts, retries, headers, rewrites, splits, mirrors, faults |
 //! | `retries` | the limit on the retries at a Service |
+//! | `error_pages` | responses of a Service in place of errors |
+//! | `ingress_nginx` | features that only annotations of ingress-nginx set |
 //! | `sessions` | session affinity by cookies and headers, with timeouts and weights |
 //! | `limits`, `concurrency` | rate limits and concurrency limits |
 //! | `shared` | rate limits that data planes share |
@@ -22,8 +24,10 @@ mod access;
 mod backends;
 mod cache;
 mod concurrency;
+mod error_pages;
 mod external;
 mod health;
+mod ingress_nginx;
 mod keys;
 mod limits;
 mod published;

@@ -8,6 +8,7 @@ use sluicegate_model::feature::authentication::ext_auth::ExtAuthCache;
 use super::External;
 use super::filter::Detail;
 use crate::feature::authentication::credential::is_line;
+use crate::feature::edit::write_line;
 
 /// The decision of a service about a request. The gateway uses no other part of the service's response.
 #[derive(Debug)]
@@ -122,12 +123,6 @@ fn time_to_live(cache: &ExtAuthCache, verdict: Verdict, head: &ResponseHead, buf
         }
     }
     time_to_live
-}
-
-pub(super) fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    for part in [name, b": ", value, b"\r\n"] {
-        out.extend_from_slice(part);
-    }
 }
 
 #[cfg(test)]
