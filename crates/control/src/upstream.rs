@@ -81,7 +81,7 @@ pub(crate) fn layer4_key(
     let known = store.service(namespace, service);
     let known = known.and_then(|(service, _)| service.port(port, IpProtocol::below(protocol)));
     let port = known.map_or_else(|| port.clone(), |port| port.key.clone());
-    let transport = Transport { protocol, tls: None };
+    let transport = Transport { protocol, ..Transport::default() };
     UpstreamKey { namespace: namespace.clone(), service: x_backend::service_alone(service), port, transport }
 }
 
@@ -193,6 +193,12 @@ pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
     let Some(port) = port else {
         return Resolved { upstream, missing: Some(missing_port(key, service)), ..Resolved::default() };
     };
+    if let Some(address) = service.cluster_ip.filter(|_| key.transport.is_cluster_ip) {
+        let endpoint =
+            Endpoint { address: SocketAddr::new(address, port.port), conditions: Conditions::READY };
+        let upstream = Upstream { endpoints: [endpoint].into(), ..upstream };
+        return Resolved { upstream, external_port: None, missing: None, problem: fault };
+    }
     let slices: Vec<&EndpointSlice> =
         store.slices_of(&(key.namespace.clone(), key.service.clone())).collect();
     let endpoints = endpoints(service, port, &slices);

@@ -130,6 +130,7 @@ impl ClassArgs {
             prefix: self.annotations_prefix.trim_end_matches('/').to_owned(),
             controller: self.controller_class.clone(),
             ingress_class: class,
+            ..IngressNginx::default()
         })
     }
 }

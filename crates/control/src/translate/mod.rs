@@ -123,6 +123,8 @@ pub struct IngressNginx {
     pub controller: String,
     /// The class without an IngressClass of that name. Default `nginx`.
     pub ingress_class: String,
+    /// The Service of error pages for Ingresses without an own default backend. Default: none.
+    pub default_backend: Option<ObjectName>,
 }
 
 impl Default for IngressNginx {
@@ -131,6 +133,7 @@ impl Default for IngressNginx {
             prefix: nginx::PREFIX.to_owned(),
             controller: "k8s.io/ingress-nginx".to_owned(),
             ingress_class: "nginx".to_owned(),
+            default_backend: None,
         }
     }
 }

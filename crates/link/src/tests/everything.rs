@@ -328,7 +328,8 @@ fn key(index: usize) -> UpstreamKey {
         secret: Some("shop/backend".into()),
         policy: Some("shop/policy".into()),
     };
-    let transport = Transport { protocol, tls: (index == 0).then(|| Arc::new(tls)) };
+    let tls = (index == 0).then(|| Arc::new(tls));
+    let transport = Transport { protocol, tls, is_cluster_ip: index == 1 };
     UpstreamKey { transport, ..UpstreamKey::new("shop", format!("service-{index}"), "http") }
 }
 

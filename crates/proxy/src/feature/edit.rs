@@ -22,7 +22,7 @@ pub(crate) struct Edits {
 
 impl Edits {
     /// Removes a header line.
-    pub(super) fn remove(&mut self, index: usize) {
+    pub(crate) fn remove(&mut self, index: usize) {
         if !self.removed_lines.contains(&index) {
             self.removed_lines.push(index);
         }

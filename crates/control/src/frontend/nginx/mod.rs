@@ -10,6 +10,12 @@
 //! | [`location`] | the matches of paths, in the order of nginx |
 //! | [`https`] | redirects to HTTPS |
 //! | [`proxy`] | timeouts and sizes |
+//! | [`upstream`](self::upstream) | load balancing, retries, the form of requests |
+//! | [`errors`] | error pages, the default backend |
+//! | [`response`] | rewrites of responses |
+//! | [`session`] | session affinity |
+//! | [`canary`] | canaries |
+//! | [`cors`] | cross-origin requests |
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,7 +27,7 @@ use sluicegate_model::value::Number;
 use sluicegate_model::UpstreamKey;
 
 use super::ingress::{passthrough, tls};
-use crate::intent::{At, Host, Intent, Own, Passthrough, Place, Rule};
+use crate::intent::{At, Host, Intent, Own, Passthrough, Place, Reference, Rule};
 use crate::object::annotation::field;
 use crate::object::backend::Backend;
 use crate::object::ingress::{self, Ingress};
@@ -29,18 +35,25 @@ use crate::object::nginx::Settings;
 use crate::problem::{Problem, Severity};
 use crate::store::Store;
 use crate::translate::IngressNginx;
-use crate::upstream;
+use canary::Canaries;
 use location::{Locations, Path};
 
+mod canary;
+mod cors;
+mod errors;
 mod https;
 mod location;
 mod proxy;
+mod response;
+mod session;
+mod upstream;
 
 /// The Ingresses of the dialect, before their translation.
 pub(super) struct Dialect<'a> {
     store: &'a Store,
     options: &'a IngressNginx,
     locations: Locations<'a>,
+    canaries: Canaries<'a>,
 }
 
 /// The parts that annotations of an Ingress set, for all its rules.
@@ -58,9 +71,17 @@ pub(super) struct Context<'c, 'a> {
     pub(super) ingress: &'a Ingress,
     pub(super) settings: &'a Settings,
     pub(super) problems: &'c mut Vec<Problem>,
+    /// The upstreams that features of the rules name.
+    pub(super) references: Vec<Reference<'a>>,
 }
 
 impl Context<'_, '_> {
+    /// Adds an upstream that an annotation names, with its prefix.
+    pub(super) fn name(&mut self, annotation: &'static str, upstream: &UpstreamKey) {
+        let (at, place) = (self.at, Place::Annotation(annotation));
+        self.references.push(Reference { at, place, upstream: upstream.clone() });
+    }
+
     /// Reports a fault in an annotation, whose name has no prefix.
     pub(super) fn fault(&mut self, short: &str, message: String) {
         let name = format!("{}/{short}", self.options.prefix);
@@ -81,32 +102,46 @@ impl<'a> Dialect<'a> {
         options: &'a IngressNginx,
         ingresses: impl Iterator<Item = (At<'a>, &'a Ingress)>,
     ) -> Self {
-        let settings = |(at, ingress): (At<'a>, &'a Ingress)| {
-            (ingress, ingress.nginx.settings(&options.prefix, &at.object.namespace))
-        };
-        Self { store, options, locations: Locations::new(ingresses.map(settings)) }
+        let with_settings = ingresses.map(|(at, ingress)| {
+            (at, ingress, ingress.nginx.settings(&options.prefix, &at.object.namespace))
+        });
+        let (canaries, mains): (Vec<_>, Vec<_>) =
+            with_settings.partition(|(_, _, settings)| settings.canary.is_canary);
+        let mains = mains.into_iter().map(|(_, ingress, settings)| (ingress, settings));
+        let canaries = Canaries::new(canaries.into_iter());
+        Self { store, options, locations: Locations::new(mains), canaries }
+    }
+
+    /// Reports faults that concern several Ingresses, after the intents of all of them.
+    pub(super) fn finish(&self, problems: &mut Vec<Problem>) {
+        self.canaries.report_unused(problems);
     }
 
     /// The intent of an Ingress.
     pub(super) fn intent(&self, at: At<'a>, ingress: &'a Ingress, problems: &mut Vec<Problem>) -> Intent<'a> {
         let settings = ingress.nginx.settings(&self.options.prefix, &at.object.namespace);
         let mut context =
-            Context { store: self.store, options: self.options, at, ingress, settings, problems };
+            Context { store: self.store, options: self.options, at, ingress, settings, problems, references: Vec::new() };
         let own = self.own(&mut context);
         let backend = settings.backend.backend();
+        let is_main = !settings.canary.is_canary;
+        let rules = ingress.rules.iter().filter(|_| is_main);
+        let hosts = rules.map(|rule| self.host(&mut context, rule, &own, &backend)).collect();
+        let default = ingress.default_backend.as_ref().filter(|_| is_main);
         Intent {
             at,
             created: ingress.created,
-            hosts: ingress.rules.iter().map(|rule| self.host(&mut context, rule, &own, &backend)).collect(),
-            default: ingress.default_backend.as_ref().map(|named| self.key(named, &backend)),
+            hosts,
+            default: default.map(|named| self.key(named, &backend, settings)),
             is_for_all_hosts: !ingress.has_rules,
             unmatched: Some(unmatched(&own)),
             own: Some(own.clone()),
-            tls: tls::certificates(self.store, at, ingress),
+            tls: if is_main { tls::certificates(self.store, at, ingress) } else { Vec::new() },
             client_auth: None,
             https: own.https,
             compression: None,
             refuses: own.security.clone().filter(|security| security.refuses.is_some()),
+            named: context.references,
         }
     }
 
@@ -130,6 +165,11 @@ impl<'a> Dialect<'a> {
             }
         }
         proxy::apply(context, &mut parts);
+        upstream::apply(context, &mut parts);
+        errors::apply(context, &mut parts);
+        response::apply(context, &mut parts);
+        session::apply(context, &mut parts);
+        cors::apply(context, &mut parts);
         let Parts { features, security, limits } = parts;
         let is_open = security == Security::open(security.id.clone());
         let has_limits = !limits.limits.is_empty() || !limits.concurrency.is_empty();
@@ -151,8 +191,11 @@ impl<'a> Dialect<'a> {
         let mut rules = Vec::with_capacity(rule.paths.len());
         for path in &rule.paths {
             let place = Place::Path(rule.index, path.index);
-            let upstream = self.key(&path.upstream, backend);
-            let own = https::of_path(own, path);
+            let settings = context.settings;
+            let key = |named: &UpstreamKey| self.key(named, backend, settings);
+            let upstream = key(&path.upstream);
+            let own = session::of_path(https::of_path(own, path), path);
+            let own = self.canaries.of_path(own, context, (&rule.host, path), key);
             match self.locations.matches(&rule.host, path, context.settings) {
                 Ok(matches) => rules.extend(matches.into_iter().map(|Path { of, redirect }| match redirect {
                     None => Rule {
@@ -202,8 +245,10 @@ impl<'a> Dialect<'a> {
         Place::Annotation("nginx.ingress.kubernetes.io/ssl-passthrough")
     }
 
-    fn key(&self, named: &UpstreamKey, backend: &Backend) -> UpstreamKey {
-        upstream::key(self.store, named, Some(backend), None)
+    fn key(&self, named: &UpstreamKey, backend: &Backend, settings: &Settings) -> UpstreamKey {
+        let mut key = crate::upstream::key(self.store, named, Some(backend), None);
+        key.transport.is_cluster_ip = settings.upstream.is_cluster_ip;
+        key
     }
 }
 

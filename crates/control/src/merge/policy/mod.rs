@@ -188,6 +188,11 @@ impl<'a> Policies<'a> {
             told.extend(guard.clone().map(|guard| ("spec.mirror".to_owned(), guard)));
             guard.is_none()
         });
+        features.error_pages = features.error_pages.take().filter(|pages| {
+            let guard = guard(&pages.upstream);
+            told.extend(guard.clone().map(|guard| ("spec.errorPages".to_owned(), guard)));
+            guard.is_none()
+        });
         let narrowed = if told.is_empty() { traffic } else { Arc::new(narrowed) };
         for (field, guard) in told {
             let message = format!(

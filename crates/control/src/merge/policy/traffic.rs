@@ -67,6 +67,9 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
         load_balancing,
         mirrors,
         cache,
+        error_pages,
+        response_rewrite,
+        endpoint_form,
     } = own.clone();
     let answers = redirect.is_some() || direct_response.is_some();
     Features {
@@ -86,6 +89,7 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
         limits: BodyLimits {
             request_body: limits.request_body.or(base.limits.request_body),
             response_body: limits.response_body.or(base.limits.response_body),
+            response_head: limits.response_head.or(base.limits.response_head),
         },
         request_headers: or(request_headers, &base.request_headers),
         response_headers: or(response_headers, &base.response_headers),
@@ -97,6 +101,9 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
         load_balancing: or(load_balancing, &base.load_balancing),
         mirrors: or(mirrors, &base.mirrors),
         cache: cache.or_else(|| base.cache.clone()),
+        error_pages: error_pages.or_else(|| base.error_pages.clone()),
+        response_rewrite: response_rewrite.or_else(|| base.response_rewrite.clone()),
+        endpoint_form: or(endpoint_form, &base.endpoint_form),
     }
 }
 

@@ -10,6 +10,12 @@
 //! | [`backend`] | the protocol and TLS to endpoints |
 //! | [`rewrite`] | regular expressions of paths, rewrites |
 //! | [`proxy`] | timeouts and sizes |
+//! | [`upstream`] | load balancing, retries, the form of requests, buffers |
+//! | [`errors`] | error pages, the default backend |
+//! | [`response`] | rewrites of responses |
+//! | [`session`] | session affinity |
+//! | [`canary`] | canaries |
+//! | [`cors`] | cross-origin requests |
 //! | [`unsupported`] | annotations without an effect, and refused annotations |
 
 use std::collections::BTreeMap;
@@ -20,17 +26,35 @@ use super::annotation::closest;
 use value::Value;
 
 pub(crate) mod backend;
+pub(crate) mod canary;
+pub(crate) mod cors;
+pub(crate) mod errors;
 pub(crate) mod https;
 pub(crate) mod proxy;
+pub(crate) mod response;
 pub(crate) mod rewrite;
+pub(crate) mod session;
 mod unsupported;
+pub(crate) mod upstream;
 pub(crate) mod value;
 
 /// The prefix of annotations without `--annotations-prefix`.
 pub(crate) const PREFIX: &str = "nginx.ingress.kubernetes.io";
 
 /// The tables of all groups, in the order of the reference page.
-const GROUPS: &[&[Row]] = &[https::ROWS, rewrite::ROWS, backend::ROWS, proxy::ROWS, unsupported::ROWS];
+const GROUPS: &[&[Row]] = &[
+    https::ROWS,
+    rewrite::ROWS,
+    backend::ROWS,
+    proxy::ROWS,
+    upstream::ROWS,
+    errors::ROWS,
+    response::ROWS,
+    session::ROWS,
+    canary::ROWS,
+    cors::ROWS,
+    unsupported::ROWS,
+];
 
 /// An annotation.
 pub(crate) struct Row {
@@ -62,6 +86,12 @@ pub(crate) struct Settings {
     pub(crate) backend: backend::Settings,
     pub(crate) proxy: proxy::Settings,
     pub(crate) rewrite: rewrite::Settings,
+    pub(crate) upstream: upstream::Settings,
+    pub(crate) errors: errors::Settings,
+    pub(crate) response: response::Settings,
+    pub(crate) session: session::Settings,
+    pub(crate) canary: canary::Settings,
+    pub(crate) cors: cors::Settings,
     /// The Secrets and ConfigMaps that annotations name.
     pub(crate) references: Vec<ObjectRef>,
     pub(crate) faults: Vec<Fault>,
