@@ -60,6 +60,11 @@ impl<'a> Locations<'a> {
         Self(servers)
     }
 
+    /// Whether an Ingress has rules for a host.
+    pub(super) fn has(&self, host: &HostPattern) -> bool {
+        self.0.contains_key(host)
+    }
+
     /// The locations of a path of a host. The error is a fault in a regular expression.
     pub(super) fn matches(
         &self,

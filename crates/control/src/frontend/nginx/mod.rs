@@ -10,6 +10,9 @@
 //! | [`location`] | the matches of paths, in the order of nginx |
 //! | [`https`] | redirects to HTTPS |
 //! | [`proxy`] | timeouts and sizes |
+//! | [`rewrite`] | rewrites of the path and the host |
+//! | [`redirect`] | redirects to other URLs |
+//! | [`hash`] | consistent hashing |
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -32,9 +35,12 @@ use crate::translate::IngressNginx;
 use crate::upstream;
 use location::{Locations, Path};
 
+mod hash;
 mod https;
 mod location;
 mod proxy;
+mod redirect;
+mod rewrite;
 
 /// The Ingresses of the dialect, before their translation.
 pub(super) struct Dialect<'a> {
@@ -94,10 +100,15 @@ impl<'a> Dialect<'a> {
             Context { store: self.store, options: self.options, at, ingress, settings, problems };
         let own = self.own(&mut context);
         let backend = settings.backend.backend();
+        let mut hosts: Vec<_> =
+            ingress.rules.iter().map(|rule| self.host(&mut context, rule, &own, &backend)).collect();
+        hosts.extend(ingress.rules.iter().filter_map(|rule| {
+            redirect::www(&settings.redirect, &own, &rule.host, |host| self.locations.has(host))
+        }));
         Intent {
             at,
             created: ingress.created,
-            hosts: ingress.rules.iter().map(|rule| self.host(&mut context, rule, &own, &backend)).collect(),
+            hosts,
             default: ingress.default_backend.as_ref().map(|named| self.key(named, &backend)),
             is_for_all_hosts: !ingress.has_rules,
             unmatched: Some(unmatched(&own)),
@@ -130,6 +141,9 @@ impl<'a> Dialect<'a> {
             }
         }
         proxy::apply(context, &mut parts);
+        rewrite::apply(context, &mut parts);
+        redirect::apply(context, &mut parts);
+        hash::apply(context, &mut parts);
         let Parts { features, security, limits } = parts;
         let is_open = security == Security::open(security.id.clone());
         let has_limits = !limits.limits.is_empty() || !limits.concurrency.is_empty();
@@ -149,10 +163,11 @@ impl<'a> Dialect<'a> {
         backend: &Backend,
     ) -> Host<'a> {
         let mut rules = Vec::with_capacity(rule.paths.len());
+        rules.extend(redirect::app_root(&context.settings.redirect, own));
         for path in &rule.paths {
             let place = Place::Path(rule.index, path.index);
             let upstream = self.key(&path.upstream, backend);
-            let own = https::of_path(own, path);
+            let own = rewrite::of_path(https::of_path(own, path), path, context.settings);
             match self.locations.matches(&rule.host, path, context.settings) {
                 Ok(matches) => rules.extend(matches.into_iter().map(|Path { of, redirect }| match redirect {
                     None => Rule {

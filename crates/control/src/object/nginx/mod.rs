@@ -9,6 +9,8 @@
 //! | [`https`] | redirects to HTTPS, TLS passthrough |
 //! | [`backend`] | the protocol and TLS to endpoints |
 //! | [`rewrite`] | regular expressions of paths, rewrites |
+//! | [`redirect`] | redirects to other URLs |
+//! | [`hash`] | consistent hashing |
 //! | [`proxy`] | timeouts and sizes |
 //! | [`unsupported`] | annotations without an effect, and refused annotations |
 
@@ -20,8 +22,10 @@ use super::annotation::closest;
 use value::Value;
 
 pub(crate) mod backend;
+pub(crate) mod hash;
 pub(crate) mod https;
 pub(crate) mod proxy;
+pub(crate) mod redirect;
 pub(crate) mod rewrite;
 mod unsupported;
 pub(crate) mod value;
@@ -30,7 +34,15 @@ pub(crate) mod value;
 pub(crate) const PREFIX: &str = "nginx.ingress.kubernetes.io";
 
 /// The tables of all groups, in the order of the reference page.
-const GROUPS: &[&[Row]] = &[https::ROWS, rewrite::ROWS, backend::ROWS, proxy::ROWS, unsupported::ROWS];
+const GROUPS: &[&[Row]] = &[
+    https::ROWS,
+    rewrite::ROWS,
+    redirect::ROWS,
+    hash::ROWS,
+    backend::ROWS,
+    proxy::ROWS,
+    unsupported::ROWS,
+];
 
 /// An annotation.
 pub(crate) struct Row {
@@ -62,6 +74,8 @@ pub(crate) struct Settings {
     pub(crate) backend: backend::Settings,
     pub(crate) proxy: proxy::Settings,
     pub(crate) rewrite: rewrite::Settings,
+    pub(crate) redirect: redirect::Settings,
+    pub(crate) hash: hash::Settings,
     /// The Secrets and ConfigMaps that annotations name.
     pub(crate) references: Vec<ObjectRef>,
     pub(crate) faults: Vec<Fault>,

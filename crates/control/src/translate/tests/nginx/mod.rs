@@ -7,6 +7,7 @@ use crate::store::Store;
 use crate::translate::{IngressNginx, TranslateOptions, Translation, translate};
 
 mod locations;
+mod redirects;
 
 /// The options with the dialect.
 fn options() -> TranslateOptions {
