@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use sluicegate_model::feature::Features;
 use sluicegate_model::policy::{RateLimits, Security};
-use sluicegate_model::rule::RuleMatch;
+use sluicegate_model::rule::{HttpsRedirect, RuleMatch};
 use sluicegate_model::{Certificate, ClientAuth, Codings, HostPattern, Layer4Route, ObjectId, UpstreamKey};
 
 use crate::backend_tls::BackendTls;
@@ -163,6 +163,7 @@ pub(crate) struct Https {
     pub(crate) is_forced: bool,
     /// Whether plain HTTP is redirected for hosts with TLS; `None` for the setting of the gateway.
     pub(crate) if_tls: Option<bool>,
+    pub(crate) redirect: HttpsRedirect,
 }
 
 /// An object that claims the TLS connections for a host.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use sluicegate_http1::{Known, Method, Normalised, Rejection, RequestFraming, TargetForm, normalise};
 use sluicegate_model::Settings;
+use sluicegate_model::rule::HttpsRedirect;
 use tokio::time::{Instant, sleep_until};
 
 use super::cached::{Cached, ResponseAction};
@@ -256,10 +257,9 @@ impl<'c> Exchange<'c> {
 
     /// Finds the route.
     fn route(&mut self) -> Result<RouteIndex, Refusal> {
-        let Scratch { input, head, request, path, .. } = &mut *self.scratch;
+        let Scratch { input, head, path, .. } = &*self.scratch;
         let buf = input.filled();
         let path = if self.is_rewritten { &**path } else { raw_path(head, buf) };
-        let query = head.query.map(|query| query.of(buf));
         let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
         let view = HeadView { head, buf };
         let entrance = self.client.origin.entrance;
@@ -275,17 +275,39 @@ impl<'c> Exchange<'c> {
                 Some(_) => {}
             }
         }
+        let snapshot = self.snapshot.clone();
+        let course = snapshot.table.target(index).course.as_deref();
         if redirects {
-            let port = self.snapshot.settings.tls.redirect_port;
-            write_location(request, authority, port, path, query);
-            return Err(Refusal::Redirect(308));
+            // A response that a policy returns comes before the redirect, as in nginx.
+            if let Some(course) = course.filter(|course| course.has_returns())
+                && snapshot.table.target(index).client_auth.is_none()
+            {
+                self.begin_policy(course);
+                self.answer(index)?;
+            }
+            return Err(self.redirect_to_https(index));
         }
         self.deny_policy_bypass(index)?;
-        let snapshot = self.snapshot.clone();
-        if let Some(course) = &snapshot.table.target(index).course {
+        if let Some(course) = course {
             self.begin_policy(course);
         }
         Ok(index)
+    }
+
+    /// Redirects a client to the same URL over HTTPS.
+    fn redirect_to_https(&mut self, index: RouteIndex) -> Refusal {
+        let HttpsRedirect { status, strips_slash } = self.snapshot.table.target(index).https_redirect;
+        let Scratch { input, head, request, path, .. } = &mut *self.scratch;
+        let buf = input.filled();
+        let path = if self.is_rewritten { &**path } else { raw_path(head, buf) };
+        let query = head.query.map(|query| query.of(buf));
+        let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
+        write_location(request, authority, self.snapshot.settings.tls.redirect_port, path, query);
+        // nginx leaves out the slash at the end of the query as well.
+        if strips_slash && request.ends_with(b"/") {
+            request.pop();
+        }
+        Refusal::Redirect(status.get())
     }
 
     /// Writes the request's head for an endpoint of the upstream in this slot.

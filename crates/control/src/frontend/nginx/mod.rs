@@ -17,11 +17,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use sluicegate_model::UpstreamKey;
 use sluicegate_model::feature::{DirectResponse, Features};
 use sluicegate_model::policy::{RateLimits, Security};
 use sluicegate_model::rule::RuleMatch;
 use sluicegate_model::value::Number;
-use sluicegate_model::UpstreamKey;
 
 use super::ingress::{passthrough, tls};
 use crate::intent::{At, Host, Intent, Own, Passthrough, Place, Rule};
@@ -76,7 +76,10 @@ impl Context<'_, '_> {
     /// Reports a fault in an annotation that restricts access, and closes the routes of the Ingress.
     pub(super) fn close(&mut self, parts: &mut Parts, short: &str, fault: &str) {
         self.fault(short, format!("{fault}; all routes of this Ingress respond with 503"));
-        parts.security.refuses.get_or_insert_with(|| format!("{}/{short}: {fault}", self.options.prefix).into());
+        parts
+            .security
+            .refuses
+            .get_or_insert_with(|| format!("{}/{short}: {fault}", self.options.prefix).into());
     }
 }
 
@@ -127,7 +130,13 @@ impl<'a> Dialect<'a> {
         let mut parts = Parts {
             features: Features::default(),
             security: Security::open(id.clone()),
-            limits: RateLimits { id, limits: Vec::new(), concurrency: Vec::new(), headers: false, shared: None },
+            limits: RateLimits {
+                id,
+                limits: Vec::new(),
+                concurrency: Vec::new(),
+                headers: false,
+                shared: None,
+            },
         };
         for fault in &context.settings.faults {
             context.problems.push(context.at.problem(
@@ -169,22 +178,24 @@ impl<'a> Dialect<'a> {
             let upstream = self.key(&path.upstream, backend);
             let own = rewrite::of_path(https::of_path(own, path), path, context.settings);
             match self.locations.matches(&rule.host, path, context.settings) {
-                Ok(matches) => rules.extend(matches.into_iter().map(|Path { of, redirect }| match redirect {
-                    None => Rule {
-                        place,
-                        of,
-                        literal: None,
-                        upstream: Some(upstream.clone()),
-                        own: Some(own.clone()),
-                    },
-                    Some(redirect) => Rule {
-                        place,
-                        of,
-                        literal: None,
-                        upstream: None,
-                        own: Some(location::redirecting(&own, redirect)),
-                    },
-                })),
+                Ok(matches) => {
+                    rules.extend(matches.into_iter().map(|Path { of, redirect }| match redirect {
+                        None => Rule {
+                            place,
+                            of,
+                            literal: None,
+                            upstream: Some(upstream.clone()),
+                            own: Some(own.clone()),
+                        },
+                        Some(redirect) => Rule {
+                            place,
+                            of,
+                            literal: None,
+                            upstream: None,
+                            own: Some(location::redirecting(&own, redirect)),
+                        },
+                    }))
+                }
                 Err(fault) => {
                     let consequence = "requests that the path may match receive 503";
                     let field = format!("{}.path", place.field());
