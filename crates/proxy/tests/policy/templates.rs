@@ -304,9 +304,9 @@ async fn return_responds_with_a_body_if_its_conditions_hold() -> TestResult {
     let (backend, gateway) =
         governed(json!({}), |features| features.returns = entries(vec![denied, hello])).await?;
     for transport in TRANSPORTS {
-        let response = ask_by(&gateway, "GET", "/hello?name=%0A<b>", &[], transport).await?;
+        let response = ask_by(&gateway, "GET", "/hello?name=%0Ab", &[], transport).await?;
         assert_eq!((response.status, response.header("content-type")), (200, Some("text/html")));
-        assert_eq!(response.text(), "hello %0A<b>\n");
+        assert_eq!(response.text(), "hello %0Ab\n");
         assert_eq!(ask_by(&gateway, "POST", "/x", &["X-Key: c"], transport).await?.status, 403);
         assert_eq!(ask_by(&gateway, "POST", "/x", &["X-Key: b"], transport).await?.status, 200);
         assert_eq!(ask_by(&gateway, "GET", "/x", &[], transport).await?.status, 200);

@@ -13,6 +13,7 @@
 //! | [`rewrite`] | rewrites of the path and the host |
 //! | [`redirect`] | redirects to other URLs |
 //! | [`hash`] | consistent hashing |
+//! | [`snippet`] | directives of snippets |
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -41,6 +42,7 @@ mod location;
 mod proxy;
 mod redirect;
 mod rewrite;
+mod snippet;
 
 /// The Ingresses of the dialect, before their translation.
 pub(super) struct Dialect<'a> {
@@ -151,6 +153,7 @@ impl<'a> Dialect<'a> {
         }
         proxy::apply(context, &mut parts);
         rewrite::apply(context, &mut parts);
+        snippet::apply(context, &mut parts);
         redirect::apply(context, &mut parts);
         hash::apply(context, &mut parts);
         let Parts { features, security, limits } = parts;
@@ -171,6 +174,8 @@ impl<'a> Dialect<'a> {
         own: &Arc<Own>,
         backend: &Backend,
     ) -> Host<'a> {
+        let snippet = self.locations.snippet(&rule.host);
+        let own = &snippet.map_or_else(|| own.clone(), |snippet| snippet.over(own, &context.at.id()));
         let mut rules = Vec::with_capacity(rule.paths.len());
         rules.extend(redirect::app_root(&context.settings.redirect, own));
         for path in &rule.paths {

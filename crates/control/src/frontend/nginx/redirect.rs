@@ -17,22 +17,22 @@ pub(super) fn apply(context: &Context<'_, '_>, parts: &mut Parts) {
     let temporal = settings.temporal.as_ref().map(|url| (url, settings.temporal_code.unwrap_or(302)));
     let permanent = settings.permanent.as_ref().map(|url| (url, settings.permanent_code.unwrap_or(301)));
     if let Some((url, status)) = temporal.or(permanent) {
-        parts.features.returns.push(returned(settings, status, url.clone()));
+        parts.features.returns.push(returned(settings, status, Some(url.clone())));
     }
 }
 
-/// A response with a text, as `return` of nginx makes it: a redirect or, with another status, a body.
-pub(super) fn returned(settings: &Settings, status: u16, text: Template) -> Return {
+/// A response, as `return` of nginx makes it. The text is the URL of a redirect or, with another status, the body.
+pub(super) fn returned(settings: &Settings, status: u16, text: Option<Template>) -> Return {
     let Settings { is_relative, has_port, .. } = *settings;
-    let content = match status {
+    let content = text.map(|text| match status {
         301..=303 | 307 | 308 => Content::Location(Location { url: text, is_relative, has_port }),
         // The media type of ingress-nginx for responses without one.
         _ => Content::Body(Body { text, media_type: MediaType::of("text/html") }),
-    };
+    });
     Return {
         conditions: Entries::default(),
         status_code: Number::new(status.into()).unwrap_or(Number::of(500)),
-        content: Some(content),
+        content,
     }
 }
 
@@ -42,7 +42,7 @@ pub(super) fn app_root(settings: &Settings, own: &Own) -> Option<Rule> {
     let url = Template::new(&format!("$scheme://$http_host{path}")).ok()?;
     let of = RuleMatch { precedence: 0, ..RuleMatch::path(PathPattern::Exact("/".into())) };
     let place = Place::Annotation("nginx.ingress.kubernetes.io/app-root");
-    Some(responding(place, of, own, returned(settings, 302, url)))
+    Some(responding(place, of, own, returned(settings, 302, Some(url))))
 }
 
 /// The redirect of the host with `www.` to a host without it, or the other way round. `is_served`: whether an Ingress has a
@@ -71,7 +71,7 @@ pub(super) fn www<'a>(
     let url = Template::new(&format!("$pass_access_scheme://{to}$1")).ok()?;
     let redirect = Return {
         conditions: Entries::new(vec![without_slash])?,
-        ..returned(&Settings::default(), 308, url)
+        ..returned(&Settings::default(), 308, Some(url))
     };
     let of = RuleMatch::path(PathPattern::Prefix("/".into()));
     let place = Place::Annotation("nginx.ingress.kubernetes.io/from-to-www-redirect");

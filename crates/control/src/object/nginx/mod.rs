@@ -11,6 +11,7 @@
 //! | [`rewrite`] | regular expressions of paths, rewrites |
 //! | [`redirect`] | redirects to other URLs |
 //! | [`hash`] | consistent hashing |
+//! | [`snippet`] | directives of snippets |
 //! | [`proxy`] | timeouts and sizes |
 //! | [`unsupported`] | annotations without an effect, and refused annotations |
 
@@ -27,6 +28,7 @@ pub(crate) mod https;
 pub(crate) mod proxy;
 pub(crate) mod redirect;
 pub(crate) mod rewrite;
+pub(crate) mod snippet;
 mod unsupported;
 pub(crate) mod value;
 
@@ -39,6 +41,7 @@ const GROUPS: &[&[Row]] = &[
     rewrite::ROWS,
     redirect::ROWS,
     hash::ROWS,
+    snippet::ROWS,
     backend::ROWS,
     proxy::ROWS,
     unsupported::ROWS,
@@ -76,6 +79,7 @@ pub(crate) struct Settings {
     pub(crate) rewrite: rewrite::Settings,
     pub(crate) redirect: redirect::Settings,
     pub(crate) hash: hash::Settings,
+    pub(crate) snippet: snippet::Settings,
     /// The Secrets and ConfigMaps that annotations name.
     pub(crate) references: Vec<ObjectRef>,
     pub(crate) faults: Vec<Fault>,

@@ -8,6 +8,7 @@ use crate::translate::{IngressNginx, TranslateOptions, Translation, translate};
 
 mod locations;
 mod redirects;
+mod snippets;
 
 /// The options with the dialect.
 fn options() -> TranslateOptions {
