@@ -43,7 +43,10 @@ pub(super) fn ask<'a>(store: &'a Store, options: &'a TranslateOptions, intents: 
     for (at, ingress) in ours {
         let nginx = nginx.as_ref().filter(|_| classes.dialect(ingress) == Some(class::Dialect::IngressNginx));
         let intent = match nginx {
-            Some(nginx) => nginx.intent(at, ingress, &mut intents.problems),
+            Some(nginx) => {
+                intents.aliases.extend(nginx.aliases(at, ingress));
+                nginx.intent(at, ingress, &mut intents.problems)
+            }
             None => intent(store, options, at, ingress, &mut intents.problems),
         };
         intents.http.push(intent);

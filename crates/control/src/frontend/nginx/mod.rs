@@ -25,7 +25,7 @@ use sluicegate_model::rule::RuleMatch;
 use sluicegate_model::value::Number;
 
 use super::ingress::{passthrough, tls};
-use crate::intent::{At, Host, Intent, Own, Passthrough, Place, Rule};
+use crate::intent::{Alias, At, Host, Intent, Own, Passthrough, Place, Rule};
 use crate::object::annotation::field;
 use crate::object::backend::Backend;
 use crate::object::ingress::{self, Ingress};
@@ -124,6 +124,14 @@ impl<'a> Dialect<'a> {
             compression: None,
             refuses: own.security.clone().filter(|security| security.refuses.is_some()),
         }
+    }
+
+    /// The further names of the hosts of an Ingress.
+    pub(super) fn aliases(&self, at: At<'a>, ingress: &'a Ingress) -> impl Iterator<Item = Alias<'a>> {
+        let settings = ingress.nginx.settings(&self.options.prefix, &at.object.namespace);
+        let place = Place::Annotation("nginx.ingress.kubernetes.io/server-alias");
+        let hosts = ingress.rules.iter().map(|rule| &rule.host);
+        hosts.flat_map(move |of| settings.alias.hosts.iter().map(move |name| Alias { at, place, name, of }))
     }
 
     /// The parts of all rules of an Ingress.

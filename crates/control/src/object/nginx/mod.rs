@@ -6,6 +6,7 @@
 //! | module | annotations |
 //! |---|---|
 //! | [`value`] | the types of values, as ingress-nginx reads them |
+//! | [`alias`] | further names of hosts |
 //! | [`https`] | redirects to HTTPS, TLS passthrough |
 //! | [`backend`] | the protocol and TLS to endpoints |
 //! | [`rewrite`] | regular expressions of paths, rewrites |
@@ -13,6 +14,7 @@
 //! | [`hash`] | consistent hashing |
 //! | [`snippet`] | directives of snippets |
 //! | [`proxy`] | timeouts and sizes |
+//! | `page` | the reference page |
 //! | [`unsupported`] | annotations without an effect, and refused annotations |
 
 use std::collections::BTreeMap;
@@ -22,9 +24,12 @@ use super::ObjectRef;
 use super::annotation::closest;
 use value::Value;
 
+pub(crate) mod alias;
 pub(crate) mod backend;
 pub(crate) mod hash;
 pub(crate) mod https;
+#[cfg(test)]
+mod page;
 pub(crate) mod proxy;
 pub(crate) mod redirect;
 pub(crate) mod rewrite;
@@ -37,6 +42,7 @@ pub(crate) const PREFIX: &str = "nginx.ingress.kubernetes.io";
 
 /// The tables of all groups, in the order of the reference page.
 const GROUPS: &[&[Row]] = &[
+    alias::ROWS,
     https::ROWS,
     rewrite::ROWS,
     redirect::ROWS,
@@ -73,6 +79,7 @@ pub(crate) enum Meaning {
 /// The settings of an Ingress.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
+    pub(crate) alias: alias::Settings,
     pub(crate) https: https::Settings,
     pub(crate) backend: backend::Settings,
     pub(crate) proxy: proxy::Settings,
@@ -162,10 +169,12 @@ impl Annotation<'_> {
                 (unknown(short, restricts), restricts)
             }
             Some(Row { meaning: Meaning::Harmless, .. }) => return,
-            Some(Row { meaning: Meaning::Refused(instead), .. }) => {
-                let closes = restricts(short, value);
-                let consequence = if closes { CLOSED } else { "it has no effect" };
-                (format!("is not supported; {consequence}. {instead}"), closes)
+            Some(Row { meaning: Meaning::Refused(instead), restricts, .. }) => {
+                if matches!(value.trim(), "" | "false" | "off" | "0") {
+                    return;
+                }
+                let consequence = if *restricts { CLOSED } else { "the annotation has no effect" };
+                (format!("is not supported; {consequence}. {instead}"), *restricts)
             }
             Some(Row { meaning: Meaning::Sets(set), restricts, .. }) => {
                 let Err(fault) = set(settings, &Value { text: value.trim(), namespace }) else { return };
@@ -218,15 +227,6 @@ pub(crate) fn restricts(short: &str, value: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_annotation_of_ingress_nginx_has_one_row() {
-        let mut names: Vec<&str> = rows().map(|row| row.name).collect();
-        names.sort_unstable();
-        let mut once = names.clone();
-        once.dedup();
-        assert_eq!(names, once, "a name has two rows");
-    }
 
     #[test]
     fn ingress_nginx_access_control_annotations_are_recognized_by_name_and_value() {
