@@ -21,6 +21,7 @@
 //! | [`upstream`] | Services joined with their EndpointSlices |
 //! | [`backend_tls`] | BackendTLSPolicies: TLS to the endpoints of Services |
 //! | [`backend_traffic`] | XBackendTrafficPolicies: retries and sessions of Services |
+//! | [`external`] | hosts outside of the cluster that annotations name |
 //! | [`x_backend`] | XBackends: hosts outside of the cluster |
 //! | [`address`] | the addresses that Gateways request, and the addresses that satisfy the requests |
 //! | [`source`] | following a cluster or a directory, and publishing the changes |
@@ -33,6 +34,7 @@ mod backend_tls;
 mod backend_traffic;
 mod convert;
 mod emit;
+mod external;
 mod frontend;
 mod intent;
 mod locate;
@@ -65,6 +67,6 @@ pub use source::{
 pub use status::ObjectStatus;
 pub use store::Store;
 pub use translate::{
-    DataPlanes, GatewayServices, Globals, IngressNginx, ObjectName, OwnDataPlanes, ReadGlobals, ServiceType, TemplateError,
-    TranslateOptions, Translation, WorkloadTemplate, translate,
+    DataPlanes, GatewayServices, Globals, IngressNginx, ObjectName, OwnDataPlanes, ReadGlobals, ServiceType,
+    TemplateError, TranslateOptions, Translation, WorkloadTemplate, translate,
 };

@@ -7,7 +7,7 @@ use sluicegate_model::{
     Conditions, Endpoint, Protocol, Transport, TransportTls, Upstream, UpstreamKey, UpstreamTls, Verification,
 };
 
-use crate::backend_tls;
+use crate::{backend_tls, external};
 use crate::object::annotation;
 use crate::object::backend::Backend;
 use crate::object::backend_tls::Validation;
@@ -157,6 +157,11 @@ fn verified_tls(store: &Store, transport: &TransportTls, validation: Option<&Val
 pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
     if let Some(object) = x_backend::of_key(key) {
         return resolve_x_backend(store, key, &object);
+    }
+    if let Some(host) = external::host_of(key) {
+        let tls = key.transport.tls.as_ref().map(|transport| Arc::new(tls(store, transport).0));
+        let upstream = Upstream { external_name: Some(host.into()), tls, ..Upstream::default() };
+        return Resolved { upstream, external_port: key.port.parse().ok(), ..Resolved::default() };
     }
     let Some((service, origin)) = store.service(&key.namespace, &key.service) else {
         let message =

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use foldhash::HashMap;
 use sluicegate_model::{Protocol, Transport, TransportTls, UpstreamKey};
 
-use crate::backend_tls;
+use crate::{backend_tls, external};
 use crate::frontend::certificate;
 use crate::intent::listener::Parent;
 use crate::intent::{At, Intents};
@@ -45,7 +45,7 @@ pub(crate) fn service_of(name: &str) -> Arc<str> {
 /// The Service of the upstream of a Service with this name. A name with the beginning of [`service_of`] must not lead to an
 /// XBackend, which has TLS settings and needs other references. The objects that name Services do not allow such names either.
 pub(crate) fn service_alone(name: &Arc<str>) -> Arc<str> {
-    if name.starts_with(PREFIX) { INVALID.into() } else { name.clone() }
+    if name.starts_with(PREFIX) || external::is_name(name) { INVALID.into() } else { name.clone() }
 }
 
 /// The object that gives an upstream its endpoints: an XBackend or a Service.

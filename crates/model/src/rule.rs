@@ -6,6 +6,7 @@
 //! of the rule computes the order.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use minicbor::encode::Write;
@@ -16,7 +17,7 @@ use serde::{Serialize, Serializer};
 use crate::encoding::{Adapt as _, Context, Fault, List, Maybe, Same, Shared, Text};
 use crate::feature::BackendFeatures;
 use crate::policy::{RateLimits, Security, Traffic};
-use crate::value::Weight;
+use crate::value::{Number, Weight};
 use crate::{ClientAuth, Codings, EntryPoint, HostPattern, ObjectId, PathPattern, UpstreamKey};
 
 /// A host and its rules.
@@ -94,6 +95,35 @@ pub struct Rule {
     /// Timeouts, retries, header edits and the like, in place of the settings.
     #[cbor(n(8), with = "Maybe::<Shared>")]
     pub traffic: Option<Arc<Traffic>>,
+    /// The form of the redirect of [`https_only`](Self::https_only).
+    #[serde(skip_serializing_if = "HttpsRedirect::is_default")]
+    #[cbor(n(64), default, skip_if = "HttpsRedirect::is_default")]
+    pub https_redirect: HttpsRedirect,
+}
+
+/// The redirect of plain HTTP to HTTPS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[cbor(map)]
+pub struct HttpsRedirect {
+    /// The status (ingress-nginx `http-redirect-code`). Default 308.
+    #[n(0)]
+    pub status: Number<u16, 301, 308>,
+    /// Whether the redirect leaves out the final slash of the request (ingress-nginx without `preserve-trailing-slash`). Default
+    /// no.
+    #[n(1)]
+    pub strips_slash: bool,
+}
+
+impl Default for HttpsRedirect {
+    fn default() -> Self {
+        Self { status: Number::of(308), strips_slash: false }
+    }
+}
+
+impl HttpsRedirect {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Rule {
@@ -121,6 +151,7 @@ impl Rule {
             security: None,
             rate_limits: None,
             traffic: None,
+            https_redirect: HttpsRedirect::default(),
         }
     }
 }
@@ -344,6 +375,9 @@ impl Pattern {
     /// The maximum memory of the program of one expression, in bytes.
     pub const PROGRAM_MAX: usize = 256 * 1024;
 
+    /// The number of captures that [`captures`](Self::captures) returns: the whole match, and groups 1 to 9.
+    pub const CAPTURES: usize = 10;
+
     /// Compiles a regular expression.
     ///
     /// # Errors
@@ -382,6 +416,15 @@ impl Pattern {
     #[must_use]
     pub fn ignores_case(&self) -> bool {
         self.ignores_case
+    }
+
+    /// The places of the first match and of its first nine groups; `None` if the expression does not match. The place of a
+    /// group that took no part in the match is empty.
+    #[must_use]
+    pub fn captures(&self, text: &[u8]) -> Option<[Range<usize>; Self::CAPTURES]> {
+        let mut found = self.compiled.capture_locations();
+        self.compiled.captures_read(&mut found, text)?;
+        Some(std::array::from_fn(|group| found.get(group).map_or(0..0, |(start, end)| start..end)))
     }
 
     /// Whether the expression matches a text.

@@ -125,6 +125,8 @@ pub struct IngressNginx {
     pub ingress_class: String,
     /// The Service of error pages for Ingresses without an own default backend. Default: none.
     pub default_backend: Option<ObjectName>,
+    /// The names of headers that `custom-headers` may set (`global-allowed-response-headers`). Default: none.
+    pub allowed_response_headers: Vec<Box<str>>,
 }
 
 impl Default for IngressNginx {
@@ -134,6 +136,7 @@ impl Default for IngressNginx {
             controller: "k8s.io/ingress-nginx".to_owned(),
             ingress_class: "nginx".to_owned(),
             default_backend: None,
+            allowed_response_headers: Vec::new(),
         }
     }
 }

@@ -7,17 +7,28 @@ use rustls_pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
 use sluicegate_model::feature::authentication::jwt::{Provider, ProviderKeys, RemoteKeys};
 use sluicegate_model::feature::compression::Levels;
+use sluicegate_model::feature::cors::NginxCors;
+use sluicegate_model::feature::load_balancing::{NginxSession, SameSite, SessionMode};
+use sluicegate_model::feature::mirror::MirrorForm;
+use sluicegate_model::feature::response_rewrite::{RewriteFrom, TextRewrite};
+use sluicegate_model::feature::retries::RetryConditions;
+use sluicegate_model::feature::returns::{Body, Condition, Content, Location, Return, Test};
 use sluicegate_model::feature::{
-    Authentication, BackendFeatures, Basic, ExtAuth, ExternalAuth, ExternalAuthProtocol, Jwt, Require,
-    RetryConstraint,
+    Authentication, BackendFeatures, Basic, Cors, EndpointForm, ErrorPages, ExtAuth, ExternalAuth,
+    ExternalAuthProtocol, Jwt, Require, ResponseHeader, ResponseHeaderMode, ResponseRewrite, RetryConstraint,
+    TargetRewrite, TemplateHeader, TemplateHeaders,
 };
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 use sluicegate_model::policy::*;
-use sluicegate_model::rule::{Backend, HeaderMatch, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch};
+use sluicegate_model::rule::{
+    Backend, HeaderMatch, HttpsRedirect, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch,
+};
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
 use sluicegate_model::value::secret::{CaCertificates, FromSecret, KeyBytes};
-use sluicegate_model::value::{Entries, Number, Realm, Span};
+use sluicegate_model::value::{
+    AnnotatedHeader, CookieDomain, Entries, HeaderValue, MediaType, Number, Realm, Size, Span, Template,
+};
 use sluicegate_model::*;
 
 use super::traffic::valid;
@@ -61,6 +72,7 @@ fn first() -> Config {
     let [client_auth, ..] = client_auths();
     let full = Rule {
         https_only: true,
+        https_redirect: HttpsRedirect { status: Number::of(301), strips_slash: true },
         client_auth: Some(client_auth),
         compression: Some(ContentCoding::ALL.into_iter().collect()),
         security: Some(Arc::new(security())),
@@ -493,6 +505,68 @@ fn filters() -> Vec<ExternalAuth> {
         .into()
 }
 
+/// Adds the features of annotations of ingress-nginx about responses, sessions and endpoints.
+fn annotate_responses(features: &mut Features) {
+    let pattern = || Pattern::new("v.*", false).unwrap();
+    features.error_pages = Some(Box::new(ErrorPages {
+        upstream: key(1),
+        codes: Entries::new(vec![Number::of(404)]).unwrap(),
+        replaces_endpoints: true,
+        serves_empty: true,
+    }));
+    let rewrite = |from| vec![TextRewrite { from, to: "/$1".into() }];
+    features.response_rewrite = Some(Box::new(ResponseRewrite {
+        cookie_domains: rewrite(RewriteFrom::Literal("inner".into())),
+        cookie_paths: rewrite(RewriteFrom::Regex(pattern())),
+        locations: rewrite(RewriteFrom::Literal("http://inner/".into())),
+    }));
+    features.endpoint_form =
+        EndpointForm { is_http10: true, connection: Some(HeaderValue::of("close")) };
+    features.limits.response_head = Some(Size::of(4096));
+    let conditions = RetryConditions {
+        error: true,
+        timeout: true,
+        invalid_head: true,
+        non_idempotent: true,
+        within: Some(Span::of_millis(9000)),
+    };
+    features.retries.as_mut().unwrap().conditions = Some(conditions);
+    let split = features.split.as_mut().unwrap();
+    split.skips_empty = true;
+    let mut backend = split.backends[0].clone();
+    let mut never = backend.matches[0].clone();
+    (never.value, never.pattern, never.refuses) = (None, Some(pattern()), true);
+    backend.matches = Entries::new(vec![backend.matches[0].clone(), never]).unwrap();
+    split.backends = Entries::new(vec![backend]).unwrap();
+    features.load_balancing.affinity.as_mut().unwrap().nginx = Some(Box::new(NginxSession {
+        mode: SessionMode::Persistent,
+        changes_on_failure: true,
+        domain: Some(CookieDomain::of(".a.example")),
+        expires: Some(-1),
+        max_age: Some(2),
+        same_site: Some(SameSite::Strict),
+        is_none_conditional: true,
+        secure: Some(false),
+    }));
+    let mut mirrors: Vec<_> = features.mirrors.to_vec();
+    mirrors[0].form = Some(Box::new(MirrorForm {
+        target: Template::new("$request_uri").unwrap(),
+        host: HeaderValue::of("mirror.example"),
+        drops_body: true,
+    }));
+    features.mirrors = Entries::new(mirrors).unwrap();
+}
+
+/// Cross-origin requests as ingress-nginx handles them.
+fn nginx_cors() -> NginxCors {
+    NginxCors {
+        methods: HeaderValue::of("GET"),
+        headers: HeaderValue::of("X-A"),
+        exposed: Some(HeaderValue::of("X-B")),
+        max_age: 3,
+    }
+}
+
 /// Policies with the other methods of requests to an authorization service.
 fn other_security() -> [Security; 2] {
     ["HEAD", "POST"].map(|method| Security {
@@ -529,7 +603,7 @@ fn security() -> Security {
         id: id("SecurityPolicy", "full"),
         refuses: Some("it cannot be honoured".into()),
         ip_access: valid(json!({"allow": ["10.0.0.0/8"], "deny": ["10.1.0.0/16"]})),
-        cors: Some(valid(cors)),
+        cors: Some(Cors { nginx: Some(Box::new(nginx_cors())), ..valid(cors) }),
         authentication: Some(authentication),
         authorization: Some(valid(authorization)),
         forward_overrides: true,
@@ -626,7 +700,47 @@ fn traffic() -> Traffic {
     for upstream in traffic.features.upstreams_mut() {
         *upstream = key(1);
     }
+    annotate(&mut traffic.features);
+    annotate_responses(&mut traffic.features);
     traffic
+}
+
+/// Sets the features that only annotations of ingress-nginx set.
+fn annotate(features: &mut Features) {
+    let template = |text: &str| Template::new(text).unwrap();
+    let pattern = |text: &str| Pattern::new(text, true).unwrap();
+    let header = |value| TemplateHeader { name: AnnotatedHeader::of("X-Forwarded-Proto"), value };
+    let rewrite = TargetRewrite { pattern: pattern("/a(.*)"), target: template("/b$1"), continues: true };
+    features.url_rewrite.targets = Entries::new(vec![rewrite]).unwrap();
+    features.url_rewrite.host = Some(template("$service_name.internal"));
+    features.load_balancing.hash_text = Some(template("$request_uri"));
+    features.load_balancing.hash_subset = Some(Number::of(3));
+    let condition = |test| Condition { subject: template("$host"), test, is_negated: true };
+    let conditions =
+        vec![condition(Test::Equals("a".into())), condition(Test::Matches(pattern("a"))), condition(Test::IsSet)];
+    let location = Location { url: template("https://$host"), is_relative: true, has_port: true };
+    let body = Body { text: template("$uri"), media_type: MediaType::of("text/html") };
+    let response = |conditions, content| Return {
+        conditions: Entries::new(conditions).unwrap(),
+        status_code: Number::of(308),
+        content: Some(content),
+    };
+    let returns = vec![
+        response(conditions, Content::Location(location)),
+        response(Vec::new(), Content::Body(body)),
+    ];
+    features.returns = Entries::new(returns).unwrap();
+    let modes = [
+        ResponseHeaderMode::Add,
+        ResponseHeaderMode::AddAlways,
+        ResponseHeaderMode::Set,
+        ResponseHeaderMode::SetIfSuccess,
+    ];
+    let of_mode = |mode| ResponseHeader { header: header(template("$arg_a")), mode };
+    features.template_headers = Some(TemplateHeaders {
+        request: Entries::new(vec![header(template("$scheme"))]).unwrap(),
+        response: Entries::new(modes.map(of_mode).into()).unwrap(),
+    });
 }
 
 /// Traffic policies with the variants that [`traffic`] lacks.

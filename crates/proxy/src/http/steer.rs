@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use sluicegate_http1::{Known, Normalised, normalise};
+use http::uri::Authority;
+use sluicegate_http1::{Known, Normalised, Rejection, normalise};
 use sluicegate_model::Settings;
-use sluicegate_model::feature::PathRewrite;
+use sluicegate_model::feature::{PathRewrite, UrlRewrite};
 use sluicegate_model::rule::PathMatch;
 use tokio::time::{Instant, sleep_until};
 
@@ -13,24 +14,34 @@ use super::exchange::Exchange;
 use super::refuse::Refusal;
 use super::view::raw_path;
 use crate::deadline::after;
-use crate::failure::Failure;
+use crate::failure::{ClientFault, Failure};
 use crate::feature::fault;
+use crate::feature::Guard;
 use crate::feature::headers::BackendEdits;
+use crate::feature::mirror::Receiver;
 use crate::feature::response_rewrite::rewrite;
+use crate::feature::returns::ReturnedContent;
 use crate::feature::session_affinity::{Affinity, Told};
 use crate::feature::timeouts::request_deadline;
 use crate::feature::traffic::{Forward, RouteTrafficPolicy, Steering, TrafficPolicy};
 use crate::feature::url_rewrite::MatchedPrefix;
 use crate::request::HeadView;
 use crate::rule::{self, Backends, RouteIndex, WeightedBackend};
+use crate::template::{Place, TooLong};
 use crate::upstream::{EndpointPreference, RetryBudget};
+use crate::worker::Scratch;
+
+/// The status of nginx that closes the connection without a response.
+const CLOSED: u16 = 444;
 
 /// A request with a traffic policy.
 pub(super) struct Steered {
     pub(super) policy: Arc<TrafficPolicy>,
     pub(super) preference: EndpointPreference,
-    /// The slots of the upstreams that receive a copy.
-    pub(super) mirrors: Vec<usize>,
+    /// The mirrors that receive a copy.
+    pub(super) mirrors: Vec<Receiver>,
+    /// The host for the endpoint, if the policy has a host with variables.
+    host: Option<Box<str>>,
 }
 
 /// The host that the endpoint receives in place of the client's host: by the backend, or else by the rule.
@@ -39,8 +50,10 @@ pub(super) fn rewritten_host<'r>(
     rule: Option<&'r Steered>,
 ) -> Option<&'r str> {
     let of_backend = backend.map(|edits| &edits.url_rewrite);
+    let rendered = rule.and_then(|steered| steered.host.as_deref());
     let of_rule = rule.map(|steered| &steered.policy.source().features.url_rewrite);
-    of_backend.into_iter().chain(of_rule).find_map(|rewrite| rewrite.hostname.as_deref())
+    let of = |rewrite: Option<&'r UrlRewrite>| rewrite.and_then(|rewrite| rewrite.hostname.as_deref());
+    of(of_backend).or(rendered).or_else(|| of(of_rule))
 }
 
 impl Exchange<'_> {
@@ -69,7 +82,35 @@ impl Exchange<'_> {
         // These lines apply to every response, also from this gateway.
         self.scratch.response_lines.extend_from_slice(&policy.compiled.response.lines);
         let preference = EndpointPreference::default();
-        self.steered = Some(Steered { policy, preference, mirrors: Vec::new() });
+        self.steered = Some(Steered { policy, preference, mirrors: Vec::new(), host: None });
+    }
+
+    /// Responds without an endpoint, if the policy returns a response for the request. A route whose security policy is
+    /// invalid never does.
+    pub(super) fn answer(&mut self, index: RouteIndex) -> Result<(), Refusal> {
+        let snapshot = self.snapshot.clone();
+        let target = snapshot.table.target(index);
+        let Some(course) = target.course.as_deref().filter(|course| course.has_returns()) else {
+            return Ok(());
+        };
+        let is_closed = |guard: &Guard| guard.security.as_ref().is_some_and(|policy| policy.compiled.refuses);
+        if target.guard.as_deref().is_some_and(is_closed) {
+            return Ok(());
+        }
+        let shard = course.policy.stats.of(self.worker.id);
+        let returned = course.returned(&self.template_view(), shard).map_err(too_long)?;
+        let Some(returned) = returned else { return Ok(()) };
+        shard.requests.add(1);
+        if returned.status == CLOSED {
+            return Err(ClientFault::Closed.into());
+        }
+        Err(match returned.content {
+            ReturnedContent::Location(location) => {
+                self.scratch.request.extend_from_slice(&location);
+                Refusal::Redirect(returned.status)
+            }
+            _ => Refusal::Returned(Box::new(returned)),
+        })
     }
 
     /// Applies the policy. Returns the slot of the upstream for the request, if the policy splits it off to another Service
@@ -84,6 +125,9 @@ impl Exchange<'_> {
             budget.count_request(self.record.started);
         }
         self.edit(|exchange, edits| policy.compiled.request.edit(exchange.head(), edits));
+        if let Some(headers) = &policy.compiled.template_headers {
+            self.edit(|exchange, edits| headers.edit(exchange.head(), edits));
+        }
         if let Some(delay) = fault::delay(&policy.compiled.faults) {
             shard.delayed.add(1);
             self.wait(delay).await?;
@@ -91,8 +135,8 @@ impl Exchange<'_> {
         self.read_session();
         let sticks = self.affinity().is_some_and(Affinity::is_over_splits);
         let session_backend = self.session.filter(|_| sticks).map(|session| session.backend);
-        match course.steer(&self.view(), session_backend, shard) {
-            Steering::Forward(forward) => Ok(self.apply_forward(forward)),
+        match course.steer(&self.template_view(), session_backend, shard) {
+            Steering::Forward(forward) => self.apply_forward(forward),
             Steering::Abort(status) => {
                 self.record.policy = Some(policy.source().id.clone());
                 Err(Refusal::Aborted(status))
@@ -107,18 +151,24 @@ impl Exchange<'_> {
     }
 
     /// Applies the edits of a request that goes to an upstream. Returns the slot of the upstream.
-    fn apply_forward(&mut self, Forward { slot, preference, mirrors, path }: Forward) -> Option<usize> {
+    fn apply_forward(&mut self, forward: Forward) -> Result<Option<usize>, Refusal> {
+        let Forward { slot, preference, mirrors, rewritten } = forward;
         if let Some(steered) = &mut self.steered {
             (steered.preference, steered.mirrors) = (preference, mirrors);
         }
-        if let Some(path) = path {
+        if let Some(path) = rewritten.path {
             self.set_path(path);
         }
+        if let Some(query) = rewritten.query {
+            self.scratch.query = Some(query);
+        }
+        self.captured = rewritten.captured;
+        self.render_request()?;
         let skips_empty = self
             .traffic()
             .is_some_and(|policy| policy.source().features.split.as_ref().is_some_and(|of| of.skips_empty));
         let has_endpoint = |slot| self.worker.upstream(slot).is_some_and(|upstream| upstream.has_endpoint());
-        slot.filter(|slot| !skips_empty || has_endpoint(*slot))
+        Ok(slot.filter(|slot| !skips_empty || has_endpoint(*slot)))
     }
 
     /// The preference for an endpoint, with the preference of the client's session.
@@ -126,10 +176,31 @@ impl Exchange<'_> {
         let Some(session) = self.session else { return preference };
         match self.affinity() {
             Some(affinity) if affinity.is_hashed() => {
-                EndpointPreference { hash: Some(session.mark), is_strict: true, ..preference }
+                EndpointPreference { hash: Some(session.mark), is_strict: true, subset: 1, ..preference }
             }
             _ => EndpointPreference { mark: Some(session.mark), ..preference },
         }
+    }
+
+    /// Renders the host and the headers for the endpoint, as far as they have variables.
+    fn render_request(&mut self) -> Result<(), Refusal> {
+        let Some(policy) = self.traffic().cloned() else { return Ok(()) };
+        if let Some(host) = &policy.source().features.url_rewrite.host {
+            let mut rendered = Vec::new();
+            self.template_view().render(host, Place::Header, &mut rendered).map_err(too_long)?;
+            let host = String::from_utf8(rendered).ok().filter(|host| host.parse::<Authority>().is_ok());
+            let host = host.ok_or(Refusal::Rejected(Rejection::InvalidHost))?;
+            if let Some(steered) = &mut self.steered {
+                steered.host = Some(host.into());
+            }
+        }
+        if let Some(headers) = &policy.compiled.template_headers {
+            let mut lines = std::mem::take(&mut self.scratch.request_lines);
+            let written = headers.write_request(&self.template_view(), &mut lines);
+            self.scratch.request_lines = lines;
+            written.map_err(too_long)?;
+        }
+        Ok(())
     }
 
     /// Chooses one of the backends of a rule, and applies its features. Returns the slot of its upstream.
@@ -211,6 +282,22 @@ impl Exchange<'_> {
         if let Some(source) = &policy.source().features.response_rewrite {
             rewrite(source, &mut scratch.reply_head, scratch.reply.filled(), &mut scratch.response_lines);
         }
+        self.add_template_headers(self.scratch.reply_head.status);
+    }
+
+    /// Adds the headers with variables to the response. Its head is that of an endpoint, or empty.
+    pub(super) fn add_template_headers(&mut self, status: u16) {
+        let Some(policy) = self.traffic().filter(|policy| policy.compiled.template_headers.is_some()).cloned()
+        else {
+            return;
+        };
+        let Some(headers) = &policy.compiled.template_headers else { return };
+        let Scratch { reply, reply_head, response_lines, .. } = &mut *self.scratch;
+        headers.strip(status, &mut reply_head.lines, reply.filled(), response_lines);
+        let mut lines = std::mem::take(&mut self.scratch.response_lines);
+        let missing = headers.write_response(status, &self.template_view(), &mut lines);
+        self.scratch.response_lines = lines;
+        self.worker.stats().headers_dropped.add(missing);
     }
 
     /// States the session in the response. `mark` is the mark of the responding endpoint; `None`: a cached response, which
@@ -296,6 +383,11 @@ impl Exchange<'_> {
         }
         Ok(is_allowed)
     }
+}
+
+/// A text with the values of the request is too long.
+fn too_long(fault: TooLong) -> Refusal {
+    Refusal::Rejected(fault.into())
 }
 
 /// The time in milliseconds since 1970.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use foldhash::HashMap;
-use sluicegate_model::rule::{PathMatch, RuleMatch};
+use sluicegate_model::rule::{HttpsRedirect, PathMatch, RuleMatch};
 use sluicegate_model::{
     ClientAuth, Codings, HostPattern, ObjectId, PathPattern, Rule, Settings, UpstreamKey, VirtualHost,
 };
@@ -16,6 +16,7 @@ use crate::counters::{RouteLabels, RouteStats};
 use crate::feature::traffic::RouteTrafficPolicy;
 use crate::feature::{Guard, Policies, Resources};
 use crate::request::HeadView;
+use crate::template::RuleView;
 
 /// A host and its rules. Successive tables share an unchanged host.
 #[derive(Debug)]
@@ -43,6 +44,7 @@ pub(crate) struct Target {
     pub(crate) backends: Backends,
     /// Whether the gateway redirects plain HTTP clients to HTTPS.
     pub(crate) https_only: bool,
+    pub(crate) https_redirect: HttpsRedirect,
     /// The client certificate policy under which the TLS connection must have been opened.
     pub(crate) client_auth: Option<Arc<ClientAuth>>,
     /// The content codings for responses; `None`: no compression.
@@ -70,6 +72,17 @@ impl Host {
     pub(super) fn path(&self, route: u32) -> Option<&PathMatch> {
         let (rule, of) = self.places.get(route as usize)?;
         Some(&self.source.rules[*rule as usize].matches[*of as usize].path)
+    }
+
+    /// The rule of a target, as templates show it.
+    pub(super) fn rule(&self, route: u32) -> Option<RuleView<'_>> {
+        let rule = match self.places.get(route as usize) {
+            Some((rule, _)) => &self.source.rules[*rule as usize],
+            None => self.source.fallback.as_ref()?,
+        };
+        let path = self.path(route).map_or_else(|| rule.path(), PathMatch::as_str);
+        let upstream = rule.backends.first().map(|backend| &backend.upstream);
+        Some(RuleView { id: &rule.id, host: &self.source.host, path, upstream })
     }
 
     /// Whether no request for the host uses the default rule.
@@ -257,6 +270,7 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
             id: rule.id.clone(),
             backends: Backends::new(rule, &of.path, &self.slot),
             https_only: rule.https_only,
+            https_redirect: rule.https_redirect,
             client_auth: rule.client_auth.clone(),
             compression: Some(rule.compression.as_ref().unwrap_or(&self.settings.compression.codings))
                 .filter(|codings| !codings.is_off())

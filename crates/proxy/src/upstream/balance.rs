@@ -51,6 +51,8 @@ pub(crate) struct EndpointPreference {
     pub(crate) hash: Option<u64>,
     /// Whether an overloaded endpoint also receives the requests with its hash.
     pub(crate) is_strict: bool,
+    /// The number of endpoints that a hash selects, one of which the request goes to at random. 0 is as 1.
+    pub(crate) subset: usize,
     /// The endpoint with this [`mark`](super::SharedEndpoint::mark), before any other choice.
     pub(crate) mark: Option<u64>,
 }
@@ -109,7 +111,7 @@ impl LocalUpstream {
     pub(crate) fn hash_of(&self, mark: u64, hash: u64) -> Option<u64> {
         let members = self.members.borrow();
         let leads = |hash: &u64| {
-            let first = members.eligible.iter().min_by_key(|endpoint| place(*hash, endpoint));
+            let first = members.eligible.iter().min_by_key(|endpoint| order(*hash, endpoint));
             first.is_some_and(|first| first.shared.mark() == mark)
         };
         let random = std::iter::repeat_with(|| fastrand::u64(..)).take(HASHES_MAX);
@@ -155,6 +157,11 @@ impl LocalUpstream {
     }
 }
 
+/// The place of an endpoint in the order that a hash gives.
+fn order(hash: u64, endpoint: &LocalEndpoint) -> Reverse<u64> {
+    Reverse(mix(hash ^ endpoint.shared.mark()))
+}
+
 impl Members {
     fn is_free(&self, endpoint: &LocalEndpoint, tried: &AvoidedEndpoints) -> bool {
         !tried.contains(endpoint) && !self.is_at_limit(endpoint)
@@ -172,7 +179,29 @@ impl Members {
         let marked = preference.mark.and_then(|mark| {
             self.eligible.iter().find(|endpoint| endpoint.shared.mark() == mark).filter(serves)
         });
-        marked.or_else(|| self.hashed(preference.hash?, preference.is_strict, serves))
+        marked.or_else(|| match preference.subset {
+            0 | 1 => self.hashed(preference.hash?, preference.is_strict, serves),
+            size => self.hashed_subset(preference.hash?, size, serves),
+        })
+    }
+
+    /// One of the first endpoints in the order that the hash gives, at random.
+    fn hashed_subset(
+        &self,
+        hash: u64,
+        size: usize,
+        serves: impl Fn(&&Rc<LocalEndpoint>) -> bool,
+    ) -> Option<&Rc<LocalEndpoint>> {
+        let mut endpoints: Vec<_> = self.eligible.iter().collect();
+        let size = size.min(endpoints.len());
+        if size < endpoints.len() {
+            endpoints.select_nth_unstable_by_key(size, |endpoint| order(hash, endpoint));
+        }
+        if size == 0 {
+            return None;
+        }
+        let start = fastrand::usize(..size);
+        (start..start + size).map(|at| endpoints[at % size]).find(serves)
     }
 
     /// The first endpoint in the order that the hash gives, among the endpoints with no more than their share of
@@ -189,8 +218,8 @@ impl Members {
         // 5/4 of the mean, this request included.
         let share = ((total + 1) * 5).div_ceil(self.eligible.len().max(1) as u64 * 4);
         let most = if is_strict { u64::MAX } else { share.max(HASHED_MIN) };
-        let order = |endpoint: &&Rc<LocalEndpoint>| place(hash, endpoint);
-        self.eligible.iter().filter(|endpoint| busy(endpoint) < most).filter(serves).min_by_key(order)
+        let free = self.eligible.iter().filter(|endpoint| busy(endpoint) < most).filter(serves);
+        free.min_by_key(|endpoint| order(hash, endpoint))
     }
 
     fn is_at_limit(&self, endpoint: &LocalEndpoint) -> bool {
@@ -208,11 +237,6 @@ impl Members {
         let trusted = self.eligible.iter().filter(|endpoint| !endpoint.shared.is_unhealthy()).count();
         trusted * 100 < threshold * self.eligible.len()
     }
-}
-
-/// The place of an endpoint in the order that a hash gives.
-fn place(hash: u64, endpoint: &LocalEndpoint) -> Reverse<u64> {
-    Reverse(mix(hash ^ endpoint.shared.mark()))
 }
 
 #[cfg(test)]

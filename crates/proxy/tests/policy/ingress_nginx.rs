@@ -3,14 +3,17 @@
 
 use sluicegate_model::feature::cors::NginxCors;
 use sluicegate_model::feature::load_balancing::{NginxSession, SameSite, SessionMode};
+use sluicegate_model::feature::mirror::MirrorForm;
 use sluicegate_model::feature::response_rewrite::{RewriteFrom, TextRewrite};
 use sluicegate_model::feature::retries::RetryConditions;
 use sluicegate_model::feature::{
-    Affinity, Cors, EndpointForm, Features, RequestMatch, ResponseRewrite, Retries, Split, SplitBackend,
+    Affinity, Cors, EndpointForm, Features, Mirror, RequestMatch, ResponseRewrite, Retries, Split, SplitBackend,
 };
 use sluicegate_model::policy::Traffic;
 use sluicegate_model::rule::Pattern;
-use sluicegate_model::value::{CookieName, HeaderName, HeaderValue, MatchValue, Number, Size, Weight};
+use sluicegate_model::value::{
+    CookieName, HeaderName, HeaderValue, MatchValue, Number, Percent, Size, Template, Weight,
+};
 use sluicegate_testkit::gateway::key;
 
 use super::traffic::add_upstream;
@@ -391,6 +394,43 @@ async fn conditions_decide_which_failures_are_retried() -> TestResult {
     ] {
         let context = format!("{behaviour:?} {method} {conditions:?}");
         assert_eq!(attempts(behaviour, method, conditions).await?, expected, "{context}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn copies_for_a_url_have_its_path_and_host_and_the_body_if_wanted() -> TestResult {
+    for drops_body in [false, true] {
+        let (backend, shadow) =
+            (Backend::start(Behaviour::echo()).await?, Backend::start(Behaviour::ok()).await?);
+        let mut builder = Gateway::builder().backends([&backend]);
+        add_upstream(builder.config_mut(), "shadow", &[shadow.addr()]);
+        let form = MirrorForm {
+            target: Template::new("/copy$request_uri")?,
+            host: HeaderValue::of("mirror.example"),
+            drops_body,
+        };
+        let mirror =
+            Mirror { upstream: key("shadow"), percent: Percent::of(100), form: Some(Box::new(form)) };
+        let mirrors = Entries::new(vec![mirror]).unwrap();
+        set_features(builder.config_mut(), Features { mirrors, ..Features::default() });
+        let gateway = builder.start().await?;
+        let lines = ["X-Id: 7", "Content-Length: 5\r\n\r\nhello"];
+        for (count, transport) in [(1, Transport::Http), (2, Transport::Http2)] {
+            let response = match transport {
+                Transport::Http => ask_by(&gateway, "POST", "/a%20b?c", &lines, transport).await?,
+                _ => ask_by(&gateway, "POST", "/a%20b?c", &["X-Id: 7"], transport).await?,
+            };
+            assert_eq!(response.status, 200);
+            shadow.wait_until(|shadow| shadow.requests() == count).await?;
+            let copy = shadow.last_request().unwrap();
+            assert_eq!((&*copy.method, &*copy.target), ("POST", "/copy/a%20b?c"));
+            assert_eq!((copy.header("host"), copy.header("x-id")), (Some("mirror.example"), Some("7")));
+            if count == 1 {
+                assert_eq!(copy.body, if drops_body { &b""[..] } else { b"hello" });
+                assert_eq!(copy.header("content-length").is_some(), !drops_body);
+            }
+        }
     }
     Ok(())
 }

@@ -9,14 +9,14 @@
 
 use std::borrow::Cow;
 
-use sluicegate_model::rule::RuleMatch;
+use sluicegate_model::rule::{HttpsRedirect, RuleMatch};
 
+use crate::frontend::nginx;
 use crate::intent::{At, Host, Https, Intent, Intents, Place, Rule};
 use crate::object::ingress::{self, Ingress, RulePath};
 use crate::problem::Problem;
 use crate::store::Store;
 use crate::translate::TranslateOptions;
-use crate::frontend::nginx;
 use crate::upstream;
 use class::Classes;
 
@@ -41,10 +41,12 @@ pub(super) fn ask<'a>(store: &'a Store, options: &'a TranslateOptions, intents: 
         nginx::Dialect::new(store, nginx, ours.iter().copied().filter(is_its_own))
     });
     for (at, ingress) in ours {
-        let nginx =
-            nginx.as_ref().filter(|_| classes.dialect(ingress) == Some(class::Dialect::IngressNginx));
+        let nginx = nginx.as_ref().filter(|_| classes.dialect(ingress) == Some(class::Dialect::IngressNginx));
         let intent = match nginx {
-            Some(nginx) => nginx.intent(at, ingress, &mut intents.problems),
+            Some(nginx) => {
+                intents.aliases.extend(nginx.aliases(at, ingress));
+                nginx.intent(at, ingress, &mut intents.problems)
+            }
             None => intent(store, options, at, ingress, &mut intents.problems),
         };
         intents.http.push(intent);
@@ -77,6 +79,7 @@ fn intent<'a>(
         https: Https {
             is_forced: ingress.force_ssl_redirect || ingress.client_auth.is_some(),
             if_tls: ingress.ssl_redirect,
+            redirect: HttpsRedirect::default(),
         },
         compression: ingress.compression.as_ref(),
         own: None,

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use sluicegate_model::rule::HttpsRedirect;
+
 use super::Context;
 use crate::intent::{Https, Own};
 use crate::object::ingress::RulePath;
@@ -12,7 +14,9 @@ const ACME: &str = "/.well-known/acme-challenge";
 /// The redirect to HTTPS of an Ingress.
 pub(super) fn of(context: &Context<'_, '_>) -> Https {
     let settings = &context.settings.https;
-    Https { is_forced: settings.force_ssl_redirect.unwrap_or(false), if_tls: settings.ssl_redirect }
+    let redirect =
+        HttpsRedirect { strips_slash: !settings.preserve_trailing_slash, ..HttpsRedirect::default() };
+    Https { is_forced: settings.force_ssl_redirect.unwrap_or(false), if_tls: settings.ssl_redirect, redirect }
 }
 
 /// The parts of a path.
@@ -20,6 +24,6 @@ pub(super) fn of_path(own: &Arc<Own>, path: &RulePath) -> Arc<Own> {
     if !path.written.starts_with(ACME) {
         return own.clone();
     }
-    let https = Https { is_forced: false, if_tls: Some(false) };
+    let https = Https { is_forced: false, if_tls: Some(false), ..own.https };
     Arc::new(Own { https, ..Own::clone(own) })
 }

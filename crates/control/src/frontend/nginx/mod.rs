@@ -16,18 +16,23 @@
 //! | [`session`] | session affinity |
 //! | [`canary`] | canaries |
 //! | [`cors`] | cross-origin requests |
+//! | [`mirror`] | mirrored requests |
+//! | [`rewrite`] | rewrites of the path and the host |
+//! | [`redirect`] | redirects to other URLs |
+//! | [`hash`] | consistent hashing |
+//! | [`snippet`] | directives of snippets |
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use sluicegate_model::UpstreamKey;
 use sluicegate_model::feature::{DirectResponse, Features};
 use sluicegate_model::policy::{RateLimits, Security};
 use sluicegate_model::rule::RuleMatch;
 use sluicegate_model::value::Number;
-use sluicegate_model::UpstreamKey;
 
 use super::ingress::{passthrough, tls};
-use crate::intent::{At, Host, Intent, Own, Passthrough, Place, Reference, Rule};
+use crate::intent::{Alias, At, Host, Intent, Own, Passthrough, Place, Reference, Rule};
 use crate::object::annotation::field;
 use crate::object::backend::Backend;
 use crate::object::ingress::{self, Ingress};
@@ -41,11 +46,16 @@ use location::{Locations, Path};
 mod canary;
 mod cors;
 mod errors;
+mod hash;
 mod https;
 mod location;
+mod mirror;
 mod proxy;
+mod redirect;
 mod response;
+mod rewrite;
 mod session;
+mod snippet;
 mod upstream;
 
 /// The Ingresses of the dialect, before their translation.
@@ -91,7 +101,10 @@ impl Context<'_, '_> {
     /// Reports a fault in an annotation that restricts access, and closes the routes of the Ingress.
     pub(super) fn close(&mut self, parts: &mut Parts, short: &str, fault: &str) {
         self.fault(short, format!("{fault}; all routes of this Ingress respond with 503"));
-        parts.security.refuses.get_or_insert_with(|| format!("{}/{short}: {fault}", self.options.prefix).into());
+        parts
+            .security
+            .refuses
+            .get_or_insert_with(|| format!("{}/{short}: {fault}", self.options.prefix).into());
     }
 }
 
@@ -125,8 +138,11 @@ impl<'a> Dialect<'a> {
         let own = self.own(&mut context);
         let backend = settings.backend.backend();
         let is_main = !settings.canary.is_canary;
-        let rules = ingress.rules.iter().filter(|_| is_main);
-        let hosts = rules.map(|rule| self.host(&mut context, rule, &own, &backend)).collect();
+        let rules = || ingress.rules.iter().filter(|_| is_main);
+        let mut hosts: Vec<_> = rules().map(|rule| self.host(&mut context, rule, &own, &backend)).collect();
+        hosts.extend(rules().filter_map(|rule| {
+            redirect::www(&settings.redirect, &own, &rule.host, |host| self.locations.has(host))
+        }));
         let default = ingress.default_backend.as_ref().filter(|_| is_main);
         Intent {
             at,
@@ -145,13 +161,27 @@ impl<'a> Dialect<'a> {
         }
     }
 
+    /// The further names of the hosts of an Ingress.
+    pub(super) fn aliases(&self, at: At<'a>, ingress: &'a Ingress) -> impl Iterator<Item = Alias<'a>> {
+        let settings = ingress.nginx.settings(&self.options.prefix, &at.object.namespace);
+        let place = Place::Annotation("nginx.ingress.kubernetes.io/server-alias");
+        let hosts = ingress.rules.iter().map(|rule| &rule.host);
+        hosts.flat_map(move |of| settings.alias.hosts.iter().map(move |name| Alias { at, place, name, of }))
+    }
+
     /// The parts of all rules of an Ingress.
     fn own(&self, context: &mut Context<'_, 'a>) -> Arc<Own> {
         let id = context.at.id();
         let mut parts = Parts {
             features: Features::default(),
             security: Security::open(id.clone()),
-            limits: RateLimits { id, limits: Vec::new(), concurrency: Vec::new(), headers: false, shared: None },
+            limits: RateLimits {
+                id,
+                limits: Vec::new(),
+                concurrency: Vec::new(),
+                headers: false,
+                shared: None,
+            },
         };
         for fault in &context.settings.faults {
             context.problems.push(context.at.problem(
@@ -170,6 +200,11 @@ impl<'a> Dialect<'a> {
         response::apply(context, &mut parts);
         session::apply(context, &mut parts);
         cors::apply(context, &mut parts);
+        mirror::apply(context, &mut parts);
+        rewrite::apply(context, &mut parts);
+        snippet::apply(context, &mut parts);
+        redirect::apply(context, &mut parts);
+        hash::apply(context, &mut parts);
         let Parts { features, security, limits } = parts;
         let is_open = security == Security::open(security.id.clone());
         let has_limits = !limits.limits.is_empty() || !limits.concurrency.is_empty();
@@ -188,31 +223,37 @@ impl<'a> Dialect<'a> {
         own: &Arc<Own>,
         backend: &Backend,
     ) -> Host<'a> {
+        let snippet = self.locations.snippet(&rule.host);
+        let own = &snippet.map_or_else(|| own.clone(), |snippet| snippet.over(own, &context.at.id()));
         let mut rules = Vec::with_capacity(rule.paths.len());
+        rules.extend(redirect::app_root(&context.settings.redirect, own));
         for path in &rule.paths {
             let place = Place::Path(rule.index, path.index);
             let settings = context.settings;
             let key = |named: &UpstreamKey| self.key(named, backend, settings);
             let upstream = key(&path.upstream);
-            let own = session::of_path(https::of_path(own, path), path);
+            let own = rewrite::of_path(https::of_path(own, path), path, settings);
+            let own = session::of_path(own, path);
             let own = self.canaries.of_path(own, context, (&rule.host, path), key);
             match self.locations.matches(&rule.host, path, context.settings) {
-                Ok(matches) => rules.extend(matches.into_iter().map(|Path { of, redirect }| match redirect {
-                    None => Rule {
-                        place,
-                        of,
-                        literal: None,
-                        upstream: Some(upstream.clone()),
-                        own: Some(own.clone()),
-                    },
-                    Some(redirect) => Rule {
-                        place,
-                        of,
-                        literal: None,
-                        upstream: None,
-                        own: Some(location::redirecting(&own, redirect)),
-                    },
-                })),
+                Ok(matches) => {
+                    rules.extend(matches.into_iter().map(|Path { of, redirect }| match redirect {
+                        None => Rule {
+                            place,
+                            of,
+                            literal: None,
+                            upstream: Some(upstream.clone()),
+                            own: Some(own.clone()),
+                        },
+                        Some(redirect) => Rule {
+                            place,
+                            of,
+                            literal: None,
+                            upstream: None,
+                            own: Some(location::redirecting(&own, redirect)),
+                        },
+                    }))
+                }
                 Err(fault) => {
                     let consequence = "requests that the path may match receive 503";
                     let field = format!("{}.path", place.field());

@@ -70,6 +70,8 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
         error_pages,
         response_rewrite,
         endpoint_form,
+        returns,
+        template_headers,
     } = own.clone();
     let answers = redirect.is_some() || direct_response.is_some();
     Features {
@@ -104,6 +106,8 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
         error_pages: error_pages.or_else(|| base.error_pages.clone()),
         response_rewrite: response_rewrite.or_else(|| base.response_rewrite.clone()),
         endpoint_form: or(endpoint_form, &base.endpoint_form),
+        returns: or(returns, &base.returns),
+        template_headers: template_headers.or_else(|| base.template_headers.clone()),
     }
 }
 

@@ -6,9 +6,13 @@
 //! | module | annotations |
 //! |---|---|
 //! | [`value`] | the types of values, as ingress-nginx reads them |
+//! | [`alias`] | further names of hosts |
 //! | [`https`] | redirects to HTTPS, TLS passthrough |
 //! | [`backend`] | the protocol and TLS to endpoints |
 //! | [`rewrite`] | regular expressions of paths, rewrites |
+//! | [`redirect`] | redirects to other URLs |
+//! | [`hash`] | consistent hashing |
+//! | [`snippet`] | directives of snippets |
 //! | [`proxy`] | timeouts and sizes |
 //! | [`upstream`] | load balancing, retries, the form of requests, buffers |
 //! | [`errors`] | error pages, the default backend |
@@ -16,6 +20,8 @@
 //! | [`session`] | session affinity |
 //! | [`canary`] | canaries |
 //! | [`cors`] | cross-origin requests |
+//! | [`mirror`] | mirrored requests |
+//! | `page` | the reference page |
 //! | [`unsupported`] | annotations without an effect, and refused annotations |
 
 use std::collections::BTreeMap;
@@ -25,15 +31,22 @@ use super::ObjectRef;
 use super::annotation::closest;
 use value::Value;
 
+pub(crate) mod alias;
 pub(crate) mod backend;
 pub(crate) mod canary;
 pub(crate) mod cors;
 pub(crate) mod errors;
+pub(crate) mod hash;
 pub(crate) mod https;
+pub(crate) mod mirror;
+#[cfg(test)]
+mod page;
 pub(crate) mod proxy;
+pub(crate) mod redirect;
 pub(crate) mod response;
 pub(crate) mod rewrite;
 pub(crate) mod session;
+pub(crate) mod snippet;
 mod unsupported;
 pub(crate) mod upstream;
 pub(crate) mod value;
@@ -43,8 +56,12 @@ pub(crate) const PREFIX: &str = "nginx.ingress.kubernetes.io";
 
 /// The tables of all groups, in the order of the reference page.
 const GROUPS: &[&[Row]] = &[
+    alias::ROWS,
     https::ROWS,
     rewrite::ROWS,
+    redirect::ROWS,
+    hash::ROWS,
+    snippet::ROWS,
     backend::ROWS,
     proxy::ROWS,
     upstream::ROWS,
@@ -53,6 +70,7 @@ const GROUPS: &[&[Row]] = &[
     session::ROWS,
     canary::ROWS,
     cors::ROWS,
+    mirror::ROWS,
     unsupported::ROWS,
 ];
 
@@ -82,6 +100,7 @@ pub(crate) enum Meaning {
 /// The settings of an Ingress.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
+    pub(crate) alias: alias::Settings,
     pub(crate) https: https::Settings,
     pub(crate) backend: backend::Settings,
     pub(crate) proxy: proxy::Settings,
@@ -92,6 +111,10 @@ pub(crate) struct Settings {
     pub(crate) session: session::Settings,
     pub(crate) canary: canary::Settings,
     pub(crate) cors: cors::Settings,
+    pub(crate) mirror: mirror::Settings,
+    pub(crate) redirect: redirect::Settings,
+    pub(crate) hash: hash::Settings,
+    pub(crate) snippet: snippet::Settings,
     /// The Secrets and ConfigMaps that annotations name.
     pub(crate) references: Vec<ObjectRef>,
     pub(crate) faults: Vec<Fault>,
@@ -174,10 +197,12 @@ impl Annotation<'_> {
                 (unknown(short, restricts), restricts)
             }
             Some(Row { meaning: Meaning::Harmless, .. }) => return,
-            Some(Row { meaning: Meaning::Refused(instead), .. }) => {
-                let closes = restricts(short, value);
-                let consequence = if closes { CLOSED } else { "it has no effect" };
-                (format!("is not supported; {consequence}. {instead}"), closes)
+            Some(Row { meaning: Meaning::Refused(instead), restricts, .. }) => {
+                if matches!(value.trim(), "" | "false" | "off" | "0") {
+                    return;
+                }
+                let consequence = if *restricts { CLOSED } else { "the annotation has no effect" };
+                (format!("is not supported; {consequence}. {instead}"), *restricts)
             }
             Some(Row { meaning: Meaning::Sets(set), restricts, .. }) => {
                 let Err(fault) = set(settings, &Value { text: value.trim(), namespace }) else { return };
@@ -194,7 +219,9 @@ const CLOSED: &str = "all routes of this Ingress respond with 503";
 
 fn unknown(short: &str, restricts: bool) -> String {
     if restricts {
-        return format!("is unknown, and may restrict access; {CLOSED}. Fix the name, or remove the annotation");
+        return format!(
+            "is unknown, and may restrict access; {CLOSED}. Fix the name, or remove the annotation"
+        );
     }
     let known: Vec<&str> = rows().map(|row| row.name).collect();
     match closest(short, &known) {
@@ -228,15 +255,6 @@ pub(crate) fn restricts(short: &str, value: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_annotation_of_ingress_nginx_has_one_row() {
-        let mut names: Vec<&str> = rows().map(|row| row.name).collect();
-        names.sort_unstable();
-        let mut once = names.clone();
-        once.dedup();
-        assert_eq!(names, once, "a name has two rows");
-    }
 
     #[test]
     fn ingress_nginx_access_control_annotations_are_recognized_by_name_and_value() {

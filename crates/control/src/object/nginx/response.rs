@@ -1,4 +1,4 @@
-//! Rewrites of responses.
+//! Rewrites and headers of responses.
 
 use sluicegate_model::feature::response_rewrite::{RewriteFrom, TextRewrite};
 use sluicegate_model::rule::Pattern;
@@ -7,6 +7,7 @@ use sluicegate_model::value::syntax;
 use super::Meaning::Sets;
 use super::Row;
 use super::value::Value;
+use crate::object::{Kind, ObjectRef};
 
 /// The settings of this group.
 #[derive(Debug, Default)]
@@ -19,6 +20,8 @@ pub(crate) struct Settings {
     redirect_from: Option<RewriteFrom>,
     /// `proxy-redirect-to`, unless it is `off`.
     redirect_to: Option<Box<str>>,
+    /// `custom-headers`.
+    pub(crate) custom_headers: Option<ObjectRef>,
 }
 
 impl Settings {
@@ -58,6 +61,9 @@ fn pair(value: &Value<'_>) -> Result<Option<TextRewrite>, String> {
         _ => Err(format!("{:?} is neither \"off\" nor two words: write the old and the new text", value.text)),
     }
 }
+
+/// `custom-headers`.
+pub(crate) const CUSTOM_HEADERS: &str = "custom-headers";
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -106,5 +112,17 @@ pub(super) const ROWS: &[Row] = &[
         }),
         sets: "The text in place of `proxy-redirect-from`.",
         default: "`off`",
+    },
+    Row {
+        name: CUSTOM_HEADERS,
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            let map = value.object(Kind::ConfigMap)?;
+            settings.references.push(map.clone());
+            settings.response.custom_headers = Some(map);
+            Ok(())
+        }),
+        sets: "A ConfigMap with headers of responses, as `namespace/name`. Global settings allow their names.",
+        default: "",
     },
 ];

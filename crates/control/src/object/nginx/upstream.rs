@@ -85,7 +85,7 @@ impl Default for NextUpstream {
 }
 
 /// The reason why an annotation about buffers has no effect.
-const STREAMS: &str = "Nothing: the gateway streams bodies, and keeps a part of a request for retries.";
+const STREAMS: &str = "The gateway streams bodies, and keeps the begin of a request for retries.";
 
 /// An annotation about buffers.
 const fn buffers(name: &'static str) -> Row {
@@ -177,19 +177,18 @@ pub(super) const ROWS: &[Row] = &[
             Ok(())
         }),
         sets: "The largest head of a response. Longer heads are a 502.",
-        default: "64k",
+        default: "`64k`",
     },
     buffers("proxy-buffering"),
     buffers("proxy-request-buffering"),
     buffers("proxy-buffers-number"),
-    buffers("proxy-busy-buffers-size"),
     buffers("proxy-max-temp-file-size"),
     buffers("client-body-buffer-size"),
     Row {
         name: "proxy-ssl-verify-depth",
         restricts: false,
         meaning: Harmless,
-        sets: "Nothing: the gateway limits the depth of certificate chains itself.",
+        sets: "The gateway limits the depth of certificate chains itself.",
         default: "",
     },
     Row {
@@ -202,14 +201,14 @@ pub(super) const ROWS: &[Row] = &[
                 None => Err(format!("{:?} has neither TLSv1.2 nor TLSv1.3", value.text)),
             }
         }),
-        sets: "Nothing beyond a check: the gateway offers TLS 1.2 and 1.3 to endpoints.",
+        sets: "The gateway always offers TLS 1.2 and 1.3 to endpoints; the annotation must name one of them.",
         default: "`TLSv1.2 TLSv1.3`",
     },
     Row {
         name: "proxy-ssl-ciphers",
         restricts: false,
         meaning: Refused("Remove the annotation: the gateway offers only cipher suites with forward secrecy."),
-        sets: "Nothing: the cipher suites to endpoints are fixed.",
+        sets: "The gateway offers fixed cipher suites to endpoints.",
         default: "",
     },
 ];

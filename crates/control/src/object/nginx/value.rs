@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluicegate_model::value::syntax;
+use sluicegate_model::value::{Template, syntax};
 
 use crate::object::{Kind, ObjectRef};
 
@@ -31,6 +31,11 @@ impl Value<'_> {
     /// A number of seconds; `None` for 0 or less.
     pub(crate) fn seconds(&self) -> Result<Option<u64>, String> {
         self.number().map(|seconds| u64::try_from(seconds).ok().filter(|seconds| *seconds > 0))
+    }
+
+    /// A text with variables of nginx.
+    pub(crate) fn template(&self) -> Result<Template, String> {
+        Template::new(self.text).map_err(|fault| format!("{:?} {fault}", self.text))
     }
 
     /// One of these words.
@@ -89,7 +94,9 @@ mod tests {
 
     #[test]
     fn sizes_have_the_units_of_nginx_which_are_powers_of_1024() {
-        for (text, bytes) in [("0", Some(0)), ("8m", Some(8 << 20)), ("1K", Some(1024)), ("2g", Some(2 << 30))] {
+        for (text, bytes) in
+            [("0", Some(0)), ("8m", Some(8 << 20)), ("1K", Some(1024)), ("2g", Some(2 << 30))]
+        {
             assert_eq!(value(text).size().ok(), bytes, "{text}");
         }
         for text in ["", "m", "-1", "8mb", "1.5m", "99999999999999999g"] {

@@ -16,8 +16,17 @@ fn without_the_dialect_an_ingress_of_class_nginx_is_not_served() {
 
 #[test]
 fn regular_expression_of_one_ingress_applies_to_all_paths_of_the_host_without_regard_to_case() {
-    let yaml = ingress("a", "use-regex: \"true\"", &["a.test ImplementationSpecific /items/[0-9]+ echo:http"])
-        + &ingress("b", "", &["a.test Prefix /shop echo:http", "a.test Exact /Shop/cart echo:http", "b.test Prefix /shop echo:http"]);
+    let yaml =
+        ingress("a", "use-regex: \"true\"", &["a.test ImplementationSpecific /items/[0-9]+ echo:http"])
+            + &ingress(
+                "b",
+                "",
+                &[
+                    "a.test Prefix /shop echo:http",
+                    "a.test Exact /Shop/cart echo:http",
+                    "b.test Prefix /shop echo:http",
+                ],
+            );
     let translation = translated(&yaml);
     assert_eq!(problems(&translation), [""; 0]);
     let expected = ["^/items/[0-9]+", "^/Shop/cart", "^/shop/", "^/shop"];
@@ -61,4 +70,15 @@ fn request_for_a_path_without_a_rule_receives_404_under_the_settings_of_the_ingr
     let fallback = translation.config.hosts[0].fallback.as_ref().unwrap();
     let response = fallback.traffic.as_ref().unwrap().features.direct_response.as_ref().unwrap();
     assert_eq!(response.status_code.get(), 404);
+}
+
+#[test]
+fn alias_has_the_rules_of_all_ingresses_of_the_host_unless_an_ingress_has_the_name() {
+    let yaml = ingress("a", "server-alias: \"b.test, c.test\"", &["a.test Prefix /a echo:http"])
+        + &ingress("b", "", &["a.test Prefix /b echo:http", "c.test Prefix /c echo:http"]);
+    let translation = translated(&yaml);
+    assert_eq!(paths(&translation, "b.test"), paths(&translation, "a.test"));
+    assert_eq!(paths(&translation, "c.test"), ["Prefix /c"]);
+    let found = problems(&translation);
+    assert!(found.len() == 1 && found[0].contains("has no effect for host c.test"), "{found:?}");
 }

@@ -8,6 +8,8 @@ use crate::translate::{IngressNginx, TranslateOptions, Translation, translate};
 
 mod locations;
 mod responses;
+mod redirects;
+mod snippets;
 
 /// The options with the dialect.
 fn options() -> TranslateOptions {

@@ -27,6 +27,9 @@ fn codes_with_a_default_backend_have_error_pages_of_its_first_port() {
     assert_eq!(pages.upstream.to_string(), "default/other:web");
     assert_eq!(pages.codes.iter().map(|code| code.get()).collect::<Vec<_>>(), [404, 503]);
     assert!(pages.replaces_endpoints && pages.serves_empty);
+    let own = format!("{annotations}\ndisable-proxy-intercept-errors: \"true\"");
+    let own = translated(&(ingress("a", &own, &["a.test Prefix / echo:http"]) + OTHER));
+    assert!(!rule(&own).traffic.as_ref().unwrap().features.error_pages.as_ref().unwrap().replaces_endpoints);
     assert!(translation.config.upstreams.contains_key(&pages.upstream), "the data plane knows the upstream");
 }
 
@@ -50,7 +53,7 @@ fn session_cookie_has_the_name_and_path_of_ingress_nginx_by_default() {
     let default = of("affinity: cookie");
     assert_eq!((default.cookie.as_deref(), default.path.as_deref()), (Some("INGRESSCOOKIE"), Some("/")));
     let own = of(
-        "affinity: cookie\naffinity-mode: persistent\nsession-cookie-name: route\nsession-cookie-path: /app\nsession-cookie-max-age: \"172800\"\nsession-cookie-samesite: None\nsession-cookie-change-on-failure: \"true\"",
+        "affinity: cookie\naffinity-mode: persistent\nsession-cookie-name: route\nsession-cookie-path: /app\nsession-cookie-max-age: \"172800\"\nsession-cookie-samesite: None\nsession-cookie-change-on-failure: \"true\"\nsession-cookie-domain: a.test\nsession-cookie-expires: \"-1\"\nsession-cookie-conditional-samesite-none: \"true\"\nsession-cookie-secure: \"false\"",
     );
     assert_eq!((own.cookie.as_deref(), own.path.as_deref()), (Some("route"), Some("/app")));
     let nginx = serde_json::to_value(own.nginx.unwrap()).unwrap();
@@ -59,6 +62,10 @@ fn session_cookie_has_the_name_and_path_of_ingress_nginx_by_default() {
         ("maxAge", 172_800.into()),
         ("sameSite", "None".into()),
         ("changesOnFailure", true.into()),
+        ("domain", "a.test".into()),
+        ("expires", (-1).into()),
+        ("isNoneConditional", true.into()),
+        ("secure", false.into()),
     ] {
         assert_eq!(nginx[field], value, "{field}");
     }
@@ -140,6 +147,18 @@ fn cors_has_the_defaults_of_ingress_nginx_and_no_origin_if_no_origin_is_valid() 
     assert!(found.len() == 1 && found[0].contains("has no scheme"), "{found:?}");
     let (none, _) = cors("enable-cors: \"true\"\ncors-allow-origin: shop");
     assert!(none.unwrap().allow_origins.is_empty());
+    let (own, found) = cors(
+        "enable-cors: \"true\"\ncors-allow-methods: GET, PUT\ncors-allow-headers: X-A,X-B\ncors-expose-headers: \"*\"\ncors-allow-credentials: \"false\"\ncors-max-age: \"600\"",
+    );
+    assert_eq!(found, [""; 0]);
+    let own = own.unwrap();
+    assert!(!own.allow_credentials);
+    let nginx = own.nginx.unwrap();
+    assert_eq!((&*nginx.methods, &*nginx.headers, nginx.max_age), ("GET, PUT", "X-A,X-B", 600));
+    assert_eq!(nginx.exposed.as_deref(), Some("*"));
+    let (split, found) = cors("enable-cors: \"true\"\ncors-allow-headers: \"X-A; X-B\"");
+    assert!(split.unwrap().nginx.unwrap().headers.starts_with("DNT"));
+    assert!(found.len() == 1 && found[0].contains("is not a name of letters"), "{found:?}");
 }
 
 #[test]
@@ -171,6 +190,7 @@ fn retries_and_load_balancing_have_the_defaults_of_ingress_nginx() {
     assert_eq!(dumped(&own, "retries.conditions.timeout"), false);
     assert_eq!(dumped(&own, "endpointForm.isHttp10"), true);
     assert_eq!(own.limits.response_head.unwrap().get(), 8192);
+    assert_eq!(dumped(&features("connection-proxy-header: keep-alive"), "endpointForm.connection"), "keep-alive");
 }
 
 #[test]
@@ -182,4 +202,64 @@ fn service_upstream_leads_to_the_cluster_ip_of_the_service() {
     assert_eq!(key.to_string(), "default/other:web (http, cluster IP)");
     let endpoints = &translation.config.upstreams[key].endpoints;
     assert_eq!(endpoints.iter().map(|of| of.address.to_string()).collect::<Vec<_>>(), ["10.0.0.7:8080"]);
+}
+
+#[test]
+fn mirror_target_is_an_upstream_outside_the_cluster() {
+    let of = "mirror-target: https://mirror.test$request_uri\nmirror-request-body: \"off\"";
+    let translation = translated(&ingress("a", of, &["a.test Prefix / echo:http"]));
+    assert_eq!(problems(&translation), [""; 0]);
+    let mirrors = &rule(&translation).traffic.as_ref().unwrap().features.mirrors;
+    let form = mirrors[0].form.as_ref().unwrap();
+    assert_eq!((form.target.to_string(), &*form.host, form.drops_body), ("$request_uri".into(), "mirror.test", true));
+    let upstream = &translation.config.upstreams[&mirrors[0].upstream];
+    assert_eq!(upstream.external_name.as_deref(), Some("mirror.test"));
+    assert_eq!(upstream.tls.as_ref().unwrap().server_name.as_ref(), "mirror.test");
+    assert_eq!(translation.external_ports[&mirrors[0].upstream], 443);
+    let own = features("mirror-target: http://mirror.test/\nmirror-host: other.test");
+    assert_eq!(&*own.mirrors[0].form.as_ref().unwrap().host, "other.test");
+}
+
+#[test]
+fn custom_headers_are_set_only_if_the_owner_of_the_gateway_allows_their_names() {
+    let map = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: headers, namespace: default}\ndata: {X-A: \"$1\", X-B: b}\n";
+    let yaml = ingress("a", "custom-headers: default/headers", &["a.test Prefix / echo:http"]) + map;
+    let mut options = super::options();
+    options.ingress_nginx.as_mut().unwrap().allowed_response_headers = vec!["x-a".into()];
+    let mut store = crate::store::Store::default();
+    store.set_file(std::path::Path::new("m.yaml"), &format!("{yaml}{}", super::ECHO));
+    let translation = crate::translate::translate(&store, &options);
+    let found = problems(&translation);
+    assert!(found.len() == 1 && found[0].contains("data[X-B] is not one of global-allowed-response-headers"), "{found:?}");
+    let headers = rule(&translation).traffic.as_ref().unwrap().features.template_headers.clone().unwrap();
+    let headers: Vec<_> = headers.response.iter().map(|of| (of.header.name.to_string(), of.header.value.to_string())).collect();
+    assert_eq!(headers, [("X-A".to_owned(), "${literal_dollar}1".to_owned())]);
+}
+
+#[test]
+fn protocol_and_tls_of_endpoints_are_those_of_the_ingress() {
+    let secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: ca, namespace: default}\ndata: {}\n";
+    let of = "backend-protocol: HTTPS\nproxy-ssl-name: inner.test\nproxy-ssl-server-name: \"on\"\nproxy-ssl-secret: default/ca\nproxy-ssl-verify: \"on\"\nproxy-ssl-protocols: TLSv1.2 TLSv1.3\nproxy-ssl-verify-depth: \"2\"";
+    let translation = translated(&(ingress("a", of, &["a.test Prefix / echo:http"]) + secret));
+    let key = rule(&translation).upstreams().next().unwrap();
+    assert_eq!(key.to_string(), "default/echo:http (https inner.test, verified, default/ca)");
+    for (annotations, fault) in [
+        ("backend-protocol: FCGI", "FCGI is not supported"),
+        ("proxy-ssl-protocols: SSLv3", "has neither TLSv1.2 nor TLSv1.3"),
+        ("proxy-ssl-ciphers: DEFAULT", "is not supported"),
+    ] {
+        let translation = translated(&ingress("a", annotations, &["a.test Prefix / echo:http"]));
+        let found = problems(&translation);
+        assert!(found.len() == 1 && found[0].contains(fault), "{found:?}");
+    }
+}
+
+#[test]
+fn timeouts_are_seconds_and_buffers_need_no_setting() {
+    let own = features(
+        "proxy-connect-timeout: \"7\"\nproxy-read-timeout: \"3600\"\nproxy-send-timeout: \"9\"\nproxy-buffering: \"on\"\nproxy-request-buffering: \"off\"\nproxy-buffers-number: \"8\"\nclient-body-buffer-size: 8k\nproxy-max-temp-file-size: 1g",
+    );
+    let seconds = |timeout: Option<sluicegate_model::value::Timeout>| timeout.unwrap().get().as_secs();
+    let timeouts = own.timeouts;
+    assert_eq!((seconds(timeouts.connect), seconds(timeouts.response), seconds(timeouts.idle)), (7, 3600, 3600));
 }
