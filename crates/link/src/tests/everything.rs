@@ -14,8 +14,8 @@ use sluicegate_model::feature::response_rewrite::{RewriteFrom, TextRewrite};
 use sluicegate_model::feature::retries::RetryConditions;
 use sluicegate_model::feature::returns::{Body, Condition, Content, Location, Return, Test};
 use sluicegate_model::feature::{
-    Authentication, BackendFeatures, Basic, Cors, EndpointForm, ErrorPages, ExtAuth, ExternalAuth,
-    ExternalAuthProtocol, Jwt, Require, ResponseHeader, ResponseHeaderMode, ResponseRewrite, RetryConstraint,
+    Affinity, Authentication, BackendFeatures, Basic, Cors, EndpointForm, ErrorPages, ExtAuth, ExternalAuth,
+    ExternalAuthProtocol, Jwt, LoadBalancingAlgorithm, Require, ResponseHeader, ResponseHeaderMode, ResponseRewrite, RetryConstraint,
     TargetRewrite, TemplateHeader, TemplateHeaders,
 };
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
@@ -755,5 +755,17 @@ fn other_traffic() -> [Traffic; 4] {
         json!({"loadBalancing": {"algorithm": "RoundRobin"}}),
         json!({"loadBalancing": {"algorithm": "LeastRequest"}}),
     ]
-    .map(|features| Traffic { features: valid(features), ..Traffic::new(id("TrafficPolicy", "other")) })
+    .map(|features| {
+        let mut features: Features = valid(features);
+        let same_site = match &features.load_balancing.algorithm {
+            Some(LoadBalancingAlgorithm::RoundRobin) => Some(SameSite::None),
+            Some(LoadBalancingAlgorithm::LeastRequest) => Some(SameSite::Lax),
+            _ => None,
+        };
+        features.load_balancing.affinity = same_site.map(|same_site| Affinity {
+            nginx: Some(Box::new(NginxSession { same_site: Some(same_site), ..NginxSession::default() })),
+            ..valid(json!({"cookie": "s"}))
+        });
+        Traffic { features, ..Traffic::new(id("TrafficPolicy", "other")) }
+    })
 }
