@@ -31,6 +31,7 @@ use crate::name::host_name;
 use crate::path::has_encoded_dot_segment;
 use crate::request::HeadView;
 use crate::rule::RouteIndex;
+use crate::template::Captured;
 use crate::upstream::{
     Admission, AvoidedEndpoints, Connection, EndpointPreference, LocalEndpoint, LocalUpstream,
 };
@@ -70,6 +71,8 @@ pub(super) struct Exchange<'c> {
     pub(super) steered: Option<Steered>,
     /// The edits of the chosen backend.
     pub(super) backend_edits: Option<Arc<BackendEdits>>,
+    /// The captures of the rewrite of the path.
+    pub(super) captured: Option<Box<Captured>>,
     /// The session that the client states, if the rule or the backend has session affinity.
     pub(super) session: Option<Session>,
     /// The permits of concurrency limits while the request is in flight.
@@ -128,6 +131,7 @@ impl<'c> Exchange<'c> {
             head_deadline: None,
             steered: None,
             backend_edits: None,
+            captured: None,
             session: None,
             permits: Vec::new(),
             cached: None,
@@ -168,8 +172,11 @@ impl<'c> Exchange<'c> {
         let index = self.route()?;
         self.check_length()?;
         let target = self.snapshot.table.target(index);
-        let is_steered = target.course.is_some();
-        if target.guard.is_some() {
+        let (is_guarded, is_steered) = (target.guard.is_some(), target.course.is_some());
+        if is_steered {
+            self.answer(index)?;
+        }
+        if is_guarded {
             self.admit(index).await?;
         }
         let split_off = match is_steered {
@@ -250,10 +257,9 @@ impl<'c> Exchange<'c> {
 
     /// Finds the route.
     fn route(&mut self) -> Result<RouteIndex, Refusal> {
-        let Scratch { input, head, request, path, .. } = &mut *self.scratch;
+        let Scratch { input, head, path, .. } = &*self.scratch;
         let buf = input.filled();
         let path = if self.is_rewritten { &**path } else { raw_path(head, buf) };
-        let query = head.query.map(|query| query.of(buf));
         let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
         let view = HeadView { head, buf };
         let entrance = self.client.origin.entrance;
@@ -269,22 +275,39 @@ impl<'c> Exchange<'c> {
                 Some(_) => {}
             }
         }
+        let snapshot = self.snapshot.clone();
+        let course = snapshot.table.target(index).course.as_deref();
         if redirects {
-            let port = self.snapshot.settings.tls.redirect_port;
-            write_location(request, authority, port, path, query);
-            let HttpsRedirect { status, strips_slash } = target.https_redirect;
-            // nginx leaves out the slash at the end of the query as well.
-            if strips_slash && request.ends_with(b"/") {
-                request.pop();
+            // A response that a policy returns comes before the redirect, as in nginx.
+            if let Some(course) = course.filter(|course| course.has_returns())
+                && snapshot.table.target(index).client_auth.is_none()
+            {
+                self.begin_policy(course);
+                self.answer(index)?;
             }
-            return Err(Refusal::Redirect(status.get()));
+            return Err(self.redirect_to_https(index));
         }
         self.deny_policy_bypass(index)?;
-        let snapshot = self.snapshot.clone();
-        if let Some(course) = &snapshot.table.target(index).course {
+        if let Some(course) = course {
             self.begin_policy(course);
         }
         Ok(index)
+    }
+
+    /// Redirects a client to the same URL over HTTPS.
+    fn redirect_to_https(&mut self, index: RouteIndex) -> Refusal {
+        let HttpsRedirect { status, strips_slash } = self.snapshot.table.target(index).https_redirect;
+        let Scratch { input, head, request, path, .. } = &mut *self.scratch;
+        let buf = input.filled();
+        let path = if self.is_rewritten { &**path } else { raw_path(head, buf) };
+        let query = head.query.map(|query| query.of(buf));
+        let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
+        write_location(request, authority, self.snapshot.settings.tls.redirect_port, path, query);
+        // nginx leaves out the slash at the end of the query as well.
+        if strips_slash && request.ends_with(b"/") {
+            request.pop();
+        }
+        Refusal::Redirect(status.get())
     }
 
     /// Writes the request's head for an endpoint of the upstream in this slot.
@@ -292,6 +315,8 @@ impl<'c> Exchange<'c> {
         let upstream = self.worker.upstream(slot).ok_or(Failure::NoEndpoint)?;
         self.record.upstream = Some(upstream.clone());
         let client = self.trusted.then(|| self.client_address());
+        let headers =
+            self.steered.as_ref().and_then(|steered| steered.policy.compiled.template_headers.as_ref());
         let Scratch { input, head, request, path, request_lines, query, .. } = &mut *self.scratch;
         let buf = input.filled();
         // Without the header the endpoint may not change the protocol, and responds in HTTP/1.1.
@@ -305,6 +330,7 @@ impl<'c> Exchange<'c> {
             },
             host: rewritten_host(self.backend_edits.as_deref(), self.steered.as_ref()),
             lines: request_lines,
+            headers,
             trusted: client,
             underscores: self.snapshot.settings.underscores_in_headers,
             request_id: self.record.request_id,

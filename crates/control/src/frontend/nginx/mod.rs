@@ -10,6 +10,10 @@
 //! | [`location`] | the matches of paths, in the order of nginx |
 //! | [`https`] | redirects to HTTPS |
 //! | [`proxy`] | timeouts and sizes |
+//! | [`rewrite`] | rewrites of the path and the host |
+//! | [`redirect`] | redirects to other URLs |
+//! | [`hash`] | consistent hashing |
+//! | [`snippet`] | directives of snippets |
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -32,9 +36,13 @@ use crate::translate::IngressNginx;
 use crate::upstream;
 use location::{Locations, Path};
 
+mod hash;
 mod https;
 mod location;
 mod proxy;
+mod redirect;
+mod rewrite;
+mod snippet;
 
 /// The Ingresses of the dialect, before their translation.
 pub(super) struct Dialect<'a> {
@@ -102,10 +110,15 @@ impl<'a> Dialect<'a> {
             Context { store: self.store, options: self.options, at, ingress, settings, problems };
         let own = self.own(&mut context);
         let backend = context.settings.backend.backend();
+        let mut hosts: Vec<_> =
+            ingress.rules.iter().map(|rule| self.host(&mut context, rule, &own, &backend)).collect();
+        hosts.extend(ingress.rules.iter().filter_map(|rule| {
+            redirect::www(&context.settings.redirect, &own, &rule.host, |host| self.locations.has(host))
+        }));
         Intent {
             at,
             created: ingress.created,
-            hosts: ingress.rules.iter().map(|rule| self.host(&mut context, rule, &own, &backend)).collect(),
+            hosts,
             default: ingress.default_backend.as_ref().map(|named| self.key(named, &backend)),
             is_for_all_hosts: !ingress.has_rules,
             unmatched: Some(unmatched(&own)),
@@ -144,17 +157,17 @@ impl<'a> Dialect<'a> {
             },
         };
         for fault in &context.settings.faults {
-            context.problems.push(context.at.problem(
-                Severity::Error,
-                &fault.field,
-                fault.message.clone(),
-            ));
+            context.problems.push(context.at.problem(Severity::Error, &fault.field, fault.message.clone()));
             if fault.closes {
                 let reason = format!("{}: {}", fault.field, fault.message);
                 parts.security.refuses.get_or_insert_with(|| reason.into());
             }
         }
         proxy::apply(context, &mut parts);
+        rewrite::apply(context, &mut parts);
+        snippet::apply(context, &mut parts);
+        redirect::apply(context, &mut parts);
+        hash::apply(context, &mut parts);
         let Parts { features, security, limits } = parts;
         let is_open = security == Security::open(security.id.clone());
         let has_limits = !limits.limits.is_empty() || !limits.concurrency.is_empty();
@@ -173,11 +186,14 @@ impl<'a> Dialect<'a> {
         own: &Arc<Own>,
         backend: &Backend,
     ) -> Host<'a> {
+        let snippet = self.locations.snippet(&rule.host);
+        let own = &snippet.map_or_else(|| own.clone(), |snippet| snippet.over(own, &context.at.id()));
         let mut rules = Vec::with_capacity(rule.paths.len());
+        rules.extend(redirect::app_root(&context.settings.redirect, own));
         for path in &rule.paths {
             let place = Place::Path(rule.index, path.index);
             let upstream = self.key(&path.upstream, backend);
-            let own = https::of_path(context, own, path);
+            let own = rewrite::of_path(https::of_path(context, own, path), path, &context.settings);
             match self.locations.matches(&rule.host, path, &context.settings) {
                 Ok(matches) => {
                     rules.extend(matches.into_iter().map(|Path { of, redirect }| match redirect {

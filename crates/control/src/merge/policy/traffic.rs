@@ -67,6 +67,8 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
         load_balancing,
         mirrors,
         cache,
+        returns,
+        template_headers,
     } = own.clone();
     let answers = redirect.is_some() || direct_response.is_some();
     Features {
@@ -97,6 +99,8 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
         load_balancing: or(load_balancing, &base.load_balancing),
         mirrors: or(mirrors, &base.mirrors),
         cache: cache.or_else(|| base.cache.clone()),
+        returns: or(returns, &base.returns),
+        template_headers: template_headers.or_else(|| base.template_headers.clone()),
     }
 }
 

@@ -11,6 +11,9 @@
 //! | [`https`] | redirects to HTTPS, TLS passthrough |
 //! | [`backend`] | the protocol and TLS to endpoints |
 //! | [`rewrite`] | regular expressions of paths, rewrites |
+//! | [`redirect`] | redirects to other URLs |
+//! | [`hash`] | consistent hashing |
+//! | [`snippet`] | directives of snippets |
 //! | [`proxy`] | timeouts and sizes |
 //! | `page` | the reference page |
 //! | [`unsupported`] | annotations without an effect, and refused annotations |
@@ -25,11 +28,14 @@ use value::Value;
 pub(crate) mod alias;
 pub(crate) mod backend;
 pub(crate) mod configmap;
+pub(crate) mod hash;
 pub(crate) mod https;
 #[cfg(test)]
 mod page;
 pub(crate) mod proxy;
+pub(crate) mod redirect;
 pub(crate) mod rewrite;
+pub(crate) mod snippet;
 mod unsupported;
 pub(crate) mod value;
 
@@ -37,8 +43,17 @@ pub(crate) mod value;
 pub(crate) const PREFIX: &str = "nginx.ingress.kubernetes.io";
 
 /// The tables of all groups, in the order of the reference page.
-const GROUPS: &[&[Row]] =
-    &[alias::ROWS, https::ROWS, rewrite::ROWS, backend::ROWS, proxy::ROWS, unsupported::ROWS];
+const GROUPS: &[&[Row]] = &[
+    alias::ROWS,
+    https::ROWS,
+    rewrite::ROWS,
+    redirect::ROWS,
+    hash::ROWS,
+    snippet::ROWS,
+    backend::ROWS,
+    proxy::ROWS,
+    unsupported::ROWS,
+];
 
 /// An annotation.
 pub(crate) struct Row {
@@ -71,6 +86,9 @@ pub(crate) struct Settings {
     pub(crate) backend: backend::Settings,
     pub(crate) proxy: proxy::Settings,
     pub(crate) rewrite: rewrite::Settings,
+    pub(crate) redirect: redirect::Settings,
+    pub(crate) hash: hash::Settings,
+    pub(crate) snippet: snippet::Settings,
     /// The Secrets and ConfigMaps that annotations name.
     pub(crate) references: Vec<ObjectRef>,
     pub(crate) faults: Vec<Fault>,

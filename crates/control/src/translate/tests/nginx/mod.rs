@@ -7,6 +7,8 @@ use crate::store::Store;
 use crate::translate::{IngressNginx, TranslateOptions, Translation, translate};
 
 mod locations;
+mod redirects;
+mod snippets;
 
 /// The options with the dialect.
 fn options() -> TranslateOptions {
