@@ -51,6 +51,32 @@ pub(super) struct Dialect<'a> {
     locations: Locations<'a>,
 }
 
+/// The paths of the Ingresses of the dialect.
+pub(crate) struct Paths<'a>(Locations<'a>);
+
+impl<'a> Paths<'a> {
+    pub(crate) fn new(
+        options: &IngressNginx,
+        ingresses: impl Iterator<Item = (At<'a>, &'a Ingress)>,
+    ) -> Self {
+        let settings = |(at, ingress): (At<'a>, &'a Ingress)| (ingress, options.settings(at, ingress));
+        Self(Locations::new(ingresses.map(settings)))
+    }
+
+    /// The faults in the regular expressions of an Ingress: the field, the fault and its consequence.
+    pub(crate) fn faults(&self, ingress: &Ingress, settings: &Settings) -> Vec<String> {
+        let paths = ingress.rules.iter().flat_map(|rule| rule.paths.iter().map(move |path| (rule, path)));
+        let fault = |(rule, path): (&ingress::Rule, &ingress::RulePath)| {
+            let fault = self.0.matches(&rule.host, path, settings).err()?;
+            Some(format!("{}.path: {fault}; {CLOSED_PATH}", Place::Path(rule.index, path.index).field()))
+        };
+        paths.filter_map(fault).collect()
+    }
+}
+
+/// The consequence of a fault in a regular expression.
+const CLOSED_PATH: &str = "requests that the path may match receive 503";
+
 /// The parts that annotations of an Ingress set, for all its rules.
 pub(super) struct Parts {
     pub(super) features: Features,
@@ -99,8 +125,8 @@ impl<'a> Dialect<'a> {
         options: &'a IngressNginx,
         ingresses: impl Iterator<Item = (At<'a>, &'a Ingress)>,
     ) -> Self {
-        let settings = |(at, ingress): (At<'a>, &'a Ingress)| (ingress, options.settings(at, ingress));
-        Self { store, options, locations: Locations::new(ingresses.map(settings)) }
+        let Paths(locations) = Paths::new(options, ingresses);
+        Self { store, options, locations }
     }
 
     /// The intent of an Ingress.
@@ -214,9 +240,8 @@ impl<'a> Dialect<'a> {
                     }))
                 }
                 Err(fault) => {
-                    let consequence = "requests that the path may match receive 503";
                     let field = format!("{}.path", place.field());
-                    let message = format!("{fault}; {consequence}");
+                    let message = format!("{fault}; {CLOSED_PATH}");
                     context.problems.push(context.at.problem(Severity::Error, &field, message));
                     let of = path.literal.clone().unwrap_or_else(|| path.pattern.clone());
                     let reason = format!("{field}: {fault}");

@@ -65,6 +65,7 @@ pub(crate) struct Row {
     /// The effect, as a sentence of the reference page.
     pub(crate) sets: &'static str,
     /// The value without the annotation; empty if there is none.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test writes the reference page"))]
     pub(crate) default: &'static str,
 }
 
