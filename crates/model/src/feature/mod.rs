@@ -80,9 +80,7 @@ pub use endpoint_form::EndpointForm;
 pub use error_pages::ErrorPages;
 pub use external_auth::{ExternalAuth, ExternalAuthProtocol};
 pub use fault::{Abort, Delay, FaultInjection};
-pub use headers::{
-    Header, HeaderEdits, ResponseHeader, ResponseHeaderMode, TemplateHeader, TemplateHeaders,
-};
+pub use headers::{Header, HeaderEdits, ResponseHeader, ResponseHeaderMode, TemplateHeader, TemplateHeaders};
 pub use health_check::{HealthCheck, HealthCheckType};
 pub use ip_access::IpAccess;
 pub use limits::BodyLimits;
@@ -185,6 +183,12 @@ pub struct Features {
     #[schemars(skip)]
     #[cbor(n(42), default, skip_if = "is_default")]
     pub endpoint_form: EndpointForm,
+    /// The upstream for requests over TLS, in place of the backends of the rule (`backend-protocol: AUTO_HTTP` of
+    /// ingress-nginx).
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    #[n(43)]
+    pub secure_upstream: Option<UpstreamKey>,
     /// Responses without an endpoint, which annotations of ingress-nginx set. The first response whose conditions hold
     /// applies, before the security policy.
     #[serde(skip_deserializing, skip_serializing_if = "is_default")]
@@ -204,7 +208,8 @@ impl Features {
         let backends =
             self.split.iter().flat_map(|split| split.backends.iter().map(|backend| &backend.upstream));
         let mirrors = self.mirrors.iter().map(|mirror| &mirror.upstream);
-        backends.chain(mirrors).chain(self.error_pages.iter().map(|pages| &pages.upstream))
+        let pages = self.error_pages.iter().map(|pages| &pages.upstream);
+        backends.chain(mirrors).chain(pages).chain(&self.secure_upstream)
     }
 
     /// The upstreams that the features name, to complete them.
@@ -214,7 +219,8 @@ impl Features {
             .iter_mut()
             .flat_map(|split| split.backends.iter_mut().map(|backend| &mut backend.upstream));
         let mirrors = self.mirrors.iter_mut().map(|mirror| &mut mirror.upstream);
-        backends.chain(mirrors).chain(self.error_pages.iter_mut().map(|pages| &mut pages.upstream))
+        let pages = self.error_pages.iter_mut().map(|pages| &mut pages.upstream);
+        backends.chain(mirrors).chain(pages).chain(&mut self.secure_upstream)
     }
 }
 

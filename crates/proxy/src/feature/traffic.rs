@@ -42,6 +42,8 @@ pub(crate) struct RouteTrafficPolicy {
     mirrors: Box<[usize]>,
     /// The slot of the upstream with the error pages.
     pub(crate) pages: Option<usize>,
+    /// The slot of the upstream for requests over TLS.
+    secure: Option<usize>,
     matched: MatchedPrefix,
     /// Whether the rule has backends.
     has_backends: bool,
@@ -148,6 +150,7 @@ impl RouteTrafficPolicy {
             branches: branches.map(|branch| slot(&branch.upstream)).collect(),
             mirrors: features.mirrors.iter().map(|mirror| slot(&mirror.upstream)).collect(),
             pages: features.error_pages.as_ref().map(|pages| slot(&pages.upstream)),
+            secure: features.secure_upstream.as_ref().map(&slot),
             matched: MatchedPrefix::of(path),
             has_backends: !rule.backends.is_empty(),
             policy,
@@ -156,7 +159,7 @@ impl RouteTrafficPolicy {
 
     /// Whether the other upstreams still have the same slots.
     pub(crate) fn is_in_place(&self, slot: impl Fn(&UpstreamKey) -> usize) -> bool {
-        let slots = self.branches.iter().chain(&self.mirrors).chain(&self.pages).copied();
+        let slots = self.branches.iter().chain(&self.mirrors).chain(&self.pages).chain(&self.secure).copied();
         slots.eq(self.policy.source().features.upstreams().map(slot))
     }
 
@@ -227,6 +230,7 @@ impl RouteTrafficPolicy {
             shard.diverted.add(1);
         }
         let slot = branch.and_then(|branch| self.branches.get(branch).copied());
+        let slot = slot.or_else(|| self.secure.filter(|_| request.client.is_tls));
         let mirrors = mirror::receivers(&features.mirrors, &self.mirrors);
         let mut rewritten = match rewrite(&compiled.rewrites, view) {
             Ok(rewritten) => rewritten,

@@ -434,3 +434,18 @@ async fn copies_for_a_url_have_its_path_and_host_and_the_body_if_wanted() -> Tes
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn requests_over_tls_go_to_the_upstream_for_tls() -> TestResult {
+    let (clear, secure) = (Backend::start(Behaviour::ok()).await?, Backend::start(Behaviour::ok()).await?);
+    let mut builder = Gateway::builder().backends([&clear]);
+    add_upstream(builder.config_mut(), "secure", &[secure.addr()]);
+    let features = Features { secure_upstream: Some(key("secure")), ..Features::default() };
+    set_features(builder.config_mut(), features);
+    let gateway = builder.start().await?;
+    for (transport, expected) in [(Transport::Http, (1, 0)), (Transport::Http2, (1, 1)), (Transport::Https, (1, 2))] {
+        assert_eq!(ask_by(&gateway, "GET", "/", &[], transport).await?.status, 200);
+        assert_eq!((clear.requests(), secure.requests()), expected);
+    }
+    Ok(())
+}

@@ -23,14 +23,14 @@ struct Canary<'a> {
     at: At<'a>,
     place: Place,
     upstream: &'a UpstreamKey,
-    settings: &'a Settings,
+    settings: Arc<Settings>,
     /// Whether a rule sends requests to the canary.
     is_used: Cell<bool>,
 }
 
 impl<'a> Canaries<'a> {
     /// `ingresses` are the canaries, the oldest first.
-    pub(super) fn new(ingresses: impl Iterator<Item = (At<'a>, &'a Ingress, &'a Settings)>) -> Self {
+    pub(super) fn new(ingresses: impl Iterator<Item = (At<'a>, &'a Ingress, Arc<Settings>)>) -> Self {
         let mut canaries: HashMap<_, Vec<Canary<'a>>> = HashMap::default();
         for (at, ingress, settings) in ingresses {
             for rule in &ingress.rules {
@@ -39,7 +39,7 @@ impl<'a> Canaries<'a> {
                         at,
                         place: Place::Path(rule.index, path.index),
                         upstream: &path.upstream,
-                        settings,
+                        settings: settings.clone(),
                         is_used: Cell::new(false),
                     });
                 }

@@ -13,7 +13,8 @@ const HEADERS: &str =
 const MAX_AGE: i64 = 1_728_000;
 
 pub(super) fn apply(context: &mut Context<'_, '_>, parts: &mut Parts) {
-    let settings = &context.settings.cors;
+    let settings = context.settings.clone();
+    let settings = &settings.cors;
     if !settings.is_on {
         return;
     }

@@ -11,7 +11,8 @@ use crate::object::service::IpProtocol;
 use crate::upstream;
 
 pub(super) fn apply(context: &mut Context<'_, '_>, parts: &mut Parts) {
-    let settings = &context.settings.errors;
+    let settings = context.settings.clone();
+    let settings = &settings.errors;
     let (own, codes) = (settings.default_backend.as_ref(), settings.codes.clone());
     let pages = match own {
         Some(name) => {

@@ -9,7 +9,8 @@ use crate::external;
 use crate::object::nginx::mirror::TARGET;
 
 pub(super) fn apply(context: &mut Context<'_, '_>, parts: &mut Parts) {
-    let settings = &context.settings.mirror;
+    let settings = context.settings.clone();
+    let settings = &settings.mirror;
     let Some(target) = &settings.target else { return };
     let upstream = external::key(&context.at.object.namespace, &target.host, target.port, target.has_tls);
     context.name(TARGET, &upstream);

@@ -66,6 +66,33 @@ pub(super) struct Dialect<'a> {
     canaries: Canaries<'a>,
 }
 
+/// The paths of the Ingresses of the dialect.
+pub(crate) struct Paths<'a>(Locations<'a>);
+
+impl<'a> Paths<'a> {
+    pub(crate) fn new(
+        options: &IngressNginx,
+        ingresses: impl Iterator<Item = (At<'a>, &'a Ingress)>,
+    ) -> Self {
+        let settings = |(at, ingress): (At<'a>, &'a Ingress)| (ingress, options.settings(at, ingress));
+        let mains = ingresses.map(settings).filter(|(_, settings)| !settings.canary.is_canary);
+        Self(Locations::new(mains))
+    }
+
+    /// The faults in the regular expressions of an Ingress: the field, the fault and its consequence.
+    pub(crate) fn faults(&self, ingress: &Ingress, settings: &Settings) -> Vec<String> {
+        let paths = ingress.rules.iter().flat_map(|rule| rule.paths.iter().map(move |path| (rule, path)));
+        let fault = |(rule, path): (&ingress::Rule, &ingress::RulePath)| {
+            let fault = self.0.matches(&rule.host, path, settings).err()?;
+            Some(format!("{}.path: {fault}; {CLOSED_PATH}", Place::Path(rule.index, path.index).field()))
+        };
+        paths.filter_map(fault).collect()
+    }
+}
+
+/// The consequence of a fault in a regular expression.
+const CLOSED_PATH: &str = "requests that the path may match receive 503";
+
 /// The parts that annotations of an Ingress set, for all its rules.
 pub(super) struct Parts {
     pub(super) features: Features,
@@ -79,7 +106,7 @@ pub(super) struct Context<'c, 'a> {
     pub(super) options: &'a IngressNginx,
     pub(super) at: At<'a>,
     pub(super) ingress: &'a Ingress,
-    pub(super) settings: &'a Settings,
+    pub(super) settings: Arc<Settings>,
     pub(super) problems: &'c mut Vec<Problem>,
     /// The upstreams that features of the rules name.
     pub(super) references: Vec<Reference<'a>>,
@@ -108,6 +135,13 @@ impl Context<'_, '_> {
     }
 }
 
+impl IngressNginx {
+    /// The settings of an Ingress.
+    pub(crate) fn settings(&self, at: At<'_>, ingress: &Ingress) -> Arc<Settings> {
+        ingress.nginx.settings(&self.prefix, &self.globals, &at.object.namespace)
+    }
+}
+
 impl<'a> Dialect<'a> {
     /// `ingresses` are the Ingresses of the dialect, the oldest first.
     pub(super) fn new(
@@ -115,14 +149,12 @@ impl<'a> Dialect<'a> {
         options: &'a IngressNginx,
         ingresses: impl Iterator<Item = (At<'a>, &'a Ingress)>,
     ) -> Self {
-        let with_settings = ingresses.map(|(at, ingress)| {
-            (at, ingress, ingress.nginx.settings(&options.prefix, &at.object.namespace))
-        });
-        let (canaries, mains): (Vec<_>, Vec<_>) =
-            with_settings.partition(|(_, _, settings)| settings.canary.is_canary);
-        let mains = mains.into_iter().map(|(_, ingress, settings)| (ingress, settings));
-        let canaries = Canaries::new(canaries.into_iter());
-        Self { store, options, locations: Locations::new(mains), canaries }
+        let ingresses: Vec<_> = ingresses.collect();
+        let Paths(locations) = Paths::new(options, ingresses.iter().copied());
+        let with_settings =
+            ingresses.into_iter().map(|(at, ingress)| (at, ingress, options.settings(at, ingress)));
+        let canaries = Canaries::new(with_settings.filter(|(_, _, settings)| settings.canary.is_canary));
+        Self { store, options, locations, canaries }
     }
 
     /// Reports faults that concern several Ingresses, after the intents of all of them.
@@ -132,10 +164,11 @@ impl<'a> Dialect<'a> {
 
     /// The intent of an Ingress.
     pub(super) fn intent(&self, at: At<'a>, ingress: &'a Ingress, problems: &mut Vec<Problem>) -> Intent<'a> {
-        let settings = ingress.nginx.settings(&self.options.prefix, &at.object.namespace);
+        let settings = self.options.settings(at, ingress);
         let mut context =
             Context { store: self.store, options: self.options, at, ingress, settings, problems, references: Vec::new() };
         let own = self.own(&mut context);
+        let settings = context.settings.clone();
         let backend = settings.backend.backend();
         let is_main = !settings.canary.is_canary;
         let rules = || ingress.rules.iter().filter(|_| is_main);
@@ -148,7 +181,7 @@ impl<'a> Dialect<'a> {
             at,
             created: ingress.created,
             hosts,
-            default: default.map(|named| self.key(named, &backend, settings)),
+            default: default.map(|named| self.key(named, &backend, &settings)),
             is_for_all_hosts: !ingress.has_rules,
             unmatched: Some(unmatched(&own)),
             own: Some(own.clone()),
@@ -163,10 +196,13 @@ impl<'a> Dialect<'a> {
 
     /// The further names of the hosts of an Ingress.
     pub(super) fn aliases(&self, at: At<'a>, ingress: &'a Ingress) -> impl Iterator<Item = Alias<'a>> {
-        let settings = ingress.nginx.settings(&self.options.prefix, &at.object.namespace);
+        let settings = self.options.settings(at, ingress);
         let place = Place::Annotation("nginx.ingress.kubernetes.io/server-alias");
         let hosts = ingress.rules.iter().map(|rule| &rule.host);
-        hosts.flat_map(move |of| settings.alias.hosts.iter().map(move |name| Alias { at, place, name, of }))
+        hosts.flat_map(move |of| {
+            let names = settings.alias.hosts.clone();
+            names.into_iter().map(move |name| Alias { at, place, name, of })
+        })
     }
 
     /// The parts of all rules of an Ingress.
@@ -184,13 +220,9 @@ impl<'a> Dialect<'a> {
             },
         };
         for fault in &context.settings.faults {
-            context.problems.push(context.at.problem(
-                Severity::Error,
-                &field(&fault.name),
-                fault.message.clone(),
-            ));
+            context.problems.push(context.at.problem(Severity::Error, &fault.field, fault.message.clone()));
             if fault.closes {
-                let reason = format!("{}: {}", fault.name, fault.message);
+                let reason = format!("{}: {}", fault.field, fault.message);
                 parts.security.refuses.get_or_insert_with(|| reason.into());
             }
         }
@@ -229,13 +261,14 @@ impl<'a> Dialect<'a> {
         rules.extend(redirect::app_root(&context.settings.redirect, own));
         for path in &rule.paths {
             let place = Place::Path(rule.index, path.index);
-            let settings = context.settings;
-            let key = |named: &UpstreamKey| self.key(named, backend, settings);
+            let settings = context.settings.clone();
+            let key = |named: &UpstreamKey| self.key(named, backend, &settings);
             let upstream = key(&path.upstream);
-            let own = rewrite::of_path(https::of_path(own, path), path, settings);
+            let own = rewrite::of_path(https::of_path(context, own, path), path, &settings);
             let own = session::of_path(own, path);
             let own = self.canaries.of_path(own, context, (&rule.host, path), key);
-            match self.locations.matches(&rule.host, path, context.settings) {
+            let own = self.secured(own, context, place, &path.upstream);
+            match self.locations.matches(&rule.host, path, &settings) {
                 Ok(matches) => {
                     rules.extend(matches.into_iter().map(|Path { of, redirect }| match redirect {
                         None => Rule {
@@ -255,9 +288,8 @@ impl<'a> Dialect<'a> {
                     }))
                 }
                 Err(fault) => {
-                    let consequence = "requests that the path may match receive 503";
                     let field = format!("{}.path", place.field());
-                    let message = format!("{fault}; {consequence}");
+                    let message = format!("{fault}; {CLOSED_PATH}");
                     context.problems.push(context.at.problem(Severity::Error, &field, message));
                     let of = path.literal.clone().unwrap_or_else(|| path.pattern.clone());
                     let reason = format!("{field}: {fault}");
@@ -280,6 +312,22 @@ impl<'a> Dialect<'a> {
             false => Passthrough::Off,
         };
         Host { host: Cow::Borrowed(&rule.host), rules, passthrough }
+    }
+
+    /// The parts of a path, with the upstream for requests over TLS if it differs.
+    fn secured(
+        &self,
+        own: Arc<Own>,
+        context: &mut Context<'_, 'a>,
+        place: Place,
+        named: &UpstreamKey,
+    ) -> Arc<Own> {
+        let Some(backend) = context.settings.backend.secure_backend() else { return own };
+        let upstream = self.key(named, &backend, &context.settings);
+        context.references.push(Reference { at: context.at, place, upstream: upstream.clone() });
+        let mut own = Own::clone(&own);
+        own.features.secure_upstream = Some(upstream);
+        Arc::new(own)
     }
 
     fn passthrough_field(&self) -> Place {

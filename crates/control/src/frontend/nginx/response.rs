@@ -8,7 +8,8 @@ use crate::object::ObjectRef;
 use crate::object::nginx::response::CUSTOM_HEADERS;
 
 pub(super) fn apply(context: &mut Context<'_, '_>, parts: &mut Parts) {
-    let settings = &context.settings.response;
+    let settings = context.settings.clone();
+    let settings = &settings.response;
     let rewrite = ResponseRewrite {
         cookie_domains: settings.cookie_domain.iter().cloned().collect(),
         cookie_paths: settings.cookie_path.iter().cloned().collect(),
@@ -18,17 +19,17 @@ pub(super) fn apply(context: &mut Context<'_, '_>, parts: &mut Parts) {
         parts.features.response_rewrite = Some(Box::new(rewrite));
     }
     if let Some(map) = &settings.custom_headers {
-        add_headers(context, parts, map);
+        add_headers(context, parts, map, &settings.allowed_headers);
     }
 }
 
 /// Adds the headers of a ConfigMap. Only the owner of the gateway allows names.
-fn add_headers(context: &mut Context<'_, '_>, parts: &mut Parts, map: &ObjectRef) {
-    let Some((data, _)) = context.store.configmap(map) else {
+fn add_headers(context: &mut Context<'_, '_>, parts: &mut Parts, map: &ObjectRef, allowed: &[Box<str>]) {
+    let Some((found, _)) = context.store.configmap(map) else {
         return context.fault(CUSTOM_HEADERS, format!("{map} does not exist; responses have no such headers"));
     };
-    for (name, value) in data.values() {
-        let is_allowed = context.options.allowed_response_headers.iter().any(|of| of.eq_ignore_ascii_case(name));
+    for (name, value) in found.data.values() {
+        let is_allowed = allowed.iter().any(|of| of.eq_ignore_ascii_case(name));
         let header = match (is_allowed, std::str::from_utf8(value)) {
             (false, _) => Err("is not one of global-allowed-response-headers".to_owned()),
             (true, Err(_)) => Err("is not text".to_owned()),

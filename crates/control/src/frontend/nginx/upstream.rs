@@ -18,11 +18,12 @@ pub(super) fn apply(context: &Context<'_, '_>, parts: &mut Parts) {
     features.load_balancing.algorithm =
         Some(settings.algorithm.unwrap_or(LoadBalancingAlgorithm::RoundRobin));
     let next = settings.next.clone().unwrap_or_default();
+    let non_idempotent = next.conditions.non_idempotent || settings.retries_non_idempotent;
     let retries = settings.tries.unwrap_or(TRIES).checked_sub(1).unwrap_or(RETRIES_MAX).min(RETRIES_MAX);
     features.retries = Some(Retries {
         attempts: Number::of(i64::try_from(retries).unwrap_or(0)),
         codes: next.codes,
-        conditions: Some(RetryConditions { within: settings.next_timeout, ..next.conditions }),
+        conditions: Some(RetryConditions { non_idempotent, within: settings.next_timeout, ..next.conditions }),
         ..Retries::default()
     });
     features.limits.response_head = settings.response_head;

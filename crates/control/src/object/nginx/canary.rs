@@ -7,7 +7,7 @@ use super::Meaning::Sets;
 use super::Row;
 
 /// The settings of this group.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     /// `canary`.
     pub(crate) is_canary: bool,

@@ -9,7 +9,7 @@ use super::Meaning::Sets;
 use super::Row;
 
 /// The settings of this group.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     /// `custom-http-errors`.
     pub(crate) codes: Entries<PageCode, 64>,

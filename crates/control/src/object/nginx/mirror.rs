@@ -6,7 +6,7 @@ use super::Meaning::Sets;
 use super::Row;
 
 /// The settings of this group.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     /// `mirror-target`.
     pub(crate) target: Option<Target>,
@@ -17,7 +17,7 @@ pub(crate) struct Settings {
 }
 
 /// The URL of a mirror.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) has_tls: bool,
     pub(crate) host: Box<str>,

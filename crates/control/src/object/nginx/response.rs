@@ -1,5 +1,7 @@
 //! Rewrites and headers of responses.
 
+use std::sync::Arc;
+
 use sluicegate_model::feature::response_rewrite::{RewriteFrom, TextRewrite};
 use sluicegate_model::rule::Pattern;
 use sluicegate_model::value::syntax;
@@ -10,7 +12,7 @@ use super::value::Value;
 use crate::object::{Kind, ObjectRef};
 
 /// The settings of this group.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     /// `proxy-cookie-domain`.
     pub(crate) cookie_domain: Option<TextRewrite>,
@@ -22,6 +24,8 @@ pub(crate) struct Settings {
     redirect_to: Option<Box<str>>,
     /// `custom-headers`.
     pub(crate) custom_headers: Option<ObjectRef>,
+    /// `global-allowed-response-headers` of the ConfigMap.
+    pub(crate) allowed_headers: Arc<[Box<str>]>,
 }
 
 impl Settings {

@@ -8,7 +8,7 @@ use super::Row;
 use super::value::Value;
 
 /// The settings of this group.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     /// `affinity`.
     pub(crate) is_on: bool,

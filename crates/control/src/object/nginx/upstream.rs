@@ -9,7 +9,7 @@ use super::Row;
 use super::proxy::timeout;
 
 /// The settings of this group.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     /// `load-balance`.
     pub(crate) algorithm: Option<LoadBalancingAlgorithm>,
@@ -21,6 +21,8 @@ pub(crate) struct Settings {
     pub(crate) tries: Option<u64>,
     /// `proxy-next-upstream-timeout`.
     pub(crate) next_timeout: Option<Timeout>,
+    /// `retry-non-idempotent` of the ConfigMap.
+    pub(crate) retries_non_idempotent: bool,
     /// `proxy-http-version`: whether it is 1.0.
     pub(crate) is_http10: bool,
     /// `proxy-buffer-size`.

@@ -224,15 +224,19 @@ fn mirror_target_is_an_upstream_outside_the_cluster() {
 fn custom_headers_are_set_only_if_the_owner_of_the_gateway_allows_their_names() {
     let map = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: headers, namespace: default}\ndata: {X-A: \"$1\", X-B: b}\n";
     let yaml = ingress("a", "custom-headers: default/headers", &["a.test Prefix / echo:http"]) + map;
-    let mut options = super::options();
-    options.ingress_nginx.as_mut().unwrap().allowed_response_headers = vec!["x-a".into()];
+    let global = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: global, namespace: default}\ndata: {global-allowed-response-headers: \"x-a, x-c\", retry-non-idempotent: \"true\"}\n";
+    let (namespace, name) = ("default".into(), "global".into());
+    let configmap = Some(crate::translate::ObjectName { namespace, name });
+    let options = crate::translate::TranslateOptions { configmap, ..super::options() };
     let mut store = crate::store::Store::default();
-    store.set_file(std::path::Path::new("m.yaml"), &format!("{yaml}{}", super::ECHO));
+    store.set_file(std::path::Path::new("m.yaml"), &format!("{yaml}{global}{}", super::ECHO));
     let translation = crate::translate::translate(&store, &options);
     let found = problems(&translation);
     assert!(found.len() == 1 && found[0].contains("data[X-B] is not one of global-allowed-response-headers"), "{found:?}");
     let headers = rule(&translation).traffic.as_ref().unwrap().features.template_headers.clone().unwrap();
     let headers: Vec<_> = headers.response.iter().map(|of| (of.header.name.to_string(), of.header.value.to_string())).collect();
+    let features = &rule(&translation).traffic.as_ref().unwrap().features;
+    assert_eq!(dumped(features, "retries.conditions.nonIdempotent"), true);
     assert_eq!(headers, [("X-A".to_owned(), "${literal_dollar}1".to_owned())]);
 }
 
@@ -243,6 +247,11 @@ fn protocol_and_tls_of_endpoints_are_those_of_the_ingress() {
     let translation = translated(&(ingress("a", of, &["a.test Prefix / echo:http"]) + secret));
     let key = rule(&translation).upstreams().next().unwrap();
     assert_eq!(key.to_string(), "default/echo:http (https inner.test, verified, default/ca)");
+    let both = translated(&ingress("a", "backend-protocol: AUTO_HTTP", &["a.test Prefix / echo:http"]));
+    assert_eq!(rule(&both).upstreams().next().unwrap().to_string(), "default/echo:http");
+    let secure = rule(&both).traffic.as_ref().unwrap().features.secure_upstream.clone().unwrap();
+    assert_eq!(secure.to_string(), "default/echo:http (https echo.default.svc, no SNI)");
+    assert!(both.config.upstreams.contains_key(&secure));
     for (annotations, fault) in [
         ("backend-protocol: FCGI", "FCGI is not supported"),
         ("proxy-ssl-protocols: SSLv3", "has neither TLSv1.2 nor TLSv1.3"),
