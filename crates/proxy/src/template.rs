@@ -506,7 +506,7 @@ mod tests {
         change(&mut view);
         let mut out = b"before ".to_vec();
         let rendered = view.render(&Template::new(text).unwrap(), place, &mut out);
-        rendered.map(|()| String::from_utf8(out).unwrap().split_off(7))
+        rendered.map(|()| String::from_utf8_lossy(&out[7..]).into_owned())
     }
 
     #[test]

@@ -95,7 +95,7 @@ fn app_root_redirects_only_the_root_of_the_host_before_every_other_rule() {
 
 #[test]
 fn www_redirect_adds_the_other_host_unless_an_ingress_has_it() {
-    let with = |host: &str| ingress("a", "from-to-www-redirect: \"true\"", &[&format!("{host} Prefix / echo:http")]);
+    let with = |host: &str| ingress("a", "from-to-www-redirect: \"true\"", &[&format!("{host} Prefix / echo:http"), &format!("{host} Prefix /b echo:http")]);
     for (host, from) in [("a.test", "www.a.test"), ("www.a.test", "a.test")] {
         let rules = rules(&with(host), from);
         let [(path, features)] = &rules[..] else { panic!("{rules:?}") };
