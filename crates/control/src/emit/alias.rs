@@ -22,15 +22,15 @@ pub(super) fn add(
     let mut known: BTreeSet<HostPattern> = hosts.iter().map(|host| host.host.clone()).collect();
     for Alias { at, place, name, of } in aliases {
         let Some(original) = hosts.iter().find(|host| host.host == **of).cloned() else { continue };
-        if !known.insert((*name).clone()) {
+        if !known.insert(name.clone()) {
             let message = format!("has no effect for host {name}: another rule or alias has the host");
             problems.push(at.warning(&place.field(), message));
             continue;
         }
-        hosts.push(Arc::new(VirtualHost { host: (*name).clone(), ..VirtualHost::clone(&original) }));
-        let has_tls = tls_hosts.iter().any(|host| host.host == **name);
+        hosts.push(Arc::new(VirtualHost { host: name.clone(), ..VirtualHost::clone(&original) }));
+        let has_tls = tls_hosts.iter().any(|host| host.host == *name);
         if let Some(tls) = tls_hosts.iter().find(|host| host.host == **of).filter(|_| !has_tls).cloned() {
-            tls_hosts.push(Arc::new(TlsHost { host: (*name).clone(), ..TlsHost::clone(&tls) }));
+            tls_hosts.push(Arc::new(TlsHost { host: name.clone(), ..TlsHost::clone(&tls) }));
         }
     }
     hosts.sort_unstable_by(|one, other| one.host.cmp(&other.host));

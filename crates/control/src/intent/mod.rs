@@ -100,7 +100,7 @@ pub(crate) struct Host<'a> {
 pub(crate) struct Alias<'a> {
     pub(crate) at: At<'a>,
     pub(crate) place: Place,
-    pub(crate) name: &'a HostPattern,
+    pub(crate) name: HostPattern,
     /// The host.
     pub(crate) of: &'a HostPattern,
 }

@@ -25,7 +25,7 @@ pub(super) struct Locations<'a>(HashMap<&'a HostPattern, Server<'a>>);
 #[derive(Default)]
 struct Server<'a> {
     uses_regex: bool,
-    snippet: ServerSnippet<'a>,
+    snippet: ServerSnippet,
     /// The texts of all paths.
     paths: HashSet<&'a str>,
     /// The place of each path in the order of nginx, if the host uses regular expressions.
@@ -43,12 +43,12 @@ pub(super) struct Path {
 const REGEX: u32 = 1 << 29;
 
 impl<'a> Locations<'a> {
-    pub(super) fn new(ingresses: impl Iterator<Item = (&'a Ingress, &'a Settings)>) -> Self {
+    pub(super) fn new(ingresses: impl Iterator<Item = (&'a Ingress, Arc<Settings>)>) -> Self {
         let mut servers: HashMap<&HostPattern, Server<'a>> = HashMap::default();
         for (ingress, settings) in ingresses {
             for rule in &ingress.rules {
                 let server = servers.entry(&rule.host).or_default();
-                server.snippet.add(settings);
+                server.snippet.add(&settings);
                 for path in &rule.paths {
                     server.uses_regex |= settings.rewrite.uses_regex(path);
                     server.paths.insert(text(path));
@@ -69,7 +69,7 @@ impl<'a> Locations<'a> {
     }
 
     /// The snippet for a host.
-    pub(super) fn snippet(&self, host: &HostPattern) -> Option<&ServerSnippet<'a>> {
+    pub(super) fn snippet(&self, host: &HostPattern) -> Option<&ServerSnippet> {
         self.0.get(host).map(|server| &server.snippet)
     }
 

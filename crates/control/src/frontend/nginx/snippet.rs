@@ -16,7 +16,7 @@ use crate::object::nginx::{Settings, redirect};
 
 /// Applies `configuration-snippet`, for all paths of an Ingress, and reports faults.
 pub(super) fn apply(context: &mut Context<'_, '_>, parts: &mut Parts) {
-    let settings = context.settings;
+    let settings = context.settings.clone();
     for (name, snippet) in [
         ("configuration-snippet", &settings.snippet.configuration),
         ("server-snippet", &settings.snippet.server),
@@ -74,31 +74,32 @@ fn restrict(security: &mut Security, snippet: &Snippet) -> Result<(), &'static s
 
 /// The snippet for a host. ingress-nginx takes the first snippet of the Ingresses of a host.
 #[derive(Default)]
-pub(super) struct ServerSnippet<'a> {
-    settings: Option<&'a Settings>,
+pub(super) struct ServerSnippet {
+    settings: Option<Arc<Settings>>,
     /// The fault that closes the host: the snippet may guard the paths of all Ingresses.
-    fault: Option<&'a str>,
+    fault: Option<String>,
 }
 
-impl<'a> ServerSnippet<'a> {
-    pub(super) fn add(&mut self, settings: &'a Settings) {
+impl ServerSnippet {
+    pub(super) fn add(&mut self, settings: &Arc<Settings>) {
         if self.settings.is_some() || self.fault.is_some() {
             return;
         }
-        let fault = settings.faults.iter().find(|fault| fault.closes && fault.name.ends_with("/server-snippet"));
-        self.fault = fault.map(|fault| &*fault.message);
-        self.settings = Some(settings).filter(|settings| settings.snippet.server != Snippet::default());
+        let is_of_snippet = |field: &str| field.ends_with("/server-snippet]");
+        let fault = settings.faults.iter().find(|fault| fault.closes && is_of_snippet(&fault.field));
+        self.fault = fault.map(|fault| fault.message.clone());
+        self.settings = (settings.snippet.server != Snippet::default()).then(|| settings.clone());
     }
 
     /// The parts of the rules of an Ingress for the host: the responses of the host come first.
     pub(super) fn over(&self, own: &Arc<Own>, id: &ObjectId) -> Arc<Own> {
         let security = || own.security.as_deref().cloned().unwrap_or_else(|| Security::open(id.clone()));
-        if let Some(fault) = self.fault {
+        if let Some(fault) = &self.fault {
             let reason = format!("server-snippet of the host {fault}");
             let security = Some(Arc::new(Security { refuses: Some(reason.into()), ..security() }));
             return Arc::new(Own { security, ..Own::clone(own) });
         }
-        let Some(settings) = self.settings else { return own.clone() };
+        let Some(settings) = &self.settings else { return own.clone() };
         let snippet = &settings.snippet.server;
         let mut restricted = security();
         let mut own = Own::clone(own);

@@ -7,7 +7,7 @@ use super::Row;
 use crate::object::host;
 
 /// The settings of this group.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     /// `server-alias`.
     pub(crate) hosts: Vec<HostPattern>,

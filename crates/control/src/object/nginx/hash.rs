@@ -6,7 +6,7 @@ use super::Meaning::Sets;
 use super::Row;
 
 /// The settings of this group.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     /// `upstream-hash-by`.
     pub(crate) by: Option<Template>,

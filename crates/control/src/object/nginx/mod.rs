@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`value`] | the types of values, as ingress-nginx reads them |
 //! | [`alias`] | further names of hosts |
+//! | [`configmap`] | keys of the ConfigMap |
 //! | [`https`] | redirects to HTTPS, TLS passthrough |
 //! | [`backend`] | the protocol and TLS to endpoints |
 //! | [`rewrite`] | regular expressions of paths, rewrites |
@@ -18,14 +19,15 @@
 //! | [`unsupported`] | annotations without an effect, and refused annotations |
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::ObjectRef;
-use super::annotation::closest;
+use super::annotation::{closest, field};
 use value::Value;
 
 pub(crate) mod alias;
 pub(crate) mod backend;
+pub(crate) mod configmap;
 pub(crate) mod hash;
 pub(crate) mod https;
 #[cfg(test)]
@@ -77,7 +79,7 @@ pub(crate) enum Meaning {
 }
 
 /// The settings of an Ingress.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     pub(crate) alias: alias::Settings,
     pub(crate) https: https::Settings,
@@ -93,11 +95,11 @@ pub(crate) struct Settings {
 }
 
 /// A fault in an annotation.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// The name of the annotation, with its prefix.
-    pub(crate) name: Box<str>,
-    /// The rest of a sentence about the annotation.
+    /// The annotation, or the key of the ConfigMap, as a field.
+    pub(crate) field: Box<str>,
+    /// The rest of a sentence about the field.
     pub(crate) message: String,
     /// Whether the routes of the Ingress respond with 503.
     pub(crate) closes: bool,
@@ -108,8 +110,15 @@ pub(crate) struct Fault {
 pub(crate) struct Annotations {
     /// Names with a prefix, and values.
     entries: Box<[(Box<str>, Box<str>)]>,
-    /// The settings, once they were asked for. The options of the process determine the prefix.
-    settings: OnceLock<Settings>,
+    /// The settings, once they were asked for.
+    settings: Mutex<Option<Known>>,
+}
+
+/// The settings of annotations, and the global settings below them.
+#[derive(Debug)]
+struct Known {
+    globals: Arc<Settings>,
+    settings: Arc<Settings>,
 }
 
 /// The settings follow from the entries.
@@ -128,7 +137,7 @@ impl Annotations {
         };
         let entries = annotations.into_iter().flatten().filter(|(name, _)| is_known(name));
         let entries = entries.map(|(name, value)| (name.as_str().into(), value.as_str().into())).collect();
-        Self { entries, settings: OnceLock::new() }
+        Self { entries, settings: Mutex::default() }
     }
 
     /// The names and values of the annotations with a prefix.
@@ -139,15 +148,27 @@ impl Annotations {
         })
     }
 
-    /// The settings of the annotations with a prefix, which must be the same for each call.
-    pub(crate) fn settings(&self, prefix: &str, namespace: &Arc<str>) -> &Settings {
-        self.settings.get_or_init(|| {
-            let mut settings = Settings::default();
-            for annotation in self.with_prefix(prefix) {
-                annotation.read(namespace, &mut settings);
-            }
-            settings
-        })
+    /// The settings of the annotations with a prefix, over the global settings. The annotations are read again only if the global
+    /// settings have changed. The prefix must be the same for each call.
+    pub(crate) fn settings(
+        &self,
+        prefix: &str,
+        globals: &Arc<Settings>,
+        namespace: &Arc<str>,
+    ) -> Arc<Settings> {
+        let mut known = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Known { settings, .. }) =
+            known.as_ref().filter(|known| Arc::ptr_eq(&known.globals, globals))
+        {
+            return settings.clone();
+        }
+        let mut settings = Settings::clone(globals);
+        for annotation in self.with_prefix(prefix) {
+            annotation.read(namespace, &mut settings);
+        }
+        let settings = Arc::new(settings);
+        *known = Some(Known { globals: globals.clone(), settings: settings.clone() });
+        settings
     }
 }
 
@@ -182,7 +203,7 @@ impl Annotation<'_> {
                 (format!("{fault}; {consequence}"), *restricts)
             }
         };
-        settings.faults.push(Fault { name: name.into(), message, closes });
+        settings.faults.push(Fault { field: field(name).into(), message, closes });
     }
 }
 

@@ -7,7 +7,7 @@ use super::Row;
 use super::value::Value;
 
 /// The settings of this group.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     /// `temporal-redirect`.
     pub(crate) temporal: Option<Template>,

@@ -19,7 +19,7 @@ use super::Meaning::Sets;
 use super::Row;
 
 /// The settings of this group.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     /// `configuration-snippet`.
     pub(crate) configuration: Snippet,
@@ -28,7 +28,7 @@ pub(crate) struct Settings {
 }
 
 /// The effect of a snippet.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Snippet {
     pub(crate) responses: Vec<Response>,
     pub(crate) rewrites: Vec<TargetRewrite>,
