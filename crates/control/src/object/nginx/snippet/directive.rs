@@ -307,11 +307,18 @@ impl Reader {
     }
 
     fn add(&mut self, name: &str, value: &str, mode: ResponseHeaderMode) -> Outcome {
-        let header = TemplateHeader { name: AnnotatedHeader::new(name)?, value: self.template(value)? };
+        let header = self.header(name, value)?;
         match self.snippet.headers.response.push(ResponseHeader { header, mode }) {
             true => Ok(()),
             false => Err("is one header too many".to_owned()),
         }
+    }
+
+    fn header(&self, name: &str, value: &str) -> Result<TemplateHeader, String> {
+        if value.contains(['\r', '\n']) {
+            return Err("has a line break in its value: remove it".to_owned());
+        }
+        Ok(TemplateHeader { name: AnnotatedHeader::new(name)?, value: self.template(value)? })
     }
 
     fn request_header(&mut self, name: &str, value: &str) -> Outcome {
@@ -325,7 +332,7 @@ impl Reader {
             "connection" if CONNECTION.contains(&&*value.to_ascii_lowercase()) => return Ok(()),
             _ => {}
         }
-        let header = TemplateHeader { name: AnnotatedHeader::new(name)?, value: self.template(value)? };
+        let header = self.header(name, value)?;
         match self.snippet.headers.request.push(header) {
             true => Ok(()),
             false => Err("is one header too many".to_owned()),
@@ -561,7 +568,7 @@ mod tests {
         for (text, expected) in [
             ("return 403;", vec!["[] 403"]),
             ("return https://new.example$request_uri;", vec!["[] 302 https://new.example$request_uri"]),
-            ("return 200 'ok $host';", vec!["[] 200 ok $host"]),
+            ("return 200 'ok $host\\n';", vec!["[] 200 ok $host\n"]),
             ("if ($http_user_agent ~* (bot|spider)) { return 403; }", vec!["[$http_user_agent ~ (bot|spider)] 403"]),
             ("if ( $request_method = POST ) { return 405; }", vec!["[$request_method = \"POST\"] 405"]),
             ("if ($http_x != \"a b\") { return 403 no; }", vec!["[$http_x != \"a b\"] 403 no"]),
@@ -647,12 +654,13 @@ mod tests {
         ] {
             assert_eq!(read(text, false).unwrap_err(), expected, "{text}");
         }
-        let ignored = read("gzip on;\nadd_header Connection x;", false).unwrap();
+        let ignored = read("gzip on;\nadd_header Connection x;\nadd_header A 'b\nc';", false).unwrap();
         assert_eq!(
             ignored.faults,
             [
                 "line 1: gzip has no effect: use the setting for compression",
                 "line 2: add_header \"Connection\" is a hop-by-hop header, which the gateway sets itself",
+                "line 3: add_header has a line break in its value: remove it",
             ]
         );
     }
