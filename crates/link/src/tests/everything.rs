@@ -644,8 +644,11 @@ fn annotate(features: &mut Features) {
     features.load_balancing.hash_text = Some(template("$request_uri"));
     features.load_balancing.hash_subset = Some(Number::of(3));
     let condition = |test| Condition { subject: template("$host"), test, is_negated: true };
-    let conditions =
-        vec![condition(Test::Equals("a".into())), condition(Test::Matches(pattern("a"))), condition(Test::IsSet)];
+    let conditions = vec![
+        condition(Test::Equals("a".into())),
+        condition(Test::Matches(pattern("a"))),
+        condition(Test::IsSet),
+    ];
     let location = Location { url: template("https://$host"), is_relative: true, has_port: true };
     let body = Body { text: template("$uri"), media_type: MediaType::of("text/html") };
     let response = |conditions, content| Return {
@@ -653,10 +656,8 @@ fn annotate(features: &mut Features) {
         status_code: Number::of(308),
         content: Some(content),
     };
-    let returns = vec![
-        response(conditions, Content::Location(location)),
-        response(Vec::new(), Content::Body(body)),
-    ];
+    let returns =
+        vec![response(conditions, Content::Location(location)), response(Vec::new(), Content::Body(body))];
     features.returns = Entries::new(returns).unwrap();
     let modes = [
         ResponseHeaderMode::Add,

@@ -72,9 +72,7 @@ pub use cors::Cors;
 pub use direct_response::DirectResponse;
 pub use external_auth::{ExternalAuth, ExternalAuthProtocol};
 pub use fault::{Abort, Delay, FaultInjection};
-pub use headers::{
-    Header, HeaderEdits, ResponseHeader, ResponseHeaderMode, TemplateHeader, TemplateHeaders,
-};
+pub use headers::{Header, HeaderEdits, ResponseHeader, ResponseHeaderMode, TemplateHeader, TemplateHeaders};
 pub use health_check::{HealthCheck, HealthCheckType};
 pub use ip_access::IpAccess;
 pub use limits::BodyLimits;

@@ -315,7 +315,8 @@ impl<'c> Exchange<'c> {
         let upstream = self.worker.upstream(slot).ok_or(Failure::NoEndpoint)?;
         self.record.upstream = Some(upstream.clone());
         let client = self.trusted.then(|| self.client_address());
-        let headers = self.steered.as_ref().and_then(|steered| steered.policy.compiled.template_headers.as_ref());
+        let headers =
+            self.steered.as_ref().and_then(|steered| steered.policy.compiled.template_headers.as_ref());
         let Scratch { input, head, request, path, request_lines, query, .. } = &mut *self.scratch;
         let buf = input.filled();
         // Without the header the endpoint may not change the protocol, and responds in HTTP/1.1.

@@ -14,10 +14,7 @@ use super::traffic::{add_upstream, traffic};
 use super::*;
 
 /// A gateway with these features on all routes, and its backend.
-async fn governed(
-    features: Value,
-    change: impl FnOnce(&mut Features),
-) -> anyhow::Result<(Backend, Gateway)> {
+async fn governed(features: Value, change: impl FnOnce(&mut Features)) -> anyhow::Result<(Backend, Gateway)> {
     let backend = Backend::start(Behaviour::echo()).await?;
     let policy = policy(features, change);
     let mut builder = Gateway::builder().backends([&backend]);
@@ -149,7 +146,8 @@ async fn access_rules_decide_on_the_path_before_the_rewrite() -> TestResult {
 
 #[tokio::test]
 async fn cache_and_mirrors_see_the_rewritten_path_and_query() -> TestResult {
-    let (backend, shadow) = (Backend::start(Behaviour::echo()).await?, Backend::start(Behaviour::echo()).await?);
+    let (backend, shadow) =
+        (Backend::start(Behaviour::echo()).await?, Backend::start(Behaviour::echo()).await?);
     let cacheable = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 2\r\n\r\nok";
     backend.set(Behaviour::raw(cacheable));
     let policy = policy(
@@ -179,7 +177,10 @@ async fn request_headers_with_variables_replace_headers_of_the_client_and_of_the
             header("X-Uri", "$uri|$request_uri|$args"),
             header("X-Empty", "$http_none"),
             header("X-Theirs", "ours"),
-            header("X-Rule", "$namespace/$ingress_name $service_name:$service_port $location_path $server_name"),
+            header(
+                "X-Rule",
+                "$namespace/$ingress_name $service_name:$service_port $location_path $server_name",
+            ),
         ];
         let request = entries(request.into());
         features.template_headers = Some(TemplateHeaders { request, ..TemplateHeaders::default() });
@@ -189,8 +190,10 @@ async fn request_headers_with_variables_replace_headers_of_the_client_and_of_the
         let lines = ["X-Theirs: a", "x_theirs: b", "X-Empty: c", "X-Real: 192.0.2.1"];
         ask_by(&gateway, "GET", "/api/a%0D%0Ab?q=%0a", &lines, transport).await?;
         let request = backend.last_request().unwrap();
-        let text = request.headers.iter().map(|(name, value)| format!("{name}: {value}").to_ascii_lowercase());
-        let text: Vec<String> = text.filter(|line| line.starts_with("x-") || line.starts_with("x_")).collect();
+        let text =
+            request.headers.iter().map(|(name, value)| format!("{name}: {value}").to_ascii_lowercase());
+        let text: Vec<String> =
+            text.filter(|line| line.starts_with("x-") || line.starts_with("x_")).collect();
         for (line, count) in [
             ("x-forwarded-prefix: /api", 1),
             ("x-forwarded-proto: https", 1),
@@ -241,7 +244,10 @@ async fn response_headers_with_variables_depend_on_the_status() -> TestResult {
     // The gateway's own responses have the headers too.
     gateway.set_addresses([]).await;
     let failed = ask(&gateway, "/?q=1", &[]).await?;
-    assert_eq!((failed.status, failed.header("x-always"), failed.header("x-add")), (503, Some("/?q=1"), None));
+    assert_eq!(
+        (failed.status, failed.header("x-always"), failed.header("x-add")),
+        (503, Some("/?q=1"), None)
+    );
     Ok(())
 }
 
@@ -262,7 +268,11 @@ async fn return_redirects_to_a_url_with_variables() -> TestResult {
             own("/relative", relative),
             own("/port", with_port),
             redirect(at("/break\r\n"), 301, "https://other$uri"),
-            redirect(vec![matches("$request_uri", "^/old/([^?]*)")], 308, "https://new.example/$1$is_args$args"),
+            redirect(
+                vec![matches("$request_uri", "^/old/([^?]*)")],
+                308,
+                "https://new.example/$1$is_args$args",
+            ),
             redirect(vec![condition("$arg_next", Test::IsSet)], 307, "$arg_next"),
         ]);
     })
@@ -337,7 +347,10 @@ async fn endpoint_receives_a_host_with_variables() -> TestResult {
     .await?;
     ask(&gateway, "/", &["X-Tenant: a"]).await?;
     let request = backend.last_request().unwrap();
-    assert_eq!((request.header("host"), request.header("x-forwarded-host")), (Some("a.backend.svc"), Some("localhost")));
+    assert_eq!(
+        (request.header("host"), request.header("x-forwarded-host")),
+        (Some("a.backend.svc"), Some("localhost"))
+    );
     assert_eq!(ask(&gateway, "/", &["X-Tenant: a b"]).await?.status, 400);
     assert_eq!(ask(&gateway, "/", &["X-Tenant: a/b"]).await?.status, 400);
     assert_eq!(backend.requests(), 1);

@@ -114,9 +114,9 @@ impl<'a> Dialect<'a> {
             ingress.rules.iter().map(|rule| self.host(&mut context, rule, &own, &backend)).collect();
         if context.settings.redirect.www {
             let of_hosts = ingress.rules.iter().filter(|rule| is_first_of_host(ingress, rule));
-            hosts.extend(of_hosts.filter_map(|rule| {
-                redirect::www(&own, &rule.host, |host| self.locations.has(host))
-            }));
+            hosts.extend(
+                of_hosts.filter_map(|rule| redirect::www(&own, &rule.host, |host| self.locations.has(host))),
+            );
         }
         Intent {
             at,
@@ -160,11 +160,7 @@ impl<'a> Dialect<'a> {
             },
         };
         for fault in &context.settings.faults {
-            context.problems.push(context.at.problem(
-                Severity::Error,
-                &fault.field,
-                fault.message.clone(),
-            ));
+            context.problems.push(context.at.problem(Severity::Error, &fault.field, fault.message.clone()));
             if fault.closes {
                 let reason = format!("{}: {}", fault.field, fault.message);
                 parts.security.refuses.get_or_insert_with(|| reason.into());

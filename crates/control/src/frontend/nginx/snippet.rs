@@ -31,7 +31,11 @@ pub(super) fn apply(context: &mut Context<'_, '_>, parts: &mut Parts) {
     }
 }
 
-fn apply_to(parts: &mut Parts, snippet: &Snippet, redirects: &redirect::Settings) -> Result<(), &'static str> {
+fn apply_to(
+    parts: &mut Parts,
+    snippet: &Snippet,
+    redirects: &redirect::Settings,
+) -> Result<(), &'static str> {
     let features = &mut parts.features;
     for response in &snippet.responses {
         if !features.returns.push(response_of(redirects, response)) {
@@ -64,7 +68,9 @@ fn restrict(security: &mut Security, snippet: &Snippet) -> Result<(), &'static s
         return Ok(());
     }
     if !security.ip_access.is_open() {
-        return Err("has allow or deny beside other annotations about addresses: write all addresses in one place");
+        return Err(
+            "has allow or deny beside other annotations about addresses: write all addresses in one place",
+        );
     }
     let (allow, deny) = (Entries::new(snippet.allow.clone()), Entries::new(snippet.deny.clone()));
     let (allow, deny) = allow.zip(deny).ok_or("has more than 256 networks")?;

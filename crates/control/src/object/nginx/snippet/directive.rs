@@ -124,12 +124,10 @@ impl Reader {
             ("break", []) => Ok(()),
             ("add_header", [name, value]) => self.add(name, value, ResponseHeaderMode::Add),
             ("add_header", [name, value, "always"]) => self.add(name, value, ResponseHeaderMode::AddAlways),
-            ("more_set_headers" | "more_clear_headers", [_, ..]) => {
-                words.iter().try_for_each(|line| {
-                    let (name, value) = header_line(line)?;
-                    self.add(name, value, ResponseHeaderMode::Set)
-                })
-            }
+            ("more_set_headers" | "more_clear_headers", [_, ..]) => words.iter().try_for_each(|line| {
+                let (name, value) = header_line(line)?;
+                self.add(name, value, ResponseHeaderMode::Set)
+            }),
             ("proxy_hide_header", [name]) => self.add(name, "", ResponseHeaderMode::Set),
             ("expires", [time]) => self.expires(time),
             ("proxy_set_header" | "grpc_set_header", [name, value]) => self.request_header(name, value),
@@ -151,10 +149,24 @@ impl Reader {
             ("allow", [network]) => self.access.add(network, true),
             ("deny", [network]) => self.access.add(network, false),
             (
-                "set" | "rewrite" | "break" | "add_header" | "more_set_headers" | "more_clear_headers"
-                | "proxy_hide_header" | "expires" | "proxy_set_header" | "grpc_set_header"
-                | "more_set_input_headers" | "more_clear_input_headers" | "client_max_body_size"
-                | "proxy_connect_timeout" | "proxy_read_timeout" | "proxy_send_timeout" | "allow" | "deny",
+                "set"
+                | "rewrite"
+                | "break"
+                | "add_header"
+                | "more_set_headers"
+                | "more_clear_headers"
+                | "proxy_hide_header"
+                | "expires"
+                | "proxy_set_header"
+                | "grpc_set_header"
+                | "more_set_input_headers"
+                | "more_clear_input_headers"
+                | "client_max_body_size"
+                | "proxy_connect_timeout"
+                | "proxy_read_timeout"
+                | "proxy_send_timeout"
+                | "allow"
+                | "deny",
                 _,
             ) => Err("has another number of words than in nginx".to_owned()),
             _ => Err(unsupported(name)),
@@ -198,7 +210,13 @@ impl Reader {
         Ok(())
     }
 
-    fn rewrite(&mut self, pattern: &str, target: &str, flags: &[&str], conditions: Vec<Condition>) -> Outcome {
+    fn rewrite(
+        &mut self,
+        pattern: &str,
+        target: &str,
+        flags: &[&str],
+        conditions: Vec<Condition>,
+    ) -> Outcome {
         let expression = regex(pattern, false)?;
         let is_url = ["http://", "https://", "$scheme"].iter().any(|start| target.starts_with(start));
         let target = self.template(target)?;
@@ -207,7 +225,10 @@ impl Reader {
             ["redirect"] => 302,
             _ if is_url => 302,
             ["break"] if self.is_server => {
-                return Err("changes the path for all Ingresses of the host: write it in configuration-snippet".to_owned());
+                return Err(
+                    "changes the path for all Ingresses of the host: write it in configuration-snippet"
+                        .to_owned(),
+                );
             }
             ["break"] if !conditions.is_empty() => {
                 return Err("is in an if: write the condition into the expression".to_owned());
@@ -222,7 +243,8 @@ impl Reader {
         if !self.snippet.rewrites.is_empty() {
             return Err("is behind a rewrite: write it before the rewrite".to_owned());
         }
-        let matched = Condition { subject: self.template("$uri")?, test: Test::Matches(expression), is_negated: false };
+        let matched =
+            Condition { subject: self.template("$uri")?, test: Test::Matches(expression), is_negated: false };
         // The query of the request follows the query of the target, unless the target ends with a question mark.
         let mut urls = Vec::new();
         match (target.strip_end('?'), target.split_at('?').1) {
@@ -251,9 +273,13 @@ impl Reader {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let conditions = vec![condition.clone()];
             match (&**name, &words[..]) {
-                _ if block.is_some() => return Err(format!("has {name} in line {line}, which is not supported there")),
+                _ if block.is_some() => {
+                    return Err(format!("has {name} in line {line}, which is not supported there"));
+                }
                 ("return", _) => self.response(&words, conditions)?,
-                ("rewrite", [pattern, target, flags @ ..]) => self.rewrite(pattern, target, flags, conditions)?,
+                ("rewrite", [pattern, target, flags @ ..]) => {
+                    self.rewrite(pattern, target, flags, conditions)?
+                }
                 ("break", []) => {}
                 _ => {
                     return Err(format!(
@@ -269,7 +295,9 @@ impl Reader {
         if !denies_all(block) {
             return Err("is only supported with deny all".to_owned());
         }
-        if methods.is_empty() || !methods.iter().all(|method| method.bytes().all(|byte| byte.is_ascii_uppercase())) {
+        if methods.is_empty()
+            || !methods.iter().all(|method| method.bytes().all(|byte| byte.is_ascii_uppercase()))
+        {
             return Err("needs names of methods".to_owned());
         }
         // GET includes HEAD.
@@ -284,7 +312,9 @@ impl Reader {
     fn location(&mut self, words: &[&str], block: &[Directive]) -> Outcome {
         let test = match words {
             ["=", path] => Test::Equals((*path).into()),
-            ["^~", path] | [path] if path.starts_with('/') => Test::Matches(regex(&format!("^{}", quoted(path)), false)?),
+            ["^~", path] | [path] if path.starts_with('/') => {
+                Test::Matches(regex(&format!("^{}", quoted(path)), false)?)
+            }
             ["~", pattern] => Test::Matches(regex(pattern, false)?),
             ["~*", pattern] => Test::Matches(regex(pattern, true)?),
             _ => return Err(unsupported("location")),
@@ -294,7 +324,9 @@ impl Reader {
         let others = block.iter().filter(|directive| directive.name != "return");
         let is_denied = others.clone().count() > 0;
         if others.clone().any(|directive| directive.name != "deny" || directive.words != ["all"]) {
-            return Err("is only supported with return and deny all: write an Ingress with the path".to_owned());
+            return Err(
+                "is only supported with return and deny all: write an Ingress with the path".to_owned()
+            );
         }
         match returns {
             Some(Directive { words, .. }) => {
@@ -302,7 +334,9 @@ impl Reader {
                 self.response(&words, vec![condition])
             }
             None if is_denied => self.response(&["403"], vec![condition]),
-            None => Err("is only supported with return and deny all: write an Ingress with the path".to_owned()),
+            None => {
+                Err("is only supported with return and deny all: write an Ingress with the path".to_owned())
+            }
         }
     }
 
@@ -377,7 +411,9 @@ fn unsupported(name: &str) -> String {
         "proxy_cache" | "proxy_cache_valid" | "proxy_cache_key" => "write cache in a TrafficPolicy",
         "location" | "root" | "alias" | "index" | "try_files" => "write an Ingress with the path",
         "sub_filter" | "sub_filter_once" | "sub_filter_types" => "change the body in the Service",
-        name if name.contains("lua") => "the gateway runs no code of an Ingress; use an authorization service",
+        name if name.contains("lua") => {
+            "the gateway runs no code of an Ingress; use an authorization service"
+        }
         name if name.contains("modsecurity") => "run a web application firewall in front of the Service",
         _ => "remove it, or use a TrafficPolicy or a SecurityPolicy",
     };
@@ -390,7 +426,8 @@ fn status_of(text: &str) -> Result<u16, String> {
 }
 
 fn regex(text: &str, ignores_case: bool) -> Result<Pattern, String> {
-    Pattern::new(text, ignores_case).map_err(|fault| format!("has an unsupported expression {text:?}: {fault}"))
+    Pattern::new(text, ignores_case)
+        .map_err(|fault| format!("has an unsupported expression {text:?}: {fault}"))
 }
 
 /// A text as a regular expression that matches only the text.
@@ -421,7 +458,8 @@ fn header_line(line: &str) -> Result<(&str, &str), String> {
 
 /// The condition of an `if`.
 fn condition(reader: &Reader, words: &[&str]) -> Result<Condition, String> {
-    let text = "is not supported with this condition: write if ($variable = text), or with !=, ~, ~*, !~ or !~*";
+    let text =
+        "is not supported with this condition: write if ($variable = text), or with !=, ~, ~*, !~ or !~*";
     let (Some(first), Some(last)) = (words.first(), words.last()) else { return Err(text.to_owned()) };
     if !first.starts_with('(') || !last.ends_with(')') {
         return Err(text.to_owned());
@@ -511,7 +549,8 @@ impl Access {
             self.ended = Some(allows);
             return Ok(());
         }
-        let network = text.parse::<Network>().map_err(|_| format!("{text:?} is not an address or a network"))?;
+        let network =
+            text.parse::<Network>().map_err(|_| format!("{text:?} is not an address or a network"))?;
         match allows {
             true => self.allowed.push(network),
             false => {
@@ -526,7 +565,9 @@ impl Access {
     fn lists(self) -> Result<(Vec<Network>, Vec<Network>), String> {
         let Self { mut denied, allowed, ended, is_mixed } = self;
         if is_mixed {
-            return Err("deny of a network is behind allow: write deny first, then allow, then deny all".to_owned());
+            return Err(
+                "deny of a network is behind allow: write deny first, then allow, then deny all".to_owned()
+            );
         }
         match ended {
             Some(false) if allowed.is_empty() => {
@@ -569,7 +610,10 @@ mod tests {
             ("return 403;", vec!["[] 403"]),
             ("return https://new.example$request_uri;", vec!["[] 302 https://new.example$request_uri"]),
             ("return 200 'ok $host\\n';", vec!["[] 200 ok $host\n"]),
-            ("if ($http_user_agent ~* (bot|spider)) { return 403; }", vec!["[$http_user_agent ~ (bot|spider)] 403"]),
+            (
+                "if ($http_user_agent ~* (bot|spider)) { return 403; }",
+                vec!["[$http_user_agent ~ (bot|spider)] 403"],
+            ),
             ("if ( $request_method = POST ) { return 405; }", vec!["[$request_method = \"POST\"] 405"]),
             ("if ($http_x != \"a b\") { return 403 no; }", vec!["[$http_x != \"a b\"] 403 no"]),
             ("if ($http_x = \"\") { return 403; }", vec!["[$http_x = \"\"] 403"]),
@@ -604,9 +648,12 @@ mod tests {
         )
         .unwrap();
         assert_eq!(snippet.faults, [""; 0]);
-        let response: Vec<_> = snippet.headers.response.iter().map(|ResponseHeader { header, mode }| {
-            format!("{}: {} {mode:?}", header.name, header.value)
-        }).collect();
+        let response: Vec<_> = snippet
+            .headers
+            .response
+            .iter()
+            .map(|ResponseHeader { header, mode }| format!("{}: {} {mode:?}", header.name, header.value))
+            .collect();
         let expected = [
             "X-Frame-Options: DENY Set",
             "X-Id: $request_id Set",
@@ -618,8 +665,12 @@ mod tests {
             "Cache-Control: max-age=5400 SetIfSuccess",
         ];
         assert_eq!(response, expected);
-        let request: Vec<_> =
-            snippet.headers.request.iter().map(|header| format!("{}: {}", header.name, header.value)).collect();
+        let request: Vec<_> = snippet
+            .headers
+            .request
+            .iter()
+            .map(|header| format!("{}: {}", header.name, header.value))
+            .collect();
         assert_eq!(request, ["X-Real: $remote_addr", "Accept-Encoding: "]);
         assert_eq!(snippet.host.unwrap().to_string(), "$http_x_host");
         assert_eq!((snippet.rewrites.len(), snippet.rewrites[0].continues), (1, false));
@@ -635,22 +686,49 @@ mod tests {
                 "add_header X 1;\naccess_by_lua_block { ngx.exit(403) };",
                 "has a syntax error in line 2: a ';' is missing before '}'",
             ),
-            ("auth_basic x;", "line 1: auth_basic is not supported: write the annotations auth-type and auth-secret"),
+            (
+                "auth_basic x;",
+                "line 1: auth_basic is not supported: write the annotations auth-type and auth-secret",
+            ),
             (
                 "proxy_pass http://x;\n\ndummy on;",
                 "line 1: proxy_pass is not supported: write another Service in the Ingress; line 3: dummy is not supported: \
                  remove it, or use a TrafficPolicy or a SecurityPolicy",
             ),
-            ("rewrite ^/a /b last;", "line 1: rewrite selects another location: write break behind the new path"),
-            ("rewrite ^/a /b break; return 200;", "line 1: return is behind a rewrite: write it before the rewrite"),
-            ("if ($a) { return 403; }", "line 1: if \"$a\" has the variable $a, which the gateway does not know: remove it"),
-            ("if ($host = a) { add_header A b; }", "line 1: if has add_header in line 1: only return and rewrite are supported there"),
+            (
+                "rewrite ^/a /b last;",
+                "line 1: rewrite selects another location: write break behind the new path",
+            ),
+            (
+                "rewrite ^/a /b break; return 200;",
+                "line 1: return is behind a rewrite: write it before the rewrite",
+            ),
+            (
+                "if ($a) { return 403; }",
+                "line 1: if \"$a\" has the variable $a, which the gateway does not know: remove it",
+            ),
+            (
+                "if ($host = a) { add_header A b; }",
+                "line 1: if has add_header in line 1: only return and rewrite are supported there",
+            ),
             ("set $host a;", "line 1: set $host is a variable of nginx, which the gateway does not change"),
-            ("proxy_set_header Transfer-Encoding a;", "line 1: proxy_set_header \"Transfer-Encoding\" is a hop-by-hop header, which the gateway sets itself"),
-            ("allow 10.0.0.0/8; deny 10.0.0.1;", "deny of a network is behind allow: write deny first, then allow, then deny all"),
-            ("location / { proxy_pass http://x; }", "line 1: location is not supported: write an Ingress with the path"),
+            (
+                "proxy_set_header Transfer-Encoding a;",
+                "line 1: proxy_set_header \"Transfer-Encoding\" is a hop-by-hop header, which the gateway sets itself",
+            ),
+            (
+                "allow 10.0.0.0/8; deny 10.0.0.1;",
+                "deny of a network is behind allow: write deny first, then allow, then deny all",
+            ),
+            (
+                "location / { proxy_pass http://x; }",
+                "line 1: location is not supported: write an Ingress with the path",
+            ),
             ("return 700;", "line 1: return \"700\" is not a status from 200 to 599"),
-            ("if ($uri ~ (?!a)) { return 403; }", "line 1: if has an unsupported expression \"(?!a)\": look-around, including look-ahead and look-behind, is not supported"),
+            (
+                "if ($uri ~ (?!a)) { return 403; }",
+                "line 1: if has an unsupported expression \"(?!a)\": look-around, including look-ahead and look-behind, is not supported",
+            ),
         ] {
             assert_eq!(read(text, false).unwrap_err(), expected, "{text}");
         }

@@ -11,8 +11,8 @@
 mod directive;
 mod syntax;
 
-use sluicegate_model::feature::{TargetRewrite, TemplateHeaders};
 use sluicegate_model::feature::returns::Condition;
+use sluicegate_model::feature::{TargetRewrite, TemplateHeaders};
 use sluicegate_model::value::{Network, Size, Template, Timeout};
 
 use super::Meaning::Sets;

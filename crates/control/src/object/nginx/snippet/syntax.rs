@@ -175,7 +175,8 @@ mod tests {
     fn shown(text: &str) -> String {
         fn show(directives: &[Directive]) -> String {
             let one = |directive: &Directive| {
-                let block = directive.block.as_ref().map_or(String::new(), |block| format!("{{{}}}", show(block)));
+                let block =
+                    directive.block.as_ref().map_or(String::new(), |block| format!("{{{}}}", show(block)));
                 format!("{}:{}{:?}{block}", directive.line, directive.name, directive.words)
             };
             directives.iter().map(one).collect::<Vec<_>>().join(" ")

@@ -25,7 +25,10 @@ fn problem(annotations: &str) -> String {
 
 #[test]
 fn rewrite_target_replaces_the_path_by_captures_of_each_path() {
-    let paths = ["a.test ImplementationSpecific /a(/|$)(.*) echo:http", "a.test ImplementationSpecific /$2 echo:http"];
+    let paths = [
+        "a.test ImplementationSpecific /a(/|$)(.*) echo:http",
+        "a.test ImplementationSpecific /$2 echo:http",
+    ];
     let yaml = ingress("a", "rewrite-target: /$2\nx-forwarded-prefix: /a$1", &paths);
     let rules = rules(&yaml, "a.test");
     let target = json!([{"pattern": "~* /a(/|$)(.*)", "target": "/$2"}]);
@@ -39,7 +42,10 @@ fn rewrite_target_replaces_the_path_by_captures_of_each_path() {
 #[test]
 fn rewrite_target_with_an_unknown_variable_is_an_error_that_names_the_variable() {
     let found = problem("rewrite-target: /$nosuch");
-    assert!(found.contains("\"/$nosuch\" has the variable $nosuch, which the gateway does not know"), "{found}");
+    assert!(
+        found.contains("\"/$nosuch\" has the variable $nosuch, which the gateway does not know"),
+        "{found}"
+    );
 }
 
 #[test]
@@ -67,7 +73,8 @@ fn permanent_and_temporal_redirects_have_the_codes_of_ingress_nginx() {
     let with_body = features(&format!("{permanent}\npermanent-redirect-code: \"300\""));
     let with_body = serde_json::to_value(with_body).unwrap();
     assert_eq!(with_body["returns"][0]["content"]["body"]["mediaType"], "text/html");
-    let flags = features(&format!("{permanent}\nrelative-redirects: \"true\"\nuse-port-in-redirects: \"true\""));
+    let flags =
+        features(&format!("{permanent}\nrelative-redirects: \"true\"\nuse-port-in-redirects: \"true\""));
     let location = &serde_json::to_value(flags).unwrap()["returns"][0]["content"]["location"];
     assert_eq!((&location["isRelative"], &location["hasPort"]), (&json!(true), &json!(true)));
     assert!(problem("permanent-redirect: javascript:alert(1)").contains("is not a URL"));
@@ -95,7 +102,13 @@ fn app_root_redirects_only_the_root_of_the_host_before_every_other_rule() {
 
 #[test]
 fn www_redirect_adds_the_other_host_unless_an_ingress_has_it() {
-    let with = |host: &str| ingress("a", "from-to-www-redirect: \"true\"", &[&format!("{host} Prefix / echo:http"), &format!("{host} Prefix /b echo:http")]);
+    let with = |host: &str| {
+        ingress(
+            "a",
+            "from-to-www-redirect: \"true\"",
+            &[&format!("{host} Prefix / echo:http"), &format!("{host} Prefix /b echo:http")],
+        )
+    };
     for (host, from) in [("a.test", "www.a.test"), ("www.a.test", "a.test")] {
         let rules = rules(&with(host), from);
         let [(path, features)] = &rules[..] else { panic!("{rules:?}") };
@@ -110,7 +123,8 @@ fn www_redirect_adds_the_other_host_unless_an_ingress_has_it() {
 
 #[test]
 fn upstream_hash_by_selects_endpoints_by_a_text() {
-    let balancing = |annotations: &str| serde_json::to_value(features(annotations)).unwrap()["loadBalancing"].clone();
+    let balancing =
+        |annotations: &str| serde_json::to_value(features(annotations)).unwrap()["loadBalancing"].clone();
     let by = "upstream-hash-by: $request_uri$http_x_user\n";
     let hash = json!({"algorithm": "ConsistentHash", "hashText": "$request_uri$http_x_user"});
     assert_eq!(balancing(by), hash);
