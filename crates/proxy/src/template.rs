@@ -166,7 +166,7 @@ impl TemplateView<'_> {
             Variable::Https => to.put(if client.is_tls { b"on" } else { b"" }),
             Variable::IngressName => to.put_text(rule.map(|rule| &*rule.id.name)),
             Variable::IsArgs => {
-                to.put(if self.query.is_some_and(|query| !query.is_empty()) { b"?" } else { b"" })
+                to.put(if self.query.is_some_and(|query| !query.is_empty()) { b"?" } else { b"" });
             }
             Variable::LiteralDollar => to.put(b"$"),
             Variable::LocationPath => to.put_text(rule.map(|rule| rule.path)),

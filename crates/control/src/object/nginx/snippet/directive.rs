@@ -278,7 +278,7 @@ impl Reader {
                 }
                 ("return", _) => self.response(&words, conditions)?,
                 ("rewrite", [pattern, target, flags @ ..]) => {
-                    self.rewrite(pattern, target, flags, conditions)?
+                    self.rewrite(pattern, target, flags, conditions)?;
                 }
                 ("break", []) => {}
                 _ => {
