@@ -681,7 +681,10 @@ fn other_traffic() -> [Traffic; 4] {
             "loadBalancing": {"algorithm": "ConsistentHash", "hash": [{"type": "Path"}]},
         }),
         json!({"redirect": {"scheme": "http"}, "loadBalancing": {"algorithm": "ResponseTime"}}),
-        json!({"loadBalancing": {"algorithm": "RoundRobin"}}),
+        json!({
+            "urlRewrite": {"regex": {"pattern": "^/a/(.*)$", "value": "/b/$1"}},
+            "loadBalancing": {"algorithm": "RoundRobin"},
+        }),
         json!({"loadBalancing": {"algorithm": "LeastRequest"}}),
     ]
     .map(|features| Traffic { features: valid(features), ..Traffic::new(id("TrafficPolicy", "other")) })

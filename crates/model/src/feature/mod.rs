@@ -86,7 +86,7 @@ pub use retries::{Retries, RetryBudget, RetryConstraint};
 pub use returns::Return;
 pub use split::{RequestMatch, Split, SplitBackend};
 pub use timeouts::RouteTimeouts;
-pub use url_rewrite::{PathRewrite, PathRewriteType, TargetRewrite, UrlRewrite};
+pub use url_rewrite::{PathRewrite, PathRewriteType, RegexRewrite, TargetRewrite, UrlRewrite};
 
 use crate::UpstreamKey;
 use crate::encoding::Bound;
@@ -196,6 +196,7 @@ impl Check for Features {
             at.error("redirect", "cannot be combined with directResponse: remove one of them");
             at.error("directResponse", "cannot be combined with redirect: remove one of them");
         }
+        at.within("urlRewrite", &Some(&self.url_rewrite));
         at.within("redirect", &self.redirect);
         at.within("directResponse", &self.direct_response);
         at.within("split", &self.split);

@@ -138,9 +138,12 @@ impl<'a> Dialect<'a> {
         let backend = context.settings.backend.backend();
         let mut hosts: Vec<_> =
             ingress.rules.iter().map(|rule| self.host(&mut context, rule, &own, &backend)).collect();
-        hosts.extend(ingress.rules.iter().filter_map(|rule| {
-            redirect::www(&context.settings.redirect, &own, &rule.host, |host| self.locations.has(host))
-        }));
+        if context.settings.redirect.www {
+            let of_hosts = ingress.rules.iter().filter(|rule| is_first_of_host(ingress, rule));
+            hosts.extend(
+                of_hosts.filter_map(|rule| redirect::www(&own, &rule.host, |host| self.locations.has(host))),
+            );
+        }
         Intent {
             at,
             created: ingress.created,
@@ -215,7 +218,11 @@ impl<'a> Dialect<'a> {
         let snippet = self.locations.snippet(&rule.host);
         let own = &snippet.map_or_else(|| own.clone(), |snippet| snippet.over(own, &context.at.id()));
         let mut rules = Vec::with_capacity(rule.paths.len());
-        rules.extend(redirect::app_root(&context.settings.redirect, own));
+        if let Some(path) = &context.settings.redirect.app_root
+            && is_first_of_host(context.ingress, rule)
+        {
+            rules.extend(redirect::app_root(path, &context.settings.redirect, own));
+        }
         for path in &rule.paths {
             let place = Place::Path(rule.index, path.index);
             let upstream = self.key(&path.upstream, backend);
@@ -273,6 +280,12 @@ impl<'a> Dialect<'a> {
     fn key(&self, named: &UpstreamKey, backend: &Backend) -> UpstreamKey {
         upstream::key(self.store, named, Some(backend), None)
     }
+}
+
+/// Whether no earlier rule of an Ingress has the same host.
+fn is_first_of_host(ingress: &Ingress, rule: &ingress::Rule) -> bool {
+    let first = ingress.rules.iter().find(|other| other.host == rule.host);
+    first.is_some_and(|first| first.index == rule.index)
 }
 
 /// What requests receive that match no rule of a host, if the Ingress has no default backend: the default server of ingress-nginx
