@@ -77,6 +77,7 @@ fn first() -> Config {
             concurrency: vec![],
             headers: false,
             shared: Some(Shared::Unusable("no such Secret".into())),
+            exempt: Entries::default(),
         })),
         traffic: Some(other_traffic),
         ..plain(PathPattern::Starts("/starts".into()))
@@ -534,13 +535,14 @@ fn security() -> Security {
         forward_overrides: true,
         inherits: vec![id("SecurityPolicy", "gateway")],
         filters: filters(),
+        satisfies_any: true,
     }
 }
 
 fn rate_limits() -> RateLimits {
     let limit = |name: &str, more: Value| {
         let mut limit = json!({
-            "name": name, "requests": 10, "groups": ["gold"], "dryRun": true,
+            "name": name, "requests": 10, "groups": ["gold"], "dryRun": true, "statusCode": 503,
             "key": [
                 {"type": "Address", "ipv6PrefixLength": 64}, {"type": "Header", "name": "x-tenant"},
                 {"type": "Claim", "name": "sub"}, {"type": "Consumer"}, {"type": "Route"},
@@ -570,6 +572,7 @@ fn rate_limits() -> RateLimits {
         concurrency: vec![valid(limit("in-flight", json!({})))],
         headers: true,
         shared: Some(Shared::Redis(Arc::new(redis))),
+        exempt: valid(json!(["192.0.2.0/24"])),
     }
 }
 
@@ -613,6 +616,7 @@ fn traffic() -> Traffic {
             "maxSize": "1Mi", "maxResponseSize": "256Ki", "defaultTime": "1s", "staleIfError": "5s",
             "key": {"headers": ["accept-language"]},
         },
+        "bandwidth": {"perSecond": "100Ki", "after": "1Mi"},
     });
     let mut traffic = Traffic {
         inherits: vec![id("TrafficPolicy", "gateway")],

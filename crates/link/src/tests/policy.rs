@@ -206,14 +206,14 @@ pub(super) fn security() -> impl Strategy<Value = Arc<Security>> {
     });
     let parts = (option::of(cors()), option::of(authentication()), option::of(authorization()));
     let ids = (id(), vec(id(), 0..3));
-    let others = (any::<bool>(), vec(external_auth().boxed(), 0..3));
+    let others = (any::<bool>(), vec(external_auth().boxed(), 0..3), any::<bool>());
     (ids, option::of(boxed()), access, parts, others).prop_map(
         |(
             (id, inherits),
             refuses,
             ip_access,
             (cors, authentication, authorization),
-            (forward_overrides, filters),
+            (forward_overrides, filters, satisfies_any),
         )| {
             Arc::new(Security {
                 id,
@@ -225,6 +225,7 @@ pub(super) fn security() -> impl Strategy<Value = Arc<Security>> {
                 forward_overrides,
                 inherits,
                 filters,
+                satisfies_any,
             })
         },
     )
@@ -254,6 +255,7 @@ fn limit() -> BoxedStrategy<Value> {
         ("key", list(key.boxed())),
         ("groups", list(text_of("[a-z]{1,8}"))),
         ("dryRun", any::<bool>().prop_map(Into::into).boxed()),
+        ("statusCode", number(400..=599)),
     ])
 }
 
@@ -311,10 +313,11 @@ pub(super) fn rate_limits() -> impl Strategy<Value = Arc<RateLimits>> {
     let nothing = || Just(Value::Null);
     let concurrency = btree_map("c[a-z0-9]{1,8}", (limit(), nothing()), 0..3);
     let limits = btree_map("[a-b]{1,8}", (limit(), rate()), 0..3);
-    (id(), limits, concurrency, any::<bool>(), option::of(shared())).prop_map(
-        |(id, limits, concurrency, headers, shared)| {
+    (id(), limits, concurrency, any::<bool>(), option::of(shared()), addresses()).prop_map(
+        |(id, limits, concurrency, headers, shared, exempt)| {
             let (limits, concurrency) = (named(limits), named(concurrency));
-            Arc::new(RateLimits { id, limits, concurrency, headers, shared })
+            let exempt = Entries::new(exempt.to_vec()).unwrap();
+            Arc::new(RateLimits { id, limits, concurrency, headers, shared, exempt })
         },
     )
 }

@@ -18,6 +18,7 @@
 //! | [`load_balancing`] | the choice of an endpoint, session affinity |
 //! | [`mirror`] | copies of requests |
 //! | [`cache`] | the response cache |
+//! | [`bandwidth`] | the bandwidth of responses |
 //! | [`circuit_breaker`] | limits of requests in flight, ejection of endpoints |
 //! | [`health_check`] | health checks of endpoints |
 //! | [`authorization`] | rules that allow or deny requests |
@@ -37,6 +38,7 @@
 
 pub mod authentication;
 pub mod authorization;
+pub mod bandwidth;
 pub mod cache;
 pub mod circuit_breaker;
 pub mod compression;
@@ -64,6 +66,7 @@ use serde::{Deserialize, Serialize};
 
 pub use authentication::{ApiKey, Authentication, Basic, ConsumerScope, Credential, ExtAuth, Jwt, Require};
 pub use authorization::{Action, Authorization, AuthorizationRule, ClaimRequirement};
+pub use bandwidth::Bandwidth;
 pub use cache::Cache;
 pub use circuit_breaker::{CircuitBreaker, Ejection};
 pub use cors::Cors;
@@ -78,7 +81,7 @@ pub use load_balancing::{
     Affinity, HashPart, HashPartType, LoadBalancing, LoadBalancingAlgorithm, SessionTimeout,
 };
 pub use mirror::{MIRRORS_MAX, Mirror};
-pub use rate_limit::{Concurrency, Limit, LimitAlgorithm, LimitKey, Window};
+pub use rate_limit::{Concurrency, Limit, LimitAlgorithm, LimitKey, LimitStatus, Window};
 pub use redirect::{Redirect, Scheme};
 pub use retries::{Retries, RetryBudget, RetryConstraint};
 pub use split::{RequestMatch, Split, SplitBackend};
@@ -156,6 +159,10 @@ pub struct Features {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(12)]
     pub cache: Option<Cache>,
+    /// Limits how fast the gateway sends each response to its client. Default: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(20)]
+    pub bandwidth: Option<Bandwidth>,
 }
 
 impl Features {
@@ -330,6 +337,6 @@ fn warn_of_repeated<T: PartialEq + std::fmt::Debug>(field: &str, entries: &[T], 
     }
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

@@ -51,12 +51,16 @@ impl Exchange<'_> {
             }
         }
         let mut identity = Identity::default();
-        if let Some(limits) = &guard.limits {
+        let address = self.client_view().address.ok();
+        let limits = guard.limits.as_ref().filter(|limits| !limits.compiled.exempts(address));
+        if let Some(limits) = limits {
             self.limit(limits, &identity, guard.route, &mut lines, false)?;
         }
         if let Some(policy) = &guard.security {
             if let Some(authentication) = &policy.compiled.authentication {
-                identity = self.authenticate(policy, authentication, consumers, guard.service).await?;
+                if !policy.compiled.is_satisfied_by(address) {
+                    identity = self.authenticate(policy, authentication, consumers, guard.service).await?;
+                }
                 self.edit(|exchange, edits| {
                     authentication.forward(exchange.head(), &identity, consumers, edits);
                 });
@@ -73,7 +77,7 @@ impl Exchange<'_> {
             }
             self.count_admitted(policy);
         }
-        if let Some(limits) = &guard.limits {
+        if let Some(limits) = limits {
             self.limit(limits, &identity, guard.route, &mut lines, true)?;
             self.add_limit_headers(&limits.compiled, lines);
             self.shard(&limits.stats).admitted.add(1);
@@ -175,7 +179,7 @@ impl Exchange<'_> {
             let id = By::of(policy).id;
             self.record.dry_runs.push(format!("{}/{}/{name}", id.namespace, id.name));
         }
-        let Some(LimitRefusal { limit, denial, wait }) = refusal else { return Ok(()) };
+        let Some(LimitRefusal { limit, denial, status, wait }) = refusal else { return Ok(()) };
         self.record.limit = Some(limit);
         // A denied request is not in flight, however long its client takes to read the response.
         self.permits.clear();
@@ -184,7 +188,8 @@ impl Exchange<'_> {
             self.scratch.response_lines.extend_from_slice(wait.as_bytes());
         }
         self.add_limit_headers(&policy.compiled, std::mem::take(lines));
-        Err(self.deny(&By::of(policy), denial))
+        self.note_denial(&By::of(policy), denial);
+        Err(Refusal::Limited(denial, status))
     }
 
     fn add_limit_headers(&mut self, limits: &Limits, lines: Lines) {
@@ -218,9 +223,13 @@ impl Exchange<'_> {
     }
 
     fn deny(&mut self, by: &By<'_>, denial: Denial) -> Refusal {
+        self.note_denial(by, denial);
+        Refusal::Denied(denial)
+    }
+
+    fn note_denial(&mut self, by: &By<'_>, denial: Denial) {
         by.stats.of(self.worker.id).denied[denial.index()].add(1);
         self.record.policy = Some(by.id.clone());
-        Refusal::Denied(denial)
     }
 
     fn shard<'s>(&self, stats: &'s PolicyStats) -> &'s PolicyShard {

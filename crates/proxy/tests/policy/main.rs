@@ -8,6 +8,7 @@
 //! | `published` | keys that issuers publish, and servers that publish malformed keys |
 //! | `external` | external authorization services, and services that misbehave |
 //! | `backends` | rules with several backends, and the features of a backend |
+//! | `bandwidth` | the bandwidth of responses |
 //! | `cache` | the response cache, which never leaks a response |
 //! | `health` | health checks, and endpoints with failing responses |
 //! | `traffic` | timeouts, retries, headers, rewrites, splits, mirrors, faults |
@@ -20,6 +21,7 @@
 
 mod access;
 mod backends;
+mod bandwidth;
 mod cache;
 mod concurrency;
 mod external;
@@ -107,6 +109,7 @@ fn open() -> Security {
         forward_overrides: false,
         inherits: Vec::new(),
         filters: Vec::new(),
+        satisfies_any: false,
     }
 }
 

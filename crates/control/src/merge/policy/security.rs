@@ -76,6 +76,11 @@ impl Parts for Security {
         let decides = |policy: &Self| policy.authentication.is_some() || policy.authorization.is_some();
         combined.forward_overrides =
             [self, base].iter().all(|policy| policy.forward_overrides || !decides(policy));
+        // A client IP replaces only the authentication of its own policy.
+        combined.satisfies_any = [self, base].iter().any(|policy| {
+            let Self { ip_access, authentication, satisfies_any, .. } = policy;
+            *satisfies_any && *ip_access == combined.ip_access && *authentication == combined.authentication
+        });
         combined.inherits.extend(base.ids().cloned());
         Some(combined)
     }

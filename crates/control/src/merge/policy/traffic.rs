@@ -67,6 +67,7 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
         load_balancing,
         mirrors,
         cache,
+        bandwidth,
     } = own.clone();
     let answers = redirect.is_some() || direct_response.is_some();
     Features {
@@ -97,6 +98,7 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
         load_balancing: or(load_balancing, &base.load_balancing),
         mirrors: or(mirrors, &base.mirrors),
         cache: cache.or_else(|| base.cache.clone()),
+        bandwidth: bandwidth.or(base.bandwidth),
     }
 }
 
