@@ -6,6 +6,7 @@
 //! of the rule computes the order.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use minicbor::encode::Write;
@@ -344,6 +345,9 @@ impl Pattern {
     /// The maximum memory of the program of one expression, in bytes.
     pub const PROGRAM_MAX: usize = 256 * 1024;
 
+    /// The number of captures that [`captures`](Self::captures) returns: the whole match, and groups 1 to 9.
+    pub const CAPTURES: usize = 10;
+
     /// Compiles a regular expression.
     ///
     /// # Errors
@@ -382,6 +386,15 @@ impl Pattern {
     #[must_use]
     pub fn ignores_case(&self) -> bool {
         self.ignores_case
+    }
+
+    /// The places of the first match and of its first nine groups; `None` if the expression does not match. The place of a
+    /// group that took no part in the match is empty.
+    #[must_use]
+    pub fn captures(&self, text: &[u8]) -> Option<[Range<usize>; Self::CAPTURES]> {
+        let mut found = self.compiled.capture_locations();
+        self.compiled.captures_read(&mut found, text)?;
+        Some(std::array::from_fn(|group| found.get(group).map_or(0..0, |(start, end)| start..end)))
     }
 
     /// Whether the expression matches a text.

@@ -29,6 +29,36 @@ pub(crate) fn http_date(seconds: u64) -> HttpDate {
     date
 }
 
+/// A date as in `1994-11-06T08:49:37+00:00` (ISO 8601), of a number of seconds since 1970.
+pub(crate) fn iso8601(seconds: u64) -> [u8; 25] {
+    let (year, month, day) = civil(seconds / 86_400);
+    let second = seconds % 86_400;
+    let mut date = *b"1970-01-01T00:00:00+00:00";
+    for (at, value) in [
+        (0, year / 100),
+        (2, year),
+        (5, month),
+        (8, day),
+        (11, second / 3600),
+        (14, second / 60 % 60),
+        (17, second % 60),
+    ] {
+        date[at] = b'0' + (value / 10 % 10) as u8;
+        date[at + 1] = b'0' + (value % 10) as u8;
+    }
+    date
+}
+
+/// A date as in `06/Nov/1994:08:49:37 +0000`, the form of `$time_local` of nginx, of a number of seconds since 1970.
+pub(crate) fn local_time(seconds: u64) -> [u8; 26] {
+    let date = http_date(seconds);
+    let mut local = *b"01/Jan/1970:00:00:00 +0000";
+    for (at, part) in [(0, &date[5..7]), (3, &date[8..11]), (7, &date[12..16]), (12, &date[17..25])] {
+        local[at..at + part.len()].copy_from_slice(part);
+    }
+    local
+}
+
 /// The number of seconds since 1970 of a date in one of the three forms of RFC 9110, 5.6.7. `now` (in the same unit)
 /// decides the century of a year of two digits. Letters match in any case (RFC 9111, 4.2). The day of the week must be
 /// valid, but is not compared with the date.
@@ -138,7 +168,7 @@ fn civil(days: u64) -> (u64, u64, u64) {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{YEAR, http_date, parse_http_date};
+    use super::{YEAR, http_date, iso8601, local_time, parse_http_date};
 
     /// 18 August 2026.
     const NOW: u64 = 1_787_011_200;
@@ -182,6 +212,13 @@ mod tests {
         ) {
             prop_assert!(parse_http_date(&text, now).is_none_or(|seconds| seconds <= LAST + 1));
         }
+    }
+
+    #[test]
+    fn iso_date_and_date_of_nginx_logs_have_day_and_time_in_utc() {
+        assert_eq!(&iso8601(784_111_777), b"1994-11-06T08:49:37+00:00");
+        assert_eq!(&iso8601(951_782_399), b"2000-02-28T23:59:59+00:00");
+        assert_eq!(&local_time(784_111_777), b"06/Nov/1994:08:49:37 +0000");
     }
 
     #[test]

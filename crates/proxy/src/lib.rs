@@ -30,6 +30,7 @@
 //! | `stream` | connections in clear text, over TLS, and shared over HTTP/2 |
 //! | [`counters`] | counters and histograms |
 //! | `buffer` | buffers for bytes in flight |
+//! | `template` | texts with variables of nginx |
 //! | `deadline`, `date` | one cheap timer for each connection; the `Date` header |
 //! | `request` | borrowed views of a request |
 //! | `protobuf` | the wire format of Protocol Buffers |
@@ -67,6 +68,7 @@ mod request;
 mod rule;
 mod runtime;
 mod stream;
+mod template;
 mod tls;
 pub mod upstream;
 mod weight;

@@ -81,6 +81,7 @@ pub(crate) fn translate_options(class: &ClassArgs, settings: Settings, ports: Po
         https_ports: ports_of(ports.https),
         admin_port: Some(ports.admin.port()),
         ignore_nginx_access_annotations: class.ignore_nginx_access_annotations,
+        ingress_nginx: class.ingress_nginx(),
         ..TranslateOptions::default()
     }
 }

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use sluicegate_control::IngressNginx;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -104,6 +105,33 @@ pub(crate) struct ClassArgs {
     /// the routes of such Ingresses respond with 503.
     #[arg(long)]
     pub(crate) ignore_nginx_access_annotations: bool,
+    /// Serve the Ingresses of ingress-nginx as ingress-nginx does, with its annotations: the Ingresses of IngressClasses
+    /// with the controller of --controller-class or the controller sluicegate.dev/ingress-nginx, and the Ingresses of
+    /// class nginx if no IngressClass has this name. With --ingress-class, the class of this option replaces nginx.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
+          default_missing_value = "true")]
+    pub(crate) ingress_nginx_compatibility: bool,
+    /// The prefix of the annotations of ingress-nginx. Only with --ingress-nginx-compatibility.
+    #[arg(long, value_name = "PREFIX", default_value = "nginx.ingress.kubernetes.io")]
+    pub(crate) annotations_prefix: String,
+    /// The controller of the IngressClasses to serve as ingress-nginx does. Only with --ingress-nginx-compatibility.
+    #[arg(long, value_name = "NAME", default_value = "k8s.io/ingress-nginx")]
+    pub(crate) controller_class: String,
+}
+
+impl ClassArgs {
+    /// The dialect of ingress-nginx, if it is enabled.
+    pub(crate) fn ingress_nginx(&self) -> Option<IngressNginx> {
+        let class = match &*self.ingress_class {
+            "sluicegate" => IngressNginx::default().ingress_class,
+            named => named.to_owned(),
+        };
+        self.ingress_nginx_compatibility.then(|| IngressNginx {
+            prefix: self.annotations_prefix.trim_end_matches('/').to_owned(),
+            controller: self.controller_class.clone(),
+            ingress_class: class,
+        })
+    }
 }
 
 #[derive(Debug, Args)]

@@ -18,10 +18,12 @@ use serde_json::{Value, json};
 use sluicegate_model::{HostPattern, PathPattern};
 
 use crate::frontend::ingress::class::{self, Classes};
+use crate::frontend::ingress::restriction::ignored;
 use crate::intent::At;
 use crate::manifest::{self, Syntax};
 use crate::object::gateway_api::GROUP;
 use crate::object::ingress::Ingress;
+use crate::object::nginx::{self, Annotation};
 use crate::object::{ObjectRef, annotation, policy};
 use crate::problem::{Origin, Problem, Severity};
 use crate::store::Store;
@@ -164,8 +166,9 @@ impl<'a> Conversion<'a> {
         if self.options.ignore_nginx_access_annotations {
             return;
         }
-        for name in &ingress.unread_restrictions {
-            let replacement = annotation::replacement(name);
+        let annotations = ingress.nginx.with_prefix(nginx::PREFIX);
+        for Annotation { name, short, .. } in annotations.filter(|one| nginx::restricts(one.short, one.value)) {
+            let replacement = annotation::replacement(short);
             let replacement = replacement.as_deref().unwrap_or("a SecurityPolicy or a RateLimitPolicy");
             let message = format!(
                 "restricts access in ingress-nginx, but is not supported. Replace the annotation \
@@ -177,6 +180,11 @@ impl<'a> Conversion<'a> {
 
     /// Notes of the annotations without a form in Gateway API.
     fn note_settings(&mut self, at: At<'_>, ingress: &Ingress) {
+        let annotations = ingress.nginx.with_prefix(nginx::PREFIX);
+        for Annotation { name, short, .. } in annotations.filter(|one| !nginx::restricts(one.short, one.value)) {
+            let message = ignored(annotation::replacement(short).as_deref());
+            self.problems.push(at.warning(&annotation::field(name), message));
+        }
         if ingress.compression.is_some() {
             self.warn(
                 at,

@@ -6,7 +6,7 @@ use sluicegate_model::rule::{Backend, RuleMatch};
 use sluicegate_model::{HostPattern, PathPattern, Rule, UpstreamKey, VirtualHost};
 
 use super::slash;
-use crate::intent::{Intent, Place, Reference};
+use crate::intent::{Intent, Own, Place, Reference};
 use crate::merge::policy::Policies;
 use crate::merge::{rule, tls};
 use crate::problem::Problem;
@@ -34,7 +34,12 @@ pub(super) fn emit<'a>(
     for (pattern, host) in &merged.hosts {
         let rules = host.rules.iter();
         let rules: Vec<Rule> =
-            rules.map(|won| emitting.rule(won.intent, pattern, won.of.clone(), &won.rule.upstream)).collect();
+            rules
+                .map(|won| {
+                    let (own, upstream) = (won.rule.own.as_deref(), won.rule.upstream.as_ref());
+                    emitting.rule(won.intent, own, pattern, won.of.clone(), upstream)
+                })
+                .collect();
         slash::warn_of_variants(&rules, &host.rules, &mut emitted.problems);
         hosts.push((*pattern, host.owner, rules));
     }
@@ -58,16 +63,18 @@ impl Emitting<'_, '_> {
     fn rule(
         &mut self,
         intent: &Intent<'_>,
+        own: Option<&Own>,
         host: &HostPattern,
         of: RuleMatch,
-        upstream: &UpstreamKey,
+        upstream: Option<&UpstreamKey>,
     ) -> Rule {
-        let attached = self.policies.govern(intent, upstream);
+        let attached = self.policies.govern(intent, own, upstream);
+        let https = own.map_or(intent.https, |own| own.https);
         Rule {
             id: intent.at.id(),
             matches: vec![of],
-            backends: vec![Backend::new(upstream.clone())],
-            https_only: self.tls.is_https_only(intent, host),
+            backends: upstream.cloned().map(Backend::new).into_iter().collect(),
+            https_only: self.tls.is_https_only(intent, https, host),
             client_auth: intent.client_auth.as_ref().map(|auth| auth.policy.clone()),
             compression: intent.compression.cloned(),
             security: attached.security,
@@ -83,9 +90,12 @@ impl Emitting<'_, '_> {
         host: &HostPattern,
         references: &mut Vec<Reference<'a>>,
     ) -> Option<Rule> {
-        let upstream = intent.default.as_ref()?;
         let of = RuleMatch::path(PathPattern::Prefix("/".into()));
-        let rule = self.rule(intent, host, of, upstream);
+        let Some(upstream) = &intent.default else {
+            let own = intent.unmatched.as_deref()?;
+            return Some(self.rule(intent, Some(own), host, of, None));
+        };
+        let rule = self.rule(intent, intent.own.as_deref(), host, of, Some(upstream));
         let place = Place::DefaultBackend;
         references.push(Reference { at: intent.at, place, upstream: upstream.clone() });
         Some(rule)

@@ -3,6 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`ingress`] | Ingresses |
+//! | [`nginx`] | Ingresses of ingress-nginx |
 //! | [`gateway`] | Gateways and their routes below HTTP |
 //! | [`certificate`] | the certificates of Secrets |
 
@@ -13,9 +14,10 @@ use crate::translate::TranslateOptions;
 pub(crate) mod certificate;
 pub(crate) mod gateway;
 pub(crate) mod ingress;
+pub(crate) mod nginx;
 
 /// The intents of all objects that the gateway serves.
-pub(crate) fn intents<'a>(store: &'a Store, options: &TranslateOptions) -> Intents<'a> {
+pub(crate) fn intents<'a>(store: &'a Store, options: &'a TranslateOptions) -> Intents<'a> {
     let mut intents = Intents::default();
     ingress::ask(store, options, &mut intents);
     gateway::ask(store, options, &mut intents);

@@ -7,7 +7,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use sluicegate_model::policy::Security;
+use sluicegate_model::feature::Features;
+use sluicegate_model::policy::{RateLimits, Security};
 use sluicegate_model::rule::RuleMatch;
 use sluicegate_model::{Certificate, ClientAuth, Codings, HostPattern, Layer4Route, ObjectId, UpstreamKey};
 
@@ -77,13 +78,17 @@ pub(crate) struct Intent<'a> {
     pub(crate) client_auth: Option<ClientAuthIntent<'a>>,
     pub(crate) https: Https,
     pub(crate) compression: Option<&'a Codings>,
+    /// The parts that the object sets for all its rules.
+    pub(crate) own: Option<Arc<Own>>,
+    /// The parts of requests to its hosts that match no rule, if the object has no default. `None`: they receive 404.
+    pub(crate) unmatched: Option<Arc<Own>>,
     /// The policy that refuses all requests for the object.
     pub(crate) refuses: Option<Arc<Security>>,
 }
 
 /// A host, and its rules.
 pub(crate) struct Host<'a> {
-    pub(crate) host: &'a HostPattern,
+    pub(crate) host: Cow<'a, HostPattern>,
     pub(crate) rules: Vec<Rule>,
     /// The TLS passthrough of its connections.
     pub(crate) passthrough: Passthrough,
@@ -111,7 +116,19 @@ pub(crate) struct Rule {
     /// The match of the common prefix of all paths that the path would match as a regular expression, if it looks like
     /// one.
     pub(crate) literal: Option<RuleMatch>,
-    pub(crate) upstream: UpstreamKey,
+    /// `None` if the gateway itself responds.
+    pub(crate) upstream: Option<UpstreamKey>,
+    /// The parts that the object sets for the rule.
+    pub(crate) own: Option<Arc<Own>>,
+}
+
+/// The parts that an object sets for its rules.
+#[derive(Clone)]
+pub(crate) struct Own {
+    pub(crate) features: Features,
+    pub(crate) security: Option<Arc<Security>>,
+    pub(crate) rate_limits: Option<Arc<RateLimits>>,
+    pub(crate) https: Https,
 }
 
 /// A certificate for hosts.
@@ -140,7 +157,7 @@ pub(crate) struct ClientAuthIntent<'a> {
 }
 
 /// The redirect of plain HTTP to HTTPS.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Https {
     /// Whether plain HTTP is redirected in any case.
     pub(crate) is_forced: bool,
@@ -213,8 +230,8 @@ impl<'a> Intent<'a> {
     }
 
     /// The hosts of the rules, and the hosts of the TLS entries.
-    pub(crate) fn hosts(&self) -> impl Iterator<Item = &'a HostPattern> {
-        self.hosts.iter().map(|host| host.host).chain(self.tls_hosts())
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = &HostPattern> {
+        self.hosts.iter().map(|host| &*host.host).chain(self.tls_hosts())
     }
 
     /// The hosts of the TLS entries.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use sluicegate_model::{HostPattern, Layer4Route, ObjectId, TlsRoute, UpstreamKey, WeightedUpstream};
 
-use crate::intent::{Claim, Intent, Passthrough, Reference};
+use crate::intent::{Claim, Intent, Passthrough, Reference, Rule};
 use crate::problem::Problem;
 
 /// The hosts with TLS passthrough.
@@ -96,8 +96,8 @@ impl<'a> Merged<'a> {
         }
         let mut owners: HashMap<&HostPattern, &Intent<'a>> = HashMap::new();
         for (intent, host) in hosts() {
-            let is_new = !owners.contains_key(host.host);
-            let owner = *owners.entry(host.host).or_insert(intent);
+            let is_new = !owners.contains_key(&*host.host);
+            let owner = *owners.entry(&*host.host).or_insert(intent);
             let (Passthrough::To { field, .. } | Passthrough::Nowhere { field }) = host.passthrough else {
                 continue;
             };
@@ -116,7 +116,7 @@ impl<'a> Merged<'a> {
                     self.references.push(Reference { at, place: *place, upstream: upstream.clone() });
                     let backends = vec![WeightedUpstream { upstream, weight: 1 }];
                     let leads_to = Layer4Route { id: at.id(), backends };
-                    let (host, created) = (host.host.clone(), intent.created);
+                    let (host, created) = (HostPattern::clone(&host.host), intent.created);
                     if intent.refuses.is_none() {
                         claims.push(Claim { host, leads_to, at, created, field });
                     }
@@ -142,8 +142,10 @@ impl<'a> Merged<'a> {
                     continue;
                 }
                 let Some(backend) = route.backends.first() else { continue };
-                for rule in host.rules.iter().filter(|rule| !is_same_port(&rule.upstream, &backend.upstream))
-                {
+                let is_elsewhere = |rule: &&Rule| {
+                    rule.upstream.as_ref().is_some_and(|upstream| !is_same_port(upstream, &backend.upstream))
+                };
+                for rule in host.rules.iter().filter(is_elsewhere) {
                     let message = format!(
                         "{} is not reachable over TLS, which {} passes through to {} for host {}",
                         rule.of.path, route.id, backend.upstream, host.host

@@ -13,7 +13,7 @@ use crate::problem::Problem;
 /// The hosts with their rules.
 #[derive(Default)]
 pub(crate) struct Merged<'i, 'a> {
-    pub(crate) hosts: BTreeMap<&'a HostPattern, Host<'i, 'a>>,
+    pub(crate) hosts: BTreeMap<&'i HostPattern, Host<'i, 'a>>,
     /// The object with the default backend of all hosts.
     pub(crate) default: Option<&'i Intent<'a>>,
     /// The upstreams of the rules, in the order of the objects.
@@ -39,12 +39,12 @@ pub(crate) struct Rule<'i, 'a> {
 /// Merges the rules of all objects; the oldest object comes first.
 pub(super) fn merge<'i, 'a>(intents: &'i [Intent<'a>]) -> Merged<'i, 'a> {
     let mut merged = Merged::default();
-    let mut owners: HashMap<(&HostPattern, &RuleMatch), &Intent<'a>> = HashMap::default();
+    let mut owners: HashMap<(&'i HostPattern, &'i RuleMatch), &'i Intent<'a>> = HashMap::default();
     for intent in intents {
         merged.claim_default(intent);
         for host in &intent.hosts {
             let known =
-                merged.hosts.entry(host.host).or_insert_with(|| Host { owner: intent, rules: Vec::new() });
+                merged.hosts.entry(&*host.host).or_insert_with(|| Host { owner: intent, rules: Vec::new() });
             if intent.default.is_some() && known.owner.at.object != intent.at.object {
                 let message = format!(
                     "is ignored for host {}, which belongs to {} (older, or first by name)",
@@ -53,12 +53,16 @@ pub(super) fn merge<'i, 'a>(intents: &'i [Intent<'a>]) -> Merged<'i, 'a> {
                 merged.problems.push(intent.problem(Place::DefaultBackend, message));
             }
             for rule in &host.rules {
-                match owners.entry((host.host, &rule.of)) {
+                match owners.entry((&*host.host, &rule.of)) {
                     Entry::Vacant(place) => {
                         place.insert(intent);
                         known.rules.push(Rule { intent, rule, of: &rule.of });
-                        let upstream = rule.upstream.clone();
-                        merged.references.push(Reference { at: intent.at, place: rule.place, upstream });
+                        let references = rule.upstream.iter().cloned();
+                        merged.references.extend(references.map(|upstream| Reference {
+                            at: intent.at,
+                            place: rule.place,
+                            upstream,
+                        }));
                     }
                     Entry::Occupied(owner) => {
                         let path = &rule.of.path;
@@ -105,11 +109,11 @@ impl<'i, 'a> Merged<'i, 'a> {
         owners: &HashMap<(&HostPattern, &RuleMatch), &Intent<'a>>,
     ) {
         for host in &intent.hosts {
-            let Some(known) = self.hosts.get_mut(host.host) else { continue };
+            let Some(known) = self.hosts.get_mut(&*host.host) else { continue };
             for rule in &host.rules {
                 let Some(literal) = &rule.literal else { continue };
                 let is_new = known.rules.iter().all(|rule| rule.of != literal);
-                if is_new && !owners.contains_key(&(host.host, literal)) {
+                if is_new && !owners.contains_key(&(&*host.host, literal)) {
                     known.rules.push(Rule { intent, rule, of: literal });
                 }
             }

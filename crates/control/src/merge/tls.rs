@@ -7,7 +7,7 @@ use sluicegate_model::{Certificate, ClientAuth, HostPattern, TlsHost};
 
 use super::passthrough;
 use crate::frontend::certificate::covers;
-use crate::intent::{ClientAuthIntent, Intent, Tls};
+use crate::intent::{ClientAuthIntent, Https, Intent, Tls};
 use crate::object::ObjectRef;
 use crate::problem::Problem;
 
@@ -52,13 +52,13 @@ pub(super) fn merge(
 
 /// The owner of each host, for client certificates: the oldest object that serves the host, or else the oldest object
 /// that names the host for TLS.
-fn owners<'a>(intents: &[Intent<'a>]) -> HashMap<&'a HostPattern, &'a ObjectRef> {
+fn owners<'i>(intents: &'i [Intent<'_>]) -> HashMap<&'i HostPattern, &'i ObjectRef> {
     let mut owners = HashMap::new();
     if intents.iter().all(|intent| intent.client_auth.is_none()) {
         return owners;
     }
     for intent in intents {
-        let of_rules = intent.hosts.iter().map(|host| host.host);
+        let of_rules = intent.hosts.iter().map(|host| &*host.host);
         let of_default = intent.default.iter().map(|_| &HostPattern::Any);
         for host in of_rules.chain(of_default) {
             owners.entry(host).or_insert(intent.at.object);
@@ -96,8 +96,8 @@ impl Merged {
     }
 
     /// Whether the rules of an object for a host are served over HTTPS only.
-    pub(crate) fn is_https_only(&self, intent: &Intent<'_>, host: &HostPattern) -> bool {
-        if intent.https.is_forced {
+    pub(crate) fn is_https_only(&self, intent: &Intent<'_>, https: Https, host: &HostPattern) -> bool {
+        if https.is_forced {
             return true;
         }
         let wildcard = match host {
@@ -119,7 +119,7 @@ impl Merged {
             })
         };
         let has_tls = patterns.any(|pattern| is_its_own(&pattern) || is_shown(&pattern));
-        has_tls && intent.https.if_tls.unwrap_or(self.ssl_redirect)
+        has_tls && https.if_tls.unwrap_or(self.ssl_redirect)
     }
 
     /// Takes a certificate. For a host with TLS passthrough, it redirects plain HTTP and does nothing else.

@@ -148,6 +148,7 @@ fn url_rewrite(written: Option<UrlRewriteFilter>) -> Result<UrlRewrite, Invalid>
     Ok(UrlRewrite {
         path: path(written.path, "urlRewrite.path")?,
         hostname: optional(written.hostname.as_deref(), Hostname::new, "urlRewrite.hostname")?,
+        ..UrlRewrite::default()
     })
 }
 

@@ -10,7 +10,7 @@ use sluicegate_model::{ClientAuthMode, Codings, HostPattern, PathPattern, Upstre
 use super::annotation::{Settings, Verify};
 use super::backend::Backend;
 use super::kind::Raw;
-use super::{Kind, Object, ObjectRef, annotation, host, path};
+use super::{Kind, Object, ObjectRef, annotation, host, nginx, path};
 use crate::problem::Findings;
 
 /// The annotation for the class of an Ingress before `spec.ingressClassName` existed.
@@ -45,8 +45,8 @@ pub(crate) struct Ingress {
     pub(crate) client_auth: Option<ClientAuth>,
     /// The compression of responses, if the Ingress sets it.
     pub(crate) compression: Option<Codings>,
-    /// The annotations of ingress-nginx that restrict access and are not read.
-    pub(crate) unread_restrictions: Vec<Box<str>>,
+    /// The annotations that ingress-nginx may read.
+    pub(crate) nginx: nginx::Annotations,
 }
 
 /// The clients that may connect.
@@ -85,6 +85,8 @@ pub(crate) struct Rule {
 pub(crate) struct RulePath {
     /// Its place in `spec.rules[].http.paths`.
     pub(crate) index: usize,
+    /// The path as written.
+    pub(crate) written: Box<str>,
     pub(crate) pattern: PathPattern,
     /// The common prefix of all paths that the pattern would match as a regular expression, if it looks like one.
     pub(crate) literal: Option<PathPattern>,
@@ -121,7 +123,7 @@ impl Ingress {
         }
         let backend = Backend::check(annotations, &settings, findings);
         let client_auth = ClientAuth::check(annotations, &settings, findings);
-        let unread_restrictions = annotation::unread_restrictions(annotations);
+        let nginx = nginx::Annotations::new(annotations);
         let tls = spec.tls.unwrap_or_default().into_iter().enumerate();
         let tls = tls.map(|(index, tls)| Tls::check(tls, index, findings)).collect();
         let class_annotation =
@@ -148,7 +150,7 @@ impl Ingress {
             backend,
             client_auth,
             compression: settings.compression,
-            unread_restrictions,
+            nginx,
         }
     }
 }
@@ -252,20 +254,16 @@ impl RulePath {
         let written = raw.path.as_deref().unwrap_or_default();
         let pattern = path::parse(written, &raw.path_type)
             .map_err(|(within, fault)| findings.error(format!("{field}.{within}"), fault));
-        if matches!(pattern, Ok(PathPattern::Starts(_))) && looks_like_a_regex(written) {
-            findings.warning(
-                format!("{field}.path"),
-                format!("{written:?} is matched as plain text: regular expressions are not supported"),
-            );
-        }
         let upstream = check_backend(raw.backend, &format!("{field}.backend"), namespace, findings)?;
-        Some(Self { index, pattern: pattern.ok()?, literal: literal_prefix(written), upstream })
+        let (written, literal) = (written.into(), literal_prefix(written));
+        Some(Self { index, written, pattern: pattern.ok()?, literal, upstream })
     }
-}
 
-/// Whether a path was probably written for `use-regex` or `rewrite-target` of ingress-nginx.
-fn looks_like_a_regex(path: &str) -> bool {
-    path.contains(['(', '[', '{', '|', '^', '$', '*', '\\'])
+    /// Whether the path was probably written for `use-regex` or `rewrite-target` of ingress-nginx.
+    pub(crate) fn looks_like_a_regex(&self) -> bool {
+        matches!(self.pattern, PathPattern::Starts(_))
+            && self.written.contains(['(', '[', '{', '|', '^', '$', '*', '\\'])
+    }
 }
 
 /// The beginning of a path before its first special part in a regular expression.

@@ -27,6 +27,7 @@
 //! | [`host`], [`path`] | the host and the path of a rule, into the normal form of the model |
 //! | [`backend`] | the protocol to endpoints over HTTP |
 //! | [`annotation`] | `sluicegate.dev/*` annotations |
+//! | [`nginx`] | annotations of ingress-nginx |
 
 use std::fmt;
 use std::sync::Arc;
@@ -53,6 +54,7 @@ pub(crate) mod ingress;
 pub(crate) mod kind;
 pub(crate) mod listener_set;
 pub(crate) mod namespace;
+pub(crate) mod nginx;
 pub(crate) mod parameters;
 pub(crate) mod path;
 pub(crate) mod policy;

@@ -20,7 +20,7 @@ use sluicegate_model::{Config, Settings, UpstreamKey};
 
 use crate::intent::At;
 use crate::merge::policy::standing::Standing;
-use crate::object::{Kind, ObjectRef};
+use crate::object::{Kind, ObjectRef, nginx};
 use crate::problem::Problem;
 use crate::status::ObjectStatus;
 use crate::store::{ServiceRef, Store};
@@ -38,6 +38,9 @@ pub use gateway_services::{GatewayServices, ServiceType};
 /// The `spec.controller` of our IngressClasses.
 pub const CONTROLLER: &str = "sluicegate.dev/ingress-controller";
 
+/// The `spec.controller` of IngressClasses that only this gateway serves, in the dialect of ingress-nginx.
+pub const NGINX_CONTROLLER: &str = "sluicegate.dev/ingress-nginx";
+
 /// The `spec.controllerName` of our GatewayClasses.
 pub const GATEWAY_CONTROLLER: &str = "sluicegate.dev/gateway-controller";
 
@@ -50,11 +53,14 @@ pub const GATEWAY_CONTROLLER: &str = "sluicegate.dev/gateway-controller";
 ///
 /// | the Ingress | is served if |
 /// |---|---|
-/// | names an IngressClass that exists | its `spec.controller` is [`CONTROLLER`] |
-/// | names a class of which there is no IngressClass | it is [`ingress_class`](Self::ingress_class) |
-/// | names none, and there is a default IngressClass | the default one's `spec.controller` is [`CONTROLLER`] |
+/// | names an IngressClass that exists | its `spec.controller` is [`CONTROLLER`], or a controller of the dialect |
+/// | names a class of which there is no IngressClass | it is [`ingress_class`](Self::ingress_class), or the class of the dialect |
+/// | names none, and there is a default IngressClass | the default one's `spec.controller` is such a controller |
 /// | names none, and there is no IngressClass at all | always |
 /// | names none, in all other cases | [`watch_ingress_without_class`](Self::watch_ingress_without_class) |
+///
+/// The controllers and the class of the dialect are those of [`IngressNginx`], and count if
+/// [`ingress_nginx`](Self::ingress_nginx) is set. The Ingresses of these classes are read as ingress-nginx reads them.
 ///
 /// The default IngressClass is the one with the annotation `ingressclass.kubernetes.io/is-default-class: "true"`;
 /// of several, the youngest, then the first by name, as in Kubernetes.
@@ -104,6 +110,29 @@ pub struct TranslateOptions {
     /// Whether Ingresses are served although they have annotations of ingress-nginx that restrict access and are not
     /// read. Default no: their routes respond with 503.
     pub ignore_nginx_access_annotations: bool,
+    /// The dialect of ingress-nginx. Default none: the gateway does not serve its classes.
+    pub ingress_nginx: Option<IngressNginx>,
+}
+
+/// The options of the dialect of ingress-nginx.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IngressNginx {
+    /// The prefix of the annotations, without a slash. Default `nginx.ingress.kubernetes.io`.
+    pub prefix: String,
+    /// The `spec.controller` of the IngressClasses, beside [`NGINX_CONTROLLER`]. Default `k8s.io/ingress-nginx`.
+    pub controller: String,
+    /// The class without an IngressClass of that name. Default `nginx`.
+    pub ingress_class: String,
+}
+
+impl Default for IngressNginx {
+    fn default() -> Self {
+        Self {
+            prefix: nginx::PREFIX.to_owned(),
+            controller: "k8s.io/ingress-nginx".to_owned(),
+            ingress_class: "nginx".to_owned(),
+        }
+    }
 }
 
 /// The global settings of a ConfigMap, merged with the settings without it.
@@ -184,6 +213,7 @@ impl Default for TranslateOptions {
             configmap: None,
             read_globals: ReadGlobals::default(),
             ignore_nginx_access_annotations: false,
+            ingress_nginx: None,
         }
     }
 }

@@ -8,7 +8,7 @@ use sluicegate_model::UpstreamKey;
 
 use super::{ObjectName, TranslateOptions};
 use crate::frontend::gateway::parameters;
-use crate::frontend::ingress::class::Classes;
+use crate::frontend::ingress::class::{Classes, Dialect};
 use crate::object::backend::Backend;
 use crate::object::backend_tls::{BackendTlsPolicy, Target};
 use crate::object::gateway::Gateway;
@@ -42,8 +42,15 @@ impl Named {
         named.others.extend(options.ticket_secret.as_ref().map(ObjectName::secret));
         named.others.extend(options.configmap.as_ref().map(ObjectName::configmap));
         let classes = Classes::new(store, options);
-        for (object, ingress, _) in store.all::<Ingress>().filter(|(_, ingress, _)| classes.serves(ingress)) {
+        for (object, ingress, _) in store.all::<Ingress>() {
+            let Some(dialect) = classes.dialect(ingress) else { continue };
             named.add(store, object, ingress);
+            if dialect == Dialect::IngressNginx
+                && let Some(nginx) = &options.ingress_nginx
+            {
+                let settings = ingress.nginx.settings(&nginx.prefix, &object.namespace);
+                named.others.extend(settings.references.iter().cloned());
+            }
         }
         named.others.extend(parameters::references(store, options).cloned());
         named.add_gateways(store);

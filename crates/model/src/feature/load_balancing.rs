@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::{Check, Faults};
 use crate::Balance;
 use crate::value::span::{HOUR, Span};
-use crate::value::{Age, CookieName, CookiePath, EditedHeader, Entries, ParameterName, syntax};
+use crate::value::{
+    Age, CookieName, CookiePath, EditedHeader, Entries, Number, ParameterName, Template, syntax,
+};
 
 /// The choice of an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
@@ -36,6 +38,18 @@ pub struct LoadBalancing {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(2)]
     pub affinity: Option<Affinity>,
+    /// The text that makes the hash of a request in place of hash, with variables of nginx. Annotations of ingress-nginx
+    /// set the text.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    #[n(3)]
+    pub hash_text: Option<Template>,
+    /// The number of endpoints that a hash selects. The gateway chooses one of these endpoints at random. Annotations of
+    /// ingress-nginx set the number. Default: 1.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    #[n(4)]
+    pub hash_subset: Option<Number<u16, 1, 1000>>,
 }
 
 impl LoadBalancing {
@@ -186,7 +200,7 @@ impl Check for LoadBalancing {
     fn check(&self, at: &mut Faults<'_>) {
         at.within("affinity", &self.affinity);
         let is_hash = self.algorithm == Some(LoadBalancingAlgorithm::ConsistentHash);
-        match (is_hash, self.hash.is_empty()) {
+        match (is_hash, self.hash.is_empty() && self.hash_text.is_none()) {
             (true, true) => at.error("hash", "is missing: write the parts of a request that make its hash"),
             (false, false) => at.error("hash", "is only for algorithm ConsistentHash: remove it"),
             (true, false) | (false, true) => {}

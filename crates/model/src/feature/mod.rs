@@ -13,6 +13,7 @@
 //! | [`url_rewrite`] | the path and host for endpoints |
 //! | [`redirect`] | redirects |
 //! | [`direct_response`] | responses without an endpoint |
+//! | [`returns`] | responses without an endpoint that depend on the request, for annotations of ingress-nginx |
 //! | [`fault`] | injected delays and errors |
 //! | [`split`] | other Services by weight or condition |
 //! | [`load_balancing`] | the choice of an endpoint, session affinity |
@@ -55,6 +56,7 @@ pub mod mirror;
 pub mod rate_limit;
 pub mod redirect;
 pub mod retries;
+pub mod returns;
 pub mod service_ref;
 pub mod split;
 pub mod timeouts;
@@ -73,7 +75,9 @@ pub use cors::Cors;
 pub use direct_response::DirectResponse;
 pub use external_auth::{ExternalAuth, ExternalAuthProtocol};
 pub use fault::{Abort, Delay, FaultInjection};
-pub use headers::{Header, HeaderEdits};
+pub use headers::{
+    Header, HeaderEdits, ResponseHeader, ResponseHeaderMode, TemplateHeader, TemplateHeaders,
+};
 pub use health_check::{HealthCheck, HealthCheckType};
 pub use ip_access::IpAccess;
 pub use limits::BodyLimits;
@@ -84,9 +88,10 @@ pub use mirror::{MIRRORS_MAX, Mirror};
 pub use rate_limit::{Concurrency, Limit, LimitAlgorithm, LimitKey, LimitStatus, Window};
 pub use redirect::{Redirect, Scheme};
 pub use retries::{Retries, RetryBudget, RetryConstraint};
+pub use returns::Return;
 pub use split::{RequestMatch, Split, SplitBackend};
 pub use timeouts::RouteTimeouts;
-pub use url_rewrite::{PathRewrite, PathRewriteType, UrlRewrite};
+pub use url_rewrite::{PathRewrite, PathRewriteType, TargetRewrite, UrlRewrite};
 
 use crate::UpstreamKey;
 use crate::encoding::Bound;
@@ -163,6 +168,17 @@ pub struct Features {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(20)]
     pub bandwidth: Option<Bandwidth>,
+    /// Responses without an endpoint, which annotations of ingress-nginx set. The first response whose conditions hold
+    /// applies, before the security policy.
+    #[serde(skip_deserializing, skip_serializing_if = "is_default")]
+    #[schemars(skip)]
+    #[cbor(n(13), default, skip_if = "is_default")]
+    pub returns: Entries<Return, { Return::MAX }, 0>,
+    /// Headers with variables of nginx, which annotations of ingress-nginx set.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    #[n(14)]
+    pub template_headers: Option<TemplateHeaders>,
 }
 
 impl Features {

@@ -4,7 +4,8 @@ use minicbor::{Decode, Encode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::value::{Hostname, RewritePath};
+use crate::rule::Pattern;
+use crate::value::{Entries, Hostname, RewritePath, Template};
 
 /// The path and host that endpoints receive.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
@@ -19,6 +20,41 @@ pub struct UrlRewrite {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(1)]
     pub hostname: Option<Hostname>,
+    /// Rewrites with variables of nginx, which annotations of ingress-nginx set. They apply in their order, in place of
+    /// path.
+    #[serde(skip_deserializing, skip_serializing_if = "super::is_default")]
+    #[schemars(skip)]
+    #[cbor(n(2), default, skip_if = "super::is_default")]
+    pub targets: Entries<TargetRewrite, { TargetRewrite::MAX }, 0>,
+    /// The host in place of hostname, with variables of nginx, which annotations of ingress-nginx set.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    #[n(3)]
+    pub host: Option<Template>,
+}
+
+/// A new path and query for requests whose path matches a pattern (nginx: `rewrite`). The target replaces the whole path. A
+/// query of the target comes before the query of the request; a `?` at the end of the target removes the query of the
+/// request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[serde(rename_all = "camelCase")]
+#[cbor(map)]
+pub struct TargetRewrite {
+    /// The pattern, which is searched in the path.
+    #[n(0)]
+    pub pattern: Pattern,
+    /// The new path, with an optional query.
+    #[n(1)]
+    pub target: Template,
+    /// Whether the rewrites behind this rewrite apply to its result (nginx: `rewrite` without `break`).
+    #[serde(skip_serializing_if = "super::is_default")]
+    #[cbor(n(2), default, skip_if = "super::is_default")]
+    pub continues: bool,
+}
+
+impl TargetRewrite {
+    /// The maximum number of rewrites of a rule.
+    pub const MAX: usize = 16;
 }
 
 /// A new path.

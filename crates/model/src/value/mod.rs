@@ -11,6 +11,7 @@
 //! | [`network`] | [`Network`]: networks and single addresses |
 //! | [`origin`] | [`OriginPattern`]: origins of web pages |
 //! | [`text`] | names, values, hosts and paths |
+//! | [`template`] | [`Template`]: texts with variables of nginx |
 //! | [`entries`] | [`Entries`]: lists |
 //! | [`syntax`] | the rules of texts, with the reason for a rejection |
 
@@ -22,6 +23,7 @@ pub mod secret;
 pub mod size;
 pub mod span;
 pub mod syntax;
+pub mod template;
 pub mod text;
 
 pub use entries::Entries;
@@ -30,8 +32,9 @@ pub use number::{Number, OutOfRange, Percent, Port, Weight};
 pub use origin::OriginPattern;
 pub use size::Size;
 pub use span::{Age, Span, Timeout};
+pub use template::{Template, TemplateError, TemplatePart, Variable};
 pub use text::{
-    Audience, CheckTarget, ClaimName, ClaimValue, ConditionPath, ConsumerName, CookieName, CookiePath,
+    AnnotatedHeader, Audience, CheckTarget, ClaimName, ClaimValue, ConditionPath, ConsumerName, CookieName, CookiePath,
     CredentialPrefix, DataKey, EditedHeader, ForwardedHeader, GroupName, HeaderName, HeaderValue, Hostname,
     IdentityHeader, InlineKeys, KeyPrefix, LimitName, MatchValue, MediaType, MethodName, NamespaceScope,
     ParameterName, ProviderName, Realm, RequestMethod, RewritePath, ServerAddress, ServerUser, ServiceHeader,

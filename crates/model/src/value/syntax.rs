@@ -49,14 +49,22 @@ pub fn reserved_fault(lower_case: &str) -> Option<&'static str> {
 #[must_use]
 pub fn framing_fault(lower_case: &str) -> Option<&'static str> {
     match lower_case {
+        "date" | "forwarded" | "x-forwarded-for" | "x-forwarded-host" | "x-forwarded-port"
+        | "x-forwarded-proto" | "x-forwarded-scheme" | "x-real-ip" | "x-request-id" | "x-scheme"
+        | "traceparent" | "tracestate" => Some("is set by the gateway itself"),
+        name => own_fault(name),
+    }
+}
+
+/// The reason why no rule and no annotation may set, add or remove a header, as the rest of a sentence.
+#[must_use]
+pub fn own_fault(lower_case: &str) -> Option<&'static str> {
+    match lower_case {
         "host" => Some("can only be changed by urlRewrite.hostname"),
         "content-length" | "transfer-encoding" | "connection" | "keep-alive" | "te" | "trailer"
         | "upgrade" | "expect" | "proxy-connection" => {
             Some("is a hop-by-hop header, which the gateway sets itself")
         }
-        "date" | "forwarded" | "x-forwarded-for" | "x-forwarded-host" | "x-forwarded-port"
-        | "x-forwarded-proto" | "x-forwarded-scheme" | "x-real-ip" | "x-request-id" | "x-scheme"
-        | "traceparent" | "tracestate" => Some("is set by the gateway itself"),
         name if ["x-consumer-", "ssl-client-"].iter().any(|of| name.starts_with(of)) => {
             Some("is set by the gateway itself")
         }

@@ -147,6 +147,12 @@ texts! {
         let lower_case = syntax::header_name(text)?;
         syntax::framing_fault(&lower_case).map_or_else(|| Ok(text.into()), |fault| Err(format!("{text:?} {fault}")))
     };
+    /// The name of a header that an annotation may set, in any case: as [`EditedHeader`], and headers that tell endpoints
+    /// about the client, such as `X-Forwarded-Proto`.
+    AnnotatedHeader: 1..=256, "the name of a header", |text| {
+        let lower_case = syntax::header_name(text)?;
+        syntax::own_fault(&lower_case).map_or_else(|| Ok(text.into()), |fault| Err(format!("{text:?} {fault}")))
+    };
     /// The value of a header: visible ASCII characters, with spaces and tabs between them (RFC 9110, 5.5).
     HeaderValue: 1..=4096, "the value of a header", |text| valid(text, syntax::line_fault(text));
     /// The media type of a body.

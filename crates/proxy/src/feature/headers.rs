@@ -57,6 +57,12 @@ impl HeaderEdit {
         }
     }
 
+    /// Removes headers with these names.
+    pub(super) fn removing<'n>(names: impl Iterator<Item = &'n str>) -> Self {
+        let names = names.map(|name| (Known::of(name.as_bytes()), name.into())).collect();
+        Self { names, lines: Box::default() }
+    }
+
     /// Edits the headers of a request.
     pub(crate) fn edit(&self, HeadView { head, buf }: HeadView<'_>, edits: &mut Edits) {
         edits.request_lines.extend_from_slice(&self.lines);

@@ -2,11 +2,12 @@
 
 use sluicegate_model::feature::Credential;
 use sluicegate_model::feature::{HashPart, HashPartType};
-use sluicegate_model::value::{CookieName, HeaderName, ParameterName};
+use sluicegate_model::value::{CookieName, HeaderName, ParameterName, Template};
 
 use super::authentication::credential::Place;
 use crate::hash::StableHash;
 use crate::request::RequestView;
+use crate::template::{self, TemplateView, TooLong};
 
 /// The sources of the hash for consistent hashing.
 #[derive(Debug)]
@@ -40,6 +41,15 @@ pub(super) fn hash(sources: &[HashSource], request: &RequestView<'_>) -> Option<
         }
     }
     Some(hash.finish())
+}
+
+/// The hash of a text for a request.
+pub(super) fn hash_of_text(text: &Template, view: &TemplateView<'_>) -> Result<u64, TooLong> {
+    let mut rendered = Vec::new();
+    view.render(text, template::Place::Body, &mut rendered)?;
+    let mut hash = StableHash::new();
+    hash.part(&rendered);
+    Ok(hash.finish())
 }
 
 fn place_of(part: &HashPart) -> Option<Place> {

@@ -14,6 +14,7 @@
 //! | `rate_limit` | rate limits and concurrency limits |
 //! | `bandwidth` | the bandwidth of responses |
 //! | `redirect`, `url_rewrite`, `headers` | redirects; changes of paths and headers |
+//! | `template_headers`, `returns` | headers with variables of nginx; responses that depend on the request |
 //! | `timeouts`, `retries` | timeouts; retries and their budget |
 //! | `split`, `mirror` | the choice between several upstreams; mirrored requests |
 //! | `load_balancing`, `session_affinity` | consistent hashing; cookies and headers that select an endpoint |
@@ -41,11 +42,13 @@ mod policy;
 pub(crate) mod rate_limit;
 mod redirect;
 mod retries;
+pub(crate) mod returns;
 mod sample;
 pub(crate) mod security;
 pub(crate) mod session_affinity;
 mod split;
 mod state;
+pub(crate) mod template_headers;
 pub(crate) mod timeouts;
 pub(crate) mod traffic;
 pub(crate) mod url_rewrite;

@@ -9,16 +9,19 @@ use sluicegate_model::rule::{PathMatch, Rule};
 use sluicegate_model::{Settings, UpstreamKey};
 
 use super::headers::HeaderEdit;
-use super::load_balancing::{HashSource, hash};
+use super::load_balancing::{HashSource, hash, hash_of_text};
 use super::redirect::{Redirected, redirect};
+use super::returns::{Returned, returned};
 use super::session_affinity::Affinity;
 use super::split::Split;
+use super::template_headers::TemplateHeaderEdit;
 use super::timeouts::adapted;
-use super::url_rewrite::MatchedPrefix;
+use super::url_rewrite::{MatchedPrefix, Rewritten, Target, rewrite};
 use super::{Policy, fault, mirror};
 use crate::counters::{TrafficShard, TrafficStats};
 use crate::feature::cache::Cache;
-use crate::request::{HeadView, RequestView};
+use crate::request::HeadView;
+use crate::template::{TemplateView, TooLong};
 use crate::upstream::{EndpointPreference, RetryBudget};
 
 /// A compiled `TrafficPolicy`.
@@ -59,8 +62,8 @@ pub(crate) struct Forward {
     pub(crate) preference: EndpointPreference,
     /// The slots of the upstreams that receive a copy.
     pub(crate) mirrors: Vec<usize>,
-    /// The new path, if it changes.
-    pub(crate) path: Option<Vec<u8>>,
+    /// The new path and query, as far as they change.
+    pub(crate) rewritten: Rewritten,
 }
 
 /// A compiled policy.
@@ -70,6 +73,8 @@ pub(crate) struct Traffic {
     pub(crate) settings: Arc<Settings>,
     pub(crate) request: HeaderEdit,
     pub(crate) response: HeaderEdit,
+    pub(crate) template_headers: Option<TemplateHeaderEdit>,
+    rewrites: Vec<Target>,
     pub(crate) budget: Option<Arc<RetryBudget>>,
     split: Option<Split>,
     hash: Vec<HashSource>,
@@ -104,6 +109,8 @@ impl Traffic {
             settings: Arc::new(adapted(settings, features)),
             request: HeaderEdit::new(&features.request_headers),
             response: HeaderEdit::new(&features.response_headers),
+            template_headers: features.template_headers.as_ref().map(TemplateHeaderEdit::new),
+            rewrites: features.url_rewrite.targets.iter().map(Target::new).collect(),
             budget,
             split: features.split.as_ref().map(Split::new),
             hash: features.load_balancing.hash.iter().map(HashSource::new).collect(),
@@ -142,8 +149,27 @@ impl RouteTrafficPolicy {
         slots.eq(self.policy.source().features.upstreams().map(slot))
     }
 
+    /// Whether some requests receive a response before the security policy decides.
+    pub(crate) fn has_returns(&self) -> bool {
+        !self.policy.source().features.returns.is_empty()
+    }
+
+    /// The response that a request receives before the security policy decides.
+    pub(crate) fn returned(
+        &self,
+        view: &TemplateView<'_>,
+        shard: &TrafficShard,
+    ) -> Result<Option<Returned>, TooLong> {
+        let returned = returned(&self.policy.source().features.returns, view)?;
+        if returned.is_some() {
+            shard.answered.add(1);
+        }
+        Ok(returned)
+    }
+
     /// Decides about a request.
-    pub(crate) fn steer(&self, request: &RequestView<'_>, shard: &TrafficShard) -> Steering {
+    pub(crate) fn steer(&self, view: &TemplateView<'_>, shard: &TrafficShard) -> Steering {
+        let request = &view.request;
         let (features, compiled) = (&self.policy.source().features, &self.policy.compiled);
         if let Some(status) = fault::abort(&compiled.faults) {
             shard.aborted.add(1);
@@ -171,20 +197,32 @@ impl RouteTrafficPolicy {
             shard.diverted.add(1);
         }
         let slot = branch.and_then(|branch| self.branches.get(branch).copied());
-        let preference = EndpointPreference {
-            balance: features.load_balancing.balance(),
-            hash: hash(&compiled.hash, request),
-            // The backend may have an affinity of its own.
-            mark: None,
-        };
         let mirrors = mirror::receivers(&features.mirrors, &self.mirrors);
-        let mut path = None;
+        let mut rewritten = match rewrite(&compiled.rewrites, view) {
+            Ok(rewritten) => rewritten,
+            Err(rejection) => return Steering::Reject(rejection),
+        };
         if let Some(rewrite) = &features.url_rewrite.path {
             match self.matched.apply(rewrite, request.path) {
-                Ok(rewritten) => path = Some(rewritten),
+                Ok(path) => rewritten.path = Some(path),
                 Err(rejection) => return Steering::Reject(rejection),
             }
         }
-        Steering::Forward(Forward { slot, preference, mirrors, path })
+        let balancing = &features.load_balancing;
+        let hash = match &balancing.hash_text {
+            Some(text) => match hash_of_text(text, &rewritten.view(view)) {
+                Ok(hash) => Some(hash),
+                Err(too_long) => return Steering::Reject(too_long.into()),
+            },
+            None => hash(&compiled.hash, request),
+        };
+        let preference = EndpointPreference {
+            balance: balancing.balance(),
+            hash,
+            subset: balancing.hash_subset.map_or(1, |size| size.get().into()),
+            // The backend may have an affinity of its own.
+            mark: None,
+        };
+        Steering::Forward(Forward { slot, preference, mirrors, rewritten })
     }
 }

@@ -1,10 +1,104 @@
 //! Rewrites of the path.
 
 use sluicegate_http1::Rejection;
-use sluicegate_model::feature::{PathRewrite, PathRewriteType};
-use sluicegate_model::rule::PathMatch;
+use sluicegate_model::feature::{PathRewrite, PathRewriteType, TargetRewrite};
+use sluicegate_model::rule::{PathMatch, Pattern};
+use sluicegate_model::value::Template;
 
 use crate::path::readings;
+use crate::template::{Captured, Place, TemplateView, TooLong};
+
+/// A compiled rewrite with variables.
+#[derive(Debug)]
+pub(super) struct Target {
+    pattern: Pattern,
+    path: Template,
+    /// The query before the query of the request.
+    query: Option<Template>,
+    /// Whether the query of the request stays.
+    keeps_query: bool,
+    continues: bool,
+}
+
+/// The path and the query for the endpoint.
+#[derive(Debug, Default)]
+pub(crate) struct Rewritten {
+    pub(crate) path: Option<Vec<u8>>,
+    /// The query without its `?`, if it changes; empty: no query.
+    pub(crate) query: Option<Vec<u8>>,
+    /// The captures of the last rewrite that applied.
+    pub(crate) captured: Option<Box<Captured>>,
+}
+
+impl Rewritten {
+    /// The request with the new path and query.
+    pub(super) fn view<'r>(&'r self, view: &TemplateView<'r>) -> TemplateView<'r> {
+        let mut view = *view;
+        view.request.path = self.path.as_deref().unwrap_or(view.request.path);
+        view.query = match &self.query {
+            Some(query) => Some(&**query).filter(|query| !query.is_empty()),
+            None => view.query,
+        };
+        view.captured = self.captured.as_deref().or(view.captured);
+        view
+    }
+}
+
+impl From<TooLong> for Rejection {
+    fn from(_: TooLong) -> Self {
+        Self::HeadTooLarge
+    }
+}
+
+impl Target {
+    pub(super) fn new(TargetRewrite { pattern, target, continues }: &TargetRewrite) -> Self {
+        let (pattern, continues) = (pattern.clone(), *continues);
+        let without_mark = target.strip_end('?');
+        let keeps_query = without_mark.is_none();
+        let (path, query) = without_mark.as_ref().unwrap_or(target).split_at('?');
+        Self { pattern, path, query, keeps_query, continues }
+    }
+}
+
+/// Rewrites the path and the query of a request. The gateway rejects a request whose new path does not begin with `/`, or
+/// would have a dot segment in any reading.
+pub(super) fn rewrite(targets: &[Target], view: &TemplateView<'_>) -> Result<Rewritten, Rejection> {
+    let mut rewritten = Rewritten::default();
+    for target in targets {
+        let view = rewritten.view(view);
+        let Some(captured) = Captured::of(&target.pattern, view.request.path) else { continue };
+        let view = TemplateView { captured: Some(&captured), ..view };
+        let (mut path, mut query) = (Vec::new(), Vec::new());
+        view.render(&target.path, Place::Path, &mut path)?;
+        if let Some(own) = &target.query {
+            view.render(own, Place::Query, &mut query)?;
+        }
+        let of_request = view.query.filter(|_| target.keeps_query);
+        let query = match (&target.query, of_request) {
+            (None, Some(_)) => None,
+            (Some(_), Some(of_request)) => Some([&query, of_request].join(&b'&')),
+            (_, None) => Some(query),
+        };
+        if path.first() != Some(&b'/') {
+            return Err(Rejection::InvalidTarget);
+        }
+        if may_have_dots(&path) && readings(&path).is_none() {
+            return Err(Rejection::PathAboveRoot);
+        }
+        rewritten.path = Some(path);
+        rewritten.query = query.or(rewritten.query);
+        rewritten.captured = Some(Box::new(captured));
+        if !target.continues {
+            break;
+        }
+    }
+    Ok(rewritten)
+}
+
+/// Whether a path may have dot segments in some reading.
+fn may_have_dots(path: &[u8]) -> bool {
+    memchr::memchr2(b'.', b'%', path).is_some()
+}
 
 /// The part of a path that a route matched, which a prefix rewrite replaces.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -13,6 +13,7 @@ use sluicegate_model::tls::Hsts;
 
 use super::connection::Origin;
 use crate::date::HttpDate;
+use crate::feature::template_headers::TemplateHeaderEdit;
 use crate::name::is_same_name;
 use crate::stream::header_fields;
 
@@ -26,6 +27,8 @@ pub(super) struct RequestPlan<'p> {
     pub(super) host: Option<&'p str>,
     /// Header lines that policies add.
     pub(super) lines: &'p [u8],
+    /// Headers that replace those of the gateway.
+    pub(super) headers: Option<&'p TemplateHeaderEdit>,
     /// Set if the peer's forwarding headers are trusted: the client IP.
     pub(super) trusted: Option<IpAddr>,
     /// Whether headers with an underscore in their name are forwarded.
@@ -78,18 +81,22 @@ pub(super) fn write_request(
         };
         stays && !line.hop_by_hop
     });
+    let start = out.len();
     match plan.trusted {
         Some(original) => write_trusted_forwarding(out, buf, head, origin, original),
         None => out.extend_from_slice(&origin.forwarding),
     }
-    out.extend_from_slice(&origin.identity);
-    out.extend_from_slice(plan.lines);
     if !(trusted && has(&head.lines, Known::XForwardedHost)) {
         write_line(out, b"X-Forwarded-Host", authority);
     }
     if !(trusted && has(&head.lines, Known::XRequestId)) {
         write_display(out, "X-Request-ID", format_args!("{:032x}", plan.request_id));
     }
+    if let Some(headers) = plan.headers {
+        headers.drop_replaced(out, start);
+    }
+    out.extend_from_slice(&origin.identity);
+    out.extend_from_slice(plan.lines);
     if head.framing == RequestFraming::Chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }

@@ -30,6 +30,7 @@ use crate::name::host_name;
 use crate::path::has_encoded_dot_segment;
 use crate::request::HeadView;
 use crate::rule::RouteIndex;
+use crate::template::Captured;
 use crate::upstream::{
     Admission, AvoidedEndpoints, Connection, EndpointPreference, LocalEndpoint, LocalUpstream,
 };
@@ -69,6 +70,8 @@ pub(super) struct Exchange<'c> {
     pub(super) steered: Option<Steered>,
     /// The edits of the chosen backend.
     pub(super) backend_edits: Option<Arc<BackendEdits>>,
+    /// The captures of the rewrite of the path.
+    pub(super) captured: Option<Box<Captured>>,
     /// The session that the client states, if the rule or the backend has session affinity.
     pub(super) session: Option<Session>,
     /// The permits of concurrency limits while the request is in flight.
@@ -127,6 +130,7 @@ impl<'c> Exchange<'c> {
             head_deadline: None,
             steered: None,
             backend_edits: None,
+            captured: None,
             session: None,
             permits: Vec::new(),
             cached: None,
@@ -167,8 +171,11 @@ impl<'c> Exchange<'c> {
         let index = self.route()?;
         self.check_length()?;
         let target = self.snapshot.table.target(index);
-        let is_steered = target.course.is_some();
-        if target.guard.is_some() {
+        let (is_guarded, is_steered) = (target.guard.is_some(), target.course.is_some());
+        if is_steered {
+            self.answer(index)?;
+        }
+        if is_guarded {
             self.admit(index).await?;
         }
         let split_off = match is_steered {
@@ -286,6 +293,7 @@ impl<'c> Exchange<'c> {
         let upstream = self.worker.upstream(slot).ok_or(Failure::NoEndpoint)?;
         self.record.upstream = Some(upstream.clone());
         let client = self.trusted.then(|| self.client_address());
+        let headers = self.steered.as_ref().and_then(|steered| steered.policy.compiled.template_headers.as_ref());
         let Scratch { input, head, request, path, request_lines, query, .. } = &mut *self.scratch;
         let buf = input.filled();
         // Without the header the endpoint may not change the protocol, and responds in HTTP/1.1.
@@ -299,6 +307,7 @@ impl<'c> Exchange<'c> {
             },
             host: rewritten_host(self.backend_edits.as_deref(), self.steered.as_ref()),
             lines: request_lines,
+            headers,
             trusted: client,
             underscores: self.snapshot.settings.underscores_in_headers,
             request_id: self.record.request_id,

@@ -13,6 +13,7 @@ use super::wire::Wire;
 use crate::failure::{ClientFault, Denial, Failure, Fault};
 use crate::feature::compression::is_grpc;
 use crate::feature::ext_auth::Answer;
+use crate::feature::returns::{Returned, ReturnedContent};
 use crate::feature::traffic::TrafficPolicy;
 
 /// Why a request receives no response of an endpoint.
@@ -36,6 +37,8 @@ pub(super) enum Refusal {
     Redirect(u16),
     /// A policy sets a fixed response.
     Fixed(Arc<TrafficPolicy>),
+    /// A policy returns a response that depends on the request.
+    Returned(Box<Returned>),
     /// A policy injects a failure with this status.
     Aborted(u16),
     /// The client wants only a cached response, and none is cached (RFC 9111, 5.2.1.7).
@@ -62,6 +65,7 @@ impl Refusal {
             Self::Options => 200,
             Self::Redirect(status) | Self::Aborted(status) => *status,
             Self::Fixed(policy) => policy.direct_response().map_or(500, |fixed| fixed.status_code.get()),
+            Self::Returned(returned) => returned.status,
             Self::NotCached => 504,
         }
     }
@@ -78,7 +82,7 @@ impl Refusal {
             Self::NoRoute => Some("no_route"),
             Self::Aborted(_) => Some("fault_injected"),
             Self::NotCached => Some("not_cached"),
-            Self::Preflight | Self::Options | Self::Redirect(_) | Self::Fixed(_) => None,
+            Self::Preflight | Self::Options | Self::Redirect(_) | Self::Fixed(_) | Self::Returned(_) => None,
         }
     }
 
@@ -89,6 +93,12 @@ impl Refusal {
                 body: fixed.body.as_bytes(),
                 media_type: fixed.content_type.as_deref().map(str::as_bytes),
             }),
+            Self::Returned(returned) => match &returned.content {
+                ReturnedContent::Body { text, media_type } => {
+                    Some(Content { body: text, media_type: Some(media_type.as_bytes()) })
+                }
+                ReturnedContent::Status | ReturnedContent::Location(_) => None,
+            },
             Self::Answered(_, answer) => answer
                 .detail
                 .as_ref()
@@ -112,6 +122,10 @@ impl Exchange<'_> {
             return Persist::Close;
         }
         self.record.status = status;
+        if self.steered.is_some() {
+            self.scratch.reply_head.lines.clear();
+            self.add_template_headers(status);
+        }
         let head = &self.scratch.head;
         let keep_alive = head.keep_alive
             && head.version == Version::Http11
@@ -171,6 +185,7 @@ impl Exchange<'_> {
             | Refusal::Options
             | Refusal::Redirect(_)
             | Refusal::Fixed(_)
+            | Refusal::Returned(_)
             | Refusal::Aborted(_)
             | Refusal::NotCached => {}
         }

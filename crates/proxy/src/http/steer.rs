@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use sluicegate_http1::{Normalised, normalise};
+use http::uri::Authority;
+use sluicegate_http1::{Normalised, Rejection, normalise};
 use sluicegate_model::Settings;
-use sluicegate_model::feature::PathRewrite;
+use sluicegate_model::feature::{PathRewrite, UrlRewrite};
 use tokio::time::{Instant, sleep_until};
 
 use super::exchange::Exchange;
@@ -14,14 +15,18 @@ use super::view::raw_path;
 use crate::deadline::after;
 use crate::failure::Failure;
 use crate::feature::fault;
+use crate::feature::Guard;
 use crate::feature::headers::BackendEdits;
+use crate::feature::returns::ReturnedContent;
 use crate::feature::session_affinity::Affinity;
 use crate::feature::timeouts::request_deadline;
 use crate::feature::traffic::{Forward, RouteTrafficPolicy, Steering, TrafficPolicy};
 use crate::feature::url_rewrite::MatchedPrefix;
 use crate::request::HeadView;
 use crate::rule::{self, Backends, RouteIndex, WeightedBackend};
+use crate::template::{Place, TooLong};
 use crate::upstream::{EndpointPreference, RetryBudget};
+use crate::worker::Scratch;
 
 /// A request with a traffic policy.
 pub(super) struct Steered {
@@ -29,6 +34,8 @@ pub(super) struct Steered {
     pub(super) preference: EndpointPreference,
     /// The slots of the upstreams that receive a copy.
     pub(super) mirrors: Vec<usize>,
+    /// The host for the endpoint, if the policy has a host with variables.
+    host: Option<Box<str>>,
 }
 
 /// The host that the endpoint receives in place of the client's host: by the backend, or else by the rule.
@@ -37,8 +44,10 @@ pub(super) fn rewritten_host<'r>(
     rule: Option<&'r Steered>,
 ) -> Option<&'r str> {
     let of_backend = backend.map(|edits| &edits.url_rewrite);
+    let rendered = rule.and_then(|steered| steered.host.as_deref());
     let of_rule = rule.map(|steered| &steered.policy.source().features.url_rewrite);
-    of_backend.into_iter().chain(of_rule).find_map(|rewrite| rewrite.hostname.as_deref())
+    let of = |rewrite: Option<&'r UrlRewrite>| rewrite.and_then(|rewrite| rewrite.hostname.as_deref());
+    of(of_backend).or(rendered).or_else(|| of(of_rule))
 }
 
 impl Exchange<'_> {
@@ -67,7 +76,32 @@ impl Exchange<'_> {
         // These lines apply to every response, also from this gateway.
         self.scratch.response_lines.extend_from_slice(&policy.compiled.response.lines);
         let preference = EndpointPreference::default();
-        self.steered = Some(Steered { policy, preference, mirrors: Vec::new() });
+        self.steered = Some(Steered { policy, preference, mirrors: Vec::new(), host: None });
+    }
+
+    /// Responds without an endpoint, if the policy returns a response for the request. A route whose security policy is
+    /// invalid never does.
+    pub(super) fn answer(&mut self, index: RouteIndex) -> Result<(), Refusal> {
+        let snapshot = self.snapshot.clone();
+        let target = snapshot.table.target(index);
+        let Some(course) = target.course.as_deref().filter(|course| course.has_returns()) else {
+            return Ok(());
+        };
+        let is_closed = |guard: &Guard| guard.security.as_ref().is_some_and(|policy| policy.compiled.refuses);
+        if target.guard.as_deref().is_some_and(is_closed) {
+            return Ok(());
+        }
+        let shard = course.policy.stats.of(self.worker.id);
+        let returned = course.returned(&self.template_view(), shard).map_err(too_long)?;
+        let Some(returned) = returned else { return Ok(()) };
+        shard.requests.add(1);
+        Err(match returned.content {
+            ReturnedContent::Location(location) => {
+                self.scratch.request.extend_from_slice(&location);
+                Refusal::Redirect(returned.status)
+            }
+            _ => Refusal::Returned(Box::new(returned)),
+        })
     }
 
     /// Applies the policy. Returns the slot of the upstream for the request, if the policy splits it off to another Service
@@ -82,12 +116,15 @@ impl Exchange<'_> {
             budget.count_request(self.record.started);
         }
         self.edit(|exchange, edits| policy.compiled.request.edit(exchange.head(), edits));
+        if let Some(headers) = &policy.compiled.template_headers {
+            self.edit(|exchange, edits| headers.edit(exchange.head(), edits));
+        }
         if let Some(delay) = fault::delay(&policy.compiled.faults) {
             shard.delayed.add(1);
             self.wait(delay).await?;
         }
-        match course.steer(&self.view(), shard) {
-            Steering::Forward(forward) => Ok(self.apply_forward(forward)),
+        match course.steer(&self.template_view(), shard) {
+            Steering::Forward(forward) => self.apply_forward(forward),
             Steering::Abort(status) => {
                 self.record.policy = Some(policy.source().id.clone());
                 Err(Refusal::Aborted(status))
@@ -102,15 +139,42 @@ impl Exchange<'_> {
     }
 
     /// Applies the edits of a request that goes to an upstream. Returns the slot of the upstream.
-    fn apply_forward(&mut self, Forward { slot, preference, mirrors, path }: Forward) -> Option<usize> {
+    fn apply_forward(&mut self, forward: Forward) -> Result<Option<usize>, Refusal> {
+        let Forward { slot, preference, mirrors, rewritten } = forward;
         if let Some(steered) = &mut self.steered {
             (steered.preference, steered.mirrors) = (preference, mirrors);
         }
         self.read_session();
-        if let Some(path) = path {
+        if let Some(path) = rewritten.path {
             self.set_path(path);
         }
-        slot
+        if let Some(query) = rewritten.query {
+            self.scratch.query = Some(query);
+        }
+        self.captured = rewritten.captured;
+        self.render_request()?;
+        Ok(slot)
+    }
+
+    /// Renders the host and the headers for the endpoint, as far as they have variables.
+    fn render_request(&mut self) -> Result<(), Refusal> {
+        let Some(policy) = self.traffic().cloned() else { return Ok(()) };
+        if let Some(host) = &policy.source().features.url_rewrite.host {
+            let mut rendered = Vec::new();
+            self.template_view().render(host, Place::Header, &mut rendered).map_err(too_long)?;
+            let host = String::from_utf8(rendered).ok().filter(|host| host.parse::<Authority>().is_ok());
+            let host = host.ok_or(Refusal::Rejected(Rejection::InvalidHost))?;
+            if let Some(steered) = &mut self.steered {
+                steered.host = Some(host.into());
+            }
+        }
+        if let Some(headers) = &policy.compiled.template_headers {
+            let mut lines = std::mem::take(&mut self.scratch.request_lines);
+            let written = headers.write_request(&self.template_view(), &mut lines);
+            self.scratch.request_lines = lines;
+            written.map_err(too_long)?;
+        }
+        Ok(())
     }
 
     /// Chooses one of the backends of a rule, and applies its features. Returns the slot of its upstream.
@@ -188,6 +252,22 @@ impl Exchange<'_> {
         let Some(Steered { policy, .. }) = &self.steered else { return };
         let scratch = &mut *self.scratch;
         policy.compiled.response.strip(&mut scratch.reply_head.lines, scratch.reply.filled());
+        self.add_template_headers(self.scratch.reply_head.status);
+    }
+
+    /// Adds the headers with variables to the response. Its head is that of an endpoint, or empty.
+    pub(super) fn add_template_headers(&mut self, status: u16) {
+        let Some(policy) = self.traffic().filter(|policy| policy.compiled.template_headers.is_some()).cloned()
+        else {
+            return;
+        };
+        let Some(headers) = &policy.compiled.template_headers else { return };
+        let Scratch { reply, reply_head, response_lines, .. } = &mut *self.scratch;
+        headers.strip(&mut reply_head.lines, reply.filled(), response_lines);
+        let mut lines = std::mem::take(&mut self.scratch.response_lines);
+        let missing = headers.write_response(status, &self.template_view(), &mut lines);
+        self.scratch.response_lines = lines;
+        self.worker.stats().headers_dropped.add(missing);
     }
 
     /// States the session in the response. `mark` is the mark of the responding endpoint; `None`: a cached response, which
@@ -256,6 +336,11 @@ impl Exchange<'_> {
         }
         Ok(is_allowed)
     }
+}
+
+/// A text with the values of the request is too long.
+fn too_long(fault: TooLong) -> Refusal {
+    Refusal::Rejected(fault.into())
 }
 
 /// The time in milliseconds since 1970.

@@ -9,6 +9,7 @@ use super::encode::original_peer;
 use super::exchange::Exchange;
 use crate::feature::edit::Edits;
 use crate::request::{ClientView, HeadView, RequestView};
+use crate::template::TemplateView;
 
 impl Exchange<'_> {
     /// The head of the request.
@@ -31,6 +32,28 @@ impl Exchange<'_> {
     /// The request, as features see it.
     pub(super) fn view(&self) -> RequestView<'_> {
         RequestView { head: self.head(), client: self.client_view(), path: self.path() }
+    }
+
+    /// The request, as templates see it. The path and the query are those that the endpoint receives.
+    pub(super) fn template_view(&self) -> TemplateView<'_> {
+        TemplateView {
+            request: self.view(),
+            query: self.query(),
+            rule: self.record.route.and_then(|index| self.snapshot.table.rule(index)),
+            port: self.client.origin.listener.port(),
+            identity: &self.client.origin.identity,
+            request_id: self.record.request_id,
+            underscores: self.snapshot.settings.underscores_in_headers,
+            captured: self.captured.as_deref(),
+        }
+    }
+
+    /// The query that the endpoint receives, without its `?`.
+    pub(super) fn query(&self) -> Option<&[u8]> {
+        match &self.scratch.query {
+            Some(query) => Some(&**query).filter(|query| !query.is_empty()),
+            None => self.head().query(),
+        }
     }
 
     /// The client IP. The error is the address of a trusted peer that does not send the client IP.

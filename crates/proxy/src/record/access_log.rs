@@ -19,7 +19,7 @@ use sluicegate_model::{ObjectId, UpstreamKey};
 
 use super::{ConnectionRecord, RejectedHead, RequestRecord, request_line};
 use crate::counters::WorkerStats;
-use crate::date::http_date;
+use crate::date::local_time;
 use crate::query::mask;
 use writer::Target;
 pub(crate) use writer::WriterThread;
@@ -391,15 +391,10 @@ fn begin_json(out: &mut Vec<u8>, at: SystemTime) -> io::Result<()> {
     write!(out, "{{\"time\":{}.{:03}", since.as_secs(), since.subsec_millis())
 }
 
-/// From `Sun, 06 Nov 1994 08:49:37 GMT` to `06/Nov/1994:08:49:37 +0000`, as nginx' `$time_local`.
+/// Writes the time as `$time_local` of nginx.
 fn write_local_time(out: &mut Vec<u8>, at: SystemTime) -> io::Result<()> {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let date = http_date(since.as_secs());
-    for (from, to, end) in [(5, 7, "/"), (8, 11, "/"), (12, 16, ":"), (17, 25, " +0000")] {
-        out.write_all(&date[from..to])?;
-        out.write_all(end.as_bytes())?;
-    }
-    Ok(())
+    out.write_all(&local_time(since.as_secs()))
 }
 
 fn dash(value: &[u8]) -> &[u8] {

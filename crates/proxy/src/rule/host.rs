@@ -16,6 +16,7 @@ use crate::counters::{RouteLabels, RouteStats};
 use crate::feature::traffic::RouteTrafficPolicy;
 use crate::feature::{Guard, Policies, Resources};
 use crate::request::HeadView;
+use crate::template::RuleView;
 
 /// A host and its rules. Successive tables share an unchanged host.
 #[derive(Debug)]
@@ -70,6 +71,17 @@ impl Host {
     pub(super) fn path(&self, route: u32) -> Option<&PathMatch> {
         let (rule, of) = self.places.get(route as usize)?;
         Some(&self.source.rules[*rule as usize].matches[*of as usize].path)
+    }
+
+    /// The rule of a target, as templates show it.
+    pub(super) fn rule(&self, route: u32) -> Option<RuleView<'_>> {
+        let rule = match self.places.get(route as usize) {
+            Some((rule, _)) => &self.source.rules[*rule as usize],
+            None => self.source.fallback.as_ref()?,
+        };
+        let path = self.path(route).map_or_else(|| rule.path(), PathMatch::as_str);
+        let upstream = rule.backends.first().map(|backend| &backend.upstream);
+        Some(RuleView { id: &rule.id, host: &self.source.host, path, upstream })
     }
 
     /// Whether no request for the host uses the default rule.

@@ -33,6 +33,7 @@ use crate::feature::{Guard, Policies, Resources, SecurityPolicy};
 use crate::name::HostMap;
 use crate::path::{is_ambiguous, readings};
 use crate::request::HeadView;
+use crate::template::RuleView;
 use crate::tls::{TlsTable, TlsTables};
 pub(crate) use backends::{Backends, WeightedBackend, choose};
 pub(crate) use entry::Entrance;
@@ -249,6 +250,11 @@ impl Table {
     /// The path condition of a target; `None` for a fallback.
     pub(crate) fn path(&self, index: RouteIndex) -> Option<&PathMatch> {
         self.all[index.host as usize].path(index.route)
+    }
+
+    /// The rule of a target, as templates show it.
+    pub(crate) fn rule(&self, index: RouteIndex) -> Option<RuleView<'_>> {
+        self.all[index.host as usize].rule(index.route)
     }
 
     /// The policy that a request would bypass. An endpoint may read the path in another way. That reading leads to a

@@ -49,6 +49,8 @@ pub(crate) struct EndpointPreference {
     pub(crate) balance: Option<Balance>,
     /// Requests with the same hash go to the same endpoint, unless the endpoint is overloaded.
     pub(crate) hash: Option<u64>,
+    /// The number of endpoints that a hash selects, one of which the request goes to at random. 0 is as 1.
+    pub(crate) subset: usize,
     /// The endpoint with this [`mark`](super::SharedEndpoint::mark), before any other choice.
     pub(crate) mark: Option<u64>,
 }
@@ -133,6 +135,11 @@ impl LocalUpstream {
     }
 }
 
+/// The place of an endpoint in the order that a hash gives.
+fn order(hash: u64, endpoint: &LocalEndpoint) -> Reverse<u64> {
+    Reverse(mix(hash ^ endpoint.shared.mark()))
+}
+
 impl Members {
     fn is_free(&self, endpoint: &LocalEndpoint, tried: &AvoidedEndpoints) -> bool {
         !tried.contains(endpoint) && !self.is_at_limit(endpoint)
@@ -150,7 +157,29 @@ impl Members {
         let marked = preference.mark.and_then(|mark| {
             self.eligible.iter().find(|endpoint| endpoint.shared.mark() == mark).filter(serves)
         });
-        marked.or_else(|| self.hashed(preference.hash?, serves))
+        marked.or_else(|| match preference.subset {
+            0 | 1 => self.hashed(preference.hash?, serves),
+            size => self.hashed_subset(preference.hash?, size, serves),
+        })
+    }
+
+    /// One of the first endpoints in the order that the hash gives, at random.
+    fn hashed_subset(
+        &self,
+        hash: u64,
+        size: usize,
+        serves: impl Fn(&&Rc<LocalEndpoint>) -> bool,
+    ) -> Option<&Rc<LocalEndpoint>> {
+        let mut endpoints: Vec<_> = self.eligible.iter().collect();
+        let size = size.min(endpoints.len());
+        if size < endpoints.len() {
+            endpoints.select_nth_unstable_by_key(size, |endpoint| order(hash, endpoint));
+        }
+        if size == 0 {
+            return None;
+        }
+        let start = fastrand::usize(..size);
+        (start..start + size).map(|at| endpoints[at % size]).find(serves)
     }
 
     /// The first endpoint in the order that the hash gives, among the endpoints with no more than their share of
@@ -162,8 +191,8 @@ impl Members {
         // 5/4 of the mean, this request included.
         let share = ((total + 1) * 5).div_ceil(self.eligible.len().max(1) as u64 * 4);
         let most = share.max(HASHED_MIN);
-        let order = |endpoint: &&Rc<LocalEndpoint>| Reverse(mix(hash ^ endpoint.shared.mark()));
-        self.eligible.iter().filter(|endpoint| busy(endpoint) < most).filter(serves).min_by_key(order)
+        let free = self.eligible.iter().filter(|endpoint| busy(endpoint) < most).filter(serves);
+        free.min_by_key(|endpoint| order(hash, endpoint))
     }
 
     fn is_at_limit(&self, endpoint: &LocalEndpoint) -> bool {

@@ -7,7 +7,16 @@ use crate::object::annotation;
 use crate::object::class::IngressClass;
 use crate::object::ingress::{CLASS_ANNOTATION, Ingress};
 use crate::store::Store;
-use crate::translate::{CONTROLLER, TranslateOptions};
+use crate::translate::{CONTROLLER, NGINX_CONTROLLER, TranslateOptions};
+
+/// The meaning of the annotations and paths of an Ingress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// Annotations with the prefix `sluicegate.dev/`.
+    Own,
+    /// Annotations, paths and defaults of ingress-nginx.
+    IngressNginx,
+}
 
 /// The IngressClasses of a store.
 pub(crate) struct Classes<'a> {
@@ -29,21 +38,33 @@ impl<'a> Classes<'a> {
         Self { controllers, default, options }
     }
 
-    /// See [`TranslateOptions`].
+    /// Whether the gateway serves an Ingress.
     pub(crate) fn serves(&self, ingress: &Ingress) -> bool {
-        match named(ingress) {
-            Some((_, name)) => match self.controllers.get(name) {
-                Some(controller) => *controller == CONTROLLER,
-                None => name == self.options.ingress_class,
-            },
-            None => {
-                self.options.watch_ingress_without_class
-                    || match self.default {
-                        Some(name) => self.controllers.get(name) == Some(&CONTROLLER),
-                        None => self.controllers.is_empty(),
-                    }
-            }
+        self.dialect(ingress).is_some()
+    }
+
+    /// The dialect of an Ingress; `None` if the gateway does not serve the Ingress. See [`TranslateOptions`].
+    pub(crate) fn dialect(&self, ingress: &Ingress) -> Option<Dialect> {
+        let nginx = self.options.ingress_nginx.as_ref();
+        let Some((_, name)) = named(ingress) else {
+            let of_default = self.default.and_then(|name| self.of_controller(self.controllers.get(name)?));
+            let is_alone = self.default.is_none() && self.controllers.is_empty();
+            let is_served = self.options.watch_ingress_without_class || is_alone;
+            return of_default.or(is_served.then_some(Dialect::Own));
+        };
+        match self.controllers.get(name) {
+            Some(controller) => self.of_controller(controller),
+            None if nginx.is_some_and(|nginx| name == nginx.ingress_class) => Some(Dialect::IngressNginx),
+            None => (name == self.options.ingress_class).then_some(Dialect::Own),
         }
+    }
+
+    fn of_controller(&self, controller: &str) -> Option<Dialect> {
+        if controller == CONTROLLER {
+            return Some(Dialect::Own);
+        }
+        let nginx = self.options.ingress_nginx.as_ref()?;
+        (controller == nginx.controller || controller == NGINX_CONTROLLER).then_some(Dialect::IngressNginx)
     }
 
     /// The reason why an Ingress is not served, and the option that would serve it: the field and the message.

@@ -7,6 +7,8 @@
 //! | [`passthrough`] | TLS passthrough |
 //! | [`restriction`] | annotations of ingress-nginx that restrict access and are not read |
 
+use std::borrow::Cow;
+
 use sluicegate_model::rule::RuleMatch;
 
 use crate::intent::{At, Host, Https, Intent, Intents, Place, Rule};
@@ -14,16 +16,17 @@ use crate::object::ingress::{self, Ingress, RulePath};
 use crate::problem::Problem;
 use crate::store::Store;
 use crate::translate::TranslateOptions;
+use crate::frontend::nginx;
 use crate::upstream;
 use class::Classes;
 
 pub(crate) mod class;
-mod passthrough;
-mod restriction;
-mod tls;
+pub(super) mod passthrough;
+pub(crate) mod restriction;
+pub(super) mod tls;
 
 /// Adds the intents of the served Ingresses, the oldest first, and notes of the other Ingresses, by name.
-pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mut Intents<'a>) {
+pub(super) fn ask<'a>(store: &'a Store, options: &'a TranslateOptions, intents: &mut Intents<'a>) {
     let classes = Classes::new(store, options);
     let (mut ours, mut others): (Vec<_>, Vec<_>) = store
         .all::<Ingress>()
@@ -31,8 +34,19 @@ pub(super) fn ask<'a>(store: &'a Store, options: &TranslateOptions, intents: &mu
         .partition(|(_, ingress)| classes.serves(ingress));
     ours.sort_by_cached_key(|(at, ingress)| at.age(ingress.created));
     others.sort_unstable_by_key(|(at, _)| at.object);
+    let nginx = options.ingress_nginx.as_ref().map(|nginx| {
+        let is_its_own = |(_, ingress): &(At<'a>, &'a Ingress)| {
+            classes.dialect(ingress) == Some(class::Dialect::IngressNginx)
+        };
+        nginx::Dialect::new(store, nginx, ours.iter().copied().filter(is_its_own))
+    });
     for (at, ingress) in ours {
-        let intent = intent(store, options, at, ingress, &mut intents.problems);
+        let nginx =
+            nginx.as_ref().filter(|_| classes.dialect(ingress) == Some(class::Dialect::IngressNginx));
+        let intent = match nginx {
+            Some(nginx) => nginx.intent(at, ingress, &mut intents.problems),
+            None => intent(store, options, at, ingress, &mut intents.problems),
+        };
         intents.http.push(intent);
     }
     intents.foreign.extend(others.into_iter().map(|(at, ingress)| {
@@ -52,7 +66,7 @@ fn intent<'a>(
     Intent {
         at,
         created: ingress.created,
-        hosts: ingress.rules.iter().map(|rule| host(store, ingress, rule)).collect(),
+        hosts: ingress.rules.iter().map(|rule| host(store, at, ingress, rule, problems)).collect(),
         default: ingress.default_backend.as_ref().map(|named| upstream::key(store, named, backend, None)),
         is_for_all_hosts: !ingress.has_rules,
         tls: tls::certificates(store, at, ingress),
@@ -62,19 +76,36 @@ fn intent<'a>(
             if_tls: ingress.ssl_redirect,
         },
         compression: ingress.compression.as_ref(),
+        own: None,
+        unmatched: None,
         refuses: restriction::check(at, ingress, options, problems),
     }
 }
 
-fn host<'a>(store: &Store, ingress: &'a Ingress, rule: &'a ingress::Rule) -> Host<'a> {
-    let of_path = |path: &RulePath| Rule {
-        place: Place::Path(rule.index, path.index),
-        of: RuleMatch::path(path.pattern.clone()),
-        literal: path.literal.clone().map(RuleMatch::path),
-        upstream: upstream::key(store, &path.upstream, ingress.backend.as_ref(), None),
+fn host<'a>(
+    store: &Store,
+    at: At<'a>,
+    ingress: &'a Ingress,
+    rule: &'a ingress::Rule,
+    problems: &mut Vec<Problem>,
+) -> Host<'a> {
+    let of_path = |path: &RulePath| {
+        let place = Place::Path(rule.index, path.index);
+        if path.looks_like_a_regex() {
+            let message =
+                format!("{:?} is matched as plain text: regular expressions are not supported", path.written);
+            problems.push(at.warning(&format!("{}.path", place.field()), message));
+        }
+        Rule {
+            place,
+            of: RuleMatch::path(path.pattern.clone()),
+            literal: path.literal.clone().map(RuleMatch::path),
+            upstream: Some(upstream::key(store, &path.upstream, ingress.backend.as_ref(), None)),
+            own: None,
+        }
     };
     Host {
-        host: &rule.host,
+        host: Cow::Borrowed(&rule.host),
         rules: rule.paths.iter().map(of_path).collect(),
         passthrough: passthrough::of(store, ingress, &rule.host),
     }

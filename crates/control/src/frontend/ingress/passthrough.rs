@@ -10,11 +10,23 @@ use crate::upstream;
 
 /// The TLS passthrough of a host: to the Service of the path `/`, else of the default backend, else of the first path.
 pub(super) fn of(store: &Store, ingress: &Ingress, host: &HostPattern) -> Passthrough {
+    match ingress.ssl_passthrough {
+        true => of_paths(store, ingress, host, Place::Annotation(annotation::SSL_PASSTHROUGH)),
+        false => Passthrough::Off,
+    }
+}
+
+/// The TLS passthrough of a host, if this field enables passthrough.
+pub(in crate::frontend) fn of_paths(
+    store: &Store,
+    ingress: &Ingress,
+    host: &HostPattern,
+    field: Place,
+) -> Passthrough {
     // The check of the Ingress reported a rule without a host.
-    if !ingress.ssl_passthrough || *host == HostPattern::Any {
+    if *host == HostPattern::Any {
         return Passthrough::Off;
     }
-    let field = Place::Annotation(annotation::SSL_PASSTHROUGH);
     let rules = ingress.rules.iter().filter(|rule| rule.host == *host);
     let mut paths = rules.flat_map(|rule| rule.paths.iter().map(|path| (rule.index, path)));
     let of_path =

@@ -1,6 +1,6 @@
 //! Ingresses with annotations of ingress-nginx that restrict access.
 //!
-//! Sluicegate does not read these annotations. An Ingress that was written for ingress-nginx would be open without
+//! Without the dialect of ingress-nginx, the gateway does not read these annotations. An Ingress that was written for ingress-nginx would be open without
 //! them, so its routes respond with 503 until the annotations are replaced or the operator allows the Ingress.
 
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use sluicegate_model::policy::Security;
 use crate::intent::At;
 use crate::object::annotation;
 use crate::object::ingress::Ingress;
+use crate::object::nginx::{self, Annotation};
 use crate::problem::{Problem, Severity};
 use crate::translate::TranslateOptions;
 
@@ -20,10 +21,16 @@ pub(super) fn check(
     options: &TranslateOptions,
     problems: &mut Vec<Problem>,
 ) -> Option<Arc<Security>> {
-    let first = ingress.unread_restrictions.first()?;
+    let annotations = || ingress.nginx.with_prefix(nginx::PREFIX);
+    let mut first = None;
     let is_served = options.ignore_nginx_access_annotations;
-    for name in &ingress.unread_restrictions {
-        let replacement = annotation::replacement(name);
+    for Annotation { name, short, value } in annotations() {
+        let replacement = annotation::replacement(short);
+        if !nginx::restricts(short, value) {
+            problems.push(at.warning(&annotation::field(name), ignored(replacement.as_deref())));
+            continue;
+        }
+        first.get_or_insert(name);
         let replacement = replacement.as_deref().unwrap_or("a SecurityPolicy or a RateLimitPolicy");
         let (severity, consequence) = match is_served {
             true => (
@@ -41,6 +48,14 @@ pub(super) fn check(
         let message = format!("restricts access in ingress-nginx, but is not supported; {consequence}");
         problems.push(at.problem(severity, &annotation::field(name), message));
     }
-    let reason = format!("the annotation {first} is not supported");
+    let reason = format!("the annotation {} is not supported", first?);
     (!is_served).then(|| Arc::new(Security::closed(at.id(), reason.into())))
+}
+
+/// The message about an annotation of ingress-nginx that does not restrict access and has this equivalent.
+pub(crate) fn ignored(replacement: Option<&str>) -> String {
+    match replacement {
+        Some(replacement) => format!("is ignored: write {replacement}"),
+        None => "is ignored without --ingress-nginx-compatibility".to_owned(),
+    }
 }

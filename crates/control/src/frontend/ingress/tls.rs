@@ -12,7 +12,7 @@ use crate::object::{Kind, ObjectRef};
 use crate::store::Store;
 
 /// The entries of `spec.tls`.
-pub(super) fn certificates<'a>(store: &Store, at: At<'_>, ingress: &'a Ingress) -> Vec<Tls<'a>> {
+pub(in crate::frontend) fn certificates<'a>(store: &Store, at: At<'_>, ingress: &'a Ingress) -> Vec<Tls<'a>> {
     let entry = |(index, entry): (usize, &'a ingress::Tls)| {
         let certificate = entry.secret.as_ref().map(|name| {
             let namespace = at.object.namespace.clone();
@@ -59,7 +59,7 @@ fn hosts_of(ingress: &Ingress, certificate: Option<&Certificate>) -> Vec<HostPat
 }
 
 /// The clients that may connect to the hosts of an Ingress.
-pub(super) fn client_auth<'a>(
+pub(in crate::frontend) fn client_auth<'a>(
     store: &Store,
     ingress: &'a Ingress,
     auth: &'a ingress::ClientAuth,

@@ -145,9 +145,10 @@ impl<'a, V: Parts> Attached<'a, V> {
     }
 
     /// The policy of the route from this Ingress to this upstream.
-    pub(super) fn of(&mut self, ingress: &ObjectRef, upstream: &UpstreamKey) -> Option<Arc<V>> {
+    pub(super) fn of(&mut self, ingress: &ObjectRef, upstream: Option<&UpstreamKey>) -> Option<Arc<V>> {
         let of_ingress = self.holder(ingress, None);
-        let governor = match self.of_service(upstream, of_ingress) {
+        let of_service = upstream.and_then(|upstream| self.of_service(upstream, of_ingress));
+        let governor = match of_service {
             Some(of_service) => return Some(of_service),
             None => of_ingress?.policy,
         };

@@ -16,7 +16,7 @@ use foldhash::{HashMap, HashSet};
 use sluicegate_model::policy::{Consumer, RateLimits, Security, Traffic};
 use sluicegate_model::{Config, ObjectId, UpstreamKey};
 
-use crate::intent::{At, Intent, Intents, Reference};
+use crate::intent::{At, Intent, Intents, Own, Reference};
 use crate::manifest::Guarded;
 use crate::object::policy::rate_limit::RateLimitPolicy;
 use crate::object::policy::security::SecurityPolicy;
@@ -24,7 +24,7 @@ use crate::object::policy::traffic::TrafficPolicy;
 use crate::problem::Problem;
 use crate::store::Store;
 use attach::{Attached, Policy};
-use sluicegate_model::feature::ServiceFeatures;
+use sluicegate_model::feature::{Features, ServiceFeatures};
 use sluicegate_model::value::Weight;
 use standing::Standing;
 use targets::Targets;
@@ -113,22 +113,46 @@ impl<'a> Policies<'a> {
         }
     }
 
-    /// The policies of a route of an object that leads to this upstream.
-    pub(crate) fn govern(&mut self, intent: &Intent<'_>, upstream: &UpstreamKey) -> RoutePolicies {
+    /// The policies of a rule of an Ingress that leads to this upstream. A part that the Ingress itself sets (`own`) has precedence
+    /// over the same part of a policy.
+    pub(crate) fn govern(
+        &mut self,
+        intent: &Intent<'_>,
+        own: Option<&Own>,
+        upstream: Option<&UpstreamKey>,
+    ) -> RoutePolicies {
         let ingress = intent.at.object;
         let security = match self.closed.iter().find(|(guarded, _)| guarded.has(&ingress.namespace)) {
             Some((_, closed)) => Some(closed.clone()),
             None => {
                 let governor = self.security.of(ingress, upstream);
+                let governor = security::combined(own.and_then(|own| own.security.as_ref()), governor);
                 intent.refuses.clone().or(governor)
             }
         };
         let traffic = self.traffic.of(ingress, upstream).map(|value| value.traffic.clone());
+        let traffic = match own.map(|own| &own.features).filter(|own| **own != Features::default()) {
+            None => traffic,
+            Some(own) => Some(Self::combined(own, traffic.as_deref(), ingress.id())),
+        };
         let traffic = traffic.map(|traffic| match traffic.features.upstreams().count() {
             0 => traffic,
             _ => self.narrow(traffic, security.as_ref()),
         });
-        RoutePolicies { security, rate_limits: self.rate_limits.of(ingress, upstream), traffic }
+        let own_limits = own.and_then(|own| own.rate_limits.clone());
+        let rate_limits = own_limits.or_else(|| self.rate_limits.of(ingress, upstream));
+        RoutePolicies { security, rate_limits, traffic }
+    }
+
+    /// The features of an Ingress, with the features of a policy that the Ingress does not set.
+    fn combined(own: &Features, policy: Option<&Traffic>, ingress: ObjectId) -> Arc<Traffic> {
+        let mut traffic = Traffic::new(ingress);
+        traffic.features = match &policy {
+            None => own.clone(),
+            Some(policy) => traffic::over(own, &policy.features),
+        };
+        traffic.inherits.extend(policy.iter().flat_map(|policy| policy.ids().cloned()));
+        Arc::new(traffic)
     }
 
     /// Removes Services that another SecurityPolicy guards than the route: the callers of the route may have no

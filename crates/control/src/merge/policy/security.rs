@@ -96,6 +96,13 @@ impl Parts for Security {
     }
 }
 
+/// The parts that an object itself sets, with the parts of the policy that the object does not set.
+pub(super) fn combined(own: Option<&Arc<Security>>, policy: Option<Arc<Security>>) -> Option<Arc<Security>> {
+    let Some(own) = own else { return policy };
+    let combined = policy.and_then(|policy| own.over(&policy));
+    Some(combined.map_or_else(|| own.clone(), Arc::new))
+}
+
 /// The authentication of a policy, as a part of another policy. It still knows the Consumers of its own namespace.
 fn scoped(authentication: Authentication, from: &Security, to: &ObjectId) -> Authentication {
     if authentication.consumers.is_some() || from.id.namespace == to.namespace {

@@ -68,6 +68,8 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
         mirrors,
         cache,
         bandwidth,
+        returns,
+        template_headers,
     } = own.clone();
     let answers = redirect.is_some() || direct_response.is_some();
     Features {
@@ -99,6 +101,8 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
         mirrors: or(mirrors, &base.mirrors),
         cache: cache.or_else(|| base.cache.clone()),
         bandwidth: bandwidth.or(base.bandwidth),
+        returns: or(returns, &base.returns),
+        template_headers: template_headers.or_else(|| base.template_headers.clone()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Annotations: the values of our own (`sluicegate.dev/*`), and the annotations of ingress-nginx, which are reported.
+//! Our annotations (`sluicegate.dev/*`).
 //!
 //! | module | content |
 //! |---|---|
@@ -29,9 +29,6 @@ mod table;
 
 /// The prefix of our annotations.
 const PREFIX: &str = "sluicegate.dev/";
-
-/// The prefix of the annotations of ingress-nginx.
-const NGINX_PREFIX: &str = "nginx.ingress.kubernetes.io/";
 
 /// The settings of the annotations of an object, and the findings of [`check_names`].
 pub(crate) fn read(
@@ -156,9 +153,9 @@ pub(crate) fn field(annotation: &str) -> String {
     format!("metadata.annotations[{annotation}]")
 }
 
-/// Our annotation that replaces an annotation of ingress-nginx of an Ingress, and the object that needs it.
+/// Our annotation that replaces an annotation of ingress-nginx of an Ingress, and the object that needs it. `name` has no
+/// prefix.
 pub(crate) fn replacement(name: &str) -> Option<String> {
-    let name = name.strip_prefix(NGINX_PREFIX)?;
     let row = TABLE.iter().find(|row| row.ingress_nginx == Some(name))?;
     Some(match row.kinds {
         kinds if kinds.contains(&Kind::Ingress) => row.name.to_owned(),
@@ -167,41 +164,13 @@ pub(crate) fn replacement(name: &str) -> Option<String> {
     })
 }
 
-/// The annotations of ingress-nginx that restrict the callers of an Ingress, or their rate, and that the gateway does
-/// not read. Without them the Ingress would be open.
-pub(crate) fn unread_restrictions(annotations: Option<&BTreeMap<String, String>>) -> Vec<Box<str>> {
-    let annotations = annotations.into_iter().flatten();
-    annotations.filter(|(name, value)| restricts(name, value)).map(|(name, _)| name.as_str().into()).collect()
-}
-
-/// Whether an annotation of ingress-nginx with this value restricts access. In doubt the function returns true.
-fn restricts(name: &str, value: &str) -> bool {
-    let Some(name) = name.strip_prefix(NGINX_PREFIX) else { return false };
-    let is_limit = name.starts_with("limit-");
-    let is_known = ["whitelist-source-range", "allowlist-source-range", "denylist-source-range", "satisfy"];
-    let is_off = match value.trim() {
-        "" => true,
-        "off" => name == "auth-tls-verify-client",
-        number => is_limit && number.parse() == Ok(0_u32),
-    };
-    (is_limit || name.starts_with("auth-") || is_known.contains(&name)) && !is_off
-}
-
 /// Warns of annotations without an effect on an object of this kind.
 pub(crate) fn check_names(
     kind: Kind,
     annotations: Option<&BTreeMap<String, String>>,
     findings: &mut Findings,
 ) {
-    for (name, value) in annotations.into_iter().flatten() {
-        // Translation reports annotations that restrict access, since it knows the class of the Ingress.
-        if name.starts_with(NGINX_PREFIX) && kind == Kind::Ingress && !restricts(name, value) {
-            let message = match replacement(name) {
-                Some(replacement) => format!("is ignored: write {replacement}"),
-                None => "is ignored: annotations of ingress-nginx are not supported".to_owned(),
-            };
-            findings.warning(field(name), message);
-        }
+    for name in annotations.into_iter().flatten().map(|(name, _)| name) {
         if !name.starts_with(PREFIX) {
             continue;
         }
@@ -237,43 +206,8 @@ pub(crate) fn closest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str>
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{Kind, Settings, check_names, closest, read, restricts};
+    use super::{Kind, Settings, check_names, closest, read};
     use crate::problem::Findings;
-
-    #[test]
-    fn ingress_nginx_access_control_annotations_are_recognized_by_name_and_value() {
-        for (name, value, expected) in [
-            ("auth-url", "http://auth.example", true),
-            ("auth-type", "basic", true),
-            ("auth-secret", "users", true),
-            ("auth-signin", "https://login.example", true),
-            ("auth-tls-secret", "default/ca", true),
-            ("auth-tls-verify-client", "on", true),
-            ("auth-tls-verify-client", "Off", true),
-            ("auth-tls-verify-client", " off ", false),
-            ("auth-realm", "Shop", true),
-            ("auth-of-a-later-version", "x", true),
-            ("whitelist-source-range", "10.0.0.0/8", true),
-            ("allowlist-source-range", "10.0.0.0/8", true),
-            ("denylist-source-range", "10.0.0.0/8", true),
-            ("denylist-source-range", "", false),
-            ("limit-rps", "10", true),
-            ("limit-rps", "0", false),
-            ("limit-rps", "0.5", true),
-            ("limit-rpm", "60", true),
-            ("limit-connections", "20", true),
-            ("limit-whitelist", "10.0.0.0/8", true),
-            ("limit-rate", "100k", true),
-            ("satisfy", "any", true),
-            ("rewrite-target", "/", false),
-            ("proxy-body-size", "8m", false),
-            ("authority", "x", false),
-        ] {
-            let name = format!("nginx.ingress.kubernetes.io/{name}");
-            assert_eq!(restricts(&name, value), expected, "{name}: {value:?}");
-        }
-        assert!(!restricts("other.example/auth-url", "x"));
-    }
 
     #[test]
     fn misspelled_annotation_name_has_a_suggestion_but_an_unrelated_name_has_none() {
@@ -317,20 +251,6 @@ mod tests {
         ] {
             let (_, messages) = findings_of(kind, &format!("sluicegate.dev/{name}"), value);
             assert_eq!(messages, [message], "{name}: {value}");
-        }
-    }
-
-    #[test]
-    fn warning_for_an_ingress_nginx_annotation_names_the_equivalent_of_sluicegate() {
-        for (name, message) in [
-            ("ssl-redirect", "is ignored: write sluicegate.dev/ssl-redirect"),
-            ("backend-protocol", "is ignored: write sluicegate.dev/backend-protocol"),
-            ("load-balance", "is ignored: write sluicegate.dev/load-balance on the Service"),
-            ("rewrite-target", "is ignored: annotations of ingress-nginx are not supported"),
-        ] {
-            let (_, messages) =
-                findings_of(Kind::Ingress, &format!("nginx.ingress.kubernetes.io/{name}"), "x");
-            assert_eq!(messages, [message], "{name}");
         }
     }
 

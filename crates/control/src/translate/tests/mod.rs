@@ -12,6 +12,7 @@ use crate::store::Store;
 mod classes;
 mod compression;
 mod gateways;
+mod nginx;
 mod passthrough;
 mod policies;
 mod problems;

@@ -1,0 +1,223 @@
+//! The dialect of ingress-nginx: Ingresses whose class has its controller, with its annotations, its order of locations and its
+//! defaults.
+//!
+//! ingress-nginx gathers the rules of all Ingresses for a host in one nginx server, and each path becomes a location. A file for
+//! each group of annotations has the same name as in [`object::nginx`](crate::object::nginx), and changes the [`Parts`] of an
+//! Ingress.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`location`] | the matches of paths, in the order of nginx |
+//! | [`https`] | redirects to HTTPS |
+//! | [`proxy`] | timeouts and sizes |
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use sluicegate_model::feature::{DirectResponse, Features};
+use sluicegate_model::policy::{RateLimits, Security};
+use sluicegate_model::rule::RuleMatch;
+use sluicegate_model::value::{Entries, Number};
+use sluicegate_model::UpstreamKey;
+
+use super::ingress::{passthrough, tls};
+use crate::intent::{At, Host, Intent, Own, Passthrough, Place, Rule};
+use crate::object::annotation::field;
+use crate::object::backend::Backend;
+use crate::object::ingress::{self, Ingress};
+use crate::object::nginx::Settings;
+use crate::problem::{Problem, Severity};
+use crate::store::Store;
+use crate::translate::IngressNginx;
+use crate::upstream;
+use location::{Locations, Path};
+
+mod https;
+mod location;
+mod proxy;
+
+/// The Ingresses of the dialect, before their translation.
+pub(super) struct Dialect<'a> {
+    store: &'a Store,
+    options: &'a IngressNginx,
+    locations: Locations<'a>,
+}
+
+/// The parts that annotations of an Ingress set, for all its rules.
+pub(super) struct Parts {
+    pub(super) features: Features,
+    pub(super) security: Security,
+    pub(super) limits: RateLimits,
+}
+
+/// The Ingress whose annotations are applied.
+pub(super) struct Context<'c, 'a> {
+    pub(super) store: &'a Store,
+    pub(super) options: &'a IngressNginx,
+    pub(super) at: At<'a>,
+    pub(super) ingress: &'a Ingress,
+    pub(super) settings: &'a Settings,
+    pub(super) problems: &'c mut Vec<Problem>,
+}
+
+impl Context<'_, '_> {
+    /// Reports a fault in an annotation, whose name has no prefix.
+    pub(super) fn fault(&mut self, short: &str, message: String) {
+        let name = format!("{}/{short}", self.options.prefix);
+        self.problems.push(self.at.problem(Severity::Error, &field(&name), message));
+    }
+
+    /// Reports a fault in an annotation that restricts access, and closes the routes of the Ingress.
+    pub(super) fn close(&mut self, parts: &mut Parts, short: &str, fault: &str) {
+        self.fault(short, format!("{fault}; all routes of this Ingress respond with 503"));
+        parts.security.refuses.get_or_insert_with(|| format!("{}/{short}: {fault}", self.options.prefix).into());
+    }
+}
+
+impl<'a> Dialect<'a> {
+    /// `ingresses` are the Ingresses of the dialect, the oldest first.
+    pub(super) fn new(
+        store: &'a Store,
+        options: &'a IngressNginx,
+        ingresses: impl Iterator<Item = (At<'a>, &'a Ingress)>,
+    ) -> Self {
+        let settings = |(at, ingress): (At<'a>, &'a Ingress)| {
+            (ingress, ingress.nginx.settings(&options.prefix, &at.object.namespace))
+        };
+        Self { store, options, locations: Locations::new(ingresses.map(settings)) }
+    }
+
+    /// The intent of an Ingress.
+    pub(super) fn intent(&self, at: At<'a>, ingress: &'a Ingress, problems: &mut Vec<Problem>) -> Intent<'a> {
+        let settings = ingress.nginx.settings(&self.options.prefix, &at.object.namespace);
+        let mut context =
+            Context { store: self.store, options: self.options, at, ingress, settings, problems };
+        let own = self.own(&mut context);
+        let backend = settings.backend.backend();
+        Intent {
+            at,
+            created: ingress.created,
+            hosts: ingress.rules.iter().map(|rule| self.host(&mut context, rule, &own, &backend)).collect(),
+            default: ingress.default_backend.as_ref().map(|named| self.key(named, &backend)),
+            is_for_all_hosts: !ingress.has_rules,
+            unmatched: Some(unmatched(&own)),
+            own: Some(own.clone()),
+            tls: tls::certificates(self.store, at, ingress),
+            client_auth: None,
+            https: own.https,
+            compression: None,
+            refuses: own.security.clone().filter(|security| security.refuses.is_some()),
+        }
+    }
+
+    /// The parts of all rules of an Ingress.
+    fn own(&self, context: &mut Context<'_, 'a>) -> Arc<Own> {
+        let id = context.at.id();
+        let mut parts = Parts {
+            features: Features::default(),
+            security: Security::open(id.clone()),
+            limits: RateLimits {
+                id,
+                limits: Vec::new(),
+                concurrency: Vec::new(),
+                headers: false,
+                shared: None,
+                exempt: Entries::default(),
+            },
+        };
+        for fault in &context.settings.faults {
+            context.problems.push(context.at.problem(
+                Severity::Error,
+                &field(&fault.name),
+                fault.message.clone(),
+            ));
+            if fault.closes {
+                let reason = format!("{}: {}", fault.name, fault.message);
+                parts.security.refuses.get_or_insert_with(|| reason.into());
+            }
+        }
+        proxy::apply(context, &mut parts);
+        let Parts { features, security, limits } = parts;
+        let is_open = security == Security::open(security.id.clone());
+        let has_limits = !limits.limits.is_empty() || !limits.concurrency.is_empty();
+        Arc::new(Own {
+            features,
+            security: (!is_open).then(|| Arc::new(security)),
+            rate_limits: has_limits.then(|| Arc::new(limits)),
+            https: https::of(context),
+        })
+    }
+
+    fn host(
+        &self,
+        context: &mut Context<'_, 'a>,
+        rule: &'a ingress::Rule,
+        own: &Arc<Own>,
+        backend: &Backend,
+    ) -> Host<'a> {
+        let mut rules = Vec::with_capacity(rule.paths.len());
+        for path in &rule.paths {
+            let place = Place::Path(rule.index, path.index);
+            let upstream = self.key(&path.upstream, backend);
+            let own = https::of_path(own, path);
+            match self.locations.matches(&rule.host, path, context.settings) {
+                Ok(matches) => rules.extend(matches.into_iter().map(|Path { of, redirect }| match redirect {
+                    None => Rule {
+                        place,
+                        of,
+                        literal: None,
+                        upstream: Some(upstream.clone()),
+                        own: Some(own.clone()),
+                    },
+                    Some(redirect) => Rule {
+                        place,
+                        of,
+                        literal: None,
+                        upstream: None,
+                        own: Some(location::redirecting(&own, redirect)),
+                    },
+                })),
+                Err(fault) => {
+                    let consequence = "requests that the path may match receive 503";
+                    let field = format!("{}.path", place.field());
+                    let message = format!("{fault}; {consequence}");
+                    context.problems.push(context.at.problem(Severity::Error, &field, message));
+                    let of = path.literal.clone().unwrap_or_else(|| path.pattern.clone());
+                    let reason = format!("{field}: {fault}");
+                    let own = Own {
+                        security: Some(Arc::new(Security::closed(context.at.id(), reason.into()))),
+                        ..Own::clone(&own)
+                    };
+                    rules.push(Rule {
+                        place,
+                        of: RuleMatch::path(of),
+                        literal: None,
+                        upstream: Some(upstream),
+                        own: Some(Arc::new(own)),
+                    });
+                }
+            }
+        }
+        let passthrough = match context.settings.https.ssl_passthrough {
+            true => passthrough::of_paths(self.store, context.ingress, &rule.host, self.passthrough_field()),
+            false => Passthrough::Off,
+        };
+        Host { host: Cow::Borrowed(&rule.host), rules, passthrough }
+    }
+
+    fn passthrough_field(&self) -> Place {
+        Place::Annotation("nginx.ingress.kubernetes.io/ssl-passthrough")
+    }
+
+    fn key(&self, named: &UpstreamKey, backend: &Backend) -> UpstreamKey {
+        upstream::key(self.store, named, Some(backend), None)
+    }
+}
+
+/// What requests receive that match no rule of a host, if the Ingress has no default backend: the default server of ingress-nginx
+/// responds with 404, after the access rules of the oldest Ingress of the host.
+fn unmatched(own: &Own) -> Arc<Own> {
+    let not_found = DirectResponse { status_code: Number::of(404), content_type: None, body: "".into() };
+    let features = Features { direct_response: Some(not_found), ..own.features.clone() };
+    Arc::new(Own { features, ..own.clone() })
+}

@@ -1,0 +1,106 @@
+//! The protocol to endpoints, and its TLS settings.
+
+use super::Meaning::Sets;
+use super::Row;
+use super::value::Value;
+use crate::object::backend::{Backend, BackendTls, Protocol};
+use crate::object::{Kind, ObjectRef};
+
+/// The settings of this group.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    /// `backend-protocol`.
+    protocol: Option<Protocol>,
+    /// `proxy-ssl-secret`.
+    secret: Option<ObjectRef>,
+    /// `proxy-ssl-verify`.
+    verifies: bool,
+    /// `proxy-ssl-name`.
+    name: Option<Box<str>>,
+    /// `proxy-ssl-server-name`.
+    sends_name: bool,
+}
+
+impl Settings {
+    /// The protocol to the endpoints of all Services of the Ingress. Without the annotation, HTTP/1.1 in clear text, whatever the
+    /// Service says (ingress-nginx `backend-protocol`).
+    pub(crate) fn backend(&self) -> Backend {
+        let Protocol { http2, tls } = self.protocol.unwrap_or(Protocol { http2: false, tls: false });
+        let tls = tls.then(|| BackendTls {
+            name: self.name.clone(),
+            sends_name: Some(self.sends_name),
+            // nginx verifies nothing without CA certificates.
+            verifies: Some(self.verifies && self.secret.is_some()),
+            secret: self.secret.clone(),
+        });
+        Backend { http2, tls }
+    }
+}
+
+/// `on` or `off`.
+fn on_or_off(value: &Value<'_>) -> Result<bool, String> {
+    value.word(&[("on", true), ("off", false)])
+}
+
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        name: "backend-protocol",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            let word = value.text.to_ascii_uppercase();
+            settings.backend.protocol = Some(match &*word {
+                "HTTP" | "AUTO_HTTP" => Protocol { http2: false, tls: false },
+                "HTTPS" => Protocol { http2: false, tls: true },
+                "GRPC" => Protocol { http2: true, tls: false },
+                "GRPCS" => Protocol { http2: true, tls: true },
+                "FCGI" => return Err("FCGI is not supported: put an HTTP server in front of FastCGI".to_owned()),
+                _ => return Err(format!("{:?} is not one of HTTP, HTTPS, GRPC, GRPCS and AUTO_HTTP", value.text)),
+            });
+            Ok(())
+        }),
+        sets: "The protocol to endpoints: `HTTP`, `HTTPS`, `GRPC`, `GRPCS` or `AUTO_HTTP`.",
+        default: "`HTTP`",
+    },
+    Row {
+        name: "proxy-ssl-secret",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            let secret = value.object(Kind::Secret)?;
+            settings.references.push(secret.clone());
+            settings.backend.secret = Some(secret);
+            Ok(())
+        }),
+        sets: "`ca.crt` verifies endpoints; `tls.crt` and `tls.key` are the client certificate.",
+        default: "",
+    },
+    Row {
+        name: "proxy-ssl-verify",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            settings.backend.verifies = on_or_off(value)?;
+            Ok(())
+        }),
+        sets: "Verifies the certificates of endpoints, if `proxy-ssl-secret` has a `ca.crt`.",
+        default: "`off`",
+    },
+    Row {
+        name: "proxy-ssl-name",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            settings.backend.name = Some(value.text.into());
+            Ok(())
+        }),
+        sets: "The name that certificates of endpoints must have.",
+        default: "",
+    },
+    Row {
+        name: "proxy-ssl-server-name",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            settings.backend.sends_name = on_or_off(value)?;
+            Ok(())
+        }),
+        sets: "Sends that name to endpoints (SNI).",
+        default: "`off`",
+    },
+];

@@ -1,0 +1,60 @@
+//! Redirects to HTTPS, and TLS passthrough.
+
+use super::Meaning::Sets;
+use super::Row;
+
+/// The settings of this group.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    /// `ssl-redirect`.
+    pub(crate) ssl_redirect: Option<bool>,
+    /// `force-ssl-redirect`.
+    pub(crate) force_ssl_redirect: Option<bool>,
+    /// `ssl-passthrough`.
+    pub(crate) ssl_passthrough: bool,
+    /// `preserve-trailing-slash`.
+    pub(crate) preserve_trailing_slash: bool,
+}
+
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        name: "ssl-redirect",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            settings.https.ssl_redirect = Some(value.switch()?);
+            Ok(())
+        }),
+        sets: "Redirects plain HTTP to HTTPS with 308, if the host has TLS.",
+        default: "`true`",
+    },
+    Row {
+        name: "force-ssl-redirect",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            settings.https.force_ssl_redirect = Some(value.switch()?);
+            Ok(())
+        }),
+        sets: "Redirects plain HTTP also if the host has no TLS here.",
+        default: "`false`",
+    },
+    Row {
+        name: "ssl-passthrough",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            settings.https.ssl_passthrough = value.switch()?;
+            Ok(())
+        }),
+        sets: "Forwards TLS for the hosts to the Service, without decryption.",
+        default: "`false`",
+    },
+    Row {
+        name: "preserve-trailing-slash",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            settings.https.preserve_trailing_slash = value.switch()?;
+            Ok(())
+        }),
+        sets: "Keeps the final slash of the path in redirects to HTTPS.",
+        default: "`false`",
+    },
+];

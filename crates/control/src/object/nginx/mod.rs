@@ -1,0 +1,243 @@
+//! The annotations of ingress-nginx on an Ingress, checked by themselves.
+//!
+//! A file for each group of annotations has a table of [`Row`]s, and the settings that the rows change. The file of the same name
+//! in [`frontend::nginx`](crate::frontend::nginx) applies the settings to the rules of the Ingress.
+//!
+//! | module | annotations |
+//! |---|---|
+//! | [`value`] | the types of values, as ingress-nginx reads them |
+//! | [`https`] | redirects to HTTPS, TLS passthrough |
+//! | [`backend`] | the protocol and TLS to endpoints |
+//! | [`rewrite`] | regular expressions of paths, rewrites |
+//! | [`proxy`] | timeouts and sizes |
+//! | [`unsupported`] | annotations without an effect, and refused annotations |
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use super::ObjectRef;
+use super::annotation::closest;
+use value::Value;
+
+pub(crate) mod backend;
+pub(crate) mod https;
+pub(crate) mod proxy;
+pub(crate) mod rewrite;
+mod unsupported;
+pub(crate) mod value;
+
+/// The prefix of annotations without `--annotations-prefix`.
+pub(crate) const PREFIX: &str = "nginx.ingress.kubernetes.io";
+
+/// The tables of all groups, in the order of the reference page.
+const GROUPS: &[&[Row]] = &[https::ROWS, rewrite::ROWS, backend::ROWS, proxy::ROWS, unsupported::ROWS];
+
+/// An annotation.
+pub(crate) struct Row {
+    /// The name without the prefix.
+    pub(crate) name: &'static str,
+    /// Whether the annotation restricts access. The routes of an Ingress with a fault in such an annotation respond with 503.
+    pub(crate) restricts: bool,
+    pub(crate) meaning: Meaning,
+    /// The effect, as a sentence of the reference page.
+    pub(crate) sets: &'static str,
+    /// The value without the annotation; empty if there is none.
+    pub(crate) default: &'static str,
+}
+
+/// The meaning of an annotation.
+pub(crate) enum Meaning {
+    /// The annotation changes settings. The error is the rest of a sentence about the annotation.
+    Sets(fn(&mut Settings, &Value<'_>) -> Result<(), String>),
+    /// The gateway needs no such setting: [`Row::sets`] says why.
+    Harmless,
+    /// The gateway does not support the annotation. The text says what to write instead.
+    Refused(&'static str),
+}
+
+/// The settings of an Ingress.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) https: https::Settings,
+    pub(crate) backend: backend::Settings,
+    pub(crate) proxy: proxy::Settings,
+    pub(crate) rewrite: rewrite::Settings,
+    /// The Secrets and ConfigMaps that annotations name.
+    pub(crate) references: Vec<ObjectRef>,
+    pub(crate) faults: Vec<Fault>,
+}
+
+/// A fault in an annotation.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// The name of the annotation, with its prefix.
+    pub(crate) name: Box<str>,
+    /// The rest of a sentence about the annotation.
+    pub(crate) message: String,
+    /// Whether the routes of the Ingress respond with 503.
+    pub(crate) closes: bool,
+}
+
+/// The annotations of an Ingress that ingress-nginx may read, as written.
+#[derive(Debug, Default)]
+pub(crate) struct Annotations {
+    /// Names with a prefix, and values.
+    entries: Box<[(Box<str>, Box<str>)]>,
+    /// The settings, once they were asked for. The options of the process determine the prefix.
+    settings: OnceLock<Settings>,
+}
+
+/// The settings follow from the entries.
+impl PartialEq for Annotations {
+    fn eq(&self, other: &Self) -> bool {
+        self.entries == other.entries
+    }
+}
+
+impl Annotations {
+    /// Takes the annotations with the prefix of ingress-nginx, and annotations with any other prefix and a name of ingress-nginx,
+    /// because the prefix is an option.
+    pub(crate) fn new(annotations: Option<&BTreeMap<String, String>>) -> Self {
+        let is_known = |name: &str| {
+            name.split_once('/').is_some_and(|(prefix, short)| prefix == PREFIX || row(short).is_some())
+        };
+        let entries = annotations.into_iter().flatten().filter(|(name, _)| is_known(name));
+        let entries = entries.map(|(name, value)| (name.as_str().into(), value.as_str().into())).collect();
+        Self { entries, settings: OnceLock::new() }
+    }
+
+    /// The names and values of the annotations with a prefix.
+    pub(crate) fn with_prefix<'s>(&'s self, prefix: &'s str) -> impl Iterator<Item = Annotation<'s>> {
+        self.entries.iter().filter_map(move |(name, value)| {
+            let short = name.strip_prefix(prefix)?.strip_prefix('/')?;
+            Some(Annotation { name, short, value })
+        })
+    }
+
+    /// The settings of the annotations with a prefix, which must be the same for each call.
+    pub(crate) fn settings(&self, prefix: &str, namespace: &Arc<str>) -> &Settings {
+        self.settings.get_or_init(|| {
+            let mut settings = Settings::default();
+            for annotation in self.with_prefix(prefix) {
+                annotation.read(namespace, &mut settings);
+            }
+            settings
+        })
+    }
+}
+
+/// An annotation of an Ingress.
+pub(crate) struct Annotation<'a> {
+    /// The name with its prefix.
+    pub(crate) name: &'a str,
+    /// The name without the prefix.
+    pub(crate) short: &'a str,
+    pub(crate) value: &'a str,
+}
+
+impl Annotation<'_> {
+    fn read(&self, namespace: &Arc<str>, settings: &mut Settings) {
+        let Self { name, short, value } = *self;
+        let (message, closes) = match row(short) {
+            None => {
+                let restricts = restricts(short, value);
+                (unknown(short, restricts), restricts)
+            }
+            Some(Row { meaning: Meaning::Harmless, .. }) => return,
+            Some(Row { meaning: Meaning::Refused(instead), .. }) => {
+                let closes = restricts(short, value);
+                let consequence = if closes { CLOSED } else { "it has no effect" };
+                (format!("is not supported; {consequence}. {instead}"), closes)
+            }
+            Some(Row { meaning: Meaning::Sets(set), restricts, .. }) => {
+                let Err(fault) = set(settings, &Value { text: value.trim(), namespace }) else { return };
+                let consequence = if *restricts { CLOSED } else { "the default applies" };
+                (format!("{fault}; {consequence}"), *restricts)
+            }
+        };
+        settings.faults.push(Fault { name: name.into(), message, closes });
+    }
+}
+
+/// The consequence of a fault in an annotation that restricts access.
+const CLOSED: &str = "all routes of this Ingress respond with 503";
+
+fn unknown(short: &str, restricts: bool) -> String {
+    if restricts {
+        return format!("is unknown, and may restrict access; {CLOSED}. Fix the name, or remove the annotation");
+    }
+    let known: Vec<&str> = rows().map(|row| row.name).collect();
+    match closest(short, &known) {
+        Some(meant) => format!("is unknown and ignored: did you mean {meant}?"),
+        None => "is unknown and ignored".to_owned(),
+    }
+}
+
+/// All annotations.
+pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
+    GROUPS.iter().copied().flatten()
+}
+
+/// The annotation of this name, without a prefix.
+pub(crate) fn row(short: &str) -> Option<&'static Row> {
+    rows().find(|row| row.name == short)
+}
+
+/// Whether an annotation with this value restricts access. In doubt the function returns true.
+pub(crate) fn restricts(short: &str, value: &str) -> bool {
+    let is_limit = short.starts_with("limit-");
+    let is_known = ["whitelist-source-range", "allowlist-source-range", "denylist-source-range", "satisfy"];
+    let is_off = match value.trim() {
+        "" => true,
+        "off" => short == "auth-tls-verify-client",
+        number => is_limit && number.parse() == Ok(0_u32),
+    };
+    (is_limit || short.starts_with("auth-") || is_known.contains(&short)) && !is_off
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_annotation_of_ingress_nginx_has_one_row() {
+        let mut names: Vec<&str> = rows().map(|row| row.name).collect();
+        names.sort_unstable();
+        let mut once = names.clone();
+        once.dedup();
+        assert_eq!(names, once, "a name has two rows");
+    }
+
+    #[test]
+    fn ingress_nginx_access_control_annotations_are_recognized_by_name_and_value() {
+        for (name, value, expected) in [
+            ("auth-url", "http://auth.example", true),
+            ("auth-type", "basic", true),
+            ("auth-secret", "users", true),
+            ("auth-signin", "https://login.example", true),
+            ("auth-tls-secret", "default/ca", true),
+            ("auth-tls-verify-client", "on", true),
+            ("auth-tls-verify-client", "Off", true),
+            ("auth-tls-verify-client", " off ", false),
+            ("auth-realm", "Shop", true),
+            ("auth-of-a-later-version", "x", true),
+            ("whitelist-source-range", "10.0.0.0/8", true),
+            ("allowlist-source-range", "10.0.0.0/8", true),
+            ("denylist-source-range", "10.0.0.0/8", true),
+            ("denylist-source-range", "", false),
+            ("limit-rps", "10", true),
+            ("limit-rps", "0", false),
+            ("limit-rps", "0.5", true),
+            ("limit-rpm", "60", true),
+            ("limit-connections", "20", true),
+            ("limit-whitelist", "10.0.0.0/8", true),
+            ("limit-rate", "100k", true),
+            ("satisfy", "any", true),
+            ("rewrite-target", "/", false),
+            ("proxy-body-size", "8m", false),
+            ("authority", "x", false),
+        ] {
+            assert_eq!(restricts(name, value), expected, "{name}: {value:?}");
+        }
+    }
+}
