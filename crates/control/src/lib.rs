@@ -65,6 +65,6 @@ pub use source::{
 pub use status::ObjectStatus;
 pub use store::Store;
 pub use translate::{
-    DataPlanes, GatewayServices, Globals, IngressNginx, ObjectName, OwnDataPlanes, ReadGlobals, ServiceType, TemplateError,
-    TranslateOptions, Translation, WorkloadTemplate, translate,
+    DataPlanes, GatewayServices, Globals, IngressNginx, ObjectName, OwnDataPlanes, ReadGlobals, ServiceType,
+    TemplateError, TranslateOptions, Translation, WorkloadTemplate, translate,
 };

@@ -170,7 +170,9 @@ impl TemplateView<'_> {
             Variable::HttpHost => to.put(view.authority()),
             Variable::Https => to.put(if client.is_tls { b"on" } else { b"" }),
             Variable::IngressName => to.put_text(rule.map(|rule| &*rule.id.name)),
-            Variable::IsArgs => to.put(if self.query.is_some_and(|query| !query.is_empty()) { b"?" } else { b"" }),
+            Variable::IsArgs => {
+                to.put(if self.query.is_some_and(|query| !query.is_empty()) { b"?" } else { b"" })
+            }
             Variable::LiteralDollar => to.put(b"$"),
             Variable::LocationPath => to.put_text(rule.map(|rule| rule.path)),
             Variable::Msec => {
@@ -188,7 +190,9 @@ impl TemplateView<'_> {
             },
             Variable::PeerAddress => to.write(format_args!("{}", client.peer)),
             Variable::ProxyUpstreamName => {
-                if let Some(UpstreamKey { namespace, service, port, .. }) = rule.and_then(|rule| rule.upstream) {
+                if let Some(UpstreamKey { namespace, service, port, .. }) =
+                    rule.and_then(|rule| rule.upstream)
+                {
                     to.write(format_args!("{namespace}-{service}-{port}"));
                 }
             }
@@ -401,12 +405,12 @@ impl Output<'_> {
     /// Writes bytes for a path or a query.
     fn put_of_target(&mut self, bytes: &[u8]) {
         let is_query = self.place == Place::Query;
-        let is_valid = |byte: u8| {
-            is_unreserved(byte) || b"!$&'()*+,;=:@/".contains(&byte) || is_query && byte == b'?'
-        };
+        let is_valid =
+            |byte: u8| is_unreserved(byte) || b"!$&'()*+,;=:@/".contains(&byte) || is_query && byte == b'?';
         let mut rest = bytes;
         while let Some((byte, tail)) = rest.split_first() {
-            let is_escape = || matches!(tail, [high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit());
+            let is_escape =
+                || matches!(tail, [high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit());
             let stays = is_valid(*byte) || *byte == b'%' && is_escape();
             self.put_quoted(&[*byte], |_| !stays);
             rest = tail;
@@ -484,13 +488,8 @@ mod tests {
         let bytes = format!("GET {target} HTTP/1.1\r\n{lines}\r\n");
         let (buf, mut head) = (bytes.as_bytes(), RequestHead::default());
         assert!(head.parse(buf, &mut HeadScan::default(), &HeadLimits::default()).unwrap());
-        let client = ClientView {
-            peer: PEER,
-            address: Ok(CLIENT),
-            is_tls: true,
-            is_trusted: false,
-            is_http2: false,
-        };
+        let client =
+            ClientView { peer: PEER, address: Ok(CLIENT), is_tls: true, is_trusted: false, is_http2: false };
         let head = HeadView { head: &head, buf };
         let (id, upstream) = (
             ObjectId { kind: "Ingress", namespace: "shop".into(), name: "web".into() },

@@ -167,7 +167,8 @@ impl<'a> Conversion<'a> {
             return;
         }
         let annotations = ingress.nginx.with_prefix(nginx::PREFIX);
-        for Annotation { name, short, .. } in annotations.filter(|one| nginx::restricts(one.short, one.value)) {
+        for Annotation { name, short, .. } in annotations.filter(|one| nginx::restricts(one.short, one.value))
+        {
             let replacement = annotation::replacement(short);
             let replacement = replacement.as_deref().unwrap_or("a SecurityPolicy or a RateLimitPolicy");
             let message = format!(
@@ -181,7 +182,9 @@ impl<'a> Conversion<'a> {
     /// Notes of the annotations without a form in Gateway API.
     fn note_settings(&mut self, at: At<'_>, ingress: &Ingress) {
         let annotations = ingress.nginx.with_prefix(nginx::PREFIX);
-        for Annotation { name, short, .. } in annotations.filter(|one| !nginx::restricts(one.short, one.value)) {
+        for Annotation { name, short, .. } in
+            annotations.filter(|one| !nginx::restricts(one.short, one.value))
+        {
             let message = ignored(annotation::replacement(short).as_deref());
             self.problems.push(at.warning(&annotation::field(name), message));
         }

@@ -33,13 +33,12 @@ pub(super) fn emit<'a>(
     let mut hosts = Vec::with_capacity(merged.hosts.len());
     for (pattern, host) in &merged.hosts {
         let rules = host.rules.iter();
-        let rules: Vec<Rule> =
-            rules
-                .map(|won| {
-                    let (own, upstream) = (won.rule.own.as_deref(), won.rule.upstream.as_ref());
-                    emitting.rule(won.intent, own, pattern, won.of.clone(), upstream)
-                })
-                .collect();
+        let rules: Vec<Rule> = rules
+            .map(|won| {
+                let (own, upstream) = (won.rule.own.as_deref(), won.rule.upstream.as_ref());
+                emitting.rule(won.intent, own, pattern, won.of.clone(), upstream)
+            })
+            .collect();
         slash::warn_of_variants(&rules, &host.rules, &mut emitted.problems);
         hosts.push((*pattern, host.owner, rules));
     }

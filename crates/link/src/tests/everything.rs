@@ -7,9 +7,10 @@ use rustls_pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
 use sluicegate_model::feature::authentication::jwt::{Provider, ProviderKeys, RemoteKeys};
 use sluicegate_model::feature::compression::Levels;
+use sluicegate_model::feature::headers::TemplateHeader;
 use sluicegate_model::feature::{
-    Authentication, BackendFeatures, Basic, ExtAuth, ExternalAuth, ExternalAuthProtocol, Jwt, Require,
-    RetryConstraint,
+    AuthRequest, AuthRequestCache, Authentication, BackendFeatures, Basic, Digest, ExtAuth, ExternalAuth,
+    ExternalAuthProtocol, Jwt, Require, RetryConstraint, StatusTime,
 };
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 use sluicegate_model::policy::*;
@@ -246,6 +247,11 @@ fn client_auths() -> [Arc<ClientAuth>; 3] {
             crls: vec![vec![3].into()],
             mode,
             forward: true,
+            at_requests: (mode == ClientAuthMode::Optional).then(|| ClientCheck {
+                depth: 1,
+                subject: Some(Pattern::new("CN=a", false).expect("an expression")),
+                error_page: Some(valid(json!("https://error.example/"))),
+            }),
         })
     })
 }
@@ -475,7 +481,30 @@ fn ext_auth() -> ExtAuth {
             "admitted": "1s", "refused": "100ms",
         },
     });
-    ExtAuth { ca_certificate_ref: certificate(), upstream: Some(key(1)), ..valid(fields) }
+    let template = |text: &str| valid(json!(text));
+    let auth_request = AuthRequest {
+        target: Some(template("/check?$args")),
+        sign_in: Some(template("https://login.example/?rd=$escaped_request_uri")),
+        request_redirect: Some(template("/there")),
+        headers: Entries::new(vec![TemplateHeader {
+            name: valid(json!("X-Host")),
+            value: template("$host"),
+        }])
+        .expect("one"),
+        always_sets_cookies: true,
+        tells_uri: true,
+        cache: Some(AuthRequestCache {
+            key: template("$remote_user"),
+            times: Entries::new(vec![StatusTime { status: valid(json!(200)), time: valid(json!("5m")) }])
+                .expect("one"),
+        }),
+    };
+    ExtAuth {
+        ca_certificate_ref: certificate(),
+        upstream: Some(key(1)),
+        auth_request: Some(auth_request),
+        ..valid(fields)
+    }
 }
 
 /// A filter of each protocol.
@@ -494,8 +523,8 @@ fn filters() -> Vec<ExternalAuth> {
 }
 
 /// Policies with the other methods of requests to an authorization service.
-fn other_security() -> [Security; 2] {
-    ["HEAD", "POST"].map(|method| Security {
+fn other_security() -> [Security; 6] {
+    ["HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"].map(|method| Security {
         authentication: Some(valid(json!({"extAuth": {"url": "http://auth/", "method": method}}))),
         authorization: None,
         cors: None,
@@ -518,6 +547,11 @@ fn security() -> Security {
         api_key: Some(valid(json!({"from": credentials(), "forward": true}))),
         basic: Some(Basic { secret_ref: FromSecret::Value(users), realm: Realm::of("shop"), forward: true }),
         ext_auth: Some(Arc::new(ext_auth())),
+        digest: Some(Digest {
+            users: FromSecret::Value(vec![pair("alice", "0123")]),
+            realm: Realm::of("shop"),
+            forward: true,
+        }),
     };
     let rule = json!({
         "action": "Allow", "consumers": ["shop/alice"], "groups": ["gold"], "claims": [claim()], "methods": ["GET"],

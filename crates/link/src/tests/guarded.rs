@@ -280,6 +280,7 @@ fn route_with_a_policy_of_an_unknown_kind_is_rejected() {
         crls: vec![],
         mode: sluicegate_model::ClientAuthMode::Required,
         forward: false,
+        at_requests: None,
     });
     let with_client_auth = with(vec![Rule { client_auth: Some(client_auth), ..route("/", None) }]);
     // Faults: an additional policy of an unknown kind, only a policy of an unknown kind, the same policy twice, and the

@@ -66,7 +66,10 @@ use minicbor::{Decode, Encode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use authentication::{ApiKey, Authentication, Basic, ConsumerScope, Credential, ExtAuth, Jwt, Require};
+pub use authentication::{
+    ApiKey, AuthRequest, AuthRequestCache, Authentication, Basic, ConsumerScope, Credential, Digest, ExtAuth,
+    Jwt, Require, StatusTime,
+};
 pub use authorization::{Action, Authorization, AuthorizationRule, ClaimRequirement};
 pub use bandwidth::Bandwidth;
 pub use cache::Cache;
@@ -75,9 +78,7 @@ pub use cors::Cors;
 pub use direct_response::DirectResponse;
 pub use external_auth::{ExternalAuth, ExternalAuthProtocol};
 pub use fault::{Abort, Delay, FaultInjection};
-pub use headers::{
-    Header, HeaderEdits, ResponseHeader, ResponseHeaderMode, TemplateHeader, TemplateHeaders,
-};
+pub use headers::{Header, HeaderEdits, ResponseHeader, ResponseHeaderMode, TemplateHeader, TemplateHeaders};
 pub use health_check::{HealthCheck, HealthCheckType};
 pub use ip_access::IpAccess;
 pub use limits::BodyLimits;

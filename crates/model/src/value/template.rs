@@ -70,10 +70,7 @@ impl Template {
     /// # Errors
     ///
     /// The errors of [`new`](Self::new), for the text with the values in place of these variables.
-    pub fn with<'t>(
-        text: &str,
-        value_of: impl Fn(&str) -> Option<&'t Self>,
-    ) -> Result<Self, TemplateError> {
+    pub fn with<'t>(text: &str, value_of: impl Fn(&str) -> Option<&'t Self>) -> Result<Self, TemplateError> {
         if text.len() > Self::LENGTH_MAX {
             return Err(TemplateError::TooLong(text.len()));
         }

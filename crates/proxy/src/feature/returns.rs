@@ -23,10 +23,7 @@ pub(crate) enum ReturnedContent {
 }
 
 /// The response for a request: the first response whose conditions hold.
-pub(crate) fn returned(
-    responses: &[Return],
-    view: &TemplateView<'_>,
-) -> Result<Option<Returned>, TooLong> {
+pub(crate) fn returned(responses: &[Return], view: &TemplateView<'_>) -> Result<Option<Returned>, TooLong> {
     for response in responses {
         if let Some(captured) = holds(&response.conditions, view)? {
             let view = TemplateView { captured: captured.as_ref().or(view.captured), ..*view };

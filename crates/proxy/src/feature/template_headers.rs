@@ -89,6 +89,6 @@ fn write(
 }
 
 /// The statuses of `add_header` of nginx without `always`.
-fn is_success(status: u16) -> bool {
+pub(crate) fn is_success(status: u16) -> bool {
     matches!(status, 200 | 201 | 204 | 206 | 301..=304 | 307 | 308)
 }

@@ -10,10 +10,10 @@ use std::time::Duration;
 use sluicegate_model::{ObjectId, policy};
 
 use super::exchange::Exchange;
-use super::question::{Added, question, write_sign_in};
+use super::question::{Added, NoQuestion, question, write_sign_in, write_sign_in_of};
 use super::refuse::Refusal;
 use crate::counters::{PolicyShard, PolicyStats};
-use crate::failure::{Denial, Failure, Fault};
+use crate::failure::{Denial, Failure};
 use crate::feature::authentication::consumer::Consumers;
 use crate::feature::authentication::{
     Authentication, Identity, Memories, NotAuthenticated, SlowCheckResults,
@@ -22,6 +22,7 @@ use crate::feature::cors::Cors;
 use crate::feature::ext_auth::{Answer, External};
 use crate::feature::rate_limit::{Caller, LimitRefusal, Limits, Lines, seconds_up};
 use crate::feature::security::Arrival;
+use crate::feature::template_headers::is_success;
 use crate::feature::{Guard, LimitPolicy, Policy, SecurityPolicy};
 use crate::name::host_name;
 use crate::rule::RouteIndex;
@@ -59,7 +60,7 @@ impl Exchange<'_> {
         if let Some(policy) = &guard.security {
             if let Some(authentication) = &policy.compiled.authentication {
                 if !policy.compiled.is_satisfied_by(address) {
-                    identity = self.authenticate(policy, authentication, consumers, guard.service).await?;
+                    identity = self.authenticate(policy, authentication, consumers, guard).await?;
                 }
                 self.edit(|exchange, edits| {
                     authentication.forward(exchange.head(), &identity, consumers, edits);
@@ -91,7 +92,7 @@ impl Exchange<'_> {
         policy: &SecurityPolicy,
         authentication: &Authentication,
         consumers: &Consumers,
-        service: Option<usize>,
+        guard: &Guard,
     ) -> Result<Identity, Refusal> {
         let mut awaited = SlowCheckResults::default();
         loop {
@@ -100,11 +101,18 @@ impl Exchange<'_> {
             match authentication.identify(self.head(), consumers, &memories, &awaited) {
                 Ok(identity) => return Ok(identity),
                 Err(NotAuthenticated::Denied(denial)) => {
-                    authentication.challenge(&awaited, denial, &mut self.scratch.response_lines);
+                    let denial = authentication.final_denial(denial);
+                    self.edit(|_, edits| authentication.challenge(&awaited, denial, edits));
                     if let Some(page) = authentication.sign_in(denial) {
                         self.edit(|exchange, edits| {
                             write_sign_in(&mut edits.response_lines, &exchange.view(), page);
                         });
+                    }
+                    if let Some(page) = authentication.sign_in_template(denial) {
+                        let mut line = Vec::new();
+                        write_sign_in_of(&mut line, &self.template_view(), page)
+                            .map_err(|fault| Refusal::Rejected(fault.into()))?;
+                        self.scratch.response_lines.extend_from_slice(&line);
                     }
                     return Err(self.deny(&By::of(policy), denial));
                 }
@@ -118,7 +126,7 @@ impl Exchange<'_> {
                     awaited.password = Some(is_right);
                 }
                 Err(NotAuthenticated::ExternalCheckPending(external)) => {
-                    let answer = Box::pin(self.ask(policy, &external, service)).await?;
+                    let answer = Box::pin(self.ask(policy, &external, guard)).await?;
                     awaited.answers.push((external.number(), answer));
                 }
             }
@@ -130,17 +138,19 @@ impl Exchange<'_> {
         &mut self,
         policy: &SecurityPolicy,
         external: &Arc<External>,
-        service: Option<usize>,
-    ) -> Result<Result<Rc<Answer>, Denial>, Fault> {
+        guard: &Guard,
+    ) -> Result<Result<Rc<Answer>, Denial>, Refusal> {
         let added = Added {
             origin: &self.client.origin,
             underscores: self.snapshot.settings.underscores_in_headers,
             request_id: self.record.request_id,
         };
-        let Ok(question) = question(external, &self.view(), &added) else {
-            return Ok(Err(Denial::AmbiguousCredentials));
+        let question = match question(external, &self.template_view(), guard.route, &added) {
+            Ok(question) => question,
+            Err(NoQuestion::Ambiguous) => return Ok(Err(Denial::AmbiguousCredentials)),
+            Err(NoQuestion::TooLong(fault)) => return Err(Refusal::Rejected(fault.into())),
         };
-        let upstream = service.and_then(|slot| self.worker.upstream(slot));
+        let upstream = guard.service.and_then(|slot| self.worker.upstream(slot));
         let service = self.worker.externals.of(external, &policy.stats, self.worker.id);
         let asking = service.ask(external.clone(), upstream, question);
         Ok(self.awaited(asking, self.head_deadline).await?.ok_or(Failure::ResponseTimeout)?)
@@ -234,6 +244,15 @@ impl Exchange<'_> {
 
     fn shard<'s>(&self, stats: &'s PolicyStats) -> &'s PolicyShard {
         stats.of(self.worker.id)
+    }
+
+    /// Adds the header lines that only some statuses have.
+    pub(super) fn add_success_lines(&mut self, status: u16) {
+        let scratch = &mut *self.scratch;
+        if !scratch.success_lines.is_empty() && is_success(status) {
+            scratch.response_lines.extend_from_slice(&scratch.success_lines);
+            scratch.success_lines.clear();
+        }
     }
 
     /// Removes the CORS headers of the endpoint, if a policy decides about origins.

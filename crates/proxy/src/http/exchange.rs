@@ -114,6 +114,7 @@ impl<'c> Exchange<'c> {
         scratch.response.clear();
         scratch.request_lines.clear();
         scratch.response_lines.clear();
+        scratch.success_lines.clear();
         scratch.query = None;
         let snapshot = worker.snapshot();
         let (head, limits) = (&scratch.head, &snapshot.settings.limits);
@@ -275,6 +276,9 @@ impl<'c> Exchange<'c> {
                 Some(_) => {}
             }
         }
+        if let Some(fault) = self.client.origin.denied {
+            return Err(self.deny_certificate(fault));
+        }
         if redirects {
             let port = self.snapshot.settings.tls.redirect_port;
             write_location(request, authority, port, path, query);
@@ -288,12 +292,29 @@ impl<'c> Exchange<'c> {
         Ok(index)
     }
 
+    /// Denies a request because of the client's certificate: with a redirect to the error page, if there is one.
+    #[cold]
+    fn deny_certificate(&mut self, fault: ClientFault) -> Refusal {
+        let session = self.client.origin.session.as_ref();
+        let auth = session.and_then(|session| session.host.client_auth.clone());
+        let page = auth.as_ref().and_then(|auth| auth.at_requests.as_ref()?.error_page.as_ref());
+        match page.filter(|_| fault == ClientFault::Certificate) {
+            None => fault.into(),
+            Some(page) => {
+                self.count(fault.into());
+                self.scratch.request.extend_from_slice(page.as_bytes());
+                Refusal::Redirect(302)
+            }
+        }
+    }
+
     /// Writes the request's head for an endpoint of the upstream in this slot.
     fn rewrite(&mut self, slot: usize) -> Result<Rc<LocalUpstream>, Refusal> {
         let upstream = self.worker.upstream(slot).ok_or(Failure::NoEndpoint)?;
         self.record.upstream = Some(upstream.clone());
         let client = self.trusted.then(|| self.client_address());
-        let headers = self.steered.as_ref().and_then(|steered| steered.policy.compiled.template_headers.as_ref());
+        let headers =
+            self.steered.as_ref().and_then(|steered| steered.policy.compiled.template_headers.as_ref());
         let Scratch { input, head, request, path, request_lines, query, .. } = &mut *self.scratch;
         let buf = input.filled();
         // Without the header the endpoint may not change the protocol, and responds in HTTP/1.1.

@@ -122,6 +122,7 @@ impl Exchange<'_> {
             return Persist::Close;
         }
         self.record.status = status;
+        self.add_success_lines(status);
         if self.steered.is_some() {
             self.scratch.reply_head.lines.clear();
             self.add_template_headers(status);

@@ -44,6 +44,7 @@ impl Exchange<'_> {
     /// the mark of the responding endpoint.
     pub(super) fn begin_response(&mut self, mark: Option<u64>) -> Begun {
         self.apply_policies_to_response();
+        self.add_success_lines(self.scratch.reply_head.status);
         if self.steered.is_some() {
             self.steer_response();
         }

@@ -14,8 +14,8 @@ use super::refuse::Refusal;
 use super::view::raw_path;
 use crate::deadline::after;
 use crate::failure::Failure;
-use crate::feature::fault;
 use crate::feature::Guard;
+use crate::feature::fault;
 use crate::feature::headers::BackendEdits;
 use crate::feature::returns::ReturnedContent;
 use crate::feature::session_affinity::Affinity;
@@ -257,7 +257,8 @@ impl Exchange<'_> {
 
     /// Adds the headers with variables to the response. Its head is that of an endpoint, or empty.
     pub(super) fn add_template_headers(&mut self, status: u16) {
-        let Some(policy) = self.traffic().filter(|policy| policy.compiled.template_headers.is_some()).cloned()
+        let Some(policy) =
+            self.traffic().filter(|policy| policy.compiled.template_headers.is_some()).cloned()
         else {
             return;
         };

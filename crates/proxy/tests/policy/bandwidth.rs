@@ -11,7 +11,9 @@ const BODY: usize = 200_000;
 
 async fn throttled(features: Value) -> anyhow::Result<(Backend, Gateway)> {
     let backend = Backend::start(Behaviour::choose(|request| match &*request.target {
-        "/chunked" => Behaviour::chunked(std::iter::repeat_n(vec![b'x'; 1000], BODY / 1000), Duration::ZERO, &[]),
+        "/chunked" => {
+            Behaviour::chunked(std::iter::repeat_n(vec![b'x'; 1000], BODY / 1000), Duration::ZERO, &[])
+        }
         "/close" => Behaviour::sized(BODY).then_close(),
         _ => Behaviour::sized(BODY),
     }))

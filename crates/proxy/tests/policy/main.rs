@@ -6,6 +6,7 @@
 //! | `keys` | API keys, passwords, Consumers, identity headers for endpoints |
 //! | `access` | addresses, origins, rules, path tricks |
 //! | `published` | keys that issuers publish, and servers that publish malformed keys |
+//! | `digests` | Digest authentication |
 //! | `external` | external authorization services, and services that misbehave |
 //! | `backends` | rules with several backends, and the features of a backend |
 //! | `bandwidth` | the bandwidth of responses |
@@ -24,6 +25,7 @@ mod backends;
 mod bandwidth;
 mod cache;
 mod concurrency;
+mod digests;
 mod external;
 mod health;
 mod keys;
@@ -125,6 +127,7 @@ fn either(one: Authentication, other: Authentication) -> Authentication {
         api_key: one.api_key.or(other.api_key),
         basic: one.basic.or(other.basic),
         ext_auth: one.ext_auth.or(other.ext_auth),
+        digest: one.digest.or(other.digest),
         ..Authentication::default()
     }
 }

@@ -11,12 +11,12 @@ use std::borrow::Cow;
 
 use sluicegate_model::rule::RuleMatch;
 
+use crate::frontend::nginx;
 use crate::intent::{At, Host, Https, Intent, Intents, Place, Rule};
 use crate::object::ingress::{self, Ingress, RulePath};
 use crate::problem::Problem;
 use crate::store::Store;
 use crate::translate::TranslateOptions;
-use crate::frontend::nginx;
 use crate::upstream;
 use class::Classes;
 
@@ -41,8 +41,7 @@ pub(super) fn ask<'a>(store: &'a Store, options: &'a TranslateOptions, intents: 
         nginx::Dialect::new(store, nginx, ours.iter().copied().filter(is_its_own))
     });
     for (at, ingress) in ours {
-        let nginx =
-            nginx.as_ref().filter(|_| classes.dialect(ingress) == Some(class::Dialect::IngressNginx));
+        let nginx = nginx.as_ref().filter(|_| classes.dialect(ingress) == Some(class::Dialect::IngressNginx));
         let intent = match nginx {
             Some(nginx) => nginx.intent(at, ingress, &mut intents.problems),
             None => intent(store, options, at, ingress, &mut intents.problems),

@@ -14,11 +14,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use sluicegate_model::UpstreamKey;
 use sluicegate_model::feature::{DirectResponse, Features};
 use sluicegate_model::policy::{RateLimits, Security};
 use sluicegate_model::rule::RuleMatch;
 use sluicegate_model::value::{Entries, Number};
-use sluicegate_model::UpstreamKey;
 
 use super::ingress::{passthrough, tls};
 use crate::intent::{At, Host, Intent, Own, Passthrough, Place, Rule};
@@ -70,7 +70,10 @@ impl Context<'_, '_> {
     /// Reports a fault in an annotation that restricts access, and closes the routes of the Ingress.
     pub(super) fn close(&mut self, parts: &mut Parts, short: &str, fault: &str) {
         self.fault(short, format!("{fault}; all routes of this Ingress respond with 503"));
-        parts.security.refuses.get_or_insert_with(|| format!("{}/{short}: {fault}", self.options.prefix).into());
+        parts
+            .security
+            .refuses
+            .get_or_insert_with(|| format!("{}/{short}: {fault}", self.options.prefix).into());
     }
 }
 
@@ -161,22 +164,24 @@ impl<'a> Dialect<'a> {
             let upstream = self.key(&path.upstream, backend);
             let own = https::of_path(own, path);
             match self.locations.matches(&rule.host, path, context.settings) {
-                Ok(matches) => rules.extend(matches.into_iter().map(|Path { of, redirect }| match redirect {
-                    None => Rule {
-                        place,
-                        of,
-                        literal: None,
-                        upstream: Some(upstream.clone()),
-                        own: Some(own.clone()),
-                    },
-                    Some(redirect) => Rule {
-                        place,
-                        of,
-                        literal: None,
-                        upstream: None,
-                        own: Some(location::redirecting(&own, redirect)),
-                    },
-                })),
+                Ok(matches) => {
+                    rules.extend(matches.into_iter().map(|Path { of, redirect }| match redirect {
+                        None => Rule {
+                            place,
+                            of,
+                            literal: None,
+                            upstream: Some(upstream.clone()),
+                            own: Some(own.clone()),
+                        },
+                        Some(redirect) => Rule {
+                            place,
+                            of,
+                            literal: None,
+                            upstream: None,
+                            own: Some(location::redirecting(&own, redirect)),
+                        },
+                    }))
+                }
                 Err(fault) => {
                     let consequence = "requests that the path may match receive 503";
                     let field = format!("{}.path", place.field());

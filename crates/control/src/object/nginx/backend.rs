@@ -53,8 +53,15 @@ pub(super) const ROWS: &[Row] = &[
                 "HTTPS" => Protocol { http2: false, tls: true },
                 "GRPC" => Protocol { http2: true, tls: false },
                 "GRPCS" => Protocol { http2: true, tls: true },
-                "FCGI" => return Err("FCGI is not supported: put an HTTP server in front of FastCGI".to_owned()),
-                _ => return Err(format!("{:?} is not one of HTTP, HTTPS, GRPC, GRPCS and AUTO_HTTP", value.text)),
+                "FCGI" => {
+                    return Err("FCGI is not supported: put an HTTP server in front of FastCGI".to_owned());
+                }
+                _ => {
+                    return Err(format!(
+                        "{:?} is not one of HTTP, HTTPS, GRPC, GRPCS and AUTO_HTTP",
+                        value.text
+                    ));
+                }
             });
             Ok(())
         }),

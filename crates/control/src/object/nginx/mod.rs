@@ -164,7 +164,9 @@ const CLOSED: &str = "all routes of this Ingress respond with 503";
 
 fn unknown(short: &str, restricts: bool) -> String {
     if restricts {
-        return format!("is unknown, and may restrict access; {CLOSED}. Fix the name, or remove the annotation");
+        return format!(
+            "is unknown, and may restrict access; {CLOSED}. Fix the name, or remove the annotation"
+        );
     }
     let known: Vec<&str> = rows().map(|row| row.name).collect();
     match closest(short, &known) {

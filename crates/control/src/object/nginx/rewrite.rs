@@ -20,15 +20,13 @@ impl Settings {
     }
 }
 
-pub(super) const ROWS: &[Row] = &[
-    Row {
-        name: "use-regex",
-        restricts: false,
-        meaning: Sets(|settings, value| {
-            settings.rewrite.use_regex = value.switch()?;
-            Ok(())
-        }),
-        sets: "Matches all paths of the hosts, of all Ingresses, as regular expressions without regard to case.",
-        default: "`false`",
-    },
-];
+pub(super) const ROWS: &[Row] = &[Row {
+    name: "use-regex",
+    restricts: false,
+    meaning: Sets(|settings, value| {
+        settings.rewrite.use_regex = value.switch()?;
+        Ok(())
+    }),
+    sets: "Matches all paths of the hosts, of all Ingresses, as regular expressions without regard to case.",
+    default: "`false`",
+}];

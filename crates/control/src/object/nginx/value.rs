@@ -89,7 +89,9 @@ mod tests {
 
     #[test]
     fn sizes_have_the_units_of_nginx_which_are_powers_of_1024() {
-        for (text, bytes) in [("0", Some(0)), ("8m", Some(8 << 20)), ("1K", Some(1024)), ("2g", Some(2 << 30))] {
+        for (text, bytes) in
+            [("0", Some(0)), ("8m", Some(8 << 20)), ("1K", Some(1024)), ("2g", Some(2 << 30))]
+        {
             assert_eq!(value(text).size().ok(), bytes, "{text}");
         }
         for text in ["", "m", "-1", "8mb", "1.5m", "99999999999999999g"] {

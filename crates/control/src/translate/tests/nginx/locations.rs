@@ -16,8 +16,17 @@ fn without_the_dialect_an_ingress_of_class_nginx_is_not_served() {
 
 #[test]
 fn regular_expression_of_one_ingress_applies_to_all_paths_of_the_host_without_regard_to_case() {
-    let yaml = ingress("a", "use-regex: \"true\"", &["a.test ImplementationSpecific /items/[0-9]+ echo:http"])
-        + &ingress("b", "", &["a.test Prefix /shop echo:http", "a.test Exact /Shop/cart echo:http", "b.test Prefix /shop echo:http"]);
+    let yaml =
+        ingress("a", "use-regex: \"true\"", &["a.test ImplementationSpecific /items/[0-9]+ echo:http"])
+            + &ingress(
+                "b",
+                "",
+                &[
+                    "a.test Prefix /shop echo:http",
+                    "a.test Exact /Shop/cart echo:http",
+                    "b.test Prefix /shop echo:http",
+                ],
+            );
     let translation = translated(&yaml);
     assert_eq!(problems(&translation), [""; 0]);
     let expected = ["^/items/[0-9]+", "^/Shop/cart", "^/shop/", "^/shop"];
