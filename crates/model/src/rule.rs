@@ -17,7 +17,7 @@ use serde::{Serialize, Serializer};
 use crate::encoding::{Adapt as _, Context, Fault, List, Maybe, Same, Shared, Text};
 use crate::feature::BackendFeatures;
 use crate::policy::{RateLimits, Security, Traffic};
-use crate::value::Weight;
+use crate::value::{Number, Weight};
 use crate::{ClientAuth, Codings, EntryPoint, HostPattern, ObjectId, PathPattern, UpstreamKey};
 
 /// A host and its rules.
@@ -95,6 +95,35 @@ pub struct Rule {
     /// Timeouts, retries, header edits and the like, in place of the settings.
     #[cbor(n(8), with = "Maybe::<Shared>")]
     pub traffic: Option<Arc<Traffic>>,
+    /// The form of the redirect of [`https_only`](Self::https_only).
+    #[serde(skip_serializing_if = "HttpsRedirect::is_default")]
+    #[cbor(n(64), default, skip_if = "HttpsRedirect::is_default")]
+    pub https_redirect: HttpsRedirect,
+}
+
+/// The redirect of plain HTTP to HTTPS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[cbor(map)]
+pub struct HttpsRedirect {
+    /// The status (ingress-nginx `http-redirect-code`). Default 308.
+    #[n(0)]
+    pub status: Number<u16, 301, 308>,
+    /// Whether the redirect leaves out the final slash of the request (ingress-nginx without `preserve-trailing-slash`). Default
+    /// no.
+    #[n(1)]
+    pub strips_slash: bool,
+}
+
+impl Default for HttpsRedirect {
+    fn default() -> Self {
+        Self { status: Number::of(308), strips_slash: false }
+    }
+}
+
+impl HttpsRedirect {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Rule {
@@ -122,6 +151,7 @@ impl Rule {
             security: None,
             rate_limits: None,
             traffic: None,
+            https_redirect: HttpsRedirect::default(),
         }
     }
 }

@@ -126,10 +126,9 @@ impl ClassArgs {
             "sluicegate" => IngressNginx::default().ingress_class,
             named => named.to_owned(),
         };
-        self.ingress_nginx_compatibility.then(|| IngressNginx {
-            prefix: self.annotations_prefix.trim_end_matches('/').to_owned(),
-            controller: self.controller_class.clone(),
-            ingress_class: class,
+        self.ingress_nginx_compatibility.then(|| {
+            let prefix = self.annotations_prefix.trim_end_matches('/').to_owned();
+            IngressNginx::new(prefix, self.controller_class.clone(), class)
         })
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use sluicegate_model::feature::BackendFeatures;
-use sluicegate_model::rule::Backend;
+use sluicegate_model::rule::{Backend, HttpsRedirect};
 use sluicegate_model::value::Weight;
 use sluicegate_model::{EntryPoint, Rule, Transport, UpstreamKey, VirtualHost};
 
@@ -124,6 +124,7 @@ fn rule(
         matches: rule.matches.to_vec(),
         backends,
         https_only: false,
+        https_redirect: HttpsRedirect::default(),
         client_auth: None,
         compression: None,
         security: attached.security,

@@ -2,6 +2,7 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | [`alias`] | further names of hosts of Ingresses |
 //! | [`rule`] | hosts and rules of Ingresses, with the policies of each rule |
 //! | [`http_route`] | hosts and rules of HTTPRoutes and GRPCRoutes |
 //! | [`slash`] | paths that a policy guards with a final slash, but not without it |
@@ -20,6 +21,7 @@ use crate::problem::Problem;
 use crate::store::Store;
 use crate::translate::{TranslateOptions, Translation};
 
+mod alias;
 mod backend;
 mod http_route;
 mod rule;
@@ -37,14 +39,15 @@ pub(crate) fn emit(
 ) -> Translation {
     let Merged { listeners, passthrough, tls, rules, mut policies } = merged;
     let mut emitted = rule::emit(&rules, &tls, &mut policies);
+    let mut problems = Vec::new();
+    let mut tls_hosts = tls.hosts(&passthrough);
+    alias::add(&intents.aliases, &mut emitted.hosts, &mut tls_hosts, &mut problems);
     let of_routes = http_route::emit(&listeners.hosts, intents, &emitted.hosts, &mut policies);
     emitted.hosts.extend(of_routes);
     // Other parts compare configurations in this order.
     emitted
         .hosts
         .sort_unstable_by(|one, other| (&one.entry_point, &one.host).cmp(&(&other.entry_point, &other.host)));
-    let mut problems = Vec::new();
-    let mut tls_hosts = tls.hosts(&passthrough);
     tls_hosts.extend(listeners.tls_hosts);
     tls_hosts
         .sort_unstable_by(|one, other| (&one.entry_point, &one.host).cmp(&(&other.entry_point, &other.host)));

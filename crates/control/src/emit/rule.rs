@@ -74,6 +74,7 @@ impl Emitting<'_, '_> {
             matches: vec![of],
             backends: upstream.cloned().map(Backend::new).into_iter().collect(),
             https_only: self.tls.is_https_only(intent, https, host),
+            https_redirect: https.redirect,
             client_auth: intent.client_auth.as_ref().map(|auth| auth.policy.clone()),
             compression: intent.compression.cloned(),
             security: attached.security,

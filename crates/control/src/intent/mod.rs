@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use sluicegate_model::feature::Features;
 use sluicegate_model::policy::{RateLimits, Security};
-use sluicegate_model::rule::RuleMatch;
+use sluicegate_model::rule::{HttpsRedirect, RuleMatch};
 use sluicegate_model::{Certificate, ClientAuth, Codings, HostPattern, Layer4Route, ObjectId, UpstreamKey};
 
 use crate::backend_tls::BackendTls;
@@ -36,6 +36,8 @@ pub(crate) mod listener;
 pub(crate) struct Intents<'a> {
     /// For HTTP and TLS, the oldest object first.
     pub(crate) http: Vec<Intent<'a>>,
+    /// Further names of hosts of these objects, in the same order.
+    pub(crate) aliases: Vec<Alias<'a>>,
     /// The Gateways, the oldest first.
     pub(crate) gateways: Vec<GatewayIntent<'a>>,
     /// The ListenerSets of these Gateways, the oldest first.
@@ -92,6 +94,15 @@ pub(crate) struct Host<'a> {
     pub(crate) rules: Vec<Rule>,
     /// The TLS passthrough of its connections.
     pub(crate) passthrough: Passthrough,
+}
+
+/// A further name of a host.
+pub(crate) struct Alias<'a> {
+    pub(crate) at: At<'a>,
+    pub(crate) place: Place,
+    pub(crate) name: HostPattern,
+    /// The host.
+    pub(crate) of: &'a HostPattern,
 }
 
 /// The TLS passthrough of a host.
@@ -163,6 +174,7 @@ pub(crate) struct Https {
     pub(crate) is_forced: bool,
     /// Whether plain HTTP is redirected for hosts with TLS; `None` for the setting of the gateway.
     pub(crate) if_tls: Option<bool>,
+    pub(crate) redirect: HttpsRedirect,
 }
 
 /// An object that claims the TLS connections for a host.

@@ -9,7 +9,7 @@ use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 use sluicegate_model::Certificate;
 
 use super::kind::Raw;
-use super::{Object, ObjectRef, certificate};
+use super::{Object, ObjectRef, certificate, nginx};
 use crate::problem::Findings;
 
 /// The type of a Secret that holds a certificate and its key.
@@ -33,6 +33,8 @@ pub(crate) struct Secret {
 #[derive(PartialEq)]
 pub(crate) struct ConfigMap {
     pub(crate) data: Data,
+    /// The global settings of ingress-nginx, if this is its ConfigMap.
+    pub(crate) nginx: nginx::configmap::Cached,
 }
 
 /// The content of a Secret or a ConfigMap, by key.
@@ -69,7 +71,10 @@ impl ConfigMap {
     pub(crate) fn check(raw: v1::ConfigMap, findings: &mut Findings) -> Self {
         let text = raw.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.into_bytes()));
         let binary = raw.binary_data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0));
-        Self { data: Data::check(text.chain(binary).collect(), findings) }
+        Self {
+            data: Data::check(text.chain(binary).collect(), findings),
+            nginx: nginx::configmap::Cached::default(),
+        }
     }
 }
 
@@ -96,6 +101,11 @@ impl Data {
     /// The value of a key.
     pub(crate) fn get(&self, key: &str) -> Option<&[u8]> {
         self.values.get(key).map(Vec::as_slice)
+    }
+
+    /// All values that are text, in the order of their keys.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.values().filter_map(|(key, value)| Some((key, std::str::from_utf8(value).ok()?)))
     }
 
     /// All values, in the order of their keys.

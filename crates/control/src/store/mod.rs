@@ -496,9 +496,9 @@ impl Store {
         Touched { routing: is_new, ..Touched::default() }
     }
 
-    /// The content of a ConfigMap, and the place where it was written.
-    pub(crate) fn configmap(&self, object: &ObjectRef) -> Option<(&Data, &Origin)> {
-        self.one::<ConfigMap>(object).map(|(map, origin)| (&map.data, origin))
+    /// A ConfigMap, and the place where it was written.
+    pub(crate) fn configmap(&self, object: &ObjectRef) -> Option<(&ConfigMap, &Origin)> {
+        self.one(object)
     }
 
     /// The error of an object in service, or of a newer version that is not in service; `None` without an error.

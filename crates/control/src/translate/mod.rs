@@ -20,6 +20,7 @@ use sluicegate_model::{Config, Settings, UpstreamKey};
 
 use crate::intent::At;
 use crate::merge::policy::standing::Standing;
+use crate::object::secret::ConfigMap;
 use crate::object::{Kind, ObjectRef, nginx};
 use crate::problem::Problem;
 use crate::status::ObjectStatus;
@@ -115,7 +116,7 @@ pub struct TranslateOptions {
 }
 
 /// The options of the dialect of ingress-nginx.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct IngressNginx {
     /// The prefix of the annotations, without a slash. Default `nginx.ingress.kubernetes.io`.
     pub prefix: String,
@@ -123,15 +124,21 @@ pub struct IngressNginx {
     pub controller: String,
     /// The class without an IngressClass of that name. Default `nginx`.
     pub ingress_class: String,
+    /// The settings of Ingresses without annotations.
+    pub(crate) globals: Arc<nginx::Settings>,
+}
+
+impl IngressNginx {
+    /// The options without a ConfigMap.
+    #[must_use]
+    pub fn new(prefix: String, controller: String, ingress_class: String) -> Self {
+        Self { prefix, controller, ingress_class, globals: Arc::default() }
+    }
 }
 
 impl Default for IngressNginx {
     fn default() -> Self {
-        Self {
-            prefix: nginx::PREFIX.to_owned(),
-            controller: "k8s.io/ingress-nginx".to_owned(),
-            ingress_class: "nginx".to_owned(),
-        }
+        Self::new(nginx::PREFIX.to_owned(), "k8s.io/ingress-nginx".to_owned(), "nginx".to_owned())
     }
 }
 
@@ -270,14 +277,43 @@ fn with_globals<'a>(
     let Some(object) = options.configmap.as_ref().map(ObjectName::configmap) else {
         return (Cow::Borrowed(options), Vec::new());
     };
-    let Some((data, origin)) = store.configmap(&object) else {
+    let Some((configmap, origin)) = store.configmap(&object) else {
         let fault = format!("{object} does not exist; the settings of the command line apply");
         return (Cow::Borrowed(options), vec![Problem::of_option("--configmap", fault)]);
     };
-    let values: Vec<(&str, &str)> =
-        data.values().filter_map(|(key, value)| Some((key, std::str::from_utf8(value).ok()?))).collect();
-    let Globals { settings, ssl_redirect, faults } = (options.read_globals.0)(&values);
     let at = At { object: &object, origin };
-    let problems = faults.into_iter().map(|(field, fault)| at.warning(&field, fault)).collect();
-    (Cow::Owned(TranslateOptions { settings, ssl_redirect, ..options.clone() }), problems)
+    let ingress_nginx = configmap_of_nginx(options, &object, configmap);
+    let of_nginx = ingress_nginx.as_ref().map(|(_, globals)| *globals);
+    let values: Vec<(&str, &str)> = configmap.data.texts().collect();
+    let is_of_gateway = |(key, _): &&(&str, &str)| of_nginx.is_none_or(|globals| !globals.knows(key));
+    let of_gateway: Vec<_> = values.iter().filter(is_of_gateway).copied().collect();
+    let Globals { settings, ssl_redirect, faults } = (options.read_globals.0)(&of_gateway);
+    let mut problems: Vec<Problem> =
+        faults.into_iter().map(|(field, fault)| at.warning(&field, fault)).collect();
+    for (key, fault) in of_nginx.iter().flat_map(|globals| &globals.faults) {
+        problems.push(at.warning(&format!("data[{key}]"), fault.clone()));
+    }
+    let ingress_nginx = ingress_nginx.map(|(nginx, _)| nginx);
+    (Cow::Owned(TranslateOptions { settings, ssl_redirect, ingress_nginx, ..options.clone() }), problems)
+}
+
+/// The dialect of ingress-nginx with the settings of the ConfigMap.
+fn configmap_of_nginx<'s>(
+    options: &TranslateOptions,
+    object: &ObjectRef,
+    configmap: &'s ConfigMap,
+) -> Option<(IngressNginx, &'s nginx::configmap::Globals)> {
+    let nginx = options.ingress_nginx.clone()?;
+    let globals = configmap.nginx.get(configmap.data.texts(), &object.namespace);
+    Some((IngressNginx { globals: globals.settings.clone(), ..nginx }, globals))
+}
+
+/// The dialect of ingress-nginx with the settings of the ConfigMap, if it is enabled.
+pub(crate) fn ingress_nginx(store: &Store, options: &TranslateOptions) -> Option<IngressNginx> {
+    let object = options.configmap.as_ref().map(ObjectName::configmap);
+    let of_configmap = object.and_then(|object| {
+        let (configmap, _) = store.configmap(&object)?;
+        configmap_of_nginx(options, &object, configmap).map(|(nginx, _)| nginx)
+    });
+    of_configmap.or_else(|| options.ingress_nginx.clone())
 }

@@ -42,13 +42,14 @@ impl Named {
         named.others.extend(options.ticket_secret.as_ref().map(ObjectName::secret));
         named.others.extend(options.configmap.as_ref().map(ObjectName::configmap));
         let classes = Classes::new(store, options);
+        let nginx = super::ingress_nginx(store, options);
         for (object, ingress, _) in store.all::<Ingress>() {
             let Some(dialect) = classes.dialect(ingress) else { continue };
             named.add(store, object, ingress);
             if dialect == Dialect::IngressNginx
-                && let Some(nginx) = &options.ingress_nginx
+                && let Some(nginx) = &nginx
             {
-                let settings = ingress.nginx.settings(&nginx.prefix, &object.namespace);
+                let settings = ingress.nginx.settings(&nginx.prefix, &nginx.globals, &object.namespace);
                 named.others.extend(settings.references.iter().cloned());
             }
         }

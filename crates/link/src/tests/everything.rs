@@ -14,7 +14,9 @@ use sluicegate_model::feature::{
 };
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 use sluicegate_model::policy::*;
-use sluicegate_model::rule::{Backend, HeaderMatch, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch};
+use sluicegate_model::rule::{
+    Backend, HeaderMatch, HttpsRedirect, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch,
+};
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
 use sluicegate_model::value::secret::{CaCertificates, FromSecret, KeyBytes};
@@ -62,6 +64,7 @@ fn first() -> Config {
     let [client_auth, ..] = client_auths();
     let full = Rule {
         https_only: true,
+        https_redirect: HttpsRedirect { status: Number::of(301), strips_slash: true },
         client_auth: Some(client_auth),
         compression: Some(ContentCoding::ALL.into_iter().collect()),
         security: Some(Arc::new(security())),

@@ -12,7 +12,9 @@ use proptest::prelude::*;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use sluicegate_model::feature::compression::{Levels, MediaRange};
 use sluicegate_model::feature::{BackendFeatures, RetryConstraint};
-use sluicegate_model::rule::{Backend, HeaderMatch, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch};
+use sluicegate_model::rule::{
+    Backend, HeaderMatch, HttpsRedirect, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch,
+};
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
 use sluicegate_model::value::{Number, Span, Url};
@@ -143,7 +145,7 @@ fn route() -> impl Strategy<Value = Rule> {
         id(),
         matches,
         vec(backend(), 0..3),
-        any::<bool>(),
+        (any::<bool>(), https_redirect()),
         option::of(client_auth()),
         option::of(codings()),
         policies,
@@ -153,7 +155,7 @@ fn route() -> impl Strategy<Value = Rule> {
                 id,
                 matches,
                 backends,
-                https_only,
+                (https_only, https_redirect),
                 client_auth,
                 compression,
                 (security, rate_limits, traffic),
@@ -163,6 +165,7 @@ fn route() -> impl Strategy<Value = Rule> {
                     matches,
                     backends,
                     https_only,
+                    https_redirect,
                     client_auth,
                     compression,
                     security,
@@ -171,6 +174,11 @@ fn route() -> impl Strategy<Value = Rule> {
                 }
             },
         )
+}
+
+fn https_redirect() -> impl Strategy<Value = HttpsRedirect> {
+    (number(301..=308).prop_map(valid), any::<bool>())
+        .prop_map(|(status, strips_slash)| HttpsRedirect { status, strips_slash })
 }
 
 fn backend() -> impl Strategy<Value = Backend> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use sluicegate_http1::{Known, Method, Normalised, Rejection, RequestFraming, TargetForm, normalise};
 use sluicegate_model::Settings;
+use sluicegate_model::rule::HttpsRedirect;
 use tokio::time::{Instant, sleep_until};
 
 use super::cached::{Cached, ResponseAction};
@@ -282,7 +283,12 @@ impl<'c> Exchange<'c> {
         if redirects {
             let port = self.snapshot.settings.tls.redirect_port;
             write_location(request, authority, port, path, query);
-            return Err(Refusal::Redirect(308));
+            let HttpsRedirect { status, strips_slash } = target.https_redirect;
+            // nginx leaves out the slash at the end of the query as well.
+            if strips_slash && request.ends_with(b"/") {
+                request.pop();
+            }
+            return Err(Refusal::Redirect(status.get()));
         }
         self.deny_policy_bypass(index)?;
         let snapshot = self.snapshot.clone();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use foldhash::HashMap;
-use sluicegate_model::rule::{PathMatch, RuleMatch};
+use sluicegate_model::rule::{HttpsRedirect, PathMatch, RuleMatch};
 use sluicegate_model::{
     ClientAuth, Codings, HostPattern, ObjectId, PathPattern, Rule, Settings, UpstreamKey, VirtualHost,
 };
@@ -44,6 +44,7 @@ pub(crate) struct Target {
     pub(crate) backends: Backends,
     /// Whether the gateway redirects plain HTTP clients to HTTPS.
     pub(crate) https_only: bool,
+    pub(crate) https_redirect: HttpsRedirect,
     /// The client certificate policy under which the TLS connection must have been opened.
     pub(crate) client_auth: Option<Arc<ClientAuth>>,
     /// The content codings for responses; `None`: no compression.
@@ -269,6 +270,7 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
             id: rule.id.clone(),
             backends: Backends::new(rule, &of.path, &self.slot),
             https_only: rule.https_only,
+            https_redirect: rule.https_redirect,
             client_auth: rule.client_auth.clone(),
             compression: Some(rule.compression.as_ref().unwrap_or(&self.settings.compression.codings))
                 .filter(|codings| !codings.is_off())

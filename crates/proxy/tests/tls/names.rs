@@ -3,7 +3,9 @@ use std::time::{Duration, SystemTime};
 
 use rustls::{ProtocolVersion, SignatureScheme};
 use sluicegate_model::KeyKind;
+use sluicegate_model::rule::HttpsRedirect;
 use sluicegate_model::tls::{Hsts, TlsVersion, UnknownNames};
+use sluicegate_model::value::Number;
 use sluicegate_proxy::failure::{ClientFault, TlsFault};
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::tls::{Authority, ClientOptions};
@@ -169,6 +171,30 @@ async fn plain_http_is_redirected_if_a_route_requires_https() -> TestResult {
     assert_eq!(client.request(forged).await?.status, 200, "a load balancer's word");
     let response = client.request(get("a.test")).await?;
     assert_eq!(response.header("location"), Some("https://a.test:8443/"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn redirect_to_https_can_leave_out_the_final_slash_and_have_another_status() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let gateway = with_names(&["a.test"]).backends([&backend]).start().await?;
+    gateway
+        .configure(|config| {
+            let rule = &mut Arc::make_mut(&mut config.hosts[0]).rules[0];
+            rule.https_only = true;
+            rule.https_redirect = HttpsRedirect { status: Number::of(301), strips_slash: true };
+        })
+        .await;
+    let mut client = sluicegate_testkit::client::Client::connect(gateway.addr()).await?;
+    for (target, location) in [
+        ("/", "https://a.test"),
+        ("/x/", "https://a.test/x"),
+        ("/x", "https://a.test/x"),
+        ("/x/?q", "https://a.test/x/?q"),
+    ] {
+        let response = client.request(format!("GET {target} HTTP/1.1\r\nHost: a.test\r\n\r\n")).await?;
+        assert_eq!((response.status, response.header("location")), (301, Some(location)), "{target}");
+    }
     Ok(())
 }
 

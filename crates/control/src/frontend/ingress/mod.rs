@@ -9,7 +9,7 @@
 
 use std::borrow::Cow;
 
-use sluicegate_model::rule::RuleMatch;
+use sluicegate_model::rule::{HttpsRedirect, RuleMatch};
 
 use crate::frontend::nginx;
 use crate::intent::{At, Host, Https, Intent, Intents, Place, Rule};
@@ -43,7 +43,10 @@ pub(super) fn ask<'a>(store: &'a Store, options: &'a TranslateOptions, intents: 
     for (at, ingress) in ours {
         let nginx = nginx.as_ref().filter(|_| classes.dialect(ingress) == Some(class::Dialect::IngressNginx));
         let intent = match nginx {
-            Some(nginx) => nginx.intent(at, ingress, &mut intents.problems),
+            Some(nginx) => {
+                intents.aliases.extend(nginx.aliases(at, ingress));
+                nginx.intent(at, ingress, &mut intents.problems)
+            }
             None => intent(store, options, at, ingress, &mut intents.problems),
         };
         intents.http.push(intent);
@@ -73,6 +76,7 @@ fn intent<'a>(
         https: Https {
             is_forced: ingress.force_ssl_redirect || ingress.client_auth.is_some(),
             if_tls: ingress.ssl_redirect,
+            redirect: HttpsRedirect::default(),
         },
         compression: ingress.compression.as_ref(),
         own: None,

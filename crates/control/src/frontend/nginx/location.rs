@@ -41,7 +41,7 @@ pub(super) struct Path {
 const REGEX: u32 = 1 << 29;
 
 impl<'a> Locations<'a> {
-    pub(super) fn new(ingresses: impl Iterator<Item = (&'a Ingress, &'a Settings)>) -> Self {
+    pub(super) fn new(ingresses: impl Iterator<Item = (&'a Ingress, Arc<Settings>)>) -> Self {
         let mut servers: HashMap<&HostPattern, Server<'a>> = HashMap::default();
         for (ingress, settings) in ingresses {
             for rule in &ingress.rules {

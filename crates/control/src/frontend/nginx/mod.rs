@@ -21,7 +21,7 @@ use sluicegate_model::rule::RuleMatch;
 use sluicegate_model::value::{Entries, Number};
 
 use super::ingress::{passthrough, tls};
-use crate::intent::{At, Host, Intent, Own, Passthrough, Place, Rule};
+use crate::intent::{Alias, At, Host, Intent, Own, Passthrough, Place, Rule};
 use crate::object::annotation::field;
 use crate::object::backend::Backend;
 use crate::object::ingress::{self, Ingress};
@@ -56,7 +56,7 @@ pub(super) struct Context<'c, 'a> {
     pub(super) options: &'a IngressNginx,
     pub(super) at: At<'a>,
     pub(super) ingress: &'a Ingress,
-    pub(super) settings: &'a Settings,
+    pub(super) settings: Arc<Settings>,
     pub(super) problems: &'c mut Vec<Problem>,
 }
 
@@ -77,6 +77,13 @@ impl Context<'_, '_> {
     }
 }
 
+impl IngressNginx {
+    /// The settings of an Ingress.
+    pub(crate) fn settings(&self, at: At<'_>, ingress: &Ingress) -> Arc<Settings> {
+        ingress.nginx.settings(&self.prefix, &self.globals, &at.object.namespace)
+    }
+}
+
 impl<'a> Dialect<'a> {
     /// `ingresses` are the Ingresses of the dialect, the oldest first.
     pub(super) fn new(
@@ -84,19 +91,17 @@ impl<'a> Dialect<'a> {
         options: &'a IngressNginx,
         ingresses: impl Iterator<Item = (At<'a>, &'a Ingress)>,
     ) -> Self {
-        let settings = |(at, ingress): (At<'a>, &'a Ingress)| {
-            (ingress, ingress.nginx.settings(&options.prefix, &at.object.namespace))
-        };
+        let settings = |(at, ingress): (At<'a>, &'a Ingress)| (ingress, options.settings(at, ingress));
         Self { store, options, locations: Locations::new(ingresses.map(settings)) }
     }
 
     /// The intent of an Ingress.
     pub(super) fn intent(&self, at: At<'a>, ingress: &'a Ingress, problems: &mut Vec<Problem>) -> Intent<'a> {
-        let settings = ingress.nginx.settings(&self.options.prefix, &at.object.namespace);
+        let settings = self.options.settings(at, ingress);
         let mut context =
             Context { store: self.store, options: self.options, at, ingress, settings, problems };
         let own = self.own(&mut context);
-        let backend = settings.backend.backend();
+        let backend = context.settings.backend.backend();
         Intent {
             at,
             created: ingress.created,
@@ -111,6 +116,17 @@ impl<'a> Dialect<'a> {
             compression: None,
             refuses: own.security.clone().filter(|security| security.refuses.is_some()),
         }
+    }
+
+    /// The further names of the hosts of an Ingress.
+    pub(super) fn aliases(&self, at: At<'a>, ingress: &'a Ingress) -> impl Iterator<Item = Alias<'a>> {
+        let settings = self.options.settings(at, ingress);
+        let place = Place::Annotation("nginx.ingress.kubernetes.io/server-alias");
+        let hosts = ingress.rules.iter().map(|rule| &rule.host);
+        hosts.flat_map(move |of| {
+            let names = settings.alias.hosts.clone();
+            names.into_iter().map(move |name| Alias { at, place, name, of })
+        })
     }
 
     /// The parts of all rules of an Ingress.
@@ -131,11 +147,11 @@ impl<'a> Dialect<'a> {
         for fault in &context.settings.faults {
             context.problems.push(context.at.problem(
                 Severity::Error,
-                &field(&fault.name),
+                &fault.field,
                 fault.message.clone(),
             ));
             if fault.closes {
-                let reason = format!("{}: {}", fault.name, fault.message);
+                let reason = format!("{}: {}", fault.field, fault.message);
                 parts.security.refuses.get_or_insert_with(|| reason.into());
             }
         }
@@ -162,8 +178,8 @@ impl<'a> Dialect<'a> {
         for path in &rule.paths {
             let place = Place::Path(rule.index, path.index);
             let upstream = self.key(&path.upstream, backend);
-            let own = https::of_path(own, path);
-            match self.locations.matches(&rule.host, path, context.settings) {
+            let own = https::of_path(context, own, path);
+            match self.locations.matches(&rule.host, path, &context.settings) {
                 Ok(matches) => {
                     rules.extend(matches.into_iter().map(|Path { of, redirect }| match redirect {
                         None => Rule {

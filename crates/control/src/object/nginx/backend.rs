@@ -7,7 +7,7 @@ use crate::object::backend::{Backend, BackendTls, Protocol};
 use crate::object::{Kind, ObjectRef};
 
 /// The settings of this group.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     /// `backend-protocol`.
     protocol: Option<Protocol>,

@@ -1,10 +1,12 @@
 //! Redirects to HTTPS, and TLS passthrough.
 
+use sluicegate_model::value::Number;
+
 use super::Meaning::Sets;
 use super::Row;
 
 /// The settings of this group.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     /// `ssl-redirect`.
     pub(crate) ssl_redirect: Option<bool>,
@@ -14,6 +16,10 @@ pub(crate) struct Settings {
     pub(crate) ssl_passthrough: bool,
     /// `preserve-trailing-slash`.
     pub(crate) preserve_trailing_slash: bool,
+    /// `http-redirect-code` of the ConfigMap.
+    pub(crate) redirect_code: Option<Number<u16, 301, 308>>,
+    /// `no-tls-redirect-locations` of the ConfigMap.
+    pub(crate) not_redirected: Option<Vec<Box<str>>>,
 }
 
 pub(super) const ROWS: &[Row] = &[

@@ -6,21 +6,28 @@
 //! | module | annotations |
 //! |---|---|
 //! | [`value`] | the types of values, as ingress-nginx reads them |
+//! | [`alias`] | further names of hosts |
+//! | [`configmap`] | keys of the ConfigMap |
 //! | [`https`] | redirects to HTTPS, TLS passthrough |
 //! | [`backend`] | the protocol and TLS to endpoints |
 //! | [`rewrite`] | regular expressions of paths, rewrites |
 //! | [`proxy`] | timeouts and sizes |
+//! | `page` | the reference page |
 //! | [`unsupported`] | annotations without an effect, and refused annotations |
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::ObjectRef;
-use super::annotation::closest;
+use super::annotation::{closest, field};
 use value::Value;
 
+pub(crate) mod alias;
 pub(crate) mod backend;
+pub(crate) mod configmap;
 pub(crate) mod https;
+#[cfg(test)]
+mod page;
 pub(crate) mod proxy;
 pub(crate) mod rewrite;
 mod unsupported;
@@ -30,7 +37,8 @@ pub(crate) mod value;
 pub(crate) const PREFIX: &str = "nginx.ingress.kubernetes.io";
 
 /// The tables of all groups, in the order of the reference page.
-const GROUPS: &[&[Row]] = &[https::ROWS, rewrite::ROWS, backend::ROWS, proxy::ROWS, unsupported::ROWS];
+const GROUPS: &[&[Row]] =
+    &[alias::ROWS, https::ROWS, rewrite::ROWS, backend::ROWS, proxy::ROWS, unsupported::ROWS];
 
 /// An annotation.
 pub(crate) struct Row {
@@ -56,8 +64,9 @@ pub(crate) enum Meaning {
 }
 
 /// The settings of an Ingress.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
+    pub(crate) alias: alias::Settings,
     pub(crate) https: https::Settings,
     pub(crate) backend: backend::Settings,
     pub(crate) proxy: proxy::Settings,
@@ -68,11 +77,11 @@ pub(crate) struct Settings {
 }
 
 /// A fault in an annotation.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// The name of the annotation, with its prefix.
-    pub(crate) name: Box<str>,
-    /// The rest of a sentence about the annotation.
+    /// The annotation, or the key of the ConfigMap, as a field.
+    pub(crate) field: Box<str>,
+    /// The rest of a sentence about the field.
     pub(crate) message: String,
     /// Whether the routes of the Ingress respond with 503.
     pub(crate) closes: bool,
@@ -83,8 +92,15 @@ pub(crate) struct Fault {
 pub(crate) struct Annotations {
     /// Names with a prefix, and values.
     entries: Box<[(Box<str>, Box<str>)]>,
-    /// The settings, once they were asked for. The options of the process determine the prefix.
-    settings: OnceLock<Settings>,
+    /// The settings, once they were asked for.
+    settings: Mutex<Option<Known>>,
+}
+
+/// The settings of annotations, and the global settings below them.
+#[derive(Debug)]
+struct Known {
+    globals: Arc<Settings>,
+    settings: Arc<Settings>,
 }
 
 /// The settings follow from the entries.
@@ -103,7 +119,7 @@ impl Annotations {
         };
         let entries = annotations.into_iter().flatten().filter(|(name, _)| is_known(name));
         let entries = entries.map(|(name, value)| (name.as_str().into(), value.as_str().into())).collect();
-        Self { entries, settings: OnceLock::new() }
+        Self { entries, settings: Mutex::default() }
     }
 
     /// The names and values of the annotations with a prefix.
@@ -114,15 +130,27 @@ impl Annotations {
         })
     }
 
-    /// The settings of the annotations with a prefix, which must be the same for each call.
-    pub(crate) fn settings(&self, prefix: &str, namespace: &Arc<str>) -> &Settings {
-        self.settings.get_or_init(|| {
-            let mut settings = Settings::default();
-            for annotation in self.with_prefix(prefix) {
-                annotation.read(namespace, &mut settings);
-            }
-            settings
-        })
+    /// The settings of the annotations with a prefix, over the global settings. The annotations are read again only if the global
+    /// settings have changed. The prefix must be the same for each call.
+    pub(crate) fn settings(
+        &self,
+        prefix: &str,
+        globals: &Arc<Settings>,
+        namespace: &Arc<str>,
+    ) -> Arc<Settings> {
+        let mut known = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Known { settings, .. }) =
+            known.as_ref().filter(|known| Arc::ptr_eq(&known.globals, globals))
+        {
+            return settings.clone();
+        }
+        let mut settings = Settings::clone(globals);
+        for annotation in self.with_prefix(prefix) {
+            annotation.read(namespace, &mut settings);
+        }
+        let settings = Arc::new(settings);
+        *known = Some(Known { globals: globals.clone(), settings: settings.clone() });
+        settings
     }
 }
 
@@ -144,10 +172,12 @@ impl Annotation<'_> {
                 (unknown(short, restricts), restricts)
             }
             Some(Row { meaning: Meaning::Harmless, .. }) => return,
-            Some(Row { meaning: Meaning::Refused(instead), .. }) => {
-                let closes = restricts(short, value);
-                let consequence = if closes { CLOSED } else { "it has no effect" };
-                (format!("is not supported; {consequence}. {instead}"), closes)
+            Some(Row { meaning: Meaning::Refused(instead), restricts, .. }) => {
+                if matches!(value.trim(), "" | "false" | "off" | "0") {
+                    return;
+                }
+                let consequence = if *restricts { CLOSED } else { "the annotation has no effect" };
+                (format!("is not supported; {consequence}. {instead}"), *restricts)
             }
             Some(Row { meaning: Meaning::Sets(set), restricts, .. }) => {
                 let Err(fault) = set(settings, &Value { text: value.trim(), namespace }) else { return };
@@ -155,7 +185,7 @@ impl Annotation<'_> {
                 (format!("{fault}; {consequence}"), *restricts)
             }
         };
-        settings.faults.push(Fault { name: name.into(), message, closes });
+        settings.faults.push(Fault { field: field(name).into(), message, closes });
     }
 }
 
@@ -200,15 +230,6 @@ pub(crate) fn restricts(short: &str, value: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_annotation_of_ingress_nginx_has_one_row() {
-        let mut names: Vec<&str> = rows().map(|row| row.name).collect();
-        names.sort_unstable();
-        let mut once = names.clone();
-        once.dedup();
-        assert_eq!(names, once, "a name has two rows");
-    }
 
     #[test]
     fn ingress_nginx_access_control_annotations_are_recognized_by_name_and_value() {

@@ -9,7 +9,7 @@ use super::Row;
 use super::value::Value;
 
 /// The settings of this group.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     /// `proxy-body-size`; 0 for no limit.
     pub(crate) body_size: Option<Size>,

@@ -5,7 +5,7 @@ use super::Row;
 use crate::object::ingress::RulePath;
 
 /// The settings of this group.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     /// `use-regex`.
     use_regex: bool,

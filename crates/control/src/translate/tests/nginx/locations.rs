@@ -1,10 +1,11 @@
 //! The order of paths, the defaults, and the classes.
 
-use sluicegate_model::value::Size;
+use sluicegate_model::Protocol;
+use sluicegate_model::value::{Size, Timeout};
 
-use super::{features, ingress, options, paths, problems, rule, translated};
+use super::{ECHO, features, ingress, options, paths, problems, rule, translated};
 use crate::store::Store;
-use crate::translate::{TranslateOptions, translate};
+use crate::translate::{ObjectName, TranslateOptions, translate};
 
 #[test]
 fn without_the_dialect_an_ingress_of_class_nginx_is_not_served() {
@@ -70,4 +71,92 @@ fn request_for_a_path_without_a_rule_receives_404_under_the_settings_of_the_ingr
     let fallback = translation.config.hosts[0].fallback.as_ref().unwrap();
     let response = fallback.traffic.as_ref().unwrap().features.direct_response.as_ref().unwrap();
     assert_eq!(response.status_code.get(), 404);
+}
+
+#[test]
+fn alias_has_the_rules_of_all_ingresses_of_the_host_unless_an_ingress_has_the_name() {
+    let yaml = ingress("a", "server-alias: \"b.test, c.test\"", &["a.test Prefix /a echo:http"])
+        + &ingress("b", "", &["a.test Prefix /b echo:http", "c.test Prefix /c echo:http"]);
+    let translation = translated(&yaml);
+    assert_eq!(paths(&translation, "b.test"), paths(&translation, "a.test"));
+    assert_eq!(paths(&translation, "c.test"), ["Prefix /c"]);
+    let found = problems(&translation);
+    assert!(found.len() == 1 && found[0].contains("has no effect for host c.test"), "{found:?}");
+}
+
+#[test]
+fn keys_of_the_configmap_are_the_settings_of_ingresses_without_the_annotation() {
+    let configmap = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: nginx}\ndata: \
+                     {proxy-body-size: 4m, proxy-read-timeout: \"7\", http-redirect-code: \"301\", proxy-connect-timeout: soon}\n";
+    let yaml = ingress("a", "", &["a.test Prefix / echo:http"])
+        + &ingress("b", "proxy-body-size: 8m", &["b.test Prefix / echo:http"])
+        + configmap
+        + ECHO;
+    let mut store = Store::default();
+    store.set_file(std::path::Path::new("m.yaml"), &yaml);
+    let name = ObjectName { namespace: "default".into(), name: "nginx".into() };
+    let translation = translate(&store, &TranslateOptions { configmap: Some(name), ..options() });
+    let policies = translation.config.rules().filter_map(|rule| rule.traffic.as_ref());
+    let sizes: Vec<_> =
+        policies.map(|traffic| traffic.features.limits.request_body.unwrap().get() >> 20).collect();
+    assert_eq!(sizes, [4, 4, 8, 8]);
+    assert!(translation.config.rules().all(|rule| rule.https_redirect.status.get() == 301));
+    let found = problems(&translation);
+    assert!(found.len() == 1 && found[0].starts_with("data[proxy-connect-timeout]: "), "{found:?}");
+}
+
+#[test]
+fn redirect_to_https_follows_ssl_redirect_and_force_ssl_redirect_and_spares_acme_challenges() {
+    let acme = ["a.test Prefix / echo:http", "a.test Exact /.well-known/acme-challenge/t echo:http"];
+    for (annotations, expected) in [
+        ("", [false, false]),
+        ("ssl-redirect: \"true\"", [false, false]),
+        ("force-ssl-redirect: \"true\"", [true, false]),
+    ] {
+        let translation = translated(&ingress("a", annotations, &acme));
+        let mut rules: Vec<_> = translation.config.hosts[0].rules.iter().collect();
+        rules.sort_by_key(|rule| rule.path().len());
+        assert_eq!([rules[0].https_only, rules[1].https_only], expected, "{annotations}");
+    }
+    let tls = ingress("a", "ssl-redirect: \"false\"", &["a.test Prefix / echo:http"]);
+    let with_tls = |text: &str| translated(&text.replace("nginx, ", "nginx, tls: [{hosts: [a.test]}], "));
+    assert!(!rule(&with_tls(&tls)).https_only);
+    let redirected = with_tls(&tls.replace("\"false\"", "\"true\""));
+    assert!(rule(&redirected).https_only && rule(&redirected).https_redirect.strips_slash);
+    let kept = with_tls(&ingress("a", "preserve-trailing-slash: \"true\"", &["a.test Prefix / echo:http"]));
+    assert!(!rule(&kept).https_redirect.strips_slash);
+}
+
+#[test]
+fn passthrough_takes_the_connections_of_a_host() {
+    let translation = translated(&ingress("a", "ssl-passthrough: \"true\"", &["a.test Prefix / echo:http"]));
+    assert_eq!(translation.config.tls.passthrough.len(), 1);
+}
+
+#[test]
+fn protocol_to_endpoints_is_that_of_the_annotation_and_tls_is_verified_only_on_request() {
+    let transport = |annotations: &str| {
+        let translation = translated(&ingress("a", annotations, &["a.test Prefix / echo:http"]));
+        rule(&translation).backends[0].upstream.transport.clone()
+    };
+    assert!(transport("").tls.is_none() && transport("backend-protocol: AUTO_HTTP").tls.is_none());
+    assert_eq!(transport("backend-protocol: GRPC").protocol, Protocol::Http2);
+    let tls = transport("backend-protocol: HTTPS").tls.unwrap();
+    assert!(!tls.verifies && !tls.sends_name);
+    let secured = "backend-protocol: GRPCS\nproxy-ssl-secret: default/tls\nproxy-ssl-verify: \"on\"\n\
+                   proxy-ssl-name: echo.internal\nproxy-ssl-server-name: \"on\"";
+    let tls = transport(secured).tls.unwrap();
+    assert!(tls.verifies && tls.sends_name && &*tls.server_name == "echo.internal");
+    assert_eq!(tls.secret.as_deref(), Some("default/tls"));
+    let refused = translated(&ingress("a", "backend-protocol: FCGI", &["a.test Prefix / echo:http"]));
+    assert!(problems(&refused)[0].contains("FCGI is not supported"));
+}
+
+#[test]
+fn timeouts_are_in_seconds() {
+    let timeouts =
+        features("proxy-connect-timeout: \"3\"\nproxy-read-timeout: \"90\"\nproxy-send-timeout: \"30\"")
+            .timeouts;
+    let seconds = |timeout: Option<Timeout>| timeout.unwrap().get().as_secs();
+    assert_eq!((seconds(timeouts.connect), seconds(timeouts.response), seconds(timeouts.idle)), (3, 90, 90));
 }

@@ -1,0 +1,152 @@
+//! The ConfigMap of ingress-nginx: the settings of Ingresses without annotations.
+//!
+//! A key with the name of an annotation has the meaning of the annotation. [`ROWS`] are the other keys. Keys for the whole gateway
+//! are options of the command line.
+
+use std::sync::{Arc, OnceLock};
+
+use sluicegate_model::value::Number;
+
+use super::Meaning::{Harmless, Refused, Sets};
+use super::value::Value;
+use super::{CLOSED, Fault, Row, Settings, row};
+
+/// The annotations that are also keys of the ConfigMap.
+const ANNOTATIONS: &[&str] = &[
+    "allowlist-source-range",
+    "client-body-buffer-size",
+    "custom-http-errors",
+    "denylist-source-range",
+    "disable-proxy-intercept-errors",
+    "enable-opentelemetry",
+    "force-ssl-redirect",
+    "limit-rate",
+    "limit-rate-after",
+    "load-balance",
+    "opentelemetry-trust-incoming-span",
+    "preserve-trailing-slash",
+    "proxy-body-size",
+    "proxy-buffer-size",
+    "proxy-buffering",
+    "proxy-buffers-number",
+    "proxy-busy-buffers-size",
+    "proxy-connect-timeout",
+    "proxy-cookie-domain",
+    "proxy-cookie-path",
+    "proxy-http-version",
+    "proxy-max-temp-file-size",
+    "proxy-next-upstream",
+    "proxy-next-upstream-timeout",
+    "proxy-next-upstream-tries",
+    "proxy-read-timeout",
+    "proxy-redirect-from",
+    "proxy-redirect-to",
+    "proxy-request-buffering",
+    "proxy-send-timeout",
+    "relative-redirects",
+    "service-upstream",
+    "ssl-redirect",
+    "upstream-hash-by",
+    "whitelist-source-range",
+];
+
+/// The keys that no annotation has.
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        name: "http-redirect-code",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            let code = value.word(&[("301", 301), ("302", 302), ("307", 307), ("308", 308)])?;
+            settings.https.redirect_code = Some(Number::of(code));
+            Ok(())
+        }),
+        sets: "The status of redirects to HTTPS: `301`, `302`, `307` or `308`.",
+        default: "`308`",
+    },
+    Row {
+        name: "no-tls-redirect-locations",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            settings.https.not_redirected = Some(value.list().map(Into::into).collect());
+            Ok(())
+        }),
+        sets: "The paths, with commas, that are not redirected to HTTPS.",
+        default: "`/.well-known/acme-challenge`",
+    },
+];
+
+/// The content of a ConfigMap.
+#[derive(Debug)]
+pub(crate) struct Globals {
+    pub(crate) settings: Arc<Settings>,
+    /// The keys that have an effect on Ingresses.
+    known: Vec<Box<str>>,
+    /// Keys with a fault, and the rest of a sentence about each.
+    pub(crate) faults: Vec<(Box<str>, String)>,
+}
+
+impl Globals {
+    /// Whether the key is for Ingresses, so that the key is not an option of the gateway.
+    pub(crate) fn knows(&self, key: &str) -> bool {
+        self.known.iter().any(|known| **known == *key)
+    }
+
+    fn read<'v>(values: impl Iterator<Item = (&'v str, &'v str)>, namespace: &Arc<str>) -> Self {
+        let (mut settings, mut known, mut faults) = (Settings::default(), Vec::new(), Vec::new());
+        for (key, value) in values {
+            let of_annotation = || row(key).filter(|_| ANNOTATIONS.contains(&key));
+            let Some(row) = ROWS.iter().find(|row| row.name == key).or_else(of_annotation) else { continue };
+            known.push(key.into());
+            let fault = match row.meaning {
+                Harmless => continue,
+                Refused(instead) => format!("is not supported and ignored. {instead}"),
+                Sets(set) => match set(&mut settings, &Value { text: value.trim(), namespace }) {
+                    Ok(()) => continue,
+                    Err(fault) if row.restricts => {
+                        let fault = format!("{fault}; {CLOSED}");
+                        let (field, message) = (format!("ConfigMap data[{key}]").into(), fault.clone());
+                        settings.faults.push(Fault { field, message, closes: true });
+                        fault
+                    }
+                    Err(fault) => format!("{fault}; the default applies"),
+                },
+            };
+            faults.push((key.into(), fault));
+        }
+        Self { settings: Arc::new(settings), known, faults }
+    }
+}
+
+/// The [`Globals`] of a ConfigMap, which are read once.
+#[derive(Default)]
+pub(crate) struct Cached(OnceLock<Globals>);
+
+/// The globals follow from the values of the ConfigMap.
+impl PartialEq for Cached {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Cached {
+    pub(crate) fn get<'v>(
+        &self,
+        values: impl Iterator<Item = (&'v str, &'v str)>,
+        namespace: &Arc<str>,
+    ) -> &Globals {
+        self.0.get_or_init(|| Globals::read(values, namespace))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_annotation_that_is_a_key_of_the_configmap_has_a_row() {
+        let is_lacking = |name: &&&str| row(name).is_none();
+        let lacking: Vec<_> = ANNOTATIONS.iter().filter(is_lacking).collect();
+        assert!(lacking.is_empty(), "{lacking:?}");
+        assert!(ROWS.iter().all(|own| row(own.name).is_none()), "a key has two rows");
+    }
+}
