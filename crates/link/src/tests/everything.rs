@@ -496,6 +496,7 @@ fn ext_auth() -> ExtAuth {
         .expect("one"),
         always_sets_cookies: true,
         tells_uri: true,
+        response_headers: Entries::new(vec![valid(json!("X-Forwarded-User"))]).expect("one"),
         cache: Some(AuthRequestCache {
             key: template("$remote_user"),
             times: Entries::new(vec![StatusTime { status: valid(json!(200)), time: valid(json!("5m")) }])

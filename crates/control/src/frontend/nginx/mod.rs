@@ -7,6 +7,10 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | [`access`] | client IPs |
+//! | [`auth`] | passwords, external authorization services |
+//! | [`client_certificate`] | client certificates |
+//! | [`limits`] | limits of requests, connections and bandwidth |
 //! | [`location`] | the matches of paths, in the order of nginx |
 //! | [`https`] | redirects to HTTPS |
 //! | [`proxy`] | timeouts and sizes |
@@ -14,11 +18,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use sluicegate_model::UpstreamKey;
 use sluicegate_model::feature::{DirectResponse, Features};
 use sluicegate_model::policy::{RateLimits, Security};
 use sluicegate_model::rule::RuleMatch;
 use sluicegate_model::value::{Entries, Number};
+use sluicegate_model::{HostPattern, UpstreamKey};
 
 use super::ingress::{passthrough, tls};
 use crate::intent::{Alias, At, Host, Intent, Own, Passthrough, Place, Rule};
@@ -32,7 +36,11 @@ use crate::translate::IngressNginx;
 use crate::upstream;
 use location::{Locations, Path};
 
+mod access;
+mod auth;
+mod client_certificate;
 mod https;
+mod limits;
 mod location;
 mod proxy;
 
@@ -65,6 +73,12 @@ impl Context<'_, '_> {
     pub(super) fn fault(&mut self, short: &str, message: String) {
         let name = format!("{}/{short}", self.options.prefix);
         self.problems.push(self.at.problem(Severity::Error, &field(&name), message));
+    }
+
+    /// Warns of a fault in an annotation, whose name has no prefix.
+    pub(super) fn warn(&mut self, short: &str, message: String) {
+        let name = format!("{}/{short}", self.options.prefix);
+        self.problems.push(self.at.problem(Severity::Warning, &field(&name), message));
     }
 
     /// Reports a fault in an annotation that restricts access, and closes the routes of the Ingress.
@@ -109,9 +123,12 @@ impl<'a> Dialect<'a> {
             default: ingress.default_backend.as_ref().map(|named| self.key(named, &backend)),
             is_for_all_hosts: !ingress.has_rules,
             unmatched: Some(unmatched(&own)),
-            own: Some(own.clone()),
+            own: Some(match ingress.default_backend {
+                Some(_) => auth::of_host(&mut context, &own, &HostPattern::Any),
+                None => own.clone(),
+            }),
             tls: tls::certificates(self.store, at, ingress),
-            client_auth: None,
+            client_auth: client_certificate::of(&context),
             https: own.https,
             compression: None,
             refuses: own.security.clone().filter(|security| security.refuses.is_some()),
@@ -145,17 +162,17 @@ impl<'a> Dialect<'a> {
             },
         };
         for fault in &context.settings.faults {
-            context.problems.push(context.at.problem(
-                Severity::Error,
-                &fault.field,
-                fault.message.clone(),
-            ));
+            context.problems.push(context.at.problem(Severity::Error, &fault.field, fault.message.clone()));
             if fault.closes {
                 let reason = format!("{}: {}", fault.field, fault.message);
                 parts.security.refuses.get_or_insert_with(|| reason.into());
             }
         }
         proxy::apply(context, &mut parts);
+        access::apply(context, &mut parts);
+        limits::apply(context, &mut parts);
+        auth::apply(context, &mut parts);
+        client_certificate::apply(context, &mut parts);
         let Parts { features, security, limits } = parts;
         let is_open = security == Security::open(security.id.clone());
         let has_limits = !limits.limits.is_empty() || !limits.concurrency.is_empty();
@@ -175,10 +192,12 @@ impl<'a> Dialect<'a> {
         backend: &Backend,
     ) -> Host<'a> {
         let mut rules = Vec::with_capacity(rule.paths.len());
+        let own = &auth::of_host(context, own, &rule.host);
         for path in &rule.paths {
             let place = Place::Path(rule.index, path.index);
             let upstream = self.key(&path.upstream, backend);
             let own = https::of_path(context, own, path);
+            let own = auth::of_path(context, &own, path);
             match self.locations.matches(&rule.host, path, &context.settings) {
                 Ok(matches) => {
                     rules.extend(matches.into_iter().map(|Path { of, redirect }| match redirect {

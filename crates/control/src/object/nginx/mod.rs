@@ -6,11 +6,15 @@
 //! | module | annotations |
 //! |---|---|
 //! | [`value`] | the types of values, as ingress-nginx reads them |
+//! | [`access`] | client IPs |
 //! | [`alias`] | further names of hosts |
+//! | [`auth`] | passwords, external authorization services |
+//! | [`client_certificate`] | client certificates |
 //! | [`configmap`] | keys of the ConfigMap |
 //! | [`https`] | redirects to HTTPS, TLS passthrough |
 //! | [`backend`] | the protocol and TLS to endpoints |
 //! | [`rewrite`] | regular expressions of paths, rewrites |
+//! | [`limits`] | limits of requests, connections and bandwidth |
 //! | [`proxy`] | timeouts and sizes |
 //! | `page` | the reference page |
 //! | [`unsupported`] | annotations without an effect, and refused annotations |
@@ -22,10 +26,14 @@ use super::ObjectRef;
 use super::annotation::{closest, field};
 use value::Value;
 
+pub(crate) mod access;
 pub(crate) mod alias;
+pub(crate) mod auth;
 pub(crate) mod backend;
+pub(crate) mod client_certificate;
 pub(crate) mod configmap;
 pub(crate) mod https;
+pub(crate) mod limits;
 #[cfg(test)]
 mod page;
 pub(crate) mod proxy;
@@ -37,8 +45,18 @@ pub(crate) mod value;
 pub(crate) const PREFIX: &str = "nginx.ingress.kubernetes.io";
 
 /// The tables of all groups, in the order of the reference page.
-const GROUPS: &[&[Row]] =
-    &[alias::ROWS, https::ROWS, rewrite::ROWS, backend::ROWS, proxy::ROWS, unsupported::ROWS];
+const GROUPS: &[&[Row]] = &[
+    alias::ROWS,
+    https::ROWS,
+    rewrite::ROWS,
+    backend::ROWS,
+    proxy::ROWS,
+    access::ROWS,
+    limits::ROWS,
+    auth::ROWS,
+    client_certificate::ROWS,
+    unsupported::ROWS,
+];
 
 /// An annotation.
 pub(crate) struct Row {
@@ -71,6 +89,10 @@ pub(crate) struct Settings {
     pub(crate) backend: backend::Settings,
     pub(crate) proxy: proxy::Settings,
     pub(crate) rewrite: rewrite::Settings,
+    pub(crate) access: access::Settings,
+    pub(crate) limits: limits::Settings,
+    pub(crate) auth: auth::Settings,
+    pub(crate) client_certificate: client_certificate::Settings,
     /// The Secrets and ConfigMaps that annotations name.
     pub(crate) references: Vec<ObjectRef>,
     pub(crate) faults: Vec<Fault>,

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::ext_auth::CacheTime;
 use crate::feature::headers::TemplateHeader;
-use crate::value::{Entries, Number, Template};
+use crate::value::{AnnotatedHeader, Entries, Number, Template};
 
 /// How the gateway asks the service, and how it applies the answer, in place of parts of [`ExtAuth`](super::ExtAuth).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
@@ -40,6 +40,11 @@ pub struct AuthRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(6)]
     pub cache: Option<AuthRequestCache>,
+    /// Further headers of the service's response that endpoints receive, with names such as `X-Forwarded-User`, which policies
+    /// may not use. The gateway drops these headers from every client request.
+    #[serde(skip_serializing_if = "crate::feature::is_default")]
+    #[cbor(n(7), default, skip_if = "crate::feature::is_default")]
+    pub response_headers: Entries<AnnotatedHeader, 32, 0>,
 }
 
 /// Answers that are cached by a text. Each route has its own answers.

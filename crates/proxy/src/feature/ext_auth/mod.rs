@@ -132,7 +132,11 @@ impl External {
             opening: opening.into_bytes().into(),
             authority,
             told,
-            response_headers: source.response_headers.iter().map(|name| named(name)).collect(),
+            response_headers: {
+                let further = source.auth_request.iter().flat_map(|request| request.response_headers.iter());
+                let names = source.response_headers.iter().map(|name| named(name));
+                names.chain(further.map(|name| named(name))).collect()
+            },
             source: Some(source.clone()),
         })
     }

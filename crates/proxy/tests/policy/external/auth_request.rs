@@ -1,5 +1,6 @@
 //! Authorization as `auth-url` of ingress-nginx.
 
+use sluicegate_model::feature::authentication::ext_auth::CacheTime;
 use sluicegate_model::feature::headers::TemplateHeader;
 use sluicegate_model::feature::{AuthRequest, AuthRequestCache, StatusTime};
 use sluicegate_model::value::{AnnotatedHeader, Number, Template};
@@ -15,10 +16,10 @@ fn asked(server: &Backend, request: AuthRequest) -> ExtAuth {
     ExtAuth { auth_request: Some(request), response_headers: written(json!(["x-user"])), ..service(server) }
 }
 
-fn times(entries: &[(i64, i64)]) -> Entries<StatusTime, 64, 0> {
-    let entry = |(status, millis): &(i64, i64)| StatusTime {
+fn times(entries: &[(i64, u64)]) -> Entries<StatusTime, 64, 0> {
+    let entry = |(status, millis): &(i64, u64)| StatusTime {
         status: Number::of(*status),
-        time: written(json!(format!("{millis}ms"))),
+        time: CacheTime::of_millis(*millis),
     };
     Entries::new(entries.iter().map(entry).collect()).unwrap()
 }
@@ -51,7 +52,7 @@ async fn auth_request_has_the_headers_of_ingress_nginx_and_a_target_with_variabl
     );
     assert_eq!(gateway.connect().await?.request(request).await?.status, 200);
     let seen = server.last_request().unwrap();
-    assert_eq!(seen.target, "/verify?path=%2Fa%2520b%3Ftenant%3Dt%26x%3D1&by=a%20b%22c");
+    assert_eq!(seen.target, "/verify?path=%2Fa%2520b%3Ftenant%3Dt%26x%3D1&by=a%20b\"c");
     assert_eq!(seen.method, "PUT");
     for (name, value) in [
         ("host", Some("127.0.0.1")),
@@ -88,8 +89,9 @@ async fn sign_in_with_variables_replaces_every_401_and_no_other_status() -> Test
         for transport in [Transport::Http, Transport::Http2] {
             let redirected = ask_by(&gateway, "GET", "/a?b=c&d", &[], transport).await?;
             assert_eq!((redirected.status, redirected.header("www-authenticate")), (302, None));
-            let expected = "https://login.test/start?rd=http://localhost%2Fa%3Fb%3Dc%26d";
-            assert_eq!(redirected.header("location"), Some(expected), "{transport:?}");
+            let scheme = transport.scheme();
+            let expected = format!("https://login.test/start?rd={scheme}://localhost%2Fa%3Fb%3Dc%26d");
+            assert_eq!(redirected.header("location"), Some(&*expected), "{transport:?}");
         }
         assert_eq!(backend.requests(), 0);
         assert_eq!(denied(&gateway, denial), 2);
@@ -156,6 +158,33 @@ async fn cookies_of_the_service_go_to_the_client_by_the_status_of_the_response()
     let (_backend, gateway) = guarded(by(asked(&server, request))).await?;
     let response = ask(&gateway, "/", &[]).await?;
     assert_eq!((response.status, response.headers_named("set-cookie").len()), (302, 1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn endpoints_receive_further_response_headers_and_clients_cannot_forge_them() -> TestResult {
+    let server = Backend::start(says(200, &["X-Forwarded-User: alice", "Authorization: Bearer t"])).await?;
+    let names = ["X-Forwarded-User", "x-forwarded-email", "Authorization"].map(AnnotatedHeader::of);
+    let response_headers = Entries::new(names.into()).unwrap();
+    let request = AuthRequest { response_headers, ..AuthRequest::default() };
+    let (backend, gateway) = guarded(by(asked(&server, request))).await?;
+    let forged = [
+        "X-Forwarded-User: root",
+        "X_Forwarded_Email: root",
+        "X-Forwarded-Email: root",
+        "Authorization: own",
+    ];
+    assert_eq!(ask(&gateway, "/", &forged).await?.status, 200);
+    let seen = backend.last_request().unwrap();
+    for (name, values) in [
+        ("x-forwarded-user", vec!["alice"]),
+        ("x-forwarded-email", vec![]),
+        ("x_forwarded_email", vec![]),
+        ("authorization", vec!["Bearer t"]),
+    ] {
+        let found = seen.headers.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+        assert_eq!(found.map(|(_, value)| &**value).collect::<Vec<_>>(), values, "{name}");
+    }
     Ok(())
 }
 
