@@ -8,13 +8,13 @@ use proptest::option;
 use proptest::prelude::*;
 use rustls_pki_types::CertificateDer;
 use serde_json::{Value, json};
-use sluicegate_model::feature::authentication::jwt::{Provider, ProviderKeys, RemoteKeys};
-use sluicegate_model::feature::{
-    AuthRequest, AuthRequestCache, Authentication, Authorization, Basic, Cors, Digest, ExtAuth, ExternalAuth, ExternalAuthProtocol, IpAccess, Jwt,
-    Require, StatusTime,
-};
 use sluicegate_model::feature::authentication::ext_auth::CacheTime;
+use sluicegate_model::feature::authentication::jwt::{Provider, ProviderKeys, RemoteKeys};
 use sluicegate_model::feature::headers::TemplateHeader;
+use sluicegate_model::feature::{
+    AuthRequest, AuthRequestCache, Authentication, Authorization, Basic, Cors, Digest, ExtAuth, ExternalAuth,
+    ExternalAuthProtocol, IpAccess, Jwt, Require, StatusTime,
+};
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 use sluicegate_model::policy::*;
 use sluicegate_model::value::secret::{CaCertificates, FromSecret, KeyBytes};
@@ -195,15 +195,17 @@ fn auth_request() -> impl Strategy<Value = AuthRequest> {
     let texts = (option::of(template()), option::of(template()), option::of(template()));
     let flags = (any::<bool>(), any::<bool>());
     (texts, headers, flags, option::of(cache), names()).prop_map(
-        |((target, sign_in, request_redirect), headers, (always_sets_cookies, tells_uri), cache, names)| AuthRequest {
-            target,
-            sign_in,
-            request_redirect,
-            headers,
-            always_sets_cookies,
-            tells_uri,
-            cache,
-            response_headers: Entries::new(names).unwrap(),
+        |((target, sign_in, request_redirect), headers, (always_sets_cookies, tells_uri), cache, names)| {
+            AuthRequest {
+                target,
+                sign_in,
+                request_redirect,
+                headers,
+                always_sets_cookies,
+                tells_uri,
+                cache,
+                response_headers: Entries::new(names).unwrap(),
+            }
         },
     )
 }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use sluicegate_model::feature::StatusTime;
 use sluicegate_model::feature::authentication::ext_auth::{CacheTime, ExtAuthMethod};
-use sluicegate_model::value::{AnnotatedHeader, Entries, Number, Realm, Template, syntax};
+use sluicegate_model::value::{
+    AnnotatedHeader, Entries, Number, Realm, Template, TemplatePart, Variable, syntax,
+};
 
 use super::Meaning::Sets;
 use super::Row;
@@ -69,22 +71,11 @@ pub(crate) struct Service {
 pub(crate) struct AuthUrl {
     /// `http` or `https`.
     pub(crate) scheme: &'static str,
-    /// The host and the port. May have [`HOST_VARIABLES`].
-    pub(crate) authority: Box<str>,
+    /// The host and the port. The only variables are those of the requested host.
+    pub(crate) authority: Template,
     /// The path and the query.
     pub(crate) target: Template,
 }
-
-/// The variables that stand for the host of the rule in the host of a URL.
-const HOST_VARIABLES: [&str; 7] = [
-    "${host}",
-    "${http_host}",
-    "${best_http_host}",
-    "$host",
-    "$http_host",
-    "$best_http_host",
-    "$server_name",
-];
 
 impl AuthUrl {
     /// Parses a URL. Only the path and the query are texts with any variables: a host that a client could choose would make the
@@ -106,28 +97,30 @@ impl AuthUrl {
             query if query.starts_with('?') => format!("/{query}"),
             path => path.to_owned(),
         };
-        let target = Template::new(&target).map_err(|fault| fault.to_string())?;
-        let url = Self { scheme, authority: authority.into(), target };
+        let parse = |text: &str| Template::new(text).map_err(|fault| fault.to_string());
+        let url = Self { scheme, authority: parse(authority)?, target: parse(&target)? };
         url.at("host.test")?;
         Ok(url)
     }
 
     /// Whether the host of the URL depends on the host of the rule.
     pub(crate) fn needs_host(&self) -> bool {
-        self.authority.contains('$')
+        self.authority.as_text().is_none()
     }
 
     /// The URL without its target, for a rule of this host.
     pub(crate) fn at(&self, host: &str) -> Result<String, String> {
-        let mut authority = String::from(&*self.authority);
-        for variable in HOST_VARIABLES {
-            authority = authority.replace(variable, host);
-        }
-        if authority.contains('$') {
-            return Err(format!(
-                "has a variable other than $host in the host {:?}: write the host",
-                self.authority
-            ));
+        let mut authority = String::new();
+        for part in self.authority.parts() {
+            authority.push_str(match part {
+                TemplatePart::Text(text) => text,
+                TemplatePart::Variable(
+                    Variable::Host | Variable::HttpHost | Variable::BestHttpHost | Variable::ServerName,
+                ) => host,
+                TemplatePart::Variable(other) => {
+                    return Err(format!("has ${other} in the host of the URL: write the host, or $host"));
+                }
+            });
         }
         let (name, port) = match authority.rsplit_once(':') {
             Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
@@ -398,10 +391,7 @@ pub(super) const KEYS: &[Row] = &[
         name: "global-auth-url",
         restricts: true,
         meaning: Sets(|settings, value| {
-            settings.auth.global.url = match value.text {
-                "" => None,
-                text => Some(AuthUrl::new(text)?),
-            };
+            settings.auth.global.url = Some(AuthUrl::new(value.text)?);
             Ok(())
         }),
         sets: "`auth-url` of Ingresses without the annotation.",

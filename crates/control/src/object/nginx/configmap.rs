@@ -98,6 +98,9 @@ impl Globals {
             let keys = || ROWS.iter().chain(limits::KEYS).chain(auth::KEYS);
             let Some(row) = keys().find(|row| row.name == key).or_else(of_annotation) else { continue };
             known.push(key.into());
+            if value.trim().is_empty() {
+                continue;
+            }
             let fault = match row.meaning {
                 Harmless => continue,
                 Refused(instead) => format!("is not supported and ignored. {instead}"),

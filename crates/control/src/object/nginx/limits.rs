@@ -1,6 +1,7 @@
 //! Limits of requests, connections and bandwidth by client IP.
 
 use sluicegate_model::feature::LimitStatus;
+use sluicegate_model::feature::bandwidth::BytesPerSecond;
 use sluicegate_model::feature::rate_limit::Requests;
 use sluicegate_model::value::Size;
 
@@ -25,7 +26,7 @@ pub(crate) struct Settings {
     /// `limit-whitelist`, the former name.
     pub(crate) former_exempt: Option<Networks>,
     /// `limit-rate`, in bytes per second.
-    pub(crate) rate: Option<Size<1, { 1 << 40 }>>,
+    pub(crate) rate: Option<BytesPerSecond>,
     /// `limit-rate-after`, in bytes.
     pub(crate) rate_after: Option<Size>,
     /// `limit-req-status-code` of the ConfigMap.

@@ -201,6 +201,12 @@ impl Annotation<'_> {
                 let consequence = if *restricts { CLOSED } else { "the annotation has no effect" };
                 (format!("is not supported; {consequence}. {instead}"), *restricts)
             }
+            // ingress-nginx ignores annotations without a value, except lists of client IPs.
+            Some(Row { meaning: Meaning::Sets(_), .. })
+                if value.trim().is_empty() && !lists_addresses(short) =>
+            {
+                return;
+            }
             Some(Row { meaning: Meaning::Sets(set), restricts, .. }) => {
                 let Err(fault) = set(settings, &Value { text: value.trim(), namespace }) else { return };
                 let consequence = if *restricts { CLOSED } else { "the default applies" };
@@ -209,6 +215,11 @@ impl Annotation<'_> {
         };
         settings.faults.push(Fault { field: field(name).into(), message, closes });
     }
+}
+
+/// Whether the annotation is a list of client IPs that may or may not call.
+fn lists_addresses(short: &str) -> bool {
+    matches!(short, "allowlist-source-range" | "whitelist-source-range" | "denylist-source-range")
 }
 
 /// The consequence of a fault in an annotation that restricts access.

@@ -80,8 +80,9 @@ fn client_ips_are_allowed_and_denied() {
 
 #[test]
 fn limits_by_client_ip_have_the_burst_and_the_status_of_ingress_nginx() {
-    let found =
-        limits("limit-rps: \"10\"\nlimit-rpm: \"30\"\nlimit-connections: \"4\"\nlimit-whitelist: 10.0.0.0/8");
+    let found = limits(
+        "limit-rps: \"10\"\nlimit-rpm: \"30\"\nlimit-connections: \"4\"\nlimit-whitelist: 10.0.0.0/8\nlimit-allowlist: 192.0.2.0/24",
+    );
     let rates: Vec<_> = found
         .limits
         .iter()
@@ -92,7 +93,9 @@ fn limits_by_client_ip_have_the_burst_and_the_status_of_ingress_nginx() {
     assert_eq!(rates, [("rps", 10, 1, 51), ("rpm", 30, 60, 151)]);
     assert!(found.limits.iter().all(|limit| limit.status() == 503 && limit.key.len() == 1));
     assert_eq!((found.concurrency[0].requests.get(), found.concurrency[0].status()), (4, 503));
-    assert_eq!((found.exempt.len(), found.headers), (1, false));
+    assert_eq!((found.exempt[0].to_string(), found.headers), ("192.0.2.0/24".to_owned(), false));
+    let former = limits("limit-rps: \"1\"\nlimit-whitelist: 10.0.0.0/8");
+    assert_eq!(former.exempt[0].to_string(), "10.0.0.0/8");
     let found = limits("limit-rps: \"10\"\nlimit-burst-multiplier: \"0\"");
     assert_eq!(found.limits[0].burst.unwrap().get(), 1);
     let none = of("limit-rps: \"0\"\nlimit-connections: \"-1\"");
@@ -279,6 +282,15 @@ fn client_certificates_are_checked_at_requests() {
     assert_eq!(check.subject.as_ref().unwrap().as_str(), "CN=(alice|bob)");
     assert_eq!(check.error_page.as_deref(), Some("https://errors.test/"));
     assert!(with("auth-tls-verify-client: \"off\"").is_none());
+}
+
+#[test]
+fn annotation_without_a_value_is_ignored() {
+    let annotations = "auth-url: \"\"\nauth-type: \" \"\nlimit-rps: \"\"\nauth-tls-secret: \"\"\nsatisfy: \"\"\nlimit-whitelist: \"\"";
+    let translation = of(annotations);
+    assert_eq!(problems(&translation), [""; 0]);
+    let rule = rule(&translation);
+    assert!(rule.security.is_none() && rule.rate_limits.is_none() && rule.client_auth.is_none());
 }
 
 /// Each annotation about access with values that are wrong, dangling or hostile.
