@@ -7,10 +7,11 @@ use rustls_pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
 use sluicegate_model::feature::authentication::jwt::{Provider, ProviderKeys, RemoteKeys};
 use sluicegate_model::feature::compression::Levels;
-use sluicegate_model::feature::headers::TemplateHeader;
+use sluicegate_model::feature::returns::{Body, Condition, Content, Location, Return, Test};
 use sluicegate_model::feature::{
     AuthRequest, AuthRequestCache, Authentication, BackendFeatures, Basic, Digest, ExtAuth, ExternalAuth,
-    ExternalAuthProtocol, Jwt, Require, RetryConstraint, StatusTime,
+    ExternalAuthProtocol, Jwt, Require, ResponseHeader, ResponseHeaderMode, RetryConstraint, StatusTime,
+    TargetRewrite, TemplateHeader, TemplateHeaders,
 };
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 use sluicegate_model::policy::*;
@@ -20,7 +21,7 @@ use sluicegate_model::rule::{
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
 use sluicegate_model::value::secret::{CaCertificates, FromSecret, KeyBytes};
-use sluicegate_model::value::{Entries, Number, Realm, Span};
+use sluicegate_model::value::{AnnotatedHeader, Entries, MediaType, Number, Realm, Span, Template};
 use sluicegate_model::*;
 
 use super::traffic::valid;
@@ -667,7 +668,47 @@ fn traffic() -> Traffic {
     for upstream in traffic.features.upstreams_mut() {
         *upstream = key(1);
     }
+    annotate(&mut traffic.features);
     traffic
+}
+
+/// Sets the features that only annotations of ingress-nginx set.
+fn annotate(features: &mut Features) {
+    let template = |text: &str| Template::new(text).unwrap();
+    let pattern = |text: &str| Pattern::new(text, true).unwrap();
+    let header = |value| TemplateHeader { name: AnnotatedHeader::of("X-Forwarded-Proto"), value };
+    let rewrite = TargetRewrite { pattern: pattern("/a(.*)"), target: template("/b$1"), continues: true };
+    features.url_rewrite.targets = Entries::new(vec![rewrite]).unwrap();
+    features.url_rewrite.host = Some(template("$service_name.internal"));
+    features.load_balancing.hash_text = Some(template("$request_uri"));
+    features.load_balancing.hash_subset = Some(Number::of(3));
+    let condition = |test| Condition { subject: template("$host"), test, is_negated: true };
+    let conditions = vec![
+        condition(Test::Equals("a".into())),
+        condition(Test::Matches(pattern("a"))),
+        condition(Test::IsSet),
+    ];
+    let location = Location { url: template("https://$host"), is_relative: true, has_port: true };
+    let body = Body { text: template("$uri"), media_type: MediaType::of("text/html") };
+    let response = |conditions, content| Return {
+        conditions: Entries::new(conditions).unwrap(),
+        status_code: Number::of(308),
+        content: Some(content),
+    };
+    let returns =
+        vec![response(conditions, Content::Location(location)), response(Vec::new(), Content::Body(body))];
+    features.returns = Entries::new(returns).unwrap();
+    let modes = [
+        ResponseHeaderMode::Add,
+        ResponseHeaderMode::AddAlways,
+        ResponseHeaderMode::Set,
+        ResponseHeaderMode::SetIfSuccess,
+    ];
+    let of_mode = |mode| ResponseHeader { header: header(template("$arg_a")), mode };
+    features.template_headers = Some(TemplateHeaders {
+        request: Entries::new(vec![header(template("$scheme"))]).unwrap(),
+        response: Entries::new(modes.map(of_mode).into()).unwrap(),
+    });
 }
 
 /// Traffic policies with the variants that [`traffic`] lacks.

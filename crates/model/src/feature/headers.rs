@@ -107,4 +107,7 @@ pub enum ResponseHeaderMode {
     /// The header replaces existing headers. An empty value removes them (nginx: `more_set_headers`).
     #[n(2)]
     Set,
+    /// As Set, for responses with one of the statuses of Add (nginx: `expires`).
+    #[n(3)]
+    SetIfSuccess,
 }

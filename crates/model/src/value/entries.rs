@@ -23,6 +23,15 @@ impl<T, const MAX: usize, const MIN: usize> Entries<T, MAX, MIN> {
         (entries.len() <= MAX).then_some(Self(entries))
     }
 
+    /// Adds an entry. Returns false if the list is full.
+    pub fn push(&mut self, entry: T) -> bool {
+        let has_room = self.0.len() < MAX;
+        if has_room {
+            self.0.push(entry);
+        }
+        has_room
+    }
+
     /// The entries, to change them.
     pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, T> {
         self.0.iter_mut()

@@ -15,15 +15,18 @@ pub(crate) struct TemplateHeaderEdit {
     /// Removes the headers that others replace.
     request: HeaderEdit,
     response: HeaderEdit,
+    successful_response: HeaderEdit,
 }
 
 impl TemplateHeaderEdit {
     pub(super) fn new(source: &TemplateHeaders) -> Self {
-        let replacing = source.response.iter().filter(|header| header.mode == ResponseHeaderMode::Set);
+        let of_mode = |mode| source.response.iter().filter(move |header| header.mode == mode);
+        let removing = |mode| HeaderEdit::removing(of_mode(mode).map(|header| &*header.header.name));
         Self {
             source: source.clone(),
             request: HeaderEdit::removing(source.request.iter().map(|header| &*header.name)),
-            response: HeaderEdit::removing(replacing.map(|header| &*header.header.name)),
+            response: removing(ResponseHeaderMode::Set),
+            successful_response: removing(ResponseHeaderMode::SetIfSuccess),
         }
     }
 
@@ -46,11 +49,16 @@ impl TemplateHeaderEdit {
         self.source.request.iter().try_for_each(|header| write(header, view, out))
     }
 
-    /// Marks the header lines of a response that others replace, and removes lines that the gateway itself adds.
-    pub(crate) fn strip(&self, lines: &mut [Line], buf: &[u8], own: &mut Vec<u8>) {
+    /// Marks the header lines of a response with this status that others replace, and removes lines that the gateway itself
+    /// adds.
+    pub(crate) fn strip(&self, status: u16, lines: &mut [Line], buf: &[u8], own: &mut Vec<u8>) {
         self.response.strip(lines, buf);
+        if is_success(status) {
+            self.successful_response.strip(lines, buf);
+        }
         for ResponseHeader { header, mode } in &self.source.response {
-            if *mode == ResponseHeaderMode::Set {
+            let replaces = matches!(mode, ResponseHeaderMode::Set | ResponseHeaderMode::SetIfSuccess);
+            if replaces && applies(*mode, status) {
                 drop_lines(own, header.name.as_bytes());
             }
         }
@@ -61,7 +69,7 @@ impl TemplateHeaderEdit {
     pub(crate) fn write_response(&self, status: u16, view: &TemplateView<'_>, out: &mut Vec<u8>) -> u64 {
         let mut missing = 0;
         for ResponseHeader { header, mode } in &self.source.response {
-            if *mode != ResponseHeaderMode::Add || is_success(status) {
+            if applies(*mode, status) {
                 missing += u64::from(write(header, view, out).is_err());
             }
         }
@@ -86,6 +94,14 @@ fn write(
         out.extend_from_slice(b"\r\n");
     }
     rendered
+}
+
+/// Whether responses with a status have a header.
+fn applies(mode: ResponseHeaderMode, status: u16) -> bool {
+    match mode {
+        ResponseHeaderMode::Add | ResponseHeaderMode::SetIfSuccess => is_success(status),
+        ResponseHeaderMode::AddAlways | ResponseHeaderMode::Set => true,
+    }
 }
 
 /// The statuses of `add_header` of nginx without `always`.

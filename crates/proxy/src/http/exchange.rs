@@ -258,10 +258,9 @@ impl<'c> Exchange<'c> {
 
     /// Finds the route.
     fn route(&mut self) -> Result<RouteIndex, Refusal> {
-        let Scratch { input, head, request, path, .. } = &mut *self.scratch;
+        let Scratch { input, head, path, .. } = &*self.scratch;
         let buf = input.filled();
         let path = if self.is_rewritten { &**path } else { raw_path(head, buf) };
-        let query = head.query.map(|query| query.of(buf));
         let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
         let view = HeadView { head, buf };
         let entrance = self.client.origin.entrance;
@@ -280,19 +279,20 @@ impl<'c> Exchange<'c> {
         if let Some(fault) = self.client.origin.denied {
             return Err(self.deny_certificate(fault));
         }
+        let snapshot = self.snapshot.clone();
+        let course = snapshot.table.target(index).course.as_deref();
         if redirects {
-            let port = self.snapshot.settings.tls.redirect_port;
-            write_location(request, authority, port, path, query);
-            let HttpsRedirect { status, strips_slash } = target.https_redirect;
-            // nginx leaves out the slash at the end of the query as well.
-            if strips_slash && request.ends_with(b"/") {
-                request.pop();
+            // A response that a policy returns comes before the redirect, as in nginx.
+            if let Some(course) = course.filter(|course| course.has_returns())
+                && snapshot.table.target(index).client_auth.is_none()
+            {
+                self.begin_policy(course);
+                self.answer(index)?;
             }
-            return Err(Refusal::Redirect(status.get()));
+            return Err(self.redirect_to_https(index));
         }
         self.deny_policy_bypass(index)?;
-        let snapshot = self.snapshot.clone();
-        if let Some(course) = &snapshot.table.target(index).course {
+        if let Some(course) = course {
             self.begin_policy(course);
         }
         Ok(index)
@@ -312,6 +312,22 @@ impl<'c> Exchange<'c> {
                 Refusal::Redirect(302)
             }
         }
+    }
+
+    /// Redirects a client to the same URL over HTTPS.
+    fn redirect_to_https(&mut self, index: RouteIndex) -> Refusal {
+        let HttpsRedirect { status, strips_slash } = self.snapshot.table.target(index).https_redirect;
+        let Scratch { input, head, request, path, .. } = &mut *self.scratch;
+        let buf = input.filled();
+        let path = if self.is_rewritten { &**path } else { raw_path(head, buf) };
+        let query = head.query.map(|query| query.of(buf));
+        let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
+        write_location(request, authority, self.snapshot.settings.tls.redirect_port, path, query);
+        // nginx leaves out the slash at the end of the query as well.
+        if strips_slash && request.ends_with(b"/") {
+            request.pop();
+        }
+        Refusal::Redirect(status.get())
     }
 
     /// Writes the request's head for an endpoint of the upstream in this slot.

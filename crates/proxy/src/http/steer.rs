@@ -13,7 +13,7 @@ use super::exchange::Exchange;
 use super::refuse::Refusal;
 use super::view::raw_path;
 use crate::deadline::after;
-use crate::failure::Failure;
+use crate::failure::{ClientFault, Failure};
 use crate::feature::Guard;
 use crate::feature::fault;
 use crate::feature::headers::BackendEdits;
@@ -27,6 +27,9 @@ use crate::rule::{self, Backends, RouteIndex, WeightedBackend};
 use crate::template::{Place, TooLong};
 use crate::upstream::{EndpointPreference, RetryBudget};
 use crate::worker::Scratch;
+
+/// The status of nginx that closes the connection without a response.
+const CLOSED: u16 = 444;
 
 /// A request with a traffic policy.
 pub(super) struct Steered {
@@ -95,6 +98,9 @@ impl Exchange<'_> {
         let returned = course.returned(&self.template_view(), shard).map_err(too_long)?;
         let Some(returned) = returned else { return Ok(()) };
         shard.requests.add(1);
+        if returned.status == CLOSED {
+            return Err(ClientFault::Closed.into());
+        }
         Err(match returned.content {
             ReturnedContent::Location(location) => {
                 self.scratch.request.extend_from_slice(&location);
@@ -264,7 +270,7 @@ impl Exchange<'_> {
         };
         let Some(headers) = &policy.compiled.template_headers else { return };
         let Scratch { reply, reply_head, response_lines, .. } = &mut *self.scratch;
-        headers.strip(&mut reply_head.lines, reply.filled(), response_lines);
+        headers.strip(status, &mut reply_head.lines, reply.filled(), response_lines);
         let mut lines = std::mem::take(&mut self.scratch.response_lines);
         let missing = headers.write_response(status, &self.template_view(), &mut lines);
         self.scratch.response_lines = lines;

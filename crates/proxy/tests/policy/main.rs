@@ -13,6 +13,7 @@
 //! | `cache` | the response cache, which never leaks a response |
 //! | `health` | health checks, and endpoints with failing responses |
 //! | `traffic` | timeouts, retries, headers, rewrites, splits, mirrors, faults |
+//! | `templates` | rewrites, headers, responses and hashes with variables of nginx |
 //! | `retries` | the limit on the retries at a Service |
 //! | `sessions` | session affinity by cookies and headers, with timeouts and weights |
 //! | `limits`, `concurrency` | rate limits and concurrency limits |
@@ -34,6 +35,7 @@ mod published;
 mod retries;
 mod sessions;
 mod shared;
+mod templates;
 mod tokens;
 mod traffic;
 

@@ -12,7 +12,10 @@ fn restricted(name: &str, annotations: &[String]) -> String {
     let annotations: Vec<String> =
         annotations.iter().map(|entry| format!("\"nginx.ingress.kubernetes.io/{entry}")).collect();
     ingress(name, &format!("/{name}"))
-        .replace(&format!("{{name: {name}}}"), &format!("{{name: {name}, annotations: {{{}}}}}", annotations.join(", ")))
+        .replace(
+            &format!("{{name: {name}}}"),
+            &format!("{{name: {name}, annotations: {{{}}}}}", annotations.join(", ")),
+        )
         .replace("spec:\n", "spec:\n  ingressClassName: nginx\n")
 }
 
@@ -53,14 +56,25 @@ async fn access_annotations_of_ingress_nginx_decide_about_requests() -> TestResu
 
     let redirected = ask(&site, "/asked/cart?id=1&x", "Cookie: none=1").await?;
     let expected = "https://login.test/start?rd=http://localhost%2Fasked%2Fcart%3Fid%3D1%26x";
-    assert_eq!((redirected.status, redirected.header("location")), (302, Some(expected)), "{}", gateway.output());
+    assert_eq!(
+        (redirected.status, redirected.header("location")),
+        (302, Some(expected)),
+        "{}",
+        gateway.output()
+    );
     let admitted = ask(&site, "/asked", "Cookie: session=alice\r\nX-Auth-Request-User: root").await?;
     assert_eq!((admitted.status, admitted.header("set-cookie")), (200, Some("session=new")));
-    assert_eq!(backend.last_request().and_then(|seen| seen.header("x-auth-request-user").map(str::to_owned)), Some("alice".to_owned()));
+    assert_eq!(
+        backend.last_request().and_then(|seen| seen.header("x-auth-request-user").map(str::to_owned)),
+        Some("alice".to_owned())
+    );
 
     let challenged = ask(&site, "/passwords", "X-A: b").await?;
     assert_eq!(challenged.status, 401);
-    assert!(challenged.header("www-authenticate").is_some_and(|of| of.contains("realm=\"The shop\"")), "{challenged:?}");
+    assert!(
+        challenged.header("www-authenticate").is_some_and(|of| of.contains("realm=\"The shop\"")),
+        "{challenged:?}"
+    );
     assert_eq!(ask(&site, "/passwords", "Authorization: Basic YWxpY2U6bXlQYXNzd29yZA==").await?.status, 200);
 
     assert_eq!((site.status("/elsewhere").await?, site.status("/here").await?), (403, 200));

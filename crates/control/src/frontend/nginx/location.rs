@@ -13,6 +13,7 @@ use sluicegate_model::rule::{PathMatch, Pattern, RuleMatch};
 use sluicegate_model::value::{Number, RewritePath};
 use sluicegate_model::{HostPattern, PathPattern};
 
+use super::snippet::ServerSnippet;
 use crate::intent::Own;
 use crate::object::ingress::{Ingress, RulePath};
 use crate::object::nginx::Settings;
@@ -24,6 +25,7 @@ pub(super) struct Locations<'a>(HashMap<&'a HostPattern, Server<'a>>);
 #[derive(Default)]
 struct Server<'a> {
     uses_regex: bool,
+    snippet: ServerSnippet,
     /// The texts of all paths.
     paths: HashSet<&'a str>,
     /// The place of each path in the order of nginx, if the host uses regular expressions.
@@ -46,6 +48,7 @@ impl<'a> Locations<'a> {
         for (ingress, settings) in ingresses {
             for rule in &ingress.rules {
                 let server = servers.entry(&rule.host).or_default();
+                server.snippet.add(&settings);
                 for path in &rule.paths {
                     server.uses_regex |= settings.rewrite.uses_regex(path);
                     server.paths.insert(text(path));
@@ -58,6 +61,16 @@ impl<'a> Locations<'a> {
             server.order = paths.into_iter().zip(0..).collect();
         }
         Self(servers)
+    }
+
+    /// Whether an Ingress has rules for a host.
+    pub(super) fn has(&self, host: &HostPattern) -> bool {
+        self.0.contains_key(host)
+    }
+
+    /// The snippet for a host.
+    pub(super) fn snippet(&self, host: &HostPattern) -> Option<&ServerSnippet> {
+        self.0.get(host).map(|server| &server.snippet)
     }
 
     /// The locations of a path of a host. The error is a fault in a regular expression.

@@ -14,6 +14,10 @@
 //! | [`location`] | the matches of paths, in the order of nginx |
 //! | [`https`] | redirects to HTTPS |
 //! | [`proxy`] | timeouts and sizes |
+//! | [`rewrite`] | rewrites of the path and the host |
+//! | [`redirect`] | redirects to other URLs |
+//! | [`hash`] | consistent hashing |
+//! | [`snippet`] | directives of snippets |
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -39,10 +43,14 @@ use location::{Locations, Path};
 mod access;
 mod auth;
 mod client_certificate;
+mod hash;
 mod https;
 mod limits;
 mod location;
 mod proxy;
+mod redirect;
+mod rewrite;
+mod snippet;
 
 /// The Ingresses of the dialect, before their translation.
 pub(super) struct Dialect<'a> {
@@ -116,10 +124,15 @@ impl<'a> Dialect<'a> {
             Context { store: self.store, options: self.options, at, ingress, settings, problems };
         let own = self.own(&mut context);
         let backend = context.settings.backend.backend();
+        let mut hosts: Vec<_> =
+            ingress.rules.iter().map(|rule| self.host(&mut context, rule, &own, &backend)).collect();
+        hosts.extend(ingress.rules.iter().filter_map(|rule| {
+            redirect::www(&context.settings.redirect, &own, &rule.host, |host| self.locations.has(host))
+        }));
         Intent {
             at,
             created: ingress.created,
-            hosts: ingress.rules.iter().map(|rule| self.host(&mut context, rule, &own, &backend)).collect(),
+            hosts,
             default: ingress.default_backend.as_ref().map(|named| self.key(named, &backend)),
             is_for_all_hosts: !ingress.has_rules,
             unmatched: Some(unmatched(&own)),
@@ -173,6 +186,10 @@ impl<'a> Dialect<'a> {
         limits::apply(context, &mut parts);
         auth::apply(context, &mut parts);
         client_certificate::apply(context, &mut parts);
+        rewrite::apply(context, &mut parts);
+        snippet::apply(context, &mut parts);
+        redirect::apply(context, &mut parts);
+        hash::apply(context, &mut parts);
         let Parts { features, security, limits } = parts;
         let is_open = security == Security::open(security.id.clone());
         let has_limits = !limits.limits.is_empty() || !limits.concurrency.is_empty();
@@ -191,12 +208,15 @@ impl<'a> Dialect<'a> {
         own: &Arc<Own>,
         backend: &Backend,
     ) -> Host<'a> {
+        let snippet = self.locations.snippet(&rule.host);
+        let own = &snippet.map_or_else(|| own.clone(), |snippet| snippet.over(own, &context.at.id()));
         let mut rules = Vec::with_capacity(rule.paths.len());
         let own = &auth::of_host(context, own, &rule.host);
+        rules.extend(redirect::app_root(&context.settings.redirect, own));
         for path in &rule.paths {
             let place = Place::Path(rule.index, path.index);
             let upstream = self.key(&path.upstream, backend);
-            let own = https::of_path(context, own, path);
+            let own = rewrite::of_path(https::of_path(context, own, path), path, &context.settings);
             let own = auth::of_path(context, &own, path);
             match self.locations.matches(&rule.host, path, &context.settings) {
                 Ok(matches) => {

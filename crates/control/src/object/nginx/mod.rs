@@ -15,6 +15,9 @@
 //! | [`backend`] | the protocol and TLS to endpoints |
 //! | [`rewrite`] | regular expressions of paths, rewrites |
 //! | [`limits`] | limits of requests, connections and bandwidth |
+//! | [`redirect`] | redirects to other URLs |
+//! | [`hash`] | consistent hashing |
+//! | [`snippet`] | directives of snippets |
 //! | [`proxy`] | timeouts and sizes |
 //! | `page` | the reference page |
 //! | [`unsupported`] | annotations without an effect, and refused annotations |
@@ -32,12 +35,15 @@ pub(crate) mod auth;
 pub(crate) mod backend;
 pub(crate) mod client_certificate;
 pub(crate) mod configmap;
+pub(crate) mod hash;
 pub(crate) mod https;
 pub(crate) mod limits;
 #[cfg(test)]
 mod page;
 pub(crate) mod proxy;
+pub(crate) mod redirect;
 pub(crate) mod rewrite;
+pub(crate) mod snippet;
 mod unsupported;
 pub(crate) mod value;
 
@@ -49,6 +55,9 @@ const GROUPS: &[&[Row]] = &[
     alias::ROWS,
     https::ROWS,
     rewrite::ROWS,
+    redirect::ROWS,
+    hash::ROWS,
+    snippet::ROWS,
     backend::ROWS,
     proxy::ROWS,
     access::ROWS,
@@ -93,6 +102,9 @@ pub(crate) struct Settings {
     pub(crate) limits: limits::Settings,
     pub(crate) auth: auth::Settings,
     pub(crate) client_certificate: client_certificate::Settings,
+    pub(crate) redirect: redirect::Settings,
+    pub(crate) hash: hash::Settings,
+    pub(crate) snippet: snippet::Settings,
     /// The Secrets and ConfigMaps that annotations name.
     pub(crate) references: Vec<ObjectRef>,
     pub(crate) faults: Vec<Fault>,

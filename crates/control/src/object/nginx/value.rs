@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluicegate_model::value::syntax;
+use sluicegate_model::value::{Template, syntax};
 
 use crate::object::{Kind, ObjectRef};
 
@@ -31,6 +31,11 @@ impl Value<'_> {
     /// A number of seconds; `None` for 0 or less.
     pub(crate) fn seconds(&self) -> Result<Option<u64>, String> {
         self.number().map(|seconds| u64::try_from(seconds).ok().filter(|seconds| *seconds > 0))
+    }
+
+    /// A text with variables of nginx.
+    pub(crate) fn template(&self) -> Result<Template, String> {
+        Template::new(self.text).map_err(|fault| format!("{:?} {fault}", self.text))
     }
 
     /// One of these words.

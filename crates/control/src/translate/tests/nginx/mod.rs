@@ -8,6 +8,8 @@ use crate::translate::{IngressNginx, TranslateOptions, Translation, translate};
 
 mod access;
 mod locations;
+mod redirects;
+mod snippets;
 
 /// The options with the dialect.
 fn options() -> TranslateOptions {
