@@ -19,6 +19,7 @@
 //! | [`load_balancing`] | the choice of an endpoint, session affinity |
 //! | [`mirror`] | copies of requests |
 //! | [`cache`] | the response cache |
+//! | [`bandwidth`] | the bandwidth of responses |
 //! | [`circuit_breaker`] | limits of requests in flight, ejection of endpoints |
 //! | [`health_check`] | health checks of endpoints |
 //! | [`authorization`] | rules that allow or deny requests |
@@ -38,6 +39,7 @@
 
 pub mod authentication;
 pub mod authorization;
+pub mod bandwidth;
 pub mod cache;
 pub mod circuit_breaker;
 pub mod compression;
@@ -64,8 +66,12 @@ use minicbor::{Decode, Encode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use authentication::{ApiKey, Authentication, Basic, ConsumerScope, Credential, ExtAuth, Jwt, Require};
+pub use authentication::{
+    ApiKey, AuthRequest, AuthRequestCache, Authentication, Basic, ConsumerScope, Credential, Digest, ExtAuth,
+    Jwt, Require, StatusTime,
+};
 pub use authorization::{Action, Authorization, AuthorizationRule, ClaimRequirement};
+pub use bandwidth::Bandwidth;
 pub use cache::Cache;
 pub use circuit_breaker::{CircuitBreaker, Ejection};
 pub use cors::Cors;
@@ -80,7 +86,7 @@ pub use load_balancing::{
     Affinity, HashPart, HashPartType, LoadBalancing, LoadBalancingAlgorithm, SessionTimeout,
 };
 pub use mirror::{MIRRORS_MAX, Mirror};
-pub use rate_limit::{Concurrency, Limit, LimitAlgorithm, LimitKey, Window};
+pub use rate_limit::{Concurrency, Limit, LimitAlgorithm, LimitKey, LimitStatus, Window};
 pub use redirect::{Redirect, Scheme};
 pub use retries::{Retries, RetryBudget, RetryConstraint};
 pub use returns::Return;
@@ -159,6 +165,10 @@ pub struct Features {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(12)]
     pub cache: Option<Cache>,
+    /// Limits how fast the gateway sends each response to its client. Default: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(20)]
+    pub bandwidth: Option<Bandwidth>,
     /// Responses without an endpoint, which annotations of ingress-nginx set. The first response whose conditions hold
     /// applies, before the security policy.
     #[serde(skip_deserializing, skip_serializing_if = "is_default")]
@@ -345,6 +355,6 @@ fn warn_of_repeated<T: PartialEq + std::fmt::Debug>(field: &str, entries: &[T], 
     }
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

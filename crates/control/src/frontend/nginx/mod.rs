@@ -7,6 +7,10 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | [`access`] | client IPs |
+//! | [`auth`] | passwords, external authorization services |
+//! | [`client_certificate`] | client certificates |
+//! | [`limits`] | limits of requests, connections and bandwidth |
 //! | [`location`] | the matches of paths, in the order of nginx |
 //! | [`https`] | redirects to HTTPS |
 //! | [`proxy`] | timeouts and sizes |
@@ -18,11 +22,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use sluicegate_model::UpstreamKey;
 use sluicegate_model::feature::{DirectResponse, Features};
 use sluicegate_model::policy::{RateLimits, Security};
 use sluicegate_model::rule::RuleMatch;
-use sluicegate_model::value::Number;
+use sluicegate_model::value::{Entries, Number};
+use sluicegate_model::{HostPattern, UpstreamKey};
 
 use super::ingress::{passthrough, tls};
 use crate::intent::{Alias, At, Host, Intent, Own, Passthrough, Place, Rule};
@@ -36,8 +40,12 @@ use crate::translate::IngressNginx;
 use crate::upstream;
 use location::{Locations, Path};
 
+mod access;
+mod auth;
+mod client_certificate;
 mod hash;
 mod https;
+mod limits;
 mod location;
 mod proxy;
 mod redirect;
@@ -101,6 +109,12 @@ impl Context<'_, '_> {
         self.problems.push(self.at.problem(Severity::Error, &field(&name), message));
     }
 
+    /// Warns of a fault in an annotation, whose name has no prefix.
+    pub(super) fn warn(&mut self, short: &str, message: String) {
+        let name = format!("{}/{short}", self.options.prefix);
+        self.problems.push(self.at.problem(Severity::Warning, &field(&name), message));
+    }
+
     /// Reports a fault in an annotation that restricts access, and closes the routes of the Ingress.
     pub(super) fn close(&mut self, parts: &mut Parts, short: &str, fault: &str) {
         self.fault(short, format!("{fault}; all routes of this Ingress respond with 503"));
@@ -151,9 +165,12 @@ impl<'a> Dialect<'a> {
             default: ingress.default_backend.as_ref().map(|named| self.key(named, &backend)),
             is_for_all_hosts: !ingress.has_rules,
             unmatched: Some(unmatched(&own)),
-            own: Some(own.clone()),
+            own: Some(match ingress.default_backend {
+                Some(_) => auth::of_host(&mut context, &own, &HostPattern::Any),
+                None => own.clone(),
+            }),
             tls: tls::certificates(self.store, at, ingress),
-            client_auth: None,
+            client_auth: client_certificate::of(&context),
             https: own.https,
             compression: None,
             refuses: own.security.clone().filter(|security| security.refuses.is_some()),
@@ -183,6 +200,7 @@ impl<'a> Dialect<'a> {
                 concurrency: Vec::new(),
                 headers: false,
                 shared: None,
+                exempt: Entries::default(),
             },
         };
         for fault in &context.settings.faults {
@@ -193,6 +211,10 @@ impl<'a> Dialect<'a> {
             }
         }
         proxy::apply(context, &mut parts);
+        access::apply(context, &mut parts);
+        limits::apply(context, &mut parts);
+        auth::apply(context, &mut parts);
+        client_certificate::apply(context, &mut parts);
         rewrite::apply(context, &mut parts);
         snippet::apply(context, &mut parts);
         redirect::apply(context, &mut parts);
@@ -218,6 +240,7 @@ impl<'a> Dialect<'a> {
         let snippet = self.locations.snippet(&rule.host);
         let own = &snippet.map_or_else(|| own.clone(), |snippet| snippet.over(own, &context.at.id()));
         let mut rules = Vec::with_capacity(rule.paths.len());
+        let own = &auth::of_host(context, own, &rule.host);
         if let Some(path) = &context.settings.redirect.app_root
             && is_first_of_host(context.ingress, rule)
         {
@@ -227,6 +250,7 @@ impl<'a> Dialect<'a> {
             let place = Place::Path(rule.index, path.index);
             let upstream = self.key(&path.upstream, backend);
             let own = rewrite::of_path(https::of_path(context, own, path), path, &context.settings);
+            let own = auth::of_path(context, &own, path);
             match self.locations.matches(&rule.host, path, &context.settings) {
                 Ok(matches) => {
                     rules.extend(matches.into_iter().map(|Path { of, redirect }| match redirect {

@@ -67,6 +67,7 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
         load_balancing,
         mirrors,
         cache,
+        bandwidth,
         returns,
         template_headers,
     } = own.clone();
@@ -99,6 +100,7 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
         load_balancing: or(load_balancing, &base.load_balancing),
         mirrors: or(mirrors, &base.mirrors),
         cache: cache.or_else(|| base.cache.clone()),
+        bandwidth: bandwidth.or(base.bandwidth),
         returns: or(returns, &base.returns),
         template_headers: template_headers.or_else(|| base.template_headers.clone()),
     }
