@@ -55,7 +55,8 @@ pub use convert::{Converted, convert_ingresses};
 pub use merge::policy::standing::{Reason, Standing, TargetName};
 pub use migrate::cluster::{ReadError, read_ingresses};
 pub use migrate::{
-    AnnotationReport, AnnotationTotal, IngressReport, MigrationReport, Verdict, migration_report,
+    AnnotationReport, AnnotationTotal, IngressReport, MigrationReport, Verdict, ingress_targets,
+    migration_report,
 };
 pub use object::annotation::page::annotations;
 pub use object::policy::crd::{Definition, definitions};

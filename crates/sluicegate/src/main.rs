@@ -65,6 +65,10 @@ fn main() -> ExitCode {
         Command::Check(args) => return check::run(&args),
         Command::Convert(Convert::Ingress(args)) => convert::ingress(&args),
         Command::Migrate(Migrate::Report(args)) => migrate::report(&args),
+        Command::Migrate(Migrate::Diff(args)) => match migrate::diff(&args) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Crds => {
             show::definitions();
             Ok(())

@@ -9,10 +9,11 @@
 //! | [`page`] | the report as text and as HTML |
 //! | [`cluster`] | the Ingresses of a cluster |
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde::Serialize;
+use sluicegate_model::HostPattern;
 
 use crate::frontend::ingress::class::{self, Classes, Dialect};
 use crate::frontend::nginx::Paths;
@@ -144,6 +145,44 @@ pub fn migration_report(texts: &[(PathBuf, String)], options: &TranslateOptions)
         report.ingresses.push(of_ingress);
     }
     report
+}
+
+/// Requests that tell how a controller routes the Ingresses of manifests: for each host and path the path itself, a path below it, the
+/// path without or with a final slash, and a path without a rule. Each request is a host and a path.
+#[must_use]
+pub fn ingress_targets(
+    texts: &[(PathBuf, String)],
+    options: &TranslateOptions,
+) -> BTreeSet<(String, String)> {
+    let mut store = Store::default();
+    for (path, text) in texts {
+        store.set_file(path, text);
+    }
+    let classes = Classes::new(&store, options);
+    let served = store.all::<Ingress>().map(|(_, ingress, _)| ingress);
+    let served = served.filter(|ingress| classes.dialect(ingress) == Some(Dialect::IngressNginx));
+    let mut targets = BTreeSet::new();
+    for rule in served.flat_map(|ingress| &ingress.rules) {
+        let host = match &rule.host {
+            HostPattern::Exact(name) => name.to_string(),
+            HostPattern::Wildcard(suffix) | HostPattern::Suffix(suffix) => format!("wildcard.{suffix}"),
+            HostPattern::Any => "without-rule.example".to_owned(),
+        };
+        let mut add = |path: String| targets.insert((host.clone(), path));
+        add("/".to_owned());
+        add("/without-rule".to_owned());
+        for path in &rule.paths {
+            // Of a regular expression only the literal begin is known.
+            let text = path.literal.as_ref().unwrap_or(&path.pattern).as_str();
+            let bare = text.trim_end_matches('/');
+            for target in
+                [text.to_owned(), bare.to_owned(), format!("{bare}/"), format!("{bare}/below?query=1")]
+            {
+                add(if target.is_empty() { "/".to_owned() } else { target });
+            }
+        }
+    }
+    targets
 }
 
 fn of_ingress(

@@ -14,8 +14,9 @@ use sluicegate_model::feature::response_rewrite::{RewriteFrom, TextRewrite};
 use sluicegate_model::feature::retries::RetryConditions;
 use sluicegate_model::feature::returns::{Body, Condition, Content, Location, Return, Test};
 use sluicegate_model::feature::{
-    Affinity, Authentication, BackendFeatures, Basic, Cors, EndpointForm, ErrorPages, ExtAuth, ExternalAuth,
-    ExternalAuthProtocol, Jwt, LoadBalancingAlgorithm, Require, ResponseHeader, ResponseHeaderMode, ResponseRewrite, RetryConstraint,
+    Affinity, AuthRequest, AuthRequestCache, Authentication, BackendFeatures, Basic, Cors, Digest, EndpointForm,
+    ErrorPages, ExtAuth, ExternalAuth, ExternalAuthProtocol, Jwt, LoadBalancingAlgorithm, Require, ResponseHeader,
+    ResponseHeaderMode, ResponseRewrite, RetryConstraint, StatusTime,
     TargetRewrite, TemplateHeader, TemplateHeaders,
 };
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
@@ -89,6 +90,7 @@ fn first() -> Config {
             concurrency: vec![],
             headers: false,
             shared: Some(Shared::Unusable("no such Secret".into())),
+            exempt: Entries::default(),
         })),
         traffic: Some(other_traffic),
         ..plain(PathPattern::Starts("/starts".into()))
@@ -257,6 +259,11 @@ fn client_auths() -> [Arc<ClientAuth>; 3] {
             crls: vec![vec![3].into()],
             mode,
             forward: true,
+            at_requests: (mode == ClientAuthMode::Optional).then(|| ClientCheck {
+                depth: 1,
+                subject: Some(Pattern::new("CN=a", false).expect("an expression")),
+                error_page: Some(valid(json!("https://error.example/"))),
+            }),
         })
     })
 }
@@ -487,7 +494,31 @@ fn ext_auth() -> ExtAuth {
             "admitted": "1s", "refused": "100ms",
         },
     });
-    ExtAuth { ca_certificate_ref: certificate(), upstream: Some(key(1)), ..valid(fields) }
+    let template = |text: &str| valid(json!(text));
+    let auth_request = AuthRequest {
+        target: Some(template("/check?$args")),
+        sign_in: Some(template("https://login.example/?rd=$escaped_request_uri")),
+        request_redirect: Some(template("/there")),
+        headers: Entries::new(vec![TemplateHeader {
+            name: valid(json!("X-Host")),
+            value: template("$host"),
+        }])
+        .expect("one"),
+        always_sets_cookies: true,
+        tells_uri: true,
+        response_headers: Entries::new(vec![valid(json!("X-Forwarded-User"))]).expect("one"),
+        cache: Some(AuthRequestCache {
+            key: template("$remote_user"),
+            times: Entries::new(vec![StatusTime { status: valid(json!(200)), time: valid(json!("5m")) }])
+                .expect("one"),
+        }),
+    };
+    ExtAuth {
+        ca_certificate_ref: certificate(),
+        upstream: Some(key(1)),
+        auth_request: Some(auth_request),
+        ..valid(fields)
+    }
 }
 
 /// A filter of each protocol.
@@ -569,8 +600,8 @@ fn nginx_cors() -> NginxCors {
 }
 
 /// Policies with the other methods of requests to an authorization service.
-fn other_security() -> [Security; 2] {
-    ["HEAD", "POST"].map(|method| Security {
+fn other_security() -> [Security; 6] {
+    ["HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"].map(|method| Security {
         authentication: Some(valid(json!({"extAuth": {"url": "http://auth/", "method": method}}))),
         authorization: None,
         cors: None,
@@ -593,6 +624,11 @@ fn security() -> Security {
         api_key: Some(valid(json!({"from": credentials(), "forward": true}))),
         basic: Some(Basic { secret_ref: FromSecret::Value(users), realm: Realm::of("shop"), forward: true }),
         ext_auth: Some(Arc::new(ext_auth())),
+        digest: Some(Digest {
+            users: FromSecret::Value(vec![pair("alice", "0123")]),
+            realm: Realm::of("shop"),
+            forward: true,
+        }),
     };
     let rule = json!({
         "action": "Allow", "consumers": ["shop/alice"], "groups": ["gold"], "claims": [claim()], "methods": ["GET"],
@@ -610,13 +646,14 @@ fn security() -> Security {
         forward_overrides: true,
         inherits: vec![id("SecurityPolicy", "gateway")],
         filters: filters(),
+        satisfies_any: true,
     }
 }
 
 fn rate_limits() -> RateLimits {
     let limit = |name: &str, more: Value| {
         let mut limit = json!({
-            "name": name, "requests": 10, "groups": ["gold"], "dryRun": true,
+            "name": name, "requests": 10, "groups": ["gold"], "dryRun": true, "statusCode": 503,
             "key": [
                 {"type": "Address", "ipv6PrefixLength": 64}, {"type": "Header", "name": "x-tenant"},
                 {"type": "Claim", "name": "sub"}, {"type": "Consumer"}, {"type": "Route"},
@@ -646,6 +683,7 @@ fn rate_limits() -> RateLimits {
         concurrency: vec![valid(limit("in-flight", json!({})))],
         headers: true,
         shared: Some(Shared::Redis(Arc::new(redis))),
+        exempt: valid(json!(["192.0.2.0/24"])),
     }
 }
 
@@ -689,6 +727,7 @@ fn traffic() -> Traffic {
             "maxSize": "1Mi", "maxResponseSize": "256Ki", "defaultTime": "1s", "staleIfError": "5s",
             "key": {"headers": ["accept-language"]},
         },
+        "bandwidth": {"perSecond": "100Ki", "after": "1Mi"},
     });
     let mut traffic = Traffic {
         inherits: vec![id("TrafficPolicy", "gateway")],
@@ -754,7 +793,10 @@ fn other_traffic() -> [Traffic; 4] {
             "loadBalancing": {"algorithm": "ConsistentHash", "hash": [{"type": "Path"}]},
         }),
         json!({"redirect": {"scheme": "http"}, "loadBalancing": {"algorithm": "ResponseTime"}}),
-        json!({"loadBalancing": {"algorithm": "RoundRobin"}}),
+        json!({
+            "urlRewrite": {"regex": {"pattern": "^/a/(.*)$", "value": "/b/$1"}},
+            "loadBalancing": {"algorithm": "RoundRobin"},
+        }),
         json!({"loadBalancing": {"algorithm": "LeastRequest"}}),
     ]
     .map(|features| {

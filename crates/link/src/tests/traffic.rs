@@ -52,7 +52,14 @@ pub(super) fn seconds() -> BoxedStrategy<Value> {
 }
 
 pub(super) fn url_rewrite() -> BoxedStrategy<Value> {
-    object([("path", path()), ("hostname", text("[a-z]{1,8}"))])
+    let regex =
+        object([("pattern!", text("(/[a-z]{1,4}){1,3}(.*)")), ("value!", text("(/[a-z]{1,4}){1,3}\\$1"))]);
+    let hostname = || text("[a-z]{1,8}");
+    prop_oneof![
+        object([("path", path()), ("hostname", hostname())]),
+        object([("regex", regex), ("hostname", hostname())]),
+    ]
+    .boxed()
 }
 
 pub(super) fn edits() -> BoxedStrategy<Value> {
@@ -168,6 +175,7 @@ pub(super) fn traffic() -> BoxedStrategy<Arc<Traffic>> {
         ("loadBalancing", load_balancing()),
         ("mirror", object([("serviceRef!", service()), ("percent", number(1..=100))])),
         ("cache", cache),
+        ("bandwidth", object([("perSecond!", text("[1-9]{1,4}Ki")), ("after", text("[1-9]{1,4}Ki"))])),
     ];
     let answer = prop_oneof![object([("redirect", redirect)]), object([("directResponse", response)])];
     let ids = (id(), vec(id(), 0..3));

@@ -21,6 +21,7 @@
 //! | [`load_balancing`] | the choice of an endpoint, session affinity |
 //! | [`mirror`] | copies of requests |
 //! | [`cache`] | the response cache |
+//! | [`bandwidth`] | the bandwidth of responses |
 //! | [`circuit_breaker`] | limits of requests in flight, ejection of endpoints |
 //! | [`health_check`] | health checks of endpoints |
 //! | [`authorization`] | rules that allow or deny requests |
@@ -41,6 +42,7 @@
 
 pub mod authentication;
 pub mod authorization;
+pub mod bandwidth;
 pub mod cache;
 pub mod circuit_breaker;
 pub mod compression;
@@ -70,8 +72,12 @@ use minicbor::{Decode, Encode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use authentication::{ApiKey, Authentication, Basic, ConsumerScope, Credential, ExtAuth, Jwt, Require};
+pub use authentication::{
+    ApiKey, AuthRequest, AuthRequestCache, Authentication, Basic, ConsumerScope, Credential, Digest, ExtAuth,
+    Jwt, Require, StatusTime,
+};
 pub use authorization::{Action, Authorization, AuthorizationRule, ClaimRequirement};
+pub use bandwidth::Bandwidth;
 pub use cache::Cache;
 pub use circuit_breaker::{CircuitBreaker, Ejection};
 pub use cors::Cors;
@@ -88,14 +94,14 @@ pub use load_balancing::{
     Affinity, HashPart, HashPartType, LoadBalancing, LoadBalancingAlgorithm, SessionTimeout,
 };
 pub use mirror::{MIRRORS_MAX, Mirror};
-pub use rate_limit::{Concurrency, Limit, LimitAlgorithm, LimitKey, Window};
+pub use rate_limit::{Concurrency, Limit, LimitAlgorithm, LimitKey, LimitStatus, Window};
 pub use redirect::{Redirect, Scheme};
 pub use response_rewrite::ResponseRewrite;
 pub use retries::{Retries, RetryBudget, RetryConstraint};
 pub use returns::Return;
 pub use split::{RequestMatch, Split, SplitBackend};
 pub use timeouts::RouteTimeouts;
-pub use url_rewrite::{PathRewrite, PathRewriteType, TargetRewrite, UrlRewrite};
+pub use url_rewrite::{PathRewrite, PathRewriteType, RegexRewrite, TargetRewrite, UrlRewrite};
 
 use crate::UpstreamKey;
 use crate::encoding::Bound;
@@ -189,6 +195,10 @@ pub struct Features {
     #[schemars(skip)]
     #[n(43)]
     pub secure_upstream: Option<UpstreamKey>,
+    /// Limits how fast the gateway sends each response to its client. Default: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(20)]
+    pub bandwidth: Option<Bandwidth>,
     /// Responses without an endpoint, which annotations of ingress-nginx set. The first response whose conditions hold
     /// applies, before the security policy.
     #[serde(skip_deserializing, skip_serializing_if = "is_default")]
@@ -230,6 +240,7 @@ impl Check for Features {
             at.error("redirect", "cannot be combined with directResponse: remove one of them");
             at.error("directResponse", "cannot be combined with redirect: remove one of them");
         }
+        at.within("urlRewrite", &Some(&self.url_rewrite));
         at.within("redirect", &self.redirect);
         at.within("directResponse", &self.direct_response);
         at.within("split", &self.split);
@@ -378,6 +389,6 @@ fn warn_of_repeated<T: PartialEq + std::fmt::Debug>(field: &str, entries: &[T], 
     }
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

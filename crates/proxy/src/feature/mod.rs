@@ -12,6 +12,7 @@
 //! | `authorization` | authorization rules |
 //! | `ext_auth` | external authorization services |
 //! | `rate_limit` | rate limits and concurrency limits |
+//! | `bandwidth` | the bandwidth of responses |
 //! | `redirect`, `url_rewrite`, `headers` | redirects; changes of paths and headers |
 //! | `response_rewrite` | changes of cookies and locations in responses |
 //! | `template_headers`, `returns` | headers with variables of nginx; responses that depend on the request |
@@ -26,6 +27,7 @@
 
 pub(crate) mod authentication;
 pub(crate) mod authorization;
+pub(crate) mod bandwidth;
 pub(crate) mod cache;
 pub(crate) mod compression;
 pub(crate) mod cors;

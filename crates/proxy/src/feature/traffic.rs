@@ -119,7 +119,7 @@ impl Traffic {
             request: HeaderEdit::new(&features.request_headers),
             response: HeaderEdit::new(&features.response_headers),
             template_headers: features.template_headers.as_ref().map(TemplateHeaderEdit::new),
-            rewrites: features.url_rewrite.targets.iter().map(Target::new).collect(),
+            rewrites: Target::all(&features.url_rewrite),
             budget,
             split: features.split.as_ref().map(Split::new),
             hash: features.load_balancing.hash.iter().map(HashSource::new).collect(),

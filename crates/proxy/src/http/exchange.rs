@@ -118,6 +118,7 @@ impl<'c> Exchange<'c> {
         scratch.response.clear();
         scratch.request_lines.clear();
         scratch.response_lines.clear();
+        scratch.success_lines.clear();
         scratch.query = None;
         let snapshot = worker.snapshot();
         let (head, limits) = (&scratch.head, &snapshot.settings.limits);
@@ -283,6 +284,9 @@ impl<'c> Exchange<'c> {
                 Some(_) => {}
             }
         }
+        if let Some(fault) = self.client.origin.denied {
+            return Err(self.deny_certificate(fault));
+        }
         let snapshot = self.snapshot.clone();
         let course = snapshot.table.target(index).course.as_deref();
         if redirects {
@@ -300,6 +304,22 @@ impl<'c> Exchange<'c> {
             self.begin_policy(course);
         }
         Ok(index)
+    }
+
+    /// Denies a request because of the client's certificate: with a redirect to the error page, if there is one.
+    #[cold]
+    fn deny_certificate(&mut self, fault: ClientFault) -> Refusal {
+        let session = self.client.origin.session.as_ref();
+        let auth = session.and_then(|session| session.host.client_auth.clone());
+        let page = auth.as_ref().and_then(|auth| auth.at_requests.as_ref()?.error_page.as_ref());
+        match page.filter(|_| fault == ClientFault::Certificate) {
+            None => fault.into(),
+            Some(page) => {
+                self.count(fault.into());
+                self.scratch.request.extend_from_slice(page.as_bytes());
+                Refusal::Redirect(302)
+            }
+        }
     }
 
     /// Redirects a client to the same URL over HTTPS.

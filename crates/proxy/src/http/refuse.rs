@@ -22,6 +22,8 @@ pub(super) enum Refusal {
     Fault(Fault),
     /// A policy denies the request.
     Denied(Denial),
+    /// A limit denies the request with this status.
+    Limited(Denial, u16),
     /// The Service of a filter denies the request with this response.
     Answered(Denial, Rc<Answer>),
     /// A filter has no valid answer of its Service.
@@ -58,6 +60,7 @@ impl Refusal {
         match self {
             Self::Fault(fault) => fault.status(),
             Self::Denied(denial) | Self::Answered(denial, _) => denial.status(),
+            Self::Limited(_, status) => *status,
             Self::FailedClosed(_) => 403,
             Self::Preflight => 204,
             Self::Rejected(rejection) => rejection.status(),
@@ -75,9 +78,10 @@ impl Refusal {
     fn reason(&self) -> Option<&'static str> {
         match self {
             Self::Fault(fault) => Some(fault.reason()),
-            Self::Denied(denial) | Self::Answered(denial, _) | Self::FailedClosed(denial) => {
-                Some(denial.reason())
-            }
+            Self::Denied(denial)
+            | Self::Limited(denial, _)
+            | Self::Answered(denial, _)
+            | Self::FailedClosed(denial) => Some(denial.reason()),
             Self::Rejected(rejection) => Some(rejection.reason()),
             Self::NoRoute => Some("no_route"),
             Self::Aborted(_) => Some("fault_injected"),
@@ -130,6 +134,7 @@ impl Exchange<'_> {
             return Persist::Close;
         }
         self.record.status = status;
+        self.add_success_lines(status);
         if self.steered.is_some() {
             self.scratch.reply_head.lines.clear();
             self.add_template_headers(status);
@@ -186,6 +191,7 @@ impl Exchange<'_> {
             Refusal::Rejected(rejection) => self.worker.stats().rejections[rejection.index()].add(1),
             Refusal::NoRoute => self.worker.stats().unrouted.add(1),
             Refusal::Denied(_)
+            | Refusal::Limited(..)
             | Refusal::Answered(..)
             | Refusal::FailedClosed(_)
             | Refusal::Preflight

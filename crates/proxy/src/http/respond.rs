@@ -14,6 +14,7 @@ use super::exchange::{Exchange, Persist};
 use super::protocols::are_among;
 use super::wire::Wire;
 use crate::failure::{ClientFault, Failure, Fault};
+use crate::feature::bandwidth::Throttle;
 use crate::upstream::{Connection, LocalEndpoint, LocalUpstream};
 use crate::worker::Scratch;
 
@@ -44,6 +45,7 @@ impl Exchange<'_> {
     /// the mark of the responding endpoint.
     pub(super) fn begin_response(&mut self, mark: Option<u64>) -> Begun {
         self.apply_policies_to_response();
+        self.add_success_lines(self.scratch.reply_head.status);
         if self.steered.is_some() {
             self.steer_response();
         }
@@ -78,7 +80,11 @@ impl Exchange<'_> {
             true => Coding::Chunked,
             false => Coding::Plain,
         };
-        let download = Download::new(reply_head.framing, coding, compressed.compressor, self.interim_written);
+        let mut download =
+            Download::new(reply_head.framing, coding, compressed.compressor, self.interim_written);
+        if let Some(bandwidth) = self.traffic().and_then(|policy| policy.source().features.bandwidth) {
+            download.throttle(Throttle::new(&bandwidth, Instant::now()));
+        }
         let Scratch { response, reply, reply_head, response_lines, .. } = &mut *self.scratch;
         let plan = ResponsePlan {
             version,

@@ -6,8 +6,10 @@
 //! | `keys` | API keys, passwords, Consumers, identity headers for endpoints |
 //! | `access` | addresses, origins, rules, path tricks |
 //! | `published` | keys that issuers publish, and servers that publish malformed keys |
+//! | `digests` | Digest authentication |
 //! | `external` | external authorization services, and services that misbehave |
 //! | `backends` | rules with several backends, and the features of a backend |
+//! | `bandwidth` | the bandwidth of responses |
 //! | `cache` | the response cache, which never leaks a response |
 //! | `health` | health checks, and endpoints with failing responses |
 //! | `traffic` | timeouts, retries, headers, rewrites, splits, mirrors, faults |
@@ -23,8 +25,10 @@
 
 mod access;
 mod backends;
+mod bandwidth;
 mod cache;
 mod concurrency;
+mod digests;
 mod error_pages;
 mod external;
 mod health;
@@ -113,6 +117,7 @@ fn open() -> Security {
         forward_overrides: false,
         inherits: Vec::new(),
         filters: Vec::new(),
+        satisfies_any: false,
     }
 }
 
@@ -128,6 +133,7 @@ fn either(one: Authentication, other: Authentication) -> Authentication {
         api_key: one.api_key.or(other.api_key),
         basic: one.basic.or(other.basic),
         ext_auth: one.ext_auth.or(other.ext_auth),
+        digest: one.digest.or(other.digest),
         ..Authentication::default()
     }
 }

@@ -7,6 +7,10 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | [`access`] | client IPs |
+//! | [`auth`] | passwords, external authorization services |
+//! | [`client_certificate`] | client certificates |
+//! | [`limits`] | limits of requests, connections and bandwidth |
 //! | [`location`] | the matches of paths, in the order of nginx |
 //! | [`https`] | redirects to HTTPS |
 //! | [`proxy`] | timeouts and sizes |
@@ -25,11 +29,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use sluicegate_model::UpstreamKey;
 use sluicegate_model::feature::{DirectResponse, Features};
 use sluicegate_model::policy::{RateLimits, Security};
 use sluicegate_model::rule::RuleMatch;
-use sluicegate_model::value::Number;
+use sluicegate_model::value::{Entries, Number};
+use sluicegate_model::{HostPattern, UpstreamKey};
 
 use super::ingress::{passthrough, tls};
 use crate::intent::{Alias, At, Host, Intent, Own, Passthrough, Place, Reference, Rule};
@@ -43,11 +47,15 @@ use crate::translate::IngressNginx;
 use canary::Canaries;
 use location::{Locations, Path};
 
+mod access;
+mod auth;
 mod canary;
+mod client_certificate;
 mod cors;
 mod errors;
 mod hash;
 mod https;
+mod limits;
 mod location;
 mod mirror;
 mod proxy;
@@ -125,6 +133,12 @@ impl Context<'_, '_> {
         self.problems.push(self.at.problem(Severity::Error, &field(&name), message));
     }
 
+    /// Warns of a fault in an annotation, whose name has no prefix.
+    pub(super) fn warn(&mut self, short: &str, message: String) {
+        let name = format!("{}/{short}", self.options.prefix);
+        self.problems.push(self.at.problem(Severity::Warning, &field(&name), message));
+    }
+
     /// Reports a fault in an annotation that restricts access, and closes the routes of the Ingress.
     pub(super) fn close(&mut self, parts: &mut Parts, short: &str, fault: &str) {
         self.fault(short, format!("{fault}; all routes of this Ingress respond with 503"));
@@ -173,9 +187,12 @@ impl<'a> Dialect<'a> {
         let is_main = !settings.canary.is_canary;
         let rules = || ingress.rules.iter().filter(|_| is_main);
         let mut hosts: Vec<_> = rules().map(|rule| self.host(&mut context, rule, &own, &backend)).collect();
-        hosts.extend(rules().filter_map(|rule| {
-            redirect::www(&settings.redirect, &own, &rule.host, |host| self.locations.has(host))
-        }));
+        if settings.redirect.www {
+            let of_hosts = rules().filter(|rule| is_first_of_host(ingress, rule));
+            hosts.extend(
+                of_hosts.filter_map(|rule| redirect::www(&own, &rule.host, |host| self.locations.has(host))),
+            );
+        }
         let default = ingress.default_backend.as_ref().filter(|_| is_main);
         Intent {
             at,
@@ -184,9 +201,12 @@ impl<'a> Dialect<'a> {
             default: default.map(|named| self.key(named, &backend, &settings)),
             is_for_all_hosts: !ingress.has_rules,
             unmatched: Some(unmatched(&own)),
-            own: Some(own.clone()),
+            own: Some(match default {
+                Some(_) => auth::of_host(&mut context, &own, &HostPattern::Any),
+                None => own.clone(),
+            }),
             tls: if is_main { tls::certificates(self.store, at, ingress) } else { Vec::new() },
-            client_auth: None,
+            client_auth: client_certificate::of(&context).filter(|_| is_main),
             https: own.https,
             compression: None,
             refuses: own.security.clone().filter(|security| security.refuses.is_some()),
@@ -217,6 +237,7 @@ impl<'a> Dialect<'a> {
                 concurrency: Vec::new(),
                 headers: false,
                 shared: None,
+                exempt: Entries::default(),
             },
         };
         for fault in &context.settings.faults {
@@ -233,6 +254,10 @@ impl<'a> Dialect<'a> {
         session::apply(context, &mut parts);
         cors::apply(context, &mut parts);
         mirror::apply(context, &mut parts);
+        access::apply(context, &mut parts);
+        limits::apply(context, &mut parts);
+        auth::apply(context, &mut parts);
+        client_certificate::apply(context, &mut parts);
         rewrite::apply(context, &mut parts);
         snippet::apply(context, &mut parts);
         redirect::apply(context, &mut parts);
@@ -258,13 +283,19 @@ impl<'a> Dialect<'a> {
         let snippet = self.locations.snippet(&rule.host);
         let own = &snippet.map_or_else(|| own.clone(), |snippet| snippet.over(own, &context.at.id()));
         let mut rules = Vec::with_capacity(rule.paths.len());
-        rules.extend(redirect::app_root(&context.settings.redirect, own));
+        let own = &auth::of_host(context, own, &rule.host);
+        if let Some(path) = &context.settings.redirect.app_root
+            && is_first_of_host(context.ingress, rule)
+        {
+            rules.extend(redirect::app_root(path, &context.settings.redirect, own));
+        }
         for path in &rule.paths {
             let place = Place::Path(rule.index, path.index);
             let settings = context.settings.clone();
             let key = |named: &UpstreamKey| self.key(named, backend, &settings);
             let upstream = key(&path.upstream);
             let own = rewrite::of_path(https::of_path(context, own, path), path, &settings);
+            let own = auth::of_path(context, &own, path);
             let own = session::of_path(own, path);
             let own = self.canaries.of_path(own, context, (&rule.host, path), key);
             let own = self.secured(own, context, place, &path.upstream);
@@ -339,6 +370,12 @@ impl<'a> Dialect<'a> {
         key.transport.is_cluster_ip = settings.upstream.is_cluster_ip;
         key
     }
+}
+
+/// Whether no earlier rule of an Ingress has the same host.
+fn is_first_of_host(ingress: &Ingress, rule: &ingress::Rule) -> bool {
+    let first = ingress.rules.iter().find(|other| other.host == rule.host);
+    first.is_some_and(|first| first.index == rule.index)
 }
 
 /// What requests receive that match no rule of a host, if the Ingress has no default backend: the default server of ingress-nginx

@@ -24,6 +24,7 @@ use crate::object::policy::traffic::TrafficPolicy;
 use crate::problem::{Problem, Severity};
 use crate::store::Store;
 use attach::{Attached, Policy};
+pub(crate) use security::service_upstream;
 use sluicegate_model::feature::{Features, ServiceFeatures};
 use sluicegate_model::value::Weight;
 use standing::Standing;

@@ -71,6 +71,7 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
         response_rewrite,
         endpoint_form,
         secure_upstream,
+        bandwidth,
         returns,
         template_headers,
     } = own.clone();
@@ -108,6 +109,7 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
         response_rewrite: response_rewrite.or_else(|| base.response_rewrite.clone()),
         endpoint_form: or(endpoint_form, &base.endpoint_form),
         secure_upstream: secure_upstream.or_else(|| base.secure_upstream.clone()),
+        bandwidth: bandwidth.or(base.bandwidth),
         returns: or(returns, &base.returns),
         template_headers: template_headers.or_else(|| base.template_headers.clone()),
     }

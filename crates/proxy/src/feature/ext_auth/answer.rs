@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use sluicegate_http1::{Known, ResponseHead};
-use sluicegate_model::feature::authentication::ext_auth::ExtAuthCache;
 
 use super::External;
 use super::filter::Detail;
@@ -72,8 +71,7 @@ impl Answer {
                 write_line(&mut request_lines, name, value);
             }
         }
-        let time_to_live =
-            external.cache().map_or(Duration::ZERO, |cache| time_to_live(cache, verdict, head, buf));
+        let time_to_live = time_to_live(external.time_to_live(verdict, head.status), head, buf);
         Some(Self {
             verdict,
             request_lines: request_lines.into(),
@@ -97,11 +95,8 @@ impl Answer {
 }
 
 /// The time of the policy, but at most the time of the service (RFC 9111, 5.2.2).
-fn time_to_live(cache: &ExtAuthCache, verdict: Verdict, head: &ResponseHead, buf: &[u8]) -> Duration {
-    let mut time_to_live = match verdict {
-        Verdict::Admitted => cache.admitted.get(),
-        Verdict::Unauthorized | Verdict::Forbidden | Verdict::Responded(_) => cache.refused.get(),
-    };
+fn time_to_live(most: Duration, head: &ResponseHead, buf: &[u8]) -> Duration {
+    let mut time_to_live = most;
     let lines = head.lines.iter().filter(|line| line.known == Known::CacheControl);
     for directive in lines.flat_map(|line| line.value.of(buf).split(|byte| *byte == b',')) {
         let (name, value) = match memchr::memchr(b'=', directive) {
@@ -128,8 +123,6 @@ fn time_to_live(cache: &ExtAuthCache, verdict: Verdict, head: &ResponseHead, buf
 #[cfg(test)]
 mod tests {
     use sluicegate_http1::{HeadLimits, HeadScan, Method};
-    use sluicegate_model::feature::authentication::ext_auth::CacheTime;
-    use sluicegate_model::value::Entries;
 
     use super::*;
 
@@ -144,11 +137,6 @@ mod tests {
 
     #[test]
     fn cache_control_of_the_authorization_service_shortens_the_lifetime_of_decisions() {
-        let cache = ExtAuthCache {
-            key: Entries::default(),
-            admitted: CacheTime::of_millis(60_000),
-            refused: CacheTime::of_millis(10_000),
-        };
         for (lines, seconds) in [
             (&[][..], 60),
             (&["Cache-Control: public"], 60),
@@ -164,10 +152,10 @@ mod tests {
             (&["Cache-Control: max-age=99999999999999999999"], 0),
         ] {
             let (head, buf) = head(lines);
-            let found = time_to_live(&cache, Verdict::Admitted, &head, &buf);
+            let found = time_to_live(Duration::from_secs(60), &head, &buf);
             assert_eq!(found.as_secs(), seconds, "{lines:?}");
         }
         let (head, buf) = head(&["Cache-Control: max-age=30"]);
-        assert_eq!(time_to_live(&cache, Verdict::Forbidden, &head, &buf).as_secs(), 10);
+        assert_eq!(time_to_live(Duration::from_secs(10), &head, &buf).as_secs(), 10);
     }
 }

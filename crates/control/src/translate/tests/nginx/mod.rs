@@ -6,6 +6,7 @@ use super::ECHO;
 use crate::store::Store;
 use crate::translate::{IngressNginx, TranslateOptions, Translation, translate};
 
+mod access;
 mod locations;
 mod responses;
 mod redirects;
