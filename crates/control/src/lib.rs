@@ -21,6 +21,7 @@
 //! | [`upstream`] | Services joined with their EndpointSlices |
 //! | [`backend_tls`] | BackendTLSPolicies: TLS to the endpoints of Services |
 //! | [`backend_traffic`] | XBackendTrafficPolicies: retries and sessions of Services |
+//! | [`external`] | hosts outside of the cluster that annotations name |
 //! | [`x_backend`] | XBackends: hosts outside of the cluster |
 //! | [`address`] | the addresses that Gateways request, and the addresses that satisfy the requests |
 //! | [`source`] | following a cluster or a directory, and publishing the changes |
@@ -34,6 +35,7 @@ mod backend_tls;
 mod backend_traffic;
 mod convert;
 mod emit;
+mod external;
 mod frontend;
 mod intent;
 mod locate;
