@@ -7,7 +7,6 @@ use sluicegate_model::{
     Conditions, Endpoint, Protocol, Transport, TransportTls, Upstream, UpstreamKey, UpstreamTls, Verification,
 };
 
-use crate::{backend_tls, external};
 use crate::object::annotation;
 use crate::object::backend::Backend;
 use crate::object::backend_tls::Validation;
@@ -18,6 +17,7 @@ use crate::object::{Kind, ObjectRef};
 use crate::problem::{Origin, Problem, Severity};
 use crate::store::Store;
 use crate::x_backend;
+use crate::{backend_tls, external};
 
 /// An upstream, and its problems.
 #[derive(Debug, Default)]

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use foldhash::HashMap;
 use sluicegate_model::{Protocol, Transport, TransportTls, UpstreamKey};
 
-use crate::{backend_tls, external};
 use crate::frontend::certificate;
 use crate::intent::listener::Parent;
 use crate::intent::{At, Intents};
@@ -19,6 +18,7 @@ use crate::object::{Kind, ObjectRef};
 use crate::problem::{Origin, Problem};
 use crate::status::{ACCEPTED, Condition, Content, Fault, ObjectStatus};
 use crate::store::Store;
+use crate::{backend_tls, external};
 
 /// The beginning of the names of Services of XBackends.
 const PREFIX: &str = "XBackend/";

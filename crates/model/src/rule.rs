@@ -441,10 +441,12 @@ impl Pattern {
         let mut parts = to.split('$');
         let mut replacement = parts.next().unwrap_or_default().as_bytes().to_vec();
         for part in parts {
-            let number = part.chars().next().and_then(|digit| digit.to_digit(10)).filter(|number| *number > 0);
+            let number =
+                part.chars().next().and_then(|digit| digit.to_digit(10)).filter(|number| *number > 0);
             match number {
                 Some(number) => {
-                    let capture = captures.get(number as usize).map_or(&b""[..], |capture| capture.as_bytes());
+                    let capture =
+                        captures.get(number as usize).map_or(&b""[..], |capture| capture.as_bytes());
                     replacement.extend_from_slice(capture);
                     replacement.extend_from_slice(&part.as_bytes()[1..]);
                 }

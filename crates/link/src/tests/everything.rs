@@ -14,10 +14,10 @@ use sluicegate_model::feature::response_rewrite::{RewriteFrom, TextRewrite};
 use sluicegate_model::feature::retries::RetryConditions;
 use sluicegate_model::feature::returns::{Body, Condition, Content, Location, Return, Test};
 use sluicegate_model::feature::{
-    Affinity, AuthRequest, AuthRequestCache, Authentication, BackendFeatures, Basic, Cors, Digest, EndpointForm,
-    ErrorPages, ExtAuth, ExternalAuth, ExternalAuthProtocol, Jwt, LoadBalancingAlgorithm, Require, ResponseHeader,
-    ResponseHeaderMode, ResponseRewrite, RetryConstraint, StatusTime,
-    TargetRewrite, TemplateHeader, TemplateHeaders,
+    Affinity, AuthRequest, AuthRequestCache, Authentication, BackendFeatures, Basic, Cors, Digest,
+    EndpointForm, ErrorPages, ExtAuth, ExternalAuth, ExternalAuthProtocol, Jwt, LoadBalancingAlgorithm,
+    Require, ResponseHeader, ResponseHeaderMode, ResponseRewrite, RetryConstraint, StatusTime, TargetRewrite,
+    TemplateHeader, TemplateHeaders,
 };
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 use sluicegate_model::policy::*;
@@ -551,8 +551,7 @@ fn annotate_responses(features: &mut Features) {
         cookie_paths: rewrite(RewriteFrom::Regex(pattern())),
         locations: rewrite(RewriteFrom::Literal("http://inner/".into())),
     }));
-    features.endpoint_form =
-        EndpointForm { is_http10: true, connection: Some(HeaderValue::of("close")) };
+    features.endpoint_form = EndpointForm { is_http10: true, connection: Some(HeaderValue::of("close")) };
     features.limits.response_head = Some(Size::of(4096));
     features.secure_upstream = Some(key(1));
     let conditions = RetryConditions {

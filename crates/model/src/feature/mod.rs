@@ -174,6 +174,10 @@ pub struct Features {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(12)]
     pub cache: Option<Cache>,
+    /// Limits how fast the gateway sends each response to its client. Default: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(20)]
+    pub bandwidth: Option<Bandwidth>,
     /// The Service with the error pages of the route.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
@@ -195,10 +199,6 @@ pub struct Features {
     #[schemars(skip)]
     #[n(43)]
     pub secure_upstream: Option<UpstreamKey>,
-    /// Limits how fast the gateway sends each response to its client. Default: no limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[n(20)]
-    pub bandwidth: Option<Bandwidth>,
     /// Responses without an endpoint, which annotations of ingress-nginx set. The first response whose conditions hold
     /// applies, before the security policy.
     #[serde(skip_deserializing, skip_serializing_if = "is_default")]

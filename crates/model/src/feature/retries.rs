@@ -63,7 +63,13 @@ pub struct RetryConditions {
 
 impl Default for Retries {
     fn default() -> Self {
-        Self { attempts: Number::of(2), codes: Entries::default(), budget: None, backoff: None, conditions: None }
+        Self {
+            attempts: Number::of(2),
+            codes: Entries::default(),
+            budget: None,
+            backoff: None,
+            conditions: None,
+        }
     }
 }
 

@@ -89,9 +89,7 @@ fn domain(TextRewrite { from, to }: &TextRewrite, value: &[u8]) -> Option<Vec<u8
             let to = to.strip_prefix('.').unwrap_or(to);
             bare.eq_ignore_ascii_case(from.as_bytes()).then(|| [dot, to.as_bytes()].concat())
         }
-        RewriteFrom::Regex(pattern) => {
-            pattern.replacement(bare, to).map(|renewed| [dot, &renewed].concat())
-        }
+        RewriteFrom::Regex(pattern) => pattern.replacement(bare, to).map(|renewed| [dot, &renewed].concat()),
     }
 }
 
@@ -123,7 +121,8 @@ mod tests {
 
     /// The end-to-end lines of a response with these lines, after the rewrite.
     fn rewritten(source: &ResponseRewrite, lines: &[&str]) -> String {
-        let text = format!("HTTP/1.1 302 x\r\n{}\r\nContent-Length: 0\r\n\r\n", lines.join("\r\n")).into_bytes();
+        let text =
+            format!("HTTP/1.1 302 x\r\n{}\r\nContent-Length: 0\r\n\r\n", lines.join("\r\n")).into_bytes();
         let mut head = ResponseHead::default();
         let limits = HeadLimits::default();
         assert!(head.parse(&text, &mut HeadScan::default(), Method::Get, &limits).unwrap());

@@ -272,7 +272,8 @@ fn mistakes_none(user_agent: &[u8]) -> bool {
     let is_ios = agent.contains("(iP") && agent.contains("; CPU ") && agent.contains("OS 12");
     let is_macos = agent.contains("(Macintosh;") && agent.contains("Mac OS X 10_14");
     let version = agent.split_once("Chrome/").map_or("", |(_, version)| version);
-    let is_chrome = version.starts_with(['5', '6']) && version[1..].starts_with(|digit: char| digit.is_ascii_digit());
+    let is_chrome =
+        version.starts_with(['5', '6']) && version[1..].starts_with(|digit: char| digit.is_ascii_digit());
     is_webkit && (is_ios || is_macos) || is_chrome
 }
 

@@ -9,8 +9,8 @@ use sluicegate_model::rule::{PathMatch, Rule};
 use sluicegate_model::{Settings, UpstreamKey};
 
 use super::headers::HeaderEdit;
-use super::mirror::Receiver;
 use super::load_balancing::{HashSource, hash, hash_of_text};
+use super::mirror::Receiver;
 use super::redirect::{Redirected, redirect};
 use super::returns::{Returned, returned};
 use super::session_affinity::{Affinity, backend_mark};

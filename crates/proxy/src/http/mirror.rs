@@ -98,7 +98,11 @@ impl Exchange<'_> {
 
 impl Exchange<'_> {
     /// A request in the form of a mirror; `None` if its target has no valid form.
-    fn formed(&self, MirrorForm { target, host, drops_body }: &MirrorForm, request: &[u8]) -> Option<Rc<[u8]>> {
+    fn formed(
+        &self,
+        MirrorForm { target, host, drops_body }: &MirrorForm,
+        request: &[u8],
+    ) -> Option<Rc<[u8]>> {
         let head_end = memmem::find(request, b"\r\n\r\n")? + b"\r\n".len();
         let (head, body) = (&request[..head_end], &request[head_end + b"\r\n".len()..]);
         let mut lines = head.split_inclusive(|byte| *byte == b'\n').skip(1);

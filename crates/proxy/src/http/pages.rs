@@ -87,7 +87,9 @@ impl Exchange<'_> {
         let Some(pages) = self.error_pages() else { return false };
         // A gRPC client does not understand a page.
         let is_call = || self.head().header(Known::ContentType).is_some_and(is_grpc);
-        (is_own || pages.replaces_endpoints) && pages.codes.iter().any(|code| code.get() == status) && !is_call()
+        (is_own || pages.replaces_endpoints)
+            && pages.codes.iter().any(|code| code.get() == status)
+            && !is_call()
     }
 
     /// Responds to a request that no endpoint served, with an error page if there is one.

@@ -112,9 +112,7 @@ impl Refusal {
                 .detail
                 .as_ref()
                 .map(|detail| Content { body: &detail.body, media_type: detail.media_type.as_deref() }),
-            Self::Page(page) => {
-                Some(Content { body: &page.body, media_type: page.media_type.as_deref() })
-            }
+            Self::Page(page) => Some(Content { body: &page.body, media_type: page.media_type.as_deref() }),
             _ => None,
         }
     }

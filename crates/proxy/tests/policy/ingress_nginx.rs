@@ -7,7 +7,8 @@ use sluicegate_model::feature::mirror::MirrorForm;
 use sluicegate_model::feature::response_rewrite::{RewriteFrom, TextRewrite};
 use sluicegate_model::feature::retries::RetryConditions;
 use sluicegate_model::feature::{
-    Affinity, Cors, EndpointForm, Features, Mirror, RequestMatch, ResponseRewrite, Retries, Split, SplitBackend,
+    Affinity, Cors, EndpointForm, Features, Mirror, RequestMatch, ResponseRewrite, Retries, Split,
+    SplitBackend,
 };
 use sluicegate_model::policy::Traffic;
 use sluicegate_model::rule::Pattern;
@@ -81,7 +82,9 @@ async fn session_cookie_has_the_attributes_of_the_annotations() -> TestResult {
         }),
     )
     .await?;
-    let chrome = |version: u32| format!("User-Agent: Mozilla/5.0 (X11) AppleWebKit/537.36 Chrome/{version}.0 Safari/537.36");
+    let chrome = |version: u32| {
+        format!("User-Agent: Mozilla/5.0 (X11) AppleWebKit/537.36 Chrome/{version}.0 Safari/537.36")
+    };
     for (agent, same_site) in [(chrome(120), "; SameSite=None"), (chrome(66), "")] {
         let response = ask(&gateway, "/", &[&agent]).await?;
         let cookie = response.header("set-cookie").unwrap();
@@ -207,7 +210,8 @@ async fn canary_is_chosen_by_header_then_by_cookie_then_by_weight() -> TestResul
 
 #[tokio::test]
 async fn canary_is_chosen_by_a_regular_expression_on_a_header() -> TestResult {
-    let of = RequestMatch { pattern: Some(Pattern::new("^v[0-9]+$", false)?), ..by_header("canary", None, false) };
+    let of =
+        RequestMatch { pattern: Some(Pattern::new("^v[0-9]+$", false)?), ..by_header("canary", None, false) };
     let split = Some(canary([100, 0], vec![of]));
     let (backends, gateway) = with_canary(Features { split, ..Features::default() }).await?;
     for (value, expected) in [("v12", 1), ("v", 0), ("V1", 0)] {
@@ -220,7 +224,10 @@ async fn canary_is_chosen_by_a_regular_expression_on_a_header() -> TestResult {
 async fn sticky_session_stays_at_the_canary_or_at_the_main_service() -> TestResult {
     for mode in [SessionMode::Balanced, SessionMode::Persistent] {
         let of = || session(NginxSession { mode, ..NginxSession::default() });
-        let with = |weights| Features { split: Some(canary(weights, vec![by_header("canary", Some("never"), true)])), ..of() };
+        let with = |weights| Features {
+            split: Some(canary(weights, vec![by_header("canary", Some("never"), true)])),
+            ..of()
+        };
         let (backends, gateway) = with_canary(with([0, 100])).await?;
         let of_canary = pair(&ask(&gateway, "/", &[]).await?);
         gateway.configure(|config| set_features(config, with([100, 0]))).await;
@@ -308,7 +315,8 @@ async fn cookies_and_locations_of_endpoints_are_rewritten() -> TestResult {
         "HTTP/1.1 302 x\r\nSet-Cookie: a=b; Domain=inner; Path=/app/x\r\nLocation: http://inner/a\r\nContent-Length: 0\r\n\r\n",
     ))
     .await?];
-    let literal = |from: &str, to: &str| TextRewrite { from: RewriteFrom::Literal(from.into()), to: to.into() };
+    let literal =
+        |from: &str, to: &str| TextRewrite { from: RewriteFrom::Literal(from.into()), to: to.into() };
     let rewrite = ResponseRewrite {
         cookie_domains: vec![literal("inner", "shop.example")],
         cookie_paths: vec![literal("/app/", "/")],
@@ -331,7 +339,10 @@ async fn requests_to_endpoints_have_http_1_0_and_connections_of_their_own() -> T
     let gateway = featured(&backends, Features { endpoint_form, ..Features::default() }).await?;
     for _ in 0..3 {
         let text = ask(&gateway, "/", &[]).await?.text();
-        assert!(text.starts_with("GET / HTTP/1.0\r\n") && text.contains("\r\nConnection: close\r\n"), "{text}");
+        assert!(
+            text.starts_with("GET / HTTP/1.0\r\n") && text.contains("\r\nConnection: close\r\n"),
+            "{text}"
+        );
     }
     assert_eq!(backends[0].accepted(), 3);
     let chunked = "Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0";
@@ -341,13 +352,17 @@ async fn requests_to_endpoints_have_http_1_0_and_connections_of_their_own() -> T
     let endpoint_form = EndpointForm { is_http10: false, connection };
     gateway.configure(|config| set_features(config, Features { endpoint_form, ..Features::default() })).await;
     let text = ask(&gateway, "/", &[]).await?.text();
-    assert!(text.starts_with("GET / HTTP/1.1\r\n") && text.contains("\r\nConnection: keep-alive\r\n"), "{text}");
+    assert!(
+        text.starts_with("GET / HTTP/1.1\r\n") && text.contains("\r\nConnection: keep-alive\r\n"),
+        "{text}"
+    );
     Ok(())
 }
 
 #[tokio::test]
 async fn head_of_a_response_above_the_limit_of_the_route_is_a_502() -> TestResult {
-    let head = |length: usize| format!("HTTP/1.1 200 OK\r\nX: {}\r\nContent-Length: 0\r\n\r\n", "x".repeat(length));
+    let head =
+        |length: usize| format!("HTTP/1.1 200 OK\r\nX: {}\r\nContent-Length: 0\r\n\r\n", "x".repeat(length));
     let backends = [Backend::start(Behaviour::raw(head(3900))).await?];
     let mut features = Features::default();
     features.limits.response_head = Some(Size::of(4096));
@@ -365,7 +380,11 @@ fn conditions() -> RetryConditions {
 }
 
 /// The status, and the number of attempts, of a request to endpoints that all behave so.
-async fn attempts(behaviour: Behaviour, method: &str, conditions: RetryConditions) -> anyhow::Result<(u16, u64)> {
+async fn attempts(
+    behaviour: Behaviour,
+    method: &str,
+    conditions: RetryConditions,
+) -> anyhow::Result<(u16, u64)> {
     let backends = Backend::group(3, behaviour).await?;
     let retries = Retries { attempts: Number::of(2), conditions: Some(conditions), ..Retries::default() };
     let mut features = Features { retries: Some(retries), ..Features::default() };
@@ -390,7 +409,12 @@ async fn conditions_decide_which_failures_are_retried() -> TestResult {
         (Behaviour::silent(), "GET", RetryConditions { timeout: false, ..conditions() }, (504, 1)),
         (garbage(), "GET", conditions(), (502, 1)),
         (garbage(), "GET", every, (502, 3)),
-        (Behaviour::silent(), "GET", RetryConditions { within: Some(written(json!("50ms"))), ..conditions() }, (504, 1)),
+        (
+            Behaviour::silent(),
+            "GET",
+            RetryConditions { within: Some(written(json!("50ms"))), ..conditions() },
+            (504, 1),
+        ),
     ] {
         let context = format!("{behaviour:?} {method} {conditions:?}");
         assert_eq!(attempts(behaviour, method, conditions).await?, expected, "{context}");
@@ -443,7 +467,9 @@ async fn requests_over_tls_go_to_the_upstream_for_tls() -> TestResult {
     let features = Features { secure_upstream: Some(key("secure")), ..Features::default() };
     set_features(builder.config_mut(), features);
     let gateway = builder.start().await?;
-    for (transport, expected) in [(Transport::Http, (1, 0)), (Transport::Http2, (1, 1)), (Transport::Https, (1, 2))] {
+    for (transport, expected) in
+        [(Transport::Http, (1, 0)), (Transport::Http2, (1, 1)), (Transport::Https, (1, 2))]
+    {
         assert_eq!(ask_by(&gateway, "GET", "/", &[], transport).await?.status, 200);
         assert_eq!((clear.requests(), secure.requests()), expected);
     }

@@ -50,7 +50,8 @@ async fn canary_session_and_error_pages_of_annotations_work_together() -> TestRe
     let (main, canary, pages) = (
         Backend::start(Behaviour::ok()).await?,
         Backend::start(Behaviour::ok()).await?,
-        Backend::start(Behaviour::raw("HTTP/1.1 503 x\r\nX-Page: yes\r\nContent-Length: 4\r\n\r\npage")).await?,
+        Backend::start(Behaviour::raw("HTTP/1.1 503 x\r\nX-Page: yes\r\nContent-Length: 4\r\n\r\npage"))
+            .await?,
     );
     let site = Site::new()?;
     site.save("main.yaml", &service("main", &main))?;

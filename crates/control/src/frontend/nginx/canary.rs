@@ -35,13 +35,15 @@ impl<'a> Canaries<'a> {
         for (at, ingress, settings) in ingresses {
             for rule in &ingress.rules {
                 for path in &rule.paths {
-                    canaries.entry((&rule.host, &*path.written, path.pattern.rank())).or_default().push(Canary {
-                        at,
-                        place: Place::Path(rule.index, path.index),
-                        upstream: &path.upstream,
-                        settings: settings.clone(),
-                        is_used: Cell::new(false),
-                    });
+                    canaries.entry((&rule.host, &*path.written, path.pattern.rank())).or_default().push(
+                        Canary {
+                            at,
+                            place: Place::Path(rule.index, path.index),
+                            upstream: &path.upstream,
+                            settings: settings.clone(),
+                            is_used: Cell::new(false),
+                        },
+                    );
                 }
             }
         }

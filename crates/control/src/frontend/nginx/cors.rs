@@ -8,8 +8,7 @@ use super::{Context, Parts};
 
 /// The defaults of ingress-nginx 1.15.
 const METHODS: &str = "GET, PUT, POST, DELETE, PATCH, OPTIONS";
-const HEADERS: &str =
-    "DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,Authorization";
+const HEADERS: &str = "DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,Authorization";
 const MAX_AGE: i64 = 1_728_000;
 
 pub(super) fn apply(context: &mut Context<'_, '_>, parts: &mut Parts) {

@@ -179,8 +179,15 @@ impl<'a> Dialect<'a> {
     /// The intent of an Ingress.
     pub(super) fn intent(&self, at: At<'a>, ingress: &'a Ingress, problems: &mut Vec<Problem>) -> Intent<'a> {
         let settings = self.options.settings(at, ingress);
-        let mut context =
-            Context { store: self.store, options: self.options, at, ingress, settings, problems, references: Vec::new() };
+        let mut context = Context {
+            store: self.store,
+            options: self.options,
+            at,
+            ingress,
+            settings,
+            problems,
+            references: Vec::new(),
+        };
         let own = self.own(&mut context);
         let settings = context.settings.clone();
         let backend = settings.backend.backend();
@@ -248,16 +255,16 @@ impl<'a> Dialect<'a> {
             }
         }
         proxy::apply(context, &mut parts);
+        access::apply(context, &mut parts);
+        limits::apply(context, &mut parts);
+        auth::apply(context, &mut parts);
+        client_certificate::apply(context, &mut parts);
         upstream::apply(context, &mut parts);
         errors::apply(context, &mut parts);
         response::apply(context, &mut parts);
         session::apply(context, &mut parts);
         cors::apply(context, &mut parts);
         mirror::apply(context, &mut parts);
-        access::apply(context, &mut parts);
-        limits::apply(context, &mut parts);
-        auth::apply(context, &mut parts);
-        client_certificate::apply(context, &mut parts);
         rewrite::apply(context, &mut parts);
         snippet::apply(context, &mut parts);
         redirect::apply(context, &mut parts);

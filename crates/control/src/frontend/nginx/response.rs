@@ -26,7 +26,8 @@ pub(super) fn apply(context: &mut Context<'_, '_>, parts: &mut Parts) {
 /// Adds the headers of a ConfigMap. Only the owner of the gateway allows names.
 fn add_headers(context: &mut Context<'_, '_>, parts: &mut Parts, map: &ObjectRef, allowed: &[Box<str>]) {
     let Some((found, _)) = context.store.configmap(map) else {
-        return context.fault(CUSTOM_HEADERS, format!("{map} does not exist; responses have no such headers"));
+        return context
+            .fault(CUSTOM_HEADERS, format!("{map} does not exist; responses have no such headers"));
     };
     for (name, value) in found.data.values() {
         let is_allowed = allowed.iter().any(|of| of.eq_ignore_ascii_case(name));

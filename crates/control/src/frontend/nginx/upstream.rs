@@ -23,7 +23,11 @@ pub(super) fn apply(context: &Context<'_, '_>, parts: &mut Parts) {
     features.retries = Some(Retries {
         attempts: Number::of(i64::try_from(retries).unwrap_or(0)),
         codes: next.codes,
-        conditions: Some(RetryConditions { non_idempotent, within: settings.next_timeout, ..next.conditions }),
+        conditions: Some(RetryConditions {
+            non_idempotent,
+            within: settings.next_timeout,
+            ..next.conditions
+        }),
         ..Retries::default()
     });
     features.limits.response_head = settings.response_head;

@@ -213,7 +213,9 @@ impl<'a> Policies<'a> {
             let owner = narrowed.ids().find(names).unwrap_or(&narrowed.id).clone();
             let of_annotations = at.filter(|at| at.id() == owner);
             let problem = match of_annotations {
-                Some(at) => Some(at.problem(Severity::Error, "metadata.annotations", format!("{field}: {message}"))),
+                Some(at) => {
+                    Some(at.problem(Severity::Error, "metadata.annotations", format!("{field}: {message}")))
+                }
                 None => self.traffic.fault(&owner, &field, message),
             };
             self.problems.extend(problem.filter(|problem| !self.problems.contains(problem)));

@@ -99,7 +99,10 @@ mod tests {
     #[test]
     fn target_is_a_url_with_a_fixed_host() {
         let target = Target::of("https://mirror.test:8443$request_uri").unwrap();
-        assert_eq!((&*target.host, target.port, &*target.authority), ("mirror.test", 8443, "mirror.test:8443"));
+        assert_eq!(
+            (&*target.host, target.port, &*target.authority),
+            ("mirror.test", 8443, "mirror.test:8443")
+        );
         assert!(!Target::of("http://mirror.test/a?b=$arg_c").unwrap().has_tls);
         for text in [
             "mirror.test",

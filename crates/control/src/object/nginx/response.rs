@@ -46,7 +46,8 @@ fn from(text: &str) -> Result<RewriteFrom, String> {
 
 /// The new text, which may have the captures `$1` to `$9`.
 fn to(text: &str) -> Result<Box<str>, String> {
-    let variable = text.split('$').skip(1).find(|rest| !rest.starts_with(|digit: char| matches!(digit, '1'..='9')));
+    let variable =
+        text.split('$').skip(1).find(|rest| !rest.starts_with(|digit: char| matches!(digit, '1'..='9')));
     match (variable, syntax::line_fault(text)) {
         (Some(rest), _) => Err(format!("{text:?} has the variable \"${rest}\": only $1 to $9 are supported")),
         (None, Some(fault)) => Err(format!("{text:?} {fault}")),
@@ -62,7 +63,9 @@ fn pair(value: &Value<'_>) -> Result<Option<TextRewrite>, String> {
     let mut words = value.text.split_whitespace();
     match (words.next(), words.next(), words.next()) {
         (Some(old), Some(new), None) => Ok(Some(TextRewrite { from: from(old)?, to: to(new)? })),
-        _ => Err(format!("{:?} is neither \"off\" nor two words: write the old and the new text", value.text)),
+        _ => {
+            Err(format!("{:?} is neither \"off\" nor two words: write the old and the new text", value.text))
+        }
     }
 }
 

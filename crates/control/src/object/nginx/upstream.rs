@@ -209,7 +209,9 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "proxy-ssl-ciphers",
         restricts: false,
-        meaning: Refused("Remove the annotation: the gateway offers only cipher suites with forward secrecy."),
+        meaning: Refused(
+            "Remove the annotation: the gateway offers only cipher suites with forward secrecy.",
+        ),
         sets: "The gateway offers fixed cipher suites to endpoints.",
         default: "",
     },
@@ -222,7 +224,8 @@ mod tests {
     #[test]
     fn words_of_proxy_next_upstream_are_conditions_and_statuses() {
         let next = NextUpstream::of("error http_502 non_idempotent http_404").unwrap();
-        let conditions = RetryConditions { timeout: false, non_idempotent: true, ..NextUpstream::default().conditions };
+        let conditions =
+            RetryConditions { timeout: false, non_idempotent: true, ..NextUpstream::default().conditions };
         assert_eq!(next.conditions, conditions);
         assert_eq!(next.codes.iter().map(|code| code.get()).collect::<Vec<_>>(), [502, 404]);
         assert_eq!(NextUpstream::of("error timeout").unwrap(), NextUpstream::default());

@@ -8,8 +8,8 @@ use crate::translate::{IngressNginx, TranslateOptions, Translation, translate};
 
 mod access;
 mod locations;
-mod responses;
 mod redirects;
+mod responses;
 mod snippets;
 
 /// The options with the dialect.

@@ -22,7 +22,11 @@ fn paths_of(translation: &Translation) -> usize {
 fn codes_with_a_default_backend_have_error_pages_of_its_first_port() {
     let annotations = "custom-http-errors: \"404, 503\"\ndefault-backend: other";
     let translation = translated(&(ingress("a", annotations, &["a.test Prefix / echo:http"]) + OTHER));
-    assert!(problems(&translation).iter().all(|problem| problem.contains("EndpointSlice")), "{:?}", problems(&translation));
+    assert!(
+        problems(&translation).iter().all(|problem| problem.contains("EndpointSlice")),
+        "{:?}",
+        problems(&translation)
+    );
     let pages = rule(&translation).traffic.as_ref().unwrap().features.error_pages.clone().unwrap();
     assert_eq!(pages.upstream.to_string(), "default/other:web");
     assert_eq!(pages.codes.iter().map(|code| code.get()).collect::<Vec<_>>(), [404, 503]);
@@ -73,7 +77,11 @@ fn session_cookie_has_the_name_and_path_of_ingress_nginx_by_default() {
 
 #[test]
 fn canary_is_a_part_of_the_rule_of_the_main_ingress() {
-    let main = ingress("a", "affinity: cookie\nproxy-body-size: 8m", &["a.test Prefix / echo:http", "a.test Prefix /other echo:http"]);
+    let main = ingress(
+        "a",
+        "affinity: cookie\nproxy-body-size: 8m",
+        &["a.test Prefix / echo:http", "a.test Prefix /other echo:http"],
+    );
     let canary = ingress(
         "b",
         "canary: \"true\"\ncanary-by-header: X-Canary\ncanary-by-cookie: canary\ncanary-weight: \"20\"\ncanary-weight-total: \"200\"",
@@ -89,8 +97,9 @@ fn canary_is_a_part_of_the_rule_of_the_main_ingress() {
     assert_eq!((split.weight.get(), split.backends[0].weight.get()), (180, 20));
     assert_eq!(split.backends[0].upstream.to_string(), "default/other:web");
     let matches = split.backends[0].matches.iter();
-    let matches: Vec<_> =
-        matches.map(|of| (of.header.as_deref(), of.cookie.as_deref(), of.value.as_deref().unwrap(), of.refuses)).collect();
+    let matches: Vec<_> = matches
+        .map(|of| (of.header.as_deref(), of.cookie.as_deref(), of.value.as_deref().unwrap(), of.refuses))
+        .collect();
     assert_eq!(
         matches,
         [
@@ -106,7 +115,11 @@ fn canary_is_a_part_of_the_rule_of_the_main_ingress() {
     // Without a main Ingress, the canary serves nothing.
     let alone = translated(&(canary + OTHER));
     assert_eq!(paths_of(&alone), 0);
-    assert!(problems(&alone).iter().any(|problem| problem.contains("receives no requests")), "{:?}", problems(&alone));
+    assert!(
+        problems(&alone).iter().any(|problem| problem.contains("receives no requests")),
+        "{:?}",
+        problems(&alone)
+    );
 }
 
 #[test]
@@ -120,7 +133,8 @@ fn canary_by_header_value_or_pattern_and_legacy_sessions() {
     let value = of("canary-by-header: X-V\ncanary-by-header-value: two\ncanary-by-header-pattern: t.*");
     let entry = &value.split.as_ref().unwrap().backends[0].matches[0];
     assert_eq!((entry.value.as_deref(), entry.pattern.is_some()), (Some("two"), false));
-    let pattern = of("canary-by-header: X-V\ncanary-by-header-pattern: t.*\naffinity-canary-behavior: legacy");
+    let pattern =
+        of("canary-by-header: X-V\ncanary-by-header-pattern: t.*\naffinity-canary-behavior: legacy");
     let entry = &pattern.split.as_ref().unwrap().backends[0].matches[0];
     assert_eq!((entry.value.as_deref(), entry.pattern.as_ref().map(|of| of.as_str())), (None, Some("t.*")));
     assert!(!pattern.load_balancing.affinity.unwrap().over_weights);
@@ -130,7 +144,10 @@ fn canary_by_header_value_or_pattern_and_legacy_sessions() {
 fn cors_has_the_defaults_of_ingress_nginx_and_no_origin_if_no_origin_is_valid() {
     let cors = |annotations: &str| {
         let translation = translated(&ingress("a", annotations, &["a.test Prefix / echo:http"]));
-        (rule(&translation).security.as_ref().and_then(|security| security.cors.clone()), problems(&translation))
+        (
+            rule(&translation).security.as_ref().and_then(|security| security.cors.clone()),
+            problems(&translation),
+        )
     };
     assert_eq!(cors("cors-allow-origin: https://a.test").0, None, "enable-cors is off");
     let (default, found) = cors("enable-cors: \"true\"");
@@ -143,7 +160,10 @@ fn cors_has_the_defaults_of_ingress_nginx_and_no_origin_if_no_origin_is_valid() 
     assert!(nginx.headers.starts_with("DNT,Keep-Alive,") && nginx.headers.ends_with(",Range,Authorization"));
     assert_eq!((nginx.exposed, nginx.max_age), (None, 1_728_000));
     let (wrong, found) = cors("enable-cors: \"true\"\ncors-allow-origin: \"shop, https://*.a.test\"");
-    assert_eq!(wrong.unwrap().allow_origins.iter().map(ToString::to_string).collect::<Vec<_>>(), ["https://*.a.test"]);
+    assert_eq!(
+        wrong.unwrap().allow_origins.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["https://*.a.test"]
+    );
     assert!(found.len() == 1 && found[0].contains("has no scheme"), "{found:?}");
     let (none, _) = cors("enable-cors: \"true\"\ncors-allow-origin: shop");
     assert!(none.unwrap().allow_origins.is_empty());
@@ -164,7 +184,9 @@ fn cors_has_the_defaults_of_ingress_nginx_and_no_origin_if_no_origin_is_valid() 
 #[test]
 fn rewrites_of_responses_need_both_texts() {
     let rewrite = |annotations: &str| features(annotations).response_rewrite;
-    let both = rewrite("proxy-cookie-domain: inner.test a.test\nproxy-cookie-path: /app/ /\nproxy-redirect-from: http://inner/\nproxy-redirect-to: https://a.test/");
+    let both = rewrite(
+        "proxy-cookie-domain: inner.test a.test\nproxy-cookie-path: /app/ /\nproxy-redirect-from: http://inner/\nproxy-redirect-to: https://a.test/",
+    );
     let both = both.unwrap();
     assert_eq!((both.cookie_domains.len(), both.cookie_paths.len(), both.locations.len()), (1, 1, 1));
     for annotations in [
@@ -183,14 +205,19 @@ fn retries_and_load_balancing_have_the_defaults_of_ingress_nginx() {
     assert_eq!(default.load_balancing.algorithm, Some(LoadBalancingAlgorithm::RoundRobin));
     assert_eq!(dumped(&default, "retries.attempts"), 2);
     assert_eq!(dumped(&default, "retries.conditions.timeout"), true);
-    let own = features("load-balance: ewma\nproxy-next-upstream: error http_502\nproxy-next-upstream-tries: \"0\"\nproxy-next-upstream-timeout: \"5\"\nproxy-http-version: \"1.0\"\nproxy-buffer-size: 8k");
+    let own = features(
+        "load-balance: ewma\nproxy-next-upstream: error http_502\nproxy-next-upstream-tries: \"0\"\nproxy-next-upstream-timeout: \"5\"\nproxy-http-version: \"1.0\"\nproxy-buffer-size: 8k",
+    );
     assert_eq!(own.load_balancing.algorithm, Some(LoadBalancingAlgorithm::ResponseTime));
     assert_eq!(dumped(&own, "retries.attempts"), 100);
     assert_eq!(dumped(&own, "retries.codes"), serde_json::json!([502]));
     assert_eq!(dumped(&own, "retries.conditions.timeout"), false);
     assert_eq!(dumped(&own, "endpointForm.isHttp10"), true);
     assert_eq!(own.limits.response_head.unwrap().get(), 8192);
-    assert_eq!(dumped(&features("connection-proxy-header: keep-alive"), "endpointForm.connection"), "keep-alive");
+    assert_eq!(
+        dumped(&features("connection-proxy-header: keep-alive"), "endpointForm.connection"),
+        "keep-alive"
+    );
 }
 
 #[test]
@@ -211,7 +238,10 @@ fn mirror_target_is_an_upstream_outside_the_cluster() {
     assert_eq!(problems(&translation), [""; 0]);
     let mirrors = &rule(&translation).traffic.as_ref().unwrap().features.mirrors;
     let form = mirrors[0].form.as_ref().unwrap();
-    assert_eq!((form.target.to_string(), &*form.host, form.drops_body), ("$request_uri".into(), "mirror.test", true));
+    assert_eq!(
+        (form.target.to_string(), &*form.host, form.drops_body),
+        ("$request_uri".into(), "mirror.test", true)
+    );
     let upstream = &translation.config.upstreams[&mirrors[0].upstream];
     assert_eq!(upstream.external_name.as_deref(), Some("mirror.test"));
     assert_eq!(upstream.tls.as_ref().unwrap().server_name.as_ref(), "mirror.test");
@@ -232,9 +262,13 @@ fn custom_headers_are_set_only_if_the_owner_of_the_gateway_allows_their_names() 
     store.set_file(std::path::Path::new("m.yaml"), &format!("{yaml}{global}{}", super::ECHO));
     let translation = crate::translate::translate(&store, &options);
     let found = problems(&translation);
-    assert!(found.len() == 1 && found[0].contains("data[X-B] is not one of global-allowed-response-headers"), "{found:?}");
+    assert!(
+        found.len() == 1 && found[0].contains("data[X-B] is not one of global-allowed-response-headers"),
+        "{found:?}"
+    );
     let headers = rule(&translation).traffic.as_ref().unwrap().features.template_headers.clone().unwrap();
-    let headers: Vec<_> = headers.response.iter().map(|of| (of.header.name.to_string(), of.header.value.to_string())).collect();
+    let headers: Vec<_> =
+        headers.response.iter().map(|of| (of.header.name.to_string(), of.header.value.to_string())).collect();
     let features = &rule(&translation).traffic.as_ref().unwrap().features;
     assert_eq!(dumped(features, "retries.conditions.nonIdempotent"), true);
     assert_eq!(headers, [("X-A".to_owned(), "${literal_dollar}1".to_owned())]);
@@ -270,5 +304,8 @@ fn timeouts_are_seconds_and_buffers_need_no_setting() {
     );
     let seconds = |timeout: Option<sluicegate_model::value::Timeout>| timeout.unwrap().get().as_secs();
     let timeouts = own.timeouts;
-    assert_eq!((seconds(timeouts.connect), seconds(timeouts.response), seconds(timeouts.idle)), (7, 3600, 3600));
+    assert_eq!(
+        (seconds(timeouts.connect), seconds(timeouts.response), seconds(timeouts.idle)),
+        (7, 3600, 3600)
+    );
 }
