@@ -48,7 +48,7 @@ pub use listener::{
 pub use route::{ObjectId, PathPattern};
 pub use rule::{Rule, RuleMatch, VirtualHost};
 pub use settings::Settings;
-pub use tls::{Certificate, ClientAuth, ClientAuthMode, KeyKind, Tls, TlsHost};
+pub use tls::{Certificate, ClientAuth, ClientAuthMode, ClientCheck, KeyKind, Tls, TlsHost};
 pub use tracing::{Collector, Tracing};
 pub use upstream::{
     AlternativeName, Balance, Conditions, Endpoint, Health, Protocol, Transport, TransportTls, Upstream,

@@ -11,6 +11,8 @@ use serde::{Serialize, Serializer};
 
 use crate::encoding::bound::{Bound, Chain};
 use crate::encoding::{Adapt as _, Context, Fault, List, Maybe, Part, Raw, Shared, Time, WithinAs};
+use crate::rule::Pattern;
+use crate::value::Url;
 use crate::{EntryPoint, HostPattern, Layer4Route, TlsRoute};
 
 /// The certificates of all names.
@@ -83,6 +85,25 @@ pub struct ClientAuth {
     /// ingress-nginx.
     #[n(4)]
     pub forward: bool,
+    /// The check of certificates at each request, as nginx does: the TLS handshake then accepts every client. `None`: the
+    /// handshake rejects the clients that [`mode`](Self::mode) does not allow.
+    #[n(5)]
+    pub at_requests: Option<ClientCheck>,
+}
+
+/// The check of a client's certificate at each request. Clients that [`ClientAuth::mode`] does not allow receive 400.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
+#[cbor(map)]
+pub struct ClientCheck {
+    /// The maximum number of intermediate certificates between the client's certificate and a CA certificate.
+    #[n(0)]
+    pub depth: u8,
+    /// The expression that the name in the certificate must contain, in the format of RFC 2253. Other clients receive 403.
+    #[n(1)]
+    pub subject: Option<Pattern>,
+    /// The URL that clients are redirected to (302) instead of the 400.
+    #[n(2)]
+    pub error_page: Option<Url>,
 }
 
 impl Part for ClientAuth {
@@ -98,6 +119,7 @@ impl fmt::Debug for ClientAuth {
             .field("crls", &self.crls.len())
             .field("mode", &self.mode)
             .field("forward", &self.forward)
+            .field("at_requests", &self.at_requests)
             .finish()
     }
 }
@@ -105,12 +127,13 @@ impl fmt::Debug for ClientAuth {
 impl Serialize for ClientAuth {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeStruct as _;
-        let mut shown = serializer.serialize_struct("ClientAuth", 5)?;
+        let mut shown = serializer.serialize_struct("ClientAuth", 6)?;
         shown.serialize_field("source", &self.source)?;
         shown.serialize_field("roots", &self.roots.len())?;
         shown.serialize_field("crls", &self.crls.len())?;
         shown.serialize_field("mode", &self.mode)?;
         shown.serialize_field("forward", &self.forward)?;
+        shown.serialize_field("at_requests", &self.at_requests)?;
         shown.end()
     }
 }

@@ -234,11 +234,17 @@ pub enum ClientFault {
     /// The upload had stalled for longest at an endpoint with too many stalled uploads.
     #[error("too many uploads at the endpoint are stalled")]
     UploadStalled,
+    /// The client's certificate is missing or not valid.
+    #[error("the client's certificate is missing or not valid")]
+    Certificate,
+    /// The name in the client's certificate is not allowed.
+    #[error("the name in the client's certificate is not allowed")]
+    CertificateSubject,
 }
 
 impl ClientFault {
     /// Every kind, by [`index`](Self::index).
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Closed,
         Self::HeadTimeout,
         Self::BodyTimeout,
@@ -250,6 +256,8 @@ impl ClientFault {
         Self::BodyTooSlow,
         Self::BodyTotalTimeout,
         Self::UploadStalled,
+        Self::Certificate,
+        Self::CertificateSubject,
     ];
 
     /// The kind's number, below the length of [`ALL`](Self::ALL).
@@ -273,6 +281,8 @@ impl ClientFault {
             Self::BodyTooSlow => "body_too_slow",
             Self::BodyTotalTimeout => "body_total_timeout",
             Self::UploadStalled => "upload_stalled",
+            Self::Certificate => "client_certificate",
+            Self::CertificateSubject => "client_subject",
         }
     }
 
@@ -287,7 +297,8 @@ impl ClientFault {
             | Self::BodyTotalTimeout
             | Self::UploadStalled => 408,
             Self::BodyTooLarge => 413,
-            Self::BadBody => 400,
+            Self::BadBody | Self::Certificate => 400,
+            Self::CertificateSubject => 403,
             Self::Method => 405,
             Self::Misdirected => 421,
         }
@@ -466,6 +477,9 @@ pub enum Denial {
     /// The name or the password is wrong or missing.
     #[error("the name or the password is wrong")]
     Password,
+    /// The nonce of a Digest response is too old, or of another process. The client repeats the request with a new nonce.
+    #[error("the nonce is stale")]
+    StaleNonce,
     /// The limit of concurrent password checks is reached.
     #[error("too many passwords are being checked")]
     TooManyPasswordChecks,
@@ -512,7 +526,7 @@ pub enum Denial {
 
 impl Denial {
     /// The number of kinds.
-    pub const COUNT: usize = 22 + sluicegate_jwt::Fault::ALL.len();
+    pub const COUNT: usize = 23 + sluicegate_jwt::Fault::ALL.len();
 
     /// Every kind, by [`index`](Self::index).
     #[must_use]
@@ -541,6 +555,7 @@ impl Denial {
             Self::Concurrency,
             Self::Consumer,
             Self::CheckDenied(403),
+            Self::StaleNonce,
         ];
         let tokens = sluicegate_jwt::Fault::ALL.map(Self::Token);
         for (place, denial) in all.iter_mut().zip(rest.into_iter().chain(tokens)) {
@@ -575,7 +590,8 @@ impl Denial {
             Self::Concurrency => 19,
             Self::Consumer => 20,
             Self::CheckDenied(_) => 21,
-            Self::Token(fault) => 22 + fault as usize,
+            Self::StaleNonce => 22,
+            Self::Token(fault) => 23 + fault as usize,
         }
     }
 
@@ -592,6 +608,7 @@ impl Denial {
             Self::AmbiguousCredentials => "ambiguous_credentials",
             Self::Key => "unknown_key",
             Self::Password => "wrong_password",
+            Self::StaleNonce => "stale_nonce",
             Self::TooManyPasswordChecks => "passwords_busy",
             Self::Forbidden => "forbidden",
             Self::RateLimit => "rate_limit",
@@ -624,9 +641,12 @@ impl Denial {
             Self::CheckDenied(status) => status,
             Self::Address | Self::Origin | Self::Forbidden | Self::CheckForbidden => 403,
             Self::AmbiguousPath | Self::AmbiguousCredentials => 400,
-            Self::NoCredentials | Self::Key | Self::Password | Self::CheckUnauthorized | Self::Token(_) => {
-                401
-            }
+            Self::NoCredentials
+            | Self::Key
+            | Self::Password
+            | Self::StaleNonce
+            | Self::CheckUnauthorized
+            | Self::Token(_) => 401,
             // As for rates: the caller does too much (RFC 6585, 4), not the gateway (503).
             Self::RateLimit | Self::Concurrency => 429,
         }

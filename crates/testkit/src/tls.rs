@@ -53,6 +53,20 @@ impl Authority {
         Self { issuer: CertifiedIssuer::self_signed(params, key).expect("a certificate") }
     }
 
+    /// An intermediate CA, whose certificate this CA signs.
+    ///
+    /// # Panics
+    /// If no random numbers are available.
+    #[must_use]
+    pub fn between(&self, name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![rcgen::KeyUsagePurpose::KeyCertSign];
+        let key = KeyPair::generate().expect("a key");
+        Self { issuer: CertifiedIssuer::signed_by(params, key, &self.issuer).expect("a certificate") }
+    }
+
     /// The CA for the default certificates of the [`Gateway`](crate::gateway::Gateway)s in this process.
     #[must_use]
     pub fn of_process() -> &'static Self {

@@ -39,6 +39,8 @@ pub(super) fn emit<'a>(
                 emitting.rule(won.intent, own, pattern, won.of.clone(), upstream)
             })
             .collect();
+        let asked = host.rules.iter().filter_map(|won| auth_service(won.intent, won.rule.own.as_deref()));
+        emitted.references.extend(asked);
         slash::warn_of_variants(&rules, &host.rules, &mut emitted.problems);
         hosts.push((*pattern, host.owner, rules));
     }
@@ -50,6 +52,13 @@ pub(super) fn emit<'a>(
         emitted.hosts.push(Arc::new(VirtualHost { fallback, ..VirtualHost::new(pattern.clone(), rules) }));
     }
     emitted
+}
+
+/// The Service that decides about the requests of a rule, if the object itself names it.
+fn auth_service<'a>(intent: &Intent<'a>, own: Option<&Own>) -> Option<Reference<'a>> {
+    let upstream = own?.security.as_ref()?.ext_auth_upstream()?.clone();
+    let place = Place::Annotation("nginx.ingress.kubernetes.io/auth-url");
+    Some(Reference { at: intent.at, place, upstream })
 }
 
 /// The settings that rules look up.
@@ -96,6 +105,7 @@ impl Emitting<'_, '_> {
             return Some(self.rule(intent, Some(own), host, of, None));
         };
         let rule = self.rule(intent, intent.own.as_deref(), host, of, Some(upstream));
+        references.extend(auth_service(intent, intent.own.as_deref()));
         let place = Place::DefaultBackend;
         references.push(Reference { at: intent.at, place, upstream: upstream.clone() });
         Some(rule)

@@ -7,10 +7,17 @@ use rustls_pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
 use sluicegate_model::feature::authentication::jwt::{Provider, ProviderKeys, RemoteKeys};
 use sluicegate_model::feature::compression::Levels;
+use sluicegate_model::feature::cors::NginxCors;
+use sluicegate_model::feature::load_balancing::{NginxSession, SameSite, SessionMode};
+use sluicegate_model::feature::mirror::MirrorForm;
+use sluicegate_model::feature::response_rewrite::{RewriteFrom, TextRewrite};
+use sluicegate_model::feature::retries::RetryConditions;
 use sluicegate_model::feature::returns::{Body, Condition, Content, Location, Return, Test};
 use sluicegate_model::feature::{
-    Authentication, BackendFeatures, Basic, ExtAuth, ExternalAuth, ExternalAuthProtocol, Jwt, Require,
-    ResponseHeader, ResponseHeaderMode, RetryConstraint, TargetRewrite, TemplateHeader, TemplateHeaders,
+    Affinity, AuthRequest, AuthRequestCache, Authentication, BackendFeatures, Basic, Cors, Digest,
+    EndpointForm, ErrorPages, ExtAuth, ExternalAuth, ExternalAuthProtocol, Jwt, LoadBalancingAlgorithm,
+    Require, ResponseHeader, ResponseHeaderMode, ResponseRewrite, RetryConstraint, StatusTime, TargetRewrite,
+    TemplateHeader, TemplateHeaders,
 };
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 use sluicegate_model::policy::*;
@@ -20,7 +27,9 @@ use sluicegate_model::rule::{
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
 use sluicegate_model::value::secret::{CaCertificates, FromSecret, KeyBytes};
-use sluicegate_model::value::{AnnotatedHeader, Entries, MediaType, Number, Realm, Span, Template};
+use sluicegate_model::value::{
+    AnnotatedHeader, CookieDomain, Entries, HeaderValue, MediaType, Number, Realm, Size, Span, Template,
+};
 use sluicegate_model::*;
 
 use super::traffic::valid;
@@ -81,6 +90,7 @@ fn first() -> Config {
             concurrency: vec![],
             headers: false,
             shared: Some(Shared::Unusable("no such Secret".into())),
+            exempt: Entries::default(),
         })),
         traffic: Some(other_traffic),
         ..plain(PathPattern::Starts("/starts".into()))
@@ -249,6 +259,11 @@ fn client_auths() -> [Arc<ClientAuth>; 3] {
             crls: vec![vec![3].into()],
             mode,
             forward: true,
+            at_requests: (mode == ClientAuthMode::Optional).then(|| ClientCheck {
+                depth: 1,
+                subject: Some(Pattern::new("CN=a", false).expect("an expression")),
+                error_page: Some(valid(json!("https://error.example/"))),
+            }),
         })
     })
 }
@@ -332,7 +347,8 @@ fn key(index: usize) -> UpstreamKey {
         secret: Some("shop/backend".into()),
         policy: Some("shop/policy".into()),
     };
-    let transport = Transport { protocol, tls: (index == 0).then(|| Arc::new(tls)) };
+    let tls = (index == 0).then(|| Arc::new(tls));
+    let transport = Transport { protocol, tls, is_cluster_ip: index == 1 };
     UpstreamKey { transport, ..UpstreamKey::new("shop", format!("service-{index}"), "http") }
 }
 
@@ -478,7 +494,31 @@ fn ext_auth() -> ExtAuth {
             "admitted": "1s", "refused": "100ms",
         },
     });
-    ExtAuth { ca_certificate_ref: certificate(), upstream: Some(key(1)), ..valid(fields) }
+    let template = |text: &str| valid(json!(text));
+    let auth_request = AuthRequest {
+        target: Some(template("/check?$args")),
+        sign_in: Some(template("https://login.example/?rd=$escaped_request_uri")),
+        request_redirect: Some(template("/there")),
+        headers: Entries::new(vec![TemplateHeader {
+            name: valid(json!("X-Host")),
+            value: template("$host"),
+        }])
+        .expect("one"),
+        always_sets_cookies: true,
+        tells_uri: true,
+        response_headers: Entries::new(vec![valid(json!("X-Forwarded-User"))]).expect("one"),
+        cache: Some(AuthRequestCache {
+            key: template("$remote_user"),
+            times: Entries::new(vec![StatusTime { status: valid(json!(200)), time: valid(json!("5m")) }])
+                .expect("one"),
+        }),
+    };
+    ExtAuth {
+        ca_certificate_ref: certificate(),
+        upstream: Some(key(1)),
+        auth_request: Some(auth_request),
+        ..valid(fields)
+    }
 }
 
 /// A filter of each protocol.
@@ -496,9 +536,71 @@ fn filters() -> Vec<ExternalAuth> {
         .into()
 }
 
+/// Adds the features of annotations of ingress-nginx about responses, sessions and endpoints.
+fn annotate_responses(features: &mut Features) {
+    let pattern = || Pattern::new("v.*", false).unwrap();
+    features.error_pages = Some(Box::new(ErrorPages {
+        upstream: key(1),
+        codes: Entries::new(vec![Number::of(404)]).unwrap(),
+        replaces_endpoints: true,
+        serves_empty: true,
+    }));
+    let rewrite = |from| vec![TextRewrite { from, to: "/$1".into() }];
+    features.response_rewrite = Some(Box::new(ResponseRewrite {
+        cookie_domains: rewrite(RewriteFrom::Literal("inner".into())),
+        cookie_paths: rewrite(RewriteFrom::Regex(pattern())),
+        locations: rewrite(RewriteFrom::Literal("http://inner/".into())),
+    }));
+    features.endpoint_form = EndpointForm { is_http10: true, connection: Some(HeaderValue::of("close")) };
+    features.limits.response_head = Some(Size::of(4096));
+    features.secure_upstream = Some(key(1));
+    let conditions = RetryConditions {
+        error: true,
+        timeout: true,
+        invalid_head: true,
+        non_idempotent: true,
+        within: Some(Span::of_millis(9000)),
+    };
+    features.retries.as_mut().unwrap().conditions = Some(conditions);
+    let split = features.split.as_mut().unwrap();
+    split.skips_empty = true;
+    let mut backend = split.backends[0].clone();
+    let mut never = backend.matches[0].clone();
+    (never.value, never.pattern, never.refuses) = (None, Some(pattern()), true);
+    backend.matches = Entries::new(vec![backend.matches[0].clone(), never]).unwrap();
+    split.backends = Entries::new(vec![backend]).unwrap();
+    features.load_balancing.affinity.as_mut().unwrap().nginx = Some(Box::new(NginxSession {
+        mode: SessionMode::Persistent,
+        changes_on_failure: true,
+        domain: Some(CookieDomain::of(".a.example")),
+        expires: Some(-1),
+        max_age: Some(2),
+        same_site: Some(SameSite::Strict),
+        is_none_conditional: true,
+        secure: Some(false),
+    }));
+    let mut mirrors: Vec<_> = features.mirrors.to_vec();
+    mirrors[0].form = Some(Box::new(MirrorForm {
+        target: Template::new("$request_uri").unwrap(),
+        host: HeaderValue::of("mirror.example"),
+        drops_body: true,
+    }));
+    features.mirrors = Entries::new(mirrors).unwrap();
+}
+
+/// Cross-origin requests as ingress-nginx handles them.
+fn nginx_cors() -> NginxCors {
+    NginxCors {
+        methods: HeaderValue::of("GET"),
+        headers: HeaderValue::of("X-A"),
+        exposed: Some(HeaderValue::of("X-B")),
+        max_age: 3,
+    }
+}
+
 /// Policies with the other methods of requests to an authorization service.
-fn other_security() -> [Security; 2] {
-    ["HEAD", "POST"].map(|method| Security {
+fn other_security() -> [Security; 6] {
+    ["HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"].map(|method| Security {
         authentication: Some(valid(json!({"extAuth": {"url": "http://auth/", "method": method}}))),
         authorization: None,
         cors: None,
@@ -521,6 +623,11 @@ fn security() -> Security {
         api_key: Some(valid(json!({"from": credentials(), "forward": true}))),
         basic: Some(Basic { secret_ref: FromSecret::Value(users), realm: Realm::of("shop"), forward: true }),
         ext_auth: Some(Arc::new(ext_auth())),
+        digest: Some(Digest {
+            users: FromSecret::Value(vec![pair("alice", "0123")]),
+            realm: Realm::of("shop"),
+            forward: true,
+        }),
     };
     let rule = json!({
         "action": "Allow", "consumers": ["shop/alice"], "groups": ["gold"], "claims": [claim()], "methods": ["GET"],
@@ -532,19 +639,20 @@ fn security() -> Security {
         id: id("SecurityPolicy", "full"),
         refuses: Some("it cannot be honoured".into()),
         ip_access: valid(json!({"allow": ["10.0.0.0/8"], "deny": ["10.1.0.0/16"]})),
-        cors: Some(valid(cors)),
+        cors: Some(Cors { nginx: Some(Box::new(nginx_cors())), ..valid(cors) }),
         authentication: Some(authentication),
         authorization: Some(valid(authorization)),
         forward_overrides: true,
         inherits: vec![id("SecurityPolicy", "gateway")],
         filters: filters(),
+        satisfies_any: true,
     }
 }
 
 fn rate_limits() -> RateLimits {
     let limit = |name: &str, more: Value| {
         let mut limit = json!({
-            "name": name, "requests": 10, "groups": ["gold"], "dryRun": true,
+            "name": name, "requests": 10, "groups": ["gold"], "dryRun": true, "statusCode": 503,
             "key": [
                 {"type": "Address", "ipv6PrefixLength": 64}, {"type": "Header", "name": "x-tenant"},
                 {"type": "Claim", "name": "sub"}, {"type": "Consumer"}, {"type": "Route"},
@@ -574,6 +682,7 @@ fn rate_limits() -> RateLimits {
         concurrency: vec![valid(limit("in-flight", json!({})))],
         headers: true,
         shared: Some(Shared::Redis(Arc::new(redis))),
+        exempt: valid(json!(["192.0.2.0/24"])),
     }
 }
 
@@ -617,6 +726,7 @@ fn traffic() -> Traffic {
             "maxSize": "1Mi", "maxResponseSize": "256Ki", "defaultTime": "1s", "staleIfError": "5s",
             "key": {"headers": ["accept-language"]},
         },
+        "bandwidth": {"perSecond": "100Ki", "after": "1Mi"},
     });
     let mut traffic = Traffic {
         inherits: vec![id("TrafficPolicy", "gateway")],
@@ -630,6 +740,7 @@ fn traffic() -> Traffic {
         *upstream = key(1);
     }
     annotate(&mut traffic.features);
+    annotate_responses(&mut traffic.features);
     traffic
 }
 
@@ -687,5 +798,17 @@ fn other_traffic() -> [Traffic; 4] {
         }),
         json!({"loadBalancing": {"algorithm": "LeastRequest"}}),
     ]
-    .map(|features| Traffic { features: valid(features), ..Traffic::new(id("TrafficPolicy", "other")) })
+    .map(|features| {
+        let mut features: Features = valid(features);
+        let same_site = match &features.load_balancing.algorithm {
+            Some(LoadBalancingAlgorithm::RoundRobin) => Some(SameSite::None),
+            Some(LoadBalancingAlgorithm::LeastRequest) => Some(SameSite::Lax),
+            _ => None,
+        };
+        features.load_balancing.affinity = same_site.map(|same_site| Affinity {
+            nginx: Some(Box::new(NginxSession { same_site: Some(same_site), ..NginxSession::default() })),
+            ..valid(json!({"cookie": "s"}))
+        });
+        Traffic { features, ..Traffic::new(id("TrafficPolicy", "other")) }
+    })
 }

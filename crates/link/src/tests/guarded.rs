@@ -10,6 +10,7 @@ use sluicegate_model::encoding::{Fault, NoParts, Unknown, decode};
 use sluicegate_model::policy::security::Security;
 use sluicegate_model::policy::{Consumer, KeyHash, RateLimits};
 use sluicegate_model::rule::{Backend, RuleMatch};
+use sluicegate_model::value::Entries;
 use sluicegate_model::{Change, Config, HostPattern, ObjectId, PathPattern, Rule, UpstreamKey, VirtualHost};
 
 use super::cbor::{Value, edited};
@@ -40,6 +41,7 @@ fn security(network: &str) -> Arc<Security> {
         forward_overrides: false,
         inherits: Vec::new(),
         filters: Vec::new(),
+        satisfies_any: false,
     };
     Arc::new(policy)
 }
@@ -54,6 +56,7 @@ fn rate_limits() -> Arc<RateLimits> {
         concurrency: vec![],
         headers: true,
         shared: None,
+        exempt: Entries::default(),
     })
 }
 
@@ -277,6 +280,7 @@ fn route_with_a_policy_of_an_unknown_kind_is_rejected() {
         crls: vec![],
         mode: sluicegate_model::ClientAuthMode::Required,
         forward: false,
+        at_requests: None,
     });
     let with_client_auth = with(vec![Rule { client_auth: Some(client_auth), ..route("/", None) }]);
     // Faults: an additional policy of an unknown kind, only a policy of an unknown kind, the same policy twice, and the

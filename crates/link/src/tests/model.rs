@@ -17,7 +17,7 @@ use sluicegate_model::rule::{
 };
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
-use sluicegate_model::value::{Number, Span};
+use sluicegate_model::value::{Number, Span, Url};
 use sluicegate_model::*;
 
 use super::policy::{consumer, rate_limits, security};
@@ -64,7 +64,11 @@ fn transport() -> impl Strategy<Value = Transport> {
             policy: tls.3[1].take().map(Into::into),
         })
     });
-    (protocol, option::of(tls)).prop_map(|(protocol, tls)| Transport { protocol, tls })
+    (protocol, option::of(tls), any::<bool>()).prop_map(|(protocol, tls, is_cluster_ip)| Transport {
+        protocol,
+        tls,
+        is_cluster_ip,
+    })
 }
 
 pub(super) fn key() -> impl Strategy<Value = UpstreamKey> {
@@ -92,9 +96,24 @@ fn client_auth() -> impl Strategy<Value = Arc<ClientAuth>> {
         ClientAuthMode::Optional,
         ClientAuthMode::OptionalNoCa,
     ]);
-    (text(), ders(), ders(), mode, any::<bool>()).prop_map(|(source, roots, crls, mode, forward)| {
-        Arc::new(ClientAuth { source: source.into(), roots: into(roots), crls: into(crls), mode, forward })
-    })
+    let check = (any::<u8>(), option::of("CN=[a-z]{1,8}"), option::of("https://[a-z]{1,8}/")).prop_map(
+        |(depth, subject, page)| {
+            let subject = subject.map(|text| Pattern::new(text, false).expect("an expression"));
+            ClientCheck { depth, subject, error_page: page.map(|page| Url::of(&page)) }
+        },
+    );
+    (text(), ders(), ders(), mode, any::<bool>(), option::of(check)).prop_map(
+        |(source, roots, crls, mode, forward, at_requests)| {
+            Arc::new(ClientAuth {
+                source: source.into(),
+                roots: into(roots),
+                crls: into(crls),
+                mode,
+                forward,
+                at_requests,
+            })
+        },
+    )
 }
 
 fn certificate() -> impl Strategy<Value = Arc<Certificate>> {

@@ -8,15 +8,17 @@ use proptest::option;
 use proptest::prelude::*;
 use rustls_pki_types::CertificateDer;
 use serde_json::{Value, json};
+use sluicegate_model::feature::authentication::ext_auth::CacheTime;
 use sluicegate_model::feature::authentication::jwt::{Provider, ProviderKeys, RemoteKeys};
+use sluicegate_model::feature::headers::TemplateHeader;
 use sluicegate_model::feature::{
-    Authentication, Authorization, Basic, Cors, ExtAuth, ExternalAuth, ExternalAuthProtocol, IpAccess, Jwt,
-    Require,
+    AuthRequest, AuthRequestCache, Authentication, Authorization, Basic, Cors, Digest, ExtAuth, ExternalAuth,
+    ExternalAuthProtocol, IpAccess, Jwt, Require, StatusTime,
 };
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 use sluicegate_model::policy::*;
 use sluicegate_model::value::secret::{CaCertificates, FromSecret, KeyBytes};
-use sluicegate_model::value::{Entries, InlineKeys, Network, Realm};
+use sluicegate_model::value::{AnnotatedHeader, Entries, InlineKeys, Network, Number, Realm, Template};
 
 use super::model::{id, key, networks, text};
 use super::traffic::{list, number, object, one_of, seconds, text as text_of, valid};
@@ -141,19 +143,19 @@ fn ext_auth() -> impl Strategy<Value = Arc<ExtAuth>> {
         object([("url!", text_of("https://[a-z]{1,8}/")), ("redirectParameter", text_of("[a-z]{1,8}"))]);
     let fields = object([
         ("url!", text_of("http://[a-z]{1,8}/")),
-        ("method", one_of(&["GET", "HEAD", "POST"])),
+        ("method", one_of(&["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])),
         ("timeout", seconds_up_to(60)),
         ("responseHeaders", list(text_of("x-[a-z]{1,8}"))),
         ("signIn", sign_in),
     ]);
     let told =
         prop_oneof![object([("requestHeaders", list(text_of("x-[a-z]{1,8}")))]), object([("cache", cache)]),];
-    (fields, told, certificates(), option::of(key())).prop_map(
-        |(mut fields, told, ca_certificate_ref, upstream)| {
+    (fields, told, certificates(), option::of(key()), option::of(auth_request())).prop_map(
+        |(mut fields, told, ca_certificate_ref, upstream, auth_request)| {
             if let (Value::Object(fields), Value::Object(told)) = (&mut fields, told) {
                 fields.extend(told);
             }
-            Arc::new(ExtAuth { ca_certificate_ref, upstream, ..valid(fields) })
+            Arc::new(ExtAuth { ca_certificate_ref, upstream, auth_request, ..valid(fields) })
         },
     )
 }
@@ -167,19 +169,61 @@ fn basic() -> impl Strategy<Value = Basic> {
     })
 }
 
+fn digest() -> impl Strategy<Value = Digest> {
+    let users = from_secret(vec((boxed(), boxed()), 0..3), |users| users);
+    (users, "[a-z]{1,8}", any::<bool>()).prop_map(|(users, realm, forward)| Digest {
+        users,
+        realm: Realm::of(&realm),
+        forward,
+    })
+}
+
+fn auth_request() -> impl Strategy<Value = AuthRequest> {
+    let template = || "[a-z/]{0,4}(\\$(host|args|http_x|1))?".prop_map(|text| Template::new(&text).unwrap());
+    let cache = (template(), vec((100..=599_u16, 0..1000_u64), 0..3)).prop_map(|(key, times)| {
+        let time = |(status, millis): (u16, u64)| StatusTime {
+            status: Number::of(status.into()),
+            time: CacheTime::of_millis(millis),
+        };
+        AuthRequestCache { key, times: Entries::new(times.into_iter().map(time).collect()).unwrap() }
+    });
+    let names = || vec("x-[a-z]{1,8}".prop_map(|name| AnnotatedHeader::of(&name)), 0..3);
+    let headers = (names(), template()).prop_map(|(names, value)| {
+        let header = |name| TemplateHeader { name, value: value.clone() };
+        Entries::new(names.into_iter().map(header).collect()).unwrap()
+    });
+    let texts = (option::of(template()), option::of(template()), option::of(template()));
+    let flags = (any::<bool>(), any::<bool>());
+    (texts, headers, flags, option::of(cache), names()).prop_map(
+        |((target, sign_in, request_redirect), headers, (always_sets_cookies, tells_uri), cache, names)| {
+            AuthRequest {
+                target,
+                sign_in,
+                request_redirect,
+                headers,
+                always_sets_cookies,
+                tells_uri,
+                cache,
+                response_headers: Entries::new(names).unwrap(),
+            }
+        },
+    )
+}
+
 fn authentication() -> impl Strategy<Value = Authentication> {
     let api_key =
         object([("from", list(credential())), ("forward", any::<bool>().prop_map(Into::into).boxed())]);
     let scope = object([("namespaces!", list(text_of("[a-z]{1,8}")))]);
     let require = prop::sample::select(vec![Require::Any, Require::All]);
-    let others = (option::of(jwt()), option::of(basic()), option::of(ext_auth()));
+    let others = (option::of(jwt()), option::of(basic()), option::of(digest()), option::of(ext_auth()));
     (require, option::of(scope), api_key, others).prop_map(
-        |(require, consumers, api_key, (jwt, basic, ext_auth))| Authentication {
+        |(require, consumers, api_key, (jwt, basic, digest, ext_auth))| Authentication {
             require,
             consumers: consumers.map(valid),
             jwt,
             api_key: Some(valid(api_key)),
             basic,
+            digest,
             ext_auth,
         },
     )
@@ -206,14 +250,14 @@ pub(super) fn security() -> impl Strategy<Value = Arc<Security>> {
     });
     let parts = (option::of(cors()), option::of(authentication()), option::of(authorization()));
     let ids = (id(), vec(id(), 0..3));
-    let others = (any::<bool>(), vec(external_auth().boxed(), 0..3));
+    let others = (any::<bool>(), vec(external_auth().boxed(), 0..3), any::<bool>());
     (ids, option::of(boxed()), access, parts, others).prop_map(
         |(
             (id, inherits),
             refuses,
             ip_access,
             (cors, authentication, authorization),
-            (forward_overrides, filters),
+            (forward_overrides, filters, satisfies_any),
         )| {
             Arc::new(Security {
                 id,
@@ -225,6 +269,7 @@ pub(super) fn security() -> impl Strategy<Value = Arc<Security>> {
                 forward_overrides,
                 inherits,
                 filters,
+                satisfies_any,
             })
         },
     )
@@ -254,6 +299,7 @@ fn limit() -> BoxedStrategy<Value> {
         ("key", list(key.boxed())),
         ("groups", list(text_of("[a-z]{1,8}"))),
         ("dryRun", any::<bool>().prop_map(Into::into).boxed()),
+        ("statusCode", number(400..=599)),
     ])
 }
 
@@ -311,10 +357,11 @@ pub(super) fn rate_limits() -> impl Strategy<Value = Arc<RateLimits>> {
     let nothing = || Just(Value::Null);
     let concurrency = btree_map("c[a-z0-9]{1,8}", (limit(), nothing()), 0..3);
     let limits = btree_map("[a-b]{1,8}", (limit(), rate()), 0..3);
-    (id(), limits, concurrency, any::<bool>(), option::of(shared())).prop_map(
-        |(id, limits, concurrency, headers, shared)| {
+    (id(), limits, concurrency, any::<bool>(), option::of(shared()), addresses()).prop_map(
+        |(id, limits, concurrency, headers, shared, exempt)| {
             let (limits, concurrency) = (named(limits), named(concurrency));
-            Arc::new(RateLimits { id, limits, concurrency, headers, shared })
+            let exempt = Entries::new(exempt.to_vec()).unwrap();
+            Arc::new(RateLimits { id, limits, concurrency, headers, shared, exempt })
         },
     )
 }

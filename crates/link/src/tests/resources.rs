@@ -133,6 +133,7 @@ fn snapshot_contains_shared_resources_referenced_by_last_valid_versions() {
         crls: vec![],
         mode: sluicegate_model::ClientAuthMode::Required,
         forward: false,
+        at_requests: None,
     });
     let mut with_policy = host("a", "/");
     Arc::make_mut(&mut with_policy).rules[0].client_auth = Some(policy);

@@ -45,6 +45,7 @@ fn config() -> Config {
         forward_overrides: false,
         inherits: Vec::new(),
         filters: Vec::new(),
+        satisfies_any: false,
     };
     let redis = Redis {
         address: valid("redis:6379".into()),
@@ -62,6 +63,7 @@ fn config() -> Config {
         concurrency: vec![],
         headers: true,
         shared: Some(Shared::Redis(Arc::new(redis))),
+        exempt: Entries::default(),
     };
     let consumer = Consumer {
         id: id("consumer"),

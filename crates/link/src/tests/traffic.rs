@@ -175,6 +175,7 @@ pub(super) fn traffic() -> BoxedStrategy<Arc<Traffic>> {
         ("loadBalancing", load_balancing()),
         ("mirror", object([("serviceRef!", service()), ("percent", number(1..=100))])),
         ("cache", cache),
+        ("bandwidth", object([("perSecond!", text("[1-9]{1,4}Ki")), ("after", text("[1-9]{1,4}Ki"))])),
     ];
     let answer = prop_oneof![object([("redirect", redirect)]), object([("directResponse", response)])];
     let ids = (id(), vec(id(), 0..3));

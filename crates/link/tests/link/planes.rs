@@ -232,6 +232,7 @@ fn guarded(key: u8) -> Change {
         forward_overrides: false,
         inherits: Vec::new(),
         filters: Vec::new(),
+        satisfies_any: false,
     };
     let mut config = Config { consumers: (0..1000).map(consumer).collect(), ..config(1, 1) };
     Arc::make_mut(&mut config.hosts[0]).rules[0].security = Some(Arc::new(security));

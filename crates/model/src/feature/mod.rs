@@ -11,7 +11,9 @@
 //! | [`limits`] | sizes of bodies |
 //! | [`headers`] | edits of request and response headers |
 //! | [`url_rewrite`] | the path and host for endpoints |
+//! | [`response_rewrite`] | cookies and locations in responses |
 //! | [`redirect`] | redirects |
+//! | [`error_pages`] | responses of a Service in place of errors |
 //! | [`direct_response`] | responses without an endpoint |
 //! | [`returns`] | responses without an endpoint that depend on the request, for annotations of ingress-nginx |
 //! | [`fault`] | injected delays and errors |
@@ -19,10 +21,12 @@
 //! | [`load_balancing`] | the choice of an endpoint, session affinity |
 //! | [`mirror`] | copies of requests |
 //! | [`cache`] | the response cache |
+//! | [`bandwidth`] | the bandwidth of responses |
 //! | [`circuit_breaker`] | limits of requests in flight, ejection of endpoints |
 //! | [`health_check`] | health checks of endpoints |
 //! | [`authorization`] | rules that allow or deny requests |
 //! | [`authentication`] | JSON Web Tokens, API keys, passwords, external authorization |
+//! | [`endpoint_form`] | the form of requests to endpoints |
 //! | [`external_auth`] | the filter `ExternalAuth` of Gateway API |
 //! | [`cors`] | cross-origin requests |
 //! | [`ip_access`] | access by client IP |
@@ -38,11 +42,14 @@
 
 pub mod authentication;
 pub mod authorization;
+pub mod bandwidth;
 pub mod cache;
 pub mod circuit_breaker;
 pub mod compression;
 pub mod cors;
 pub mod direct_response;
+pub mod endpoint_form;
+pub mod error_pages;
 pub mod external_auth;
 pub mod fault;
 pub mod headers;
@@ -53,6 +60,7 @@ pub mod load_balancing;
 pub mod mirror;
 pub mod rate_limit;
 pub mod redirect;
+pub mod response_rewrite;
 pub mod retries;
 pub mod returns;
 pub mod service_ref;
@@ -64,12 +72,18 @@ use minicbor::{Decode, Encode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use authentication::{ApiKey, Authentication, Basic, ConsumerScope, Credential, ExtAuth, Jwt, Require};
+pub use authentication::{
+    ApiKey, AuthRequest, AuthRequestCache, Authentication, Basic, ConsumerScope, Credential, Digest, ExtAuth,
+    Jwt, Require, StatusTime,
+};
 pub use authorization::{Action, Authorization, AuthorizationRule, ClaimRequirement};
+pub use bandwidth::Bandwidth;
 pub use cache::Cache;
 pub use circuit_breaker::{CircuitBreaker, Ejection};
 pub use cors::Cors;
 pub use direct_response::DirectResponse;
+pub use endpoint_form::EndpointForm;
+pub use error_pages::ErrorPages;
 pub use external_auth::{ExternalAuth, ExternalAuthProtocol};
 pub use fault::{Abort, Delay, FaultInjection};
 pub use headers::{Header, HeaderEdits, ResponseHeader, ResponseHeaderMode, TemplateHeader, TemplateHeaders};
@@ -80,8 +94,9 @@ pub use load_balancing::{
     Affinity, HashPart, HashPartType, LoadBalancing, LoadBalancingAlgorithm, SessionTimeout,
 };
 pub use mirror::{MIRRORS_MAX, Mirror};
-pub use rate_limit::{Concurrency, Limit, LimitAlgorithm, LimitKey, Window};
+pub use rate_limit::{Concurrency, Limit, LimitAlgorithm, LimitKey, LimitStatus, Window};
 pub use redirect::{Redirect, Scheme};
+pub use response_rewrite::ResponseRewrite;
 pub use retries::{Retries, RetryBudget, RetryConstraint};
 pub use returns::Return;
 pub use split::{RequestMatch, Split, SplitBackend};
@@ -159,6 +174,31 @@ pub struct Features {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(12)]
     pub cache: Option<Cache>,
+    /// Limits how fast the gateway sends each response to its client. Default: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(20)]
+    pub bandwidth: Option<Bandwidth>,
+    /// The Service with the error pages of the route.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    #[n(40)]
+    pub error_pages: Option<Box<ErrorPages>>,
+    /// Rewrites of cookies and locations in responses of endpoints.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    #[n(41)]
+    pub response_rewrite: Option<Box<ResponseRewrite>>,
+    /// The form of requests to endpoints with HTTP/1.
+    #[serde(skip_deserializing, skip_serializing_if = "is_default")]
+    #[schemars(skip)]
+    #[cbor(n(42), default, skip_if = "is_default")]
+    pub endpoint_form: EndpointForm,
+    /// The upstream for requests over TLS, in place of the backends of the rule (`backend-protocol: AUTO_HTTP` of
+    /// ingress-nginx).
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    #[n(43)]
+    pub secure_upstream: Option<UpstreamKey>,
     /// Responses without an endpoint, which annotations of ingress-nginx set. The first response whose conditions hold
     /// applies, before the security policy.
     #[serde(skip_deserializing, skip_serializing_if = "is_default")]
@@ -177,7 +217,9 @@ impl Features {
     pub fn upstreams(&self) -> impl Iterator<Item = &UpstreamKey> {
         let backends =
             self.split.iter().flat_map(|split| split.backends.iter().map(|backend| &backend.upstream));
-        backends.chain(self.mirrors.iter().map(|mirror| &mirror.upstream))
+        let mirrors = self.mirrors.iter().map(|mirror| &mirror.upstream);
+        let pages = self.error_pages.iter().map(|pages| &pages.upstream);
+        backends.chain(mirrors).chain(pages).chain(&self.secure_upstream)
     }
 
     /// The upstreams that the features name, to complete them.
@@ -186,7 +228,9 @@ impl Features {
             .split
             .iter_mut()
             .flat_map(|split| split.backends.iter_mut().map(|backend| &mut backend.upstream));
-        backends.chain(self.mirrors.iter_mut().map(|mirror| &mut mirror.upstream))
+        let mirrors = self.mirrors.iter_mut().map(|mirror| &mut mirror.upstream);
+        let pages = self.error_pages.iter_mut().map(|pages| &mut pages.upstream);
+        backends.chain(mirrors).chain(pages).chain(&mut self.secure_upstream)
     }
 }
 
@@ -345,6 +389,6 @@ fn warn_of_repeated<T: PartialEq + std::fmt::Debug>(field: &str, entries: &[T], 
     }
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

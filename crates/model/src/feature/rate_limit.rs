@@ -14,6 +14,12 @@ use crate::value::{ClaimName, Entries, GroupName, HeaderName, LimitName, Number,
 /// The number of requests of a limit.
 pub type Requests = Number<u32, 1, 1_000_000>;
 
+/// The status of requests above a limit.
+pub type LimitStatus = Number<u16, 400, 599>;
+
+/// The status of requests above a limit that sets no status (RFC 6585, 4).
+const TOO_MANY_REQUESTS: u16 = 429;
+
 /// A rate limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
 #[serde(rename_all = "camelCase")]
@@ -57,6 +63,10 @@ pub struct Limit {
     #[serde(default)]
     #[n(7)]
     pub dry_run: bool,
+    /// The status of the response to requests above the limit. 400 to 599. Default: 429.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(8)]
+    pub status_code: Option<LimitStatus>,
 }
 
 /// The algorithm of a rate limit.
@@ -94,6 +104,12 @@ impl Limit {
             }
             LimitAlgorithm::SlidingWindow => Window::Sliding,
         }
+    }
+
+    /// The status of the response to requests above the limit.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        self.status_code.map_or(TOO_MANY_REQUESTS, Number::get)
     }
 }
 
@@ -144,6 +160,18 @@ pub struct Concurrency {
     #[serde(default)]
     #[n(4)]
     pub dry_run: bool,
+    /// The status of the response to requests above the limit. 400 to 599. Default: 429.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(5)]
+    pub status_code: Option<LimitStatus>,
+}
+
+impl Concurrency {
+    /// The status of the response to requests above the limit.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        self.status_code.map_or(TOO_MANY_REQUESTS, Number::get)
+    }
 }
 
 impl Check for Concurrency {

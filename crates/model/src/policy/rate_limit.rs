@@ -11,8 +11,8 @@ use serde::{Serialize, Serializer};
 use crate::ObjectId;
 use crate::encoding::Bound;
 use crate::encoding::{Adapt as _, List, Maybe, Part, Pointer, Raw, Within};
-use crate::feature::{Concurrency, Limit};
-use crate::value::{KeyPrefix, Number, ServerAddress, ServerUser, Span};
+use crate::feature::{Concurrency, Limit, is_default};
+use crate::value::{Entries, KeyPrefix, Network, Number, ServerAddress, ServerUser, Span};
 
 /// The limits of a route. A request must satisfy all limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
@@ -33,7 +33,14 @@ pub struct RateLimits {
     /// The server that sums the counts of the data planes. `None`: each data plane counts for itself.
     #[n(4)]
     pub shared: Option<Shared>,
+    /// The client IPs that no limit applies to.
+    #[serde(skip_serializing_if = "is_default")]
+    #[cbor(n(5), default, skip_if = "is_default")]
+    pub exempt: Exempt,
 }
+
+/// The client IPs that no limit applies to.
+pub type Exempt = Entries<Network, 256, 0>;
 
 impl Part for RateLimits {
     const KIND: u32 = 15;

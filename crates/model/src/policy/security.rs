@@ -44,6 +44,11 @@ pub struct Security {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cbor(n(8), default, skip_if = "Vec::is_empty")]
     pub filters: Vec<ExternalAuth>,
+    /// Whether an allowed client IP is enough: the gateway then does not authenticate the caller. Other callers must
+    /// authenticate, whatever their client IP (nginx: `satisfy any`).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[cbor(n(9), default, skip_if = "std::ops::Not::not")]
+    pub satisfies_any: bool,
 }
 
 impl Part for Security {
@@ -65,6 +70,7 @@ impl Security {
             forward_overrides: false,
             inherits: Vec::new(),
             filters: Vec::new(),
+            satisfies_any: false,
         }
     }
 

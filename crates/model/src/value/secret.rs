@@ -192,5 +192,8 @@ pub fn authorities(of: &Option<FromSecret<CaCertificates>>) -> Result<&[Certific
     of.as_ref().map_or(Ok(&[]), |named| named.value().map(CaCertificates::get))
 }
 
+/// Names, and the hashes of name, realm and password (`HA1` of RFC 7616, 3.4.2) in lower-case hexadecimal: MD5 or SHA-256.
+pub type DigestUsers = Vec<(Box<str>, Box<str>)>;
+
 /// Names and password hashes in the format of `htpasswd`: bcrypt, `{SHA}` and `$apr1$`.
 pub type Passwords = Vec<(Box<str>, Box<str>)>;

@@ -172,6 +172,11 @@ texts! {
         };
         shown(text, fault)
     };
+    /// The domain of a cookie (RFC 6265, 4.1.2.3): a DNS name, perhaps with a dot at its begin.
+    CookieDomain: 1..=254, "the domain of a cookie", |text| {
+        let name = text.strip_prefix('.').unwrap_or(text).to_ascii_lowercase();
+        shown(text, syntax::dns_name_fault(&name))
+    };
     /// The name of a header, a cookie or a parameter of the query.
     ParameterName: 1..=256, "the name of a parameter", filled;
     /// The value in a condition.

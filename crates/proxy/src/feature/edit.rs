@@ -12,6 +12,8 @@ pub(crate) struct Edits {
     pub(crate) request_lines: Vec<u8>,
     /// Header lines for the response, whether it comes from an endpoint or from the gateway.
     pub(crate) response_lines: Vec<u8>,
+    /// Header lines for the response, if its status is one of those of `add_header` of nginx.
+    pub(crate) success_lines: Vec<u8>,
     /// The query, if it changes.
     pub(crate) query: Option<Vec<u8>>,
     /// The number of removed headers that would override the path or the method.
@@ -22,7 +24,7 @@ pub(crate) struct Edits {
 
 impl Edits {
     /// Removes a header line.
-    pub(super) fn remove(&mut self, index: usize) {
+    pub(crate) fn remove(&mut self, index: usize) {
         if !self.removed_lines.contains(&index) {
             self.removed_lines.push(index);
         }
@@ -42,7 +44,7 @@ impl Edits {
 
     /// The memory for header lines, in bytes.
     pub(crate) fn capacity(&self) -> usize {
-        self.request_lines.capacity() + self.response_lines.capacity()
+        self.request_lines.capacity() + self.response_lines.capacity() + self.success_lines.capacity()
     }
 
     /// Forgets the edits, and keeps the memory.
@@ -50,15 +52,23 @@ impl Edits {
         self.removed_lines.clear();
         self.request_lines.clear();
         self.response_lines.clear();
+        self.success_lines.clear();
         (self.query, self.dropped_overrides, self.discards_trailers) = (None, 0, false);
     }
 }
 
 /// Removes the lines with a name from header lines.
-pub(super) fn drop_lines(lines: &mut Vec<u8>, name: &[u8]) {
+pub(crate) fn drop_lines(lines: &mut Vec<u8>, name: &[u8]) {
     if has_line(lines, name) {
         let others = lines.split_inclusive(|byte| *byte == b'\n').filter(|line| !is_named(line, name));
         *lines = others.flatten().copied().collect();
+    }
+}
+
+/// Writes a header line.
+pub(super) fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    for part in [name, b": ", value, b"\r\n"] {
+        out.extend_from_slice(part);
     }
 }
 

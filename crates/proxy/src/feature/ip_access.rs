@@ -68,6 +68,11 @@ impl Access {
             (self.allow.is_empty() || self.allow.contains(address)) && !self.deny.contains(address)
         })
     }
+
+    /// Whether the list of allowed client IPs contains this address, and the list of denied client IPs does not.
+    pub(crate) fn names(&self, address: Option<IpAddr>) -> bool {
+        !self.allow.is_empty() && self.allows(address)
+    }
 }
 
 #[cfg(test)]

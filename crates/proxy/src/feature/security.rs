@@ -1,5 +1,6 @@
 //! A `SecurityPolicy`, compiled.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use sluicegate_model::policy as model;
@@ -21,6 +22,8 @@ pub(crate) struct Security {
     /// Whether the policy denies all requests.
     pub(crate) refuses: bool,
     pub(crate) access: Option<Access>,
+    /// Whether a client IP of the list of allowed client IPs replaces authentication.
+    satisfies_any: bool,
     pub(crate) cors: Option<Cors>,
     pub(crate) authentication: Option<Authentication>,
     pub(crate) authorization: Option<Authorization>,
@@ -54,6 +57,7 @@ impl Security {
                 || authentication.as_ref().is_some_and(Authentication::cannot_be_satisfied),
             access: (!source.ip_access.is_open()).then(|| Access::new(&source.ip_access)),
             cors: source.cors.as_ref().map(Cors::new),
+            satisfies_any: source.satisfies_any && authentication.is_some(),
             authentication,
             authorization,
             filters,
@@ -72,11 +76,13 @@ impl Security {
         if self.refuses {
             return Arrival::Denied(Denial::Unusable);
         }
-        if self.access.as_ref().is_some_and(|access| !access.allows(request.client.address.ok())) {
+        let address = request.client.address.ok();
+        let is_denied = self.access.as_ref().is_some_and(|access| !access.allows(address));
+        if is_denied && !self.satisfies_any {
             return Arrival::Denied(Denial::Address);
         }
         let Some(cors) = &self.cors else { return Arrival::Goes };
-        if Cors::kind(head, buf) != cors::Kind::Preflight {
+        if cors.kind(head, buf) != cors::Kind::Preflight {
             cors.write_response(head, buf, &mut edits.response_lines);
             return Arrival::Goes;
         }
@@ -85,6 +91,11 @@ impl Security {
         }
         cors.write_preflight(head, buf, &mut edits.response_lines);
         Arrival::Preflight
+    }
+
+    /// Whether the client IP replaces authentication.
+    pub(crate) fn is_satisfied_by(&self, address: Option<IpAddr>) -> bool {
+        self.satisfies_any && self.access.as_ref().is_some_and(|access| access.names(address))
     }
 
     /// Whether the caller may make the request.

@@ -105,6 +105,6 @@ fn applies(mode: ResponseHeaderMode, status: u16) -> bool {
 }
 
 /// The statuses of `add_header` of nginx without `always`.
-fn is_success(status: u16) -> bool {
+pub(crate) fn is_success(status: u16) -> bool {
     matches!(status, 200 | 201 | 204 | 206 | 301..=304 | 307 | 308)
 }

@@ -10,21 +10,22 @@ use std::time::Duration;
 use sluicegate_model::{ObjectId, policy};
 
 use super::exchange::Exchange;
-use super::question::{Added, question, write_sign_in};
+use super::question::{Added, NoQuestion, question, write_sign_in, write_sign_in_of};
 use super::refuse::Refusal;
 use crate::counters::{PolicyShard, PolicyStats};
-use crate::failure::{Denial, Failure, Fault};
+use crate::failure::{Denial, Failure};
 use crate::feature::authentication::consumer::Consumers;
 use crate::feature::authentication::{
     Authentication, Identity, Memories, NotAuthenticated, SlowCheckResults,
 };
-use crate::feature::cors::Cors;
 use crate::feature::ext_auth::{Answer, External};
 use crate::feature::rate_limit::{Caller, LimitRefusal, Limits, Lines, seconds_up};
 use crate::feature::security::Arrival;
+use crate::feature::template_headers::is_success;
 use crate::feature::{Guard, LimitPolicy, Policy, SecurityPolicy};
 use crate::name::host_name;
 use crate::rule::RouteIndex;
+use crate::worker::Scratch;
 
 /// The policy that denies a request.
 struct By<'p> {
@@ -51,12 +52,16 @@ impl Exchange<'_> {
             }
         }
         let mut identity = Identity::default();
-        if let Some(limits) = &guard.limits {
+        let address = self.client_view().address.ok();
+        let limits = guard.limits.as_ref().filter(|limits| !limits.compiled.exempts(address));
+        if let Some(limits) = limits {
             self.limit(limits, &identity, guard.route, &mut lines, false)?;
         }
         if let Some(policy) = &guard.security {
             if let Some(authentication) = &policy.compiled.authentication {
-                identity = self.authenticate(policy, authentication, consumers, guard.service).await?;
+                if !policy.compiled.is_satisfied_by(address) {
+                    identity = self.authenticate(policy, authentication, consumers, guard).await?;
+                }
                 self.edit(|exchange, edits| {
                     authentication.forward(exchange.head(), &identity, consumers, edits);
                 });
@@ -73,7 +78,7 @@ impl Exchange<'_> {
             }
             self.count_admitted(policy);
         }
-        if let Some(limits) = &guard.limits {
+        if let Some(limits) = limits {
             self.limit(limits, &identity, guard.route, &mut lines, true)?;
             self.add_limit_headers(&limits.compiled, lines);
             self.shard(&limits.stats).admitted.add(1);
@@ -87,7 +92,7 @@ impl Exchange<'_> {
         policy: &SecurityPolicy,
         authentication: &Authentication,
         consumers: &Consumers,
-        service: Option<usize>,
+        guard: &Guard,
     ) -> Result<Identity, Refusal> {
         let mut awaited = SlowCheckResults::default();
         loop {
@@ -96,11 +101,18 @@ impl Exchange<'_> {
             match authentication.identify(self.head(), consumers, &memories, &awaited) {
                 Ok(identity) => return Ok(identity),
                 Err(NotAuthenticated::Denied(denial)) => {
-                    authentication.challenge(&awaited, denial, &mut self.scratch.response_lines);
+                    let denial = authentication.final_denial(denial);
+                    self.edit(|_, edits| authentication.challenge(&awaited, denial, edits));
                     if let Some(page) = authentication.sign_in(denial) {
                         self.edit(|exchange, edits| {
                             write_sign_in(&mut edits.response_lines, &exchange.view(), page);
                         });
+                    }
+                    if let Some(page) = authentication.sign_in_template(denial) {
+                        let mut line = Vec::new();
+                        write_sign_in_of(&mut line, &self.template_view(), page)
+                            .map_err(|fault| Refusal::Rejected(fault.into()))?;
+                        self.scratch.response_lines.extend_from_slice(&line);
                     }
                     return Err(self.deny(&By::of(policy), denial));
                 }
@@ -114,7 +126,7 @@ impl Exchange<'_> {
                     awaited.password = Some(is_right);
                 }
                 Err(NotAuthenticated::ExternalCheckPending(external)) => {
-                    let answer = Box::pin(self.ask(policy, &external, service)).await?;
+                    let answer = Box::pin(self.ask(policy, &external, guard)).await?;
                     awaited.answers.push((external.number(), answer));
                 }
             }
@@ -126,17 +138,19 @@ impl Exchange<'_> {
         &mut self,
         policy: &SecurityPolicy,
         external: &Arc<External>,
-        service: Option<usize>,
-    ) -> Result<Result<Rc<Answer>, Denial>, Fault> {
+        guard: &Guard,
+    ) -> Result<Result<Rc<Answer>, Denial>, Refusal> {
         let added = Added {
             origin: &self.client.origin,
             underscores: self.snapshot.settings.underscores_in_headers,
             request_id: self.record.request_id,
         };
-        let Ok(question) = question(external, &self.view(), &added) else {
-            return Ok(Err(Denial::AmbiguousCredentials));
+        let question = match question(external, &self.template_view(), guard.route, &added) {
+            Ok(question) => question,
+            Err(NoQuestion::Ambiguous) => return Ok(Err(Denial::AmbiguousCredentials)),
+            Err(NoQuestion::TooLong(fault)) => return Err(Refusal::Rejected(fault.into())),
         };
-        let upstream = service.and_then(|slot| self.worker.upstream(slot));
+        let upstream = guard.service.and_then(|slot| self.worker.upstream(slot));
         let service = self.worker.externals.of(external, &policy.stats, self.worker.id);
         let asking = service.ask(external.clone(), upstream, question);
         Ok(self.awaited(asking, self.head_deadline).await?.ok_or(Failure::ResponseTimeout)?)
@@ -175,7 +189,7 @@ impl Exchange<'_> {
             let id = By::of(policy).id;
             self.record.dry_runs.push(format!("{}/{}/{name}", id.namespace, id.name));
         }
-        let Some(LimitRefusal { limit, denial, wait }) = refusal else { return Ok(()) };
+        let Some(LimitRefusal { limit, denial, status, wait }) = refusal else { return Ok(()) };
         self.record.limit = Some(limit);
         // A denied request is not in flight, however long its client takes to read the response.
         self.permits.clear();
@@ -184,7 +198,8 @@ impl Exchange<'_> {
             self.scratch.response_lines.extend_from_slice(wait.as_bytes());
         }
         self.add_limit_headers(&policy.compiled, std::mem::take(lines));
-        Err(self.deny(&By::of(policy), denial))
+        self.note_denial(&By::of(policy), denial);
+        Err(Refusal::Limited(denial, status))
     }
 
     fn add_limit_headers(&mut self, limits: &Limits, lines: Lines) {
@@ -218,21 +233,35 @@ impl Exchange<'_> {
     }
 
     fn deny(&mut self, by: &By<'_>, denial: Denial) -> Refusal {
+        self.note_denial(by, denial);
+        Refusal::Denied(denial)
+    }
+
+    fn note_denial(&mut self, by: &By<'_>, denial: Denial) {
         by.stats.of(self.worker.id).denied[denial.index()].add(1);
         self.record.policy = Some(by.id.clone());
-        Refusal::Denied(denial)
     }
 
     fn shard<'s>(&self, stats: &'s PolicyStats) -> &'s PolicyShard {
         stats.of(self.worker.id)
     }
 
+    /// Adds the header lines that only some statuses have.
+    pub(super) fn add_success_lines(&mut self, status: u16) {
+        let scratch = &mut *self.scratch;
+        if !scratch.success_lines.is_empty() && is_success(status) {
+            scratch.response_lines.extend_from_slice(&scratch.success_lines);
+            scratch.success_lines.clear();
+        }
+    }
+
     /// Removes the CORS headers of the endpoint, if a policy decides about origins.
     pub(super) fn apply_policies_to_response(&mut self) {
         let Some(route) = self.record.route else { return };
         let guard = self.snapshot.table.target(route).guard.as_deref();
-        if guard.is_some_and(Guard::decides_on_origins) {
-            Cors::silence(&mut self.scratch.reply_head, self.scratch.reply.filled());
+        if let Some(cors) = guard.and_then(Guard::cors) {
+            let Scratch { reply_head, reply, response_lines, .. } = &mut *self.scratch;
+            cors.silence(reply_head, reply.filled(), response_lines);
         }
     }
 }

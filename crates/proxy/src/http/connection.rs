@@ -64,6 +64,8 @@ pub(crate) struct Origin {
     pub(crate) forwarding: Box<[u8]>,
     /// The header lines that describe the client's certificate to endpoints.
     pub(crate) identity: Box<[u8]>,
+    /// The reason why the requests of the client are denied, because of its certificate.
+    pub(crate) denied: Option<ClientFault>,
 }
 
 impl Origin {
@@ -223,7 +225,7 @@ impl Origin {
         let auth = session.as_ref().and_then(|session| session.host.client_auth.as_deref());
         let identity = match (auth, stream) {
             (Some(auth), Stream::Tls(stream)) => tls::identity(auth, stream.peer_certificates()),
-            _ => Vec::new(),
+            _ => tls::Identity::default(),
         };
         let local = stream.local_addr().unwrap_or(listener);
         Self {
@@ -233,7 +235,8 @@ impl Origin {
             entrance,
             session,
             forwarding: forwarding.into(),
-            identity: identity.into(),
+            identity: identity.lines.into(),
+            denied: identity.denied,
         }
     }
 

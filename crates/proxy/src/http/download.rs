@@ -16,6 +16,7 @@ use super::wire::Wire;
 use crate::buffer::{BUFFER, Buffer};
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
+use crate::feature::bandwidth::Throttle;
 use crate::feature::cache::Collector;
 use crate::feature::compression::Compressor;
 use crate::relay::DRAIN_CHECK;
@@ -45,6 +46,8 @@ pub(super) struct Download {
     ended: bool,
     /// The number of body bytes that may still be taken, as the endpoint sends them.
     left: u64,
+    /// The bandwidth of the response, if it is limited.
+    throttle: Option<Box<Throttle>>,
 }
 
 enum Framing {
@@ -90,6 +93,8 @@ enum Step {
     Done,
     AwaitsClient,
     AwaitsEndpoint,
+    /// The bandwidth of the response allows no more bytes before this time.
+    AwaitsBandwidth(Instant),
 }
 
 impl Download {
@@ -118,7 +123,19 @@ impl Download {
             passed: 0,
             ended,
             left: u64::MAX,
+            throttle: None,
         }
+    }
+
+    /// Limits the bandwidth.
+    pub(super) fn throttle(&mut self, throttle: Throttle) {
+        self.throttle = Some(Box::new(throttle));
+    }
+
+    /// The number of bytes, of this many, that may be written now. The error is the time from which more may be written.
+    fn room(&self, length: usize) -> Result<usize, Instant> {
+        let Some(throttle) = &self.throttle else { return Ok(length) };
+        throttle.room(self.bytes_out(), Instant::now()).map(|room| room.min(length))
     }
 
     /// Aborts a longer body.
@@ -224,8 +241,16 @@ impl Download {
             // The head and the part of the body that fits beside it leave in one write.
             self.take(response, reply)?;
             while self.written < response.len() {
-                let last = self.is_complete() && self.trailers.is_empty();
-                match client.poll_send(cx, &response[self.written..], last) {
+                let unwritten = &response[self.written..];
+                let length = match self.room(unwritten.len()) {
+                    Ok(length) => length,
+                    Err(until) => {
+                        self.read_ahead(cx, reply, source);
+                        return Ok(Step::AwaitsBandwidth(until));
+                    }
+                };
+                let last = self.is_complete() && self.trailers.is_empty() && length == unwritten.len();
+                match client.poll_send(cx, &unwritten[..length], last) {
                     Poll::Ready(Ok(written @ 1..)) => self.written += written,
                     Poll::Ready(_) => return Err(ClientFault::Closed.into()),
                     Poll::Pending => {
@@ -242,7 +267,14 @@ impl Download {
                 return Ok(Step::Done);
             }
             if !reply.is_empty() && self.is_verbatim() {
-                let Poll::Ready(written) = self.pass(cx, reply, client)? else {
+                let room = match self.room(reply.len()) {
+                    Ok(room) => room,
+                    Err(until) => {
+                        self.read_ahead(cx, reply, source);
+                        return Ok(Step::AwaitsBandwidth(until));
+                    }
+                };
+                let Poll::Ready(written) = self.pass(cx, reply, room, client)? else {
                     self.read_ahead(cx, reply, source);
                     return Ok(Step::AwaitsClient);
                 };
@@ -355,20 +387,21 @@ impl Download {
         Ok(taken > 0)
     }
 
-    /// Writes body to the client directly from the buffer into which it was read.
+    /// Writes body to the client directly from the buffer into which it was read, at most `room` bytes.
     fn pass(
         &mut self,
         cx: &mut Context<'_>,
         reply: &mut Buffer,
+        room: usize,
         client: &mut Wire,
     ) -> Result<Poll<u64>, Fault> {
         let filled = reply.filled();
         let (length, last) = match &self.body {
             Framing::Length(left) => {
-                let length = usize::try_from(*left).unwrap_or(usize::MAX).min(filled.len());
+                let length = usize::try_from(*left).unwrap_or(usize::MAX).min(filled.len()).min(room);
                 (length, length as u64 == *left)
             }
-            _ => (filled.len(), false),
+            _ => (filled.len().min(room), false),
         };
         match client.poll_send(cx, &filled[..length], last) {
             Poll::Ready(Ok(written @ 1..)) => {
@@ -460,6 +493,7 @@ impl Exchange<'_> {
     ) -> Poll<Result<(), Fault>> {
         let timeouts = &self.settings().timeouts;
         let (limit, fault) = match step {
+            Step::AwaitsBandwidth(until) => return self.poll_bandwidth(cx, until, over, endpoint),
             Step::AwaitsClient => (timeouts.client_write, Fault::Client(ClientFault::WriteTimeout)),
             Step::AwaitsEndpoint | Step::Done => {
                 (timeouts.upstream_idle, Fault::Upstream(Failure::BodyTimeout))
@@ -468,20 +502,49 @@ impl Exchange<'_> {
         let due = after(moved_at, limit);
         loop {
             let now = Instant::now();
-            if over.is_some_and(|over| now >= over) {
-                return Poll::Ready(Err(ClientFault::BodyTotalTimeout.into()));
-            }
+            check_end(now, over, endpoint)?;
             if now >= due {
                 return Poll::Ready(Err(fault));
-            }
-            if endpoint.is_some_and(|endpoint| endpoint.is_drained(now)) {
-                return Poll::Ready(Err(Failure::Drained.into()));
             }
             self.client.deadline.set(over.map_or(due, |over| due.min(over)).min(now + DRAIN_CHECK));
             if self.client.deadline.poll(cx).is_pending() {
                 return Poll::Pending;
             }
         }
+    }
+
+    /// Waits until the bandwidth of the response allows more bytes. The wait has no other timeout, because neither side
+    /// causes it.
+    fn poll_bandwidth(
+        &mut self,
+        cx: &mut Context<'_>,
+        until: Instant,
+        over: Option<Instant>,
+        endpoint: Option<&LocalEndpoint>,
+    ) -> Poll<Result<(), Fault>> {
+        loop {
+            let now = Instant::now();
+            check_end(now, over, endpoint)?;
+            if now >= until {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            self.client.deadline.set(over.map_or(until, |over| until.min(over)).min(now + DRAIN_CHECK));
+            if self.client.deadline.poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+/// Ends a response whose request's body is at its deadline `over`, or whose endpoint's drain time is over.
+fn check_end(now: Instant, over: Option<Instant>, endpoint: Option<&LocalEndpoint>) -> Result<(), Fault> {
+    if over.is_some_and(|over| now >= over) {
+        return Err(ClientFault::BodyTotalTimeout.into());
+    }
+    match endpoint.is_some_and(|endpoint| endpoint.is_drained(now)) {
+        true => Err(Failure::Drained.into()),
+        false => Ok(()),
     }
 }
 

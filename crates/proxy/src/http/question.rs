@@ -4,18 +4,21 @@
 use std::time::SystemTime;
 
 use sluicegate_http1::{Known, Line, Method, RequestFraming, Version};
-use sluicegate_model::feature::Credential;
 use sluicegate_model::feature::authentication::ext_auth::SignIn;
+use sluicegate_model::feature::{AuthRequest, Credential};
+use sluicegate_model::value::Template;
 
 use super::connection::Origin;
 use super::encode::{
     copy_lines, has, is_forwarding, may_forward_header, write_display, write_line, write_trusted_forwarding,
 };
 use crate::feature::authentication::credential::{Ambiguous, is_line};
+use crate::feature::edit::drop_lines;
 use crate::feature::ext_auth::filter::Protocol;
 use crate::feature::ext_auth::grpc::{self, Attributes};
 use crate::feature::ext_auth::{External, Filter, Part, Question, Told};
 use crate::request::{HeadView, RequestView};
+use crate::template::{Place, TemplateView, TooLong};
 
 /// The facts about a request that the gateway adds to a question with the whole head.
 pub(super) struct Added<'r> {
@@ -29,10 +32,15 @@ pub(super) struct Added<'r> {
 /// The question about a request.
 pub(super) fn question(
     external: &External,
-    request: &RequestView<'_>,
+    view: &TemplateView<'_>,
+    route: u64,
     added: &Added<'_>,
-) -> Result<Question, Ambiguous> {
+) -> Result<Question, NoQuestion> {
+    let request = &view.request;
     let mut bytes = Vec::with_capacity(1024);
+    if let Some(settings) = external.auth_request() {
+        return Ok(auth_request(external, settings, view, route, added, bytes)?);
+    }
     bytes.extend_from_slice(&external.opening);
     let is_whole = match &external.told {
         Told::Key(parts) => write_parts(&mut bytes, request, parts)?,
@@ -52,7 +60,95 @@ pub(super) fn question(
     }
     bytes.extend_from_slice(b"\r\n");
     let method = external.method();
-    Ok(Question { bytes, is_whole, method, is_repeatable: method != Method::Post })
+    Ok(Question { bytes, key: None, is_whole, method, is_repeatable: method.is_idempotent() })
+}
+
+/// Why there is no question about a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoQuestion {
+    /// A part of the request is there twice.
+    Ambiguous,
+    /// A text with variables is too long.
+    TooLong(TooLong),
+}
+
+impl From<Ambiguous> for NoQuestion {
+    fn from(_: Ambiguous) -> Self {
+        Self::Ambiguous
+    }
+}
+
+impl From<TooLong> for NoQuestion {
+    fn from(fault: TooLong) -> Self {
+        Self::TooLong(fault)
+    }
+}
+
+/// The question about a request in the form of ingress-nginx.
+fn auth_request(
+    external: &External,
+    settings: &AuthRequest,
+    view: &TemplateView<'_>,
+    route: u64,
+    added: &Added<'_>,
+    mut bytes: Vec<u8>,
+) -> Result<Question, TooLong> {
+    match &settings.target {
+        None => bytes.extend_from_slice(&external.opening),
+        Some(target) => {
+            bytes.extend_from_slice(external.method_name().as_bytes());
+            bytes.push(b' ');
+            view.render(target, Place::Url, &mut bytes)?;
+            bytes.extend_from_slice(b" HTTP/1.1\r\n");
+            write_line(&mut bytes, b"Host", external.authority.as_bytes());
+        }
+    }
+    let mut lines = Vec::with_capacity(1024);
+    write_forwarded(&mut lines, &view.request, added, is_about_request);
+    write_original(&mut lines, &view.request);
+    lines.extend_from_slice(b"X-Sent-From: nginx-ingress-controller\r\n");
+    let mut value = Vec::new();
+    if settings.tells_uri {
+        write_target(&mut value, &view.request);
+        write_line(&mut lines, b"X-Original-URI", &value);
+    }
+    let redirect = settings.request_redirect.iter().map(|value| (&b"X-Auth-Request-Redirect"[..], value));
+    let headers = settings.headers.iter().map(|header| (header.name.as_bytes(), &header.value));
+    for (name, template) in redirect.chain(headers) {
+        drop_lines(&mut lines, name);
+        value.clear();
+        view.render(template, Place::Header, &mut value)?;
+        if !value.trim_ascii().is_empty() {
+            write_line(&mut lines, name, value.trim_ascii());
+        }
+    }
+    bytes.extend_from_slice(&lines);
+    if external.says_length() {
+        bytes.extend_from_slice(b"Content-Length: 0\r\n");
+    }
+    bytes.extend_from_slice(b"\r\n");
+    let key = match &settings.cache {
+        None => None,
+        Some(cache) => {
+            let mut key = route.to_be_bytes().to_vec();
+            view.render(&cache.key, Place::Body, &mut key)?;
+            Some(key)
+        }
+    };
+    let (method, is_whole) = (external.method(), key.is_some());
+    Ok(Question { bytes, key, is_whole, method, is_repeatable: method.is_idempotent() })
+}
+
+/// Writes the Location header line of the sign-in page of ingress-nginx.
+pub(super) fn write_sign_in_of(
+    out: &mut Vec<u8>,
+    view: &TemplateView<'_>,
+    page: &Template,
+) -> Result<(), TooLong> {
+    out.extend_from_slice(b"Location: ");
+    view.render(page, Place::Url, out)?;
+    out.extend_from_slice(b"\r\n");
+    Ok(())
 }
 
 /// The question of a filter about a request. `body` is the body of the request, if the Service receives it.
@@ -91,7 +187,13 @@ fn http_question(
     write_display(&mut bytes, "Content-Length", body.len());
     bytes.extend_from_slice(b"\r\n");
     bytes.extend_from_slice(body);
-    Question { bytes, is_whole: false, method: head.method, is_repeatable: head.method.is_idempotent() }
+    Question {
+        bytes,
+        key: None,
+        is_whole: false,
+        method: head.method,
+        is_repeatable: head.method.is_idempotent(),
+    }
 }
 
 /// A message of Envoy's protocol.
@@ -142,7 +244,7 @@ fn grpc_question(filter: &Filter, request: &RequestView<'_>, added: &Added<'_>, 
     bytes.extend_from_slice(b"\r\n");
     bytes.extend_from_slice(&message);
     // A check changes nothing at the Service.
-    Question { bytes, is_whole: false, method: Method::Post, is_repeatable: true }
+    Question { bytes, key: None, is_whole: false, method: Method::Post, is_repeatable: true }
 }
 
 /// Writes the headers of a request that the Service of a filter receives. The gateway's own headers have the gateway's own
@@ -183,7 +285,7 @@ fn write_request_of(
 }
 
 /// Writes the headers that endpoints receive.
-fn write_forwarded(
+pub(super) fn write_forwarded(
     out: &mut Vec<u8>,
     request: &RequestView<'_>,
     &Added { origin, underscores, request_id }: &Added<'_>,
@@ -322,7 +424,7 @@ fn scheme(request: &RequestView<'_>) -> &'static [u8] {
 }
 
 /// Whether a header describes the request itself, and neither its body nor responses that the client has stored.
-fn is_about_request(line: &Line, buf: &[u8]) -> bool {
+pub(super) fn is_about_request(line: &Line, buf: &[u8]) -> bool {
     let name = line.name.of(buf);
     let begins = |with: &[u8]| name.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));
     !(begins(b"content-") || begins(b"if-") || name.eq_ignore_ascii_case(b"range"))
@@ -386,6 +488,7 @@ mod tests {
             session: None,
             forwarding: b"X-Forwarded-For: 192.0.2.7\r\n"[..].into(),
             identity: b"ssl-client-verify: NONE\r\n"[..].into(),
+            denied: None,
         };
         let added = Added { origin: &origin, underscores: false, request_id: 1 };
         let mut out = Vec::new();

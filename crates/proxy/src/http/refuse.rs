@@ -8,6 +8,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout};
 
 use super::exchange::{Exchange, Persist};
+use super::pages::Page;
 use super::reply::{self, Content, Grpc, Reply};
 use super::wire::Wire;
 use crate::failure::{ClientFault, Denial, Failure, Fault};
@@ -21,6 +22,8 @@ pub(super) enum Refusal {
     Fault(Fault),
     /// A policy denies the request.
     Denied(Denial),
+    /// A limit denies the request with this status.
+    Limited(Denial, u16),
     /// The Service of a filter denies the request with this response.
     Answered(Denial, Rc<Answer>),
     /// A filter has no valid answer of its Service.
@@ -39,6 +42,8 @@ pub(super) enum Refusal {
     Returned(Box<Returned>),
     /// A policy injects a failure with this status.
     Aborted(u16),
+    /// An error page in place of a response.
+    Page(Page),
     /// The client wants only a cached response, and none is cached (RFC 9111, 5.2.1.7).
     NotCached,
 }
@@ -51,10 +56,11 @@ impl<F: Into<Fault>> From<F> for Refusal {
 
 impl Refusal {
     /// The status of the response.
-    fn status(&self) -> u16 {
+    pub(super) fn status(&self) -> u16 {
         match self {
             Self::Fault(fault) => fault.status(),
             Self::Denied(denial) | Self::Answered(denial, _) => denial.status(),
+            Self::Limited(_, status) => *status,
             Self::FailedClosed(_) => 403,
             Self::Preflight => 204,
             Self::Rejected(rejection) => rejection.status(),
@@ -64,6 +70,7 @@ impl Refusal {
             Self::Fixed(policy) => policy.direct_response().map_or(500, |fixed| fixed.status_code.get()),
             Self::Returned(returned) => returned.status,
             Self::NotCached => 504,
+            Self::Page(page) => page.status,
         }
     }
 
@@ -71,14 +78,20 @@ impl Refusal {
     fn reason(&self) -> Option<&'static str> {
         match self {
             Self::Fault(fault) => Some(fault.reason()),
-            Self::Denied(denial) | Self::Answered(denial, _) | Self::FailedClosed(denial) => {
-                Some(denial.reason())
-            }
+            Self::Denied(denial)
+            | Self::Limited(denial, _)
+            | Self::Answered(denial, _)
+            | Self::FailedClosed(denial) => Some(denial.reason()),
             Self::Rejected(rejection) => Some(rejection.reason()),
             Self::NoRoute => Some("no_route"),
             Self::Aborted(_) => Some("fault_injected"),
             Self::NotCached => Some("not_cached"),
-            Self::Preflight | Self::Options | Self::Redirect(_) | Self::Fixed(_) | Self::Returned(_) => None,
+            Self::Preflight
+            | Self::Options
+            | Self::Redirect(_)
+            | Self::Fixed(_)
+            | Self::Returned(_)
+            | Self::Page(_) => None,
         }
     }
 
@@ -99,6 +112,7 @@ impl Refusal {
                 .detail
                 .as_ref()
                 .map(|detail| Content { body: &detail.body, media_type: detail.media_type.as_deref() }),
+            Self::Page(page) => Some(Content { body: &page.body, media_type: page.media_type.as_deref() }),
             _ => None,
         }
     }
@@ -118,6 +132,7 @@ impl Exchange<'_> {
             return Persist::Close;
         }
         self.record.status = status;
+        self.add_success_lines(status);
         if self.steered.is_some() {
             self.scratch.reply_head.lines.clear();
             self.add_template_headers(status);
@@ -167,13 +182,14 @@ impl Exchange<'_> {
         if keep_alive { Persist::KeepAlive } else { Persist::Linger }
     }
 
-    fn count_refusal(&mut self, refusal: &Refusal) {
+    pub(super) fn count_refusal(&mut self, refusal: &Refusal) {
         self.record.reason = refusal.reason().or(self.record.reason);
         match refusal {
             Refusal::Fault(fault) => self.count(*fault),
             Refusal::Rejected(rejection) => self.worker.stats().rejections[rejection.index()].add(1),
             Refusal::NoRoute => self.worker.stats().unrouted.add(1),
             Refusal::Denied(_)
+            | Refusal::Limited(..)
             | Refusal::Answered(..)
             | Refusal::FailedClosed(_)
             | Refusal::Preflight
@@ -182,6 +198,7 @@ impl Exchange<'_> {
             | Refusal::Fixed(_)
             | Refusal::Returned(_)
             | Refusal::Aborted(_)
+            | Refusal::Page(_)
             | Refusal::NotCached => {}
         }
     }

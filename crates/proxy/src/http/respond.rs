@@ -4,6 +4,7 @@ use std::io;
 use std::rc::Rc;
 
 use sluicegate_http1::{ResponseFraming, Version};
+use sluicegate_model::feature::EndpointForm;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -13,6 +14,7 @@ use super::exchange::{Exchange, Persist};
 use super::protocols::are_among;
 use super::wire::Wire;
 use crate::failure::{ClientFault, Failure, Fault};
+use crate::feature::bandwidth::Throttle;
 use crate::upstream::{Connection, LocalEndpoint, LocalUpstream};
 use crate::worker::Scratch;
 
@@ -43,6 +45,7 @@ impl Exchange<'_> {
     /// the mark of the responding endpoint.
     pub(super) fn begin_response(&mut self, mark: Option<u64>) -> Begun {
         self.apply_policies_to_response();
+        self.add_success_lines(self.scratch.reply_head.status);
         if self.steered.is_some() {
             self.steer_response();
         }
@@ -77,7 +80,11 @@ impl Exchange<'_> {
             true => Coding::Chunked,
             false => Coding::Plain,
         };
-        let download = Download::new(reply_head.framing, coding, compressed.compressor, self.interim_written);
+        let mut download =
+            Download::new(reply_head.framing, coding, compressed.compressor, self.interim_written);
+        if let Some(bandwidth) = self.traffic().and_then(|policy| policy.source().features.bandwidth) {
+            download.throttle(Throttle::new(&bandwidth, Instant::now()));
+        }
         let Scratch { response, reply, reply_head, response_lines, .. } = &mut *self.scratch;
         let plan = ResponsePlan {
             version,
@@ -119,7 +126,9 @@ impl Exchange<'_> {
             upstream.stats().failures[failure.index()].add(1);
             return self.refuse(failure.into()).await;
         }
-        let (reusable, peer_timeout) = (reply_head.keep_alive, reply_head.keep_alive_timeout);
+        let (is_kept, peer_timeout) = (reply_head.keep_alive, reply_head.keep_alive_timeout);
+        let form = self.traffic().map(|policy| &policy.source().features.endpoint_form);
+        let reusable = is_kept && !form.is_some_and(EndpointForm::closes);
         let most = self.traffic().and_then(|policy| policy.source().features.limits.largest_response());
         if matches!(reply_head.framing, ResponseFraming::Length(length) if most.is_some_and(|most| length > most))
         {

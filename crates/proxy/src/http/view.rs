@@ -106,6 +106,7 @@ impl Exchange<'_> {
         }
         scratch.request_lines.extend_from_slice(&edits.request_lines);
         scratch.response_lines.extend_from_slice(&edits.response_lines);
+        scratch.success_lines.extend_from_slice(&edits.success_lines);
         if let Some(query) = edits.query.take() {
             scratch.query = Some(query);
         }

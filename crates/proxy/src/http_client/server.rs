@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::Uri;
-use rustls::ClientConfig;
+use rustls::{ClientConfig, Error};
 use rustls_pki_types::{CertificateDer, ServerName};
 
 use crate::tls;
@@ -35,7 +35,7 @@ pub enum ServerError {
     NoAuthorities,
     /// A CA certificate is invalid.
     #[error("cannot use the CA certificates for the server's certificate: {0}")]
-    Authorities(#[from] rustls::Error),
+    Authorities(#[from] Error),
 }
 
 impl Server {
@@ -44,6 +44,27 @@ impl Server {
     /// # Errors
     /// If the URL or a CA certificate is invalid.
     pub fn new(url: &str, authorities: &[CertificateDer<'static>]) -> Result<Self, ServerError> {
+        Self::with(url, || tls::verifying(authorities))
+    }
+
+    /// The server of a URL, with any certificate.
+    ///
+    /// # Errors
+    /// If the URL is invalid.
+    pub(crate) fn unverified(url: &str) -> Result<Self, ServerError> {
+        Self::with(url, tls::unverified)
+    }
+
+    /// The host, with brackets around an IPv6 address.
+    pub(crate) fn host_without_port(&self) -> &str {
+        let authority = &*self.authority;
+        match authority.rsplit_once(':') {
+            Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+            _ => authority,
+        }
+    }
+
+    fn with(url: &str, config: impl FnOnce() -> Result<ClientConfig, Error>) -> Result<Self, ServerError> {
         let url: Uri = url.parse().map_err(|_| ServerError::Url)?;
         let authority = url.authority().ok_or(ServerError::Url)?;
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
@@ -54,7 +75,7 @@ impl Server {
             Some("http") => (None, 80),
             Some("https") => {
                 let name = ServerName::try_from(host.to_owned()).map_err(|_| ServerError::Name)?;
-                (Some((Arc::new(tls::verifying(authorities)?), name)), 443)
+                (Some((Arc::new(config()?), name)), 443)
             }
             _ => return Err(ServerError::Url),
         };

@@ -337,8 +337,7 @@ fn security(target: &Target) -> Option<&Arc<SecurityPolicy>> {
 
 /// Whether a policy can deny a request.
 fn can_deny(policy: &SecurityPolicy) -> bool {
-    let Security { refuses, access, cors: _, authentication, authorization, filters, drops_overrides: _ } =
-        &policy.compiled;
+    let Security { refuses, access, cors: _, authentication, authorization, filters, .. } = &policy.compiled;
     *refuses || access.is_some() || authentication.is_some() || authorization.is_some() || !filters.is_empty()
 }
 

@@ -4,32 +4,48 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as STANDARD;
-use rustls::Error;
 use rustls::server::{ClientCertVerifierBuilder, WebPkiClientVerifier};
+use rustls::{CertificateError, Error};
 use rustls_pki_types::{CertificateDer, UnixTime};
-use sluicegate_model::{ClientAuth, ClientAuthMode};
+use sluicegate_model::{ClientAuth, ClientAuthMode, ClientCheck};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::{provider, root_store};
+use crate::failure::ClientFault;
 
-/// The header lines that identify the client to an endpoint, with the names of ingress-nginx. `certificates` are the
-/// certificates that the client presented with a proof of its key.
-pub(crate) fn identity(auth: &ClientAuth, certificates: Option<&[CertificateDer<'static>]>) -> Vec<u8> {
+/// The identity of a client by its certificate.
+#[derive(Debug, Default)]
+pub(crate) struct Identity {
+    /// The header lines for an endpoint, with the names of ingress-nginx.
+    pub(crate) lines: Vec<u8>,
+    /// The reason why the client's requests are denied.
+    pub(crate) denied: Option<ClientFault>,
+}
+
+/// The identity of a client. `certificates` are the certificates that the client presented with a proof of its key.
+pub(crate) fn identity(auth: &ClientAuth, certificates: Option<&[CertificateDer<'static>]>) -> Identity {
     let mut lines = String::new();
     let Some(certificates @ [certificate, ..]) = certificates else {
-        return b"ssl-client-verify: NONE\r\n".to_vec();
+        let lines = b"ssl-client-verify: NONE\r\n".to_vec();
+        return Identity {
+            lines,
+            denied: auth.at_requests.as_ref().and_then(|check| denied(auth, check, None, "")),
+        };
+    };
+    let verified = match (auth.mode, &auth.at_requests) {
+        // The TLS handshake has verified the certificate.
+        (ClientAuthMode::Required | ClientAuthMode::Optional, None) => Ok(()),
+        (ClientAuthMode::OptionalNoCa, None) => verify(auth, certificates, usize::MAX),
+        (_, Some(check)) => verify(auth, certificates, check.depth.into()),
     };
     // Writing to a String does not fail.
-    let _ = match auth.mode {
-        ClientAuthMode::Required | ClientAuthMode::Optional => {
-            write!(lines, "ssl-client-verify: SUCCESS\r\n")
-        }
-        ClientAuthMode::OptionalNoCa => match verify(auth, certificates) {
-            Ok(()) => write!(lines, "ssl-client-verify: SUCCESS\r\n"),
-            Err(error) => write!(lines, "ssl-client-verify: FAILED:{}\r\n", printable(&error)),
-        },
+    let _ = match &verified {
+        Ok(()) => write!(lines, "ssl-client-verify: SUCCESS\r\n"),
+        Err(error) => write!(lines, "ssl-client-verify: FAILED:{}\r\n", printable(&reason(error))),
     };
+    let mut subject = String::new();
     if let Ok((_, parsed)) = X509Certificate::from_der(certificate) {
+        subject = rfc2253(parsed.subject());
         for (name, dn) in
             [("ssl-client-subject-dn", parsed.subject()), ("ssl-client-issuer-dn", parsed.issuer())]
         {
@@ -41,7 +57,33 @@ pub(crate) fn identity(auth: &ClientAuth, certificates: Option<&[CertificateDer<
         percent_encode(&pem(certificate), &mut lines);
         lines.push_str("\r\n");
     }
-    lines.into_bytes()
+    let check = auth.at_requests.as_ref();
+    let denied = check.and_then(|check| denied(auth, check, Some(&verified), &subject));
+    Identity { lines: lines.into_bytes(), denied }
+}
+
+/// Whether the requests of a client are denied. `verified` is the verification of its certificate, if it has one.
+fn denied(
+    auth: &ClientAuth,
+    check: &ClientCheck,
+    verified: Option<&Result<(), Error>>,
+    subject: &str,
+) -> Option<ClientFault> {
+    let is_allowed = match (auth.mode, verified) {
+        (_, Some(Ok(()))) => true,
+        (ClientAuthMode::Required, _) | (ClientAuthMode::Optional, Some(Err(_))) => false,
+        (ClientAuthMode::Optional | ClientAuthMode::OptionalNoCa, None) => true,
+        // As nginx, which overlooks only that the issuer is unknown.
+        (ClientAuthMode::OptionalNoCa, Some(Err(error))) => {
+            matches!(error, Error::InvalidCertificate(CertificateError::UnknownIssuer))
+        }
+    };
+    let is_named = || check.subject.as_ref().is_none_or(|pattern| pattern.is_match(subject.as_bytes()));
+    match is_allowed {
+        false => Some(ClientFault::Certificate),
+        true if !is_named() => Some(ClientFault::CertificateSubject),
+        true => None,
+    }
 }
 
 /// Accepts certificates that a CA certificate of the policy signed, directly or through intermediates, and that are not
@@ -52,16 +94,21 @@ pub(super) fn verifier(auth: &ClientAuth) -> Result<ClientCertVerifierBuilder, E
     Ok(verifier.with_crls(auth.crls.iter().cloned()))
 }
 
-/// Whether the certificates lead to a CA certificate of the policy.
-fn verify(auth: &ClientAuth, certificates: &[CertificateDer<'static>]) -> Result<(), String> {
-    let (certificate, chain) = certificates.split_first().ok_or("no certificate")?;
-    let verifier = verifier(auth).map_err(|error| error.to_string())?;
-    let verifier = verifier.build().map_err(|error| error.to_string())?;
-    let verified = verifier.verify_client_cert(certificate, chain, UnixTime::now());
-    verified.map(drop).map_err(|error| match error {
+/// Whether the certificates lead to a CA certificate of the policy, through at most `depth` intermediate certificates.
+fn verify(auth: &ClientAuth, certificates: &[CertificateDer<'static>], depth: usize) -> Result<(), Error> {
+    let (certificate, chain) = certificates.split_first().ok_or(Error::NoCertificatesPresented)?;
+    let verifier = verifier(auth)?.build().map_err(|error| Error::General(error.to_string()))?;
+    // Clients send the intermediate certificates in the order of the chain (RFC 8446, 4.4.2).
+    let chain = &chain[..chain.len().min(depth)];
+    verifier.verify_client_cert(certificate, chain, UnixTime::now()).map(drop)
+}
+
+/// The reason why a certificate is not valid.
+fn reason(error: &Error) -> String {
+    match error {
         Error::InvalidCertificate(reason) => format!("{reason:?}"),
         error => error.to_string(),
-    })
+    }
 }
 
 /// A distinguished name in the format of OpenSSL and nginx: the most specific part first (RFC 2253).

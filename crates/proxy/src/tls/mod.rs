@@ -27,9 +27,9 @@ use rustls_pki_types::CertificateDer;
 use sluicegate_model::Certificate;
 
 pub(crate) use accept::{Accepted, Hello, Rejected, accept, read_client_hello, refuse};
-pub(crate) use client_auth::identity;
+pub(crate) use client_auth::{Identity, identity};
 pub(crate) use table::{Compiler, Session, TlsTable, TlsTables};
-pub(crate) use upstream::{Connector, handshake, verifying};
+pub(crate) use upstream::{Connector, handshake, unverified, verifying};
 
 /// The algorithms, with hybrid post-quantum key exchange (X25519MLKEM768) preferred.
 fn provider() -> Arc<CryptoProvider> {

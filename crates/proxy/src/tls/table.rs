@@ -286,7 +286,9 @@ fn server_config(
     let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(versions)?;
     let builder = match client_auth {
         None => builder.with_no_client_auth(),
-        Some(ClientAuth { mode: ClientAuthMode::OptionalNoCa, .. }) => {
+        Some(
+            ClientAuth { mode: ClientAuthMode::OptionalNoCa, .. } | ClientAuth { at_requests: Some(_), .. },
+        ) => {
             // A header tells the endpoint whether the certificate is valid.
             builder.with_client_cert_verifier(Arc::new(AnyCertificate(provider())))
         }
@@ -320,7 +322,7 @@ fn purpose(auth: Option<&ClientAuth>) -> Vec<u8> {
         digest.update(&(part.len() as u64).to_be_bytes());
         digest.update(part);
     }
-    let mut purpose = vec![auth.mode as u8];
+    let mut purpose = vec![auth.mode as u8, u8::from(auth.at_requests.is_some())];
     purpose.extend_from_slice(digest.finish().as_ref());
     purpose
 }

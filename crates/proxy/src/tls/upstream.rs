@@ -8,6 +8,7 @@ use rustls::Error;
 use rustls::client::ClientConfig;
 use rustls::sign::SingleCertAndKey;
 use rustls_pki_types::{CertificateDer, ServerName};
+use sluicegate_any_certificate::AnyCertificate;
 use sluicegate_model::{Protocol, UpstreamTls};
 use tokio::net::TcpStream;
 
@@ -76,6 +77,13 @@ pub(crate) async fn handshake(
     let mut stream = Box::new(stream.map_err(io::Error::other)?);
     std::future::poll_fn(|cx| stream.poll_handshake(cx)).await?;
     Ok(stream)
+}
+
+/// The TLS settings for a server with any certificate.
+pub(crate) fn unverified() -> Result<ClientConfig, Error> {
+    let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+    let verifier = Arc::new(AnyCertificate(provider()));
+    Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
 }
 
 /// The TLS settings for a server with a certificate from one of these CA certificates; if there are none, from the CAs

@@ -31,6 +31,8 @@ pub(crate) struct Scratch {
     pub(crate) request_lines: Vec<u8>,
     /// Header lines that policies add to the response, whether it comes from an endpoint or from the gateway.
     pub(crate) response_lines: Vec<u8>,
+    /// Header lines that policies add to a response with one of the statuses of `add_header` of nginx.
+    pub(crate) success_lines: Vec<u8>,
     /// The query, if a policy changes it.
     pub(crate) query: Option<Vec<u8>>,
     /// Memory for edits, which are empty between two uses.
@@ -51,6 +53,7 @@ impl Scratch {
             path: Vec::new(),
             request_lines: Vec::new(),
             response_lines: Vec::new(),
+            success_lines: Vec::new(),
             query: None,
             edits: Edits::default(),
         }
@@ -62,6 +65,7 @@ impl Scratch {
             && self.reply.size() == BUFFER
             && self.request.capacity() + self.response.capacity() + self.path.capacity() <= 8 * BUFFER
             && self.request_lines.capacity() + self.response_lines.capacity() <= 2 * BUFFER
+            && self.success_lines.capacity() <= BUFFER
             && self.edits.capacity() <= 2 * BUFFER
     }
 }

@@ -12,6 +12,45 @@ fn access(allow: &[&str], deny: &[&str]) -> Security {
     Security { ip_access, ..open() }
 }
 
+/// Addresses, passwords or both.
+fn satisfied(satisfies_any: bool, ip_access: Value) -> Security {
+    let users = FromSecret::Value(vec![("alice".into(), "{SHA}VBPuJHI7uixaa6LQGWx4s+5GKNE=".into())]);
+    Security { satisfies_any, ip_access: written(ip_access), ..asking(basic_of(users)) }
+}
+
+#[tokio::test]
+async fn policy_that_satisfies_any_admits_an_allowed_client_ip_or_a_password() -> TestResult {
+    let right = basic("alice", "myPassword");
+    let wrong = basic("alice", "wrong");
+    let here = json!({"allow": ["127.0.0.0/8"]});
+    let elsewhere = json!({"allow": ["192.0.2.0/24"]});
+    let denied_here = json!({"deny": ["127.0.0.0/8"]});
+    let denied_elsewhere = json!({"deny": ["192.0.2.0/24"]});
+    for (satisfies_any, access, statuses) in [
+        (true, &here, [200, 200, 200]),
+        (true, &elsewhere, [401, 401, 200]),
+        (true, &denied_here, [401, 401, 200]),
+        // Without a list of allowed client IPs, no client IP is enough.
+        (true, &denied_elsewhere, [401, 401, 200]),
+        (false, &here, [401, 401, 200]),
+        (false, &elsewhere, [403, 403, 403]),
+    ] {
+        let (backend, gateway) = guarded(satisfied(satisfies_any, access.clone())).await?;
+        for (lines, status) in [vec![], vec![&*wrong], vec![&*right]].iter().zip(statuses) {
+            assert_eq!(ask(&gateway, "/", lines).await?.status, status, "{access} {lines:?}");
+        }
+        let lines = [&*right, "X-Consumer-Username: root"];
+        if ask(&gateway, "/", &lines).await?.status == 200 {
+            let seen = backend.last_request().unwrap();
+            assert_eq!((seen.header("authorization"), seen.header("x-consumer-username")), (None, None));
+        }
+    }
+    let alone = Security { authentication: None, ..satisfied(true, elsewhere) };
+    let (_backend, gateway) = guarded(alone).await?;
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 403);
+    Ok(())
+}
+
 #[tokio::test]
 async fn access_rules_apply_to_the_client_ip_despite_forged_headers() -> TestResult {
     let (_backend, gateway) = guarded(access(&["127.0.0.0/8"], &["127.0.0.2/32"])).await?;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sluicegate_model::feature::{Concurrency, LimitKey};
-use sluicegate_model::value::{Entries, HeaderName, LimitName};
+use sluicegate_model::value::{Entries, HeaderName, LimitName, Number};
 use sluicegate_testkit::client::Client;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -23,7 +23,14 @@ fn concurrency(requests: u32, key: Vec<LimitKey>) -> Concurrency {
 
 fn policy(concurrency: Vec<Concurrency>) -> RateLimits {
     let id = id("RateLimitPolicy", "calm");
-    RateLimits { id, limits: Vec::new(), concurrency, headers: true, shared: None }
+    RateLimits {
+        id,
+        limits: Vec::new(),
+        concurrency,
+        headers: true,
+        shared: None,
+        exempt: Entries::default(),
+    }
 }
 
 /// A gateway with these limits, in front of a backend that never responds to `/hold` and upgrades `/tunnel`.
@@ -106,6 +113,20 @@ async fn assert_one_after_the_other(gateway: &Gateway, held: u64, lines: &[&str]
 
 fn in_flight(gateway: &Gateway) -> u64 {
     gateway.proxy().registry().counters().workers().iter().map(|worker| worker.in_flight.get()).sum()
+}
+
+#[tokio::test]
+async fn request_beyond_a_concurrency_limit_receives_the_status_code_of_the_limit() -> TestResult {
+    let by_address = vec![LimitKey::Address { ipv6_prefix: Number::of(128) }];
+    let status_code = Some(Number::of(503));
+    let limit = Concurrency { status_code, ..concurrency(1, by_address) };
+    let (backend, gateway) = limited(policy(vec![limit])).await?;
+    let held = hold(&gateway, &backend, 1, "X-A: b", Transport::Http2).await?;
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 503);
+    drop(held);
+    gateway.wait_until_idle().await?;
+    assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
+    Ok(())
 }
 
 #[tokio::test]

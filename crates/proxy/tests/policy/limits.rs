@@ -25,6 +25,7 @@ fn limits(limits: Vec<Limit>) -> RateLimits {
         concurrency: Vec::new(),
         headers: true,
         shared: None,
+        exempt: Entries::default(),
     }
 }
 
@@ -60,6 +61,52 @@ async fn request_over_the_rate_limit_receives_429_with_retry_after() -> TestResu
         assert_eq!(backend.requests(), 5);
         assert_eq!(denied(&gateway, Denial::RateLimit), 8);
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn request_over_a_limit_receives_the_status_code_of_the_limit() -> TestResult {
+    for (status, limited) in [
+        (503, json!({"name": "rate", "requests": 1, "per": "1h", "statusCode": 503})),
+        (400, json!({"name": "rate", "requests": 1, "per": "1h", "statusCode": 400})),
+    ] {
+        let (_backend, gateway) = with(|config| set_limits(config, limits(vec![written(limited)]))).await?;
+        assert_eq!(ask(&gateway, "/", &[]).await?.status, 200);
+        for transport in [Transport::Http, Transport::Http2] {
+            let refused = ask_by(&gateway, "GET", "/", &[], transport).await?;
+            assert_eq!(refused.status, status, "{transport:?}");
+            assert!(refused.header("retry-after").is_some());
+        }
+        assert_eq!(denied(&gateway, Denial::RateLimit), 2);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn limits_do_not_apply_to_exempt_client_ips() -> TestResult {
+    let exempt =
+        |networks| RateLimits { exempt: written(networks), ..limits(vec![limit("all", 1, Vec::new())]) };
+    let (_backend, gateway) =
+        with(|config| set_limits(config, exempt(json!(["192.0.2.0/24", "127.0.0.1"])))).await?;
+    for _ in 0..3 {
+        let response = ask(&gateway, "/", &[]).await?;
+        assert_eq!((response.status, response.header("ratelimit-policy")), (200, None));
+    }
+    gateway.configure(|config| set_limits(config, exempt(json!(["192.0.2.0/24"])))).await;
+    assert_eq!(
+        let_in(&gateway, 3, &["X-Forwarded-For: 192.0.2.1"]).await?,
+        1,
+        "the gateway does not trust the client"
+    );
+    // A trusted proxy that sends no valid client IP is not itself an exempt client.
+    gateway
+        .configure(|config| {
+            config.settings.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()];
+            set_limits(config, exempt(json!(["127.0.0.1", "192.0.2.0/24"])));
+        })
+        .await;
+    assert_eq!(let_in(&gateway, 3, &["X-Forwarded-For: 192.0.2.1"]).await?, 3);
+    assert_eq!(let_in(&gateway, 3, &["X-Forwarded-For: unknown"]).await?, 0);
     Ok(())
 }
 

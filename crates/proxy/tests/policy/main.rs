@@ -6,13 +6,17 @@
 //! | `keys` | API keys, passwords, Consumers, identity headers for endpoints |
 //! | `access` | addresses, origins, rules, path tricks |
 //! | `published` | keys that issuers publish, and servers that publish malformed keys |
+//! | `digests` | Digest authentication |
 //! | `external` | external authorization services, and services that misbehave |
 //! | `backends` | rules with several backends, and the features of a backend |
+//! | `bandwidth` | the bandwidth of responses |
 //! | `cache` | the response cache, which never leaks a response |
 //! | `health` | health checks, and endpoints with failing responses |
 //! | `traffic` | timeouts, retries, headers, rewrites, splits, mirrors, faults |
 //! | `templates` | rewrites, headers, responses and hashes with variables of nginx |
 //! | `retries` | the limit on the retries at a Service |
+//! | `error_pages` | responses of a Service in place of errors |
+//! | `ingress_nginx` | features that only annotations of ingress-nginx set |
 //! | `sessions` | session affinity by cookies and headers, with timeouts and weights |
 //! | `limits`, `concurrency` | rate limits and concurrency limits |
 //! | `shared` | rate limits that data planes share |
@@ -21,10 +25,14 @@
 
 mod access;
 mod backends;
+mod bandwidth;
 mod cache;
 mod concurrency;
+mod digests;
+mod error_pages;
 mod external;
 mod health;
+mod ingress_nginx;
 mod keys;
 mod limits;
 mod published;
@@ -109,6 +117,7 @@ fn open() -> Security {
         forward_overrides: false,
         inherits: Vec::new(),
         filters: Vec::new(),
+        satisfies_any: false,
     }
 }
 
@@ -124,6 +133,7 @@ fn either(one: Authentication, other: Authentication) -> Authentication {
         api_key: one.api_key.or(other.api_key),
         basic: one.basic.or(other.basic),
         ext_auth: one.ext_auth.or(other.ext_auth),
+        digest: one.digest.or(other.digest),
         ..Authentication::default()
     }
 }

@@ -46,7 +46,14 @@ async fn sharing(redis: Redis, limits: Vec<Limit>) -> anyhow::Result<(Backend, G
 
 fn shared(redis: Redis, limits: Vec<Limit>) -> RateLimits {
     let shared = Some(Shared::Redis(Arc::new(redis)));
-    RateLimits { id: id("RateLimitPolicy", "calm"), limits, concurrency: Vec::new(), headers: true, shared }
+    RateLimits {
+        id: id("RateLimitPolicy", "calm"),
+        limits,
+        concurrency: Vec::new(),
+        headers: true,
+        shared,
+        exempt: Entries::default(),
+    }
 }
 
 fn state(gateway: &Gateway) -> SharedState {
@@ -463,6 +470,7 @@ async fn unusable_shared_limit_is_reported_and_applies_locally() -> TestResult {
         concurrency: Vec::new(),
         headers: true,
         shared: Some(Shared::Unusable("its Secret does not exist".into())),
+        exempt: Entries::default(),
     };
     let (_backend, gateway) = with(|config| set_limits(config, policy)).await?;
     assert_eq!(state(&gateway), SharedState { is_up: false, exchanged: 0, failed: 0 });

@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
-use sluicegate_model::{ClientAuth, ClientAuthMode, Config, HostPattern, TlsHost};
-use sluicegate_proxy::failure::TlsFault;
+use sluicegate_model::rule::Pattern;
+use sluicegate_model::value::Url;
+use sluicegate_model::{ClientAuth, ClientAuthMode, ClientCheck, Config, HostPattern, TlsHost};
+use sluicegate_proxy::failure::{ClientFault, TlsFault};
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::{Client, Response};
 use sluicegate_testkit::gateway::Gateway;
@@ -11,7 +13,7 @@ use crate::{TestResult, certificate, failed, get, trusting};
 
 fn policy(mode: ClientAuthMode) -> ClientAuth {
     let roots = vec![Authority::of_process().certificate()];
-    ClientAuth { source: "test".into(), roots, crls: Vec::new(), mode, forward: false }
+    ClientAuth { source: "test".into(), roots, crls: Vec::new(), mode, forward: false, at_requests: None }
 }
 
 /// From now on, a.test accepts only clients that this policy admits. b.test accepts all clients.
@@ -150,5 +152,84 @@ async fn client_authentication_without_ca_certificates_rejects_every_client() ->
     assert_eq!(ask(&gateway, &trusting(), "b.test").await?.status, 200);
     let mut other = gateway.connect_tls(&trusting(), "b.test").await?;
     assert_eq!(other.request(get("a.test")).await?.status, 421);
+    Ok(())
+}
+
+fn at_requests(mode: ClientAuthMode, check: ClientCheck) -> ClientAuth {
+    ClientAuth { at_requests: Some(check), ..policy(mode) }
+}
+
+#[tokio::test]
+async fn certificate_that_is_checked_at_requests_is_denied_with_400_as_in_nginx() -> TestResult {
+    let mallory = stranger();
+    let alice = Authority::of_process().issue(&["alice"]);
+    for (mode, [of_none, of_mallory]) in [
+        (ClientAuthMode::Required, [400, 400]),
+        (ClientAuthMode::Optional, [200, 400]),
+        // nginx overlooks that the issuer is unknown.
+        (ClientAuthMode::OptionalNoCa, [200, 200]),
+    ] {
+        let check = ClientCheck { depth: 1, ..ClientCheck::default() };
+        let (backend, gateway) = demanding(at_requests(mode, check)).await?;
+        assert_eq!(ask(&gateway, &trusting(), "a.test").await?.status, of_none, "{mode:?}");
+        let asked = ask(&gateway, &trusting().identity(&mallory), "a.test").await?;
+        assert_eq!(asked.status, of_mallory, "{mode:?}");
+        assert_eq!(ask(&gateway, &trusting().identity(&alice), "a.test").await?.status, 200, "{mode:?}");
+        assert_eq!(told(&backend, "verify").as_deref(), Some("SUCCESS"));
+        assert_eq!(ask(&gateway, &trusting(), "b.test").await?.status, 200, "{mode:?}");
+        // Plain HTTP carries no certificate.
+        assert_eq!(Client::connect(gateway.addr()).await?.request(get("a.test")).await?.status, 308);
+        let refused = u64::from(of_none == 400) + u64::from(of_mallory == 400);
+        let workers = gateway.proxy().registry().counters().workers();
+        let faults = workers.iter().map(|of| of.client_faults[ClientFault::Certificate.index()].get());
+        assert_eq!(faults.sum::<u64>(), refused);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn name_of_the_certificate_must_match_the_subject() -> TestResult {
+    let subject = |text: &str| Some(Pattern::new(text, false).unwrap());
+    let check = |text: &str| ClientCheck { subject: subject(text), ..ClientCheck::default() };
+    let alice = trusting().identity(&Authority::of_process().issue(&["alice"]));
+    let (backend, gateway) = demanding(at_requests(ClientAuthMode::Required, check("CN=alice"))).await?;
+    assert_eq!(ask(&gateway, &alice, "a.test").await?.status, 200);
+    assert!(told(&backend, "subject-dn").unwrap().contains("CN=alice"), "{:?}", told(&backend, "subject-dn"));
+    gateway.configure(|config| demand(config, at_requests(ClientAuthMode::Required, check("CN=bob")))).await;
+    assert_eq!(ask(&gateway, &alice, "a.test").await?.status, 403);
+    // Without a certificate there is no name.
+    gateway
+        .configure(|config| demand(config, at_requests(ClientAuthMode::Optional, check("CN=alice"))))
+        .await;
+    assert_eq!(ask(&gateway, &trusting(), "a.test").await?.status, 403);
+    Ok(())
+}
+
+#[tokio::test]
+async fn client_without_a_valid_certificate_is_redirected_to_the_error_page() -> TestResult {
+    let error_page = Some(Url::of("https://errors.test/no-certificate"));
+    let check = ClientCheck { error_page, ..ClientCheck::default() };
+    let (backend, gateway) = demanding(at_requests(ClientAuthMode::Required, check)).await?;
+    let redirected = ask(&gateway, &trusting(), "a.test").await?;
+    let expected = (302, Some("https://errors.test/no-certificate"));
+    assert_eq!((redirected.status, redirected.header("location")), expected);
+    assert_eq!(backend.requests(), 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn client_certificate_with_more_intermediates_than_the_depth_is_denied() -> TestResult {
+    let root = Authority::named("Root");
+    let between = root.between("Intermediate");
+    let mut alice = between.issue(&["alice"]);
+    Arc::make_mut(&mut alice.certificate).chain.push(between.certificate());
+    let alice = trusting().identity(&alice);
+    for (depth, status) in [(0, 400), (1, 200)] {
+        let check = ClientCheck { depth, ..ClientCheck::default() };
+        let policy =
+            ClientAuth { roots: vec![root.certificate()], ..at_requests(ClientAuthMode::Required, check) };
+        let (_backend, gateway) = demanding(policy).await?;
+        assert_eq!(ask(&gateway, &alice, "a.test").await?.status, status, "{depth}");
+    }
     Ok(())
 }

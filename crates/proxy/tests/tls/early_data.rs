@@ -106,7 +106,14 @@ async fn fragmented_handshake_after_rejected_early_data_succeeds() -> TestResult
         sluicegate_testkit::backend::Backend::start(sluicegate_testkit::backend::Behaviour::echo()).await?;
     let roots = vec![Authority::of_process().certificate()];
     let mode = ClientAuthMode::Required;
-    let policy = ClientAuth { source: "test".into(), roots, crls: Vec::new(), mode, forward: false };
+    let policy = ClientAuth {
+        source: "test".into(),
+        roots,
+        crls: Vec::new(),
+        mode,
+        forward: false,
+        at_requests: None,
+    };
     let gateway = with_names(&["a.test"])
         .tls(|tls| {
             set_host(tls, "a.test", &[crate::certificate(&["a.test"])]);

@@ -142,6 +142,7 @@ async fn span_contains_the_consumer_and_the_denying_policy_but_no_secrets() -> T
         forward_overrides: false,
         inherits: Vec::new(),
         filters: Vec::new(),
+        satisfies_any: false,
     };
     let mut builder = traced(&backend, to(collector.addr()));
     let config = builder.config_mut();

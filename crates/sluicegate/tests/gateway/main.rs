@@ -8,6 +8,8 @@ mod http_routes;
 mod life;
 mod listener_sets;
 mod manifests;
+mod nginx_access;
+mod nginx_responses;
 mod planes;
 mod policies;
 mod restrictions;

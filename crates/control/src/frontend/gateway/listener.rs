@@ -325,7 +325,7 @@ impl Admitted {
             true => rejecting_policy(),
             false => {
                 let (source, mode) = (sources.join(", ").into(), validation.mode);
-                ClientAuth { source, roots, crls, mode, forward: false }
+                ClientAuth { source, roots, crls, mode, forward: false, at_requests: None }
             }
         };
         Self { policy: Arc::new(policy), unresolved, closed }
@@ -340,6 +340,7 @@ fn rejecting_policy() -> ClientAuth {
         crls: Vec::new(),
         mode: ClientAuthMode::Required,
         forward: false,
+        at_requests: None,
     }
 }
 

@@ -79,6 +79,7 @@ pub(in crate::frontend) fn client_auth<'a>(
         crls: data.map(|data| data.revoked.clone()).unwrap_or_default(),
         mode: auth.mode,
         forward: auth.forward,
+        at_requests: None,
     });
     let of_rules = ingress.rules.iter().map(|rule| &rule.host);
     let of_tls = ingress.tls.iter().flat_map(|tls| &tls.hosts);

@@ -76,6 +76,11 @@ impl Parts for Security {
         let decides = |policy: &Self| policy.authentication.is_some() || policy.authorization.is_some();
         combined.forward_overrides =
             [self, base].iter().all(|policy| policy.forward_overrides || !decides(policy));
+        // A client IP replaces only the authentication of its own policy.
+        combined.satisfies_any = [self, base].iter().any(|policy| {
+            let Self { ip_access, authentication, satisfies_any, .. } = policy;
+            *satisfies_any && *ip_access == combined.ip_access && *authentication == combined.authentication
+        });
         combined.inherits.extend(base.ids().cloned());
         Some(combined)
     }
@@ -310,7 +315,11 @@ impl NamedKeys<'_> {
 /// The upstream of the authorization service, if its URL names a port of a Service by the DNS name of the Service, with
 /// http. Data planes then choose an endpoint of the Service themselves.
 fn upstream_of_service(store: &Store, security: &Security) -> Option<UpstreamKey> {
-    let url = &security.authentication.as_ref()?.ext_auth.as_ref()?.url;
+    service_upstream(store, &security.authentication.as_ref()?.ext_auth.as_ref()?.url)
+}
+
+/// The upstream of the port of a Service that a URL names.
+pub(crate) fn service_upstream(store: &Store, url: &str) -> Option<UpstreamKey> {
     let ServiceUrl { namespace, name, port } = ServiceUrl::parse(url)?;
     let (namespace, name) = (namespace.into(), name.into());
     let (service, _) = store.service(&namespace, &name)?;

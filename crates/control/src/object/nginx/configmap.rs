@@ -9,7 +9,7 @@ use sluicegate_model::value::Number;
 
 use super::Meaning::{Harmless, Refused, Sets};
 use super::value::Value;
-use super::{CLOSED, Fault, Row, Settings, row};
+use super::{CLOSED, Fault, Row, Settings, auth, limits, row};
 
 /// The annotations that are also keys of the ConfigMap.
 const ANNOTATIONS: &[&str] = &[
@@ -73,6 +73,26 @@ pub(super) const ROWS: &[Row] = &[
         sets: "The paths, with commas, that are not redirected to HTTPS.",
         default: "`/.well-known/acme-challenge`",
     },
+    Row {
+        name: "retry-non-idempotent",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            settings.upstream.retries_non_idempotent = value.switch()?;
+            Ok(())
+        }),
+        sets: "Retries requests whose method is not idempotent.",
+        default: "`false`",
+    },
+    Row {
+        name: "global-allowed-response-headers",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            settings.response.allowed_headers = value.list().map(Into::into).collect();
+            Ok(())
+        }),
+        sets: "The names of headers that `custom-headers` may set, with commas.",
+        default: "",
+    },
 ];
 
 /// The content of a ConfigMap.
@@ -95,8 +115,12 @@ impl Globals {
         let (mut settings, mut known, mut faults) = (Settings::default(), Vec::new(), Vec::new());
         for (key, value) in values {
             let of_annotation = || row(key).filter(|_| ANNOTATIONS.contains(&key));
-            let Some(row) = ROWS.iter().find(|row| row.name == key).or_else(of_annotation) else { continue };
+            let keys = || ROWS.iter().chain(limits::KEYS).chain(auth::KEYS);
+            let Some(row) = keys().find(|row| row.name == key).or_else(of_annotation) else { continue };
             known.push(key.into());
+            if value.trim().is_empty() {
+                continue;
+            }
             let fault = match row.meaning {
                 Harmless => continue,
                 Refused(instead) => format!("is not supported and ignored. {instead}"),

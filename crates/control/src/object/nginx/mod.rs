@@ -6,15 +6,26 @@
 //! | module | annotations |
 //! |---|---|
 //! | [`value`] | the types of values, as ingress-nginx reads them |
+//! | [`access`] | client IPs |
 //! | [`alias`] | further names of hosts |
+//! | [`auth`] | passwords, external authorization services |
+//! | [`client_certificate`] | client certificates |
 //! | [`configmap`] | keys of the ConfigMap |
 //! | [`https`] | redirects to HTTPS, TLS passthrough |
 //! | [`backend`] | the protocol and TLS to endpoints |
 //! | [`rewrite`] | regular expressions of paths, rewrites |
+//! | [`limits`] | limits of requests, connections and bandwidth |
 //! | [`redirect`] | redirects to other URLs |
 //! | [`hash`] | consistent hashing |
 //! | [`snippet`] | directives of snippets |
 //! | [`proxy`] | timeouts and sizes |
+//! | [`upstream`] | load balancing, retries, the form of requests, buffers |
+//! | [`errors`] | error pages, the default backend |
+//! | [`response`] | rewrites of responses |
+//! | [`session`] | session affinity |
+//! | [`canary`] | canaries |
+//! | [`cors`] | cross-origin requests |
+//! | [`mirror`] | mirrored requests |
 //! | `page` | the reference page |
 //! | [`unsupported`] | annotations without an effect, and refused annotations |
 
@@ -25,18 +36,29 @@ use super::ObjectRef;
 use super::annotation::{closest, field};
 use value::Value;
 
+pub(crate) mod access;
 pub(crate) mod alias;
+pub(crate) mod auth;
 pub(crate) mod backend;
+pub(crate) mod canary;
+pub(crate) mod client_certificate;
 pub(crate) mod configmap;
+pub(crate) mod cors;
+pub(crate) mod errors;
 pub(crate) mod hash;
 pub(crate) mod https;
+pub(crate) mod limits;
+pub(crate) mod mirror;
 #[cfg(test)]
 mod page;
 pub(crate) mod proxy;
 pub(crate) mod redirect;
+pub(crate) mod response;
 pub(crate) mod rewrite;
+pub(crate) mod session;
 pub(crate) mod snippet;
 mod unsupported;
+pub(crate) mod upstream;
 pub(crate) mod value;
 
 /// The prefix of annotations without `--annotations-prefix`.
@@ -52,6 +74,17 @@ const GROUPS: &[&[Row]] = &[
     snippet::ROWS,
     backend::ROWS,
     proxy::ROWS,
+    access::ROWS,
+    limits::ROWS,
+    auth::ROWS,
+    client_certificate::ROWS,
+    upstream::ROWS,
+    errors::ROWS,
+    response::ROWS,
+    session::ROWS,
+    canary::ROWS,
+    cors::ROWS,
+    mirror::ROWS,
     unsupported::ROWS,
 ];
 
@@ -65,6 +98,7 @@ pub(crate) struct Row {
     /// The effect, as a sentence of the reference page.
     pub(crate) sets: &'static str,
     /// The value without the annotation; empty if there is none.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test writes the reference page"))]
     pub(crate) default: &'static str,
 }
 
@@ -86,6 +120,17 @@ pub(crate) struct Settings {
     pub(crate) backend: backend::Settings,
     pub(crate) proxy: proxy::Settings,
     pub(crate) rewrite: rewrite::Settings,
+    pub(crate) access: access::Settings,
+    pub(crate) limits: limits::Settings,
+    pub(crate) auth: auth::Settings,
+    pub(crate) client_certificate: client_certificate::Settings,
+    pub(crate) upstream: upstream::Settings,
+    pub(crate) errors: errors::Settings,
+    pub(crate) response: response::Settings,
+    pub(crate) session: session::Settings,
+    pub(crate) canary: canary::Settings,
+    pub(crate) cors: cors::Settings,
+    pub(crate) mirror: mirror::Settings,
     pub(crate) redirect: redirect::Settings,
     pub(crate) hash: hash::Settings,
     pub(crate) snippet: snippet::Settings,
@@ -197,6 +242,12 @@ impl Annotation<'_> {
                 let consequence = if *restricts { CLOSED } else { "the annotation has no effect" };
                 (format!("is not supported; {consequence}. {instead}"), *restricts)
             }
+            // ingress-nginx ignores annotations without a value, except lists of client IPs.
+            Some(Row { meaning: Meaning::Sets(_), .. })
+                if value.trim().is_empty() && !lists_addresses(short) =>
+            {
+                return;
+            }
             Some(Row { meaning: Meaning::Sets(set), restricts, .. }) => {
                 let Err(fault) = set(settings, &Value { text: value.trim(), namespace }) else { return };
                 let consequence = if *restricts { CLOSED } else { "the default applies" };
@@ -205,6 +256,11 @@ impl Annotation<'_> {
         };
         settings.faults.push(Fault { field: field(name).into(), message, closes });
     }
+}
+
+/// Whether the annotation is a list of client IPs that may or may not call.
+fn lists_addresses(short: &str) -> bool {
+    matches!(short, "allowlist-source-range" | "whitelist-source-range" | "denylist-source-range")
 }
 
 /// The consequence of a fault in an annotation that restricts access.

@@ -72,6 +72,7 @@ impl RateLimitPolicy {
             concurrency: concurrency.into_iter().map(|(_, limit)| limit).collect(),
             headers: parts.headers.unwrap_or(true),
             shared,
+            exempt: parts.exempt,
         };
         Self { created, targets, limits: Arc::new(limits), sharing }
     }

@@ -55,6 +55,7 @@ impl SecurityPolicy {
             forward_overrides: parts.forward_override_headers,
             inherits: Vec::new(),
             filters: Vec::new(),
+            satisfies_any: false,
         };
         Self { created, targets, security: Arc::new(security), needs }
     }

@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::Credential;
+use super::auth_request::AuthRequest;
 use super::jwt::five_seconds;
 use crate::UpstreamKey;
 use crate::feature::{Check, Faults};
@@ -36,7 +37,8 @@ pub struct ExtAuth {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(1)]
     pub ca_certificate_ref: Option<FromSecret<CaCertificates>>,
-    /// The method of the request to the service: GET, HEAD or POST. The request has no body. Default: GET.
+    /// The method of the request to the service: GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS. The request has no body.
+    /// Default: GET.
     #[serde(default)]
     #[n(2)]
     pub method: ExtAuthMethod,
@@ -73,6 +75,11 @@ pub struct ExtAuth {
     #[schemars(skip)]
     #[n(8)]
     pub upstream: Option<UpstreamKey>,
+    /// The parts that annotations of ingress-nginx set.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    #[n(9)]
+    pub auth_request: Option<AuthRequest>,
 }
 
 /// The method of requests to the service.
@@ -90,6 +97,18 @@ pub enum ExtAuthMethod {
     /// POST.
     #[n(2)]
     Post,
+    /// PUT.
+    #[n(3)]
+    Put,
+    /// PATCH.
+    #[n(4)]
+    Patch,
+    /// DELETE.
+    #[n(5)]
+    Delete,
+    /// OPTIONS.
+    #[n(6)]
+    Options,
 }
 
 impl ExtAuthMethod {
@@ -100,6 +119,10 @@ impl ExtAuthMethod {
             Self::Get => "GET",
             Self::Head => "HEAD",
             Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+            Self::Options => "OPTIONS",
         }
     }
 }

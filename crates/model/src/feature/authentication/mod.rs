@@ -4,9 +4,12 @@
 //! |---|---|
 //! | [`credential`] | the places of credentials in requests |
 //! | [`jwt`] | JSON Web Tokens |
-//! | [`ext_auth`] | external authorization services |
+//! | [`ext_auth`], [`auth_request`] | external authorization services |
+//! | [`digest`] | Digest authentication |
 
+pub mod auth_request;
 pub mod credential;
+pub mod digest;
 pub mod ext_auth;
 pub mod jwt;
 
@@ -20,7 +23,9 @@ use super::{Check, Faults};
 use crate::encoding::{Adapt as _, Bound, Maybe, Pointer};
 use crate::value::secret::{FromSecret, Passwords};
 use crate::value::{CredentialPrefix, Entries, HeaderName, NamespaceScope, Realm};
+pub use auth_request::{AuthRequest, AuthRequestCache, StatusTime};
 pub use credential::Credential;
+pub use digest::Digest;
 pub use ext_auth::ExtAuth;
 pub use jwt::Jwt;
 
@@ -61,6 +66,11 @@ pub struct Authentication {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cbor(n(5), with = "Maybe::<Pointer>")]
     pub ext_auth: Option<Arc<ExtAuth>>,
+    /// Authenticates by Digest authentication (RFC 7616), which annotations of ingress-nginx set.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    #[n(6)]
+    pub digest: Option<Digest>,
 }
 
 /// The number of methods that must succeed.
@@ -90,6 +100,14 @@ impl Basic {
     #[must_use]
     pub fn place() -> Credential {
         Credential::Header { name: HeaderName::of("authorization"), prefix: CredentialPrefix::of("Basic ") }
+    }
+}
+
+impl Digest {
+    /// The header with the response to the challenge.
+    #[must_use]
+    pub fn place() -> Credential {
+        Credential::Header { name: HeaderName::of("authorization"), prefix: CredentialPrefix::of("Digest ") }
     }
 }
 
@@ -153,14 +171,15 @@ impl Authentication {
     /// Whether a method identifies Consumers. An external service names no Consumer.
     #[must_use]
     pub fn identifies_consumers(&self) -> bool {
-        self.jwt.is_some() || self.api_key.is_some() || self.basic.is_some()
+        self.jwt.is_some() || self.api_key.is_some() || self.basic.is_some() || self.digest.is_some()
     }
 }
 
 impl Check for Authentication {
     fn check(&self, at: &mut Faults<'_>) {
-        let Self { require: _, consumers: _, jwt, api_key, basic, ext_auth } = self;
-        if jwt.is_none() && api_key.is_none() && basic.is_none() && ext_auth.is_none() {
+        let Self { require: _, consumers: _, jwt, api_key, basic, ext_auth, digest } = self;
+        let has_password = basic.is_some() || digest.is_some();
+        if jwt.is_none() && api_key.is_none() && !has_password && ext_auth.is_none() {
             at.error("", "has no method: write at least one of jwt, apiKey, basic and extAuth");
         }
         at.within("jwt", jwt);

@@ -1,6 +1,8 @@
 //! The headers with the caller's identity for endpoints, and the challenges for callers without an identity.
 
+use sluicegate_model::feature::AuthRequest;
 use sluicegate_model::feature::authentication::ext_auth::SignIn;
+use sluicegate_model::value::Template;
 
 use super::consumer::Consumers;
 use super::credential::{Place, Remainder, line_has_name};
@@ -12,7 +14,11 @@ use crate::request::HeadView;
 
 impl Authentication {
     /// Adds the header lines that tell the caller how or where to authenticate.
-    pub(crate) fn challenge(&self, awaited: &SlowCheckResults, denial: Denial, lines: &mut Vec<u8>) {
+    pub(crate) fn challenge(&self, awaited: &SlowCheckResults, denial: Denial, edits: &mut Edits) {
+        let lines = &mut edits.response_lines;
+        if denial.status() == 401 {
+            self.write_digest_challenges(denial, lines);
+        }
         match denial {
             Denial::Token(_) => lines.extend_from_slice(&self.token_challenges),
             _ if denial.status() == 401 => lines.extend_from_slice(&self.challenges),
@@ -24,9 +30,36 @@ impl Authentication {
                 lines.extend_from_slice(&answer.challenges);
             }
             if matches!(denial, Denial::CheckUnauthorized | Denial::CheckForbidden | Denial::SignIn) {
-                lines.extend_from_slice(&answer.cookies);
+                match self.sets_cookies_always() {
+                    true => lines.extend_from_slice(&answer.cookies),
+                    false => edits.success_lines.extend_from_slice(&answer.cookies),
+                }
             }
         }
+    }
+
+    /// Whether `Set-Cookie` of a service goes to the client with each status.
+    fn sets_cookies_always(&self) -> bool {
+        self.auth_request().is_none_or(|request| request.always_sets_cookies)
+    }
+
+    /// The parts of external authorization that annotations of ingress-nginx set.
+    fn auth_request(&self) -> Option<&AuthRequest> {
+        self.methods.iter().find_map(|method| match method {
+            Method::External(external) => external.auth_request(),
+            _ => None,
+        })
+    }
+
+    /// The denial of a caller: with a sign-in page of ingress-nginx, every 401 becomes a redirect (nginx: `error_page 401`).
+    pub(crate) fn final_denial(&self, denial: Denial) -> Denial {
+        let has_page = denial.status() == 401 && self.auth_request().is_some_and(|of| of.sign_in.is_some());
+        if has_page { Denial::SignIn } else { denial }
+    }
+
+    /// The URL of the sign-in page of ingress-nginx.
+    pub(crate) fn sign_in_template(&self, denial: Denial) -> Option<&Template> {
+        self.auth_request()?.sign_in.as_ref().filter(|_| denial == Denial::SignIn)
     }
 
     /// The sign-in page for callers with this denial, if there is one.
@@ -79,7 +112,10 @@ impl Authentication {
         }
         if let Some(answer) = &identity.answer {
             edits.request_lines.extend_from_slice(&answer.request_lines);
-            edits.response_lines.extend_from_slice(&answer.cookies);
+            match self.sets_cookies_always() {
+                true => edits.response_lines.extend_from_slice(&answer.cookies),
+                false => edits.success_lines.extend_from_slice(&answer.cookies),
+            }
         }
         if let Some(consumer) = identity.consumer {
             edits.request_lines.extend_from_slice(&consumers.get(consumer).lines);

@@ -143,6 +143,13 @@ impl Authentication {
                     }
                 }
             }
+            Method::Digest(passwords) => {
+                let text = passwords.place.find(head, buf).map_err(|_| Denial::AmbiguousCredentials)?;
+                let text = text.ok_or(Denial::NoCredentials)?;
+                let request = (head.method_name.of(buf), head.target.of(buf));
+                let user = passwords.verify(&text, request, SystemTime::now())?;
+                Ok(Identity { consumer: consumers.of_user(user, scope), ..Identity::default() })
+            }
             Method::External(external) => match awaited.answer_of(external) {
                 None => Err(NotAuthenticated::ExternalCheckPending(external.clone())),
                 Some(Err(denial)) => Err((*denial).into()),

@@ -3,7 +3,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | `credential` | the places of credentials in requests |
-//! | `basic` | passwords |
+//! | `basic`, `digest` | passwords |
 //! | `jwt`, `jwks` | tokens, and the published keys of their issuers |
 //! | `consumer` | the consumers |
 //! | `identify` | the identity of the caller |
@@ -12,6 +12,7 @@
 pub(crate) mod basic;
 pub(crate) mod consumer;
 pub(crate) mod credential;
+pub(crate) mod digest;
 mod forward;
 mod identify;
 pub(crate) mod jwks;
@@ -29,6 +30,7 @@ use super::ext_auth::External;
 use basic::Passwords;
 use consumer::Scope;
 use credential::Place;
+use digest::DigestPasswords;
 use jwks::Places;
 use jwt::Tokens;
 
@@ -53,6 +55,7 @@ pub(crate) enum Method {
     Jwt(Tokens),
     ApiKey { places: Vec<Place>, forwards: bool },
     Basic(Passwords),
+    Digest(DigestPasswords),
     External(Arc<External>),
     Unusable,
 }
@@ -88,7 +91,7 @@ impl Authentication {
                     own_headers.extend_from_slice(external.response_headers());
                     secret_parameters.extend(external.parameters().map(Into::into));
                 }
-                Method::ApiKey { .. } | Method::Basic(_) | Method::Unusable => {}
+                Method::ApiKey { .. } | Method::Basic(_) | Method::Digest(_) | Method::Unusable => {}
             }
         }
         Self {
@@ -106,7 +109,11 @@ impl Authentication {
     pub(super) fn reads_target(&self) -> bool {
         self.methods.iter().any(|method| match method {
             Method::External(external) => external.reads_target(),
-            Method::Jwt(_) | Method::ApiKey { .. } | Method::Basic(_) | Method::Unusable => false,
+            Method::Jwt(_)
+            | Method::ApiKey { .. }
+            | Method::Basic(_)
+            | Method::Digest(_)
+            | Method::Unusable => false,
         })
     }
 
@@ -115,7 +122,7 @@ impl Authentication {
         let is_unusable = |method: &Method| match method {
             Method::Unusable => true,
             Method::Jwt(tokens) => tokens.has_no_key(),
-            Method::ApiKey { .. } | Method::Basic(_) | Method::External(_) => false,
+            Method::ApiKey { .. } | Method::Basic(_) | Method::Digest(_) | Method::External(_) => false,
         };
         let mut methods = self.methods.iter();
         if self.requires_all { methods.any(is_unusable) } else { methods.all(is_unusable) }
@@ -134,6 +141,10 @@ impl Method {
             Ok(users) => Self::Basic(Passwords::new(basic, users, new_number())),
             Err(_) => Self::Unusable,
         });
+        let digest = source.digest.as_ref().map(|digest| match digest.users.value() {
+            Ok(users) => Self::Digest(DigestPasswords::new(digest, users)),
+            Err(_) => Self::Unusable,
+        });
         let ext_auth = source.ext_auth.as_ref().map(|ext_auth| match External::new(ext_auth, new_number()) {
             Ok(external) => Self::External(Arc::new(external)),
             Err(error) => {
@@ -141,7 +152,7 @@ impl Method {
                 Self::Unusable
             }
         });
-        [jwt, api_key, basic, ext_auth].into_iter().flatten().collect()
+        [jwt, api_key, basic, digest, ext_auth].into_iter().flatten().collect()
     }
 
     /// The places of the credentials.
@@ -150,6 +161,7 @@ impl Method {
             Self::Jwt(tokens) => &tokens.places,
             Self::ApiKey { places, .. } => places,
             Self::Basic(passwords) => std::slice::from_ref(&passwords.place),
+            Self::Digest(passwords) => std::slice::from_ref(&passwords.place),
             Self::External(_) | Self::Unusable => &[],
         }
     }
@@ -160,6 +172,7 @@ impl Method {
             Self::Jwt(tokens) => tokens.forwards,
             Self::ApiKey { forwards, .. } => *forwards,
             Self::Basic(passwords) => passwords.forwards,
+            Self::Digest(passwords) => passwords.forwards,
             Self::External(_) | Self::Unusable => true,
         }
     }
@@ -171,6 +184,8 @@ impl Method {
             Self::ApiKey { .. } => b"WWW-Authenticate: Key\r\n",
             Self::Basic(passwords) => &passwords.challenge,
             // The service's own header lines, if it denies the request.
+            // Each challenge of Digest authentication is new.
+            Self::Digest(_) => b"",
             Self::External(_) | Self::Unusable => b"",
         }
     }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use sluicegate_http1::{Known, ResponseHead};
-use sluicegate_model::feature::authentication::ext_auth::ExtAuthCache;
 
 use super::External;
 use super::filter::Detail;
 use crate::feature::authentication::credential::is_line;
+use crate::feature::edit::write_line;
 
 /// The decision of a service about a request. The gateway uses no other part of the service's response.
 #[derive(Debug)]
@@ -71,8 +71,7 @@ impl Answer {
                 write_line(&mut request_lines, name, value);
             }
         }
-        let time_to_live =
-            external.cache().map_or(Duration::ZERO, |cache| time_to_live(cache, verdict, head, buf));
+        let time_to_live = time_to_live(external.time_to_live(verdict, head.status), head, buf);
         Some(Self {
             verdict,
             request_lines: request_lines.into(),
@@ -96,11 +95,8 @@ impl Answer {
 }
 
 /// The time of the policy, but at most the time of the service (RFC 9111, 5.2.2).
-fn time_to_live(cache: &ExtAuthCache, verdict: Verdict, head: &ResponseHead, buf: &[u8]) -> Duration {
-    let mut time_to_live = match verdict {
-        Verdict::Admitted => cache.admitted.get(),
-        Verdict::Unauthorized | Verdict::Forbidden | Verdict::Responded(_) => cache.refused.get(),
-    };
+fn time_to_live(most: Duration, head: &ResponseHead, buf: &[u8]) -> Duration {
+    let mut time_to_live = most;
     let lines = head.lines.iter().filter(|line| line.known == Known::CacheControl);
     for directive in lines.flat_map(|line| line.value.of(buf).split(|byte| *byte == b',')) {
         let (name, value) = match memchr::memchr(b'=', directive) {
@@ -124,17 +120,9 @@ fn time_to_live(cache: &ExtAuthCache, verdict: Verdict, head: &ResponseHead, buf
     time_to_live
 }
 
-pub(super) fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    for part in [name, b": ", value, b"\r\n"] {
-        out.extend_from_slice(part);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use sluicegate_http1::{HeadLimits, HeadScan, Method};
-    use sluicegate_model::feature::authentication::ext_auth::CacheTime;
-    use sluicegate_model::value::Entries;
 
     use super::*;
 
@@ -149,11 +137,6 @@ mod tests {
 
     #[test]
     fn cache_control_of_the_authorization_service_shortens_the_lifetime_of_decisions() {
-        let cache = ExtAuthCache {
-            key: Entries::default(),
-            admitted: CacheTime::of_millis(60_000),
-            refused: CacheTime::of_millis(10_000),
-        };
         for (lines, seconds) in [
             (&[][..], 60),
             (&["Cache-Control: public"], 60),
@@ -169,10 +152,10 @@ mod tests {
             (&["Cache-Control: max-age=99999999999999999999"], 0),
         ] {
             let (head, buf) = head(lines);
-            let found = time_to_live(&cache, Verdict::Admitted, &head, &buf);
+            let found = time_to_live(Duration::from_secs(60), &head, &buf);
             assert_eq!(found.as_secs(), seconds, "{lines:?}");
         }
         let (head, buf) = head(&["Cache-Control: max-age=30"]);
-        assert_eq!(time_to_live(&cache, Verdict::Forbidden, &head, &buf).as_secs(), 10);
+        assert_eq!(time_to_live(Duration::from_secs(10), &head, &buf).as_secs(), 10);
     }
 }

@@ -101,10 +101,10 @@ impl LocalExternal {
         question: Question,
     ) -> Outcome {
         let upstream = upstream.as_ref();
-        if !question.is_whole || external.cache().is_none() {
+        if !question.is_whole || !external.remembers() {
             return self.ask_service(&external, upstream, &question).await;
         }
-        let mark = external.mark(&question.bytes);
+        let mark = external.mark(&question);
         let remembered = self.memory.borrow_mut().find(&mark, Instant::now());
         if let Some(answer) = remembered {
             self.count(Check::Remembered);

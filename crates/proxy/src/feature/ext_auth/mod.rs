@@ -31,7 +31,8 @@ use std::time::Duration;
 use aws_lc_rs::digest;
 use sluicegate_http1::{Known, Method};
 use sluicegate_model::feature::ExternalAuth;
-use sluicegate_model::feature::authentication::ext_auth::{self as feature, ExtAuth, ExtAuthCache};
+use sluicegate_model::feature::authentication::auth_request::AuthRequest;
+use sluicegate_model::feature::authentication::ext_auth::{self as feature, ExtAuth};
 use sluicegate_model::feature::external_auth::CHECK_TIMEOUT;
 use sluicegate_model::value::secret;
 
@@ -57,8 +58,10 @@ pub(crate) struct External {
     /// The server of the URL; `None` for a filter, whose endpoints the gateway always knows.
     service: Option<Server>,
     method: Method,
-    /// The first bytes of each question.
+    /// The first bytes of each question, if its path has no variables.
     pub(crate) opening: Box<[u8]>,
+    /// The value of Host.
+    pub(crate) authority: Box<str>,
     pub(crate) told: Told,
     response_headers: Vec<(Known, Box<str>)>,
 }
@@ -89,6 +92,8 @@ pub(crate) enum Part {
 pub(crate) struct Question {
     /// The whole request.
     pub(crate) bytes: Vec<u8>,
+    /// The text by which the answer is remembered. `None`: the whole request.
+    pub(crate) key: Option<Vec<u8>>,
     /// Whether the answer may be remembered.
     pub(crate) is_whole: bool,
     pub(crate) method: Method,
@@ -100,13 +105,17 @@ impl External {
     pub(super) fn new(source: &Arc<ExtAuth>, number: u64) -> Result<Self, ServerError> {
         let authorities =
             secret::authorities(&source.ca_certificate_ref).map_err(|_| ServerError::NoAuthorities)?;
-        let service = Server::new(&source.url, authorities)?;
-        let opening = format!(
-            "{} {} HTTP/1.1\r\nHost: {}\r\n",
-            source.method.as_str(),
-            service.target,
-            service.authority
-        );
+        let service = match &source.auth_request {
+            None => Server::new(&source.url, authorities)?,
+            // As in nginx (`proxy_ssl_verify`). The name of the host without its port is what ingress-nginx sends.
+            Some(_) => Server::unverified(&source.url)?,
+        };
+        let authority: Box<str> = match &source.auth_request {
+            None => (*service.authority).into(),
+            Some(_) => service.host_without_port().into(),
+        };
+        let opening =
+            format!("{} {} HTTP/1.1\r\nHost: {authority}\r\n", source.method.as_str(), service.target,);
         let named = |name: &str| (Known::of(name.as_bytes()), name.into());
         let told = match (&source.cache, &source.request_headers) {
             (Some(cache), _) => Told::Key(cache.key.iter().map(Part::new).collect()),
@@ -121,8 +130,13 @@ impl External {
             service: Some(service),
             method: Method::of(source.method.as_str().as_bytes()),
             opening: opening.into_bytes().into(),
+            authority,
             told,
-            response_headers: source.response_headers.iter().map(|name| named(name)).collect(),
+            response_headers: {
+                let further = source.auth_request.iter().flat_map(|request| request.response_headers.iter());
+                let names = source.response_headers.iter().map(|name| named(name));
+                names.chain(further.map(|name| named(name))).collect()
+            },
             source: Some(source.clone()),
         })
     }
@@ -138,6 +152,7 @@ impl External {
             service: None,
             method: Method::Get,
             opening: Box::default(),
+            authority: Box::default(),
             told: Told::Named(Vec::new()),
             response_headers: Vec::new(),
         }
@@ -146,6 +161,11 @@ impl External {
     /// The method of the questions of a policy.
     pub(crate) fn method(&self) -> Method {
         self.method
+    }
+
+    /// The name of the method of the questions of a policy.
+    pub(crate) fn method_name(&self) -> &'static str {
+        self.source.as_ref().map_or("GET", |source| source.method.as_str())
     }
 
     pub(crate) fn number(&self) -> u64 {
@@ -157,9 +177,14 @@ impl External {
         self.source.as_ref()?.sign_in.as_ref()
     }
 
+    /// The parts that annotations of ingress-nginx set.
+    pub(crate) fn auth_request(&self) -> Option<&AuthRequest> {
+        self.source.as_ref()?.auth_request.as_ref()
+    }
+
     /// Whether the question must declare that it has no body (RFC 9110, 8.6).
     pub(crate) fn says_length(&self) -> bool {
-        self.method == Method::Post
+        matches!(self.method, Method::Post | Method::Put | Method::Patch)
     }
 
     /// Whether the service receives the path or the method, so that its answer may depend on them.
@@ -187,8 +212,25 @@ impl External {
         })
     }
 
-    fn cache(&self) -> Option<&ExtAuthCache> {
-        self.source.as_ref()?.cache.as_ref()
+    /// Whether answers may be remembered.
+    fn remembers(&self) -> bool {
+        let of_request = |request: &AuthRequest| request.cache.is_some();
+        self.source.as_ref().is_some_and(|source| source.cache.is_some())
+            || self.auth_request().is_some_and(of_request)
+    }
+
+    /// The longest time for which an answer may be remembered.
+    fn time_to_live(&self, verdict: Verdict, status: u16) -> Duration {
+        if let Some(cache) = self.auth_request().and_then(|request| request.cache.as_ref()) {
+            return cache.time(status).get();
+        }
+        match (self.source.as_ref().and_then(|source| source.cache.as_ref()), verdict) {
+            (None, _) => Duration::ZERO,
+            (Some(cache), Verdict::Admitted) => cache.admitted.get(),
+            (Some(cache), Verdict::Unauthorized | Verdict::Forbidden | Verdict::Responded(_)) => {
+                cache.refused.get()
+            }
+        }
     }
 
     fn timeout(&self) -> Duration {
@@ -196,10 +238,10 @@ impl External {
     }
 
     /// The hash by which the answer to a question is remembered.
-    fn mark(&self, question: &[u8]) -> [u8; 32] {
+    fn mark(&self, question: &Question) -> [u8; 32] {
         let mut context = digest::Context::new(&digest::SHA256);
         context.update(&self.number.to_be_bytes());
-        context.update(question);
+        context.update(question.key.as_deref().unwrap_or(&question.bytes));
         let mut mark = [0; 32];
         // A SHA-256 has 32 bytes.
         mark.copy_from_slice(context.finish().as_ref());

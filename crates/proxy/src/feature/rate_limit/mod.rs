@@ -29,6 +29,7 @@ use sluicegate_model::feature::{self as model, LimitKey, Window};
 use sluicegate_model::policy::{self, Consumer};
 use sluicegate_model::value::GroupName;
 
+use super::ip_access::Networks;
 use crate::failure::Denial;
 use buckets::Buckets;
 use flights::Flights;
@@ -44,6 +45,8 @@ pub(crate) struct Limits {
     /// The response header line that states the limits; empty if responses have none, or if there are no limits.
     policy_line: Box<[u8]>,
     shared: Option<Shared>,
+    /// The client IPs that no limit applies to.
+    exempt: Networks,
 }
 
 /// The server through which all data planes count together.
@@ -90,8 +93,8 @@ pub(crate) struct Caller<'c> {
 /// The outcome of concurrency limits.
 #[derive(Debug, Default)]
 struct Begun {
-    /// The name of the limit that is reached.
-    refused_by: Option<Box<str>>,
+    /// The name of the limit that is reached, and the status of the response.
+    refused_by: Option<(Box<str>, u16)>,
     /// The names of the limits in a dry run that were reached.
     dry_runs: Vec<Box<str>>,
 }
@@ -99,8 +102,9 @@ struct Begun {
 /// The outcome of rate limits.
 #[derive(Debug, Default)]
 struct Outcome {
-    /// The name of a limit that is reached, and the time to wait. Of several limits, the limit with the longest wait.
-    refused_by: Option<(Box<str>, Duration)>,
+    /// The name of a limit that is reached, the status of the response, and the time to wait. Of several limits, the limit
+    /// with the longest wait.
+    refused_by: Option<(Box<str>, u16, Duration)>,
     /// The names of the limits in a dry run that were reached.
     dry_runs: Vec<Box<str>>,
 }
@@ -111,6 +115,8 @@ pub(crate) struct LimitRefusal {
     /// The name of the limit.
     pub(crate) limit: Box<str>,
     pub(crate) denial: Denial,
+    /// The status of the response.
+    pub(crate) status: u16,
     /// The time to wait, for a rate limit.
     pub(crate) wait: Option<Duration>,
 }
@@ -153,7 +159,13 @@ impl Limits {
         };
         let concurrency = limits.concurrency.iter().map(concurrency).collect();
         let policy_line = if limits.headers { policy_line(&all) } else { String::new() };
-        Self { all, concurrency, policy_line: policy_line.into_bytes().into(), shared }
+        let exempt = Networks::new(&limits.exempt);
+        Self { all, concurrency, policy_line: policy_line.into_bytes().into(), shared, exempt }
+    }
+
+    /// Whether no limit applies to a client with this IP. Limits apply to a client with an unknown IP.
+    pub(crate) fn exempts(&self, address: Option<IpAddr>) -> bool {
+        !self.exempt.is_empty() && address.is_some_and(|address| self.exempt.contains(address))
     }
 
     /// Counts a call under the limits that need the caller's identity, or under the other limits. Returns the names of the
@@ -167,14 +179,16 @@ impl Limits {
         lines: &mut Lines,
     ) -> (Vec<Box<str>>, Option<LimitRefusal>) {
         let Begun { refused_by, mut dry_runs } = self.begin(caller, with_identity, permits);
-        if let Some(limit) = refused_by {
-            return (dry_runs, Some(LimitRefusal { limit, denial: Denial::Concurrency, wait: None }));
+        if let Some((limit, status)) = refused_by {
+            let refusal = LimitRefusal { limit, denial: Denial::Concurrency, status, wait: None };
+            return (dry_runs, Some(refusal));
         }
         let outcome = self.count(caller, with_identity, now, lines);
         dry_runs.extend(outcome.dry_runs);
-        let refusal = outcome.refused_by.map(|(limit, wait)| LimitRefusal {
+        let refusal = outcome.refused_by.map(|(limit, status, wait)| LimitRefusal {
             limit,
             denial: Denial::RateLimit,
+            status,
             wait: Some(wait),
         });
         (dry_runs, refusal)
@@ -185,7 +199,7 @@ impl Limits {
     fn begin(&self, caller: &Caller<'_>, with_identity: bool, permits: &mut Vec<Permit>) -> Begun {
         let mut begun = Begun::default();
         for limit in self.concurrency.iter().filter(|limit| limit.needs_identity == with_identity) {
-            let model::Concurrency { name, requests, key, groups, dry_run } = &limit.source;
+            let model::Concurrency { name, requests, key, groups, dry_run, status_code: _ } = &limit.source;
             let Some(key) = hash(&limit.flights.hasher, key, groups, caller) else { continue };
             if let Some(permit) = limit.flights.begin(key, requests.get()) {
                 permits.push(permit);
@@ -193,7 +207,7 @@ impl Limits {
             }
             limit.reached.fetch_add(1, Ordering::Relaxed);
             if !dry_run {
-                begun.refused_by = Some(name.as_str().into());
+                begun.refused_by = Some((name.as_str().into(), limit.source.status()));
                 break;
             }
             begun.dry_runs.push(name.as_str().into());
@@ -224,7 +238,7 @@ impl Limits {
     }
 
     fn note_reached(&self, outcome: &Outcome) {
-        let refused_by = outcome.refused_by.iter().map(|(name, _)| name);
+        let refused_by = outcome.refused_by.iter().map(|(name, ..)| name);
         for name in refused_by.chain(&outcome.dry_runs) {
             if let Some(limit) = self.all.iter().find(|limit| *limit.source.name == **name) {
                 limit.reached.fetch_add(1, Ordering::Relaxed);
@@ -260,8 +274,8 @@ impl Limits {
             match counted.wait {
                 None => {}
                 Some(_) if *dry_run => outcome.dry_runs.push(name.as_str().into()),
-                Some(wait) if outcome.refused_by.as_ref().is_none_or(|(_, longest)| wait > *longest) => {
-                    outcome.refused_by = Some((name.as_str().into(), wait));
+                Some(wait) if outcome.refused_by.as_ref().is_none_or(|(.., longest)| wait > *longest) => {
+                    outcome.refused_by = Some((name.as_str().into(), limit.source.status(), wait));
                 }
                 Some(_) => {}
             }

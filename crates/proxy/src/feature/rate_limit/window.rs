@@ -204,6 +204,7 @@ mod tests {
             key: Entries::default(),
             groups: Entries::default(),
             dry_run: false,
+            status_code: None,
         })
     }
 
@@ -231,6 +232,58 @@ mod tests {
         assert_eq!(pace.count(full, SECOND + SECOND / 10).1.wait, None);
         // A hundred calls a second for ten seconds.
         assert_eq!(let_in(&pace, (0..1000).map(|n| 5 * SECOND + n * SECOND / 100)), 5 + 99);
+    }
+
+    /// The requests that `limit_req zone=Z burst=B nodelay` of nginx admits. nginx counts in thousandths of a request, by
+    /// a clock of milliseconds, and does not count rejected requests.
+    fn let_in_by_nginx(per_second: u64, burst: u64, times: impl IntoIterator<Item = u64>) -> Vec<bool> {
+        let mut known: Option<(i64, u64)> = None;
+        let admit = |now: u64| {
+            let now = now / 1_000_000;
+            let excess = match known {
+                None => 0,
+                Some((excess, last)) => {
+                    let leaked = i64::try_from(per_second * (now - last)).unwrap();
+                    (excess - leaked + 1000).max(0)
+                }
+            };
+            let is_admitted = excess <= i64::try_from(burst * 1000).unwrap();
+            if is_admitted {
+                known = Some((excess, now));
+            }
+            is_admitted
+        };
+        times.into_iter().map(admit).collect()
+    }
+
+    #[test]
+    fn token_bucket_with_one_more_token_admits_the_same_requests_as_the_burst_of_nginx_without_delay() {
+        for (rate, burst) in [(10, 50), (1, 5), (4, 0), (20, 7)] {
+            let pace = pace(rate, 1, Window::TokenBucket { burst: burst + 1 });
+            // Gaps from none to several seconds, which neither refill the bucket always nor never.
+            let mut seed = 7_u64;
+            let times = (0..5000).scan(SECOND, |now, n| {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let most = if n % 97 == 0 {
+                    4000
+                } else {
+                    2000 / u64::from(rate) / if n % 500 < 250 { 4 } else { 1 }
+                };
+                *now += (seed >> 33) % (most + 1) * 1_000_000;
+                Some(*now)
+            });
+            let times: Vec<u64> = times.collect();
+            let nginx = let_in_by_nginx(rate.into(), burst.into(), times.iter().copied());
+            let mut state = 0;
+            for (now, by_nginx) in times.iter().zip(&nginx) {
+                let (next, counted) = pace.count(state, *now);
+                state = next;
+                assert_eq!(counted.wait.is_none(), *by_nginx, "{rate} a second, burst {burst}, at {now}");
+            }
+            let admitted = nginx.iter().filter(|admitted| **admitted).count();
+            assert!((1000..5000).contains(&admitted), "{admitted} of 5000");
+            assert_eq!(let_in(&pace, vec![SECOND; 100]), u64::from(burst) + 1, "at once");
+        }
     }
 
     #[test]

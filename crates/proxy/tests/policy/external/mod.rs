@@ -2,11 +2,13 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `auth_request` | `auth-url` of ingress-nginx |
 //! | `filter`, `authz` | the filter `ExternalAuth` of Gateway API, and a server for its protocol over gRPC |
 //! | `hostile` | services that misbehave |
 //! | `remembered` | cached verdicts, and the callers they apply to |
 //! | `service` | authorization services that are Services of the cluster |
 
+mod auth_request;
 mod authz;
 mod filter;
 mod hostile;

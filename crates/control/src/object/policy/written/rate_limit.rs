@@ -3,14 +3,14 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluicegate_model::feature::{Check, Concurrency, Faults, Limit};
-use sluicegate_model::policy::rate_limit::{RedisDatabase, ShareInterval, ShareTimeout};
+use sluicegate_model::policy::rate_limit::{Exempt, RedisDatabase, ShareInterval, ShareTimeout};
 use sluicegate_model::value::{Entries, Hostname, KeyPrefix, ServerAddress, ServerUser};
 
 use super::target::TargetRef;
 use sluicegate_model::value::secret::SecretKeyRef;
 
 /// Limits the rate of requests to the routes of its targets, and the number of requests in flight. A request above a
-/// limit receives 429. One policy applies to a route, and the gateway does not merge policies. The order of precedence
+/// limit receives 429, or the statusCode of the limit. One policy applies to a route, and the gateway does not merge policies. The order of precedence
 /// is: the port of the Service, the Service, then the Ingress. On a route of Gateway API, the order after the Service
 /// is: the rule, the route, the listener, the Gateway. If several policies have the same target, the oldest policy
 /// applies.
@@ -59,6 +59,9 @@ pub(crate) struct RateLimitParts {
     /// Whether responses report the limits and the remaining requests in the headers RateLimit-Policy and RateLimit.
     /// Default: true.
     pub(crate) headers: Option<bool>,
+    /// The client IPs that no limit of the policy applies to: CIDRs or single addresses, IPv4 or IPv6, such as
+    /// 10.0.0.0/8. At most 256 entries. Default: none.
+    pub(crate) exempt: Exempt,
     /// The server through which all data planes count together. Default: each data plane counts by itself.
     pub(crate) shared: Option<Shared>,
 }

@@ -6,8 +6,10 @@ use super::ECHO;
 use crate::store::Store;
 use crate::translate::{IngressNginx, TranslateOptions, Translation, translate};
 
+mod access;
 mod locations;
 mod redirects;
+mod responses;
 mod snippets;
 
 /// The options with the dialect.

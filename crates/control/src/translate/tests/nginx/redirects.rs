@@ -132,5 +132,5 @@ fn upstream_hash_by_selects_endpoints_by_a_text() {
         let balancing = balancing(&format!("{by}upstream-hash-by-subset: \"true\"{further}"));
         assert_eq!(balancing["hashSubset"], size);
     }
-    assert_eq!(balancing("upstream-hash-by-subset: \"true\""), Value::Null);
+    assert_eq!(balancing("upstream-hash-by-subset: \"true\""), json!({"algorithm": "RoundRobin"}));
 }

@@ -107,6 +107,10 @@ fn omitted_traffic_policy_fields_have_defaults_and_written_fields_are_read() {
             }}),
         ),
         ("loadBalancing: {algorithm: RoundRobin}", json!({"loadBalancing": {"algorithm": "RoundRobin"}})),
+        (
+            "bandwidth: {perSecond: 100Ki, after: 1Mi}",
+            json!({"bandwidth": {"perSecond": "100Ki", "after": "1Mi"}}),
+        ),
         ("cache: {}", json!({"cache": {"maxSize": "64Mi"}})),
         (
             "cache: {maxSize: 8Mi, maxResponseSize: 2Mi, defaultTime: 90s, staleIfError: 1h, key: {headers: [X-Tenant]}}",

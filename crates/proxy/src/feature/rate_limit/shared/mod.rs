@@ -188,7 +188,8 @@ impl fmt::Debug for Server {
 
 /// The properties that identify a limit. A change of them starts new counts.
 fn identity(limit: &Limit) -> u64 {
-    let Limit { name: _, requests, per, burst: _, algorithm: _, key, groups, dry_run: _ } = limit;
+    let Limit { name: _, requests, per, burst: _, algorithm: _, key, groups, dry_run: _, status_code: _ } =
+        limit;
     let window = limit.window();
     let mut hasher = DefaultHasher::new();
     hasher.write(format!("{requests} {} {window:?} {key:?} {groups:?}", nanos(per.get())).as_bytes());
