@@ -291,12 +291,7 @@ impl Fetched {
 }
 
 /// Sends the request, and reads the response.
-async fn fetch(
-    stream: &mut Stream,
-    request: &[u8],
-    method: Method,
-    limits: &HeadLimits,
-) -> Option<Fetched> {
+async fn fetch(stream: &mut Stream, request: &[u8], method: Method, limits: &HeadLimits) -> Option<Fetched> {
     stream.write_all(request).await.ok()?;
     stream.flush().await.ok()?;
     let (head, mut text) = stream.read_response(method, limits).await.ok()?;

@@ -82,6 +82,9 @@ impl Exchange<'_> {
         // These lines apply to every response, also from this gateway.
         self.scratch.response_lines.extend_from_slice(&policy.compiled.response.lines);
         let preference = EndpointPreference::default();
+        if policy.source().features.unrecorded.traces {
+            self.end_trace();
+        }
         self.steered = Some(Steered { policy, preference, mirrors: Vec::new(), host: None });
     }
 
