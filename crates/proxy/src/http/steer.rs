@@ -308,6 +308,7 @@ impl Exchange<'_> {
     /// States the session in the response. `mark` is the mark of the responding endpoint; `None`: a cached response, which
     /// only renews a session.
     pub(super) fn state_session(&mut self, mark: Option<u64>) {
+        let is_of_endpoint = mark.is_some();
         let Some(mut mark) = mark.or(self.session.map(|session| session.mark)) else { return };
         let Some(upstream) = self.record.upstream.clone() else { return };
         // Apart from `self`, whose lines change.
@@ -318,7 +319,7 @@ impl Exchange<'_> {
         else {
             return;
         };
-        if let Some(session) = self.session {
+        if let Some(session) = self.session.filter(|_| is_of_endpoint) {
             let (stays, before) = (affinity.outlives_failures(), session.mark);
             match affinity.is_hashed() {
                 // The endpoint that the hash leads to has failed, or was at its limit.
