@@ -187,7 +187,11 @@ impl Exchange<'_> {
 
     /// Renders the host and the headers for the endpoint, as far as they have variables.
     fn render_request(&mut self) -> Result<(), Refusal> {
-        let Some(policy) = self.traffic().cloned() else { return Ok(()) };
+        let has_variables = |policy: &&Arc<TrafficPolicy>| {
+            let has_host = policy.source().features.url_rewrite.host.is_some();
+            has_host || policy.compiled.template_headers.is_some()
+        };
+        let Some(policy) = self.traffic().filter(has_variables).cloned() else { return Ok(()) };
         if let Some(host) = &policy.source().features.url_rewrite.host {
             let mut rendered = Vec::new();
             self.template_view().render(host, Place::Header, &mut rendered).map_err(too_long)?;
