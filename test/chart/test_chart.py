@@ -287,6 +287,18 @@ class Values(unittest.TestCase):
         self.assertIn(flag, container(rendered(ignored).serving())["args"])
         self.assertIn(flag, container(rendered({"mode": "split", **ignored}).one("Deployment", "sluicegate-control-plane"))["args"])
 
+    def test_gateway_serves_ingresses_of_ingress_nginx_only_if_the_values_say_so(self):
+        flag = "--ingress-nginx-compatibility"
+        self.assertNotIn(flag, container(rendered().serving())["args"])
+        values = {"ingressNginx": {"compatibility": True, "controllerClass": "example.com/nginx",
+                                   "ingressClass": {"create": True, "name": "next", "controller": "sluicegate.dev/ingress-nginx"}}}
+        for mode, reader in [("all-in-one", "sluicegate"), ("split", "sluicegate-control-plane")]:
+            objects = rendered({"mode": mode, **values})
+            each = objects.one("Deployment", reader)
+            self.assertIn(flag, container(each)["args"])
+            self.assertEqual(option(each, "controller-class"), ["example.com/nginx"])
+            self.assertEqual(objects.one("IngressClass", "next")["spec"]["controller"], "sluicegate.dev/ingress-nginx")
+
     def test_services_of_gateways_select_the_serving_pods_whose_network_policy_allows_their_ports(self):
         for mode, reader in [("all-in-one", "sluicegate"), ("split", "sluicegate-control-plane")]:
             objects = rendered({"mode": mode, "gatewayServices": {"type": "LoadBalancer", "annotations": {"a": "b, c"}}})

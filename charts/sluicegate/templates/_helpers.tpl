@@ -163,6 +163,17 @@ balancer may never have an address. In split mode, the control plane runs on oth
 - --ignore-nginx-access-annotations
 {{- end }}
 {{- end }}
+{{- with .Values.ingressNginx }}
+{{- if .compatibility }}
+- --ingress-nginx-compatibility
+{{- if ne .controllerClass "k8s.io/ingress-nginx" }}
+- {{ printf "--controller-class=%s" .controllerClass | quote }}
+{{- end }}
+{{- if ne .annotationsPrefix "nginx.ingress.kubernetes.io" }}
+- {{ printf "--annotations-prefix=%s" .annotationsPrefix | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- if ne .Values.gatewayClass.name "sluicegate" }}
 - --gateway-class={{ .Values.gatewayClass.name }}
 {{- end }}

@@ -21,9 +21,11 @@
 //! | [`upstream`] | Services joined with their EndpointSlices |
 //! | [`backend_tls`] | BackendTLSPolicies: TLS to the endpoints of Services |
 //! | [`backend_traffic`] | XBackendTrafficPolicies: retries and sessions of Services |
+//! | [`external`] | hosts outside of the cluster that annotations name |
 //! | [`x_backend`] | XBackends: hosts outside of the cluster |
 //! | [`address`] | the addresses that Gateways request, and the addresses that satisfy the requests |
 //! | [`source`] | following a cluster or a directory, and publishing the changes |
+//! | [`migrate`] | the report for users of ingress-nginx |
 //! | [`convert`] | from Ingresses to objects of Gateway API, as text |
 //! | [`status`] | the intended status of objects of Gateway API |
 //! | [`problem`], [`locate`] | problems and their lines |
@@ -33,11 +35,13 @@ mod backend_tls;
 mod backend_traffic;
 mod convert;
 mod emit;
+mod external;
 mod frontend;
 mod intent;
 mod locate;
 mod manifest;
 mod merge;
+mod migrate;
 pub mod object;
 pub mod problem;
 pub mod source;
@@ -49,6 +53,11 @@ mod x_backend;
 
 pub use convert::{Converted, convert_ingresses};
 pub use merge::policy::standing::{Reason, Standing, TargetName};
+pub use migrate::cluster::{ReadError, read_ingresses};
+pub use migrate::{
+    AnnotationReport, AnnotationTotal, IngressReport, MigrationReport, Verdict, ingress_targets,
+    migration_report,
+};
 pub use object::annotation::page::annotations;
 pub use object::policy::crd::{Definition, definitions};
 pub use object::{Kind, ObjectRef};

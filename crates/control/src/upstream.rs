@@ -7,7 +7,6 @@ use sluicegate_model::{
     Conditions, Endpoint, Protocol, Transport, TransportTls, Upstream, UpstreamKey, UpstreamTls, Verification,
 };
 
-use crate::backend_tls;
 use crate::object::annotation;
 use crate::object::backend::Backend;
 use crate::object::backend_tls::Validation;
@@ -18,6 +17,7 @@ use crate::object::{Kind, ObjectRef};
 use crate::problem::{Origin, Problem, Severity};
 use crate::store::Store;
 use crate::x_backend;
+use crate::{backend_tls, external};
 
 /// An upstream, and its problems.
 #[derive(Debug, Default)]
@@ -81,7 +81,7 @@ pub(crate) fn layer4_key(
     let known = store.service(namespace, service);
     let known = known.and_then(|(service, _)| service.port(port, IpProtocol::below(protocol)));
     let port = known.map_or_else(|| port.clone(), |port| port.key.clone());
-    let transport = Transport { protocol, tls: None };
+    let transport = Transport { protocol, ..Transport::default() };
     UpstreamKey { namespace: namespace.clone(), service: x_backend::service_alone(service), port, transport }
 }
 
@@ -158,6 +158,11 @@ pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
     if let Some(object) = x_backend::of_key(key) {
         return resolve_x_backend(store, key, &object);
     }
+    if let Some(host) = external::host_of(key) {
+        let tls = key.transport.tls.as_ref().map(|transport| Arc::new(tls(store, transport).0));
+        let upstream = Upstream { external_name: Some(host.into()), tls, ..Upstream::default() };
+        return Resolved { upstream, external_port: key.port.parse().ok(), ..Resolved::default() };
+    }
     let Some((service, origin)) = store.service(&key.namespace, &key.service) else {
         let message =
             format!("Service {}/{} does not exist; {}", key.namespace, key.service, consequence(key));
@@ -193,6 +198,12 @@ pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
     let Some(port) = port else {
         return Resolved { upstream, missing: Some(missing_port(key, service)), ..Resolved::default() };
     };
+    if let Some(address) = service.cluster_ip.filter(|_| key.transport.is_cluster_ip) {
+        let endpoint =
+            Endpoint { address: SocketAddr::new(address, port.port), conditions: Conditions::READY };
+        let upstream = Upstream { endpoints: [endpoint].into(), ..upstream };
+        return Resolved { upstream, external_port: None, missing: None, problem: fault };
+    }
     let slices: Vec<&EndpointSlice> =
         store.slices_of(&(key.namespace.clone(), key.service.clone())).collect();
     let endpoints = endpoints(service, port, &slices);

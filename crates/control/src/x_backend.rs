@@ -8,7 +8,6 @@ use std::sync::Arc;
 use foldhash::HashMap;
 use sluicegate_model::{Protocol, Transport, TransportTls, UpstreamKey};
 
-use crate::backend_tls;
 use crate::frontend::certificate;
 use crate::intent::listener::Parent;
 use crate::intent::{At, Intents};
@@ -19,6 +18,7 @@ use crate::object::{Kind, ObjectRef};
 use crate::problem::{Origin, Problem};
 use crate::status::{ACCEPTED, Condition, Content, Fault, ObjectStatus};
 use crate::store::Store;
+use crate::{backend_tls, external};
 
 /// The beginning of the names of Services of XBackends.
 const PREFIX: &str = "XBackend/";
@@ -45,7 +45,7 @@ pub(crate) fn service_of(name: &str) -> Arc<str> {
 /// The Service of the upstream of a Service with this name. A name with the beginning of [`service_of`] must not lead to an
 /// XBackend, which has TLS settings and needs other references. The objects that name Services do not allow such names either.
 pub(crate) fn service_alone(name: &Arc<str>) -> Arc<str> {
-    if name.starts_with(PREFIX) { INVALID.into() } else { name.clone() }
+    if name.starts_with(PREFIX) || external::is_name(name) { INVALID.into() } else { name.clone() }
 }
 
 /// The object that gives an upstream its endpoints: an XBackend or a Service.
@@ -122,7 +122,7 @@ impl<'a> XBackends<'a> {
             namespace: object.namespace.clone(),
             service: service_of(&object.name),
             port: destination.port.to_string().into(),
-            transport: Transport { protocol, tls },
+            transport: Transport { protocol, tls, is_cluster_ip: false },
         })
     }
 

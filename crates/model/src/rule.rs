@@ -432,6 +432,32 @@ impl Pattern {
     pub fn is_match(&self, text: &[u8]) -> bool {
         self.compiled.is_match(text)
     }
+
+    /// `to` with the captures of the first match in place of `$1` to `$9`; `None` without a match. A capture that does not
+    /// exist is empty.
+    #[must_use]
+    pub fn replacement(&self, text: &[u8], to: &str) -> Option<Vec<u8>> {
+        let captures = self.compiled.captures(text)?;
+        let mut parts = to.split('$');
+        let mut replacement = parts.next().unwrap_or_default().as_bytes().to_vec();
+        for part in parts {
+            let number =
+                part.chars().next().and_then(|digit| digit.to_digit(10)).filter(|number| *number > 0);
+            match number {
+                Some(number) => {
+                    let capture =
+                        captures.get(number as usize).map_or(&b""[..], |capture| capture.as_bytes());
+                    replacement.extend_from_slice(capture);
+                    replacement.extend_from_slice(&part.as_bytes()[1..]);
+                }
+                None => {
+                    replacement.push(b'$');
+                    replacement.extend_from_slice(part.as_bytes());
+                }
+            }
+        }
+        Some(replacement)
+    }
 }
 
 impl PartialEq for Pattern {

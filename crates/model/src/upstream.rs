@@ -62,6 +62,13 @@ pub struct Transport {
     /// TLS to endpoints. `None`: plain text.
     #[cbor(n(1), with = "Maybe::<Pointer>")]
     pub tls: Option<Arc<TransportTls>>,
+    /// Whether the cluster IP of the Service is the only endpoint, in place of the endpoints of the Service.
+    #[cbor(n(2), default, skip_if = "is_false")]
+    pub is_cluster_ip: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// The protocol of endpoints.
@@ -115,8 +122,9 @@ impl fmt::Display for Transport {
             Protocol::Tcp => ("tcp", "tls"),
             Protocol::Udp => ("udp", "dtls"),
         };
-        let Some(tls) = &self.tls else { return f.write_str(clear) };
-        write!(f, "{secure} {}", tls.server_name)?;
+        let of_service = if self.is_cluster_ip { ", cluster IP" } else { "" };
+        let Some(tls) = &self.tls else { return write!(f, "{clear}{of_service}") };
+        write!(f, "{secure} {}{of_service}", tls.server_name)?;
         f.write_str(if tls.verifies { ", verified" } else { "" })?;
         f.write_str(if tls.sends_name { "" } else { ", no SNI" })?;
         let mut objects = tls.policy.iter().chain(&tls.secret);

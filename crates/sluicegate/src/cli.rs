@@ -16,6 +16,7 @@ use crate::control_plane::ControlPlaneArgs;
 use crate::convert::Convert;
 use crate::data_plane::DataPlaneArgs;
 use crate::log::Lines;
+use crate::migrate::Migrate;
 use crate::serve::ServeArgs;
 
 /// A Kubernetes ingress controller and API gateway that applies every change of routes and endpoints without losing a
@@ -46,6 +47,9 @@ pub(crate) enum Command {
     /// Print objects of Gateway API that serve the same requests as other objects.
     #[command(subcommand)]
     Convert(Convert),
+    /// Move from ingress-nginx.
+    #[command(subcommand)]
+    Migrate(Migrate),
     /// Print the CustomResourceDefinitions of SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy, for kubectl
     /// apply -f -.
     Crds,
@@ -122,14 +126,17 @@ pub(crate) struct ClassArgs {
 impl ClassArgs {
     /// The dialect of ingress-nginx, if it is enabled.
     pub(crate) fn ingress_nginx(&self) -> Option<IngressNginx> {
+        self.ingress_nginx_compatibility.then(|| self.dialect())
+    }
+
+    /// The dialect of ingress-nginx.
+    pub(crate) fn dialect(&self) -> IngressNginx {
         let class = match &*self.ingress_class {
             "sluicegate" => IngressNginx::default().ingress_class,
             named => named.to_owned(),
         };
-        self.ingress_nginx_compatibility.then(|| {
-            let prefix = self.annotations_prefix.trim_end_matches('/').to_owned();
-            IngressNginx::new(prefix, self.controller_class.clone(), class)
-        })
+        let prefix = self.annotations_prefix.trim_end_matches('/').to_owned();
+        IngressNginx::new(prefix, self.controller_class.clone(), class)
     }
 }
 

@@ -19,6 +19,7 @@
 //! | [`capability`] | the capability for ports below 1024 |
 //! | [`check`] | `sluicegate check` |
 //! | [`convert`] | `sluicegate convert` |
+//! | [`migrate`] | `sluicegate migrate` |
 //! | [`show`] | `sluicegate routes`, `sluicegate upstreams`, `sluicegate ready` and `sluicegate crds` |
 
 mod address;
@@ -31,6 +32,7 @@ mod convert;
 mod data_plane;
 mod gateway;
 mod log;
+mod migrate;
 mod serve;
 mod settings;
 mod show;
@@ -47,6 +49,7 @@ use sluicegate_model::text::one_line;
 
 use cli::{Cli, Command};
 use convert::Convert;
+use migrate::Migrate;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -61,6 +64,11 @@ fn main() -> ExitCode {
         Command::DataPlane(args) => data_plane::run(*args),
         Command::Check(args) => return check::run(&args),
         Command::Convert(Convert::Ingress(args)) => convert::ingress(&args),
+        Command::Migrate(Migrate::Report(args)) => migrate::report(&args),
+        Command::Migrate(Migrate::Diff(args)) => match migrate::diff(&args) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Crds => {
             show::definitions();
             Ok(())

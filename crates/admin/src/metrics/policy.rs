@@ -107,6 +107,10 @@ fn traffic(families: &mut Families<'_>, registry: &Registry) -> fmt::Result {
         &shard.over_budget
     })?;
     count("traffic_mirrored", "Mirrored requests with a response", |shard| &shard.mirrored)?;
+    count("traffic_error_pages", "Responses that an error page of a Service replaced", |shard| &shard.pages)?;
+    count("traffic_error_page_failures", "Error pages that a Service did not serve", |shard| {
+        &shard.page_failures
+    })?;
     count("traffic_mirror_failures", "Mirrored requests that were not sent, or had no response", |shard| {
         &shard.mirror_failures
     })?;

@@ -97,7 +97,7 @@ shop.example.com   /cart   Prefix           shop/cart:http   0/0         Ingress
 #[test]
 fn admin_path_routes_lists_layer4_routes_with_their_listeners() -> anyhow::Result<()> {
     let protocol = |service: &str, protocol| UpstreamKey {
-        transport: Transport { protocol, tls: None },
+        transport: Transport { protocol, ..Transport::default() },
         ..key(service)
     };
     let leads_to = |kind, upstreams: &[(&UpstreamKey, u32)]| Layer4Route {

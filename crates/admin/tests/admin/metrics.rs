@@ -367,6 +367,8 @@ async fn metrics_contain_each_documented_family() -> anyhow::Result<()> {
         "sluicegate_traffic_answered",
         "sluicegate_traffic_delayed",
         "sluicegate_traffic_diverted",
+        "sluicegate_traffic_error_page_failures",
+        "sluicegate_traffic_error_pages",
         "sluicegate_traffic_mirror_failures",
         "sluicegate_traffic_mirrored",
         "sluicegate_traffic_over_budget",

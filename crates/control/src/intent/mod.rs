@@ -86,6 +86,8 @@ pub(crate) struct Intent<'a> {
     pub(crate) unmatched: Option<Arc<Own>>,
     /// The policy that refuses all requests for the object.
     pub(crate) refuses: Option<Arc<Security>>,
+    /// The upstreams that the features of its rules name.
+    pub(crate) named: Vec<Reference<'a>>,
 }
 
 /// A host, and its rules.

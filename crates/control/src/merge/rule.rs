@@ -42,6 +42,7 @@ pub(super) fn merge<'i, 'a>(intents: &'i [Intent<'a>]) -> Merged<'i, 'a> {
     let mut owners: HashMap<(&'i HostPattern, &'i RuleMatch), &'i Intent<'a>> = HashMap::default();
     for intent in intents {
         merged.claim_default(intent);
+        merged.references.extend(intent.named.iter().cloned());
         for host in &intent.hosts {
             let known =
                 merged.hosts.entry(&*host.host).or_insert_with(|| Host { owner: intent, rules: Vec::new() });

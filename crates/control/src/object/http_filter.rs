@@ -305,6 +305,7 @@ fn cors(written: CorsFilter, field: &str, findings: &mut Findings) -> Result<Cor
         expose_headers: list(written.expose_headers, HeaderName::new, &at("exposeHeaders"))?,
         allow_credentials: written.allow_credentials.unwrap_or(false),
         max_age: Span::new(max_age).ok_or_else(|| (at("maxAge"), "is more than 86400".to_owned()))?,
+        nginx: None,
     };
     // Gateway API allows every origin with credentials: the response names the origin of the request.
     cors.check(&mut Faults::new(field, &mut |field, found| match found {

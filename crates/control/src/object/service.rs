@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1;
@@ -20,6 +21,8 @@ pub(crate) struct Service {
     /// `spec.externalName`, if that is the Service's type.
     pub(crate) external_name: Option<Box<str>>,
     pub(crate) ports: Vec<ServicePort>,
+    /// `spec.clusterIP`, if the Service has one.
+    pub(crate) cluster_ip: Option<IpAddr>,
     /// Whether endpoints receive requests before they are ready.
     pub(crate) publish_not_ready: bool,
     pub(crate) balance: Balance,
@@ -108,6 +111,7 @@ impl Service {
         Self {
             external_name,
             ports,
+            cluster_ip: spec.cluster_ip.and_then(|address| address.parse().ok()),
             publish_not_ready: spec.publish_not_ready_addresses.unwrap_or_default(),
             backend,
             proxy_protocol: settings.proxy_protocol,

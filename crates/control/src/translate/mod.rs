@@ -124,15 +124,17 @@ pub struct IngressNginx {
     pub controller: String,
     /// The class without an IngressClass of that name. Default `nginx`.
     pub ingress_class: String,
+    /// The Service of error pages for Ingresses without an own default backend. Default: none.
+    pub default_backend: Option<ObjectName>,
     /// The settings of Ingresses without annotations.
     pub(crate) globals: Arc<nginx::Settings>,
 }
 
 impl IngressNginx {
-    /// The options without a ConfigMap.
+    /// The options without a default backend and without a ConfigMap.
     #[must_use]
     pub fn new(prefix: String, controller: String, ingress_class: String) -> Self {
-        Self { prefix, controller, ingress_class, globals: Arc::default() }
+        Self { prefix, controller, ingress_class, default_backend: None, globals: Arc::default() }
     }
 }
 

@@ -7,11 +7,17 @@ use rustls_pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
 use sluicegate_model::feature::authentication::jwt::{Provider, ProviderKeys, RemoteKeys};
 use sluicegate_model::feature::compression::Levels;
+use sluicegate_model::feature::cors::NginxCors;
+use sluicegate_model::feature::load_balancing::{NginxSession, SameSite, SessionMode};
+use sluicegate_model::feature::mirror::MirrorForm;
+use sluicegate_model::feature::response_rewrite::{RewriteFrom, TextRewrite};
+use sluicegate_model::feature::retries::RetryConditions;
 use sluicegate_model::feature::returns::{Body, Condition, Content, Location, Return, Test};
 use sluicegate_model::feature::{
-    AuthRequest, AuthRequestCache, Authentication, BackendFeatures, Basic, Digest, ExtAuth, ExternalAuth,
-    ExternalAuthProtocol, Jwt, Require, ResponseHeader, ResponseHeaderMode, RetryConstraint, StatusTime,
-    TargetRewrite, TemplateHeader, TemplateHeaders,
+    Affinity, AuthRequest, AuthRequestCache, Authentication, BackendFeatures, Basic, Cors, Digest,
+    EndpointForm, ErrorPages, ExtAuth, ExternalAuth, ExternalAuthProtocol, Jwt, LoadBalancingAlgorithm,
+    Require, ResponseHeader, ResponseHeaderMode, ResponseRewrite, RetryConstraint, StatusTime, TargetRewrite,
+    TemplateHeader, TemplateHeaders,
 };
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 use sluicegate_model::policy::*;
@@ -21,7 +27,9 @@ use sluicegate_model::rule::{
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
 use sluicegate_model::value::secret::{CaCertificates, FromSecret, KeyBytes};
-use sluicegate_model::value::{AnnotatedHeader, Entries, MediaType, Number, Realm, Span, Template};
+use sluicegate_model::value::{
+    AnnotatedHeader, CookieDomain, Entries, HeaderValue, MediaType, Number, Realm, Size, Span, Template,
+};
 use sluicegate_model::*;
 
 use super::traffic::valid;
@@ -339,7 +347,8 @@ fn key(index: usize) -> UpstreamKey {
         secret: Some("shop/backend".into()),
         policy: Some("shop/policy".into()),
     };
-    let transport = Transport { protocol, tls: (index == 0).then(|| Arc::new(tls)) };
+    let tls = (index == 0).then(|| Arc::new(tls));
+    let transport = Transport { protocol, tls, is_cluster_ip: index == 1 };
     UpstreamKey { transport, ..UpstreamKey::new("shop", format!("service-{index}"), "http") }
 }
 
@@ -527,6 +536,68 @@ fn filters() -> Vec<ExternalAuth> {
         .into()
 }
 
+/// Adds the features of annotations of ingress-nginx about responses, sessions and endpoints.
+fn annotate_responses(features: &mut Features) {
+    let pattern = || Pattern::new("v.*", false).unwrap();
+    features.error_pages = Some(Box::new(ErrorPages {
+        upstream: key(1),
+        codes: Entries::new(vec![Number::of(404)]).unwrap(),
+        replaces_endpoints: true,
+        serves_empty: true,
+    }));
+    let rewrite = |from| vec![TextRewrite { from, to: "/$1".into() }];
+    features.response_rewrite = Some(Box::new(ResponseRewrite {
+        cookie_domains: rewrite(RewriteFrom::Literal("inner".into())),
+        cookie_paths: rewrite(RewriteFrom::Regex(pattern())),
+        locations: rewrite(RewriteFrom::Literal("http://inner/".into())),
+    }));
+    features.endpoint_form = EndpointForm { is_http10: true, connection: Some(HeaderValue::of("close")) };
+    features.limits.response_head = Some(Size::of(4096));
+    features.secure_upstream = Some(key(1));
+    let conditions = RetryConditions {
+        error: true,
+        timeout: true,
+        invalid_head: true,
+        non_idempotent: true,
+        within: Some(Span::of_millis(9000)),
+    };
+    features.retries.as_mut().unwrap().conditions = Some(conditions);
+    let split = features.split.as_mut().unwrap();
+    split.skips_empty = true;
+    let mut backend = split.backends[0].clone();
+    let mut never = backend.matches[0].clone();
+    (never.value, never.pattern, never.refuses) = (None, Some(pattern()), true);
+    backend.matches = Entries::new(vec![backend.matches[0].clone(), never]).unwrap();
+    split.backends = Entries::new(vec![backend]).unwrap();
+    features.load_balancing.affinity.as_mut().unwrap().nginx = Some(Box::new(NginxSession {
+        mode: SessionMode::Persistent,
+        changes_on_failure: true,
+        domain: Some(CookieDomain::of(".a.example")),
+        expires: Some(-1),
+        max_age: Some(2),
+        same_site: Some(SameSite::Strict),
+        is_none_conditional: true,
+        secure: Some(false),
+    }));
+    let mut mirrors: Vec<_> = features.mirrors.to_vec();
+    mirrors[0].form = Some(Box::new(MirrorForm {
+        target: Template::new("$request_uri").unwrap(),
+        host: HeaderValue::of("mirror.example"),
+        drops_body: true,
+    }));
+    features.mirrors = Entries::new(mirrors).unwrap();
+}
+
+/// Cross-origin requests as ingress-nginx handles them.
+fn nginx_cors() -> NginxCors {
+    NginxCors {
+        methods: HeaderValue::of("GET"),
+        headers: HeaderValue::of("X-A"),
+        exposed: Some(HeaderValue::of("X-B")),
+        max_age: 3,
+    }
+}
+
 /// Policies with the other methods of requests to an authorization service.
 fn other_security() -> [Security; 6] {
     ["HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"].map(|method| Security {
@@ -568,7 +639,7 @@ fn security() -> Security {
         id: id("SecurityPolicy", "full"),
         refuses: Some("it cannot be honoured".into()),
         ip_access: valid(json!({"allow": ["10.0.0.0/8"], "deny": ["10.1.0.0/16"]})),
-        cors: Some(valid(cors)),
+        cors: Some(Cors { nginx: Some(Box::new(nginx_cors())), ..valid(cors) }),
         authentication: Some(authentication),
         authorization: Some(valid(authorization)),
         forward_overrides: true,
@@ -669,6 +740,7 @@ fn traffic() -> Traffic {
         *upstream = key(1);
     }
     annotate(&mut traffic.features);
+    annotate_responses(&mut traffic.features);
     traffic
 }
 
@@ -720,8 +792,23 @@ fn other_traffic() -> [Traffic; 4] {
             "loadBalancing": {"algorithm": "ConsistentHash", "hash": [{"type": "Path"}]},
         }),
         json!({"redirect": {"scheme": "http"}, "loadBalancing": {"algorithm": "ResponseTime"}}),
-        json!({"loadBalancing": {"algorithm": "RoundRobin"}}),
+        json!({
+            "urlRewrite": {"regex": {"pattern": "^/a/(.*)$", "value": "/b/$1"}},
+            "loadBalancing": {"algorithm": "RoundRobin"},
+        }),
         json!({"loadBalancing": {"algorithm": "LeastRequest"}}),
     ]
-    .map(|features| Traffic { features: valid(features), ..Traffic::new(id("TrafficPolicy", "other")) })
+    .map(|features| {
+        let mut features: Features = valid(features);
+        let same_site = match &features.load_balancing.algorithm {
+            Some(LoadBalancingAlgorithm::RoundRobin) => Some(SameSite::None),
+            Some(LoadBalancingAlgorithm::LeastRequest) => Some(SameSite::Lax),
+            _ => None,
+        };
+        features.load_balancing.affinity = same_site.map(|same_site| Affinity {
+            nginx: Some(Box::new(NginxSession { same_site: Some(same_site), ..NginxSession::default() })),
+            ..valid(json!({"cookie": "s"}))
+        });
+        Traffic { features, ..Traffic::new(id("TrafficPolicy", "other")) }
+    })
 }

@@ -64,7 +64,11 @@ fn transport() -> impl Strategy<Value = Transport> {
             policy: tls.3[1].take().map(Into::into),
         })
     });
-    (protocol, option::of(tls)).prop_map(|(protocol, tls)| Transport { protocol, tls })
+    (protocol, option::of(tls), any::<bool>()).prop_map(|(protocol, tls, is_cluster_ip)| Transport {
+        protocol,
+        tls,
+        is_cluster_ip,
+    })
 }
 
 pub(super) fn key() -> impl Strategy<Value = UpstreamKey> {

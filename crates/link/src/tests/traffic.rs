@@ -52,7 +52,14 @@ pub(super) fn seconds() -> BoxedStrategy<Value> {
 }
 
 pub(super) fn url_rewrite() -> BoxedStrategy<Value> {
-    object([("path", path()), ("hostname", text("[a-z]{1,8}"))])
+    let regex =
+        object([("pattern!", text("(/[a-z]{1,4}){1,3}(.*)")), ("value!", text("(/[a-z]{1,4}){1,3}\\$1"))]);
+    let hostname = || text("[a-z]{1,8}");
+    prop_oneof![
+        object([("path", path()), ("hostname", hostname())]),
+        object([("regex", regex), ("hostname", hostname())]),
+    ]
+    .boxed()
 }
 
 pub(super) fn edits() -> BoxedStrategy<Value> {

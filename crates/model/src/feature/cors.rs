@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Check, Faults};
 use crate::value::span::HOUR;
-use crate::value::{Entries, HeaderName, MethodName, OriginPattern, Span};
+use crate::value::{Entries, HeaderName, HeaderValue, MethodName, OriginPattern, Span};
 
 /// Cross-origin requests (Fetch standard, "CORS protocol").
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
@@ -45,6 +45,32 @@ pub struct Cors {
     #[serde(default = "five_seconds")]
     #[n(5)]
     pub max_age: Span<0, { 24 * HOUR }>,
+    /// The form of ingress-nginx. Then only `allow_origins` and `allow_credentials` of the other fields have an effect.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    #[n(40)]
+    pub nginx: Option<Box<NginxCors>>,
+}
+
+/// Cross-origin requests as ingress-nginx handles them (`nginx.ingress.kubernetes.io/cors-*`). Every response to an allowed
+/// origin has all headers, and every OPTIONS of an allowed origin receives 204. A wildcard stands for one label. The origin
+/// `*` also allows requests without an origin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[serde(rename_all = "camelCase")]
+#[cbor(map)]
+pub struct NginxCors {
+    /// `Access-Control-Allow-Methods`.
+    #[n(0)]
+    pub methods: HeaderValue,
+    /// `Access-Control-Allow-Headers`.
+    #[n(1)]
+    pub headers: HeaderValue,
+    /// `Access-Control-Expose-Headers`.
+    #[n(2)]
+    pub exposed: Option<HeaderValue>,
+    /// `Access-Control-Max-Age`, in seconds.
+    #[n(3)]
+    pub max_age: i64,
 }
 
 fn common_methods() -> Entries<MethodName, 32> {
@@ -60,7 +86,7 @@ fn five_seconds() -> Span<0, { 24 * HOUR }> {
 impl Check for Cors {
     fn check(&self, at: &mut Faults<'_>) {
         for (index, origin) in self.allow_origins.iter().enumerate() {
-            if self.allow_credentials && *origin == OriginPattern::Any {
+            if self.allow_credentials && *origin == OriginPattern::Any && self.nginx.is_none() {
                 at.error(
                     &format!("allowOrigins[{index}]"),
                     "* cannot be combined with allowCredentials, because any page could act as its visitors: name the origins",

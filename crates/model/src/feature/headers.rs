@@ -46,6 +46,9 @@ pub struct Header {
     pub value: HeaderValue,
 }
 
+/// The maximum number of headers with variables of requests, and of responses.
+pub const TEMPLATE_HEADERS_MAX: usize = 64;
+
 /// Headers whose values are templates. Annotations of ingress-nginx set them, because templates have variables of nginx.
 /// A header whose value is empty for a request is not sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
@@ -55,16 +58,11 @@ pub struct TemplateHeaders {
     /// Headers for the endpoint, in place of headers of the same name (nginx: `proxy_set_header`).
     #[serde(skip_serializing_if = "super::is_default")]
     #[cbor(n(0), default, skip_if = "super::is_default")]
-    pub request: Entries<TemplateHeader, { TemplateHeaders::MAX }, 0>,
+    pub request: Entries<TemplateHeader, TEMPLATE_HEADERS_MAX, 0>,
     /// Headers for the client.
     #[serde(skip_serializing_if = "super::is_default")]
     #[cbor(n(1), default, skip_if = "super::is_default")]
-    pub response: Entries<ResponseHeader, { TemplateHeaders::MAX }, 0>,
-}
-
-impl TemplateHeaders {
-    /// The maximum number of headers of requests, and of responses.
-    pub const MAX: usize = 64;
+    pub response: Entries<ResponseHeader, TEMPLATE_HEADERS_MAX, 0>,
 }
 
 /// A header whose value is a template.

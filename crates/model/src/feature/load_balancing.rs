@@ -8,7 +8,7 @@ use super::{Check, Faults};
 use crate::Balance;
 use crate::value::span::{HOUR, Span};
 use crate::value::{
-    Age, CookieName, CookiePath, EditedHeader, Entries, Number, ParameterName, Template, syntax,
+    Age, CookieDomain, CookieName, CookiePath, EditedHeader, Entries, Number, ParameterName, Template, syntax,
 };
 
 /// The choice of an endpoint.
@@ -171,6 +171,71 @@ pub struct Affinity {
     #[serde(skip_serializing_if = "super::is_default")]
     #[cbor(n(6), default, skip_if = "super::is_default")]
     pub over_weights: bool,
+    /// The form of the cookie, and the rules of sessions, of the annotations of ingress-nginx. Then `max_age` has no effect.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    #[n(40)]
+    pub nginx: Option<Box<NginxSession>>,
+}
+
+/// Session affinity with the cookie of ingress-nginx (`nginx.ingress.kubernetes.io/session-cookie-*`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
+#[serde(rename_all = "camelCase")]
+#[cbor(map)]
+pub struct NginxSession {
+    /// The choice of the endpoint for a session (`affinity-mode`).
+    #[n(0)]
+    pub mode: SessionMode,
+    /// Whether a client receives another session if the endpoint of its session fails
+    /// (`session-cookie-change-on-failure`). Otherwise another endpoint serves the request, and the session stays.
+    #[n(1)]
+    pub changes_on_failure: bool,
+    /// The attribute `Domain`.
+    #[n(2)]
+    pub domain: Option<CookieDomain>,
+    /// The time until `Expires`, in seconds.
+    #[n(3)]
+    pub expires: Option<i64>,
+    /// The attribute `Max-Age`, in seconds.
+    #[n(4)]
+    pub max_age: Option<i64>,
+    /// The attribute `SameSite`. `None`: the cookie has no such attribute.
+    #[n(5)]
+    pub same_site: Option<SameSite>,
+    /// Whether the cookie lacks `SameSite=None` for browsers that mistake this value for `Strict`.
+    #[n(6)]
+    pub is_none_conditional: bool,
+    /// Whether the cookie has the attribute `Secure`. `None`: only if the request came over HTTPS.
+    #[n(7)]
+    pub secure: Option<bool>,
+}
+
+/// The choice of the endpoint for a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
+#[cbor(index_only)]
+pub enum SessionMode {
+    /// The endpoints share all sessions: a new endpoint receives its share of the existing sessions.
+    #[default]
+    #[n(0)]
+    Balanced,
+    /// A session stays at its endpoint as long as the endpoint exists.
+    #[n(1)]
+    Persistent,
+}
+
+/// The attribute `SameSite` of a cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[cbor(index_only)]
+pub enum SameSite {
+    /// `None`.
+    #[n(0)]
+    None,
+    /// `Lax`.
+    #[n(1)]
+    Lax,
+    /// `Strict`.
+    #[n(2)]
+    Strict,
 }
 
 /// The longest time of a session, from 1ms to 8760h (365 days).

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::service_ref::{self, ServiceRef};
 use crate::UpstreamKey;
-use crate::value::{Entries, Percent};
+use crate::value::{Entries, HeaderValue, Percent, Template};
 
 /// The maximum number of mirrors of a route: the number of filters of a rule of Gateway API. A TrafficPolicy has one mirror.
 pub const MIRRORS_MAX: usize = 16;
@@ -25,6 +25,27 @@ pub struct Mirror {
     #[serde(default = "super::fault::all")]
     #[n(1)]
     pub percent: Percent,
+    /// The form of the copies. `None`: the requests as endpoints receive them.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    #[n(40)]
+    pub form: Option<Box<MirrorForm>>,
+}
+
+/// The form of copies for a URL (`nginx.ingress.kubernetes.io/mirror-target`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[serde(rename_all = "camelCase")]
+#[cbor(map)]
+pub struct MirrorForm {
+    /// The path and the query, with variables of nginx.
+    #[n(0)]
+    pub target: Template,
+    /// The value of `Host`.
+    #[n(1)]
+    pub host: HeaderValue,
+    /// Whether the copies have no body.
+    #[n(2)]
+    pub drops_body: bool,
 }
 
 /// The mirror of a TrafficPolicy.

@@ -11,7 +11,9 @@
 //! | [`limits`] | sizes of bodies |
 //! | [`headers`] | edits of request and response headers |
 //! | [`url_rewrite`] | the path and host for endpoints |
+//! | [`response_rewrite`] | cookies and locations in responses |
 //! | [`redirect`] | redirects |
+//! | [`error_pages`] | responses of a Service in place of errors |
 //! | [`direct_response`] | responses without an endpoint |
 //! | [`returns`] | responses without an endpoint that depend on the request, for annotations of ingress-nginx |
 //! | [`fault`] | injected delays and errors |
@@ -24,6 +26,7 @@
 //! | [`health_check`] | health checks of endpoints |
 //! | [`authorization`] | rules that allow or deny requests |
 //! | [`authentication`] | JSON Web Tokens, API keys, passwords, external authorization |
+//! | [`endpoint_form`] | the form of requests to endpoints |
 //! | [`external_auth`] | the filter `ExternalAuth` of Gateway API |
 //! | [`cors`] | cross-origin requests |
 //! | [`ip_access`] | access by client IP |
@@ -45,6 +48,8 @@ pub mod circuit_breaker;
 pub mod compression;
 pub mod cors;
 pub mod direct_response;
+pub mod endpoint_form;
+pub mod error_pages;
 pub mod external_auth;
 pub mod fault;
 pub mod headers;
@@ -55,6 +60,7 @@ pub mod load_balancing;
 pub mod mirror;
 pub mod rate_limit;
 pub mod redirect;
+pub mod response_rewrite;
 pub mod retries;
 pub mod returns;
 pub mod service_ref;
@@ -76,6 +82,8 @@ pub use cache::Cache;
 pub use circuit_breaker::{CircuitBreaker, Ejection};
 pub use cors::Cors;
 pub use direct_response::DirectResponse;
+pub use endpoint_form::EndpointForm;
+pub use error_pages::ErrorPages;
 pub use external_auth::{ExternalAuth, ExternalAuthProtocol};
 pub use fault::{Abort, Delay, FaultInjection};
 pub use headers::{Header, HeaderEdits, ResponseHeader, ResponseHeaderMode, TemplateHeader, TemplateHeaders};
@@ -88,11 +96,12 @@ pub use load_balancing::{
 pub use mirror::{MIRRORS_MAX, Mirror};
 pub use rate_limit::{Concurrency, Limit, LimitAlgorithm, LimitKey, LimitStatus, Window};
 pub use redirect::{Redirect, Scheme};
+pub use response_rewrite::ResponseRewrite;
 pub use retries::{Retries, RetryBudget, RetryConstraint};
 pub use returns::Return;
 pub use split::{RequestMatch, Split, SplitBackend};
 pub use timeouts::RouteTimeouts;
-pub use url_rewrite::{PathRewrite, PathRewriteType, TargetRewrite, UrlRewrite};
+pub use url_rewrite::{PathRewrite, PathRewriteType, RegexRewrite, TargetRewrite, UrlRewrite};
 
 use crate::UpstreamKey;
 use crate::encoding::Bound;
@@ -169,6 +178,27 @@ pub struct Features {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(20)]
     pub bandwidth: Option<Bandwidth>,
+    /// The Service with the error pages of the route.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    #[n(40)]
+    pub error_pages: Option<Box<ErrorPages>>,
+    /// Rewrites of cookies and locations in responses of endpoints.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    #[n(41)]
+    pub response_rewrite: Option<Box<ResponseRewrite>>,
+    /// The form of requests to endpoints with HTTP/1.
+    #[serde(skip_deserializing, skip_serializing_if = "is_default")]
+    #[schemars(skip)]
+    #[cbor(n(42), default, skip_if = "is_default")]
+    pub endpoint_form: EndpointForm,
+    /// The upstream for requests over TLS, in place of the backends of the rule (`backend-protocol: AUTO_HTTP` of
+    /// ingress-nginx).
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    #[n(43)]
+    pub secure_upstream: Option<UpstreamKey>,
     /// Responses without an endpoint, which annotations of ingress-nginx set. The first response whose conditions hold
     /// applies, before the security policy.
     #[serde(skip_deserializing, skip_serializing_if = "is_default")]
@@ -187,7 +217,9 @@ impl Features {
     pub fn upstreams(&self) -> impl Iterator<Item = &UpstreamKey> {
         let backends =
             self.split.iter().flat_map(|split| split.backends.iter().map(|backend| &backend.upstream));
-        backends.chain(self.mirrors.iter().map(|mirror| &mirror.upstream))
+        let mirrors = self.mirrors.iter().map(|mirror| &mirror.upstream);
+        let pages = self.error_pages.iter().map(|pages| &pages.upstream);
+        backends.chain(mirrors).chain(pages).chain(&self.secure_upstream)
     }
 
     /// The upstreams that the features name, to complete them.
@@ -196,7 +228,9 @@ impl Features {
             .split
             .iter_mut()
             .flat_map(|split| split.backends.iter_mut().map(|backend| &mut backend.upstream));
-        backends.chain(self.mirrors.iter_mut().map(|mirror| &mut mirror.upstream))
+        let mirrors = self.mirrors.iter_mut().map(|mirror| &mut mirror.upstream);
+        let pages = self.error_pages.iter_mut().map(|pages| &mut pages.upstream);
+        backends.chain(mirrors).chain(pages).chain(&mut self.secure_upstream)
     }
 }
 
@@ -206,6 +240,7 @@ impl Check for Features {
             at.error("redirect", "cannot be combined with directResponse: remove one of them");
             at.error("directResponse", "cannot be combined with redirect: remove one of them");
         }
+        at.within("urlRewrite", &Some(&self.url_rewrite));
         at.within("redirect", &self.redirect);
         at.within("directResponse", &self.direct_response);
         at.within("split", &self.split);

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::value::span::HOUR;
-use crate::value::{Entries, Number, Span};
+use crate::value::{Entries, Number, Span, Timeout};
 
 /// Retries of failed requests. The gateway retries a request with a method that is not idempotent (RFC 9110, 9.2.2),
 /// such as POST, only if the gateway has sent no part of the request, or an HTTP/2 endpoint has refused the request
@@ -32,11 +32,44 @@ pub struct Retries {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(3)]
     pub backoff: Option<Span<1, 60_000>>,
+    /// The conditions of ingress-nginx, in place of the conditions above.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    #[n(40)]
+    pub conditions: Option<RetryConditions>,
+}
+
+/// The conditions of retries after a failure (`proxy-next-upstream` of ingress-nginx).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[serde(rename_all = "camelCase")]
+#[cbor(map)]
+pub struct RetryConditions {
+    /// The connection broke before the head of a response was complete.
+    #[n(0)]
+    pub error: bool,
+    /// The endpoint did not respond, or did not read, in time.
+    #[n(1)]
+    pub timeout: bool,
+    /// The head of the response is invalid.
+    #[n(2)]
+    pub invalid_head: bool,
+    /// The gateway also retries requests whose method is not idempotent.
+    #[n(3)]
+    pub non_idempotent: bool,
+    /// The time from the head of the request in which retries begin. `None`: no limit.
+    #[n(4)]
+    pub within: Option<Timeout>,
 }
 
 impl Default for Retries {
     fn default() -> Self {
-        Self { attempts: Number::of(2), codes: Entries::default(), budget: None, backoff: None }
+        Self {
+            attempts: Number::of(2),
+            codes: Entries::default(),
+            budget: None,
+            backoff: None,
+            conditions: None,
+        }
     }
 }
 

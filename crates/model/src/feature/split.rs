@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::service_ref::{self, ServiceRef};
 use super::{Check, Faults};
 use crate::UpstreamKey;
+use crate::rule::Pattern;
 use crate::value::{CookieName, Entries, HeaderName, MatchValue, Weight};
 
 /// Shares of the requests for other Services: a canary, or two versions side by side.
@@ -22,6 +23,12 @@ pub struct Split {
     /// gateway chooses by weight between the route's Service and the Services whose exclude does not match.
     #[n(1)]
     pub backends: Entries<SplitBackend, 8>,
+    /// Whether a Service without an endpoint receives no request, as a canary of ingress-nginx: the route's own Service
+    /// receives the request instead.
+    #[serde(skip_deserializing, skip_serializing_if = "super::is_default")]
+    #[schemars(skip)]
+    #[cbor(n(40), default, skip_if = "super::is_default")]
+    pub skips_empty: bool,
 }
 
 /// Another Service. The annotations of this Service set how the gateway connects to it.
@@ -70,6 +77,17 @@ pub struct RequestMatch {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(2)]
     pub value: Option<MatchValue>,
+    /// A regular expression in place of the exact value (`canary-by-header-pattern` of ingress-nginx).
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    #[n(40)]
+    pub pattern: Option<Pattern>,
+    /// Whether requests that match the entry do not go to the Service, neither by later entries nor by weight (`never` of
+    /// ingress-nginx).
+    #[serde(skip_deserializing, skip_serializing_if = "super::is_default")]
+    #[schemars(skip)]
+    #[cbor(n(41), default, skip_if = "super::is_default")]
+    pub refuses: bool,
 }
 
 fn hundred() -> Weight {

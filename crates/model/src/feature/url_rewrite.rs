@@ -4,12 +4,17 @@ use minicbor::{Decode, Encode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{Check, Faults};
 use crate::rule::Pattern;
-use crate::value::{Entries, Hostname, RewritePath, Template};
+use crate::value::{CapturePath, Entries, Hostname, RewritePath, RewritePattern, Template};
 
 /// The path and host that endpoints receive.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "!has(self.path) || !has(self.regex)",
+    "message": "path cannot be combined with regex: remove one of them"
+}]))]
 #[cbor(map)]
 pub struct UrlRewrite {
     /// The new path. The gateway keeps the query. Default: the client's path.
@@ -31,6 +36,34 @@ pub struct UrlRewrite {
     #[schemars(skip)]
     #[n(3)]
     pub host: Option<Template>,
+    /// The new path of requests whose path matches a regular expression. Other paths do not change. The gateway keeps
+    /// the query. Not allowed with path. Default: the client's path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(4)]
+    pub regex: Option<RegexRewrite>,
+}
+
+impl Check for UrlRewrite {
+    fn check(&self, at: &mut Faults<'_>) {
+        if self.path.is_some() && self.regex.is_some() {
+            at.error("regex", "cannot be combined with path: remove one of them");
+        }
+    }
+}
+
+/// A new path for paths that match a regular expression.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
+#[serde(rename_all = "camelCase")]
+#[cbor(map)]
+pub struct RegexRewrite {
+    /// The regular expression, which is searched in the path, with regard to case. Write ^ and $ to match the whole
+    /// path. Backreferences and look-around are not supported.
+    #[n(0)]
+    pub pattern: RewritePattern,
+    /// The new path, which begins with /. $1 to $9 stand for the groups of pattern. With pattern ^/users/([^/]+)$ and
+    /// value /accounts/$1, /users/7 becomes /accounts/7.
+    #[n(1)]
+    pub value: CapturePath,
 }
 
 /// A new path and query for requests whose path matches a pattern (nginx: `rewrite`). The target replaces the whole path. A
@@ -82,4 +115,35 @@ pub enum PathRewriteType {
     /// The path of the rule. The rest of the path follows.
     #[n(1)]
     ReplacePrefixMatch,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Features;
+    use crate::feature::is_valid;
+
+    #[test]
+    fn regex_rewrite_with_an_invalid_pattern_value_or_a_path_is_rejected() {
+        let rewrite =
+            |yaml: &str| serde_json::from_str::<UrlRewrite>(yaml).map_err(|fault| fault.to_string());
+        let regex = |pattern: &str, value: &str| {
+            rewrite(&format!(r#"{{"regex": {{"pattern": "{pattern}", "value": "{value}"}}}}"#))
+        };
+        assert_eq!(&*regex("^/(.*)$", "/a b/${1}2").unwrap().regex.unwrap().value, "/a%20b/$12");
+        for (pattern, value, message) in [
+            ("(", "/a", "\"(\" is not a regular expression: unclosed group"),
+            ("(?=a)", "/a", "look-around"),
+            ("a", "a", "does not begin with '/'"),
+            ("a", "/$host", "has another variable than $1 to $9"),
+            ("a", "/a$", "has a '$' without the name of a variable"),
+            ("a", "/a?b=$1", "has a '?', which ends a path"),
+        ] {
+            let fault = regex(pattern, value).unwrap_err();
+            assert!(fault.contains(message), "{pattern} {value}: {fault}");
+        }
+        let both = r#"{"path": {"type": "ReplaceFullPath", "value": "/"}, "regex": {"pattern": "a", "value": "/a"}}"#;
+        let features = Features { url_rewrite: rewrite(both).unwrap(), ..Features::default() };
+        assert!(!is_valid(&features));
+    }
 }

@@ -36,7 +36,7 @@ pub enum TemplateError {
     /// The text has more variables than [`Template::VARIABLES_MAX`].
     #[error("has more than {max} variables", max = Template::VARIABLES_MAX)]
     TooManyVariables,
-    /// The text has a control character.
+    /// The text has a control character other than a tab and a line break.
     #[error("has a control character: remove it")]
     Control,
     /// A `$` without a name.
@@ -74,7 +74,8 @@ impl Template {
         if text.len() > Self::LENGTH_MAX {
             return Err(TemplateError::TooLong(text.len()));
         }
-        if text.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
+        // A body may have several lines.
+        if text.bytes().any(|byte| byte.is_ascii_control() && !b"\t\r\n".contains(&byte)) {
             return Err(TemplateError::Control);
         }
         let (mut parts, mut rest) = (Parts::default(), text);
@@ -478,7 +479,7 @@ mod tests {
             ("${}", "has a '$' without the name of a variable: write ${literal_dollar} for '$'"),
             ("${host", "has a variable ${host without its closing brace"),
             ("${ho-st}", "has a variable ${ho without its closing brace"),
-            ("a\r\nb", "has a control character: remove it"),
+            ("a\0b", "has a control character: remove it"),
         ] {
             assert_eq!(Template::new(written).unwrap_err().to_string(), message, "{written}");
         }

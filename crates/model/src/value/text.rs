@@ -10,7 +10,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::syntax;
+use super::template::{Template, Variable};
 use crate::encoding::Fault;
+use crate::rule::Pattern;
 
 impl Default for CredentialPrefix {
     fn default() -> Self {
@@ -170,6 +172,11 @@ texts! {
         };
         shown(text, fault)
     };
+    /// The domain of a cookie (RFC 6265, 4.1.2.3): a DNS name, perhaps with a dot at its begin.
+    CookieDomain: 1..=254, "the domain of a cookie", |text| {
+        let name = text.strip_prefix('.').unwrap_or(text).to_ascii_lowercase();
+        shown(text, syntax::dns_name_fault(&name))
+    };
     /// The name of a header, a cookie or a parameter of the query.
     ParameterName: 1..=256, "the name of a parameter", filled;
     /// The value in a condition.
@@ -206,6 +213,23 @@ texts! {
             return Err(format!("has a {mark:?}, which ends a path: remove it, because the query always stays"));
         }
         syntax::normal_path(text)
+    };
+    /// A regular expression (the `regex` crate, without Unicode classes).
+    RewritePattern: 1..=1024, "a regular expression", |text| match Pattern::new(text, false) {
+        _ if text.is_empty() => Err("is empty".to_owned()),
+        Ok(_) => Ok(text.into()),
+        Err(fault) => Err(format!("{text:?} is not a regular expression: {fault}")),
+    };
+    /// A path in normal form, without a query, with `$1` to `$9` for the captures of a regular expression.
+    CapturePath: 1..=1024, "a path", |text| {
+        let template = Template::new(text).map_err(|fault| fault.to_string())?;
+        if !template.variables().all(|variable| matches!(variable, Variable::Capture(_))) {
+            return Err(format!("{text:?} has another variable than $1 to $9: write %24 for '$'"));
+        }
+        if let Some(mark) = text.chars().find(|mark| matches!(mark, '?' | '#')) {
+            return Err(format!("has a {mark:?}, which ends a path: remove it, because the query always stays"));
+        }
+        syntax::normal_path(&template.to_string())
     };
     /// The path of a request of the gateway's own, with or without a query, unchanged.
     CheckTarget: 1..=1024, "a path", |text| {

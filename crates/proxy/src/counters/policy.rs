@@ -75,6 +75,10 @@ pub struct TrafficShard {
     pub mirrored: Tally,
     /// Copies that were not sent, or received no response.
     pub mirror_failures: Tally,
+    /// Error pages that a Service served in place of a response.
+    pub pages: Tally,
+    /// Error pages that a Service did not serve, so that the client received the original response.
+    pub page_failures: Tally,
     /// Requests that a cached response served without a request to an endpoint.
     pub cache_hits: Tally,
     /// Requests that went to an endpoint because no cached response could serve them.

@@ -2,8 +2,10 @@
 
 use sluicegate_http1::{Known, Method, RequestHead, ResponseHead};
 use sluicegate_model::feature;
+use sluicegate_model::feature::cors::NginxCors;
 use sluicegate_model::value::{HeaderName, OriginPattern};
 
+use super::edit::has_line;
 use super::rate_limit::seconds_up;
 
 /// The CORS rules of a policy, compiled.
@@ -20,6 +22,8 @@ pub(crate) struct Cors {
     preflight: Box<[u8]>,
     /// Whether responses are the same for every origin.
     is_for_all: bool,
+    /// Whether the policy has the form of ingress-nginx ([`feature::cors::NginxCors`]).
+    is_nginx: bool,
 }
 
 /// The kind of a request, seen from the browser that sent it.
@@ -35,6 +39,9 @@ pub(crate) enum Kind {
 
 impl Cors {
     pub(super) fn new(cors: &feature::Cors) -> Self {
+        if let Some(nginx) = &cors.nginx {
+            return Self::of_nginx(cors, nginx);
+        }
         let joined = |all: &[HeaderName]| all.join(", ");
         let has_any = |all: &[HeaderName]| all.iter().any(|one| one.as_str() == "*");
         let credentials =
@@ -65,11 +72,43 @@ impl Cors {
             echoes_method,
             response: response.into_bytes().into(),
             preflight: preflight.into_bytes().into(),
+            is_nginx: false,
+        }
+    }
+
+    fn of_nginx(cors: &feature::Cors, nginx: &NginxCors) -> Self {
+        let credentials = cors.allow_credentials.then_some("true");
+        let age = nginx.max_age.to_string();
+        let lines = [
+            ("Credentials", "Allow", credentials),
+            ("Methods", "Allow", Some(&*nginx.methods)),
+            ("Headers", "Allow", Some(&*nginx.headers)),
+            ("Headers", "Expose", nginx.exposed.as_deref()),
+            ("Age", "Max", Some(&*age)),
+        ];
+        let lines = lines.into_iter().filter_map(|(what, verb, value)| Some((what, verb, value?)));
+        let lines: String =
+            lines.map(|(what, verb, value)| format!("Access-Control-{verb}-{what}: {value}\r\n")).collect();
+        Self {
+            is_for_all: cors.allow_origins.contains(&OriginPattern::Any),
+            origins: cors.allow_origins.to_vec(),
+            echoes_headers: false,
+            echoes_method: false,
+            response: lines.as_bytes().into(),
+            preflight: lines.into_bytes().into(),
+            is_nginx: true,
         }
     }
 
     /// The kind of a request.
-    pub(crate) fn kind(head: &RequestHead, buf: &[u8]) -> Kind {
+    pub(crate) fn kind(&self, head: &RequestHead, buf: &[u8]) -> Kind {
+        if self.is_nginx {
+            return match head.method {
+                _ if !self.allows(head, buf) => Kind::Same,
+                Method::Options => Kind::Preflight,
+                _ => Kind::Actual,
+            };
+        }
         match head.header(buf, Known::Origin) {
             None => Kind::Same,
             Some(_) if head.method != Method::Options => Kind::Actual,
@@ -82,10 +121,13 @@ impl Cors {
 
     /// Whether pages of the request's origin may read responses.
     pub(crate) fn allows(&self, head: &RequestHead, buf: &[u8]) -> bool {
+        if self.is_nginx && self.is_for_all {
+            return true;
+        }
         let mut origins = head.lines.iter().filter(|line| line.known == Known::Origin);
         let (Some(origin), None) = (origins.next(), origins.next()) else { return false };
         let origin = origin.value.of(buf);
-        self.is_for_all || self.origins.iter().any(|pattern| takes(pattern, origin))
+        self.is_for_all || self.origins.iter().any(|pattern| takes(pattern, origin, self.is_nginx))
     }
 
     /// Writes the header lines of the response to a preflight from an allowed origin.
@@ -113,22 +155,23 @@ impl Cors {
 
     /// Writes the header lines of a response to a request that is or may be cross-origin.
     pub(crate) fn write_response(&self, head: &RequestHead, buf: &[u8], out: &mut Vec<u8>) {
-        if Self::kind(head, buf) != Kind::Same && self.allows(head, buf) {
+        if self.kind(head, buf) != Kind::Same && self.allows(head, buf) {
             self.write_origin(head, buf, out);
             out.extend_from_slice(&self.response);
-        } else if !self.is_for_all {
+        } else if !self.is_for_all && !self.is_nginx {
             // A cache must not serve this response to an origin with other permissions.
             out.extend_from_slice(b"Vary: Origin\r\n");
         }
     }
 
-    /// Removes the CORS headers of an endpoint: the policy decides.
-    pub(crate) fn silence(head: &mut ResponseHead, buf: &[u8]) {
+    /// Removes the CORS headers of an endpoint: the policy decides. `own` are the header lines that policies add. The form of
+    /// ingress-nginx only replaces the headers among these lines.
+    pub(crate) fn silence(&self, head: &mut ResponseHead, buf: &[u8], own: &[u8]) {
         const PREFIX: &[u8] = b"access-control-";
         for line in &mut head.lines {
             let name = line.name.of(buf);
-            line.hop_by_hop |=
-                name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX));
+            let is_cors = name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX));
+            line.hop_by_hop |= is_cors && (!self.is_nginx || has_line(own, name));
         }
     }
 
@@ -139,11 +182,12 @@ impl Cors {
         }
         out.extend_from_slice(b"Access-Control-Allow-Origin: ");
         out.extend_from_slice(head.header(buf, Known::Origin).unwrap_or_default());
-        out.extend_from_slice(b"\r\nVary: Origin\r\n");
+        out.extend_from_slice(if self.is_nginx { b"\r\n" } else { b"\r\nVary: Origin\r\n" });
     }
 }
 
-fn takes(pattern: &OriginPattern, origin: &[u8]) -> bool {
+/// Whether a pattern matches an origin. `one_label`: a wildcard stands for one label.
+fn takes(pattern: &OriginPattern, origin: &[u8], one_label: bool) -> bool {
     match pattern {
         // With credentials, browsers accept only the origin itself (Fetch standard, "CORS check").
         OriginPattern::Any => true,
@@ -154,7 +198,10 @@ fn takes(pattern: &OriginPattern, origin: &[u8]) -> bool {
                 origin[..scheme.len()].eq_ignore_ascii_case(scheme.as_bytes())
                     && origin[origin.len() - suffix.len()..].eq_ignore_ascii_case(suffix.as_bytes())
                     && !name.is_empty()
-                    && name.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+                    && name.iter().all(|byte| match byte {
+                        b'.' => !one_label,
+                        byte => byte.is_ascii_alphanumeric() || *byte == b'-',
+                    })
             })
         }
     }
@@ -183,9 +230,9 @@ mod tests {
             ("null", false, false),
             ("", false, false),
         ] {
-            assert_eq!(takes(&exact, origin.as_bytes()), is_exact, "{origin}");
-            assert_eq!(takes(&below, origin.as_bytes()), is_below, "{origin}");
+            assert_eq!(takes(&exact, origin.as_bytes(), false), is_exact, "{origin}");
+            assert_eq!(takes(&below, origin.as_bytes(), false), is_below, "{origin}");
         }
-        assert!(takes(&OriginPattern::Any, b"https://x"));
+        assert!(takes(&OriginPattern::Any, b"https://x", false));
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Edits {
 
 impl Edits {
     /// Removes a header line.
-    pub(super) fn remove(&mut self, index: usize) {
+    pub(crate) fn remove(&mut self, index: usize) {
         if !self.removed_lines.contains(&index) {
             self.removed_lines.push(index);
         }
@@ -62,6 +62,13 @@ pub(crate) fn drop_lines(lines: &mut Vec<u8>, name: &[u8]) {
     if has_line(lines, name) {
         let others = lines.split_inclusive(|byte| *byte == b'\n').filter(|line| !is_named(line, name));
         *lines = others.flatten().copied().collect();
+    }
+}
+
+/// Writes a header line.
+pub(super) fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    for part in [name, b": ", value, b"\r\n"] {
+        out.extend_from_slice(part);
     }
 }
 

@@ -14,6 +14,7 @@
 //! | `rate_limit` | rate limits and concurrency limits |
 //! | `bandwidth` | the bandwidth of responses |
 //! | `redirect`, `url_rewrite`, `headers` | redirects; changes of paths and headers |
+//! | `response_rewrite` | changes of cookies and locations in responses |
 //! | `template_headers`, `returns` | headers with variables of nginx; responses that depend on the request |
 //! | `timeouts`, `retries` | timeouts; retries and their budget |
 //! | `split`, `mirror` | the choice between several upstreams; mirrored requests |
@@ -37,11 +38,12 @@ pub(crate) mod fault;
 pub(crate) mod headers;
 mod ip_access;
 mod load_balancing;
-mod mirror;
+pub(crate) mod mirror;
 mod policy;
 pub(crate) mod rate_limit;
 mod redirect;
-mod retries;
+pub(crate) mod response_rewrite;
+pub(crate) mod retries;
 pub(crate) mod returns;
 mod sample;
 pub(crate) mod security;

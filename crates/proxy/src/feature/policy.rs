@@ -28,6 +28,7 @@ use sluicegate_model::rule::{PathMatch, Rule};
 use sluicegate_model::{HostPattern, ObjectId, Settings, UpstreamKey};
 
 use super::authentication::jwks::Places;
+use super::cors::Cors;
 use super::rate_limit::Limits;
 use super::rate_limit::shared::{ServerState, Servers};
 use super::security::Security;
@@ -287,9 +288,9 @@ impl Guard {
         (self.service, &self.filters) == (service, &filters)
     }
 
-    /// Whether a policy decides which origins may read responses.
-    pub(crate) fn decides_on_origins(&self) -> bool {
-        self.security.as_ref().is_some_and(|policy| policy.compiled.cors.is_some())
+    /// The rules for cross-origin requests.
+    pub(crate) fn cors(&self) -> Option<&Cors> {
+        self.security.as_ref()?.compiled.cors.as_ref()
     }
 
     /// Whether callers must authenticate.

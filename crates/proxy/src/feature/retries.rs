@@ -3,15 +3,36 @@
 use std::time::Duration;
 
 use sluicegate_model::feature::Retries;
+use sluicegate_model::feature::retries::RetryConditions;
 use sluicegate_model::value::Span;
 use tokio::time::Instant;
 
 use super::traffic::TrafficPolicy;
 use crate::failure::Failure;
 
+/// Whether conditions allow a retry after this failure of a request that began at `started`. A request that no endpoint has
+/// processed is always retried.
+pub(crate) fn allows_retry(conditions: &RetryConditions, failure: Failure, started: Instant) -> bool {
+    let RetryConditions { error, timeout, invalid_head, non_idempotent: _, within } = conditions;
+    let is_condition = match failure {
+        Failure::Reset | Failure::Unacknowledged | Failure::Drained | Failure::Truncated => *error,
+        Failure::ResponseTimeout | Failure::WriteTimeout => *timeout,
+        Failure::BadResponse(_) => *invalid_head,
+        // The codes of the policy are conditions of their own.
+        Failure::RetriedStatus => true,
+        _ => false,
+    };
+    failure.is_unprocessed() || is_condition && within.is_none_or(|within| started.elapsed() < within.get())
+}
+
 impl TrafficPolicy {
     fn retries(&self) -> Option<&Retries> {
         self.source().features.retries.as_ref()
+    }
+
+    /// The conditions of retries, in place of the gateway's own.
+    pub(crate) fn retry_conditions(&self) -> Option<&RetryConditions> {
+        self.retries()?.conditions.as_ref()
     }
 
     /// Whether the policy retries responses with this status.

@@ -82,7 +82,7 @@ impl Security {
             return Arrival::Denied(Denial::Address);
         }
         let Some(cors) = &self.cors else { return Arrival::Goes };
-        if Cors::kind(head, buf) != cors::Kind::Preflight {
+        if cors.kind(head, buf) != cors::Kind::Preflight {
             cors.write_response(head, buf, &mut edits.response_lines);
             return Arrival::Goes;
         }

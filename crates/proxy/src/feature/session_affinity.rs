@@ -10,14 +10,19 @@ use sluicegate_http1::{Known, Line};
 use sluicegate_model::UpstreamKey;
 use sluicegate_model::feature;
 use sluicegate_model::feature::SessionTimeout;
+use sluicegate_model::feature::load_balancing::{NginxSession, SameSite, SessionMode};
 
 use super::authentication::credential::{is_line, line_has_name};
+use crate::date::http_date;
 use crate::hash::StableHash;
 use crate::query::pairs;
 use crate::request::HeadView;
 
 /// How far the clock of another data plane may be ahead, in milliseconds.
 const CLOCK_SKEW: u64 = 60_000;
+
+/// The last second of the year 9999, in seconds since 1970: later dates have no form in HTTP.
+const LAST_DATE: u64 = 253_402_300_799;
 
 /// The longest value of a session: longer values are no sessions.
 const VALUE_MAX: usize = 128;
@@ -33,12 +38,15 @@ pub(crate) struct Affinity {
 /// A session, as a cookie or a header states it. Times are in milliseconds since 1970; 0: not stated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Session {
-    /// The [`mark`](crate::upstream::SharedEndpoint::mark) of the endpoint.
+    /// The [`mark`](crate::upstream::SharedEndpoint::mark) of the endpoint, or a hash that leads to the endpoint
+    /// ([`Affinity::is_hashed`]).
     pub(crate) mark: u64,
     /// The mark of the backend; 0: not stated.
     pub(crate) backend: u32,
     begun: u64,
     used: u64,
+    /// Whether the client does not know the session yet.
+    pub(crate) is_new: bool,
 }
 
 /// The mark of a backend of a rule, by which all data planes identify the backend. Never 0.
@@ -63,9 +71,30 @@ impl Affinity {
         self.source.over_weights
     }
 
+    /// Whether a session stays at its upstream, whatever the split of the rule chooses (`affinity-canary-behavior: sticky` of
+    /// ingress-nginx).
+    pub(crate) fn is_over_splits(&self) -> bool {
+        self.source.over_weights && self.source.nginx.is_some()
+    }
+
     /// Whether sessions state times.
     pub(crate) fn is_timed(&self) -> bool {
         self.source.absolute_timeout.is_some() || self.source.idle_timeout.is_some()
+    }
+
+    /// Whether sessions state a hash in place of an endpoint, so that a new endpoint receives its share of the sessions.
+    pub(crate) fn is_hashed(&self) -> bool {
+        self.source.nginx.as_ref().is_some_and(|nginx| nginx.mode == SessionMode::Balanced)
+    }
+
+    /// Whether a session stays at its endpoint if another endpoint responds because the endpoint of the session fails.
+    pub(crate) fn outlives_failures(&self) -> bool {
+        self.source.nginx.as_ref().is_some_and(|nginx| !nginx.changes_on_failure)
+    }
+
+    /// A session that begins with this request, if the session has a hash.
+    pub(crate) fn begin(&self) -> Option<Session> {
+        self.is_hashed().then(|| Session { mark: fastrand::u64(..), is_new: true, ..Session::default() })
     }
 
     /// The session of a request: the first valid value. `now` is in milliseconds since 1970.
@@ -111,15 +140,24 @@ impl Affinity {
             backend,
             begun: if self.source.absolute_timeout.is_some() { begun } else { 0 },
             used: if self.source.idle_timeout.is_some() { now } else { 0 },
+            is_new: false,
         };
         // A client returns the header of its latest response.
         (self.source.header.is_some() || before != Some(session)).then_some(session)
     }
 
     /// Writes the header line for a session.
-    pub(crate) fn write(&self, session: Session, is_https: bool, now: u64, out: &mut Vec<u8>) {
-        let feature::Affinity { cookie, header, path, max_age, .. } = &self.source;
+    pub(crate) fn write(&self, session: Session, told: &Told<'_>, now: u64, out: &mut Vec<u8>) {
+        let feature::Affinity { cookie, header, path, max_age, nginx, .. } = &self.source;
+        let is_https = told.is_https;
         let mut line = String::new();
+        if let (Some(nginx), Some(name)) = (nginx, cookie) {
+            line.push_str("Set-Cookie: ");
+            session.write(&mut line, name, "=");
+            write_attributes(&mut line, nginx, path.as_deref().unwrap_or(told.location), told, now);
+            line.push_str("\r\n");
+            return out.extend_from_slice(line.as_bytes());
+        }
         if let Some(name) = header {
             session.write(&mut line, name, ": ");
         } else if let Some(name) = cookie {
@@ -170,7 +208,7 @@ impl Session {
     }
 
     fn write(&self, line: &mut String, name: &str, between: &str) {
-        let Self { mark, backend, begun, used } = self;
+        let Self { mark, backend, begun, used, is_new: _ } = self;
         // Writing to a String does not fail.
         let _ = write!(line, "{name}{between}{mark:016x}");
         if *backend != 0 {
@@ -182,6 +220,61 @@ impl Session {
             }
         }
     }
+}
+
+/// The facts about a request that the cookie of its session depends on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Told<'r> {
+    pub(crate) is_https: bool,
+    /// The path of the rule.
+    pub(crate) location: &'r str,
+    /// The value of `User-Agent`.
+    pub(crate) user_agent: &'r [u8],
+}
+
+/// Writes the attributes of the cookie of ingress-nginx, in its order.
+fn write_attributes(line: &mut String, nginx: &NginxSession, path: &str, told: &Told<'_>, now: u64) {
+    let NginxSession { domain, expires, max_age, same_site, is_none_conditional, secure, .. } = nginx;
+    if let Some(seconds) = expires {
+        let now = i64::try_from(now / 1000).unwrap_or(i64::MAX);
+        let at = u64::try_from(now.saturating_add(*seconds)).unwrap_or(0).min(LAST_DATE);
+        line.push_str("; Expires=");
+        line.push_str(&String::from_utf8_lossy(&http_date(at)));
+    }
+    if let Some(age) = max_age {
+        // Writing to a String does not fail.
+        let _ = write!(line, "; Max-Age={age}");
+    }
+    if let Some(domain) = domain {
+        line.push_str("; Domain=");
+        line.push_str(domain);
+    }
+    line.push_str("; Path=");
+    line.push_str(path);
+    if secure.unwrap_or(told.is_https) {
+        line.push_str("; Secure");
+    }
+    line.push_str("; HttpOnly");
+    line.push_str(match same_site {
+        Some(SameSite::None) if *is_none_conditional && mistakes_none(told.user_agent) => "",
+        Some(SameSite::None) => "; SameSite=None",
+        Some(SameSite::Lax) => "; SameSite=Lax",
+        Some(SameSite::Strict) => "; SameSite=Strict",
+        None => "",
+    });
+}
+
+/// Whether a browser mistakes `SameSite=None` for `SameSite=Strict`, or rejects the cookie: iOS 12, Safari of macOS 10.14, and
+/// Chrome 50 to 69, as ingress-nginx distinguishes them.
+fn mistakes_none(user_agent: &[u8]) -> bool {
+    let agent = String::from_utf8_lossy(user_agent);
+    let is_webkit = agent.contains(") AppleWebKit/");
+    let is_ios = agent.contains("(iP") && agent.contains("; CPU ") && agent.contains("OS 12");
+    let is_macos = agent.contains("(Macintosh;") && agent.contains("Mac OS X 10_14");
+    let version = agent.split_once("Chrome/").map_or("", |(_, version)| version);
+    let is_chrome =
+        version.starts_with(['5', '6']) && version[1..].starts_with(|digit: char| digit.is_ascii_digit());
+    is_webkit && (is_ios || is_macos) || is_chrome
 }
 
 /// A time, which leaves room for a timeout.
@@ -211,7 +304,7 @@ mod tests {
     /// The session, written and parsed again.
     fn returned(affinity: &Affinity, session: Session) -> Session {
         let mut line = Vec::new();
-        affinity.write(session, false, BEGUN, &mut line);
+        affinity.write(session, &Told::default(), BEGUN, &mut line);
         let line = String::from_utf8(line).unwrap();
         let value = line.split(['=', ';']).nth(1).unwrap();
         Session::parse(value.as_bytes()).unwrap()
@@ -271,7 +364,8 @@ mod tests {
         }));
         let session = affinity.renewed(None, MARK, &key("s"), BEGUN).unwrap();
         let mut line = Vec::new();
-        affinity.write(session, true, BEGUN + 5500, &mut line);
+        let told = Told { is_https: true, ..Told::default() };
+        affinity.write(session, &told, BEGUN + 5500, &mut line);
         let line = String::from_utf8(line).unwrap();
         assert!(line.ends_with("; Path=/shop; HttpOnly; Max-Age=55; Secure; SameSite=None\r\n"), "{line}");
     }

@@ -2,6 +2,7 @@
 
 use sluicegate_http1::RequestHead;
 use sluicegate_model::feature::{self as model, Credential, RequestMatch};
+use sluicegate_model::rule::Pattern;
 
 use crate::feature::authentication::credential::Place;
 use crate::weight;
@@ -28,6 +29,9 @@ struct Branch {
 struct Match {
     place: Option<Place>,
     value: Option<Box<[u8]>>,
+    pattern: Option<Pattern>,
+    /// Whether matching requests do not go to the upstream.
+    refuses: bool,
 }
 
 impl Split {
@@ -36,6 +40,8 @@ impl Split {
             let compiled = list.iter().map(|of| Match {
                 place: match_place(of),
                 value: of.value.as_ref().map(|value| value.as_bytes().into()),
+                pattern: of.pattern.clone(),
+                refuses: of.refuses,
             });
             compiled.collect::<Vec<_>>()
         };
@@ -57,13 +63,16 @@ impl Split {
         buf: &[u8],
         random: impl FnOnce(u64) -> u64,
     ) -> Option<usize> {
-        let holds = |matches: &[Match]| self.looks && matches.iter().any(|of| of.holds(head, buf));
-        if let Some(matched) = self.branches.iter().position(|branch| holds(&branch.matches)) {
+        let first = |matches: &'_ [Match]| -> Option<bool> {
+            let mut matches = matches.iter().filter(|_| self.looks);
+            matches.find(|of| of.holds(head, buf)).map(|of| of.refuses)
+        };
+        if let Some(matched) = self.branches.iter().position(|branch| first(&branch.matches) == Some(false)) {
             return Some(matched);
         }
         let share = |branch: &Branch| match branch.weight {
             0 => 0,
-            _ if holds(&branch.excludes) => 0,
+            _ if first(&branch.excludes).is_some() || first(&branch.matches) == Some(true) => 0,
             weight => weight,
         };
         let weights = std::iter::once(self.weight).chain(self.branches.iter().map(share));
@@ -75,7 +84,10 @@ impl Match {
     /// A request with two values of a kind counts as a request without a value.
     fn holds(&self, head: &RequestHead, buf: &[u8]) -> bool {
         let found = self.place.as_ref().and_then(|place| place.find(head, buf).ok().flatten());
-        found.is_some_and(|found| self.value.as_ref().is_none_or(|value| **value == *found))
+        found.is_some_and(|found| {
+            self.value.as_ref().is_none_or(|value| **value == *found)
+                && self.pattern.as_ref().is_none_or(|pattern| pattern.is_match(&found))
+        })
     }
 }
 

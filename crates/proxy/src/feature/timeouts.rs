@@ -36,5 +36,8 @@ pub(super) fn adapted(settings: &Settings, features: &Features) -> Settings {
     if let Some(most) = features.limits.request_body {
         settings.limits.request_body = Some(most.get()).filter(|most| *most > 0);
     }
+    if let Some(most) = features.limits.response_head {
+        settings.limits.response_head = usize::try_from(most.get()).unwrap_or(usize::MAX);
+    }
     settings
 }

@@ -10,9 +10,10 @@ use sluicegate_model::{Settings, UpstreamKey};
 
 use super::headers::HeaderEdit;
 use super::load_balancing::{HashSource, hash, hash_of_text};
+use super::mirror::Receiver;
 use super::redirect::{Redirected, redirect};
 use super::returns::{Returned, returned};
-use super::session_affinity::Affinity;
+use super::session_affinity::{Affinity, backend_mark};
 use super::split::Split;
 use super::template_headers::TemplateHeaderEdit;
 use super::timeouts::adapted;
@@ -33,8 +34,16 @@ pub(crate) struct RouteTrafficPolicy {
     pub(crate) policy: Arc<TrafficPolicy>,
     /// The slots of the other upstreams, in their order.
     branches: Box<[usize]>,
+    /// The [`backend_mark`]s of the other upstreams, in their order.
+    branch_marks: Box<[u32]>,
+    /// The [`backend_mark`]s of the backends of the rule, if there are other upstreams.
+    own_marks: Box<[u32]>,
     /// The slots of the upstreams that receive mirrored requests.
     mirrors: Box<[usize]>,
+    /// The slot of the upstream with the error pages.
+    pub(crate) pages: Option<usize>,
+    /// The slot of the upstream for requests over TLS.
+    secure: Option<usize>,
     matched: MatchedPrefix,
     /// Whether the rule has backends.
     has_backends: bool,
@@ -60,8 +69,8 @@ pub(crate) struct Forward {
     /// The slot of the other upstream of a split; `None`: a backend of the rule.
     pub(crate) slot: Option<usize>,
     pub(crate) preference: EndpointPreference,
-    /// The slots of the upstreams that receive a copy.
-    pub(crate) mirrors: Vec<usize>,
+    /// The mirrors that receive a copy.
+    pub(crate) mirrors: Vec<Receiver>,
     /// The new path and query, as far as they change.
     pub(crate) rewritten: Rewritten,
 }
@@ -110,7 +119,7 @@ impl Traffic {
             request: HeaderEdit::new(&features.request_headers),
             response: HeaderEdit::new(&features.response_headers),
             template_headers: features.template_headers.as_ref().map(TemplateHeaderEdit::new),
-            rewrites: features.url_rewrite.targets.iter().map(Target::new).collect(),
+            rewrites: Target::all(&features.url_rewrite),
             budget,
             split: features.split.as_ref().map(Split::new),
             hash: features.load_balancing.hash.iter().map(HashSource::new).collect(),
@@ -134,9 +143,14 @@ impl RouteTrafficPolicy {
     ) -> Self {
         let features = &policy.source().features;
         let branches = features.split.iter().flat_map(|split| &split.backends);
+        let own = rule.upstreams().filter(|_| features.split.is_some());
         Self {
+            branch_marks: branches.clone().map(|branch| backend_mark(&branch.upstream)).collect(),
+            own_marks: own.map(backend_mark).collect(),
             branches: branches.map(|branch| slot(&branch.upstream)).collect(),
             mirrors: features.mirrors.iter().map(|mirror| slot(&mirror.upstream)).collect(),
+            pages: features.error_pages.as_ref().map(|pages| slot(&pages.upstream)),
+            secure: features.secure_upstream.as_ref().map(&slot),
             matched: MatchedPrefix::of(path),
             has_backends: !rule.backends.is_empty(),
             policy,
@@ -145,8 +159,17 @@ impl RouteTrafficPolicy {
 
     /// Whether the other upstreams still have the same slots.
     pub(crate) fn is_in_place(&self, slot: impl Fn(&UpstreamKey) -> usize) -> bool {
-        let slots = self.branches.iter().chain(&self.mirrors).copied();
+        let slots = self.branches.iter().chain(&self.mirrors).chain(&self.pages).chain(&self.secure).copied();
         slots.eq(self.policy.source().features.upstreams().map(slot))
+    }
+
+    /// The choice of a session with this mark of a backend: `Some(None)` for a backend of the rule, `Some(Some(_))` for another
+    /// upstream.
+    fn branch_of_session(&self, mark: u32) -> Option<Option<usize>> {
+        if self.own_marks.contains(&mark) {
+            return Some(None);
+        }
+        self.branch_marks.iter().position(|of| *of == mark).map(Some)
     }
 
     /// Whether some requests receive a response before the security policy decides.
@@ -167,8 +190,14 @@ impl RouteTrafficPolicy {
         Ok(returned)
     }
 
-    /// Decides about a request.
-    pub(crate) fn steer(&self, view: &TemplateView<'_>, shard: &TrafficShard) -> Steering {
+    /// Decides about a request. `session_backend` is the mark of the backend of the client's session, if the session has
+    /// precedence over weights.
+    pub(crate) fn steer(
+        &self,
+        view: &TemplateView<'_>,
+        session_backend: Option<u32>,
+        shard: &TrafficShard,
+    ) -> Steering {
         let request = &view.request;
         let (features, compiled) = (&self.policy.source().features, &self.policy.compiled);
         if let Some(status) = fault::abort(&compiled.faults) {
@@ -192,11 +221,16 @@ impl RouteTrafficPolicy {
         }
         let HeadView { head, buf } = request.head;
         let random = |below| fastrand::u64(..below);
-        let branch = compiled.split.as_ref().and_then(|split| split.choose(head, buf, random));
+        let of_session = session_backend.and_then(|mark| self.branch_of_session(mark));
+        let branch = match of_session {
+            Some(branch) => branch,
+            None => compiled.split.as_ref().and_then(|split| split.choose(head, buf, random)),
+        };
         if branch.is_some() {
             shard.diverted.add(1);
         }
         let slot = branch.and_then(|branch| self.branches.get(branch).copied());
+        let slot = slot.or_else(|| self.secure.filter(|_| request.client.is_tls));
         let mirrors = mirror::receivers(&features.mirrors, &self.mirrors);
         let mut rewritten = match rewrite(&compiled.rewrites, view) {
             Ok(rewritten) => rewritten,
@@ -219,6 +253,7 @@ impl RouteTrafficPolicy {
         let preference = EndpointPreference {
             balance: balancing.balance(),
             hash,
+            is_strict: false,
             subset: balancing.hash_subset.map_or(1, |size| size.get().into()),
             // The backend may have an affinity of its own.
             mark: None,

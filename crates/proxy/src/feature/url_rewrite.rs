@@ -1,7 +1,7 @@
 //! Rewrites of the path.
 
 use sluicegate_http1::Rejection;
-use sluicegate_model::feature::{PathRewrite, PathRewriteType, TargetRewrite};
+use sluicegate_model::feature::{PathRewrite, PathRewriteType, RegexRewrite, TargetRewrite, UrlRewrite};
 use sluicegate_model::rule::{PathMatch, Pattern};
 use sluicegate_model::value::Template;
 
@@ -18,6 +18,8 @@ pub(super) struct Target {
     /// Whether the query of the request stays.
     keeps_query: bool,
     continues: bool,
+    /// Whether the new path is in normal form.
+    merges_slashes: bool,
 }
 
 /// The path and the query for the endpoint.
@@ -51,12 +53,24 @@ impl From<TooLong> for Rejection {
 }
 
 impl Target {
-    pub(super) fn new(TargetRewrite { pattern, target, continues }: &TargetRewrite) -> Self {
+    fn new(TargetRewrite { pattern, target, continues }: &TargetRewrite) -> Self {
         let (pattern, continues) = (pattern.clone(), *continues);
         let without_mark = target.strip_end('?');
         let keeps_query = without_mark.is_none();
         let (path, query) = without_mark.as_ref().unwrap_or(target).split_at('?');
-        Self { pattern, path, query, keeps_query, continues }
+        Self { pattern, path, query, keeps_query, continues, merges_slashes: false }
+    }
+
+    /// The rewrite of a policy.
+    fn of_regex(RegexRewrite { pattern, value }: &RegexRewrite) -> Option<Self> {
+        let (pattern, path) = (Pattern::new(pattern.as_str(), false).ok()?, Template::new(value).ok()?);
+        Some(Self { pattern, path, query: None, keeps_query: true, continues: false, merges_slashes: true })
+    }
+
+    /// The rewrites with variables or captures.
+    pub(super) fn all(rewrites: &UrlRewrite) -> Vec<Self> {
+        let of_annotations = rewrites.targets.iter().map(Self::new);
+        of_annotations.chain(rewrites.regex.iter().filter_map(Self::of_regex)).collect()
     }
 }
 
@@ -70,6 +84,9 @@ pub(super) fn rewrite(targets: &[Target], view: &TemplateView<'_>) -> Result<Rew
         let view = TemplateView { captured: Some(&captured), ..view };
         let (mut path, mut query) = (Vec::new(), Vec::new());
         view.render(&target.path, Place::Path, &mut path)?;
+        if target.merges_slashes {
+            path.dedup_by(|next, before| (*next, *before) == (b'/', b'/'));
+        }
         if let Some(own) = &target.query {
             view.render(own, Place::Query, &mut query)?;
         }

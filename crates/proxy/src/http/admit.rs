@@ -18,7 +18,6 @@ use crate::feature::authentication::consumer::Consumers;
 use crate::feature::authentication::{
     Authentication, Identity, Memories, NotAuthenticated, SlowCheckResults,
 };
-use crate::feature::cors::Cors;
 use crate::feature::ext_auth::{Answer, External};
 use crate::feature::rate_limit::{Caller, LimitRefusal, Limits, Lines, seconds_up};
 use crate::feature::security::Arrival;
@@ -26,6 +25,7 @@ use crate::feature::template_headers::is_success;
 use crate::feature::{Guard, LimitPolicy, Policy, SecurityPolicy};
 use crate::name::host_name;
 use crate::rule::RouteIndex;
+use crate::worker::Scratch;
 
 /// The policy that denies a request.
 struct By<'p> {
@@ -259,8 +259,9 @@ impl Exchange<'_> {
     pub(super) fn apply_policies_to_response(&mut self) {
         let Some(route) = self.record.route else { return };
         let guard = self.snapshot.table.target(route).guard.as_deref();
-        if guard.is_some_and(Guard::decides_on_origins) {
-            Cors::silence(&mut self.scratch.reply_head, self.scratch.reply.filled());
+        if let Some(cors) = guard.and_then(Guard::cors) {
+            let Scratch { reply_head, reply, response_lines, .. } = &mut *self.scratch;
+            cors.silence(reply_head, reply.filled(), response_lines);
         }
     }
 }

@@ -96,7 +96,7 @@ impl Exchange<'_> {
         endpoint: &mut Stream,
         reused: bool,
     ) -> Poll<Result<(), Failure>> {
-        let limits = &self.snapshot.settings.limits;
+        let limits = &self.settings().limits;
         let limits = HeadLimits { bytes: limits.response_head, headers: limits.headers };
         loop {
             let reply = &mut self.scratch.reply;

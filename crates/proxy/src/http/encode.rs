@@ -9,6 +9,7 @@ use sluicegate_http1::{
     Known, Line, RequestFraming, RequestHead, ResponseFraming, ResponseHead, Version, canonical_length,
 };
 
+use sluicegate_model::feature::EndpointForm;
 use sluicegate_model::tls::Hsts;
 
 use super::connection::Origin;
@@ -37,6 +38,8 @@ pub(super) struct RequestPlan<'p> {
     pub(super) request_id: u128,
     /// The protocols of the request's Upgrade header.
     pub(super) upgrade: Option<&'p [u8]>,
+    /// The form of the request.
+    pub(super) form: Option<&'p EndpointForm>,
 }
 
 /// Writes the request's head for the endpoint. Returns the number of headers that were dropped because of their names.
@@ -54,7 +57,9 @@ pub(super) fn write_request(
         out.push(b'?');
         out.extend_from_slice(query);
     }
-    out.extend_from_slice(b" HTTP/1.1\r\n");
+    let form = plan.form.filter(|_| plan.upgrade.is_none());
+    let is_http10 = head.framing != RequestFraming::Chunked && form.is_some_and(|form| form.is_http10);
+    out.extend_from_slice(if is_http10 { b" HTTP/1.0\r\n" } else { b" HTTP/1.1\r\n" });
     let local;
     let authority = match head.authority {
         Some(authority) => authority.of(buf),
@@ -100,12 +105,24 @@ pub(super) fn write_request(
     if head.framing == RequestFraming::Chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
+    if let Some(form) = form {
+        write_connection(out, form);
+    }
     if let Some(protocols) = plan.upgrade {
         out.extend_from_slice(b"Connection: Upgrade\r\n");
         write_line(out, b"Upgrade", protocols);
     }
     out.extend_from_slice(b"\r\n");
     dropped
+}
+
+/// Writes the `Connection` header of a request.
+fn write_connection(out: &mut Vec<u8>, form: &EndpointForm) {
+    match &form.connection {
+        Some(options) => write_line(out, b"Connection", options.as_bytes()),
+        None if form.closes() => out.extend_from_slice(b"Connection: close\r\n"),
+        None => {}
+    }
 }
 
 /// Completes the forwarding headers of a trusted proxy.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use sluicegate_http1::{Known, Method, Normalised, Rejection, RequestFraming, TargetForm, normalise};
 use sluicegate_model::Settings;
+use sluicegate_model::feature::EndpointForm;
 use sluicegate_model::rule::HttpsRedirect;
 use tokio::time::{Instant, sleep_until};
 
@@ -26,7 +27,9 @@ use crate::failure::{ClientFault, Failure, Fault};
 use crate::feature::compression::is_grpc;
 use crate::feature::headers::BackendEdits;
 use crate::feature::rate_limit::Permit;
+use crate::feature::retries::allows_retry;
 use crate::feature::session_affinity::Session;
+use crate::feature::traffic::TrafficPolicy;
 use crate::name::host_name;
 use crate::path::has_encoded_dot_segment;
 use crate::request::HeadView;
@@ -100,7 +103,7 @@ pub(super) async fn serve(worker: &Rc<Worker>, client: &mut Client, scratch: &mu
     let mut exchange = Exchange::new(worker, client, scratch);
     let persist = match exchange.forward().await {
         Ok(persist) => persist,
-        Err(refusal) => exchange.refuse(refusal).await,
+        Err(refusal) => exchange.refuse_with_page(refusal).await,
     };
     drop(exchange);
     scratch.input.consume(scratch.head.len);
@@ -189,6 +192,7 @@ impl<'c> Exchange<'c> {
             Some(slot) => slot,
             None => self.choose_backend(index)?,
         };
+        let slot = if is_steered { self.or_default_backend(slot) } else { slot };
         let upstream = self.rewrite(slot)?;
         if self.keeps_responses()
             && let Some(persist) = Box::pin(self.consult(&upstream)).await?
@@ -208,6 +212,10 @@ impl<'c> Exchange<'c> {
         };
         if self.steered.is_some() {
             self.mirror();
+            if self.replaces_response() {
+                // Boxed, so that requests without an error page do not carry its room.
+                connection = Box::pin(self.replace_response(&upstream, connection)).await?;
+            }
         }
         if self.cached.is_some() {
             connection = match Box::pin(self.settle(&upstream, connection)).await? {
@@ -355,6 +363,7 @@ impl<'c> Exchange<'c> {
             underscores: self.snapshot.settings.underscores_in_headers,
             request_id: self.record.request_id,
             upgrade,
+            form: self.steered.as_ref().and_then(|steered| endpoint_form(&steered.policy)),
         };
         let dropped = write_request(request, buf, head, &self.client.origin, &plan);
         if dropped > 0 {
@@ -377,9 +386,10 @@ impl<'c> Exchange<'c> {
         let (snapshot, policy) = (self.snapshot.clone(), self.traffic().cloned());
         let settings = policy.as_ref().map_or(&*snapshot.settings, |policy| &*policy.compiled.settings);
         let steered = self.steered.as_ref().map(|steered| steered.preference);
-        let mark = self.session.map(|session| session.mark);
-        let preference = EndpointPreference { mark, ..steered.unwrap_or_default() };
-        let idempotent = self.scratch.head.method.is_idempotent();
+        let preference = self.of_session(steered.unwrap_or_default());
+        let conditions = policy.as_ref().and_then(|policy| policy.retry_conditions());
+        let idempotent = self.scratch.head.method.is_idempotent()
+            || conditions.is_some_and(|conditions| conditions.non_idempotent);
         let budget = upstream.retry_budget();
         if let Some(budget) = &budget {
             budget.count_request(Instant::now());
@@ -405,7 +415,8 @@ impl<'c> Exchange<'c> {
             upstream.count_attempt(&endpoint);
             // A request that was refused before any processing counts as not sent.
             let last = self.record.attempts - refused >= settings.resilience.attempts;
-            let failure = match self.attempt(upstream, &mut connection, idempotent && !last).await {
+            let leaves = idempotent && !last && conditions.is_none_or(|conditions| conditions.error);
+            let failure = match self.attempt(upstream, &mut connection, leaves).await {
                 Ok(()) if last || !idempotent || !self.retries_status(self.scratch.reply_head.status) => {
                     return Ok(connection);
                 }
@@ -414,8 +425,12 @@ impl<'c> Exchange<'c> {
                 Err(fault) => return Err(fault),
             };
             let harmless = idempotent || !self.upload.has_sent() || failure == Failure::Refused;
-            let is_retryable =
-                failure.is_retryable() || failure == Failure::ResponseTimeout && self.may_retry_timeout();
+            let is_retryable = match conditions {
+                Some(conditions) => allows_retry(conditions, failure, self.record.started),
+                None => {
+                    failure.is_retryable() || failure == Failure::ResponseTimeout && self.may_retry_timeout()
+                }
+            };
             if is_retryable && !harmless {
                 upstream.stats().not_repeated.add(1);
             }
@@ -457,6 +472,11 @@ impl<'c> Exchange<'c> {
         let connected = self.awaited(connecting, self.head_deadline).await?;
         Ok(connected.ok_or(Failure::ResponseTimeout)??)
     }
+}
+
+/// The form of requests to endpoints, if a policy sets it.
+fn endpoint_form(policy: &TrafficPolicy) -> Option<&EndpointForm> {
+    Some(&policy.source().features.endpoint_form).filter(|form| **form != EndpointForm::default())
 }
 
 /// Rejects a target that endpoints may read in another way than this gateway, unless the settings allow the target. `raw`

@@ -8,14 +8,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_http1::{HeadLimits, Method, ResponseFraming, ResponseHead};
+use memchr::memmem;
+use sluicegate_http1::{HeadLimits, Known, Method, ResponseFraming, ResponseHead};
+use sluicegate_model::feature::mirror::MirrorForm;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout};
 
+use super::encode::write_line;
 use super::exchange::Exchange;
 use super::steer::Steered;
+use crate::feature::mirror::Receiver;
 use crate::feature::traffic::TrafficPolicy;
+use crate::name::is_same_name;
+use crate::template::Place as TemplatePlace;
 use crate::upstream::{AvoidedEndpoints, Connection, EndpointPreference, LocalUpstream};
 use crate::worker::Worker;
 
@@ -65,13 +71,19 @@ impl Exchange<'_> {
             return failures.add(mirrors.len() as u64);
         }
         let request: Rc<[u8]> = self.scratch.request.as_slice().into();
-        for slot in mirrors {
-            let (Some(upstream), Some(place)) = (self.worker.upstream(*slot), Place::take()) else {
+        for Receiver { slot, index } in mirrors {
+            let form = policy.source().features.mirrors.get(*index).and_then(|mirror| mirror.form.as_deref());
+            let request = match form {
+                None => Some(request.clone()),
+                Some(form) => self.formed(form, &request),
+            };
+            let upstream = self.worker.upstream(*slot);
+            let (Some(upstream), Some(request), Some(place)) = (upstream, request, Place::take()) else {
                 failures.add(1);
                 continue;
             };
             let copy = Copy {
-                request: request.clone(),
+                request,
                 method: self.scratch.head.method,
                 worker: self.worker.clone(),
                 policy: policy.clone(),
@@ -81,6 +93,46 @@ impl Exchange<'_> {
                 drop(place);
             });
         }
+    }
+}
+
+impl Exchange<'_> {
+    /// A request in the form of a mirror; `None` if its target has no valid form.
+    fn formed(
+        &self,
+        MirrorForm { target, host, drops_body }: &MirrorForm,
+        request: &[u8],
+    ) -> Option<Rc<[u8]>> {
+        let head_end = memmem::find(request, b"\r\n\r\n")? + b"\r\n".len();
+        let (head, body) = (&request[..head_end], &request[head_end + b"\r\n".len()..]);
+        let mut lines = head.split_inclusive(|byte| *byte == b'\n').skip(1);
+        let mut rendered = Vec::new();
+        self.template_view().render(target, TemplatePlace::Url, &mut rendered).ok()?;
+        let mut formed = Vec::with_capacity(request.len() + rendered.len());
+        formed.extend_from_slice(self.head().method_name());
+        formed.push(b' ');
+        if !rendered.starts_with(b"/") {
+            formed.push(b'/');
+        }
+        formed.extend_from_slice(&rendered);
+        formed.extend_from_slice(b" HTTP/1.1\r\n");
+        write_line(&mut formed, b"Host", host.as_bytes());
+        let is_dropped = |name: &[u8]| match Known::of(name) {
+            Known::Host => true,
+            Known::ContentLength => *drops_body,
+            _ => *drops_body && is_same_name(name, b"transfer-encoding"),
+        };
+        lines.by_ref().for_each(|line| {
+            let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+            if !is_dropped(name) {
+                formed.extend_from_slice(line);
+            }
+        });
+        formed.extend_from_slice(b"\r\n");
+        if !drops_body {
+            formed.extend_from_slice(body);
+        }
+        Some(formed.into())
     }
 }
 

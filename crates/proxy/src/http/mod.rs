@@ -16,6 +16,7 @@
 //! | `question` | questions to authorization services |
 //! | `attempt` | one attempt at one endpoint, up to the head of its response |
 //! | `respond` | the response's head, and its body or tunnel |
+//! | `pages` | error pages of a Service in place of responses |
 //! | `refuse` | responses to requests that no endpoint serves |
 //! | `upload` | the path of the request to the endpoint |
 //! | `download` | the path of the response to the client |
@@ -41,6 +42,7 @@ mod gather;
 mod http2;
 mod mirror;
 mod pace;
+mod pages;
 mod protocols;
 mod question;
 mod record;

@@ -285,7 +285,7 @@ fn write_request_of(
 }
 
 /// Writes the headers that endpoints receive.
-fn write_forwarded(
+pub(super) fn write_forwarded(
     out: &mut Vec<u8>,
     request: &RequestView<'_>,
     &Added { origin, underscores, request_id }: &Added<'_>,
@@ -424,7 +424,7 @@ fn scheme(request: &RequestView<'_>) -> &'static [u8] {
 }
 
 /// Whether a header describes the request itself, and neither its body nor responses that the client has stored.
-fn is_about_request(line: &Line, buf: &[u8]) -> bool {
+pub(super) fn is_about_request(line: &Line, buf: &[u8]) -> bool {
     let name = line.name.of(buf);
     let begins = |with: &[u8]| name.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));
     !(begins(b"content-") || begins(b"if-") || name.eq_ignore_ascii_case(b"range"))

@@ -8,6 +8,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout};
 
 use super::exchange::{Exchange, Persist};
+use super::pages::Page;
 use super::reply::{self, Content, Grpc, Reply};
 use super::wire::Wire;
 use crate::failure::{ClientFault, Denial, Failure, Fault};
@@ -41,6 +42,8 @@ pub(super) enum Refusal {
     Returned(Box<Returned>),
     /// A policy injects a failure with this status.
     Aborted(u16),
+    /// An error page in place of a response.
+    Page(Page),
     /// The client wants only a cached response, and none is cached (RFC 9111, 5.2.1.7).
     NotCached,
 }
@@ -53,7 +56,7 @@ impl<F: Into<Fault>> From<F> for Refusal {
 
 impl Refusal {
     /// The status of the response.
-    fn status(&self) -> u16 {
+    pub(super) fn status(&self) -> u16 {
         match self {
             Self::Fault(fault) => fault.status(),
             Self::Denied(denial) | Self::Answered(denial, _) => denial.status(),
@@ -67,6 +70,7 @@ impl Refusal {
             Self::Fixed(policy) => policy.direct_response().map_or(500, |fixed| fixed.status_code.get()),
             Self::Returned(returned) => returned.status,
             Self::NotCached => 504,
+            Self::Page(page) => page.status,
         }
     }
 
@@ -82,7 +86,12 @@ impl Refusal {
             Self::NoRoute => Some("no_route"),
             Self::Aborted(_) => Some("fault_injected"),
             Self::NotCached => Some("not_cached"),
-            Self::Preflight | Self::Options | Self::Redirect(_) | Self::Fixed(_) | Self::Returned(_) => None,
+            Self::Preflight
+            | Self::Options
+            | Self::Redirect(_)
+            | Self::Fixed(_)
+            | Self::Returned(_)
+            | Self::Page(_) => None,
         }
     }
 
@@ -103,6 +112,7 @@ impl Refusal {
                 .detail
                 .as_ref()
                 .map(|detail| Content { body: &detail.body, media_type: detail.media_type.as_deref() }),
+            Self::Page(page) => Some(Content { body: &page.body, media_type: page.media_type.as_deref() }),
             _ => None,
         }
     }
@@ -172,7 +182,7 @@ impl Exchange<'_> {
         if keep_alive { Persist::KeepAlive } else { Persist::Linger }
     }
 
-    fn count_refusal(&mut self, refusal: &Refusal) {
+    pub(super) fn count_refusal(&mut self, refusal: &Refusal) {
         self.record.reason = refusal.reason().or(self.record.reason);
         match refusal {
             Refusal::Fault(fault) => self.count(*fault),
@@ -188,6 +198,7 @@ impl Exchange<'_> {
             | Refusal::Fixed(_)
             | Refusal::Returned(_)
             | Refusal::Aborted(_)
+            | Refusal::Page(_)
             | Refusal::NotCached => {}
         }
     }

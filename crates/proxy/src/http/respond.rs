@@ -4,6 +4,7 @@ use std::io;
 use std::rc::Rc;
 
 use sluicegate_http1::{ResponseFraming, Version};
+use sluicegate_model::feature::EndpointForm;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -125,7 +126,9 @@ impl Exchange<'_> {
             upstream.stats().failures[failure.index()].add(1);
             return self.refuse(failure.into()).await;
         }
-        let (reusable, peer_timeout) = (reply_head.keep_alive, reply_head.keep_alive_timeout);
+        let (is_kept, peer_timeout) = (reply_head.keep_alive, reply_head.keep_alive_timeout);
+        let form = self.traffic().map(|policy| &policy.source().features.endpoint_form);
+        let reusable = is_kept && !form.is_some_and(EndpointForm::closes);
         let most = self.traffic().and_then(|policy| policy.source().features.limits.largest_response());
         if matches!(reply_head.framing, ResponseFraming::Length(length) if most.is_some_and(|most| length > most))
         {

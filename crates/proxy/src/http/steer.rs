@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use http::uri::Authority;
-use sluicegate_http1::{Normalised, Rejection, normalise};
+use sluicegate_http1::{Known, Normalised, Rejection, normalise};
 use sluicegate_model::Settings;
 use sluicegate_model::feature::{PathRewrite, UrlRewrite};
+use sluicegate_model::rule::PathMatch;
 use tokio::time::{Instant, sleep_until};
 
 use super::exchange::Exchange;
@@ -17,8 +18,10 @@ use crate::failure::{ClientFault, Failure};
 use crate::feature::Guard;
 use crate::feature::fault;
 use crate::feature::headers::BackendEdits;
+use crate::feature::mirror::Receiver;
+use crate::feature::response_rewrite::rewrite;
 use crate::feature::returns::ReturnedContent;
-use crate::feature::session_affinity::Affinity;
+use crate::feature::session_affinity::{Affinity, Told};
 use crate::feature::timeouts::request_deadline;
 use crate::feature::traffic::{Forward, RouteTrafficPolicy, Steering, TrafficPolicy};
 use crate::feature::url_rewrite::MatchedPrefix;
@@ -35,8 +38,8 @@ const CLOSED: u16 = 444;
 pub(super) struct Steered {
     pub(super) policy: Arc<TrafficPolicy>,
     pub(super) preference: EndpointPreference,
-    /// The slots of the upstreams that receive a copy.
-    pub(super) mirrors: Vec<usize>,
+    /// The mirrors that receive a copy.
+    pub(super) mirrors: Vec<Receiver>,
     /// The host for the endpoint, if the policy has a host with variables.
     host: Option<Box<str>>,
 }
@@ -129,7 +132,10 @@ impl Exchange<'_> {
             shard.delayed.add(1);
             self.wait(delay).await?;
         }
-        match course.steer(&self.template_view(), shard) {
+        self.read_session();
+        let sticks = self.affinity().is_some_and(Affinity::is_over_splits);
+        let session_backend = self.session.filter(|_| sticks).map(|session| session.backend);
+        match course.steer(&self.template_view(), session_backend, shard) {
             Steering::Forward(forward) => self.apply_forward(forward),
             Steering::Abort(status) => {
                 self.record.policy = Some(policy.source().id.clone());
@@ -150,7 +156,6 @@ impl Exchange<'_> {
         if let Some(steered) = &mut self.steered {
             (steered.preference, steered.mirrors) = (preference, mirrors);
         }
-        self.read_session();
         if let Some(path) = rewritten.path {
             self.set_path(path);
         }
@@ -159,7 +164,22 @@ impl Exchange<'_> {
         }
         self.captured = rewritten.captured;
         self.render_request()?;
-        Ok(slot)
+        let skips_empty = self
+            .traffic()
+            .is_some_and(|policy| policy.source().features.split.as_ref().is_some_and(|of| of.skips_empty));
+        let has_endpoint = |slot| self.worker.upstream(slot).is_some_and(|upstream| upstream.has_endpoint());
+        Ok(slot.filter(|slot| !skips_empty || has_endpoint(*slot)))
+    }
+
+    /// The preference for an endpoint, with the preference of the client's session.
+    pub(super) fn of_session(&self, preference: EndpointPreference) -> EndpointPreference {
+        let Some(session) = self.session else { return preference };
+        match self.affinity() {
+            Some(affinity) if affinity.is_hashed() => {
+                EndpointPreference { hash: Some(session.mark), is_strict: true, subset: 1, ..preference }
+            }
+            _ => EndpointPreference { mark: Some(session.mark), ..preference },
+        }
     }
 
     /// Renders the host and the headers for the endpoint, as far as they have variables.
@@ -217,7 +237,8 @@ impl Exchange<'_> {
     fn read_session(&mut self) {
         let session = self.affinity().and_then(|affinity| {
             let now = if affinity.is_timed() { unix_millis() } else { 0 };
-            affinity.session(HeadView { head: &self.scratch.head, buf: self.scratch.input.filled() }, now)
+            let head = HeadView { head: &self.scratch.head, buf: self.scratch.input.filled() };
+            affinity.session(head, now).or_else(|| affinity.begin())
         });
         self.session = session;
     }
@@ -258,6 +279,9 @@ impl Exchange<'_> {
         let Some(Steered { policy, .. }) = &self.steered else { return };
         let scratch = &mut *self.scratch;
         policy.compiled.response.strip(&mut scratch.reply_head.lines, scratch.reply.filled());
+        if let Some(source) = &policy.source().features.response_rewrite {
+            rewrite(source, &mut scratch.reply_head, scratch.reply.filled(), &mut scratch.response_lines);
+        }
         self.add_template_headers(self.scratch.reply_head.status);
     }
 
@@ -280,7 +304,7 @@ impl Exchange<'_> {
     /// States the session in the response. `mark` is the mark of the responding endpoint; `None`: a cached response, which
     /// only renews a session.
     pub(super) fn state_session(&mut self, mark: Option<u64>) {
-        let Some(mark) = mark.or(self.session.map(|session| session.mark)) else { return };
+        let Some(mut mark) = mark.or(self.session.map(|session| session.mark)) else { return };
         let Some(upstream) = self.record.upstream.clone() else { return };
         // Apart from `self`, whose lines change.
         let (steered, edits) = (self.traffic().cloned(), self.backend_edits.clone());
@@ -290,13 +314,30 @@ impl Exchange<'_> {
         else {
             return;
         };
+        if let Some(session) = self.session {
+            let (stays, before) = (affinity.outlives_failures(), session.mark);
+            match affinity.is_hashed() {
+                // The endpoint that the hash leads to has failed, or was at its limit.
+                true if !stays => mark = upstream.hash_of(mark, before).unwrap_or(before),
+                true => mark = before,
+                false if stays && upstream.has_marked(before) => mark = before,
+                false => {}
+            }
+        }
+        let before = self.session.filter(|session| !session.is_new);
+        let snapshot = self.snapshot.clone();
         let scratch = &mut *self.scratch;
         affinity.strip(&mut scratch.reply_head.lines, scratch.reply.filled());
         let now = unix_millis();
-        if let Some(session) = affinity.renewed(self.session, mark, upstream.shared.key(), now) {
+        if let Some(session) = affinity.renewed(before, mark, upstream.shared.key(), now) {
             let head = HeadView { head: &scratch.head, buf: scratch.input.filled() };
-            let is_https = self.client.origin.is_https(self.trusted, head);
-            affinity.write(session, is_https, now, &mut scratch.response_lines);
+            let path = self.record.route.and_then(|route| snapshot.table.path(route));
+            let told = Told {
+                is_https: self.client.origin.is_https(self.trusted, head),
+                location: path.map_or("/", PathMatch::as_str),
+                user_agent: head.head.header(head.buf, Known::UserAgent).unwrap_or_default(),
+            };
+            affinity.write(session, &told, now, &mut scratch.response_lines);
         }
     }
 

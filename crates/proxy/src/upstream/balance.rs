@@ -49,6 +49,8 @@ pub(crate) struct EndpointPreference {
     pub(crate) balance: Option<Balance>,
     /// Requests with the same hash go to the same endpoint, unless the endpoint is overloaded.
     pub(crate) hash: Option<u64>,
+    /// Whether an overloaded endpoint also receives the requests with its hash.
+    pub(crate) is_strict: bool,
     /// The number of endpoints that a hash selects, one of which the request goes to at random. 0 is as 1.
     pub(crate) subset: usize,
     /// The endpoint with this [`mark`](super::SharedEndpoint::mark), before any other choice.
@@ -57,6 +59,9 @@ pub(crate) struct EndpointPreference {
 
 /// How many requests of a worker an endpoint may have in flight before consistent hashing checks its share.
 const HASHED_MIN: u64 = 8;
+
+/// How many random hashes the gateway tries to find a hash for an endpoint.
+const HASHES_MAX: usize = 1000;
 
 /// How often the random choice is repeated after an unwelcome endpoint, before all endpoints are searched.
 const CHOICE_RETRIES: usize = 4;
@@ -94,6 +99,23 @@ impl LocalUpstream {
         let trusted = || free().filter(|endpoint| !endpoint.shared.is_unhealthy());
         let best = trusted().find(|endpoint| !tried.doubts(endpoint)).or_else(|| trusted().next());
         best.or_else(|| free().next()).cloned()
+    }
+
+    /// Whether an eligible endpoint has this mark.
+    pub(crate) fn has_marked(&self, mark: u64) -> bool {
+        self.members.borrow().eligible.iter().any(|endpoint| endpoint.shared.mark() == mark)
+    }
+
+    /// A hash that leads to the endpoint with this mark: `hash` if it leads there already, else a random hash. `None` if
+    /// none of [`HASHES_MAX`] hashes leads there.
+    pub(crate) fn hash_of(&self, mark: u64, hash: u64) -> Option<u64> {
+        let members = self.members.borrow();
+        let leads = |hash: &u64| {
+            let first = members.eligible.iter().min_by_key(|endpoint| order(*hash, endpoint));
+            first.is_some_and(|first| first.shared.mark() == mark)
+        };
+        let random = std::iter::repeat_with(|| fastrand::u64(..)).take(HASHES_MAX);
+        std::iter::once(hash).chain(random).find(leads)
     }
 
     /// Whether every eligible endpoint is at its own limit.
@@ -158,7 +180,7 @@ impl Members {
             self.eligible.iter().find(|endpoint| endpoint.shared.mark() == mark).filter(serves)
         });
         marked.or_else(|| match preference.subset {
-            0 | 1 => self.hashed(preference.hash?, serves),
+            0 | 1 => self.hashed(preference.hash?, preference.is_strict, serves),
             size => self.hashed_subset(preference.hash?, size, serves),
         })
     }
@@ -185,12 +207,17 @@ impl Members {
     /// The first endpoint in the order that the hash gives, among the endpoints with no more than their share of
     /// requests. In rendezvous hashing, a change of one endpoint moves only the requests of that endpoint. The limit of
     /// the share is from Mirrokni et al., Consistent Hashing with Bounded Loads.
-    fn hashed(&self, hash: u64, serves: impl Fn(&&Rc<LocalEndpoint>) -> bool) -> Option<&Rc<LocalEndpoint>> {
+    fn hashed(
+        &self,
+        hash: u64,
+        is_strict: bool,
+        serves: impl Fn(&&Rc<LocalEndpoint>) -> bool,
+    ) -> Option<&Rc<LocalEndpoint>> {
         let busy = |endpoint: &Rc<LocalEndpoint>| endpoint.stats().in_flight.get();
         let total: u64 = self.eligible.iter().map(busy).sum();
         // 5/4 of the mean, this request included.
         let share = ((total + 1) * 5).div_ceil(self.eligible.len().max(1) as u64 * 4);
-        let most = share.max(HASHED_MIN);
+        let most = if is_strict { u64::MAX } else { share.max(HASHED_MIN) };
         let free = self.eligible.iter().filter(|endpoint| busy(endpoint) < most).filter(serves);
         free.min_by_key(|endpoint| order(hash, endpoint))
     }

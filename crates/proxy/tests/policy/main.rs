@@ -15,6 +15,8 @@
 //! | `traffic` | timeouts, retries, headers, rewrites, splits, mirrors, faults |
 //! | `templates` | rewrites, headers, responses and hashes with variables of nginx |
 //! | `retries` | the limit on the retries at a Service |
+//! | `error_pages` | responses of a Service in place of errors |
+//! | `ingress_nginx` | features that only annotations of ingress-nginx set |
 //! | `sessions` | session affinity by cookies and headers, with timeouts and weights |
 //! | `limits`, `concurrency` | rate limits and concurrency limits |
 //! | `shared` | rate limits that data planes share |
@@ -27,8 +29,10 @@ mod bandwidth;
 mod cache;
 mod concurrency;
 mod digests;
+mod error_pages;
 mod external;
 mod health;
+mod ingress_nginx;
 mod keys;
 mod limits;
 mod published;

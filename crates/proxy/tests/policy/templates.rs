@@ -397,3 +397,24 @@ async fn hash_of_a_text_with_variables_selects_an_endpoint_or_a_subset() -> Test
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn regex_of_a_policy_replaces_the_path_by_its_value_with_captures() -> TestResult {
+    let regex = json!({"pattern": "^/users/([^/]+)/(?:orders/)?(.*)$", "value": "/orders/$1/$2"});
+    let (backend, gateway) = governed(json!({"urlRewrite": {"regex": regex}}), |_| ()).await?;
+    for (asked, expected) in [
+        ("/users/7/orders/new?a=/users/1", "/orders/7/new?a=/users/1"),
+        ("/users/a%2Fb/", "/orders/a%2Fb/"),
+        ("/users/$2/x", "/orders/$2/x"),
+        ("/Users/7/x", "/Users/7/x"),
+    ] {
+        assert_eq!(ask(&gateway, asked, &[]).await?.status, 200);
+        assert_eq!(backend.last_request().unwrap().target, expected, "{asked}");
+    }
+    let merging = policy(json!({"urlRewrite": {"regex": {"pattern": "^/a(.*)", "value": "/$1"}}}), |_| ());
+    gateway.configure(|config| routes(config, |route| route.traffic = Some(merging.clone()))).await;
+    ask(&gateway, "/a/b", &[]).await?;
+    assert_eq!(backend.last_request().unwrap().target, "/b");
+    assert_eq!(ask(&gateway, "/a../b", &[]).await?.status, 400);
+    Ok(())
+}

@@ -640,7 +640,7 @@ async fn each_mirror_of_a_route_receives_a_copy_of_the_request() -> TestResult {
     let mut builder = Gateway::builder().backends([&backend]);
     add_upstream(builder.config_mut(), "one", &[shadows[0].addr()]);
     add_upstream(builder.config_mut(), "two", &[shadows[1].addr()]);
-    let mirror = |name: &str| Mirror { upstream: key(name), percent: Percent::of(100) };
+    let mirror = |name: &str| Mirror { upstream: key(name), percent: Percent::of(100), form: None };
     let mut policy = traffic(json!({}));
     let mirrors = Entries::new(vec![mirror("one"), mirror("two")]);
     Arc::make_mut(&mut policy).features.mirrors = mirrors.expect("two mirrors");

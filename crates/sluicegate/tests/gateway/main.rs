@@ -9,6 +9,7 @@ mod life;
 mod listener_sets;
 mod manifests;
 mod nginx_access;
+mod nginx_responses;
 mod planes;
 mod policies;
 mod restrictions;

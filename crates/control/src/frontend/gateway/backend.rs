@@ -127,7 +127,7 @@ fn destination<'a>(
                 Some(ServicePortRef { kind: Kind::Service, port, .. }) => port.clone(),
                 _ => "-".into(),
             },
-            transport: Transport { protocol, tls: None },
+            transport: Transport { protocol, ..Transport::default() },
         };
         let upstream = upstream.unwrap_or_else(refused);
         backends.push(WeightedUpstream { upstream, weight: backend.weight });

@@ -73,7 +73,7 @@ pub(super) fn intent<'a>(
                 { intent.upstream(store, known, (mirror, is_grpc), place, "the filter mirrors no requests") };
             // The weight is the percentage.
             if let (Some(upstream), Ok(percent)) = (upstream, Percent::new(mirror.weight.into())) {
-                mirrors.push(Mirror { upstream, percent });
+                mirrors.push(Mirror { upstream, percent, form: None });
             }
         }
         if let Some(mirrors) = Entries::new(mirrors).filter(|mirrors| !mirrors.is_empty()) {

@@ -51,6 +51,9 @@ pub(super) fn ask<'a>(store: &'a Store, options: &'a TranslateOptions, intents: 
         };
         intents.http.push(intent);
     }
+    if let Some(nginx) = &nginx {
+        nginx.finish(&mut intents.problems);
+    }
     intents.foreign.extend(others.into_iter().map(|(at, ingress)| {
         let (field, message) = classes.refusal(ingress);
         at.note(&field, message)
@@ -81,6 +84,7 @@ fn intent<'a>(
         compression: ingress.compression.as_ref(),
         own: None,
         unmatched: None,
+        named: Vec::new(),
         refuses: restriction::check(at, ingress, options, problems),
     }
 }

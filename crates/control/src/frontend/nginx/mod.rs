@@ -14,6 +14,13 @@
 //! | [`location`] | the matches of paths, in the order of nginx |
 //! | [`https`] | redirects to HTTPS |
 //! | [`proxy`] | timeouts and sizes |
+//! | [`upstream`](self::upstream) | load balancing, retries, the form of requests |
+//! | [`errors`] | error pages, the default backend |
+//! | [`response`] | rewrites of responses |
+//! | [`session`] | session affinity |
+//! | [`canary`] | canaries |
+//! | [`cors`] | cross-origin requests |
+//! | [`mirror`] | mirrored requests |
 //! | [`rewrite`] | rewrites of the path and the host |
 //! | [`redirect`] | redirects to other URLs |
 //! | [`hash`] | consistent hashing |
@@ -29,7 +36,7 @@ use sluicegate_model::value::{Entries, Number};
 use sluicegate_model::{HostPattern, UpstreamKey};
 
 use super::ingress::{passthrough, tls};
-use crate::intent::{Alias, At, Host, Intent, Own, Passthrough, Place, Rule};
+use crate::intent::{Alias, At, Host, Intent, Own, Passthrough, Place, Reference, Rule};
 use crate::object::annotation::field;
 use crate::object::backend::Backend;
 use crate::object::ingress::{self, Ingress};
@@ -37,27 +44,62 @@ use crate::object::nginx::Settings;
 use crate::problem::{Problem, Severity};
 use crate::store::Store;
 use crate::translate::IngressNginx;
-use crate::upstream;
+use canary::Canaries;
 use location::{Locations, Path};
 
 mod access;
 mod auth;
+mod canary;
 mod client_certificate;
+mod cors;
+mod errors;
 mod hash;
 mod https;
 mod limits;
 mod location;
+mod mirror;
 mod proxy;
 mod redirect;
+mod response;
 mod rewrite;
+mod session;
 mod snippet;
+mod upstream;
 
 /// The Ingresses of the dialect, before their translation.
 pub(super) struct Dialect<'a> {
     store: &'a Store,
     options: &'a IngressNginx,
     locations: Locations<'a>,
+    canaries: Canaries<'a>,
 }
+
+/// The paths of the Ingresses of the dialect.
+pub(crate) struct Paths<'a>(Locations<'a>);
+
+impl<'a> Paths<'a> {
+    pub(crate) fn new(
+        options: &IngressNginx,
+        ingresses: impl Iterator<Item = (At<'a>, &'a Ingress)>,
+    ) -> Self {
+        let settings = |(at, ingress): (At<'a>, &'a Ingress)| (ingress, options.settings(at, ingress));
+        let mains = ingresses.map(settings).filter(|(_, settings)| !settings.canary.is_canary);
+        Self(Locations::new(mains))
+    }
+
+    /// The faults in the regular expressions of an Ingress: the field, the fault and its consequence.
+    pub(crate) fn faults(&self, ingress: &Ingress, settings: &Settings) -> Vec<String> {
+        let paths = ingress.rules.iter().flat_map(|rule| rule.paths.iter().map(move |path| (rule, path)));
+        let fault = |(rule, path): (&ingress::Rule, &ingress::RulePath)| {
+            let fault = self.0.matches(&rule.host, path, settings).err()?;
+            Some(format!("{}.path: {fault}; {CLOSED_PATH}", Place::Path(rule.index, path.index).field()))
+        };
+        paths.filter_map(fault).collect()
+    }
+}
+
+/// The consequence of a fault in a regular expression.
+const CLOSED_PATH: &str = "requests that the path may match receive 503";
 
 /// The parts that annotations of an Ingress set, for all its rules.
 pub(super) struct Parts {
@@ -74,9 +116,17 @@ pub(super) struct Context<'c, 'a> {
     pub(super) ingress: &'a Ingress,
     pub(super) settings: Arc<Settings>,
     pub(super) problems: &'c mut Vec<Problem>,
+    /// The upstreams that features of the rules name.
+    pub(super) references: Vec<Reference<'a>>,
 }
 
 impl Context<'_, '_> {
+    /// Adds an upstream that an annotation names, with its prefix.
+    pub(super) fn name(&mut self, annotation: &'static str, upstream: &UpstreamKey) {
+        let (at, place) = (self.at, Place::Annotation(annotation));
+        self.references.push(Reference { at, place, upstream: upstream.clone() });
+    }
+
     /// Reports a fault in an annotation, whose name has no prefix.
     pub(super) fn fault(&mut self, short: &str, message: String) {
         let name = format!("{}/{short}", self.options.prefix);
@@ -113,38 +163,61 @@ impl<'a> Dialect<'a> {
         options: &'a IngressNginx,
         ingresses: impl Iterator<Item = (At<'a>, &'a Ingress)>,
     ) -> Self {
-        let settings = |(at, ingress): (At<'a>, &'a Ingress)| (ingress, options.settings(at, ingress));
-        Self { store, options, locations: Locations::new(ingresses.map(settings)) }
+        let ingresses: Vec<_> = ingresses.collect();
+        let Paths(locations) = Paths::new(options, ingresses.iter().copied());
+        let with_settings =
+            ingresses.into_iter().map(|(at, ingress)| (at, ingress, options.settings(at, ingress)));
+        let canaries = Canaries::new(with_settings.filter(|(_, _, settings)| settings.canary.is_canary));
+        Self { store, options, locations, canaries }
+    }
+
+    /// Reports faults that concern several Ingresses, after the intents of all of them.
+    pub(super) fn finish(&self, problems: &mut Vec<Problem>) {
+        self.canaries.report_unused(problems);
     }
 
     /// The intent of an Ingress.
     pub(super) fn intent(&self, at: At<'a>, ingress: &'a Ingress, problems: &mut Vec<Problem>) -> Intent<'a> {
         let settings = self.options.settings(at, ingress);
-        let mut context =
-            Context { store: self.store, options: self.options, at, ingress, settings, problems };
+        let mut context = Context {
+            store: self.store,
+            options: self.options,
+            at,
+            ingress,
+            settings,
+            problems,
+            references: Vec::new(),
+        };
         let own = self.own(&mut context);
-        let backend = context.settings.backend.backend();
-        let mut hosts: Vec<_> =
-            ingress.rules.iter().map(|rule| self.host(&mut context, rule, &own, &backend)).collect();
-        hosts.extend(ingress.rules.iter().filter_map(|rule| {
-            redirect::www(&context.settings.redirect, &own, &rule.host, |host| self.locations.has(host))
-        }));
+        let settings = context.settings.clone();
+        let backend = settings.backend.backend();
+        let is_main = !settings.canary.is_canary;
+        let rules = || ingress.rules.iter().filter(|_| is_main);
+        let mut hosts: Vec<_> = rules().map(|rule| self.host(&mut context, rule, &own, &backend)).collect();
+        if settings.redirect.www {
+            let of_hosts = rules().filter(|rule| is_first_of_host(ingress, rule));
+            hosts.extend(
+                of_hosts.filter_map(|rule| redirect::www(&own, &rule.host, |host| self.locations.has(host))),
+            );
+        }
+        let default = ingress.default_backend.as_ref().filter(|_| is_main);
         Intent {
             at,
             created: ingress.created,
             hosts,
-            default: ingress.default_backend.as_ref().map(|named| self.key(named, &backend)),
+            default: default.map(|named| self.key(named, &backend, &settings)),
             is_for_all_hosts: !ingress.has_rules,
             unmatched: Some(unmatched(&own)),
-            own: Some(match ingress.default_backend {
+            own: Some(match default {
                 Some(_) => auth::of_host(&mut context, &own, &HostPattern::Any),
                 None => own.clone(),
             }),
-            tls: tls::certificates(self.store, at, ingress),
-            client_auth: client_certificate::of(&context),
+            tls: if is_main { tls::certificates(self.store, at, ingress) } else { Vec::new() },
+            client_auth: client_certificate::of(&context).filter(|_| is_main),
             https: own.https,
             compression: None,
             refuses: own.security.clone().filter(|security| security.refuses.is_some()),
+            named: context.references,
         }
     }
 
@@ -186,6 +259,12 @@ impl<'a> Dialect<'a> {
         limits::apply(context, &mut parts);
         auth::apply(context, &mut parts);
         client_certificate::apply(context, &mut parts);
+        upstream::apply(context, &mut parts);
+        errors::apply(context, &mut parts);
+        response::apply(context, &mut parts);
+        session::apply(context, &mut parts);
+        cors::apply(context, &mut parts);
+        mirror::apply(context, &mut parts);
         rewrite::apply(context, &mut parts);
         snippet::apply(context, &mut parts);
         redirect::apply(context, &mut parts);
@@ -212,13 +291,22 @@ impl<'a> Dialect<'a> {
         let own = &snippet.map_or_else(|| own.clone(), |snippet| snippet.over(own, &context.at.id()));
         let mut rules = Vec::with_capacity(rule.paths.len());
         let own = &auth::of_host(context, own, &rule.host);
-        rules.extend(redirect::app_root(&context.settings.redirect, own));
+        if let Some(path) = &context.settings.redirect.app_root
+            && is_first_of_host(context.ingress, rule)
+        {
+            rules.extend(redirect::app_root(path, &context.settings.redirect, own));
+        }
         for path in &rule.paths {
             let place = Place::Path(rule.index, path.index);
-            let upstream = self.key(&path.upstream, backend);
-            let own = rewrite::of_path(https::of_path(context, own, path), path, &context.settings);
+            let settings = context.settings.clone();
+            let key = |named: &UpstreamKey| self.key(named, backend, &settings);
+            let upstream = key(&path.upstream);
+            let own = rewrite::of_path(https::of_path(context, own, path), path, &settings);
             let own = auth::of_path(context, &own, path);
-            match self.locations.matches(&rule.host, path, &context.settings) {
+            let own = session::of_path(own, path);
+            let own = self.canaries.of_path(own, context, (&rule.host, path), key);
+            let own = self.secured(own, context, place, &path.upstream);
+            match self.locations.matches(&rule.host, path, &settings) {
                 Ok(matches) => {
                     rules.extend(matches.into_iter().map(|Path { of, redirect }| match redirect {
                         None => Rule {
@@ -238,9 +326,8 @@ impl<'a> Dialect<'a> {
                     }))
                 }
                 Err(fault) => {
-                    let consequence = "requests that the path may match receive 503";
                     let field = format!("{}.path", place.field());
-                    let message = format!("{fault}; {consequence}");
+                    let message = format!("{fault}; {CLOSED_PATH}");
                     context.problems.push(context.at.problem(Severity::Error, &field, message));
                     let of = path.literal.clone().unwrap_or_else(|| path.pattern.clone());
                     let reason = format!("{field}: {fault}");
@@ -265,13 +352,37 @@ impl<'a> Dialect<'a> {
         Host { host: Cow::Borrowed(&rule.host), rules, passthrough }
     }
 
+    /// The parts of a path, with the upstream for requests over TLS if it differs.
+    fn secured(
+        &self,
+        own: Arc<Own>,
+        context: &mut Context<'_, 'a>,
+        place: Place,
+        named: &UpstreamKey,
+    ) -> Arc<Own> {
+        let Some(backend) = context.settings.backend.secure_backend() else { return own };
+        let upstream = self.key(named, &backend, &context.settings);
+        context.references.push(Reference { at: context.at, place, upstream: upstream.clone() });
+        let mut own = Own::clone(&own);
+        own.features.secure_upstream = Some(upstream);
+        Arc::new(own)
+    }
+
     fn passthrough_field(&self) -> Place {
         Place::Annotation("nginx.ingress.kubernetes.io/ssl-passthrough")
     }
 
-    fn key(&self, named: &UpstreamKey, backend: &Backend) -> UpstreamKey {
-        upstream::key(self.store, named, Some(backend), None)
+    fn key(&self, named: &UpstreamKey, backend: &Backend, settings: &Settings) -> UpstreamKey {
+        let mut key = crate::upstream::key(self.store, named, Some(backend), None);
+        key.transport.is_cluster_ip = settings.upstream.is_cluster_ip;
+        key
     }
+}
+
+/// Whether no earlier rule of an Ingress has the same host.
+fn is_first_of_host(ingress: &Ingress, rule: &ingress::Rule) -> bool {
+    let first = ingress.rules.iter().find(|other| other.host == rule.host);
+    first.is_some_and(|first| first.index == rule.index)
 }
 
 /// What requests receive that match no rule of a host, if the Ingress has no default backend: the default server of ingress-nginx

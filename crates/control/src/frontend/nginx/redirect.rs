@@ -37,8 +37,7 @@ pub(super) fn returned(settings: &Settings, status: u16, text: Option<Template>)
 }
 
 /// The redirect of `/` to the root of the application. nginx redirects before it selects a location.
-pub(super) fn app_root(settings: &Settings, own: &Own) -> Option<Rule> {
-    let path = settings.app_root.as_ref()?;
+pub(super) fn app_root(path: &Template, settings: &Settings, own: &Own) -> Option<Rule> {
     let url = Template::new(&format!("$scheme://$http_host{path}")).ok()?;
     let of = RuleMatch { precedence: 0, ..RuleMatch::path(PathPattern::Exact("/".into())) };
     let place = Place::Annotation("nginx.ingress.kubernetes.io/app-root");
@@ -48,15 +47,11 @@ pub(super) fn app_root(settings: &Settings, own: &Own) -> Option<Rule> {
 /// The redirect of the host with `www.` to a host without it, or the other way round. `is_served`: whether an Ingress has a
 /// host, which then stays as it is.
 pub(super) fn www<'a>(
-    settings: &Settings,
     own: &Own,
     host: &HostPattern,
     is_served: impl Fn(&HostPattern) -> bool,
 ) -> Option<Host<'a>> {
     let HostPattern::Exact(to) = host else { return None };
-    if !settings.www {
-        return None;
-    }
     let from = to.strip_prefix("www.").map_or_else(|| format!("www.{to}"), str::to_owned);
     let from = HostPattern::Exact(from.into());
     if is_served(&from) {

@@ -83,7 +83,7 @@ fn restrict(security: &mut Security, snippet: &Snippet) -> Result<(), &'static s
 pub(super) struct ServerSnippet {
     settings: Option<Arc<Settings>>,
     /// The fault that closes the host: the snippet may guard the paths of all Ingresses.
-    fault: Option<Box<str>>,
+    fault: Option<String>,
 }
 
 impl ServerSnippet {
@@ -91,11 +91,10 @@ impl ServerSnippet {
         if self.settings.is_some() || self.fault.is_some() {
             return;
         }
-        let fault =
-            settings.faults.iter().find(|fault| fault.closes && fault.field.ends_with("/server-snippet]"));
-        self.fault = fault.map(|fault| fault.message.as_str().into());
-        self.settings =
-            Some(settings.clone()).filter(|settings| settings.snippet.server != Snippet::default());
+        let is_of_snippet = |field: &str| field.ends_with("/server-snippet]");
+        let fault = settings.faults.iter().find(|fault| fault.closes && is_of_snippet(&fault.field));
+        self.fault = fault.map(|fault| fault.message.clone());
+        self.settings = (settings.snippet.server != Snippet::default()).then(|| settings.clone());
     }
 
     /// The parts of the rules of an Ingress for the host: the responses of the host come first.

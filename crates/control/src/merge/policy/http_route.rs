@@ -63,7 +63,7 @@ impl Policies<'_> {
         };
         let traffic = traffic.map(|traffic| match traffic.features.upstreams().count() {
             0 => traffic,
-            _ => self.narrow(traffic, security.as_ref()),
+            _ => self.narrow(None, traffic, security.as_ref()),
         });
         let security = match rule.cors.is_none() && rule.auth.is_empty() {
             true => security,

@@ -21,7 +21,7 @@ use crate::manifest::Guarded;
 use crate::object::policy::rate_limit::RateLimitPolicy;
 use crate::object::policy::security::SecurityPolicy;
 use crate::object::policy::traffic::TrafficPolicy;
-use crate::problem::Problem;
+use crate::problem::{Problem, Severity};
 use crate::store::Store;
 use attach::{Attached, Policy};
 pub(crate) use security::service_upstream;
@@ -138,7 +138,7 @@ impl<'a> Policies<'a> {
         };
         let traffic = traffic.map(|traffic| match traffic.features.upstreams().count() {
             0 => traffic,
-            _ => self.narrow(traffic, security.as_ref()),
+            _ => self.narrow(Some(intent.at), traffic, security.as_ref()),
         });
         let own_limits = own.and_then(|own| own.rate_limits.clone());
         let rate_limits = own_limits.or_else(|| self.rate_limits.of(ingress, upstream));
@@ -158,7 +158,13 @@ impl<'a> Policies<'a> {
 
     /// Removes Services that another SecurityPolicy guards than the route: the callers of the route may have no
     /// permission to call them.
-    fn narrow(&mut self, traffic: Arc<Traffic>, security: Option<&Arc<Security>>) -> Arc<Traffic> {
+    /// `at` is an Ingress whose annotations may name the Services.
+    fn narrow(
+        &mut self,
+        at: Option<At<'_>>,
+        traffic: Arc<Traffic>,
+        security: Option<&Arc<Security>>,
+    ) -> Arc<Traffic> {
         let from = (Arc::as_ptr(&traffic), security.map(Arc::as_ptr));
         if let Some([_, known]) = self.narrowed.get(&from) {
             return known.clone();
@@ -189,6 +195,11 @@ impl<'a> Policies<'a> {
             told.extend(guard.clone().map(|guard| ("spec.mirror".to_owned(), guard)));
             guard.is_none()
         });
+        features.error_pages = features.error_pages.take().filter(|pages| {
+            let guard = guard(&pages.upstream);
+            told.extend(guard.clone().map(|guard| ("spec.errorPages".to_owned(), guard)));
+            guard.is_none()
+        });
         let narrowed = if told.is_empty() { traffic } else { Arc::new(narrowed) };
         for (field, guard) in told {
             let message = format!(
@@ -200,7 +211,13 @@ impl<'a> Policies<'a> {
                 policies.any(|policy| policy.value.as_ref().is_some_and(|value| value.names(&field)))
             };
             let owner = narrowed.ids().find(names).unwrap_or(&narrowed.id).clone();
-            let problem = self.traffic.fault(&owner, &field, message);
+            let of_annotations = at.filter(|at| at.id() == owner);
+            let problem = match of_annotations {
+                Some(at) => {
+                    Some(at.problem(Severity::Error, "metadata.annotations", format!("{field}: {message}")))
+                }
+                None => self.traffic.fault(&owner, &field, message),
+            };
             self.problems.extend(problem.filter(|problem| !self.problems.contains(problem)));
         }
         self.narrowed.insert(from, [original, narrowed.clone()]);

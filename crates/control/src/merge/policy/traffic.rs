@@ -68,6 +68,10 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
         mirrors,
         cache,
         bandwidth,
+        error_pages,
+        response_rewrite,
+        endpoint_form,
+        secure_upstream,
         returns,
         template_headers,
     } = own.clone();
@@ -89,6 +93,7 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
         limits: BodyLimits {
             request_body: limits.request_body.or(base.limits.request_body),
             response_body: limits.response_body.or(base.limits.response_body),
+            response_head: limits.response_head.or(base.limits.response_head),
         },
         request_headers: or(request_headers, &base.request_headers),
         response_headers: or(response_headers, &base.response_headers),
@@ -101,6 +106,10 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
         mirrors: or(mirrors, &base.mirrors),
         cache: cache.or_else(|| base.cache.clone()),
         bandwidth: bandwidth.or(base.bandwidth),
+        error_pages: error_pages.or_else(|| base.error_pages.clone()),
+        response_rewrite: response_rewrite.or_else(|| base.response_rewrite.clone()),
+        endpoint_form: or(endpoint_form, &base.endpoint_form),
+        secure_upstream: secure_upstream.or_else(|| base.secure_upstream.clone()),
         returns: or(returns, &base.returns),
         template_headers: template_headers.or_else(|| base.template_headers.clone()),
     }

@@ -11,6 +11,8 @@ use crate::object::{Kind, ObjectRef};
 pub(crate) struct Settings {
     /// `backend-protocol`.
     protocol: Option<Protocol>,
+    /// Whether requests over TLS go to endpoints over TLS, and others in clear text (`backend-protocol: AUTO_HTTP`).
+    pub(crate) follows_client: bool,
     /// `proxy-ssl-secret`.
     secret: Option<ObjectRef>,
     /// `proxy-ssl-verify`.
@@ -25,7 +27,15 @@ impl Settings {
     /// The protocol to the endpoints of all Services of the Ingress. Without the annotation, HTTP/1.1 in clear text, whatever the
     /// Service says (ingress-nginx `backend-protocol`).
     pub(crate) fn backend(&self) -> Backend {
-        let Protocol { http2, tls } = self.protocol.unwrap_or(Protocol { http2: false, tls: false });
+        self.backend_with(self.protocol.unwrap_or(Protocol { http2: false, tls: false }))
+    }
+
+    /// The protocol for requests over TLS, if it differs.
+    pub(crate) fn secure_backend(&self) -> Option<Backend> {
+        self.follows_client.then(|| self.backend_with(Protocol { http2: false, tls: true }))
+    }
+
+    fn backend_with(&self, Protocol { http2, tls }: Protocol) -> Backend {
         let tls = tls.then(|| BackendTls {
             name: self.name.clone(),
             sends_name: Some(self.sends_name),
@@ -48,6 +58,7 @@ pub(super) const ROWS: &[Row] = &[
         restricts: false,
         meaning: Sets(|settings, value| {
             let word = value.text.to_ascii_uppercase();
+            settings.backend.follows_client = word == "AUTO_HTTP";
             settings.backend.protocol = Some(match &*word {
                 "HTTP" | "AUTO_HTTP" => Protocol { http2: false, tls: false },
                 "HTTPS" => Protocol { http2: false, tls: true },

@@ -73,6 +73,26 @@ pub(super) const ROWS: &[Row] = &[
         sets: "The paths, with commas, that are not redirected to HTTPS.",
         default: "`/.well-known/acme-challenge`",
     },
+    Row {
+        name: "retry-non-idempotent",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            settings.upstream.retries_non_idempotent = value.switch()?;
+            Ok(())
+        }),
+        sets: "Retries requests whose method is not idempotent.",
+        default: "`false`",
+    },
+    Row {
+        name: "global-allowed-response-headers",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            settings.response.allowed_headers = value.list().map(Into::into).collect();
+            Ok(())
+        }),
+        sets: "The names of headers that `custom-headers` may set, with commas.",
+        default: "",
+    },
 ];
 
 /// The content of a ConfigMap.

@@ -19,6 +19,13 @@
 //! | [`hash`] | consistent hashing |
 //! | [`snippet`] | directives of snippets |
 //! | [`proxy`] | timeouts and sizes |
+//! | [`upstream`] | load balancing, retries, the form of requests, buffers |
+//! | [`errors`] | error pages, the default backend |
+//! | [`response`] | rewrites of responses |
+//! | [`session`] | session affinity |
+//! | [`canary`] | canaries |
+//! | [`cors`] | cross-origin requests |
+//! | [`mirror`] | mirrored requests |
 //! | `page` | the reference page |
 //! | [`unsupported`] | annotations without an effect, and refused annotations |
 
@@ -33,18 +40,25 @@ pub(crate) mod access;
 pub(crate) mod alias;
 pub(crate) mod auth;
 pub(crate) mod backend;
+pub(crate) mod canary;
 pub(crate) mod client_certificate;
 pub(crate) mod configmap;
+pub(crate) mod cors;
+pub(crate) mod errors;
 pub(crate) mod hash;
 pub(crate) mod https;
 pub(crate) mod limits;
+pub(crate) mod mirror;
 #[cfg(test)]
 mod page;
 pub(crate) mod proxy;
 pub(crate) mod redirect;
+pub(crate) mod response;
 pub(crate) mod rewrite;
+pub(crate) mod session;
 pub(crate) mod snippet;
 mod unsupported;
+pub(crate) mod upstream;
 pub(crate) mod value;
 
 /// The prefix of annotations without `--annotations-prefix`.
@@ -64,6 +78,13 @@ const GROUPS: &[&[Row]] = &[
     limits::ROWS,
     auth::ROWS,
     client_certificate::ROWS,
+    upstream::ROWS,
+    errors::ROWS,
+    response::ROWS,
+    session::ROWS,
+    canary::ROWS,
+    cors::ROWS,
+    mirror::ROWS,
     unsupported::ROWS,
 ];
 
@@ -77,6 +98,7 @@ pub(crate) struct Row {
     /// The effect, as a sentence of the reference page.
     pub(crate) sets: &'static str,
     /// The value without the annotation; empty if there is none.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test writes the reference page"))]
     pub(crate) default: &'static str,
 }
 
@@ -102,6 +124,13 @@ pub(crate) struct Settings {
     pub(crate) limits: limits::Settings,
     pub(crate) auth: auth::Settings,
     pub(crate) client_certificate: client_certificate::Settings,
+    pub(crate) upstream: upstream::Settings,
+    pub(crate) errors: errors::Settings,
+    pub(crate) response: response::Settings,
+    pub(crate) session: session::Settings,
+    pub(crate) canary: canary::Settings,
+    pub(crate) cors: cors::Settings,
+    pub(crate) mirror: mirror::Settings,
     pub(crate) redirect: redirect::Settings,
     pub(crate) hash: hash::Settings,
     pub(crate) snippet: snippet::Settings,

@@ -25,7 +25,7 @@ pub(crate) struct Settings {
 const LONGEST: Timeout = Timeout::of_millis(24 * span::HOUR);
 
 /// A timeout in seconds.
-fn timeout(value: &Value<'_>) -> Result<Option<Timeout>, String> {
+pub(super) fn timeout(value: &Value<'_>) -> Result<Option<Timeout>, String> {
     let Some(seconds) = value.seconds()? else { return Ok(None) };
     Ok(Some(Timeout::new(Duration::from_secs(seconds)).unwrap_or(LONGEST)))
 }

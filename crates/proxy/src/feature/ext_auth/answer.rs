@@ -7,6 +7,7 @@ use sluicegate_http1::{Known, ResponseHead};
 use super::External;
 use super::filter::Detail;
 use crate::feature::authentication::credential::is_line;
+use crate::feature::edit::write_line;
 
 /// The decision of a service about a request. The gateway uses no other part of the service's response.
 #[derive(Debug)]
@@ -117,12 +118,6 @@ fn time_to_live(most: Duration, head: &ResponseHead, buf: &[u8]) -> Duration {
         }
     }
     time_to_live
-}
-
-pub(super) fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    for part in [name, b": ", value, b"\r\n"] {
-        out.extend_from_slice(part);
-    }
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use sluicegate_http1::{Known, Line, ResponseHead};
 use sluicegate_model::feature::{ExternalAuth, ExternalAuthProtocol};
 use sluicegate_model::value::{HeaderName, syntax};
 
-use super::answer::{Answer, Verdict, write_line};
+use super::answer::{Answer, Verdict};
 use crate::feature::authentication::credential::is_line;
-use crate::feature::edit::{drop_lines, has_line};
+use crate::feature::edit::{drop_lines, has_line, write_line};
 use crate::name::is_same_name;
 use crate::request::HeadView;
 

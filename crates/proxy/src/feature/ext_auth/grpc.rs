@@ -5,8 +5,9 @@ use std::time::SystemTime;
 
 use sluicegate_http1::{Known, ResponseHead, is_token};
 
-use super::answer::{Answer, Verdict, write_line};
+use super::answer::{Answer, Verdict};
 use super::filter::{Detail, HeaderAction, HeaderEdit, is_free};
+use crate::feature::edit::write_line;
 use crate::protobuf::{self, Malformed, bytes, checked_fields, integer};
 
 /// The path of the call.

@@ -278,7 +278,7 @@ impl Reader {
                 }
                 ("return", _) => self.response(&words, conditions)?,
                 ("rewrite", [pattern, target, flags @ ..]) => {
-                    self.rewrite(pattern, target, flags, conditions)?
+                    self.rewrite(pattern, target, flags, conditions)?;
                 }
                 ("break", []) => {}
                 _ => {
@@ -341,11 +341,18 @@ impl Reader {
     }
 
     fn add(&mut self, name: &str, value: &str, mode: ResponseHeaderMode) -> Outcome {
-        let header = TemplateHeader { name: AnnotatedHeader::new(name)?, value: self.template(value)? };
+        let header = self.header(name, value)?;
         match self.snippet.headers.response.push(ResponseHeader { header, mode }) {
             true => Ok(()),
             false => Err("is one header too many".to_owned()),
         }
+    }
+
+    fn header(&self, name: &str, value: &str) -> Result<TemplateHeader, String> {
+        if value.contains(['\r', '\n']) {
+            return Err("has a line break in its value: remove it".to_owned());
+        }
+        Ok(TemplateHeader { name: AnnotatedHeader::new(name)?, value: self.template(value)? })
     }
 
     fn request_header(&mut self, name: &str, value: &str) -> Outcome {
@@ -359,7 +366,7 @@ impl Reader {
             "connection" if CONNECTION.contains(&&*value.to_ascii_lowercase()) => return Ok(()),
             _ => {}
         }
-        let header = TemplateHeader { name: AnnotatedHeader::new(name)?, value: self.template(value)? };
+        let header = self.header(name, value)?;
         match self.snippet.headers.request.push(header) {
             true => Ok(()),
             false => Err("is one header too many".to_owned()),
@@ -602,7 +609,7 @@ mod tests {
         for (text, expected) in [
             ("return 403;", vec!["[] 403"]),
             ("return https://new.example$request_uri;", vec!["[] 302 https://new.example$request_uri"]),
-            ("return 200 'ok $host';", vec!["[] 200 ok $host"]),
+            ("return 200 'ok $host\\n';", vec!["[] 200 ok $host\n"]),
             (
                 "if ($http_user_agent ~* (bot|spider)) { return 403; }",
                 vec!["[$http_user_agent ~ (bot|spider)] 403"],
@@ -725,12 +732,13 @@ mod tests {
         ] {
             assert_eq!(read(text, false).unwrap_err(), expected, "{text}");
         }
-        let ignored = read("gzip on;\nadd_header Connection x;", false).unwrap();
+        let ignored = read("gzip on;\nadd_header Connection x;\nadd_header A 'b\nc';", false).unwrap();
         assert_eq!(
             ignored.faults,
             [
                 "line 1: gzip has no effect: use the setting for compression",
                 "line 2: add_header \"Connection\" is a hop-by-hop header, which the gateway sets itself",
+                "line 3: add_header has a line break in its value: remove it",
             ]
         );
     }

@@ -9,6 +9,7 @@ use crate::translate::{IngressNginx, TranslateOptions, Translation, translate};
 mod access;
 mod locations;
 mod redirects;
+mod responses;
 mod snippets;
 
 /// The options with the dialect.

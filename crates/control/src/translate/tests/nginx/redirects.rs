@@ -56,25 +56,25 @@ fn upstream_vhost_sets_the_host_for_endpoints() {
 
 #[test]
 fn permanent_and_temporal_redirects_have_the_codes_of_ingress_nginx() {
-    let permanent = "permanent-redirect: https://$host/new$request_uri\n";
-    let temporal = "temporal-redirect: https://other.example\n";
+    let permanent = "permanent-redirect: https://$host/new$request_uri";
+    let temporal = "temporal-redirect: https://other.example";
     for (annotations, status, location) in [
         (permanent.to_owned(), 301, "https://$host/new$request_uri"),
-        (format!("{permanent}permanent-redirect-code: \"308\""), 308, "https://$host/new$request_uri"),
-        (format!("{permanent}permanent-redirect-code: \"200\""), 301, "https://$host/new$request_uri"),
-        (format!("{permanent}{temporal}"), 302, "https://other.example"),
-        (format!("{temporal}temporal-redirect-code: \"307\""), 307, "https://other.example"),
-        (format!("{temporal}temporal-redirect-code: \"308\""), 302, "https://other.example"),
+        (format!("{permanent}\npermanent-redirect-code: \"308\""), 308, "https://$host/new$request_uri"),
+        (format!("{permanent}\npermanent-redirect-code: \"200\""), 301, "https://$host/new$request_uri"),
+        (format!("{permanent}\n{temporal}"), 302, "https://other.example"),
+        (format!("{temporal}\ntemporal-redirect-code: \"307\""), 307, "https://other.example"),
+        (format!("{temporal}\ntemporal-redirect-code: \"308\""), 302, "https://other.example"),
     ] {
         let features = serde_json::to_value(features(&annotations)).unwrap();
         let expected = json!([{"statusCode": status, "content": {"location": {"url": location}}}]);
         assert_eq!(features["returns"], expected, "{annotations}");
     }
-    let with_body = features(&format!("{permanent}permanent-redirect-code: \"300\""));
+    let with_body = features(&format!("{permanent}\npermanent-redirect-code: \"300\""));
     let with_body = serde_json::to_value(with_body).unwrap();
     assert_eq!(with_body["returns"][0]["content"]["body"]["mediaType"], "text/html");
     let flags =
-        features(&format!("{permanent}relative-redirects: \"true\"\nuse-port-in-redirects: \"true\""));
+        features(&format!("{permanent}\nrelative-redirects: \"true\"\nuse-port-in-redirects: \"true\""));
     let location = &serde_json::to_value(flags).unwrap()["returns"][0]["content"]["location"];
     assert_eq!((&location["isRelative"], &location["hasPort"]), (&json!(true), &json!(true)));
     assert!(problem("permanent-redirect: javascript:alert(1)").contains("is not a URL"));
@@ -102,8 +102,13 @@ fn app_root_redirects_only_the_root_of_the_host_before_every_other_rule() {
 
 #[test]
 fn www_redirect_adds_the_other_host_unless_an_ingress_has_it() {
-    let with =
-        |host: &str| ingress("a", "from-to-www-redirect: \"true\"", &[&format!("{host} Prefix / echo:http")]);
+    let with = |host: &str| {
+        ingress(
+            "a",
+            "from-to-www-redirect: \"true\"",
+            &[&format!("{host} Prefix / echo:http"), &format!("{host} Prefix /b echo:http")],
+        )
+    };
     for (host, from) in [("a.test", "www.a.test"), ("www.a.test", "a.test")] {
         let rules = rules(&with(host), from);
         let [(path, features)] = &rules[..] else { panic!("{rules:?}") };
@@ -127,5 +132,5 @@ fn upstream_hash_by_selects_endpoints_by_a_text() {
         let balancing = balancing(&format!("{by}upstream-hash-by-subset: \"true\"{further}"));
         assert_eq!(balancing["hashSubset"], size);
     }
-    assert_eq!(balancing("upstream-hash-by-subset: \"true\""), Value::Null);
+    assert_eq!(balancing("upstream-hash-by-subset: \"true\""), json!({"algorithm": "RoundRobin"}));
 }

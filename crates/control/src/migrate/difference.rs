@@ -1,0 +1,35 @@
+//! Supported annotations that differ from ingress-nginx in a detail.
+
+/// Names without a prefix, in alphabetical order, and the differences.
+pub(crate) const DIFFERENCES: &[(&str, &str)] = &[
+    ("client-body-buffer-size", "The gateway streams request bodies; it buffers what a retry needs."),
+    ("connection-proxy-header", "The gateway keeps connections to endpoints open by itself."),
+    ("proxy-buffering", "The gateway streams responses with bounded buffers."),
+    ("proxy-buffers-number", "The gateway streams responses with bounded buffers."),
+    ("proxy-max-temp-file-size", "The gateway writes no responses to files."),
+    ("proxy-request-buffering", "The gateway streams request bodies; it buffers what a retry needs."),
+    (
+        "proxy-send-timeout",
+        "One timeout applies to reads and writes: the longer of proxy-read-timeout and proxy-send-timeout.",
+    ),
+];
+
+/// The difference of an annotation.
+pub(crate) fn of(short: &str) -> Option<&'static str> {
+    let place = DIFFERENCES.binary_search_by_key(&short, |(name, _)| name).ok()?;
+    Some(DIFFERENCES[place].1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DIFFERENCES;
+    use crate::object::nginx::row;
+
+    #[test]
+    fn differences_are_sorted_and_name_known_annotations() {
+        assert!(DIFFERENCES.is_sorted_by_key(|(name, _)| *name));
+        for (name, _) in DIFFERENCES {
+            assert!(row(name).is_some(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! `sluicegate migrate`: moving from ingress-nginx.
+
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand, ValueEnum};
+use http::HeaderName;
+use sluicegate_control::{
+    Credentials, TranslateOptions, ingress_targets, migration_report, read_ingresses, read_manifests,
+};
+use sluicegate_migrate::{Controller, ControllerError, Options, Request, Rules, source};
+
+use crate::cli::ClassArgs;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Migrate {
+    /// Report what the gateway would make of each annotation of each Ingress of ingress-nginx: same, different, refused,
+    /// or closed because the annotation may restrict access. The report reads Ingresses and IngressClasses, and changes
+    /// nothing.
+    #[command(after_help = "\
+Examples:\n  sluicegate migrate report --kubernetes --output html > report.html\n  \
+kubectl get ingresses,ingressclasses --all-namespaces --output yaml | sluicegate migrate report -\n\n\
+sluicegate check --ingress-nginx-compatibility also finds references to missing Services and Secrets.")]
+    Report(ReportArgs),
+    /// Send the same requests to ingress-nginx and to the gateway, and print every difference between their responses:
+    /// status, headers, body, and the Service that responded. The requests come from an access log, a HAR file, or the
+    /// hosts and paths of Ingresses. The command sends only GET, HEAD and OPTIONS unless --method allows others, and
+    /// exits with 1 if a response differs.
+    #[command(after_help = "\
+Examples:\n  sluicegate migrate diff --old https://192.0.2.1 --new https://192.0.2.2 --log access.log --host shop.example.com\n  \
+kubectl get ingresses --all-namespaces --output yaml | sluicegate migrate diff --old http://192.0.2.1 --new http://192.0.2.2 -")]
+    Diff(Box<DiffArgs>),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// The directory of manifests with its sub-folders, or one manifest, or - for standard input.
+    #[arg(required_unless_present = "kubernetes", conflicts_with = "kubernetes")]
+    path: Option<PathBuf>,
+    /// Read the Ingresses of a cluster, with a kubeconfig.
+    #[arg(long)]
+    kubernetes: bool,
+    /// The kubeconfig file. [default: the pod's service account, then $KUBECONFIG, then ~/.kube/config]
+    #[arg(long, value_name = "FILE", requires = "kubernetes")]
+    kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig. [default: the current context]
+    #[arg(long, value_name = "NAME", requires = "kubernetes")]
+    context: Option<String>,
+    /// The form of the report.
+    #[arg(long, value_enum, value_name = "FORM", default_value = "text")]
+    output: Output,
+    #[command(flatten)]
+    class: ClassArgs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Output {
+    /// A line for each Ingress, and a line for each annotation that is not the same.
+    Text,
+    /// One JSON object.
+    Json,
+    /// One HTML page.
+    Html,
+}
+
+#[derive(Debug, Args)]
+#[group(id = "requests", required = true, multiple = false, args = ["path", "log", "har"])]
+pub(crate) struct DiffArgs {
+    /// The URL of ingress-nginx, such as https://192.0.2.1. The command asks this address for every host.
+    #[arg(long, value_name = "URL")]
+    old: String,
+    /// The URL of the gateway.
+    #[arg(long, value_name = "URL")]
+    new: String,
+    /// Requests for the hosts and paths of these Ingresses: a directory of manifests, one manifest, or - for standard
+    /// input.
+    path: Option<PathBuf>,
+    /// Requests of an access log: the default format of ingress-nginx and nginx, or lines of JSON.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Requests of a HAR file, which browsers write. The command sends methods and URLs, without headers.
+    #[arg(long, value_name = "FILE")]
+    har: Option<PathBuf>,
+    /// The host of the lines of an access log that name no host.
+    #[arg(long, value_name = "HOST", requires = "log")]
+    host: Option<String>,
+    /// A further method to send, such as POST; may be given several times. Endpoints receive such a request twice.
+    #[arg(long, value_name = "METHOD")]
+    method: Vec<String>,
+    /// The requests per second to each controller. 1 to 1000.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rate: u32,
+    /// The timeout of each response.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    timeout: Duration,
+    /// The longest time for all requests. Further requests are left out.
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = humantime::parse_duration)]
+    longest: Duration,
+    /// The response header by which endpoints name their Service.
+    #[arg(long, value_name = "NAME")]
+    service_header: Option<HeaderName>,
+    /// A response header that is not compared; may be given several times.
+    #[arg(long, value_name = "NAME")]
+    ignore_header: Vec<HeaderName>,
+    /// Do not compare bodies.
+    #[arg(long)]
+    ignore_bodies: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    class: ClassArgs,
+}
+
+pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
+    let (requests, skipped) = args.requests()?;
+    anyhow::ensure!(
+        !requests.is_empty(),
+        "there are no requests to send; entries that are no requests, or name no host: {skipped}"
+    );
+    let options = Options {
+        rate: args.rate,
+        timeout: args.timeout,
+        methods: args.method.clone(),
+        longest: args.longest,
+        rules: Rules {
+            ignored: args.ignore_header.clone(),
+            service_header: args.service_header.clone(),
+            ignores_bodies: args.ignore_bodies,
+        },
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let report = runtime.block_on(async {
+        let (old, new) = (Controller::at(&args.old).await?, Controller::at(&args.new).await?);
+        Ok::<_, ControllerError>(sluicegate_migrate::run(&old, &new, &requests, &options).await)
+    })?;
+    match args.json {
+        true => crate::say(&serde_json::to_string_pretty(&report)?),
+        false => crate::say(&report.to_string()),
+    }
+    if skipped > 0 {
+        crate::complain(&format!("entries that are no requests, or name no host: {skipped}"));
+    }
+    let is_same = report.compared > 0 && report.mismatches.is_empty() && report.without_response == 0;
+    Ok(if is_same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl DiffArgs {
+    /// The requests, and the number of entries that are no requests.
+    fn requests(&self) -> anyhow::Result<(Vec<Request>, usize)> {
+        let read = |path: &PathBuf| {
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+        };
+        let (requests, skipped) = match (&self.log, &self.har, &self.path) {
+            (Some(file), ..) => source::log::read(&read(file)?, self.host.as_deref()),
+            (None, Some(file), _) => {
+                source::har::read(&read(file)?).with_context(|| file.display().to_string())?
+            }
+            (None, None, Some(path)) => {
+                let options = self.class.migration();
+                let targets = ingress_targets(&texts(path)?, &options);
+                (targets.iter().filter_map(|(host, path)| Request::new(host, "GET", path)).collect(), 0)
+            }
+            (None, None, None) => (Vec::new(), 0),
+        };
+        Ok((source::unique(requests), skipped))
+    }
+}
+
+impl ClassArgs {
+    /// The options for a translation of Ingresses of ingress-nginx.
+    fn migration(&self) -> TranslateOptions {
+        TranslateOptions { ingress_nginx: Some(self.dialect()), ..TranslateOptions::default() }
+    }
+}
+
+/// The manifests of a path, or of standard input.
+fn texts(path: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
+    if path == Path::new("-") {
+        let mut text = String::new();
+        io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
+        return Ok(vec![(PathBuf::from("standard input"), text)]);
+    }
+    read_manifests(path).context("cannot read the manifests")
+}
+
+pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<()> {
+    let texts = match &args.path {
+        None => {
+            let credentials =
+                Credentials { kubeconfig: args.kubeconfig.clone(), context: args.context.clone() };
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(read_ingresses(&credentials))?
+        }
+        Some(path) => texts(path)?,
+    };
+    let report = migration_report(&texts, &args.class.migration());
+    match args.output {
+        Output::Text => crate::say(report.to_string().trim_end()),
+        Output::Json => crate::say(&serde_json::to_string_pretty(&report)?),
+        Output::Html => crate::say(report.html().trim_end()),
+    }
+    Ok(())
+}
