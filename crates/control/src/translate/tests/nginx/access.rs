@@ -250,7 +250,8 @@ fn service_of_the_configmap_applies_unless_an_ingress_has_its_own_or_none() {
     let invalid = translated("", "global-auth-url: \"ftp://global/\"");
     assert!(refusal(rule(&invalid)).is_some(), "{:?}", problems(&invalid));
     let allowed = |annotations: &str| {
-        let translation = translated(annotations, "allowlist-source-range: 10.0.0.0/8, denylist-source-range: \"\"");
+        let translation =
+            translated(annotations, "allowlist-source-range: 10.0.0.0/8, denylist-source-range: \"\"");
         let access = rule(&translation).security.as_ref().unwrap().ip_access.clone();
         access.allow.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
