@@ -17,7 +17,7 @@ use sluicegate_model::feature::{
     Affinity, AuthRequest, AuthRequestCache, Authentication, BackendFeatures, Basic, Cors, Digest,
     EndpointForm, ErrorPages, ExtAuth, ExternalAuth, ExternalAuthProtocol, Jwt, LoadBalancingAlgorithm,
     Require, ResponseHeader, ResponseHeaderMode, ResponseRewrite, RetryConstraint, StatusTime, TargetRewrite,
-    TemplateHeader, TemplateHeaders,
+    TemplateHeader, TemplateHeaders, Unrecorded,
 };
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 use sluicegate_model::policy::*;
@@ -553,6 +553,7 @@ fn annotate_responses(features: &mut Features) {
     }));
     features.endpoint_form = EndpointForm { is_http10: true, connection: Some(HeaderValue::of("close")) };
     features.limits.response_head = Some(Size::of(4096));
+    features.unrecorded = Unrecorded { access_log: true, traces: true };
     features.secure_upstream = Some(key(1));
     let conditions = RetryConditions {
         error: true,

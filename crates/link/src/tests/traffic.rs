@@ -52,8 +52,10 @@ pub(super) fn seconds() -> BoxedStrategy<Value> {
 }
 
 pub(super) fn url_rewrite() -> BoxedStrategy<Value> {
-    let regex =
-        object([("pattern!", text("(/[a-z]{1,4}){1,3}(.*)")), ("value!", text("(/[a-z]{1,4}){1,3}\\$1"))]);
+    let regex = object([
+        ("pattern!", text(r"(/[a-z]{1,4}){1,3}\(\.\*\)")),
+        ("value!", text("(/[a-z]{1,4}){1,3}\\$1")),
+    ]);
     let hostname = || text("[a-z]{1,8}");
     prop_oneof![
         object([("path", path()), ("hostname", hostname())]),

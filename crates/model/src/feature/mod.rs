@@ -32,6 +32,7 @@
 //! | [`ip_access`] | access by client IP |
 //! | [`rate_limit`] | rate limits and concurrency limits |
 //! | [`compression`] | compression of responses |
+//! | [`observability`] | the records of requests |
 //! | [`service_ref`] | a Service that a feature names |
 //!
 //! # A new field
@@ -58,6 +59,7 @@ pub mod ip_access;
 pub mod limits;
 pub mod load_balancing;
 pub mod mirror;
+pub mod observability;
 pub mod rate_limit;
 pub mod redirect;
 pub mod response_rewrite;
@@ -94,6 +96,7 @@ pub use load_balancing::{
     Affinity, HashPart, HashPartType, LoadBalancing, LoadBalancingAlgorithm, SessionTimeout,
 };
 pub use mirror::{MIRRORS_MAX, Mirror};
+pub use observability::Unrecorded;
 pub use rate_limit::{Concurrency, Limit, LimitAlgorithm, LimitKey, LimitStatus, Window};
 pub use redirect::{Redirect, Scheme};
 pub use response_rewrite::ResponseRewrite;
@@ -199,6 +202,11 @@ pub struct Features {
     #[schemars(skip)]
     #[n(43)]
     pub secure_upstream: Option<UpstreamKey>,
+    /// The records that the gateway does not make of the requests.
+    #[serde(skip_deserializing, skip_serializing_if = "is_default")]
+    #[schemars(skip)]
+    #[cbor(n(44), default, skip_if = "is_default")]
+    pub unrecorded: Unrecorded,
     /// Responses without an endpoint, which annotations of ingress-nginx set. The first response whose conditions hold
     /// applies, before the security policy.
     #[serde(skip_deserializing, skip_serializing_if = "is_default")]

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use sluicegate_http1::{ChunkedDecoder, HeadLimits, Known, Method, ResponseFraming, ResponseHead};
+use sluicegate_model::Settings;
 use sluicegate_model::feature::ErrorPages;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, timeout};
@@ -171,10 +172,19 @@ impl Exchange<'_> {
                     let mut tried = AvoidedEndpoints::default();
                     // A Service without an endpoint delays no response.
                     let turn = upstream.pick(&tried, &preference, &settings.resilience, now)?;
+                    if let Some(mut pooled) = upstream.pooled(&turn, true, now) {
+                        upstream.count_attempt(pooled.endpoint());
+                        if let Some(fetched) =
+                            fetch(&mut pooled.socket.stream, &request, method, &limits).await
+                        {
+                            return Some(fetched.recycle(pooled, &settings));
+                        }
+                    }
                     let mut connection =
                         upstream.connect((&settings, &preference), &mut tried, Some(turn)).await.ok()?;
                     upstream.count_attempt(connection.endpoint());
-                    fetch(&mut connection.socket.stream, &request, method, &limits).await
+                    let fetched = fetch(&mut connection.socket.stream, &request, method, &limits).await?;
+                    Some(fetched.recycle(connection, &settings))
                 };
                 // The client may leave in the meantime.
                 let fetched = self.awaited(timeout(PAGE_TIME, fetching), self.head_deadline).await;
@@ -182,7 +192,7 @@ impl Exchange<'_> {
             }
             _ => None,
         };
-        let Some((mut head, text, body)) = page else {
+        let Some(Fetched { mut head, text, body, .. }) = page else {
             shard.page_failures.add(1);
             return None;
         };
@@ -260,13 +270,28 @@ fn is_own(name: &[u8]) -> bool {
     OWN_HEADERS.iter().any(|own| is_same_name(name, own))
 }
 
-/// Sends the request, and reads the response: its head, the bytes of the head, and the body.
-async fn fetch(
-    stream: &mut Stream,
-    request: &[u8],
-    method: Method,
-    limits: &HeadLimits,
-) -> Option<(ResponseHead, Vec<u8>, Vec<u8>)> {
+/// The whole response of a Service.
+struct Fetched {
+    head: ResponseHead,
+    /// The bytes of the head.
+    text: Vec<u8>,
+    body: Vec<u8>,
+    /// Whether the connection has nothing behind the response.
+    is_clean: bool,
+}
+
+impl Fetched {
+    /// Returns the connection of the response to its pool, if the connection can carry another request.
+    fn recycle(self, connection: Connection, settings: &Settings) -> Self {
+        if self.is_clean && self.head.keep_alive {
+            connection.recycle(settings, Instant::now(), self.head.keep_alive_timeout);
+        }
+        self
+    }
+}
+
+/// Sends the request, and reads the response.
+async fn fetch(stream: &mut Stream, request: &[u8], method: Method, limits: &HeadLimits) -> Option<Fetched> {
     stream.write_all(request).await.ok()?;
     stream.flush().await.ok()?;
     let (head, mut text) = stream.read_response(method, limits).await.ok()?;
@@ -276,11 +301,10 @@ async fn fetch(
         let is_over = match head.framing {
             ResponseFraming::None => true,
             ResponseFraming::Length(length) => {
-                body.append(&mut coded);
                 let length = usize::try_from(length).ok().filter(|length| *length <= PAGE_MAX)?;
-                let is_over = body.len() >= length;
-                body.truncate(length);
-                is_over
+                let taken = coded.len().min(length - body.len());
+                body.extend(coded.drain(..taken));
+                body.len() == length
             }
             ResponseFraming::Chunked => {
                 let recoded = chunks::recode(&mut decoder, &coded, &mut body, &mut Coding::Plain).ok()?;
@@ -293,14 +317,16 @@ async fn fetch(
             }
         };
         if is_over {
-            return Some((head, text, body));
+            let is_clean = coded.is_empty();
+            return Some(Fetched { head, text, body, is_clean });
         }
         // The coding of chunks adds less than the length of the longest page.
         if body.len() > PAGE_MAX || coded.len() > PAGE_MAX {
             return None;
         }
         if stream.read_buf(&mut coded).await.ok()? == 0 {
-            return (head.framing == ResponseFraming::UntilClose).then_some((head, text, body));
+            let is_whole = head.framing == ResponseFraming::UntilClose;
+            return is_whole.then_some(Fetched { head, text, body, is_clean: false });
         }
     }
 }

@@ -120,12 +120,20 @@ impl Exchange<'_> {
             dry_runs: &record.dry_runs,
             trace: record.trace.as_deref(),
             cache: record.cache,
+            is_logged: !self.traffic().is_some_and(|policy| policy.source().features.unrecorded.access_log),
             secrets: match target {
                 Some(target) => target.guard.as_deref().map_or(&[][..], Guard::secret_parameters),
                 None => all_secrets,
             },
             all_secrets,
         }
+    }
+
+    /// Ends the span of a request whose rule has no traces.
+    pub(super) fn end_trace(&mut self) {
+        self.record.trace = None;
+        self.scratch.request_lines.drain(..self.trace_lines);
+        self.trace_lines = 0;
     }
 
     /// Starts a span of the request, or forwards its trace without a span.

@@ -82,6 +82,9 @@ impl Exchange<'_> {
         // These lines apply to every response, also from this gateway.
         self.scratch.response_lines.extend_from_slice(&policy.compiled.response.lines);
         let preference = EndpointPreference::default();
+        if policy.source().features.unrecorded.traces {
+            self.end_trace();
+        }
         self.steered = Some(Steered { policy, preference, mirrors: Vec::new(), host: None });
     }
 
@@ -184,7 +187,11 @@ impl Exchange<'_> {
 
     /// Renders the host and the headers for the endpoint, as far as they have variables.
     fn render_request(&mut self) -> Result<(), Refusal> {
-        let Some(policy) = self.traffic().cloned() else { return Ok(()) };
+        let has_variables = |policy: &&Arc<TrafficPolicy>| {
+            let has_host = policy.source().features.url_rewrite.host.is_some();
+            has_host || policy.compiled.template_headers.is_some()
+        };
+        let Some(policy) = self.traffic().filter(has_variables).cloned() else { return Ok(()) };
         if let Some(host) = &policy.source().features.url_rewrite.host {
             let mut rendered = Vec::new();
             self.template_view().render(host, Place::Header, &mut rendered).map_err(too_long)?;
@@ -304,6 +311,7 @@ impl Exchange<'_> {
     /// States the session in the response. `mark` is the mark of the responding endpoint; `None`: a cached response, which
     /// only renews a session.
     pub(super) fn state_session(&mut self, mark: Option<u64>) {
+        let is_of_endpoint = mark.is_some();
         let Some(mut mark) = mark.or(self.session.map(|session| session.mark)) else { return };
         let Some(upstream) = self.record.upstream.clone() else { return };
         // Apart from `self`, whose lines change.
@@ -314,7 +322,7 @@ impl Exchange<'_> {
         else {
             return;
         };
-        if let Some(session) = self.session {
+        if let Some(session) = self.session.filter(|_| is_of_endpoint) {
             let (stays, before) = (affinity.outlives_failures(), session.mark);
             match affinity.is_hashed() {
                 // The endpoint that the hash leads to has failed, or was at its limit.

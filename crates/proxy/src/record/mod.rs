@@ -39,7 +39,7 @@ impl Sinks {
     /// Records a finished request.
     pub(crate) fn request(&self, record: &RequestRecord<'_>, stats: &WorkerStats) {
         metrics::count(record);
-        if let Some(log) = &self.log {
+        if let Some(log) = self.log.as_ref().filter(|_| record.is_logged) {
             log.request(record, stats);
         }
         if let Some(trace) = record.trace {

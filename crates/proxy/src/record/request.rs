@@ -44,6 +44,8 @@ pub(crate) struct RequestRecord<'r> {
     pub(crate) trace: Option<&'r Trace>,
     /// The effect of the cache.
     pub(crate) cache: Option<&'static str>,
+    /// Whether the access log has the request.
+    pub(crate) is_logged: bool,
     /// The query parameters that hold credentials, on the request's route.
     pub(crate) secrets: &'r [Box<str>],
     /// The query parameters that hold credentials, on any route.

@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use sluicegate_model::feature::Unrecorded;
+use sluicegate_model::policy::Traffic;
+use sluicegate_model::{PathPattern, RuleMatch};
 use sluicegate_proxy::counters::SpanLoss;
 use sluicegate_proxy::record::access_log::{AccessLog, LogFormat};
 use sluicegate_testkit::terminator::Terminator;
@@ -200,5 +203,33 @@ async fn access_log_contains_trace_id_and_span_id() -> TestResult {
     let wanted = format!("\"trace_id\":\"{TRACE}\",\"span_id\":\"{}\"", spans[0].span);
     assert!(traced.contains(&wanted), "{traced}");
     assert!(!untraced.contains("_id\":\"\"") && !untraced.contains("trace_id"), "{untraced}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn rule_can_leave_its_requests_out_of_the_access_log_and_of_traces() -> TestResult {
+    let file = tempfile::NamedTempFile::new()?;
+    let log = AccessLog::open(LogFormat::Json, Some(file.path()))?;
+    let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
+    let builder = traced(&backend, to(collector.addr()));
+    let gateway = builder.options(|options| options.access_log = Some(log)).start().await?;
+    gateway
+        .configure(|config| {
+            let host = Arc::make_mut(&mut config.hosts[0]);
+            let mut quiet = host.rules[0].clone();
+            quiet.matches = vec![RuleMatch::path(PathPattern::Prefix("/quiet".into()))];
+            let mut traffic = Traffic::new(quiet.id.clone());
+            traffic.features.unrecorded = Unrecorded { access_log: true, traces: true };
+            quiet.traffic = Some(Arc::new(traffic));
+            host.rules.push(quiet);
+        })
+        .await;
+    ask(&gateway, "/quiet", &[]).await?;
+    assert_eq!(got(&seen(&backend), "traceparent"), None);
+    ask(&gateway, "/loud", &[]).await?;
+    let read = || std::fs::read_to_string(file.path()).unwrap();
+    gateway.wait_until(|_| read().contains("/loud")).await?;
+    assert!(!read().contains("/quiet"), "{}", read());
+    assert_eq!(all(&gateway, &collector).await.len(), 1);
     Ok(())
 }

@@ -10,6 +10,7 @@ mod listener_sets;
 mod manifests;
 mod nginx_access;
 mod nginx_responses;
+mod nginx_rewrites;
 mod planes;
 mod policies;
 mod restrictions;

@@ -58,6 +58,7 @@ mod https;
 mod limits;
 mod location;
 mod mirror;
+mod observability;
 mod proxy;
 mod redirect;
 mod response;
@@ -255,6 +256,7 @@ impl<'a> Dialect<'a> {
             }
         }
         proxy::apply(context, &mut parts);
+        observability::apply(context, &mut parts);
         access::apply(context, &mut parts);
         limits::apply(context, &mut parts);
         auth::apply(context, &mut parts);

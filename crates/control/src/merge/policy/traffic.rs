@@ -72,6 +72,7 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
         response_rewrite,
         endpoint_form,
         secure_upstream,
+        unrecorded,
         returns,
         template_headers,
     } = own.clone();
@@ -109,6 +110,7 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
         error_pages: error_pages.or_else(|| base.error_pages.clone()),
         response_rewrite: response_rewrite.or_else(|| base.response_rewrite.clone()),
         endpoint_form: or(endpoint_form, &base.endpoint_form),
+        unrecorded: or(unrecorded, &base.unrecorded),
         secure_upstream: secure_upstream.or_else(|| base.secure_upstream.clone()),
         returns: or(returns, &base.returns),
         template_headers: template_headers.or_else(|| base.template_headers.clone()),

@@ -23,7 +23,6 @@ const ANNOTATIONS: &[&str] = &[
     "limit-rate",
     "limit-rate-after",
     "load-balance",
-    "opentelemetry-trust-incoming-span",
     "preserve-trailing-slash",
     "proxy-body-size",
     "proxy-buffer-size",

@@ -34,6 +34,9 @@ pub(crate) const TARGET: &str = "nginx.ingress.kubernetes.io/mirror-target";
 impl Target {
     fn of(text: &str) -> Result<Self, String> {
         let form = || format!("{text:?} is not a URL: write it as https://mirror.example$request_uri");
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(format!("{text:?} has characters that a URL cannot have"));
+        }
         let (scheme, rest) = text.split_once("://").ok_or_else(form)?;
         let has_tls = match scheme {
             "http" => false,

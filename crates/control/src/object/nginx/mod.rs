@@ -27,6 +27,7 @@
 //! | [`cors`] | cross-origin requests |
 //! | [`mirror`] | mirrored requests |
 //! | `page` | the reference page |
+//! | [`observability`] | the access log, traces |
 //! | [`unsupported`] | annotations without an effect, and refused annotations |
 
 use std::collections::BTreeMap;
@@ -49,6 +50,7 @@ pub(crate) mod hash;
 pub(crate) mod https;
 pub(crate) mod limits;
 pub(crate) mod mirror;
+pub(crate) mod observability;
 #[cfg(test)]
 mod page;
 pub(crate) mod proxy;
@@ -85,6 +87,7 @@ const GROUPS: &[&[Row]] = &[
     canary::ROWS,
     cors::ROWS,
     mirror::ROWS,
+    observability::ROWS,
     unsupported::ROWS,
 ];
 
@@ -134,6 +137,7 @@ pub(crate) struct Settings {
     pub(crate) redirect: redirect::Settings,
     pub(crate) hash: hash::Settings,
     pub(crate) snippet: snippet::Settings,
+    pub(crate) observability: observability::Settings,
     /// The Secrets and ConfigMaps that annotations name.
     pub(crate) references: Vec<ObjectRef>,
     pub(crate) faults: Vec<Fault>,

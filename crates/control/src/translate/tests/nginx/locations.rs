@@ -160,3 +160,11 @@ fn timeouts_are_in_seconds() {
     let seconds = |timeout: Option<Timeout>| timeout.unwrap().get().as_secs();
     assert_eq!((seconds(timeouts.connect), seconds(timeouts.response), seconds(timeouts.idle)), (3, 90, 90));
 }
+
+#[test]
+fn requests_are_left_out_of_the_access_log_and_of_traces_on_request() {
+    let unrecorded = |annotations: &str| features(annotations).unrecorded;
+    assert!(!unrecorded("").access_log && !unrecorded("enable-access-log: \"true\"").access_log);
+    assert!(unrecorded("enable-access-log: \"false\"").access_log);
+    assert!(unrecorded("enable-opentelemetry: \"false\"").traces);
+}
