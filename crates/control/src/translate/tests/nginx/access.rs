@@ -249,6 +249,15 @@ fn service_of_the_configmap_applies_unless_an_ingress_has_its_own_or_none() {
     assert_eq!(url("enable-global-auth: \"false\""), None);
     let invalid = translated("", "global-auth-url: \"ftp://global/\"");
     assert!(refusal(rule(&invalid)).is_some(), "{:?}", problems(&invalid));
+    let allowed = |annotations: &str| {
+        let translation =
+            translated(annotations, "allowlist-source-range: 10.0.0.0/8, denylist-source-range: \"\"");
+        let access = rule(&translation).security.as_ref().unwrap().ip_access.clone();
+        access.allow.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(allowed(""), ["10.0.0.0/8"]);
+    assert_eq!(allowed("whitelist-source-range: 192.0.2.0/24"), ["192.0.2.0/24"]);
+    assert_eq!(allowed("allowlist-source-range: 192.0.2.0/24"), ["192.0.2.0/24"]);
     let limited = translated("limit-rps: \"1\"", "limit-req-status-code: \"429\"");
     assert_eq!(rule(&limited).rate_limits.as_ref().unwrap().limits[0].status(), 429);
 }
