@@ -325,7 +325,7 @@ impl<'a> Dialect<'a> {
                             upstream: None,
                             own: Some(location::redirecting(&own, redirect)),
                         },
-                    }))
+                    }));
                 }
                 Err(fault) => {
                     let field = format!("{}.path", place.field());

@@ -55,7 +55,7 @@ pub(crate) enum Method {
     Jwt(Tokens),
     ApiKey { places: Vec<Place>, forwards: bool },
     Basic(Passwords),
-    Digest(DigestPasswords),
+    Digest(Box<DigestPasswords>),
     External(Arc<External>),
     Unusable,
 }
@@ -142,7 +142,7 @@ impl Method {
             Err(_) => Self::Unusable,
         });
         let digest = source.digest.as_ref().map(|digest| match digest.users.value() {
-            Ok(users) => Self::Digest(DigestPasswords::new(digest, users)),
+            Ok(users) => Self::Digest(Box::new(DigestPasswords::new(digest, users))),
             Err(_) => Self::Unusable,
         });
         let ext_auth = source.ext_auth.as_ref().map(|ext_auth| match External::new(ext_auth, new_number()) {
