@@ -47,9 +47,9 @@ spec:
         &serve(yaml).problems,
         &[
             "m.yaml:14: Ingress default/hello: spec.rules[0].http.paths[0].pathtype: is unknown and ignored: did you mean pathType?",
-            "m.yaml:8: Ingress default/hello: metadata.annotations[nginx.ingress.kubernetes.io/rewrite-target]: is ignored",
             "m.yaml:7: Ingress default/hello: metadata.annotations[sluicegate.dev/load-balance]: has no effect on an object of kind Ingress: write it on the Service",
             "m.yaml:13: Ingress default/hello: spec.rules[0].http.paths[0].pathType: is missing",
+            "m.yaml:8: Ingress default/hello: metadata.annotations[nginx.ingress.kubernetes.io/rewrite-target]: is ignored",
             "m.yaml:25: Ingress default/hello: spec.rules[0].http.paths[1].backend.service.port: Service default/echo has no port \"81\", it has 80",
         ],
     );
