@@ -30,7 +30,7 @@ sluicegate check --ingress-nginx-compatibility also finds references to missing 
     /// hosts and paths of Ingresses. The command sends only GET, HEAD and OPTIONS unless --method allows others, and
     /// exits with 1 if a response differs.
     #[command(after_help = "\
-Examples:\n  sluicegate migrate diff --old https://192.0.2.1 --new https://192.0.2.2 --log access.log --host shop.example.com\n  \
+Examples:\n  sluicegate migrate diff --old https://192.0.2.1 --new https://192.0.2.2 --access-log access.log --host shop.example.com\n  \
 kubectl get ingresses --all-namespaces --output yaml | sluicegate migrate diff --old http://192.0.2.1 --new http://192.0.2.2 -")]
     Diff(Box<DiffArgs>),
 }
@@ -67,7 +67,7 @@ enum Output {
 }
 
 #[derive(Debug, Args)]
-#[group(id = "requests", required = true, multiple = false, args = ["path", "log", "har"])]
+#[group(id = "requests", required = true, multiple = false, args = ["path", "access_log", "har"])]
 pub(crate) struct DiffArgs {
     /// The URL of ingress-nginx, such as https://192.0.2.1. The command asks this address for every host.
     #[arg(long, value_name = "URL")]
@@ -80,12 +80,12 @@ pub(crate) struct DiffArgs {
     path: Option<PathBuf>,
     /// Requests of an access log: the default format of ingress-nginx and nginx, or lines of JSON.
     #[arg(long, value_name = "FILE")]
-    log: Option<PathBuf>,
+    access_log: Option<PathBuf>,
     /// Requests of a HAR file, which browsers write. The command sends methods and URLs, without headers.
     #[arg(long, value_name = "FILE")]
     har: Option<PathBuf>,
     /// The host of the lines of an access log that name no host.
-    #[arg(long, value_name = "HOST", requires = "log")]
+    #[arg(long, value_name = "HOST", requires = "access_log")]
     host: Option<String>,
     /// A further method to send, such as POST; may be given several times. Endpoints receive such a request twice.
     #[arg(long, value_name = "METHOD")]
@@ -154,7 +154,7 @@ impl DiffArgs {
         let read = |path: &PathBuf| {
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
         };
-        let (requests, skipped) = match (&self.log, &self.har, &self.path) {
+        let (requests, skipped) = match (&self.access_log, &self.har, &self.path) {
             (Some(file), ..) => source::log::read(&read(file)?, self.host.as_deref()),
             (None, Some(file), _) => {
                 source::har::read(&read(file)?).with_context(|| file.display().to_string())?
@@ -204,4 +204,26 @@ pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<()> {
         Output::Html => crate::say(report.html().trim_end()),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::Migrate;
+    use crate::cli::{Cli, Command};
+
+    #[test]
+    fn requests_come_from_exactly_one_source() {
+        let parse = |more: &[&str]| {
+            let line = ["sluicegate", "migrate", "diff", "--old", "http://a", "--new", "http://b"];
+            Cli::try_parse_from(line.iter().chain(more)).map(|cli| cli.command)
+        };
+        for source in [&["--access-log", "x"][..], &["--har", "x"], &["x"]] {
+            let Ok(Command::Migrate(Migrate::Diff(args))) = parse(source) else { panic!("{source:?}") };
+            let given = [args.access_log.is_some(), args.har.is_some(), args.path.is_some()];
+            assert_eq!(given.iter().filter(|is_given| **is_given).count(), 1);
+        }
+        assert!(parse(&[]).is_err() && parse(&["x", "--har", "y"]).is_err());
+    }
 }

@@ -251,7 +251,11 @@ pub struct Translation {
 /// Translates the objects of a store.
 #[must_use]
 pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
-    let (options, mut problems) = with_globals(store, options);
+    let (mut options, mut problems) = with_globals(store, options);
+    if let Some(nginx) = options.ingress_nginx.as_ref().filter(|_| options.settings.tls.hsts.is_none()) {
+        let hsts = nginx.globals.https.hsts.header();
+        options.to_mut().settings.tls.hsts = hsts;
+    }
     let mut intents = frontend::intents(store, &options);
     let (of_intents, foreign) = (std::mem::take(&mut intents.problems), std::mem::take(&mut intents.foreign));
     let merged = merge::merge(store, &intents, &options);

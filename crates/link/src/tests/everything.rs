@@ -551,7 +551,8 @@ fn annotate_responses(features: &mut Features) {
         cookie_paths: rewrite(RewriteFrom::Regex(pattern())),
         locations: rewrite(RewriteFrom::Literal("http://inner/".into())),
     }));
-    features.endpoint_form = EndpointForm { is_http10: true, connection: Some(HeaderValue::of("close")) };
+    features.endpoint_form =
+        EndpointForm { is_http10: true, connection: Some(HeaderValue::of("close")), keeps_request_id: true };
     features.limits.response_head = Some(Size::of(4096));
     features.unrecorded = Unrecorded { access_log: true, traces: true };
     features.secure_upstream = Some(key(1));

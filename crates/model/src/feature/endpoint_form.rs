@@ -17,6 +17,10 @@ pub struct EndpointForm {
     /// The value of `Connection`, except for an upgrade. `None`: the gateway sends no such header.
     #[n(1)]
     pub connection: Option<HeaderValue>,
+    /// Whether the endpoint receives the `X-Request-ID` of a client that is not trusted. The gateway writes the header only if the
+    /// client sends none.
+    #[cbor(n(2), default, skip_if = "crate::feature::is_default")]
+    pub keeps_request_id: bool,
 }
 
 impl EndpointForm {

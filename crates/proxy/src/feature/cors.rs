@@ -5,8 +5,10 @@ use sluicegate_model::feature;
 use sluicegate_model::feature::cors::NginxCors;
 use sluicegate_model::value::{HeaderName, OriginPattern};
 
-use super::edit::has_line;
+use super::edit::{Edits, has_line};
 use super::rate_limit::seconds_up;
+use super::security::Arrival;
+use crate::failure::Denial;
 
 /// The CORS rules of a policy, compiled.
 #[derive(Debug)]
@@ -98,6 +100,24 @@ impl Cors {
             preflight: lines.into_bytes().into(),
             is_nginx: true,
         }
+    }
+
+    /// Whether the policy has the form of ingress-nginx, whose responses come before all other checks.
+    pub(super) fn is_nginx(&self) -> bool {
+        self.is_nginx
+    }
+
+    /// The result for a request; `None` if the next checks follow.
+    pub(super) fn arrive(&self, head: &RequestHead, buf: &[u8], edits: &mut Edits) -> Option<Arrival> {
+        if self.kind(head, buf) != Kind::Preflight {
+            self.write_response(head, buf, &mut edits.response_lines);
+            return None;
+        }
+        if !self.allows(head, buf) {
+            return Some(Arrival::Denied(Denial::Origin));
+        }
+        self.write_preflight(head, buf, &mut edits.response_lines);
+        Some(Arrival::Preflight)
     }
 
     /// The kind of a request.

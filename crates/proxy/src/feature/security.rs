@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use sluicegate_http1::RequestHead;
 use sluicegate_model::policy as model;
 
 use super::authentication::consumer::Consumers;
@@ -76,21 +77,23 @@ impl Security {
         if self.refuses {
             return Arrival::Denied(Denial::Unusable);
         }
+        let early = self.cors.as_ref().filter(|cors| cors.is_nginx());
+        if let Some(arrival) = early.and_then(|cors| cors.arrive(head, buf, edits)) {
+            return arrival;
+        }
         let address = request.client.address.ok();
         let is_denied = self.access.as_ref().is_some_and(|access| !access.allows(address));
         if is_denied && !self.satisfies_any {
             return Arrival::Denied(Denial::Address);
         }
-        let Some(cors) = &self.cors else { return Arrival::Goes };
-        if cors.kind(head, buf) != cors::Kind::Preflight {
-            cors.write_response(head, buf, &mut edits.response_lines);
-            return Arrival::Goes;
-        }
-        if !cors.allows(head, buf) {
-            return Arrival::Denied(Denial::Origin);
-        }
-        cors.write_preflight(head, buf, &mut edits.response_lines);
-        Arrival::Preflight
+        let late = self.cors.as_ref().filter(|cors| !cors.is_nginx());
+        late.and_then(|cors| cors.arrive(head, buf, edits)).unwrap_or(Arrival::Goes)
+    }
+
+    /// Whether the policy responds to a request before the redirect to HTTPS: nginx responds to a preflight first.
+    pub(crate) fn is_early_preflight(&self, head: &RequestHead, buf: &[u8]) -> bool {
+        let is_preflight = |cors: &Cors| cors.is_nginx() && cors.kind(head, buf) == cors::Kind::Preflight;
+        !self.refuses && self.cors.as_ref().is_some_and(is_preflight)
     }
 
     /// Whether the client IP replaces authentication.

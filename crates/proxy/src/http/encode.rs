@@ -71,6 +71,7 @@ pub(super) fn write_request(
     };
     write_line(out, b"Host", plan.host.map_or(authority, str::as_bytes));
     let trusted = plan.trusted.is_some();
+    let keeps_request_id = trusted || plan.form.is_some_and(|form| form.keeps_request_id);
     let mut dropped = 0;
     copy_lines(out, buf, &head.lines, |line| {
         let stays = match line.known {
@@ -82,6 +83,7 @@ pub(super) fn write_request(
                 dropped += u64::from(!harmless);
                 harmless
             }
+            Known::XRequestId => keeps_request_id,
             known => trusted || !is_forwarding(known),
         };
         stays && !line.hop_by_hop
@@ -94,7 +96,7 @@ pub(super) fn write_request(
     if !(trusted && has(&head.lines, Known::XForwardedHost)) {
         write_line(out, b"X-Forwarded-Host", authority);
     }
-    if !(trusted && has(&head.lines, Known::XRequestId)) {
+    if !(keeps_request_id && has(&head.lines, Known::XRequestId)) {
         write_display(out, "X-Request-ID", format_args!("{:032x}", plan.request_id));
     }
     if let Some(headers) = plan.headers {

@@ -289,6 +289,15 @@ impl<'c> Exchange<'c> {
         }
         let snapshot = self.snapshot.clone();
         let course = snapshot.table.target(index).course.as_deref();
+        let guard = snapshot.table.target(index).guard.as_deref();
+        let security = guard.and_then(|guard| guard.security.as_deref());
+        if redirects
+            && security.is_some_and(|policy| {
+                policy.compiled.is_early_preflight(&self.scratch.head, self.scratch.input.filled())
+            })
+        {
+            return Ok(index);
+        }
         if redirects {
             // A response that a policy returns comes before the redirect, as in nginx.
             if let Some(course) = course.filter(|course| course.has_returns())

@@ -335,7 +335,7 @@ async fn cookies_and_locations_of_endpoints_are_rewritten() -> TestResult {
 #[tokio::test]
 async fn requests_to_endpoints_have_http_1_0_and_connections_of_their_own() -> TestResult {
     let backends = [Backend::start(Behaviour::echo()).await?];
-    let endpoint_form = EndpointForm { is_http10: true, connection: None };
+    let endpoint_form = EndpointForm { is_http10: true, ..EndpointForm::default() };
     let gateway = featured(&backends, Features { endpoint_form, ..Features::default() }).await?;
     for _ in 0..3 {
         let text = ask(&gateway, "/", &[]).await?.text();
@@ -349,7 +349,7 @@ async fn requests_to_endpoints_have_http_1_0_and_connections_of_their_own() -> T
     let text = ask_by(&gateway, "POST", "/", &[chunked], Transport::Http).await?.text();
     assert!(text.starts_with("POST / HTTP/1.1\r\n"), "HTTP/1.0 has no chunks: {text}");
     let connection = Some(HeaderValue::of("keep-alive"));
-    let endpoint_form = EndpointForm { is_http10: false, connection };
+    let endpoint_form = EndpointForm { connection, ..EndpointForm::default() };
     gateway.configure(|config| set_features(config, Features { endpoint_form, ..Features::default() })).await;
     let text = ask(&gateway, "/", &[]).await?.text();
     assert!(
@@ -472,6 +472,45 @@ async fn requests_over_tls_go_to_the_upstream_for_tls() -> TestResult {
     {
         assert_eq!(ask_by(&gateway, "GET", "/", &[], transport).await?.status, 200);
         assert_eq!((clear.requests(), secure.requests()), expected);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn preflight_comes_before_the_client_ip_and_the_redirect_to_https() -> TestResult {
+    let ip_access = written(json!({"allow": ["192.0.2.0/24"]}));
+    let (_backend, gateway) = guarded(Security { ip_access, ..cors(&["https://a.example"]) }).await?;
+    let line = "Origin: https://a.example";
+    for https_only in [false, true] {
+        gateway.configure(|config| routes(config, |rule| rule.https_only = https_only)).await;
+        let preflight = ask_by(&gateway, "OPTIONS", "/", &[line], Transport::Http).await?;
+        assert_eq!(preflight.status, 204, "{https_only}");
+        assert_eq!(preflight.headers_named("access-control-allow-origin"), ["https://a.example"]);
+        let other = ask_by(&gateway, "OPTIONS", "/", &["Origin: https://b.example"], Transport::Http).await?;
+        assert_eq!(other.status, if https_only { 308 } else { 403 });
+    }
+    gateway.configure(|config| routes(config, |rule| rule.https_only = false)).await;
+    let denied = ask(&gateway, "/", &[line]).await?;
+    assert_eq!(denied.status, 403);
+    assert_eq!(denied.headers_named("access-control-allow-origin"), ["https://a.example"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn endpoint_receives_the_request_id_of_a_client_only_if_the_route_keeps_it() -> TestResult {
+    let backends = [Backend::start(Behaviour::ok()).await?];
+    let gateway = featured(&backends, Features::default()).await?;
+    for keeps_request_id in [false, true] {
+        let endpoint_form = EndpointForm { keeps_request_id, ..EndpointForm::default() };
+        gateway
+            .configure(|config| set_features(config, Features { endpoint_form, ..Features::default() }))
+            .await;
+        ask(&gateway, "/", &["X-Request-ID: given"]).await?;
+        let seen = backends[0].last_request().expect("a request");
+        assert_eq!(seen.header("x-request-id") == Some("given"), keeps_request_id);
+        ask(&gateway, "/", &[]).await?;
+        let seen = backends[0].last_request().expect("a request");
+        assert_eq!(seen.header("x-request-id").map(str::len), Some(32), "the gateway writes an ID");
     }
     Ok(())
 }

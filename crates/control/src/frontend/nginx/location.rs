@@ -8,11 +8,12 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashSet};
-use sluicegate_model::feature::{PathRewrite, PathRewriteType, Redirect};
+use sluicegate_model::feature::Return;
 use sluicegate_model::rule::{PathMatch, Pattern, RuleMatch};
-use sluicegate_model::value::{Number, RewritePath};
+use sluicegate_model::value::{Entries, Template};
 use sluicegate_model::{HostPattern, PathPattern};
 
+use super::redirect;
 use super::snippet::ServerSnippet;
 use crate::intent::Own;
 use crate::object::ingress::{Ingress, RulePath};
@@ -35,8 +36,8 @@ struct Server<'a> {
 /// A location.
 pub(super) struct Path {
     pub(super) of: RuleMatch,
-    /// The location redirects to this path.
-    pub(super) redirect: Option<Redirect>,
+    /// The location redirects to the path with a final slash.
+    pub(super) redirect: Option<Return>,
 }
 
 /// A precedence before all matches of other dialects. The place in the order of the host follows.
@@ -83,7 +84,7 @@ impl<'a> Locations<'a> {
         let Some(server) = self.0.get(host) else { return Ok(Vec::new()) };
         match server.uses_regex {
             true => server.regexes(path, settings),
-            false => Ok(server.literals(path)),
+            false => Ok(server.literals(path, settings)),
         }
     }
 }
@@ -105,14 +106,17 @@ impl Server<'_> {
         }
     }
 
-    fn literals(&self, path: &RulePath) -> Vec<Path> {
+    fn literals(&self, path: &RulePath, settings: &Settings) -> Vec<Path> {
         let alone = |pattern: PathPattern| Path { of: RuleMatch::path(pattern), redirect: None };
         let text = text(path);
         let Some(bare) = text.strip_suffix('/').filter(|bare| !bare.is_empty()) else {
             return vec![alone(path.pattern.clone())];
         };
         let (pattern, bare_pattern) = match &path.pattern {
-            PathPattern::Exact(_) => return vec![alone(path.pattern.clone())],
+            PathPattern::Exact(normal) => {
+                let bare = normal.strip_suffix('/').unwrap_or(normal);
+                (path.pattern.clone(), PathPattern::Exact(bare.into()))
+            }
             PathPattern::Prefix(normal) => {
                 (PathPattern::Starts(format!("{normal}/").into()), PathPattern::Exact(normal.clone()))
             }
@@ -123,12 +127,10 @@ impl Server<'_> {
         };
         let mut paths = vec![alone(pattern)];
         // nginx redirects a request that lacks only the final slash, unless a location has that path.
-        if !self.paths.contains(bare)
-            && let Ok(value) = RewritePath::new(&format!("{}/", bare_pattern.as_str()))
-        {
-            let path = Some(PathRewrite { kind: PathRewriteType::ReplaceFullPath, value });
-            let status_code = Number::of(301);
-            let redirect = Redirect { scheme: None, hostname: None, port: None, path, status_code };
+        let is_free = !self.paths.contains(bare) && !bare.contains('$');
+        let target = Template::new(&format!("{}/$is_args$args", bare_pattern.as_str()));
+        if let Some(target) = target.ok().filter(|_| is_free) {
+            let redirect = redirect::returned(&settings.redirect, 301, Some(target));
             paths.push(Path { redirect: Some(redirect), ..alone(bare_pattern) });
         }
         paths
@@ -136,9 +138,9 @@ impl Server<'_> {
 }
 
 /// The parts of a location that redirects.
-pub(super) fn redirecting(own: &Own, redirect: Redirect) -> Arc<Own> {
+pub(super) fn redirecting(own: &Own, redirect: Return) -> Arc<Own> {
     let mut own = own.clone();
-    own.features.redirect = Some(redirect);
+    own.features.returns = Entries::new(vec![redirect]).unwrap_or_default();
     Arc::new(own)
 }
 

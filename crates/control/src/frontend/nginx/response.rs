@@ -1,7 +1,7 @@
 //! Rewrites and headers of responses.
 
 use sluicegate_model::feature::{ResponseHeader, ResponseHeaderMode, ResponseRewrite, TemplateHeader};
-use sluicegate_model::value::{AnnotatedHeader, Template};
+use sluicegate_model::value::{AnnotatedHeader, EditedHeader, Entries, Template};
 
 use super::{Context, Parts};
 use crate::object::ObjectRef;
@@ -18,9 +18,25 @@ pub(super) fn apply(context: &mut Context<'_, '_>, parts: &mut Parts) {
     if rewrite != ResponseRewrite::default() {
         parts.features.response_rewrite = Some(Box::new(rewrite));
     }
+    parts.features.response_headers.remove = hidden();
     if let Some(map) = &settings.custom_headers {
         add_headers(context, parts, map, &settings.allowed_headers);
     }
+}
+
+/// The headers of endpoints that nginx keeps from clients: its own commands, and the name of the server (`server-tokens`).
+fn hidden() -> Entries<EditedHeader, 32> {
+    const HIDDEN: [&str; 7] = [
+        "Server",
+        "X-Accel-Buffering",
+        "X-Accel-Charset",
+        "X-Accel-Expires",
+        "X-Accel-Limit-Rate",
+        "X-Accel-Redirect",
+        "X-Pad",
+    ];
+    let names = HIDDEN.iter().filter_map(|name| EditedHeader::new(name).ok());
+    Entries::new(names.collect()).unwrap_or_default()
 }
 
 /// Adds the headers of a ConfigMap. Only the owner of the gateway allows names.

@@ -31,6 +31,9 @@ pub(super) fn apply(context: &Context<'_, '_>, parts: &mut Parts) {
         ..Retries::default()
     });
     features.limits.response_head = settings.response_head;
-    features.endpoint_form =
-        EndpointForm { is_http10: settings.is_http10, connection: settings.connection.clone() };
+    features.endpoint_form = EndpointForm {
+        is_http10: settings.is_http10,
+        connection: settings.connection.clone(),
+        keeps_request_id: true,
+    };
 }

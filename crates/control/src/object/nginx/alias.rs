@@ -20,6 +20,8 @@ pub(super) const ROWS: &[Row] = &[Row {
         for name in value.list() {
             match host::parse(name)? {
                 HostPattern::Any => return Err(format!("{name:?} is not a host")),
+                // An alias is a name of nginx, whose wildcards stand for any number of labels.
+                HostPattern::Wildcard(suffix) => settings.alias.hosts.push(HostPattern::Suffix(suffix)),
                 host => settings.alias.hosts.push(host),
             }
         }

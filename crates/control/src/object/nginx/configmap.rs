@@ -4,6 +4,7 @@
 //! are options of the command line.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use sluicegate_model::value::Number;
 
@@ -51,6 +52,46 @@ const ANNOTATIONS: &[&str] = &[
 
 /// The keys that no annotation has.
 pub(super) const ROWS: &[Row] = &[
+    Row {
+        name: "hsts",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            settings.https.hsts.is_on = Some(value.switch()?);
+            Ok(())
+        }),
+        sets: "Sends `Strict-Transport-Security` with responses over TLS.",
+        default: "`true`",
+    },
+    Row {
+        name: "hsts-include-subdomains",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            settings.https.hsts.includes_subdomains = Some(value.switch()?);
+            Ok(())
+        }),
+        sets: "Whether the header applies to all subdomains.",
+        default: "`true`",
+    },
+    Row {
+        name: "hsts-max-age",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            settings.https.hsts.max_age = Some(Duration::from_secs(value.seconds()?.unwrap_or(0)));
+            Ok(())
+        }),
+        sets: "The lifetime of the header in seconds.",
+        default: "`31536000`",
+    },
+    Row {
+        name: "hsts-preload",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            settings.https.hsts.is_preloaded = Some(value.switch()?);
+            Ok(())
+        }),
+        sets: "Whether the header asks browsers for preloading.",
+        default: "`false`",
+    },
     Row {
         name: "http-redirect-code",
         restricts: false,

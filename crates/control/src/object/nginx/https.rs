@@ -1,5 +1,8 @@
 //! Redirects to HTTPS, and TLS passthrough.
 
+use std::time::Duration;
+
+use sluicegate_model::tls::Hsts;
 use sluicegate_model::value::Number;
 
 use super::Meaning::Sets;
@@ -16,10 +19,32 @@ pub(crate) struct Settings {
     pub(crate) ssl_passthrough: bool,
     /// `preserve-trailing-slash`.
     pub(crate) preserve_trailing_slash: bool,
+    /// `hsts`, `hsts-max-age`, `hsts-include-subdomains` and `hsts-preload` of the ConfigMap.
+    pub(crate) hsts: HstsSettings,
     /// `http-redirect-code` of the ConfigMap.
     pub(crate) redirect_code: Option<Number<u16, 301, 308>>,
     /// `no-tls-redirect-locations` of the ConfigMap.
     pub(crate) not_redirected: Option<Vec<Box<str>>>,
+}
+
+/// The header `Strict-Transport-Security` of the ConfigMap. `None`: the default of ingress-nginx.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HstsSettings {
+    pub(crate) is_on: Option<bool>,
+    pub(crate) max_age: Option<Duration>,
+    pub(crate) includes_subdomains: Option<bool>,
+    pub(crate) is_preloaded: Option<bool>,
+}
+
+impl HstsSettings {
+    /// The header of responses over TLS; `None`: no header.
+    pub(crate) fn header(&self) -> Option<Hsts> {
+        self.is_on.unwrap_or(true).then(|| Hsts {
+            max_age: self.max_age.unwrap_or(Duration::from_secs(31_536_000)),
+            include_subdomains: self.includes_subdomains.unwrap_or(true),
+            preload: self.is_preloaded.unwrap_or(false),
+        })
+    }
 }
 
 pub(super) const ROWS: &[Row] = &[

@@ -1,7 +1,7 @@
 //! The order of paths, the defaults, and the classes.
 
-use sluicegate_model::Protocol;
 use sluicegate_model::value::{Size, Timeout};
+use sluicegate_model::{HostPattern, Protocol};
 
 use super::{ECHO, features, ingress, options, paths, problems, rule, translated};
 use crate::store::Store;
@@ -167,4 +167,30 @@ fn requests_are_left_out_of_the_access_log_and_of_traces_on_request() {
     assert!(!unrecorded("").access_log && !unrecorded("enable-access-log: \"true\"").access_log);
     assert!(unrecorded("enable-access-log: \"false\"").access_log);
     assert!(unrecorded("enable-opentelemetry: \"false\"").traces);
+}
+
+#[test]
+fn responses_over_tls_have_hsts_unless_the_configmap_turns_it_off() {
+    let hsts = |data: &str| {
+        let configmap =
+            format!("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: nginx}}\ndata: {{{data}}}\n");
+        let mut store = Store::default();
+        store.set_file(std::path::Path::new("m.yaml"), &configmap);
+        let name = ObjectName { namespace: "default".into(), name: "nginx".into() };
+        let translation = translate(&store, &TranslateOptions { configmap: Some(name), ..options() });
+        translation.config.settings.tls.hsts.map(|hsts| hsts.to_string())
+    };
+    assert_eq!(hsts("proxy-body-size: 8m").as_deref(), Some("max-age=31536000; includeSubDomains"));
+    let own = "hsts-max-age: \"60\", hsts-include-subdomains: \"false\", hsts-preload: \"true\"";
+    assert_eq!(hsts(own).as_deref(), Some("max-age=60; preload"));
+    assert_eq!(hsts("hsts: \"false\""), None);
+    assert!(translate(&Store::default(), &TranslateOptions::default()).config.settings.tls.hsts.is_none());
+}
+
+#[test]
+fn wildcard_of_an_alias_stands_for_any_number_of_labels() {
+    let translation =
+        translated(&ingress("a", "server-alias: \"*.alias.test\"", &["a.test Prefix / echo:http"]));
+    let has_suffix = |host: &HostPattern| *host == HostPattern::Suffix("alias.test".into());
+    assert!(translation.config.hosts.iter().any(|host| has_suffix(&host.host)));
 }
