@@ -252,9 +252,12 @@ pub struct Translation {
 #[must_use]
 pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     let (mut options, mut problems) = with_globals(store, options);
-    if let Some(nginx) = options.ingress_nginx.as_ref().filter(|_| options.settings.tls.hsts.is_none()) {
-        let hsts = nginx.globals.https.hsts.header();
-        options.to_mut().settings.tls.hsts = hsts;
+    if let Some(globals) = options.ingress_nginx.as_ref().map(|nginx| nginx.globals.clone()) {
+        let settings = &mut options.to_mut().settings;
+        settings.tls.hsts = settings.tls.hsts.or_else(|| globals.https.hsts.header());
+        if let Some(trusted) = globals.https.forwarded.trusted_proxies() {
+            settings.trusted_proxies = trusted;
+        }
     }
     let mut intents = frontend::intents(store, &options);
     let (of_intents, foreign) = (std::mem::take(&mut intents.problems), std::mem::take(&mut intents.foreign));

@@ -3,9 +3,11 @@
 //! A key with the name of an annotation has the meaning of the annotation. [`ROWS`] are the other keys. Keys for the whole gateway
 //! are options of the command line.
 
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use ipnet::IpNet;
 use sluicegate_model::value::Number;
 
 use super::Meaning::{Harmless, Refused, Sets};
@@ -91,6 +93,41 @@ pub(super) const ROWS: &[Row] = &[
         }),
         sets: "Whether the header asks browsers for preloading.",
         default: "`false`",
+    },
+    Row {
+        name: "use-forwarded-headers",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            settings.https.forwarded.uses_headers = Some(value.switch()?);
+            Ok(())
+        }),
+        sets: "Whether the gateway believes the forwarding headers of `proxy-real-ip-cidr`.",
+        default: "`false`",
+    },
+    Row {
+        name: "enable-real-ip",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            settings.https.forwarded.uses_real_ip = Some(value.switch()?);
+            Ok(())
+        }),
+        sets: "As `use-forwarded-headers`.",
+        default: "`false`",
+    },
+    Row {
+        name: "proxy-real-ip-cidr",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            let network = |text: &str| {
+                let address = || text.parse::<IpAddr>().map(IpNet::from);
+                let network = text.parse::<IpNet>().or_else(|_| address());
+                network.map_err(|_| format!("{text:?} is not a network such as 10.0.0.0/8"))
+            };
+            settings.https.forwarded.networks = Some(value.list().map(network).collect::<Result<_, _>>()?);
+            Ok(())
+        }),
+        sets: "The trusted proxies: networks or addresses, with commas.",
+        default: "`0.0.0.0/0`",
     },
     Row {
         name: "http-redirect-code",

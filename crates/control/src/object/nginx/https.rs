@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ipnet::{IpNet, Ipv4Net};
 use sluicegate_model::tls::Hsts;
 use sluicegate_model::value::Number;
 
@@ -21,10 +22,31 @@ pub(crate) struct Settings {
     pub(crate) preserve_trailing_slash: bool,
     /// `hsts`, `hsts-max-age`, `hsts-include-subdomains` and `hsts-preload` of the ConfigMap.
     pub(crate) hsts: HstsSettings,
+    /// `use-forwarded-headers`, `enable-real-ip` and `proxy-real-ip-cidr` of the ConfigMap.
+    pub(crate) forwarded: Forwarded,
     /// `http-redirect-code` of the ConfigMap.
     pub(crate) redirect_code: Option<Number<u16, 301, 308>>,
     /// `no-tls-redirect-locations` of the ConfigMap.
     pub(crate) not_redirected: Option<Vec<Box<str>>>,
+}
+
+/// The trust in forwarding headers of the ConfigMap.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Forwarded {
+    pub(crate) uses_headers: Option<bool>,
+    pub(crate) uses_real_ip: Option<bool>,
+    pub(crate) networks: Option<Vec<IpNet>>,
+}
+
+impl Forwarded {
+    /// The trusted proxies; `None` if the ConfigMap has no such key. Without `proxy-real-ip-cidr`, ingress-nginx trusts every
+    /// IPv4 address.
+    pub(crate) fn trusted_proxies(&self) -> Option<Vec<IpNet>> {
+        let uses = self.uses_headers.or(self.uses_real_ip).is_some() || self.networks.is_some();
+        let trusts = self.uses_headers == Some(true) || self.uses_real_ip == Some(true);
+        let every = || vec![Ipv4Net::default().into()];
+        uses.then(|| if trusts { self.networks.clone().unwrap_or_else(every) } else { Vec::new() })
+    }
 }
 
 /// The header `Strict-Transport-Security` of the ConfigMap. `None`: the default of ingress-nginx.

@@ -194,3 +194,21 @@ fn wildcard_of_an_alias_stands_for_any_number_of_labels() {
     let has_suffix = |host: &HostPattern| *host == HostPattern::Suffix("alias.test".into());
     assert!(translation.config.hosts.iter().any(|host| has_suffix(&host.host)));
 }
+
+#[test]
+fn forwarding_headers_are_trusted_only_with_use_forwarded_headers_or_enable_real_ip() {
+    let trusted = |data: &str| {
+        let configmap =
+            format!("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: nginx}}\ndata: {{{data}}}\n");
+        let mut store = Store::default();
+        store.set_file(std::path::Path::new("m.yaml"), &configmap);
+        let name = ObjectName { namespace: "default".into(), name: "nginx".into() };
+        let translation = translate(&store, &TranslateOptions { configmap: Some(name), ..options() });
+        let trusted = &translation.config.settings.trusted_proxies;
+        trusted.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(trusted("use-forwarded-headers: \"true\""), ["0.0.0.0/0"]);
+    assert_eq!(trusted("proxy-real-ip-cidr: 10.0.0.0/8"), [""; 0]);
+    let both = "enable-real-ip: \"true\", proxy-real-ip-cidr: \"10.0.0.0/8,192.0.2.1\"";
+    assert_eq!(trusted(both), ["10.0.0.0/8", "192.0.2.1/32"]);
+}
