@@ -1,0 +1,173 @@
+"""Runs the cases against nginx and the gateway, and compares what clients and endpoints observe."""
+
+import base64
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from backend import Backends, Received
+from case import Case, Request
+from cases.access import USERS
+from client import Response, ask
+from differences import reason
+from gateway import Gateway, service
+from nginx import Nginx
+from process import free_ports
+
+SERVICES = ("web", "api", "shop", "canary", "errors", "auth")
+
+SERVICES_PART = "Services that receive the request"
+
+VOLATILE = {"date", "connection", "content-length", "transfer-encoding", "keep-alive", "expires"}
+"""Headers of responses that are not compared. The value of `expires` is a time."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A part of a response, or of the request at an endpoint, that differs. A different status or Service is the only part."""
+
+    case: str
+    request: str
+    part: str
+    nginx: str
+    gateway: str
+    reason: str | None
+
+    def __str__(self) -> str:
+        return f"{self.part}: nginx {self.nginx!r}, gateway {self.gateway!r}"
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """Creates the certificate of all hosts, and returns it with its key."""
+    file, key = folder / "certificate.pem", folder / "key.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30", "-subj", "/CN=test",
+                    "-addext", "subjectAltName=DNS:*.test,DNS:www.full.test", "-keyout", str(key), "-out", str(file)], check=True, capture_output=True)
+    return file, key
+
+
+def objects(cases: list[Case], ports: dict[str, int], file: Path, key: Path) -> list[dict[str, Any]]:
+    """Returns the objects of all cases, and of their Services."""
+    secret = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": {"name": "certificate", "namespace": "default"},
+              "data": {"tls.crt": base64.b64encode(file.read_bytes()).decode(), "tls.key": base64.b64encode(key.read_bytes()).decode()}}
+    empty = service("empty", 1)
+    empty[1]["endpoints"] = []
+    found = [secret, *empty]
+    for name, port in ports.items():
+        found += service(name, port)
+    for case in cases:
+        for each in case.objects:
+            if each["kind"] == "Ingress":
+                for key_, value in each["metadata"]["annotations"].items():
+                    for name, port in ports.items():
+                        value = value.replace(f"@{name}@", str(port))
+                    each["metadata"]["annotations"][key_] = value
+            if each not in found:
+                found.append(each)
+    return found
+
+
+def attributes(cookie: str) -> str:
+    """Returns a cookie without its value, with its attributes sorted. Times are not compared."""
+    name, *parts = (part.strip() for part in cookie.split(";"))
+    known = sorted(re.sub(r"^(expires)=.*", r"\1=...", part.lower() if "=" not in part else part.split("=")[0].lower() + "=" + part.split("=", 1)[1]) for part in parts)
+    return "; ".join([name.split("=")[0] + "=...", *known])
+
+
+def shown(response: Response, received: list[Received], request: Request, own_ports: tuple[int, int]) -> dict[str, str]:
+    """Returns the parts that are compared, as texts."""
+
+    def text(value: str) -> str:
+        for port, name in zip(own_ports, ("HTTP", "HTTPS")):
+            value = re.sub(rf"(?<!\d){port}(?!\d)", name, value)
+        return value if len(value) < 200 else f"{value[:80]}... ({len(value)})"
+
+    parts: dict[str, str] = {"status": str(response.status)}
+    of_endpoint = any(name == "x-service" for name, _ in response.headers)
+    for name, value in response.headers:
+        # The bodies of errors differ, and so do their types.
+        if name in VOLATILE or (name == "content-type" and not of_endpoint and response.status >= 300):
+            continue
+        part = f"header {name}"
+        value = attributes(value) if name == "set-cookie" else text(value)
+        parts[part] = f"{parts[part]} | {value}" if part in parts else value
+    parts[SERVICES_PART] = ", ".join(each.service for each in received)
+    given = {value.strip() for line in request.headers for key, _, value in [line.partition(":")] if key.lower() == "x-request-id"}
+    for each in received:
+        parts[f"{each.service} receives request"] = text(f"{each.method} {each.target} and {each.body} bytes")
+        for name, value in each.headers:
+            if name == "x-request-id" and value not in given:
+                value = "(generated)"
+            part = f"{each.service} receives header {name}"
+            parts[part] = f"{parts[part]} | {text(value)}" if part in parts else text(value)
+    return parts
+
+
+class Corpus:
+    """nginx and the gateway with all cases."""
+
+    def __init__(self, folder: Path, cases: list[Case]) -> None:
+        self.cases = cases
+        file, key = certificate(folder)
+        self.backends = Backends(SERVICES)
+        self.backends.__enter__()
+        # No server listens on this port.
+        [dead] = free_ports(1)
+        ports = {**self.backends.ports, "dead": dead}
+        parts = {name: folder / name for name in ("nginx", "gateway")}
+        for part in parts.values():
+            part.mkdir()
+        # The workers of nginx have no rights.
+        folder.chmod(0o755)
+        parts["nginx"].chmod(0o755)
+        (parts["nginx"] / "users").write_text(USERS)
+        try:
+            self.nginx = Nginx(parts["nginx"], "\n".join(case.http for case in cases), "\n".join(case.servers for case in cases), ports, file, key)
+            try:
+                self.gateway = Gateway(parts["gateway"], objects(cases, ports, file, key))
+            except BaseException:
+                self.nginx.stop()
+                raise
+        except BaseException:
+            self.backends.__exit__()
+            raise
+
+    def stop(self) -> None:
+        self.gateway.stop()
+        self.nginx.stop()
+        self.backends.__exit__()
+
+    def differences(self, case: Case) -> Iterator[Difference]:
+        for request in case.requests:
+            host = request.host or case.host
+            nginx = self.observe(self.nginx, request, host)
+            gateway = self.observe(self.gateway, request, host)
+            label = str(request).replace("://", f"://{host}", 1) if not request.host else str(request)
+            decisive = [part for part in ("status", SERVICES_PART) if nginx.get(part) != gateway.get(part)]
+            for part in decisive or sorted(nginx.keys() | gateway.keys()):
+                old, new = nginx.get(part, "(none)"), gateway.get(part, "(none)")
+                if old != new:
+                    yield Difference(case.name, label, part, old, new, reason(case.name, label, part))
+
+    def observe(self, controller: Nginx | Gateway, request: Request, host: str) -> dict[str, str]:
+        """Sends a request, and returns the parts of the response and of the requests at endpoints."""
+        lines = [tuple(each.split(": ", 1)) if ": " in each else (each, "") for line in request.headers for each in line.split("\r\n")]
+        sent: list[Any] = lines if any(name.lower() == "host" for name, _ in lines) and "other.test" not in str(lines) else [("Host", host), *lines]
+        body = b"b" * request.body if request.body > 0 else b""
+        if request.body < 0:
+            body = chunked(-request.body)
+        port = controller.https if request.tls else controller.http
+        statuses = []
+        for _ in range(request.times):
+            self.backends.take()
+            response = ask(port, request.method, request.target, sent, body, request.body < 0, host.split(":")[0] if request.tls else None)
+            statuses.append(str(response.status))
+            parts = shown(response, self.backends.take(), request, (controller.http, controller.https))
+        return parts if request.times == 1 else {"statuses": " ".join(statuses)}
+
+
+def chunked(length: int) -> bytes:
+    """Returns a body in one chunk."""
+    return b"%x\r\n%s\r\n0\r\n\r\n" % (length, b"c" * length)

@@ -1,0 +1,68 @@
+"""The differential corpus: nginx, configured like ingress-nginx, and the gateway must behave the same."""
+
+import os
+import tempfile
+import unittest
+from collections.abc import Callable
+from pathlib import Path
+
+from case import Case
+from cases import CASES
+from corpus import Corpus
+from differences import INTENDED
+from gateway import PROJECT
+
+ONLY = os.environ.get("CASES", "").split()
+"""The names of cases, if not all cases shall run."""
+
+
+class DifferentialCorpus(unittest.TestCase):
+    corpus: Corpus
+    seen: set[str] = set()
+    """The reasons of the intended differences that were observed."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.corpus = Corpus(Path(cls.folder.name), CASES)
+        cls.addClassCleanup(cls.corpus.stop)
+
+    def test_intended_differences_still_exist_and_are_in_the_docs(self) -> None:
+        """Runs after the cases, because tests run in the order of their names."""
+        docs = (PROJECT / "docs/ingress-nginx.md").read_text()
+        for each in INTENDED:
+            self.assertTrue(each.reason in docs, f"docs/ingress-nginx.md lacks: {each.reason}")
+        if not ONLY:
+            self.assertEqual({each.reason for each in INTENDED} - self.seen, set())
+
+    def test_corpus_is_large_and_its_hosts_are_distinct(self) -> None:
+        self.assertGreaterEqual(len(CASES), 25)
+        self.assertGreaterEqual(sum(len(case.requests) for case in CASES), 60)
+        self.assertEqual(len({case.host for case in CASES}), len(CASES))
+        self.assertEqual(len({case.name for case in CASES}), len(CASES))
+
+
+def test_of(case: Case) -> Callable[[DifferentialCorpus], None]:
+    def test(self: DifferentialCorpus) -> None:
+        faults: list[str] = []
+        last = ""
+        for each in self.corpus.differences(case):
+            if each.reason is None:
+                faults += [*([each.request] if each.request != last else []), f"    {each}"]
+                last = each.request
+            else:
+                self.seen.add(each.reason)
+        if faults:
+            self.fail("\n".join(["", *faults]))
+
+    return test
+
+
+for _case in CASES:
+    if not ONLY or _case.name in ONLY:
+        setattr(DifferentialCorpus, "test_case_" + _case.name.replace("-", "_"), test_of(_case))
+
+
+if __name__ == "__main__":
+    unittest.main()
