@@ -29,7 +29,6 @@ VOLATILE = {"date", "connection", "content-length", "transfer-encoding", "keep-a
 class Difference:
     """A part of a response, or of the request at an endpoint, that differs. A different status or Service is the only part."""
 
-    case: str
     request: str
     part: str
     nginx: str
@@ -139,17 +138,16 @@ class Corpus:
         self.nginx.stop()
         self.backends.__exit__()
 
-    def differences(self, case: Case) -> Iterator[Difference]:
-        for request in case.requests:
-            host = request.host or case.host
-            nginx = self.observe(self.nginx, request, host)
-            gateway = self.observe(self.gateway, request, host)
-            label = str(request).replace("://", f"://{host}", 1) if not request.host else str(request)
-            decisive = [part for part in ("status", SERVICES_PART) if nginx.get(part) != gateway.get(part)]
-            for part in decisive or sorted(nginx.keys() | gateway.keys()):
-                old, new = nginx.get(part, "(none)"), gateway.get(part, "(none)")
-                if old != new:
-                    yield Difference(case.name, label, part, old, new, reason(case.name, label, part))
+    def differences(self, case: Case, request: Request) -> Iterator[Difference]:
+        """Sends a request to both, and returns what differs."""
+        host = request.host or case.host
+        nginx, gateway = (self.observe(controller, request, host) for controller in (self.nginx, self.gateway))
+        label = str(request).replace("://", f"://{host}", 1) if not request.host else str(request)
+        decisive = [part for part in ("status", SERVICES_PART) if nginx.get(part) != gateway.get(part)]
+        for part in decisive or sorted(nginx.keys() | gateway.keys()):
+            old, new = nginx.get(part, "(none)"), gateway.get(part, "(none)")
+            if old != new:
+                yield Difference(label, part, old, new, reason(case.name, label, part))
 
     def observe(self, controller: Nginx | Gateway, request: Request, host: str) -> dict[str, str]:
         """Sends a request, and returns the parts of the response and of the requests at endpoints."""

@@ -20,8 +20,11 @@ class Intended:
 INTENDED = [
     Intended("auth-.*", "", "auth receives header connection", "The gateway reuses connections to authentication services."),
     Intended("auth-method", "", "auth receives header content-length", "The gateway sends `Content-Length: 0` with `auth-method: POST`."),
-    Intended("custom-http-errors", "", "errors receives header x-(forwarded-(host|port|proto|scheme)|real-ip|scheme)",
+    Intended("custom-http-errors|error-pages-of-the-gateway", "", "errors receives header x-(forwarded-(host|port|proto|scheme)|real-ip|scheme)",
              "Error pages also receive `X-Forwarded-*`, `X-Real-IP` and `X-Scheme`."),
+    Intended("error-pages-of-the-gateway", "", "errors receives header authorization", "Error pages do not receive credentials that the gateway checks."),
+    Intended("limits-before-access", "", "header retry-after", "A response of a limit has `Retry-After`."),
+    Intended("proxy-http-version", "", "web receives header connection", "With `proxy-http-version: \"1.0\"`, endpoints receive `Connection: close`."),
     Intended("methods|server-snippet", "^TRACE ", "header allow", "A 405 names the allowed methods in `Allow`."),
     Intended("faulty-requests", r"X-Long: |/x{90}|q{90}", "status|Services that receive the request",
              "Lines of a request head may be longer than 8 KiB."),

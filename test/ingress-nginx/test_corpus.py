@@ -3,6 +3,7 @@
 import os
 import tempfile
 import unittest
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,8 @@ class DifferentialCorpus(unittest.TestCase):
     corpus: Corpus
     seen: set[str] = set()
     """The reasons of the intended differences that were observed."""
+    counts = Counter[str]()
+    """The numbers of requests without a difference, with intended differences, and with faults."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -27,6 +30,12 @@ class DifferentialCorpus(unittest.TestCase):
         cls.addClassCleanup(cls.folder.cleanup)
         cls.corpus = Corpus(Path(cls.folder.name), CASES)
         cls.addClassCleanup(cls.corpus.stop)
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        total = max(cls.counts.total(), 1)
+        shares = ", ".join(f"{count} {name} ({count * 100 / total:.1f}%)" for name, count in cls.counts.items())
+        print(f"\n{cls.counts.total()} requests: {shares}")
 
     def test_intended_differences_still_exist_and_are_in_the_docs(self) -> None:
         """Runs after the cases, because tests run in the order of their names."""
@@ -46,13 +55,13 @@ class DifferentialCorpus(unittest.TestCase):
 def test_of(case: Case) -> Callable[[DifferentialCorpus], None]:
     def test(self: DifferentialCorpus) -> None:
         faults: list[str] = []
-        last = ""
-        for each in self.corpus.differences(case):
-            if each.reason is None:
-                faults += [*([each.request] if each.request != last else []), f"    {each}"]
-                last = each.request
-            else:
-                self.seen.add(each.reason)
+        for request in case.requests:
+            found = list(self.corpus.differences(case, request))
+            unexpected = [each for each in found if each.reason is None]
+            self.seen.update(each.reason for each in found if each.reason is not None)
+            self.counts["different" if unexpected else "intentionally different" if found else "same"] += 1
+            if unexpected:
+                faults += [unexpected[0].request, *(f"    {each}" for each in unexpected)]
         if faults:
             self.fail("\n".join(["", *faults]))
 
