@@ -42,8 +42,10 @@ class Difference:
 def certificate(folder: Path) -> tuple[Path, Path]:
     """Creates the certificate of all hosts, and returns it with its key."""
     file, key = folder / "certificate.pem", folder / "key.pem"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30", "-subj", "/CN=test",
-                    "-addext", "subjectAltName=DNS:*.test,DNS:www.full.test", "-keyout", str(key), "-out", str(file)], check=True, capture_output=True)
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30", "-subj",
+        "/CN=test",
+                    "-addext", "subjectAltName=DNS:*.test,DNS:www.full.test", "-keyout", str(key), "-out", str(file)], check=True,
+                    capture_output=True)
     return file, key
 
 
@@ -71,7 +73,8 @@ def objects(cases: list[Case], ports: dict[str, int], file: Path, key: Path) -> 
 def attributes(cookie: str) -> str:
     """Returns a cookie without its value, with its attributes sorted. Times are not compared."""
     name, *parts = (part.strip() for part in cookie.split(";"))
-    known = sorted(re.sub(r"^(expires)=.*", r"\1=...", part.lower() if "=" not in part else part.split("=")[0].lower() + "=" + part.split("=", 1)[1]) for part in parts)
+    known = sorted(re.sub(r"^(expires)=.*", r"\1=...",
+        part.lower() if "=" not in part else part.split("=")[0].lower() + "=" + part.split("=", 1)[1]) for part in parts)
     return "; ".join([name.split("=")[0] + "=...", *known])
 
 

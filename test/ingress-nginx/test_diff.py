@@ -42,7 +42,8 @@ SAME_CASE = Case("same", SAME, [
     ingress("same-sticky", SAME, [path("/sticky", "shop")], {"affinity": "cookie"}),
     ingress("same-closed", SAME, [path("/closed")], {"whitelist-source-range": "192.0.2.0/24"}),
 ], server(SAME, location("/", "web"), both("api", "api"), both("framed", extra=FRAME), both("moved", extra="return 301 https://new.example/;"),
-          both("sticky", "shop", 'add_header Set-Cookie "INGRESSCOOKIE=x; Path=/sticky; HttpOnly";'), both("closed", extra="allow 192.0.2.0/24; deny all;"),
+          both("sticky", "shop", 'add_header Set-Cookie "INGRESSCOOKIE=x; Path=/sticky; HttpOnly";'),
+              both("closed", extra="allow 192.0.2.0/24; deny all;"),
           extra=LOG.format(host=SAME)), [], FORMATS)
 
 PLANTED_CASE = Case("planted", PLANTED, [
@@ -50,8 +51,10 @@ PLANTED_CASE = Case("planted", PLANTED, [
     only("redirect", {"permanent-redirect": "https://new.example/"}), only("cookie", {"affinity": "cookie"}),
     only("new-header", {"configuration-snippet": "more_set_headers \"X-New: 1\";"}), only("closed"),
 ], server(PLANTED, both("status", extra="return 410;"), both("lost-header", extra="more_set_headers 'X-Old: 1';"),
-          both("value", extra="more_set_headers 'X-Frame-Options: SAMEORIGIN';"), both("body", extra="rewrite ^ /other break;"), both("service", "api"),
-          both("redirect", extra="return 301 https://old.example/;"), both("cookie", extra='add_header Set-Cookie "INGRESSCOOKIE=x; Path=/cookie";'),
+          both("value", extra="more_set_headers 'X-Frame-Options: SAMEORIGIN';"), both("body", extra="rewrite ^ /other break;"),
+              both("service", "api"),
+          both("redirect", extra="return 301 https://old.example/;"),
+              both("cookie", extra='add_header Set-Cookie "INGRESSCOOKIE=x; Path=/cookie";'),
           both("route"), both("new-header"), both("closed", extra="return 444;"), extra=LOG.format(host=PLANTED)), [])
 
 PLANTS = {

@@ -38,7 +38,8 @@ CASES = [
     Case("cors-with-defaults", "cors.test", [ingress("cors", "cors.test", annotations={"enable-cors": "true"})],
          server("cors.test", location("/", "web", cors("set $http_origin *;\n            set $cors 'true';"))), [
         Request("/x"), Request("/x", headers=ORIGIN), Request("/x", "OPTIONS", headers=PREFLIGHT), Request("/x", "OPTIONS"),
-        Request("/x", headers=(*ORIGIN, "X-Web-Header: Access-Control-Allow-Origin: https://own.example")), Request("/x", headers=(*ORIGIN, "X-Web-Status: 404")),
+        Request("/x", headers=(*ORIGIN, "X-Web-Header: Access-Control-Allow-Origin: https://own.example")),
+        Request("/x", headers=(*ORIGIN, "X-Web-Status: 404")),
         Request("/x", "POST", headers=ORIGIN, body=5),
     ]),
     Case("cors-with-origins", "origins.test", [ingress("origins", "origins.test", annotations={
@@ -47,13 +48,15 @@ CASES = [
          server("origins.test", location("/", "web", cors(NAMED, "GET, PUT", "X-One, X-Two", "600", "X-Three", credentials=False))), [
         Request("/x"), Request("/x", headers=ORIGIN), Request("/x", headers=WRONG), Request("/x", "OPTIONS", headers=PREFLIGHT),
         Request("/x", "OPTIONS", headers=(*WRONG, "Access-Control-Request-Method: PUT")), Request("/x", headers=("Origin: https://a.sub.example",)),
-        Request("/x", headers=("Origin: https://a.b.sub.example",)), Request("/x", headers=("Origin: HTTPS://APP.example",)), Request("/x", "OPTIONS"),
+        Request("/x", headers=("Origin: https://a.b.sub.example",)), Request("/x", headers=("Origin: HTTPS://APP.example",)),
+        Request("/x", "OPTIONS"),
         Request("/x", headers=(*WRONG, "X-Web-Header: Access-Control-Allow-Origin: https://own.example")),
         Request("/x", headers=("Origin: xhttps://app.example",)),
     ]),
     Case("cors-with-authentication", "corsauth.test", [ingress("corsauth", "corsauth.test", [path("/")], {
         "enable-cors": "true", "whitelist-source-range": "192.0.2.0/24"})],
-         server("corsauth.test", location("/", "web", "allow 192.0.2.0/24; deny all;\n            " + cors("set $http_origin *;\n            set $cors 'true';"))), [
+         server("corsauth.test",
+             location("/", "web", "allow 192.0.2.0/24; deny all;\n            " + cors("set $http_origin *;\n            set $cors 'true';"))), [
         Request("/x", headers=ORIGIN), Request("/x", "OPTIONS", headers=PREFLIGHT),
     ]),
 ]

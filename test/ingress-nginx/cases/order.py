@@ -15,9 +15,11 @@ PAGES = """set $namespace default; set $ingress_name order-pages; set $service_n
             error_page 401 = @custom_401; error_page 403 = @custom_403; error_page 413 = @custom_413; error_page 502 = @custom_502; error_page 503 = @custom_503;"""
 
 CASES = [
-    Case("tls-before-access", "tlsaccess.test", [ingress("tlsaccess", "tlsaccess.test", annotations={**BASIC_ANNOTATIONS, **ELSEWHERE, "enable-cors": "true"}, tls=True)],
+    Case("tls-before-access", "tlsaccess.test",
+        [ingress("tlsaccess", "tlsaccess.test", annotations={**BASIC_ANNOTATIONS, **ELSEWHERE, "enable-cors": "true"}, tls=True)],
          server("tlsaccess.test", location("/", "web", f"{DENIED}\n            {BASIC}\n            {ANY}", tls=True)), [
-        Request("/x"), Request("/x", headers=(GOOD,)), Request("/x", "OPTIONS", headers=PREFLIGHT), Request("/x", tls=True), Request("/x", "OPTIONS", headers=PREFLIGHT, tls=True),
+        Request("/x"), Request("/x", headers=(GOOD,)), Request("/x", "OPTIONS", headers=PREFLIGHT), Request("/x", tls=True),
+        Request("/x", "OPTIONS", headers=PREFLIGHT, tls=True),
         Request("/x", "POST", body=1100000), Request("/x", "POST", body=1100000, tls=True),
     ]),
     Case("tls-and-redirects", "tlsredirect.test", [
@@ -38,20 +40,29 @@ CASES = [
                 location("/", "web", f"allow 127.0.0.1; deny all;\n            {BASIC}")), [
         Request("/there"), Request("/there", headers=(GOOD,)), Request("/x"), Request("/x", headers=(GOOD,)),
     ]),
-    Case("limits-before-access", "limitorder.test", [ingress("limitorder", "limitorder.test", annotations={**BASIC_ANNOTATIONS, "limit-rpm": "1", "limit-burst-multiplier": "2"})],
-         server("limitorder.test", location("/", "web", f"limit_req zone=order burst=2 nodelay;\n            {BASIC}")), [Request("/x", times=5), Request("/x", headers=(GOOD,))],
+    Case("limits-before-access", "limitorder.test",
+        [ingress("limitorder", "limitorder.test", annotations={**BASIC_ANNOTATIONS, "limit-rpm": "1", "limit-burst-multiplier": "2"})],
+         server("limitorder.test", location("/", "web", f"limit_req zone=order burst=2 nodelay;\n            {BASIC}")),
+             [Request("/x", times=5), Request("/x", headers=(GOOD,))],
          http="    limit_req_zone $binary_remote_addr zone=order:5m rate=1r/m;"),
     Case("error-pages-of-the-gateway", "pages.test", [
-        ingress("order-pages", "pages.test", [path("/")], {"custom-http-errors": "401,403,413,502,503", "default-backend": "errors", **BASIC_ANNOTATIONS}),
-        ingress("order-pages-denied", "pages.test", [path("/denied")], {"custom-http-errors": "401,403,413,502,503", "default-backend": "errors", **ELSEWHERE}),
-        ingress("order-pages-dead", "pages.test", [path("/dead", "dead")], {"custom-http-errors": "401,403,413,502,503", "default-backend": "errors"})],
+        ingress("order-pages", "pages.test", [path("/")],
+            {"custom-http-errors": "401,403,413,502,503", "default-backend": "errors", **BASIC_ANNOTATIONS}),
+        ingress("order-pages-denied", "pages.test", [path("/denied")],
+            {"custom-http-errors": "401,403,413,502,503", "default-backend": "errors", **ELSEWHERE}),
+        ingress("order-pages-dead", "pages.test", [path("/dead", "dead")],
+            {"custom-http-errors": "401,403,413,502,503", "default-backend": "errors"})],
          server("pages.test", *[error_page(code) for code in (401, 403, 413, 502, 503)], location("/", "web", f"{PAGES}\n            {BASIC}"),
-                *[location(each, "web", PAGES.replace("order-pages", "order-pages-denied") + f"\n            {DENIED}") for each in ("/denied/", "= /denied")],
-                *[location(each, "dead", PAGES.replace("order-pages", "order-pages-dead").replace("$service_name web", "$service_name dead")) for each in ("/dead/", "= /dead")]), [
+                *[location(each, "web", PAGES.replace("order-pages", "order-pages-denied") + f"\n            {DENIED}") for each in ("/denied/",
+                "= /denied")],
+                *[location(each, "dead",
+                PAGES.replace("order-pages", "order-pages-dead").replace("$service_name web", "$service_name dead")) for each in ("/dead/",
+                    "= /dead")]), [
         Request("/x"), Request("/x", headers=(GOOD,)), Request("/denied"), Request("/dead"),
         Request("/x", headers=(GOOD, "X-Web-Status: 503")),
     ]),
     Case("snippets-before-access", "early.test", [
         ingress("early", "early.test", [path("/")], {"configuration-snippet": "if ($arg_gone) { return 410; }", **ELSEWHERE})],
-         server("early.test", location("/", "web", f"{DENIED}\n            if ($arg_gone) {{ return 410; }}")), [Request("/x"), Request("/x?gone=1")]),
+         server("early.test", location("/", "web", f"{DENIED}\n            if ($arg_gone) {{ return 410; }}")),
+             [Request("/x"), Request("/x?gone=1")]),
 ]

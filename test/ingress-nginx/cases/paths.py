@@ -61,7 +61,8 @@ CASES = [
         Request("/only"), Request("/"), Request("/other"), Request("/only", host="SUB.TEST"), Request("/only", host="sub.test."),
         Request("/only", host="sub.test:8080"),
     ]),
-    Case("wildcard-host", "*.wild.test", [ingress("wild", "*.wild.test", [path("/", "api")]), ingress("exactly", "a.wild.test", [path("/", "shop")])],
+    Case("wildcard-host", "*.wild.test",
+        [ingress("wild", "*.wild.test", [path("/", "api")]), ingress("exactly", "a.wild.test", [path("/", "shop")])],
          server("*.wild.test", location("/", "api")) + "\n" + server("a.wild.test", location("/", "shop")), [
         Request("/", host="a.wild.test"), Request("/", host="b.wild.test"), Request("/", host="wild.test"), Request("/", host="x.y.wild.test"),
         Request("/", host="B.Wild.Test"),
@@ -71,7 +72,8 @@ CASES = [
         Request("/x?y", headers=("Host: ",)),
     ]),
     Case("same-path-twice", "twice.test", [
-        ingress("twice-old", "twice.test", [path("/", "api")], age=5), ingress("twice-new", "twice.test", [path("/", "shop"), path("/new", "shop")], age=1)],
+        ingress("twice-old", "twice.test", [path("/", "api")], age=5),
+            ingress("twice-new", "twice.test", [path("/", "shop"), path("/new", "shop")], age=1)],
          server("twice.test", location("/", "api"), location("/new/", "shop"), location("= /new", "shop")), [
         Request("/"), Request("/new"), Request("/newer"),
     ]),

@@ -17,7 +17,8 @@ def to_host(from_host: str, to: str) -> str:
 CASES = [
     Case("permanent-redirect", "permanent.test", [
         ingress("permanent", "permanent.test", [path("/old", "web")], {"permanent-redirect": "https://new.example/landing"}, age=9),
-        ingress("permanent-code", "permanent.test", [path("/coded", "web")], {"permanent-redirect": "https://new.example$request_uri", "permanent-redirect-code": "308"})],
+        ingress("permanent-code", "permanent.test", [path("/coded", "web")],
+            {"permanent-redirect": "https://new.example$request_uri", "permanent-redirect-code": "308"})],
          server("permanent.test", *[location(each, "web", f"return {code} {url};") for each, code, url in (
              ("/old/", 301, "https://new.example/landing"), ("= /old", 301, "https://new.example/landing"),
              ("/coded/", 308, "https://new.example$request_uri"), ("= /coded", 308, "https://new.example$request_uri"))],
@@ -26,7 +27,8 @@ CASES = [
     ]),
     Case("temporal-redirect", "temporal.test", [
         ingress("temporal", "temporal.test", [path("/now", "web")], {"temporal-redirect": "https://now.example/x"}, age=9),
-        ingress("temporal-code", "temporal.test", [path("/coded", "web")], {"temporal-redirect": "https://now.example/", "temporal-redirect-code": "307"})],
+        ingress("temporal-code", "temporal.test", [path("/coded", "web")],
+            {"temporal-redirect": "https://now.example/", "temporal-redirect-code": "307"})],
          server("temporal.test", *[location(each, "web", f"return {code} {url};") for each, code, url in (
              ("/now/", 302, "https://now.example/x"), ("= /now", 302, "https://now.example/x"),
              ("/coded/", 307, "https://now.example/"), ("= /coded", 307, "https://now.example/"))],
@@ -42,8 +44,10 @@ CASES = [
         Request("/x", tls=True, headers=("X-Web-Header: Strict-Transport-Security: max-age=1",)), Request("/x", tls=True, host="prefix.test"),
     ]),
     Case("acme-path", "acme.test", [ingress("acme", "acme.test", [path("/"), path("/.well-known/acme-challenge/token", "api", "Exact")], tls=True)],
-         server("acme.test", location("/", "web", tls=True), location("= /.well-known/acme-challenge/token", "api", tls=True, ssl_redirect=False)), [
-        Request("/.well-known/acme-challenge/token"), Request("/.well-known/acme-challenge/other"), Request("/.well-known/acme-challenge/token", tls=True),
+         server("acme.test", location("/", "web", tls=True), location("= /.well-known/acme-challenge/token", "api", tls=True, ssl_redirect=False)),
+             [
+        Request("/.well-known/acme-challenge/token"), Request("/.well-known/acme-challenge/other"),
+        Request("/.well-known/acme-challenge/token", tls=True),
     ]),
     Case("ssl-redirect-off", "plain.test", [ingress("plain", "plain.test", annotations={"ssl-redirect": "false"}, tls=True)],
          server("plain.test", location("/", "web", tls=True, ssl_redirect=False)), [Request("/x"), Request("/x", tls=True)]),

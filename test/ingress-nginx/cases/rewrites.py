@@ -14,7 +14,8 @@ CASES = [
     Case("rewrite-target", "rewrite.test", [ingress("rewrite", "rewrite.test", [path(REST, "api", "ImplementationSpecific")],
                                                     {"rewrite-target": "/$2"})],
          server("rewrite.test", rewritten(REST, "/$2", "api"), '        location ~* "^/" { return 404; }'), [
-        Request("/svc"), Request("/svc/"), Request("/svc/a/b"), Request("/svc/a?x=1&y=%20"), Request("/SVC/a"), Request("/svcx"), Request("/a/svc/b"),
+        Request("/svc"), Request("/svc/"), Request("/svc/a/b"), Request("/svc/a?x=1&y=%20"), Request("/SVC/a"), Request("/svcx"),
+        Request("/a/svc/b"),
         Request("/svc/a%20b"), Request("/svc/a%2Fb"), Request("/svc/%C3%A4"), Request("/svc//a"), Request("/svc/../x"), Request("/svc/a%3Fb"),
         Request("/svc/a%25b"), Request("/svc/a+b"), Request("/svc/?"), Request("/svc/a;b=c"), Request("/svc/a%0Ab"), Request('/svc/a"b'),
         Request("/svc/a:b@c!$&'()*,="),
@@ -28,7 +29,8 @@ CASES = [
          server("query.test", rewritten("/q/(.*)", "/search?term=$1"), '        location ~* "^/" { return 404; }'), [
         Request("/q/shoes"), Request("/q/shoes?page=2"), Request("/q/a%20b"), Request("/q/a%26b"), Request("/q/"),
     ]),
-    Case("rewrite-of-the-root", "root.test", [ingress("root", "root.test", [path("/(.*)", "web", "ImplementationSpecific")], {"rewrite-target": "/base/$1"})],
+    Case("rewrite-of-the-root", "root.test",
+        [ingress("root", "root.test", [path("/(.*)", "web", "ImplementationSpecific")], {"rewrite-target": "/base/$1"})],
          server("root.test", rewritten("/(.*)", "/base/$1")), [Request("/"), Request("/x?y"), Request("//x"), Request("/x/")]),
     Case("rewrite-equal-to-path", "equal.test", [ingress("equal", "equal.test", [path("/same", "web")], {"rewrite-target": "/same"})],
          server("equal.test", location("/same/", "web"), location("= /same", "web"), has_root=False), [
@@ -40,7 +42,8 @@ CASES = [
     ]),
     Case("x-forwarded-prefix", "xprefix.test", [ingress("xprefix", "xprefix.test", [path(REST, "api", "ImplementationSpecific")],
                                                         {"rewrite-target": "/$2", "x-forwarded-prefix": "/svc"})],
-         server("xprefix.test", rewritten(REST, "/$2", "api", 'proxy_set_header X-Forwarded-Prefix "/svc";'), '        location ~* "^/" { return 404; }'), [
+         server("xprefix.test", rewritten(REST, "/$2", "api", 'proxy_set_header X-Forwarded-Prefix "/svc";'),
+             '        location ~* "^/" { return 404; }'), [
         Request("/svc/a"), Request("/svc/a", headers=("X-Forwarded-Prefix: /forged",)),
     ]),
     Case("upstream-vhost", "vhost.test", [ingress("vhost", "vhost.test", annotations={"upstream-vhost": "internal.example"})],
