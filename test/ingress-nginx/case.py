@@ -6,7 +6,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Request:
-    """A request of a case. A negative `body` is a body in one chunk. With `times`, only the statuses of the repeated requests are compared."""
+    """A request of a case. A negative `body` is a body in one chunk. `certificate` is
+    the certificate of the client: `client`, or `foreign` of an unknown authority. With `times`, only the statuses of the repeated requests are compared."""
 
     target: str
     method: str = "GET"
@@ -14,11 +15,13 @@ class Request:
     headers: tuple[str, ...] = ()
     body: int = 0
     tls: bool = False
+    certificate: str = ""
     times: int = 1
 
     def __str__(self) -> str:
         text = f"{self.method} {'https' if self.tls else 'http'}://{self.host}{self.target}"
         shown = [f"{each[:60]}..." if len(each) > 63 else each for each in self.headers]
+        shown += [f"certificate {self.certificate}"] if self.certificate else []
         return " ".join([text if len(text) < 120 else text[:117] + "...", *(f"[{each}]" for each in shown)]).replace("\r\n", "; ")
 
 

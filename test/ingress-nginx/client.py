@@ -4,6 +4,7 @@ import socket
 import ssl
 from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPResponse
+from pathlib import Path
 
 TIMEOUT = 10.0
 """The time in seconds for each step of a request."""
@@ -19,8 +20,9 @@ class Response:
 
 
 def ask(port: int, method: str, target: str, headers: list[tuple[str, str]], body: bytes, is_chunked: bool,
-        tls_name: str | None) -> Response:
-    """Sends a request to a port of 127.0.0.1 on a connection of its own. With `tls_name`, the request uses TLS with this server name."""
+        tls_name: str | None, certificate: Path | None = None) -> Response:
+    """Sends a request to a port of 127.0.0.1 on a connection of its own. With `tls_name`, the request uses TLS with this server name, and with the
+    certificate and key of the file `certificate`."""
     head = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" if value else name for name, value in headers)]
     if body and not is_chunked:
         head.append(f"Content-Length: {len(body)}")
@@ -30,7 +32,12 @@ def ask(port: int, method: str, target: str, headers: list[tuple[str, str]], bod
         if tls_name is not None:
             context = ssl.create_default_context()
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-            connection = context.wrap_socket(plain, server_hostname=tls_name)
+            if certificate is not None:
+                context.load_cert_chain(certificate)
+            try:
+                connection = context.wrap_socket(plain, server_hostname=tls_name)
+            except OSError:
+                return Response(0)
         try:
             connection.sendall(data)
         except OSError:

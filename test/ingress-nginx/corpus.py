@@ -39,23 +39,36 @@ class Difference:
         return f"{self.part}: nginx {self.nginx!r}, gateway {self.gateway!r}"
 
 
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """Creates the certificate of all hosts, and returns it with its key."""
-    file, key = folder / "certificate.pem", folder / "key.pem"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30", "-subj",
-        "/CN=test",
-                    "-addext", "subjectAltName=DNS:*.test,DNS:www.full.test", "-keyout", str(key), "-out", str(file)], check=True,
-                    capture_output=True)
+def certificate(folder: Path, name: str, *extensions: str, authority: str | None = None) -> tuple[Path, Path]:
+    """Creates a certificate, signed by the authority or by itself, and returns it with its key. `name`.both has both."""
+    file, key = folder / f"{name}.pem", folder / f"{name}.key"
+    signer = ["-CA", str(folder / f"{authority}.pem"), "-CAkey", str(folder / f"{authority}.key")] if authority else []
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30",
+                    "-subj", f"/CN={name}", *(each for one in extensions for each in ("-addext", one)), *signer,
+                    "-keyout", str(key), "-out", str(file)], check=True, capture_output=True)
+    (folder / f"{name}.both").write_bytes(file.read_bytes() + key.read_bytes())
     return file, key
 
 
-def objects(cases: list[Case], ports: dict[str, int], file: Path, key: Path) -> list[dict[str, Any]]:
+def certificates(folder: Path) -> tuple[Path, Path]:
+    """Creates the certificates of clients, and the certificate of all hosts. Returns the latter with its key."""
+    certificate(folder, "ca", "basicConstraints=critical,CA:TRUE")
+    usage = ("basicConstraints=critical,CA:FALSE", "extendedKeyUsage=clientAuth")
+    certificate(folder, "client", *usage, authority="ca")
+    certificate(folder, "foreign", *usage)
+    return certificate(folder, "server", "subjectAltName=DNS:*.test,DNS:www.full.test")
+
+
+def objects(cases: list[Case], ports: dict[str, int], folder: Path) -> list[dict[str, Any]]:
     """Returns the objects of all cases, and of their Services."""
     secret = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": {"name": "certificate", "namespace": "default"},
-              "data": {"tls.crt": base64.b64encode(file.read_bytes()).decode(), "tls.key": base64.b64encode(key.read_bytes()).decode()}}
+              "data": {f"tls.{kind}": base64.b64encode((folder / f"server.{suffix}").read_bytes()).decode() for kind,
+              suffix in (("crt", "pem"), ("key", "key"))}}
+    authority = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ca", "namespace": "default"},
+                 "stringData": {"ca.crt": (folder / "ca.pem").read_text()}}
     empty = service("empty", 1)
     empty[1]["endpoints"] = []
-    found = [secret, *empty]
+    found = [secret, authority, *empty]
     for name, port in ports.items():
         found += service(name, port)
     for case in cases:
@@ -110,9 +123,10 @@ def shown(response: Response, received: list[Received], request: Request, own_po
 class Corpus:
     """nginx and the gateway with all cases."""
 
-    def __init__(self, folder: Path, cases: list[Case]) -> None:
+    def __init__(self, folder: Path, cases: list[Case], settings: dict[str, str] | None = None) -> None:
         self.cases = cases
-        file, key = certificate(folder)
+        file, key = certificates(folder)
+        self.folder = folder
         self.backends = Backends(SERVICES)
         self.backends.__enter__()
         # No server listens on this port.
@@ -125,10 +139,11 @@ class Corpus:
         folder.chmod(0o755)
         parts["nginx"].chmod(0o755)
         (parts["nginx"] / "users").write_text(USERS)
+        (parts["nginx"] / "ca.pem").write_bytes((folder / "ca.pem").read_bytes())
         try:
             self.nginx = Nginx(parts["nginx"], "\n".join(case.http for case in cases), "\n".join(case.servers for case in cases), ports, file, key)
             try:
-                self.gateway = Gateway(parts["gateway"], objects(cases, ports, file, key))
+                self.gateway = Gateway(parts["gateway"], objects(cases, ports, folder), settings or {})
             except BaseException:
                 self.nginx.stop()
                 raise
@@ -163,7 +178,8 @@ class Corpus:
         statuses = []
         for _ in range(request.times):
             self.backends.take()
-            response = ask(port, request.method, request.target, sent, body, request.body < 0, host.split(":")[0] if request.tls else None)
+            response = ask(port, request.method, request.target, sent, body, request.body < 0, host.split(":")[0] if request.tls else None,
+                           self.folder / f"{request.certificate}.both" if request.certificate else None)
             statuses.append(str(response.status))
             parts = shown(response, self.backends.take(), request, (controller.http, controller.https))
         return parts if request.times == 1 else {"statuses": " ".join(statuses)}

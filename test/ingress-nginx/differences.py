@@ -44,6 +44,8 @@ INTENDED = [
         "`X-Accel-Redirect` of endpoints has no effect."),
     Intended("responses-of-endpoints", r"X-Pad-To.*X-Pad-To", "status|Services that receive the request",
         "`proxy-buffer-size` is 64 KiB without an annotation."),
+    Intended("auth-tls-optional-no-ca", "certificate foreign", "web receives header ssl-client-verify",
+        "`FAILED:` in `ssl-client-verify` has other words."),
     Intended("cors-with-origins", "Origin: xhttps", "header access-control-.*", "The whole origin must match, not the end of the header `Origin`."),
     Intended("normal-form", r"/api/\.\.;/x", "status|Services that receive the request", "A path with `..;` receives 400."),
     Intended("normal-form", r"http://normal\.testhttp://prefix\.test", "status|Services that receive the request",

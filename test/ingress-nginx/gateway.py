@@ -30,14 +30,15 @@ def service(name: str, port: int) -> list[dict[str, Any]]:
 
 
 class Gateway:
-    """A running gateway with Ingresses in a folder."""
+    """A running gateway with Ingresses in a folder. `settings` are added to the ConfigMap."""
 
-    def __init__(self, folder: Path, objects: list[dict[str, Any]]) -> None:
+    def __init__(self, folder: Path, objects: list[dict[str, Any]], settings: dict[str, str]) -> None:
         self.http, self.https, admin = free_ports(3)
-        settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default"}, "data": SETTINGS}
+        config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default"},
+            "data": {**SETTINGS, **settings}}
         manifests = folder / "manifests"
         manifests.mkdir()
-        (manifests / "all.json").write_text("\n---\n".join(json.dumps(each) for each in [settings, *objects]))
+        (manifests / "all.json").write_text("\n---\n".join(json.dumps(each) for each in [config_map, *objects]))
         (manifests / "all.json").rename(manifests / "all.yaml")
         self.manifests = manifests
 

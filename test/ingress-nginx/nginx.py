@@ -96,10 +96,10 @@ PROXY = """\
 
 TO_HTTPS = """\
 rewrite_by_lua_block {
-                if ngx.var.scheme == "http" then
+                if ngx.var.pass_access_scheme == "http" then
                     local uri = ngx.var.request_uri
                     if uri:sub(-1) == "/" then uri = uri:sub(1, -2) end
-                    local host = ngx.re.match(ngx.var.http_host or ngx.var.host, "^[^:]*")[0]
+                    local host = ngx.re.match(ngx.var.best_http_host or ngx.var.host, "^[^:]*")[0]
                     return ngx.redirect("https://" .. host .. uri, 308)
                 end
             }

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from case import Case
-from cases import CASES
+from cases import CASES, forwarded
 from corpus import Corpus
 from differences import INTENDED
 from gateway import PROJECT
@@ -17,18 +17,24 @@ ONLY = os.environ.get("CASES", "").split()
 """The names of cases, if not all cases shall run."""
 
 
-class DifferentialCorpus(unittest.TestCase):
+class Controllers(unittest.TestCase):
+    """Starts nginx and the gateway."""
+
+    cases: list[Case] = []
+    settings: dict[str, str] = {}
+    """The ConfigMap of both controllers."""
     corpus: Corpus
-    seen: set[str] = set()
+    seen: set[str]
     """The reasons of the intended differences that were observed."""
-    counts = Counter[str]()
+    counts: Counter[str]
     """The numbers of requests without a difference, with intended differences, and with faults."""
 
     @classmethod
     def setUpClass(cls) -> None:
+        cls.seen, cls.counts = set(), Counter()
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
-        cls.corpus = Corpus(Path(cls.folder.name), CASES)
+        cls.corpus = Corpus(Path(cls.folder.name), cls.cases, cls.settings)
         cls.addClassCleanup(cls.corpus.stop)
 
     @classmethod
@@ -36,6 +42,12 @@ class DifferentialCorpus(unittest.TestCase):
         total = max(cls.counts.total(), 1)
         shares = ", ".join(f"{count} {name} ({count * 100 / total:.1f}%)" for name, count in cls.counts.items())
         print(f"\n{cls.counts.total()} requests: {shares}")
+
+
+class DifferentialCorpus(Controllers):
+    """All cases with the defaults of ingress-nginx."""
+
+    cases = CASES
 
     def test_intended_differences_still_exist_and_are_in_the_docs(self) -> None:
         """Runs after the cases, because tests run in the order of their names."""
@@ -52,8 +64,8 @@ class DifferentialCorpus(unittest.TestCase):
         self.assertEqual(len({case.name for case in CASES}), len(CASES))
 
 
-def test_of(case: Case) -> Callable[[DifferentialCorpus], None]:
-    def test(self: DifferentialCorpus) -> None:
+def test_of(case: Case) -> Callable[[Controllers], None]:
+    def test(self: Controllers) -> None:
         faults: list[str] = []
         for request in case.requests:
             found = list(self.corpus.differences(case, request))
@@ -68,9 +80,20 @@ def test_of(case: Case) -> Callable[[DifferentialCorpus], None]:
     return test
 
 
-for _case in CASES:
-    if not ONLY or _case.name in ONLY:
-        setattr(DifferentialCorpus, "test_case_" + _case.name.replace("-", "_"), test_of(_case))
+class BehindTrustedProxy(Controllers):
+    """The cases behind a proxy whose headers both controllers trust."""
+
+    cases = forwarded.CASES
+    settings = forwarded.SETTINGS
+
+
+for _class in (DifferentialCorpus, BehindTrustedProxy):
+    for _case in _class.cases:
+        if not ONLY or _case.name in ONLY:
+            setattr(_class, "test_case_" + _case.name.replace("-", "_"), test_of(_case))
+
+# Otherwise unittest would find the last class twice.
+del _class, _case
 
 
 if __name__ == "__main__":

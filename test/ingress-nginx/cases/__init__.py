@@ -2,7 +2,8 @@
 
 from case import Case
 
-from . import access, canaries, cors, headers, more, order, paths, redirects, responses, rewrites, snippets
+from . import access, canaries, certificates, cors, headers, more, order, paths, redirects, responses, rewrites, snippets
 
-CASES: list[Case] = [case for group in (paths, rewrites, redirects, access, cors, responses, canaries, headers, snippets, order,
-    more) for case in group.CASES]
+GROUPS = (paths, rewrites, redirects, access, certificates, cors, responses, canaries, headers, snippets, order, more)
+
+CASES: list[Case] = [case for group in GROUPS for case in group.CASES]
