@@ -6,8 +6,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Request:
-    """A request of a case. A negative `body` is a body in one chunk. `certificate` is
-    the certificate of the client: `client`, or `foreign` of an unknown authority. With `times`, only the statuses of the repeated requests are compared."""
+    """A request of a case.
+
+    A negative `body` is a body in one chunk. `certificate` is the certificate of the client: `client`, or `foreign` of an unknown authority.
+    With `times`, only the statuses of the repeated requests are compared."""
 
     target: str
     method: str = "GET"

@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,9 @@ class Gateway:
 
         def is_ready() -> bool:
             try:
-                connection = http.client.HTTPConnection("127.0.0.1", admin, timeout=2)
-                connection.request("GET", "/readyz")
-                return connection.getresponse().status == 200
+                with closing(http.client.HTTPConnection("127.0.0.1", admin, timeout=2)) as connection:
+                    connection.request("GET", "/readyz")
+                    return connection.getresponse().status == 200
             except OSError:
                 return False
 
