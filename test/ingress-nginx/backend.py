@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,7 +21,8 @@ class Received:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers any method. `X-SERVICE-Status: 404` and `X-SERVICE-Header: Name: value` in the request ask for another response."""
+    """Answers any method. The headers `X-SERVICE-Status: 404`, `X-SERVICE-Header: Name: value` and `X-SERVICE-Delay: 0.5` of the request ask
+    for another response."""
 
     protocol_version = "HTTP/1.1"
     server: "Backend"
@@ -39,6 +41,7 @@ class Handler(BaseHTTPRequestHandler):
         self.server.record(Received(service, method, target, headers, len(body)))
         wish = f"x-{service}-"
         status = int(self.headers.get(wish + "status", "200"))
+        time.sleep(float(self.headers.get(wish + "delay", "0")))
         text = json.dumps({"service": service, "method": method, "target": target}).encode()
         self.send_response_only(status)
         self.send_header("X-Service", service)

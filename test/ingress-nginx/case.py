@@ -18,11 +18,13 @@ class Request:
     body: int = 0
     tls: bool = False
     certificate: str = ""
+    version: str = "HTTP/1.1"
     times: int = 1
 
     def __str__(self) -> str:
         text = f"{self.method} {'https' if self.tls else 'http'}://{self.host}{self.target}"
         shown = [f"{each[:60]}..." if len(each) > 63 else each for each in self.headers]
+        shown += [self.version] if self.version != "HTTP/1.1" else []
         shown += [f"certificate {self.certificate}"] if self.certificate else []
         return " ".join([text if len(text) < 120 else text[:117] + "...", *(f"[{each}]" for each in shown)]).replace("\r\n", "; ")
 

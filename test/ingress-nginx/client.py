@@ -19,11 +19,11 @@ class Response:
     body: bytes = field(default=b"", compare=False)
 
 
-def ask(port: int, method: str, target: str, headers: list[tuple[str, str]], body: bytes, is_chunked: bool,
-        tls_name: str | None, certificate: Path | None = None) -> Response:
-    """Sends a request to a port of 127.0.0.1 on a connection of its own. With `tls_name`, the request uses TLS with this server name, and with the
+def ask(port: int, line: str, headers: list[tuple[str, str]], body: bytes, is_chunked: bool, tls_name: str | None,
+    certificate: Path | None = None) -> Response:
+    """Sends a request to a port of 127.0.0.1 on a connection of its own. `line` is the request line. With `tls_name`, the request uses TLS with this server name, and with the
     certificate and key of the file `certificate`."""
-    head = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" if value else name for name, value in headers)]
+    head = [line, *(f"{name}: {value}" if value else name for name, value in headers)]
     if body and not is_chunked:
         head.append(f"Content-Length: {len(body)}")
     data = "\r\n".join([*head, "", ""]).encode("latin-1") + body
@@ -42,7 +42,7 @@ def ask(port: int, method: str, target: str, headers: list[tuple[str, str]], bod
             connection.sendall(data)
         except OSError:
             pass  # A gateway may respond before it has read the body.
-        response = HTTPResponse(connection, method=method)
+        response = HTTPResponse(connection, method=line.split(" ")[0])
         try:
             response.begin()
             content = response.read()

@@ -115,6 +115,8 @@ def shown(response: Response, received: list[Received], request: Request, own_po
         for name, value in each.headers:
             if name == "x-request-id" and value not in given:
                 value = "(generated)"
+            if name == "connection":
+                value = value.lower()
             part = f"{each.service} receives header {name}"
             parts[part] = f"{parts[part]} | {text(value)}" if part in parts else text(value)
     return parts
@@ -178,7 +180,8 @@ class Corpus:
         statuses = []
         for _ in range(request.times):
             self.backends.take()
-            response = ask(port, request.method, request.target, sent, body, request.body < 0, host.split(":")[0] if request.tls else None,
+            response = ask(port, f"{request.method} {request.target} {request.version}", sent, body, request.body < 0,
+                host.split(":")[0] if request.tls else None,
                            self.folder / f"{request.certificate}.both" if request.certificate else None)
             statuses.append(str(response.status))
             parts = shown(response, self.backends.take(), request, (controller.http, controller.https))

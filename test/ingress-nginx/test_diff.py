@@ -105,7 +105,7 @@ class MigrateDiff(unittest.TestCase):
         file = self.folder / "nginx" / f"{host}.log"
         before = file.read_text().count("\n") if file.exists() else 0
         for method, target in requests:
-            ask(self.corpus.nginx.http, method, target, [("Host", host)], b"", False, None)
+            ask(self.corpus.nginx.http, f"{method} {target} HTTP/1.1", [("Host", host)], b"", False, None)
         end = time.monotonic() + 10
         while file.read_text().count("\n") < before + len(requests):
             self.assertLess(time.monotonic(), end, "nginx writes no log")
