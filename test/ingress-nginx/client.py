@@ -20,9 +20,10 @@ class Response:
 
 
 def ask(port: int, line: str, headers: list[tuple[str, str]], body: bytes, is_chunked: bool, tls_name: str | None,
-    certificate: Path | None = None) -> Response:
-    """Sends a request to a port of 127.0.0.1 on a connection of its own. `line` is the request line. With `tls_name`, the request uses TLS with this server name, and with the
-    certificate and key of the file `certificate`."""
+        certificate: Path | None = None) -> Response:
+    """Sends a request to a port of 127.0.0.1 on a connection of its own. `line` is the request line.
+
+    With `tls_name`, the request uses TLS with this server name, and with the certificate and key of the file `certificate`."""
     head = [line, *(f"{name}: {value}" if value else name for name, value in headers)]
     if body and not is_chunked:
         head.append(f"Content-Length: {len(body)}")

@@ -90,11 +90,4 @@ CASES = [
         **ingress("noport", "noport.test"), "spec": {"ingressClassName": "nginx", "rules": [{"host": "noport.test", "http": {"paths": [
             {"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "api", "port": {"number": 81}}}}]}}]}}],
          server("noport.test", "        location / { return 503; }"), [Request("/x")]),
-    Case("faulty-annotations", "faults.test", [
-        ingress("faults-body", "faults.test", [path("/body")], {"proxy-body-size": "lots"}),
-            ingress("faults-timeout", "faults.test", [path("/timeout")], {"proxy-read-timeout": "soon"}),
-        ingress("faults-redirect", "faults.test", [path("/redirect")], {"permanent-redirect": "::nonsense"})],
-         server("faults.test", *[location(each, "web") for name in ("body", "timeout", "redirect") for each in (f"/{name}/", f"= /{name}")],
-             has_root=False), [
-        Request("/body", "POST", body=1000), Request("/timeout"), Request("/redirect")]),
 ]
