@@ -57,11 +57,13 @@ class DifferentialCorpus(Controllers):
         if not ONLY:
             self.assertEqual({each.reason for each in INTENDED} - self.seen, set())
 
-    def test_corpus_is_large_and_its_hosts_are_distinct(self) -> None:
+    def test_corpus_is_large_and_its_names_are_distinct(self) -> None:
         self.assertGreaterEqual(len(CASES), 25)
         self.assertGreaterEqual(sum(len(case.requests) for case in CASES), 60)
         self.assertEqual(len({case.host for case in CASES}), len(CASES))
         self.assertEqual(len({case.name for case in CASES}), len(CASES))
+        names = [each["metadata"]["name"] for case in CASES for each in case.objects if each["kind"] == "Ingress"]
+        self.assertEqual(len(set(names)), len(names))
 
 
 def test_of(case: Case) -> Callable[[Controllers], None]:

@@ -29,8 +29,8 @@ CASES = [
              location("/", "web").replace("proxy_buffer_size 4k", "proxy_buffer_size 8k").replace("proxy_buffers 4 4k", "proxy_buffers 4 8k")), [
         Request("/x", headers=(PADDED, PADDED)), Request("/x", headers=(PADDED, PADDED, PADDED)),
     ]),
-    Case("cookie-path-of-the-root", "pattern.test", [ingress("pattern", "pattern.test", annotations={"proxy-cookie-path": "/ /app/"})],
-         server("pattern.test", location("/", "web", cookie_path="/ /app/")), [
+    Case("cookie-path-of-the-root", "cookieroot.test", [ingress("cookieroot", "cookieroot.test", annotations={"proxy-cookie-path": "/ /app/"})],
+         server("cookieroot.test", location("/", "web", cookie_path="/ /app/")), [
         Request("/x", headers=cookie("a=1; Path=/")), Request("/x", headers=cookie("a=1; Path=/x")), Request("/x", headers=cookie("a=1")),
     ]),
     Case("redirect-patterns", "redirects.test", [
