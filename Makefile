@@ -2,13 +2,15 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules lab check-lab floods clean truths peers cluster cluster-down test-cluster image package manifests check-chart check-image
+.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules lab check-lab floods clean truths peers cluster cluster-down test-cluster image package manifests check-chart check-image test-ingress-nginx
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FUZZ_SECONDS ?= 60
 BENCH ?=
 LAB ?= dynamic
 FLOODS ?=
+SLUICEGATE ?=
+export CASES ?=
 # The tests of clusters. The tests of the harness run first, because the other tests rely on the harness.
 CLUSTER ?= test_harness $(filter-out test_harness,$(basename $(notdir $(sort $(wildcard test/cluster/tests/test_*.py)))))
 IMAGE ?=
@@ -129,6 +131,11 @@ test-cluster: ## run the tests with real clusters, as root (CLUSTER="test_harnes
 	@test/cluster/cluster build etcd kube-apiserver kube-controller-manager kubectl kube-scheduler kubelet kube-proxy kwok
 	@cargo build --quiet --package sluicegate --package sluicegate-lab
 	@cd test/cluster && python3 -m unittest --verbose $(CLUSTER:%=tests.%)
+
+test-ingress-nginx: ## compare the gateway with nginx as ingress-nginx configures it, by several hundred requests (SLUICEGATE=FILE for an existing program; CASES="tls prefix" for some cases)
+	@scripts/setup ingress-nginx
+	@$(if $(SLUICEGATE),,cargo build --quiet --package sluicegate)
+	@SLUICEGATE=$(or $(abspath $(SLUICEGATE)),$(abspath $(TARGET))/debug/sluicegate) python3 -m unittest discover --start-directory test/ingress-nginx
 
 image: ## build the container image without an engine: target/image/sluicegate-VERSION.tar, with its symbols beside it (IMAGE=--help lists the options)
 	@scripts/setup image
