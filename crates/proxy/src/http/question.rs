@@ -84,6 +84,10 @@ impl From<TooLong> for NoQuestion {
     }
 }
 
+/// The forwarding headers that ingress-nginx does not send to authorization services. `X-Scheme` comes with `auth-method`.
+const NOT_ASKED: [&str; 5] =
+    ["X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Proto", "X-Forwarded-Scheme", "X-Scheme"];
+
 /// The question about a request in the form of ingress-nginx.
 fn auth_request(
     external: &External,
@@ -105,6 +109,9 @@ fn auth_request(
     }
     let mut lines = Vec::with_capacity(1024);
     write_forwarded(&mut lines, &view.request, added, is_about_request);
+    for name in NOT_ASKED.iter().filter(|name| !settings.tells_uri || **name != "X-Scheme") {
+        drop_lines(&mut lines, name.as_bytes());
+    }
     write_original(&mut lines, &view.request);
     lines.extend_from_slice(b"X-Sent-From: nginx-ingress-controller\r\n");
     let mut value = Vec::new();
