@@ -39,7 +39,8 @@ namespace: `name`, or `namespace/name`.
         "
 ## Annotations of ingress-nginx
 
-Sluicegate reads no annotation with the prefix `nginx.ingress.kubernetes.io/`. These annotations have an equivalent:
+With `--ingress-nginx-compatibility`, the gateway reads the [annotations of ingress-nginx](ingress-nginx-annotations.md) on Ingresses of its classes.
+On other Ingresses, the gateway reads no annotation with the prefix `nginx.ingress.kubernetes.io/`. These annotations have an equivalent:
 
 | ingress-nginx, on an Ingress | Sluicegate | on |
 |---|---|---|
