@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use minicbor::encode::Write;
 use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
@@ -348,11 +348,14 @@ pub enum ValueMatch {
 
 /// A regular expression in the syntax of the `regex` crate, without Unicode classes. The expression matches anywhere in the
 /// text unless it has anchors (`^`, `$`). The time of a search is linear in the length of the text.
+///
+/// A program takes 10 KiB and more, so an expression keeps no program before its first search: of many thousand expressions, only
+/// those that requests use take memory. All clones share one program.
 #[derive(Clone)]
 pub struct Pattern {
     text: Box<str>,
     ignores_case: bool,
-    compiled: Regex,
+    compiled: Arc<OnceLock<Option<Regex>>>,
 }
 
 /// The text is not a usable regular expression.
@@ -378,7 +381,7 @@ impl Pattern {
     /// The number of captures that [`captures`](Self::captures) returns: the whole match, and groups 1 to 9.
     pub const CAPTURES: usize = 10;
 
-    /// Compiles a regular expression.
+    /// Checks a regular expression.
     ///
     /// # Errors
     ///
@@ -388,22 +391,13 @@ impl Pattern {
         if text.len() > Self::LENGTH_MAX {
             return Err(PatternError::TooLong(text.len()));
         }
-        let compiled = RegexBuilder::new(&text)
-            .unicode(false)
-            .case_insensitive(ignores_case)
-            .size_limit(Self::PROGRAM_MAX)
-            .dfa_size_limit(Self::PROGRAM_MAX)
-            .build()
-            .map_err(|error| match error {
-                regex::Error::CompiledTooBig(_) => PatternError::TooLarge,
-                // The message repeats the expression over several lines; its last line says what is wrong.
-                other => {
-                    let message = other.to_string();
-                    let last = message.lines().last().unwrap_or_default().trim();
-                    PatternError::Syntax(last.strip_prefix("error: ").unwrap_or(last).into())
-                }
-            })?;
-        Ok(Self { text, ignores_case, compiled })
+        program(&text, ignores_case)?;
+        Ok(Self { text, ignores_case, compiled: Arc::default() })
+    }
+
+    /// The program. A text with an error has no [`Pattern`].
+    fn compiled(&self) -> Option<&Regex> {
+        self.compiled.get_or_init(|| program(&self.text, self.ignores_case).ok()).as_ref()
     }
 
     /// The text of the expression.
@@ -422,22 +416,23 @@ impl Pattern {
     /// group that took no part in the match is empty.
     #[must_use]
     pub fn captures(&self, text: &[u8]) -> Option<[Range<usize>; Self::CAPTURES]> {
-        let mut found = self.compiled.capture_locations();
-        self.compiled.captures_read(&mut found, text)?;
+        let compiled = self.compiled()?;
+        let mut found = compiled.capture_locations();
+        compiled.captures_read(&mut found, text)?;
         Some(std::array::from_fn(|group| found.get(group).map_or(0..0, |(start, end)| start..end)))
     }
 
     /// Whether the expression matches a text.
     #[must_use]
     pub fn is_match(&self, text: &[u8]) -> bool {
-        self.compiled.is_match(text)
+        self.compiled().is_some_and(|compiled| compiled.is_match(text))
     }
 
     /// `to` with the captures of the first match in place of `$1` to `$9`; `None` without a match. A capture that does not
     /// exist is empty.
     #[must_use]
     pub fn replacement(&self, text: &[u8], to: &str) -> Option<Vec<u8>> {
-        let captures = self.compiled.captures(text)?;
+        let captures = self.compiled()?.captures(text)?;
         let mut parts = to.split('$');
         let mut replacement = parts.next().unwrap_or_default().as_bytes().to_vec();
         for part in parts {
@@ -458,6 +453,25 @@ impl Pattern {
         }
         Some(replacement)
     }
+}
+
+/// Compiles an expression.
+fn program(text: &str, ignores_case: bool) -> Result<Regex, PatternError> {
+    let compiled = RegexBuilder::new(text)
+        .unicode(false)
+        .case_insensitive(ignores_case)
+        .size_limit(Pattern::PROGRAM_MAX)
+        .dfa_size_limit(Pattern::PROGRAM_MAX)
+        .build();
+    compiled.map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => PatternError::TooLarge,
+        // The message repeats the expression over several lines; its last line says what is wrong.
+        other => {
+            let message = other.to_string();
+            let last = message.lines().last().unwrap_or_default().trim();
+            PatternError::Syntax(last.strip_prefix("error: ").unwrap_or(last).into())
+        }
+    })
 }
 
 impl PartialEq for Pattern {

@@ -90,6 +90,8 @@ pub(crate) struct RulePath {
     pub(crate) pattern: PathPattern,
     /// The common prefix of all paths that the pattern would match as a regular expression, if it looks like one.
     pub(crate) literal: Option<PathPattern>,
+    /// The path as regular expressions of ingress-nginx.
+    pub(crate) patterns: nginx::pattern::Patterns,
     pub(crate) upstream: UpstreamKey,
 }
 
@@ -256,7 +258,8 @@ impl RulePath {
             .map_err(|(within, fault)| findings.error(format!("{field}.{within}"), fault));
         let upstream = check_backend(raw.backend, &format!("{field}.backend"), namespace, findings)?;
         let (written, literal) = (written.into(), literal_prefix(written));
-        Some(Self { index, written, pattern: pattern.ok()?, literal, upstream })
+        let patterns = nginx::pattern::Patterns::default();
+        Some(Self { index, written, pattern: pattern.ok()?, literal, patterns, upstream })
     }
 
     /// Whether the path was probably written for `use-regex` or `rewrite-target` of ingress-nginx.

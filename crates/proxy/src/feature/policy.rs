@@ -33,6 +33,7 @@ use super::rate_limit::Limits;
 use super::rate_limit::shared::{ServerState, Servers};
 use super::security::Security;
 use super::state::{CacheState, PolicyState, SharedState, TrafficState};
+use super::timeouts::adapted;
 use super::traffic::{RouteTrafficPolicy, Traffic};
 use crate::counters::{Counters, PolicyStats, TrafficStats};
 
@@ -134,6 +135,27 @@ pub(crate) struct Policies {
     security: ById<model::Security, Security, PolicyStats>,
     limits: ById<model::RateLimits, Limits, PolicyStats>,
     traffic: ById<model::Traffic, Traffic, TrafficStats>,
+    settings: SettingsPool,
+}
+
+/// The settings of traffic policies. Thousands of policies often have a few different settings, so they share them.
+#[derive(Debug, Default)]
+struct SettingsPool(Vec<Arc<Settings>>);
+
+impl SettingsPool {
+    /// The most settings to compare.
+    const MAX: usize = 32;
+
+    fn share(&mut self, settings: Settings) -> Arc<Settings> {
+        if let Some(known) = self.0.iter().find(|known| ***known == settings) {
+            return known.clone();
+        }
+        let shared = Arc::new(settings);
+        if self.0.len() < Self::MAX {
+            self.0.push(shared.clone());
+        }
+        shared
+    }
 }
 
 impl Policies {
@@ -199,7 +221,9 @@ impl Policies {
         slot: impl Fn(&UpstreamKey) -> usize,
     ) -> Option<Box<RouteTrafficPolicy>> {
         let source = rule.traffic.as_ref()?;
+        let pool = &mut self.settings;
         let compile = |before: Option<&Traffic>, beside: Option<&Traffic>| {
+            let settings = pool.share(adapted(settings, &source.features));
             Traffic::new(source, settings, before, beside)
         };
         let stats = || resources.counters.new_traffic();

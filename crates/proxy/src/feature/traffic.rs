@@ -16,7 +16,6 @@ use super::returns::{Returned, returned};
 use super::session_affinity::{Affinity, backend_mark};
 use super::split::Split;
 use super::template_headers::TemplateHeaderEdit;
-use super::timeouts::adapted;
 use super::url_rewrite::{MatchedPrefix, Rewritten, Target, rewrite};
 use super::{Policy, fault, mirror};
 use crate::counters::{TrafficShard, TrafficStats};
@@ -100,7 +99,7 @@ impl Traffic {
     /// policy that is also in use, with which the new form shares what it can.
     pub(crate) fn new(
         source: &model::Traffic,
-        settings: &Settings,
+        settings: Arc<Settings>,
         before: Option<&Self>,
         beside: Option<&Self>,
     ) -> Self {
@@ -115,7 +114,7 @@ impl Traffic {
         let budget =
             RetryBudget::following(budget.map(Into::into), before.and_then(|before| before.budget.as_ref()));
         Self {
-            settings: Arc::new(adapted(settings, features)),
+            settings,
             request: HeaderEdit::new(&features.request_headers),
             response: HeaderEdit::new(&features.response_headers),
             template_headers: features.template_headers.as_ref().map(TemplateHeaderEdit::new),

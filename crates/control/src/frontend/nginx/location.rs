@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use foldhash::{HashMap, HashSet};
 use sluicegate_model::feature::Return;
-use sluicegate_model::rule::{PathMatch, Pattern, RuleMatch};
+use sluicegate_model::rule::{PathMatch, Pattern, PatternError, RuleMatch};
 use sluicegate_model::value::{Entries, Template};
 use sluicegate_model::{HostPattern, PathPattern};
 
@@ -94,15 +94,15 @@ impl Server<'_> {
         let text = text(path);
         let place = self.order.get(text).copied().unwrap_or_default();
         let is_prefix = matches!(path.pattern, PathPattern::Prefix(_));
-        let regex = |text: &str, further| -> Result<Path, String> {
-            let pattern = Pattern::new(format!("^{text}"), true)
+        let regex = |pattern: Result<Pattern, PatternError>, further| -> Result<Path, String> {
+            let pattern = pattern
                 .map_err(|fault| format!("{text:?} is not supported as a regular expression: {fault}"))?;
             let of = RuleMatch::new(PathMatch::Regex(pattern), None, Vec::new(), Vec::new());
             Ok(Path { of: RuleMatch { precedence: REGEX + place * 2 + further, ..of }, redirect: None })
         };
         match is_prefix && text != "/" && !settings.rewrite.uses_regex(path) {
-            false => Ok(vec![regex(text, 0)?]),
-            true => Ok(vec![regex(&format!("{}/", text.trim_end_matches('/')), 0)?, regex(text, 1)?]),
+            false => Ok(vec![regex(path.patterns.anchored(text), 0)?]),
+            true => Ok(vec![regex(path.patterns.below(text), 0)?, regex(path.patterns.anchored(text), 1)?]),
         }
     }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use sluicegate_model::feature::{TargetRewrite, TemplateHeader};
-use sluicegate_model::rule::Pattern;
 use sluicegate_model::value::AnnotatedHeader;
 
 use super::{Context, Parts};
@@ -22,7 +21,7 @@ pub(super) fn of_path(own: Arc<Own>, path: &RulePath, settings: &Settings) -> Ar
     let Some(target) = settings.target_of(path) else { return own };
     let text = if path.written.is_empty() { "/" } else { &*path.written };
     // The match of the path reports an invalid expression, and closes the path.
-    let Ok(pattern) = Pattern::new(text, true) else { return own };
+    let Ok(pattern) = path.patterns.anywhere(text) else { return own };
     let mut own = Own::clone(&own);
     let rewrite = TargetRewrite { pattern, target: target.clone(), continues: false };
     own.features.url_rewrite.targets.push(rewrite);

@@ -13,6 +13,7 @@
 //! | [`configmap`] | keys of the ConfigMap |
 //! | [`https`] | redirects to HTTPS, TLS passthrough |
 //! | [`backend`] | the protocol and TLS to endpoints |
+//! | [`pattern`] | the regular expressions of a path |
 //! | [`rewrite`] | regular expressions of paths, rewrites |
 //! | [`limits`] | limits of requests, connections and bandwidth |
 //! | [`redirect`] | redirects to other URLs |
@@ -53,6 +54,7 @@ pub(crate) mod mirror;
 pub(crate) mod observability;
 #[cfg(test)]
 mod page;
+pub(crate) mod pattern;
 pub(crate) mod proxy;
 pub(crate) mod redirect;
 pub(crate) mod response;
