@@ -14,7 +14,7 @@
 //! | [`location`] | the matches of paths, in the order of nginx |
 //! | [`https`] | redirects to HTTPS |
 //! | [`proxy`] | timeouts and sizes |
-//! | [`upstream`](self::upstream) | load balancing, retries, the form of requests |
+//! | [`upstream`] | load balancing, retries, the form of requests |
 //! | [`errors`] | error pages, the default backend |
 //! | [`response`] | rewrites of responses |
 //! | [`session`] | session affinity |
