@@ -11,7 +11,7 @@
 //! | [`source`] | requests from logs, HAR files and Ingresses |
 //! | [`client`] | one request to one controller |
 //! | [`compare`] | the differences between two responses |
-//! | [`run`] | all requests, one pair at a time, and the report |
+//! | [`mod@run`] | all requests, one pair at a time, and the report |
 
 pub mod client;
 pub mod compare;
