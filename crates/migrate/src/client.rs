@@ -61,8 +61,8 @@ pub struct Response {
 }
 
 impl Controller {
-    /// The controller at a URL such as `https://10.0.0.7:443`. Its certificates are not verified: the comparison asks for hosts
-    /// whose names do not lead to this address yet.
+    /// The controller at a URL such as `https://10.0.0.7:443`. The comparison does not verify certificates, because the DNS names of
+    /// the hosts may not lead to this address yet.
     ///
     /// # Errors
     ///

@@ -27,7 +27,7 @@ const VOLATILE: [&str; 14] = [
     "x-request-id",
 ];
 
-/// What is compared.
+/// The parts of responses that the comparison covers.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     /// Headers that are not compared, beside the volatile headers.
@@ -42,7 +42,7 @@ pub struct Rules {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference {
-    /// What differs: `status`, `service`, `header NAME`, `body` or `response`.
+    /// The part that differs: `status`, `service`, `header NAME`, `body` or `response`.
     pub part: String,
     /// The value of the old controller.
     pub old: String,

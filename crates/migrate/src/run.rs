@@ -26,7 +26,7 @@ pub struct Options {
     pub methods: Vec<String>,
     /// The longest time for all requests.
     pub longest: Duration,
-    /// What is compared.
+    /// The parts of responses that the comparison covers.
     pub rules: Rules,
 }
 
@@ -51,7 +51,7 @@ pub struct DiffReport {
 pub struct Mismatch {
     /// The method, and the URL without a scheme.
     pub request: String,
-    /// What differs.
+    /// The differences between both responses.
     pub differences: Vec<Difference>,
 }
 

@@ -1,6 +1,6 @@
 //! Moving from ingress-nginx: what the gateway makes of each annotation of each Ingress.
 //!
-//! The report needs only Ingresses and IngressClasses, so that nobody has to hand out Secrets for it. `sluicegate check` finds
+//! The report reads only Ingresses and IngressClasses, so the report needs no right to read Secrets. `sluicegate check` finds
 //! references to missing objects.
 //!
 //! | module | content |

@@ -28,21 +28,23 @@ pub(super) mod tls;
 /// Adds the intents of the served Ingresses, the oldest first, and notes of the other Ingresses, by name.
 pub(super) fn ask<'a>(store: &'a Store, options: &'a TranslateOptions, intents: &mut Intents<'a>) {
     let classes = Classes::new(store, options);
-    let (mut ours, mut others): (Vec<_>, Vec<_>) = store
-        .all::<Ingress>()
-        .map(|(object, ingress, origin)| (At { object, origin }, ingress))
-        .partition(|(_, ingress)| classes.serves(ingress));
-    ours.sort_by_cached_key(|(at, ingress)| at.age(ingress.created));
+    let (mut ours, mut others) = (Vec::new(), Vec::new());
+    for (object, ingress, origin) in store.all::<Ingress>() {
+        let at = At { object, origin };
+        match classes.dialect(ingress) {
+            Some(dialect) => ours.push((at, ingress, dialect)),
+            None => others.push((at, ingress)),
+        }
+    }
+    ours.sort_by_cached_key(|(at, ingress, _)| at.age(ingress.created));
     others.sort_unstable_by_key(|(at, _)| at.object);
+    let is_of_nginx = |dialect| dialect == class::Dialect::IngressNginx;
     let nginx = options.ingress_nginx.as_ref().map(|nginx| {
-        let is_its_own = |(_, ingress): &(At<'a>, &'a Ingress)| {
-            classes.dialect(ingress) == Some(class::Dialect::IngressNginx)
-        };
-        nginx::Dialect::new(store, nginx, ours.iter().copied().filter(is_its_own))
+        let of_nginx = ours.iter().filter(|(.., dialect)| is_of_nginx(*dialect));
+        nginx::Dialect::new(store, nginx, of_nginx.map(|(at, ingress, _)| (*at, *ingress)))
     });
-    for (at, ingress) in ours {
-        let nginx = nginx.as_ref().filter(|_| classes.dialect(ingress) == Some(class::Dialect::IngressNginx));
-        let intent = match nginx {
+    for (at, ingress, dialect) in ours {
+        let intent = match nginx.as_ref().filter(|_| is_of_nginx(dialect)) {
             Some(nginx) => {
                 intents.aliases.extend(nginx.aliases(at, ingress));
                 nginx.intent(at, ingress, &mut intents.problems)

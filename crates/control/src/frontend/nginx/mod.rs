@@ -387,7 +387,7 @@ fn is_first_of_host(ingress: &Ingress, rule: &ingress::Rule) -> bool {
     first.is_some_and(|first| first.index == rule.index)
 }
 
-/// What requests receive that match no rule of a host, if the Ingress has no default backend: the default server of ingress-nginx
+/// The parts of requests that match no rule of a host, if the Ingress has no default backend. The default server of ingress-nginx
 /// responds with 404, after the access rules of the oldest Ingress of the host.
 fn unmatched(own: &Own) -> Arc<Own> {
     let not_found = DirectResponse { status_code: Number::of(404), content_type: None, body: "".into() };
