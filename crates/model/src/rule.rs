@@ -48,13 +48,25 @@ pub struct VirtualHost {
     #[serde(skip_serializing_if = "is_false")]
     #[cbor(n(64), default, skip_if = "is_false")]
     pub continues: bool,
+    /// Whether `%2F` in a path is a slash for the matches, as in nginx.
+    #[serde(skip_serializing_if = "is_false")]
+    #[cbor(n(65), default, skip_if = "is_false")]
+    pub decodes_slashes: bool,
 }
 
 impl VirtualHost {
     /// A host with these rules, at all listeners that flags set.
     #[must_use]
     pub fn new(host: HostPattern, rules: Vec<Rule>) -> Self {
-        Self { host, rules, fallback: None, entry_point: EntryPoint::Flags, filters: None, continues: false }
+        Self {
+            host,
+            rules,
+            fallback: None,
+            entry_point: EntryPoint::Flags,
+            filters: None,
+            continues: false,
+            decodes_slashes: false,
+        }
     }
 }
 

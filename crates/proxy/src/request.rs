@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use http::uri::Authority;
 use sluicegate_http1::{Known, RequestHead};
 
 /// The head of a request, and the buffer that holds it.
@@ -42,6 +43,14 @@ impl<'r> HeadView<'r> {
     /// The requested host, with its port if it has one; empty if there is none.
     pub(crate) fn authority(self) -> &'r [u8] {
         self.head.authority.map_or(&[], |authority| authority.of(self.buf))
+    }
+
+    /// The host that the client asked a proxy for: the first one of `X-Forwarded-Host`, if it is valid.
+    pub(crate) fn public_host(self) -> Option<&'r [u8]> {
+        let hosts = self.header(Known::XForwardedHost)?;
+        let first = hosts.split(|byte| *byte == b',').next()?.trim_ascii();
+        std::str::from_utf8(first).ok()?.parse::<Authority>().ok()?;
+        Some(first)
     }
 
     pub(crate) fn query(self) -> Option<&'r [u8]> {

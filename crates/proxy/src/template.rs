@@ -128,10 +128,10 @@ impl TemplateView<'_> {
             Variable::Argument(name) => {
                 to.put(argument(self.query.unwrap_or_default(), name).unwrap_or_default());
             }
-            Variable::BestHttpHost => match self.trusted(Known::XForwardedHost) {
-                Some(host) => to.put(host),
-                None => to.put(view.authority()),
-            },
+            Variable::BestHttpHost => {
+                let public = view.public_host().filter(|_| client.is_trusted);
+                to.put(public.unwrap_or(view.authority()));
+            }
             Variable::Capture(number) => {
                 let capture = self.captured.map(|captured| captured.get(*number)).unwrap_or_default();
                 match to.place {
@@ -237,6 +237,12 @@ impl TemplateView<'_> {
     }
 
     /// The path and the query, as the client sent them.
+    pub(crate) fn request_uri(&self) -> Vec<u8> {
+        let mut uri = Vec::new();
+        self.with_request_uri(|part| uri.extend_from_slice(part));
+        uri
+    }
+
     fn with_request_uri(&self, mut put: impl FnMut(&[u8])) {
         let HeadView { head, buf } = self.request.head;
         put(match head.path.of(buf) {

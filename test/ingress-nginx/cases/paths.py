@@ -24,7 +24,7 @@ CASES = [
         Request("//api/x"), Request("/api//x"), Request("/./api/x"), Request("/x/../api/y"), Request("/api/../x"), Request("/api/x/.."),
         Request("/api%2Fx"), Request("/%61pi/x"), Request("/api/%2e%2e/x"), Request("/a%20b"), Request("/api/%C3%A4"), Request("/api/a+b"),
         Request("/api/x;y=1"), Request("/api/%"), Request("/api/%zz"), Request("/api/%00"), Request("/.."), Request("/api/../../x"),
-        Request("/api/\xe4"), Request("/api/|{}^"), Request("http://normal.test/api/x"), Request("http://prefix.test/api/x", host="normal.test"),
+        Request("/api/\xe4"), Request("/api/\xc3\xa4"), Request("/api/|{}^"), Request("http://normal.test/api/x"), Request("http://prefix.test/api/x", host="normal.test"),
         Request("*", "OPTIONS"), Request("api"), Request("/api/x#y"), Request("/api/..;/x"), Request("/api/.x"), Request("/api/x/."),
         Request("/api\\x"),
     ]),
@@ -63,7 +63,7 @@ CASES = [
     ]),
     Case("wildcard-host", "*.wild.test",
         [ingress("wild", "*.wild.test", [path("/", "api")]), ingress("exactly", "a.wild.test", [path("/", "shop")])],
-         server("*.wild.test", location("/", "api")) + "\n" + server("a.wild.test", location("/", "shop")), [
+         server(r"~^(?<subdomain>[\w-]+)\.wild\.test$", location("/", "api")) + "\n" + server("a.wild.test", location("/", "shop")), [
         Request("/", host="a.wild.test"), Request("/", host="b.wild.test"), Request("/", host="wild.test"), Request("/", host="x.y.wild.test"),
         Request("/", host="B.Wild.Test"),
     ]),

@@ -49,9 +49,16 @@ pub(super) fn emit<'a>(
         .and_then(|intent| emitting.fallback(intent, &HostPattern::Any, &mut emitted.references));
     for (pattern, owner, rules) in hosts {
         let fallback = emitting.fallback(owner, pattern, &mut emitted.references);
-        emitted.hosts.push(Arc::new(VirtualHost { fallback, ..VirtualHost::new(pattern.clone(), rules) }));
+        let decodes_slashes = fallback.iter().chain(&rules).any(is_of_nginx);
+        let host = VirtualHost { fallback, decodes_slashes, ..VirtualHost::new(pattern.clone(), rules) };
+        emitted.hosts.push(Arc::new(host));
     }
     emitted
+}
+
+/// Whether a rule is of an Ingress of ingress-nginx.
+fn is_of_nginx(rule: &Rule) -> bool {
+    rule.traffic.as_ref().is_some_and(|traffic| traffic.features.endpoint_form.nginx.is_some())
 }
 
 /// The Service that decides about the requests of a rule, if the object itself names it.

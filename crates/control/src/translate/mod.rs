@@ -254,7 +254,7 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     let (mut options, mut problems) = with_globals(store, options);
     if let Some(globals) = options.ingress_nginx.as_ref().map(|nginx| nginx.globals.clone()) {
         let settings = &mut options.to_mut().settings;
-        settings.tls.hsts = settings.tls.hsts.or_else(|| globals.https.hsts.header());
+        settings.allow_non_ascii_targets = true;
         if let Some(trusted) = globals.https.forwarded.trusted_proxies() {
             settings.trusted_proxies = trusted;
         }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use sluicegate_model::feature::authentication::jwt::{Provider, ProviderKeys, RemoteKeys};
 use sluicegate_model::feature::compression::Levels;
 use sluicegate_model::feature::cors::NginxCors;
+use sluicegate_model::feature::endpoint_form::NginxForwarding;
 use sluicegate_model::feature::load_balancing::{NginxSession, SameSite, SessionMode};
 use sluicegate_model::feature::mirror::MirrorForm;
 use sluicegate_model::feature::response_rewrite::{RewriteFrom, TextRewrite};
@@ -112,7 +113,7 @@ fn first() -> Config {
         let host = VirtualHost::new(HostPattern::Exact("g.example".into()), vec![rule]);
         let filters = continues
             .then(|| Arc::new(Security { filters: filters(), ..Security::open(id("Gateway", "edge")) }));
-        Arc::new(VirtualHost { entry_point, filters, continues, ..host })
+        Arc::new(VirtualHost { entry_point, filters, continues, decodes_slashes: continues, ..host })
     };
     let hosts = vec![
         host(HostPattern::Exact("a.example".into()), rules.collect(), Some(plain(prefix("/")))),
@@ -544,6 +545,7 @@ fn annotate_responses(features: &mut Features) {
         codes: Entries::new(vec![Number::of(404)]).unwrap(),
         replaces_endpoints: true,
         serves_empty: true,
+        service_port: Some("80".into()),
     }));
     let rewrite = |from| vec![TextRewrite { from, to: "/$1".into() }];
     features.response_rewrite = Some(Box::new(ResponseRewrite {
@@ -551,9 +553,14 @@ fn annotate_responses(features: &mut Features) {
         cookie_paths: rewrite(RewriteFrom::Regex(pattern())),
         locations: rewrite(RewriteFrom::Literal("http://inner/".into())),
     }));
-    features.endpoint_form =
-        EndpointForm { is_http10: true, connection: Some(HeaderValue::of("close")), keeps_request_id: true };
+    features.endpoint_form = EndpointForm {
+        is_http10: true,
+        connection: Some(HeaderValue::of("close")),
+        nginx: Some(NginxForwarding { is_full: true }),
+        states_length: true,
+    };
     features.limits.response_head = Some(Size::of(4096));
+    features.hsts = Some(Hsts { max_age: Duration::from_secs(60), include_subdomains: true, preload: true });
     features.unrecorded = Unrecorded { access_log: true, traces: true };
     features.secure_upstream = Some(key(1));
     let conditions = RetryConditions {
@@ -623,7 +630,12 @@ fn security() -> Security {
         consumers: Some(valid(json!({"namespaces": ["shop"]}))),
         jwt: Some(jwt()),
         api_key: Some(valid(json!({"from": credentials(), "forward": true}))),
-        basic: Some(Basic { secret_ref: FromSecret::Value(users), realm: Realm::of("shop"), forward: true }),
+        basic: Some(Basic {
+            secret_ref: FromSecret::Value(users),
+            realm: Realm::of("shop"),
+            forward: true,
+            without_charset: true,
+        }),
         ext_auth: Some(Arc::new(ext_auth())),
         digest: Some(Digest {
             users: FromSecret::Value(vec![pair("alice", "0123")]),

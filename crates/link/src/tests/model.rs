@@ -231,9 +231,9 @@ fn rule_match() -> impl Strategy<Value = RuleMatch> {
 
 fn virtual_host() -> impl Strategy<Value = Arc<VirtualHost>> {
     let rules = (vec(route(), 0..3), option::of(route()));
-    (host(), rules, entry_point(), option::of(security().boxed()), any::<bool>()).prop_map(
-        |(host, (rules, fallback), entry_point, filters, continues)| {
-            Arc::new(VirtualHost { host, rules, fallback, entry_point, filters, continues })
+    (host(), rules, entry_point(), option::of(security().boxed()), any::<[bool; 2]>()).prop_map(
+        |(host, (rules, fallback), entry_point, filters, [continues, decodes_slashes])| {
+            Arc::new(VirtualHost { host, rules, fallback, entry_point, filters, continues, decodes_slashes })
         },
     )
 }

@@ -162,10 +162,8 @@ fn ext_auth() -> impl Strategy<Value = Arc<ExtAuth>> {
 
 fn basic() -> impl Strategy<Value = Basic> {
     let users = from_secret(vec((boxed(), boxed()), 0..3), |users| users);
-    (users, "[a-z]{1,8}", any::<bool>()).prop_map(|(secret_ref, realm, forward)| Basic {
-        secret_ref,
-        realm: Realm::of(&realm),
-        forward,
+    (users, "[a-z]{1,8}", any::<[bool; 2]>()).prop_map(|(secret_ref, realm, [forward, without_charset])| {
+        Basic { secret_ref, realm: Realm::of(&realm), forward, without_charset }
     })
 }
 

@@ -33,7 +33,8 @@ fn config() -> Config {
     let jwt = Jwt { providers: Entries::new(providers).unwrap(), from: Entries::default(), forward: false };
     let hash = String::from_utf8_lossy(&SECRET);
     let users = vec![("user".into(), (&*hash).into())];
-    let basic = Basic { secret_ref: FromSecret::Value(users), realm: Realm::default(), forward: false };
+    let realm = Realm::default();
+    let basic = Basic { secret_ref: FromSecret::Value(users), realm, forward: false, without_charset: false };
     let authentication = Authentication { jwt: Some(jwt), basic: Some(basic), ..Authentication::default() };
     let security = Security {
         id: id("security"),

@@ -4,6 +4,7 @@ use minicbor::{Decode, Encode};
 use serde::Serialize;
 
 use crate::UpstreamKey;
+use crate::encoding::{Adapt as _, Maybe, Text};
 use crate::value::{Entries, Number};
 
 /// A status that can have an error page.
@@ -26,4 +27,7 @@ pub struct ErrorPages {
     /// Whether the Service receives the requests for an upstream without an endpoint.
     #[n(3)]
     pub serves_empty: bool,
+    /// The port of the Service as the object writes it, for `X-Service-Port`. `None`: the port of the upstream.
+    #[cbor(n(4), with = "Maybe::<Text>")]
+    pub service_port: Option<Box<str>>,
 }

@@ -108,6 +108,7 @@ pub use url_rewrite::{PathRewrite, PathRewriteType, RegexRewrite, TargetRewrite,
 
 use crate::UpstreamKey;
 use crate::encoding::Bound;
+use crate::tls::Hsts;
 use crate::value::Entries;
 
 /// The features of a rule.
@@ -218,6 +219,12 @@ pub struct Features {
     #[schemars(skip)]
     #[n(14)]
     pub template_headers: Option<TemplateHeaders>,
+    /// The header `Strict-Transport-Security` of all responses over TLS, in place of the endpoint's header. Only for hosts with a
+    /// certificate of their own (ingress-nginx `hsts`).
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    #[n(45)]
+    pub hsts: Option<Hsts>,
 }
 
 impl Features {

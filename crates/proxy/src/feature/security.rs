@@ -3,14 +3,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use sluicegate_http1::RequestHead;
 use sluicegate_model::policy as model;
 
 use super::authentication::consumer::Consumers;
 use super::authentication::jwks::Places;
 use super::authentication::{Authentication, Identity, new_number};
 use super::authorization::{Authorization, Call};
-use super::cors::{self, Cors};
+use super::cors::Cors;
 use super::edit::Edits;
 use super::ext_auth::External;
 use super::ip_access::Access;
@@ -90,10 +89,9 @@ impl Security {
         late.and_then(|cors| cors.arrive(head, buf, edits)).unwrap_or(Arrival::Goes)
     }
 
-    /// Whether the policy responds to a request before the redirect to HTTPS: nginx responds to a preflight first.
-    pub(crate) fn is_early_preflight(&self, head: &RequestHead, buf: &[u8]) -> bool {
-        let is_preflight = |cors: &Cors| cors.is_nginx() && cors.kind(head, buf) == cors::Kind::Preflight;
-        !self.refuses && self.cors.as_ref().is_some_and(is_preflight)
+    /// The rules for cross-origin requests in the form of ingress-nginx, which apply before the redirect to HTTPS.
+    pub(crate) fn nginx_cors(&self) -> Option<&Cors> {
+        self.cors.as_ref().filter(|cors| cors.is_nginx() && !self.refuses)
     }
 
     /// Whether the client IP replaces authentication.

@@ -87,6 +87,8 @@ pub(crate) struct Traffic {
     split: Option<Split>,
     hash: Vec<HashSource>,
     pub(crate) affinity: Option<Affinity>,
+    /// The header line `Strict-Transport-Security` of responses over TLS.
+    pub(crate) hsts: Option<Box<str>>,
     pub(crate) faults: FaultInjection,
     /// The cached responses. A changed policy begins with an empty cache.
     pub(crate) cache: Option<Arc<Cache>>,
@@ -124,6 +126,7 @@ impl Traffic {
             hash: features.load_balancing.hash.iter().map(HashSource::new).collect(),
             affinity: features.load_balancing.affinity.as_ref().map(Affinity::new),
             faults: features.fault,
+            hsts: features.hsts.map(|hsts| format!("Strict-Transport-Security: {hsts}\r\n").into()),
             cache,
             reports_cache_status: !features
                 .response_headers

@@ -92,6 +92,8 @@ pub(super) fn rewrite(targets: &[Target], view: &TemplateView<'_>) -> Result<Rew
         }
         let of_request = view.query.filter(|_| target.keeps_query);
         let query = match (&target.query, of_request) {
+            // nginx writes no `?` before an empty query.
+            (None, Some(b"")) => Some(Vec::new()),
             (None, Some(_)) => None,
             (Some(_), Some(of_request)) => Some([&query, of_request].join(&b'&')),
             (_, None) => Some(query),

@@ -144,6 +144,7 @@ impl Exchange<'_> {
             origin: &self.client.origin,
             underscores: self.snapshot.settings.underscores_in_headers,
             request_id: self.record.request_id,
+            nginx: self.nginx_forwarding(),
         };
         let question = match question(external, &self.template_view(), guard.route, &added) {
             Ok(question) => question,

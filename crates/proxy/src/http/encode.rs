@@ -10,12 +10,14 @@ use sluicegate_http1::{
 };
 
 use sluicegate_model::feature::EndpointForm;
+use sluicegate_model::feature::endpoint_form::NginxForwarding;
 use sluicegate_model::tls::Hsts;
 
 use super::connection::Origin;
 use crate::date::HttpDate;
 use crate::feature::template_headers::TemplateHeaderEdit;
 use crate::name::is_same_name;
+use crate::request::HeadView;
 use crate::stream::header_fields;
 
 /// The changes to the request for the endpoint.
@@ -69,9 +71,10 @@ pub(super) fn write_request(
             local.as_bytes()
         }
     };
-    write_line(out, b"Host", plan.host.map_or(authority, str::as_bytes));
-    let trusted = plan.trusted.is_some();
-    let keeps_request_id = trusted || plan.form.is_some_and(|form| form.keeps_request_id);
+    let nginx = plan.form.and_then(|form| form.nginx);
+    let public = HeadView { head, buf }.public_host().filter(|_| plan.trusted.is_some() && nginx.is_some());
+    let public = public.unwrap_or(authority);
+    write_line(out, b"Host", plan.host.map_or(public, str::as_bytes));
     let mut dropped = 0;
     copy_lines(out, buf, &head.lines, |line| {
         let stays = match line.known {
@@ -79,24 +82,22 @@ pub(super) fn write_request(
             // The forwarded framing decides about this header.
             Known::ContentLength => matches!(head.framing, RequestFraming::Length(_)),
             Known::Other => {
-                let harmless = may_forward_header(line.name.of(buf), trusted, plan.underscores);
+                let name = line.name.of(buf);
+                let may_pass = plan.trusted.is_some() || nginx.is_some();
+                let harmless = may_forward_header(name, may_pass, plan.underscores)
+                    && (nginx.is_none() || is_name_for_nginx(name));
                 dropped += u64::from(!harmless);
                 harmless
             }
-            Known::XRequestId => keeps_request_id,
-            known => trusted || !is_forwarding(known),
+            known => keeps_forwarding(known, plan.trusted.is_some(), nginx),
         };
         stays && !line.hop_by_hop
     });
     let start = out.len();
-    match plan.trusted {
-        Some(original) => write_trusted_forwarding(out, buf, head, origin, original),
-        None => out.extend_from_slice(&origin.forwarding),
-    }
-    if !(trusted && has(&head.lines, Known::XForwardedHost)) {
-        write_line(out, b"X-Forwarded-Host", authority);
-    }
-    if !(keeps_request_id && has(&head.lines, Known::XRequestId)) {
+    write_forwarding(out, (buf, head), origin, (plan.trusted, nginx), public);
+    if !(keeps_forwarding(Known::XRequestId, plan.trusted.is_some(), nginx)
+        && has(&head.lines, Known::XRequestId))
+    {
         write_display(out, "X-Request-ID", format_args!("{:032x}", plan.request_id));
     }
     if let Some(headers) = plan.headers {
@@ -127,8 +128,86 @@ fn write_connection(out: &mut Vec<u8>, form: &EndpointForm) {
     }
 }
 
+/// Whether the endpoint receives a header of the client that has a name of its own, apart from hop-by-hop headers.
+pub(super) fn keeps_forwarding(known: Known, trusted: bool, nginx: Option<NginxForwarding>) -> bool {
+    match nginx {
+        None => trusted || !is_forwarding(known),
+        // The gateway writes the other headers itself.
+        Some(_) => {
+            let passes = matches!(known, Known::Forwarded | Known::XForwardedPrefix | Known::XRequestId);
+            passes || !is_forwarding(known)
+        }
+    }
+}
+
+/// Writes the forwarding headers, except for those of the client that stay. `trusted` is the client IP, if the peer is trusted;
+/// `host` is the host that the client asked for.
+pub(super) fn write_forwarding(
+    out: &mut Vec<u8>,
+    (buf, head): (&[u8], &RequestHead),
+    origin: &Origin,
+    (trusted, nginx): (Option<IpAddr>, Option<NginxForwarding>),
+    host: &[u8],
+) {
+    match (trusted, nginx) {
+        (None, _) => out.extend_from_slice(&origin.forwarding),
+        (Some(original), None) => write_trusted_forwarding(out, buf, head, origin, original),
+        (Some(original), Some(nginx)) => write_nginx_forwarding(out, (buf, head), origin, original, nginx),
+    }
+    if !(trusted.is_some() && nginx.is_none() && has(&head.lines, Known::XForwardedHost)) {
+        write_line(out, b"X-Forwarded-Host", host);
+    }
+    if nginx.is_some() && has(&head.lines, Known::XForwardedFor) {
+        write_forwarded_for(out, "X-Original-Forwarded-For", buf, head);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Writes a header with the addresses of the client's `X-Forwarded-For`, without the end of the line.
+fn write_forwarded_for(out: &mut Vec<u8>, name: &str, buf: &[u8], head: &RequestHead) {
+    out.extend_from_slice(name.as_bytes());
+    let mut between: &[u8] = b": ";
+    for line in head.lines.iter().filter(|line| line.known == Known::XForwardedFor) {
+        out.extend_from_slice(between);
+        out.extend_from_slice(line.value.of(buf));
+        between = b", ";
+    }
+}
+
+/// Whether nginx does not ignore a header of this name (`ignore_invalid_headers`).
+fn is_name_for_nginx(name: &[u8]) -> bool {
+    name.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+}
+
+/// Writes the forwarding headers of a request from a trusted proxy as ingress-nginx does: with one client IP, one scheme and
+/// one port.
+fn write_nginx_forwarding(
+    out: &mut Vec<u8>,
+    (buf, head): (&[u8], &RequestHead),
+    origin: &Origin,
+    original: IpAddr,
+    NginxForwarding { is_full }: NginxForwarding,
+) {
+    let peer = origin.peer;
+    if is_full && has(&head.lines, Known::XForwardedFor) {
+        write_forwarded_for(out, "X-Forwarded-For", buf, head);
+        let _ = write!(out, ", {peer}\r\n");
+    } else {
+        write_display(out, "X-Forwarded-For", if is_full { peer } else { original });
+    }
+    write_display(out, "X-Real-IP", original);
+    match head.header(buf, Known::XForwardedPort) {
+        Some(port) => write_line(out, b"X-Forwarded-Port", port),
+        None => write_display(out, "X-Forwarded-Port", origin.listener.port()),
+    }
+    let scheme = head.header(buf, Known::XForwardedProto).unwrap_or_else(|| origin.scheme().as_bytes());
+    for name in [&b"X-Forwarded-Proto"[..], b"X-Forwarded-Scheme", b"X-Scheme"] {
+        write_line(out, name, scheme);
+    }
+}
+
 /// Completes the forwarding headers of a trusted proxy.
-pub(super) fn write_trusted_forwarding(
+fn write_trusted_forwarding(
     out: &mut Vec<u8>,
     buf: &[u8],
     head: &RequestHead,
@@ -136,12 +215,10 @@ pub(super) fn write_trusted_forwarding(
     original: IpAddr,
 ) {
     let peer = origin.peer;
-    out.extend_from_slice(b"X-Forwarded-For: ");
-    for line in head.lines.iter().filter(|line| line.known == Known::XForwardedFor) {
-        out.extend_from_slice(line.value.of(buf));
-        out.extend_from_slice(b", ");
-    }
-    let _ = write!(out, "{peer}\r\n");
+    write_forwarded_for(out, "X-Forwarded-For", buf, head);
+    let between = if has(&head.lines, Known::XForwardedFor) { ", " } else { ": " };
+    // Writing to a Vec does not fail.
+    let _ = write!(out, "{between}{peer}\r\n");
     if !has(&head.lines, Known::XRealIp) {
         write_display(out, "X-Real-IP", original);
     }
@@ -353,7 +430,10 @@ pub(super) fn has(lines: &[Line], known: Known) -> bool {
     lines.iter().any(|line| line.known == known)
 }
 
-/// Copies the lines that stay, in runs. Rewrites a Content-Length with leading zeros.
+/// The length of the end of a line.
+const CRLF: u32 = 2;
+
+/// Copies the lines that stay, in runs. Rewrites a Content-Length with leading zeros, and a value with spaces at its end.
 pub(super) fn copy_lines(
     out: &mut Vec<u8>,
     buf: &[u8],
@@ -365,6 +445,8 @@ pub(super) fn copy_lines(
         let stays = stays(line);
         let renewed = match line.known {
             Known::ContentLength if stays => renewed_length(line.value.of(buf)),
+            // The value ends without the spaces around it (RFC 9110, 5.5).
+            _ if stays && line.value.end + CRLF < line.end => Some(line.value.of(buf)),
             _ => None,
         };
         if stays && renewed.is_none() {
@@ -373,8 +455,8 @@ pub(super) fn copy_lines(
         } else if let Some((start, end)) = run.take() {
             out.extend_from_slice(&buf[start..end]);
         }
-        if let Some(length) = renewed {
-            write_line(out, line.name.of(buf), length);
+        if let Some(value) = renewed {
+            write_line(out, line.name.of(buf), value);
         }
     }
     if let Some((start, end)) = run {

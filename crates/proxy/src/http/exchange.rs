@@ -25,6 +25,7 @@ use super::view::{is_trusted, raw_path};
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
 use crate::feature::compression::is_grpc;
+use crate::feature::cors;
 use crate::feature::headers::BackendEdits;
 use crate::feature::rate_limit::Permit;
 use crate::feature::retries::allows_retry;
@@ -92,6 +93,8 @@ pub(super) struct Exchange<'c> {
     pub(super) committed: bool,
     /// Whether the `path` buffer holds the normal form of the path, because the client sent another form.
     pub(super) is_rewritten: bool,
+    /// Whether the `path` buffer holds a path that a rule has rewritten.
+    pub(super) is_changed: bool,
     /// Whether the listener has filters, so that the request has an identity.
     pub(super) is_filtered: bool,
     /// The memory for the buffered body, if an authorization service receives it.
@@ -144,6 +147,7 @@ impl<'c> Exchange<'c> {
             interim_received: 0,
             committed: false,
             is_rewritten: false,
+            is_changed: false,
             is_filtered: false,
             room: None,
         };
@@ -193,6 +197,9 @@ impl<'c> Exchange<'c> {
             None => self.choose_backend(index)?,
         };
         let slot = if is_steered { self.or_default_backend(slot) } else { slot };
+        if is_steered && self.scratch.head.framing == RequestFraming::Chunked {
+            Box::pin(self.measure_body()).await?;
+        }
         let upstream = self.rewrite(slot)?;
         if self.keeps_responses()
             && let Some(persist) = Box::pin(self.consult(&upstream)).await?
@@ -261,6 +268,37 @@ impl<'c> Exchange<'c> {
         let query = head.query.map(|query| query.of(buf));
         check_target(raw, &normalised, query, &self.snapshot.settings).map_err(Refusal::Rejected)?;
         self.is_rewritten = matches!(normalised, Normalised::Rewritten(_));
+        if normalised != Normalised::Plain {
+            self.decode_slashes()?;
+        }
+        Ok(())
+    }
+
+    /// Decodes `%2F` in the path, if the host matches paths in this form.
+    #[cold]
+    fn decode_slashes(&mut self) -> Result<(), Refusal> {
+        let (entrance, path) = (self.client.origin.entrance, self.path());
+        if memchr::memmem::find(path, b"%2F").is_none()
+            || !self.snapshot.table.decodes_slashes(entrance, self.head().authority())
+        {
+            return Ok(());
+        }
+        let mut decoded = Vec::with_capacity(path.len());
+        let mut rest = path;
+        while let Some(at) = memchr::memmem::find(rest, b"%2F") {
+            decoded.extend_from_slice(&rest[..at]);
+            decoded.push(b'/');
+            rest = &rest[at + 3..];
+        }
+        decoded.extend_from_slice(rest);
+        // The decoded path may have empty segments.
+        let mut normal = Vec::new();
+        let path = match normalise(&decoded, &mut normal).map_err(Refusal::Rejected)? {
+            Normalised::Plain | Normalised::AsIs => decoded,
+            Normalised::Rewritten(_) => normal,
+        };
+        self.scratch.path = path;
+        self.is_rewritten = true;
         Ok(())
     }
 
@@ -276,7 +314,11 @@ impl<'c> Exchange<'c> {
         let target = self.snapshot.table.target(index);
         self.record.route = Some(index);
         let is_insecure = || !self.client.origin.is_https(self.trusted, view);
-        let mut redirects = target.https_only && !is_acme_challenge(path) && is_insecure();
+        let source = target.course.as_ref().map(|course| course.policy.source());
+        let is_nginx = source.is_some_and(|source| source.features.endpoint_form.nginx.is_some());
+        // The Ingresses of ingress-nginx name the paths that are not redirected.
+        let is_open = !is_nginx && is_acme_challenge(path);
+        let mut redirects = target.https_only && !is_open && is_insecure();
         if let Some(required) = &target.client_auth {
             match &self.client.origin.session {
                 None => redirects = true,
@@ -291,19 +333,26 @@ impl<'c> Exchange<'c> {
         let course = snapshot.table.target(index).course.as_deref();
         let guard = snapshot.table.target(index).guard.as_deref();
         let security = guard.and_then(|guard| guard.security.as_deref());
-        if redirects
-            && security.is_some_and(|policy| {
-                policy.compiled.is_early_preflight(&self.scratch.head, self.scratch.input.filled())
-            })
-        {
-            return Ok(index);
-        }
         if redirects {
-            // A response that a policy returns comes before the redirect, as in nginx.
-            if let Some(course) = course.filter(|course| course.has_returns())
+            let cors = security.and_then(|policy| policy.compiled.nginx_cors());
+            let HeadView { head, buf } = self.head();
+            if cors.is_some_and(|cors| cors.kind(head, buf) == cors::Kind::Preflight) {
+                return Ok(index);
+            }
+            // A response that a policy returns comes before the redirect, and the limit of the body before both, as in nginx.
+            if let Some(course) = course.filter(|course| is_nginx || course.has_returns())
                 && snapshot.table.target(index).client_auth.is_none()
             {
                 self.begin_policy(course);
+                if is_nginx {
+                    self.check_length()?;
+                }
+                if let Some(cors) = cors {
+                    self.edit(|exchange, edits| {
+                        let HeadView { head, buf } = exchange.head();
+                        cors.write_response(head, buf, &mut edits.response_lines);
+                    });
+                }
                 self.answer(index)?;
             }
             return Err(self.redirect_to_https(index));
@@ -331,15 +380,19 @@ impl<'c> Exchange<'c> {
         }
     }
 
-    /// Redirects a client to the same URL over HTTPS.
+    /// Redirects a client to the same URL over HTTPS: to the target as the client wrote it.
     fn redirect_to_https(&mut self, index: RouteIndex) -> Refusal {
-        let HttpsRedirect { status, strips_slash } = self.snapshot.table.target(index).https_redirect;
-        let Scratch { input, head, request, path, .. } = &mut *self.scratch;
+        let target = self.snapshot.table.target(index);
+        let HttpsRedirect { status, strips_slash, .. } = target.https_redirect;
+        let source = target.course.as_ref().map(|course| course.policy.source());
+        let is_nginx = source.is_some_and(|source| source.features.endpoint_form.nginx.is_some());
+        let Scratch { input, head, request, .. } = &mut *self.scratch;
         let buf = input.filled();
-        let path = if self.is_rewritten { &**path } else { raw_path(head, buf) };
         let query = head.query.map(|query| query.of(buf));
         let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
-        write_location(request, authority, self.snapshot.settings.tls.redirect_port, path, query);
+        let public = HeadView { head, buf }.public_host().filter(|_| is_nginx && self.trusted);
+        let port = self.snapshot.settings.tls.redirect_port;
+        write_location(request, public.unwrap_or(authority), port, raw_path(head, buf), query);
         // nginx leaves out the slash at the end of the query as well.
         if strips_slash && request.ends_with(b"/") {
             request.pop();
@@ -354,13 +407,15 @@ impl<'c> Exchange<'c> {
         let client = self.trusted.then(|| self.client_address());
         let headers =
             self.steered.as_ref().and_then(|steered| steered.policy.compiled.template_headers.as_ref());
+        let form = self.steered.as_ref().and_then(|steered| endpoint_form(&steered.policy));
+        let keeps_target = !self.is_changed && form.is_some_and(|form| form.nginx.is_some());
         let Scratch { input, head, request, path, request_lines, query, .. } = &mut *self.scratch;
         let buf = input.filled();
         // Without the header the endpoint may not change the protocol, and responds in HTTP/1.1.
         head.upgrade = head.upgrade.filter(|upgrade| may_be_asked(upgrade.of(buf)));
         let upgrade = head.upgrade.map(|upgrade| upgrade.of(buf));
         let plan = RequestPlan {
-            path: if self.is_rewritten { path } else { raw_path(head, buf) },
+            path: if self.is_rewritten && !keeps_target { path } else { raw_path(head, buf) },
             query: match query {
                 Some(query) => Some(&**query).filter(|query| !query.is_empty()),
                 None => head.query.map(|query| query.of(buf)),
@@ -372,7 +427,7 @@ impl<'c> Exchange<'c> {
             underscores: self.snapshot.settings.underscores_in_headers,
             request_id: self.record.request_id,
             upgrade,
-            form: self.steered.as_ref().and_then(|steered| endpoint_form(&steered.policy)),
+            form,
         };
         let dropped = write_request(request, buf, head, &self.client.origin, &plan);
         if dropped > 0 {
@@ -484,7 +539,7 @@ impl<'c> Exchange<'c> {
 }
 
 /// The form of requests to endpoints, if a policy sets it.
-fn endpoint_form(policy: &TrafficPolicy) -> Option<&EndpointForm> {
+pub(super) fn endpoint_form(policy: &TrafficPolicy) -> Option<&EndpointForm> {
     Some(&policy.source().features.endpoint_form).filter(|form| **form != EndpointForm::default())
 }
 

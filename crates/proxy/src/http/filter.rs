@@ -82,6 +82,7 @@ impl Exchange<'_> {
             origin: &self.client.origin,
             underscores: self.snapshot.settings.underscores_in_headers,
             request_id: self.record.request_id,
+            nginx: self.nginx_forwarding(),
         };
         let body = self.upload.gathered().filter(|_| filter.body > 0).unwrap_or_default();
         let question = filter_question(filter, &self.view(), &added, body);

@@ -4,16 +4,23 @@ use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
 
-use sluicegate_http1::RequestFraming;
+use sluicegate_http1::{Known, RequestFraming};
 use tokio::time::{Instant, timeout_at};
 
+use super::encode::write_display;
 use super::exchange::Exchange;
 use super::pace::Pace;
+use super::refuse::Refusal;
 use crate::deadline::after;
-use crate::failure::{ClientFault, Denial};
+use crate::failure::{ClientFault, Denial, Failure};
+use crate::feature::compression::is_grpc;
+use crate::worker::Scratch;
 
 /// The limit of memory for the buffered bodies of a worker, in bytes.
 const GATHERED_MAX: usize = 64 * 1024 * 1024;
+
+/// The limit of a body whose length the gateway finds out by reading it, in bytes.
+const MEASURED_MAX: usize = 1024 * 1024;
 
 /// The memory for a buffered body.
 #[derive(Debug)]
@@ -60,6 +67,34 @@ impl From<ClientFault> for GatherError {
 }
 
 impl Exchange<'_> {
+    /// Reads a body without a length as a whole, if the route forwards bodies with their length. A worker without memory for the
+    /// longest body forwards the body as it arrives.
+    pub(super) async fn measure_body(&mut self) -> Result<(), Refusal> {
+        let Some(policy) = self.traffic() else { return Ok(()) };
+        let most = self.settings().limits.request_body.and_then(|most| usize::try_from(most).ok());
+        let is_call = self.head().header(Known::ContentType).is_some_and(is_grpc);
+        let Some(most) = most.filter(|most| *most <= MEASURED_MAX) else { return Ok(()) };
+        let has_room = self.worker.gathered.get() + most <= GATHERED_MAX;
+        if !policy.source().features.endpoint_form.states_length || is_call || !has_room {
+            return Ok(());
+        }
+        self.gather(most).await.map_err(|error| match error {
+            GatherError::Client(fault) => fault.into(),
+            GatherError::Late => Failure::ResponseTimeout.into(),
+            GatherError::Denied(denial) => Refusal::Denied(denial),
+        })?;
+        if let Some(length) = self.upload.state_length() {
+            let Scratch { head, request_lines, .. } = &mut *self.scratch;
+            head.framing = RequestFraming::Length(length as u64);
+            head.lines
+                .iter_mut()
+                .filter(|line| line.known == Known::ContentLength)
+                .for_each(|line| line.hop_by_hop = true);
+            write_display(request_lines, "Content-Length", length);
+        }
+        Ok(())
+    }
+
     /// Buffers the body of the request, which has at most `most` bytes. With 0, the body stays with the client. The limits
     /// for uploads apply: the minimum rate, the longest pause, and the total time; also the deadline of the request.
     pub(super) async fn gather(&mut self, most: usize) -> Result<(), GatherError> {

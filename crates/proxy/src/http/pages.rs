@@ -17,10 +17,11 @@ use tokio::time::{Instant, timeout};
 use super::chunks::{self, Coding};
 use super::encode::{write_display, write_line};
 use super::exchange::{Exchange, Persist};
-use super::question::{Added, is_about_request, write_forwarded};
+use super::question::{Added, NOT_ASKED, is_about_request, write_forwarded};
 use super::refuse::Refusal;
 use crate::failure::{ClientFault, Fault};
 use crate::feature::compression::is_grpc;
+use crate::feature::edit::drop_lines;
 use crate::name::is_same_name;
 use crate::rule::Backends;
 use crate::stream::Stream;
@@ -229,10 +230,16 @@ impl Exchange<'_> {
             origin: &self.client.origin,
             underscores: self.snapshot.settings.underscores_in_headers,
             request_id: self.record.request_id,
+            nginx: self.nginx_forwarding(),
         };
-        write_forwarded(&mut request, &view, &added, |line, buf| {
+        let mut lines = Vec::with_capacity(1024);
+        write_forwarded(&mut lines, &view, &added, |line, buf| {
             is_about_request(line, buf) && !is_own(line.name.of(buf))
         });
+        for name in NOT_ASKED.iter().chain(&["X-Real-IP"]) {
+            drop_lines(&mut lines, name.as_bytes());
+        }
+        request.extend_from_slice(&lines);
         self.write_description(status, &mut request);
         write_line(&mut request, b"X-Original-URI", view.head.target());
         if !matches!(view.head.head.method, Method::Get | Method::Head) {
@@ -260,7 +267,8 @@ impl Exchange<'_> {
         };
         if let Some(upstream) = slot.and_then(|slot| self.worker.upstream(slot)) {
             write_display(out, "X-Service-Name", &upstream.shared.key().service);
-            write_display(out, "X-Service-Port", &upstream.shared.key().port);
+            let written = self.error_pages().and_then(|pages| pages.service_port.as_deref());
+            write_display(out, "X-Service-Port", written.unwrap_or(&upstream.shared.key().port));
         }
     }
 }

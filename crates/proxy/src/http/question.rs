@@ -5,12 +5,14 @@ use std::time::SystemTime;
 
 use sluicegate_http1::{Known, Line, Method, RequestFraming, Version};
 use sluicegate_model::feature::authentication::ext_auth::SignIn;
+use sluicegate_model::feature::endpoint_form::NginxForwarding;
 use sluicegate_model::feature::{AuthRequest, Credential};
 use sluicegate_model::value::Template;
 
 use super::connection::Origin;
 use super::encode::{
-    copy_lines, has, is_forwarding, may_forward_header, write_display, write_line, write_trusted_forwarding,
+    copy_lines, has, is_forwarding, keeps_forwarding, may_forward_header, write_display, write_forwarding,
+    write_line,
 };
 use crate::feature::authentication::credential::{Ambiguous, is_line};
 use crate::feature::edit::drop_lines;
@@ -27,6 +29,8 @@ pub(super) struct Added<'r> {
     pub(super) underscores: bool,
     /// For `X-Request-ID`, if the client's own ID is missing or not trusted.
     pub(super) request_id: u128,
+    /// The headers of ingress-nginx, if endpoints of the route receive them.
+    pub(super) nginx: Option<NginxForwarding>,
 }
 
 /// The question about a request.
@@ -85,8 +89,14 @@ impl From<TooLong> for NoQuestion {
 }
 
 /// The forwarding headers that ingress-nginx does not send to authorization services. `X-Scheme` comes with `auth-method`.
-const NOT_ASKED: [&str; 5] =
-    ["X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Proto", "X-Forwarded-Scheme", "X-Scheme"];
+pub(super) const NOT_ASKED: [&str; 6] = [
+    "X-Forwarded-Host",
+    "X-Forwarded-Port",
+    "X-Forwarded-Proto",
+    "X-Forwarded-Scheme",
+    "X-Original-Forwarded-For",
+    "X-Scheme",
+];
 
 /// The question about a request in the form of ingress-nginx.
 fn auth_request(
@@ -112,12 +122,12 @@ fn auth_request(
     for name in NOT_ASKED.iter().filter(|name| !settings.tells_uri || **name != "X-Scheme") {
         drop_lines(&mut lines, name.as_bytes());
     }
-    write_original(&mut lines, &view.request);
+    let uri = view.request_uri();
+    write_original(&mut lines, &view.request, &uri);
     lines.extend_from_slice(b"X-Sent-From: nginx-ingress-controller\r\n");
     let mut value = Vec::new();
     if settings.tells_uri {
-        write_target(&mut value, &view.request);
-        write_line(&mut lines, b"X-Original-URI", &value);
+        write_line(&mut lines, b"X-Original-URI", &uri);
     }
     let redirect = settings.request_redirect.iter().map(|value| (&b"X-Auth-Request-Redirect"[..], value));
     let headers = settings.headers.iter().map(|header| (header.name.as_bytes(), &header.value));
@@ -259,7 +269,7 @@ fn grpc_question(filter: &Filter, request: &RequestView<'_>, added: &Added<'_>, 
 fn write_told(out: &mut Vec<u8>, filter: &Filter, request: &RequestView<'_>, added: &Added<'_>) {
     let mut own = Vec::new();
     write_forwarded(&mut own, request, added, |line, buf| filter.tells(line, buf));
-    write_original(&mut own, request);
+    write_original(&mut own, request, &target(request));
     let HeadView { head, buf } = request.head;
     for line in own.split_inclusive(|byte| *byte == b'\n') {
         let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
@@ -288,14 +298,14 @@ fn write_request_of(
     is_told: impl Fn(&Line, &[u8]) -> bool,
 ) {
     write_forwarded(out, request, added, is_told);
-    write_original(out, request);
+    write_original(out, request, &target(request));
 }
 
 /// Writes the headers that endpoints receive.
 pub(super) fn write_forwarded(
     out: &mut Vec<u8>,
     request: &RequestView<'_>,
-    &Added { origin, underscores, request_id }: &Added<'_>,
+    &Added { origin, underscores, request_id, nginx }: &Added<'_>,
     is_told: impl Fn(&Line, &[u8]) -> bool,
 ) {
     let HeadView { head, buf } = request.head;
@@ -306,38 +316,35 @@ pub(super) fn write_forwarded(
             Known::Host | Known::Expect | Known::XForwardedFor | Known::ContentLength | Known::Trailer => {
                 false
             }
-            known if is_forwarding(known) => trusted,
+            known if is_forwarding(known) => keeps_forwarding(known, trusted, nginx),
             Known::Other => {
                 let name = line.name.of(buf);
-                may_forward_header(name, trusted, underscores) && !is_own(name) && is_told(line, buf)
+                may_forward_header(name, trusted || nginx.is_some(), underscores)
+                    && !is_own(name)
+                    && is_told(line, buf)
             }
             _ => is_told(line, buf),
         };
         is_told && !line.hop_by_hop
     });
-    match trusted {
-        true => write_trusted_forwarding(out, buf, head, origin, request.client.ip()),
-        false => out.extend_from_slice(&origin.forwarding),
-    }
+    let client = trusted.then(|| request.client.ip());
+    let host = request.head.public_host().filter(|_| trusted && nginx.is_some());
+    let host = host.unwrap_or(request.head.authority());
+    write_forwarding(out, (buf, head), origin, (client, nginx), host);
     out.extend_from_slice(&origin.identity);
-    if !(trusted && has(&head.lines, Known::XForwardedHost)) {
-        write_line(out, b"X-Forwarded-Host", request.head.authority());
-    }
-    if !(trusted && has(&head.lines, Known::XRequestId)) {
+    if !(keeps_forwarding(Known::XRequestId, trusted, nginx) && has(&head.lines, Known::XRequestId)) {
         write_display(out, "X-Request-ID", format_args!("{request_id:032x}"));
     }
 }
 
 /// Writes the headers with the method and the URL of the request.
-fn write_original(out: &mut Vec<u8>, request: &RequestView<'_>) {
+fn write_original(out: &mut Vec<u8>, request: &RequestView<'_>, target: &[u8]) {
     write_line(out, b"X-Original-Method", request.head.method_name());
-    let mut target = Vec::new();
-    write_target(&mut target, request);
     out.extend_from_slice(b"X-Original-URL: ");
     write_origin(out, request);
-    out.extend_from_slice(&target);
+    out.extend_from_slice(target);
     out.extend_from_slice(b"\r\n");
-    write_line(out, b"X-Auth-Request-Redirect", &target);
+    write_line(out, b"X-Auth-Request-Redirect", target);
 }
 
 /// Writes only the parts of the key. Returns whether all of them are present.
@@ -412,6 +419,13 @@ pub(super) fn write_sign_in(
 }
 
 /// Writes the path in normal form, as the endpoint receives it, and the query.
+/// The target of a request in normal form.
+fn target(request: &RequestView<'_>) -> Vec<u8> {
+    let mut target = Vec::new();
+    write_target(&mut target, request);
+    target
+}
+
 fn write_target(out: &mut Vec<u8>, request: &RequestView<'_>) {
     out.extend_from_slice(request.path);
     if let Some(query) = request.head.query() {
@@ -497,7 +511,7 @@ mod tests {
             identity: b"ssl-client-verify: NONE\r\n"[..].into(),
             denied: None,
         };
-        let added = Added { origin: &origin, underscores: false, request_id: 1 };
+        let added = Added { origin: &origin, underscores: false, request_id: 1, nginx: None };
         let mut out = Vec::new();
         with(lines, is_trusted, |request| write_request_of(&mut out, request, &added, is_about_request));
         String::from_utf8(out).expect("text")

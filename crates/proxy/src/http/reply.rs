@@ -35,10 +35,11 @@ pub(super) fn write(
     let reason = reason(status);
     let line;
     let (body, media_type) = match content {
-        Some(content) => (content.body, content.media_type.unwrap_or(TEXT)),
+        // A response to HEAD has the media type of the body that it lacks.
+        Some(content) => (content.body, content.media_type.or((!content.body.is_empty()).then_some(TEXT))),
         None => {
             line = format!("{status} {reason}\n");
-            (line.as_bytes(), TEXT)
+            (line.as_bytes(), Some(TEXT))
         }
     };
     // Writing to a Vec does not fail.
@@ -47,7 +48,7 @@ pub(super) fn write(
     out.extend_from_slice(b"\r\n");
     let has_body = !matches!(status, 204 | 304);
     if has_body {
-        if !body.is_empty() {
+        if let Some(media_type) = media_type {
             write_line(out, b"Content-Type", media_type);
         }
         let _ = write!(out, "Content-Length: {}\r\n", body.len());
@@ -104,9 +105,9 @@ impl Reply<'_> {
         if let Some(location) = location {
             response = response.header(header::LOCATION, location);
         }
-        if !body.is_empty() {
-            let media_type = content.and_then(|content| content.media_type);
-            response = response.header(header::CONTENT_TYPE, media_type.unwrap_or(TEXT));
+        let media_type = content.and_then(|content| content.media_type);
+        if let Some(media_type) = media_type.or((!body.is_empty()).then_some(TEXT)) {
+            response = response.header(header::CONTENT_TYPE, media_type);
         }
         if content.is_none() && matches!(status, 200 | 405) {
             response = response.header(header::ALLOW, ALLOWED);

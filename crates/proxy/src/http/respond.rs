@@ -73,7 +73,9 @@ impl Exchange<'_> {
                 .limits
                 .requests_per_connection
                 .is_none_or(|most| self.client.served < most);
-        let hsts = self.snapshot.settings.tls.hsts.filter(|_| self.client.origin.session.is_some());
+        let has_own = self.traffic().is_some_and(|policy| policy.compiled.hsts.is_some());
+        let is_tls = self.client.origin.session.is_some();
+        let hsts = self.snapshot.settings.tls.hsts.filter(|_| is_tls && !has_own);
         let status = reply_head.status;
         let coding = match chunked {
             _ if self.client.is_http2() => Coding::Stream,

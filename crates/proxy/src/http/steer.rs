@@ -10,6 +10,7 @@ use sluicegate_model::feature::{PathRewrite, UrlRewrite};
 use sluicegate_model::rule::PathMatch;
 use tokio::time::{Instant, sleep_until};
 
+use super::connection::Client;
 use super::exchange::Exchange;
 use super::refuse::Refusal;
 use super::view::raw_path;
@@ -81,6 +82,9 @@ impl Exchange<'_> {
         self.upload.set_limit(policy.compiled.settings.limits.request_body);
         // These lines apply to every response, also from this gateway.
         self.scratch.response_lines.extend_from_slice(&policy.compiled.response.lines);
+        if let Some(line) = policy.compiled.hsts.as_deref().filter(|_| is_own_host(self.client)) {
+            self.scratch.response_lines.extend_from_slice(line.as_bytes());
+        }
         let preference = EndpointPreference::default();
         if policy.source().features.unrecorded.traces {
             self.end_trace();
@@ -286,6 +290,12 @@ impl Exchange<'_> {
         let Some(Steered { policy, .. }) = &self.steered else { return };
         let scratch = &mut *self.scratch;
         policy.compiled.response.strip(&mut scratch.reply_head.lines, scratch.reply.filled());
+        if policy.compiled.hsts.is_some() && is_own_host(self.client) {
+            let lines = scratch.reply_head.lines.iter_mut();
+            lines
+                .filter(|line| line.known == Known::StrictTransportSecurity)
+                .for_each(|line| line.hop_by_hop = true);
+        }
         if let Some(source) = &policy.source().features.response_rewrite {
             rewrite(source, &mut scratch.reply_head, scratch.reply.filled(), &mut scratch.response_lines);
         }
@@ -392,6 +402,11 @@ impl Exchange<'_> {
         }
         Ok(is_allowed)
     }
+}
+
+/// Whether the client's connection is for a host with TLS in the configuration.
+fn is_own_host(client: &Client) -> bool {
+    client.origin.session.as_ref().is_some_and(|session| session.host.is_configured())
 }
 
 /// A text with the values of the request is too long.

@@ -135,6 +135,17 @@ impl Upload {
         self.body = Body::Gathered(body, is_chunked);
     }
 
+    /// Forwards the buffered body as it is. Returns its length.
+    pub(super) fn state_length(&mut self) -> Option<usize> {
+        match &mut self.body {
+            Body::Gathered(body, is_chunked) => {
+                *is_chunked = false;
+                Some(body.len())
+            }
+            _ => None,
+        }
+    }
+
     /// Moves bytes of the body from the client to `body`. Returns whether `body` is the whole body. `client` is the
     /// connection, its buffer, and the length of the head in the buffer.
     pub(super) fn poll_gather(

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use sluicegate_http1::RequestHead;
 use sluicegate_model::Settings;
+use sluicegate_model::feature::endpoint_form::NginxForwarding;
 
 use super::encode::original_peer;
 use super::exchange::Exchange;
@@ -88,6 +89,12 @@ impl Exchange<'_> {
     pub(super) fn set_path(&mut self, path: Vec<u8>) {
         self.scratch.path = path;
         self.is_rewritten = true;
+        self.is_changed = true;
+    }
+
+    /// The headers of ingress-nginx, if endpoints of the route receive them.
+    pub(super) fn nginx_forwarding(&self) -> Option<NginxForwarding> {
+        self.traffic()?.source().features.endpoint_form.nginx
     }
 
     /// Applies the edits that a function of the request makes.

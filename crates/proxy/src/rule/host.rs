@@ -95,6 +95,11 @@ impl Host {
         self.source.continues && !self.takes_all
     }
 
+    /// Whether `%2F` in a path is a slash.
+    pub(super) fn decodes_slashes(&self) -> bool {
+        self.source.decodes_slashes
+    }
+
     /// Whether a security policy applies to one of the routes.
     pub(super) fn is_guarded(&self) -> bool {
         self.is_guarded

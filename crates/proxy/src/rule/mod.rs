@@ -30,7 +30,7 @@ use sluicegate_model::{Config, EntryPoint, HostPattern, Serves, Settings, Upstre
 use crate::feature::authentication::consumer::Consumers;
 use crate::feature::security::Security;
 use crate::feature::{Guard, Policies, Resources, SecurityPolicy};
-use crate::name::HostMap;
+use crate::name::{HostMap, host_name};
 use crate::path::{is_ambiguous, readings};
 use crate::request::HeadView;
 use crate::template::RuleView;
@@ -232,6 +232,14 @@ impl Table {
         request: HeadView<'_>,
     ) -> Option<RouteIndex> {
         self.at(entrance)?.find(authority, path, request)
+    }
+
+    /// Whether `%2F` in the path of a request is a slash: by the most specific host that matches the name.
+    pub(crate) fn decodes_slashes(&self, entrance: Entrance, authority: &[u8]) -> bool {
+        let of_host = |entry: &EntryTable| {
+            entry.hosts.first(host_name(authority), |placed| Some(placed.host.decodes_slashes()))
+        };
+        self.at(entrance).and_then(of_host).unwrap_or(false)
     }
 
     /// The filters of the listener that a request is for, if it has filters.

@@ -138,6 +138,11 @@ impl Session {
 }
 
 impl Host {
+    /// Whether the host has certificates of its own, or is in the configuration at least, so that clients get no default.
+    pub(crate) fn is_configured(&self) -> bool {
+        self.pattern.is_some()
+    }
+
     fn covers(&self, name: &[u8]) -> bool {
         let name = String::from_utf8_lossy(name).to_ascii_lowercase();
         self.certificates.iter().any(|certificate| certificate.covers(&name))

@@ -27,6 +27,7 @@ fn pages(codes: &[i64]) -> ErrorPages {
         codes: Entries::new(codes.iter().map(|code| PageCode::of(*code)).collect()).unwrap(),
         replaces_endpoints: true,
         serves_empty: true,
+        service_port: None,
     }
 }
 

@@ -2,13 +2,14 @@
 //! endpoints.
 
 use sluicegate_model::feature::cors::NginxCors;
+use sluicegate_model::feature::endpoint_form::NginxForwarding;
 use sluicegate_model::feature::load_balancing::{NginxSession, SameSite, SessionMode};
 use sluicegate_model::feature::mirror::MirrorForm;
 use sluicegate_model::feature::response_rewrite::{RewriteFrom, TextRewrite};
 use sluicegate_model::feature::retries::RetryConditions;
 use sluicegate_model::feature::{
-    Affinity, Cors, EndpointForm, Features, Mirror, RequestMatch, ResponseRewrite, Retries, Split,
-    SplitBackend,
+    Affinity, BodyLimits, Cors, EndpointForm, Features, Mirror, RequestMatch, ResponseRewrite, Retries,
+    Split, SplitBackend,
 };
 use sluicegate_model::policy::Traffic;
 use sluicegate_model::rule::Pattern;
@@ -497,20 +498,115 @@ async fn preflight_comes_before_the_client_ip_and_the_redirect_to_https() -> Tes
 }
 
 #[tokio::test]
-async fn endpoint_receives_the_request_id_of_a_client_only_if_the_route_keeps_it() -> TestResult {
+async fn endpoint_receives_the_target_and_the_headers_of_a_client_as_nginx_sends_them() -> TestResult {
     let backends = [Backend::start(Behaviour::ok()).await?];
     let gateway = featured(&backends, Features::default()).await?;
-    for keeps_request_id in [false, true] {
-        let endpoint_form = EndpointForm { keeps_request_id, ..EndpointForm::default() };
+    for nginx in [None, Some(NginxForwarding::default())] {
+        let endpoint_form = EndpointForm { nginx, ..EndpointForm::default() };
         gateway
             .configure(|config| set_features(config, Features { endpoint_form, ..Features::default() }))
             .await;
-        ask(&gateway, "/", &["X-Request-ID: given"]).await?;
+        let is_nginx = nginx.is_some();
+        let lines = [
+            "X-Request-ID: given",
+            "X-Forwarded-For: 192.0.2.7",
+            "X-Forwarded-For: 192.0.2.8",
+            "Forwarded: for=192.0.2.9",
+            "X-Forwarded-Server: front",
+            "X-Real-IP: 192.0.2.9",
+            "X.Dot: x",
+        ];
+        ask(&gateway, "//a/%2e/./b%7E?x", &lines).await?;
         let seen = backends[0].last_request().expect("a request");
-        assert_eq!(seen.header("x-request-id") == Some("given"), keeps_request_id);
+        assert_eq!(seen.target, if is_nginx { "//a/%2e/./b%7E?x" } else { "/a/b~?x" });
+        let of = |name| seen.header(name);
+        assert_eq!(of("x-request-id") == Some("given"), is_nginx);
+        assert_eq!((of("x-forwarded-for"), of("x-real-ip")), (Some("127.0.0.1"), Some("127.0.0.1")));
+        assert_eq!(of("x-original-forwarded-for"), is_nginx.then_some("192.0.2.7, 192.0.2.8"));
+        assert_eq!(of("forwarded"), is_nginx.then_some("for=192.0.2.9"));
+        assert_eq!(of("x-forwarded-server"), is_nginx.then_some("front"));
+        assert_eq!(of("x.dot").is_none(), is_nginx, "nginx ignores such names");
         ask(&gateway, "/", &[]).await?;
         let seen = backends[0].last_request().expect("a request");
         assert_eq!(seen.header("x-request-id").map(str::len), Some(32), "the gateway writes an ID");
+        assert_eq!(seen.header("x-original-forwarded-for"), None);
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn endpoint_behind_a_trusted_proxy_receives_one_scheme_host_and_address_as_from_nginx() -> TestResult {
+    let backends = [Backend::start(Behaviour::ok()).await?];
+    let gateway = featured(&backends, Features::default()).await?;
+    for is_full in [false, true] {
+        let endpoint_form =
+            EndpointForm { nginx: Some(NginxForwarding { is_full }), ..EndpointForm::default() };
+        gateway
+            .configure(|config| {
+                config.settings.trusted_proxies = vec!["127.0.0.0/8".parse().expect("a network")];
+                set_features(config, Features { endpoint_form, ..Features::default() });
+            })
+            .await;
+        let lines = [
+            "X-Forwarded-For: 198.51.100.1, 192.0.2.7",
+            "X-Forwarded-Proto: https",
+            "X-Forwarded-Host: one.example, two.example",
+            "X-Forwarded-Port: 444",
+            "X-Real-IP: 192.0.2.9",
+            "X-Scheme: gopher",
+        ];
+        ask(&gateway, "/", &lines).await?;
+        let seen = backends[0].last_request().expect("a request");
+        let of = |name| seen.header(name).unwrap_or("none").to_owned();
+        let all = "198.51.100.1, 192.0.2.7";
+        let expected = if is_full { format!("{all}, 127.0.0.1") } else { "192.0.2.7".to_owned() };
+        assert_eq!(of("x-forwarded-for"), expected);
+        assert_eq!((&*of("x-real-ip"), &*of("x-original-forwarded-for")), ("192.0.2.7", all));
+        assert_eq!((&*of("host"), &*of("x-forwarded-host")), ("one.example", "one.example"));
+        assert_eq!((&*of("x-scheme"), &*of("x-forwarded-scheme")), ("https", "https"));
+        assert_eq!((&*of("x-forwarded-proto"), &*of("x-forwarded-port")), ("https", "444"));
+        ask(&gateway, "/", &["X-Forwarded-Host: no host"]).await?;
+        let seen = backends[0].last_request().expect("a request");
+        assert_eq!(seen.header("x-forwarded-host"), seen.header("host"), "an invalid host is ignored");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn endpoint_receives_the_length_of_a_chunked_body_only_if_the_route_states_it() -> TestResult {
+    let backends = [Backend::start(Behaviour::ok()).await?];
+    let gateway = featured(&backends, Features::default()).await?;
+    let send = async |kind: &str, chunks: &str| -> anyhow::Result<u16> {
+        let mut client = gateway.connect().await?;
+        let head = format!(
+            "POST / HTTP/1.1\r\nHost: shop.example\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        );
+        Ok(client.request(format!("{head}{chunks}")).await?.status)
+    };
+    let chunks = "3\r\nabc\r\n4\r\ndefg\r\n0\r\nX-Trailer: x\r\n\r\n";
+    for (states_length, most, kind, expected) in [
+        (true, 1 << 20, "text/plain", true),
+        (false, 1 << 20, "text/plain", false),
+        (true, 2 << 20, "text/plain", false),
+        (true, 1 << 20, "application/grpc", false),
+    ] {
+        let endpoint_form = EndpointForm { states_length, ..EndpointForm::default() };
+        let limits = BodyLimits { request_body: Some(Size::of(most)), ..BodyLimits::default() };
+        let features = Features { endpoint_form, limits, ..Features::default() };
+        gateway.configure(|config| set_features(config, features.clone())).await;
+        assert_eq!(send(kind, chunks).await?, 200);
+        let seen = backends[0].last_request().expect("a request");
+        assert_eq!(seen.header("content-length"), expected.then_some("7"), "{states_length} {most} {kind}");
+        assert_eq!(seen.header("transfer-encoding").is_none(), expected);
+        assert_eq!(seen.body, b"abcdefg");
+    }
+    let endpoint_form = EndpointForm { states_length: true, ..EndpointForm::default() };
+    let limits = BodyLimits { request_body: Some(Size::of(6)), ..BodyLimits::default() };
+    let features = Features { endpoint_form, limits, ..Features::default() };
+    let before = backends[0].requests();
+    gateway.configure(|config| set_features(config, features.clone())).await;
+    assert_eq!(send("text/plain", chunks).await?, 413);
+    assert_eq!(send("text/plain", "zz\r\n").await?, 400);
+    assert_eq!(backends[0].requests(), before);
     Ok(())
 }

@@ -178,7 +178,8 @@ fn api_key(name: &str) -> Authentication {
 }
 
 fn basic_of(users: FromSecret<Passwords>) -> Authentication {
-    let basic = Basic { secret_ref: users, realm: Realm::of("shop"), forward: false };
+    let realm = Realm::of("shop");
+    let basic = Basic { secret_ref: users, realm, forward: false, without_charset: false };
     Authentication { basic: Some(basic), ..Authentication::default() }
 }
 

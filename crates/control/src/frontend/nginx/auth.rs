@@ -228,7 +228,7 @@ fn passwords(context: &mut Context<'_, '_>) -> Result<Option<Authentication>, Fa
                 return Err(("auth-secret", format!("{secret} has no user with a supported hash")));
             }
             let secret_ref = FromSecret::Value(passwords.users);
-            authentication.basic = Some(Basic { secret_ref, realm, forward: false });
+            authentication.basic = Some(Basic { secret_ref, realm, forward: false, without_charset: true });
         }
         PasswordType::Digest => {
             let users = digest_users(&lines, &realm);

@@ -6,6 +6,8 @@ use sluicegate_model::UpstreamKey;
 use sluicegate_model::feature::ErrorPages;
 
 use super::{Context, Parts};
+use crate::intent::Own;
+use crate::object::ingress::RulePath;
 use crate::object::nginx::errors::{CODES, DEFAULT_BACKEND};
 use crate::object::service::IpProtocol;
 use crate::upstream;
@@ -41,8 +43,19 @@ pub(super) fn apply(context: &mut Context<'_, '_>, parts: &mut Parts) {
             codes,
             replaces_endpoints: !settings.keeps_responses,
             serves_empty: own.is_some(),
+            service_port: None,
         }));
     }
+}
+
+/// The parts of a path: requests for pages name the port of the Service as the Ingress does.
+pub(super) fn of_path(own: Arc<Own>, path: &RulePath) -> Arc<Own> {
+    let Some(pages) = &own.features.error_pages else { return own };
+    let mut with_port = Own::clone(&own);
+    let pages =
+        ErrorPages { service_port: Some(path.upstream.port.as_ref().into()), ..ErrorPages::clone(pages) };
+    with_port.features.error_pages = Some(Box::new(pages));
+    Arc::new(with_port)
 }
 
 /// The annotation, as problems with the Service name it.

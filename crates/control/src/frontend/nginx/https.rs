@@ -4,12 +4,16 @@ use std::sync::Arc;
 
 use sluicegate_model::rule::HttpsRedirect;
 
-use super::Context;
+use super::{Context, Parts};
 use crate::intent::{Https, Own};
 use crate::object::ingress::RulePath;
 
 /// The paths that are not redirected without `no-tls-redirect-locations`: ACME challenges come over plain HTTP.
 const ACME: &str = "/.well-known/acme-challenge";
+
+pub(super) fn apply(context: &Context<'_, '_>, parts: &mut Parts) {
+    parts.features.hsts = context.options.globals.https.hsts.header();
+}
 
 /// The redirect to HTTPS of an Ingress.
 pub(super) fn of(context: &Context<'_, '_>) -> Https {

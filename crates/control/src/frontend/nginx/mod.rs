@@ -257,6 +257,7 @@ impl<'a> Dialect<'a> {
         }
         proxy::apply(context, &mut parts);
         observability::apply(context, &mut parts);
+        https::apply(context, &mut parts);
         access::apply(context, &mut parts);
         limits::apply(context, &mut parts);
         auth::apply(context, &mut parts);
@@ -305,6 +306,7 @@ impl<'a> Dialect<'a> {
             let upstream = key(&path.upstream);
             let own = rewrite::of_path(https::of_path(context, own, path), path, &settings);
             let own = auth::of_path(context, &own, path);
+            let own = errors::of_path(own, path);
             let own = session::of_path(own, path);
             let own = self.canaries.of_path(own, context, (&rule.host, path), key);
             let own = self.secured(own, context, place, &path.upstream);

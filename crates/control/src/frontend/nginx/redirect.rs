@@ -79,5 +79,7 @@ fn responding(place: Place, of: RuleMatch, own: &Own, response: Return) -> Rule 
     let mut own = own.clone();
     own.features.returns = Entries::new(vec![response]).unwrap_or_default();
     own.https = Https { is_forced: false, if_tls: Some(false), ..own.https };
+    // ingress-nginx adds the header in locations, and these redirects precede them.
+    own.features.hsts = None;
     Rule { place, of, literal: None, upstream: None, own: Some(Arc::new(own)) }
 }

@@ -23,6 +23,10 @@ pub(super) fn of_path(own: Arc<Own>, path: &RulePath, settings: &Settings) -> Ar
     // The match of the path reports an invalid expression, and closes the path.
     let Ok(pattern) = path.patterns.anywhere(text) else { return own };
     let mut own = Own::clone(&own);
+    if let Some(redirect) = settings.redirect_of(target, &pattern) {
+        own.features.returns.push(redirect);
+        return Arc::new(own);
+    }
     let rewrite = TargetRewrite { pattern, target: target.clone(), continues: false };
     own.features.url_rewrite.targets.push(rewrite);
     if let Some(value) = &settings.forwarded_prefix {

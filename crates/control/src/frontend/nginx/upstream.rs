@@ -1,5 +1,6 @@
 //! Connections to endpoints.
 
+use sluicegate_model::feature::endpoint_form::NginxForwarding;
 use sluicegate_model::feature::retries::RetryConditions;
 use sluicegate_model::feature::{EndpointForm, LoadBalancingAlgorithm, Retries};
 use sluicegate_model::value::Number;
@@ -34,6 +35,7 @@ pub(super) fn apply(context: &Context<'_, '_>, parts: &mut Parts) {
     features.endpoint_form = EndpointForm {
         is_http10: settings.is_http10,
         connection: settings.connection.clone(),
-        keeps_request_id: true,
+        states_length: settings.buffers_requests.unwrap_or(true),
+        nginx: Some(NginxForwarding { is_full: settings.full_forwarded_for }),
     };
 }

@@ -75,6 +75,7 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
         unrecorded,
         returns,
         template_headers,
+        hsts,
     } = own.clone();
     let answers = redirect.is_some() || direct_response.is_some();
     Features {
@@ -114,6 +115,7 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
         secure_upstream: secure_upstream.or_else(|| base.secure_upstream.clone()),
         returns: or(returns, &base.returns),
         template_headers: template_headers.or_else(|| base.template_headers.clone()),
+        hsts: hsts.or(base.hsts),
     }
 }
 

@@ -105,6 +105,16 @@ pub(super) const ROWS: &[Row] = &[
         default: "`false`",
     },
     Row {
+        name: "compute-full-forwarded-for",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            settings.upstream.full_forwarded_for = value.switch()?;
+            Ok(())
+        }),
+        sets: "Whether `X-Forwarded-For` to endpoints also has the addresses that a trusted proxy sends.",
+        default: "`false`",
+    },
+    Row {
         name: "enable-real-ip",
         restricts: false,
         meaning: Sets(|settings, value| {

@@ -1,6 +1,9 @@
 //! Regular expressions of paths, and rewrites.
 
-use sluicegate_model::value::Template;
+use sluicegate_model::feature::Return;
+use sluicegate_model::feature::returns::{Condition, Content, Location, Test};
+use sluicegate_model::rule::Pattern;
+use sluicegate_model::value::{Entries, Number, Template};
 
 use super::Meaning::Sets;
 use super::Row;
@@ -22,6 +25,29 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// The redirect of a path whose target is a URL, as `rewrite` of nginx: with 302, and with the query of the request.
+    pub(crate) fn redirect_of(&self, target: &Template, pattern: &Pattern) -> Option<Return> {
+        let is_url = ["http://", "https://", "$scheme"].iter().any(|begin| self.target.starts_with(begin));
+        if !is_url {
+            return None;
+        }
+        let url = match self.target.contains('?') {
+            true => target.clone(),
+            false => Template::new(&format!("{}$is_args$args", self.target)).ok()?,
+        };
+        let condition = Condition {
+            subject: Template::new("$uri").ok()?,
+            test: Test::Matches(pattern.clone()),
+            is_negated: false,
+        };
+        let location = Location { url, is_relative: false, has_port: false };
+        Some(Return {
+            conditions: Entries::new(vec![condition])?,
+            status_code: Number::of(302),
+            content: Some(Content::Location(location)),
+        })
+    }
+
     /// Whether this path turns all paths of its host into regular expressions.
     pub(crate) fn uses_regex(&self, path: &RulePath) -> bool {
         self.use_regex || self.rewrites(path)

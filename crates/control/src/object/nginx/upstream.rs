@@ -23,6 +23,10 @@ pub(crate) struct Settings {
     pub(crate) next_timeout: Option<Timeout>,
     /// `retry-non-idempotent` of the ConfigMap.
     pub(crate) retries_non_idempotent: bool,
+    /// `proxy-request-buffering`.
+    pub(crate) buffers_requests: Option<bool>,
+    /// `compute-full-forwarded-for` of the ConfigMap.
+    pub(crate) full_forwarded_for: bool,
     /// `proxy-http-version`: whether it is 1.0.
     pub(crate) is_http10: bool,
     /// `proxy-buffer-size`.
@@ -182,7 +186,17 @@ pub(super) const ROWS: &[Row] = &[
         default: "`64k`",
     },
     buffers("proxy-buffering"),
-    buffers("proxy-request-buffering"),
+    Row {
+        name: "proxy-request-buffering",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            settings.upstream.buffers_requests = Some(value.word(&[("on", true), ("off", false)])?);
+            Ok(())
+        }),
+        sets: "`on`: the gateway reads a body without a length first, and endpoints receive `Content-Length`. \
+               The gateway streams other bodies, and all bodies if `proxy-body-size` is more than `1m`.",
+        default: "`on`",
+    },
     buffers("proxy-buffers-number"),
     buffers("proxy-max-temp-file-size"),
     buffers("client-body-buffer-size"),

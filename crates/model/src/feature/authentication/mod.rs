@@ -151,6 +151,11 @@ pub struct Basic {
     #[serde(default)]
     #[n(2)]
     pub forward: bool,
+    /// Whether the challenge lacks the parameter `charset`, as in nginx.
+    #[serde(skip)]
+    #[schemars(skip)]
+    #[cbor(n(3), default, skip_if = "crate::feature::is_default")]
+    pub without_charset: bool,
 }
 
 impl Authentication {

@@ -59,7 +59,8 @@ enum Hash {
 impl Passwords {
     pub(in crate::feature) fn new(basic: &Basic, users: &secret::Passwords, number: u64) -> Self {
         let users = users.iter().map(|(user, hash)| (user.clone(), Hash::parse(hash))).collect();
-        let challenge = format!("WWW-Authenticate: Basic realm=\"{}\", charset=\"UTF-8\"\r\n", basic.realm);
+        let charset = if basic.without_charset { "" } else { ", charset=\"UTF-8\"" };
+        let challenge = format!("WWW-Authenticate: Basic realm=\"{}\"{charset}\r\n", basic.realm);
         Self {
             number,
             users: Arc::new(users),
@@ -357,7 +358,7 @@ mod tests {
     #[test]
     fn cache_of_verified_passwords_is_bounded_and_separate_for_each_policy() {
         let (realm, secret_ref) = (Realm::of("a"), FromSecret::Unusable("the test passes the users".into()));
-        let basic = Basic { realm, secret_ref, forward: false };
+        let basic = Basic { realm, secret_ref, forward: false, without_charset: false };
         let passwords = |hash: &str, number| Passwords::new(&basic, &vec![("u".into(), hash.into())], number);
         let (one, two) = (passwords("x", 1), passwords("y", 2));
         let mut memory = PasswordMemory::default();
