@@ -138,7 +138,9 @@ pub(crate) struct Rule {
 /// The parts that an object sets for its rules.
 #[derive(Clone)]
 pub(crate) struct Own {
-    pub(crate) features: Features,
+    /// The class of the object. Objects of a class with equal features share one traffic policy, with the id of the class.
+    pub(crate) class: ObjectId,
+    pub(crate) features: Arc<Features>,
     pub(crate) security: Option<Arc<Security>>,
     pub(crate) rate_limits: Option<Arc<RateLimits>>,
     pub(crate) https: Https,

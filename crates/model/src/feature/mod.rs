@@ -228,6 +228,13 @@ pub struct Features {
 }
 
 impl Features {
+    /// The features as bytes. Only equal features have equal bytes.
+    #[must_use]
+    pub fn encoding(&self) -> Vec<u8> {
+        // Only a writer has errors, and a vector has none.
+        minicbor::to_vec(self).unwrap_or_default()
+    }
+
     /// The upstreams that the features name.
     pub fn upstreams(&self) -> impl Iterator<Item = &UpstreamKey> {
         let backends =

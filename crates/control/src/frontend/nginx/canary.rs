@@ -66,8 +66,9 @@ impl<'a> Canaries<'a> {
         let upstream = key(canary.upstream);
         context.references.push(Reference { at: canary.at, place: canary.place, upstream: upstream.clone() });
         let mut own = Own::clone(&own);
-        own.features.split = Some(split(&canary.settings.canary, upstream));
-        if let Some(affinity) = &mut own.features.load_balancing.affinity {
+        let features = Arc::make_mut(&mut own.features);
+        features.split = Some(split(&canary.settings.canary, upstream));
+        if let Some(affinity) = &mut features.load_balancing.affinity {
             affinity.over_weights = !canary.settings.session.is_legacy;
         }
         Arc::new(own)

@@ -54,7 +54,7 @@ pub(super) fn of_path(own: Arc<Own>, path: &RulePath) -> Arc<Own> {
     let mut with_port = Own::clone(&own);
     let pages =
         ErrorPages { service_port: Some(path.upstream.port.as_ref().into()), ..ErrorPages::clone(pages) };
-    with_port.features.error_pages = Some(Box::new(pages));
+    Arc::make_mut(&mut with_port.features).error_pages = Some(Box::new(pages));
     Arc::new(with_port)
 }
 

@@ -140,7 +140,7 @@ impl Server<'_> {
 /// The parts of a location that redirects.
 pub(super) fn redirecting(own: &Own, redirect: Return) -> Arc<Own> {
     let mut own = own.clone();
-    own.features.returns = Entries::new(vec![redirect]).unwrap_or_default();
+    Arc::make_mut(&mut own.features).returns = Entries::new(vec![redirect]).unwrap_or_default();
     Arc::new(own)
 }
 

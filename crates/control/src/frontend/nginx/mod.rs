@@ -33,7 +33,7 @@ use sluicegate_model::feature::{DirectResponse, Features};
 use sluicegate_model::policy::{RateLimits, Security};
 use sluicegate_model::rule::RuleMatch;
 use sluicegate_model::value::{Entries, Number};
-use sluicegate_model::{HostPattern, UpstreamKey};
+use sluicegate_model::{HostPattern, ObjectId, UpstreamKey};
 
 use super::ingress::{passthrough, tls};
 use crate::intent::{Alias, At, Host, Intent, Own, Passthrough, Place, Reference, Rule};
@@ -73,6 +73,8 @@ pub(super) struct Dialect<'a> {
     options: &'a IngressNginx,
     locations: Locations<'a>,
     canaries: Canaries<'a>,
+    /// The id of the class, for the traffic policies that its Ingresses share.
+    class: ObjectId,
 }
 
 /// The paths of the Ingresses of the dialect.
@@ -169,7 +171,9 @@ impl<'a> Dialect<'a> {
         let with_settings =
             ingresses.into_iter().map(|(at, ingress)| (at, ingress, options.settings(at, ingress)));
         let canaries = Canaries::new(with_settings.filter(|(_, _, settings)| settings.canary.is_canary));
-        Self { store, options, locations, canaries }
+        let name = options.ingress_class.as_str().into();
+        let class = ObjectId { kind: "IngressClass", namespace: "".into(), name };
+        Self { store, options, locations, canaries, class }
     }
 
     /// Reports faults that concern several Ingresses, after the intents of all of them.
@@ -276,7 +280,8 @@ impl<'a> Dialect<'a> {
         let is_open = security == Security::open(security.id.clone());
         let has_limits = !limits.limits.is_empty() || !limits.concurrency.is_empty();
         Arc::new(Own {
-            features,
+            class: self.class.clone(),
+            features: Arc::new(features),
             security: (!is_open).then(|| Arc::new(security)),
             rate_limits: has_limits.then(|| Arc::new(limits)),
             https: https::of(context),
@@ -368,7 +373,7 @@ impl<'a> Dialect<'a> {
         let upstream = self.key(named, &backend, &context.settings);
         context.references.push(Reference { at: context.at, place, upstream: upstream.clone() });
         let mut own = Own::clone(&own);
-        own.features.secure_upstream = Some(upstream);
+        Arc::make_mut(&mut own.features).secure_upstream = Some(upstream);
         Arc::new(own)
     }
 
@@ -393,6 +398,7 @@ fn is_first_of_host(ingress: &Ingress, rule: &ingress::Rule) -> bool {
 /// responds with 404, after the access rules of the oldest Ingress of the host.
 fn unmatched(own: &Own) -> Arc<Own> {
     let not_found = DirectResponse { status_code: Number::of(404), content_type: None, body: "".into() };
-    let features = Features { direct_response: Some(not_found), ..own.features.clone() };
-    Arc::new(Own { features, ..own.clone() })
+    let mut own = own.clone();
+    Arc::make_mut(&mut own.features).direct_response = Some(not_found);
+    Arc::new(own)
 }

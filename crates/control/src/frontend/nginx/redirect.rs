@@ -77,9 +77,10 @@ pub(super) fn www<'a>(
 /// A rule whose requests receive a response of the gateway, also over plain HTTP.
 fn responding(place: Place, of: RuleMatch, own: &Own, response: Return) -> Rule {
     let mut own = own.clone();
-    own.features.returns = Entries::new(vec![response]).unwrap_or_default();
-    own.https = Https { is_forced: false, if_tls: Some(false), ..own.https };
+    let features = Arc::make_mut(&mut own.features);
+    features.returns = Entries::new(vec![response]).unwrap_or_default();
     // ingress-nginx adds the header in locations, and these redirects precede them.
-    own.features.hsts = None;
+    features.hsts = None;
+    own.https = Https { is_forced: false, if_tls: Some(false), ..own.https };
     Rule { place, of, literal: None, upstream: None, own: Some(Arc::new(own)) }
 }

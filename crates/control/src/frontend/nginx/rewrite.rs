@@ -23,15 +23,16 @@ pub(super) fn of_path(own: Arc<Own>, path: &RulePath, settings: &Settings) -> Ar
     // The match of the path reports an invalid expression, and closes the path.
     let Ok(pattern) = path.patterns.anywhere(text) else { return own };
     let mut own = Own::clone(&own);
+    let features = Arc::make_mut(&mut own.features);
     if let Some(redirect) = settings.redirect_of(target, &pattern) {
-        own.features.returns.push(redirect);
+        features.returns.push(redirect);
         return Arc::new(own);
     }
     let rewrite = TargetRewrite { pattern, target: target.clone(), continues: false };
-    own.features.url_rewrite.targets.push(rewrite);
+    features.url_rewrite.targets.push(rewrite);
     if let Some(value) = &settings.forwarded_prefix {
         let header = TemplateHeader { name: AnnotatedHeader::of("X-Forwarded-Prefix"), value: value.clone() };
-        own.features.template_headers.get_or_insert_default().request.push(header);
+        features.template_headers.get_or_insert_default().request.push(header);
     }
     Arc::new(own)
 }

@@ -31,7 +31,7 @@ pub(super) fn of_path(own: Arc<Own>, path: &RulePath) -> Arc<Own> {
         return own;
     }
     let mut own = Own::clone(&own);
-    if let Some(affinity) = &mut own.features.load_balancing.affinity {
+    if let Some(affinity) = &mut Arc::make_mut(&mut own.features).load_balancing.affinity {
         affinity.path = CookiePath::new(&path.written).ok();
     }
     Arc::new(own)

@@ -109,7 +109,7 @@ impl ServerSnippet {
         let snippet = &settings.snippet.server;
         let mut restricted = security();
         let mut own = Own::clone(own);
-        let features = &mut own.features;
+        let features = Arc::make_mut(&mut own.features);
         let responses = snippet.responses.iter().map(|response| response_of(&settings.redirect, response));
         let returns: Vec<Return> = responses.chain(features.returns.iter().cloned()).collect();
         let headers = features.template_headers.get_or_insert_default();

@@ -8,6 +8,7 @@
 //! | [`traffic`] | the Services that a TrafficPolicy names |
 //! | [`http_route`] | the policies of rules of HTTPRoutes and GRPCRoutes |
 //! | [`consumer`] | the Consumers of policies |
+//! | [`shared`] | the traffic policies that Ingresses of a class share |
 //! | [`standing`] | the parts of a policy that are in force, for its status |
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use sluicegate_model::{Config, ObjectId, UpstreamKey};
 
 use crate::intent::{At, Intent, Intents, Own, Reference};
 use crate::manifest::Guarded;
+use crate::object::ObjectRef;
 use crate::object::policy::rate_limit::RateLimitPolicy;
 use crate::object::policy::security::SecurityPolicy;
 use crate::object::policy::traffic::TrafficPolicy;
@@ -35,6 +37,7 @@ mod consumer;
 mod http_route;
 mod rate_limit;
 mod security;
+mod shared;
 pub(crate) mod standing;
 mod targets;
 mod traffic;
@@ -51,6 +54,8 @@ pub(crate) struct Policies<'a> {
     told: HashSet<Problem>,
     /// By address. The original policy stays in memory, so that no other policy gets its address.
     narrowed: HashMap<(*const Traffic, Option<*const Security>), [Arc<Traffic>; 2]>,
+    /// The features of Ingresses without a traffic policy.
+    shared: shared::Pool,
     problems: Vec<Problem>,
 }
 
@@ -109,6 +114,7 @@ impl<'a> Policies<'a> {
             rate_limits: Attached::new(&targets, of_limits, |_, _| None),
             traffic: Attached::new(&targets, of_traffic, |_, _| None),
             narrowed: HashMap::default(),
+            shared: shared::Pool::default(),
             told: HashSet::default(),
             problems,
         }
@@ -132,9 +138,9 @@ impl<'a> Policies<'a> {
             }
         };
         let traffic = self.traffic.of(ingress, upstream).map(|value| value.traffic.clone());
-        let traffic = match own.map(|own| &own.features).filter(|own| **own != Features::default()) {
+        let traffic = match own.filter(|own| *own.features != Features::default()) {
             None => traffic,
-            Some(own) => Some(Self::combined(own, traffic.as_deref(), ingress.id())),
+            Some(own) => Some(self.combined(own, traffic.as_deref(), ingress)),
         };
         let traffic = traffic.map(|traffic| match traffic.features.upstreams().count() {
             0 => traffic,
@@ -146,11 +152,14 @@ impl<'a> Policies<'a> {
     }
 
     /// The features of an Ingress, with the features of a policy that the Ingress does not set.
-    fn combined(own: &Features, policy: Option<&Traffic>, ingress: ObjectId) -> Arc<Traffic> {
-        let mut traffic = Traffic::new(ingress);
+    fn combined(&mut self, own: &Own, policy: Option<&Traffic>, ingress: &ObjectRef) -> Arc<Traffic> {
+        if policy.is_none() && own.features.upstreams().next().is_none() {
+            return self.shared.of(own);
+        }
+        let mut traffic = Traffic::new(ingress.id());
         traffic.features = match &policy {
-            None => own.clone(),
-            Some(policy) => traffic::over(own, &policy.features),
+            None => Features::clone(&own.features),
+            Some(policy) => traffic::over(&own.features, &policy.features),
         };
         traffic.inherits.extend(policy.iter().flat_map(|policy| policy.ids().cloned()));
         Arc::new(traffic)

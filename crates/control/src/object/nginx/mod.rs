@@ -207,6 +207,9 @@ impl Annotations {
         globals: &Arc<Settings>,
         namespace: &Arc<str>,
     ) -> Arc<Settings> {
+        if self.with_prefix(prefix).next().is_none() {
+            return globals.clone();
+        }
         let mut known = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(Known { settings, .. }) =
             known.as_ref().filter(|known| Arc::ptr_eq(&known.globals, globals))
