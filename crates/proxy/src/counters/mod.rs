@@ -59,8 +59,13 @@ pub struct Counters {
 impl Counters {
     /// Zeros. `lost_lines` counts the lines that the writer of the access log loses.
     pub(crate) fn new(workers: usize, lost_lines: Arc<AtomicU64>) -> Self {
+        let shards = Sharded::<WorkerStats>::new(workers);
+        // Readers compare the shards by their places.
+        for worker in 0..workers {
+            shards.of(worker).in_flight.add(0);
+        }
         Self {
-            workers: Sharded::new(workers),
+            workers: shards,
             propagation: Mutex::new(Sharded::new(1)),
             overflow: Arc::new(RouteStats::new(workers)),
             other_consumers: Arc::new(Sharded::new(workers)),
@@ -143,6 +148,6 @@ impl Counters {
     }
 
     fn worker_count(&self) -> usize {
-        self.workers.iter().count()
+        self.workers.workers()
     }
 }

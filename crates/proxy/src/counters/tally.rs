@@ -1,5 +1,6 @@
 //! Counters that one worker writes and any thread reads.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that a single thread changes and other threads read. A change costs a load and a store, without a locked
@@ -52,9 +53,10 @@ impl<const N: usize> std::ops::Deref for Tallies<N> {
     }
 }
 
-/// One shard for each worker, each on separate cache lines.
+/// One shard for each worker, each on separate cache lines. A shard takes memory from its first use on: most of ten thousand
+/// routes have no request on most of the workers.
 #[derive(Debug)]
-pub struct Sharded<T>(Box<[Padded<T>]>);
+pub struct Sharded<T>(Box<[OnceLock<Box<Padded<T>>>]>);
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -64,11 +66,9 @@ impl<T: Default> Sharded<T> {
     /// A shard for each of `workers`.
     #[must_use]
     pub fn new(workers: usize) -> Self {
-        Self((0..workers).map(|_| Padded::default()).collect())
+        Self((0..workers).map(|_| OnceLock::new()).collect())
     }
-}
 
-impl<T> Sharded<T> {
     /// The shard of one worker.
     ///
     /// # Panics
@@ -76,12 +76,20 @@ impl<T> Sharded<T> {
     #[must_use]
     #[inline]
     pub fn of(&self, worker: usize) -> &T {
-        &self.0[worker].0
+        &self.0[worker].get_or_init(Box::default).0
+    }
+}
+
+impl<T> Sharded<T> {
+    /// The number of workers.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.0.len()
     }
 
-    /// All shards.
+    /// The shards that were used.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.0.iter().map(|padded| &padded.0)
+        self.0.iter().filter_map(OnceLock::get).map(|padded| &padded.0)
     }
 
     /// The sum of one tally over all shards.

@@ -380,19 +380,20 @@ impl<'c> Exchange<'c> {
         }
     }
 
-    /// Redirects a client to the same URL over HTTPS: to the target as the client wrote it.
+    /// Redirects a client to the same URL over HTTPS. nginx keeps the path as the client wrote it.
     fn redirect_to_https(&mut self, index: RouteIndex) -> Refusal {
         let target = self.snapshot.table.target(index);
         let HttpsRedirect { status, strips_slash, .. } = target.https_redirect;
         let source = target.course.as_ref().map(|course| course.policy.source());
         let is_nginx = source.is_some_and(|source| source.features.endpoint_form.nginx.is_some());
-        let Scratch { input, head, request, .. } = &mut *self.scratch;
+        let Scratch { input, head, request, path, .. } = &mut *self.scratch;
         let buf = input.filled();
+        let path = if self.is_rewritten && !is_nginx { path } else { raw_path(head, buf) };
         let query = head.query.map(|query| query.of(buf));
         let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
         let public = HeadView { head, buf }.public_host().filter(|_| is_nginx && self.trusted);
         let port = self.snapshot.settings.tls.redirect_port;
-        write_location(request, public.unwrap_or(authority), port, raw_path(head, buf), query);
+        write_location(request, public.unwrap_or(authority), port, path, query);
         // nginx leaves out the slash at the end of the query as well.
         if strips_slash && request.ends_with(b"/") {
             request.pop();

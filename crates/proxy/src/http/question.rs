@@ -529,8 +529,8 @@ mod tests {
         let told = whole(&lines, false);
         assert_eq!(
             told,
-            "Cookie: a=b\r\nX-Forwarded-For: 192.0.2.7\r\nssl-client-verify: NONE\r\n\
-             X-Forwarded-Host: one.example\r\nX-Request-ID: 00000000000000000000000000000001\r\n\
+            "Cookie: a=b\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Host: one.example\r\n\
+             ssl-client-verify: NONE\r\nX-Request-ID: 00000000000000000000000000000001\r\n\
              X-Original-Method: GET\r\nX-Original-URL: http://one.example/normal?b=c&key=%41\r\n\
              X-Auth-Request-Redirect: /normal?b=c&key=%41\r\n"
         );

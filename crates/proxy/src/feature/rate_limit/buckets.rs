@@ -5,29 +5,24 @@
 //! empty slot, or the slot that is forgotten first. So a flood of keys evicts other keys of the flood, but no key that
 //! has used up its limit. The exception is a flood that uses up the limit of each of its keys too.
 
-use std::array;
 use std::hash::{BuildHasher as _, DefaultHasher, RandomState};
 use std::hint::spin_loop;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::clock::Clock;
 use super::pending::{Amount, Pending};
+use super::sets::{SETS, Sets};
 use super::window::{Counted, Pace};
 
 /// Keys in a set.
 pub(super) const WAYS: usize = 8;
 
-/// Sets in a chunk. A chunk is allocated when the first of its keys arrives.
-pub(super) const CHUNK: usize = 16;
-
-/// Chunks of a limit: room for 65,536 keys in 1.1 MiB, or 1.6 MiB for a shared limit.
-pub(super) const CHUNKS: usize = 512;
-
 /// How often a worker checks whether another worker has finished taking a slot.
 pub(super) const SPINS: u32 = 64;
 
+/// The counts of a limit: room for 65,536 keys in 1.1 MiB, or 1.6 MiB for a shared limit.
 pub(super) struct Buckets {
     /// The hasher of keys, with its initial input.
     pub(super) hasher: DefaultHasher,
@@ -36,7 +31,7 @@ pub(super) struct Buckets {
     clock: Arc<Clock>,
     /// The counts to send to the server, for a shared limit.
     pending: Option<Pending>,
-    chunks: Box<[OnceLock<Box<[Set; CHUNK]>>]>,
+    sets: Sets<Set>,
 }
 
 #[derive(Default)]
@@ -71,8 +66,7 @@ impl Buckets {
     }
 
     fn by(hasher: DefaultHasher, clock: Arc<Clock>, pending: Option<Pending>) -> Self {
-        let chunks = (0..CHUNKS).map(|_| OnceLock::new()).collect();
-        Self { hasher, salt: RandomState::new().hash_one(0), clock, pending, chunks }
+        Self { hasher, salt: RandomState::new().hash_one(0), clock, pending, sets: Sets::default() }
     }
 
     /// Counts a call under its key.
@@ -151,12 +145,11 @@ impl Buckets {
     fn place(&self, key: u64) -> (u64, usize) {
         // The highest bits of the product depend on all bits (Knuth, 6.4).
         let mixed = (key ^ self.salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (key.max(1), (mixed >> 32) as usize % (CHUNKS * CHUNK))
+        (key.max(1), (mixed >> 32) as usize % SETS)
     }
 
     fn set(&self, at: usize) -> &Set {
-        let chunk = self.chunks[at / CHUNK].get_or_init(|| Box::new(array::from_fn(|_| Set::default())));
-        &chunk[at % CHUNK]
+        self.sets.at(at)
     }
 }
 
@@ -250,7 +243,6 @@ mod tests {
             buckets.count(hash(&buckets, n), &pace, now);
         }
         assert!(buckets.count(key, &pace, now).wait.is_some());
-        let made = buckets.chunks.iter().filter(|chunk| chunk.get().is_some()).count();
-        assert!(made <= CHUNKS && size_of::<[Set; CHUNK]>() * CHUNKS <= 1200 * 1024);
+        assert!(buckets.sets.iter().count() <= SETS && size_of::<Set>() * SETS <= 1200 * 1024);
     }
 }

@@ -4,13 +4,13 @@
 //! key and count together, so that a worker never counts in a slot that another key has taken. Another key can take a
 //! slot only if the slot has no calls in flight. So a limit distinguishes as many keys as the process has calls.
 
-use std::array;
 use std::hash::{BuildHasher as _, DefaultHasher, RandomState};
 use std::hint::spin_loop;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
-use super::buckets::{CHUNK, CHUNKS, SPINS, WAYS};
+use super::buckets::{SPINS, WAYS};
+use super::sets::{SETS, Sets};
 
 /// Bits of a slot for the count; the other bits hold the key.
 const COUNT_MASK: u64 = (1 << 24) - 1;
@@ -19,7 +19,7 @@ const COUNT_MASK: u64 = (1 << 24) - 1;
 pub(super) struct Flights {
     /// The hasher of keys, with its initial input.
     pub(super) hasher: DefaultHasher,
-    chunks: Box<[OnceLock<Box<[Set; CHUNK]>>]>,
+    sets: Sets<Set>,
 }
 
 #[derive(Default)]
@@ -45,24 +45,20 @@ impl std::fmt::Debug for Flights {
 
 impl Flights {
     pub(super) fn new() -> Self {
-        Self {
-            hasher: RandomState::new().build_hasher(),
-            chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
-        }
+        Self { hasher: RandomState::new().build_hasher(), sets: Sets::default() }
     }
 
     /// Begins a call of this key, if fewer than `most` calls of the key are in flight.
     pub(super) fn begin(self: &Arc<Self>, key: u64, most: u32) -> Option<Permit> {
         // The bits are independent of each other: the lower bits choose the set, and the other bits name the key in the
         // set.
-        let (set, name) = (key as usize % (CHUNKS * CHUNK), (key & !COUNT_MASK).max(COUNT_MASK + 1));
+        let (set, name) = (key as usize % SETS, (key & !COUNT_MASK).max(COUNT_MASK + 1));
         let way = self.set(set).begin(name, u64::from(most).min(COUNT_MASK))?;
         Some(Permit { flights: self.clone(), set, way })
     }
 
     fn set(&self, at: usize) -> &Set {
-        let chunk = self.chunks[at / CHUNK].get_or_init(|| Box::new(array::from_fn(|_| Set::default())));
-        &chunk[at % CHUNK]
+        self.sets.at(at)
     }
 }
 
@@ -139,8 +135,12 @@ mod tests {
     }
 
     fn in_flight(flights: &Flights) -> u64 {
-        let sets = flights.chunks.iter().filter_map(OnceLock::get).flat_map(|chunk| chunk.iter());
-        sets.flat_map(|set| &set.slots).map(|slot| slot.load(Ordering::Relaxed) & COUNT_MASK).sum()
+        flights
+            .sets
+            .iter()
+            .flat_map(|set| &set.slots)
+            .map(|slot| slot.load(Ordering::Relaxed) & COUNT_MASK)
+            .sum()
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
             assert!(flights.begin(hash(&flights, n), 2).is_some());
         }
         assert!(flights.begin(hash(&flights, u64::MAX), 1).is_none());
-        assert!(size_of::<[Set; CHUNK]>() * CHUNKS <= 640 * 1024);
+        assert!(size_of::<Set>() * SETS <= 640 * 1024);
         // With more requests in flight than slots, each request is counted until the request ends.
         let permits: Vec<_> =
             (0..100_000).map_while(|n| flights.begin(hash(&flights, n), 1_000_000)).collect();

@@ -13,6 +13,7 @@ mod buckets;
 mod clock;
 mod flights;
 mod pending;
+mod sets;
 pub(crate) mod shared;
 mod window;
 

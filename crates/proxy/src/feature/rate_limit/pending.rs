@@ -1,10 +1,9 @@
 //! Calls that were counted here, and that the server has not received yet.
 
-use std::array;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::buckets::{CHUNK, CHUNKS, WAYS};
+use super::buckets::WAYS;
+use super::sets::{SETS, Sets};
 
 /// Bits of a number for the count. The other bits hold the time of the first of these calls, in units of 1,024 ns.
 const COUNT_BITS: u32 = 24;
@@ -15,7 +14,7 @@ const UNIT_BITS: u32 = 10;
 /// A number for each slot, and the sets with a number other than 0.
 pub(super) struct Pending {
     marks: Box<[AtomicU64]>,
-    chunks: Box<[OnceLock<Box<[Set; CHUNK]>>]>,
+    sets: Sets<Set>,
     /// The next set to take, so that every set has its turn when there are too many.
     next: AtomicUsize,
 }
@@ -34,8 +33,8 @@ pub(super) struct Amount {
 impl Pending {
     pub(super) fn new() -> Self {
         Self {
-            marks: (0..(CHUNKS * CHUNK).div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
-            chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
+            marks: (0..SETS.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+            sets: Sets::default(),
             next: AtomicUsize::new(0),
         }
     }
@@ -99,8 +98,7 @@ impl Pending {
     }
 
     fn set(&self, set: usize) -> &[AtomicU64; WAYS] {
-        let chunk = self.chunks[set / CHUNK].get_or_init(|| Box::new(array::from_fn(|_| Set::default())));
-        &chunk[set % CHUNK].0
+        &self.sets.at(set).0
     }
 }
 

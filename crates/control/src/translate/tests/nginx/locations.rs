@@ -1,7 +1,7 @@
 //! The order of paths, the defaults, and the classes.
 
 use sluicegate_model::value::{Size, Timeout};
-use sluicegate_model::{HostPattern, Protocol, Settings};
+use sluicegate_model::{Config, HostPattern, Protocol};
 
 use super::{ECHO, features, ingress, options, paths, problems, rule, translated};
 use crate::store::Store;
@@ -169,24 +169,28 @@ fn requests_are_left_out_of_the_access_log_and_of_traces_on_request() {
     assert!(unrecorded("enable-opentelemetry: \"false\"").traces);
 }
 
-/// The global settings with a ConfigMap of these entries.
-fn settings(data: &str) -> Settings {
+/// The configuration of an Ingress with a ConfigMap of these entries.
+fn with_configmap(data: &str) -> Config {
     let configmap =
         format!("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: nginx}}\ndata: {{{data}}}\n");
     let mut store = Store::default();
-    store.set_file(std::path::Path::new("m.yaml"), &configmap);
+    let yaml = ingress("a", "", &["a.test Prefix / echo:http"]) + &configmap;
+    store.set_file(std::path::Path::new("m.yaml"), &yaml);
     let name = ObjectName { namespace: "default".into(), name: "nginx".into() };
-    translate(&store, &TranslateOptions { configmap: Some(name), ..options() }).config.settings
+    translate(&store, &TranslateOptions { configmap: Some(name), ..options() }).config
 }
 
 #[test]
 fn responses_over_tls_have_hsts_unless_the_configmap_turns_it_off() {
-    let hsts = |data: &str| settings(data).tls.hsts.map(|hsts| hsts.to_string());
+    let hsts = |data: &str| {
+        let config = with_configmap(data);
+        assert!(config.settings.tls.hsts.is_none(), "Ingresses of other classes lack the header");
+        config.hosts[0].rules[0].traffic.as_ref()?.features.hsts.map(|hsts| hsts.to_string())
+    };
     assert_eq!(hsts("proxy-body-size: 8m").as_deref(), Some("max-age=31536000; includeSubDomains"));
     let own = "hsts-max-age: \"60\", hsts-include-subdomains: \"false\", hsts-preload: \"true\"";
     assert_eq!(hsts(own).as_deref(), Some("max-age=60; preload"));
     assert_eq!(hsts("hsts: \"false\""), None);
-    assert!(translate(&Store::default(), &TranslateOptions::default()).config.settings.tls.hsts.is_none());
 }
 
 #[test]
@@ -200,7 +204,7 @@ fn wildcard_of_an_alias_stands_for_any_number_of_labels() {
 #[test]
 fn forwarding_headers_are_trusted_only_with_use_forwarded_headers_or_enable_real_ip() {
     let trusted =
-        |data: &str| settings(data).trusted_proxies.iter().map(ToString::to_string).collect::<Vec<_>>();
+        |data: &str| with_configmap(data).settings.trusted_proxies.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(trusted("use-forwarded-headers: \"true\""), ["0.0.0.0/0"]);
     assert_eq!(trusted("proxy-real-ip-cidr: 10.0.0.0/8"), [""; 0]);
     let both = "enable-real-ip: \"true\", proxy-real-ip-cidr: \"10.0.0.0/8,192.0.2.1\"";
