@@ -97,7 +97,8 @@ impl Cors {
             echoes_headers: false,
             echoes_method: false,
             response: lines.as_bytes().into(),
-            preflight: lines.into_bytes().into(),
+            // The lines are the same.
+            preflight: Box::default(),
             is_nginx: true,
         }
     }
@@ -153,7 +154,7 @@ impl Cors {
     /// Writes the header lines of the response to a preflight from an allowed origin.
     pub(crate) fn write_preflight(&self, head: &RequestHead, buf: &[u8], out: &mut Vec<u8>) {
         self.write_origin(head, buf, out);
-        out.extend_from_slice(&self.preflight);
+        out.extend_from_slice(if self.is_nginx { &self.response } else { &self.preflight });
         if self.echoes_method
             && let Some(asked) = head.find(buf, "access-control-request-method")
         {

@@ -90,35 +90,58 @@ type ById<S, C, T> = HashMap<ObjectId, Forms<S, C, T>>;
 #[derive(Debug)]
 struct Forms<S, C, T> {
     all: Vec<Arc<Policy<S, C, T>>>,
-    /// The places in `all`, by the address of the source.
+    /// The ways to more than [`FEW`] forms. Most policies have one form.
+    index: Option<Box<Index>>,
+}
+
+/// The number of forms that a look-up compares one by one.
+const FEW: usize = 4;
+
+/// The places of forms.
+#[derive(Debug, Default)]
+struct Index {
+    /// By the address of the source.
     by_address: HashMap<usize, usize>,
-    /// The places in `all`, by [`print_of`] the source.
+    /// By [`print_of`] the source.
     by_print: HashMap<u64, Vec<usize>>,
 }
 
 impl<S: PartialEq, C, T> Forms<S, C, T> {
     /// The form with this source.
     fn of(&self, source: &Arc<S>) -> Option<&Arc<Policy<S, C, T>>> {
-        self.by_address.get(&Arc::as_ptr(source).addr()).map(|place| &self.all[*place])
+        match &self.index {
+            None => self.all.iter().find(|policy| Arc::ptr_eq(&policy.source, source)),
+            Some(index) => index.by_address.get(&Arc::as_ptr(source).addr()).map(|place| &self.all[*place]),
+        }
     }
 
     /// The form with an equal source.
     fn like(&self, source: &S, print: u64) -> Option<&Arc<Policy<S, C, T>>> {
-        let places = self.by_print.get(&print)?;
-        places.iter().map(|place| &self.all[*place]).find(|policy| *policy.source == *source)
+        let is_like = |policy: &&Arc<Policy<S, C, T>>| policy.print == print && *policy.source == *source;
+        match &self.index {
+            None => self.all.iter().find(is_like),
+            Some(index) => index.by_print.get(&print)?.iter().map(|place| &self.all[*place]).find(is_like),
+        }
     }
 
     fn push(&mut self, policy: Arc<Policy<S, C, T>>) {
-        // The form keeps its source alive, so no other source has the address.
-        self.by_address.insert(Arc::as_ptr(&policy.source).addr(), self.all.len());
-        self.by_print.entry(policy.print).or_default().push(self.all.len());
         self.all.push(policy);
+        if self.all.len() <= FEW {
+            return;
+        }
+        let first = if self.index.is_some() { self.all.len() - 1 } else { 0 };
+        let index = self.index.get_or_insert_default();
+        for (place, policy) in self.all.iter().enumerate().skip(first) {
+            // The form keeps its source alive, so no other source has the address.
+            index.by_address.insert(Arc::as_ptr(&policy.source).addr(), place);
+            index.by_print.entry(policy.print).or_default().push(place);
+        }
     }
 }
 
 impl<S, C, T> Default for Forms<S, C, T> {
     fn default() -> Self {
-        Self { all: Vec::new(), by_address: HashMap::default(), by_print: HashMap::default() }
+        Self { all: Vec::new(), index: None }
     }
 }
 

@@ -31,8 +31,9 @@
 //! | [`observability`] | the access log, traces |
 //! | [`unsupported`] | annotations without an effect, and refused annotations |
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use super::ObjectRef;
 use super::annotation::{closest, field};
@@ -117,32 +118,50 @@ pub(crate) enum Meaning {
     Refused(&'static str),
 }
 
-/// The settings of an Ingress.
+/// The settings of an Ingress. Thousands of Ingresses share the groups that their annotations do not change.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
-    pub(crate) alias: alias::Settings,
-    pub(crate) https: https::Settings,
-    pub(crate) backend: backend::Settings,
-    pub(crate) proxy: proxy::Settings,
-    pub(crate) rewrite: rewrite::Settings,
-    pub(crate) access: access::Settings,
-    pub(crate) limits: limits::Settings,
-    pub(crate) auth: auth::Settings,
-    pub(crate) client_certificate: client_certificate::Settings,
-    pub(crate) upstream: upstream::Settings,
-    pub(crate) errors: errors::Settings,
-    pub(crate) response: response::Settings,
-    pub(crate) session: session::Settings,
-    pub(crate) canary: canary::Settings,
-    pub(crate) cors: cors::Settings,
-    pub(crate) mirror: mirror::Settings,
-    pub(crate) redirect: redirect::Settings,
-    pub(crate) hash: hash::Settings,
-    pub(crate) snippet: snippet::Settings,
-    pub(crate) observability: observability::Settings,
+    pub(crate) alias: Shared<alias::Settings>,
+    pub(crate) https: Shared<https::Settings>,
+    pub(crate) backend: Shared<backend::Settings>,
+    pub(crate) proxy: Shared<proxy::Settings>,
+    pub(crate) rewrite: Shared<rewrite::Settings>,
+    pub(crate) access: Shared<access::Settings>,
+    pub(crate) limits: Shared<limits::Settings>,
+    pub(crate) auth: Shared<auth::Settings>,
+    pub(crate) client_certificate: Shared<client_certificate::Settings>,
+    pub(crate) upstream: Shared<upstream::Settings>,
+    pub(crate) errors: Shared<errors::Settings>,
+    pub(crate) response: Shared<response::Settings>,
+    pub(crate) session: Shared<session::Settings>,
+    pub(crate) canary: Shared<canary::Settings>,
+    pub(crate) cors: Shared<cors::Settings>,
+    pub(crate) mirror: Shared<mirror::Settings>,
+    pub(crate) redirect: Shared<redirect::Settings>,
+    pub(crate) hash: Shared<hash::Settings>,
+    pub(crate) snippet: Shared<snippet::Settings>,
+    pub(crate) observability: Shared<observability::Settings>,
     /// The Secrets and ConfigMaps that annotations name.
     pub(crate) references: Vec<ObjectRef>,
     pub(crate) faults: Vec<Fault>,
+}
+
+/// A group of settings, which is copied by its first change.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shared<T>(Arc<T>);
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Clone> DerefMut for Shared<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        Arc::make_mut(&mut self.0)
+    }
 }
 
 /// A fault in an annotation.
@@ -156,11 +175,15 @@ pub(crate) struct Fault {
     pub(crate) closes: bool,
 }
 
+/// The names of the annotations with the default prefix, which all Ingresses share.
+static NAMES: LazyLock<HashMap<&str, Arc<str>>> =
+    LazyLock::new(|| rows().map(|row| (row.name, format!("{PREFIX}/{}", row.name).into())).collect());
+
 /// The annotations of an Ingress that ingress-nginx may read, as written.
 #[derive(Debug, Default)]
 pub(crate) struct Annotations {
     /// Names with a prefix, and values.
-    entries: Box<[(Box<str>, Box<str>)]>,
+    entries: Box<[(Arc<str>, Box<str>)]>,
     /// The settings, once they were asked for.
     settings: Mutex<Option<Known>>,
 }
@@ -183,12 +206,13 @@ impl Annotations {
     /// Takes the annotations with the prefix of ingress-nginx, and annotations with any other prefix and a name of ingress-nginx,
     /// because the prefix is an option.
     pub(crate) fn new(annotations: Option<&BTreeMap<String, String>>) -> Self {
-        let is_known = |name: &str| {
-            name.split_once('/').is_some_and(|(prefix, short)| prefix == PREFIX || row(short).is_some())
-        };
-        let entries = annotations.into_iter().flatten().filter(|(name, _)| is_known(name));
-        let entries = entries.map(|(name, value)| (name.as_str().into(), value.as_str().into())).collect();
-        Self { entries, settings: Mutex::default() }
+        let entries = annotations.into_iter().flatten().filter_map(|(name, value)| {
+            let (prefix, short) = name.split_once('/')?;
+            let known = NAMES.get(short).filter(|_| prefix == PREFIX).cloned();
+            let may_be_read = known.is_some() || prefix == PREFIX || row(short).is_some();
+            may_be_read.then(|| (known.unwrap_or_else(|| name.as_str().into()), value.as_str().into()))
+        });
+        Self { entries: entries.collect(), settings: Mutex::default() }
     }
 
     /// The names and values of the annotations with a prefix.

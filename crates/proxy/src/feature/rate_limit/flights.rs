@@ -167,7 +167,7 @@ mod tests {
         for key in 0..3 {
             assert!(flights.begin(hash(&flights, key), MOST).is_some());
         }
-        let counts: [AtomicU64; 3] = array::from_fn(|_| AtomicU64::new(0));
+        let counts: [AtomicU64; 3] = std::array::from_fn(|_| AtomicU64::new(0));
         let work = |seed: u64| {
             for n in seed..seed + 50_000 {
                 let key = (n % 3) as usize;

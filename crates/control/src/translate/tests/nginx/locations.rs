@@ -203,8 +203,9 @@ fn wildcard_of_an_alias_stands_for_any_number_of_labels() {
 
 #[test]
 fn forwarding_headers_are_trusted_only_with_use_forwarded_headers_or_enable_real_ip() {
-    let trusted =
-        |data: &str| with_configmap(data).settings.trusted_proxies.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let trusted = |data: &str| {
+        with_configmap(data).settings.trusted_proxies.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
     assert_eq!(trusted("use-forwarded-headers: \"true\""), ["0.0.0.0/0"]);
     assert_eq!(trusted("proxy-real-ip-cidr: 10.0.0.0/8"), [""; 0]);
     let both = "enable-real-ip: \"true\", proxy-real-ip-cidr: \"10.0.0.0/8,192.0.2.1\"";
