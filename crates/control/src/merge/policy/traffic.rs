@@ -73,6 +73,7 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
         endpoint_form,
         secure_upstream,
         unrecorded,
+        spans,
         returns,
         template_headers,
     } = own.clone();
@@ -111,6 +112,7 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
         response_rewrite: response_rewrite.or_else(|| base.response_rewrite.clone()),
         endpoint_form: or(endpoint_form, &base.endpoint_form),
         unrecorded: or(unrecorded, &base.unrecorded),
+        spans: or(spans, &base.spans),
         secure_upstream: secure_upstream.or_else(|| base.secure_upstream.clone()),
         returns: or(returns, &base.returns),
         template_headers: template_headers.or_else(|| base.template_headers.clone()),
