@@ -24,7 +24,7 @@ const EXPRESSIONS: &[(&str, &[&str])] = &[
     // Dashboard "NGINX Ingress controller".
     ("config_last_reload_successful_timestamp_seconds", &["controller_class"]),
     ("requests", &["controller_pod", "controller_class", "controller_namespace", "namespace", "status"]),
-    ("requests", &["ingress", "namespace", "exported_namespace"]),
+    ("requests", &["ingress", "namespace"]),
     ("nginx_process_connections", &["controller_pod", "controller_class", "controller_namespace", "state"]),
     ("success", &CONTROLLER),
     ("config_last_reload_successful", &["controller_pod", "controller_namespace"]),
@@ -61,9 +61,6 @@ const EXPRESSIONS: &[(&str, &[&str])] = &[
     ("orphan_ingress", &["namespace", "ingress", "type"]),
 ];
 
-/// Labels that Prometheus itself adds if a target has the label `namespace` already.
-const OF_PROMETHEUS: &[&str] = &["exported_namespace"];
-
 fn compatible(config: Config) -> Config {
     let settings = Settings { nginx_controller: Some("k8s.io/ingress-nginx".into()), ..Settings::default() };
     Config { settings, ..config }
@@ -93,7 +90,7 @@ async fn dashboards_and_alerts_of_ingress_nginx_find_every_metric_and_label() ->
     for (metric, labels) in EXPRESSIONS {
         let name = format!("nginx_ingress_controller_{metric}");
         assert!(exposition.count(&name) > 0, "{name} is absent");
-        for label in labels.iter().filter(|label| !OF_PROMETHEUS.contains(label)) {
+        for label in *labels {
             assert!(!exposition.label_values(&name, label).is_empty(), "{name} has no label {label}");
         }
     }

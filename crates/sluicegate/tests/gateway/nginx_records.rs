@@ -96,6 +96,29 @@ async fn access_log_has_the_format_of_the_configmap_and_leaves_out_skipped_targe
 }
 
 #[tokio::test]
+async fn access_log_names_the_canary_that_received_a_request() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let site =
+        site(&backend, &[("log-format-upstream", "$proxy_upstream_name $proxy_alternative_upstream_name")])?;
+    let canary = "
+  annotations:
+    nginx.ingress.kubernetes.io/canary: \"true\"
+    nginx.ingress.kubernetes.io/canary-by-header: X-Canary
+";
+    let ingress = INGRESS.replace("{name: shop}\n", &format!("\n  name: next{canary}"));
+    site.save("canary.yaml", &ingress.replace("{name: web,", "{name: next,"))?;
+    let next = format!("{SERVICE}{}", slices([backend.addr()])).replace("web", "next");
+    site.save("next.yaml", &next)?;
+    let log = site.path().join("access.log");
+    let name = log.to_string_lossy();
+    let options = ["--ingress-nginx-compatibility", "--configmap", "default/nginx", "--access-log", &name];
+    let _gateway = site.serve(&options).await?;
+    ask(&site, "/", "X-Canary: always\r\n").await?;
+    assert_eq!(lines_with(&log, "\n").await?, ["default-web-http default-next-http"]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn access_log_in_json_is_valid_despite_quotes_and_follows_changes_of_the_configmap() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let format = r#"{"agent": "$http_user_agent", "status": $status, "ref": "$http_referer"}"#;
