@@ -35,6 +35,7 @@ async fn main() -> anyhow::Result<()> {
         registry: proxy.registry().clone(),
         readiness: Readiness::new(),
         pod: None,
+        namespace: None,
         planes: Arc::new(Default::default),
         hosts: Hosts::Any,
         last_change: LastChange::new(),

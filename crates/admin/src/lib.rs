@@ -42,7 +42,7 @@ pub mod table;
 pub use fetch::{FetchError, fetch, fetch_text};
 pub use hosts::Hosts;
 pub use last_change::LastChange;
-pub use planes::{Measure, Planes};
+pub use planes::{Lease, Measure, Planes};
 pub use readiness::{Phase, Readiness};
 
 /// The admin interface of one gateway process.
@@ -55,6 +55,8 @@ pub struct Admin {
     /// The name of the pod, if the process runs in a pod. With the network of the node, another gateway may respond at
     /// the same address.
     pub pod: Option<Arc<str>>,
+    /// The namespace of the pod, if the process runs in a pod.
+    pub namespace: Option<Arc<str>>,
     /// The hosts that the interface accepts.
     pub hosts: Hosts,
     /// When the configuration last changed.

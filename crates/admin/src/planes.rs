@@ -1,14 +1,27 @@
 //! The state of the other plane, if the planes are split.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
-/// The current state of the other plane.
+/// The current state of the other plane, and of the Lease.
 #[derive(Clone, Debug, Default)]
 pub struct Planes {
+    /// The Lease, if the process may hold it.
+    pub lease: Option<Lease>,
     /// The numbers for `/metrics`.
     pub measures: Vec<Measure>,
     /// The document for `/planes`.
     pub document: Value,
+}
+
+/// The Lease whose holder writes into the cluster.
+#[derive(Clone, Debug)]
+pub struct Lease {
+    /// The name of the Lease.
+    pub name: Arc<str>,
+    /// Whether this process holds the Lease.
+    pub is_held: bool,
 }
 
 /// A number for `/metrics`.

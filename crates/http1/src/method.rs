@@ -86,6 +86,23 @@ impl Method {
         }
     }
 
+    /// The name; `None` for [`Other`](Self::Other).
+    #[must_use]
+    pub fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Delete => "DELETE",
+            Self::Options => "OPTIONS",
+            Self::Patch => "PATCH",
+            Self::Trace => "TRACE",
+            Self::Connect => "CONNECT",
+            Self::Other => return None,
+        })
+    }
+
     /// The method with this name, as in [`of`](Self::of), if the name is valid for a request.
     ///
     /// # Errors

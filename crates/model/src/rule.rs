@@ -407,6 +407,15 @@ impl Pattern {
         Ok(Self { text, ignores_case, compiled: Arc::default() })
     }
 
+    /// An expression that matches exactly this text, in any case.
+    ///
+    /// # Errors
+    ///
+    /// The text is too long.
+    pub fn exact(text: &str) -> Result<Self, PatternError> {
+        Self::new(format!("^{}$", regex::escape(text)), true)
+    }
+
     /// The program. A text with an error has no [`Pattern`].
     fn compiled(&self) -> Option<&Regex> {
         self.compiled.get_or_init(|| program(&self.text, self.ignores_case).ok()).as_ref()

@@ -7,8 +7,9 @@ use ipnet::IpNet;
 use minicbor::{Decode, Encode};
 use serde::{Serialize, Serializer};
 
+use crate::access_log::AccessLogSettings;
 use crate::encoding::bound::{FlowWindow, HeaderLines, PercentOrZero};
-use crate::encoding::{Adapt as _, List, OrDefault, Parsed, Time, Within};
+use crate::encoding::{Adapt as _, List, Maybe, OrDefault, Parsed, Text, Time, Within};
 use crate::feature::compression::Compression;
 use crate::tls::TlsSettings;
 use crate::tracing::Tracing;
@@ -57,6 +58,16 @@ pub struct Settings {
     /// The tracing of requests. Default: none, and the gateway forwards trace headers unchanged.
     #[n(10)]
     pub tracing: Option<Tracing>,
+    /// The requests in the access log, and the format of their lines. Default: all requests, in the format of
+    /// `--access-log-format`.
+    #[serde(skip_serializing_if = "AccessLogSettings::is_default")]
+    #[cbor(n(70), default, skip_if = "AccessLogSettings::is_default")]
+    pub access_log: AccessLogSettings,
+    /// The controller of the IngressClasses of ingress-nginx. With a controller, the gateway counts the requests of Ingresses
+    /// by method, status and canary, and has the metrics of ingress-nginx. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cbor(n(71), with = "Maybe::<Text>")]
+    pub nginx_controller: Option<Box<str>>,
 }
 
 impl Settings {

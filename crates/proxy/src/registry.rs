@@ -82,6 +82,12 @@ impl Registry {
         Some(config)
     }
 
+    /// The current configuration as it was published, or `None` before the first: its endpoints may have changed since.
+    #[must_use]
+    pub fn published(&self) -> Option<Arc<Config>> {
+        self.live().config.clone()
+    }
+
     /// The settings of the current configuration, or `None` before the first.
     #[must_use]
     pub fn settings(&self) -> Option<Settings> {

@@ -118,6 +118,24 @@ impl TemplateView<'_> {
         out
     }
 
+    /// Appends the value of a variable with all its bytes, up to [`RENDERED_MAX`].
+    pub(crate) fn put_value(&self, variable: &Variable, out: &mut Vec<u8>) {
+        let end = out.len() + RENDERED_MAX;
+        self.put(variable, &mut Output { out, place: Place::Body, end, is_too_long: false });
+    }
+
+    /// Appends the value of a variable about the present time. Returns whether the variable is about the time.
+    pub(crate) fn put_time(variable: &Variable, out: &mut Vec<u8>) -> bool {
+        let (seconds, millis) = now();
+        match variable {
+            Variable::Msec => out.extend(format!("{seconds}.{millis:03}").bytes()),
+            Variable::TimeIso8601 => out.extend(iso8601(seconds)),
+            Variable::TimeLocal => out.extend(local_time(seconds)),
+            _ => return false,
+        }
+        true
+    }
+
     /// Writes the value of a variable.
     fn put(&self, variable: &Variable, to: &mut Output<'_>) {
         let RequestView { head: view, client, path } = self.request;
@@ -170,10 +188,6 @@ impl TemplateView<'_> {
             }
             Variable::LiteralDollar => to.put(b"$"),
             Variable::LocationPath => to.put_text(rule.map(|rule| rule.path)),
-            Variable::Msec => {
-                let (seconds, millis) = now();
-                to.write(format_args!("{seconds}.{millis:03}"));
-            }
             Variable::Namespace => to.put_text(rule.map(|rule| &*rule.id.namespace)),
             Variable::PassAccessScheme => match self.trusted(Known::XForwardedProto) {
                 Some(scheme) => to.put(scheme),
@@ -224,8 +238,11 @@ impl TemplateView<'_> {
                 [] if client.is_tls => to.put(b"NONE"),
                 verified => to.put(verified),
             },
-            Variable::TimeIso8601 => to.put(&iso8601(now().0)),
-            Variable::TimeLocal => to.put(&local_time(now().0)),
+            Variable::Msec | Variable::TimeIso8601 | Variable::TimeLocal => {
+                let mut time = Vec::new();
+                Self::put_time(variable, &mut time);
+                to.put(&time);
+            }
             Variable::Uri => put_decoded(path, to),
         }
     }

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use crate::address::{listen_address, local_address};
 use crate::check::{Ports, translate_options};
 use crate::cli::ClassArgs;
-use crate::gateway::{self, pod_name};
+use crate::gateway::{self, pod_name, pod_namespace};
 use crate::serve::problems;
 use crate::settings::{SettingsArgs, time};
 use crate::signals::Signals;
@@ -132,18 +132,19 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
     };
     let options = DistributorOptions { max_subscribers, reviewer, ..DistributorOptions::default() };
     let distributor = Distributor::new(options);
-    let (distributed, measures) = (distributor.clone(), source.measures());
+    let (distributed, of_source) = (distributor.clone(), source.planes(args.source.lease_name().clone()));
     let admin = Admin {
         registry: Registry::of_no_worker().into(),
         readiness: readiness.clone(),
         pod: pod_name(),
+        namespace: pod_namespace(),
         hosts: Hosts::of(args.admin, args.admin_host.clone()),
         last_change: last_change.clone(),
         problems: problems(source.problems()),
         planes: Arc::new(move || {
-            let mut planes = planes(&distributed.telemetry());
-            planes.measures.extend(measures());
-            planes
+            let (mut planes, of_source) = (planes(&distributed.telemetry()), of_source());
+            planes.measures.extend(of_source.measures);
+            Planes { lease: of_source.lease, ..planes }
         }),
     };
     let listener = TcpListener::bind(args.admin).await;
@@ -244,6 +245,7 @@ fn planes(telemetry: &LinkTelemetry) -> Planes {
     });
     let planes: Vec<_> = planes.collect();
     Planes {
+        lease: None,
         document: json!({"version": telemetry.version, "resources": telemetry.resources, "planes": planes}),
         measures: vec![
             Measure::gauge("sluicegate_planes_connected", "Connected data planes", planes.len() as u64),

@@ -107,6 +107,7 @@ fn planes(telemetry: &SubscriberTelemetry) -> Planes {
         time.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok()).map(|time| time.as_secs())
     };
     Planes {
+        lease: None,
         measures: vec![
             Measure::gauge(
                 "sluicegate_control_connected",

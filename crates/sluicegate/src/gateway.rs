@@ -220,6 +220,7 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
         registry: proxy.registry().clone(),
         readiness: readiness.clone(),
         pod: pod_name(),
+        namespace: pod_namespace(),
         hosts: Hosts::of(args.admin, args.admin_host.clone()),
         last_change: last_change.clone(),
         problems: told.problems,
@@ -280,7 +281,16 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
 
 /// The name of the process' pod, if set.
 pub(crate) fn pod_name() -> Option<Arc<str>> {
-    std::env::var("POD_NAME").ok().filter(|name| !name.is_empty()).map(Into::into)
+    variable("POD_NAME")
+}
+
+/// The namespace of the process' pod, if set.
+pub(crate) fn pod_namespace() -> Option<Arc<str>> {
+    variable("POD_NAMESPACE")
+}
+
+fn variable(name: &str) -> Option<Arc<str>> {
+    std::env::var(name).ok().filter(|value| !value.is_empty()).map(Into::into)
 }
 
 /// Drains unless a signal asks for the end at once. Requests that a signal cuts off are a failure; requests that exceed the

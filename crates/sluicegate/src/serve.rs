@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use clap::Args;
-use sluicegate_admin::{Planes, Problems};
+use sluicegate_admin::Problems;
 use sluicegate_control::{Problem, Severity};
 use tokio::sync::watch;
 
@@ -38,8 +38,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         Ports { http: &args.gateway.listen, https: &args.tls.listen_https, admin: args.gateway.admin };
     let translation = translate_options(&args.class, args.settings.settings(), ports);
     let source = args.source.source(translation, &args.settings, &args.tls).await?;
-    let measures = source.measures();
-    let planes = move || Planes { measures: measures(), ..Planes::default() };
+    let planes = source.planes(args.source.lease_name().clone());
     let told = Told { problems: problems(source.problems()), planes: Arc::new(planes) };
     let resignation = source.resignation();
     gateway::run(&args.gateway, &args.tls.listen_https, told, resignation, |mut publish| {

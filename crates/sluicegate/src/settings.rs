@@ -7,6 +7,7 @@ use clap::Args;
 use ipnet::IpNet;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
+use sluicegate_model::access_log::AccessLogSettings;
 use sluicegate_model::feature::compression::{BrotliLevel, GzipLevel, Levels, MediaRange, ZstdLevel};
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::TlsSettings;
@@ -255,6 +256,8 @@ impl SettingsArgs {
             allow_non_ascii_targets: self.allow_non_ascii_targets.unwrap_or_default(),
             // The TLS options are applied later.
             tls: TlsSettings::default(),
+            access_log: AccessLogSettings::default(),
+            nginx_controller: None,
             compression: self.compression(),
             tracing: self.otlp_endpoint.clone().map(|collector| self.tracing(collector)),
             timeouts: Timeouts {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clap::{Args, ValueEnum};
-use sluicegate_admin::Measure;
+use sluicegate_admin::{Lease, Measure, Planes};
 use sluicegate_control::{
     Addresses, ClusterSource, Credentials, DirectorySource, GatewayServices, ObjectName, Problem, Publish,
     ServiceType, StatusOptions, TranslateOptions,
@@ -182,6 +182,11 @@ impl SourceArgs {
         Ok(Source::Cluster(Box::new(ClusterSource::new(client, watch_namespace, options, status))))
     }
 
+    /// The name of the Lease.
+    pub(crate) fn lease_name(&self) -> &Arc<str> {
+        &self.cluster.lease_name
+    }
+
     /// The namespace of this pod, if set.
     pub(crate) fn pod_namespace(&self) -> Option<&str> {
         self.cluster.pod_namespace.as_deref()
@@ -248,18 +253,20 @@ impl Source {
     }
 
     /// Whether this process holds the Lease and writes into the cluster, and how much it has written, for `/metrics`.
-    pub(crate) fn measures(&self) -> impl Fn() -> Vec<Measure> + Send + Sync + 'static {
+    pub(crate) fn planes(&self, lease_name: Arc<str>) -> impl Fn() -> Planes + Send + Sync + 'static {
         let of_cluster = match self {
             Self::Directory(_) => None,
             Self::Cluster(source) => Some((source.leads(), source.status_writes())),
         };
         move || {
-            let Some((leads, writes)) = &of_cluster else { return Vec::new() };
-            let help = "1 if this process holds the Lease and writes status and Events, otherwise 0";
-            let leads = Measure::gauge("sluicegate_leader", help, (*leads.borrow()).into());
+            let Some((leads, writes)) = &of_cluster else { return Planes::default() };
             let help = "Statuses and annotations that this process has written into the cluster";
             let writes = writes.load(Ordering::Relaxed);
-            vec![leads, Measure::counter("sluicegate_status_writes", help, writes)]
+            Planes {
+                lease: Some(Lease { name: lease_name.clone(), is_held: *leads.borrow() }),
+                measures: vec![Measure::counter("sluicegate_status_writes", help, writes)],
+                ..Planes::default()
+            }
         }
     }
 

@@ -39,6 +39,28 @@ impl<'e> Families<'e> {
         Ok(())
     }
 
+    /// Several samples of an info.
+    pub(super) fn infos<L: EncodeLabelSet>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = L>,
+    ) -> fmt::Result {
+        let mut family = self.family(name, help, MetricType::Info)?;
+        samples.into_iter().try_for_each(|labels| family.encode_info(&labels))
+    }
+
+    /// Counters whose samples have the name of the family, which has any suffix. OpenMetrics has no such counters, so their type
+    /// is unknown there.
+    pub(super) fn plain_counters<L: EncodeLabelSet>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (L, impl EncodeGaugeValue)>,
+    ) -> fmt::Result {
+        self.samples(name, help, MetricType::Unknown, samples)
+    }
+
     /// A histogram from microseconds.
     pub(super) fn times<L: EncodeLabelSet>(
         &mut self,
@@ -61,9 +83,19 @@ impl<'e> Families<'e> {
         &mut self,
         name: &str,
         help: &str,
-        samples: impl IntoIterator<Item = (L, u64)>,
+        samples: impl IntoIterator<Item = (L, impl EncodeGaugeValue)>,
     ) -> fmt::Result {
-        let mut family = self.family(name, help, MetricType::Gauge)?;
+        self.samples(name, help, MetricType::Gauge, samples)
+    }
+
+    fn samples<L: EncodeLabelSet>(
+        &mut self,
+        name: &str,
+        help: &str,
+        kind: MetricType,
+        samples: impl IntoIterator<Item = (L, impl EncodeGaugeValue)>,
+    ) -> fmt::Result {
+        let mut family = self.family(name, help, kind)?;
         for (labels, value) in samples {
             family.encode_family(&labels)?.encode_gauge(&value)?;
         }
@@ -87,6 +119,28 @@ impl<'e> Families<'e> {
         Ok(())
     }
 
+    /// Histograms with other buckets than those of the counters.
+    pub(super) fn scaled_histograms<'t, L: EncodeLabelSet>(
+        &mut self,
+        name: &str,
+        help: &str,
+        scale: &Scale,
+        samples: impl IntoIterator<Item = (L, &'t HistogramTotal)>,
+    ) -> fmt::Result {
+        let mut family = self.family(name, help, MetricType::Histogram)?;
+        for (labels, total) in samples {
+            let buckets = scale.buckets(total);
+            let sum = scale.value(total.sum);
+            family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(
+                sum,
+                total.count(),
+                &buckets,
+                None,
+            )?;
+        }
+        Ok(())
+    }
+
     /// The last word of the name is the unit, which is also declared (OpenMetrics 1.0, "Unit").
     fn family<'s>(
         &'s mut self,
@@ -103,6 +157,35 @@ impl<'e> Families<'e> {
     }
 }
 
+/// The buckets of a histogram in the metrics.
+pub(super) struct Scale {
+    /// The bounds of the counters.
+    pub(super) bounds: &'static [u64],
+    /// The bounds in the metrics, a part of `bounds`.
+    pub(super) shown: &'static [u64],
+    /// The value of the counters for one in the metrics.
+    pub(super) per_unit: f64,
+}
+
+impl Scale {
+    /// A value in the unit of the metrics.
+    #[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
+    pub(super) fn value(&self, value: u64) -> f64 {
+        value as f64 / self.per_unit
+    }
+
+    /// The upper bounds of buckets, and their counts; not cumulative.
+    fn buckets(&self, total: &HistogramTotal) -> Vec<(f64, u64)> {
+        let shown = self.shown.iter().map(|bound| self.value(*bound));
+        let mut buckets: Vec<_> = shown.chain([f64::INFINITY]).map(|bound| (bound, 0)).collect();
+        let bounds = self.bounds.iter().copied().chain([u64::MAX]);
+        for (bound, count) in bounds.zip(total.buckets) {
+            buckets[self.shown.partition_point(|shown| *shown < bound)].1 += count;
+        }
+        buckets
+    }
+}
+
 fn count(encoder: &mut MetricEncoder<'_>, value: &impl EncodeCounterValue) -> fmt::Result {
     encoder.encode_counter::<NoLabelSet, _, u64>(value, None)
 }
@@ -116,7 +199,7 @@ fn distribution(encoder: &mut MetricEncoder<'_>, total: &HistogramTotal) -> fmt:
         bucket.1 = count;
     }
     // The encoder makes the buckets cumulative.
-    encoder.encode_histogram::<NoLabelSet>(seconds(total.sum_micros), total.count(), &buckets, None)
+    encoder.encode_histogram::<NoLabelSet>(seconds(total.sum), total.count(), &buckets, None)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "exact below 2^53 microseconds, 285 years")]
@@ -141,7 +224,7 @@ mod tests {
             families.info("a_build", "A", &[("b", "c")])?;
             families.counters("c", "C", [([("d", "e")], 1), ([("d", "f")], 2)])?;
             families.gauge("g_bytes", "G", 3_u64)?;
-            let mut total = HistogramTotal { sum_micros: 61_500_000, ..HistogramTotal::default() };
+            let mut total = HistogramTotal { sum: 61_500_000, ..HistogramTotal::default() };
             (total.buckets[0], total.buckets[6], total.buckets[15]) = (1, 2, 4);
             families.histogram("h_seconds", "H", &total)
         }

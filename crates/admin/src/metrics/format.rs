@@ -59,6 +59,8 @@ impl<'w, W: Write> Plain<'w, W> {
             let (suffix, kind) = match kind {
                 "counter" => ("_total", "counter"),
                 "info" => ("_info", "gauge"),
+                // The families without a type are counters whose names have no suffix.
+                "unknown" => ("", "counter"),
                 kind => ("", kind),
             };
             let help = self.help.splitn(4, ' ').nth(3).unwrap_or("\n");

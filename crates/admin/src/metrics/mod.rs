@@ -12,12 +12,16 @@
 //! - per upstream: gauges always, counters and the histogram once one of them is not zero, counters by reason from the
 //!   first occurrence of the reason;
 //! - per worker: numbers that show whether the load is distributed evenly;
-//! - for the process: all series, including every known reason.
+//! - for the process: all series, including every known reason;
+//! - with `--ingress-nginx-compatibility`, the metrics of ingress-nginx: requests by method, status and canary, within
+//!   [`MAX_SERIES_PER_ROUTE`](sluicegate_proxy::counters::MAX_SERIES_PER_ROUTE) and
+//!   [`MAX_SERIES`](sluicegate_proxy::counters::MAX_SERIES).
 
 mod certificate;
 mod families;
 mod format;
 mod layer4;
+mod nginx;
 mod policy;
 mod process;
 mod route;
@@ -39,6 +43,7 @@ use crate::{Admin, Problems, content};
 use families::Families;
 pub(crate) use format::Format;
 use format::Plain;
+use nginx::Nginx;
 use process::Process;
 
 /// The sources of the metrics.
@@ -49,7 +54,12 @@ pub(crate) struct Metrics {
 impl Metrics {
     pub(crate) fn new(admin: Admin, counters: Arc<Counters>) -> Self {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Gateway { admin, counters, process: Process::new() }));
+        registry.register_collector(Box::new(Gateway {
+            admin,
+            counters,
+            process: Process::new(),
+            nginx: Nginx::default(),
+        }));
         Self { registry }
     }
 
@@ -67,6 +77,7 @@ struct Gateway {
     admin: Admin,
     counters: Arc<Counters>,
     process: Process,
+    nginx: Nginx,
 }
 
 impl fmt::Debug for Gateway {
@@ -106,8 +117,16 @@ impl Collector for Gateway {
             "Time from the notice of a change until the last worker serves the change",
             &registry.counters().propagation(),
         )?;
-        for Measure { name, help, value } in (admin.planes)().measures {
-            match value {
+        let planes = (admin.planes)();
+        if let Some(lease) = &planes.lease {
+            families.gauge(
+                "sluicegate_leader",
+                "1 if this process holds the Lease and writes status and Events, otherwise 0",
+                u64::from(lease.is_held),
+            )?;
+        }
+        for Measure { name, help, value } in &planes.measures {
+            match *value {
                 Number::Counter(value) => families.counter(name, help, value)?,
                 Number::Gauge(value) => families.gauge(name, help, value)?,
             }
@@ -127,6 +146,7 @@ impl Collector for Gateway {
         policy::encode(&mut families, registry)?;
         layer4::encode(&mut families, registry)?;
         upstream::encode(&mut families, registry)?;
-        self.process.encode(&mut families)
+        self.process.encode(&mut families)?;
+        self.nginx.encode(&mut families, admin, &planes, &self.process)
     }
 }

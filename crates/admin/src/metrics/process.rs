@@ -20,13 +20,10 @@ impl Process {
     }
 
     pub(super) fn encode(&self, families: &mut Families<'_>) -> fmt::Result {
-        let cpu = clock_gettime(ClockId::ProcessCPUTime);
-        #[expect(clippy::cast_precision_loss, reason = "exact to the microsecond for 285 years")]
-        let cpu = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
         families.counter(
             "process_cpu_seconds",
             "CPU time of the process in user mode and in the kernel, in seconds",
-            cpu,
+            cpu_seconds(),
         )?;
         if let Some(start) = self.start {
             families.gauge(
@@ -35,17 +32,62 @@ impl Process {
                 start,
             )?;
         }
-        if let Some(bytes) = resident_bytes() {
+        if let Some(memory) = Memory::read() {
             families.gauge(
                 "process_resident_memory_bytes",
                 "Resident memory of the process, in bytes",
-                bytes,
+                memory.resident,
             )?;
         }
         match open_fds() {
             Some(open) => families.gauge("process_open_fds", "Open file descriptors of the process", open),
             None => Ok(()),
         }
+    }
+
+    /// The start of the process in seconds since 1970, if known.
+    pub(super) fn start_seconds(&self) -> Option<f64> {
+        self.start
+    }
+}
+
+/// The CPU time of the process in user mode and in the kernel.
+pub(super) fn cpu_seconds() -> f64 {
+    let cpu = clock_gettime(ClockId::ProcessCPUTime);
+    #[expect(clippy::cast_precision_loss, reason = "exact to the microsecond for 285 years")]
+    let seconds = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
+    seconds
+}
+
+/// The memory of the process in bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Memory {
+    pub(super) of_addresses: u64,
+    pub(super) resident: u64,
+}
+
+impl Memory {
+    /// `size` and `resident` of proc_pid_statm(5).
+    pub(super) fn read() -> Option<Self> {
+        let statm = fs::read_to_string("/proc/self/statm").ok()?;
+        let mut pages = statm.split_ascii_whitespace().map_while(|pages| pages.parse::<u64>().ok());
+        let mut bytes = || Some(pages.next()? * page_size() as u64);
+        Some(Self { of_addresses: bytes()?, resident: bytes()? })
+    }
+}
+
+/// The transfer of the process from and to storage, in bytes.
+pub(super) struct Storage {
+    pub(super) read: u64,
+    pub(super) written: u64,
+}
+
+impl Storage {
+    /// proc_pid_io(5).
+    pub(super) fn read() -> Option<Self> {
+        let io = fs::read_to_string("/proc/self/io").ok()?;
+        let value = |name: &str| io.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+        Some(Self { read: value("read_bytes:")?, written: value("write_bytes:")? })
     }
 }
 
@@ -60,13 +102,6 @@ fn start() -> Option<f64> {
     #[expect(clippy::cast_precision_loss, reason = "exact to the tick")]
     let start = boot as f64 + ticks as f64 / clock_ticks_per_second() as f64;
     Some(start)
-}
-
-/// `resident` of proc_pid_statm(5).
-fn resident_bytes() -> Option<u64> {
-    let statm = fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    Some(pages * page_size() as u64)
 }
 
 /// The number of open files, without the directory that lists the files.

@@ -1,9 +1,8 @@
 //! Metrics of each route.
 
-use std::array;
 use std::fmt;
 
-use sluicegate_proxy::counters::{HistogramTotal, RouteLabels, RouteStats};
+use sluicegate_proxy::counters::{RouteLabels, RouteStats, RouteTotals};
 use sluicegate_proxy::registry::Registry;
 
 use super::families::Families;
@@ -15,11 +14,7 @@ pub(super) const CODES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 struct Totals {
     labels: RouteLabels,
     upstream: String,
-    responses: [u64; CODES.len()],
-    aborted: u64,
-    bytes: u64,
-    latency: HistogramTotal,
-    endpoint_micros: u64,
+    of: RouteTotals,
 }
 
 pub(super) fn encode(families: &mut Families<'_>, registry: &Registry) -> fmt::Result {
@@ -29,46 +24,39 @@ pub(super) fn encode(families: &mut Families<'_>, registry: &Registry) -> fmt::R
         "sluicegate_requests",
         "Requests with a complete response, by route and by class of the status",
         routes.iter().flat_map(|route| {
-            let codes = CODES.iter().zip(route.responses);
+            let codes = CODES.iter().zip(route.of.responses);
             codes.map(|(code, count)| ((route.labels(), [("code", *code)]), count))
         }),
     )?;
     families.counters(
         "sluicegate_requests_aborted",
         "Requests that ended without a complete response, by route",
-        routes.iter().map(|route| (route.labels(), route.aborted)),
+        routes.iter().map(|route| (route.labels(), route.of.aborted)),
     )?;
     families.counters(
         "sluicegate_response_bytes",
         "Bytes of responses sent to clients, including heads, by route",
-        routes.iter().map(|route| (route.labels(), route.bytes)),
+        routes.iter().map(|route| (route.labels(), route.of.bytes_out)),
     )?;
     families.histograms(
         "sluicegate_request_duration_seconds",
         "Time from the end of a request head to the end of the response, including aborted requests and tunnels",
-        routes.iter().map(|route| (route.labels(), route.latency.clone())),
+        routes.iter().map(|route| (route.labels(), route.of.latency.clone())),
     )?;
     families.times(
         "sluicegate_request_endpoint_seconds",
         "Time that endpoints took for requests, from the last attempt to the response head, in seconds",
-        routes.iter().map(|route| (route.labels(), route.endpoint_micros)),
+        routes.iter().map(|route| (route.labels(), route.of.endpoint_micros)),
     )
 }
 
 impl Totals {
     /// The numbers of a route that has had a request.
     fn of(labels: RouteLabels, stats: &RouteStats) -> Option<Self> {
-        let shards = stats.shards();
-        let totals = Self {
-            upstream: labels.upstream.as_ref().map(ToString::to_string).unwrap_or_default(),
-            labels,
-            responses: array::from_fn(|class| shards.sum(|shard| &shard.responses[class])),
-            aborted: shards.sum(|shard| &shard.aborted),
-            bytes: shards.sum(|shard| &shard.bytes_out),
-            endpoint_micros: shards.sum(|shard| &shard.endpoint_micros),
-            latency: HistogramTotal::of(shards, |shard| &shard.latency),
-        };
-        (totals.aborted > 0 || totals.responses.iter().any(|count| *count > 0)).then_some(totals)
+        let of = stats.totals();
+        let upstream = labels.upstream.as_ref().map(ToString::to_string).unwrap_or_default();
+        let is_used = of.aborted > 0 || of.responses.iter().any(|count| *count > 0);
+        is_used.then_some(Self { labels, upstream, of })
     }
 
     fn labels(&self) -> [(&'static str, &str); 6] {

@@ -26,6 +26,7 @@ async fn start(bounds: Bounds) -> anyhow::Result<(SocketAddr, tokio::task::JoinH
         registry: proxy.registry().clone(),
         readiness: Readiness::new(),
         pod: None,
+        namespace: None,
         planes: Arc::new(Default::default),
         hosts: Hosts::Any,
         last_change: LastChange::new(),

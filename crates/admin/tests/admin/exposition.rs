@@ -97,7 +97,7 @@ impl Exposition {
         let kind = &self.families[current].kind;
         let suffixes: &[&str] = match kind.as_str() {
             "counter" => &["_total"],
-            "gauge" => &[""],
+            "gauge" | "unknown" => &[""],
             "info" => &["_info"],
             "histogram" => &["_bucket", "_sum", "_count"],
             other => panic!("{other} is not a type that is used"),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sluicegate_admin::{Admin, Hosts, LastChange, Measure, Planes, Problems, Readiness};
+use sluicegate_admin::{Admin, Hosts, LastChange, Lease, Measure, Planes, Problems, Readiness};
 use sluicegate_model::{
     Change, Conditions, Config, Endpoint, HostPattern, ObjectId, PathPattern, Rule, Upstream, UpstreamKey,
     VirtualHost,
@@ -48,7 +48,9 @@ impl Gateway {
             registry: proxy.registry().clone(),
             readiness: readiness.clone(),
             pod: Some("gateway-1".into()),
+            namespace: Some("gateways".into()),
             planes: Arc::new(|| Planes {
+                lease: Some(Lease { name: "gateway".into(), is_held: true }),
                 measures: vec![Measure::gauge("sluicegate_planes_connected", "Data planes", 3)],
                 document: serde_json::json!({"version": 7}),
             }),

@@ -4,4 +4,5 @@ mod documents;
 mod exposition;
 mod gateway;
 mod metrics;
+mod nginx;
 mod paths;

@@ -336,6 +336,7 @@ async fn metrics_contain_each_documented_family() -> anyhow::Result<()> {
         "sluicegate_layer4_failures",
         "sluicegate_layer4_received_bytes",
         "sluicegate_layer4_sent_bytes",
+        "sluicegate_leader",
         "sluicegate_listener_up",
         "sluicegate_planes_connected",
         "sluicegate_policy_admitted",

@@ -252,9 +252,14 @@ pub struct Translation {
 #[must_use]
 pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
     let (mut options, mut problems) = with_globals(store, options);
+    let controller = options.ingress_nginx.as_ref().map(|nginx| nginx.controller.as_str().into());
+    if controller.is_some() {
+        options.to_mut().settings.nginx_controller = controller;
+    }
     if let Some(globals) = options.ingress_nginx.as_ref().map(|nginx| nginx.globals.clone()) {
         let settings = &mut options.to_mut().settings;
         settings.allow_non_ascii_targets = true;
+        settings.access_log = globals.observability.access_log();
         if let Some(trusted) = globals.https.forwarded.trusted_proxies() {
             settings.trusted_proxies = trusted;
         }

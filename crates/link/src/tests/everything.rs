@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use rustls_pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
+use sluicegate_model::access_log::{AccessLogSettings, LogEscape, LogFormat};
 use sluicegate_model::feature::authentication::jwt::{Provider, ProviderKeys, RemoteKeys};
 use sluicegate_model::feature::compression::Levels;
 use sluicegate_model::feature::cors::NginxCors;
@@ -17,8 +18,8 @@ use sluicegate_model::feature::returns::{Body, Condition, Content, Location, Ret
 use sluicegate_model::feature::{
     Affinity, AuthRequest, AuthRequestCache, Authentication, BackendFeatures, Basic, Cors, Digest,
     EndpointForm, ErrorPages, ExtAuth, ExternalAuth, ExternalAuthProtocol, Jwt, LoadBalancingAlgorithm,
-    Require, ResponseHeader, ResponseHeaderMode, ResponseRewrite, RetryConstraint, StatusTime, TargetRewrite,
-    TemplateHeader, TemplateHeaders, Unrecorded,
+    Require, ResponseHeader, ResponseHeaderMode, ResponseRewrite, RetryConstraint, Spans, StatusTime,
+    TargetRewrite, TemplateHeader, TemplateHeaders, Unrecorded,
 };
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 use sluicegate_model::policy::*;
@@ -249,6 +250,17 @@ fn settings() -> Settings {
             followed_per_second: 7,
             service_name: "edge".into(),
         }),
+        access_log: AccessLogSettings {
+            format: Some(LogFormat::new("$remote_addr $status", LogEscape::Json).unwrap()),
+            omits_requests: true,
+            omits_connections: true,
+            omits_unrouted: true,
+            omitted_targets: vec![
+                Pattern::exact("/healthz").expect("an expression"),
+                Pattern::new("^/static/", false).expect("an expression"),
+            ],
+        },
+        nginx_controller: Some("k8s.io/ingress-nginx".into()),
     }
 }
 
@@ -562,6 +574,7 @@ fn annotate_responses(features: &mut Features) {
     features.limits.response_head = Some(Size::of(4096));
     features.hsts = Some(Hsts { max_age: Duration::from_secs(60), include_subdomains: true, preload: true });
     features.unrecorded = Unrecorded { access_log: true, traces: true };
+    features.spans = Spans { ignores_callers: true, name: Some(Template::new("$request_method").unwrap()) };
     features.secure_upstream = Some(key(1));
     let conditions = RetryConditions {
         error: true,

@@ -10,6 +10,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use sluicegate_model::access_log::{AccessLogSettings, LogEscape, LogFormat};
 use sluicegate_model::feature::compression::{Levels, MediaRange};
 use sluicegate_model::feature::{BackendFeatures, RetryConstraint};
 use sluicegate_model::rule::{
@@ -481,11 +482,39 @@ fn tracing() -> impl Strategy<Value = Tracing> {
     )
 }
 
+fn access_log() -> impl Strategy<Value = AccessLogSettings> {
+    let escape = prop::sample::select(vec![LogEscape::Default, LogEscape::Json]);
+    let format = option::of(("[a-z ]{0,4}\\$(status|http_[a-z]{1,3}) [a-z]{0,3}", escape));
+    let format =
+        format.prop_map(|of| of.map(|(text, escape)| LogFormat::new(&text, escape).expect("a format")));
+    let target = ("[a-z]{1,8}", any::<bool>())
+        .prop_map(|(text, ignores_case)| Pattern::new(text, ignores_case).expect("an expression"));
+    let omitted = (any::<bool>(), any::<bool>(), any::<bool>());
+    (format, omitted, vec(target, 0..3)).prop_map(|(format, omitted, omitted_targets)| {
+        let (omits_requests, omits_connections, omits_unrouted) = omitted;
+        AccessLogSettings { format, omits_requests, omits_connections, omits_unrouted, omitted_targets }
+    })
+}
+
 fn settings() -> impl Strategy<Value = Settings> {
     let allowed = (any::<bool>(), any::<bool>(), any::<bool>());
-    let rest = (networks(), networks(), allowed, tls_settings(), compression(), option::of(tracing()));
+    let rest = (
+        networks(),
+        networks(),
+        allowed,
+        tls_settings(),
+        compression(),
+        (option::of(tracing()), option::of(text()), access_log()),
+    );
     (timeouts(), limits(), resilience(), rest).prop_map(|(timeouts, limits, resilience, rest)| {
-        let (trusted_proxies, proxy_protocol_peers, allowed, tls, compression, tracing) = rest;
+        let (
+            trusted_proxies,
+            proxy_protocol_peers,
+            allowed,
+            tls,
+            compression,
+            (tracing, controller, access_log),
+        ) = rest;
         let (underscores_in_headers, allow_encoded_dot_segments, allow_non_ascii_targets) = allowed;
         Settings {
             timeouts,
@@ -499,6 +528,8 @@ fn settings() -> impl Strategy<Value = Settings> {
             tls,
             compression,
             tracing,
+            access_log,
+            nginx_controller: controller.map(Into::into),
         }
     })
 }

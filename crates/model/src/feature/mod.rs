@@ -96,7 +96,7 @@ pub use load_balancing::{
     Affinity, HashPart, HashPartType, LoadBalancing, LoadBalancingAlgorithm, SessionTimeout,
 };
 pub use mirror::{MIRRORS_MAX, Mirror};
-pub use observability::Unrecorded;
+pub use observability::{Spans, Unrecorded};
 pub use rate_limit::{Concurrency, Limit, LimitAlgorithm, LimitKey, LimitStatus, Window};
 pub use redirect::{Redirect, Scheme};
 pub use response_rewrite::ResponseRewrite;
@@ -208,6 +208,11 @@ pub struct Features {
     #[schemars(skip)]
     #[cbor(n(44), default, skip_if = "is_default")]
     pub unrecorded: Unrecorded,
+    /// The spans of the requests.
+    #[serde(skip_deserializing, skip_serializing_if = "is_default")]
+    #[schemars(skip)]
+    #[cbor(n(66), default, skip_if = "is_default")]
+    pub spans: Spans,
     /// Responses without an endpoint, which annotations of ingress-nginx set. The first response whose conditions hold
     /// applies, before the security policy.
     #[serde(skip_deserializing, skip_serializing_if = "is_default")]

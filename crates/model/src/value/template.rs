@@ -171,7 +171,7 @@ impl Template {
 }
 
 /// The name of a variable behind its `$`, and the rest of the text.
-fn name(behind: &str) -> Result<(&str, &str), TemplateError> {
+pub(crate) fn name(behind: &str) -> Result<(&str, &str), TemplateError> {
     let is_name = |char: char| char.is_ascii_alphanumeric() || char == '_';
     if let Some(inner) = behind.strip_prefix('{') {
         let length = inner.find(|char| !is_name(char)).unwrap_or(inner.len());

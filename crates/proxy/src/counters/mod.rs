@@ -15,6 +15,7 @@ mod histogram;
 mod layer4;
 mod policy;
 mod route;
+mod series;
 mod span;
 mod tally;
 mod upstream;
@@ -25,10 +26,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub use datagram::DroppedDatagram;
-pub use histogram::{BOUNDS_MICROS, Histogram, HistogramTotal};
+pub use histogram::{BOUNDS_BYTES, BOUNDS_MICROS, Histogram, HistogramTotal};
 pub use layer4::{Layer4Labels, Layer4Shard, Layer4Stats};
 pub use policy::{Check, PolicyShard, PolicyStats, TrafficShard, TrafficStats};
-pub use route::{ConsumerShard, ConsumerStats, RouteLabels, RouteShard, RouteStats};
+pub use route::{ConsumerShard, ConsumerStats, RouteLabels, RouteShard, RouteStats, RouteTotals};
+pub(crate) use series::EndpointTimes;
+use series::SeriesBudget;
+pub use series::{MAX_SERIES, MAX_SERIES_PER_ROUTE, Series, SeriesKey, SeriesStatus, SeriesTotal};
 pub use span::{SpanLoss, SpanStats};
 pub use tally::{Sharded, Tallies, Tally};
 pub use upstream::{EndpointShard, UpstreamShard};
@@ -49,6 +53,8 @@ pub struct Counters {
     propagation: Mutex<Sharded<Histogram>>,
     /// Shared by the routes beyond [`MAX_ROUTES`].
     overflow: Arc<RouteStats>,
+    /// The limit of the series of all routes.
+    series: Arc<SeriesBudget>,
     /// Shared by the consumers beyond [`MAX_CONSUMERS`].
     other_consumers: Arc<ConsumerStats>,
     spans: Arc<SpanStats>,
@@ -67,7 +73,8 @@ impl Counters {
         Self {
             workers: shards,
             propagation: Mutex::new(Sharded::new(1)),
-            overflow: Arc::new(RouteStats::new(workers)),
+            overflow: Arc::new(RouteStats::new(workers, None)),
+            series: Arc::default(),
             other_consumers: Arc::new(Sharded::new(workers)),
             spans: Arc::default(),
             lost_lines,
@@ -106,9 +113,9 @@ impl Counters {
     }
 
     /// The counters of a new route, after `before` other routes.
-    pub(crate) fn new_route(&self, before: usize) -> Arc<RouteStats> {
+    pub(crate) fn new_route(&self, before: usize, has_series: bool) -> Arc<RouteStats> {
         if before < MAX_ROUTES {
-            Arc::new(RouteStats::new(self.worker_count()))
+            Arc::new(RouteStats::new(self.worker_count(), has_series.then(|| self.series.clone())))
         } else {
             self.overflow.clone()
         }

@@ -40,6 +40,8 @@ pub struct WorkerStats {
     pub http2_floods: Tally,
     /// Client connections open now.
     pub open: Tally,
+    /// Requests with a valid head, also those being served now. Unlike the sum over routes, the number never decreases.
+    pub requests: Tally,
     /// Requests being served now.
     pub in_flight: Tally,
     /// Requests rejected because they violate the protocol, by [`Rejection::index`].

@@ -67,6 +67,8 @@ pub(crate) enum Steering {
 pub(crate) struct Forward {
     /// The slot of the other upstream of a split; `None`: a backend of the rule.
     pub(crate) slot: Option<usize>,
+    /// Whether the slot is an upstream of the split.
+    pub(crate) is_diverted: bool,
     pub(crate) preference: EndpointPreference,
     /// The mirrors that receive a copy.
     pub(crate) mirrors: Vec<Receiver>,
@@ -260,6 +262,6 @@ impl RouteTrafficPolicy {
             // The backend may have an affinity of its own.
             mark: None,
         };
-        Steering::Forward(Forward { slot, preference, mirrors, rewritten })
+        Steering::Forward(Forward { slot, is_diverted: branch.is_some(), preference, mirrors, rewritten })
     }
 }

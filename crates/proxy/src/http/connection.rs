@@ -350,7 +350,20 @@ impl Client {
     ) {
         let (client, snapshot) = (self.origin.peer, worker.snapshot());
         let all_secrets = snapshot.table.secret_parameters();
-        let record = RejectedHead { client, buf, status, reason, bytes, duration, all_secrets };
+        let log = &snapshot.settings.access_log;
+        let [_, target, _] = request_line(buf);
+        let record = RejectedHead {
+            client,
+            buf,
+            status,
+            reason,
+            bytes,
+            duration,
+            format: log.format.as_ref(),
+            // Its route is unknown, and it is no request for the default backend.
+            is_logged: log.has_request(target, true),
+            all_secrets,
+        };
         worker.sinks.rejected_head(&record, worker.stats());
     }
 

@@ -46,6 +46,8 @@ pub(super) struct Download {
     ended: bool,
     /// The number of body bytes that may still be taken, as the endpoint sends them.
     left: u64,
+    /// The number of body bytes that were taken, as the endpoint sent them.
+    taken: u64,
     /// The bandwidth of the response, if it is limited.
     throttle: Option<Box<Throttle>>,
 }
@@ -123,6 +125,7 @@ impl Download {
             passed: 0,
             ended,
             left: u64::MAX,
+            taken: 0,
             throttle: None,
         }
     }
@@ -145,6 +148,7 @@ impl Download {
 
     /// Counts taken bytes of the body.
     fn account(&mut self, taken: usize) -> Result<(), Failure> {
+        self.taken += taken as u64;
         self.left = self.left.checked_sub(taken as u64).ok_or(Failure::TooLong)?;
         Ok(())
     }
@@ -207,6 +211,11 @@ impl Download {
     /// The number of bytes written to the client so far.
     pub(super) fn bytes_out(&self) -> u64 {
         self.passed + self.written as u64
+    }
+
+    /// The number of body bytes from the endpoint so far, as the endpoint sent them.
+    pub(super) fn bytes_in(&self) -> u64 {
+        self.taken
     }
 
     /// Whether only the content of the `response` buffer remains to be written.

@@ -115,6 +115,7 @@ pub(super) async fn serve(worker: &Rc<Worker>, client: &mut Client, scratch: &mu
 
 impl<'c> Exchange<'c> {
     fn new(worker: &'c Rc<Worker>, client: &'c mut Client, scratch: &'c mut Scratch) -> Self {
+        worker.stats().requests.add(1);
         worker.stats().in_flight.add(1);
         client.served += 1;
         scratch.request.clear();
@@ -474,6 +475,7 @@ impl<'c> Exchange<'c> {
                 }
             };
             self.record.asked = asked;
+            self.record.connect_duration = asked.saturating_duration_since(now);
             let endpoint = connection.endpoint().clone();
             self.record.attempts += 1;
             self.record.endpoint = Some(endpoint.shared.address());

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use memchr::memmem;
 use sluicegate_http1::{Known, Method, Rejection, Version};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout};
@@ -143,6 +144,7 @@ impl Exchange<'_> {
             && self.upload.is_complete()
             && !self.worker.is_stopping();
         let (response, date) = (&mut self.scratch.response, self.worker.date());
+        let interim = response.len();
         if let Wire::Http2(stream) = &mut self.client.wire {
             let is_late = self.head_deadline.is_some_and(|head_deadline| Instant::now() >= head_deadline);
             let media_type = head.header(self.scratch.input.filled(), Known::ContentType);
@@ -178,6 +180,8 @@ impl Exchange<'_> {
             return Persist::Close;
         }
         self.record.bytes = self.scratch.response.len() as u64;
+        let head = memmem::find(&self.scratch.response[interim..], b"\r\n\r\n");
+        self.record.head_bytes = head.map_or(0, |end| end + 4) as u64;
         self.record.complete = true;
         if keep_alive { Persist::KeepAlive } else { Persist::Linger }
     }

@@ -35,6 +35,7 @@ impl Exchange<'_> {
         let now = Instant::now();
         let took = now.saturating_duration_since(self.record.asked);
         self.record.endpoint_duration = Some(took);
+        self.record.endpoint_status = Some(self.scratch.reply_head.status);
         upstream.stats().latency.record(took);
         endpoint.observe(took, now);
         upstream.note_success(endpoint);
@@ -101,6 +102,7 @@ impl Exchange<'_> {
         let sent = match &mut self.client.wire {
             Wire::Http1(_) => {
                 write_response(response, reply.filled(), reply_head, &date, &plan);
+                self.record.head_bytes = (response.len() - interim) as u64;
                 Ok(())
             }
             Wire::Http2(stream) => {
@@ -166,6 +168,7 @@ impl Exchange<'_> {
             }
         };
         self.record.bytes += download.bytes_out();
+        self.record.endpoint_bytes = download.bytes_in();
         if let Err(fault) = result {
             if let Fault::Upstream(failure) = fault {
                 upstream.stats().failures[failure.index()].add(1);

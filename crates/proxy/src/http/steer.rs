@@ -88,6 +88,8 @@ impl Exchange<'_> {
         let preference = EndpointPreference::default();
         if policy.source().features.unrecorded.traces {
             self.end_trace();
+        } else if policy.source().features.spans.ignores_callers {
+            self.ignore_caller_trace();
         }
         self.steered = Some(Steered { policy, preference, mirrors: Vec::new(), host: None });
     }
@@ -159,7 +161,7 @@ impl Exchange<'_> {
 
     /// Applies the edits of a request that goes to an upstream. Returns the slot of the upstream.
     fn apply_forward(&mut self, forward: Forward) -> Result<Option<usize>, Refusal> {
-        let Forward { slot, preference, mirrors, rewritten } = forward;
+        let Forward { slot, is_diverted, preference, mirrors, rewritten } = forward;
         if let Some(steered) = &mut self.steered {
             (steered.preference, steered.mirrors) = (preference, mirrors);
         }
@@ -175,7 +177,9 @@ impl Exchange<'_> {
             .traffic()
             .is_some_and(|policy| policy.source().features.split.as_ref().is_some_and(|of| of.skips_empty));
         let has_endpoint = |slot| self.worker.upstream(slot).is_some_and(|upstream| upstream.has_endpoint());
-        Ok(slot.filter(|slot| !skips_empty || has_endpoint(*slot)))
+        let slot = slot.filter(|slot| !skips_empty || has_endpoint(*slot));
+        self.record.is_diverted = is_diverted && slot.is_some();
+        Ok(slot)
     }
 
     /// The preference for an endpoint, with the preference of the client's session.

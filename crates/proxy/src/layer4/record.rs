@@ -108,6 +108,7 @@ impl Drop for OpenRecord {
         self.worker.stats().in_flight.sub(1);
         let duration = self.started.elapsed();
         let record = ConnectionRecord {
+            is_logged: !self.worker.settings().access_log.omits_connections,
             at: SystemTime::now() - duration,
             remote: self.remote,
             listener: self.listener,

@@ -1,6 +1,7 @@
 //! The access log: workers compose lines, and a separate thread writes them.
 
 mod escape;
+mod format;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -17,7 +18,7 @@ use std::time::{Duration, SystemTime};
 use sluicegate_http1::{Known, Version};
 use sluicegate_model::{ObjectId, UpstreamKey};
 
-use super::{ConnectionRecord, RejectedHead, RequestRecord, request_line};
+use super::{CLOSED, ConnectionRecord, RejectedHead, RequestRecord, request_line};
 use crate::counters::WorkerStats;
 use crate::date::local_time;
 use crate::query::mask;
@@ -62,7 +63,8 @@ impl AccessLog {
     }
 
     pub(crate) fn buffer(&self) -> LogBuffer {
-        LogBuffer { format: self.format, batches: self.batches.clone(), lines: RefCell::default() }
+        let (batches, lines) = (self.batches.clone(), RefCell::default());
+        LogBuffer { format: self.format, batches, lines, value: RefCell::default() }
     }
 
     /// The number of lost lines.
@@ -82,6 +84,8 @@ pub(crate) struct LogBuffer {
     format: LogFormat,
     batches: SyncSender<Vec<u8>>,
     lines: RefCell<Vec<u8>>,
+    /// The value of a variable, before its escapes.
+    value: RefCell<Vec<u8>>,
 }
 
 /// The line of a request.
@@ -122,6 +126,13 @@ struct Entry<'e> {
 impl LogBuffer {
     /// Logs a finished request.
     pub(super) fn request(&self, record: &RequestRecord<'_>, stats: &WorkerStats) {
+        if let Some((format, view)) = &record.format {
+            self.write(stats, |out| {
+                format::write_request(out, &mut self.value.borrow_mut(), (format, view), record);
+                Ok(())
+            });
+            return;
+        }
         let (target, referer) =
             (record.head.target(), record.head.header(Known::Referer).unwrap_or_default());
         let masked = if record.secrets.is_empty() { None } else { mask(target, record.secrets) };
@@ -146,6 +157,13 @@ impl LogBuffer {
 
     /// Logs a head that was rejected or incomplete, with its known parts.
     pub(super) fn rejected_head(&self, record: &RejectedHead<'_>, stats: &WorkerStats) {
+        if let Some(format) = record.format {
+            self.write(stats, |out| {
+                format::write_rejected(out, &mut self.value.borrow_mut(), format, record);
+                Ok(())
+            });
+            return;
+        }
         let [method, target, version] = request_line(record.buf);
         let masked = mask(target, record.all_secrets);
         let entry = Entry {
@@ -215,8 +233,7 @@ impl<'e> Entry<'e> {
             referer: head.header(Known::Referer).unwrap_or_default(),
             user_agent: head.header(Known::UserAgent).unwrap_or_default(),
             request_id: &[],
-            // nginx' code for a client that closed the connection before the response.
-            status: if record.status == 0 { 499 } else { record.status },
+            status: if record.status == 0 { CLOSED } else { record.status },
             bytes: record.bytes,
             duration: record.duration,
             route: record.route.as_ref().map(|route| route.id),

@@ -24,4 +24,6 @@ pub(crate) struct ConnectionRecord<'e> {
     pub(crate) attempts: u32,
     /// Why the connection failed, if it did.
     pub(crate) reason: Option<&'static str>,
+    /// Whether the access log has the connection.
+    pub(crate) is_logged: bool,
 }

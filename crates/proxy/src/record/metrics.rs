@@ -2,17 +2,21 @@
 
 use std::time::Duration;
 
-use super::RequestRecord;
-use crate::counters::{Tallies, Tally};
+use super::{CLOSED, RequestRecord};
+use crate::counters::{RouteShard, RouteStats, Series, Tallies, Tally};
 
 /// Counts a finished request for its route and its consumer.
 pub(super) fn count(record: &RequestRecord<'_>) {
     if let Some(route) = &record.route {
-        let shard = route.shard;
-        result(record, &shard.responses, &shard.aborted).add(1);
-        shard.latency.record(record.duration);
-        shard.endpoint_micros.add(micros(record.endpoint_duration));
-        shard.bytes_out.add(record.bytes);
+        let shard = route.stats.shards().of(route.worker);
+        if route.stats.has_series()
+            && let Some(series) = series(record, route.stats, shard)
+        {
+            let sizes = (record.request_bytes, record.bytes);
+            series.count(record.is_complete, record.duration, sizes, record.endpoint_times);
+        } else {
+            count_route(record, shard);
+        }
     }
     if let Some((_, shard)) = record.consumer {
         result(record, &shard.responses, &shard.aborted).add(1);
@@ -20,6 +24,19 @@ pub(super) fn count(record: &RequestRecord<'_>) {
         shard.endpoint_micros.add(micros(record.endpoint_duration));
         shard.bytes_out.add(record.bytes);
     }
+}
+
+fn count_route(record: &RequestRecord<'_>, shard: &RouteShard) {
+    result(record, &shard.responses, &shard.aborted).add(1);
+    shard.latency.record(record.duration);
+    shard.endpoint_micros.add(micros(record.endpoint_duration));
+    shard.bytes_out.add(record.bytes);
+}
+
+/// The series of the request, unless a limit of series is reached.
+fn series<'s>(record: &RequestRecord<'_>, stats: &RouteStats, shard: &'s RouteShard) -> Option<&'s Series> {
+    let status = if record.status == 0 { CLOSED } else { record.status };
+    stats.series_of(shard, record.head.head.method, status, record.canary)
 }
 
 /// The counter of the status, or of requests without a complete response.

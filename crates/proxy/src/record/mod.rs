@@ -24,6 +24,9 @@ use crate::counters::WorkerStats;
 use access_log::LogBuffer;
 use trace::SpanBuffer;
 
+/// nginx' status for a client that closed the connection before the response.
+const CLOSED: u16 = 499;
+
 /// The sinks of a worker's records.
 #[derive(Debug)]
 pub(crate) struct Sinks {
@@ -49,14 +52,14 @@ impl Sinks {
 
     /// Records a rejected or incomplete head, for which there is no route and no span.
     pub(crate) fn rejected_head(&self, record: &RejectedHead<'_>, stats: &WorkerStats) {
-        if let Some(log) = &self.log {
+        if let Some(log) = self.log.as_ref().filter(|_| record.is_logged) {
             log.rejected_head(record, stats);
         }
     }
 
     /// Records a finished connection below HTTP. The counters of its route follow it while it is open.
     pub(crate) fn connection(&self, record: &ConnectionRecord<'_>, stats: &WorkerStats) {
-        if let Some(log) = &self.log {
+        if let Some(log) = self.log.as_ref().filter(|_| record.is_logged) {
             log.connection(record, stats);
         }
     }

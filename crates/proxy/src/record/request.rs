@@ -3,25 +3,39 @@
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
+use sluicegate_model::access_log::LogFormat;
+use sluicegate_model::value::Template;
 use sluicegate_model::{ObjectId, UpstreamKey};
 
 use super::trace::Trace;
-use crate::counters::{ConsumerShard, RouteShard};
+use crate::counters::{ConsumerShard, EndpointTimes, RouteStats};
 use crate::request::{ClientView, HeadView};
+use crate::template::TemplateView;
+use crate::tls::Session;
 
 /// A finished request, however it ended. Each sink takes what it needs. Making the record allocates nothing.
 pub(crate) struct RequestRecord<'r> {
     /// The head as the client sent it.
     pub(crate) head: HeadView<'r>,
     pub(crate) client: ClientView,
+    /// The TLS session of the client.
+    pub(crate) tls: Option<&'r Session>,
+    /// The format of the line in the access log, and the request as the format shows it.
+    pub(crate) format: Option<(&'r LogFormat, TemplateView<'r>)>,
+    /// The name of the span if the rule sets one, and the request as the name shows it.
+    pub(crate) span_name: Option<(&'r Template, TemplateView<'r>)>,
     /// The number by which the gateway names the request.
     pub(crate) request_id: u128,
     /// The time from the last byte of the head to the last byte of the response.
     pub(crate) duration: Duration,
     /// The status that the client received; 0 if none.
     pub(crate) status: u16,
+    /// Bytes of the request, head included, as far as the gateway has read the body.
+    pub(crate) request_bytes: u64,
     /// Bytes of the response, head included.
     pub(crate) bytes: u64,
+    /// Bytes of the head of the response, as far as they are bytes of the connection.
+    pub(crate) head_bytes: u64,
     /// Whether the response ended properly.
     pub(crate) is_complete: bool,
     /// Why the request failed, if it did.
@@ -31,7 +45,15 @@ pub(crate) struct RequestRecord<'r> {
     pub(crate) endpoint: Option<SocketAddr>,
     /// The time from the last attempt to the head of the endpoint's response.
     pub(crate) endpoint_duration: Option<Duration>,
+    /// The status that the endpoint sent.
+    pub(crate) endpoint_status: Option<u16>,
+    /// Bytes of the body that the endpoint sent.
+    pub(crate) endpoint_bytes: u64,
+    /// The times at the endpoint, if the endpoint has responded.
+    pub(crate) endpoint_times: Option<EndpointTimes>,
     pub(crate) attempts: u32,
+    /// The canary that the request was sent to.
+    pub(crate) canary: Option<&'r UpstreamKey>,
     /// The consumer that made the request, and its counters.
     pub(crate) consumer: Option<(&'r ObjectId, &'r ConsumerShard)>,
     /// The policy that denied the request.
@@ -57,7 +79,8 @@ pub(crate) struct RouteRecord<'r> {
     pub(crate) id: &'r ObjectId,
     /// The path pattern, for a request with a span; `None` for a fallback.
     pub(crate) pattern: Option<&'r str>,
-    pub(crate) shard: &'r RouteShard,
+    pub(crate) stats: &'r RouteStats,
+    pub(crate) worker: usize,
 }
 
 /// A head that was rejected or incomplete.
@@ -70,6 +93,10 @@ pub(crate) struct RejectedHead<'h> {
     /// The size of the response.
     pub(crate) bytes: usize,
     pub(crate) duration: Duration,
+    /// The format of the line in the access log.
+    pub(crate) format: Option<&'h LogFormat>,
+    /// Whether the access log has the request.
+    pub(crate) is_logged: bool,
     /// The query parameters that hold credentials, on any route.
     pub(crate) all_secrets: &'h [Box<str>],
 }

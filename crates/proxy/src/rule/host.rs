@@ -268,8 +268,12 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
         (rule, of): (&'r Rule, &'r RuleMatch),
         stats: &mut HashMap<Label<'r>, Arc<RouteStats>>,
     ) -> Target {
-        let stats =
-            stats.entry(label(rule, of)).or_insert_with(|| self.resources.counters.new_route(self.routes));
+        let has_series = self.settings.nginx_controller.is_some() && rule.id.kind == "Ingress";
+        let new = || self.resources.counters.new_route(self.routes, has_series);
+        let stats = stats.entry(label(rule, of)).or_insert_with(new);
+        if stats.has_series() != has_series && !self.resources.counters.is_overflow(stats) {
+            *stats = new();
+        }
         self.routes += 1;
         Target {
             id: rule.id.clone(),

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
-use rustls::{ClientConfig, HandshakeKind, ProtocolVersion, ServerConfig};
+use rustls::{CipherSuite, ClientConfig, HandshakeKind, ProtocolVersion, ServerConfig};
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -136,6 +136,15 @@ impl TlsStream {
             Session::Server(session) => session.protocol_version(),
             Session::Client(session) => session.protocol_version(),
         }
+    }
+
+    /// The cipher suite, once the handshake is over.
+    pub(crate) fn cipher(&self) -> Option<CipherSuite> {
+        let suite = match &self.session {
+            Session::Server(session) => session.negotiated_cipher_suite(),
+            Session::Client(session) => session.negotiated_cipher_suite(),
+        };
+        suite.map(|suite| suite.suite())
     }
 
     /// Whether the handshake resumed an earlier session.

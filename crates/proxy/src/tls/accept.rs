@@ -85,7 +85,7 @@ pub(crate) async fn accept(
             return Err(Rejected { fault, stream: Some(Stream::Plain(tcp)) });
         }
     };
-    let session = Session { name: hello.name, host: host.clone() };
+    let mut session = Session { name: hello.name, host: host.clone(), negotiated: (None, None) };
     let stream = TlsStream::server(tcp, host.config.clone(), hello.records);
     let mut stream = Box::new(stream.map_err(|error| TlsFault::of(&error))?);
     let permit = turn.acquire().await;
@@ -98,7 +98,10 @@ pub(crate) async fn accept(
         Poll::Pending => poll_fn(|cx| stream.poll_handshake(cx)).await,
     };
     match handshake {
-        Ok(()) => Ok(Accepted::Tls(stream, session)),
+        Ok(()) => {
+            session.negotiated = (stream.version(), stream.cipher());
+            Ok(Accepted::Tls(stream, session))
+        }
         Err(error) => Err(Rejected { fault: of_io(&error), stream: Some(Stream::Tls(stream)) }),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
-use rustls::{ServerConfig, SupportedProtocolVersion};
+use rustls::{CipherSuite, ProtocolVersion, ServerConfig, SupportedProtocolVersion};
 use sluicegate_any_certificate::AnyCertificate;
 use sluicegate_model::tls::{TicketSecret, TlsSettings, TlsVersion, UnknownNames};
 use sluicegate_model::{Certificate, ClientAuth, ClientAuthMode, EntryPoint, HostPattern, Settings, Tls};
@@ -93,6 +93,8 @@ pub(crate) struct Session {
     /// The requested server name, in lower case.
     pub(crate) name: Option<Box<str>>,
     pub(crate) host: Arc<Host>,
+    /// The version and the cipher, after the handshake.
+    pub(crate) negotiated: (Option<ProtocolVersion>, Option<CipherSuite>),
 }
 
 impl TlsTable {
@@ -131,6 +133,33 @@ impl TlsTable {
 }
 
 impl Session {
+    /// The version of TLS, as nginx writes it.
+    pub(crate) fn protocol(&self) -> &'static str {
+        match self.negotiated.0 {
+            Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
+            Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
+            _ => "",
+        }
+    }
+
+    /// The name of the cipher in OpenSSL, as nginx writes it.
+    pub(crate) fn cipher(&self) -> &'static str {
+        use CipherSuite as Suite;
+
+        match self.negotiated.1 {
+            Some(Suite::TLS13_AES_256_GCM_SHA384) => "TLS_AES_256_GCM_SHA384",
+            Some(Suite::TLS13_AES_128_GCM_SHA256) => "TLS_AES_128_GCM_SHA256",
+            Some(Suite::TLS13_CHACHA20_POLY1305_SHA256) => "TLS_CHACHA20_POLY1305_SHA256",
+            Some(Suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384) => "ECDHE-ECDSA-AES256-GCM-SHA384",
+            Some(Suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256) => "ECDHE-ECDSA-AES128-GCM-SHA256",
+            Some(Suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256) => "ECDHE-ECDSA-CHACHA20-POLY1305",
+            Some(Suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384) => "ECDHE-RSA-AES256-GCM-SHA384",
+            Some(Suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256) => "ECDHE-RSA-AES128-GCM-SHA256",
+            Some(Suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256) => "ECDHE-RSA-CHACHA20-POLY1305",
+            _ => "",
+        }
+    }
+
     /// Whether the connection was opened under this client certificate policy.
     pub(crate) fn is_under(&self, policy: &Arc<ClientAuth>) -> bool {
         self.host.client_auth.as_ref().is_some_and(|own| Arc::ptr_eq(own, policy) || own == policy)

@@ -289,6 +289,43 @@ async fn forged_consumer_headers_are_dropped_without_authentication() -> TestRes
 }
 
 #[tokio::test]
+async fn access_log_in_a_format_of_nginx_has_no_secrets_in_any_variable_of_the_query() -> TestResult {
+    use sluicegate_model::access_log::{LogEscape, LogFormat};
+
+    let file = tempfile::NamedTempFile::new()?;
+    let log = sluicegate_proxy::record::access_log::AccessLog::open(
+        sluicegate_proxy::record::access_log::LogFormat::Json,
+        Some(file.path()),
+    )?;
+    let text = "$status|$request|$request_uri|$args|$arg_key|$arg_a|$http_referer|$escaped_request_uri";
+    let format = LogFormat::new(text, LogEscape::Default).map_err(anyhow::Error::msg)?;
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let mut builder = Gateway::builder()
+        .backends([&backend])
+        .settings(|settings| settings.access_log.format = Some(format))
+        .options(|options| options.access_log = Some(log));
+    set_security(builder.config_mut(), Some(asking(api_key("x-api-key"))));
+    set_consumers(builder.config_mut(), vec![consumer("alice", "alice-key")]);
+    let gateway = builder.start().await?;
+    ask(&gateway, "/?a=1&key=alice-key", &["Referer: http://localhost/?key=other-key"]).await?;
+    ask(&gateway, "/?key=guessed-key&b", &[]).await?;
+    let rejected = "GET /?key=alice-key HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: x\r\n\r\n";
+    assert!(gateway.connect().await?.request(rejected).await?.status >= 400);
+    gateway.stop().await;
+    let read = || std::fs::read_to_string(file.path()).unwrap();
+    gateway.wait_until(|_| read().lines().count() == 3).await?;
+    let text = read();
+    let denied = "|GET /?key=***&b HTTP/1.1|/?key=***&b|key=***&b|***|-|-|***";
+    assert!(text.lines().any(|line| line.ends_with(denied)), "{text}");
+    let served = text.lines().find(|line| line.starts_with("200|")).expect("a line");
+    let expected = "200|GET /?a=1&key=*** HTTP/1.1|/?a=1&key=***|a=1|-|1|http://localhost/?key=***|***";
+    assert_eq!(served, expected);
+    assert!(text.contains("|GET /?key=*** HTTP/1.1|/?key=***|-|-|"), "{text}");
+    assert!(!text.contains("-key"), "{text}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn access_log_contains_consumer_and_policy_but_no_secrets() -> TestResult {
     let file = tempfile::NamedTempFile::new()?;
     let log = sluicegate_proxy::record::access_log::AccessLog::open(

@@ -3,6 +3,7 @@ use std::time::{Duration, SystemTime};
 
 use rustls::{ProtocolVersion, SignatureScheme};
 use sluicegate_model::KeyKind;
+use sluicegate_model::access_log::{LogEscape, LogFormat};
 use sluicegate_model::rule::HttpsRedirect;
 use sluicegate_model::tls::{Hsts, TlsVersion, UnknownNames};
 use sluicegate_model::value::Number;
@@ -257,5 +258,33 @@ async fn host_without_a_certificate_uses_a_self_signed_certificate() -> TestResu
     assert_eq!(shown(&gateway.connect_tls(&any, "localhost").await?), own);
     gateway.configure(|config| config.settings.tls.unknown_names = UnknownNames::Refuse).await;
     assert!(gateway.connect_tls(&any, "unknown.test").await.is_err());
+    Ok(())
+}
+
+#[tokio::test]
+async fn access_log_can_have_the_version_the_cipher_and_the_name_of_tls() -> TestResult {
+    use sluicegate_proxy::record::access_log;
+
+    let file = tempfile::NamedTempFile::new()?;
+    let log = access_log::AccessLog::open(access_log::LogFormat::Json, Some(file.path()))?;
+    let text = "$ssl_protocol|$ssl_cipher|$ssl_server_name|$https";
+    let format = LogFormat::new(text, LogEscape::Default).map_err(anyhow::Error::msg)?;
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let builder = with_names(&["a.test"]).backends([&backend]);
+    let builder = builder.settings(|settings| settings.access_log.format = Some(format));
+    let gateway = builder.options(|options| options.access_log = Some(log)).start().await?;
+    for options in [trusting(), trusting().tls12()] {
+        gateway.connect_tls(&options, "a.test").await?.request(get("a.test")).await?;
+    }
+    gateway.connect().await?.request(get("a.test")).await?;
+    gateway.stop().await;
+    let read = || std::fs::read_to_string(file.path()).unwrap();
+    gateway.wait_until(|_| read().lines().count() == 3).await?;
+    let text = read();
+    let has =
+        |start: &str, end: &str| text.lines().any(|line| line.starts_with(start) && line.ends_with(end));
+    assert!(has("TLSv1.3|TLS_", "|a.test|on"), "{text}");
+    assert!(has("TLSv1.2|ECDHE-ECDSA-", "|a.test|on"), "{text}");
+    assert!(has("-|-|-|", "|-|"), "{text}");
     Ok(())
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use sluicegate_model::feature::Unrecorded;
+use sluicegate_model::feature::{Spans, Unrecorded};
 use sluicegate_model::policy::Traffic;
+use sluicegate_model::value::Template;
 use sluicegate_model::{PathPattern, RuleMatch};
 use sluicegate_proxy::counters::SpanLoss;
 use sluicegate_proxy::record::access_log::{AccessLog, LogFormat};
@@ -231,5 +232,56 @@ async fn rule_can_leave_its_requests_out_of_the_access_log_and_of_traces() -> Te
     gateway.wait_until(|_| read().contains("/loud")).await?;
     assert!(!read().contains("/quiet"), "{}", read());
     assert_eq!(all(&gateway, &collector).await.len(), 1);
+    Ok(())
+}
+
+/// A gateway whose rule has these settings of spans.
+async fn with_spans(backend: &Backend, tracing: Tracing, spans: Spans) -> anyhow::Result<Gateway> {
+    let gateway = traced(backend, tracing).start().await?;
+    gateway
+        .configure(|config| {
+            let rule = &mut Arc::make_mut(&mut config.hosts[0]).rules[0];
+            let mut traffic = Traffic::new(rule.id.clone());
+            traffic.features.spans = spans;
+            rule.traffic = Some(Arc::new(traffic));
+        })
+        .await;
+    Ok(gateway)
+}
+
+#[tokio::test]
+async fn rule_that_ignores_callers_begins_a_trace_of_its_own_or_forwards_none() -> TestResult {
+    let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
+    let ignoring = || Spans { ignores_callers: true, name: None };
+    let gateway = with_spans(&backend, to(collector.addr()), ignoring()).await?;
+    let of_caller = format!("traceparent: 00-{TRACE}-b7ad6b7169203331-01");
+    for flags in ["01", "00"] {
+        let of_caller = format!("traceparent: 00-{TRACE}-b7ad6b7169203331-{flags}");
+        ask(&gateway, "/", &[&of_caller, "tracestate: a=b"]).await?;
+        let request = seen(&backend);
+        assert_ne!(parent(&request).0, TRACE, "{flags}");
+        assert_eq!(got(&request, "tracestate"), None, "{flags}");
+    }
+    let spans = all(&gateway, &collector).await;
+    assert_eq!(spans.len(), 2);
+    assert!(spans.iter().all(|span| span.trace != TRACE && span.parent.is_empty()), "{spans:?}");
+
+    let unsampled = Tracing { sample_percent: 0.0, ..to(collector.addr()) };
+    let gateway = with_spans(&backend, unsampled, ignoring()).await?;
+    ask(&gateway, "/", &[&of_caller]).await?;
+    assert_eq!(got(&seen(&backend), "traceparent"), None);
+    assert_eq!(all(&gateway, &collector).await.len(), 2, "no further span");
+    Ok(())
+}
+
+#[tokio::test]
+async fn rule_can_name_its_spans_with_variables_of_the_request() -> TestResult {
+    let (backend, collector) = (Backend::start(Behaviour::ok()).await?, Collector::start().await?);
+    let name = Template::new("HTTP $request_method $uri")?;
+    let spans = Spans { ignores_callers: false, name: Some(name) };
+    let gateway = with_spans(&backend, to(collector.addr()), spans).await?;
+    ask(&gateway, "/cart?x=1", &[]).await?;
+    let spans = all(&gateway, &collector).await;
+    assert_eq!(spans.iter().map(|span| span.name.as_str()).collect::<Vec<_>>(), ["HTTP GET /cart"]);
     Ok(())
 }

@@ -1,7 +1,9 @@
-//! The records of requests.
+//! The access log, and the spans of requests.
 
 use super::{Context, Parts};
 
 pub(super) fn apply(context: &Context<'_, '_>, parts: &mut Parts) {
-    parts.features.unrecorded = context.settings.observability.unrecorded;
+    let settings = &context.settings.observability;
+    parts.features.unrecorded = settings.unrecorded;
+    parts.features.spans = settings.spans.clone();
 }

@@ -12,7 +12,7 @@ use sluicegate_model::value::Number;
 
 use super::Meaning::{Harmless, Refused, Sets};
 use super::value::Value;
-use super::{CLOSED, Fault, Row, Settings, auth, limits, row};
+use super::{CLOSED, Fault, Row, Settings, auth, limits, observability, row};
 
 /// The annotations that are also keys of the ConfigMap.
 const ANNOTATIONS: &[&str] = &[
@@ -26,6 +26,8 @@ const ANNOTATIONS: &[&str] = &[
     "limit-rate",
     "limit-rate-after",
     "load-balance",
+    "opentelemetry-operation-name",
+    "opentelemetry-trust-incoming-span",
     "preserve-trailing-slash",
     "proxy-body-size",
     "proxy-buffer-size",
@@ -202,7 +204,7 @@ impl Globals {
         let (mut settings, mut known, mut faults) = (Settings::default(), Vec::new(), Vec::new());
         for (key, value) in values {
             let of_annotation = || row(key).filter(|_| ANNOTATIONS.contains(&key));
-            let keys = || ROWS.iter().chain(limits::KEYS).chain(auth::KEYS);
+            let keys = || ROWS.iter().chain(limits::KEYS).chain(auth::KEYS).chain(observability::KEYS);
             let Some(row) = keys().find(|row| row.name == key).or_else(of_annotation) else { continue };
             known.push(key.into());
             if value.trim().is_empty() {

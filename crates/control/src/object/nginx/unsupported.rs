@@ -85,11 +85,6 @@ pub(super) const ROWS: &[Row] = &[
         "The gateway has no web application firewall.",
         "Run a web application firewall in front of the Service.",
     ),
-    refused(
-        "opentelemetry-operation-name",
-        "The name of a span is always the method and the path of the rule.",
-        "Remove the annotation.",
-    ),
     closing(
         "global-rate-limit",
         "ingress-nginx 1.15 has no global rate limits.",

@@ -116,6 +116,7 @@ mod tests {
         let pattern = "p".repeat(64 * 1024);
         let trace = Trace { trace: 1, parent: Some(1), span: 1, flags: 1 };
         let span = Span {
+            name: None,
             trace: &trace,
             state: Some(&long[..512]),
             start: SystemTime::UNIX_EPOCH,

@@ -64,18 +64,25 @@ pub(crate) fn decide(
             flags: parent.flags & (SAMPLED | RANDOM),
         }),
         Some(Some(_)) => Decision::TooMany,
-        _ if fastrand::f64() * 100.0 < tracing.sample_percent => Decision::Take(Trace {
-            trace: fastrand::u128(1..),
-            parent: None,
-            span: fastrand::u64(1..),
-            flags: SAMPLED | RANDOM,
-        }),
-        Some(None) => Decision::Forget,
-        None => Decision::PassOn,
+        of_caller => match (Trace::sampled(tracing), of_caller) {
+            (Some(trace), _) => Decision::Take(trace),
+            (None, Some(_)) => Decision::Forget,
+            (None, None) => Decision::PassOn,
+        },
     }
 }
 
 impl Trace {
+    /// The trace of a request without a caller's trace, if the request is sampled.
+    pub(crate) fn sampled(tracing: &Tracing) -> Option<Self> {
+        (fastrand::f64() * 100.0 < tracing.sample_percent).then(|| Self {
+            trace: fastrand::u128(1..),
+            parent: None,
+            span: fastrand::u64(1..),
+            flags: SAMPLED | RANDOM,
+        })
+    }
+
     /// Replaces the caller's span by the gateway's span: marks the lines to drop, and writes the new line.
     pub(crate) fn propagate(&self, head: &mut RequestHead, lines: &mut Vec<u8>) {
         drop_lines(head, self.parent.is_some());

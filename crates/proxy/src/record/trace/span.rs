@@ -13,6 +13,7 @@ use sluicegate_model::{ObjectId, UpstreamKey};
 use super::super::RequestRecord;
 use super::context::Trace;
 use crate::protobuf::{bytes, fixed32, fixed64, integer, integer_attribute, parts, text_attribute, utf8};
+use crate::template::Place;
 
 /// The length limits of the path and of other attributes, in bytes: people read spans, and the size of a span must be
 /// bounded.
@@ -36,6 +37,8 @@ pub(super) struct Span<'s> {
     pub(super) is_https: bool,
     pub(super) host: &'s [u8],
     pub(super) path: &'s [u8],
+    /// The name that the rule sets.
+    pub(super) name: Option<Vec<u8>>,
     /// The path pattern of the route.
     pub(super) pattern: Option<&'s str>,
     pub(super) version: &'static str,
@@ -69,6 +72,13 @@ impl<'s> Span<'s> {
             is_https: client.is_https(*head),
             host: head.authority(),
             path: head.head.path.of(head.buf),
+            name: record.span_name.as_ref().map(|(name, view)| {
+                let mut rendered = Vec::new();
+                // A name beyond the limit is cut.
+                let _ = view.render(name, Place::Body, &mut rendered);
+                rendered.truncate(PATH_MAX);
+                rendered
+            }),
             pattern: record.route.as_ref().and_then(|route| route.pattern),
             version: match head.head.version {
                 _ if client.is_http2 => "2",
@@ -105,9 +115,10 @@ impl<'s> Span<'s> {
             bytes(out, 4, &parent.to_be_bytes());
         }
         let method = if self.method == Method::Other { "HTTP" } else { self.method_text() };
-        match self.pattern {
-            Some(pattern) => parts(out, 5, &[method, " ", cut(pattern, PATH_MAX)]),
-            None => bytes(out, 5, method.as_bytes()),
+        match (&self.name, self.pattern) {
+            (Some(name), _) => bytes(out, 5, utf8(name).as_bytes()),
+            (None, Some(pattern)) => parts(out, 5, &[method, " ", cut(pattern, PATH_MAX)]),
+            (None, None) => bytes(out, 5, method.as_bytes()),
         }
         integer(out, 6, SERVER);
         let start = self.start.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -185,18 +196,7 @@ impl<'s> Span<'s> {
 
     /// The method's name if it is a well-known name: other names are unlimited in number.
     fn method_text(&self) -> &'static str {
-        match self.method {
-            Method::Get => "GET",
-            Method::Head => "HEAD",
-            Method::Post => "POST",
-            Method::Put => "PUT",
-            Method::Delete => "DELETE",
-            Method::Options => "OPTIONS",
-            Method::Patch => "PATCH",
-            Method::Trace => "TRACE",
-            Method::Connect => "CONNECT",
-            Method::Other => "_OTHER",
-        }
+        self.method.name().unwrap_or("_OTHER")
     }
 }
 

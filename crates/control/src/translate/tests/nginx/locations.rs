@@ -1,5 +1,6 @@
 //! The order of paths, the defaults, and the classes.
 
+use sluicegate_model::access_log::{AccessLogSettings, LogEscape, LogFormat};
 use sluicegate_model::value::{Size, Timeout};
 use sluicegate_model::{Config, HostPattern, Protocol};
 
@@ -169,6 +170,42 @@ fn requests_are_left_out_of_the_access_log_and_of_traces_on_request() {
     assert!(unrecorded("enable-opentelemetry: \"false\"").traces);
 }
 
+#[test]
+fn spans_have_a_name_and_ignore_callers_on_request() {
+    let spans = |annotations: &str| features(annotations).spans;
+    assert!(!spans("opentelemetry-trust-incoming-span: \"true\"").ignores_callers);
+    assert!(spans("opentelemetry-trust-incoming-span: \"false\"").ignores_callers);
+    let named = spans("opentelemetry-operation-name: checkout");
+    assert_eq!(named.name.map(|name| name.to_string()).as_deref(), Some("checkout"));
+    let with_query = "opentelemetry-operation-name: $request_method $request_uri";
+    let translation = translated(&ingress("a", with_query, &["a.test Prefix / echo:http"]));
+    let [problem] = &problems(&translation)[..] else { panic!("{:?}", problems(&translation)) };
+    assert!(problem.contains("$request_uri, which contains the query"), "{problem}");
+}
+
+#[test]
+fn keys_of_the_configmap_set_the_spans_of_all_ingresses() {
+    let configmap = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: nginx}\ndata: \
+                     {opentelemetry-trust-incoming-span: \"false\", opentelemetry-operation-name: $request_method $uri}\n";
+    let own = "opentelemetry-trust-incoming-span: \"true\"";
+    let yaml = ingress("a", "", &["a.test Exact / echo:http"])
+        + &ingress("b", own, &["b.test Exact / echo:http"])
+        + configmap
+        + ECHO;
+    let mut store = Store::default();
+    store.set_file(std::path::Path::new("m.yaml"), &yaml);
+    let name = ObjectName { namespace: "default".into(), name: "nginx".into() };
+    let translation = translate(&store, &TranslateOptions { configmap: Some(name), ..options() });
+    assert_eq!(problems(&translation), [""; 0]);
+    let ignores = |host: &str| {
+        let host = translation.config.hosts.iter().find(|known| known.host.to_string() == host).unwrap();
+        let spans = &host.rules[0].traffic.as_ref().unwrap().features.spans;
+        assert_eq!(spans.name.as_ref().unwrap().to_string(), "$request_method $uri");
+        spans.ignores_callers
+    };
+    assert_eq!((ignores("a.test"), ignores("b.test")), (true, false));
+}
+
 /// The configuration of an Ingress with a ConfigMap of these entries.
 fn with_configmap(data: &str) -> Config {
     let configmap =
@@ -210,4 +247,41 @@ fn forwarding_headers_are_trusted_only_with_use_forwarded_headers_or_enable_real
     assert_eq!(trusted("proxy-real-ip-cidr: 10.0.0.0/8"), [""; 0]);
     let both = "enable-real-ip: \"true\", proxy-real-ip-cidr: \"10.0.0.0/8,192.0.2.1\"";
     assert_eq!(trusted(both), ["10.0.0.0/8", "192.0.2.1/32"]);
+}
+
+#[test]
+fn keys_of_the_configmap_about_the_access_log_have_the_meaning_of_ingress_nginx() {
+    let log = |data: &str| with_configmap(data).settings.access_log;
+    assert_eq!(log(""), AccessLogSettings::default());
+    let json = r#"log-format-upstream: '{"status": $status, \"to\": "$upstream_addr"}', log-format-escape-json: "true""#;
+    let expected = LogFormat::new(r#"{"status": $status, "to": "$upstream_addr"}"#, LogEscape::Json).unwrap();
+    assert_eq!(log(json).format, Some(expected), "the escapes of nginx' configuration are resolved");
+    assert_eq!(log("log-format-upstream: $status").format.unwrap().escape(), LogEscape::Default);
+    let off = log("disable-access-log: \"true\"");
+    assert!(off.omits_requests && off.omits_connections);
+    let off = log("disable-http-access-log: \"true\"");
+    assert!(off.omits_requests && !off.omits_connections);
+    let off = log("disable-stream-access-log: \"true\"");
+    assert!(!off.omits_requests && off.omits_connections);
+    assert!(log("enable-access-log-for-default-backend: \"false\"").omits_unrouted);
+    let skips = log("skip-access-log-urls: \"/healthz, ~^/static/\"");
+    let has =
+        ["/healthz", "/healthz?x", "/static/a", "/"].map(|target| skips.has_request(target.as_bytes(), true));
+    assert_eq!(has, [false, true, false, true]);
+}
+
+#[test]
+fn log_format_with_an_unknown_variable_is_reported_and_the_own_format_stays() {
+    let configmap = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: nginx}\ndata: \
+                     {log-format-upstream: $status $geoip_city}\n";
+    let mut store = Store::default();
+    store.set_file(std::path::Path::new("m.yaml"), configmap);
+    let name = ObjectName { namespace: "default".into(), name: "nginx".into() };
+    let translation = translate(&store, &TranslateOptions { configmap: Some(name), ..options() });
+    assert_eq!(translation.config.settings.access_log.format, None);
+    let found = problems(&translation);
+    let is_expected = |problem: &String| {
+        problem.starts_with("data[log-format-upstream]: ") && problem.contains("$geoip_city")
+    };
+    assert!(found.len() == 1 && is_expected(&found[0]), "{found:?}");
 }
