@@ -11,6 +11,7 @@ mod manifests;
 mod nginx_access;
 mod nginx_responses;
 mod nginx_rewrites;
+mod nginx_services;
 mod planes;
 mod policies;
 mod restrictions;

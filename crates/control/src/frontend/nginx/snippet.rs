@@ -48,7 +48,12 @@ fn apply_to(
         }
     }
     if snippet.headers != TemplateHeaders::default() {
-        features.template_headers = Some(snippet.headers.clone());
+        let headers = features.template_headers.get_or_insert_default();
+        let added = snippet.headers.request.iter().all(|header| headers.request.push(header.clone()))
+            && snippet.headers.response.iter().all(|header| headers.response.push(header.clone()));
+        if !added {
+            return Err("has too many headers");
+        }
     }
     if snippet.host.is_some() {
         features.url_rewrite.host.clone_from(&snippet.host);
