@@ -25,7 +25,7 @@ pub(crate) enum Migrate {
 Examples:\n  sluicegate migrate report --kubernetes --output html > report.html\n  \
 kubectl get ingresses,ingressclasses --all-namespaces --output yaml | sluicegate migrate report -\n\n\
 sluicegate check --ingress-nginx-compatibility also finds references to missing Services and Secrets.")]
-    Report(ReportArgs),
+    Report(Box<ReportArgs>),
     /// Send the same requests to ingress-nginx and to the gateway, and print every difference between their responses:
     /// status, headers, body, and the Service that responded. The requests come from an access log, a HAR file, or the
     /// hosts and paths of Ingresses. The command sends only GET, HEAD and OPTIONS unless --method allows others, and

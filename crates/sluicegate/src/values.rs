@@ -265,8 +265,8 @@ impl Values {
     fn take(&mut self, path: &str) -> Option<Value> {
         let (parent, name) =
             path.rsplit_once('.').map_or((None, path), |(parent, name)| (Some(parent), name));
-        let fields = parent.into_iter().flat_map(|parent| parent.split('.'));
-        let parent = fields.fold(Some(&mut self.rest), |value, name| value?.get_mut(name))?;
+        let mut fields = parent.into_iter().flat_map(|parent| parent.split('.'));
+        let parent = fields.try_fold(&mut self.rest, |value, name| value.get_mut(name))?;
         parent.as_object_mut()?.remove(name).filter(|value| !value.is_null())
     }
 
@@ -295,11 +295,10 @@ impl Values {
     }
 
     fn class(&mut self) {
-        if let Some(controller) = self.take_text("controller.ingressClassResource.controllerValue") {
-            if controller != "k8s.io/ingress-nginx" {
-                self.set("ingressNginx.controllerClass", json!(controller));
-                self.set("ingressNginx.ingressClass.controller", json!(controller));
-            }
+        let controller = self.take_text("controller.ingressClassResource.controllerValue");
+        if let Some(controller) = controller.filter(|controller| controller != "k8s.io/ingress-nginx") {
+            self.set("ingressNginx.controllerClass", json!(controller));
+            self.set("ingressNginx.ingressClass.controller", json!(controller));
         }
         if self.take("controller.ingressClassResource.enabled") != Some(json!(false)) {
             let message = "The chart of ingress-nginx owns its IngressClass. Set ingressNginx.ingressClass.create after you have \
@@ -341,7 +340,7 @@ impl Values {
             }
             Some("Deployment" | "DaemonSet") => self.set("kind", json!(kind)),
             Some(_) => {
-                self.note("controller.kind", "Sluicegate is a Deployment or a DaemonSet. Write kind", false)
+                self.note("controller.kind", "Sluicegate is a Deployment or a DaemonSet. Write kind", false);
             }
             None => {}
         }
@@ -428,7 +427,7 @@ impl Values {
                 "shutdown-grace-period" => self.set("shutdown.graceSeconds", number()),
                 "update-status" => self.set("status.enabled", json!(value != "false")),
                 "watch-ingress-without-class" => {
-                    self.set("ingressClass.watchWithoutClass", json!(value != "false"))
+                    self.set("ingressClass.watchWithoutClass", json!(value != "false"));
                 }
                 "watch-namespace" => self.set("watchNamespaces", json!([value])),
                 "default-backend-service" | "tcp-services-configmap" | "udp-services-configmap" => {

@@ -49,7 +49,7 @@ impl Syntax {
 pub fn read_yaml(text: &str) -> Result<Value, String> {
     Syntax::Yaml.parse(text).map_err(|fault| match fault.line {
         Some(line) => format!("line {line}: {}", fault.message),
-        None => fault.message.to_string(),
+        None => fault.message,
     })
 }
 

@@ -9,6 +9,7 @@ mod life;
 mod listener_sets;
 mod manifests;
 mod nginx_access;
+mod nginx_configmap;
 mod nginx_responses;
 mod nginx_rewrites;
 mod nginx_services;

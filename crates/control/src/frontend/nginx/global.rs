@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluicegate_model::feature::headers::TemplateHeader;
 use sluicegate_model::feature::returns::{Condition, Return, Test};
-use sluicegate_model::feature::{ResponseHeader, ResponseHeaderMode};
+use sluicegate_model::feature::{ResponseHeader, ResponseHeaderMode, TemplateHeaders};
 use sluicegate_model::policy::Security;
 use sluicegate_model::rule::Pattern;
 use sluicegate_model::value::{AnnotatedHeader, Entries, Number, Template};
@@ -18,6 +18,9 @@ use crate::object::nginx::Settings;
 use crate::object::nginx::global::Blocked;
 use crate::problem::{Problem, Severity};
 use crate::store::Store;
+
+/// The maximum number of headers of a ConfigMap.
+const HEADERS_MAX: usize = 32;
 
 /// The headers of all Ingresses.
 #[derive(Default)]
@@ -60,8 +63,10 @@ impl Headers {
         let mut found = Vec::new();
         for (name, value) in configmap.data.values() {
             match header(name, value) {
-                Ok(header) => found.push(header),
-                Err(fault) => {
+                Ok(header) if found.len() < HEADERS_MAX => found.push(header),
+                header => {
+                    let fault =
+                        header.err().unwrap_or_else(|| format!("is one of more than {HEADERS_MAX} headers"));
                     let message = format!("{fault}; this header is not sent");
                     self.problems.push(at.problem(Severity::Error, &format!("data[{name}]"), message));
                 }
@@ -75,11 +80,11 @@ impl Headers {
     }
 
     /// Adds the headers below the headers of an Ingress, which replace headers of the same name.
-    pub(super) fn apply(&self, parts: &mut Parts) -> Result<(), &'static str> {
+    pub(super) fn apply(&self, context: &mut Context<'_, '_>, parts: &mut Parts) {
         if self.request.is_empty() && self.response.is_empty() {
-            return Ok(());
+            return;
         }
-        let own = parts.features.template_headers.take().unwrap_or_default();
+        let own = parts.features.template_headers.clone().unwrap_or_default();
         let is_own = |name: &AnnotatedHeader, others: &[&AnnotatedHeader]| {
             others.iter().any(|other| other.eq_ignore_ascii_case(name))
         };
@@ -90,10 +95,16 @@ impl Headers {
         let response = self.response.iter().filter(|of| !is_own(&of.header.name, &of_response));
         let request = Entries::new(request.chain(&own.request).cloned().collect());
         let response = Entries::new(response.chain(&own.response).cloned().collect());
-        let (request, response) = request.zip(response).ok_or("has too many headers")?;
-        parts.features.template_headers =
-            Some(sluicegate_model::feature::TemplateHeaders { request, response });
-        Ok(())
+        match request.zip(response) {
+            Some((request, response)) => {
+                parts.features.template_headers = Some(TemplateHeaders { request, response });
+            }
+            None => {
+                let message =
+                    "has too many headers; proxy-set-headers and add-headers have no effect. Remove headers";
+                context.fault("configuration-snippet", message.to_owned());
+            }
+        }
     }
 }
 
@@ -116,7 +127,7 @@ pub(super) fn block(blocked: &Blocked, own: &Arc<Own>, id: &ObjectId) -> Arc<Own
     let returns = returns.and_then(|returns| Entries::new(returns.collect()));
     let deny = || {
         let deny = own.security.iter().flat_map(|security| &security.ip_access.deny);
-        Entries::new(deny.chain(&blocked.networks).cloned().collect())
+        Entries::new(deny.chain(&blocked.networks).copied().collect())
     };
     let mut new = Own::clone(own);
     match returns.zip(deny()) {

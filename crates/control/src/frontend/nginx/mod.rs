@@ -321,9 +321,7 @@ impl<'a> Dialect<'a> {
         snippet::apply(context, &mut parts);
         redirect::apply(context, &mut parts);
         hash::apply(context, &mut parts);
-        if let Err(fault) = self.headers.apply(&mut parts) {
-            context.close(&mut parts, "configuration-snippet", fault);
-        }
+        self.headers.apply(context, &mut parts);
         let Parts { features, security, limits } = parts;
         let is_open = security == Security::open(security.id.clone());
         let has_limits = !limits.limits.is_empty() || !limits.concurrency.is_empty();

@@ -192,7 +192,7 @@ fn default_backend_serves_requests_that_no_rule_matches() {
     );
     let name = ObjectName { namespace: "edge".into(), name: "errors".into() };
     let mut options = options();
-    options.ingress_nginx.as_mut().unwrap().default_backend = Some(name.clone());
+    options.ingress_nginx.as_mut().unwrap().default_backend = Some(name);
     let translation = translate(&store, &options);
     assert_eq!(problems(&translation), [""; 0]);
     let leads_to = |rule: &sluicegate_model::Rule| rule.upstreams().next().map(ToString::to_string);
