@@ -70,7 +70,6 @@ const SAME: &[(&str, &str)] = &[
     ("controller.ingressClassResource.name", "ingressNginx.ingressClass.name"),
     ("controller.maxUnavailable", "podDisruptionBudget.maxUnavailable"),
     ("controller.metrics.serviceMonitor.additionalLabels", "serviceMonitor.labels"),
-    ("controller.metrics.serviceMonitor.enabled", "serviceMonitor.enabled"),
     ("controller.metrics.serviceMonitor.scrapeInterval", "serviceMonitor.interval"),
     ("controller.minAvailable", "podDisruptionBudget.minAvailable"),
     ("controller.nodeSelector", "nodeSelector"),
@@ -227,11 +226,13 @@ fn translated(old: Value) -> (Value, Vec<Note>) {
     values.config();
     values.arguments();
     for (old, new) in SAME {
-        if let Some(value) = values.take(old) {
+        // The chart of ingress-nginx writes empty texts for defaults.
+        if let Some(value) = values.take(old).filter(|value| is_set(value) || value.is_boolean()) {
             values.set(new, value);
         }
     }
     values.ports();
+    values.fit();
     for path in UNNEEDED {
         values.take(path);
     }
@@ -472,6 +473,22 @@ impl Values {
         }
     }
 
+    /// Meets the conditions of the chart between values.
+    fn fit(&mut self) {
+        if self.take("controller.metrics.serviceMonitor.enabled") == Some(json!(true)) {
+            let message = "Write serviceMonitor.enabled together with networkPolicy.metricsFrom, which names the pods of Prometheus";
+            self.note("controller.metrics.serviceMonitor.enabled", message, false);
+        }
+        let is_daemon_set = self.new.get("kind") == Some(&json!("DaemonSet"));
+        if let Some(Value::Object(autoscaling)) = self.new.get_mut("autoscaling").filter(|_| is_daemon_set) {
+            autoscaling.remove("enabled");
+        }
+        let has_no_service = self.new.get("service").is_some_and(|of| of.get("enabled") == Some(&json!(false)));
+        if has_no_service && self.new.get("status").is_none_or(|status| status.get("source").is_none()) {
+            self.set("status.source", json!("Nodes"));
+        }
+    }
+
     /// Reports all values that are left.
     fn report(&mut self, path: &str, rest: &Value) {
         match rest {
@@ -540,8 +557,10 @@ controller:
     default-backend-service: edge/errors
   ingressClassResource: {name: internal, controllerValue: k8s.io/internal}
   scope: {enabled: true, namespace: shop}
+  autoscaling: {enabled: true, maxReplicas: 5}
   service:
     annotations: {a: b}
+    loadBalancerClass: ""
     externalTrafficPolicy: Local
     loadBalancerSourceRanges: [10.0.0.0/8]
     nodePorts: {http: 32080, tcp: {8080: 32808}}
@@ -574,11 +593,12 @@ tcp: {"8080": "shop/db:5432"}
                 "ingressClass": {"name": "internal", "controller": "k8s.io/internal"}, "tcp": {"8080": "shop/db:5432"},
             },
             "watchNamespaces": ["shop"],
+            "autoscaling": {"maxReplicas": 5},
             "service": {
                 "annotations": {"a": "b"}, "externalTrafficPolicy": "Local", "loadBalancerSourceRanges": ["10.0.0.0/8"],
                 "nodePorts": {"http": 32080},
             },
-            "serviceMonitor": {"enabled": true, "interval": "30s"},
+            "serviceMonitor": {"interval": "30s"},
             "resources": {"requests": {"cpu": 1}},
             "listen": {"http": 10080},
         });
@@ -602,6 +622,7 @@ tcp: {"8080": "shop/db:5432"}
             "controller.ingressClassResource.enabled",
             "controller.config.http-snippet",
             "controller.extraArgs.sync-rate-limit",
+            "controller.metrics.serviceMonitor.enabled",
             "controller.service.loadBalancerIP",
             "controller.novelty",
             "controller.service.nodePorts.tcp.8080",
