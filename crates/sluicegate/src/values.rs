@@ -483,7 +483,8 @@ impl Values {
         if let Some(Value::Object(autoscaling)) = self.new.get_mut("autoscaling").filter(|_| is_daemon_set) {
             autoscaling.remove("enabled");
         }
-        let has_no_service = self.new.get("service").is_some_and(|of| of.get("enabled") == Some(&json!(false)));
+        let has_no_service =
+            self.new.get("service").is_some_and(|of| of.get("enabled") == Some(&json!(false)));
         if has_no_service && self.new.get("status").is_none_or(|status| status.get("source").is_none()) {
             self.set("status.source", json!("Nodes"));
         }
@@ -634,7 +635,7 @@ tcp: {"8080": "shop/db:5432"}
     #[test]
     fn value_about_access_without_a_place_is_an_error() {
         for old in [
-            "controller: {config: {server-snippet: deny all;}}",
+            "controller: {config: {server-snippet: access_by_lua_file x;}}",
             "controller: {config: {block-cidrs: nowhere}}",
             "controller: {extraArgs: {disable-svc-external-name: true}}",
             "controller: {scope: {namespaceSelector: a=b}}",

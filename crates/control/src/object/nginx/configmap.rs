@@ -11,8 +11,9 @@ use ipnet::IpNet;
 use sluicegate_model::value::Number;
 
 use super::Meaning::{Harmless, Refused, Sets};
+use super::snippet::Settings as Snippets;
 use super::value::Value;
-use super::{CLOSED, Fault, Row, Settings, auth, global, limits, row};
+use super::{CLOSED, Fault, Row, Settings, auth, global, limits, row, snippet};
 
 /// The annotations that are also keys of the ConfigMap.
 const ANNOTATIONS: &[&str] = &[
@@ -211,6 +212,7 @@ fn row_of(key: &str) -> Option<&'static Row> {
         .chain(limits::KEYS)
         .chain(auth::KEYS)
         .chain(global::ROWS)
+        .chain(snippet::KEYS)
         .find(|row| row.name == key)
         .or_else(of_annotation)
 }
@@ -241,7 +243,8 @@ pub fn is_ingress_nginx_key(key: &str) -> bool {
 /// The keys of the ConfigMap of ingress-nginx that apply to Ingresses, by name.
 #[must_use]
 pub fn ingress_nginx_keys() -> Vec<IngressNginxKey> {
-    let own = ROWS.iter().chain(limits::KEYS).chain(auth::KEYS).chain(global::ROWS).map(|row| row.name);
+    let own = ROWS.iter().chain(limits::KEYS).chain(auth::KEYS).chain(global::ROWS).chain(snippet::KEYS);
+    let own = own.map(|row| row.name);
     let mut names: Vec<&str> = own.chain(ANNOTATIONS.iter().copied()).collect();
     names.sort_unstable();
     let key = |name| {
@@ -271,7 +274,16 @@ impl Globals {
                 Harmless => continue,
                 Refused(instead) => ("is not supported".to_owned(), format!(". {instead}")),
                 Sets(set) => match set(&mut settings, &Value::within(value.trim(), namespace)) {
-                    Ok(()) => continue,
+                    Ok(()) => {
+                        let Snippets { configuration, server, .. } = &mut settings.snippet;
+                        let of_snippet = configuration.faults.drain(..).chain(server.faults.drain(..));
+                        faults.extend(of_snippet.map(|message| KeyFault {
+                            key: key.into(),
+                            message,
+                            closes: false,
+                        }));
+                        continue;
+                    }
                     Err(fault) => (fault, String::new()),
                 },
             };

@@ -292,20 +292,6 @@ pub(super) const ROWS: &[Row] = &[
         sets: "The gateway runs no configuration of nginx.",
         default: "",
     },
-    Row {
-        name: "server-snippet",
-        restricts: true,
-        meaning: Refused("Write the directives as `server-snippet` of Ingresses."),
-        sets: "The gateway runs no configuration of nginx. A snippet may restrict access.",
-        default: "",
-    },
-    Row {
-        name: "location-snippet",
-        restricts: true,
-        meaning: Refused("Write the directives as `configuration-snippet` of Ingresses."),
-        sets: "The gateway runs no configuration of nginx. A snippet may restrict access.",
-        default: "",
-    },
 ];
 
 #[cfg(test)]

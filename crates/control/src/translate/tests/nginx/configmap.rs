@@ -70,8 +70,8 @@ fn fault_in_a_key_about_access_closes_the_routes_of_all_ingresses_and_is_an_erro
         "whitelist-source-range: nowhere",
         "global-auth-url: nowhere",
         "global-auth-snippet: deny all;",
-        "server-snippet: deny all;",
-        "location-snippet: deny all;",
+        "server-snippet: access_by_lua_file x;",
+        "location-snippet: auth_basic on;",
         "limit-req-status-code: \"200\"",
         "limit-rate: fast",
         "limit-conn-zone-variable: $http_x_user",
@@ -208,4 +208,37 @@ fn default_backend_serves_requests_that_no_rule_matches() {
     assert!(lacking.config.default_rule.is_none());
     let found = problems(&lacking);
     assert!(found.len() == 1 && found[0].contains("Service edge/errors does not exist"), "{found:?}");
+}
+
+#[test]
+fn snippets_of_the_configmap_come_before_the_snippets_of_ingresses() {
+    let data = "location-snippet: \"more_set_headers 'X-A: global' 'X-B: global'; client_max_body_size 2m;\", \
+                server-snippet: \"if ($http_x_bad) { return 403; }\"";
+    let own = "configuration-snippet: \"more_set_headers 'X-A: own';\"\nserver-snippet: \"return 418;\"";
+    let yaml = ingress("a", "", &["a.test Prefix /a echo:http"])
+        + &ingress("b", own, &["a.test Prefix /b echo:http"])
+        + &ingress("c", "", &["c.test Prefix /c echo:http"]);
+    let translation = translated(&yaml, data);
+    assert_eq!(problems(&translation), [""; 0]);
+    let of_rule = |rule: &sluicegate_model::Rule| {
+        let features = &rule.traffic.as_ref().unwrap().features;
+        let headers = &features.template_headers.as_ref().unwrap().response;
+        let headers: Vec<_> =
+            headers.iter().map(|of| format!("{}: {}", &*of.header.name, of.header.value)).collect();
+        let statuses: Vec<u16> = features.returns.iter().map(|of| of.status_code.get()).collect();
+        (rule.path().to_owned(), headers.join(", "), statuses)
+    };
+    let mut found: Vec<_> =
+        translation.config.hosts.iter().flat_map(|host| host.rules.iter().map(of_rule)).collect();
+    found.sort();
+    let global = "X-A: global, X-B: global".to_owned();
+    let expected = [
+        ("/a".to_owned(), global.clone(), vec![403, 418]),
+        ("/b".to_owned(), "X-B: global, X-A: own".to_owned(), vec![403, 418]),
+        ("/c".to_owned(), global, vec![403]),
+    ];
+    assert_eq!(found, expected);
+    let refused =
+        refusal("configuration-snippet: deny 203.0.113.7;", "location-snippet: \"deny 192.0.2.1;\"");
+    assert!(refused.is_some_and(|reason| reason.contains("beside those of the ConfigMap")));
 }
