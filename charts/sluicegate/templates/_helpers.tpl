@@ -120,10 +120,24 @@ annotations:
 {{- .Values.admin.address | default (ternary "127.0.0.1" (first .Values.listen.addresses) .Values.hostNetwork) -}}
 {{- end -}}
 
+{{/* The further ports of the serving pods, as a YAML list under `ports`: extraPorts, and the ports that lead to Services. */}}
+{{- define "sluicegate.furtherPorts" -}}
+{{- $ports := list -}}
+{{- range .Values.extraPorts }}
+{{- $ports = append $ports (dict "name" .name "port" (int .port) "protocol" (.protocol | default "TCP")) -}}
+{{- end }}
+{{- range $protocol, $entries := dict "TCP" .Values.ingressNginx.tcp "UDP" .Values.ingressNginx.udp }}
+{{- range $port, $_ := $entries }}
+{{- $ports = append $ports (dict "name" (printf "%s-%s" (lower $protocol) $port) "port" (int $port) "protocol" $protocol) -}}
+{{- end }}
+{{- end }}
+{{- toYaml (dict "ports" $ports) -}}
+{{- end -}}
+
 {{/* true if a port needs NET_BIND_SERVICE. */}}
 {{- define "sluicegate.privilegedPort" -}}
 {{- $ports := list (include "sluicegate.httpPort" . | int) (include "sluicegate.httpsPort" . | int) -}}
-{{- range .Values.extraPorts }}{{ $ports = append $ports (int .port) }}{{ end -}}
+{{- range (include "sluicegate.furtherPorts" . | fromYaml).ports }}{{ $ports = append $ports (int .port) }}{{ end -}}
 {{- range $ports }}{{ if lt . 1024 }}true{{ end }}{{ end -}}
 {{- end -}}
 
@@ -209,6 +223,12 @@ balancer may never have an address. In split mode, the control plane runs on oth
 {{- end }}
 {{- if .Values.config }}
 - --configmap={{ .Release.Namespace }}/{{ $name }}
+{{- end }}
+{{- if .Values.ingressNginx.tcp }}
+- --tcp-services-configmap={{ .Release.Namespace }}/{{ $name }}-tcp
+{{- end }}
+{{- if .Values.ingressNginx.udp }}
+- --udp-services-configmap={{ .Release.Namespace }}/{{ $name }}-udp
 {{- end }}
 {{- with .Values.tls.defaultCertificate }}
 - --default-tls-certificate={{ . }}
@@ -464,9 +484,9 @@ annotations:
 {{- end -}}
 {{- end -}}
 {{- $ports := list (include "sluicegate.httpPort" . | int) (include "sluicegate.httpsPort" . | int) (int $v.admin.port) -}}
-{{- range $v.extraPorts }}{{ if ne (.protocol | default "TCP") "UDP" }}{{ $ports = append $ports (int .port) }}{{ end }}{{ end -}}
+{{- range (include "sluicegate.furtherPorts" . | fromYaml).ports }}{{ if ne .protocol "UDP" }}{{ $ports = append $ports (int .port) }}{{ end }}{{ end -}}
 {{- if ne (len $ports) (len (uniq $ports)) -}}
-{{- fail (printf "two of listen.http, listen.https, admin.port and extraPorts have the same port: %v" $ports) -}}
+{{- fail (printf "two of listen.http, listen.https, admin.port, extraPorts and ingressNginx.tcp have the same port: %v" $ports) -}}
 {{- end -}}
 {{- end -}}
 

@@ -64,8 +64,8 @@ spec:
         - {name: http, containerPort: {{ include "sluicegate.httpPort" . }}, protocol: TCP}
         - {name: https, containerPort: {{ include "sluicegate.httpsPort" . }}, protocol: TCP}
         - {name: admin, containerPort: {{ .Values.admin.port }}, protocol: TCP}
-        {{- range .Values.extraPorts }}
-        - {name: {{ .name }}, containerPort: {{ .port }}, protocol: {{ .protocol | default "TCP" }}}
+        {{- range (include "sluicegate.furtherPorts" . | fromYaml).ports }}
+        - {name: {{ .name }}, containerPort: {{ .port }}, protocol: {{ .protocol }}}
         {{- end }}
       {{- end }}
       {{- include "sluicegate.probes" (dict "root" . "host" (ternary $host "" (hasPrefix "127." $host))) | nindent 6 }}

@@ -47,10 +47,14 @@ subjects:
   resourceNames: [{{ $name }}]
   verbs: [get, list, watch]
 {{- end }}
-{{- if .Values.config }}
+{{- $configmaps := list -}}
+{{- if .Values.config }}{{ $configmaps = append $configmaps $name }}{{ end -}}
+{{- if .Values.ingressNginx.tcp }}{{ $configmaps = append $configmaps (printf "%s-tcp" $name) }}{{ end -}}
+{{- if .Values.ingressNginx.udp }}{{ $configmaps = append $configmaps (printf "%s-udp" $name) }}{{ end -}}
+{{- if $configmaps }}
 - apiGroups: [""]
   resources: [configmaps]
-  resourceNames: [{{ $name }}]
+  resourceNames: [{{ join ", " $configmaps }}]
   verbs: [get, list, watch]
 {{- end }}
 {{- end }}

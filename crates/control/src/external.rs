@@ -21,7 +21,7 @@ pub(crate) fn key(namespace: &Arc<str>, host: &str, port: u16, has_tls: bool) ->
             policy: None,
         })
     });
-    let transport = Transport { protocol: Protocol::Http, tls, is_cluster_ip: false };
+    let transport = Transport { protocol: Protocol::Http, tls, is_cluster_ip: false, sends_proxy: false };
     let service = format!("{PREFIX}{host}").into();
     UpstreamKey { namespace: namespace.clone(), service, port: port.to_string().into(), transport }
 }

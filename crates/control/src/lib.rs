@@ -52,6 +52,7 @@ mod upstream;
 mod x_backend;
 
 pub use convert::{Converted, convert_ingresses};
+pub use manifest::{read_yaml, write_yaml};
 pub use merge::policy::standing::{Reason, Standing, TargetName};
 pub use migrate::cluster::{ReadError, read_ingresses};
 pub use migrate::{
@@ -59,6 +60,7 @@ pub use migrate::{
     migration_report,
 };
 pub use object::annotation::page::annotations;
+pub use object::nginx::configmap::{IngressNginxKey, ingress_nginx_keys, is_ingress_nginx_key};
 pub use object::policy::crd::{Definition, definitions};
 pub use object::{Kind, ObjectRef};
 pub use problem::{Origin, Problem, Severity};

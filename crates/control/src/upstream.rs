@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sluicegate_model::{
-    Conditions, Endpoint, Protocol, Transport, TransportTls, Upstream, UpstreamKey, UpstreamTls, Verification,
+    Conditions, Endpoint, Protocol, ProxyProtocol, Transport, TransportTls, Upstream, UpstreamKey,
+    UpstreamTls, Verification,
 };
 
 use crate::object::annotation;
@@ -179,7 +180,9 @@ pub(crate) fn resolve(store: &Store, key: &UpstreamKey) -> Resolved {
         limits: service.limits,
         external_name: service.external_name.clone(),
         tls: tls.map(Arc::new),
-        proxy_protocol: service.proxy_protocol.filter(|_| key.transport.protocol == Protocol::Tcp),
+        proxy_protocol: (service.proxy_protocol)
+            .or(key.transport.sends_proxy.then_some(ProxyProtocol::V1))
+            .filter(|_| key.transport.protocol == Protocol::Tcp),
         health: None,
         retry_constraint: None,
         endpoints: Arc::default(),

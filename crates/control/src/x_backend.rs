@@ -122,7 +122,7 @@ impl<'a> XBackends<'a> {
             namespace: object.namespace.clone(),
             service: service_of(&object.name),
             port: destination.port.to_string().into(),
-            transport: Transport { protocol, tls, is_cluster_ip: false },
+            transport: Transport { protocol, tls, is_cluster_ip: false, sends_proxy: false },
         })
     }
 

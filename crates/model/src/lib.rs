@@ -45,7 +45,8 @@ pub use feature::compression::{Codings, Compression, ContentCoding};
 pub use feature::{Ejection, Features, HealthCheck, HealthCheckType, ServiceFeatures};
 pub use host::HostPattern;
 pub use listener::{
-    EntryPoint, Layer4Route, Listener, ListenerId, Planes, ProxyProtocol, Serves, TlsRoute, WeightedUpstream,
+    EntryPoint, Layer4Route, Listener, ListenerId, Planes, ProxyHeader, ProxyProtocol, Serves, TlsRoute,
+    WeightedUpstream,
 };
 pub use route::{ObjectId, PathPattern};
 pub use rule::{Rule, RuleMatch, VirtualHost};

@@ -29,6 +29,35 @@ pub struct Listener {
     #[serde(skip_serializing_if = "Planes::is_shared")]
     #[cbor(skip)]
     pub planes: Planes,
+    /// Whether connections begin with the PROXY protocol.
+    #[serde(skip_serializing_if = "ProxyHeader::is_by_peer")]
+    #[cbor(n(3), default, skip_if = "ProxyHeader::is_by_peer")]
+    pub proxy_header: ProxyHeader,
+}
+
+/// Whether connections of a listener begin with the PROXY protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
+#[serde(rename_all = "snake_case")]
+#[cbor(index_only)]
+pub enum ProxyHeader {
+    /// If the peer is one of [`proxy_protocol_peers`](crate::Settings::proxy_protocol_peers).
+    #[default]
+    #[n(0)]
+    ByPeer,
+    /// Always.
+    #[n(1)]
+    Always,
+    /// Never.
+    #[n(2)]
+    Never,
+}
+
+impl ProxyHeader {
+    /// Whether the peer decides.
+    #[must_use]
+    pub fn is_by_peer(&self) -> bool {
+        *self == Self::ByPeer
+    }
 }
 
 /// The data planes that serve a listener.

@@ -65,6 +65,10 @@ pub struct Transport {
     /// Whether the cluster IP of the Service is the only endpoint, in place of the endpoints of the Service.
     #[cbor(n(2), default, skip_if = "is_false")]
     pub is_cluster_ip: bool,
+    /// Whether the gateway sends the client's address to the endpoints, by version 1 of the PROXY protocol, even if the Service
+    /// does not ask for it. Only for TCP.
+    #[cbor(n(3), default, skip_if = "is_false")]
+    pub sends_proxy: bool,
 }
 
 fn is_false(value: &bool) -> bool {
@@ -123,8 +127,9 @@ impl fmt::Display for Transport {
             Protocol::Udp => ("udp", "dtls"),
         };
         let of_service = if self.is_cluster_ip { ", cluster IP" } else { "" };
-        let Some(tls) = &self.tls else { return write!(f, "{clear}{of_service}") };
-        write!(f, "{secure} {}{of_service}", tls.server_name)?;
+        let proxy = if self.sends_proxy { ", PROXY" } else { "" };
+        let Some(tls) = &self.tls else { return write!(f, "{clear}{of_service}{proxy}") };
+        write!(f, "{secure} {}{of_service}{proxy}", tls.server_name)?;
         f.write_str(if tls.verifies { ", verified" } else { "" })?;
         f.write_str(if tls.sends_name { "" } else { ", no SNI" })?;
         let mut objects = tls.policy.iter().chain(&tls.secret);

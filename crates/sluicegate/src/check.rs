@@ -9,6 +9,7 @@ use sluicegate_control::{Loaded, Severity, TranslateOptions, foreign_in_words, l
 use sluicegate_model::Settings;
 
 use crate::cli::{CheckArgs, ClassArgs};
+use crate::configmap;
 
 pub(crate) fn run(args: &CheckArgs) -> ExitCode {
     if let Err(error) = args.dir.metadata() {
@@ -19,7 +20,10 @@ pub(crate) fn run(args: &CheckArgs) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let ports = Ports { http: &args.listen, https: &args.listen_https, admin: args.admin };
-    let loaded = load_once(&args.dir, &translate_options(&args.class, Settings::default(), ports));
+    let mut options = translate_options(&args.class, Settings::default(), ports);
+    args.configmaps.apply(&mut options);
+    options.read_globals = configmap::reader_of_defaults();
+    let loaded = load_once(&args.dir, &options);
     for problem in loaded.problems.iter().chain(&loaded.foreign) {
         crate::complain(&format!("{}: {problem}", problem.severity));
     }

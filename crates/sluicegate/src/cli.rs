@@ -5,19 +5,20 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use sluicegate_control::IngressNginx;
+use sluicegate_control::{IngressNginx, ObjectName};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::address::{listen_address, local_address};
+use crate::address::{listen_address, local_address, object_name};
 use crate::control_plane::ControlPlaneArgs;
 use crate::convert::Convert;
 use crate::data_plane::DataPlaneArgs;
 use crate::log::Lines;
 use crate::migrate::Migrate;
 use crate::serve::ServeArgs;
+use crate::source::ConfigMapArgs;
 
 /// A Kubernetes ingress controller and API gateway that applies every change of routes and endpoints without losing a
 /// request.
@@ -82,6 +83,8 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
     pub(crate) admin: SocketAddr,
     #[command(flatten)]
+    pub(crate) configmaps: ConfigMapArgs,
+    #[command(flatten)]
     pub(crate) class: ClassArgs,
 }
 
@@ -94,7 +97,8 @@ pub(crate) struct ClassArgs {
     #[arg(long, value_name = "NAME", default_value = "sluicegate")]
     pub(crate) ingress_class: String,
     /// Serve Ingresses without a class, even if IngressClasses exist and none is the default.
-    #[arg(long)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
+          default_missing_value = "true")]
     pub(crate) watch_ingress_without_class: bool,
     /// The class of the Gateways to serve if no GatewayClass has this name. The gateway also serves every GatewayClass
     /// with the controller sluicegate.dev/gateway-controller.
@@ -121,6 +125,10 @@ pub(crate) struct ClassArgs {
     /// The controller of the IngressClasses to serve as ingress-nginx does. Only with --ingress-nginx-compatibility.
     #[arg(long, value_name = "NAME", default_value = "k8s.io/ingress-nginx")]
     pub(crate) controller_class: String,
+    /// The Service for requests that no rule of ingress-nginx matches, and for error pages of its Ingresses: its first
+    /// TCP port. Only with --ingress-nginx-compatibility. [default: such requests receive 404]
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = object_name)]
+    pub(crate) default_backend_service: Option<ObjectName>,
 }
 
 impl ClassArgs {
@@ -136,7 +144,9 @@ impl ClassArgs {
             named => named.to_owned(),
         };
         let prefix = self.annotations_prefix.trim_end_matches('/').to_owned();
-        IngressNginx::new(prefix, self.controller_class.clone(), class)
+        let mut dialect = IngressNginx::new(prefix, self.controller_class.clone(), class);
+        dialect.default_backend.clone_from(&self.default_backend_service);
+        dialect
     }
 }
 

@@ -7,6 +7,7 @@
 //! | [`cli`] | the command line |
 //! | [`log`] | one line of the log for each event |
 //! | [`configmap`] | global settings of a ConfigMap |
+//! | [`flags`] | flags of ingress-nginx that Sluicegate does not have |
 //! | [`settings`] | limits and timeouts as options |
 //! | [`tls`] | TLS as options |
 //! | [`gateway`] | the data plane as a process |
@@ -20,6 +21,7 @@
 //! | [`check`] | `sluicegate check` |
 //! | [`convert`] | `sluicegate convert` |
 //! | [`migrate`] | `sluicegate migrate` |
+//! | [`values`] | `sluicegate migrate values` |
 //! | [`show`] | `sluicegate routes`, `sluicegate upstreams`, `sluicegate ready` and `sluicegate crds` |
 
 mod address;
@@ -30,6 +32,7 @@ mod configmap;
 mod control_plane;
 mod convert;
 mod data_plane;
+mod flags;
 mod gateway;
 mod log;
 mod migrate;
@@ -40,6 +43,7 @@ mod signals;
 mod source;
 mod takeover;
 mod tls;
+mod values;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -55,6 +59,10 @@ use migrate::Migrate;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    if let Some(refusal) = flags::refusal(std::env::args_os()) {
+        complain(&format!("error: {refusal}"));
+        return ExitCode::from(2);
+    }
     let cli = Cli::parse();
     cli.log.init();
     capability::raise_bind();
@@ -66,6 +74,10 @@ fn main() -> ExitCode {
         Command::Convert(Convert::Ingress(args)) => convert::ingress(&args),
         Command::Migrate(Migrate::Report(args)) => migrate::report(&args),
         Command::Migrate(Migrate::Diff(args)) => match migrate::diff(&args) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        Command::Migrate(Migrate::Values(args)) => match values::run(&args) {
             Ok(code) => return code,
             Err(error) => Err(error),
         },

@@ -14,6 +14,7 @@ use sluicegate_control::{
 use sluicegate_migrate::{Controller, ControllerError, Options, Request, Rules, source};
 
 use crate::cli::ClassArgs;
+use crate::values::ValuesArgs;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Migrate {
@@ -24,7 +25,7 @@ pub(crate) enum Migrate {
 Examples:\n  sluicegate migrate report --kubernetes --output html > report.html\n  \
 kubectl get ingresses,ingressclasses --all-namespaces --output yaml | sluicegate migrate report -\n\n\
 sluicegate check --ingress-nginx-compatibility also finds references to missing Services and Secrets.")]
-    Report(ReportArgs),
+    Report(Box<ReportArgs>),
     /// Send the same requests to ingress-nginx and to the gateway, and print every difference between their responses:
     /// status, headers, body, and the Service that responded. The requests come from an access log, a HAR file, or the
     /// hosts and paths of Ingresses. The command sends only GET, HEAD and OPTIONS unless --method allows others, and
@@ -33,6 +34,12 @@ sluicegate check --ingress-nginx-compatibility also finds references to missing 
 Examples:\n  sluicegate migrate diff --old https://192.0.2.1 --new https://192.0.2.2 --access-log access.log --host shop.example.com\n  \
 kubectl get ingresses --all-namespaces --output yaml | sluicegate migrate diff --old http://192.0.2.1 --new http://192.0.2.2 -")]
     Diff(Box<DiffArgs>),
+    /// Print values for the chart of Sluicegate, from a file with values of the chart of ingress-nginx. Standard error names
+    /// each value without a place, and what to do. The command exits with 1 if one of these values restricts access.
+    #[command(after_help = "\
+Examples:\n  helm get values ingress-nginx --namespace ingress-nginx | sluicegate migrate values - > values.yaml\n  \
+helm install sluicegate charts/sluicegate --namespace sluicegate --create-namespace --values values.yaml")]
+    Values(ValuesArgs),
 }
 
 #[derive(Debug, Args)]

@@ -32,13 +32,40 @@ pub(crate) struct SourceArgs {
     /// Follow the objects of a Kubernetes cluster, with the service account of the pod, or otherwise with a kubeconfig.
     #[arg(long)]
     kubernetes: bool,
+    #[command(flatten)]
+    configmaps: ConfigMapArgs,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+}
+
+/// The ConfigMaps that the gateway follows.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Source")]
+pub(crate) struct ConfigMapArgs {
     /// The ConfigMap with global settings. Its keys are the names of options for clients, endpoints, failures,
     /// compression, traces and TLS. Its values take precedence over the command line. Many keys of ingress-nginx are
     /// accepted too. The gateway follows changes. [default: none]
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = object_name)]
     configmap: Option<ObjectName>,
-    #[command(flatten)]
-    cluster: ClusterArgs,
+    /// The ConfigMap with TCP ports that lead to Services, as in ingress-nginx. A key is a port, and its value is
+    /// NAMESPACE/SERVICE:PORT. With :PROXY behind the value, clients must send the PROXY protocol. With a second
+    /// :PROXY, endpoints receive the PROXY protocol. The gateway listens at --gateway-address, and follows changes.
+    /// [default: none]
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = object_name)]
+    tcp_services_configmap: Option<ObjectName>,
+    /// The ConfigMap with UDP ports that lead to Services: a key is a port, and its value is NAMESPACE/SERVICE:PORT. The
+    /// gateway listens at --gateway-address, and follows changes. [default: none]
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = object_name)]
+    udp_services_configmap: Option<ObjectName>,
+}
+
+impl ConfigMapArgs {
+    /// Applies the options to the options of the translation.
+    pub(crate) fn apply(&self, options: &mut TranslateOptions) {
+        options.configmap.clone_from(&self.configmap);
+        options.tcp_services.clone_from(&self.tcp_services_configmap);
+        options.udp_services.clone_from(&self.udp_services_configmap);
+    }
 }
 
 #[derive(Clone, Debug, Args)]
@@ -60,10 +87,11 @@ struct ClusterArgs {
     /// [default: none]
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = object_name, requires = "kubernetes")]
     publish_service: Option<ObjectName>,
-    /// Write this IP address or host name into the status of Ingresses; may be given several times. [default: none]
+    /// Write these IP addresses or host names into the status of Ingresses, comma separated. [default: none]
     #[arg(
         long,
-        value_name = "ADDRESS",
+        value_name = "ADDRESS,...",
+        value_delimiter = ',',
         requires = "kubernetes",
         conflicts_with_all = ["publish_service", "publish_node_addresses"]
     )]
@@ -74,7 +102,7 @@ struct ClusterArgs {
     publish_node_addresses: bool,
     /// The name of the Lease in the namespace of the pod. Of all gateways with this Lease, its holder writes status and
     /// Events.
-    #[arg(long, value_name = "NAME", default_value = "sluicegate")]
+    #[arg(long, value_name = "NAME", alias = "election-id", default_value = "sluicegate")]
     lease_name: Arc<str>,
     /// The name of this pod. [default: a random name, unless --publish-node-addresses needs the name]
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
@@ -164,7 +192,7 @@ impl SourceArgs {
         tls: &TlsArgs,
     ) -> anyhow::Result<Source> {
         tls.apply(&mut options);
-        options.configmap.clone_from(&self.configmap);
+        self.configmaps.apply(&mut options);
         options.read_globals = configmap::reader(settings.clone(), tls.clone());
         if let Some(dir) = &self.manifests {
             return Ok(Source::Directory(Box::new(DirectorySource::new(dir, options))));

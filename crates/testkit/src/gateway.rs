@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::ensure;
 use sluicegate_model::{
     Change, Conditions, Config, Endpoint, HostPattern, Layer4Route, Listener, ListenerId, ObjectId,
-    PathPattern, Planes, Protocol, Rule, Serves, Settings, Tls, Upstream, UpstreamKey, VirtualHost,
-    WeightedUpstream,
+    PathPattern, Planes, Protocol, ProxyHeader, Rule, Serves, Settings, Tls, Upstream, UpstreamKey,
+    VirtualHost, WeightedUpstream,
 };
 use sluicegate_proxy::counters::{Tally, UpstreamShard};
 use sluicegate_proxy::upstream::{SharedEndpoint, SharedUpstream};
@@ -90,6 +90,7 @@ impl Builder {
             address: ([127, 0, 0, 1], 0).into(),
             serves: serves(layer4_route(LAYER4, protocol)),
             planes: Planes::Shared,
+            proxy_header: ProxyHeader::ByPeer,
         };
         let endpoints = addresses.into_iter().map(ready).collect();
         let upstream = Arc::new(Upstream { endpoints, ..Upstream::default() });

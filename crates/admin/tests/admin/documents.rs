@@ -9,8 +9,8 @@ use sluicegate_admin::table::routes_table;
 use sluicegate_admin::{FetchError, fetch};
 use sluicegate_model::{
     Balance, Change, Conditions, Config, Endpoint, HostPattern, Layer4Route, Listener, ListenerId, ObjectId,
-    PathPattern, Planes, Protocol, Rule, RuleMatch, Serves, Tls, TlsRoute, Transport, UpstreamKey,
-    UpstreamLimits, VirtualHost, WeightedUpstream,
+    PathPattern, Planes, Protocol, ProxyHeader, Rule, RuleMatch, Serves, Tls, TlsRoute, Transport,
+    UpstreamKey, UpstreamLimits, VirtualHost, WeightedUpstream,
 };
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::{self, Client, LIMIT};
@@ -110,7 +110,13 @@ fn admin_path_routes_lists_layer4_routes_with_their_listeners() -> anyhow::Resul
     let listener = |address: &str, serves| {
         let object = ObjectId { kind: "Gateway", namespace: "shop".into(), name: "edge".into() };
         let id = ListenerId { object, name: "x".into() };
-        anyhow::Ok(Listener { id, address: address.parse()?, serves, planes: Planes::Shared })
+        anyhow::Ok(Listener {
+            id,
+            address: address.parse()?,
+            serves,
+            planes: Planes::Shared,
+            proxy_header: ProxyHeader::ByPeer,
+        })
     };
     let tls_route = |host: HostPattern, route| TlsRoute::new(host, route);
     let (db, new, dns) =

@@ -21,5 +21,6 @@ pub(crate) fn intents<'a>(store: &'a Store, options: &'a TranslateOptions) -> In
     let mut intents = Intents::default();
     ingress::ask(store, options, &mut intents);
     gateway::ask(store, options, &mut intents);
+    nginx::services::ask(store, options, &mut intents);
     intents
 }

@@ -6,7 +6,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use sluicegate_model::policy::Security;
-use sluicegate_model::{Certificate, ClientAuth, HostPattern, Layer4Route, ListenerId, Planes, UpstreamKey};
+use sluicegate_model::{
+    Certificate, ClientAuth, HostPattern, Layer4Route, ListenerId, Planes, ProxyHeader, UpstreamKey,
+};
 
 use super::{At, Place, Reference};
 use crate::frontend::gateway::service::Placement;
@@ -71,6 +73,9 @@ pub(crate) struct Listener<'a> {
     pub(crate) unresolved: Option<Fault>,
     /// Whether the listener has no sockets only because the Service of its Gateway does not have its port yet.
     pub(crate) is_waiting: bool,
+    pub(crate) proxy_header: ProxyHeader,
+    /// The destination of all connections, of a listener that no route attaches to.
+    pub(crate) leads_to: Option<Destination<'a>>,
     /// The sockets of the listener, or the reason why there are none.
     pub(crate) sockets: Result<Vec<Socket>, Problem>,
 }
@@ -205,7 +210,11 @@ impl Listener<'_> {
 
     /// The name of a field of the listener.
     pub(crate) fn field(&self, within: &str) -> String {
-        format!("{}.{within}", self.place.field())
+        match self.place {
+            // The key is the port.
+            Place::Data(_) => self.place.field(),
+            place => format!("{}.{within}", place.field()),
+        }
     }
 }
 

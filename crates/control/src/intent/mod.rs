@@ -43,7 +43,7 @@ pub(crate) struct Intents<'a> {
     /// The ListenerSets of these Gateways, the oldest first.
     pub(crate) listener_sets: Vec<ListenerSetIntent<'a>>,
     /// The listeners of Gateways, those of the oldest Gateway first; then the listeners of ListenerSets, those of the
-    /// oldest set first.
+    /// oldest set first; then the ports of `tcp_services` and `udp_services`.
     pub(crate) listeners: Vec<Listener<'a>>,
     /// The routes below HTTP, the oldest route first.
     pub(crate) layer4: Vec<Layer4<'a>>,
@@ -238,6 +238,8 @@ pub(crate) enum Place {
     Mirror,
     /// The URL of the external authorization service of a SecurityPolicy.
     ExtAuth,
+    /// The entry of a ConfigMap whose key is this port.
+    Data(u16),
 }
 
 impl<'a> Intent<'a> {
@@ -293,6 +295,7 @@ impl Place {
             Self::Annotation(name) => annotation::field(name),
             Self::DefaultBackend => "spec.defaultBackend".to_owned(),
             Self::Path(rule, path) => path_field(rule, path),
+            Self::Data(port) => format!("data[{port}]"),
             Self::Secret(index) => secret_field(index),
             Self::Listener(index) => listener_field(index),
             Self::ParentRef(index) => parent_field(index),
@@ -321,6 +324,7 @@ impl Reference<'_> {
         let field = match self.place {
             Place::DefaultBackend => format!("{field}.{within}"),
             Place::Path(..) => format!("{field}.backend.{within}"),
+            Place::Data(_) => field,
             _ => format!("{field}.{}", within.trim_start_matches("service.")),
         };
         let message = match self.place {

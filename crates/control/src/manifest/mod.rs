@@ -41,6 +41,24 @@ impl Syntax {
     }
 }
 
+/// Parses a YAML document of any content.
+///
+/// # Errors
+///
+/// The text is no YAML, or exceeds the limits for manifests. The message names the line, if known.
+pub fn read_yaml(text: &str) -> Result<Value, String> {
+    Syntax::Yaml.parse(text).map_err(|fault| match fault.line {
+        Some(line) => format!("line {line}: {}", fault.message),
+        None => fault.message,
+    })
+}
+
+/// Writes a value as YAML.
+#[must_use]
+pub fn write_yaml(value: &Value) -> String {
+    serde_saphyr::to_string(value).unwrap_or_default()
+}
+
 /// The readable objects of a file as written, also the objects of lists.
 pub(crate) fn objects(text: &str, syntax: Syntax) -> Vec<Value> {
     fn add(value: Value, objects: &mut Vec<Value>) {

@@ -330,6 +330,7 @@ impl<'i, 'a> Merging<'i, 'a> {
             address,
             serves: serves.clone(),
             planes: all[first].planes.clone(),
+            proxy_header: all[first].proxy_header,
         });
         // The same listeners may have another address too.
         if let Serves::Http(name) | Serves::Https(name) = serves
@@ -456,6 +457,10 @@ impl<'i, 'a> Merging<'i, 'a> {
 
     /// The single route of a listener without hostnames: the oldest route.
     fn only_route(&mut self, listener: usize) -> Option<Layer4Route> {
+        if let Some(destination) = &self.listeners[listener].leads_to {
+            self.merged.references.extend(destination.references.iter().cloned());
+            return Some(destination.route.clone());
+        }
         let attached = std::mem::take(&mut self.attached[listener]);
         let first = attached.first()?.route;
         for loser in attached.iter().filter(|attachment| attachment.route != first) {

@@ -35,6 +35,8 @@ pub(crate) struct ConfigMap {
     pub(crate) data: Data,
     /// The global settings of ingress-nginx, if this is its ConfigMap.
     pub(crate) nginx: nginx::configmap::Cached,
+    /// The ports that lead to Services, if this is a ConfigMap of them.
+    pub(crate) services: nginx::services::Cached,
 }
 
 /// The content of a Secret or a ConfigMap, by key.
@@ -74,6 +76,7 @@ impl ConfigMap {
         Self {
             data: Data::check(text.chain(binary).collect(), findings),
             nginx: nginx::configmap::Cached::default(),
+            services: nginx::services::Cached::default(),
         }
     }
 }

@@ -501,6 +501,25 @@ impl Store {
         self.one(object)
     }
 
+    /// The identity of a Service, and the place where it was written.
+    pub(crate) fn service_entry(
+        &self,
+        namespace: &Arc<str>,
+        name: &Arc<str>,
+    ) -> Option<(&ObjectRef, &Origin)> {
+        let (_, origin) = self.service(namespace, name)?;
+        let object = ObjectRef { kind: Kind::Service, namespace: namespace.clone(), name: name.clone() };
+        let (known, _) = self.slots.of(Kind::Service).get_key_value(&object)?;
+        Some((known, origin))
+    }
+
+    /// A ConfigMap with its identity, and the place where it was written.
+    pub(crate) fn configmap_entry(&self, object: &ObjectRef) -> Option<(&ObjectRef, &ConfigMap, &Origin)> {
+        let (known, _) = self.slots.of(object.kind).get_key_value(object)?;
+        let (configmap, origin) = self.configmap(object)?;
+        Some((known, configmap, origin))
+    }
+
     /// The error of an object in service, or of a newer version that is not in service; `None` without an error.
     pub(crate) fn error_of(&self, object: &ObjectRef) -> Option<String> {
         if !self.troubled.contains(object) {

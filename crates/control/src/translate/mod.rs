@@ -22,7 +22,7 @@ use crate::intent::At;
 use crate::merge::policy::standing::Standing;
 use crate::object::secret::ConfigMap;
 use crate::object::{Kind, ObjectRef, nginx};
-use crate::problem::Problem;
+use crate::problem::{Problem, Severity};
 use crate::status::ObjectStatus;
 use crate::store::{ServiceRef, Store};
 use crate::{emit, frontend, merge};
@@ -106,6 +106,10 @@ pub struct TranslateOptions {
     /// The ConfigMap with settings that override [`settings`](Self::settings) and [`ssl_redirect`](Self::ssl_redirect).
     /// Default: none.
     pub configmap: Option<ObjectName>,
+    /// The ConfigMap whose keys are TCP ports that lead to Services, as in ingress-nginx. Default: none.
+    pub tcp_services: Option<ObjectName>,
+    /// The ConfigMap whose keys are UDP ports that lead to Services, as in ingress-nginx. Default: none.
+    pub udp_services: Option<ObjectName>,
     /// The function that reads the ConfigMap.
     pub read_globals: ReadGlobals,
     /// Whether Ingresses are served although they have annotations of ingress-nginx that restrict access and are not
@@ -124,7 +128,8 @@ pub struct IngressNginx {
     pub controller: String,
     /// The class without an IngressClass of that name. Default `nginx`.
     pub ingress_class: String,
-    /// The Service of error pages for Ingresses without an own default backend. Default: none.
+    /// The Service of error pages for Ingresses without an own default backend, and of requests that no rule matches. Default:
+    /// none.
     pub default_backend: Option<ObjectName>,
     /// The settings of Ingresses without annotations.
     pub(crate) globals: Arc<nginx::Settings>,
@@ -220,6 +225,8 @@ impl Default for TranslateOptions {
             default_certificate: None,
             ticket_secret: None,
             configmap: None,
+            tcp_services: None,
+            udp_services: None,
             read_globals: ReadGlobals::default(),
             ignore_nginx_access_annotations: false,
             ingress_nginx: None,
@@ -263,6 +270,9 @@ pub fn translate(store: &Store, options: &TranslateOptions) -> Translation {
         if let Some(trusted) = globals.https.forwarded.trusted_proxies() {
             settings.trusted_proxies = trusted;
         }
+        if let Some(peers) = globals.https.forwarded.proxy_protocol_peers() {
+            settings.proxy_protocol_peers = peers;
+        }
     }
     let mut intents = frontend::intents(store, &options);
     let (of_intents, foreign) = (std::mem::take(&mut intents.problems), std::mem::take(&mut intents.foreign));
@@ -304,8 +314,11 @@ fn with_globals<'a>(
     let Globals { settings, ssl_redirect, faults } = (options.read_globals.0)(&of_gateway);
     let mut problems: Vec<Problem> =
         faults.into_iter().map(|(field, fault)| at.warning(&field, fault)).collect();
-    for (key, fault) in of_nginx.iter().flat_map(|globals| &globals.faults) {
-        problems.push(at.warning(&format!("data[{key}]"), fault.clone()));
+    for nginx::configmap::KeyFault { key, message, closes } in
+        of_nginx.iter().flat_map(|globals| &globals.faults)
+    {
+        let severity = if *closes { Severity::Error } else { Severity::Warning };
+        problems.push(at.problem(severity, &format!("data[{key}]"), message.clone()));
     }
     let ingress_nginx = ingress_nginx.map(|(nginx, _)| nginx);
     (Cow::Owned(TranslateOptions { settings, ssl_redirect, ingress_nginx, ..options.clone() }), problems)

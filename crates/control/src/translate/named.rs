@@ -40,7 +40,8 @@ impl Named {
         let mut named = Self::default();
         named.certificates.extend(options.default_certificate.as_ref().map(ObjectName::secret));
         named.others.extend(options.ticket_secret.as_ref().map(ObjectName::secret));
-        named.others.extend(options.configmap.as_ref().map(ObjectName::configmap));
+        let configmaps = [&options.configmap, &options.tcp_services, &options.udp_services];
+        named.others.extend(configmaps.into_iter().flatten().map(ObjectName::configmap));
         let classes = Classes::new(store, options);
         let nginx = super::ingress_nginx(store, options);
         for (object, ingress, _) in store.all::<Ingress>() {

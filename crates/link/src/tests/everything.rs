@@ -340,6 +340,7 @@ fn listeners() -> Vec<Listener> {
         address: address.parse().unwrap(),
         serves,
         planes: Planes::Shared,
+        proxy_header: if name == "tcp" { ProxyHeader::Always } else { ProxyHeader::Never },
     };
     let tls = TlsRoute::new(HostPattern::Any, layer4_route());
     vec![
@@ -361,7 +362,7 @@ fn key(index: usize) -> UpstreamKey {
         policy: Some("shop/policy".into()),
     };
     let tls = (index == 0).then(|| Arc::new(tls));
-    let transport = Transport { protocol, tls, is_cluster_ip: index == 1 };
+    let transport = Transport { protocol, tls, is_cluster_ip: index == 1, sends_proxy: index == 2 };
     UpstreamKey { transport, ..UpstreamKey::new("shop", format!("service-{index}"), "http") }
 }
 

@@ -65,10 +65,12 @@ fn transport() -> impl Strategy<Value = Transport> {
             policy: tls.3[1].take().map(Into::into),
         })
     });
-    (protocol, option::of(tls), any::<bool>()).prop_map(|(protocol, tls, is_cluster_ip)| Transport {
+    let transport = (protocol, option::of(tls), any::<bool>(), any::<bool>());
+    transport.prop_map(|(protocol, tls, is_cluster_ip, sends_proxy)| Transport {
         protocol,
         tls,
         is_cluster_ip,
+        sends_proxy,
     })
 }
 
@@ -279,11 +281,15 @@ fn listener() -> impl Strategy<Value = Listener> {
         text().prop_map(|name| Serves::Http(name.into())),
         text().prop_map(|name| Serves::Https(name.into())),
     ];
-    (id(), text(), address(), serves).prop_map(|(object, name, address, serves)| Listener {
+    let proxy_header =
+        prop_oneof![Just(ProxyHeader::ByPeer), Just(ProxyHeader::Always), Just(ProxyHeader::Never)];
+    let listener = (id(), text(), address(), serves, proxy_header);
+    listener.prop_map(|(object, name, address, serves, proxy_header)| Listener {
         id: ListenerId { object, name: name.into() },
         address,
         serves,
         planes: Planes::Shared,
+        proxy_header,
     })
 }
 

@@ -10,7 +10,7 @@ use sluicegate_link::{
 };
 use sluicegate_model::{
     Change, Conditions, Config, Endpoint, EntryPoint, HostPattern, Listener, ListenerId, ObjectId,
-    PathPattern, Planes, Rule, Serves, Upstream, UpstreamKey, VirtualHost,
+    PathPattern, Planes, ProxyHeader, Rule, Serves, Upstream, UpstreamKey, VirtualHost,
 };
 use sluicegate_testkit::tls::{Authority, ExtendedKeyUsagePurpose, Issued};
 use tempfile::TempDir;
@@ -205,6 +205,7 @@ pub(crate) fn add_gateway(config: &mut Config, name: &str, planes: Planes, index
         address: ([0, 0, 0, 0], port).into(),
         serves: Serves::Http(entry_point),
         planes,
+        proxy_header: ProxyHeader::ByPeer,
     });
 }
 

@@ -97,7 +97,9 @@ pub(crate) async fn serve(
 ) {
     let mut arrival = Arrival::new(stream, peer, listener);
     // Boxed, here and below, so that an idle connection's task is small.
-    if worker.settings().is_proxy(peer.ip()) && !Box::pin(proxy_header::read(worker, &mut arrival)).await {
+    let of_listener = worker.snapshot().table.layer4.proxy_header(&listener);
+    let has_header = of_listener.unwrap_or_else(|| worker.settings().is_proxy(peer.ip()));
+    if has_header && !Box::pin(proxy_header::read(worker, &mut arrival)).await {
         return;
     }
     let addresses = arrival.addresses;

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sluicegate_model::{Config, EntryPoint, HostPattern, Layer4Route, ObjectId, Serves, TlsRoute};
+use sluicegate_model::{
+    Config, EntryPoint, HostPattern, Layer4Route, ObjectId, ProxyHeader, Serves, TlsRoute,
+};
 
 use crate::counters::Layer4Stats;
 use crate::name::HostMap;
@@ -15,6 +17,8 @@ use crate::weight;
 pub(crate) struct Layer4Table {
     pub(crate) connections: HashMap<SocketAddr, ConnectionTarget>,
     pub(crate) datagrams: HashMap<SocketAddr, Option<Arc<Layer4Target>>>,
+    /// Whether connections of a listener begin with the PROXY protocol, for listeners where the peer does not decide.
+    proxy_headers: HashMap<SocketAddr, bool>,
     /// The host names for TLS passthrough at HTTPS listeners.
     pub(super) passthrough: Names,
     /// The host names at HTTPS listeners whose connections are relayed after the TLS handshake.
@@ -52,6 +56,10 @@ impl Layer4Table {
         let mut table = Self::default();
         for listener in &config.listeners {
             let (name, protocol) = (listener.id.to_string(), listener.serves.protocol());
+            if !listener.proxy_header.is_by_peer() {
+                let is_always = listener.proxy_header == ProxyHeader::Always;
+                table.proxy_headers.insert(listener.address, is_always);
+            }
             let mut targets = HostMap::default();
             for (host, route) in listener.serves.routes() {
                 targets.insert(host, Arc::new(target(&name, protocol, host, route)));
@@ -95,6 +103,11 @@ impl Layer4Table {
             }
         }
         table
+    }
+
+    /// Whether connections of a listener begin with the PROXY protocol; `None` if the peer decides.
+    pub(crate) fn proxy_header(&self, listener: &SocketAddr) -> Option<bool> {
+        if self.proxy_headers.is_empty() { None } else { self.proxy_headers.get(listener).copied() }
     }
 }
 

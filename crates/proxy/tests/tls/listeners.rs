@@ -2,7 +2,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sluicegate_model::{
-    EntryPoint, HostPattern, Listener, ListenerId, ObjectId, Planes, Serves, TlsHost, VirtualHost,
+    EntryPoint, HostPattern, Listener, ListenerId, ObjectId, Planes, ProxyHeader, Serves, TlsHost,
+    VirtualHost,
 };
 use sluicegate_proxy::failure::TlsFault;
 use sluicegate_testkit::backend::{Backend, Behaviour};
@@ -39,6 +40,7 @@ async fn serving() -> anyhow::Result<(Backend, Gateway, SocketAddr)> {
         address: ([127, 0, 0, 1], 0).into(),
         serves: Serves::Https("edge".into()),
         planes: Planes::Shared,
+        proxy_header: ProxyHeader::ByPeer,
     });
     let gateway = builder.start().await?;
     let listener = gateway.layer4_addr();

@@ -1,10 +1,11 @@
 //! The listeners of a Gateway or a ListenerSet, and their sockets.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use sluicegate_model::{Certificate, ClientAuth, ClientAuthMode, Planes};
+use sluicegate_model::{Certificate, ClientAuth, ClientAuthMode, Planes, ProxyHeader};
 
 use super::service::{self, Lack, Placement};
 use super::service_ref;
@@ -156,6 +157,8 @@ pub(super) fn intents<'a>(
                 .or_else(|| clients.and_then(|clients| clients.unresolved.clone()))
                 .or(of_filters),
             is_waiting,
+            proxy_header: ProxyHeader::ByPeer,
+            leads_to: None,
             sockets,
         }
     };
@@ -402,6 +405,34 @@ fn addresses(gateway: &Gateway, options: &TranslateOptions) -> Vec<IpAddr> {
     addresses
 }
 
+/// The use of a TCP port by the process itself.
+#[derive(Clone, Copy)]
+pub(crate) enum UsedPort {
+    Http,
+    Https,
+    Admin,
+}
+
+impl fmt::Display for UsedPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Http => "HTTP (--listen)",
+            Self::Https => "HTTPS (--listen-https)",
+            Self::Admin => "the admin interface (--admin)",
+        })
+    }
+}
+
+/// The use of a TCP port by the process itself; `None` for a free port.
+pub(crate) fn used_port(port: u16, options: &TranslateOptions) -> Option<UsedPort> {
+    match () {
+        () if options.http_ports.contains(&port) => Some(UsedPort::Http),
+        () if options.admin_port == Some(port) => Some(UsedPort::Admin),
+        () if options.https_ports.contains(&port) => Some(UsedPort::Https),
+        () => None,
+    }
+}
+
 /// The sockets of a listener, or the reason why it has none.
 fn sockets(
     listener: &gateway::Listener,
@@ -414,24 +445,17 @@ fn sockets(
         _ => IpProtocol::Tcp,
     };
     if protocol == IpProtocol::Tcp {
-        let (is_http, is_https) = (options.http_ports.contains(&port), options.https_ports.contains(&port));
-        let is_tls = matches!(listener.protocol, ListenerProtocol::Https | ListenerProtocol::Tls);
-        let used = match () {
-            () if is_http && listener.protocol != ListenerProtocol::Http => Some("HTTP (--listen)"),
-            () if options.admin_port == Some(port) => Some("the admin interface (--admin)"),
-            () if is_https && !is_tls => Some("HTTPS (--listen-https)"),
-            () => None,
-        };
-        if let Some(used) = used {
-            return Err(format!(
-                "{port} is a port of {used}; the listener is not served. Choose another port"
-            ));
-        }
-        if is_https {
-            return Ok(vec![Socket::Https(port)]);
-        }
-        if is_http {
-            return Ok(vec![Socket::Http(port)]);
+        match (used_port(port, options), listener.protocol) {
+            (Some(UsedPort::Http), ListenerProtocol::Http) => return Ok(vec![Socket::Http(port)]),
+            (Some(UsedPort::Https), ListenerProtocol::Https | ListenerProtocol::Tls) => {
+                return Ok(vec![Socket::Https(port)]);
+            }
+            (Some(used), _) => {
+                return Err(format!(
+                    "{port} is a port of {used}; the listener is not served. Choose another port"
+                ));
+            }
+            (None, _) => {}
         }
     }
     let own = |address: &IpAddr| {

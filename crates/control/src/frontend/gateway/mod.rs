@@ -39,6 +39,7 @@ pub(crate) mod service;
 mod service_ref;
 
 pub(crate) use class::is_ours;
+pub(crate) use listener::used_port;
 
 /// The listeners of our Gateways and of their ListenerSets, in the order of [`Intents::listeners`].
 #[derive(Default)]

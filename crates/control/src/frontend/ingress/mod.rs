@@ -54,6 +54,10 @@ pub(super) fn ask<'a>(store: &'a Store, options: &'a TranslateOptions, intents: 
         intents.http.push(intent);
     }
     if let Some(nginx) = &nginx {
+        let is_for_all = |intent: &Intent<'_>| intent.is_for_all_hosts && intent.default.is_some();
+        // An Ingress with a default backend for all hosts has precedence.
+        let catch_all = nginx.catch_all().filter(|_| !intents.http.iter().any(is_for_all));
+        intents.http.extend(catch_all);
         nginx.finish(&mut intents.problems);
     }
     intents.foreign.extend(others.into_iter().map(|(at, ingress)| {

@@ -10,6 +10,7 @@ use crate::intent::Own;
 use crate::object::ingress::RulePath;
 use crate::object::nginx::errors::{CODES, DEFAULT_BACKEND};
 use crate::object::service::IpProtocol;
+use crate::store::Store;
 use crate::upstream;
 
 pub(super) fn apply(context: &mut Context<'_, '_>, parts: &mut Parts) {
@@ -19,7 +20,7 @@ pub(super) fn apply(context: &mut Context<'_, '_>, parts: &mut Parts) {
     let pages = match own {
         Some(name) => {
             let namespace = context.at.object.namespace.clone();
-            let found = of_service(context, &namespace, name);
+            let found = of_service(context.store, &namespace, name);
             if found.is_none() {
                 let fault = format!("Service {namespace}/{name} does not exist, or has no port for TCP");
                 context.fault(DEFAULT_BACKEND, format!("{fault}; errors have no pages. Create the Service"));
@@ -28,7 +29,7 @@ pub(super) fn apply(context: &mut Context<'_, '_>, parts: &mut Parts) {
         }
         None => {
             let object = context.options.default_backend.as_ref().filter(|_| !codes.is_empty());
-            let found = object.and_then(|of| of_service(context, &of.namespace, &of.name));
+            let found = object.and_then(|of| of_service(context.store, &of.namespace, &of.name));
             if found.is_none() && !codes.is_empty() {
                 let message = format!("has no effect without a default backend: write {DEFAULT_BACKEND}");
                 context.fault(CODES, message);
@@ -62,9 +63,9 @@ pub(super) fn of_path(own: Arc<Own>, path: &RulePath) -> Arc<Own> {
 const DEFAULT_BACKEND_FIELD: &str = "nginx.ingress.kubernetes.io/default-backend";
 
 /// The upstream of the first TCP port of a Service.
-fn of_service(context: &Context<'_, '_>, namespace: &Arc<str>, name: &Arc<str>) -> Option<UpstreamKey> {
-    let (service, _) = context.store.service(namespace, name)?;
+pub(super) fn of_service(store: &Store, namespace: &Arc<str>, name: &Arc<str>) -> Option<UpstreamKey> {
+    let (service, _) = store.service(namespace, name)?;
     let port = service.ports.iter().find(|port| port.protocol == IpProtocol::Tcp)?;
     let named = UpstreamKey::new(namespace.clone(), name.clone(), port.key.clone());
-    Some(upstream::key(context.store, &named, None, None))
+    Some(upstream::key(store, &named, None, None))
 }

@@ -10,6 +10,7 @@
 //! | [`access`] | client IPs |
 //! | [`auth`] | passwords, external authorization services |
 //! | [`client_certificate`] | client certificates |
+//! | [`global`] | blocked clients and headers of all Ingresses |
 //! | [`limits`] | limits of requests, connections and bandwidth |
 //! | [`location`] | the matches of paths, in the order of nginx |
 //! | [`https`] | redirects to HTTPS |
@@ -25,25 +26,26 @@
 //! | [`redirect`] | redirects to other URLs |
 //! | [`hash`] | consistent hashing |
 //! | [`snippet`] | directives of snippets |
+//! | [`services`] | ports for TCP and UDP that lead to Services |
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use sluicegate_model::feature::{DirectResponse, Features};
 use sluicegate_model::policy::{RateLimits, Security};
-use sluicegate_model::rule::RuleMatch;
+use sluicegate_model::rule::{HttpsRedirect, RuleMatch};
 use sluicegate_model::value::{Entries, Number};
 use sluicegate_model::{HostPattern, ObjectId, UpstreamKey};
 
 use super::ingress::{passthrough, tls};
-use crate::intent::{Alias, At, Host, Intent, Own, Passthrough, Place, Reference, Rule};
+use crate::intent::{Alias, At, Host, Https, Intent, Own, Passthrough, Place, Reference, Rule};
 use crate::object::annotation::field;
 use crate::object::backend::Backend;
 use crate::object::ingress::{self, Ingress};
 use crate::object::nginx::Settings;
 use crate::problem::{Problem, Severity};
 use crate::store::Store;
-use crate::translate::IngressNginx;
+use crate::translate::{IngressNginx, ObjectName};
 use canary::Canaries;
 use location::{Locations, Path};
 
@@ -53,6 +55,7 @@ mod canary;
 mod client_certificate;
 mod cors;
 mod errors;
+mod global;
 mod hash;
 mod https;
 mod limits;
@@ -63,6 +66,7 @@ mod proxy;
 mod redirect;
 mod response;
 mod rewrite;
+pub(super) mod services;
 mod session;
 mod snippet;
 mod upstream;
@@ -75,6 +79,9 @@ pub(super) struct Dialect<'a> {
     canaries: Canaries<'a>,
     /// The id of the class, for the traffic policies that its Ingresses share.
     class: ObjectId,
+    headers: global::Headers,
+    /// The upstream of requests that no rule matches (`--default-backend-service`).
+    default_backend: Option<UpstreamKey>,
 }
 
 /// The paths of the Ingresses of the dialect.
@@ -173,12 +180,46 @@ impl<'a> Dialect<'a> {
         let canaries = Canaries::new(with_settings.filter(|(_, _, settings)| settings.canary.is_canary));
         let name = options.ingress_class.as_str().into();
         let class = ObjectId { kind: "IngressClass", namespace: "".into(), name };
-        Self { store, options, locations, canaries, class }
+        let headers = global::Headers::new(store, &options.globals);
+        let default = options.default_backend.as_ref();
+        let default_backend = default.and_then(|of| errors::of_service(store, &of.namespace, &of.name));
+        Self { store, options, locations, canaries, class, headers, default_backend }
     }
 
     /// Reports faults that concern several Ingresses, after the intents of all of them.
     pub(super) fn finish(&self, problems: &mut Vec<Problem>) {
         self.canaries.report_unused(problems);
+        problems.extend(self.headers.problems());
+        if let (Some(ObjectName { namespace, name }), None) =
+            (&self.options.default_backend, &self.default_backend)
+        {
+            let message = format!(
+                "Service {namespace}/{name} does not exist, or has no port for TCP; requests without a rule receive 404. Create \
+                 the Service"
+            );
+            problems.push(Problem::of_option("--default-backend-service", message));
+        }
+    }
+
+    /// The intent of the default backend, for hosts without an Ingress.
+    pub(super) fn catch_all(&self) -> Option<Intent<'a>> {
+        let ObjectName { namespace, name } = self.options.default_backend.as_ref()?;
+        let (object, origin) = self.store.service_entry(namespace, name)?;
+        Some(Intent {
+            at: At { object, origin },
+            created: None,
+            hosts: Vec::new(),
+            default: Some(self.default_backend.clone()?),
+            is_for_all_hosts: true,
+            tls: Vec::new(),
+            client_auth: None,
+            https: Https { is_forced: false, if_tls: None, redirect: HttpsRedirect::default() },
+            compression: None,
+            own: None,
+            unmatched: None,
+            refuses: None,
+            named: Vec::new(),
+        })
     }
 
     /// The intent of an Ingress.
@@ -195,6 +236,8 @@ impl<'a> Dialect<'a> {
         };
         let own = self.own(&mut context);
         let settings = context.settings.clone();
+        // Blocked clients come after the snippet of the host, whose addresses the Ingress would otherwise replace.
+        let guarded = self.block(&own, at);
         let backend = settings.backend.backend();
         let is_main = !settings.canary.is_canary;
         let rules = || ingress.rules.iter().filter(|_| is_main);
@@ -202,7 +245,8 @@ impl<'a> Dialect<'a> {
         if settings.redirect.www {
             let of_hosts = rules().filter(|rule| is_first_of_host(ingress, rule));
             hosts.extend(
-                of_hosts.filter_map(|rule| redirect::www(&own, &rule.host, |host| self.locations.has(host))),
+                of_hosts
+                    .filter_map(|rule| redirect::www(&guarded, &rule.host, |host| self.locations.has(host))),
             );
         }
         let default = ingress.default_backend.as_ref().filter(|_| is_main);
@@ -210,12 +254,13 @@ impl<'a> Dialect<'a> {
             at,
             created: ingress.created,
             hosts,
-            default: default.map(|named| self.key(named, &backend, &settings)),
-            is_for_all_hosts: !ingress.has_rules,
-            unmatched: Some(unmatched(&own)),
+            default: (default.map(|named| self.key(named, &backend, &settings)))
+                .or_else(|| self.default_backend.clone().filter(|_| is_main)),
+            is_for_all_hosts: default.is_some() && !ingress.has_rules,
+            unmatched: Some(unmatched(&guarded)),
             own: Some(match default {
-                Some(_) => auth::of_host(&mut context, &own, &HostPattern::Any),
-                None => own.clone(),
+                Some(_) => auth::of_host(&mut context, &guarded, &HostPattern::Any),
+                None => guarded,
             }),
             tls: if is_main { tls::certificates(self.store, at, ingress) } else { Vec::new() },
             client_auth: client_certificate::of(&context).filter(|_| is_main),
@@ -235,6 +280,11 @@ impl<'a> Dialect<'a> {
             let names = settings.alias.hosts.clone();
             names.into_iter().map(move |name| Alias { at, place, name, of })
         })
+    }
+
+    /// The parts with a refusal of the clients that no Ingress serves.
+    fn block(&self, own: &Arc<Own>, at: At<'_>) -> Arc<Own> {
+        global::block(&self.options.globals.global.blocked, own, &at.id())
     }
 
     /// The parts of all rules of an Ingress.
@@ -276,6 +326,7 @@ impl<'a> Dialect<'a> {
         snippet::apply(context, &mut parts);
         redirect::apply(context, &mut parts);
         hash::apply(context, &mut parts);
+        self.headers.apply(context, &mut parts);
         let Parts { features, security, limits } = parts;
         let is_open = security == Security::open(security.id.clone());
         let has_limits = !limits.limits.is_empty() || !limits.concurrency.is_empty();
@@ -297,6 +348,7 @@ impl<'a> Dialect<'a> {
     ) -> Host<'a> {
         let snippet = self.locations.snippet(&rule.host);
         let own = &snippet.map_or_else(|| own.clone(), |snippet| snippet.over(own, &context.at.id()));
+        let own = &self.block(own, context.at);
         let mut rules = Vec::with_capacity(rule.paths.len());
         let own = &auth::of_host(context, own, &rule.host);
         if let Some(path) = &context.settings.redirect.app_root
@@ -315,6 +367,7 @@ impl<'a> Dialect<'a> {
             let own = session::of_path(own, path);
             let own = self.canaries.of_path(own, context, (&rule.host, path), key);
             let own = self.secured(own, context, place, &path.upstream);
+            global::check_path(context, &place.field(), path);
             match self.locations.matches(&rule.host, path, &settings) {
                 Ok(matches) => {
                     rules.extend(matches.into_iter().map(|Path { of, redirect }| match redirect {

@@ -5,6 +5,7 @@ use sluicegate_model::value::{AnnotatedHeader, EditedHeader, Entries, Template};
 
 use super::{Context, Parts};
 use crate::object::ObjectRef;
+use crate::object::nginx::global;
 use crate::object::nginx::response::CUSTOM_HEADERS;
 
 pub(super) fn apply(context: &mut Context<'_, '_>, parts: &mut Parts) {
@@ -18,14 +19,15 @@ pub(super) fn apply(context: &mut Context<'_, '_>, parts: &mut Parts) {
     if rewrite != ResponseRewrite::default() {
         parts.features.response_rewrite = Some(Box::new(rewrite));
     }
-    parts.features.response_headers.remove = hidden();
+    parts.features.response_headers.remove = hidden(&context.settings.global);
     if let Some(map) = &settings.custom_headers {
         add_headers(context, parts, map, &settings.allowed_headers);
     }
 }
 
-/// The headers of endpoints that nginx keeps from clients: its own commands, and the name of the server (`server-tokens`).
-fn hidden() -> Entries<EditedHeader, 32> {
+/// The headers of endpoints that nginx keeps from clients: its own commands, the name of the server (`server-tokens`), and
+/// `hide-headers`.
+fn hidden(global: &global::Settings) -> Entries<EditedHeader, 32> {
     const HIDDEN: [&str; 7] = [
         "Server",
         "X-Accel-Buffering",
@@ -35,8 +37,11 @@ fn hidden() -> Entries<EditedHeader, 32> {
         "X-Accel-Redirect",
         "X-Pad",
     ];
-    let names = HIDDEN.iter().filter_map(|name| EditedHeader::new(name).ok());
-    Entries::new(names.collect()).unwrap_or_default()
+    let passes_server = global.has_server_tokens && global.passes_server;
+    let names = HIDDEN.iter().filter(|name| !(passes_server && **name == "Server"));
+    let names = names.filter_map(|name| EditedHeader::new(name).ok());
+    // The settings have no longer list.
+    Entries::new(names.chain(global.hidden.iter().cloned()).collect()).unwrap_or_default()
 }
 
 /// Adds the headers of a ConfigMap. Only the owner of the gateway allows names.

@@ -48,7 +48,12 @@ fn apply_to(
         }
     }
     if snippet.headers != TemplateHeaders::default() {
-        features.template_headers = Some(snippet.headers.clone());
+        let headers = features.template_headers.get_or_insert_default();
+        let added = snippet.headers.request.iter().all(|header| headers.request.push(header.clone()))
+            && snippet.headers.response.iter().all(|header| headers.response.push(header.clone()));
+        if !added {
+            return Err("has too many headers");
+        }
     }
     if snippet.host.is_some() {
         features.url_rewrite.host.clone_from(&snippet.host);
@@ -82,19 +87,24 @@ fn restrict(security: &mut Security, snippet: &Snippet) -> Result<(), &'static s
 #[derive(Default)]
 pub(super) struct ServerSnippet {
     settings: Option<Arc<Settings>>,
+    /// Whether an Ingress has the snippet, and not only the ConfigMap.
+    is_own: bool,
     /// The fault that closes the host: the snippet may guard the paths of all Ingresses.
     fault: Option<String>,
 }
 
 impl ServerSnippet {
     pub(super) fn add(&mut self, settings: &Arc<Settings>) {
-        if self.settings.is_some() || self.fault.is_some() {
+        if self.is_own || self.fault.is_some() {
             return;
         }
         let is_of_snippet = |field: &str| field.ends_with("/server-snippet]");
         let fault = settings.faults.iter().find(|fault| fault.closes && is_of_snippet(&fault.field));
         self.fault = fault.map(|fault| fault.message.clone());
-        self.settings = (settings.snippet.server != Snippet::default()).then(|| settings.clone());
+        self.is_own = settings.snippet.has_own_server;
+        if self.is_own || self.settings.is_none() {
+            self.settings = (settings.snippet.server != Snippet::default()).then(|| settings.clone());
+        }
     }
 
     /// The parts of the rules of an Ingress for the host: the responses of the host come first.

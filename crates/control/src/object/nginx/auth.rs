@@ -523,7 +523,7 @@ mod tests {
     fn cache_durations_have_statuses_and_a_time_of_nginx() {
         let namespace = "shop".into();
         let read = |text| {
-            let times = cache_times(&Value { text, namespace: &namespace }).ok()?;
+            let times = cache_times(&Value::within(text, &namespace)).ok()?;
             let entry = |time: &StatusTime| (time.status.get(), time.time.get().as_secs());
             Some(times.iter().map(entry).collect::<Vec<_>>())
         };

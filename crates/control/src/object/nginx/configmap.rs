@@ -11,8 +11,9 @@ use ipnet::IpNet;
 use sluicegate_model::value::Number;
 
 use super::Meaning::{Harmless, Refused, Sets};
+use super::snippet::Settings as Snippets;
 use super::value::Value;
-use super::{CLOSED, Fault, Row, Settings, auth, limits, observability, row};
+use super::{CLOSED, Fault, Row, Settings, auth, global, limits, observability, row, snippet};
 
 /// The annotations that are also keys of the ConfigMap.
 const ANNOTATIONS: &[&str] = &[
@@ -142,6 +143,16 @@ pub(super) const ROWS: &[Row] = &[
         default: "`0.0.0.0/0`",
     },
     Row {
+        name: "use-proxy-protocol",
+        restricts: true,
+        meaning: Sets(|settings, value| {
+            settings.https.forwarded.uses_proxy_protocol = value.switch()?;
+            Ok(())
+        }),
+        sets: "Connections from `proxy-real-ip-cidr` must begin with the PROXY protocol.",
+        default: "`false`",
+    },
+    Row {
         name: "http-redirect-code",
         restricts: false,
         meaning: Sets(|settings, value| {
@@ -184,14 +195,84 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
+/// The consequence of a fault in a key that restricts access.
+const CLOSED_ALL: &str = "the routes of all Ingresses respond with 503";
+
 /// The content of a ConfigMap.
 #[derive(Debug)]
 pub(crate) struct Globals {
     pub(crate) settings: Arc<Settings>,
     /// The keys that have an effect on Ingresses.
     known: Vec<Box<str>>,
-    /// Keys with a fault, and the rest of a sentence about each.
-    pub(crate) faults: Vec<(Box<str>, String)>,
+    pub(crate) faults: Vec<KeyFault>,
+}
+
+/// A key with a fault.
+#[derive(Debug)]
+pub(crate) struct KeyFault {
+    pub(crate) key: Box<str>,
+    /// The rest of a sentence about the key.
+    pub(crate) message: String,
+    /// Whether the routes of all Ingresses respond with 503.
+    pub(crate) closes: bool,
+}
+
+/// The row of a key.
+fn row_of(key: &str) -> Option<&'static Row> {
+    let of_annotation = || row(key).filter(|_| ANNOTATIONS.contains(&key));
+    ROWS.iter()
+        .chain(limits::KEYS)
+        .chain(auth::KEYS)
+        .chain(observability::KEYS)
+        .chain(global::ROWS)
+        .chain(snippet::KEYS)
+        .find(|row| row.name == key)
+        .or_else(of_annotation)
+}
+
+/// A key of the ConfigMap of ingress-nginx that applies to Ingresses, for the reference page.
+#[derive(Clone, Copy, Debug)]
+pub struct IngressNginxKey {
+    /// The name.
+    pub name: &'static str,
+    /// Whether an annotation has the same name and meaning.
+    pub is_annotation: bool,
+    /// Whether a fault in the key closes the routes of all Ingresses.
+    pub restricts: bool,
+    /// The effect, as a sentence.
+    pub effect: &'static str,
+    /// The value without the key; empty if there is none.
+    pub default: &'static str,
+    /// For an unsupported key: what to write instead.
+    pub instead: Option<&'static str>,
+}
+
+/// Whether a key of the ConfigMap of ingress-nginx applies to Ingresses.
+#[must_use]
+pub fn is_ingress_nginx_key(key: &str) -> bool {
+    row_of(key).is_some()
+}
+
+/// The keys of the ConfigMap of ingress-nginx that apply to Ingresses, by name.
+#[must_use]
+pub fn ingress_nginx_keys() -> Vec<IngressNginxKey> {
+    let own = ROWS
+        .iter()
+        .chain(limits::KEYS)
+        .chain(auth::KEYS)
+        .chain(observability::KEYS)
+        .chain(global::ROWS)
+        .chain(snippet::KEYS);
+    let own = own.map(|row| row.name);
+    let mut names: Vec<&str> = own.chain(ANNOTATIONS.iter().copied()).collect();
+    names.sort_unstable();
+    let key = |name| {
+        let Row { restricts, meaning, sets, default, .. } = row_of(name)?;
+        let instead = if let Refused(instead) = meaning { Some(*instead) } else { None };
+        let is_annotation = ANNOTATIONS.contains(&name);
+        Some(IngressNginxKey { name, is_annotation, restricts: *restricts, effect: sets, default, instead })
+    };
+    names.into_iter().filter_map(key).collect()
 }
 
 impl Globals {
@@ -203,28 +284,40 @@ impl Globals {
     fn read<'v>(values: impl Iterator<Item = (&'v str, &'v str)>, namespace: &Arc<str>) -> Self {
         let (mut settings, mut known, mut faults) = (Settings::default(), Vec::new(), Vec::new());
         for (key, value) in values {
-            let of_annotation = || row(key).filter(|_| ANNOTATIONS.contains(&key));
-            let keys = || ROWS.iter().chain(limits::KEYS).chain(auth::KEYS).chain(observability::KEYS);
-            let Some(row) = keys().find(|row| row.name == key).or_else(of_annotation) else { continue };
+            let Some(row) = row_of(key) else { continue };
             known.push(key.into());
             if value.trim().is_empty() {
                 continue;
             }
-            let fault = match row.meaning {
+            let (fault, instead) = match row.meaning {
                 Harmless => continue,
-                Refused(instead) => format!("is not supported and ignored. {instead}"),
-                Sets(set) => match set(&mut settings, &Value { text: value.trim(), namespace }) {
-                    Ok(()) => continue,
-                    Err(fault) if row.restricts => {
-                        let fault = format!("{fault}; {CLOSED}");
-                        let (field, message) = (format!("ConfigMap data[{key}]").into(), fault.clone());
-                        settings.faults.push(Fault { field, message, closes: true });
-                        fault
+                Refused(instead) => ("is not supported".to_owned(), format!(". {instead}")),
+                Sets(set) => match set(&mut settings, &Value::within(value.trim(), namespace)) {
+                    Ok(()) => {
+                        let Snippets { configuration, server, .. } = &mut *settings.snippet;
+                        let of_snippet = configuration.faults.drain(..).chain(server.faults.drain(..));
+                        faults.extend(of_snippet.map(|message| KeyFault {
+                            key: key.into(),
+                            message,
+                            closes: false,
+                        }));
+                        continue;
                     }
-                    Err(fault) => format!("{fault}; the default applies"),
+                    Err(fault) => (fault, String::new()),
                 },
             };
-            faults.push((key.into(), fault));
+            let closes = row.restricts;
+            if closes {
+                let field = format!("ConfigMap data[{key}]").into();
+                let message = format!("{fault}; {CLOSED}{instead}");
+                settings.faults.push(Fault { field, message, closes });
+            }
+            let consequence = if closes { CLOSED_ALL } else { "the default applies" };
+            faults.push(KeyFault {
+                key: key.into(),
+                message: format!("{fault}; {consequence}{instead}"),
+                closes,
+            });
         }
         Self { settings: Arc::new(settings), known, faults }
     }

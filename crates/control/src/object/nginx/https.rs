@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use sluicegate_model::tls::Hsts;
 use sluicegate_model::value::Number;
 
@@ -36,6 +36,7 @@ pub(crate) struct Forwarded {
     pub(crate) uses_headers: Option<bool>,
     pub(crate) uses_real_ip: Option<bool>,
     pub(crate) networks: Option<Vec<IpNet>>,
+    pub(crate) uses_proxy_protocol: bool,
 }
 
 impl Forwarded {
@@ -46,6 +47,12 @@ impl Forwarded {
         let trusts = self.uses_headers == Some(true) || self.uses_real_ip == Some(true);
         let every = || vec![Ipv4Net::default().into()];
         uses.then(|| if trusts { self.networks.clone().unwrap_or_else(every) } else { Vec::new() })
+    }
+
+    /// The peers that send the PROXY protocol; `None` without `use-proxy-protocol`.
+    pub(crate) fn proxy_protocol_peers(&self) -> Option<Vec<IpNet>> {
+        let every = || vec![Ipv4Net::default().into(), Ipv6Net::default().into()];
+        self.uses_proxy_protocol.then(|| self.networks.clone().unwrap_or_else(every))
     }
 }
 

@@ -11,6 +11,7 @@
 //! | [`auth`] | passwords, external authorization services |
 //! | [`client_certificate`] | client certificates |
 //! | [`configmap`] | keys of the ConfigMap |
+//! | [`global`] | keys of the ConfigMap for all Ingresses |
 //! | [`https`] | redirects to HTTPS, TLS passthrough |
 //! | [`backend`] | the protocol and TLS to endpoints |
 //! | [`pattern`] | the regular expressions of a path |
@@ -23,6 +24,8 @@
 //! | [`upstream`] | load balancing, retries, the form of requests, buffers |
 //! | [`errors`] | error pages, the default backend |
 //! | [`response`] | rewrites of responses |
+//! | [`risk`] | the risks of annotations |
+//! | [`services`] | ports for TCP and UDP that lead to Services |
 //! | [`session`] | session affinity |
 //! | [`canary`] | canaries |
 //! | [`cors`] | cross-origin requests |
@@ -37,6 +40,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use super::ObjectRef;
 use super::annotation::{closest, field};
+use risk::Risk;
 use value::Value;
 
 pub(crate) mod access;
@@ -48,6 +52,7 @@ pub(crate) mod client_certificate;
 pub(crate) mod configmap;
 pub(crate) mod cors;
 pub(crate) mod errors;
+pub(crate) mod global;
 pub(crate) mod hash;
 pub(crate) mod https;
 pub(crate) mod limits;
@@ -60,6 +65,8 @@ pub(crate) mod proxy;
 pub(crate) mod redirect;
 pub(crate) mod response;
 pub(crate) mod rewrite;
+pub(crate) mod risk;
+pub(crate) mod services;
 pub(crate) mod session;
 pub(crate) mod snippet;
 mod unsupported;
@@ -104,7 +111,6 @@ pub(crate) struct Row {
     /// The effect, as a sentence of the reference page.
     pub(crate) sets: &'static str,
     /// The value without the annotation; empty if there is none.
-    #[cfg_attr(not(test), expect(dead_code, reason = "a test writes the reference page"))]
     pub(crate) default: &'static str,
 }
 
@@ -141,6 +147,7 @@ pub(crate) struct Settings {
     pub(crate) hash: Shared<hash::Settings>,
     pub(crate) snippet: Shared<snippet::Settings>,
     pub(crate) observability: Shared<observability::Settings>,
+    pub(crate) global: Shared<global::Settings>,
     /// The Secrets and ConfigMaps that annotations name.
     pub(crate) references: Vec<ObjectRef>,
     pub(crate) faults: Vec<Fault>,
@@ -262,6 +269,10 @@ pub(crate) struct Annotation<'a> {
 impl Annotation<'_> {
     fn read(&self, namespace: &Arc<str>, settings: &mut Settings) {
         let Self { name, short, value } = *self;
+        if let Some(fault) = self.refusal(&settings.global) {
+            let message = format!("{fault}; {CLOSED}");
+            return settings.faults.push(Fault { field: field(name).into(), message, closes: true });
+        }
         let (message, closes) = match row(short) {
             None => {
                 let restricts = restricts(short, value);
@@ -282,12 +293,32 @@ impl Annotation<'_> {
                 return;
             }
             Some(Row { meaning: Meaning::Sets(set), restricts, .. }) => {
-                let Err(fault) = set(settings, &Value { text: value.trim(), namespace }) else { return };
+                let crosses_namespaces = settings.global.crosses_namespaces;
+                let Err(fault) = set(settings, &Value { text: value.trim(), namespace, crosses_namespaces })
+                else {
+                    return;
+                };
                 let consequence = if *restricts { CLOSED } else { "the default applies" };
                 (format!("{fault}; {consequence}"), *restricts)
             }
         };
         settings.faults.push(Fault { field: field(name).into(), message, closes });
+    }
+
+    /// The reason why the owner of the gateway allows no such annotation. ingress-nginx does not serve its Ingress.
+    fn refusal(&self, global: &global::Settings) -> Option<String> {
+        let Self { short, value, .. } = *self;
+        if let Some(word) = global.words.iter().find(|word| value.contains(&***word)) {
+            return Some(format!("contains {word:?}, which annotation-value-word-blocklist forbids"));
+        }
+        if global.refuses_snippets && short.ends_with("-snippet") {
+            return Some("is forbidden: allow-snippet-annotations is false".to_owned());
+        }
+        let risk = Risk::of(short);
+        (risk > global.risk).then(|| {
+            let (risk, accepted) = (risk.in_words(), global.risk.in_words());
+            format!("has the risk {risk}, and annotations-risk-level is {accepted}")
+        })
     }
 }
 

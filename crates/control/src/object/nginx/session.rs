@@ -115,7 +115,7 @@ pub(super) const ROWS: &[Row] = &[
         meaning: Sets(|settings, value| {
             let words = [("none", SameSite::None), ("lax", SameSite::Lax), ("strict", SameSite::Strict)];
             let lower_case = value.text.to_ascii_lowercase();
-            let value = Value { text: &lower_case, namespace: value.namespace };
+            let value = Value::within(&lower_case, value.namespace);
             settings.session.session.same_site = Some(value.word(&words)?);
             Ok(())
         }),

@@ -11,9 +11,16 @@ pub(crate) struct Value<'v> {
     pub(crate) text: &'v str,
     /// The namespace of the Ingress.
     pub(crate) namespace: &'v Arc<str>,
+    /// Whether the value may name objects of other namespaces (`allow-cross-namespace-resources`).
+    pub(crate) crosses_namespaces: bool,
 }
 
-impl Value<'_> {
+impl<'v> Value<'v> {
+    /// A value that names no object of another namespace.
+    pub(crate) fn within(text: &'v str, namespace: &'v Arc<str>) -> Self {
+        Self { text, namespace, crosses_namespaces: false }
+    }
+
     /// `true` or `false`, in the spellings of Go (`strconv.ParseBool`).
     pub(crate) fn switch(&self) -> Result<bool, String> {
         match self.text {
@@ -70,15 +77,22 @@ impl Value<'_> {
     /// only with `allow-cross-namespace-resources`.
     pub(crate) fn object(&self, kind: Kind) -> Result<ObjectRef, String> {
         let (within, name) = self.text.split_once('/').unwrap_or((self.namespace, self.text));
-        if *within != **self.namespace {
+        let is_own = *within == **self.namespace;
+        if !is_own && !self.crosses_namespaces {
             return Err(format!(
-                "{:?} is of another namespace: name a {kind} of namespace {}",
+                "{:?} is of another namespace: name a {kind} of namespace {}, or set allow-cross-namespace-resources",
                 self.text, self.namespace
             ));
         }
+        if let Some(fault) = syntax::dns_name_fault(within).filter(|_| !is_own) {
+            return Err(format!("{within:?} {fault}"));
+        }
         match syntax::dns_name_fault(name) {
             Some(fault) => Err(format!("{name:?} {fault}")),
-            None => Ok(ObjectRef { kind, namespace: self.namespace.clone(), name: name.into() }),
+            None => {
+                let namespace = if is_own { self.namespace.clone() } else { within.into() };
+                Ok(ObjectRef { kind, namespace, name: name.into() })
+            }
         }
     }
 }
@@ -89,7 +103,7 @@ mod tests {
 
     fn value(text: &str) -> Value<'_> {
         static NAMESPACE: std::sync::LazyLock<Arc<str>> = std::sync::LazyLock::new(|| "shop".into());
-        Value { text, namespace: &NAMESPACE }
+        Value::within(text, &NAMESPACE)
     }
 
     #[test]
@@ -115,6 +129,9 @@ mod tests {
         assert_eq!(&*value("shop/users").object(Kind::Secret).unwrap().name, "users");
         assert!(value("other/users").object(Kind::Secret).is_err());
         assert!(value("../users").object(Kind::Secret).is_err());
+        let crossing = |text| Value { crosses_namespaces: true, ..value(text) };
+        assert_eq!(&*crossing("other/users").object(Kind::Secret).unwrap().namespace, "other");
+        assert!(crossing("../users").object(Kind::Secret).is_err());
         assert!(value("shop/../../etc").object(Kind::Secret).is_err());
     }
 }

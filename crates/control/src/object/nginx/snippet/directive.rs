@@ -139,7 +139,7 @@ impl Reader {
             }
             ("client_max_body_size", [size]) => {
                 let namespace = "".into();
-                let size = Value { text: size, namespace: &namespace }.size()?;
+                let size = Value::within(size, &namespace).size()?;
                 self.snippet.body_size = Some(Size::of(size));
                 Ok(())
             }

@@ -7,9 +7,11 @@ use crate::store::Store;
 use crate::translate::{IngressNginx, TranslateOptions, Translation, translate};
 
 mod access;
+mod configmap;
 mod locations;
 mod redirects;
 mod responses;
+mod services;
 mod snippets;
 
 /// The options with the dialect.
