@@ -13,6 +13,7 @@
 //! | [`serve`] | `sluicegate serve` |
 //! | [`control_plane`] | `sluicegate control-plane` |
 //! | [`data_plane`] | `sluicegate data-plane` |
+//! | [`webhook`] | the admission webhook, as options |
 //! | [`source`] | the source of routes, as options |
 //! | [`signals`] | the effect of signals on a gateway |
 //! | [`takeover`] | the takeover of sockets from another process |
@@ -40,6 +41,7 @@ mod signals;
 mod source;
 mod takeover;
 mod tls;
+mod webhook;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;

@@ -31,8 +31,8 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
+use sluicegate_http_server::{Closed, Counters};
 
-use crate::counters::{Closed, Counters};
 use crate::planes::{Measure, Number};
 use crate::readiness::Phase;
 use crate::{Admin, Problems, content};
@@ -109,6 +109,10 @@ impl Collector for Gateway {
         for Measure { name, help, value } in (admin.planes)().measures {
             match value {
                 Number::Counter(value) => families.counter(name, help, value)?,
+                Number::Counters(label, values) => {
+                    let values = values.iter().map(|(of, value)| ([(label, *of)], *value));
+                    families.counters(name, help, values)?;
+                }
                 Number::Gauge(value) => families.gauge(name, help, value)?,
             }
         }

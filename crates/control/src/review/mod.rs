@@ -27,7 +27,7 @@ use crate::object::{Kind, Object, ObjectRef, policy};
 use crate::problem::{Problem, Severity};
 use crate::store::{ServiceRef, Store};
 use crate::translate::named::Named;
-use crate::translate::{ObjectName, IngressNginx, TranslateOptions, Translation, ingress_nginx, translate};
+use crate::translate::{IngressNginx, ObjectName, TranslateOptions, Translation, ingress_nginx, translate};
 
 #[cfg(test)]
 mod tests;
@@ -52,7 +52,9 @@ pub struct Reviewed {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReviewError {
     /// The object is of a kind that no review covers.
-    #[error("{0} is not reviewed: the webhook reviews Ingresses and the kinds of sluicegate.dev. Correct the rules of the webhook configuration")]
+    #[error(
+        "{0} is not reviewed: the webhook reviews Ingresses and the kinds of sluicegate.dev. Correct the rules of the webhook configuration"
+    )]
     Kind(String),
     /// The task that follows the cluster has ended.
     #[error("the process ends")]
@@ -114,7 +116,8 @@ impl Question {
 fn parse(mut object: Value) -> Result<Result<ParsedObject, Reviewed>, ReviewError> {
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let (kind, version) = (text("kind"), text("apiVersion"));
-    let is_reviewed = |kind: &Kind| *kind == Kind::Ingress || kind.api_versions()[0].starts_with(policy::GROUP);
+    let is_reviewed =
+        |kind: &Kind| *kind == Kind::Ingress || kind.api_versions()[0].starts_with(policy::GROUP);
     let known = Kind::parse(kind).filter(|known| known.api_versions().contains(&version));
     if known.filter(is_reviewed).is_none() {
         return Err(ReviewError::Kind(format!("{version:.80} {kind:.80}")));
@@ -264,7 +267,8 @@ impl IngressReview<'_> {
         let stored = self.store.all::<Ingress>().find(|(known, ..)| *known == object);
         let stored = stored.map(|(_, ingress, _)| ingress);
         let is_canary = self.is_canary(object, self.ingress);
-        let others: Vec<_> = self.others().filter(|(of, other)| self.is_canary(of, other) == is_canary).collect();
+        let others: Vec<_> =
+            self.others().filter(|(of, other)| self.is_canary(of, other) == is_canary).collect();
         let mut conflicts = Vec::new();
         for (rule, path) in paths(self.ingress) {
             if stored.is_some_and(|stored| self.has(stored, &rule.host, path)) {

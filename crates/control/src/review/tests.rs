@@ -96,11 +96,14 @@ fn references_to_objects_that_do_not_exist_yet_are_no_errors() {
     let reviewed = reviewed(&Store::default(), object);
     assert_contains(&reviewed.errors, &[]);
     // The gateway reads other Secrets only once a served object names them, so it cannot tell whether they exist.
-    assert_contains(&reviewed.warnings, &[
-        "Secret shop/later does not exist",
-        "Service shop/pages does not exist",
-        "Service shop/web does not exist",
-    ]);
+    assert_contains(
+        &reviewed.warnings,
+        &[
+            "Secret shop/later does not exist",
+            "Service shop/pages does not exist",
+            "Service shop/web does not exist",
+        ],
+    );
 }
 
 #[test]
@@ -193,7 +196,8 @@ fn policy_is_reviewed_by_itself() {
             "spec": {"targetRefs": [{"group": "networking.k8s.io", "kind": "Ingress", "name": "cart"}], "limits": [limit]},
         })
     };
-    let right = policy(serde_json::json!({"requests": 5, "per": "1s", "key": [{"type": "Address"}]}));
+    let right =
+        policy(serde_json::json!({"name": "all", "requests": 5, "per": "1s", "key": [{"type": "Address"}]}));
     let wrong = policy(serde_json::json!({"requests": "many"}));
     assert_contains(&reviewed(&store(&[]), right).errors, &[]);
     let reviewed = reviewed(&store(&[]), wrong);
@@ -202,7 +206,9 @@ fn policy_is_reviewed_by_itself() {
 
 #[test]
 fn kinds_that_no_review_covers_are_refused() {
-    for (version, kind) in [("apps/v1", "Deployment"), ("v1", "Secret"), ("extensions/v1beta1", "Ingress"), ("", "")] {
+    for (version, kind) in
+        [("apps/v1", "Deployment"), ("v1", "Secret"), ("extensions/v1beta1", "Ingress"), ("", "")]
+    {
         let object = serde_json::json!({"apiVersion": version, "kind": kind, "metadata": {"name": "x"}});
         let error = parse(object).expect_err(kind);
         assert!(error.to_string().starts_with(&format!("{version} {kind} is not reviewed")), "{error}");
@@ -217,7 +223,8 @@ fn kinds_that_no_review_covers_are_refused() {
 /// reaches the store from which the gateway serves.
 #[test]
 fn review_of_a_hostile_ingress_only_reports_errors() {
-    const DIRECTIVES: &str = "http://x.example/#;}}}\nssl_engine /proc/self/fd/9;\nhttp { server { location / {";
+    const DIRECTIVES: &str =
+        "http://x.example/#;}}}\nssl_engine /proc/self/fd/9;\nhttp { server { location / {";
     let known = store(&[ingress("first", &[], "www.example.com", "/")]);
     let before = translate(&known, &options()).config;
     for annotation in ["auth-url", "mirror-target", "auth-signin"] {
@@ -236,4 +243,27 @@ fn review_of_a_hostile_ingress_only_reports_errors() {
     by_uid["metadata"]["uid"] = DIRECTIVES.into();
     assert_eq!(reviewed(&known, by_uid), Reviewed::default());
     assert_eq!(translate(&known, &options()).config, before);
+}
+
+#[tokio::test]
+async fn review_before_the_objects_are_known_accepts_with_a_warning() {
+    let (reviews, mut questions) = Reviews::new();
+    let ask = |is_complete: bool, questions: &mut mpsc::Receiver<Question>| {
+        let question = questions.try_recv().expect("a question");
+        question.answer(&store(&[]), &options(), is_complete);
+    };
+    let wrong = ingress("cart", &["limit-rps: many"], "shop.example.com", "/");
+    for is_complete in [false, true] {
+        let mut reviewed = Box::pin(reviews.review(wrong.clone()));
+        tokio::select! {
+            biased;
+            _ = &mut reviewed => panic!("there is no answer yet"),
+            () = std::future::ready(()) => ask(is_complete, &mut questions),
+        }
+        let reviewed = reviewed.await.expect("a verdict");
+        assert_eq!(reviewed.errors.is_empty(), !is_complete);
+        assert_eq!(reviewed.warnings.iter().any(|warning| warning.contains("is not checked")), !is_complete);
+    }
+    drop(questions);
+    assert_eq!(reviews.review(wrong).await, Err(ReviewError::Ends));
 }

@@ -278,7 +278,8 @@ impl Store {
     pub(crate) fn copy(&mut self, object: &ObjectRef, from: &Self) {
         let Some(slot) = from.slots.get(object) else { return };
         let form = slot.form().cloned();
-        let parsed = ParsedObject { object: object.clone(), part: "".into(), form, findings: Findings::default() };
+        let parsed =
+            ParsedObject { object: object.clone(), part: "".into(), form, findings: Findings::default() };
         self.set_object(&parsed);
     }
 

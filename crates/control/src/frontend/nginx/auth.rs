@@ -234,8 +234,7 @@ fn passwords(context: &mut Context<'_, '_>) -> Result<Option<Authentication>, Fa
         PasswordType::Basic => {
             let passwords = htpasswd::parse(&lines);
             for (line, fault) in &passwords.faults {
-                context
-                    .warn(SECRET, format!("{secret}: line {line} {fault}; the user cannot sign in"));
+                context.warn(SECRET, format!("{secret}: line {line} {fault}; the user cannot sign in"));
             }
             if passwords.users.is_empty() {
                 return Err((SECRET, format!("{secret} has no user with a supported hash")));

@@ -37,11 +37,11 @@ use sluicegate_model::{HostPattern, UpstreamKey};
 
 use super::ingress::{passthrough, tls};
 use crate::intent::{Alias, At, Host, Intent, Own, Passthrough, Place, Reference, Rule};
+use crate::object::ObjectRef;
 use crate::object::annotation::field;
 use crate::object::backend::Backend;
 use crate::object::ingress::{self, Ingress};
 use crate::object::nginx::Settings;
-use crate::object::ObjectRef;
 use crate::problem::{Problem, Severity};
 use crate::store::Store;
 use crate::translate::IngressNginx;
