@@ -29,7 +29,8 @@ pub(crate) struct WebhookArgs {
         long,
         value_name = "ADDRESS",
         value_parser = listen_address,
-        requires_all = ["kubernetes", "validating_webhook_certificate", "validating_webhook_key"]
+        requires_all = ["kubernetes", "validating_webhook_certificate", "validating_webhook_key"],
+        conflicts_with = "manifests"
     )]
     validating_webhook: Option<SocketAddr>,
     /// The file with the certificate chain of the webhook, in PEM. The process reads the file again when it changes.
