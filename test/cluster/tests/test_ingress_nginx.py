@@ -5,19 +5,16 @@ import base64
 import hashlib
 import json
 import re
-import shlex
 import socket
-import unittest
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import yaml
 
 from harness import wait_until
 from harness.paths import PROJECT
-from subprocess import CompletedProcess
 
 from .gateway import NAMESPACE, PATIENCE, Answer, Gateway, backend, chart, ingress, well
 
@@ -299,11 +296,11 @@ http {{
     def test_endpoints_receive_the_addresses_of_external_clients(self) -> None:
         """`externalTrafficPolicy: Local`: the node passes connections to its own pod, and keeps the address of the client."""
         self.create(of_nginx("client", "client.example.com / Prefix cart"))
-        for node in self.cluster.nodes:
-            with self.connection(STAND_IN, node.address) as connection:
-                found = asked(connection, "client.example.com")
-            self.assertIn(f"x-real-ip: {STAND_IN}\n", found, found)
-            self.assertIn(f"x-forwarded-for: {STAND_IN}\n", found, found)
+        # The client is in the network of the first node, and so no external client of this node.
+        with self.connection(STAND_IN, self.cluster.nodes[1].address) as connection:
+            found = asked(connection, "client.example.com")
+        self.assertIn(f"x-real-ip: {STAND_IN}\n", found, found)
+        self.assertIn(f"x-forwarded-for: {STAND_IN}\n", found, found)
 
     def test_endpoints_receive_the_addresses_of_the_proxy_protocol(self) -> None:
         self.create(of_nginx("proxied", "proxied.example.com / Prefix cart"))

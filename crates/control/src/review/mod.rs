@@ -32,8 +32,8 @@ use crate::translate::{IngressNginx, ObjectName, TranslateOptions, Translation, 
 #[cfg(test)]
 mod tests;
 
-/// The maximum number of other Ingresses that a review takes into account for regular expressions and canaries, so that a
-/// review takes a few milliseconds. Conflicts of paths are found among all Ingresses.
+/// The maximum number of other Ingresses that a review takes into account for regular expressions and canaries, which bounds the
+/// time of a review. Conflicts of paths are found among all Ingresses.
 const NEIGHBORS_MAX: usize = 200;
 
 /// The maximum number of reviews that wait for the task that follows the cluster.
@@ -121,10 +121,6 @@ fn parse(mut object: Value) -> Result<Result<ParsedObject, Reviewed>, ReviewErro
     let known = Kind::parse(kind).filter(|known| known.api_versions().contains(&version));
     if known.filter(is_reviewed).is_none() {
         return Err(ReviewError::Kind(format!("{version:.80} {kind:.80}")));
-    }
-    // A new object is the youngest, and a change must not take paths of others either.
-    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
-        metadata.remove("creationTimestamp");
     }
     let document = Document::of_value(&mut object);
     let faults = document.faults.iter().map(|fault| fault.message.clone()).collect();

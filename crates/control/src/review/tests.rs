@@ -131,7 +131,7 @@ fn services_of_other_namespaces_are_known() {
 fn path_of_another_ingress_is_rejected() {
     let first = ingress("first", &[], "shop.example.com", "/cart");
     let known = store(&[first]);
-    // As in ingress-nginx, the age of the object does not count: the review ignores its creation time.
+    // As in ingress-nginx, the age of the objects does not count.
     let second = reviewed(&known, ingress("second", &[], "shop.example.com", "/cart"));
     let expected = "Ingress shop/second: spec.rules[0].http.paths[0].path: Ingress shop/first already has the path \"/cart\" of \
                     host shop.example.com.";
@@ -164,7 +164,7 @@ fn canary_shares_the_path_of_its_main_ingress_and_not_of_another_canary() {
         canary
     };
     let main = ingress("main", &[], "shop.example.com", "/cart");
-    let first = reviewed(&store(&[main.clone()]), canary("first"));
+    let first = reviewed(&store(std::slice::from_ref(&main)), canary("first"));
     assert_contains(&first.errors, &[]);
     assert_contains(&first.warnings, &["Service shop/next does not exist"]);
     let known = store(&[main, canary("first")]);
