@@ -4,6 +4,9 @@
 //! a function from an object to a [`Verdict`]. Output: the same `AdmissionReview` with a response. The server writes nothing and
 //! starts no process.
 //!
+//! A connection serves one request. If the server closed idle connections, a request of the API server could meet the end of its
+//! connection, and the API server does not repeat the request.
+//!
 //! Every resource has a limit: [`MAX_REVIEW`], [`MAX_VALUES`], [`MAX_AT_ONCE`], [`BODY_TIMEOUT`], [`MAX_CONNECTIONS`] and
 //! [`HEAD_TIMEOUT`]. A request beyond a limit receives an error, and the `failurePolicy` of the webhook configuration decides.
 //!
@@ -46,12 +49,12 @@ pub const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum number of connections. At the limit, the oldest connection without a request is closed.
 pub const MAX_CONNECTIONS: usize = 64;
 
-/// The timeout of a TLS handshake, and of the head of a request. The API server keeps idle connections open, and opens a new
-/// connection without an error if the server has closed the connection.
+/// The timeout of a TLS handshake, and of the head of a request.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The age at which a connection accepts no further request, so that a new certificate applies soon.
-pub const MAX_AGE: Duration = Duration::from_secs(60);
+/// The longest time of a connection before its response. The response may take the same time again. The API server waits for at
+/// most 30 s.
+pub const MAX_AGE: Duration = Duration::from_secs(30);
 
 /// The result of a review of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -92,8 +92,6 @@ impl Handler for Pages {
                 if status == StatusCode::METHOD_NOT_ALLOWED {
                     response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
                 }
-                // The rest of the body may be unread.
-                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 response
             }
         }
@@ -170,5 +168,6 @@ fn response(status: StatusCode, content_type: &'static str, body: Vec<u8>) -> Re
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
