@@ -173,9 +173,11 @@ fn canary_shares_the_path_of_its_main_ingress_and_not_of_another_canary() {
 
 #[test]
 fn ingress_of_another_class_is_accepted_without_warnings() {
+    let served = ingress("first", &[], "shop.example.com", "/");
     let mut object = ingress("cart", &["limit-rps: many"], "shop.example.com", "/");
+    object["metadata"]["annotations"]["sluicegate.dev/ssl-redirect"] = "perhaps".into();
     object["spec"]["ingressClassName"] = "other".into();
-    assert_eq!(reviewed(&store(&[]), object), Reviewed::default());
+    assert_eq!(reviewed(&store(&[served]), object), Reviewed::default());
 }
 
 #[test]
