@@ -118,6 +118,20 @@ fn content_of_other_objects_causes_warnings() {
 }
 
 #[test]
+fn setting_of_the_configmap_that_an_ingress_cannot_use_causes_a_warning() {
+    let map = serde_json::json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "sluicegate"},
+        "data": {"global-auth-url": "http://$host/check"},
+    });
+    let name = ObjectName { namespace: "sluicegate".into(), name: "settings".into() };
+    let options = TranslateOptions { configmap: Some(name), ..options() };
+    let object = ingress("cart", &[], "*.example.com", "/");
+    let reviewed = reviewed_with(&store(&[map]), &options, object);
+    assert_contains(&reviewed.errors, &[]);
+    assert_contains(&reviewed.warnings, &["needs a rule with a host"]);
+}
+
+#[test]
 fn services_of_other_namespaces_are_known() {
     let sso = SERVICE.replace("web", "sso").replace("shop", "login");
     let mut store = store(&[]);

@@ -105,7 +105,8 @@ fn add_service(context: &mut Context<'_, '_>, security: &mut Security, host: Opt
             authentication.ext_auth = Some(Arc::new(ext_auth));
         }
         Err((short, fault)) => {
-            let cause = asked.headers.clone().filter(|_| short == HEADERS);
+            let of_headers = asked.headers.clone().filter(|_| short == HEADERS);
+            let cause = of_headers.or_else(|| context.options.configmap.clone().filter(|_| is_global));
             let short = if is_global { "auth-url" } else { short };
             let message = format!("{fault}; the routes respond with 503");
             match cause {
