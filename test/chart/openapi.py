@@ -1,4 +1,4 @@
-"""Validates objects against the schemas of Kubernetes, Gateway API and the Prometheus operator.
+"""Validates objects against the schemas of Kubernetes, Gateway API, cert-manager and the Prometheus operator.
 
 The Go tools fetch the modules with the schemas (api/openapi-spec/v3, and files of CustomResourceDefinitions). Schemas cannot express
 all rules of an API server, such as that a selector must match the labels of its template.
@@ -16,6 +16,7 @@ import yaml
 KUBERNETES = "k8s.io/kubernetes@v1.36.3"
 # The CustomResourceDefinitions of other projects by API group: the module and the folder in the module.
 OTHERS = {
+    "cert-manager.io": ("github.com/cert-manager/cert-manager@v1.19.1", "deploy/crds"),
     "gateway.networking.k8s.io": ("sigs.k8s.io/gateway-api@v1.6.3", "config/crd/standard"),
     "monitoring.coreos.com": ("github.com/prometheus-operator/prometheus-operator@v0.92.0", "example/prometheus-operator-crd"),
 }

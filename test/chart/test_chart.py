@@ -1,9 +1,12 @@
 """Tests of the objects that Helm renders from the chart."""
 
+import base64
 import functools
 import json
 import re
+import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -100,7 +103,7 @@ class Every(unittest.TestCase):
     def test_services_target_only_ports_of_containers(self, objects, _):
         ports = {port["containerPort"] for each in objects.workloads() for port in container(each).get("ports", [])}
         # With hostNetwork, containers declare no ports.
-        listened = option(objects.serving(), "listen") + option(objects.serving(), "listen-https")
+        listened = [address for name in ("listen", "listen-https", "validating-webhook") for address in option(objects.serving(), name)]
         if pod(objects.serving()).get("hostNetwork"):
             ports |= {int(address.rpartition(":")[2]) for address in listened}
         for each in objects.of("Service"):
@@ -259,6 +262,93 @@ class Split(unittest.TestCase):
         self.assertLessEqual(
             peer["podSelector"]["matchLabels"].items(), self.data_plane["spec"]["template"]["metadata"]["labels"].items()
         )
+
+
+class Webhook(unittest.TestCase):
+    """The admission webhook."""
+
+    MODES = [("all-in-one", "sluicegate"), ("split", "sluicegate-control-plane")]
+
+    def test_api_server_reaches_the_webhook_of_the_pods_that_read_the_cluster(self):
+        for mode, reader in self.MODES:
+            objects = rendered({"mode": mode, "admissionWebhook": {"enabled": True, "port": 9444}})
+            each = objects.one("Deployment", reader)
+            (configured,) = objects.one("ValidatingWebhookConfiguration")["webhooks"]
+            named = configured["clientConfig"]["service"]
+            service = objects.one("Service", named["name"])
+            self.assertLessEqual(service["spec"]["selector"].items(), each["spec"]["template"]["metadata"]["labels"].items())
+            (port,) = service["spec"]["ports"]
+            self.assertEqual((port["port"], port["targetPort"]), (named["port"], 9444))
+            self.assertEqual(option(each, "validating-webhook"), ["0.0.0.0:9444"])
+            policy = objects.one("NetworkPolicy", reader)
+            open_to_all = [port["port"] for rule in policy["spec"]["ingress"] if "from" not in rule for port in rule["ports"]]
+            self.assertIn(9444, open_to_all)
+
+    def test_pods_mount_the_certificate_that_the_api_server_trusts(self):
+        for mode, reader in self.MODES:
+            objects = rendered({"mode": mode, "admissionWebhook": {"enabled": True}})
+            each, secret = objects.one("Deployment", reader), objects.one("Secret", "sluicegate-webhook-tls")
+            (configured,) = objects.one("ValidatingWebhookConfiguration")["webhooks"]
+            self.assertEqual(configured["clientConfig"]["caBundle"], secret["data"]["ca.crt"])
+            self.assertEqual(set(secret["data"]), {"ca.crt", "tls.crt", "tls.key"}, "the key of the CA is not stored")
+            (mount,) = [mount for mount in container(each)["volumeMounts"] if mount["name"] == "webhook"]
+            (volume,) = [volume for volume in pod(each)["volumes"] if volume["name"] == "webhook"]
+            self.assertEqual(volume["secret"]["secretName"], secret["metadata"]["name"])
+            for name, file in (("certificate", "tls.crt"), ("key", "tls.key")):
+                self.assertEqual(option(each, f"validating-webhook-{name}"), [f"{mount['mountPath']}/{file}"])
+            with tempfile.TemporaryDirectory() as folder:
+                for name, data in secret["data"].items():
+                    Path(folder, name).write_bytes(base64.b64decode(data))
+                verified = ["openssl", "verify", "-CAfile", "ca.crt", "-verify_hostname", f"sluicegate-webhook.{NAMESPACE}.svc", "tls.crt"]
+                subprocess.run(verified, cwd=folder, check=True, capture_output=True)
+
+    def test_outage_of_the_webhook_blocks_no_object_by_default(self):
+        (configured,) = rendered({"admissionWebhook": {"enabled": True}}).one("ValidatingWebhookConfiguration")["webhooks"]
+        self.assertEqual((configured["failurePolicy"], configured["sideEffects"]), ("Ignore", "None"))
+
+    def test_certificate_of_cert_manager_is_for_the_service_and_injected(self):
+        objects = rendered_file(CHART / "ci/webhook-values.yaml")
+        certificate = objects.one("Certificate")
+        self.assertEqual(certificate["spec"]["dnsNames"], [f"sluicegate-webhook.{NAMESPACE}.svc"])
+        self.assertEqual(certificate["spec"]["issuerRef"], {"kind": "Issuer", "name": objects.one("Issuer")["metadata"]["name"]})
+        self.assertEqual(objects.of("Secret"), [])
+        configured = objects.one("ValidatingWebhookConfiguration")
+        self.assertEqual(
+            configured["metadata"]["annotations"], {"cert-manager.io/inject-ca-from": f"{NAMESPACE}/{certificate['metadata']['name']}"}
+        )
+        self.assertNotIn("caBundle", configured["webhooks"][0]["clientConfig"])
+        given = {"enabled": True, "certificate": {"certManager": {"enabled": True, "issuerRef": {"name": "ca", "kind": "ClusterIssuer"}}}}
+        objects = rendered({"admissionWebhook": given})
+        self.assertEqual((objects.of("Issuer"), objects.one("Certificate")["spec"]["issuerRef"]["name"]), ([], "ca"))
+
+    def test_only_watched_namespaces_are_reviewed_unless_the_values_select_others(self):
+        def selector(values):
+            (configured,) = rendered(values).one("ValidatingWebhookConfiguration")["webhooks"]
+            return configured.get("namespaceSelector")
+
+        self.assertIsNone(selector({"admissionWebhook": {"enabled": True}}))
+        watched = selector({"watchNamespaces": ["shop"], "admissionWebhook": {"enabled": True}})
+        self.assertEqual(watched, {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["shop"]}]})
+        own = {"matchLabels": {"reviewed": "yes"}}
+        self.assertEqual(selector({"watchNamespaces": ["shop"], "admissionWebhook": {"enabled": True, "namespaceSelector": own}}), own)
+
+    def test_webhook_needs_no_further_rights(self):
+        def found(values):
+            return rules(rendered(values), "sluicegate")
+
+        self.assertEqual(found({"admissionWebhook": {"enabled": True}}), found({}))
+
+    def test_values_of_the_webhook_that_cannot_work_are_rejected(self):
+        for values, reason in (
+            ({"port": 9901}, "have the same port"),
+            ({"failurePolicy": "Perhaps"}, "failurePolicy"),
+            ({"timeoutSeconds": 31}, "timeoutSeconds"),
+            ({"certificate": {"secretName": "own", "certManager": {"enabled": True}}}, "write one of them"),
+        ):
+            with self.assertRaisesRegex(Refused, reason):
+                rendered({"admissionWebhook": {"enabled": True, **values}})
+        with self.assertRaisesRegex(Refused, "admissionWebhook.port"):
+            rendered({"mode": "split", "admissionWebhook": {"enabled": True, "port": 9902}})
 
 
 class NodeNetwork(unittest.TestCase):

@@ -46,6 +46,7 @@ http {{
     ssl_certificate_key {key};
     map $http_upgrade $connection_upgrade {{ default upgrade; '' ''; }}
     map $http_x_request_id $req_id {{ default $http_x_request_id; '' $request_id; }}
+    map $scheme $standard_port {{ default 80; https 443; }}
 {upstreams}
     server {{
         listen 127.0.0.1:{http} default_server;
@@ -61,7 +62,7 @@ PROXY = """\
             port_in_redirect off;
             set $pass_access_scheme $scheme;
             set $best_http_host $http_host;
-            set $pass_port $server_port;
+            set $pass_port $standard_port;
             {extra}
             client_max_body_size {body_size};
             proxy_set_header Host {host};

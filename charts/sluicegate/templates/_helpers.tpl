@@ -40,6 +40,25 @@ spec:
 {{- include "sluicegate.fullname" . }}-control-plane
 {{- end -}}
 
+{{- define "sluicegate.webhookName" -}}
+{{- include "sluicegate.fullname" . }}-webhook
+{{- end -}}
+
+{{/* The Secret with the certificate of the webhook. */}}
+{{- define "sluicegate.webhookSecret" -}}
+{{- .Values.admissionWebhook.certificate.secretName | default (printf "%s-tls" (include "sluicegate.webhookName" .)) -}}
+{{- end -}}
+
+{{/* The volume with the certificate of the webhook, and its mount, as YAML lists. */}}
+{{- define "sluicegate.webhookVolume" -}}
+- name: webhook
+  secret: {secretName: {{ include "sluicegate.webhookSecret" . }}, defaultMode: 0440}
+{{- end -}}
+
+{{- define "sluicegate.webhookMount" -}}
+- {name: webhook, mountPath: /etc/sluicegate/webhook, readOnly: true}
+{{- end -}}
+
 {{/* The component that serves requests. */}}
 {{- define "sluicegate.component" -}}
 {{- if include "sluicegate.split" . }}data-plane{{ else }}gateway{{ end -}}
@@ -252,6 +271,13 @@ balancer may never have an address. In split mode, the control plane runs on oth
 {{- end }}
 {{- else }}
 - --no-status
+{{- end }}
+{{- with .Values.admissionWebhook }}
+{{- if .enabled }}
+- --validating-webhook={{ include "sluicegate.address" (dict "host" (first $root.Values.listen.addresses) "port" .port) }}
+- --validating-webhook-certificate=/etc/sluicegate/webhook/tls.crt
+- --validating-webhook-key=/etc/sluicegate/webhook/tls.key
+{{- end }}
 {{- end }}
 {{- end -}}
 
@@ -483,10 +509,19 @@ annotations:
 {{- fail "gatewayServices.ownDataPlanes.enabled needs gatewayServices.type" -}}
 {{- end -}}
 {{- end -}}
+{{- with $v.admissionWebhook -}}
+{{- if and .enabled .certificate.secretName .certificate.certManager.enabled -}}
+{{- fail "admissionWebhook.certificate.secretName names an own Secret, so certManager.enabled has no effect; write one of them" -}}
+{{- end -}}
+{{- if and .enabled (eq $v.mode "split") (has (int .port) (list (int $v.controlPlane.port) (int $v.admin.port))) -}}
+{{- fail "admissionWebhook.port is also controlPlane.port or admin.port" -}}
+{{- end -}}
+{{- end -}}
 {{- $ports := list (include "sluicegate.httpPort" . | int) (include "sluicegate.httpsPort" . | int) (int $v.admin.port) -}}
+{{- if and $v.admissionWebhook.enabled (ne $v.mode "split") }}{{ $ports = append $ports (int $v.admissionWebhook.port) }}{{ end -}}
 {{- range (include "sluicegate.furtherPorts" . | fromYaml).ports }}{{ if ne .protocol "UDP" }}{{ $ports = append $ports (int .port) }}{{ end }}{{ end -}}
 {{- if ne (len $ports) (len (uniq $ports)) -}}
-{{- fail (printf "two of listen.http, listen.https, admin.port, extraPorts and ingressNginx.tcp have the same port: %v" $ports) -}}
+{{- fail (printf "two of listen.http, listen.https, admin.port, admissionWebhook.port, extraPorts and ingressNginx.tcp have the same port: %v" $ports) -}}
 {{- end -}}
 {{- end -}}
 

@@ -8,6 +8,7 @@ Gateways, to which the control plane adds the ServiceAccount.
 {{- $split := include "sluicegate.split" . -}}
 {{- $component := ternary "gateway-data-plane" (include "sluicegate.component" .) $own -}}
 {{- $host := include "sluicegate.adminAddress" . -}}
+{{- $webhook := and .Values.admissionWebhook.enabled (not $split) -}}
 metadata:
   {{- include "sluicegate.podMetadata" (dict "root" . "component" $component "values" .Values) | nindent 2 }}
 spec:
@@ -64,6 +65,9 @@ spec:
         - {name: http, containerPort: {{ include "sluicegate.httpPort" . }}, protocol: TCP}
         - {name: https, containerPort: {{ include "sluicegate.httpsPort" . }}, protocol: TCP}
         - {name: admin, containerPort: {{ .Values.admin.port }}, protocol: TCP}
+        {{- if $webhook }}
+        - {name: webhook, containerPort: {{ .Values.admissionWebhook.port }}, protocol: TCP}
+        {{- end }}
         {{- range (include "sluicegate.furtherPorts" . | fromYaml).ports }}
         - {name: {{ .name }}, containerPort: {{ .port }}, protocol: {{ .protocol }}}
         {{- end }}
@@ -110,6 +114,11 @@ spec:
         {{- end }}
         sizeLimit: {{ .Values.snapshot.sizeLimit }}
     {{- end }}
+      {{- else if $webhook }}
+      volumeMounts:
+        {{- include "sluicegate.webhookMount" . | nindent 8 }}
+  volumes:
+    {{- include "sluicegate.webhookVolume" . | nindent 4 }}
       {{- end }}
   {{- include "sluicegate.scheduling" (dict "root" . "component" $component "values" .Values) | nindent 2 }}
 {{- end -}}

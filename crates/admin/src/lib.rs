@@ -13,8 +13,7 @@
 //! | [`hosts`] | protection from pages of other sites in a browser |
 //! | [`planes`] | the state of the other plane |
 //! | [`last_change`] | the time of the last change of the configuration |
-//! | `server` | connections: their number, their age, and which connection makes room |
-//! | `counters` | the counters of these connections |
+//! | `server` | the limits of connections |
 //! | `pages` | the page at each path |
 //! | `content` | bodies that are generated during the transfer |
 //! | `metrics` | the Prometheus exposition |
@@ -27,7 +26,6 @@ use std::sync::Arc;
 use sluicegate_proxy::registry::Registry;
 
 mod content;
-mod counters;
 pub mod fetch;
 pub mod hosts;
 pub mod last_change;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
+use sluicegate_http_server::Counters;
 
 use crate::content::{Content, Writer};
-use crate::counters::Counters;
 use crate::hosts::HostFault;
 use crate::metrics::{Format, Metrics};
 use crate::readiness::Phase;

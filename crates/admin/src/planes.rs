@@ -25,7 +25,7 @@ pub struct Lease {
 }
 
 /// A number for `/metrics`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Measure {
     /// The name, without the `_total` of a counter.
     pub name: &'static str,
@@ -36,10 +36,12 @@ pub struct Measure {
 }
 
 /// The metric type of a number, with the value.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Number {
     /// A counter, which only grows.
     Counter(u64),
+    /// Counters with a label: the name of the label, and the value of the label and the value of each counter.
+    Counters(&'static str, Vec<(&'static str, u64)>),
     /// A gauge, the current value.
     Gauge(u64),
 }
@@ -49,6 +51,17 @@ impl Measure {
     #[must_use]
     pub fn counter(name: &'static str, help: &'static str, value: u64) -> Self {
         Self { name, help, value: Number::Counter(value) }
+    }
+
+    /// Counters by the value of a label.
+    #[must_use]
+    pub fn counters(
+        name: &'static str,
+        help: &'static str,
+        label: &'static str,
+        values: Vec<(&'static str, u64)>,
+    ) -> Self {
+        Self { name, help, value: Number::Counters(label, values) }
     }
 
     /// A gauge, the current value.

@@ -25,6 +25,7 @@
 //! | [`x_backend`] | XBackends: hosts outside of the cluster |
 //! | [`address`] | the addresses that Gateways request, and the addresses that satisfy the requests |
 //! | [`source`] | following a cluster or a directory, and publishing the changes |
+//! | [`review`] | the review of objects before the cluster stores them |
 //! | [`migrate`] | the report for users of ingress-nginx |
 //! | [`convert`] | from Ingresses to objects of Gateway API, as text |
 //! | [`status`] | the intended status of objects of Gateway API |
@@ -44,6 +45,7 @@ mod merge;
 mod migrate;
 pub mod object;
 pub mod problem;
+mod review;
 pub mod source;
 mod status;
 pub mod store;
@@ -64,6 +66,7 @@ pub use object::nginx::configmap::{IngressNginxKey, ingress_nginx_keys, is_ingre
 pub use object::policy::crd::{Definition, definitions};
 pub use object::{Kind, ObjectRef};
 pub use problem::{Origin, Problem, Severity};
+pub use review::{ReviewError, Reviewed, Reviews};
 pub use source::cluster::addresses::Addresses;
 pub use source::cluster::client::{ClientError, Credentials};
 pub use source::cluster::gateway_planes::Authorities;

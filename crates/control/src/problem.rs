@@ -99,18 +99,26 @@ pub struct Problem {
     pub field: String,
     /// The error and the remedy.
     pub message: String,
+    /// The other object with the error, such as a missing Secret, if the problem is an error only because of that object.
+    pub cause: Option<ObjectRef>,
 }
 
 impl Problem {
     /// A problem with an option of the command line, such as `--configmap`.
     pub(crate) fn of_option(option: &str, message: String) -> Self {
         let origin = Origin::file(&Path::new(option).into());
-        Self { severity: Severity::Warning, origin, object: None, field: String::new(), message }
+        Self { severity: Severity::Warning, origin, object: None, field: String::new(), message, cause: None }
     }
 
     /// A problem with a cluster, or with an object of a cluster as a whole.
     pub(crate) fn of_cluster(severity: Severity, object: Option<&ObjectRef>, message: String) -> Self {
-        Self { severity, origin: Origin::CLUSTER, object: object.cloned(), field: String::new(), message }
+        let (origin, object) = (Origin::CLUSTER, object.cloned());
+        Self { severity, origin, object, field: String::new(), message, cause: None }
+    }
+
+    /// The problem with the object whose state is the cause.
+    pub(crate) fn caused_by(self, object: &ObjectRef) -> Self {
+        Self { cause: Some(object.clone()), ..self }
     }
 
     /// The problem without its object, in one line: `field: message`.
@@ -216,6 +224,7 @@ mod tests {
             object: Some(ObjectRef { kind: Kind::Ingress, namespace: forged.into(), name: forged.into() }),
             field: format!("metadata.annotations[{forged}]"),
             message: format!("{forged} is odd"),
+            cause: None,
         };
         for text in [problem.to_string(), problem.within()] {
             assert!(!text.contains(sluicegate_model::text::is_hidden), "{text:?}");

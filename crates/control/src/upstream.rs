@@ -351,5 +351,6 @@ fn problem_of(key: &UpstreamKey, origin: &Origin, message: String) -> Problem {
         object: Some(object),
         field: String::new(),
         message,
+        cause: None,
     }
 }

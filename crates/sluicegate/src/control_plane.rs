@@ -30,6 +30,7 @@ use crate::settings::{SettingsArgs, time};
 use crate::signals::Signals;
 use crate::source::{Source, SourceArgs};
 use crate::tls::TlsArgs;
+use crate::webhook::WebhookArgs;
 
 /// The data planes that serve a Gateway.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -106,6 +107,8 @@ pub(crate) struct ControlPlaneArgs {
     tls: TlsArgs,
     #[command(flatten)]
     settings: SettingsArgs,
+    #[command(flatten)]
+    webhook: WebhookArgs,
 }
 
 pub(crate) fn run(args: ControlPlaneArgs) -> anyhow::Result<()> {
@@ -133,6 +136,7 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
     let options = DistributorOptions { max_subscribers, reviewer, ..DistributorOptions::default() };
     let distributor = Distributor::new(options);
     let (distributed, of_source) = (distributor.clone(), source.planes(args.source.lease_name().clone()));
+    let of_webhook = args.webhook.start(&mut source).await?;
     let admin = Admin {
         registry: Registry::of_no_worker().into(),
         readiness: readiness.clone(),
@@ -143,7 +147,7 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
         problems: problems(source.problems()),
         planes: Arc::new(move || {
             let (mut planes, of_source) = (planes(&distributed.telemetry()), of_source());
-            planes.measures.extend(of_source.measures);
+            planes.measures.extend(of_source.measures.into_iter().chain(of_webhook()));
             Planes { lease: of_source.lease, ..planes }
         }),
     };

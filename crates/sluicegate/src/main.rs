@@ -14,6 +14,7 @@
 //! | [`serve`] | `sluicegate serve` |
 //! | [`control_plane`] | `sluicegate control-plane` |
 //! | [`data_plane`] | `sluicegate data-plane` |
+//! | [`webhook`] | the admission webhook, as options |
 //! | [`source`] | the source of routes, as options |
 //! | [`signals`] | the effect of signals on a gateway |
 //! | [`takeover`] | the takeover of sockets from another process |
@@ -44,6 +45,7 @@ mod source;
 mod takeover;
 mod tls;
 mod values;
+mod webhook;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;

@@ -13,6 +13,7 @@ use crate::gateway::{self, GatewayArgs, Told};
 use crate::settings::SettingsArgs;
 use crate::source::SourceArgs;
 use crate::tls::TlsArgs;
+use crate::webhook::WebhookArgs;
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("{} {}\n\n{}", gateway::TIME, gateway::SIZE, gateway::LIFE))]
@@ -27,6 +28,8 @@ pub(crate) struct ServeArgs {
     pub(crate) tls: TlsArgs,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
+    #[command(flatten)]
+    webhook: WebhookArgs,
 }
 
 pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
@@ -37,8 +40,14 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let ports =
         Ports { http: &args.gateway.listen, https: &args.tls.listen_https, admin: args.gateway.admin };
     let translation = translate_options(&args.class, args.settings.settings(), ports);
-    let source = args.source.source(translation, &args.settings, &args.tls).await?;
-    let planes = source.planes(args.source.lease_name().clone());
+    let mut source = args.source.source(translation, &args.settings, &args.tls).await?;
+    let of_source = source.planes(args.source.lease_name().clone());
+    let of_webhook = args.webhook.start(&mut source).await?;
+    let planes = move || {
+        let mut planes = of_source();
+        planes.measures.extend(of_webhook());
+        planes
+    };
     let told = Told { problems: problems(source.problems()), planes: Arc::new(planes) };
     let resignation = source.resignation();
     gateway::run(&args.gateway, &args.tls.listen_https, told, resignation, |mut publish| {

@@ -10,7 +10,7 @@ HTTP = """\
     real_ip_recursive on;
     set_real_ip_from 127.0.0.0/8;
     map $http_x_forwarded_proto $trusted_scheme { default $http_x_forwarded_proto; '' $scheme; }
-    map $http_x_forwarded_port $trusted_port { default $http_x_forwarded_port; '' $server_port; }
+    map $http_x_forwarded_port $trusted_port { default $http_x_forwarded_port; '' $standard_port; }
     map $http_x_forwarded_host $trusted_host { default $http_x_forwarded_host; '' $http_host; "~^(?<first_host>[^,]+)," $first_host; }"""
 TRUST = "set $pass_access_scheme $trusted_scheme; set $pass_port $trusted_port; set $best_http_host $trusted_host;"
 HEADERS = ("X-Forwarded-For: 192.0.2.7", "X-Forwarded-Proto: https", "X-Forwarded-Host: public.example", "X-Forwarded-Port: 443")

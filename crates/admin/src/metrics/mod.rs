@@ -35,8 +35,8 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
+use sluicegate_http_server::{Closed, Counters};
 
-use crate::counters::{Closed, Counters};
 use crate::planes::{Measure, Number};
 use crate::readiness::Phase;
 use crate::{Admin, Problems, content};
@@ -126,9 +126,13 @@ impl Collector for Gateway {
             )?;
         }
         for Measure { name, help, value } in &planes.measures {
-            match *value {
-                Number::Counter(value) => families.counter(name, help, value)?,
-                Number::Gauge(value) => families.gauge(name, help, value)?,
+            match value {
+                Number::Counter(value) => families.counter(name, help, *value)?,
+                Number::Counters(label, values) => {
+                    let values = values.iter().map(|(of, value)| ([(*label, *of)], *value));
+                    families.counters(name, help, values)?;
+                }
+                Number::Gauge(value) => families.gauge(name, help, *value)?,
             }
         }
         families.counters(

@@ -1,9 +1,10 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use sluicegate_proxy::{Options, Proxy};
 use sluicegate_testkit::client::Client;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::{Hosts, LastChange, Problems, Readiness};
@@ -17,7 +18,7 @@ fn get(path: &str) -> String {
 
 const GET: &str = "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n";
 
-const BOUNDS: Bounds =
+const SMALL: Bounds =
     Bounds { connections: 3, reserve: 0, head: Duration::from_secs(20), age: Duration::from_secs(20) };
 
 async fn start(bounds: Bounds) -> anyhow::Result<(SocketAddr, tokio::task::JoinHandle<io::Result<()>>)> {
@@ -34,12 +35,12 @@ async fn start(bounds: Bounds) -> anyhow::Result<(SocketAddr, tokio::task::JoinH
     };
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
-    Ok((address, tokio::spawn(serve(Arc::new(Pages::new(admin)), listener, bounds))))
+    Ok((address, tokio::spawn(serve(Pages::new(admin), listener, bounds))))
 }
 
 #[tokio::test]
 async fn silent_connections_do_not_block_probes() -> anyhow::Result<()> {
-    let (address, _) = start(Bounds::default()).await?;
+    let (address, _) = start(BOUNDS).await?;
     let mut silent = VecDeque::new();
     for _ in 0..130 {
         silent.push_back(Client::connect(address).await?);
@@ -61,7 +62,7 @@ async fn silent_connections_do_not_block_probes() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn clients_that_do_not_read_do_not_block_probes() -> anyhow::Result<()> {
-    let (address, _) = start(Bounds { connections: 4, reserve: 2, ..Bounds::default() }).await?;
+    let (address, _) = start(Bounds { connections: 4, reserve: 2, ..BOUNDS }).await?;
     let mut stuck = Vec::new();
     for _ in 0..4 {
         let mut client = Client::connect(address).await?;
@@ -81,7 +82,7 @@ async fn clients_that_do_not_read_do_not_block_probes() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn server_closes_a_connection_whose_request_head_is_late() -> anyhow::Result<()> {
-    let (address, _) = start(Bounds { head: Duration::from_millis(100), ..BOUNDS }).await?;
+    let (address, _) = start(Bounds { head: Duration::from_millis(100), ..SMALL }).await?;
     let mut silent = Client::connect(address).await?;
     silent.read_to_end().await?;
     let mut slow = Client::connect(address).await?;
@@ -95,7 +96,7 @@ async fn server_closes_a_connection_whose_request_head_is_late() -> anyhow::Resu
 
 #[tokio::test]
 async fn server_closes_a_busy_connection_at_its_maximum_age() -> anyhow::Result<()> {
-    let (address, _) = start(Bounds { age: Duration::from_millis(200), ..BOUNDS }).await?;
+    let (address, _) = start(Bounds { age: Duration::from_millis(200), ..SMALL }).await?;
     let mut client = Client::connect(address).await?;
     let deadline = Instant::now() + Duration::from_secs(10);
     while client.request(GET).await.is_ok() {
@@ -107,7 +108,7 @@ async fn server_closes_a_busy_connection_at_its_maximum_age() -> anyhow::Result<
 
 #[tokio::test]
 async fn server_closes_the_connection_of_a_client_that_does_not_read() -> anyhow::Result<()> {
-    let (address, _) = start(Bounds { connections: 1, age: Duration::from_millis(200), ..BOUNDS }).await?;
+    let (address, _) = start(Bounds { connections: 1, age: Duration::from_millis(200), ..SMALL }).await?;
     let mut stuck = Client::connect(address).await?;
     stuck.send("GET /config HTTP/1.1\r\nHost: a\r\n\r\n").await?;
     let mut next = Client::connect(address).await?;
@@ -117,7 +118,7 @@ async fn server_closes_the_connection_of_a_client_that_does_not_read() -> anyhow
 
 #[tokio::test]
 async fn aborted_server_closes_its_connections() -> anyhow::Result<()> {
-    let (address, serving) = start(BOUNDS).await?;
+    let (address, serving) = start(SMALL).await?;
     let mut client = Client::connect(address).await?;
     client.request(GET).await?;
     serving.abort();

@@ -272,6 +272,7 @@ impl<'a> Conversion<'a> {
                         "{} {namespace}/{name} has more than {TARGETS_MAX} targets with the new routes. Split the policy",
                         policy["kind"].as_str().unwrap_or_default()
                     ),
+                    cause: None,
                 });
             }
             self.policies.push(policy);

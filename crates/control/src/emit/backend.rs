@@ -47,7 +47,12 @@ pub(super) fn resolve(
             translation.external_ports.extend(resolved.external_port.map(|port| (key.clone(), port)));
         }
         if let Some((within, message)) = missing.get(key) {
-            translation.problems.push(reference.problem(within, message.clone()));
+            let problem = reference.problem(within, message.clone());
+            translation.problems.push(problem.caused_by(&ObjectRef {
+                kind: Kind::Service,
+                namespace: key.namespace.clone(),
+                name: key.service.clone(),
+            }));
         }
     }
     // No object names upstreams that refuse connections.

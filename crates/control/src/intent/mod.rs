@@ -167,8 +167,8 @@ pub(crate) struct ClientAuthIntent<'a> {
     /// The hosts of rules and of the default, then the hosts of TLS.
     pub(crate) hosts: Vec<&'a HostPattern>,
     pub(crate) policy: Arc<ClientAuth>,
-    /// The reason why there are no CA certificates.
-    pub(crate) fault: Option<String>,
+    /// The object without CA certificates, and the reason.
+    pub(crate) fault: Option<(ObjectRef, String)>,
 }
 
 /// The redirect of plain HTTP to HTTPS.
@@ -274,6 +274,7 @@ impl At<'_> {
             object: Some(self.object.clone()),
             field: field.to_owned(),
             message,
+            cause: None,
         }
     }
 

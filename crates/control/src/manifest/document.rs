@@ -115,6 +115,13 @@ impl Document {
         document
     }
 
+    /// The document of an object that is parsed already.
+    pub(crate) fn of_value(value: &mut Value) -> Self {
+        let mut document = Self::empty("");
+        document.read(value, "");
+        document
+    }
+
     /// Reads an object, or a list of objects.
     fn read(&mut self, value: &mut Value, part: &str) {
         let text_of = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default();

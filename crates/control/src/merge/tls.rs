@@ -184,8 +184,8 @@ impl Merged {
         passthrough: &passthrough::Merged<'_>,
         owners: &HashMap<&HostPattern, &ObjectRef>,
     ) {
-        if let Some(fault) = &auth.fault {
-            self.problems.push(intent.problem(auth.place, fault.clone()));
+        if let Some((object, fault)) = &auth.fault {
+            self.problems.push(intent.problem(auth.place, fault.clone()).caused_by(object));
         }
         for &host in &auth.hosts {
             if let Some(winner) = passthrough.of(host) {

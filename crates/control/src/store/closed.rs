@@ -104,5 +104,6 @@ pub(super) fn told_of_closed(file: &Arc<Path>, closed: &[Guarded], is_unopened: 
         object: None,
         field: String::new(),
         message,
+        cause: None,
     })
 }

@@ -30,7 +30,7 @@ use crate::object::slice::EndpointSlice;
 use crate::object::trust_bundle::ClusterTrustBundle;
 use crate::object::x_backend::XBackend;
 use crate::object::{Checked, Kind, Object, ObjectRef};
-use crate::problem::{Finding, Origin, Problem, Severity, Written};
+use crate::problem::{Finding, Findings, Origin, Problem, Severity, Written};
 
 mod closed;
 #[cfg(test)]
@@ -176,6 +176,7 @@ impl Store {
                 object: fault.object.clone(),
                 field: fault.field.clone(),
                 message: fault.message.clone(),
+                cause: None,
             }));
             for parsed in &document.objects {
                 let origin = origin(&file, *line, document, &parsed.part);
@@ -191,6 +192,7 @@ impl Store {
                         object,
                         field: String::new(),
                         message,
+                        cause: None,
                     });
                 }
             }
@@ -226,6 +228,7 @@ impl Store {
             field: String::new(),
             message: "is empty; its previous content stays in service. Delete the file to remove its objects"
                 .to_owned(),
+            cause: None,
         }];
         faults.extend(told_of_closed(&file, &previous.closed, false));
         let touched = Touched { problems: faults != previous.faults, ..Touched::default() };
@@ -269,6 +272,15 @@ impl Store {
         let mut touched = Touched::default();
         self.set_candidate(parsed, Origin::CLUSTER, &mut touched);
         touched
+    }
+
+    /// Takes the version of an object that is in service in another store, without its problems.
+    pub(crate) fn copy(&mut self, object: &ObjectRef, from: &Self) {
+        let Some(slot) = from.slots.get(object) else { return };
+        let form = slot.form().cloned();
+        let parsed =
+            ParsedObject { object: object.clone(), part: "".into(), form, findings: Findings::default() };
+        self.set_object(&parsed);
     }
 
     /// Removes an object of a cluster.
@@ -321,6 +333,7 @@ impl Store {
                     object: Some(object.clone()),
                     field: finding.field.clone(),
                     message,
+                    cause: None,
                 }
             }));
             if let Some(winner) = slot.winner()
@@ -335,6 +348,7 @@ impl Store {
                         "is also written in {}, and that version is used. Remove one of them",
                         winner.origin.file.as_deref().unwrap_or(Path::new("the cluster")).display()
                     ),
+                    cause: None,
                 });
             }
         }

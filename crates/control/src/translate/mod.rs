@@ -133,13 +133,22 @@ pub struct IngressNginx {
     pub default_backend: Option<ObjectName>,
     /// The settings of Ingresses without annotations.
     pub(crate) globals: Arc<nginx::Settings>,
+    /// The ConfigMap with these settings.
+    pub(crate) configmap: Option<ObjectRef>,
 }
 
 impl IngressNginx {
     /// The options without a default backend and without a ConfigMap.
     #[must_use]
     pub fn new(prefix: String, controller: String, ingress_class: String) -> Self {
-        Self { prefix, controller, ingress_class, default_backend: None, globals: Arc::default() }
+        Self {
+            prefix,
+            controller,
+            ingress_class,
+            default_backend: None,
+            globals: Arc::default(),
+            configmap: None,
+        }
     }
 }
 
@@ -332,7 +341,8 @@ fn configmap_of_nginx<'s>(
 ) -> Option<(IngressNginx, &'s nginx::configmap::Globals)> {
     let nginx = options.ingress_nginx.clone()?;
     let globals = configmap.nginx.get(configmap.data.texts(), &object.namespace);
-    Some((IngressNginx { globals: globals.settings.clone(), ..nginx }, globals))
+    let (settings, configmap) = (globals.settings.clone(), Some(object.clone()));
+    Some((IngressNginx { globals: settings, configmap, ..nginx }, globals))
 }
 
 /// The dialect of ingress-nginx with the settings of the ConfigMap, if it is enabled.

@@ -150,9 +150,9 @@ pub(super) fn write_forwarding(
     host: &[u8],
 ) {
     match (trusted, nginx) {
-        (None, _) => out.extend_from_slice(&origin.forwarding),
+        (None, None) => out.extend_from_slice(&origin.forwarding),
         (Some(original), None) => write_trusted_forwarding(out, buf, head, origin, original),
-        (Some(original), Some(nginx)) => write_nginx_forwarding(out, (buf, head), origin, original, nginx),
+        (trusted, Some(nginx)) => write_nginx_forwarding(out, (buf, head), origin, trusted, nginx),
     }
     if !(trusted.is_some() && nginx.is_none() && has(&head.lines, Known::XForwardedHost)) {
         write_line(out, b"X-Forwarded-Host", host);
@@ -179,28 +179,29 @@ fn is_name_for_nginx(name: &[u8]) -> bool {
     name.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
-/// Writes the forwarding headers of a request from a trusted proxy as ingress-nginx does: with one client IP, one scheme and
-/// one port.
+/// Writes the forwarding headers of a request as ingress-nginx does: with one client IP, one scheme and one port. The headers of
+/// the client count only if `trusted`, the client IP according to a trusted proxy, is known.
 fn write_nginx_forwarding(
     out: &mut Vec<u8>,
     (buf, head): (&[u8], &RequestHead),
     origin: &Origin,
-    original: IpAddr,
+    trusted: Option<IpAddr>,
     NginxForwarding { is_full }: NginxForwarding,
 ) {
-    let peer = origin.peer;
-    if is_full && has(&head.lines, Known::XForwardedFor) {
+    let (peer, told) = (origin.peer, |known| head.header(buf, known).filter(|_| trusted.is_some()));
+    let original = trusted.unwrap_or(peer);
+    if is_full && trusted.is_some() && has(&head.lines, Known::XForwardedFor) {
         write_forwarded_for(out, "X-Forwarded-For", buf, head);
         let _ = write!(out, ", {peer}\r\n");
     } else {
         write_display(out, "X-Forwarded-For", if is_full { peer } else { original });
     }
     write_display(out, "X-Real-IP", original);
-    match head.header(buf, Known::XForwardedPort) {
+    match told(Known::XForwardedPort) {
         Some(port) => write_line(out, b"X-Forwarded-Port", port),
-        None => write_display(out, "X-Forwarded-Port", origin.listener.port()),
+        None => write_display(out, "X-Forwarded-Port", origin.nginx_port()),
     }
-    let scheme = head.header(buf, Known::XForwardedProto).unwrap_or_else(|| origin.scheme().as_bytes());
+    let scheme = told(Known::XForwardedProto).unwrap_or_else(|| origin.scheme().as_bytes());
     for name in [&b"X-Forwarded-Proto"[..], b"X-Forwarded-Scheme", b"X-Scheme"] {
         write_line(out, name, scheme);
     }

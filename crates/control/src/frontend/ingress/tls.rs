@@ -66,9 +66,12 @@ pub(in crate::frontend) fn client_auth<'a>(
 ) -> ClientAuthIntent<'a> {
     let data = auth.authorities.as_ref().and_then(|object| store.data(object));
     let is_without = data.is_none_or(|data| data.authorities.is_empty());
-    let fault = auth.authorities.as_ref().filter(|_| is_without).map(|object| match store.knows(object) {
-        true => format!("{object} has no certificates in data[ca.crt]; every client is rejected"),
-        false => format!("{object} does not exist; every client is rejected"),
+    let fault = auth.authorities.as_ref().filter(|_| is_without).map(|object| {
+        let fault = match store.knows(object) {
+            true => "has no certificates in data[ca.crt]",
+            false => "does not exist",
+        };
+        (object.clone(), format!("{object} {fault}; every client is rejected"))
     });
     let policy = Arc::new(ClientAuth {
         source: auth

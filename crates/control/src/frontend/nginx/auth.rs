@@ -19,6 +19,12 @@ use crate::object::ingress::RulePath;
 use crate::object::nginx::auth::{PasswordType, Service};
 use crate::object::policy::htpasswd;
 
+/// The annotation with the Secret of users.
+const SECRET: &str = "auth-secret";
+
+/// The annotation with the ConfigMap of headers for the service.
+const HEADERS: &str = "auth-proxy-set-headers";
+
 /// The paths of rules without authentication, without `no-auth-locations`.
 const OPEN_PATH: &str = "/.well-known/acme-challenge";
 
@@ -35,7 +41,10 @@ pub(super) fn apply(context: &mut Context<'_, '_>, parts: &mut Parts) {
     match passwords(context) {
         Ok(None) => {}
         Ok(Some(authentication)) => parts.security.authentication = Some(authentication),
-        Err((short, fault)) => context.close(parts, short, &fault),
+        Err((short, fault)) => {
+            let cause = context.settings.auth.secret.clone().filter(|_| short == SECRET);
+            context.close(parts, short, &fault, cause.as_ref());
+        }
     }
     // A service whose host is the host of a rule follows with the rule.
     if service(context).is_some_and(|(service, _)| service.url.as_ref().is_some_and(|url| !url.needs_host()))
@@ -96,8 +105,14 @@ fn add_service(context: &mut Context<'_, '_>, security: &mut Security, host: Opt
             authentication.ext_auth = Some(Arc::new(ext_auth));
         }
         Err((short, fault)) => {
+            let of_headers = asked.headers.clone().filter(|_| short == HEADERS);
+            let cause = of_headers.or_else(|| context.options.configmap.clone().filter(|_| is_global));
             let short = if is_global { "auth-url" } else { short };
-            context.fault(short, format!("{fault}; the routes respond with 503"));
+            let message = format!("{fault}; the routes respond with 503");
+            match cause {
+                Some(object) => context.fault_of(&object, short, message),
+                None => context.fault(short, message),
+            }
             security.refuses.get_or_insert_with(|| format!("{short}: {fault}").into());
         }
     }
@@ -184,13 +199,12 @@ fn headers(
     context: &Context<'_, '_>,
     named: Option<&ObjectRef>,
 ) -> Result<Entries<TemplateHeader, 64, 0>, Fault> {
-    const SHORT: &str = "auth-proxy-set-headers";
     let Some(named) = named else { return Ok(Entries::default()) };
     let Some((configmap, _)) = context.store.configmap(named) else {
-        return Err((SHORT, format!("{named} does not exist")));
+        return Err((HEADERS, format!("{named} does not exist")));
     };
     let header = |(name, value): (&str, &[u8])| {
-        let fault = |fault: String| (SHORT, format!("{named}: data[{name}] {fault}"));
+        let fault = |fault: String| (HEADERS, format!("{named}: data[{name}] {fault}"));
         let text = std::str::from_utf8(value).map_err(|_| fault("is not UTF-8".to_owned()))?;
         let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
         if !is_plain {
@@ -201,7 +215,7 @@ fn headers(
         Ok(TemplateHeader { name: AnnotatedHeader::new(name).map_err(fault)?, value })
     };
     let headers = configmap.data.values().map(header).collect::<Result<Vec<_>, Fault>>()?;
-    Entries::new(headers).ok_or_else(|| (SHORT, format!("{named} has more than 64 headers")))
+    Entries::new(headers).ok_or_else(|| (HEADERS, format!("{named} has more than 64 headers")))
 }
 
 /// Authentication by user name and password.
@@ -221,11 +235,10 @@ fn passwords(context: &mut Context<'_, '_>) -> Result<Option<Authentication>, Fa
         PasswordType::Basic => {
             let passwords = htpasswd::parse(&lines);
             for (line, fault) in &passwords.faults {
-                context
-                    .warn("auth-secret", format!("{secret}: line {line} {fault}; the user cannot sign in"));
+                context.warn(SECRET, format!("{secret}: line {line} {fault}; the user cannot sign in"));
             }
             if passwords.users.is_empty() {
-                return Err(("auth-secret", format!("{secret} has no user with a supported hash")));
+                return Err((SECRET, format!("{secret} has no user with a supported hash")));
             }
             let secret_ref = FromSecret::Value(passwords.users);
             authentication.basic = Some(Basic { secret_ref, realm, forward: false, without_charset: true });
@@ -234,7 +247,7 @@ fn passwords(context: &mut Context<'_, '_>) -> Result<Option<Authentication>, Fa
             let users = digest_users(&lines, &realm);
             if users.is_empty() {
                 let fault = format!("{secret} has no line user:realm:hash for the realm {:?}", &*realm);
-                return Err(("auth-secret", fault));
+                return Err((SECRET, fault));
             }
             authentication.digest = Some(Digest { users: FromSecret::Value(users), realm, forward: false });
         }
@@ -244,7 +257,7 @@ fn passwords(context: &mut Context<'_, '_>) -> Result<Option<Authentication>, Fa
 
 /// The lines of a Secret with users.
 fn lines(context: &Context<'_, '_>, secret: &ObjectRef, is_map: bool) -> Result<Vec<u8>, Fault> {
-    let fault = |fault: String| ("auth-secret", fault);
+    let fault = |fault: String| (SECRET, fault);
     let Some(data) = context.store.data(secret) else {
         return Err(fault(match context.store.knows(secret) {
             true => format!("{secret} cannot be read"),

@@ -18,7 +18,7 @@ pub(super) fn apply(context: &mut Context<'_, '_>, parts: &mut Parts) {
         Some(_) => format!("{secret} has no certificates in data[ca.crt]"),
         None => format!("{secret} does not exist"),
     };
-    context.close(parts, "auth-tls-secret", &fault);
+    context.close(parts, "auth-tls-secret", &fault, Some(&secret));
 }
 
 /// The clients that may connect to the hosts of an Ingress.

@@ -10,6 +10,7 @@ use crate::intent::Own;
 use crate::object::ingress::RulePath;
 use crate::object::nginx::errors::{CODES, DEFAULT_BACKEND};
 use crate::object::service::IpProtocol;
+use crate::object::{Kind, ObjectRef};
 use crate::store::Store;
 use crate::upstream;
 
@@ -23,7 +24,9 @@ pub(super) fn apply(context: &mut Context<'_, '_>, parts: &mut Parts) {
             let found = of_service(context.store, &namespace, name);
             if found.is_none() {
                 let fault = format!("Service {namespace}/{name} does not exist, or has no port for TCP");
-                context.fault(DEFAULT_BACKEND, format!("{fault}; errors have no pages. Create the Service"));
+                let service = ObjectRef { kind: Kind::Service, namespace, name: name.clone() };
+                let message = format!("{fault}; errors have no pages. Create the Service");
+                context.fault_of(&service, DEFAULT_BACKEND, message);
             }
             found
         }

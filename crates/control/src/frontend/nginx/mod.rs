@@ -39,6 +39,7 @@ use sluicegate_model::{HostPattern, ObjectId, UpstreamKey};
 
 use super::ingress::{passthrough, tls};
 use crate::intent::{Alias, At, Host, Https, Intent, Own, Passthrough, Place, Reference, Rule};
+use crate::object::ObjectRef;
 use crate::object::annotation::field;
 use crate::object::backend::Backend;
 use crate::object::ingress::{self, Ingress};
@@ -143,15 +144,27 @@ impl Context<'_, '_> {
         self.problems.push(self.at.problem(Severity::Error, &field(&name), message));
     }
 
+    /// Reports a fault of the object that an annotation names.
+    pub(super) fn fault_of(&mut self, object: &ObjectRef, short: &str, message: String) {
+        let name = format!("{}/{short}", self.options.prefix);
+        let problem = self.at.problem(Severity::Error, &field(&name), message);
+        self.problems.push(problem.caused_by(object));
+    }
+
     /// Warns of a fault in an annotation, whose name has no prefix.
     pub(super) fn warn(&mut self, short: &str, message: String) {
         let name = format!("{}/{short}", self.options.prefix);
         self.problems.push(self.at.problem(Severity::Warning, &field(&name), message));
     }
 
-    /// Reports a fault in an annotation that restricts access, and closes the routes of the Ingress.
-    pub(super) fn close(&mut self, parts: &mut Parts, short: &str, fault: &str) {
-        self.fault(short, format!("{fault}; all routes of this Ingress respond with 503"));
+    /// Reports a fault in an annotation that restricts access, and closes the routes of the Ingress. `cause` is the named
+    /// object, if the fault is there.
+    pub(super) fn close(&mut self, parts: &mut Parts, short: &str, fault: &str, cause: Option<&ObjectRef>) {
+        let message = format!("{fault}; all routes of this Ingress respond with 503");
+        match cause {
+            Some(object) => self.fault_of(object, short, message),
+            None => self.fault(short, message),
+        }
         parts
             .security
             .refuses

@@ -47,8 +47,8 @@ fn hidden(global: &global::Settings) -> Entries<EditedHeader, 32> {
 /// Adds the headers of a ConfigMap. Only the owner of the gateway allows names.
 fn add_headers(context: &mut Context<'_, '_>, parts: &mut Parts, map: &ObjectRef, allowed: &[Box<str>]) {
     let Some((found, _)) = context.store.configmap(map) else {
-        return context
-            .fault(CUSTOM_HEADERS, format!("{map} does not exist; responses have no such headers"));
+        let message = format!("{map} does not exist; responses have no such headers");
+        return context.fault_of(map, CUSTOM_HEADERS, message);
     };
     for (name, value) in found.data.values() {
         let is_allowed = allowed.iter().any(|of| of.eq_ignore_ascii_case(name));
@@ -62,7 +62,8 @@ fn add_headers(context: &mut Context<'_, '_>, parts: &mut Parts, map: &ObjectRef
             headers.push(header).then_some(()).ok_or_else(|| "is one of too many headers".to_owned())
         });
         if let Err(fault) = added {
-            context.fault(CUSTOM_HEADERS, format!("{map}: data[{name}] {fault}; responses lack this header"));
+            let message = format!("{map}: data[{name}] {fault}; responses lack this header");
+            context.fault_of(map, CUSTOM_HEADERS, message);
         }
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn apply(context: &mut Context<'_, '_>, parts: &mut Parts) {
     }
     let snippet = &settings.snippet.configuration;
     if let Err(fault) = apply_to(parts, snippet, &settings.redirect) {
-        context.close(parts, "configuration-snippet", fault);
+        context.close(parts, "configuration-snippet", fault, None);
     }
 }
 

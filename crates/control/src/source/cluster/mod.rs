@@ -43,6 +43,7 @@ use crate::object::kind::{Absence, Watch as Watched};
 use crate::object::secret::CREDENTIALS_TYPE;
 use crate::object::{Kind, ObjectRef};
 use crate::problem::{Problem, Severity};
+use crate::review::{Question, Reviews};
 use crate::status::{Content, Fault, ObjectStatus, PENDING};
 use crate::store::{Store, Touched};
 use crate::translate::named::Named;
@@ -127,6 +128,7 @@ pub struct ClusterSource {
     status_writes: Arc<AtomicU64>,
     resigned: state::Sender<bool>,
     own_planes: Option<OwnPlanesLink>,
+    questions: Option<mpsc::Receiver<Question>>,
 }
 
 impl ClusterSource {
@@ -151,7 +153,15 @@ impl ClusterSource {
             status_writes: Arc::default(),
             resigned,
             own_planes: None,
+            questions: None,
         }
+    }
+
+    /// Reviews of objects with the objects of the cluster, as long as the source [runs](Self::run).
+    pub fn reviews(&mut self) -> Reviews {
+        let (reviews, questions) = Reviews::new();
+        self.questions = Some(questions);
+        reviews
     }
 
     /// Makes data planes for single Gateways, which use this link. Without the link, none are made.
@@ -274,6 +284,7 @@ impl ClusterSource {
             serving: link.map(|link| link.serving),
             board,
             acknowledged: Acknowledged::default(),
+            questions: self.questions,
         };
         follower.watch_kinds();
         match writing {
@@ -363,6 +374,8 @@ struct Follower<P> {
     /// The status to write, if the gateway writes status.
     board: Option<Arc<StatusBoard>>,
     acknowledged: Acknowledged,
+    /// The objects to review, if the gateway reviews objects.
+    questions: Option<mpsc::Receiver<Question>>,
     output: Output<P>,
 }
 
@@ -400,6 +413,7 @@ impl<P: Publish> Follower<P> {
                     self.output.take(answer);
                     self.report();
                 }
+                Some(question) = next(&mut self.questions) => self.answer(question),
                 Ok(()) = self.lacking.changed() => self.touched.problems = true,
                 configuration = self.acknowledged.next() => {
                     if let Some(board) = &self.board {
@@ -423,7 +437,16 @@ impl<P: Publish> Follower<P> {
                 () = sleep_until(self.waits_until.unwrap_or_else(Instant::now).into()), if self.waits_until.is_some() => {}
             }
             self.settle().await;
+            // Endless news must not delay a review.
+            if let Some(question) = self.questions.as_mut().and_then(|questions| questions.try_recv().ok()) {
+                self.answer(question);
+            }
         }
+    }
+
+    /// Reviews an object.
+    fn answer(&self, question: Question) {
+        question.answer(&self.store, &self.options, self.output.is_serving());
     }
 
     /// Watches all kinds of objects.
@@ -787,6 +810,14 @@ fn with_service_faults<'s>(statuses: &'s [ObjectStatus], faults: &[ServiceFault]
 async fn changed<T>(state: &mut Option<state::Receiver<T>>) -> Option<Result<(), state::error::RecvError>> {
     match state {
         Some(state) => Some(state.changed().await),
+        None => pending().await,
+    }
+}
+
+/// Waits for an object to review; for ever without reviews.
+async fn next(questions: &mut Option<mpsc::Receiver<Question>>) -> Option<Question> {
+    match questions {
+        Some(questions) => questions.recv().await,
         None => pending().await,
     }
 }

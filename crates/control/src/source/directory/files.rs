@@ -324,5 +324,5 @@ fn is_absence(error: &io::Error) -> bool {
 
 fn problem(path: &Path, message: String) -> Problem {
     let origin = Origin::file(&Arc::from(path));
-    Problem { severity: Severity::Error, origin, object: None, field: String::new(), message }
+    Problem { severity: Severity::Error, origin, object: None, field: String::new(), message, cause: None }
 }

@@ -129,6 +129,7 @@ fn no_route(dir: &Path, foreign: &[Problem]) -> Problem {
         object: None,
         field: String::new(),
         message: message.to_owned(),
+        cause: None,
     }
 }
 

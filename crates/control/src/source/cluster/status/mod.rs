@@ -620,6 +620,7 @@ mod tests {
             object: Some(object.clone()),
             field: "spec".into(),
             message: message.into(),
+            cause: None,
         }
     }
 

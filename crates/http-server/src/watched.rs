@@ -11,12 +11,11 @@ use hyper::body::{Body, Bytes, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::places::Place;
-use crate::content::Content;
+use crate::places::Place;
 
 /// The state that a connection shares with its responses.
-pub(super) struct Watch {
-    pub(super) place: Place,
+pub(crate) struct Watch {
+    pub(crate) place: Place,
     /// The response's body is complete; some bytes may not be written yet.
     body_ended: AtomicBool,
     /// A read found no data.
@@ -24,15 +23,15 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(place: Place) -> Arc<Self> {
+    pub(crate) fn new(place: Place) -> Arc<Self> {
         Arc::new(Self { place, body_ended: AtomicBool::new(false), was_quiet: AtomicBool::new(false) })
     }
 }
 
 /// A connection that reports silence to its place.
-pub(super) struct Watched {
-    pub(super) stream: TcpStream,
-    pub(super) watch: Arc<Watch>,
+pub struct Watched {
+    pub(crate) stream: TcpStream,
+    pub(crate) watch: Arc<Watch>,
 }
 
 impl AsyncRead for Watched {
@@ -81,12 +80,12 @@ impl AsyncWrite for Watched {
 }
 
 /// The body of a response, which reports its end to the connection.
-pub(super) struct WatchedContent {
-    pub(super) content: Content,
-    pub(super) watch: Arc<Watch>,
+pub(crate) struct WatchedBody<B> {
+    pub(crate) content: B,
+    pub(crate) watch: Arc<Watch>,
 }
 
-impl Body for WatchedContent {
+impl<B: Body<Data = Bytes, Error = Infallible> + Unpin> Body for WatchedBody<B> {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -102,7 +101,7 @@ impl Body for WatchedContent {
     }
 }
 
-impl Drop for WatchedContent {
+impl<B> Drop for WatchedBody<B> {
     fn drop(&mut self) {
         self.watch.body_ended.store(true, Ordering::Relaxed);
     }

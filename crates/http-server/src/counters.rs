@@ -1,10 +1,10 @@
-//! Counters of the admin interface's own connections.
+//! Counters of connections.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The reason why the admin interface closes a connection.
+/// The reason why a server closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Closed {
+pub enum Closed {
     /// The connection was the oldest silent connection, and another client connected.
     OldestSilent,
     /// No complete head arrived before the timeout.
@@ -15,14 +15,14 @@ pub(crate) enum Closed {
 
 impl Closed {
     /// Every reason, by [`index`](Self::index).
-    pub(crate) const ALL: [Self; 3] = [Self::OldestSilent, Self::HeadTimeout, Self::Age];
+    pub const ALL: [Self; 3] = [Self::OldestSilent, Self::HeadTimeout, Self::Age];
 
     fn index(self) -> usize {
         self as usize
     }
 
     /// The stable name for metrics.
-    pub(crate) fn reason(self) -> &'static str {
+    pub fn reason(self) -> &'static str {
         match self {
             Self::OldestSilent => "made_room",
             Self::HeadTimeout => "head_timeout",
@@ -31,9 +31,9 @@ impl Closed {
     }
 }
 
-/// Counters of the connections to the admin interface.
+/// Counters of the connections to one server.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub struct Counters {
     closed: [AtomicU64; Closed::ALL.len()],
     refused: AtomicU64,
 }
@@ -43,17 +43,18 @@ impl Counters {
         self.closed[closed.index()].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn count_refused(&self) {
+    /// Counts a request that the handler denied because only connections of the reserve were left.
+    pub fn count_refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Connections closed for this reason.
-    pub(crate) fn closed(&self, closed: Closed) -> u64 {
+    pub fn closed(&self, closed: Closed) -> u64 {
         self.closed[closed.index()].load(Ordering::Relaxed)
     }
 
-    /// Requests that the interface denied with 503 because only places for probes were free.
-    pub(crate) fn refused(&self) -> u64 {
+    /// Requests that the handler denied because only connections of the reserve were left.
+    pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 }

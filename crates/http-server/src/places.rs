@@ -5,20 +5,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::Bounds;
+use crate::Bounds;
 use crate::counters::{Closed, Counters};
 
 /// The purpose of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// For all pages.
+pub enum Kind {
+    /// For all requests.
     Ordinary,
-    /// Only for `/healthz` and `/readyz`.
+    /// For probes.
     Reserve,
 }
 
 /// Every place of one listener.
-pub(super) struct Places {
+pub(crate) struct Places {
     bounds: Bounds,
     counters: Arc<Counters>,
     taken: Mutex<Taken>,
@@ -51,12 +51,12 @@ enum State {
 }
 
 impl Places {
-    pub(super) fn new(bounds: Bounds, counters: Arc<Counters>) -> Arc<Self> {
+    pub(crate) fn new(bounds: Bounds, counters: Arc<Counters>) -> Arc<Self> {
         Arc::new(Self { bounds, counters, taken: Mutex::default(), freed: Notify::new() })
     }
 
     /// Takes a place for a new connection. If no place is free, closes the oldest silent connection.
-    pub(super) async fn take(self: &Arc<Self>) -> Place {
+    pub(crate) async fn take(self: &Arc<Self>) -> Place {
         loop {
             if let Some(place) = self.try_take() {
                 return place;
@@ -119,20 +119,20 @@ impl Taken {
 }
 
 /// The place of one connection, until the value is dropped.
-pub(super) struct Place {
+pub(crate) struct Place {
     places: Arc<Places>,
     id: u64,
-    pub(super) kind: Kind,
+    pub(crate) kind: Kind,
 }
 
 impl Place {
     /// Sets the task that serves the connection.
-    pub(super) fn served_by(&self, task: AbortHandle) {
+    pub(crate) fn served_by(&self, task: AbortHandle) {
         self.places.change(self.id, |connection, _| connection.task = Some(task));
     }
 
     /// A read found no data.
-    pub(super) fn is_quiet(&self) {
+    pub(crate) fn is_quiet(&self) {
         self.places.change(self.id, |connection, now| {
             if connection.state == State::Fresh {
                 connection.state = State::Silent(now);
@@ -142,12 +142,12 @@ impl Place {
     }
 
     /// A request arrived.
-    pub(super) fn is_busy(&self) {
+    pub(crate) fn is_busy(&self) {
         self.places.change(self.id, |connection, _| connection.state = State::Busy);
     }
 
     /// The response is complete.
-    pub(super) fn is_answered(&self) {
+    pub(crate) fn is_answered(&self) {
         self.places.change(self.id, |connection, now| connection.state = State::Silent(now));
         self.places.freed.notify_one();
     }
@@ -162,10 +162,15 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
+    const BOUNDS: Bounds =
+        Bounds { connections: 1, reserve: 0, head: Duration::from_secs(2), age: Duration::from_secs(60) };
+
     fn places(connections: usize, reserve: usize) -> Arc<Places> {
-        Places::new(Bounds { connections, reserve, ..Bounds::default() }, Arc::default())
+        Places::new(Bounds { connections, reserve, ..BOUNDS }, Arc::default())
     }
 
     #[test]
