@@ -11,6 +11,7 @@ use std::sync::Arc;
 use foldhash::HashMap;
 use rustls::RootCertStore;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
+use sluicegate_model::value::CipherSuites;
 use sluicegate_model::{TransportTls, UpstreamKey, Verification};
 
 use crate::intent::listener::{Parent, uses_backend_tls};
@@ -126,6 +127,8 @@ impl<'a> BackendTls<'a> {
             verifies: true,
             secret: None,
             policy: Some(format!("{}/{}", at.object.namespace, at.object.name).into()),
+            ciphers: CipherSuites::default(),
+            depth: None,
         }));
         Ok(key)
     }

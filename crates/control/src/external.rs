@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use sluicegate_model::value::CipherSuites;
 use sluicegate_model::{Protocol, Transport, TransportTls, UpstreamKey};
 
 /// The beginning of the names of Services of external hosts.
@@ -19,6 +20,8 @@ pub(crate) fn key(namespace: &Arc<str>, host: &str, port: u16, has_tls: bool) ->
             verifies: false,
             secret: None,
             policy: None,
+            ciphers: CipherSuites::default(),
+            depth: None,
         })
     });
     let transport = Transport { protocol: Protocol::Http, tls, is_cluster_ip: false, sends_proxy: false };

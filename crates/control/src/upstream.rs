@@ -68,6 +68,8 @@ pub(crate) fn key(
             verifies: tls.verifies.unwrap_or_else(has_authorities),
             secret: tls.secret.as_ref().map(|secret| format!("{}/{}", secret.namespace, secret.name).into()),
             policy: None,
+            ciphers: tls.ciphers,
+            depth: tls.depth,
         }));
     }
     key
@@ -117,7 +119,10 @@ fn tls(store: &Store, transport: &TransportTls) -> (UpstreamTls, Option<String>)
     };
     let (server_name, sends_name) = (transport.server_name.clone(), transport.sends_name);
     let alternative_names = None;
-    (UpstreamTls { server_name, sends_name, verification, identity, alternative_names }, fault)
+    let (ciphers, depth) = (transport.ciphers, transport.depth);
+    let tls =
+        UpstreamTls { server_name, sends_name, verification, identity, alternative_names, ciphers, depth };
+    (tls, fault)
 }
 
 /// The Secret that the key of an upstream names.
@@ -150,6 +155,8 @@ fn verified_tls(store: &Store, transport: &TransportTls, validation: Option<&Val
         verification: verification.unwrap_or_else(no_authority),
         identity,
         alternative_names: validation.and_then(|validation| validation.alternative_names.clone()),
+        ciphers: transport.ciphers,
+        depth: transport.depth,
     }
 }
 

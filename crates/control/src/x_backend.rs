@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use foldhash::HashMap;
+use sluicegate_model::value::CipherSuites;
 use sluicegate_model::{Protocol, Transport, TransportTls, UpstreamKey};
 
 use crate::frontend::certificate;
@@ -214,6 +215,8 @@ fn transport_tls(store: &Store, object: &ObjectRef, tls: &Tls) -> Result<Transpo
         verifies: true,
         secret: tls.client_certificate.as_ref().map(name_of),
         policy: None,
+        ciphers: CipherSuites::default(),
+        depth: None,
     })
 }
 

@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 use crate::encoding::bound::{Bound, Chain};
 use crate::encoding::{Adapt as _, Context, Fault, List, Maybe, Part, Raw, Shared, Time, WithinAs};
 use crate::rule::Pattern;
-use crate::value::Url;
+use crate::value::{CipherSuites, Url};
 use crate::{EntryPoint, HostPattern, Layer4Route, TlsRoute};
 
 /// The certificates of all names.
@@ -54,13 +54,24 @@ pub struct TlsHost {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(4)]
     pub relay: Option<Layer4Route>,
+    /// The cipher suites of TLS 1.2 (ingress-nginx `ssl-ciphers`).
+    #[serde(skip_serializing_if = "CipherSuites::are_all")]
+    #[cbor(n(5), default, skip_if = "CipherSuites::are_all")]
+    pub ciphers: CipherSuites,
 }
 
 impl TlsHost {
     /// A name with these certificates, at all HTTPS listeners that flags set.
     #[must_use]
     pub fn new(host: HostPattern, certificates: Vec<Arc<Certificate>>) -> Self {
-        Self { host, certificates, client_auth: None, entry_point: EntryPoint::Flags, relay: None }
+        Self {
+            host,
+            certificates,
+            client_auth: None,
+            entry_point: EntryPoint::Flags,
+            relay: None,
+            ciphers: CipherSuites::default(),
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 
 use crate::encoding::{Adapt as _, Address, Context, List, Maybe, Part, Pointer, Raw, Shared, Text};
 use crate::feature::{Ejection, HealthCheck, RetryConstraint};
+use crate::value::CipherSuites;
 use crate::{Certificate, ProxyProtocol};
 
 /// The stable identity of an upstream. An upstream survives changes of the configuration: while any route names the upstream,
@@ -115,6 +116,12 @@ pub struct TransportTls {
     /// client certificate alone.
     #[n(4)]
     pub policy: Option<Box<str>>,
+    /// The cipher suites of TLS 1.2 (ingress-nginx `proxy-ssl-ciphers`).
+    #[cbor(n(5), default, skip_if = "CipherSuites::are_all")]
+    pub ciphers: CipherSuites,
+    /// The largest number of intermediate certificates of an endpoint (ingress-nginx `proxy-ssl-verify-depth`). `None`: no limit.
+    #[n(6)]
+    pub depth: Option<u8>,
 }
 
 /// `https`, with special settings.
@@ -132,6 +139,7 @@ impl fmt::Display for Transport {
         write!(f, "{secure} {}{of_service}{proxy}", tls.server_name)?;
         f.write_str(if tls.verifies { ", verified" } else { "" })?;
         f.write_str(if tls.sends_name { "" } else { ", no SNI" })?;
+        f.write_str(if tls.ciphers.are_all() && tls.depth.is_none() { "" } else { ", restricted" })?;
         let mut objects = tls.policy.iter().chain(&tls.secret);
         objects.try_for_each(|object| write!(f, ", {object}"))
     }
@@ -196,6 +204,12 @@ pub struct UpstreamTls {
     /// Names in place of the server name: a certificate must have one of them. `None`: the server name.
     #[n(4)]
     pub alternative_names: Option<Vec<AlternativeName>>,
+    /// The cipher suites of TLS 1.2.
+    #[cbor(n(5), default, skip_if = "CipherSuites::are_all")]
+    pub ciphers: CipherSuites,
+    /// The largest number of intermediate certificates of an endpoint. `None`: no limit.
+    #[n(6)]
+    pub depth: Option<u8>,
 }
 
 /// A subject alternative name of a certificate (RFC 5280, 4.2.1.6).
@@ -245,6 +259,8 @@ impl fmt::Debug for UpstreamTls {
             .field("verifies", &self.verifies())
             .field("identity", &self.identity)
             .field("alternative_names", &self.alternative_names)
+            .field("ciphers", &self.ciphers)
+            .field("depth", &self.depth)
             .finish_non_exhaustive()
     }
 }
@@ -258,12 +274,14 @@ impl UpstreamTls {
 impl Serialize for UpstreamTls {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeStruct as _;
-        let mut shown = serializer.serialize_struct("UpstreamTls", 5)?;
+        let mut shown = serializer.serialize_struct("UpstreamTls", 7)?;
         shown.serialize_field("server_name", &self.server_name)?;
         shown.serialize_field("sends_name", &self.sends_name)?;
         shown.serialize_field("verifies", &self.verifies())?;
         shown.serialize_field("identity", &self.identity)?;
         shown.serialize_field("alternative_names", &self.alternative_names)?;
+        shown.serialize_field("ciphers", &self.ciphers)?;
+        shown.serialize_field("depth", &self.depth)?;
         shown.end()
     }
 }

@@ -85,6 +85,11 @@ impl RequestView<'_> {
     }
 }
 
+/// The port at which ingress-nginx receives a connection: its pod has the same ports as its Service.
+pub(crate) fn nginx_port(is_tls: bool) -> u16 {
+    if is_tls { 443 } else { 80 }
+}
+
 /// Whether a client uses HTTPS, here or according to a trusted peer.
 pub(crate) fn is_https(is_tls: bool, is_trusted: bool, head: HeadView<'_>) -> bool {
     is_tls || is_trusted && came_over_https(head)

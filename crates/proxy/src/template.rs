@@ -13,7 +13,7 @@ use sluicegate_model::{HostPattern, ObjectId, UpstreamKey};
 
 use crate::date::{iso8601, local_time};
 use crate::name::host_name;
-use crate::request::{HeadView, RequestView};
+use crate::request::{HeadView, RequestView, nginx_port};
 
 /// The longest text that a template may become, in bytes: the default limit of nginx for a whole head. A request whose
 /// text would be longer is rejected with 431, counted as `HeadTooLarge`.
@@ -195,7 +195,7 @@ impl TemplateView<'_> {
             },
             Variable::PassPort => match self.trusted(Known::XForwardedPort) {
                 Some(port) => to.put(port),
-                None => to.write(format_args!("{}", self.port)),
+                None => to.write(format_args!("{}", nginx_port(client.is_tls))),
             },
             Variable::PeerAddress => to.write(format_args!("{}", client.peer)),
             Variable::ProxyUpstreamName => {
@@ -223,7 +223,7 @@ impl TemplateView<'_> {
             Variable::RequestUri => self.with_request_uri(|part| to.put(part)),
             Variable::Scheme => to.put_text(Some(self.scheme())),
             Variable::ServerName => self.put_server_name(to),
-            Variable::ServerPort => to.write(format_args!("{}", self.port)),
+            Variable::ServerPort => to.write(format_args!("{}", nginx_port(client.is_tls))),
             Variable::ServerProtocol => to.put_text(Some(self.protocol())),
             Variable::ServiceName => {
                 to.put_text(rule.and_then(|rule| rule.upstream).map(|upstream| &*upstream.service));
@@ -560,11 +560,11 @@ mod tests {
             ("$remote_addr $the_real_ip $realip_remote_addr", "192.0.2.7 192.0.2.7 10.0.0.1"),
             ("$proxy_add_x_forwarded_for", "192.0.2.99, 192.0.2.7"),
             ("$full_x_forwarded_for", "192.0.2.99, 10.0.0.1"),
-            ("$pass_access_scheme $pass_port $pass_server_port", "https 8443 8443"),
+            ("$pass_access_scheme $pass_port $pass_server_port", "https 443 443"),
             ("$request_method $server_protocol $https", "GET HTTP/1.1 on"),
             ("$request", "GET /a%20b/c?x=1&Y=%41&z HTTP/1.1"),
             ("$request_id $req_id", "000000000000000000000000000000ab 000000000000000000000000000000ab"),
-            ("$server_name:$server_port", "*.example.com:8443"),
+            ("$server_name:$server_port", "*.example.com:443"),
             ("$namespace/$ingress_name $service_name:$service_port", "shop/web cart:http"),
             ("$proxy_upstream_name $location_path", "shop-cart-http /a"),
             ("$content_type [$content_length]", "text/plain []"),
@@ -593,7 +593,7 @@ mod tests {
             render(text, "/", &lines, Place::Header, |view| view.request.client.is_trusted = is_trusted)
         };
         assert_eq!(of_peer(true).as_deref(), Ok("http b 1 theirs"));
-        assert_eq!(of_peer(false).as_deref(), Ok("https a 8443 000000000000000000000000000000ab"));
+        assert_eq!(of_peer(false).as_deref(), Ok("https a 443 000000000000000000000000000000ab"));
     }
 
     #[test]

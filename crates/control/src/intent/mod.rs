@@ -10,6 +10,7 @@ use std::sync::Arc;
 use sluicegate_model::feature::Features;
 use sluicegate_model::policy::{RateLimits, Security};
 use sluicegate_model::rule::{HttpsRedirect, RuleMatch};
+use sluicegate_model::value::CipherSuites;
 use sluicegate_model::{Certificate, ClientAuth, Codings, HostPattern, Layer4Route, ObjectId, UpstreamKey};
 
 use crate::backend_tls::BackendTls;
@@ -78,6 +79,8 @@ pub(crate) struct Intent<'a> {
     pub(crate) is_for_all_hosts: bool,
     pub(crate) tls: Vec<Tls<'a>>,
     pub(crate) client_auth: Option<ClientAuthIntent<'a>>,
+    /// The cipher suites of TLS 1.2 for the hosts with a certificate.
+    pub(crate) ciphers: CipherSuites,
     pub(crate) https: Https,
     pub(crate) compression: Option<&'a Codings>,
     /// The parts that the object sets for all its rules.

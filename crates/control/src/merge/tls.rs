@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use sluicegate_model::value::CipherSuites;
 use sluicegate_model::{Certificate, ClientAuth, HostPattern, TlsHost};
 
 use super::passthrough;
@@ -28,6 +29,7 @@ struct Host {
     /// gateway sends no certificate of another namespace for the host, regardless of the type of key.
     namespaces: Vec<Arc<str>>,
     client_auth: Option<Arc<ClientAuth>>,
+    ciphers: CipherSuites,
 }
 
 /// Merges the certificates of all hosts. If two certificates for one name have the same type of key, or are of two
@@ -45,6 +47,14 @@ pub(super) fn merge(
         }
         if let Some(auth) = &intent.client_auth {
             merged.add_client_auth(intent, auth, passthrough, &owners);
+        }
+    }
+    // The oldest object with such a list decides.
+    for intent in intents.iter().rev().filter(|intent| !intent.ciphers.are_all()) {
+        for host in &intent.hosts {
+            if let Some(known) = merged.hosts.get_mut(&*host.host) {
+                known.ciphers = intent.ciphers;
+            }
         }
     }
     merged
@@ -89,6 +99,7 @@ impl Merged {
             certificates.sort_by_key(|certificate| certificate.key_kind);
             Arc::new(TlsHost {
                 client_auth: host.client_auth.clone(),
+                ciphers: host.ciphers,
                 ..TlsHost::new(pattern.clone(), certificates)
             })
         });

@@ -2,7 +2,6 @@
 
 /// Names without a prefix, in alphabetical order, and the differences.
 pub(crate) const DIFFERENCES: &[(&str, &str)] = &[
-    ("client-body-buffer-size", "The gateway streams request bodies; it buffers what a retry needs."),
     ("connection-proxy-header", "The gateway keeps connections to endpoints open by itself."),
     ("proxy-buffering", "The gateway streams responses with bounded buffers."),
     ("proxy-buffers-number", "The gateway streams responses with bounded buffers."),

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use super::ObjectRef;
 use super::annotation::{self, Settings};
+use sluicegate_model::value::CipherSuites;
+
 use crate::problem::Findings;
 
 /// A value of the annotation for the protocol.
@@ -28,6 +30,10 @@ pub(crate) struct BackendTls {
     pub(crate) sends_name: Option<bool>,
     pub(crate) verifies: Option<bool>,
     pub(crate) secret: Option<ObjectRef>,
+    /// `proxy-ssl-ciphers` of ingress-nginx.
+    pub(crate) ciphers: CipherSuites,
+    /// `proxy-ssl-verify-depth` of ingress-nginx.
+    pub(crate) depth: Option<u8>,
 }
 
 impl Backend {
@@ -57,6 +63,7 @@ impl Backend {
             sends_name: settings.proxy_ssl_server_name,
             verifies: settings.proxy_ssl_verify,
             secret: settings.proxy_ssl_secret.clone(),
+            ..BackendTls::default()
         });
         Some(Self { http2, tls })
     }

@@ -28,6 +28,7 @@ use sluicegate_model::rule::{
 };
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
+use sluicegate_model::value::CipherSuites;
 use sluicegate_model::value::secret::{CaCertificates, FromSecret, KeyBytes};
 use sluicegate_model::value::{
     AnnotatedHeader, CookieDomain, Entries, HeaderValue, MediaType, Number, Realm, Size, Span, Template,
@@ -313,6 +314,7 @@ fn tls() -> Tls {
         hosts: vec![
             Arc::new(TlsHost {
                 client_auth: Some(client_auth),
+                ciphers: CipherSuites::new("AESGCM").unwrap(),
                 ..TlsHost::new(host.clone(), certificates())
             }),
             Arc::new(TlsHost {
@@ -360,6 +362,8 @@ fn key(index: usize) -> UpstreamKey {
         verifies: true,
         secret: Some("shop/backend".into()),
         policy: Some("shop/policy".into()),
+        ciphers: CipherSuites::new("AESGCM").unwrap(),
+        depth: Some(2),
     };
     let tls = (index == 0).then(|| Arc::new(tls));
     let transport = Transport { protocol, tls, is_cluster_ip: index == 1, sends_proxy: index == 2 };
@@ -378,6 +382,8 @@ fn upstreams() -> [(UpstreamKey, Arc<Upstream>); 4] {
                 AlternativeName::Dns("backend.example".into()),
                 AlternativeName::Uri("spiffe://example/backend".into()),
             ]),
+            ciphers: CipherSuites::new("AESGCM").unwrap(),
+            depth: Some(2),
         }))
     };
     let health = |mut check: Value| {
@@ -573,6 +579,7 @@ fn annotate_responses(features: &mut Features) {
         states_length: true,
     };
     features.limits.response_head = Some(Size::of(4096));
+    features.limits.replay = Some(Size::of(4096));
     features.hsts = Some(Hsts { max_age: Duration::from_secs(60), include_subdomains: true, preload: true });
     features.unrecorded = Unrecorded { access_log: true, traces: true };
     features.spans = Spans { ignores_callers: true, name: Some(Template::new("$request_method").unwrap()) };

@@ -18,6 +18,7 @@ use sluicegate_model::rule::{
 };
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
+use sluicegate_model::value::CipherSuites;
 use sluicegate_model::value::{Number, Span, Url};
 use sluicegate_model::*;
 
@@ -63,6 +64,8 @@ fn transport() -> impl Strategy<Value = Transport> {
             verifies: tls.2,
             secret: tls.3[0].take().map(Into::into),
             policy: tls.3[1].take().map(Into::into),
+            ciphers: if tls.1 { CipherSuites::new("AESGCM").unwrap() } else { CipherSuites::default() },
+            depth: tls.2.then_some(3),
         })
     });
     let transport = (protocol, option::of(tls), any::<bool>(), any::<bool>());
@@ -297,7 +300,9 @@ fn tls_host() -> impl Strategy<Value = Arc<TlsHost>> {
     let relay = option::of(layer4_route());
     (host(), vec(certificate(), 0..3), option::of(client_auth()), entry_point(), relay).prop_map(
         |(host, certificates, client_auth, entry_point, relay)| {
-            Arc::new(TlsHost { host, certificates, client_auth, entry_point, relay })
+            let ciphers =
+                if relay.is_some() { CipherSuites::new("ECDSA").unwrap() } else { CipherSuites::default() };
+            Arc::new(TlsHost { host, certificates, client_auth, entry_point, relay, ciphers })
         },
     )
 }
@@ -345,8 +350,18 @@ fn upstream() -> impl Strategy<Value = Arc<Upstream>> {
                     Verification::Authorities { roots: into(roots), crls: into(crls) }
                 }
             };
-            let server_name = server_name.into();
-            Arc::new(UpstreamTls { server_name, sends_name, verification, identity, alternative_names })
+            let depth = sends_name.then_some(4);
+            let ciphers =
+                if sends_name { CipherSuites::new("AES").unwrap() } else { CipherSuites::default() };
+            Arc::new(UpstreamTls {
+                server_name: server_name.into(),
+                sends_name,
+                verification,
+                identity,
+                alternative_names,
+                ciphers,
+                depth,
+            })
         },
     );
     let proxy_protocol = option::of(prop::sample::select(vec![ProxyProtocol::V1, ProxyProtocol::V2]));

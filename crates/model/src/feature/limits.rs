@@ -22,6 +22,12 @@ pub struct BodyLimits {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(1)]
     pub response_body: Option<Size>,
+    /// The size up to which the gateway keeps request bodies for another attempt (`client-body-buffer-size` of ingress-nginx), if
+    /// that is more than the global --replay-buffer.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    #[n(41)]
+    pub replay: Option<Size>,
     /// The largest head of a response, in bytes (`proxy-buffer-size` of ingress-nginx). The gateway responds with 502 to longer
     /// heads.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]

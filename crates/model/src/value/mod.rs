@@ -6,6 +6,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`number`] | [`Number`]: whole numbers |
+//! | [`cipher_suites`] | [`CipherSuites`]: lists in the format of OpenSSL |
 //! | [`span`] | [`Span`]: durations, written as `1h30m` (GEP-2257) |
 //! | [`size`] | [`Size`]: sizes in bytes, written as `10Mi` |
 //! | [`network`] | [`Network`]: networks and single addresses |
@@ -15,6 +16,7 @@
 //! | [`entries`] | [`Entries`]: lists |
 //! | [`syntax`] | the rules of texts, with the reason for a rejection |
 
+pub mod cipher_suites;
 pub mod entries;
 pub mod network;
 pub mod number;
@@ -26,6 +28,7 @@ pub mod syntax;
 pub mod template;
 pub mod text;
 
+pub use cipher_suites::CipherSuites;
 pub use entries::Entries;
 pub use network::Network;
 pub use number::{Number, OutOfRange, Percent, Port, Weight};

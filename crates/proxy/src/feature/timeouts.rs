@@ -39,5 +39,9 @@ pub(super) fn adapted(settings: &Settings, features: &Features) -> Settings {
     if let Some(most) = features.limits.response_head {
         settings.limits.response_head = usize::try_from(most.get()).unwrap_or(usize::MAX);
     }
+    if let Some(size) = features.limits.replay {
+        let size = usize::try_from(size.get()).unwrap_or(usize::MAX);
+        settings.limits.replay = settings.limits.replay.max(size);
+    }
     settings
 }

@@ -242,11 +242,6 @@ impl Origin {
         }
     }
 
-    /// The port at which ingress-nginx receives the connection: its pod has the same ports as its Service.
-    pub(crate) fn nginx_port(&self) -> u16 {
-        if self.session.is_some() { 443 } else { 80 }
-    }
-
     /// The scheme of the request: `http` or `https`.
     pub(crate) fn scheme(&self) -> &'static str {
         if self.session.is_some() { "https" } else { "http" }

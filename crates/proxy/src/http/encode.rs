@@ -17,7 +17,7 @@ use super::connection::Origin;
 use crate::date::HttpDate;
 use crate::feature::template_headers::TemplateHeaderEdit;
 use crate::name::is_same_name;
-use crate::request::HeadView;
+use crate::request::{HeadView, nginx_port};
 use crate::stream::header_fields;
 
 /// The changes to the request for the endpoint.
@@ -199,7 +199,7 @@ fn write_nginx_forwarding(
     write_display(out, "X-Real-IP", original);
     match told(Known::XForwardedPort) {
         Some(port) => write_line(out, b"X-Forwarded-Port", port),
-        None => write_display(out, "X-Forwarded-Port", origin.nginx_port()),
+        None => write_display(out, "X-Forwarded-Port", nginx_port(origin.session.is_some())),
     }
     let scheme = told(Known::XForwardedProto).unwrap_or_else(|| origin.scheme().as_bytes());
     for name in [&b"X-Forwarded-Proto"[..], b"X-Forwarded-Scheme", b"X-Scheme"] {

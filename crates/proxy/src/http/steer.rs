@@ -79,7 +79,7 @@ impl Exchange<'_> {
             policy.source().features.timeouts.request,
             self.head_deadline,
         );
-        self.upload.set_limit(policy.compiled.settings.limits.request_body);
+        self.upload.set_limits(&policy.compiled.settings.limits);
         // These lines apply to every response, also from this gateway.
         self.scratch.response_lines.extend_from_slice(&policy.compiled.response.lines);
         if let Some(line) = policy.compiled.hsts.as_deref().filter(|_| is_own_host(self.client)) {

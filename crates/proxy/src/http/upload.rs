@@ -106,9 +106,10 @@ impl Upload {
         }
     }
 
-    /// Replaces the size limit of the body.
-    pub(super) fn set_limit(&mut self, limit: Option<u64>) {
-        self.limit = limit.unwrap_or(u64::MAX);
+    /// Replaces the size limits of the body.
+    pub(super) fn set_limits(&mut self, limits: &Limits) {
+        self.limit = limits.request_body.unwrap_or(u64::MAX);
+        self.replay = limits.replay;
     }
 
     /// Drops trailers (RFC 9110, 6.5: trailers may be discarded).

@@ -41,7 +41,7 @@ impl Exchange<'_> {
             request: self.view(),
             query: self.query(),
             rule: self.record.route.and_then(|index| self.snapshot.table.rule(index)),
-            port: self.client.origin.nginx_port(),
+            port: self.client.origin.listener.port(),
             identity: &self.client.origin.identity,
             request_id: self.record.request_id,
             underscores: self.snapshot.settings.underscores_in_headers,

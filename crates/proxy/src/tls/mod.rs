@@ -25,6 +25,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::CertificateDer;
 use sluicegate_model::Certificate;
+use sluicegate_model::value::CipherSuites;
 
 pub(crate) use accept::{Accepted, Hello, Rejected, accept, read_client_hello, refuse};
 pub(crate) use client_auth::{Identity, identity};
@@ -35,6 +36,16 @@ pub(crate) use upstream::{Connector, handshake, unverified, verifying};
 fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     PROVIDER.get_or_init(|| Arc::new(aws_lc_rs::default_provider())).clone()
+}
+
+/// The algorithms with these cipher suites of TLS 1.2, and all of TLS 1.3.
+fn provider_with(ciphers: CipherSuites) -> Arc<CryptoProvider> {
+    if ciphers.are_all() {
+        return provider();
+    }
+    let mut provider = CryptoProvider::clone(&provider());
+    provider.cipher_suites.retain(|suite| ciphers.has(suite.suite().into()));
+    Arc::new(provider)
 }
 
 /// A certificate with its key, ready to sign.

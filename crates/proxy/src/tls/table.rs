@@ -9,12 +9,13 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, ProtocolVersion, ServerConfig, SupportedProtocolVersion};
 use sluicegate_any_certificate::AnyCertificate;
 use sluicegate_model::tls::{TicketSecret, TlsSettings, TlsVersion, UnknownNames};
+use sluicegate_model::value::CipherSuites;
 use sluicegate_model::{Certificate, ClientAuth, ClientAuthMode, EntryPoint, HostPattern, Settings, Tls};
 
 use super::client_auth;
 use super::own::own_certificate;
 use super::ticket::{self, Tickets};
-use super::{certified_key, provider};
+use super::{certified_key, provider, provider_with};
 use crate::failure::TlsFault;
 use crate::name::{HostMap, host_name};
 
@@ -244,7 +245,7 @@ impl Compiler {
         };
         let mut tickets: Vec<(Option<Arc<ClientAuth>>, Arc<Tickets>)> = Vec::new();
         let mut host =
-            |pattern, certificates: &[Arc<Certificate>], auth: &Option<Arc<ClientAuth>>, relays| {
+            |pattern, certificates: &[Arc<Certificate>], auth: &Option<Arc<ClientAuth>>, relays, ciphers| {
                 let own = compiled(certificates);
                 let (keys, certificates) = match own.is_empty() {
                     true => (default_keys.clone(), default_certificates.clone()),
@@ -258,7 +259,8 @@ impl Compiler {
                         of_policy
                     }
                 };
-                let config = server_config(keys, auth.as_deref(), sealed, &settings.tls, relays).inspect_err(
+                let config = server_config(keys, auth.as_deref(), sealed, (&settings.tls, ciphers), relays)
+                .inspect_err(
                     |error| tracing::error!(%error, "cannot serve a host over TLS; its clients are rejected"),
                 );
                 Some(Arc::new(Host {
@@ -272,7 +274,8 @@ impl Compiler {
         let mut by_entry_point: HashMap<&EntryPoint, HostMap<Entry>> = HashMap::new();
         for name in &tls.hosts {
             let relays = name.relay.is_some();
-            let host = host(Some(name.host.clone()), &name.certificates, &name.client_auth, relays);
+            let host =
+                host(Some(name.host.clone()), &name.certificates, &name.client_auth, relays, name.ciphers);
             let entry = host.map_or(Entry::Unusable, Entry::Host);
             by_entry_point.entry(&name.entry_point).or_default().insert(&name.host, entry);
         }
@@ -281,7 +284,8 @@ impl Compiler {
             hosts.insert(&name.host, Entry::Passthrough);
         }
         let hosts = by_entry_point.remove(&EntryPoint::Flags).unwrap_or_default();
-        let default = host(None, &[], &None, false).filter(|_| !default_keys.is_empty());
+        let default =
+            host(None, &[], &None, false, CipherSuites::default()).filter(|_| !default_keys.is_empty());
         let others = by_entry_point.into_iter().map(|(entry_point, hosts_there)| {
             let has_listeners = matches!(entry_point, EntryPoint::Gateway(_));
             let mut table = TlsTable {
@@ -310,14 +314,15 @@ fn server_config(
     keys: Vec<Arc<CertifiedKey>>,
     client_auth: Option<&ClientAuth>,
     tickets: Arc<Tickets>,
-    settings: &TlsSettings,
+    (settings, ciphers): (&TlsSettings, CipherSuites),
     relays: bool,
 ) -> Result<ServerConfig, Box<dyn std::error::Error>> {
     let versions: &[&SupportedProtocolVersion] = match settings.min_version {
         TlsVersion::Tls12 => &[&TLS13, &TLS12],
         TlsVersion::Tls13 => &[&TLS13],
     };
-    let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(versions)?;
+    let builder =
+        ServerConfig::builder_with_provider(provider_with(ciphers)).with_protocol_versions(versions)?;
     let builder = match client_auth {
         None => builder.with_no_client_auth(),
         Some(

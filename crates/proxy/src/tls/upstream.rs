@@ -12,7 +12,7 @@ use sluicegate_any_certificate::AnyCertificate;
 use sluicegate_model::{Protocol, UpstreamTls};
 use tokio::net::TcpStream;
 
-use super::{certified_key, provider, root_store, verifier, well_known};
+use super::{certified_key, provider, provider_with, root_store, verifier, well_known};
 use crate::stream::TlsStream;
 
 /// The TLS settings for endpoints of an upstream, compiled once for all workers.
@@ -30,8 +30,8 @@ impl Connector {
         protocol: Protocol,
     ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let name = ServerName::try_from(&*model.server_name)?.to_owned();
-        let builder =
-            ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+        let builder = ClientConfig::builder_with_provider(provider_with(model.ciphers))
+            .with_safe_default_protocol_versions()?;
         let builder = builder.dangerous().with_custom_certificate_verifier(verifier::of(model)?);
         let mut config = match &model.identity {
             None => builder.with_no_client_auth(),

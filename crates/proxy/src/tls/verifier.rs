@@ -28,12 +28,61 @@ pub(super) fn of(
     };
     let builder = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider());
     let webpki = builder.with_crls(crls.iter().cloned()).build()?;
-    let Some(names) = &model.alternative_names else { return Ok(webpki) };
+    let Some(names) = &model.alternative_names else {
+        return Ok(match model.depth {
+            None => webpki,
+            Some(depth) => Arc::new(Shallow { webpki, depth: depth.into() }),
+        });
+    };
     if !crls.is_empty() {
         return Err("revocation lists cannot be combined with alternative names".into());
     }
     let names: Result<Vec<Name>, _> = names.iter().map(Name::new).collect();
     Ok(Arc::new(AlternativeNames { roots, webpki, names: names? }))
+}
+
+/// A verifier that reads at most this number of intermediate certificates.
+#[derive(Debug)]
+struct Shallow {
+    webpki: Arc<WebPkiServerVerifier>,
+    depth: usize,
+}
+
+impl ServerCertVerifier for Shallow {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        // Servers send the intermediate certificates in the order of the chain (RFC 8446, 4.4.2).
+        let intermediates = &intermediates[..intermediates.len().min(self.depth)];
+        self.webpki.verify_server_cert(end_entity, intermediates, name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.webpki.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.webpki.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.webpki.supported_verify_schemes()
+    }
 }
 
 /// A verifier that accepts certificates with one of these names in place of the server name.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use sluicegate_model::value::CipherSuites;
 use sluicegate_model::{
     EntryPoint, HostPattern, Protocol, ProxyProtocol, Serves, TlsHost, TlsRoute, Upstream, UpstreamTls,
     Verification, VirtualHost,
@@ -242,6 +243,8 @@ fn securing(address: SocketAddr, authority: &Authority) -> Builder {
         verification: Verification::Authorities { roots, crls: Vec::new() },
         identity: None,
         alternative_names: None,
+        ciphers: CipherSuites::default(),
+        depth: None,
     };
     Gateway::builder()
         .layer4(Protocol::Tcp, |route| Serves::Tcp(Some(route)), [address])

@@ -1,12 +1,12 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use rustls::{ProtocolVersion, SignatureScheme};
+use rustls::{CipherSuite, ProtocolVersion, SignatureScheme};
 use sluicegate_model::KeyKind;
 use sluicegate_model::access_log::{LogEscape, LogFormat};
 use sluicegate_model::rule::HttpsRedirect;
 use sluicegate_model::tls::{Hsts, TlsVersion, UnknownNames};
-use sluicegate_model::value::Number;
+use sluicegate_model::value::{CipherSuites, Number};
 use sluicegate_proxy::failure::{ClientFault, TlsFault};
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::tls::{Authority, ClientOptions};
@@ -104,6 +104,29 @@ async fn gateway_negotiates_tls_versions_groups_and_alpn_protocols() -> TestResu
     assert!(gateway.connect_tls(&trusting().tls12(), "a.test").await.is_err());
     gateway.connect_tls(&trusting(), "a.test").await?;
     failed(&gateway, TlsFault::Incompatible, 2).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn host_offers_only_its_cipher_suites_of_tls_1_2() -> TestResult {
+    let (_backend, gateway) = serving(&["a.test"]).await?;
+    let suite = async |list: &str, options: ClientOptions| -> anyhow::Result<Option<CipherSuite>> {
+        let ciphers = CipherSuites::new(list).expect("a list");
+        gateway
+            .configure(|config| {
+                let tls = Arc::make_mut(&mut config.tls);
+                Arc::make_mut(&mut tls.hosts[0]).ciphers = ciphers;
+            })
+            .await;
+        let client = gateway.connect_tls(&options, "a.test").await?;
+        Ok(client.tls().and_then(|tls| tls.negotiated_cipher_suite()).map(|suite| suite.suite()))
+    };
+    let chosen = suite("CHACHA20", trusting().tls12()).await?;
+    assert_eq!(chosen, Some(CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256));
+    let chosen = suite("AES128", trusting().tls12()).await?;
+    assert_eq!(chosen, Some(CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256));
+    assert!(suite("aRSA", trusting().tls12()).await.is_err(), "the certificate has an ECDSA key");
+    assert!(suite("aRSA", trusting()).await.is_ok(), "TLS 1.3");
     Ok(())
 }
 

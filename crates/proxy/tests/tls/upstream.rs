@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rustls::ServerConnection;
+use sluicegate_model::value::CipherSuites;
 use sluicegate_model::{AlternativeName, KeyKind, UpstreamTls, Verification};
 use sluicegate_proxy::failure::Failure;
 use sluicegate_testkit::backend::{Backend, Behaviour};
@@ -16,8 +17,15 @@ use crate::{TestResult, get, server_config};
 fn verified() -> UpstreamTls {
     let roots = vec![Authority::of_process().certificate()];
     let verification = Verification::Authorities { roots, crls: Vec::new() };
-    let server_name = "web.test".into();
-    UpstreamTls { server_name, sends_name: true, verification, identity: None, alternative_names: None }
+    UpstreamTls {
+        server_name: "web.test".into(),
+        sends_name: true,
+        verification,
+        identity: None,
+        alternative_names: None,
+        ciphers: CipherSuites::default(),
+        depth: None,
+    }
 }
 
 fn issue(name: &str) -> Issued {
@@ -63,6 +71,18 @@ async fn gateway_sends_the_server_name_to_endpoints_verifies_them_and_reuses_con
     assert_eq!(client.request(post).await?.status, 200);
     assert_eq!((terminator.handshakes(), backend.requests()), (1, 6), "one connection for all");
     assert_eq!(terminator.names(), [Some("web.test".to_owned())]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn endpoint_with_more_intermediates_than_the_depth_receives_no_request() -> TestResult {
+    let between = Authority::of_process().between("Intermediate");
+    let mut shown = between.issue(&["web.test"]);
+    Arc::make_mut(&mut shown.certificate).chain.push(between.certificate());
+    for (depth, expected) in [(None, 200), (Some(1), 200), (Some(0), 502)] {
+        let (_backend, _terminator, gateway) = before(UpstreamTls { depth, ..verified() }, &shown).await?;
+        assert_eq!(status(&gateway).await?, expected, "{depth:?}");
+    }
     Ok(())
 }
 

@@ -54,7 +54,6 @@ pub(super) const FOREIGN: &[(&str, Means)] = &[
     ("brotli-level", Of(brotli_level, "`--compression-br-level`, at most 4.")),
     ("brotli-min-length", Same("compression-min-length")),
     ("brotli-types", Types("compression-types")),
-    ("client-body-buffer-size", Harmless("The gateway streams requests with bounded buffers.")),
     ("client-body-timeout", Time(&["request-body-timeout"])),
     ("client-header-buffer-size", Harmless("The buffer grows up to `--max-request-head`.")),
     ("client-header-timeout", Time(&["request-head-timeout"])),
@@ -200,12 +199,6 @@ pub(super) const FOREIGN: &[(&str, Means)] = &[
     ("set-real-ip-from", Same("trusted-proxies")),
     ("skip-access-log-urls", Otherwise("write the annotation enable-access-log on the Ingresses")),
     ("ssl-buffer-size", Harmless("The gateway sends small TLS records first.")),
-    (
-        "ssl-ciphers",
-        Otherwise(
-            "the gateway offers only the AEAD ciphers of TLS 1.2 and 1.3, with forward secrecy; set tls-min-version",
-        ),
-    ),
     ("ssl-dh-param", Otherwise("the gateway offers no finite-field Diffie-Hellman; remove the key")),
     ("ssl-early-data", Is("false", "the gateway accepts no early data, because an attacker could replay it")),
     ("ssl-ecdh-curve", Is("auto", "the gateway offers X25519, P-256 and P-384; remove the key")),

@@ -10,6 +10,7 @@
 use std::borrow::Cow;
 
 use sluicegate_model::rule::{HttpsRedirect, RuleMatch};
+use sluicegate_model::value::CipherSuites;
 
 use crate::frontend::nginx;
 use crate::intent::{At, Host, Https, Intent, Intents, Place, Rule};
@@ -82,6 +83,7 @@ fn intent<'a>(
         is_for_all_hosts: !ingress.has_rules,
         tls: tls::certificates(store, at, ingress),
         client_auth: ingress.client_auth.as_ref().map(|auth| tls::client_auth(store, ingress, auth)),
+        ciphers: CipherSuites::default(),
         https: Https {
             is_forced: ingress.force_ssl_redirect || ingress.client_auth.is_some(),
             if_tls: ingress.ssl_redirect,

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use sluicegate_model::feature::{DirectResponse, Features};
 use sluicegate_model::policy::{RateLimits, Security};
 use sluicegate_model::rule::{HttpsRedirect, RuleMatch};
-use sluicegate_model::value::{Entries, Number};
+use sluicegate_model::value::{CipherSuites, Entries, Number};
 use sluicegate_model::{HostPattern, ObjectId, UpstreamKey};
 
 use super::ingress::{passthrough, tls};
@@ -226,6 +226,7 @@ impl<'a> Dialect<'a> {
             is_for_all_hosts: true,
             tls: Vec::new(),
             client_auth: None,
+            ciphers: CipherSuites::default(),
             https: Https { is_forced: false, if_tls: None, redirect: HttpsRedirect::default() },
             compression: None,
             own: None,
@@ -277,6 +278,7 @@ impl<'a> Dialect<'a> {
             }),
             tls: if is_main { tls::certificates(self.store, at, ingress) } else { Vec::new() },
             client_auth: client_certificate::of(&context).filter(|_| is_main),
+            ciphers: if is_main { settings.https.ciphers } else { CipherSuites::default() },
             https: own.https,
             compression: None,
             refuses: own.security.clone().filter(|security| security.refuses.is_some()),

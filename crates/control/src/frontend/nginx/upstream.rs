@@ -32,6 +32,7 @@ pub(super) fn apply(context: &Context<'_, '_>, parts: &mut Parts) {
         ..Retries::default()
     });
     features.limits.response_head = settings.response_head;
+    features.limits.replay = settings.body_buffer;
     features.endpoint_form = EndpointForm {
         is_http10: settings.is_http10,
         connection: settings.connection.clone(),

@@ -97,6 +97,7 @@ pub(super) fn over(own: &Features, base: &Features) -> Features {
             request_body: limits.request_body.or(base.limits.request_body),
             response_body: limits.response_body.or(base.limits.response_body),
             response_head: limits.response_head.or(base.limits.response_head),
+            replay: limits.replay.or(base.limits.replay),
         },
         request_headers: or(request_headers, &base.request_headers),
         response_headers: or(response_headers, &base.response_headers),

@@ -5,6 +5,7 @@ use super::Row;
 use super::value::Value;
 use crate::object::backend::{Backend, BackendTls, Protocol};
 use crate::object::{Kind, ObjectRef};
+use sluicegate_model::value::CipherSuites;
 
 /// The settings of this group.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +22,10 @@ pub(crate) struct Settings {
     name: Option<Box<str>>,
     /// `proxy-ssl-server-name`.
     sends_name: bool,
+    /// `proxy-ssl-ciphers`.
+    ciphers: CipherSuites,
+    /// `proxy-ssl-verify-depth`.
+    depth: Option<u8>,
 }
 
 impl Settings {
@@ -42,6 +47,8 @@ impl Settings {
             // nginx verifies nothing without CA certificates.
             verifies: Some(self.verifies && self.secret.is_some()),
             secret: self.secret.clone(),
+            ciphers: self.ciphers,
+            depth: self.depth,
         });
         Backend { http2, tls }
     }
@@ -120,5 +127,27 @@ pub(super) const ROWS: &[Row] = &[
         }),
         sets: "Sends that name to endpoints (SNI).",
         default: "`off`",
+    },
+    Row {
+        name: "proxy-ssl-ciphers",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            settings.backend.ciphers = CipherSuites::new(value.text)?;
+            Ok(())
+        }),
+        sets: "The cipher suites of TLS 1.2 to offer to endpoints, as a list of OpenSSL. The gateway has six suites, all with forward secrecy.",
+        default: "`DEFAULT`",
+    },
+    Row {
+        name: "proxy-ssl-verify-depth",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            let depth = value.number()?;
+            settings.backend.depth =
+                Some(u8::try_from(depth).map_err(|_| format!("{depth} is not from 0 to 255"))?);
+            Ok(())
+        }),
+        sets: "The largest number of intermediate certificates between the certificate of an endpoint and `ca.crt`.",
+        default: "no limit",
     },
 ];

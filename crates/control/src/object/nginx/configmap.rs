@@ -50,6 +50,7 @@ const ANNOTATIONS: &[&str] = &[
     "proxy-send-timeout",
     "relative-redirects",
     "service-upstream",
+    "ssl-ciphers",
     "ssl-redirect",
     "upstream-hash-by",
     "whitelist-source-range",

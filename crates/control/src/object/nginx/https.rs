@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use sluicegate_model::tls::Hsts;
-use sluicegate_model::value::Number;
+use sluicegate_model::value::{CipherSuites, Number};
 
 use super::Meaning::Sets;
 use super::Row;
@@ -24,6 +24,8 @@ pub(crate) struct Settings {
     pub(crate) hsts: HstsSettings,
     /// `use-forwarded-headers`, `enable-real-ip` and `proxy-real-ip-cidr` of the ConfigMap.
     pub(crate) forwarded: Forwarded,
+    /// `ssl-ciphers`.
+    pub(crate) ciphers: CipherSuites,
     /// `http-redirect-code` of the ConfigMap.
     pub(crate) redirect_code: Option<Number<u16, 301, 308>>,
     /// `no-tls-redirect-locations` of the ConfigMap.
@@ -96,6 +98,16 @@ pub(super) const ROWS: &[Row] = &[
         }),
         sets: "Redirects plain HTTP also if the host has no TLS here.",
         default: "`false`",
+    },
+    Row {
+        name: "ssl-ciphers",
+        restricts: false,
+        meaning: Sets(|settings, value| {
+            settings.https.ciphers = CipherSuites::new(value.text)?;
+            Ok(())
+        }),
+        sets: "The cipher suites of TLS 1.2 for the hosts of `spec.tls`, as a list of OpenSSL. The gateway has six suites, all with forward secrecy.",
+        default: "`DEFAULT`",
     },
     Row {
         name: "ssl-passthrough",

@@ -51,11 +51,6 @@ pub(super) const ROWS: &[Row] = &[
         "Write `server-snippet`.",
     ),
     refused(
-        "ssl-ciphers",
-        "The gateway offers only the AEAD ciphers of TLS 1.2 and 1.3, with forward secrecy.",
-        "Remove the annotation, or set `--tls-min-version` for the whole gateway.",
-    ),
-    refused(
         "fastcgi-index",
         "The gateway does not speak FastCGI.",
         "Put an HTTP server in front of FastCGI.",

@@ -4,7 +4,7 @@ use sluicegate_model::feature::LoadBalancingAlgorithm;
 use sluicegate_model::feature::retries::RetryConditions;
 use sluicegate_model::value::{Entries, HeaderValue, Number, Size, Timeout};
 
-use super::Meaning::{Harmless, Refused, Sets};
+use super::Meaning::{Harmless, Sets};
 use super::Row;
 use super::proxy::timeout;
 
@@ -23,6 +23,8 @@ pub(crate) struct Settings {
     pub(crate) next_timeout: Option<Timeout>,
     /// `retry-non-idempotent` of the ConfigMap.
     pub(crate) retries_non_idempotent: bool,
+    /// `client-body-buffer-size`.
+    pub(crate) body_buffer: Option<Size>,
     /// `proxy-request-buffering`.
     pub(crate) buffers_requests: Option<bool>,
     /// `compute-full-forwarded-for` of the ConfigMap.
@@ -89,6 +91,9 @@ impl Default for NextUpstream {
         Self { conditions, codes: Entries::default() }
     }
 }
+
+/// The limit of a buffer for a body, in bytes.
+const BODY_BUFFER_MAX: u64 = 16 << 20;
 
 /// The reason why an annotation about buffers has no effect.
 const STREAMS: &str = "The gateway streams bodies, and keeps the begin of a request for retries.";
@@ -185,7 +190,13 @@ pub(super) const ROWS: &[Row] = &[
         sets: "The largest head of a response. Longer heads are a 502.",
         default: "`64k`",
     },
-    buffers("proxy-buffering"),
+    Row {
+        name: "proxy-buffering",
+        restricts: false,
+        meaning: Sets(|_, value| value.word(&[("on", ()), ("off", ())])),
+        sets: "`off`: clients receive each part of a response as it arrives. With `on`, the gateway does the same, with bounded buffers.",
+        default: "`off`",
+    },
     Row {
         name: "proxy-request-buffering",
         restricts: false,
@@ -199,13 +210,15 @@ pub(super) const ROWS: &[Row] = &[
     },
     buffers("proxy-buffers-number"),
     buffers("proxy-max-temp-file-size"),
-    buffers("client-body-buffer-size"),
     Row {
-        name: "proxy-ssl-verify-depth",
+        name: "client-body-buffer-size",
         restricts: false,
-        meaning: Harmless,
-        sets: "The gateway limits the depth of certificate chains itself.",
-        default: "",
+        meaning: Sets(|settings, value| {
+            settings.upstream.body_buffer = Some(Size::of(value.size()?.min(BODY_BUFFER_MAX)));
+            Ok(())
+        }),
+        sets: "The gateway keeps bodies up to this size in memory for another attempt, up to 16 MiB.",
+        default: "`--replay-buffer`",
     },
     Row {
         name: "proxy-ssl-protocols",
@@ -219,15 +232,6 @@ pub(super) const ROWS: &[Row] = &[
         }),
         sets: "The gateway always offers TLS 1.2 and 1.3 to endpoints; the annotation must name one of them.",
         default: "`TLSv1.2 TLSv1.3`",
-    },
-    Row {
-        name: "proxy-ssl-ciphers",
-        restricts: false,
-        meaning: Refused(
-            "Remove the annotation: the gateway offers only cipher suites with forward secrecy.",
-        ),
-        sets: "The gateway offers fixed cipher suites to endpoints.",
-        default: "",
     },
 ];
 

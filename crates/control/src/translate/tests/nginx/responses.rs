@@ -2,6 +2,8 @@
 
 use sluicegate_model::Features;
 use sluicegate_model::feature::LoadBalancingAlgorithm;
+use sluicegate_model::value::CipherSuites;
+use sluicegate_testkit::tls::Authority;
 
 use super::{features, ingress, problems, rule, translated};
 use crate::translate::Translation;
@@ -280,7 +282,7 @@ fn protocol_and_tls_of_endpoints_are_those_of_the_ingress() {
     let of = "backend-protocol: HTTPS\nproxy-ssl-name: inner.test\nproxy-ssl-server-name: \"on\"\nproxy-ssl-secret: default/ca\nproxy-ssl-verify: \"on\"\nproxy-ssl-protocols: TLSv1.2 TLSv1.3\nproxy-ssl-verify-depth: \"2\"";
     let translation = translated(&(ingress("a", of, &["a.test Prefix / echo:http"]) + secret));
     let key = rule(&translation).upstreams().next().unwrap();
-    assert_eq!(key.to_string(), "default/echo:http (https inner.test, verified, default/ca)");
+    assert_eq!(key.to_string(), "default/echo:http (https inner.test, verified, restricted, default/ca)");
     let both = translated(&ingress("a", "backend-protocol: AUTO_HTTP", &["a.test Prefix / echo:http"]));
     assert_eq!(rule(&both).upstreams().next().unwrap().to_string(), "default/echo:http");
     let secure = rule(&both).traffic.as_ref().unwrap().features.secure_upstream.clone().unwrap();
@@ -289,7 +291,10 @@ fn protocol_and_tls_of_endpoints_are_those_of_the_ingress() {
     for (annotations, fault) in [
         ("backend-protocol: FCGI", "FCGI is not supported"),
         ("proxy-ssl-protocols: SSLv3", "has neither TLSv1.2 nor TLSv1.3"),
-        ("proxy-ssl-ciphers: DEFAULT", "is not supported"),
+        ("proxy-ssl-ciphers: AES128-SHA", "has no cipher suite of the gateway"),
+        ("proxy-buffering: maybe", "is not one of"),
+        ("ssl-ciphers: AES128-SHA", "has no cipher suite of the gateway"),
+        ("proxy-ssl-verify-depth: \"300\"", "300 is not from 0 to 255"),
     ] {
         let translation = translated(&ingress("a", annotations, &["a.test Prefix / echo:http"]));
         let found = problems(&translation);
@@ -308,4 +313,26 @@ fn timeouts_are_seconds_and_buffers_need_no_setting() {
         (seconds(timeouts.connect), seconds(timeouts.response), seconds(timeouts.idle)),
         (7, 3600, 3600)
     );
+}
+
+#[test]
+fn lists_of_ciphers_and_the_depth_restrict_tls_with_clients_and_endpoints() {
+    let annotations = "ssl-ciphers: CHACHA20\nproxy-ssl-ciphers: AESGCM\nproxy-ssl-verify-depth: \"2\"\nbackend-protocol: HTTPS";
+    let yaml = ingress("a", annotations, &["a.test Prefix / echo:http"]);
+    let tls = "ingressClassName: nginx, tls: [{hosts: [a.test], secretName: cert}]";
+    let secret = Authority::of_process().issue(&["a.test"]).secret("cert");
+    let translation = translated(&(yaml.replace("ingressClassName: nginx", tls) + &secret));
+    let [host] = &translation.config.tls.hosts[..] else { panic!("{:?}", translation.config.tls.hosts) };
+    assert_eq!(host.ciphers, CipherSuites::new("CHACHA20").unwrap());
+    let key = &rule(&translation).backends[0].upstream;
+    let transport = key.transport.tls.as_ref().unwrap();
+    assert_eq!((transport.ciphers, transport.depth), (CipherSuites::new("AESGCM").unwrap(), Some(2)));
+}
+
+#[test]
+fn client_body_buffer_size_is_the_size_of_bodies_that_the_gateway_can_send_again() {
+    let replay = |annotations: &str| features(annotations).limits.replay.map(|size| size.get());
+    assert_eq!(replay(""), None);
+    assert_eq!(replay("client-body-buffer-size: 1m"), Some(1 << 20));
+    assert_eq!(replay("client-body-buffer-size: 1g"), Some(16 << 20), "the largest buffer");
 }
