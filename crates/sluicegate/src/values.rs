@@ -57,6 +57,12 @@ pub(crate) fn run(args: &ValuesArgs) -> anyhow::Result<ExitCode> {
 const SAME: &[(&str, &str)] = &[
     ("commonLabels", "labels"),
     ("controller.affinity", "affinity"),
+    ("controller.admissionWebhooks.annotations", "admissionWebhook.annotations"),
+    ("controller.admissionWebhooks.enabled", "admissionWebhook.enabled"),
+    ("controller.admissionWebhooks.failurePolicy", "admissionWebhook.failurePolicy"),
+    ("controller.admissionWebhooks.namespaceSelector", "admissionWebhook.namespaceSelector"),
+    ("controller.admissionWebhooks.objectSelector", "admissionWebhook.objectSelector"),
+    ("controller.admissionWebhooks.timeoutSeconds", "admissionWebhook.timeoutSeconds"),
     ("controller.autoscaling.behavior", "autoscaling.behavior"),
     ("controller.autoscaling.enabled", "autoscaling.enabled"),
     ("controller.autoscaling.maxReplicas", "autoscaling.maxReplicas"),
@@ -108,6 +114,20 @@ const SAME: &[(&str, &str)] = &[
 
 /// Values that need no place.
 const UNNEEDED: &[&str] = &[
+    "controller.admissionWebhooks.certManager",
+    "controller.admissionWebhooks.certificate",
+    "controller.admissionWebhooks.createSecretJob",
+    "controller.admissionWebhooks.existingPsp",
+    "controller.admissionWebhooks.extraEnvs",
+    "controller.admissionWebhooks.key",
+    "controller.admissionWebhooks.labels",
+    "controller.admissionWebhooks.name",
+    "controller.admissionWebhooks.networkPolicy",
+    "controller.admissionWebhooks.networkPolicyEnabled",
+    "controller.admissionWebhooks.patch",
+    "controller.admissionWebhooks.patchWebhookJob",
+    "controller.admissionWebhooks.port",
+    "controller.admissionWebhooks.service",
     "controller.allowPrivilegeEscalation",
     "controller.containerName",
     "controller.containerSecurityContext",
@@ -156,7 +176,6 @@ const RESTRICTING: &[(&str, &str)] = &[
 /// Values without a place, and what to do.
 const OTHERWISE: &[(&str, &str)] = &[
     ("controller.addHeaders", "Create a ConfigMap with these headers, and name it in config as add-headers"),
-    ("controller.admissionWebhooks", "The webhook of Sluicegate has values of its own. See the chart"),
     ("controller.autoscalingTemplate", "Create a HorizontalPodAutoscaler of your own"),
     ("controller.configMapNamespace", "The ConfigMap is in the namespace of the release"),
     (
@@ -568,7 +587,7 @@ controller:
     loadBalancerIP: 192.0.2.9
   metrics: {enabled: true, serviceMonitor: {enabled: true, scrapeInterval: 30s}}
   image: {tag: v1.15.1}
-  admissionWebhooks: {enabled: false}
+  admissionWebhooks: {enabled: true, failurePolicy: Fail, patch: {enabled: true}, service: {type: ClusterIP}}
   resources: {requests: {cpu: 1}}
   extraVolumes: []
   novelty: 7
@@ -602,6 +621,7 @@ tcp: {"8080": "shop/db:5432"}
             "serviceMonitor": {"interval": "30s"},
             "resources": {"requests": {"cpu": 1}},
             "listen": {"http": 10080},
+            "admissionWebhook": {"enabled": true, "failurePolicy": "Fail"},
         });
         assert_eq!(new, expected);
         // The tests of the chart render this file.

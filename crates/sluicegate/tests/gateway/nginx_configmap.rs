@@ -104,9 +104,9 @@ async fn check_reports_faults_of_the_configmap_and_flags_of_ingress_nginx_are_re
         let done = sluicegate().arg("check").arg(site.path()).args(options).output()?;
         Ok((done.status.code(), String::from_utf8(done.stderr)?))
     };
-    site.save("nginx.yaml", &configmap("nginx", "ssl-ciphers: X, proxy-body-size: 1m"))?;
+    site.save("nginx.yaml", &configmap("nginx", "ssl-dh-param: X, proxy-body-size: 1m"))?;
     let (code, output) = check(OPTIONS)?;
-    assert!(code == Some(0) && output.contains("data[ssl-ciphers]: is ignored:"), "{output}");
+    assert!(code == Some(0) && output.contains("data[ssl-dh-param]: is ignored:"), "{output}");
     site.save("nginx.yaml", &configmap("nginx", "block-cidrs: nowhere"))?;
     let (code, output) = check(OPTIONS)?;
     assert!(code == Some(1) && output.contains("data[block-cidrs]"), "{output}");
