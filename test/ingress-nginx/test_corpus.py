@@ -24,14 +24,14 @@ class Controllers(unittest.TestCase):
     settings: dict[str, str] = {}
     """The ConfigMap of both controllers."""
     corpus: Corpus
-    seen: set[str]
-    """The reasons of the intended differences that were observed."""
+    seen: set[str] = set()
+    """The reasons of the intended differences that were observed, by all classes."""
     counts: Counter[str]
     """The numbers of requests without a difference, with intended differences, and with faults."""
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.seen, cls.counts = set(), Counter()
+        cls.counts = Counter()
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
         cls.corpus = Corpus(Path(cls.folder.name), cls.cases, cls.settings)
@@ -50,7 +50,7 @@ class DifferentialCorpus(Controllers):
     cases = CASES
 
     def test_intended_differences_still_exist_and_are_in_the_docs(self) -> None:
-        """Runs after the cases, because tests run in the order of their names."""
+        """Runs after the cases, because tests run in the order of the names of classes and tests."""
         docs = (PROJECT / "docs/ingress-nginx.md").read_text()
         for each in INTENDED:
             self.assertTrue(each.reason in docs, f"docs/ingress-nginx.md lacks: {each.reason}")
