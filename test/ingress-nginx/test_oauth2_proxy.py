@@ -3,7 +3,6 @@
 import base64
 import http.client
 import json
-import os
 import shutil
 import subprocess
 import tempfile
@@ -161,8 +160,6 @@ class Login(unittest.TestCase):
         self.proxy, closed = free_ports(2)
         signin = {"auth-signin": "http://$http_host/oauth2/start?rd=$escaped_request_uri",
                   "auth-response-headers": "X-Auth-Request-User,X-Auth-Request-Email"}
-        if os.environ.get("WITHOUT_SIGNIN"):
-            del signin["auth-signin"]
         rules = [self.ingress("app", "/", "web", {"auth-url": f"http://127.0.0.1:{self.proxy}/oauth2/auth", **signin}),
                  self.ingress("oauth2", "/oauth2", "oauth2", {}),
                  self.ingress("down", "/down", "web", {"auth-url": f"http://127.0.0.1:{closed}/"})]
