@@ -3,10 +3,6 @@
 /// Names without a prefix, in alphabetical order, and the differences.
 pub(crate) const DIFFERENCES: &[(&str, &str)] = &[
     ("connection-proxy-header", "The gateway keeps connections to endpoints open by itself."),
-    ("proxy-buffering", "The gateway streams responses with bounded buffers."),
-    ("proxy-buffers-number", "The gateway streams responses with bounded buffers."),
-    ("proxy-max-temp-file-size", "The gateway writes no responses to files."),
-    ("proxy-request-buffering", "The gateway streams request bodies; it buffers what a retry needs."),
     (
         "proxy-send-timeout",
         "One timeout applies to reads and writes: the longer of proxy-read-timeout and proxy-send-timeout.",

@@ -82,6 +82,11 @@ impl<'a> Classes<'a> {
             Some(controller) => format!(
                 ": IngressClass {name} belongs to the controller {controller:?}; name a class of {CONTROLLER}"
             ),
+            None if name == "nginx" => {
+                "; start with --ingress-nginx-compatibility to serve it as ingress-nginx does, \
+                                        or with --ingress-class nginx"
+                    .to_owned()
+            }
             None => format!("; start with --ingress-class {} to serve it", name.escape_debug()),
         };
         (field, format!("{name:?} is not served here{way_out}"))

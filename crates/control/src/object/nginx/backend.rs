@@ -125,7 +125,7 @@ pub(super) const ROWS: &[Row] = &[
             settings.backend.sends_name = on_or_off(value)?;
             Ok(())
         }),
-        sets: "Sends that name to endpoints (SNI).",
+        sets: "Sends the name of `proxy-ssl-name` to endpoints (SNI).",
         default: "`off`",
     },
     Row {

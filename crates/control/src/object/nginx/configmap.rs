@@ -218,6 +218,13 @@ pub(crate) struct KeyFault {
     pub(crate) closes: bool,
 }
 
+/// Whether an unknown key may restrict access, by its name.
+fn may_restrict(key: &str) -> bool {
+    const NAMES: [&str; 7] =
+        ["allowlist", "auth-", "block-", "denylist", "global-auth", "limit-", "whitelist"];
+    NAMES.iter().any(|name| key.starts_with(name))
+}
+
 /// The row of a key.
 fn row_of(key: &str) -> Option<&'static Row> {
     let of_annotation = || row(key).filter(|_| ANNOTATIONS.contains(&key));
@@ -285,7 +292,21 @@ impl Globals {
     fn read<'v>(values: impl Iterator<Item = (&'v str, &'v str)>, namespace: &Arc<str>) -> Self {
         let (mut settings, mut known, mut faults) = (Settings::default(), Vec::new(), Vec::new());
         for (key, value) in values {
-            let Some(row) = row_of(key) else { continue };
+            let Some(row) = row_of(key) else {
+                if may_restrict(key) {
+                    let message = "is unknown, and may restrict access";
+                    let field = format!("ConfigMap data[{key}]").into();
+                    settings.faults.push(Fault {
+                        field,
+                        message: format!("{message}; {CLOSED}"),
+                        closes: true,
+                    });
+                    let message = format!("{message}; {CLOSED_ALL}. Fix the name, or remove the key");
+                    faults.push(KeyFault { key: key.into(), message, closes: true });
+                    known.push(key.into());
+                }
+                continue;
+            };
             known.push(key.into());
             if value.trim().is_empty() {
                 continue;

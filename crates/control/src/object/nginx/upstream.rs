@@ -194,7 +194,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "proxy-buffering",
         restricts: false,
         meaning: Sets(|_, value| value.word(&[("on", ()), ("off", ())])),
-        sets: "`off`: clients receive each part of a response as it arrives. With `on`, the gateway does the same, with bounded buffers.",
+        sets: "The gateway always streams responses, as ingress-nginx does by default. `on` changes nothing that a client sees.",
         default: "`off`",
     },
     Row {
@@ -204,8 +204,9 @@ pub(super) const ROWS: &[Row] = &[
             settings.upstream.buffers_requests = Some(value.word(&[("on", true), ("off", false)])?);
             Ok(())
         }),
-        sets: "`on`: the gateway reads a body without a length first, and endpoints receive `Content-Length`. \
-               The gateway streams other bodies, and all bodies if `proxy-body-size` is more than `1m`.",
+        sets: "`on`: the gateway buffers a chunked request body, and the endpoint receives `Content-Length`. \
+               The gateway streams every body with a `Content-Length`, and all bodies if `proxy-body-size` is more than `1m`. \
+               `off`: the gateway streams all bodies.",
         default: "`on`",
     },
     buffers("proxy-buffers-number"),
@@ -217,7 +218,8 @@ pub(super) const ROWS: &[Row] = &[
             settings.upstream.body_buffer = Some(Size::of(value.size()?.min(BODY_BUFFER_MAX)));
             Ok(())
         }),
-        sets: "The gateway keeps bodies up to this size in memory for another attempt, up to 16 MiB.",
+        sets: "The gateway stores a request body in memory for a retry if the body is not larger than this size. \
+               Values above `16m` count as `16m`. The gateway writes no body to disk.",
         default: "`--replay-buffer`",
     },
     Row {

@@ -107,7 +107,7 @@ fn note_about_an_ingress_of_another_class_states_the_remedy() {
     for (text, note) in [
         (
             of_nginx.clone(),
-            "m.yaml:5: Ingress default/a: spec.ingressClassName: \"nginx\" is not served here; start with --ingress-class nginx to serve it",
+            "m.yaml:5: Ingress default/a: spec.ingressClassName: \"nginx\" is not served here; start with --ingress-nginx-compatibility to serve it as ingress-nginx does, or with --ingress-class nginx",
         ),
         (
             format!("{of_nginx}{nginx}"),
@@ -116,7 +116,7 @@ fn note_about_an_ingress_of_another_class_states_the_remedy() {
         ),
         (
             ingress("name: a, annotations: {kubernetes.io/ingress.class: nginx}", &spec),
-            "metadata.annotations[kubernetes.io/ingress.class]: \"nginx\" is not served here; start with --ingress-class",
+            "metadata.annotations[kubernetes.io/ingress.class]: \"nginx\" is not served here; start with --ingress-nginx-compatibility",
         ),
         (
             format!("{}{nginx}", ingress("name: a", &spec)),

@@ -80,7 +80,7 @@ async fn each_change_logs_one_line_about_ingresses_of_other_classes() {
         ]
     );
     let lines = log.lines("--ingress-class");
-    let expected = "one.yaml:5: Ingress default/g: spec.ingressClassName: \"nginx\" is not served here; start with --ingress-class nginx to serve it";
+    let expected = "one.yaml:5: Ingress default/g: spec.ingressClassName: \"nginx\" is not served here; start with --ingress-nginx-compatibility to serve it as ingress-nginx does, or with --ingress-class nginx";
     assert!(lines.len() == 1 && lines[0].ends_with(expected), "{lines:#?}");
 }
 

@@ -242,3 +242,12 @@ fn snippets_of_the_configmap_come_before_the_snippets_of_ingresses() {
         refusal("configuration-snippet: deny 203.0.113.7;", "location-snippet: \"deny 192.0.2.1;\"");
     assert!(refused.is_some_and(|reason| reason.contains("beside those of the ConfigMap")));
 }
+
+#[test]
+fn unknown_key_that_may_restrict_access_closes_all_ingresses() {
+    for key in ["global-auth-foo", "limit-foo", "allowlist-source-rang"] {
+        let refuses = refusal("", &format!("{key}: x"));
+        assert!(refuses.is_some_and(|reason| reason.contains(key) && reason.contains("unknown")), "{key}");
+    }
+    assert_eq!(refusal("", "foo: x"), None);
+}
