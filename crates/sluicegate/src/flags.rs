@@ -120,7 +120,7 @@ pub(crate) fn refusal(arguments: impl IntoIterator<Item = OsString>) -> Option<S
     })
 }
 
-/// What to write in place of a flag without its dashes.
+/// The hint for a refused flag, by its name without dashes.
 pub(crate) fn instead(name: &str) -> Option<&'static str> {
     let place = REFUSED.binary_search_by_key(&name, |(known, _)| known).ok()?;
     Some(REFUSED[place].1)

@@ -22,7 +22,7 @@ pub(crate) struct ValuesArgs {
 struct Note {
     /// The path of the value.
     path: String,
-    /// What happens, and what to do.
+    /// The consequence and the remedy, as a sentence.
     message: String,
     /// Whether the value restricts access.
     restricts: bool,

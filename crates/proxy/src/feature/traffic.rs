@@ -176,6 +176,11 @@ impl RouteTrafficPolicy {
         self.branch_marks.iter().position(|of| *of == mark).map(Some)
     }
 
+    /// Whether the rule is of an Ingress of ingress-nginx.
+    pub(crate) fn is_nginx(&self) -> bool {
+        self.policy.source().features.endpoint_form.nginx.is_some()
+    }
+
     /// Whether some requests receive a response before the security policy decides.
     pub(crate) fn has_returns(&self) -> bool {
         !self.policy.source().features.returns.is_empty()

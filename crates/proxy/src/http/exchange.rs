@@ -315,8 +315,7 @@ impl<'c> Exchange<'c> {
         let target = self.snapshot.table.target(index);
         self.record.route = Some(index);
         let is_insecure = || !self.client.origin.is_https(self.trusted, view);
-        let source = target.course.as_ref().map(|course| course.policy.source());
-        let is_nginx = source.is_some_and(|source| source.features.endpoint_form.nginx.is_some());
+        let is_nginx = target.course.as_ref().is_some_and(|course| course.is_nginx());
         // The Ingresses of ingress-nginx name the paths that are not redirected.
         let is_open = !is_nginx && is_acme_challenge(path);
         let mut redirects = target.https_only && !is_open && is_insecure();
@@ -385,8 +384,7 @@ impl<'c> Exchange<'c> {
     fn redirect_to_https(&mut self, index: RouteIndex) -> Refusal {
         let target = self.snapshot.table.target(index);
         let HttpsRedirect { status, strips_slash, .. } = target.https_redirect;
-        let source = target.course.as_ref().map(|course| course.policy.source());
-        let is_nginx = source.is_some_and(|source| source.features.endpoint_form.nginx.is_some());
+        let is_nginx = target.course.as_ref().is_some_and(|course| course.is_nginx());
         let Scratch { input, head, request, path, .. } = &mut *self.scratch;
         let buf = input.filled();
         let path = if self.is_rewritten && !is_nginx { path } else { raw_path(head, buf) };

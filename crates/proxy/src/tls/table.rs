@@ -168,7 +168,7 @@ impl Session {
 }
 
 impl Host {
-    /// Whether the host has certificates of its own, or is in the configuration at least, so that clients get no default.
+    /// Whether the configuration names the host. `false`: the host stands for all other names.
     pub(crate) fn is_configured(&self) -> bool {
         self.pattern.is_some()
     }

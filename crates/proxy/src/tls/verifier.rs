@@ -28,70 +28,27 @@ pub(super) fn of(
     };
     let builder = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider());
     let webpki = builder.with_crls(crls.iter().cloned()).build()?;
-    let Some(names) = &model.alternative_names else {
-        return Ok(match model.depth {
-            None => webpki,
-            Some(depth) => Arc::new(Shallow { webpki, depth: depth.into() }),
-        });
-    };
-    if !crls.is_empty() {
+    if model.alternative_names.is_none() && model.depth.is_none() {
+        return Ok(webpki);
+    }
+    if model.alternative_names.is_some() && !crls.is_empty() {
         return Err("revocation lists cannot be combined with alternative names".into());
     }
-    let names: Result<Vec<Name>, _> = names.iter().map(Name::new).collect();
-    Ok(Arc::new(AlternativeNames { roots, webpki, names: names? }))
+    let names = model.alternative_names.as_ref();
+    let names = names.map(|names| names.iter().map(Name::new).collect::<Result<_, _>>()).transpose()?;
+    let depth = model.depth.map_or(usize::MAX, usize::from);
+    Ok(Arc::new(Restricted { roots, webpki, names, depth }))
 }
 
-/// A verifier that reads at most this number of intermediate certificates.
+/// A verifier with further conditions for certificates.
 #[derive(Debug)]
-struct Shallow {
-    webpki: Arc<WebPkiServerVerifier>,
-    depth: usize,
-}
-
-impl ServerCertVerifier for Shallow {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        // Servers send the intermediate certificates in the order of the chain (RFC 8446, 4.4.2).
-        let intermediates = &intermediates[..intermediates.len().min(self.depth)];
-        self.webpki.verify_server_cert(end_entity, intermediates, name, ocsp, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.webpki.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.webpki.verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.webpki.supported_verify_schemes()
-    }
-}
-
-/// A verifier that accepts certificates with one of these names in place of the server name.
-#[derive(Debug)]
-struct AlternativeNames {
+struct Restricted {
     roots: Arc<RootCertStore>,
-    /// Verifies signatures of handshakes.
     webpki: Arc<WebPkiServerVerifier>,
-    names: Vec<Name>,
+    /// The names that a certificate may have, in place of the server name.
+    names: Option<Vec<Name>>,
+    /// The largest number of intermediate certificates.
+    depth: usize,
 }
 
 #[derive(Debug)]
@@ -126,15 +83,20 @@ impl Name {
     }
 }
 
-impl ServerCertVerifier for AlternativeNames {
+impl ServerCertVerifier for Restricted {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        // Servers send the intermediate certificates in the order of the chain (RFC 8446, 4.4.2).
+        let intermediates = &intermediates[..intermediates.len().min(self.depth)];
+        let Some(accepted) = &self.names else {
+            return self.webpki.verify_server_cert(end_entity, intermediates, name, ocsp, now);
+        };
         let parsed = ParsedCertificate::try_from(end_entity)?;
         let algorithms = provider().signature_verification_algorithms.all;
         verify_server_cert_signed_by_trust_anchor(&parsed, &self.roots, intermediates, now, algorithms)?;
@@ -142,7 +104,7 @@ impl ServerCertVerifier for AlternativeNames {
             X509Certificate::from_der(end_entity).map_err(|_| CertificateError::BadEncoding)?;
         let names = certificate.subject_alternative_name().map_err(|_| CertificateError::BadEncoding)?;
         let names = names.map_or(&[][..], |names| &names.value.general_names);
-        match self.names.iter().any(|name| name.is_name_of(&parsed, names)) {
+        match accepted.iter().any(|name| name.is_name_of(&parsed, names)) {
             true => Ok(ServerCertVerified::assertion()),
             false => Err(CertificateError::NotValidForName.into()),
         }
