@@ -273,6 +273,8 @@ class Gateway(unittest.TestCase):
     authority: Authority
     nodes = 1
     """The number of nodes of the cluster."""
+    logged = (NAMESPACE,)
+    """The namespaces with pods of Sluicegate."""
     address = ""
     """The address of Sluicegate for clients outside of the pods: HTTP at port 80, HTTPS at port 443."""
 
@@ -428,12 +430,31 @@ class Gateway(unittest.TestCase):
         longest = max(each["latency"]["max_us"] for each in counted.values()) / 1000
         print(f"  {test}: {told}; at most {longest:.0f} ms", flush=True)
         failed = {kind: lost(each) for kind, each in counted.items() if lost(each)}
-        self.assertEqual(failed, {}, self.complaints() if failed else "")
+        self.assertEqual(failed, {})
         for kind, each in counted.items():
             self.assertGreater(each["requests"]["answered"], 0, kind)
 
+    def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:
+        """Runs the test. The report of a failure has the state of the cluster, which ends with the class."""
+        result = result or self.defaultTestResult()
+        lists = (result.errors, result.failures)
+        before = [len(each) for each in lists]
+        super().run(result)
+        for each, count in zip(lists, before, strict=True):
+            each[count:] = [(test, text + self.complaints()) for test, text in each[count:]]
+        return result
+
     def complaints(self) -> str:
-        """Returns the warnings of Kubernetes and the log of the gateway, for the analysis of a failure."""
-        events = self.cluster.kubectl("get", "events", "--all-namespaces", "--field-selector=type=Warning", "--sort-by=.lastTimestamp")
-        logs = self.cluster.kubectl("logs", "--namespace", NAMESPACE, "--selector", POD, "--prefix", "--tail=20")
-        return f"\n{events}\n{logs}"
+        """Returns the pods, the warnings of Kubernetes and the logs of the gateway, for the analysis of a failure."""
+        questions = {
+            "pods": ("get", "pods", "--all-namespaces", "--no-headers", "--output=wide"),
+            "events": ("get", "events", "--all-namespaces", "--field-selector=type=Warning", "--sort-by=.lastTimestamp", "--no-headers"),
+        } | {f"logs in {namespace}": ("logs", "--namespace", namespace, "--selector", POD, "--prefix", "--tail=12") for namespace in self.logged}
+        parts = []
+        for name, question in questions.items():
+            try:
+                found = self.cluster.kubectl(*question).splitlines()
+            except ClusterError as error:
+                found = [str(error)]
+            parts += [f"{name}:", *(line[:300] for line in found[-30:])]
+        return "\n".join(["", *parts, ""])

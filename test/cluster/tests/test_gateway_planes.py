@@ -19,6 +19,8 @@ OVERLAP = 12
 
 
 class Planes(Gateway):
+    logged = (NAMESPACE, SHOP)
+
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
@@ -72,7 +74,10 @@ class Planes(Gateway):
             at = [each["value"] for each in gateway.get("status", {}).get("addresses", [])]
             return ip if at == [ip] and self.programmed(name)[0] == "True" else None
 
-        address: str = wait_until(found, f"the address of {name}", PATIENCE, 0.2)
+        try:
+            address: str = wait_until(found, f"the address of {name}", PATIENCE, 0.2)
+        except ClusterError as error:
+            raise ClusterError(f"{error}: {self.get('service', *place)}, {self.get('gateway', name)}") from error
         return address
 
     def serves(self, address: str) -> None:

@@ -3,36 +3,14 @@
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::{Client, Response};
 
+use crate::nginx::{self, COMPATIBILITY};
 use crate::support::{SERVICE, Site, slices};
 
 type TestResult = anyhow::Result<()>;
 
-const COMPATIBILITY: &[&str] = &["--ingress-nginx-compatibility"];
-
-/// An Ingress of class nginx for host `shop.test`, with annotations as flow YAML without the prefix.
+/// An Ingress for host `shop.test` that leads to this Service.
 fn ingress(name: &str, annotations: &[(&str, &str)], service: &str) -> String {
-    let annotations: String = annotations
-        .iter()
-        .map(|(name, value)| format!("    nginx.ingress.kubernetes.io/{name}: {value:?}\n"))
-        .collect();
-    format!(
-        "---
-apiVersion: networking.k8s.io/v1
-kind: Ingress
-metadata:
-  name: {name}
-  annotations:
-{annotations}spec:
-  ingressClassName: nginx
-  rules:
-  - host: shop.test
-    http:
-      paths:
-      - path: /
-        pathType: Prefix
-        backend: {{service: {{name: {service}, port: {{name: http}}}}}}
-"
-    )
+    nginx::ingress(name, annotations, "shop.test", "/").replace("{name: web,", &format!("{{name: {service},"))
 }
 
 /// A Service of this name with one endpoint.

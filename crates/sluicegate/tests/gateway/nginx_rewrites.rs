@@ -1,52 +1,8 @@
 //! Ingresses of ingress-nginx with rewrites, redirects and snippets.
 
-use sluicegate_testkit::backend::{Backend, Behaviour};
-use sluicegate_testkit::client::{Client, Response};
-
-use crate::support::Site;
+use crate::nginx::{get, ingress, serve};
 
 type TestResult = anyhow::Result<()>;
-
-/// An Ingress of class nginx with one path, and annotations without the prefix.
-fn ingress(name: &str, annotations: &[(&str, &str)], host: &str, path: &str) -> String {
-    let annotations: String = annotations
-        .iter()
-        .map(|(name, value)| format!("    nginx.ingress.kubernetes.io/{name}: {value:?}\n"))
-        .collect();
-    format!(
-        "---
-apiVersion: networking.k8s.io/v1
-kind: Ingress
-metadata:
-  name: {name}
-  annotations:
-    owner: shop
-{annotations}spec:
-  ingressClassName: nginx
-  rules:
-  - host: {host}
-    http:
-      paths:
-      - path: {path:?}
-        pathType: ImplementationSpecific
-        backend: {{service: {{name: web, port: {{name: http}}}}}}
-"
-    )
-}
-
-/// A gateway with these Ingresses.
-async fn serve(ingresses: &str) -> anyhow::Result<(Backend, Site, sluicegate_netns::Process)> {
-    let backend = Backend::start(Behaviour::echo()).await?;
-    let site = Site::of([&backend])?;
-    site.save("ingress.yaml", ingresses)?;
-    let gateway = site.serve(&["--ingress-nginx-compatibility"]).await?;
-    Ok((backend, site, gateway))
-}
-
-async fn get(site: &Site, host: &str, target: &str, lines: &str) -> anyhow::Result<Response> {
-    let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n{lines}\r\n");
-    Ok(Client::connect(site.http).await?.request(request).await?)
-}
 
 #[tokio::test]
 async fn rewritten_paths_and_redirects_of_one_host_work_together() -> TestResult {
