@@ -69,7 +69,8 @@ pub struct DistributorOptions {
     /// The timeout for a data plane to accept a message, and to serve a batch. The control plane then disconnects the
     /// data plane. Default 30 s.
     pub patience: Duration,
-    /// The mean time after which a data plane leaves a control plane that [yields](Distributor::set_yields). Default 4 s.
+    /// The mean time after which a data plane leaves a control plane that [yields](Distributor::set_yields), if there are few data planes.
+    /// Default 1 s.
     pub yield_after: Duration,
     /// The review of the tokens of data planes without a client certificate, which serve one Gateway. Default: none, and every
     /// data plane needs a client certificate.
@@ -82,7 +83,7 @@ impl Default for DistributorOptions {
             max_subscribers: 2000,
             heartbeat: Duration::from_secs(5),
             patience: Duration::from_secs(30),
-            yield_after: Duration::from_secs(4),
+            yield_after: Duration::from_secs(1),
             reviewer: None,
         }
     }
@@ -133,9 +134,9 @@ impl Distributor {
     }
 
     /// Sets whether another control plane should have the data planes, because it reports what they serve. While this is so,
-    /// each connected data plane is asked to connect again after some seconds. It serves requests and changes all the time, and
-    /// reaches the other control plane sooner or later. A data plane that comes back stays twice as long each time, up to some
-    /// minutes: the other control plane may be unreachable.
+    /// each connected data plane is asked to connect again after about a second. It serves requests and changes all the time, and
+    /// reaches the other control plane sooner or later. A data plane that comes back often stays twice as long each time, up to
+    /// some minutes: the other control plane may be unreachable.
     pub fn set_yields(&self, yields: bool) {
         self.0.left().clear();
         self.0.yields.send_if_modified(|known| std::mem::replace(known, yields) != yields);

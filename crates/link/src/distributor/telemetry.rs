@@ -189,6 +189,11 @@ impl Records {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
     }
 
+    /// The number of data planes.
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     pub(super) fn status(&self) -> Vec<SubscriberStatus> {
         let records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         records.values().map(|record| record.status()).collect()
