@@ -62,6 +62,7 @@ pub use migrate::{
     migration_report,
 };
 pub use object::annotation::page::annotations;
+pub use object::api::contract::{ApiDocument, api_object};
 pub use object::nginx::configmap::{IngressNginxKey, ingress_nginx_keys, is_ingress_nginx_key};
 pub use object::policy::crd::{Definition, definitions};
 pub use object::{Kind, ObjectRef};

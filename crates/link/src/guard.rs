@@ -170,7 +170,7 @@ fn is_plain(matches: &[RuleMatch]) -> bool {
 fn plain_path(of: &RuleMatch) -> Option<&PathPattern> {
     match &of.path {
         PathMatch::Literal(path) => Some(path).filter(|path| RuleMatch::path((*path).clone()) == *of),
-        PathMatch::Regex(_) => None,
+        PathMatch::Regex(_) | PathMatch::Template(_) => None,
     }
 }
 

@@ -34,6 +34,7 @@ pub mod policy;
 pub mod route;
 pub mod rule;
 pub mod settings;
+pub mod template;
 pub mod text;
 pub mod tls;
 pub mod tracing;
@@ -51,6 +52,7 @@ pub use listener::{
 pub use route::{ObjectId, PathPattern};
 pub use rule::{Rule, RuleMatch, VirtualHost};
 pub use settings::Settings;
+pub use template::PathTemplate;
 pub use tls::{Certificate, ClientAuth, ClientAuthMode, ClientCheck, KeyKind, Tls, TlsHost};
 pub use tracing::{Collector, Tracing};
 pub use upstream::{

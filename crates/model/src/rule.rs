@@ -18,7 +18,7 @@ use crate::encoding::{Adapt as _, Context, Fault, List, Maybe, Same, Shared, Tex
 use crate::feature::BackendFeatures;
 use crate::policy::{RateLimits, Security, Traffic};
 use crate::value::{Number, Weight};
-use crate::{ClientAuth, Codings, EntryPoint, HostPattern, ObjectId, PathPattern, UpstreamKey};
+use crate::{ClientAuth, Codings, EntryPoint, HostPattern, ObjectId, PathPattern, PathTemplate, UpstreamKey};
 
 /// A host and its rules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
@@ -111,6 +111,26 @@ pub struct Rule {
     #[serde(skip_serializing_if = "HttpsRedirect::is_default")]
     #[cbor(n(64), default, skip_if = "HttpsRedirect::is_default")]
     pub https_redirect: HttpsRedirect,
+    /// The API of the rule, if the rule is of an API.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(65)]
+    pub api: Option<Box<ApiOperation>>,
+}
+
+/// An operation of an API, for the records of requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
+#[cbor(map)]
+pub struct ApiOperation {
+    /// The version of the API.
+    #[cbor(n(0), with = "Text")]
+    pub version: Arc<str>,
+    /// The name of the environment.
+    #[cbor(n(1), with = "Text")]
+    pub environment: Arc<str>,
+    /// The id of the operation; `None` for requests that are for no operation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cbor(n(2), with = "Maybe::<Text>")]
+    pub operation: Option<Arc<str>>,
 }
 
 /// The redirect of plain HTTP to HTTPS.
@@ -164,6 +184,7 @@ impl Rule {
             rate_limits: None,
             traffic: None,
             https_redirect: HttpsRedirect::default(),
+            api: None,
         }
     }
 }
@@ -231,8 +252,8 @@ impl RuleMatch {
     }
 
     /// A match with the precedence of Gateway API (`HTTPRouteRule.matches`): an exact path, then the longest prefix, then a
-    /// method, then the number of headers, then the number of query parameters. Regular expressions are between exact paths
-    /// and prefixes. For paths alone, the order is that of [`path`](Self::path): no prefix of a path is longer than the path.
+    /// method, then the number of headers, then the number of query parameters. Regular expressions and templates are between exact
+    /// paths and prefixes. For paths alone, the order is that of [`path`](Self::path): no prefix of a path is longer than the path.
     #[must_use]
     pub fn new(
         path: PathMatch,
@@ -242,10 +263,14 @@ impl RuleMatch {
     ) -> Self {
         let (class, rank) = match &path {
             PathMatch::Literal(PathPattern::Exact(_)) => (0, 0),
-            PathMatch::Regex(_) => (1, 0),
+            PathMatch::Regex(_) | PathMatch::Template(_) => (1, 0),
             PathMatch::Literal(pattern) => (2, u32::from(pattern.rank())),
         };
-        let length = u16::try_from(path.as_str().len()).unwrap_or(u16::MAX);
+        let length = match &path {
+            // The rank decides among templates: the lowest comes first.
+            PathMatch::Template(template) => u16::MAX - template.rank(),
+            _ => u16::try_from(path.as_str().len()).unwrap_or(u16::MAX),
+        };
         // 5 bits each: Gateway API allows 16 conditions.
         let fewer = |conditions: usize| 31 - u32::try_from(conditions).unwrap_or(31).min(31);
         let precedence = class << 29
@@ -290,6 +315,9 @@ pub enum PathMatch {
     /// A regular expression.
     #[n(1)]
     Regex(#[n(0)] Pattern),
+    /// A path with variables.
+    #[n(2)]
+    Template(#[n(0)] PathTemplate),
 }
 
 impl PathMatch {
@@ -299,6 +327,7 @@ impl PathMatch {
         match self {
             Self::Literal(path) => path.as_str(),
             Self::Regex(pattern) => pattern.as_str(),
+            Self::Template(template) => template.as_str(),
         }
     }
 
@@ -308,6 +337,7 @@ impl PathMatch {
         match self {
             Self::Literal(path) => path.path_type(),
             Self::Regex(_) => "RegularExpression",
+            Self::Template(_) => "Template",
         }
     }
 }

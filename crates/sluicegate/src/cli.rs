@@ -12,6 +12,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::address::{listen_address, local_address, object_name};
+use crate::api::Api;
 use crate::control_plane::ControlPlaneArgs;
 use crate::convert::Convert;
 use crate::data_plane::DataPlaneArgs;
@@ -51,8 +52,11 @@ pub(crate) enum Command {
     /// Move from ingress-nginx.
     #[command(subcommand)]
     Migrate(Migrate),
-    /// Print the CustomResourceDefinitions of SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy, for kubectl
-    /// apply -f -.
+    /// Check OpenAPI documents, and make Apis of them.
+    #[command(subcommand)]
+    Api(Api),
+    /// Print the CustomResourceDefinitions of SecurityPolicy, Consumer, RateLimitPolicy, TrafficPolicy and Api, for
+    /// kubectl apply -f -.
     Crds,
     /// Print the reference page of the annotations of Ingresses and Services, as Markdown.
     Annotations,

@@ -26,6 +26,7 @@
 //! | [`show`] | `sluicegate routes`, `sluicegate upstreams`, `sluicegate ready` and `sluicegate crds` |
 
 mod address;
+mod api;
 mod capability;
 mod check;
 mod cli;
@@ -74,6 +75,10 @@ fn main() -> ExitCode {
         Command::DataPlane(args) => data_plane::run(*args),
         Command::Check(args) => return check::run(&args),
         Command::Convert(Convert::Ingress(args)) => convert::ingress(&args),
+        Command::Api(command) => match api::run(&command) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Migrate(Migrate::Report(args)) => migrate::report(&args),
         Command::Migrate(Migrate::Diff(args)) => match migrate::diff(&args) {
             Ok(code) => return code,

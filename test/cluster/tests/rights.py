@@ -16,7 +16,7 @@ FOLLOWED = {
     "gateway.networking.k8s.io/backendtlspolicies": READ, "gateway.networking.k8s.io/referencegrants": READ,
     "gateway.networking.x-k8s.io/xbackends": READ, "gateway.networking.x-k8s.io/xbackendtrafficpolicies": READ,
     "sluicegate.dev/securitypolicies": READ, "sluicegate.dev/consumers": READ, "sluicegate.dev/ratelimitpolicies": READ,
-    "sluicegate.dev/trafficpolicies": READ,
+    "sluicegate.dev/trafficpolicies": READ, "sluicegate.dev/apis": READ,
 }
 OF_THE_CLUSTER = {"networking.k8s.io/ingressclasses": READ, "gateway.networking.k8s.io/gatewayclasses": READ, "/namespaces": READ,
                   "certificates.k8s.io/clustertrustbundles": READ,
@@ -27,7 +27,8 @@ WRITTEN = {"networking.k8s.io/ingresses/status": ["patch"], "networking.k8s.io/i
            "gateway.networking.x-k8s.io/xbackends/status": ["patch"],
            "gateway.networking.x-k8s.io/xbackendtrafficpolicies/status": ["patch"],
            "sluicegate.dev/securitypolicies/status": ["patch"], "sluicegate.dev/consumers/status": ["patch"],
-           "sluicegate.dev/ratelimitpolicies/status": ["patch"], "sluicegate.dev/trafficpolicies/status": ["patch"], "events.k8s.io/events": ["create"]}
+           "sluicegate.dev/ratelimitpolicies/status": ["patch"], "sluicegate.dev/trafficpolicies/status": ["patch"],
+           "sluicegate.dev/apis/status": ["patch"], "events.k8s.io/events": ["create"]}
 LEASE = {"coordination.k8s.io/leases": ["create"], "coordination.k8s.io/leases sluicegate": ["get", "update"]}
 
 

@@ -18,7 +18,7 @@ ONE, TWO = b"one secret, as long as it has to be", b"another secret, as long as 
 def install(cluster: Cluster) -> None:
     """Installs the CRDs of the chart."""
     cluster.kubectl("apply", f"--filename={PROJECT / 'charts/sluicegate/crds'}")
-    kinds = ("securitypolicies", "consumers", "ratelimitpolicies", "trafficpolicies")
+    kinds = ("securitypolicies", "consumers", "ratelimitpolicies", "trafficpolicies", "apis")
     cluster.wait_for_definitions(*(f"{kind}.sluicegate.dev" for kind in kinds))
 
 

@@ -125,6 +125,7 @@ fn rule(
         backends,
         https_only: false,
         https_redirect: HttpsRedirect::default(),
+        api: None,
         client_auth: None,
         compression: None,
         security: attached.security,

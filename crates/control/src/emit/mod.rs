@@ -88,7 +88,11 @@ pub(crate) fn emit(
     let mut translation = Translation {
         config,
         problems,
-        policy_statuses: of_policies.policy_statuses,
+        policy_statuses: of_policies
+            .policy_statuses
+            .into_iter()
+            .chain(intents.standings.iter().cloned())
+            .collect(),
         ..Translation::default()
     };
     let governed = (&of_policies.upstreams, &intents.backend_traffic);

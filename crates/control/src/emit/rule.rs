@@ -36,7 +36,9 @@ pub(super) fn emit<'a>(
         let rules: Vec<Rule> = rules
             .map(|won| {
                 let (own, upstream) = (won.rule.own.as_deref(), won.rule.upstream.as_ref());
-                emitting.rule(won.intent, own, pattern, won.of.clone(), upstream)
+                let rule =
+                    emitting.rule(won.intent, own, pattern, won.of.clone(), upstream, &won.rule.sections);
+                Rule { api: won.rule.api.clone(), ..rule }
             })
             .collect();
         let asked = host.rules.iter().filter_map(|won| auth_service(won.intent, won.rule.own.as_deref()));
@@ -82,8 +84,9 @@ impl Emitting<'_, '_> {
         host: &HostPattern,
         of: RuleMatch,
         upstream: Option<&UpstreamKey>,
+        sections: &[Arc<str>],
     ) -> Rule {
-        let attached = self.policies.govern(intent, own, upstream);
+        let attached = self.policies.govern(intent, own, upstream, sections);
         let https = own.map_or(intent.https, |own| own.https);
         Rule {
             id: intent.at.id(),
@@ -96,6 +99,7 @@ impl Emitting<'_, '_> {
             security: attached.security,
             rate_limits: attached.rate_limits,
             traffic: attached.traffic,
+            api: None,
         }
     }
 
@@ -109,9 +113,9 @@ impl Emitting<'_, '_> {
         let of = RuleMatch::path(PathPattern::Prefix("/".into()));
         let Some(upstream) = &intent.default else {
             let own = intent.unmatched.as_deref()?;
-            return Some(self.rule(intent, Some(own), host, of, None));
+            return Some(self.rule(intent, Some(own), host, of, None, &[]));
         };
-        let rule = self.rule(intent, intent.own.as_deref(), host, of, Some(upstream));
+        let rule = self.rule(intent, intent.own.as_deref(), host, of, Some(upstream), &[]);
         references.extend(auth_service(intent, intent.own.as_deref()));
         let place = Place::DefaultBackend;
         references.push(Reference { at: intent.at, place, upstream: upstream.clone() });

@@ -47,7 +47,7 @@ pub(super) fn warn_of_variants(rules: &[Rule], origins: &[rule::Rule<'_, '_>], p
 fn path_of(rule: &Rule) -> Option<&PathPattern> {
     match &rule.matches.first()?.path {
         PathMatch::Literal(path) => Some(path),
-        PathMatch::Regex(_) => None,
+        PathMatch::Regex(_) | PathMatch::Template(_) => None,
     }
 }
 

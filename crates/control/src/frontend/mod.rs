@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`ingress`] | Ingresses |
 //! | [`nginx`] | Ingresses of ingress-nginx |
+//! | [`api`] | Apis by OpenAPI documents |
 //! | [`gateway`] | Gateways and their routes below HTTP |
 //! | [`certificate`] | the certificates of Secrets |
 
@@ -11,6 +12,7 @@ use crate::intent::Intents;
 use crate::store::Store;
 use crate::translate::TranslateOptions;
 
+pub(crate) mod api;
 pub(crate) mod certificate;
 pub(crate) mod gateway;
 pub(crate) mod ingress;
@@ -20,6 +22,7 @@ pub(crate) mod nginx;
 pub(crate) fn intents<'a>(store: &'a Store, options: &'a TranslateOptions) -> Intents<'a> {
     let mut intents = Intents::default();
     ingress::ask(store, options, &mut intents);
+    api::ask(store, &mut intents);
     gateway::ask(store, options, &mut intents);
     nginx::services::ask(store, options, &mut intents);
     intents

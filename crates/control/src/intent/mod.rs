@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use sluicegate_model::feature::Features;
 use sluicegate_model::policy::{RateLimits, Security};
-use sluicegate_model::rule::{HttpsRedirect, RuleMatch};
+use sluicegate_model::rule::{ApiOperation, HttpsRedirect, RuleMatch};
 use sluicegate_model::value::CipherSuites;
 use sluicegate_model::{Certificate, ClientAuth, Codings, HostPattern, Layer4Route, ObjectId, UpstreamKey};
 
 use crate::backend_tls::BackendTls;
 use crate::backend_traffic::BackendTraffic;
+use crate::merge::policy::standing::Standing;
 use crate::object::external_auth::listener_filter_field;
 use crate::object::gateway::listener_field;
 use crate::object::http_route::{backend_field as http_backend_field, filter_field};
@@ -53,6 +54,8 @@ pub(crate) struct Intents<'a> {
     pub(crate) backend_tls: BackendTls<'a>,
     pub(crate) backend_traffic: BackendTraffic<'a>,
     pub(crate) x_backends: XBackends<'a>,
+    /// The states of Apis.
+    pub(crate) standings: Vec<Standing>,
     pub(crate) problems: Vec<Problem>,
     /// The objects of other classes, each with a note of the option that would serve it.
     pub(crate) foreign: Vec<Problem>,
@@ -126,6 +129,7 @@ pub(crate) enum Passthrough {
 }
 
 /// A rule with one match and one upstream.
+#[derive(Clone)]
 pub(crate) struct Rule {
     pub(crate) place: Place,
     pub(crate) of: RuleMatch,
@@ -136,6 +140,10 @@ pub(crate) struct Rule {
     pub(crate) upstream: Option<UpstreamKey>,
     /// The parts that the object sets for the rule.
     pub(crate) own: Option<Arc<Own>>,
+    /// The names by which policies select the rule, the most specific first.
+    pub(crate) sections: Arc<[Arc<str>]>,
+    /// The operation of an Api.
+    pub(crate) api: Option<Box<ApiOperation>>,
 }
 
 /// The parts that an object sets for its rules.
@@ -243,6 +251,10 @@ pub(crate) enum Place {
     ExtAuth,
     /// The entry of a ConfigMap whose key is this port.
     Data(u16),
+    /// The environment of an Api.
+    Environment(usize),
+    /// The Secret of an environment of an Api.
+    EnvironmentSecret(usize),
 }
 
 impl<'a> Intent<'a> {
@@ -300,6 +312,8 @@ impl Place {
             Self::DefaultBackend => "spec.defaultBackend".to_owned(),
             Self::Path(rule, path) => path_field(rule, path),
             Self::Data(port) => format!("data[{port}]"),
+            Self::Environment(index) => format!("spec.environments[{index}]"),
+            Self::EnvironmentSecret(index) => format!("spec.environments[{index}].tls.secretName"),
             Self::Secret(index) => secret_field(index),
             Self::Listener(index) => listener_field(index),
             Self::ParentRef(index) => parent_field(index),

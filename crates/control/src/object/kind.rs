@@ -60,6 +60,8 @@ pub enum Kind {
     RateLimitPolicy,
     /// `sluicegate.dev/v1alpha1` `TrafficPolicy`.
     TrafficPolicy,
+    /// `sluicegate.dev/v1alpha1` `Api`.
+    Api,
     /// `v1` `Namespace`.
     Namespace,
     /// `v1` `Service`.
@@ -346,6 +348,15 @@ static TABLE: [Row; Kind::COUNT] = [
         plural: "trafficpolicies",
         versions: OURS,
         read: traffic_policy,
+        status: Status::Conditions,
+        ..ROW
+    },
+    Row {
+        kind: Kind::Api,
+        name: "Api",
+        plural: "apis",
+        versions: OURS,
+        read: strict::<Written<super::api::written::ApiSpec>>,
         status: Status::Conditions,
         ..ROW
     },

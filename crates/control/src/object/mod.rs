@@ -18,6 +18,7 @@
 //! | [`grant`] | ReferenceGrant: the routes that may name the Services of a namespace |
 //! | [`gateway_api`] | the types of Gateway API as written |
 //! | [`policy`] | SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy |
+//! | [`api`] | Api: an OpenAPI document, and the places where clients reach it |
 //! | [`namespace`] | `v1` Namespace: labels, and selectors of labels |
 //! | [`service`] | `v1` Service: ports, external name, annotations |
 //! | [`mod@slice`] | `discovery.k8s.io/v1` EndpointSlice |
@@ -37,6 +38,7 @@ use sluicegate_model::ObjectId;
 pub use kind::Kind;
 
 pub(crate) mod annotation;
+pub(crate) mod api;
 pub(crate) mod backend;
 pub(crate) mod backend_tls;
 pub(crate) mod backend_traffic;
@@ -149,6 +151,7 @@ objects! {
     Consumer(policy::consumer::Consumer): [Kind::Consumer],
     RateLimitPolicy(policy::rate_limit::RateLimitPolicy): [Kind::RateLimitPolicy],
     TrafficPolicy(policy::traffic::TrafficPolicy): [Kind::TrafficPolicy],
+    Api(api::Api): [Kind::Api],
     Namespace(namespace::Namespace): [Kind::Namespace],
     Service(service::Service): [Kind::Service],
     EndpointSlice(slice::EndpointSlice): [Kind::EndpointSlice],

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 use sluicegate_model::Certificate;
 
+use super::api::contract;
 use super::kind::Raw;
 use super::{Object, ObjectRef, certificate, nginx};
 use crate::problem::Findings;
@@ -37,6 +38,8 @@ pub(crate) struct ConfigMap {
     pub(crate) nginx: nginx::configmap::Cached,
     /// The ports that lead to Services, if this is a ConfigMap of them.
     pub(crate) services: nginx::services::Cached,
+    /// The documents of Apis.
+    pub(crate) documents: contract::Cached,
 }
 
 /// The content of a Secret or a ConfigMap, by key.
@@ -77,6 +80,7 @@ impl ConfigMap {
             data: Data::check(text.chain(binary).collect(), findings),
             nginx: nginx::configmap::Cached::default(),
             services: nginx::services::Cached::default(),
+            documents: contract::Cached::default(),
         }
     }
 }

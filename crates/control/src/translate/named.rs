@@ -9,6 +9,7 @@ use sluicegate_model::UpstreamKey;
 use super::{ObjectName, TranslateOptions};
 use crate::frontend::gateway::parameters;
 use crate::frontend::ingress::class::{Classes, Dialect};
+use crate::object::api::{Api, DocumentSource};
 use crate::object::backend::Backend;
 use crate::object::backend_tls::{BackendTlsPolicy, Target};
 use crate::object::gateway::Gateway;
@@ -57,6 +58,12 @@ impl Named {
         named.others.extend(parameters::references(store, options).cloned());
         named.add_gateways(store);
         named.add_policies(store);
+        for (_, api, _) in store.all::<Api>() {
+            named.certificates.extend(api.environments.iter().filter_map(|of| of.certificate.clone()));
+            if let Some(DocumentSource::ConfigMap { object, .. }) = &api.document {
+                named.others.insert(object.clone());
+            }
+        }
         named
     }
 

@@ -24,7 +24,7 @@ use sluicegate_model::feature::{
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 use sluicegate_model::policy::*;
 use sluicegate_model::rule::{
-    Backend, HeaderMatch, HttpsRedirect, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch,
+    ApiOperation, Backend, HeaderMatch, HttpsRedirect, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch,
 };
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
@@ -82,6 +82,11 @@ fn first() -> Config {
         security: Some(Arc::new(security())),
         rate_limits: Some(Arc::new(rate_limits())),
         traffic: Some(Arc::new(traffic())),
+        api: Some(Box::new(ApiOperation {
+            version: "1.2".into(),
+            environment: "production".into(),
+            operation: Some("getPet".into()),
+        })),
         ..Rule::new(id("Ingress", "full"), PathPattern::Exact("/full".into()), key(0))
     };
     let plain = |path| Rule::new(id("HTTPRoute", "plain"), path, key(1));
@@ -155,6 +160,12 @@ fn matches() -> Vec<RuleMatch> {
             ],
             query: vec![query("page", ValueMatch::Exact("2".into()))],
         },
+        RuleMatch::new(
+            PathMatch::Template(PathTemplate::new("/pets/{id}/toys").unwrap()),
+            None,
+            Vec::new(),
+            Vec::new(),
+        ),
     ]
 }
 

@@ -14,7 +14,7 @@ use sluicegate_model::access_log::{AccessLogSettings, LogEscape, LogFormat};
 use sluicegate_model::feature::compression::{Levels, MediaRange};
 use sluicegate_model::feature::{BackendFeatures, RetryConstraint};
 use sluicegate_model::rule::{
-    Backend, HeaderMatch, HttpsRedirect, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch,
+    ApiOperation, Backend, HeaderMatch, HttpsRedirect, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch,
 };
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
@@ -155,7 +155,7 @@ fn route() -> impl Strategy<Value = Rule> {
         id(),
         matches,
         vec(backend(), 0..3),
-        (any::<bool>(), https_redirect()),
+        (any::<bool>(), https_redirect(), option::of(api().prop_map(Box::new))),
         option::of(client_auth()),
         option::of(codings()),
         policies,
@@ -165,7 +165,7 @@ fn route() -> impl Strategy<Value = Rule> {
                 id,
                 matches,
                 backends,
-                (https_only, https_redirect),
+                (https_only, https_redirect, api),
                 client_auth,
                 compression,
                 (security, rate_limits, traffic),
@@ -176,6 +176,7 @@ fn route() -> impl Strategy<Value = Rule> {
                     backends,
                     https_only,
                     https_redirect,
+                    api,
                     client_auth,
                     compression,
                     security,
@@ -184,6 +185,16 @@ fn route() -> impl Strategy<Value = Rule> {
                 }
             },
         )
+}
+
+fn api() -> impl Strategy<Value = ApiOperation> {
+    ("[0-9.]{0,5}", "[a-z]{1,5}", option::of("[a-zA-Z /{}]{1,9}")).prop_map(
+        |(version, environment, operation)| ApiOperation {
+            version: version.into(),
+            environment: environment.into(),
+            operation: operation.map(Into::into),
+        },
+    )
 }
 
 fn https_redirect() -> impl Strategy<Value = HttpsRedirect> {
@@ -229,7 +240,12 @@ fn rule_match() -> impl Strategy<Value = RuleMatch> {
         vec((text(), value()).prop_map(|(name, value)| HeaderMatch { name: name.into(), value }), 0..2);
     let query =
         vec((text(), value()).prop_map(|(name, value)| QueryMatch { name: name.into(), value }), 0..2);
-    let path = prop_oneof![path().prop_map(PathMatch::Literal), pattern().prop_map(PathMatch::Regex)];
+    let path = prop_oneof![
+        path().prop_map(PathMatch::Literal),
+        pattern().prop_map(PathMatch::Regex),
+        "(/[a-c]{1,3}){0,2}/\\{[a-c]{1,3}\\}(/[a-c]{1,3}){0,2}"
+            .prop_map(|text| PathMatch::Template(PathTemplate::new(&text).expect("a path with a variable"))),
+    ];
     (any::<u32>(), path, option::of(text().prop_map(Into::into)), headers, query).prop_map(
         |(precedence, path, method, headers, query)| RuleMatch { precedence, path, method, headers, query },
     )

@@ -127,8 +127,8 @@ impl MatchedPrefix {
     pub(crate) fn of(path: &PathMatch) -> Self {
         Self(match path {
             PathMatch::Literal(path) => path.as_str().trim_end_matches('/').len(),
-            // A regular expression names no prefix: the rewrite replaces the whole path.
-            PathMatch::Regex(_) => usize::MAX,
+            // The others name no prefix: the rewrite replaces the whole path.
+            PathMatch::Regex(_) | PathMatch::Template(_) => usize::MAX,
         })
     }
 

@@ -135,6 +135,7 @@ impl Exchange<'_> {
                 pattern: record.trace.as_ref().and_then(|_| table.path(index)).map(PathMatch::as_str),
                 stats: &target.stats,
                 worker,
+                api: target.api.as_deref(),
             }),
             upstream: record.upstream.as_ref().map(|upstream| upstream.shared.key()),
             endpoint: record.endpoint,

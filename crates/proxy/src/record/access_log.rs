@@ -16,6 +16,7 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, SystemTime};
 
 use sluicegate_http1::{Known, Version};
+use sluicegate_model::rule::ApiOperation;
 use sluicegate_model::{ObjectId, UpstreamKey};
 
 use super::{CLOSED, ConnectionRecord, RejectedHead, RequestRecord, request_line};
@@ -103,6 +104,7 @@ struct Entry<'e> {
     bytes: u64,
     duration: Duration,
     route: Option<&'e ObjectId>,
+    api: Option<&'e ApiOperation>,
     upstream: Option<&'e UpstreamKey>,
     endpoint: Option<SocketAddr>,
     endpoint_duration: Option<Duration>,
@@ -237,6 +239,7 @@ impl<'e> Entry<'e> {
             bytes: record.bytes,
             duration: record.duration,
             route: record.route.as_ref().map(|route| route.id),
+            api: record.route.as_ref().and_then(|route| route.api),
             upstream: record.upstream,
             endpoint: record.endpoint,
             endpoint_duration: record.endpoint_duration,
@@ -267,6 +270,7 @@ impl<'e> Entry<'e> {
             bytes: record.bytes as u64,
             duration: record.duration,
             route: None,
+            api: None,
             upstream: None,
             endpoint: None,
             endpoint_duration: None,
@@ -306,6 +310,17 @@ impl<'e> Entry<'e> {
         )?;
         if let Some(route) = self.route {
             write!(out, ",\"route\":\"{route}\"")?;
+        }
+        if let Some(ApiOperation { version, environment, operation }) = self.api {
+            // The name needs no escapes.
+            write!(out, ",\"environment\":\"{environment}\",\"api_version\":\"")?;
+            escape::json(out, version.as_bytes())?;
+            out.push(b'"');
+            if let Some(operation) = operation {
+                out.extend_from_slice(b",\"operation\":\"");
+                escape::json(out, operation.as_bytes())?;
+                out.push(b'"');
+            }
         }
         if let Some(upstream) = self.upstream {
             write!(out, ",\"upstream\":\"{upstream}\",\"attempts\":{}", self.attempts)?;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use sluicegate_model::access_log::LogFormat;
+use sluicegate_model::rule::ApiOperation;
 use sluicegate_model::value::Template;
 use sluicegate_model::{ObjectId, UpstreamKey};
 
@@ -81,6 +82,8 @@ pub(crate) struct RouteRecord<'r> {
     pub(crate) pattern: Option<&'r str>,
     pub(crate) stats: &'r RouteStats,
     pub(crate) worker: usize,
+    /// The operation of an API.
+    pub(crate) api: Option<&'r ApiOperation>,
 }
 
 /// A head that was rejected or incomplete.

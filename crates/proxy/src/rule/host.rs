@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use foldhash::HashMap;
-use sluicegate_model::rule::{HttpsRedirect, PathMatch, RuleMatch};
+use sluicegate_model::rule::{ApiOperation, HttpsRedirect, PathMatch, RuleMatch};
 use sluicegate_model::{
     ClientAuth, Codings, HostPattern, ObjectId, PathPattern, Rule, Settings, UpstreamKey, VirtualHost,
 };
@@ -11,7 +11,7 @@ use sluicegate_model::{
 use super::backends::Backends;
 use super::conditions::Conditions;
 use super::regexes::Regexes;
-use super::tree::{Entry, PathTree};
+use super::tree::{Entry, PathKey, PathTree};
 use crate::counters::{RouteLabels, RouteStats};
 use crate::feature::traffic::RouteTrafficPolicy;
 use crate::feature::{Guard, Policies, Resources};
@@ -54,6 +54,8 @@ pub(crate) struct Target {
     /// The traffic policy.
     pub(crate) course: Option<Box<RouteTrafficPolicy>>,
     pub(crate) stats: Arc<RouteStats>,
+    /// The operation of an API.
+    pub(crate) api: Option<Box<ApiOperation>>,
 }
 
 impl Host {
@@ -150,7 +152,7 @@ fn matches(host: &VirtualHost) -> impl Iterator<Item = (&Rule, &RuleMatch)> {
 fn takes_all(of: &RuleMatch) -> bool {
     let is_root = match &of.path {
         PathMatch::Literal(PathPattern::Prefix(path) | PathPattern::Starts(path)) => &**path == "/",
-        PathMatch::Literal(PathPattern::Exact(_)) | PathMatch::Regex(_) => false,
+        PathMatch::Literal(PathPattern::Exact(_)) | PathMatch::Regex(_) | PathMatch::Template(_) => false,
     };
     is_root && of.is_path_alone()
 }
@@ -241,7 +243,8 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
             let order = of.precedence.min(Entry::LAST - 1);
             let entry = Entry { order, target: number(targets.len()), conditions: Conditions::of(of) };
             match &of.path {
-                PathMatch::Literal(pattern) => paths.push((pattern, entry)),
+                PathMatch::Literal(pattern) => paths.push((PathKey::from(pattern), entry)),
+                PathMatch::Template(template) => paths.push((PathKey::from(template), entry)),
                 PathMatch::Regex(pattern) => regexes.push((pattern.clone(), entry)),
             }
             targets.push(self.target(&source.host, (rule, of), &mut stats));
@@ -292,6 +295,7 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
                 &self.slot,
             ),
             stats: stats.clone(),
+            api: rule.api.clone(),
         }
     }
 }

@@ -296,7 +296,7 @@ impl Table {
             // Many servers treat `/admin/` as `/admin`. A route that names either as a prefix is meant for the path.
             let names = |pattern: &PathMatch| match pattern {
                 PathMatch::Literal(pattern) => [bare, path].contains(&pattern.as_str().as_bytes()),
-                PathMatch::Regex(_) => false,
+                PathMatch::Regex(_) | PathMatch::Template(_) => false,
             };
             if self.path(index).is_some_and(names) {
                 return None;

@@ -1,6 +1,6 @@
 //! A radix tree of path patterns: one walk down a path finds all patterns that match the path.
 
-use sluicegate_model::PathPattern;
+use sluicegate_model::{PathPattern, PathTemplate};
 
 use super::conditions::Conditions;
 use crate::request::HeadView;
@@ -53,46 +53,73 @@ struct Node {
     lowest: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A pattern, or a path with variables: the text at the start of each path that matches, and the condition on the rest.
+pub(super) struct PathKey<'p> {
+    prefix: &'p str,
+    kind: Kind,
+}
+
+impl<'p> From<&'p PathPattern> for PathKey<'p> {
+    fn from(pattern: &'p PathPattern) -> Self {
+        let kind = match pattern {
+            PathPattern::Exact(_) => Kind::Exact,
+            PathPattern::Prefix(_) => Kind::Prefix,
+            PathPattern::Starts(_) => Kind::Starts,
+        };
+        Self { prefix: pattern.as_str(), kind }
+    }
+}
+
+impl<'p> From<&'p PathTemplate> for PathKey<'p> {
+    fn from(template: &'p PathTemplate) -> Self {
+        Self { prefix: template.prefix(), kind: Kind::Template(Box::new(template.clone())) }
+    }
+}
+
+/// The condition on the rest of a path.
+#[derive(Debug)]
 enum Kind {
     Exact,
     Prefix,
     Starts,
+    Template(Box<PathTemplate>),
 }
 
 impl Kind {
-    fn of(pattern: &PathPattern) -> Self {
-        match pattern {
-            PathPattern::Exact(_) => Self::Exact,
-            PathPattern::Prefix(_) => Self::Prefix,
-            PathPattern::Starts(_) => Self::Starts,
+    /// The order among entries with the same order.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Exact => 0,
+            Self::Prefix => 1,
+            Self::Starts => 2,
+            Self::Template(_) => 3,
         }
     }
 
     /// Whether a pattern of length `depth` matches a path with `rest` behind the pattern.
-    fn takes(self, rest: &[u8], depth: u32) -> bool {
+    fn takes(&self, rest: &[u8], depth: u32) -> bool {
         match self {
             Self::Exact => rest.is_empty(),
             Self::Prefix => depth <= 1 || rest.first().is_none_or(|byte| *byte == b'/'),
             Self::Starts => true,
+            Self::Template(template) => template.takes(rest),
         }
     }
 }
 
 impl PathTree {
     /// Builds the tree of these patterns. Among entries with the same order, the longest pattern wins, then an exact
-    /// pattern, then a prefix by element, then the earlier pattern.
-    pub(super) fn new(patterns: Vec<(&PathPattern, Entry)>) -> Self {
+    /// pattern, then a prefix by element, then a prefix by character, then the earlier pattern.
+    pub(super) fn new(patterns: Vec<(PathKey<'_>, Entry)>) -> Self {
         let mut tree = Self { nodes: vec![Node::default()], entries: Vec::with_capacity(patterns.len()) };
         // Nodes split and move until all patterns are inserted.
-        for (pattern, _) in &patterns {
-            tree.node_at(pattern.as_str().as_bytes());
+        for (key, _) in &patterns {
+            tree.node_at(key.prefix.as_bytes());
         }
-        let placed = patterns
-            .into_iter()
-            .map(|(pattern, entry)| (tree.node_at(pattern.as_str().as_bytes()), Kind::of(pattern), entry));
+        let placed =
+            patterns.into_iter().map(|(key, entry)| (tree.node_at(key.prefix.as_bytes()), key.kind, entry));
         let mut placed: Vec<_> = placed.collect();
-        placed.sort_by_key(|(node, kind, entry)| (*node, entry.order, *kind as u32));
+        placed.sort_by_key(|(node, kind, entry)| (*node, entry.order, kind.rank()));
         for (node, kind, entry) in placed {
             let place = &mut tree.nodes[node].entries;
             if place.1 == 0 {
@@ -237,13 +264,12 @@ mod tests {
     /// A tree of patterns in the order of an Ingress: the longest first, then exact, prefix by element, prefix by
     /// character.
     fn tree(patterns: &[PathPattern]) -> PathTree {
-        let rank =
-            |pattern: &PathPattern| (std::cmp::Reverse(pattern.as_str().len()), Kind::of(pattern) as u32);
+        let rank = |pattern: &PathPattern| (std::cmp::Reverse(pattern.as_str().len()), pattern.rank());
         let mut ranks: Vec<_> = patterns.iter().map(rank).collect();
         ranks.sort();
         let entry = |(target, pattern)| {
             let order = number(ranks.partition_point(|other| *other < rank(pattern)));
-            (pattern, Entry { order, target, conditions: None })
+            (PathKey::from(pattern), Entry { order, target, conditions: None })
         };
         PathTree::new((0..).zip(patterns).map(entry).collect())
     }
@@ -296,6 +322,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn path_with_variables_matches_beside_patterns_with_the_same_start() {
+        let templates =
+            ["/pets/{id}", "/pets/{id}/toys", "/pets/{id}.json"].map(|text| PathTemplate::new(text).unwrap());
+        let patterns = [pattern("exact /pets/mine"), pattern("prefix /pets")];
+        let keys = [PathKey::from(&templates[0]), PathKey::from(&templates[1]), PathKey::from(&templates[2])];
+        let keys = keys.into_iter().chain(patterns.iter().map(PathKey::from));
+        let entry = |(target, order): (u32, u32)| Entry { order, target, conditions: None };
+        let tree =
+            PathTree::new(keys.zip((0..).zip([2, 2, 1, 0, 3])).map(|(key, of)| (key, entry(of))).collect());
+        for (path, expected) in [
+            ("/pets/7", Some(0)),
+            ("/pets/7.json", Some(2)),
+            ("/pets/7/toys", Some(1)),
+            ("/pets/mine", Some(3)),
+            ("/pets/7/", Some(4)),
+            ("/pets", Some(4)),
+            ("/pet", None),
+        ] {
+            assert_eq!(find(&tree, path), expected, "{path}");
+        }
+    }
+
     /// The expected result of the tree, found by a linear scan.
     fn scan(patterns: &[PathPattern], path: &str) -> Option<u32> {
         let takes = |pattern: &PathPattern| match pattern {
@@ -342,7 +391,7 @@ mod tests {
             patterns in prop::collection::vec((any_pattern(), 0..6_u32), 0..12),
             path in "(/[ab]{0,3}){1,4}",
         ) {
-            let entry = |(target, (pattern, order))| (pattern, Entry { order, target, conditions: None });
+            let entry = |(target, (pattern, order))| (PathKey::from(pattern), Entry { order, target, conditions: None });
             let found = find(&PathTree::new((0..).zip(&patterns).map(|(target, (p, o))| entry((target, (p, *o)))).collect()), &path);
             let takes = |pattern: &PathPattern| scan(std::slice::from_ref(pattern), &path).is_some();
             let expected = (0..).zip(&patterns).filter(|(_, (pattern, _))| takes(pattern));

@@ -392,6 +392,8 @@ impl<'a> Dialect<'a> {
                             literal: None,
                             upstream: Some(upstream.clone()),
                             own: Some(own.clone()),
+                            sections: Arc::default(),
+                            api: None,
                         },
                         Some(redirect) => Rule {
                             place,
@@ -399,6 +401,8 @@ impl<'a> Dialect<'a> {
                             literal: None,
                             upstream: None,
                             own: Some(location::redirecting(&own, redirect)),
+                            sections: Arc::default(),
+                            api: None,
                         },
                     }));
                 }
@@ -418,6 +422,8 @@ impl<'a> Dialect<'a> {
                         literal: None,
                         upstream: Some(upstream),
                         own: Some(Arc::new(own)),
+                        sections: Arc::default(),
+                        api: None,
                     });
                 }
             }

@@ -1,7 +1,8 @@
 //! From policies with their targets to routes (Gateway API: policy attachment, GEP-713).
 //!
 //! A policy for the port of a Service comes first, then a policy for the Service. One of these policies applies to a route as
-//! a whole. Without them, the policy of the Ingress applies. For a rule of an HTTPRoute or a GRPCRoute, four policies apply
+//! a whole. Without them, the policy of the Ingress applies. For an operation of an Api, the policies of the operation, of its
+//! sets and of the Api apply instead. For a rule of an HTTPRoute or a GRPCRoute, four policies apply
 //! instead: those of the rule, the route, the listener and the Gateway. The more specific policy has precedence for each part
 //! that it sets (see [`Parts`]). Of several policies for the same target, the oldest policy has precedence. If nothing of a
 //! policy can be honoured, the other policies apply instead, unless the policy restricts access.
@@ -59,11 +60,12 @@ struct Holder {
 /// The origin of a rule.
 #[derive(Clone, Copy)]
 pub(super) struct RuleOrigin<'r> {
-    /// The HTTPRoute or GRPCRoute.
+    /// The HTTPRoute, the GRPCRoute or the Api.
     pub(super) route: &'r ObjectRef,
-    /// The name of the rule.
-    pub(super) rule: Option<&'r Arc<str>>,
-    pub(super) gateway: &'r ObjectRef,
+    /// The names by which policies select the rule, the most specific first.
+    pub(super) sections: &'r [Arc<str>],
+    /// The Gateway; none for an Api.
+    pub(super) gateway: Option<&'r ObjectRef>,
     /// The name of the listener, if the listener is of the Gateway itself, not of a ListenerSet.
     pub(super) listener: Option<&'r Arc<str>>,
 }
@@ -155,20 +157,22 @@ impl<'a, V: Parts> Attached<'a, V> {
         self.policies[governor].value.clone()
     }
 
-    /// The policy of a rule of an HTTPRoute or a GRPCRoute, whose first valid backend is this upstream.
+    /// The policy of a rule of an HTTPRoute, a GRPCRoute or an Api, whose first valid backend is this upstream.
     pub(super) fn of_rule(
         &mut self,
-        RuleOrigin { route, rule, gateway, listener }: RuleOrigin<'_>,
+        RuleOrigin { route, sections, gateway, listener }: RuleOrigin<'_>,
         upstream: Option<&UpstreamKey>,
     ) -> Option<Arc<V>> {
         if self.holders.is_empty() {
             return None;
         }
-        let of_rule = rule.and_then(|rule| self.holder(route, Some(rule)));
-        let of_route = self.holder(route, None);
-        let of_listener = listener.and_then(|listener| self.holder(gateway, Some(listener)));
-        let of_gateway = self.holder(gateway, None);
-        let chain: Vec<Holder> = [of_rule, of_route, of_listener, of_gateway].into_iter().flatten().collect();
+        let of_sections = sections.iter().filter_map(|section| self.holder(route, Some(section)));
+        let of_route: Vec<Holder> = of_sections.chain(self.holder(route, None)).collect();
+        let of_listener =
+            gateway.zip(listener).and_then(|(gateway, listener)| self.holder(gateway, Some(listener)));
+        let of_gateway = gateway.and_then(|gateway| self.holder(gateway, None));
+        let is_open_route = !of_route.is_empty();
+        let chain: Vec<Holder> = of_route.into_iter().chain(of_listener).chain(of_gateway).collect();
         if let Some(upstream) = upstream
             && let Some(of_service) = self.of_service(upstream, chain.iter().copied())
         {
@@ -176,8 +180,8 @@ impl<'a, V: Parts> Attached<'a, V> {
         }
         // A policy for a listener of the Gateway cannot mean a listener of a ListenerSet.
         let is_open_gateway = of_listener.or(of_gateway).is_some() || listener.is_none();
-        for (object, is_open) in [(route, of_rule.or(of_route).is_some()), (gateway, is_open_gateway)] {
-            if let Some(closed) = self.closed.get(object).filter(|_| !is_open) {
+        for (object, is_open) in [(Some(route), is_open_route), (gateway, is_open_gateway)] {
+            if let Some(closed) = object.filter(|_| !is_open).and_then(|object| self.closed.get(object)) {
                 return Some(closed.clone());
             }
         }

@@ -26,7 +26,8 @@ impl Policies<'_> {
         let (object, gateway) = (route.at.object, listener.gateway);
         // A listener of a ListenerSet may have the name of a listener of the Gateway.
         let own_listener = (listener.at.object == gateway).then_some(listener.name);
-        let origin = RuleOrigin { route: object, rule: rule.name, gateway, listener: own_listener };
+        let sections = rule.name.map(std::slice::from_ref).unwrap_or_default();
+        let origin = RuleOrigin { route: object, sections, gateway: Some(gateway), listener: own_listener };
         let backends = || rule.backends.iter().filter_map(|backend| backend.upstream.as_ref());
         let first = backends().next();
         let of_backends = backends().map(|upstream| &upstream.namespace);

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::object::{Kind, ObjectRef};
 
-/// The state of a policy for one of its targets, or the state of a Consumer.
+/// The state of a policy for one of its targets, or the state of a Consumer or an Api.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// The policy or the Consumer.
+    /// The policy, the Consumer or the Api.
     pub object: ObjectRef,
     /// The target of a policy.
     pub target: Option<TargetName>,
@@ -22,11 +22,11 @@ pub struct Standing {
 /// The target of a policy, in the policy's namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetName {
-    /// `Gateway`, `HTTPRoute`, `GRPCRoute`, `Ingress` or `Service`.
+    /// `Gateway`, `HTTPRoute`, `GRPCRoute`, `Api`, `Ingress` or `Service`.
     pub kind: Kind,
     /// Its name.
     pub name: Arc<str>,
-    /// The listener of the Gateway, the rule of the route or the port of the Service.
+    /// The listener of the Gateway, the rule of the route, the operation or set of the Api, or the port of the Service.
     pub section: Option<Arc<str>>,
 }
 

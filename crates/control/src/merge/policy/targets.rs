@@ -9,7 +9,7 @@ use super::attach::Place;
 use super::standing::{Ancestor, Reason};
 use crate::intent::http_route::HttpRoute;
 use crate::intent::listener::{GatewayIntent, Listener};
-use crate::intent::{At, Intents};
+use crate::intent::{At, Intent, Intents};
 use crate::object::policy::target::Target;
 use crate::object::policy::written::target::TargetKind;
 use crate::object::route::ParentRef;
@@ -29,6 +29,8 @@ pub(super) struct Targets<'i> {
 /// An object that the gateway serves.
 enum Served<'i> {
     Ingress,
+    /// An Api, and the names of its operations and sets.
+    Api(BTreeSet<&'i Arc<str>>),
     Gateway(&'i GatewayIntent<'i>),
     Route(&'i HttpRoute<'i>),
 }
@@ -44,7 +46,14 @@ pub(super) struct Found {
 
 impl<'i> Targets<'i> {
     pub(super) fn new(store: &'i Store, intents: &'i Intents<'i>) -> Self {
-        let ingresses = intents.http.iter().map(|intent| (intent.at.object, Served::Ingress));
+        let of_http = |intent: &'i Intent<'i>| match intent.at.object.kind {
+            Kind::Api => {
+                let rules = intent.hosts.iter().flat_map(|host| &host.rules);
+                Served::Api(rules.flat_map(|rule| rule.sections.iter()).collect())
+            }
+            _ => Served::Ingress,
+        };
+        let ingresses = intents.http.iter().map(|intent| (intent.at.object, of_http(intent)));
         let gateways = intents.gateways.iter().map(|gateway| (gateway.at.object, Served::Gateway(gateway)));
         let routes = intents.http_routes.iter();
         let routes = routes.filter(|route| route.parents.iter().any(|parent| parent.is_ours));
@@ -84,6 +93,12 @@ impl<'i> Targets<'i> {
             }
             (_, None) => Some(missing(&object)),
             (_, Some(Served::Ingress)) => None,
+            (_, Some(Served::Api(names))) => {
+                let unknown = section.as_ref().filter(|name| !names.contains(name));
+                unknown.map(|name| {
+                    no_section(&object, "operation or set", name, names.iter().map(|name| &***name))
+                })
+            }
             (_, Some(Served::Gateway(gateway))) => {
                 ancestors.push(Ancestor { gateway: object.clone(), section: section.clone() });
                 self.listener(gateway, section.as_ref())

@@ -15,6 +15,7 @@ use super::written::status::{ConsumerStatus, PolicyStatus};
 use super::written::traffic::TrafficPolicySpec;
 use super::{GROUP, VERSION};
 use crate::object::Kind;
+use crate::object::api::written::ApiSpec;
 
 /// A CustomResourceDefinition.
 #[derive(Clone, Debug)]
@@ -25,7 +26,7 @@ pub struct Definition {
     pub yaml: String,
 }
 
-/// The CustomResourceDefinitions of `SecurityPolicy`, `Consumer`, `RateLimitPolicy` and `TrafficPolicy`.
+/// The CustomResourceDefinitions of `SecurityPolicy`, `Consumer`, `RateLimitPolicy`, `TrafficPolicy` and `Api`.
 #[must_use]
 pub fn definitions() -> Vec<Definition> {
     let of_policy = [
@@ -36,21 +37,29 @@ pub fn definitions() -> Vec<Definition> {
         column("Username", ".spec.username"),
         column("Accepted", r#".status.conditions[?(@.type=="Accepted")].status"#),
     ];
+    let of_api = [
+        column("Version", ".spec.version"),
+        column("Owner", ".spec.owner"),
+        column("Hosts", ".spec.environments[*].hosts"),
+        column("Accepted", r#".status.conditions[?(@.type=="Accepted")].status"#),
+    ];
     vec![
         definition::<SecurityPolicySpec, PolicyStatus>(Kind::SecurityPolicy, "sp", &of_policy),
         definition::<ConsumerSpec, ConsumerStatus>(Kind::Consumer, "", &of_consumer),
         definition::<RateLimitPolicySpec, PolicyStatus>(Kind::RateLimitPolicy, "rlp", &of_policy),
         definition::<TrafficPolicySpec, PolicyStatus>(Kind::TrafficPolicy, "tp", &of_policy),
+        definition::<ApiSpec, ConsumerStatus>(Kind::Api, "", &of_api),
     ]
 }
 
 /// The schema of the specification of each of our kinds.
-static SCHEMAS: LazyLock<[(Kind, Value); 4]> = LazyLock::new(|| {
+static SCHEMAS: LazyLock<[(Kind, Value); 5]> = LazyLock::new(|| {
     [
         (Kind::SecurityPolicy, schema::<SecurityPolicySpec>()),
         (Kind::Consumer, schema::<ConsumerSpec>()),
         (Kind::RateLimitPolicy, schema::<RateLimitPolicySpec>()),
         (Kind::TrafficPolicy, schema::<TrafficPolicySpec>()),
+        (Kind::Api, schema::<ApiSpec>()),
     ]
 });
 

@@ -38,6 +38,7 @@ impl TargetKind {
             Self::Gateway => Kind::Gateway,
             Self::HttpRoute => Kind::HttpRoute,
             Self::GrpcRoute => Kind::GrpcRoute,
+            Self::Api => Kind::Api,
         }
     }
 
@@ -47,6 +48,7 @@ impl TargetKind {
             Self::Gateway => "listener",
             Self::HttpRoute | Self::GrpcRoute => "rule",
             Self::Service => "port",
+            Self::Api => "operation",
             Self::Ingress => "part",
         }
     }
@@ -56,6 +58,7 @@ impl TargetKind {
             Self::Ingress => "networking.k8s.io",
             Self::Service => "",
             Self::Gateway | Self::HttpRoute | Self::GrpcRoute => gateway_api::GROUP,
+            Self::Api => super::GROUP,
         }
     }
 }
@@ -69,7 +72,8 @@ impl fmt::Display for TargetKind {
 /// The valid targets of a list.
 pub(crate) fn check(written: Vec<(usize, TargetRef)>, findings: &mut Findings) -> Vec<Target> {
     if written.is_empty() {
-        findings.error("spec.targetRefs", "is missing: name a Gateway, a route, an Ingress or a Service");
+        findings
+            .error("spec.targetRefs", "is missing: name a Gateway, a route, an Api, an Ingress or a Service");
     }
     if written.len() > TARGETS_MAX {
         let count = written.len();
@@ -94,7 +98,7 @@ fn check_one(index: usize, written: TargetRef) -> Result<Target, (&'static str, 
         return Err(("sectionName", "names no part of an Ingress: remove the field".to_owned()));
     }
     if section_name.as_deref() == Some("") {
-        let fault = "is empty: name a listener, a rule or a port, or remove the field";
+        let fault = "is empty: name a listener, a rule, an operation or a port, or remove the field";
         return Err(("sectionName", fault.to_owned()));
     }
     Ok(Target { index, kind, name: name.into(), section: section_name.map(Into::into) })

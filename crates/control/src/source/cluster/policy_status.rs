@@ -1,4 +1,4 @@
-//! The status of a policy or a Consumer: current and intended (Gateway API: `PolicyStatus`, GEP-713).
+//! The status of a policy, a Consumer or an Api: current and intended (Gateway API: `PolicyStatus`, GEP-713).
 
 use std::sync::Arc;
 
@@ -13,8 +13,7 @@ use crate::translate::{CONTROLLER, GATEWAY_CONTROLLER};
 /// The longest list of ancestors (Gateway API, `PolicyStatus`).
 const ANCESTORS_MAX: usize = 16;
 
-/// The type of our condition.
-/// The intended status of a policy or a Consumer, for one of its generations.
+/// The intended status of a policy, a Consumer or an Api, for one of its generations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct DesiredPolicyStatus {
     verdicts: Vec<Verdict>,
@@ -33,12 +32,13 @@ impl DesiredPolicyStatus {
         object: &ObjectRef,
     ) -> Option<Map<String, Value>> {
         match object.kind {
-            Kind::Consumer => self.conditions_of_consumer(before),
+            Kind::Consumer | Kind::Api => self.own_conditions(before),
             _ => Some(self.ancestors_of_policy(before, object)),
         }
     }
 
-    fn conditions_of_consumer(&self, before: &Map<String, Value>) -> Option<Map<String, Value>> {
+    /// The conditions of an object that is no policy.
+    fn own_conditions(&self, before: &Map<String, Value>) -> Option<Map<String, Value>> {
         let verdict = self.verdicts.first()?;
         let before = list(before.get("conditions"));
         let mut conditions: Vec<Value> =

@@ -28,6 +28,7 @@ fn entry() -> Entry<'static> {
         bytes: 1234,
         duration: Duration::from_micros(1500),
         route: None,
+        api: None,
         upstream: None,
         endpoint: None,
         endpoint_duration: None,
@@ -71,6 +72,20 @@ fn access_log_line_is_valid_json_despite_quotes_and_invalid_utf8() {
     Entry { dry_runs: &names, ..entry() }.write_json(&mut out).expect("a Vec takes all");
     let line: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
     assert_eq!(line["dry_runs"], serde_json::json!(names));
+}
+
+#[test]
+fn line_of_an_api_names_its_version_environment_and_operation() {
+    let api = ApiOperation {
+        version: "1.2".into(),
+        environment: "production".into(),
+        operation: Some("GET /a\"b".into()),
+    };
+    let mut out = Vec::new();
+    Entry { api: Some(&api), ..entry() }.write_json(&mut out).expect("a Vec takes all");
+    let line: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
+    assert_eq!((&line["api_version"], &line["environment"]), (&"1.2".into(), &"production".into()));
+    assert_eq!(line["operation"], "GET /a\"b");
 }
 
 fn fifo() -> io::Result<(TempDir, std::path::PathBuf)> {

@@ -56,6 +56,17 @@ struct AncestorRef {
     port: Option<i32>,
 }
 
+/// The state of the Api.
+#[derive(JsonSchema)]
+pub(crate) struct ApiStatus {
+    /// The condition Accepted: whether all operations of the document are served, and otherwise the reason.
+    #[schemars(
+        length(max = 8),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
+    )]
+    conditions: Option<Vec<Condition>>,
+}
+
 /// The state of the Consumer.
 #[derive(JsonSchema)]
 pub(crate) struct ConsumerStatus {

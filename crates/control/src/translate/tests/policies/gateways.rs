@@ -481,7 +481,7 @@ fn routes_of_other_kinds_are_no_targets_of_policies() {
         let target = ROUTE.replace("HTTPRoute", kind);
         let (_, problems) = translated(&[&[site(), limits("p", &target)].concat()]);
         let unknown = format!(
-            "spec.targetRefs[0].kind: \"{kind}\" is unknown: write Gateway, HTTPRoute, GRPCRoute, Ingress or Service"
+            "spec.targetRefs[0].kind: \"{kind}\" is unknown: write Gateway, HTTPRoute, GRPCRoute, Ingress, Api or Service"
         );
         assert!(problems.iter().any(|problem| problem.contains(&unknown)), "{problems:?}");
     }

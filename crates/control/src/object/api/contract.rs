@@ -1,0 +1,165 @@
+//! The document of an API, read once.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+use sluicegate_openapi::{Document, Finding};
+
+use crate::locate;
+use crate::manifest::read_yaml;
+use crate::object::Kind;
+use crate::object::policy::{GROUP, VERSION};
+
+/// The longest document, in bytes.
+pub(crate) const LENGTH_MAX: usize = 1 << 20;
+
+/// A document and its faults.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Contract {
+    pub(crate) document: Document,
+    /// The faults, each with its place in the document.
+    pub(crate) faults: Vec<ContractFault>,
+}
+
+/// A fault of a document.
+#[derive(Debug, PartialEq)]
+pub(crate) struct ContractFault {
+    pub(crate) is_error: bool,
+    pub(crate) message: String,
+}
+
+impl Contract {
+    pub(crate) fn read(text: &str) -> Self {
+        let failed = |message: String| Self {
+            document: Document::default(),
+            faults: vec![ContractFault { is_error: true, message }],
+        };
+        if text.len() > LENGTH_MAX {
+            return failed(format!("has {} bytes, but may have at most {LENGTH_MAX}", text.len()));
+        }
+        let root = match read_yaml(text) {
+            Ok(root) => root,
+            Err(fault) => return failed(format!("cannot be read as YAML or JSON: {fault}")),
+        };
+        let document = Document::read(&root);
+        let fault = |finding: &Finding| {
+            let is_error = finding.severity == sluicegate_openapi::Severity::Error;
+            // Brackets, because names of fields may contain dots and slashes.
+            let field: String = finding.steps().map(|step| format!("[{step}]")).collect();
+            let line = locate::line(text, &field).map(|line| format!("line {line}: ")).unwrap_or_default();
+            ContractFault { is_error, message: format!("{line}{finding}") }
+        };
+        let faults = document.findings.iter().map(fault).collect();
+        Self { document, faults }
+    }
+}
+
+/// An OpenAPI document outside of any object.
+#[derive(Debug)]
+pub struct ApiDocument(Contract);
+
+impl ApiDocument {
+    /// Reads a document in YAML or JSON.
+    #[must_use]
+    pub fn read(text: &str) -> Self {
+        Self(Contract::read(text))
+    }
+
+    /// Its title; empty without a title.
+    #[must_use]
+    pub fn title(&self) -> &str {
+        &self.0.document.title
+    }
+
+    /// Its version; empty without a version.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.0.document.version
+    }
+
+    /// The host of its first server.
+    #[must_use]
+    pub fn host(&self) -> Option<&str> {
+        self.0.document.servers.first()?.host.as_deref()
+    }
+
+    /// The number of its operations.
+    #[must_use]
+    pub fn operations(&self) -> usize {
+        self.0.document.operations.len()
+    }
+
+    /// Its faults: whether the fault is an error, and the message with line and JSON Pointer.
+    pub fn faults(&self) -> impl Iterator<Item = (bool, &str)> {
+        self.0.faults.iter().map(|fault| (fault.is_error, &*fault.message))
+    }
+}
+
+/// An Api with an inline document and one environment.
+#[must_use]
+pub fn api_object(name: &str, namespace: Option<&str>, document: &str, environment: &Value) -> Value {
+    let mut metadata = json!({ "name": name });
+    if let Some(namespace) = namespace {
+        metadata["namespace"] = namespace.into();
+    }
+    json!({
+        "apiVersion": format!("{GROUP}/{VERSION}"),
+        "kind": Kind::Api.as_str(),
+        "metadata": metadata,
+        "spec": {"document": {"inline": document}, "environments": [environment]},
+    })
+}
+
+/// The documents of a ConfigMap by their keys, which are read once.
+#[derive(Default)]
+pub(crate) struct Cached(Mutex<BTreeMap<String, Arc<Contract>>>);
+
+/// The documents follow from the values of the ConfigMap.
+impl PartialEq for Cached {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for Cached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Cached")
+    }
+}
+
+impl Cached {
+    pub(crate) fn get(&self, key: &str, text: &str) -> Arc<Contract> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let contract = known.entry(key.to_owned()).or_insert_with(|| Arc::new(Contract::read(text)));
+        contract.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_of_a_document_name_line_and_pointer() {
+        let text =
+            "openapi: 3.1.0\ninfo: {title: a, version: b}\npaths:\n  /a:\n    get: {}\n    fetch: {}\n";
+        let contract = Contract::read(text);
+        let [fault] = &contract.faults[..] else { panic!("{contract:?}") };
+        assert!(fault.message.starts_with("line 6: #/paths/~1a/fetch: "), "{fault:?}");
+        assert!(!fault.is_error);
+    }
+
+    #[test]
+    fn text_that_is_no_document_is_a_fault() {
+        for (text, fault) in [("a: [", "cannot be read"), ("7", "is no mapping"), ("", "is no mapping")] {
+            let contract = Contract::read(text);
+            assert!(
+                contract.faults[0].is_error && contract.faults[0].message.contains(fault),
+                "{contract:?}"
+            );
+        }
+        assert!(Contract::read(&" ".repeat(LENGTH_MAX + 1)).faults[0].message.contains("at most 1048576"));
+    }
+}

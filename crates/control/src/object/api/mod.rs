@@ -1,0 +1,266 @@
+//! `Api`.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`written`] | the kind as users write it |
+//! | [`contract`] | the OpenAPI document |
+
+use std::sync::Arc;
+
+use sluicegate_model::value::syntax::{self, normal_path};
+use sluicegate_model::{HostPattern, UpstreamKey};
+use sluicegate_openapi::{Method, Operation};
+
+use super::gateway_api::Written;
+use super::kind::Raw;
+use super::{Kind, Object, ObjectRef, annotation, host};
+use crate::problem::Findings;
+use contract::Contract;
+use written::{ApiSpec, DocumentRef, EnvironmentSpec, OperationSetSpec};
+
+pub(crate) mod contract;
+pub(crate) mod written;
+
+/// A checked `Api`.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Api {
+    /// `metadata.creationTimestamp`, in seconds since 1970.
+    pub(crate) created: Option<i64>,
+    /// The version, in place of the version of the document.
+    pub(crate) version: Option<Box<str>>,
+    /// The document; `None` if the reference is invalid.
+    pub(crate) document: Option<DocumentSource>,
+    /// The valid environments.
+    pub(crate) environments: Vec<Environment>,
+    pub(crate) sets: Vec<OperationSet>,
+}
+
+/// The place of a document.
+#[derive(Debug, PartialEq)]
+pub(crate) enum DocumentSource {
+    Inline(Arc<Contract>),
+    ConfigMap { object: ObjectRef, key: Box<str> },
+}
+
+/// A valid environment.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Environment {
+    /// Its place in `spec.environments`.
+    pub(crate) index: usize,
+    pub(crate) name: Arc<str>,
+    pub(crate) hosts: Vec<HostPattern>,
+    /// In normal form, without a final slash; `None` for the path of the document.
+    pub(crate) base_path: Option<Box<str>>,
+    pub(crate) upstream: UpstreamKey,
+    /// The path in place of the base path for endpoints, in normal form, without a final slash.
+    pub(crate) endpoint_path: Option<Box<str>>,
+    pub(crate) certificate: Option<ObjectRef>,
+}
+
+/// A set of operations.
+#[derive(Debug, PartialEq)]
+pub(crate) struct OperationSet {
+    pub(crate) name: Arc<str>,
+    operations: Option<Vec<String>>,
+    tags: Option<Vec<String>>,
+    methods: Option<Vec<Method>>,
+    path_prefix: Option<String>,
+}
+
+impl OperationSet {
+    pub(crate) fn has(&self, operation: &Operation) -> bool {
+        let is_in = |list: &Option<Vec<String>>, text: &str| {
+            list.as_ref().is_none_or(|list| list.iter().any(|known| *known == *text))
+        };
+        let has_tag = self
+            .tags
+            .as_ref()
+            .is_none_or(|tags| operation.tags.iter().any(|tag| tags.iter().any(|known| **known == **tag)));
+        is_in(&self.operations, &operation.id)
+            && has_tag
+            && self.methods.as_ref().is_none_or(|methods| methods.contains(&operation.method))
+            && self.path_prefix.as_ref().is_none_or(|prefix| operation.path.starts_with(&**prefix))
+    }
+}
+
+impl Api {
+    fn check(raw: Written<ApiSpec>, object: &ObjectRef, findings: &mut Findings) -> Self {
+        annotation::check_names(object.kind, raw.metadata.annotations.as_ref(), findings);
+        let spec = raw.spec.unwrap_or_default();
+        let document = document(spec.document, object, findings);
+        if spec.environments.is_empty() {
+            findings.error("spec.environments", "is empty: write at least one environment");
+        }
+        let mut environments: Vec<Environment> = Vec::with_capacity(spec.environments.len());
+        for (index, written) in spec.environments.into_iter().enumerate() {
+            let Some(environment) = environment(index, written, object, findings) else { continue };
+            if environments.iter().any(|known| known.name == environment.name) {
+                let fault = format!("{:?} is the name of two environments: rename one", environment.name);
+                findings.error(format!("spec.environments[{index}].name"), fault);
+                continue;
+            }
+            environments.push(environment);
+        }
+        let sets = spec.operation_sets.unwrap_or_default().into_iter().enumerate();
+        let sets = sets.filter_map(|(index, set)| operation_set(index, set, findings)).collect();
+        // People read these.
+        for (name, value) in [("title", spec.title), ("owner", spec.owner)] {
+            text(name, value, findings);
+        }
+        Self {
+            created: raw.metadata.creation_timestamp.map(|time| time.0.as_second()),
+            version: text("version", spec.version, findings),
+            document,
+            environments,
+            sets,
+        }
+    }
+}
+
+/// A text of one line.
+fn text(name: &str, written: Option<String>, findings: &mut Findings) -> Option<Box<str>> {
+    let written = written?;
+    if let Some(fault) = syntax::value_fault(&written) {
+        findings.error(format!("spec.{name}"), format!("{written:?} {fault}"));
+        return None;
+    }
+    Some(written.into())
+}
+
+fn document(written: DocumentRef, object: &ObjectRef, findings: &mut Findings) -> Option<DocumentSource> {
+    const FIELD: &str = "spec.document";
+    match (written.inline, written.config_map) {
+        (Some(text), None) => {
+            let contract = Contract::read(&text);
+            for fault in &contract.faults {
+                let field = format!("{FIELD}.inline");
+                match fault.is_error {
+                    true => findings.error(field, fault.message.clone()),
+                    false => findings.warning(field, fault.message.clone()),
+                }
+            }
+            Some(DocumentSource::Inline(Arc::new(contract)))
+        }
+        (None, Some(reference)) => {
+            if let Some(fault) = syntax::dns_name_fault(&reference.name) {
+                findings.error(format!("{FIELD}.configMap.name"), format!("{:?} {fault}", reference.name));
+                return None;
+            }
+            let configmap = ObjectRef {
+                kind: Kind::ConfigMap,
+                namespace: object.namespace.clone(),
+                name: reference.name.into(),
+            };
+            let key = reference.key.as_deref().unwrap_or("openapi.yaml").into();
+            Some(DocumentSource::ConfigMap { object: configmap, key })
+        }
+        _ => {
+            findings.error(FIELD, "must have exactly one of inline and configMap");
+            None
+        }
+    }
+}
+
+fn environment(
+    index: usize,
+    written: EnvironmentSpec,
+    object: &ObjectRef,
+    findings: &mut Findings,
+) -> Option<Environment> {
+    let field = |name: &str| format!("spec.environments[{index}].{name}");
+    if let Some(fault) = syntax::dns_name_fault(&written.name) {
+        findings.error(field("name"), format!("{:?} {fault}", written.name));
+        return None;
+    }
+    let mut hosts: Vec<HostPattern> = Vec::with_capacity(written.hosts.len());
+    for (nth, text) in written.hosts.iter().enumerate() {
+        match host::parse(text) {
+            Ok(host) if hosts.contains(&host) => {
+                findings.warning(field(&format!("hosts[{nth}]")), format!("{text:?} is written twice"));
+            }
+            Ok(host) => hosts.push(host),
+            Err(fault) => findings.error(field(&format!("hosts[{nth}]")), fault),
+        }
+    }
+    if hosts.is_empty() {
+        findings.error(field("hosts"), "has no valid host: clients cannot reach the environment");
+        return None;
+    }
+    let mut path = |name: &str, written: Option<String>| -> Result<Option<Box<str>>, ()> {
+        let Some(written) = written else { return Ok(None) };
+        match normal_path(&written) {
+            Ok(normal) => Ok(Some(normal.trim_end_matches('/').into())),
+            Err(fault) => {
+                findings.error(field(name), fault);
+                Err(())
+            }
+        }
+    };
+    let base_path = path("basePath", written.base_path).ok()?;
+    let endpoint_path = path("backend.basePath", written.backend.base_path).ok()?;
+    if endpoint_path.as_ref().is_some_and(|path| path.contains('$')) {
+        findings.error(field("backend.basePath"), "has a '$', which is not supported: write %24");
+        return None;
+    }
+    for (name, value) in
+        [("backend.service", &written.backend.service), ("backend.port", &written.backend.port)]
+    {
+        if value.is_empty() {
+            findings.error(field(name), "is empty: name a Service and one of its ports");
+            return None;
+        }
+    }
+    let secret = |name: String| ObjectRef {
+        kind: Kind::Secret,
+        namespace: object.namespace.clone(),
+        name: name.into(),
+    };
+    Some(Environment {
+        index,
+        name: written.name.into(),
+        hosts,
+        base_path,
+        upstream: UpstreamKey {
+            namespace: object.namespace.clone(),
+            service: written.backend.service.into(),
+            port: written.backend.port.into(),
+            transport: sluicegate_model::Transport::default(),
+        },
+        endpoint_path,
+        certificate: written.tls.map(|tls| secret(tls.secret_name)),
+    })
+}
+
+fn operation_set(index: usize, written: OperationSetSpec, findings: &mut Findings) -> Option<OperationSet> {
+    let field = |name: &str| format!("spec.operationSets[{index}].{name}");
+    if written.name.is_empty() {
+        findings.error(field("name"), "is empty: name the set");
+        return None;
+    }
+    let mut methods = None;
+    for (nth, text) in written.methods.iter().flatten().enumerate() {
+        match Method::ALL.into_iter().find(|method| method.as_str() == text) {
+            Some(method) => methods.get_or_insert_with(Vec::new).push(method),
+            None => {
+                findings.error(
+                    field(&format!("methods[{nth}]")),
+                    format!("{text:?} is no method: write GET, POST, ..."),
+                );
+                return None;
+            }
+        }
+    }
+    Some(OperationSet {
+        name: written.name.into(),
+        operations: written.operations,
+        tags: written.tags,
+        methods,
+        path_prefix: written.path_prefix,
+    })
+}
+
+impl Raw for Written<ApiSpec> {
+    fn check(self, object: &ObjectRef, findings: &mut Findings) -> Option<Object> {
+        Some(Api::check(self, object, findings).into())
+    }
+}

@@ -1,0 +1,118 @@
+//! `Api` as users write it.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// An API by its OpenAPI document: the gateway serves each operation of the document, and responds to other requests itself.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ApiSpec {
+    /// The title of the API. Default: info.title of the document.
+    #[schemars(length(min = 1, max = 256))]
+    pub(crate) title: Option<String>,
+    /// The version of the API. Default: info.version of the document.
+    #[schemars(length(min = 1, max = 64))]
+    pub(crate) version: Option<String>,
+    /// The team or the person who is responsible for the API. Default: none.
+    #[schemars(length(min = 1, max = 256))]
+    pub(crate) owner: Option<String>,
+    /// The OpenAPI document, version 3.0 or 3.1, with the operations of the API.
+    pub(crate) document: DocumentRef,
+    /// The places where clients reach the API, such as staging and production. 1 to 16 entries.
+    #[schemars(length(min = 1, max = 16))]
+    pub(crate) environments: Vec<EnvironmentSpec>,
+    /// Sets of operations. A policy can name a set in sectionName of its target. At most 64 entries. Default: none.
+    #[schemars(length(max = 64))]
+    pub(crate) operation_sets: Option<Vec<OperationSetSpec>>,
+}
+
+/// A document: exactly one of inline and configMap.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.inline) != has(self.configMap)",
+    "message": "write exactly one of inline and configMap"
+}]))]
+pub(crate) struct DocumentRef {
+    /// The text of the document, in YAML or JSON. At most 1048576 bytes.
+    #[schemars(length(min = 1, max = 1_048_576))]
+    pub(crate) inline: Option<String>,
+    /// The ConfigMap with the document, in the namespace of the Api.
+    pub(crate) config_map: Option<ConfigMapKey>,
+}
+
+/// A key of a ConfigMap.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ConfigMapKey {
+    /// The name of the ConfigMap.
+    #[schemars(length(min = 1, max = 253))]
+    pub(crate) name: String,
+    /// The key with the document. Default: openapi.yaml.
+    #[schemars(length(min = 1, max = 253))]
+    pub(crate) key: Option<String>,
+}
+
+/// A place where clients reach the API.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct EnvironmentSpec {
+    /// The name of the environment, such as production.
+    #[schemars(length(min = 1, max = 63))]
+    pub(crate) name: String,
+    /// The hosts of the environment, such as api.example.com. 1 to 16 entries.
+    #[schemars(length(min = 1, max = 16), inner(length(min = 1, max = 253)))]
+    pub(crate) hosts: Vec<String>,
+    /// The path before the paths of the document. Default: the path of the first server of the document.
+    #[schemars(length(min = 1, max = 1024))]
+    pub(crate) base_path: Option<String>,
+    /// The Service that serves the operations.
+    pub(crate) backend: ApiBackend,
+    /// The certificate for the hosts. Default: the hosts serve plain HTTP, or the certificate of another object.
+    pub(crate) tls: Option<ApiTls>,
+}
+
+/// A Service.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ApiBackend {
+    /// The name of the Service, in the namespace of the Api.
+    #[schemars(length(min = 1, max = 63))]
+    pub(crate) service: String,
+    /// The name or the number of a port of the Service.
+    #[schemars(length(min = 1, max = 63))]
+    pub(crate) port: String,
+    /// The path in place of basePath for endpoints. Default: basePath.
+    #[schemars(length(min = 1, max = 1024))]
+    pub(crate) base_path: Option<String>,
+}
+
+/// A certificate.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ApiTls {
+    /// The Secret of type kubernetes.io/tls with the certificate, in the namespace of the Api.
+    #[schemars(length(min = 1, max = 253))]
+    pub(crate) secret_name: String,
+}
+
+/// A set of operations: those that meet all conditions.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct OperationSetSpec {
+    /// The name of the set.
+    #[schemars(length(min = 1, max = 253))]
+    pub(crate) name: String,
+    /// The ids of the operations: operationId, or method and path such as "GET /pets". At most 2000 entries. Default: any id.
+    #[schemars(length(max = 2000), inner(length(min = 1, max = 1024)))]
+    pub(crate) operations: Option<Vec<String>>,
+    /// The operations have one of these tags. At most 64 entries. Default: any tags.
+    #[schemars(length(max = 64), inner(length(min = 1, max = 256)))]
+    pub(crate) tags: Option<Vec<String>>,
+    /// The operations have one of these methods, in upper case. At most 8 entries. Default: any method.
+    #[schemars(length(max = 8), inner(length(min = 1, max = 16)))]
+    pub(crate) methods: Option<Vec<String>>,
+    /// The paths of the operations begin with this text, such as /admin/. Default: any path.
+    #[schemars(length(min = 1, max = 1024))]
+    pub(crate) path_prefix: Option<String>,
+}

@@ -1,0 +1,21 @@
+//! OpenAPI documents 3.0 and 3.1, without I/O: from a parsed YAML or JSON document to the operations that a gateway serves.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`document`] | the document: title, servers, operations |
+//! | [`operation`] | an operation: method, path, id, tags, media types |
+//! | [`finding`] | faults, each with a JSON Pointer to its place |
+//! | [`reference`] | references inside of the document |
+//!
+//! A fault in one operation does not affect the others. Every fault is a [`Finding`]; nothing is dropped in silence.
+
+#![forbid(unsafe_code)]
+
+pub mod document;
+pub mod finding;
+pub mod operation;
+mod reference;
+
+pub use document::{Document, Server};
+pub use finding::{Finding, Findings, Severity};
+pub use operation::{Method, Operation};

@@ -1,0 +1,196 @@
+//! Apis, from an OpenAPI document to the responses.
+
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::client::{Client, Response};
+
+use crate::support::Site;
+
+type TestResult = anyhow::Result<()>;
+
+const DOCUMENT: &str = "
+openapi: 3.1.0
+info: {title: Pets, version: 1.2.0}
+servers: [{url: https://pets.example.com/v1}]
+paths:
+  /pets:
+    get: {operationId: listPets, tags: [read]}
+    post:
+      operationId: createPet
+      requestBody: {content: {application/json: {}}}
+  /pets/mine:
+    get: {operationId: myPets}
+  /pets/{id}:
+    parameters: [{name: id, in: path, required: true}]
+    get: {operationId: getPet, tags: [read]}
+    delete: {operationId: deletePet}
+  /pets/{id}/toys/{toy}:
+    parameters: [{name: id, in: path, required: true}, {name: toy, in: path, required: true}]
+    put: {}
+";
+
+/// An Api with the document, and further lines of the specification.
+fn api(more: &str, backend: &str) -> String {
+    let document = DOCUMENT.replace('\n', "\n      ");
+    format!(
+        "---
+apiVersion: sluicegate.dev/v1alpha1
+kind: Api
+metadata: {{name: pets}}
+spec:
+  owner: team-pets
+  document:
+    inline: |{document}
+  environments:
+  - name: production
+    hosts: [pets.test]
+    backend: {{service: web, port: http{backend}}}
+{more}"
+    )
+}
+
+async fn ask(site: &Site, method: &str, target: &str, lines: &str) -> anyhow::Result<Response> {
+    let request =
+        format!("{method} {target} HTTP/1.1\r\nHost: pets.test\r\nContent-Length: 0\r\n{lines}\r\n");
+    Ok(Client::connect(site.http).await?.request(request).await?)
+}
+
+#[tokio::test]
+async fn operations_are_served_and_other_requests_receive_problems() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let site = Site::of([&backend])?;
+    site.save("ingress.yaml", &api("", ""))?;
+    let _gateway = site.serve(&[]).await?;
+    for (method, target) in [
+        ("GET", "/v1/pets"),
+        ("POST", "/v1/pets"),
+        ("HEAD", "/v1/pets"),
+        ("GET", "/v1/pets/7?verbose=1"),
+        ("DELETE", "/v1/pets/7"),
+        ("GET", "/v1/pets/mine"),
+        ("PUT", "/v1/pets/7/toys/ball"),
+    ] {
+        assert_eq!(ask(&site, method, target, "").await?.status, 200, "{method} {target}");
+        assert_eq!(backend.last_request().expect("a request").target, target);
+    }
+    let served = backend.requests();
+    for (method, target, status, allow) in [
+        ("GET", "/v1", 404, None),
+        ("GET", "/v1/pets/", 404, None),
+        ("GET", "/v1/pets/7/toys", 404, None),
+        ("PUT", "/v1/pets", 405, Some("GET, HEAD, POST, OPTIONS")),
+        ("DELETE", "/v1/pets/mine", 405, Some("GET, HEAD, OPTIONS")),
+        ("GET", "/v1/pets/7/toys/ball", 405, Some("PUT, OPTIONS")),
+        ("OPTIONS", "/v1/pets/7", 204, Some("GET, HEAD, DELETE, OPTIONS")),
+    ] {
+        let response = ask(&site, method, target, "").await?;
+        assert_eq!((response.status, response.header("allow")), (status, allow), "{method} {target}");
+        if status != 204 {
+            assert_eq!(response.header("content-type"), Some("application/problem+json"));
+            let problem: serde_json::Value = serde_json::from_slice(&response.body)?;
+            assert_eq!(problem["status"], status);
+        }
+    }
+    assert_eq!(backend.requests(), served, "no endpoint receives other requests");
+    Ok(())
+}
+
+#[tokio::test]
+async fn endpoints_receive_their_own_base_path() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let site = Site::of([&backend])?;
+    site.save("ingress.yaml", &api("    basePath: /shop\n", ", basePath: /internal/v1"))?;
+    let _gateway = site.serve(&[]).await?;
+    assert_eq!(ask(&site, "GET", "/shop/pets/7?a=b", "").await?.status, 200);
+    assert_eq!(backend.last_request().expect("a request").target, "/internal/v1/pets/7?a=b");
+    assert_eq!(ask(&site, "GET", "/v1/pets/7", "").await?.status, 404);
+    Ok(())
+}
+
+#[tokio::test]
+async fn policies_select_operations_by_id_and_by_set() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let site = Site::of([&backend])?;
+    let sets = "  operationSets: [{name: changes, methods: [POST, PUT, DELETE]}]\n";
+    let deny = |name: &str, section: &str, status: u16| {
+        format!(
+            "---
+apiVersion: sluicegate.dev/v1alpha1
+kind: TrafficPolicy
+metadata: {{name: {name}}}
+spec:
+  targetRefs: [{{group: sluicegate.dev, kind: Api, name: pets{section}}}]
+  directResponse: {{statusCode: {status}}}
+"
+        )
+    };
+    let policies = deny("all", "", 418)
+        + &deny("of-set", ", sectionName: changes", 451)
+        + &deny("of-operation", ", sectionName: deletePet", 410);
+    site.save("ingress.yaml", &(api(sets, "") + &policies))?;
+    let gateway = site.serve(&[]).await?;
+    for (method, target, status) in [
+        ("GET", "/v1/pets", 418),
+        ("POST", "/v1/pets", 451),
+        ("PUT", "/v1/pets/7/toys/8", 451),
+        ("DELETE", "/v1/pets/7", 410),
+        ("GET", "/v1/none", 404),
+    ] {
+        let found = ask(&site, method, target, "").await?.status;
+        assert_eq!(found, status, "{method} {target}: {}", gateway.output());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn document_of_a_configmap_is_read_and_changes_of_it_apply() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let site = Site::of([&backend])?;
+    let configmap = |document: &str| {
+        let document = document.replace('\n', "\n    ");
+        format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: pets}}\ndata:\n  openapi.yaml: |{document}\n"
+        )
+    };
+    let inline = DOCUMENT.replace('\n', "\n      ");
+    let by_name = api("", "").replace(&format!("inline: |{inline}"), "configMap: {name: pets}");
+    site.save("ingress.yaml", &by_name)?;
+    let gateway = site.serve(&[]).await?;
+    assert_eq!(ask(&site, "GET", "/v1/pets", "").await?.status, 503, "{}", gateway.output());
+    site.save("document.yaml", &configmap(DOCUMENT))?;
+    let wait = async |target: &str, status: u16| {
+        let end = std::time::Instant::now() + crate::support::LIMIT;
+        while ask(&site, "GET", target, "").await?.status != status {
+            anyhow::ensure!(std::time::Instant::now() < end, "{target}: {}", gateway.output());
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        anyhow::Ok(())
+    };
+    wait("/v1/pets", 200).await?;
+    site.save("document.yaml", &configmap(&DOCUMENT.replace("/pets:", "/animals:")))?;
+    wait("/v1/animals", 200).await?;
+    wait("/v1/pets", 404).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn unauthenticated_clients_learn_nothing_about_the_paths_of_an_api() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let site = Site::of([&backend])?;
+    let policy = "---
+apiVersion: sluicegate.dev/v1alpha1
+kind: SecurityPolicy
+metadata: {name: keys}
+spec:
+  targetRefs: [{group: sluicegate.dev, kind: Api, name: pets}]
+  authentication: {apiKey: {}}
+";
+    site.save("ingress.yaml", &(api("", "") + policy))?;
+    let _gateway = site.serve(&[]).await?;
+    for (method, target) in
+        [("GET", "/v1/pets"), ("PATCH", "/v1/pets"), ("GET", "/v1/none"), ("OPTIONS", "/v1/pets")]
+    {
+        assert_eq!(ask(&site, method, target, "").await?.status, 401, "{method} {target}");
+    }
+    assert_eq!(backend.requests(), 0);
+    Ok(())
+}
