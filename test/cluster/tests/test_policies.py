@@ -240,6 +240,38 @@ class Policies(OnCluster):
         wrong["spec"]["targetRefs"][0]["kind"] = "Pod"
         refused(wrong, "targetRefs")
 
+    def test_api_of_a_configmap_is_served_and_its_faults_are_in_its_status(self) -> None:
+        def document(path: str, more: str = "") -> str:
+            return f"openapi: 3.1.0\ninfo: {{title: Pets, version: '1'}}\npaths:\n  {path}:\n    get: {{operationId: list}}\n{more}"
+
+        def pets(text: str) -> Manifest:
+            return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "pets", "namespace": self.namespace},
+                    "data": {"openapi.yaml": text}}
+
+        host = self.host("pets")
+        made: Manifest = {
+            "apiVersion": "sluicegate.dev/v1alpha1", "kind": "Api", "metadata": {"name": "pets", "namespace": self.namespace}, "spec": {
+                "document": {"configMap": {"name": "pets"}},
+                "environments": [{"name": "production", "hosts": [host], "backend": {"service": "web", "port": "80"}}]}}
+        gateway = self.gateway()
+        self.make(made)
+        gateway.await_status(host, 503)
+        self.assertIn("ConfigMap", self.await_condition(made, "False", "Invalid")["message"])
+        self.make(pets(document("/")))
+        gateway.await_status(host, 200)
+        self.await_condition(made, "True", "Accepted")
+        self.assertEqual((gateway.ask(host, method="DELETE").status, gateway.ask(host, "/none").status), (405, 404))
+        # A fault of one operation leaves the others.
+        self.api.patch(pets(""), {"data": {"openapi.yaml": document("/", "  /{: {}\n")}})
+        self.assertIn("line 6: #/paths/~1{", self.await_condition(made, "False", "Invalid")["message"])
+        self.assertEqual(gateway.ask(host).status, 200)
+        # The API server rejects an Api with two documents.
+        both = {**made, "metadata": {"name": "both", "namespace": self.namespace},
+                "spec": {**made["spec"], "document": {"configMap": {"name": "pets"}, "inline": "{}"}}}
+        with self.assertRaises(ApiError) as refused:
+            self.api.create(both)
+        self.assertIn("exactly one of inline and configMap", str(refused.exception))
+
     def test_kubectl_explains_the_fields(self) -> None:
         for field, words in [
             ("securitypolicy.spec", "authentication"),
@@ -250,12 +282,13 @@ class Policies(OnCluster):
             ("securitypolicy.spec.authentication.extAuth", "requestHeaders"),
             ("trafficpolicy.spec.timeouts", "backendRequest"),
             ("trafficpolicy.spec.healthCheck", "unhealthyThreshold"),
+            ("api.spec.environments", "basePath"),
         ]:
             self.assertIn(words, self.cluster.kubectl("explain", field))
-        for kind in ("securitypolicy", "consumer", "ratelimitpolicy", "trafficpolicy"):
+        for kind in ("securitypolicy", "consumer", "ratelimitpolicy", "trafficpolicy", "api"):
             text = self.cluster.kubectl("explain", kind, "--recursive=false")
             self.assertNotIn("<empty>", text)
-        listed = self.cluster.kubectl("get", "securitypolicies,consumers,ratelimitpolicies,trafficpolicies", "--all-namespaces")
+        listed = self.cluster.kubectl("get", "securitypolicies,consumers,ratelimitpolicies,trafficpolicies,apis", "--all-namespaces")
         self.assertNotIn("error", listed)
 
 

@@ -805,6 +805,7 @@ fn annotate(features: &mut Features) {
         condition(Test::Equals("a".into())),
         condition(Test::Matches(pattern("a"))),
         condition(Test::IsSet),
+        condition(Test::Since(7)),
     ];
     let location = Location { url: template("https://$host"), is_relative: true, has_port: true };
     let body = Body { text: template("$uri"), media_type: MediaType::of("text/html") };

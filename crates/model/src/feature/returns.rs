@@ -7,7 +7,8 @@ use crate::encoding::{Adapt as _, Text};
 use crate::rule::Pattern;
 use crate::value::{Entries, MediaType, Number, Template};
 
-/// A response without an endpoint. Annotations of ingress-nginx set it, because its parts have variables of nginx.
+/// A response without an endpoint. Annotations of ingress-nginx set it, because its parts have variables of nginx. APIs set it for
+/// the time after their end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 #[serde(rename_all = "camelCase")]
 #[cbor(map)]
@@ -110,4 +111,7 @@ pub enum Test {
     /// The text is neither empty nor `0`.
     #[n(2)]
     IsSet,
+    /// The time has come, whatever the text: seconds since 1970.
+    #[n(3)]
+    Since(#[n(0)] u64),
 }

@@ -1,5 +1,7 @@
 //! Responses without an endpoint that depend on the request.
 
+use std::time::SystemTime;
+
 use sluicegate_model::feature::returns::{Body, Condition, Content, Location, Return, Test};
 
 use crate::template::{Captured, Place, TemplateView, TooLong};
@@ -52,6 +54,11 @@ fn content(content: Option<&Content>, view: &TemplateView<'_>) -> Result<Returne
     }
 }
 
+/// The time in seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
 /// Whether all conditions hold. The value has the captures of the last regular expression, if there is one.
 fn holds(conditions: &[Condition], view: &TemplateView<'_>) -> Result<Option<Option<Captured>>, TooLong> {
     let mut captured = None;
@@ -61,6 +68,7 @@ fn holds(conditions: &[Condition], view: &TemplateView<'_>) -> Result<Option<Opt
         let holds = match test {
             Test::Equals(other) => text == other.as_bytes(),
             Test::IsSet => !matches!(&*text, b"" | b"0"),
+            Test::Since(at) => *at <= now(),
             Test::Matches(pattern) => match Captured::of(pattern, &text) {
                 Some(found) => {
                     captured = Some(found);

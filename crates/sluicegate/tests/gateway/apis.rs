@@ -194,3 +194,122 @@ spec:
     assert_eq!(backend.requests(), 0);
     Ok(())
 }
+
+#[tokio::test]
+async fn state_and_dates_of_the_lifecycle_decide_about_requests_and_headers() -> TestResult {
+    let backend = Backend::start(Behaviour::raw(
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nLink: <https://own.test/>; rel=\"next\"\r\nSunset: never\r\n\r\n",
+    ))
+    .await?;
+    let site = Site::of([&backend])?;
+    let with = |lifecycle: &str| api(&format!("  lifecycle: {{{lifecycle}}}\n"), "");
+    let dates = "deprecation: \"2026-01-01T00:00:00Z\", sunset: \"2999-01-01T00:00:00Z\", successor: \"https://pets.test/v2\"";
+    site.save("ingress.yaml", &with(&format!("state: Deprecated, {dates}")))?;
+    let gateway = site.serve(&[]).await?;
+    let deprecated = ask(&site, "GET", "/v1/pets", "").await?;
+    assert_eq!((deprecated.status, deprecated.header("deprecation")), (200, Some("@1767225600")));
+    assert_eq!(deprecated.headers_named("sunset"), ["Tue, 01 Jan 2999 00:00:00 GMT"]);
+    let links = ["<https://own.test/>; rel=\"next\"", "<https://pets.test/v2>; rel=\"successor-version\""];
+    assert_eq!(deprecated.headers_named("link"), links);
+    // The responses of the gateway have the headers too.
+    assert_eq!(ask(&site, "PUT", "/v1/pets", "").await?.header("deprecation"), Some("@1767225600"));
+
+    for (lifecycle, status) in [
+        ("state: Published", 200),
+        ("state: PreReleased", 200),
+        ("state: Blocked", 503),
+        ("state: Retired", 410),
+        ("state: Created", 404),
+        ("sunset: \"2026-01-01T00:00:00Z\"", 410),
+    ] {
+        site.save("ingress.yaml", &with(lifecycle))?;
+        let end = std::time::Instant::now() + crate::support::LIMIT;
+        while ask(&site, "GET", "/v1/pets", "").await?.status != status {
+            anyhow::ensure!(std::time::Instant::now() < end, "{lifecycle}: {}", gateway.output());
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+    let ended = ask(&site, "GET", "/v1/pets", "").await?;
+    assert_eq!(ended.header("content-type"), Some("application/problem+json"));
+    assert_eq!(ended.header("sunset"), Some("Thu, 01 Jan 2026 00:00:00 GMT"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn clients_choose_a_version_by_path_header_or_parameter() -> TestResult {
+    let backends = [Backend::start(Behaviour::ok()).await?, Backend::start(Behaviour::ok()).await?];
+    for (place, first, second, other) in [
+        ("Path", ("/v1/1/pets", ""), ("/v1/2/pets", ""), ("/v1/3/pets", "")),
+        (
+            "Header",
+            ("/v1/pets", "Api-Version: 1\r\n"),
+            ("/v1/pets", "Api-Version: 2\r\n"),
+            ("/v1/pets", "Api-Version: 3\r\n"),
+        ),
+        (
+            "Query",
+            ("/v1/pets?api-version=1", ""),
+            ("/v1/pets?api-version=2", ""),
+            ("/v1/pets?api-version=3", ""),
+        ),
+    ] {
+        let site = Site::of([&backends[0]])?;
+        let version = |number: u8, more: &str| {
+            let of = format!("  version: \"{number}\"\n  versioning: {{in: {place}{more}}}\n");
+            api(&of, "").replace("{name: pets}", &format!("{{name: pets-{number}}}"))
+        };
+        let default = if place == "Path" { "" } else { ", isDefault: true" };
+        let other_service =
+            format!("---{}{}", crate::support::SERVICE, crate::support::slices([backends[1].addr()]))
+                .replace("web", "new");
+        let new = version(2, default).replace("service: web", "service: new");
+        site.save("ingress.yaml", &(version(1, "") + &new + &other_service))?;
+        let gateway = site.serve(&[]).await?;
+        for ((target, lines), expected) in [(first, 0), (second, 1)] {
+            let before = backends[expected].requests();
+            let status = ask(&site, "GET", target, lines).await?.status;
+            assert_eq!(
+                (status, backends[expected].requests()),
+                (200, before + 1),
+                "{target} {lines}: {}",
+                gateway.output()
+            );
+            assert_eq!(ask(&site, "PUT", target, lines).await?.status, 405, "{target} {lines}");
+        }
+        assert_eq!(ask(&site, "GET", other.0, other.1).await?.status, 404, "{other:?}");
+        let before = backends[1].requests();
+        let expected = if place == "Path" { (404, before) } else { (200, before + 1) };
+        let status = ask(&site, "GET", "/v1/pets", "").await?.status;
+        assert_eq!((status, backends[1].requests()), expected, "{place}: the default version");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn access_log_names_api_version_environment_and_operation() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let site = Site::of([&backend])?;
+    site.save("ingress.yaml", &api("", ""))?;
+    let log = site.path().join("access.log");
+    let _gateway = site.serve(&["--access-log", &log.to_string_lossy()]).await?;
+    ask(&site, "GET", "/v1/pets/7", "").await?;
+    ask(&site, "GET", "/v1/wrong", "").await?;
+    let end = std::time::Instant::now() + crate::support::LIMIT;
+    let lines = loop {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        if text.lines().count() == 2 {
+            break text;
+        }
+        anyhow::ensure!(std::time::Instant::now() < end, "{text}");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    };
+    let mut lines: Vec<serde_json::Value> =
+        lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    // Two workers may have written them.
+    lines.sort_by_key(|line| line["target"].to_string());
+    for (line, operation) in lines.iter().zip([Some("getPet"), None]) {
+        assert_eq!((&line["route"], &line["api_version"]), (&"Api default/pets".into(), &"1.2.0".into()));
+        assert_eq!((&line["environment"], line["operation"].as_str()), (&"production".into(), operation));
+    }
+    Ok(())
+}

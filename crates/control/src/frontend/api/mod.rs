@@ -4,16 +4,25 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluicegate_model::feature::{DirectResponse, Features, Header, HeaderEdits};
-use sluicegate_model::rule::{ApiOperation, HttpsRedirect, PathMatch, RuleMatch};
-use sluicegate_model::value::{CipherSuites, EditedHeader, Entries, HeaderValue, MediaType, Number};
-use sluicegate_model::{PathPattern, PathTemplate};
+use sluicegate_model::feature::returns::{Body, Condition, Content, Test};
+use sluicegate_model::feature::{
+    DirectResponse, Features, Header, HeaderEdits, ResponseHeader, ResponseHeaderMode, Return,
+    TemplateHeader, TemplateHeaders,
+};
+use sluicegate_model::rule::{
+    ApiOperation, HeaderMatch, HttpsRedirect, PathMatch, QueryMatch, RuleMatch, ValueMatch,
+};
+use sluicegate_model::value::{
+    AnnotatedHeader, CipherSuites, EditedHeader, Entries, HeaderValue, MediaType, Number, Template,
+};
+use sluicegate_model::{PathPattern, PathTemplate, UpstreamKey};
 use sluicegate_openapi::{Method, Operation};
 
 use crate::frontend::certificate;
 use crate::intent::{At, Host, Https, Intent, Intents, Own, Passthrough, Place, Rule, Tls};
 use crate::merge::policy::standing::{Reason, Standing};
 use crate::object::api::contract::Contract;
+use crate::object::api::lifecycle::{LifecycleState, VersionPlace, Versioning};
 use crate::object::api::{Api, DocumentSource, Environment};
 use crate::problem::{Problem, Severity};
 use crate::store::Store;
@@ -129,26 +138,41 @@ struct Rules<'r, 'a> {
 
 impl Rules<'_, '_> {
     fn build(mut self) -> Vec<Rule> {
-        let Some(contract) = self.contract else {
-            let base = self.environment.base_path.as_deref().unwrap_or_default();
-            let closed =
-                response(503, "Service Unavailable", "The document of the API cannot be read.", None);
-            let label = self.label("", None);
-            return vec![self.rule(below(base), None, Some(self.own(closed)), &[], &label)];
+        let document = self.contract.map(|contract| &contract.document);
+        let version: &str = match &self.api.version {
+            Some(version) => version,
+            None => document.map_or("", |document| &document.version),
         };
-        let of_document = contract.document.servers.first().map_or("", |server| &server.path);
-        let base = self.environment.base_path.as_deref().unwrap_or(of_document).to_owned();
+        let of_document =
+            document.and_then(|document| document.servers.first()).map_or("", |server| &server.path);
+        let base = self.environment.base_path.as_deref().unwrap_or(of_document);
+        let (base, choice) = self.choice(base, version);
+        let other = self.label(version, None);
+        let refused = match (self.api.lifecycle.state, document) {
+            (LifecycleState::Created, _) => return Vec::new(),
+            (LifecycleState::Retired, _) => Some(gone()),
+            (LifecycleState::Blocked, _) => {
+                Some(response(503, "Service Unavailable", "The API is blocked.", None))
+            }
+            (_, None) => {
+                Some(response(503, "Service Unavailable", "The document of the API cannot be read.", None))
+            }
+            (_, Some(_)) => None,
+        };
+        let mut rules = Vec::new();
+        let (Some(document), None) = (document, &refused) else {
+            let own = self.own(refused.unwrap_or_default());
+            self.add(&mut rules, choice.of(&below(&base)), None, &own, &[], &other);
+            return rules;
+        };
         let upstream = upstream::key(self.store, &self.environment.upstream, None, None);
         let rewritten = self.environment.endpoint_path.as_deref().filter(|path| **path != *base);
-        let own =
-            rewritten.and_then(|path| rewrite::base_path(&base, path)).map(|features| self.own(features));
+        let rewritten = rewritten.and_then(|path| rewrite::base_path(&base, path));
+        let own = self.own(rewritten.unwrap_or_default());
         let mut paths: BTreeMap<&str, Vec<&Operation>> = BTreeMap::new();
-        for operation in &contract.document.operations {
+        for operation in &document.operations {
             paths.entry(&operation.path).or_default().push(operation);
         }
-        let mut rules = Vec::new();
-        let version: &str = self.api.version.as_deref().unwrap_or(&contract.document.version);
-        let other = self.label(version, None);
         for (path, operations) in paths {
             let Some(path) = self.path(&base, path) else { continue };
             let has = |method| operations.iter().any(|operation| operation.method == method);
@@ -158,23 +182,71 @@ impl Rules<'_, '_> {
                 // RFC 9110, 9.3.2: HEAD is GET without the content of the response.
                 let head = (operation.method == Method::Get && !has(Method::Head)).then_some(Method::Head);
                 for method in [Some(operation.method), head].into_iter().flatten() {
-                    let of = matching(path.clone(), Some(method));
-                    rules.push(self.rule(of, Some(upstream.clone()), own.clone(), &sections, &label));
+                    let of = choice.of(&matching(path.clone(), Some(method)));
+                    self.add(&mut rules, of, Some(&upstream), &own, &sections, &label);
                 }
             }
             let allow = allowed(&operations);
             if !has(Method::Options) {
                 let options = Features { response_headers: allow_header(&allow), ..empty(204) };
-                let of = matching(path.clone(), Some(Method::Options));
-                rules.push(self.rule(of, None, Some(self.own(options)), &[], &other));
+                let of = choice.of(&matching(path.clone(), Some(Method::Options)));
+                self.add(&mut rules, of, None, &self.own(options), &[], &other);
             }
-            let refused =
-                response(405, "Method Not Allowed", &format!("The path allows {allow}."), Some(&allow));
-            rules.push(self.rule(matching(path, None), None, Some(self.own(refused)), &[], &other));
+            let detail = format!("The path allows {allow}.");
+            let refused = self.own(response(405, "Method Not Allowed", &detail, Some(&allow)));
+            let of = matching(path, None);
+            self.add(&mut rules, choice.of(&of), None, &refused, &[], &other);
+            self.add(&mut rules, choice.unknown(&of), None, &self.own(unknown_version()), &[], &other);
         }
-        let missing = response(404, "Not Found", "The API has no such path.", None);
-        rules.push(self.rule(below(&base), None, Some(self.own(missing)), &[], &other));
+        let missing = self.own(response(404, "Not Found", "The API has no such path.", None));
+        self.add(&mut rules, choice.of(&below(&base)), None, &missing, &[], &other);
         rules
+    }
+
+    /// The base path, and the conditions on the version.
+    fn choice(&self, base: &str, version: &str) -> (String, Choice) {
+        match &self.api.versioning {
+            Some(Versioning { place: VersionPlace::Path, .. }) => {
+                (format!("{base}/{version}"), Choice::Always)
+            }
+            Some(Versioning { place, name, is_default }) => {
+                let (name, version) = (name.clone(), version.into());
+                let is_header = *place == VersionPlace::Header;
+                (base.to_owned(), Choice::By { is_header, name, version, is_default: *is_default })
+            }
+            None => (base.to_owned(), Choice::Always),
+        }
+    }
+
+    fn add(
+        &self,
+        rules: &mut Vec<Rule>,
+        of: Vec<RuleMatch>,
+        upstream: Option<&UpstreamKey>,
+        own: &Arc<Own>,
+        sections: &[Arc<str>],
+        label: &ApiOperation,
+    ) {
+        let sections: Arc<[Arc<str>]> = sections.into();
+        rules.extend(of.into_iter().map(|of| Rule {
+            place: Place::Environment(self.environment.index),
+            of,
+            literal: None,
+            upstream: upstream.cloned(),
+            own: Some(own.clone()).filter(|own| *own.features != Features::default()),
+            sections: sections.clone(),
+            api: Some(Box::new(label.clone())),
+        }));
+    }
+
+    /// The parts of rules with these features, and the features of the lifecycle.
+    fn own(&self, features: Features) -> Arc<Own> {
+        let lifecycle = &self.api.lifecycle;
+        let template_headers = headers(&lifecycle.headers());
+        let returns = lifecycle.sunset.and_then(after).into_iter().collect();
+        let returns = Entries::new(returns).unwrap_or_default();
+        let features = Arc::new(Features { template_headers, returns, ..features });
+        Arc::new(Own { class: self.at.id(), features, security: None, rate_limits: None, https: https() })
     }
 
     /// The path of an operation below the base path.
@@ -206,31 +278,93 @@ impl Rules<'_, '_> {
         let (environment, operation) = (self.environment.name.clone(), operation.map(Into::into));
         ApiOperation { version: version.into(), environment, operation }
     }
+}
 
-    fn own(&self, features: Features) -> Arc<Own> {
-        let (class, features) = (self.at.id(), Arc::new(features));
-        Arc::new(Own { class, features, security: None, rate_limits: None, https: https() })
-    }
+/// The conditions on the version of a request.
+enum Choice {
+    Always,
+    /// By a header or a parameter.
+    By {
+        is_header: bool,
+        name: Box<str>,
+        version: Box<str>,
+        is_default: bool,
+    },
+}
 
-    fn rule(
-        &self,
-        of: RuleMatch,
-        upstream: Option<sluicegate_model::UpstreamKey>,
-        own: Option<Arc<Own>>,
-        sections: &[Arc<str>],
-        label: &ApiOperation,
-    ) -> Rule {
-        let place = Place::Environment(self.environment.index);
-        Rule {
-            place,
-            of,
-            literal: None,
-            upstream,
-            own,
-            sections: sections.into(),
-            api: Some(Box::new(label.clone())),
+impl Choice {
+    /// The bits of a precedence for the method and the other conditions.
+    const CONDITIONS: u32 = (1 << 11) - 1;
+
+    /// The matches of requests for the version.
+    fn of(&self, of: &RuleMatch) -> Vec<RuleMatch> {
+        match self {
+            Self::Always => vec![of.clone()],
+            Self::By { version, is_default, .. } => {
+                // A method that the version does not allow is no reason for another version to decide.
+                let rank = u32::from(of.method.is_none());
+                let by_version = self.with(of, ValueMatch::Exact(version.clone()), rank);
+                let without = is_default.then(|| of.clone());
+                std::iter::once(by_version).chain(without).collect()
+            }
         }
     }
+
+    /// The match of requests for a version that no other match accepts. Only the default version has one.
+    fn unknown(&self, of: &RuleMatch) -> Vec<RuleMatch> {
+        match self {
+            Self::By { is_default: true, .. } => vec![self.with(of, ValueMatch::Present, 2)],
+            _ => Vec::new(),
+        }
+    }
+
+    /// The match with a condition on the version. Of the matches of a path, the match with the lowest rank decides, before matches
+    /// without a version.
+    fn with(&self, of: &RuleMatch, value: ValueMatch, rank: u32) -> RuleMatch {
+        let mut of = RuleMatch { precedence: of.precedence & !Self::CONDITIONS | rank, ..of.clone() };
+        if let Self::By { is_header, name, .. } = self {
+            let name = name.clone();
+            match is_header {
+                true => of.headers.push(HeaderMatch { name, value }),
+                false => of.query.push(QueryMatch { name, value }),
+            }
+        }
+        of
+    }
+}
+
+/// The headers of all responses.
+fn headers(headers: &[(&'static str, String)]) -> Option<TemplateHeaders> {
+    let header = |(name, value): &(&'static str, String)| {
+        let header =
+            TemplateHeader { name: AnnotatedHeader::of(name), value: Template::literal(value).ok()? };
+        // Endpoints may have links of their own.
+        let mode = if *name == "link" { ResponseHeaderMode::AddAlways } else { ResponseHeaderMode::Set };
+        Some(ResponseHeader { header, mode })
+    };
+    let response = Entries::new(headers.iter().filter_map(header).collect()).unwrap_or_default();
+    (!headers.is_empty()).then(|| TemplateHeaders { response, ..TemplateHeaders::default() })
+}
+
+/// The response from this time on, in seconds since 1970.
+fn after(sunset: i64) -> Option<Return> {
+    let test = Test::Since(u64::try_from(sunset).ok()?);
+    let condition = Condition { subject: Template::literal("").ok()?, test, is_negated: false };
+    let body = gone().direct_response?;
+    let content = Body { text: Template::literal(&body.body).ok()?, media_type: body.content_type? };
+    Some(Return {
+        conditions: Entries::new(vec![condition])?,
+        status_code: body.status_code,
+        content: Some(Content::Body(content)),
+    })
+}
+
+fn gone() -> Features {
+    response(410, "Gone", "The API has ended.", None)
+}
+
+fn unknown_version() -> Features {
+    response(404, "Not Found", "The API has no such version.", None)
 }
 
 fn matching(path: PathMatch, method: Option<Method>) -> RuleMatch {

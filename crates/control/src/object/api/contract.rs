@@ -12,8 +12,11 @@ use crate::manifest::read_yaml;
 use crate::object::Kind;
 use crate::object::policy::{GROUP, VERSION};
 
-/// The longest document, in bytes.
-pub(crate) const LENGTH_MAX: usize = 1 << 20;
+/// The longest document, in bytes. A cluster stores at most about 1 MiB for an object.
+const LENGTH_MAX: usize = 16 << 20;
+
+/// The bytes that the search for the lines of faults reads at most: each search reads the document from its beginning.
+const SEARCHED_MAX: usize = 32 << 20;
 
 /// A document and its faults.
 #[derive(Debug, PartialEq)]
@@ -44,14 +47,15 @@ impl Contract {
             Err(fault) => return failed(format!("cannot be read as YAML or JSON: {fault}")),
         };
         let document = Document::read(&root);
-        let fault = |finding: &Finding| {
+        let fault = |(nth, finding): (usize, &Finding)| {
             let is_error = finding.severity == sluicegate_openapi::Severity::Error;
             // Brackets, because names of fields may contain dots and slashes.
             let field: String = finding.steps().map(|step| format!("[{step}]")).collect();
-            let line = locate::line(text, &field).map(|line| format!("line {line}: ")).unwrap_or_default();
+            let line = if nth * text.len() < SEARCHED_MAX { locate::line(text, &field) } else { None };
+            let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
             ContractFault { is_error, message: format!("{line}{finding}") }
         };
-        let faults = document.findings.iter().map(fault).collect();
+        let faults = document.findings.iter().enumerate().map(fault).collect();
         Self { document, faults }
     }
 }
@@ -160,6 +164,6 @@ mod tests {
                 "{contract:?}"
             );
         }
-        assert!(Contract::read(&" ".repeat(LENGTH_MAX + 1)).faults[0].message.contains("at most 1048576"));
+        assert!(Contract::read(&" ".repeat(LENGTH_MAX + 1)).faults[0].message.contains("at most 16777216"));
     }
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`written`] | the kind as users write it |
 //! | [`contract`] | the OpenAPI document |
+//! | [`lifecycle`] | the lifecycle, and the choice of a version |
 
 use std::sync::Arc;
 
@@ -16,9 +17,11 @@ use super::kind::Raw;
 use super::{Kind, Object, ObjectRef, annotation, host};
 use crate::problem::Findings;
 use contract::Contract;
+use lifecycle::{Lifecycle, Versioning};
 use written::{ApiSpec, DocumentRef, EnvironmentSpec, OperationSetSpec};
 
 pub(crate) mod contract;
+pub(crate) mod lifecycle;
 pub(crate) mod written;
 
 /// A checked `Api`.
@@ -33,6 +36,8 @@ pub(crate) struct Api {
     /// The valid environments.
     pub(crate) environments: Vec<Environment>,
     pub(crate) sets: Vec<OperationSet>,
+    pub(crate) versioning: Option<Versioning>,
+    pub(crate) lifecycle: Lifecycle,
 }
 
 /// The place of a document.
@@ -113,6 +118,8 @@ impl Api {
             document,
             environments,
             sets,
+            versioning: spec.versioning.and_then(|written| Versioning::check(written, findings)),
+            lifecycle: Lifecycle::check(spec.lifecycle.unwrap_or_default(), findings),
         }
     }
 }

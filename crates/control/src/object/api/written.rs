@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::lifecycle::{LifecycleSpec, VersioningSpec};
+
 /// An API by its OpenAPI document: the gateway serves each operation of the document, and responds to other requests itself.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -21,6 +23,10 @@ pub(crate) struct ApiSpec {
     /// The places where clients reach the API, such as staging and production. 1 to 16 entries.
     #[schemars(length(min = 1, max = 16))]
     pub(crate) environments: Vec<EnvironmentSpec>,
+    /// How clients choose this version of the API. Default: by the hosts and the base path alone.
+    pub(crate) versioning: Option<VersioningSpec>,
+    /// The state of the API, and the dates of its end. Default: Published.
+    pub(crate) lifecycle: Option<LifecycleSpec>,
     /// Sets of operations. A policy can name a set in sectionName of its target. At most 64 entries. Default: none.
     #[schemars(length(max = 64))]
     pub(crate) operation_sets: Option<Vec<OperationSetSpec>>,
@@ -34,8 +40,9 @@ pub(crate) struct ApiSpec {
     "message": "write exactly one of inline and configMap"
 }]))]
 pub(crate) struct DocumentRef {
-    /// The text of the document, in YAML or JSON. At most 1048576 bytes.
-    #[schemars(length(min = 1, max = 1_048_576))]
+    /// The text of the document, in YAML or JSON. At most 16777216 bytes in a directory of manifests. A cluster stores at most
+    /// about 1 MiB.
+    #[schemars(length(min = 1, max = 16_777_216))]
     pub(crate) inline: Option<String>,
     /// The ConfigMap with the document, in the namespace of the Api.
     pub(crate) config_map: Option<ConfigMapKey>,

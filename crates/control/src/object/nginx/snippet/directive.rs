@@ -594,6 +594,7 @@ mod tests {
                 Test::Equals(text) => format!("{subject} {sign}= {text:?}"),
                 Test::Matches(pattern) => format!("{subject} {sign}~ {}", pattern.as_str()),
                 Test::IsSet => subject.to_string(),
+                Test::Since(at) => format!("since {at}"),
             }
         };
         let shown = snippet.responses.iter().map(|response| {
