@@ -69,11 +69,13 @@ fn evaluate(expression: &str, variable: &dyn Fn(&str) -> Option<String>) -> Resu
     if !name.starts_with(PREFIX) {
         return Err(format!("the variable {name:?} does not begin with {PREFIX}: rename the variable"));
     }
-    let mut value = variable(name)
-        .ok_or_else(|| format!("the environment has no variable {name:?}: set the variable, or write the value"))?;
+    let mut value = variable(name).ok_or_else(|| {
+        format!("the environment has no variable {name:?}: set the variable, or write the value")
+    })?;
     for stage in stages {
         // A message never repeats the value, which may be a secret.
-        let mismatch = |what: &str| format!("the value of the variable {name:?} is no {what}: correct the value");
+        let mismatch =
+            |what: &str| format!("the value of the variable {name:?} is no {what}: correct the value");
         match stage.split_once(char::is_whitespace).unwrap_or((stage, "")) {
             ("toBool", "") => match &*value {
                 "1" | "t" | "T" | "TRUE" | "true" | "True" => value = "true".to_owned(),
@@ -83,10 +85,15 @@ fn evaluate(expression: &str, variable: &dyn Fn(&str) -> Option<String>) -> Resu
             ("toInt", "") => drop(value.parse::<i64>().map_err(|_| mismatch("integer"))?),
             ("toFloat", "") => drop(value.parse::<f64>().map_err(|_| mismatch("number"))?),
             ("indent", spaces) => {
-                let spaces = spaces.trim().parse::<u8>().map_err(|_| format!("{stage:?} has no number of spaces"))?;
+                let spaces =
+                    spaces.trim().parse::<u8>().map_err(|_| format!("{stage:?} has no number of spaces"))?;
                 value = value.replace('\n', &format!("\n{}", " ".repeat(spaces.into())));
             }
-            _ => return Err(format!("the function {stage:?} is unknown: use toBool, toInt, toFloat or indent")),
+            _ => {
+                return Err(format!(
+                    "the function {stage:?} is unknown: use toBool, toInt, toFloat or indent"
+                ));
+            }
         }
     }
     Ok(value)

@@ -142,7 +142,9 @@ pub(crate) fn read(filled: &Filled) -> Result<Node, ReadError> {
         None => Node { line: 1, value: Value::Null },
     };
     match reader.next()? {
-        Some(_) => Err(ReadError::new(reader.line, "a file of Kong is one document: split the file at \"---\"")),
+        Some(_) => {
+            Err(ReadError::new(reader.line, "a file of Kong is one document: split the file at \"---\""))
+        }
         None => Ok(root),
     }
 }
@@ -164,7 +166,10 @@ impl<'t> Reader<'t> {
             let Some(event) = self.parser.next() else { return Ok(None) };
             let (event, span) = event.map_err(|fault| {
                 let line = u32::try_from(fault.marker().line()).unwrap_or(u32::MAX);
-                ReadError::new(self.filled.line(line), "the text is not valid YAML: check indentation, quotes and colons")
+                ReadError::new(
+                    self.filled.line(line),
+                    "the text is not valid YAML: check indentation, quotes and colons",
+                )
             })?;
             self.line = self.filled.line(u32::try_from(span.start.line()).unwrap_or(u32::MAX));
             match event {
@@ -187,7 +192,10 @@ impl<'t> Reader<'t> {
     /// The node that begins with an event.
     fn node(&mut self, event: Event<'t>, depth: usize) -> Result<Node, ReadError> {
         if depth > DEPTH_MAX {
-            return Err(ReadError::new(self.line, format!("the file is nested deeper than {DEPTH_MAX} levels")));
+            return Err(ReadError::new(
+                self.line,
+                format!("the file is nested deeper than {DEPTH_MAX} levels"),
+            ));
         }
         let (line, before) = (self.line, self.nodes);
         self.count(1)?;
@@ -195,7 +203,8 @@ impl<'t> Reader<'t> {
             Event::Scalar(text, style, anchor, _) => {
                 let is_plain = style == ScalarStyle::Plain;
                 let is_null = is_plain && matches!(&*text, "" | "~" | "null" | "Null" | "NULL");
-                let value = if is_null { Value::Null } else { Value::Scalar { text: (*text).into(), is_plain } };
+                let value =
+                    if is_null { Value::Null } else { Value::Scalar { text: (*text).into(), is_plain } };
                 (value, anchor)
             }
             Event::SequenceStart(_, anchor, _) => {
@@ -228,7 +237,9 @@ impl<'t> Reader<'t> {
     fn count(&mut self, nodes: usize) -> Result<(), ReadError> {
         self.nodes = self.nodes.saturating_add(nodes);
         match self.nodes > NODES_MAX {
-            true => Err(ReadError::new(self.line, "the file is too large: split the file, or use fewer aliases")),
+            true => {
+                Err(ReadError::new(self.line, "the file is too large: split the file, or use fewer aliases"))
+            }
             false => Ok(()),
         }
     }
@@ -253,7 +264,10 @@ impl<'t> Reader<'t> {
                 continue;
             }
             if entries.iter().any(|(known, _)| **known == *key) {
-                return Err(ReadError::new(line, format!("the key {key:?} is written twice: remove one of them")));
+                return Err(ReadError::new(
+                    line,
+                    format!("the key {key:?} is written twice: remove one of them"),
+                ));
             }
             entries.push(((*key).into(), Node { line, ..value }));
         }
@@ -293,7 +307,10 @@ mod tests {
     fn aliases_and_merges_are_expanded_and_bounded() {
         let root = of("d: &d {a: 1, b: 2}\ne: {<<: *d, b: 3}\n").unwrap();
         let merged = root.get("e").unwrap();
-        assert_eq!((merged.get("a").unwrap().number(), merged.get("b").unwrap().number()), (Some(1.0), Some(3.0)));
+        assert_eq!(
+            (merged.get("a").unwrap().number(), merged.get("b").unwrap().number()),
+            (Some(1.0), Some(3.0))
+        );
         let mut text = format!("a0: &a0 [{}]\n", "x,".repeat(10));
         for level in 1..10 {
             text.push_str(&format!("a{level}: &a{level} [{}]\n", format!("*a{},", level - 1).repeat(10)));

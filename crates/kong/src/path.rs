@@ -27,7 +27,9 @@ fn decode(path: &str) -> String {
         let code = after.get(..2).filter(|code| code.bytes().all(|byte| byte.is_ascii_hexdigit()));
         let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
         (out, rest) = match (code, byte) {
-            (Some(_), Some(byte)) if is_unreserved(byte) => (out + &char::from(byte).to_string(), &after[2..]),
+            (Some(_), Some(byte)) if is_unreserved(byte) => {
+                (out + &char::from(byte).to_string(), &after[2..])
+            }
             (Some(code), _) => (out + "%" + &code.to_ascii_uppercase(), &after[2..]),
             (None, _) => (out + "%", after),
         };

@@ -196,7 +196,10 @@ impl Credential {
 /// Never shows the secret.
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credential").field("line", &self.line).field("kind", &self.kind).finish_non_exhaustive()
+        f.debug_struct("Credential")
+            .field("line", &self.line)
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
     }
 }
 
@@ -362,7 +365,10 @@ pub struct Certificate {
 /// Never shows the key.
 impl fmt::Debug for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Certificate").field("line", &self.line).field("snis", &self.snis).finish_non_exhaustive()
+        f.debug_struct("Certificate")
+            .field("line", &self.line)
+            .field("snis", &self.snis)
+            .finish_non_exhaustive()
     }
 }
 

@@ -5,7 +5,8 @@ use crate::path;
 /// The path in format 3.0.
 pub(super) fn path(written: &str) -> String {
     // A path of these characters is plain.
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'~' | b'/' | b'%');
+    let is_plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'~' | b'/' | b'%');
     match written.bytes().all(is_plain) {
         true => path::normal(written),
         false => format!("~{}", expression(written)),

@@ -69,11 +69,17 @@ impl File {
     /// Reads the root of a file.
     fn of(root: &Node) -> Result<Self, ReadError> {
         if root.map().is_none() {
-            return Err(ReadError::new(root.line, "the file is no mapping: write _format_version and entities"));
+            return Err(ReadError::new(
+                root.line,
+                "the file is no mapping: write _format_version and entities",
+            ));
         }
         let formats = FORMATS.map(|format| format!("\"{format}\"")).join(", ");
         let Some(version) = root.get("_format_version") else {
-            return Err(ReadError::new(root.line, format!("_format_version is missing: write one of {formats}")));
+            return Err(ReadError::new(
+                root.line,
+                format!("_format_version is missing: write one of {formats}"),
+            ));
         };
         match version.text() {
             Some(format) if FORMATS.contains(&format) => Ok(read::file(root, format != "3.0")),

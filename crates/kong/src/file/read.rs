@@ -288,7 +288,11 @@ impl<'n> Reader<'_, 'n> {
                     (None, None) => Vec::new(),
                 };
                 match values.is_empty() {
-                    true => notes.error(values_line(written, name), &entity, format!("headers.{name} has no value")),
+                    true => notes.error(
+                        values_line(written, name),
+                        &entity,
+                        format!("headers.{name} has no value"),
+                    ),
                     false => headers.push((name.to_ascii_lowercase(), values)),
                 }
             }
@@ -385,7 +389,9 @@ impl<'n> Reader<'_, 'n> {
         let notes = &mut *self.notes;
         let id = fields.text("id", notes);
         let name = fields.text("name", notes).unwrap_or_default();
-        let text = |fields: &mut Fields<'n>, key: &str, notes: &mut Notes| fields.text(key, notes).unwrap_or_default();
+        let text = |fields: &mut Fields<'n>, key: &str, notes: &mut Notes| {
+            fields.text(key, notes).unwrap_or_default()
+        };
         let header = text(&mut fields, "hash_on_header", notes);
         let query = text(&mut fields, "hash_on_query_arg", notes);
         let cookie = text(&mut fields, "hash_on_cookie", notes);
@@ -414,7 +420,8 @@ impl<'n> Reader<'_, 'n> {
         });
         let checks = fields.take("healthchecks");
         let entity = fields.entity.clone();
-        let active = checks.and_then(|checks| checks.get("active")).and_then(|node| active(node, &entity, notes));
+        let active =
+            checks.and_then(|checks| checks.get("active")).and_then(|node| active(node, &entity, notes));
         let passive =
             checks.and_then(|checks| checks.get("passive")).and_then(|node| passive(node, &entity, notes));
         if let Some(threshold) = checks.and_then(|checks| checks.get("threshold"))
@@ -518,7 +525,13 @@ impl<'n> Reader<'_, 'n> {
         fields.finish(|_| None, self.notes);
     }
 
-    fn credential(&mut self, node: &'n Node, list: &'static str, kind: CredentialKind, consumer: Option<usize>) {
+    fn credential(
+        &mut self,
+        node: &'n Node,
+        list: &'static str,
+        kind: CredentialKind,
+        consumer: Option<usize>,
+    ) {
         // The name of an entity would show the key.
         let Some(mut fields) = Fields::new(node, list.to_owned(), None, self.notes) else { return };
         let named = fields.reference("consumer", self.notes);
@@ -528,7 +541,9 @@ impl<'n> Reader<'_, 'n> {
             CredentialKind::Jwt => &["id", "key", "secret", "algorithm", "rsa_public_key"],
             CredentialKind::Other(_) => &[],
         };
-        known.iter().for_each(|key| drop(fields.take(key)));
+        for key in known {
+            fields.take(key);
+        }
         let credential = Credential { line: fields.line, kind, fields: node.clone() };
         match (consumer, named) {
             (Some(place), _) => self.file.consumers[place].credentials.push(credential),
@@ -582,7 +597,8 @@ impl<'n> Reader<'_, 'n> {
     }
 
     fn member(&mut self, node: &'n Node) {
-        let Some(mut fields) = Fields::new(node, "consumer_group_consumers".to_owned(), None, self.notes) else {
+        let Some(mut fields) = Fields::new(node, "consumer_group_consumers".to_owned(), None, self.notes)
+        else {
             return;
         };
         fields.take("id");
@@ -743,14 +759,18 @@ impl<'n> Reader<'_, 'n> {
             let group = known.map_or_else(|| group.clone(), |known| known.name.clone());
             match consumer(file, named) {
                 Some(place) => file.consumers[place].groups.push(group),
-                None => notes.error(*line, &label("consumer_group", Some(&group)), missing("consumer", named)),
+                None => {
+                    notes.error(*line, &label("consumer_group", Some(&group)), missing("consumer", named))
+                }
             }
         }
         for (target, named) in &pending.targets {
             let mut upstreams = file.upstreams.iter_mut();
             match upstreams.find(|known| known.name == *named || known.id.as_ref() == Some(named)) {
                 Some(upstream) => upstream.targets.push(target.clone()),
-                None => notes.error(target.line, &label("target", Some(&target.host)), missing("upstream", named)),
+                None => {
+                    notes.error(target.line, &label("target", Some(&target.host)), missing("upstream", named))
+                }
             }
         }
         for (line, name, named) in &pending.snis {
@@ -763,7 +783,9 @@ impl<'n> Reader<'_, 'n> {
 }
 
 fn service(file: &File, named: &String) -> Option<usize> {
-    file.services.iter().position(|known| known.name.as_ref() == Some(named) || known.id.as_ref() == Some(named))
+    file.services
+        .iter()
+        .position(|known| known.name.as_ref() == Some(named) || known.id.as_ref() == Some(named))
 }
 
 fn route(file: &File, named: &String) -> Option<usize> {
@@ -827,7 +849,11 @@ fn addresses(fields: &mut Fields<'_>, key: &str, notes: &mut Notes) -> Vec<Addre
             && (ip.is_some() || port.is_some());
         match is_valid {
             true => addresses.push(Address { ip, port: parsed }),
-            false => notes.error(node.line, &fields.entity, format!("{key} has an entry without a valid ip or port")),
+            false => notes.error(
+                node.line,
+                &fields.entity,
+                format!("{key} has an entry without a valid ip or port"),
+            ),
         }
     }
     addresses
@@ -867,7 +893,9 @@ fn active(node: &Node, entity: &str, notes: &mut Notes) -> Option<HealthCheck> {
         None => vec![200, 302],
     };
     let text = |key: &str, default: &str| node.get(key).and_then(Node::text).unwrap_or(default).to_owned();
-    if let Some(headers) = node.get("headers").filter(|headers| headers.map().is_some_and(|map| !map.is_empty())) {
+    if let Some(headers) =
+        node.get("headers").filter(|headers| headers.map().is_some_and(|map| !map.is_empty()))
+    {
         let fault = "healthchecks.active.headers is not converted: check a path that needs no header";
         notes.unconverted(headers.line, entity, fault);
     }

@@ -69,7 +69,10 @@ fn nested_and_flat_files_have_the_same_entities() {
         assert_eq!(file.notes, []);
         let service = &file.services[0];
         assert_eq!((service.protocol, &*service.host, service.port), (Protocol::Https, "shop.internal", 443));
-        assert_eq!((service.path.as_deref(), service.retries, service.read_timeout), (Some("/api"), 1, 60_000));
+        assert_eq!(
+            (service.path.as_deref(), service.retries, service.read_timeout),
+            (Some("/api"), 1, 60_000)
+        );
         let route = &file.routes[0];
         assert_eq!((route.service, route.strip_path), (Some(0), false));
         assert_eq!(route.hosts.as_deref(), Some(&["shop.example.com".to_owned()][..]));
@@ -85,7 +88,10 @@ fn nested_and_flat_files_have_the_same_entities() {
         let consumer = &file.consumers[0];
         assert_eq!(consumer.credentials[0].kind, CredentialKind::Key);
         assert_eq!(consumer.credentials[0].text("key"), Some("secret-of-ann"));
-        assert_eq!((&*consumer.acls, &*consumer.groups), (&["buyers".to_owned()][..], &["gold".to_owned()][..]));
+        assert_eq!(
+            (&*consumer.acls, &*consumer.groups),
+            (&["buyers".to_owned()][..], &["gold".to_owned()][..])
+        );
         let upstream = &file.upstreams[0];
         assert_eq!(upstream.algorithm, "consistent-hashing");
         assert_eq!(upstream.hash.on, Some(HashSource::Header("X-User".to_owned())));
@@ -109,35 +115,95 @@ fn secrets_are_not_in_debug_output() {
 #[test]
 fn paths_of_older_formats_are_migrated() {
     let paths = |version: &str| {
-        let text = format!("_format_version: \"{version}\"\nroutes: [{{name: a, paths: ['/u/\\d+', /v1.0/]}}]\n");
+        let text =
+            format!("_format_version: \"{version}\"\nroutes: [{{name: a, paths: ['/u/\\d+', /v1.0/]}}]\n");
         read(&text).routes[0].paths.clone()
     };
     assert_eq!(paths("1.1"), ["~/u/\\d+", "/v1.0/"]);
     assert_eq!(paths("2.1"), ["~/u/\\d+", "/v1.0/"]);
-    assert!(notes("_format_version: \"3.0\"\nroutes: [{name: a, paths: ['/u/\\d+']}]\n")[0].2.contains("put ~ before"));
+    assert!(
+        notes("_format_version: \"3.0\"\nroutes: [{name: a, paths: ['/u/\\d+']}]\n")[0]
+            .2
+            .contains("put ~ before")
+    );
 }
 
 #[test]
 fn each_part_without_a_place_is_reported_with_its_line() {
     use Severity::{Error, Unconverted};
     for (text, line, severity, message) in [
-        ("vaults: [{name: env}]", 2, Unconverted, "vaults is not converted: write the values into the environment"),
+        (
+            "vaults: [{name: env}]",
+            2,
+            Unconverted,
+            "vaults is not converted: write the values into the environment",
+        ),
         ("unknown_list: []", 2, Unconverted, "unknown_list is unknown and not converted"),
         ("services:\n- {name: a, host: a, colour: red}", 3, Unconverted, "service \"a\": colour is unknown"),
         ("services:\n- {name: a}", 3, Error, "service \"a\": host is missing"),
-        ("services:\n- {name: a, url: 'ftp//x'}", 3, Error, "service \"a\": url \"ftp//x\" is not protocol://"),
-        ("services:\n- {name: a, host: a, port: x}", 3, Error, "service \"a\": port is no number from 0 to 65535"),
-        ("routes:\n- {name: a, service: b, paths: [/]}", 3, Error, "route \"a\": service \"b\" does not exist"),
+        (
+            "services:\n- {name: a, url: 'ftp//x'}",
+            3,
+            Error,
+            "service \"a\": url \"ftp//x\" is not protocol://",
+        ),
+        (
+            "services:\n- {name: a, host: a, port: x}",
+            3,
+            Error,
+            "service \"a\": port is no number from 0 to 65535",
+        ),
+        (
+            "routes:\n- {name: a, service: b, paths: [/]}",
+            3,
+            Error,
+            "route \"a\": service \"b\" does not exist",
+        ),
         ("routes:\n- {name: a, strip_path: true}", 3, Error, "route \"a\": has no condition"),
-        ("routes:\n- {name: a, paths: ['~/(']}", 3, Error, "route \"a\": path \"~/(\" is no regular expression: unclosed group"),
-        ("routes:\n- {name: a, paths: [a]}", 3, Error, "route \"a\": path \"a\" begins neither with / nor with ~/"),
+        (
+            "routes:\n- {name: a, paths: ['~/(']}",
+            3,
+            Error,
+            "route \"a\": path \"~/(\" is no regular expression: unclosed group",
+        ),
+        (
+            "routes:\n- {name: a, paths: [a]}",
+            3,
+            Error,
+            "route \"a\": path \"a\" begins neither with / nor with ~/",
+        ),
         ("routes:\n- {name: a, paths: ['/a$']}", 3, Unconverted, "put ~ before a regular expression"),
-        ("routes:\n- {name: a, expression: 'http.path == \"/\"', paths: [/]}", 3, Error, "expression is of the flavor expressions"),
-        ("routes:\n- {name: a, paths: [/], path_handling: v1}", 3, Unconverted, "path_handling \"v1\" is not converted"),
+        (
+            "routes:\n- {name: a, expression: 'http.path == \"/\"', paths: [/]}",
+            3,
+            Error,
+            "expression is of the flavor expressions",
+        ),
+        (
+            "routes:\n- {name: a, paths: [/], path_handling: v1}",
+            3,
+            Unconverted,
+            "path_handling \"v1\" is not converted",
+        ),
         ("plugins:\n- {name: acl, route: x}", 3, Error, "plugin \"acl\": route \"x\" does not exist"),
-        ("plugins:\n- {name: acl, ordering: {before: {access: [a]}}}", 3, Unconverted, "plugin \"acl\": ordering is not converted"),
-        ("plugins:\n- {name: acl, _config: x}", 3, Error, "plugin \"acl\": _config \"x\" is not in _plugin_configs"),
-        ("consumers:\n- {username: a, keyauth_credentials: [{key: '{vault://env/x}'}]}", 3, Unconverted, "a value is a reference to a vault"),
+        (
+            "plugins:\n- {name: acl, ordering: {before: {access: [a]}}}",
+            3,
+            Unconverted,
+            "plugin \"acl\": ordering is not converted",
+        ),
+        (
+            "plugins:\n- {name: acl, _config: x}",
+            3,
+            Error,
+            "plugin \"acl\": _config \"x\" is not in _plugin_configs",
+        ),
+        (
+            "consumers:\n- {username: a, keyauth_credentials: [{key: '{vault://env/x}'}]}",
+            3,
+            Unconverted,
+            "a value is a reference to a vault",
+        ),
         ("upstreams:\n- {name: a, targets: [{target: 'x:y'}]}", 3, Error, "target \"x:y\" is not host:port"),
     ] {
         let found = notes(&format!("_format_version: \"3.0\"\n{text}\n"));

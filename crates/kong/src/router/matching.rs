@@ -2,9 +2,7 @@
 
 use std::net::IpAddr;
 
-use regex::Regex;
-
-use super::network;
+use super::{network, program};
 use crate::file::{Address, Route};
 
 /// A request, as far as routes compare it.
@@ -103,9 +101,8 @@ fn has_header(name: &str, values: &[String], request: &Request<'_>) -> bool {
     let mut found = of_name.map(|(_, value)| value.to_lowercase());
     found.any(|found| {
         values.iter().any(|value| match value.strip_prefix("~*") {
-            Some(expression) => {
-                Regex::new(&expression.to_lowercase()).is_ok_and(|expression| expression.is_match(&found))
-            }
+            Some(expression) => program(&expression.to_lowercase())
+                .is_ok_and(|expression| expression.is_match(found.as_bytes())),
             None => value.to_lowercase() == found,
         })
     })
@@ -123,7 +120,9 @@ fn is_among(addresses: &[Address], of: Option<(IpAddr, u16)>) -> bool {
 
 fn contains(network: IpAddr, bits: u8, ip: IpAddr) -> bool {
     let (network, ip, all) = match (network, ip) {
-        (IpAddr::V4(network), IpAddr::V4(ip)) => (u128::from(network.to_bits()), u128::from(ip.to_bits()), 32),
+        (IpAddr::V4(network), IpAddr::V4(ip)) => {
+            (u128::from(network.to_bits()), u128::from(ip.to_bits()), 32)
+        }
         (IpAddr::V6(network), IpAddr::V6(ip)) => (network.to_bits(), ip.to_bits(), 128),
         _ => return false,
     };

@@ -10,7 +10,7 @@
 use std::cmp::Reverse;
 use std::net::IpAddr;
 
-use regex::Regex;
+use regex::bytes::{Regex, RegexBuilder};
 
 use crate::file::Route;
 use crate::id::Id;
@@ -48,7 +48,7 @@ impl Path {
     pub fn matched(&self, path: &str) -> Option<usize> {
         match self {
             Self::Prefix(prefix) => path.starts_with(&**prefix).then_some(prefix.len()),
-            Self::Regex(_, compiled) => compiled.as_ref()?.find(path).map(|found| found.end()),
+            Self::Regex(_, compiled) => compiled.as_ref()?.find(path.as_bytes()).map(|found| found.end()),
         }
     }
 }
@@ -65,7 +65,12 @@ fn syntax(expression: &str) -> String {
 ///
 /// The reason why the expression is invalid.
 pub fn compile(expression: &str) -> Result<Regex, String> {
-    Regex::new(&format!("^{}", syntax(expression))).map_err(|fault| {
+    program(&format!("^{}", syntax(expression)))
+}
+
+/// Compiles a regular expression as the data plane does, without Unicode classes.
+fn program(expression: &str) -> Result<Regex, String> {
+    RegexBuilder::new(expression).unicode(false).build().map_err(|fault| {
         let fault = fault.to_string();
         let last = fault.lines().last().unwrap_or_default().trim();
         last.strip_prefix("error: ").unwrap_or(last).to_owned()

@@ -127,8 +127,16 @@ fn each_condition_selects_the_route_of_kong() {
 #[test]
 fn longest_prefix_then_regular_expression_then_priority_decides() {
     for (routes, text, expected) in [
-        ("- {name: a, paths: [/my-route/hello]}\n- {name: b, paths: [/my-route]}", "GET d.org /my-route/hello/world", "a"),
-        ("- {name: a, paths: [/my-route/hello]}\n- {name: b, paths: [/my-route]}", "GET d.org /my-route/world", "b"),
+        (
+            "- {name: a, paths: [/my-route/hello]}\n- {name: b, paths: [/my-route]}",
+            "GET d.org /my-route/hello/world",
+            "a",
+        ),
+        (
+            "- {name: a, paths: [/my-route/hello]}\n- {name: b, paths: [/my-route]}",
+            "GET d.org /my-route/world",
+            "b",
+        ),
         // A longer path of another host does not count.
         (
             "- {name: a, hosts: [example.com], paths: [/my-route]}\n- {name: b, hosts: [example.com], paths: \
@@ -136,11 +144,23 @@ fn longest_prefix_then_regular_expression_then_priority_decides() {
             "GET example.com /my-route/hello/world",
             "b",
         ),
-        ("- {name: a, paths: [/something/my-route]}\n- {name: b, hosts: [example.com], paths: [/my-route]}", "GET example.com /something/my-route", "a"),
+        (
+            "- {name: a, paths: [/something/my-route]}\n- {name: b, hosts: [example.com], paths: [/my-route]}",
+            "GET example.com /something/my-route",
+            "a",
+        ),
         ("- {name: a, paths: ['~/users/\\d+/profile']}", "GET d.org /users/123/profile", "a"),
         ("- {name: a, paths: ['~/prefix/[0-9]+']}", "GET d.org /extra/prefix/123", "none"),
-        ("- {name: a, paths: [/route/persons]}\n- {name: b, paths: ['~/route/persons/\\d+/profile']}", "GET d.org /route/persons/123/profile", "b"),
-        ("- {name: a, paths: [/route/fixture]}\n- {name: b, paths: ['~/route/(fixture)']}", "GET d.org /route/fixture", "b"),
+        (
+            "- {name: a, paths: [/route/persons]}\n- {name: b, paths: ['~/route/persons/\\d+/profile']}",
+            "GET d.org /route/persons/123/profile",
+            "b",
+        ),
+        (
+            "- {name: a, paths: [/route/fixture]}\n- {name: b, paths: ['~/route/(fixture)']}",
+            "GET d.org /route/fixture",
+            "b",
+        ),
         (
             "- {name: a, hosts: [route.com], paths: [/pat]}\n- {name: b, hosts: [route.com], paths: [/path], methods: \
              [POST]}\n- {name: c, hosts: [route.com], paths: ['~/(path)']}",
@@ -150,9 +170,17 @@ fn longest_prefix_then_regular_expression_then_priority_decides() {
         // More conditions decide before the path, and a method before a longer path.
         ("- {name: a, paths: [/a/b/c]}\n- {name: b, methods: [GET], paths: [/a]}", "GET d.org /a/b/c", "b"),
         ("- {name: a, hosts: [d.org]}\n- {name: b, methods: [GET], paths: [/a]}", "GET d.org /a", "b"),
-        ("- {name: a, hosts: [d.org]}\n- {name: b, paths: [/a/very/long/path]}", "GET d.org /a/very/long/path", "a"),
+        (
+            "- {name: a, hosts: [d.org]}\n- {name: b, paths: [/a/very/long/path]}",
+            "GET d.org /a/very/long/path",
+            "a",
+        ),
         // regex_priority has no effect on plain paths.
-        ("- {name: a, paths: ['~/a/.*'], regex_priority: 1}\n- {name: b, paths: ['~/a/b'], regex_priority: 2}", "GET d.org /a/b", "b"),
+        (
+            "- {name: a, paths: ['~/a/.*'], regex_priority: 1}\n- {name: b, paths: ['~/a/b'], regex_priority: 2}",
+            "GET d.org /a/b",
+            "b",
+        ),
         ("- {name: a, paths: [/a], regex_priority: 9}\n- {name: b, paths: [/a/b]}", "GET d.org /a/b", "b"),
         // Named groups.
         ("- {name: a, paths: ['~/u/(?<user>[^/]+)$']}", "GET d.org /u/x", "a"),
@@ -179,9 +207,21 @@ fn wildcard_hosts_match_any_number_of_labels_at_one_end() {
         (ports, "GET foo.route.net:456 /", "none"),
         (paths, "GET plain.route.com /path1", "a"),
         (paths, "GET plain.route.com /path2", "b"),
-        ("- {name: a, hosts: ['*.domain.com', example.com], paths: [/path], methods: [GET, TRACE]}", "TRACE example.com /path", "a"),
-        ("- {name: a, hosts: ['*.domain.com', example.com], paths: [/path], methods: [GET, TRACE]}", "POST foo.domain.com /path", "none"),
-        ("- {name: a, hosts: ['*.e.com'], paths: ['~/users/\\d+/profile']}\n- {name: b, hosts: ['*.e.com'], paths: [/users]}", "GET t.e.com /users/123/profile", "a"),
+        (
+            "- {name: a, hosts: ['*.domain.com', example.com], paths: [/path], methods: [GET, TRACE]}",
+            "TRACE example.com /path",
+            "a",
+        ),
+        (
+            "- {name: a, hosts: ['*.domain.com', example.com], paths: [/path], methods: [GET, TRACE]}",
+            "POST foo.domain.com /path",
+            "none",
+        ),
+        (
+            "- {name: a, hosts: ['*.e.com'], paths: ['~/users/\\d+/profile']}\n- {name: b, hosts: ['*.e.com'], paths: [/users]}",
+            "GET t.e.com /users/123/profile",
+            "a",
+        ),
     ] {
         check(&file(routes), &request(text), expected);
     }
