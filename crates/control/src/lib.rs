@@ -53,6 +53,7 @@ pub mod translate;
 mod upstream;
 mod x_backend;
 
+pub use convert::kong::{KongConverted, KongOptions, convert_kong, is_kong, located};
 pub use convert::{Converted, convert_ingresses};
 pub use manifest::{read_yaml, write_yaml};
 pub use merge::policy::standing::{Reason, Standing, TargetName};

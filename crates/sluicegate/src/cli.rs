@@ -46,8 +46,7 @@ pub(crate) enum Command {
     DataPlane(Box<DataPlaneArgs>),
     /// Check manifests, and print the routes that the gateway would serve. Exit with 1 if there are errors.
     Check(CheckArgs),
-    /// Print objects of Gateway API that serve the same requests as other objects.
-    #[command(subcommand)]
+    /// Print objects of Gateway API that serve the same requests as a declarative file of Kong, or as Ingresses.
     Convert(Convert),
     /// Move from ingress-nginx.
     #[command(subcommand)]

@@ -55,7 +55,6 @@ use clap::Parser as _;
 use sluicegate_model::text::one_line;
 
 use cli::{Cli, Command};
-use convert::Convert;
 use migrate::Migrate;
 
 #[global_allocator]
@@ -74,7 +73,7 @@ fn main() -> ExitCode {
         Command::ControlPlane(args) => control_plane::run(*args),
         Command::DataPlane(args) => data_plane::run(*args),
         Command::Check(args) => return check::run(&args),
-        Command::Convert(Convert::Ingress(args)) => convert::ingress(&args),
+        Command::Convert(args) => convert::run(&args),
         Command::Api(command) => match api::run(&command) {
             Ok(code) => return code,
             Err(error) => Err(error),

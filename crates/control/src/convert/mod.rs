@@ -6,6 +6,7 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | [`kong`] | from a declarative file of Kong to objects that serve the same requests |
 //! | [`hosts`] | the certificates of hosts and their requirements on clients |
 //! | [`listeners`] | the Gateways, their listeners, and the grants for their certificates |
 //! | [`routes`] | the HTTPRoutes and TLSRoutes of an Ingress |
@@ -32,6 +33,7 @@ use hosts::Hosts;
 use listeners::Gateways;
 
 mod hosts;
+pub(crate) mod kong;
 mod listeners;
 mod routes;
 #[cfg(test)]

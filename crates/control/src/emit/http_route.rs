@@ -26,7 +26,8 @@ const INVALID: &str = "(invalid)";
 /// the same precedence, the first decides.
 ///
 /// Routes may have a host by hostnames of their own that differ, such as `*.example.com` at a listener for `a.example.com`.
-/// The rules of the route with the more specific hostname come first (Gateway API 1.7, `HTTPRouteSpec.hostnames`).
+/// The rules of the route with the greater priority come first, then the rules of the route with the more specific hostname
+/// (Gateway API 1.7, `HTTPRouteSpec.hostnames`).
 pub(super) fn emit(
     hosts: &[HttpHost],
     intents: &Intents<'_>,
@@ -37,12 +38,12 @@ pub(super) fn emit(
     let mut result = Vec::with_capacity(hosts.len());
     for at_host in hosts {
         let (mut rules, mut fallback) = (Vec::new(), None);
-        // The specificity of the hostname, for the rules from this place on.
-        let mut claims: Vec<(usize, Specificity)> = Vec::with_capacity(at_host.routes.len() + 1);
+        // The claim to the host, for the rules from this place on.
+        let mut claims: Vec<(usize, Claim)> = Vec::with_capacity(at_host.routes.len() + 1);
         if !matches!(at_host.entry_point, EntryPoint::Gateway(_))
             && let Ok(index) = ingresses.binary_search_by(|known| known.host.cmp(&at_host.host))
         {
-            claims.push((0, host::specificity(&at_host.host)));
+            claims.push((0, Claim { priority: 0, hostname: host::specificity(&at_host.host) }));
             rules.extend(ingresses[index].rules.iter().cloned());
             fallback.clone_from(&ingresses[index].fallback);
         }
@@ -53,8 +54,8 @@ pub(super) fn emit(
                 let rules = route.rules.iter().map(|rule| rule.presenting(client_certificate.as_ref()));
                 rules.map(|rule| self::rule(route, &rule, listener, policies)).collect()
             });
-            claims
-                .push((rules.len(), claim(intents.http_routes[at_listener.route].hostnames, &at_host.host)));
+            let HttpRoute { priority, hostnames, .. } = intents.http_routes[at_listener.route];
+            claims.push((rules.len(), Claim { priority, hostname: claim(hostnames, &at_host.host) }));
             let client_auth = &at_host.client_auth;
             rules.extend(
                 of_route.iter().map(|rule| Rule { client_auth: client_auth.clone(), ..rule.clone() }),
@@ -73,9 +74,18 @@ pub(super) fn emit(
     result
 }
 
-/// Changes the precedence of rules so that rules of a more specific hostname come first. `claims` has the specificity of the
-/// rules from each place on.
-fn order_by_claims(rules: &mut [Rule], claims: &[(usize, Specificity)]) {
+/// The claim of a route to a host. The greatest claim comes first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Claim {
+    /// The priority of the route, by its annotation.
+    priority: u32,
+    /// The specificity of the hostname by which the route has the host.
+    hostname: Specificity,
+}
+
+/// Changes the precedence of rules so that rules with a greater claim come first. `claims` has the claim of the rules from each
+/// place on.
+fn order_by_claims(rules: &mut [Rule], claims: &[(usize, Claim)]) {
     if claims.iter().all(|(_, claim)| *claim == claims[0].1) {
         return;
     }

@@ -22,6 +22,8 @@ pub(crate) struct HttpRoute<'a> {
     pub(crate) hostnames: &'a [Hostname],
     /// `metadata.generation`.
     pub(crate) generation: Option<i64>,
+    /// The priority among the routes of a listener.
+    pub(crate) priority: u32,
     pub(crate) parents: Vec<Parent<'a>>,
     /// The first error in a rule, beside its backends.
     pub(crate) fault: Option<&'a Fault>,

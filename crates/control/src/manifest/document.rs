@@ -5,9 +5,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
+use sluicegate_kong::node::ReadError;
+use sluicegate_kong::{File, Note, Severity as NoteSeverity};
 use sluicegate_model::value::syntax;
 
 use super::{Syntax, split};
+use crate::convert::kong::{self, KongOptions};
 use crate::object::annotation::closest;
 use crate::object::{Kind, Object, ObjectRef, policy};
 use crate::problem::{Findings, Severity};
@@ -42,6 +45,8 @@ pub(crate) struct ParsedObject {
     pub(crate) object: ObjectRef,
     /// The part of the document: empty for all, or `items[3]`.
     pub(crate) part: Box<str>,
+    /// The line of an object that is converted from another form, counted as in [`Document::line`].
+    pub(crate) line: Option<u32>,
     /// The checked object; `None` if it is unusable.
     pub(crate) form: Option<Object>,
     pub(crate) findings: Findings,
@@ -95,6 +100,9 @@ impl Document {
     }
 
     pub(crate) fn parse(text: &str, syntax: Syntax) -> Self {
+        if kong::is_kong(text) {
+            return Self::of_kong(text);
+        }
         let mut document = Self::empty(text);
         match syntax.parse(text) {
             Ok(Value::Null) => {}
@@ -111,6 +119,39 @@ impl Document {
                     message: format!("cannot be read: {}", fault.message),
                 });
             }
+        }
+        document
+    }
+
+    /// The objects of a declarative file of Kong. Variables have their values from the environment of the process.
+    fn of_kong(text: &str) -> Self {
+        let mut document = Self::empty(text);
+        let file = File::read(text, &|name| std::env::var(name).ok());
+        let converted = file.map(|file| kong::objects(&file, &KongOptions::default()));
+        let (objects, notes) = match converted {
+            Ok(kong::Objects { objects, notes }) => (objects, notes),
+            Err(ReadError { line, message }) => {
+                let note = Note { line, severity: NoteSeverity::Error, entity: String::new(), message };
+                (Vec::new(), vec![note])
+            }
+        };
+        for note in notes {
+            let is_error = note.severity == NoteSeverity::Error;
+            // Nothing of the file is served, or its last valid version.
+            document.is_complete &= !is_error;
+            document.faults.push(Fault {
+                severity: if is_error { Severity::Error } else { Severity::Warning },
+                line: Some(note.line),
+                object: None,
+                field: String::new(),
+                part: "".into(),
+                message: note.to_string(),
+            });
+        }
+        for (line, mut object) in objects {
+            let first = document.objects.len();
+            document.read(&mut object, "");
+            document.objects[first..].iter_mut().for_each(|parsed| parsed.line = Some(line));
         }
         document
     }
@@ -203,7 +244,7 @@ impl Document {
         if matches!(&form, Some(Object::SecurityPolicy(policy)) if policy.targets.is_empty()) {
             self.unknown_guards.push(Guarded::Namespace(object.namespace.clone()));
         }
-        self.objects.push(ParsedObject { object, part: part.into(), form, findings });
+        self.objects.push(ParsedObject { object, part: part.into(), line: None, form, findings });
     }
 
     fn refuse(&mut self, object: Option<ObjectRef>, part: &str, field: &str, message: String) {

@@ -446,6 +446,7 @@ impl<'i, 'a> Merging<'i, 'a> {
                 }
             }
         }
+        self.attach_to_narrower_hosts(&names, listeners, &mut hosts);
         self.merged.hosts.extend(hosts.into_values().map(|mut host| {
             // Routes have the order of their age, whatever the order of the listeners. A route that several parents or listeners
             // attach has the port and the certificate of the first listener.
@@ -453,6 +454,34 @@ impl<'i, 'a> Merging<'i, 'a> {
             host.routes.dedup_by_key(|known| known.route);
             host
         }));
+    }
+
+    /// Attaches routes with a priority also to the more specific hosts of their listener: the priority decides before the
+    /// hostnames.
+    fn attach_to_narrower_hosts(
+        &self,
+        names: &Names<'_>,
+        listeners: &[usize],
+        hosts: &mut BTreeMap<HostPattern, HttpHost>,
+    ) {
+        for &index in listeners {
+            let Listener { hostname, client_certificate, .. } = &self.listeners[index];
+            let has_priority = |of: &&Attachment| self.http_routes[of.route].priority > 0;
+            for attachment in self.attached[index].iter().filter(has_priority) {
+                let wide: Vec<&HostPattern> =
+                    attachment.hosts.iter().filter(|host| !matches!(host, HostPattern::Exact(_))).collect();
+                for (host, known) in hosts.iter_mut().filter(|_| !wide.is_empty()) {
+                    let is_narrower = wide.iter().any(|wide| *wide != host && covers(wide, host));
+                    if is_narrower && covers(hostname, host) && names.closer(hostname, host).is_none() {
+                        known.routes.push(HostRoute {
+                            route: attachment.route,
+                            listener: index,
+                            client_certificate: client_certificate.clone(),
+                        });
+                    }
+                }
+            }
+        }
     }
 
     /// The single route of a listener without hostnames: the oldest route.

@@ -179,7 +179,10 @@ impl Store {
                 cause: None,
             }));
             for parsed in &document.objects {
-                let origin = origin(&file, *line, document, &parsed.part);
+                let origin = match parsed.line {
+                    Some(within) => Origin { line: line + within - 1, ..Origin::file(&file) },
+                    None => origin(&file, *line, document, &parsed.part),
+                };
                 if objects.insert(parsed.object.clone()) {
                     self.set_candidate(parsed, origin, &mut touched);
                 } else {
@@ -278,8 +281,13 @@ impl Store {
     pub(crate) fn copy(&mut self, object: &ObjectRef, from: &Self) {
         let Some(slot) = from.slots.get(object) else { return };
         let form = slot.form().cloned();
-        let parsed =
-            ParsedObject { object: object.clone(), part: "".into(), form, findings: Findings::default() };
+        let parsed = ParsedObject {
+            object: object.clone(),
+            part: "".into(),
+            line: None,
+            form,
+            findings: Findings::default(),
+        };
         self.set_object(&parsed);
     }
 

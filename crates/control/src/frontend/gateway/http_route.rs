@@ -33,6 +33,7 @@ pub(super) fn intent<'a>(
         at,
         hostnames,
         generation: route.generation,
+        priority: route.priority,
         parents,
         fault: route.fault.as_ref(),
         is_usable: route.is_usable,

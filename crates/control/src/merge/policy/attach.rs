@@ -40,6 +40,12 @@ pub(super) trait Parts: Sized {
 
     /// Whether a part of `base` has no effect, because the policy sets the part.
     fn replaces(&self, base: &Self) -> bool;
+
+    /// Whether the policy changes requests. A policy that only changes the endpoints of a Service leaves the policies of
+    /// routes in place.
+    fn is_for_requests(&self) -> bool {
+        true
+    }
 }
 
 /// The key of a look-up of policies: an object, or a part of it.
@@ -204,10 +210,14 @@ impl<'a, V: Parts> Attached<'a, V> {
         upstream: &UpstreamKey,
         origin: impl IntoIterator<Item = Holder>,
     ) -> Option<Arc<V>> {
-        let mut of_service = self.holders_of(upstream);
-        let Some(first) = of_service.next() else { return self.of_upstream(upstream).cloned() };
+        let is_for_requests = |holder: &Holder| {
+            self.policies[holder.policy].value.as_ref().is_none_or(|value| value.is_for_requests())
+        };
+        let mut holders = self.holders_of(upstream).filter(is_for_requests);
+        let (first, second) = (holders.next(), holders.next());
+        let Some(first) = first else { return self.closed.get(&service_of(upstream)).cloned() };
         let governor = first.policy;
-        for holder in of_service.chain(origin).filter(|holder| holder.policy != governor) {
+        for holder in second.into_iter().chain(origin).filter(|holder| holder.policy != governor) {
             self.overridden.entry(holder).or_default().insert(governor);
         }
         self.policies[governor].value.clone()

@@ -44,6 +44,10 @@ impl Parts for Value {
         Some(Self { traffic: Arc::new(traffic), service: self.service.clone() })
     }
 
+    fn is_for_requests(&self) -> bool {
+        self.traffic.features != Features::default()
+    }
+
     fn replaces(&self, base: &Self) -> bool {
         let (own, base) = (&self.traffic.features, &base.traffic.features);
         let combined = over(own, base);

@@ -19,7 +19,7 @@ use super::{Kind, ObjectRef};
 use crate::problem::Findings;
 pub(crate) use table::{
     AUTH_TLS_CONFIGMAP, AUTH_TLS_PASS_CERTIFICATE, AUTH_TLS_SECRET, AUTH_TLS_VERIFY_CLIENT, BACKEND_PROTOCOL,
-    GATEWAY, PROBLEMS, PROXY_PROTOCOL, PROXY_SSL_NAME, PROXY_SSL_SECRET, PROXY_SSL_SERVER_NAME,
+    GATEWAY, PRIORITY, PROBLEMS, PROXY_PROTOCOL, PROXY_SSL_NAME, PROXY_SSL_SECRET, PROXY_SSL_SERVER_NAME,
     PROXY_SSL_VERIFY, SSL_PASSTHROUGH, Settings, Verify,
 };
 use table::{Row, TABLE, Value, Word};
@@ -91,6 +91,15 @@ impl Value {
                 _ => {
                     return Err(format!(
                         "{value:?} is not a number from 1 to {}: fix the number, or remove the annotation for no limit",
+                        u32::MAX
+                    ));
+                }
+            },
+            Self::Number(set) => match value.parse::<u32>() {
+                Ok(number) => set(settings, number),
+                Err(_) => {
+                    return Err(format!(
+                        "{value:?} is not a number from 0 to {}: fix the number, or remove the annotation",
                         u32::MAX
                     ));
                 }

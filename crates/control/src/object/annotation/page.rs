@@ -6,7 +6,7 @@ use super::super::Kind;
 use super::PREFIX;
 use super::table::{Row, TABLE, Value, Word};
 
-/// The reference page of the annotations of Ingresses and Services, as Markdown.
+/// The reference page of the annotations of Ingresses, Services and HTTPRoutes, as Markdown.
 #[must_use]
 pub fn annotations() -> String {
     let mut page = "\
@@ -26,6 +26,7 @@ namespace: `name`, or `namespace/name`.
         ("On an Ingress", &[Kind::Ingress][..]),
         ("On an Ingress or a Service", &[Kind::Ingress, Kind::Service]),
         ("On a Service", &[Kind::Service]),
+        ("On an HTTPRoute", &[Kind::HttpRoute]),
     ] {
         page.push_str(&section(title, TABLE.iter().filter(|row| row.kinds == kinds)));
     }
@@ -96,6 +97,7 @@ fn in_words(value: &Value) -> String {
         }
         Value::Object { kind, .. } => format!("a {kind}"),
         Value::Limit(_) => "1 to 4294967295".to_owned(),
+        Value::Number(_) => "0 to 4294967295".to_owned(),
         Value::Name(_) => "a DNS name or an IP address".to_owned(),
         Value::Codings(_) => "`zstd`, `br`, `gzip` by preference, with commas; or `off`".to_owned(),
         Value::Report => "written by the gateway".to_owned(),

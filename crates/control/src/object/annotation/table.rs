@@ -42,6 +42,8 @@ pub(super) enum Value {
     },
     /// A number from 1 to [`u32::MAX`]; no limit without the annotation.
     Limit(fn(&mut Settings, u32)),
+    /// A number from 0 to [`u32::MAX`].
+    Number(fn(&mut Settings, u32)),
     /// A DNS name or an IP address.
     Name(fn(&mut Settings, Box<str>)),
     /// Codings in the order of preference, or `off`. An invalid value is `off`: no other value was requested.
@@ -82,6 +84,8 @@ pub(crate) struct Settings {
     pub(crate) max_requests: Option<u32>,
     pub(crate) max_requests_per_endpoint: Option<u32>,
     pub(crate) proxy_protocol: Option<ProxyProtocol>,
+    /// The priority of a route; 0 without the annotation.
+    pub(crate) priority: u32,
 }
 
 /// The requirement of client certificates.
@@ -102,6 +106,7 @@ pub(crate) const PROXY_SSL_VERIFY: &str = "sluicegate.dev/proxy-ssl-verify";
 pub(crate) const PROXY_SSL_NAME: &str = "sluicegate.dev/proxy-ssl-name";
 pub(crate) const PROXY_SSL_SERVER_NAME: &str = "sluicegate.dev/proxy-ssl-server-name";
 pub(crate) const PROXY_PROTOCOL: &str = "sluicegate.dev/proxy-protocol";
+pub(crate) const PRIORITY: &str = "sluicegate.dev/priority";
 pub(crate) const PROBLEMS: &str = "sluicegate.dev/problems";
 pub(crate) const GATEWAY: &str = "sluicegate.dev/gateway";
 
@@ -385,6 +390,14 @@ pub(super) const TABLE: &[Row] = &[
         },
         sets: "Sends the client IP of TCP connections to endpoints. No effect on HTTP.",
         default: "not sent",
+        ingress_nginx: None,
+    },
+    Row {
+        name: PRIORITY,
+        kinds: &[Kind::HttpRoute],
+        value: Value::Number(|settings, priority| settings.priority = priority),
+        sets: "The priority among the HTTPRoutes of a listener. Of several routes that match a request, the greatest priority decides, before hostnames, paths and age.",
+        default: "`0`",
         ingress_nginx: None,
     },
 ];

@@ -340,7 +340,7 @@ impl WatchTask {
         let standing = raw.standing(self.kind, self.version);
         let mut findings = Findings::default();
         let form = raw.check(&object, &mut findings);
-        Some((ParsedObject { object, part: "".into(), form, findings }, standing))
+        Some((ParsedObject { object, part: "".into(), line: None, form, findings }, standing))
     }
 }
 

@@ -10,8 +10,8 @@ use super::target::TargetRef;
 /// for the Service. Both have precedence over policies for an Ingress, a Gateway, a listener, a route or a rule, and
 /// apply alone. On a rule of an HTTPRoute or a GRPCRoute without a policy for the Service, the policies for the rule,
 /// the route, the listener and the Gateway combine. The gateway takes each part from the most specific policy that sets
-/// the part. A filter of the rule has precedence over all policies. If several policies have the same target, the
-/// oldest policy applies. If a new policy has an invalid part, the part has no effect, and the other parts apply. If a
+/// the part. A filter of the rule has precedence over all policies. A policy with only circuitBreaker or healthCheck
+/// leaves the policies of routes in place. If several policies have the same target, the oldest policy applies. If a new policy has an invalid part, the part has no effect, and the other parts apply. If a
 /// change makes a policy invalid, the last valid version stays in service.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -1,0 +1,265 @@
+//! From a declarative file of Kong to objects that serve the same requests.
+//!
+//! The command `convert` prints the objects, and the directory source serves them. The output is a Gateway, an HTTPRoute
+//! for each part of a route, Services with their endpoints, Consumers, Secrets and policies. Each HTTPRoute has a priority of
+//! its own, which orders the routes as Kong orders them. A note names each thing that is not converted. A part of the file
+//! that restricts access and is not converted closes its routes: they respond with 503.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`consumers`] | the Consumers and their credentials |
+//! | [`gateway`] | the Gateway and its certificates |
+//! | [`plugins`] | the plugins of a route, as parts of policies and filters |
+//! | [`rewrite`] | the path for the service |
+//! | [`routes`] | the HTTPRoutes |
+//! | [`services`] | the Services, their endpoints and health checks |
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+use sluicegate_kong::note::Notes;
+use sluicegate_kong::{File, Note, Severity};
+
+use super::numbered;
+use crate::object::gateway_api::GROUP;
+use crate::translate::ObjectName;
+
+mod consumers;
+mod gateway;
+mod plugins;
+mod rewrite;
+mod routes;
+mod services;
+#[cfg(test)]
+mod tests;
+
+/// The longest list of targets of a policy.
+const TARGETS_MAX: usize = 16;
+
+/// The version of our policies.
+const POLICY_VERSION: &str = "sluicegate.dev/v1alpha1";
+
+/// The options of a conversion.
+#[derive(Clone, Debug)]
+pub struct KongOptions {
+    /// The Gateway of the routes. All objects have its namespace. Default `default/kong`.
+    pub gateway: ObjectName,
+    /// The class of the Gateway. Default `sluicegate`.
+    pub gateway_class: String,
+    /// The port for HTTP. Default 8000, as in Kong.
+    pub http_port: u16,
+    /// The port for HTTPS. Default 8443, as in Kong.
+    pub https_port: u16,
+}
+
+impl Default for KongOptions {
+    fn default() -> Self {
+        Self {
+            gateway: ObjectName { namespace: "default".into(), name: "kong".into() },
+            gateway_class: "sluicegate".to_owned(),
+            http_port: 8000,
+            https_port: 8443,
+        }
+    }
+}
+
+/// The result of the conversion of a file.
+#[derive(Debug, Default)]
+pub struct KongConverted {
+    /// The objects, as YAML; empty if a note is an error.
+    pub yaml: String,
+    /// The errors of the file, and the things that are not converted.
+    pub notes: Vec<Note>,
+}
+
+impl KongConverted {
+    /// The number of errors.
+    #[must_use]
+    pub fn errors(&self) -> usize {
+        self.notes.iter().filter(|note| note.severity == Severity::Error).count()
+    }
+}
+
+/// Converts the text of a declarative file of Kong. `variable` returns the value of a variable of the environment.
+#[must_use]
+pub fn convert_kong(
+    text: &str,
+    options: &KongOptions,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> KongConverted {
+    let file = match File::read(text, variable) {
+        Ok(file) => file,
+        Err(fault) => {
+            let (line, message, entity) = (fault.line, fault.message, String::new());
+            let note = Note { line, severity: Severity::Error, entity, message };
+            return KongConverted { yaml: String::new(), notes: vec![note] };
+        }
+    };
+    let Objects { objects, notes } = objects(&file, options);
+    if notes.iter().any(|note| note.severity == Severity::Error) {
+        return KongConverted { yaml: String::new(), notes };
+    }
+    let documents = objects.iter().filter_map(|(_, object)| serde_saphyr::to_string(object).ok());
+    KongConverted { yaml: documents.collect::<Vec<_>>().join("---\n"), notes }
+}
+
+/// Whether a text is a declarative file of Kong: a line begins with the key of its format.
+#[must_use]
+pub fn is_kong(text: &str) -> bool {
+    let is_key = |line: &str| {
+        let line = line.trim_start_matches(['{', ' ', '\t', '"', '\'']);
+        line.strip_prefix("_format_version")
+            .is_some_and(|rest| rest.trim_start_matches(['"', '\'', ' ']).starts_with(':'))
+    };
+    text.trim_start_matches('\u{feff}').lines().any(is_key)
+}
+
+/// A note with its file: `FILE:LINE: ENTITY: MESSAGE`.
+#[must_use]
+pub fn located(file: &Path, note: &Note) -> String {
+    sluicegate_model::text::one_line(&format!("{}:{}: {note}", file.display(), note.line)).into_owned()
+}
+
+/// The objects of a file, each with the line of its entity.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    pub(crate) objects: Vec<(u32, Value)>,
+    pub(crate) notes: Vec<Note>,
+}
+
+/// Converts a file.
+pub(crate) fn objects(file: &File, options: &KongOptions) -> Objects {
+    let mut conversion = Conversion {
+        file,
+        options,
+        names: Names::default(),
+        notes: Notes(file.notes.clone()),
+        listeners: Vec::new(),
+        objects: Vec::new(),
+        backends: BTreeMap::new(),
+        policies: BTreeMap::new(),
+        routes: Vec::new(),
+        has_basic: false,
+    };
+    if conversion.notes.has_errors() {
+        return Objects { objects: Vec::new(), notes: conversion.notes.0 };
+    }
+    conversion.gateway();
+    conversion.consumers();
+    conversion.all_routes();
+    let policies = conversion.policy_objects();
+    let Conversion { objects, routes, mut notes, .. } = conversion;
+    notes.0.sort();
+    notes.0.dedup();
+    // kubectl applies the objects in this order, so no route is served before its policies exist.
+    Objects { objects: objects.into_iter().chain(policies).chain(routes).collect(), notes: notes.0 }
+}
+
+/// The state of a conversion.
+struct Conversion<'f> {
+    file: &'f File,
+    options: &'f KongOptions,
+    names: Names,
+    notes: Notes,
+    /// The hostnames of the HTTPS listeners; empty: all names.
+    listeners: Vec<String>,
+    /// The objects other than policies and routes.
+    objects: Vec<(u32, Value)>,
+    /// The backends of services, by their destination.
+    backends: BTreeMap<services::Destination, Vec<services::Backend>>,
+    /// The policies, by kind, distinction and content; each with its line and its HTTPRoutes.
+    policies: BTreeMap<(&'static str, u32, String), (u32, Vec<String>)>,
+    /// The HTTPRoutes.
+    routes: Vec<(u32, Value)>,
+    /// Whether a Secret holds passwords.
+    has_basic: bool,
+}
+
+impl Conversion<'_> {
+    fn metadata(&self, name: &str) -> Value {
+        json!({"name": name, "namespace": &*self.options.gateway.namespace})
+    }
+
+    /// Lets a policy with this content apply to an HTTPRoute. Policies with equal content and distinction are one policy.
+    fn apply(
+        &mut self,
+        kind: &'static str,
+        distinction: u32,
+        line: u32,
+        content: &Map<String, Value>,
+        route: &str,
+    ) {
+        if content.is_empty() {
+            return;
+        }
+        let content = Value::Object(content.clone()).to_string();
+        let entry = self.policies.entry((kind, distinction, content));
+        entry.or_insert_with(|| (line, Vec::new())).1.push(route.to_owned());
+    }
+
+    /// The policies, each with at most as many targets as the API allows.
+    fn policy_objects(&mut self) -> Vec<(u32, Value)> {
+        let mut objects = Vec::new();
+        for ((kind, distinction, content), (line, targets)) in std::mem::take(&mut self.policies) {
+            if kind == "RateLimitPolicy" && targets.len() > TARGETS_MAX {
+                let message = format!(
+                    "has {} HTTPRoutes, and a policy has at most {TARGETS_MAX}: each group of routes has a count of its own",
+                    targets.len()
+                );
+                self.notes.unconverted(distinction, "plugin \"rate-limiting\"", message);
+            }
+            for targets in targets.chunks(TARGETS_MAX) {
+                let Ok(Value::Object(content)) = serde_json::from_str::<Value>(&content) else { continue };
+                let name = self.names.unique(kind, targets.first().map_or("kong", String::as_str));
+                let mut spec = Map::new();
+                let targets: Vec<Value> = targets
+                    .iter()
+                    .map(|name| json!({"group": GROUP, "kind": "HTTPRoute", "name": name}))
+                    .collect();
+                spec.insert("targetRefs".to_owned(), targets.into());
+                spec.extend(content);
+                let metadata = self.metadata(&name);
+                objects.push((
+                    line,
+                    json!({"apiVersion": POLICY_VERSION, "kind": kind, "metadata": metadata, "spec": spec}),
+                ));
+            }
+        }
+        objects
+    }
+}
+
+/// The names of the objects, which are unique for each kind.
+#[derive(Default)]
+struct Names(BTreeSet<(&'static str, String)>);
+
+impl Names {
+    /// A free name that resembles a text.
+    fn unique(&mut self, kind: &'static str, text: &str) -> String {
+        let mut slug = String::with_capacity(text.len());
+        for character in text.to_ascii_lowercase().chars() {
+            match character.is_ascii_alphanumeric() {
+                true => slug.push(character),
+                false if slug.ends_with('-') || slug.is_empty() => {}
+                false => slug.push('-'),
+            }
+        }
+        // A Service is a DNS label, and begins with a letter.
+        slug.truncate(50);
+        let slug = slug.trim_end_matches('-');
+        let base = match slug.chars().next() {
+            None => "kong".to_owned(),
+            Some(first) if first.is_ascii_digit() => format!("kong-{slug}"),
+            Some(_) => slug.to_owned(),
+        };
+        let mut number = 1;
+        loop {
+            let name = numbered(&base, number);
+            if self.0.insert((kind, name.clone())) {
+                return name;
+            }
+            number += 1;
+        }
+    }
+}

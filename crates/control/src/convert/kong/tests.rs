@@ -1,0 +1,324 @@
+use std::path::Path;
+
+use sluicegate_kong::File;
+use sluicegate_kong::router::{Request, choose, order};
+use sluicegate_model::rule::{PathMatch, RuleMatch, ValueMatch};
+use sluicegate_model::{Config, HostPattern, PathPattern, Rule, VirtualHost};
+
+use super::{KongOptions, convert_kong, is_kong, located};
+use crate::store::Store;
+use crate::translate::{TranslateOptions, translate};
+
+/// The configuration of a file that a directory holds, and all problems.
+fn served(text: &str) -> (Config, Vec<String>) {
+    let mut store = Store::default();
+    store.set_file(Path::new("kong.yaml"), text);
+    let translation = translate(&store, &TranslateOptions::default());
+    let problems = store.problems().chain(translation.problems).map(|problem| problem.to_string()).collect();
+    (translation.config, problems)
+}
+
+/// The rule that the data plane chooses, as its documentation says (`VirtualHost`, `RuleMatch::precedence`).
+fn chosen<'c>(config: &'c Config, request: &Request<'_>) -> Option<&'c Rule> {
+    let name = request.host.split(':').next().unwrap();
+    let mut hosts: Vec<&VirtualHost> =
+        config.hosts.iter().map(|host| &**host).filter(|host| host.host.matches(name)).collect();
+    hosts.sort_by_key(|host| match &host.host {
+        HostPattern::Exact(_) => (0, 0),
+        HostPattern::Wildcard(suffix) | HostPattern::Suffix(suffix) => (1, usize::MAX - suffix.len()),
+        HostPattern::Any => (2, 0),
+    });
+    for host in hosts {
+        let matches = host.rules.iter().enumerate().flat_map(|(place, rule)| {
+            rule.matches.iter().filter(|of| meets(of, request)).map(move |of| (of.precedence, place, rule))
+        });
+        if let Some((_, _, rule)) = matches.min_by_key(|(precedence, place, _)| (*precedence, *place)) {
+            return Some(rule);
+        }
+        if !host.continues {
+            return None;
+        }
+    }
+    None
+}
+
+fn meets(of: &RuleMatch, request: &Request<'_>) -> bool {
+    let path = match &of.path {
+        PathMatch::Literal(PathPattern::Exact(path)) => **path == *request.path,
+        PathMatch::Literal(PathPattern::Prefix(path)) => {
+            &**path == "/"
+                || request
+                    .path
+                    .strip_prefix(&**path)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        }
+        PathMatch::Literal(PathPattern::Starts(path)) => request.path.starts_with(&**path),
+        PathMatch::Regex(pattern) => pattern.is_match(request.path.as_bytes()),
+    };
+    let host = [("host", request.host)];
+    path && of.method.as_deref().is_none_or(|method| method == request.method)
+        && of.headers.iter().all(|header| {
+            let mut lines = request
+                .headers
+                .iter()
+                .chain(&host)
+                .filter(|(name, _)| name.eq_ignore_ascii_case(&header.name));
+            lines.any(|(_, value)| match &header.value {
+                ValueMatch::Exact(exact) => **exact == **value,
+                ValueMatch::Regex(pattern) => pattern.is_match(value.as_bytes()),
+                ValueMatch::Present => true,
+            })
+        })
+}
+
+/// Checks that both gateways choose the same route for all combinations of these requests.
+#[track_caller]
+fn compare(
+    routes: &str,
+    hosts: &[&str],
+    paths: &[&str],
+    methods: &[&str],
+    headers: &[&[(&str, &str)]],
+) -> usize {
+    let text = format!(
+        "_format_version: \"3.0\"\nservices:\n- name: s\n  url: http://s.test\n  routes:\n{routes}\n"
+    );
+    let file = File::read(&text, &|_| None).unwrap();
+    assert_eq!(file.notes, []);
+    let parts = order(&file.routes);
+    let (config, _) = served(&text);
+    let mut rows = 0;
+    for host in hosts {
+        for path in paths {
+            for method in methods {
+                for headers in headers {
+                    let request = Request { method, headers, ..Request::new(host, path) };
+                    let expected = choose(&parts, &request).map(|(part, _)| part.route.name.clone().unwrap());
+                    // The HTTPRoutes of one route have its name, and a number.
+                    let found = chosen(&config, &request)
+                        .map(|rule| rule.id.name.split('-').next().unwrap().to_owned());
+                    assert_eq!(found, expected, "{method} {host}{path} {headers:?}");
+                    rows += 1;
+                }
+            }
+        }
+    }
+    rows
+}
+
+#[test]
+fn routes_are_chosen_as_kong_chooses_them_across_hosts_paths_methods_and_headers() {
+    let rows = compare(
+        "  - {name: a, hosts: [a.test]}
+  - {name: b, paths: [/x]}
+  - {name: c, hosts: [a.test, b.test], paths: [/x/y, /x, '~/x/[0-9]+$']}
+  - {name: d, methods: [POST], paths: [/x]}
+  - {name: e, hosts: ['*.test'], methods: [POST, PUT]}
+  - {name: f, hosts: ['*.b.test'], paths: [/x/yes]}
+  - {name: g, headers: {x-v: [One, two]}}
+  - {name: h, headers: {x-v: [one], x-w: ['~*^[0-9]$']}, paths: [/]}
+  - {name: i, hosts: ['a.*'], paths: [/x/y/z]}
+  - {name: j, hosts: ['a.test:81'], paths: [/x]}
+  - {name: k, paths: ['~/p/(?<id>[^/]+)/q', '~/r|/s'], regex_priority: 1}
+  - {name: l, paths: ['~/p/.*'], regex_priority: 2}
+  - {name: m, paths: [/p/1, /very/long/path/of/a/route]}
+  - {name: n, hosts: [192.0.2.1]}",
+        &[
+            "a.test",
+            "A.Test",
+            "a.test:81",
+            "b.test",
+            "x.b.test",
+            "y.x.b.test",
+            "c.test",
+            "a.org",
+            "none.org",
+            "192.0.2.1",
+        ],
+        &[
+            "/",
+            "/x",
+            "/xyz",
+            "/x/y",
+            "/x/y/z",
+            "/x/yes",
+            "/x/12",
+            "/x/12a",
+            "/p/1/q",
+            "/p/1",
+            "/r",
+            "/q/s",
+            "/very/long/path/of/a/route/1",
+        ],
+        &["GET", "POST", "PUT"],
+        &[&[], &[("X-V", "ONE")], &[("X-V", "one"), ("X-W", "7")], &[("X-V", "one"), ("X-W", "77")]],
+    );
+    assert_eq!(rows, 1560);
+}
+
+const FILE: &str = "\
+_format_version: \"3.0\"
+services:
+- name: shop
+  url: http://shop.internal:8080/api
+  read_timeout: 5000
+  retries: 3
+  routes:
+  - name: buy
+    paths: [/buy]
+  - name: keep
+    paths: [/keep]
+    strip_path: false
+    preserve_host: true
+  plugins:
+  - name: key-auth
+  - name: acl
+    config: {allow: [buyers]}
+  - name: rate-limiting
+    config: {minute: 5, policy: local}
+- name: pool
+  host: pool.upstream
+  routes: [{name: pool, hosts: [pool.test]}]
+- name: closed
+  url: http://closed.test
+  routes:
+  - name: closed
+    paths: [/closed]
+    plugins: [{name: ldap-auth, config: {ldap_host: x}}]
+upstreams:
+- name: pool.upstream
+  algorithm: least-connections
+  host_header: in.pool.test
+  targets: [{target: '10.0.0.1:80'}, {target: '10.0.0.2:81'}]
+  healthchecks: {active: {http_path: /ok, healthy: {interval: 5, successes: 2}, unhealthy: {interval: 1, http_failures: 3}}}
+consumers:
+- username: ann
+  keyauth_credentials: [{key: secret-of-ann}]
+  acls: [{group: buyers}]
+";
+
+/// The rule of an HTTPRoute for a request.
+fn rule<'c>(config: &'c Config, host: &str, path: &str) -> &'c Rule {
+    chosen(config, &Request::new(host, path)).unwrap()
+}
+
+#[test]
+fn services_plugins_and_consumers_have_their_effect() {
+    let (config, problems) = served(FILE);
+    assert_eq!(
+        problems,
+        [
+            "kong.yaml:25: plugin \"ldap-auth\": is not supported: write a SecurityPolicy for the route, and remove the plugin (its routes respond with 503)"
+        ]
+    );
+    let traffic =
+        |host: &str, path: &str| rule(&config, host, path).traffic.as_ref().unwrap().features.clone();
+    let buy = traffic("a.test", "/buy/1");
+    assert_eq!(buy.timeouts.response.unwrap().to_string(), "5s");
+    assert_eq!(buy.retries.as_ref().unwrap().attempts.get(), 3);
+    let regex = buy.url_rewrite.regex.as_ref().unwrap();
+    assert_eq!((regex.pattern.as_str(), &*regex.value), ("^/buy(.*)$", "/api/$1"));
+    assert_eq!(buy.url_rewrite.hostname.as_deref(), Some("shop.internal"));
+    let exact = traffic("a.test", "/buy");
+    assert_eq!(&*exact.url_rewrite.path.as_ref().unwrap().value, "/api");
+    assert_eq!(exact.url_rewrite.hostname.as_deref(), Some("shop.internal"));
+    let keep = traffic("a.test", "/keep/1");
+    assert_eq!(&*keep.url_rewrite.regex.as_ref().unwrap().value, "/api$1");
+    assert_eq!(keep.url_rewrite.hostname, None);
+    let secured = rule(&config, "a.test", "/buy/1");
+    let security = secured.security.as_ref().unwrap();
+    assert!(security.authentication.as_ref().unwrap().api_key.is_some());
+    assert_eq!(&*security.authorization.as_ref().unwrap().rules[0].groups[0], "buyers");
+    assert!(secured.rate_limits.is_some());
+    assert_eq!(&*config.consumers[0].username, "ann");
+    // The health check of the Service leaves the policy of the route in place.
+    let pool = traffic("pool.test", "/");
+    assert_eq!(pool.url_rewrite.hostname.as_deref(), Some("in.pool.test"));
+    assert!(pool.load_balancing.algorithm.is_some());
+    let upstream = rule(&config, "pool.test", "/").upstreams().next().unwrap();
+    let upstream = &config.upstreams[upstream];
+    assert_eq!(upstream.endpoints.len(), 2);
+    assert_eq!(upstream.health_check.as_ref().unwrap().target(), "/ok");
+    assert_eq!(traffic("a.test", "/closed").direct_response.unwrap().status_code.get(), 503);
+}
+
+#[test]
+fn converted_objects_are_valid_and_serve_the_same_rules_as_the_file() {
+    let yaml = convert_kong(FILE, &KongOptions::default(), &|_| None).yaml;
+    let mut store = Store::default();
+    store.set_file(Path::new("m.yaml"), &yaml);
+    let problems: Vec<String> = store.problems().map(|problem| problem.to_string()).collect();
+    assert_eq!(problems, Vec::<String>::new());
+    let of_objects = translate(&store, &TranslateOptions::default()).config;
+    assert_eq!(of_objects.hosts, served(FILE).0.hosts);
+}
+
+#[test]
+fn file_with_an_error_converts_to_nothing_and_names_the_line() {
+    let converted =
+        convert_kong("_format_version: \"3.0\"\nroutes:\n- {name: a}\n", &KongOptions::default(), &|_| None);
+    assert_eq!((converted.errors(), &*converted.yaml), (1, ""));
+    let line = located(Path::new("kong.yaml"), &converted.notes[0]);
+    assert_eq!(
+        line,
+        "kong.yaml:3: route \"a\": has no condition: write hosts, paths, methods, headers or snis"
+    );
+}
+
+#[test]
+fn file_that_becomes_invalid_stays_in_service_as_it_was() {
+    let mut store = Store::default();
+    store.set_file(Path::new("kong.yaml"), FILE);
+    let hosts = translate(&store, &TranslateOptions::default()).config.hosts;
+    for invalid in [
+        "_format_version: \"3.0\"\nservices: 3\n",
+        "_format_version: \"9\"\n",
+        "_format_version: \"3.0\"\na: [\n",
+    ] {
+        store.set_file(Path::new("kong.yaml"), invalid);
+        let problems: Vec<String> = store.problems().map(|problem| problem.to_string()).collect();
+        assert!(problems[0].contains("the previous content of this file stays in service"), "{problems:?}");
+        assert_eq!(translate(&store, &TranslateOptions::default()).config.hosts, hosts);
+    }
+}
+
+#[test]
+fn file_of_kong_is_recognised_by_its_format() {
+    for (text, expected) in [
+        ("_format_version: \"3.0\"", true),
+        ("# x\n---\n_format_version: 3.0\n", true),
+        ("{\"_format_version\": \"3.0\"}", true),
+        ("kind: Service\n# _format_version: 1\n", false),
+    ] {
+        assert_eq!(is_kong(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn each_restriction_that_is_not_converted_closes_its_routes() {
+    for plugin in [
+        "{name: hmac-auth}",
+        "{name: my-own-plugin}",
+        "{name: rate-limiting, config: {minute: 5, limit_by: path, path: /x}}",
+        "{name: rate-limiting}",
+        "{name: ip-restriction, config: {allow: [x]}}",
+        "{name: acl, config: {allow: [a]}}",
+        "{name: jwt}",
+        "{name: bot-detection, config: {deny: ['(?=x)']}}",
+    ] {
+        let text = format!(
+            "_format_version: \"3.0\"\nservices:\n- {{name: s, url: 'http://s.test', routes: [{{name: a, paths: [/]}}], plugins: [{plugin}]}}\n"
+        );
+        let (config, problems) = served(&text);
+        let traffic = rule(&config, "a.test", "/").traffic.as_ref().unwrap();
+        assert_eq!(
+            traffic.features.direct_response.as_ref().map(|response| response.status_code.get()),
+            Some(503),
+            "{plugin}"
+        );
+        assert!(
+            problems.iter().any(|problem| problem.contains("respond with 503")),
+            "{plugin}: {problems:?}"
+        );
+    }
+}
