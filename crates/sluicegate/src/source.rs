@@ -25,8 +25,8 @@ use crate::tls::TlsArgs;
 pub(crate) struct SourceArgs {
     /// The directory of manifests, with its sub-folders, as YAML or JSON. The kinds are Ingress, IngressClass, Gateway,
     /// GatewayClass, HTTPRoute, GRPCRoute, TLSRoute, TCPRoute, UDPRoute, ReferenceGrant, Namespace, Service,
-    /// EndpointSlice, Secret, ConfigMap, SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy. The gateway
-    /// follows changes.
+    /// EndpointSlice, Secret, ConfigMap, SecurityPolicy, Consumer, RateLimitPolicy and TrafficPolicy. Declarative files
+    /// of Kong are served too. The gateway follows changes.
     #[arg(long, value_name = "DIR")]
     manifests: Option<PathBuf>,
     /// Follow the objects of a Kubernetes cluster, with the service account of the pod, or otherwise with a kubeconfig.

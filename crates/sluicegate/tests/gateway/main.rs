@@ -6,6 +6,7 @@ mod backend_traffic;
 mod gateway_tls;
 mod grpc_routes;
 mod http_routes;
+mod kong;
 mod life;
 mod listener_sets;
 mod manifests;

@@ -20,9 +20,9 @@ fn served(text: &str) -> (Config, Vec<String>) {
 
 /// The rule that the data plane chooses, as its documentation says (`VirtualHost`, `RuleMatch::precedence`).
 fn chosen<'c>(config: &'c Config, request: &Request<'_>) -> Option<&'c Rule> {
-    let name = request.host.split(':').next().unwrap();
+    let name = request.host.split(':').next().unwrap().to_ascii_lowercase();
     let mut hosts: Vec<&VirtualHost> =
-        config.hosts.iter().map(|host| &**host).filter(|host| host.host.matches(name)).collect();
+        config.hosts.iter().map(|host| &**host).filter(|host| host.host.matches(&name)).collect();
     hosts.sort_by_key(|host| match &host.host {
         HostPattern::Exact(_) => (0, 0),
         HostPattern::Wildcard(suffix) | HostPattern::Suffix(suffix) => (1, usize::MAX - suffix.len()),
@@ -193,7 +193,7 @@ upstreams:
   healthchecks: {active: {http_path: /ok, healthy: {interval: 5, successes: 2}, unhealthy: {interval: 1, http_failures: 3}}}
 consumers:
 - username: ann
-  keyauth_credentials: [{key: secret-of-ann}]
+  keyauth_credentials: [{key: a-long-secret-of-ann}]
   acls: [{group: buyers}]
 ";
 
@@ -208,7 +208,7 @@ fn services_plugins_and_consumers_have_their_effect() {
     assert_eq!(
         problems,
         [
-            "kong.yaml:25: plugin \"ldap-auth\": is not supported: write a SecurityPolicy for the route, and remove the plugin (its routes respond with 503)"
+            "kong.yaml:28: plugin \"ldap-auth\": is not supported: write a SecurityPolicy for the route, and remove the plugin (its routes respond with 503)"
         ]
     );
     let traffic =
@@ -238,7 +238,7 @@ fn services_plugins_and_consumers_have_their_effect() {
     let upstream = rule(&config, "pool.test", "/").upstreams().next().unwrap();
     let upstream = &config.upstreams[upstream];
     assert_eq!(upstream.endpoints.len(), 2);
-    assert_eq!(upstream.health_check.as_ref().unwrap().target(), "/ok");
+    assert_eq!(upstream.health.as_ref().unwrap().check.as_ref().unwrap().target(), "/ok");
     assert_eq!(traffic("a.test", "/closed").direct_response.unwrap().status_code.get(), 503);
 }
 

@@ -45,7 +45,7 @@ impl Parts for Value {
     }
 
     fn is_for_requests(&self) -> bool {
-        self.traffic.features != Features::default()
+        self.traffic.features != Features::default() || self.service == ServiceFeatures::default()
     }
 
     fn replaces(&self, base: &Self) -> bool {

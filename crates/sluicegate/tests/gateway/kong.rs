@@ -1,0 +1,131 @@
+//! A gateway process serves a declarative file of Kong, directly and after a conversion.
+
+use std::net::SocketAddr;
+
+use crate::http_routes::{LOOPBACK, gateway};
+use crate::support::{Site, free_address, sluicegate};
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::client::Client;
+
+type TestResult = anyhow::Result<()>;
+
+/// A file with a service whose only target is this address.
+fn file(target: SocketAddr) -> String {
+    format!(
+        "
+_format_version: \"3.0\"
+services:
+- name: shop
+  host: pool
+  path: /srv
+  routes:
+  - {{name: prefix, paths: [/rou]}}
+  - {{name: regex, paths: ['~/users/(?<id>[0-9]+)']}}
+  - {{name: host, hosts: ['*.a.test', 'b.*'], strip_path: false}}
+  - {{name: method, methods: [POST], paths: [/rou], plugins: [{{name: request-termination, config: {{status_code: 418, message: no}}}}]}}
+  - name: secured
+    paths: [/rou/secured]
+    plugins: [{{name: key-auth, config: {{hide_credentials: true}}}}, {{name: acl, config: {{allow: [buyers]}}}}]
+upstreams:
+- {{name: pool, host_header: in.test, targets: [{{target: '{target}'}}]}}
+consumers:
+- {{username: ann, keyauth_credentials: [{{key: a-long-secret-of-ann}}], acls: [{{group: buyers}}]}}
+- {{username: bob, keyauth_credentials: [{{key: a-long-secret-of-bob}}]}}
+"
+    )
+}
+
+/// Checks the responses of a gateway that serves the file.
+async fn check(listener: SocketAddr) -> TestResult {
+    for (request, host, status, received) in [
+        ("GET /rou", "x.test", 200, "GET /srv HTTP/1.1"),
+        ("GET /rou/?q=1", "x.test", 200, "GET /srv/?q=1 HTTP/1.1"),
+        ("GET /roureq", "x.test", 200, "GET /srv/req HTTP/1.1"),
+        ("GET /rou/req", "x.test", 200, "GET /srv/req HTTP/1.1"),
+        ("GET /users/12", "x.test", 200, "GET /srv HTTP/1.1"),
+        ("GET /users/12/a", "x.test", 200, "GET /srv/a HTTP/1.1"),
+        ("GET /other", "y.x.a.test", 200, "GET /srv/other HTTP/1.1"),
+        ("GET /other", "b.org", 200, "GET /srv/other HTTP/1.1"),
+        ("GET /", "b.org:81", 200, "GET /srv HTTP/1.1"),
+        ("GET /other", "x.test", 404, ""),
+        ("POST /rou", "x.test", 418, "{\"message\":\"no\"}"),
+        // Two conditions decide before one condition, also for another host.
+        ("POST /rou", "x.a.test", 418, "{\"message\":\"no\"}"),
+        ("GET /rou/secured", "x.test", 401, ""),
+        ("GET /rou/secured?apikey=a-long-secret-of-bob", "x.test", 403, ""),
+        ("GET /rou/secured?apikey=a-long-secret-of-ann", "x.test", 200, "GET /srv HTTP/1.1"),
+    ] {
+        let mut client = Client::connect(listener).await?;
+        let response = client
+            .request(format!("{request} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n"))
+            .await?;
+        assert_eq!(response.status, status, "{request} {host}");
+        let text = response.text();
+        assert!(text.starts_with(received), "{request} {host}: {text}");
+        if received.starts_with("GET") {
+            assert!(text.to_ascii_lowercase().contains("host: in.test"), "{request} {host}: {text}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn file_of_kong_is_served_directly_at_the_ports_of_a_gateway_with_its_name() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let (site, listener) = (Site::new()?, free_address()?);
+    let of_user = gateway(&format!("{{name: http, protocol: HTTP, port: {}}}", listener.port()));
+    site.save("gateway.yaml", &of_user.replace("name: edge", "name: kong"))?;
+    site.save("kong.yaml", &file(backend.addr()))?;
+    let _gateway = site.serve(&LOOPBACK).await?;
+    check(listener).await
+}
+
+#[tokio::test]
+async fn converted_file_of_kong_serves_the_same_requests() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let (site, listener) = (Site::new()?, free_address()?);
+    let source = tempfile::tempdir()?;
+    let path = source.path().join("kong.yaml");
+    std::fs::write(&path, file(backend.addr()))?;
+    let port = listener.port().to_string();
+    let output = sluicegate().arg("convert").arg(&path).args(["--strict", "--http-port", &port]).output()?;
+    anyhow::ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    site.save("objects.yaml", &String::from_utf8(output.stdout)?)?;
+    let _gateway = site.serve(&LOOPBACK).await?;
+    check(listener).await
+}
+
+#[test]
+fn strict_conversion_fails_and_names_each_thing_that_is_not_converted() -> TestResult {
+    let source = tempfile::tempdir()?;
+    let path = source.path().join("kong.yaml");
+    let plugin = "services:\n- name: a\n  url: http://a.test\n  plugins:\n  - name: prometheus\n";
+    for (text, options, code, line) in [
+        (
+            format!("_format_version: \"3.0\"\n{plugin}"),
+            &["--strict"][..],
+            1,
+            "kong.yaml:6: plugin \"prometheus\": is not converted",
+        ),
+        (
+            format!("_format_version: \"3.0\"\n{plugin}"),
+            &[],
+            0,
+            "kong.yaml:6: plugin \"prometheus\": is not converted",
+        ),
+        (
+            "_format_version: \"3.0\"\nservices: [{name: a}]\n".to_owned(),
+            &[],
+            1,
+            "kong.yaml:2: service \"a\": host is missing",
+        ),
+        ("kind: Service\n".to_owned(), &[], 1, "has no _format_version"),
+    ] {
+        std::fs::write(&path, &text)?;
+        let output = sluicegate().arg("convert").arg(&path).args(options).output()?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{text}: {errors}");
+        assert!(errors.contains(line), "{text}: {errors}");
+    }
+    Ok(())
+}
