@@ -321,14 +321,15 @@ impl<'n> Reader<'_, 'n> {
                 "expression is of the flavor expressions, which is not supported: write hosts, paths, methods and headers",
             );
         }
+        let protocols = fields.texts("protocols", notes);
+        let protocols = protocols.unwrap_or_else(|| vec!["http".to_owned(), "https".to_owned()]);
+        let is_grpc = protocols.iter().any(|protocol| protocol.starts_with("grpc"));
         let route = Route {
             line,
             id,
             name,
             service,
-            protocols: fields
-                .texts("protocols", notes)
-                .unwrap_or_else(|| vec!["http".to_owned(), "https".to_owned()]),
+            protocols,
             methods: fields.texts("methods", notes).unwrap_or_default(),
             hosts: hosts.map(|hosts| hosts.into_iter().map(|host| host.to_ascii_lowercase()).collect()),
             paths,
@@ -338,7 +339,8 @@ impl<'n> Reader<'_, 'n> {
             destinations,
             https_redirect_status_code: u16::try_from(status).unwrap_or(426),
             regex_priority: fields.integer("regex_priority", (0, u64::from(u32::MAX)), notes).unwrap_or(0),
-            strip_path: fields.flag("strip_path", notes).unwrap_or(true),
+            // The path of a call is its method.
+            strip_path: fields.flag("strip_path", notes).unwrap_or(true) && !is_grpc,
             preserve_host: fields.flag("preserve_host", notes).unwrap_or(false),
         };
         let has_condition = !route.methods.is_empty()

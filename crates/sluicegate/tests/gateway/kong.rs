@@ -99,19 +99,19 @@ async fn converted_file_of_kong_serves_the_same_requests() -> TestResult {
 fn strict_conversion_fails_and_names_each_thing_that_is_not_converted() -> TestResult {
     let source = tempfile::tempdir()?;
     let path = source.path().join("kong.yaml");
-    let plugin = "services:\n- name: a\n  url: http://a.test\n  plugins:\n  - name: prometheus\n";
+    let plugin = "services:\n- name: a\n  url: http://a.test\n  routes: [{name: a, paths: [/]}]\n  plugins:\n  - name: prometheus\n";
     for (text, options, code, line) in [
         (
             format!("_format_version: \"3.0\"\n{plugin}"),
             &["--strict"][..],
             1,
-            "kong.yaml:6: plugin \"prometheus\": is not converted",
+            "kong.yaml:7: plugin \"prometheus\": is not converted",
         ),
         (
             format!("_format_version: \"3.0\"\n{plugin}"),
             &[],
             0,
-            "kong.yaml:6: plugin \"prometheus\": is not converted",
+            "kong.yaml:7: plugin \"prometheus\": is not converted",
         ),
         (
             "_format_version: \"3.0\"\nservices: [{name: a}]\n".to_owned(),

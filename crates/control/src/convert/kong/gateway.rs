@@ -96,6 +96,16 @@ impl Conversion<'_> {
         name
     }
 
+    /// Adds a Secret, unless this plugin or credential has one, and returns its name.
+    pub(super) fn secret_once(&mut self, line: u32, label: &'static str, key: &str, value: &[u8]) -> String {
+        if let Some(known) = self.secrets.get(&(line, label)) {
+            return known.clone();
+        }
+        let name = self.secret_of_bytes(line, label, None, &[(key, value)]);
+        self.secrets.insert((line, label), name.clone());
+        name
+    }
+
     /// The reference of a route to the Gateway, or to the listeners at one of its ports.
     pub(super) fn parent(&self, port: Option<u16>) -> Value {
         let mut parent = json!({"group": GROUP, "kind": "Gateway", "name": &*self.options.gateway.name});

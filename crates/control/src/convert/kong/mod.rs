@@ -141,6 +141,7 @@ pub(crate) fn objects(file: &File, options: &KongOptions) -> Objects {
         policies: BTreeMap::new(),
         routes: Vec::new(),
         has_basic: false,
+        secrets: BTreeMap::new(),
     };
     if conversion.notes.has_errors() {
         return Objects { objects: Vec::new(), notes: conversion.notes.0 };
@@ -174,6 +175,8 @@ struct Conversion<'f> {
     routes: Vec<(u32, Value)>,
     /// Whether a Secret holds passwords.
     has_basic: bool,
+    /// The Secrets of plugins and credentials, by line and label: several routes may need the same Secret.
+    secrets: BTreeMap<(u32, &'static str), String>,
 }
 
 impl Conversion<'_> {
@@ -228,6 +231,19 @@ impl Conversion<'_> {
         }
         objects
     }
+}
+
+/// A time as Gateway API writes it: numbers of at most 5 digits with units.
+fn duration(milliseconds: u64) -> String {
+    let units = [("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
+    let (mut rest, mut text) = (milliseconds, String::new());
+    for (unit, length) in units {
+        if rest >= length {
+            text.push_str(&format!("{}{unit}", rest / length));
+            rest %= length;
+        }
+    }
+    if text.is_empty() { "0s".to_owned() } else { text }
 }
 
 /// The names of the objects, which are unique for each kind.

@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use sluicegate_kong::file::{CredentialKind, Plugin};
 use sluicegate_kong::node::{self, Node};
+use sluicegate_model::feature::DirectResponse;
+use sluicegate_model::value::HeaderName;
 
-use super::Conversion;
 use super::consumers::{BASIC, basic_secret};
+use super::{Conversion, duration};
 
 /// Plugins that change nothing about access, and the replacement of each.
 const HARMLESS: [(&str, &str); 32] = [
@@ -159,10 +161,7 @@ impl<'f> Conversion<'f> {
                     self.cache(plugin, &mut effects);
                     Ok(())
                 }
-                "request-termination" => {
-                    self.termination(plugin, &mut effects);
-                    Ok(())
-                }
+                "request-termination" => self.termination(plugin, &mut effects),
                 name if WITHOUT_EFFECT.contains(&name) => Ok(()),
                 name => match HARMLESS.iter().find(|(known, _)| *known == name) {
                     Some((_, instead)) => {
@@ -357,7 +356,7 @@ impl<'f> Conversion<'f> {
                         true => decoded(&secret).unwrap_or_default(),
                         false => secret,
                     };
-                    let name = self.secret_of_bytes(credential.line, "jwt", None, &[("secret", &secret)]);
+                    let name = self.secret_once(credential.line, "jwt", "secret", &secret);
                     json!({"sharedSecretRef": {"name": name}})
                 } else {
                     json!({"inline": credential.text("rsa_public_key").unwrap_or_default()})
@@ -491,7 +490,10 @@ impl<'f> Conversion<'f> {
             "ip" => json!([{"type": "Address", "ipv6PrefixLength": 128}]),
             "service" => json!([]),
             "header" => match text(plugin, "header_name") {
-                Some(name) => json!([{"type": "Header", "name": name}]),
+                Some(name) if HeaderName::new(name).is_ok() => json!([{"type": "Header", "name": name}]),
+                Some(name) => {
+                    return Err(Unconverted(format!("header_name {name:?} is not the name of a header")));
+                }
                 None => return Err("needs header_name for limit_by: header".into()),
             },
             other => {
@@ -522,14 +524,17 @@ impl<'f> Conversion<'f> {
                 self.note(plugin, &message);
             }
             let mut limit = json!({
-                "name": period, "requests": requests as u64, "per": format!("{}ms", milliseconds as u64),
+                "name": period, "requests": requests as u64, "per": duration(milliseconds as u64),
                 "algorithm": "SlidingWindow",
             });
             if key.as_array().is_some_and(|key| !key.is_empty()) {
                 limit["key"] = key.clone();
             }
-            if let Some(status) =
-                plugin.config.get("error_code").and_then(Node::number).filter(|status| *status != 429.0)
+            if let Some(status) = plugin
+                .config
+                .get("error_code")
+                .and_then(Node::number)
+                .filter(|status| (400.0..600.0).contains(status) && *status != 429.0)
             {
                 limit["statusCode"] = (status as u64).into();
             }
@@ -573,7 +578,7 @@ impl<'f> Conversion<'f> {
         let port = field("port", "redis_port").unwrap_or_else(|| "6379".to_owned());
         let mut shared = json!({"address": format!("{host}:{port}")});
         if let Some(password) = field("password", "redis_password") {
-            let name = self.secret(plugin.line, "redis", None, &[("password", &password)]);
+            let name = self.secret_once(plugin.line, "redis", "password", password.as_bytes());
             shared["passwordSecretRef"] = json!({"name": name});
             if let Some(user) = field("username", "redis_username") {
                 shared["username"] = user.into();
@@ -790,14 +795,14 @@ impl<'f> Conversion<'f> {
         effects.traffic.insert("cache".to_owned(), cache);
     }
 
-    fn termination(&mut self, plugin: &Plugin, effects: &mut Effects) {
+    fn termination(&mut self, plugin: &Plugin, effects: &mut Effects) -> Result<(), Unconverted> {
         self.others(plugin, &["status_code", "message", "body", "content_type", "echo", "trigger"]);
         if text(plugin, "trigger").is_some() || flag(plugin, "echo", false) {
             self.note(
                 plugin,
                 "is not converted with trigger or echo: write a route with a header in its place",
             );
-            return;
+            return Ok(());
         }
         let status = plugin.config.get("status_code").and_then(Node::number).unwrap_or(503.0);
         let message = text(plugin, "message").unwrap_or(match status as u16 {
@@ -818,7 +823,15 @@ impl<'f> Conversion<'f> {
             true => json!({"statusCode": status as u16, "contentType": media, "body": body}),
             false => json!({"statusCode": status as u16}),
         };
+        let is_valid = serde_json::from_value::<DirectResponse>(response.clone())
+            .is_ok_and(|response| response.body.len() <= DirectResponse::BODY_MAX);
+        if !is_valid {
+            return Err(
+                "has a status below 200, a longer body than 16384 bytes, or an invalid content_type".into()
+            );
+        }
         effects.traffic.insert("directResponse".to_owned(), response);
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The path for the service, as rewrites (`path_handling: v0`; see [`sluicegate_kong::path::join`]).
 
 use sluicegate_kong::router::{Part, Path};
+use sluicegate_model::value::{CapturePath, RewritePattern};
 
 /// The rewrites of a part of a route.
 #[derive(Debug, Default, PartialEq)]
@@ -74,7 +75,13 @@ pub(super) fn rewrites(part: &Part<'_>, service: Option<&str>) -> Result<Rewrite
     };
     let regex = Some((format!("^{matched}(.*)$"), format!("{base}/${}", groups + 1)));
     let whole = (is_regex && !base.is_empty()).then(|| ("^.*?(/?)$".to_owned(), format!("{base}$1")));
-    Ok(Rewrites { regex, exact, whole })
+    let is_valid = |(pattern, value): &(String, String)| {
+        RewritePattern::new(pattern).is_ok() && CapturePath::new(value).is_ok()
+    };
+    match regex.as_ref().is_none_or(is_valid) {
+        true => Ok(Rewrites { regex, exact, whole }),
+        false => Err(Inexpressible("the paths are longer than 1024 bytes, or need too much memory")),
+    }
 }
 
 /// A text as a regular expression.

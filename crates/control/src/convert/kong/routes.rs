@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 use sluicegate_kong::file::{Protocol, Route};
 use sluicegate_kong::router::{Part, Path, host_and_port, is_stream, order};
+use sluicegate_model::rule::Pattern;
 
 use super::Conversion;
 use super::plugins::Effects;
@@ -300,6 +301,13 @@ impl<'f> Conversion<'f> {
             false => part.paths.iter().map(|path| path_match(path, *is_whole)).collect(),
         };
         let matches = conditions.matches(&paths);
+        if let Some(expression) = matches.iter().find_map(invalid) {
+            let message = format!(
+                "is not served, because {expression:?} needs too much memory: write a shorter expression"
+            );
+            self.notes.unconverted(route.line, &route.label(), message);
+            return;
+        }
         rules.extend(matches.chunks(MATCHES_MAX).map(|matches| rule(matches, &filters, &references)));
         let mut metadata = self.metadata(&name);
         metadata["annotations"] = json!({PRIORITY: priority.to_string()});
@@ -357,6 +365,16 @@ fn rule(matches: &[Value], filters: &[Value], backends: &[Value]) -> Value {
         rule["backendRefs"] = backends.into();
     }
     rule
+}
+
+/// The first expression of a match that the gateway cannot use.
+fn invalid(of: &Value) -> Option<String> {
+    let headers = of["headers"].as_array().into_iter().flatten();
+    let all = headers.chain([&of["path"]]);
+    let mut expressions =
+        all.filter(|of| of["type"] == "RegularExpression").filter_map(|of| of["value"].as_str());
+    let is_invalid = |expression: &&str| Pattern::new(format!("^(?:{expression})$"), false).is_err();
+    expressions.find(is_invalid).map(str::to_owned)
 }
 
 /// The conditions of a unit beside its paths.

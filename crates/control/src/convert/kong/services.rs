@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use serde_json::{Map, Value, json};
 use sluicegate_kong::file::{Hash, HashSource, Protocol, Service, Target, Upstream};
 
-use super::{Conversion, POLICY_VERSION};
+use super::{Conversion, POLICY_VERSION, duration};
 
 /// The longest timeout, in milliseconds.
 const TIMEOUT_MAX: u32 = 24 * 60 * 60 * 1000;
@@ -254,7 +254,7 @@ impl<'f> Conversion<'f> {
 
     /// The timeouts, retries and load balancing of a service.
     pub(super) fn traffic(&mut self, service: &Service) -> Map<String, Value> {
-        let time = |milliseconds: u32| format!("{}ms", milliseconds.clamp(1, TIMEOUT_MAX));
+        let time = |milliseconds: u32| duration(milliseconds.clamp(1, TIMEOUT_MAX).into());
         let mut content = Map::new();
         content.insert(
             "timeouts".to_owned(),
@@ -314,5 +314,5 @@ impl<'f> Conversion<'f> {
 
 /// A time in seconds, of at least this number of milliseconds and at most an hour.
 fn milliseconds(seconds: f64, least: u32) -> String {
-    format!("{}ms", ((seconds * 1000.0).min(3_600_000.0) as u32).max(least))
+    duration(((seconds * 1000.0).min(3_600_000.0) as u32).max(least).into())
 }

@@ -254,6 +254,26 @@ fn converted_objects_are_valid_and_serve_the_same_rules_as_the_file() {
 }
 
 #[test]
+fn objects_of_large_values_are_valid() {
+    let text = FILE.replace("read_timeout: 5000", "read_timeout: 1234567").replace(
+        "minute: 5, policy: local",
+        "minute: 5, hour: 10000000, year: 9, policy: redis, redis_host: redis, redis_password: of-redis",
+    );
+    let (config, problems) = served(&text);
+    assert_eq!(
+        problems.iter().filter(|problem| !problem.contains("plugin")).collect::<Vec<_>>(),
+        Vec::<&String>::new()
+    );
+    let rule = rule(&config, "a.test", "/buy/1");
+    let limits = &rule.rate_limits.as_ref().unwrap().limits;
+    let shown: Vec<(u32, String)> =
+        limits.iter().map(|limit| (limit.requests.get(), limit.per.to_string())).collect();
+    assert_eq!(shown, [(5, "1m".to_owned()), (1_000_000, "6m".to_owned()), (1, "720h".to_owned())]);
+    let timeouts = &rule.traffic.as_ref().unwrap().features.timeouts;
+    assert_eq!(timeouts.response.unwrap().get().as_millis(), 1_234_567);
+}
+
+#[test]
 fn file_with_an_error_converts_to_nothing_and_names_the_line() {
     let converted =
         convert_kong("_format_version: \"3.0\"\nroutes:\n- {name: a}\n", &KongOptions::default(), &|_| None);
@@ -305,6 +325,8 @@ fn each_restriction_that_is_not_converted_closes_its_routes() {
         "{name: acl, config: {allow: [a]}}",
         "{name: jwt}",
         "{name: bot-detection, config: {deny: ['(?=x)']}}",
+        "{name: request-termination, config: {status_code: 101}}",
+        "{name: rate-limiting, config: {minute: 5, limit_by: header, header_name: 'a b'}}",
     ] {
         let text = format!(
             "_format_version: \"3.0\"\nservices:\n- {{name: s, url: 'http://s.test', routes: [{{name: a, paths: [/]}}], plugins: [{plugin}]}}\n"
