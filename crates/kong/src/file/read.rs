@@ -762,7 +762,7 @@ impl<'n> Reader<'_, 'n> {
             match consumer(file, named) {
                 Some(place) => file.consumers[place].groups.push(group),
                 None => {
-                    notes.error(*line, &label("consumer_group", Some(&group)), missing("consumer", named))
+                    notes.error(*line, &label("consumer_group", Some(&group)), missing("consumer", named));
                 }
             }
         }
@@ -771,7 +771,11 @@ impl<'n> Reader<'_, 'n> {
             match upstreams.find(|known| known.name == *named || known.id.as_ref() == Some(named)) {
                 Some(upstream) => upstream.targets.push(target.clone()),
                 None => {
-                    notes.error(target.line, &label("target", Some(&target.host)), missing("upstream", named))
+                    notes.error(
+                        target.line,
+                        &label("target", Some(&target.host)),
+                        missing("upstream", named),
+                    );
                 }
             }
         }

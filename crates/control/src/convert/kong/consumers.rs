@@ -59,7 +59,7 @@ impl Conversion<'_> {
         let (mut keys, mut users): (Vec<Value>, Vec<&str>) = Default::default();
         for credential in &consumer.credentials {
             let unusable = |notes: &mut Notes, message: &str| {
-                notes.unconverted(credential.line, &consumer.label(), message)
+                notes.unconverted(credential.line, &consumer.label(), message);
             };
             match credential.kind {
                 CredentialKind::Key => {
@@ -87,7 +87,10 @@ impl Conversion<'_> {
                             "a key has less than 8 bytes, and is not valid: use a longer key",
                         ),
                         None => {
-                            unusable(&mut self.notes, "a key is missing, which Kong generates: write the key")
+                            unusable(
+                                &mut self.notes,
+                                "a key is missing, which Kong generates: write the key",
+                            );
                         }
                     }
                 }

@@ -87,12 +87,11 @@ impl<'f> Conversion<'f> {
             if service.is_some_and(|service| !service.enabled) {
                 continue;
             }
-            if !effects.contains_key(&part.place) {
+            let of_route = effects.entry(part.place).or_insert_with(|| {
                 let mut of_route = self.effects(part.place, part.route.service);
                 self.addresses(part.route, &mut of_route);
-                effects.insert(part.place, of_route);
-            }
-            let Some(of_route) = effects.get(&part.place) else { continue };
+                of_route
+            });
             self.units(part, of_route, &mut units);
         }
         let total = units.len();
