@@ -97,9 +97,6 @@ pub fn convert_kong(
         }
     };
     let Objects { objects, notes } = objects(&file, options);
-    if notes.iter().any(|note| note.severity == Severity::Error) {
-        return KongConverted { yaml: String::new(), notes };
-    }
     let documents = objects.iter().filter_map(|(_, object)| serde_saphyr::to_string(object).ok());
     KongConverted { yaml: documents.collect::<Vec<_>>().join("---\n"), notes }
 }
@@ -128,7 +125,7 @@ pub(crate) struct Objects {
     pub(crate) notes: Vec<Note>,
 }
 
-/// Converts a file.
+/// Converts a file. A file with an error has no objects.
 pub(crate) fn objects(file: &File, options: &KongOptions) -> Objects {
     let mut conversion = Conversion {
         file,
