@@ -101,15 +101,18 @@ pub fn convert_kong(
     KongConverted { yaml: documents.collect::<Vec<_>>().join("---\n"), notes }
 }
 
-/// Whether a text is a declarative file of Kong: a line begins with the key of its format.
+/// Whether a text is a declarative file of Kong: a line begins with the key of its format. In YAML, an indented line may be a
+/// part of a text, such as a value of a ConfigMap.
 #[must_use]
 pub fn is_kong(text: &str) -> bool {
+    let text = text.trim_start_matches('\u{feff}');
+    let is_json = text.trim_start().starts_with('{');
     let is_key = |line: &str| {
-        let line = line.trim_start_matches(['{', ' ', '\t', '"', '\'']);
-        line.strip_prefix("_format_version")
-            .is_some_and(|rest| rest.trim_start_matches(['"', '\'', ' ']).starts_with(':'))
+        let line = if is_json { line.trim_start_matches(['{', ' ', '\t']) } else { line };
+        let rest = line.trim_start_matches(['"', '\'']).strip_prefix("_format_version");
+        rest.is_some_and(|rest| rest.trim_start_matches(['"', '\'', ' ']).starts_with(':'))
     };
-    text.trim_start_matches('\u{feff}').lines().any(is_key)
+    text.lines().any(is_key)
 }
 
 /// A note with its file: `FILE:LINE: ENTITY: MESSAGE`.

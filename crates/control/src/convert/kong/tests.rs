@@ -309,6 +309,8 @@ fn file_of_kong_is_recognised_by_its_format() {
         ("# x\n---\n_format_version: 3.0\n", true),
         ("{\"_format_version\": \"3.0\"}", true),
         ("kind: Service\n# _format_version: 1\n", false),
+        ("{\n  \"services\": [],\n  \"_format_version\": \"3.0\"}", true),
+        ("kind: ConfigMap\ndata:\n  kong.yaml: |\n    _format_version: \"3.0\"\n", false),
     ] {
         assert_eq!(is_kong(text), expected, "{text}");
     }
