@@ -258,7 +258,7 @@ impl Match for HttpMatch {
         let query = query.into_iter().map(|(name, value)| QueryMatch { name, value }).collect();
         let prefix = match &path {
             PathMatch::Regex(_) => prefix_of(value),
-            PathMatch::Literal(_) => None,
+            PathMatch::Literal(_) | PathMatch::Template(_) => None,
         };
         let of = RuleMatch::new(path, self.method.map(Into::into), headers, query);
         // The match keeps the precedence of its expression.

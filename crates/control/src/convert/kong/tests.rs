@@ -54,6 +54,9 @@ fn meets(of: &RuleMatch, request: &Request<'_>) -> bool {
         }
         PathMatch::Literal(PathPattern::Starts(path)) => request.path.starts_with(&**path),
         PathMatch::Regex(pattern) => pattern.is_match(request.path.as_bytes()),
+        PathMatch::Template(template) => {
+            request.path.strip_prefix(template.prefix()).is_some_and(|rest| template.takes(rest.as_bytes()))
+        }
     };
     let host = [("host", request.host)];
     path && of.method.as_deref().is_none_or(|method| method == request.method)
