@@ -12,7 +12,7 @@
 //! | [`environment`] | variables of the environment in the text |
 //! | [`node`] | the text as a tree of values with lines |
 //! | [`note`] | messages about the file |
-//! | [`file`] | the entities of a file |
+//! | [`mod@file`] | the entities of a file |
 //! | [`router`] | the parts of routes, their priorities, and the choice of a route |
 //! | [`path`] | the normal form of paths, and the path for the service |
 //! | [`id`] | the ids that Kong gives to entities without an id |

@@ -58,7 +58,7 @@ impl Document {
         match fields.get("paths") {
             Some(Value::Object(paths)) => document.paths(root, paths),
             Some(_) => {
-                document.findings.error(&at.field("paths"), "is no mapping: write paths and their methods")
+                document.findings.error(&at.field("paths"), "is no mapping: write paths and their methods");
             }
             None => document.findings.warning(&at, "has no paths: the API has no operations"),
         }

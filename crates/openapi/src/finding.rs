@@ -74,16 +74,16 @@ impl Findings {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pointer<'p> {
     Root,
-    Field(&'p Pointer<'p>, &'p str),
-    Item(&'p Pointer<'p>, usize),
+    Field(&'p Self, &'p str),
+    Item(&'p Self, usize),
 }
 
 impl<'p> Pointer<'p> {
-    pub(crate) fn field(&'p self, name: &'p str) -> Pointer<'p> {
+    pub(crate) fn field(&'p self, name: &'p str) -> Self {
         Pointer::Field(self, name)
     }
 
-    pub(crate) fn item(&'p self, index: usize) -> Pointer<'p> {
+    pub(crate) fn item(&'p self, index: usize) -> Self {
         Pointer::Item(self, index)
     }
 }

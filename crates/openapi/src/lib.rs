@@ -5,7 +5,7 @@
 //! | [`document`] | the document: title, servers, operations |
 //! | [`operation`] | an operation: method, path, id, tags, media types |
 //! | [`finding`] | faults, each with a JSON Pointer to its place |
-//! | [`reference`] | references inside of the document |
+//! | [`mod@reference`] | references inside of the document |
 //!
 //! A fault in one operation does not affect the others. Every fault is a [`Finding`]; nothing is dropped in silence.
 

@@ -8,6 +8,8 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use sluicegate_control::{ApiDocument, api_object, write_yaml};
 
+use crate::{complain, say};
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Api {
     /// Check an OpenAPI document 3.0 or 3.1: print each fault with its line and its JSON Pointer. Exit with 1 if there are
@@ -65,9 +67,9 @@ pub(crate) fn run(command: &Api) -> anyhow::Result<ExitCode> {
 
 fn lint(args: &LintArgs) -> anyhow::Result<ExitCode> {
     let document = ApiDocument::read(&read(&args.document)?);
-    let is_valid = report(&args.document, &document, |line| println!("{line}"));
+    let is_valid = report(&args.document, &document, say);
     let operations = document.operations();
-    println!("{operations} operations of {:?} {}", document.title(), document.version());
+    say(&format!("{operations} operations of {:?} {}", document.title(), document.version()));
     let is_strictly_valid = document.faults().next().is_none();
     Ok(exit(if args.strict { is_strictly_valid } else { is_valid }))
 }
@@ -75,7 +77,7 @@ fn lint(args: &LintArgs) -> anyhow::Result<ExitCode> {
 fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     let text = read(&args.document)?;
     let document = ApiDocument::read(&text);
-    let is_valid = report(&args.document, &document, |line| eprintln!("{line}"));
+    let is_valid = report(&args.document, &document, complain);
     let mut hosts = args.host.clone();
     if hosts.is_empty() {
         hosts.extend(document.host().map(ToOwned::to_owned));
@@ -90,17 +92,17 @@ fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
         environment["basePath"] = base_path.as_str().into();
     }
     let object = api_object(&name, args.namespace.as_deref(), &text, &environment);
-    print!("{}", write_yaml(&object));
+    say(write_yaml(&object).trim_end());
     Ok(exit(is_valid))
 }
 
 /// Prints the faults. Returns whether there are no errors.
-fn report(file: &Path, document: &ApiDocument, mut print: impl FnMut(String)) -> bool {
+fn report(file: &Path, document: &ApiDocument, print: impl Fn(&str)) -> bool {
     let mut is_valid = true;
     for (is_error, message) in document.faults() {
         is_valid &= !is_error;
         let severity = if is_error { "error" } else { "warning" };
-        print(format!("{}: {severity}: {message}", file.display()));
+        print(&format!("{}: {severity}: {message}", file.display()));
     }
     is_valid
 }
