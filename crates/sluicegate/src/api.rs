@@ -15,8 +15,8 @@ pub(crate) enum Api {
     /// Check an OpenAPI document 3.0 or 3.1: print each fault with its line and its JSON Pointer. Exit with 1 if there are
     /// errors.
     Lint(LintArgs),
-    /// Print an Api that serves the operations of an OpenAPI document, for kubectl apply -f -. Exit with 1 if the document has
-    /// errors.
+    /// Print an Api that serves the operations of an OpenAPI document, for kubectl apply -f -. If the document has errors, the
+    /// Api serves the other operations, and the command exits with 1.
     #[command(after_help = "\
 Example:\n  sluicegate api import openapi.yaml --host api.example.com --service pets --port http | kubectl apply -f -")]
     Import(ImportArgs),
@@ -47,7 +47,7 @@ pub(crate) struct ImportArgs {
     /// A host of the environment; may be given several times. [default: the host of the first server of the document]
     #[arg(long, value_name = "HOST")]
     host: Vec<String>,
-    /// The path before the paths of the document. [default: the path of the first server of the document]
+    /// The path before the paths of the document. [default: the path of the first server of the document, or /]
     #[arg(long, value_name = "PATH")]
     base_path: Option<String>,
     /// The Service that serves the operations.

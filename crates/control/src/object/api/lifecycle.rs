@@ -12,15 +12,15 @@ use crate::problem::Findings;
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LifecycleSpec {
-    /// The state: Created is not served, PreReleased and Published are served, Deprecated is served with the header Deprecation,
+    /// The state: Created is not served, PreReleased and Published are served, Deprecated is served and requires deprecation,
     /// Blocked responds with 503, and Retired responds with 410. Default: Published.
     pub(crate) state: Option<LifecycleState>,
-    /// The time since which clients should not use the API any more, such as 2027-01-01T00:00:00Z. Responses have the header
+    /// The time from which the API is deprecated, such as 2027-01-01T00:00:00Z. Responses have the header
     /// Deprecation (RFC 9745), also before that time. Required with state Deprecated. Default: none.
     #[schemars(length(min = 1, max = 64))]
     pub(crate) deprecation: Option<String>,
-    /// The time at which the API ends, not before deprecation. Responses have the header Sunset (RFC 8594). From then on, all
-    /// requests receive 410. Default: none.
+    /// The time at which the API ends, not before deprecation. From this time on, all requests receive 410. Responses have the
+    /// header Sunset (RFC 8594). Default: none.
     #[schemars(length(min = 1, max = 64))]
     pub(crate) sunset: Option<String>,
     /// The URL of the version that succeeds, for the header Link (rel="successor-version"). Default: none.
@@ -47,14 +47,15 @@ pub(crate) enum LifecycleState {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct VersioningSpec {
-    /// The place of the version in requests: Path (behind basePath), Header or Query.
+    /// The place of the version in requests: Path (the segment after basePath), Header or Query.
     #[serde(rename = "in")]
     pub(crate) place: VersionPlace,
     /// The name of the header or the parameter. Not allowed with Path. Default: Api-Version for a header, and api-version for a
     /// parameter.
     #[schemars(length(min = 1, max = 256))]
     pub(crate) name: Option<String>,
-    /// Whether this version also serves requests without a version. Only one version of an API should. Not allowed with Path.
+    /// Whether this version also serves requests without a version. Set true in at most one version. Not allowed
+    /// with Path.
     /// Default: false.
     pub(crate) is_default: Option<bool>,
 }

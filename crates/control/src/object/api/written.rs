@@ -5,14 +5,15 @@ use serde::Deserialize;
 
 use super::lifecycle::{LifecycleSpec, VersioningSpec};
 
-/// An API by its OpenAPI document: the gateway serves each operation of the document, and responds to other requests itself.
+/// An API that an OpenAPI document describes. The gateway forwards requests for the operations of the document, and responds to
+/// other requests below the base path itself.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ApiSpec {
-    /// The title of the API. Default: info.title of the document.
+    /// The title of the API, as text. Default: info.title of the document.
     #[schemars(length(min = 1, max = 256))]
     pub(crate) title: Option<String>,
-    /// The version of the API. Default: info.version of the document.
+    /// The version of the API, as text such as "2". Default: info.version of the document.
     #[schemars(length(min = 1, max = 64))]
     pub(crate) version: Option<String>,
     /// The team or the person who is responsible for the API. Default: none.
@@ -20,7 +21,7 @@ pub(crate) struct ApiSpec {
     pub(crate) owner: Option<String>,
     /// The OpenAPI document, version 3.0 or 3.1, with the operations of the API.
     pub(crate) document: DocumentRef,
-    /// The places where clients reach the API, such as staging and production. 1 to 16 entries.
+    /// The environments of the API, such as staging and production: hosts, base path and Service. 1 to 16 entries.
     #[schemars(length(min = 1, max = 16))]
     pub(crate) environments: Vec<EnvironmentSpec>,
     /// How clients choose this version of the API. Default: by the hosts and the base path alone.
@@ -60,7 +61,7 @@ pub(crate) struct ConfigMapKey {
     pub(crate) key: Option<String>,
 }
 
-/// A place where clients reach the API.
+/// An environment: where clients reach the API, and the Service.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EnvironmentSpec {
@@ -70,12 +71,12 @@ pub(crate) struct EnvironmentSpec {
     /// The hosts of the environment, such as api.example.com. 1 to 16 entries.
     #[schemars(length(min = 1, max = 16), inner(length(min = 1, max = 253)))]
     pub(crate) hosts: Vec<String>,
-    /// The path before the paths of the document. Default: the path of the first server of the document.
+    /// The path before the paths of the document. Default: the path of the first server of the document, or / without a server.
     #[schemars(length(min = 1, max = 1024))]
     pub(crate) base_path: Option<String>,
     /// The Service that serves the operations.
     pub(crate) backend: ApiBackend,
-    /// The certificate for the hosts. Default: the hosts serve plain HTTP, or the certificate of another object.
+    /// The certificate for the hosts. Default: the certificate that another object has for the host, or else the default certificate.
     pub(crate) tls: Option<ApiTls>,
 }
 
@@ -86,10 +87,10 @@ pub(crate) struct ApiBackend {
     /// The name of the Service, in the namespace of the Api.
     #[schemars(length(min = 1, max = 63))]
     pub(crate) service: String,
-    /// The name or the number of a port of the Service.
+    /// The name or the number of a port of the Service, as text such as "8080".
     #[schemars(length(min = 1, max = 63))]
     pub(crate) port: String,
-    /// The path in place of basePath for endpoints. Default: basePath.
+    /// The gateway replaces basePath with this path before it forwards a request. Default: no change.
     #[schemars(length(min = 1, max = 1024))]
     pub(crate) base_path: Option<String>,
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::written::consumer::ConsumerSpec;
 use super::written::rate_limit::RateLimitPolicySpec;
 use super::written::security::SecurityPolicySpec;
-use super::written::status::{ConsumerStatus, PolicyStatus};
+use super::written::status::{ApiStatus, ConsumerStatus, PolicyStatus};
 use super::written::traffic::TrafficPolicySpec;
 use super::{GROUP, VERSION};
 use crate::object::Kind;
@@ -48,7 +48,7 @@ pub fn definitions() -> Vec<Definition> {
         definition::<ConsumerSpec, ConsumerStatus>(Kind::Consumer, "", &of_consumer),
         definition::<RateLimitPolicySpec, PolicyStatus>(Kind::RateLimitPolicy, "rlp", &of_policy),
         definition::<TrafficPolicySpec, PolicyStatus>(Kind::TrafficPolicy, "tp", &of_policy),
-        definition::<ApiSpec, ConsumerStatus>(Kind::Api, "", &of_api),
+        definition::<ApiSpec, ApiStatus>(Kind::Api, "", &of_api),
     ]
 }
 
