@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use sluicegate_model::PathTemplate;
 
 use crate::finding::{Findings, Pointer};
-use crate::operation::{Method, Operation};
+use crate::operation::{Method, Operation, shape};
 use crate::reference::resolve;
 
 /// The fields of a path item that are no methods (OpenAPI 3.1, "Path Item Object").
@@ -122,6 +122,7 @@ impl Document {
         let of_paths = of_root.field("paths");
         let mut ids: HashMap<Box<str>, String> = HashMap::new();
         let mut shapes: HashMap<String, &str> = HashMap::new();
+        let mut served: HashSet<(String, Method)> = HashSet::new();
         for (path, item) in paths.iter().filter(|(path, _)| !path.starts_with("x-")) {
             let at = of_paths.field(path);
             let template = match PathTemplate::new(path) {
@@ -131,9 +132,13 @@ impl Document {
                     continue;
                 }
             };
-            if let Some(other) = shapes.insert(shape(template.as_str()), path) {
-                self.findings.error(&at, format!("matches the same paths as {other:?}: remove one"));
-                continue;
+            // The specification forbids this, and well-known documents do it, with different methods.
+            let other = *shapes.entry(shape(path)).or_insert(path);
+            if other != path {
+                self.findings.warning(
+                    &at,
+                    format!("matches the same paths as {other:?}: use the same names of variables"),
+                );
             }
             let Some(item) = resolve(root, item, &at, &mut self.findings) else { continue };
             let Some(fields) = item.as_object() else {
@@ -155,6 +160,11 @@ impl Document {
                     self.findings.error(&at, "is no mapping: write an operation");
                     continue;
                 };
+                if !served.insert((shape(path), method)) {
+                    self.findings
+                        .error(&at, format!("is not served: {other:?} has this method for the same paths"));
+                    continue;
+                }
                 let mut named = self.parameters(root, operation.get("parameters"), &at);
                 named.extend(shared.iter().copied());
                 for name in template.names().filter(|name| !named.contains(name)) {
@@ -288,17 +298,6 @@ fn media_type(text: &str) -> Box<str> {
     text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().into()
 }
 
-/// The path without the names of its variables.
-fn shape(path: &str) -> String {
-    let mut shape = String::with_capacity(path.len());
-    let mut rest = path;
-    while let Some((before, behind)) = rest.split_once('{') {
-        shape.extend([before, "{}"]);
-        rest = behind.split_once('}').map_or("", |(_, rest)| rest);
-    }
-    shape + rest
-}
-
 fn list(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
@@ -342,7 +341,7 @@ mod tests {
         let document = with_paths(json!({
             "/a": {"get": {"operationId": "one"}, "put": {"operationId": "one"}, "fetch": {}},
             "/{x}": {"get": {}},
-            "/{y}": {"get": {}},
+            "/{y}": {"get": {}, "put": {}},
             "/{": {"get": {}},
             "/b": {"$ref": "#/components/pathItems/none"},
             "/c": {"get": 7},
@@ -355,6 +354,8 @@ mod tests {
             "#/paths/~1{: has a '{' without its partner",
             "#/paths/~1{x}/get: does not describe {x}",
             "#/paths/~1{y}: matches the same paths as \"/{x}\"",
+            "#/paths/~1{y}/get: is not served: \"/{x}\" has this method",
+            "#/paths/~1{y}/put: does not describe {y}",
         ];
         let found = faults(&document);
         assert_eq!(found.len(), expected.len(), "{found:#?}");
@@ -362,7 +363,7 @@ mod tests {
             assert!(found.iter().any(|fault| fault.starts_with(expected)), "{expected}: {found:#?}");
         }
         let ids: Vec<&str> = document.operations.iter().map(|operation| &*operation.id).collect();
-        assert_eq!(ids, ["one", "PUT /a", "GET /{x}"]);
+        assert_eq!(ids, ["one", "PUT /a", "GET /{x}", "PUT /{y}"]);
     }
 
     #[test]

@@ -76,3 +76,22 @@ pub struct Operation {
     /// Whether the operation is deprecated.
     pub is_deprecated: bool,
 }
+
+impl Operation {
+    /// The path without the names of its variables: operations of one shape match the same paths.
+    #[must_use]
+    pub fn shape(&self) -> String {
+        shape(&self.path)
+    }
+}
+
+/// The path without the names of its variables.
+pub(crate) fn shape(path: &str) -> String {
+    let mut shape = String::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((before, behind)) = rest.split_once('{') {
+        shape.extend([before, "{}"]);
+        rest = behind.split_once('}').map_or("", |(_, rest)| rest);
+    }
+    shape + rest
+}

@@ -169,12 +169,14 @@ impl Rules<'_, '_> {
         let rewritten = self.environment.endpoint_path.as_deref().filter(|path| **path != *base);
         let rewritten = rewritten.and_then(|path| rewrite::base_path(&base, path));
         let own = self.own(rewritten.unwrap_or_default());
-        let mut paths: BTreeMap<&str, Vec<&Operation>> = BTreeMap::new();
+        let mut paths: BTreeMap<String, Vec<&Operation>> = BTreeMap::new();
         for operation in &document.operations {
-            paths.entry(&operation.path).or_default().push(operation);
+            paths.entry(operation.shape()).or_default().push(operation);
         }
-        for (path, operations) in paths {
-            let Some(path) = self.path(&base, path) else { continue };
+        for operations in paths.into_values() {
+            let Some(path) = operations.first().and_then(|first| self.path(&base, &first.path)) else {
+                continue;
+            };
             let has = |method| operations.iter().any(|operation| operation.method == method);
             for operation in &operations {
                 let sections = self.sections(operation);
