@@ -15,7 +15,7 @@ use super::consumers::{BASIC, basic_secret};
 use super::{Conversion, duration};
 
 /// Plugins that change nothing about access, and the replacement of each.
-const HARMLESS: [(&str, &str); 32] = [
+const HARMLESS: [(&str, &str); 30] = [
     ("prometheus", "the gateway has metrics of its own at /metrics of the admin interface"),
     ("http-log", "use the access log"),
     ("file-log", "use the access log"),
@@ -30,8 +30,6 @@ const HARMLESS: [(&str, &str); 32] = [
     ("zipkin", "use the traces of the gateway (OpenTelemetry)"),
     ("opentelemetry", "set the traces of the gateway by its options"),
     ("correlation-id", "the gateway sends X-Request-ID to endpoints"),
-    ("pre-function", "write the function as a service; if it restricts access, write a SecurityPolicy"),
-    ("post-function", "write the function as a service"),
     ("aws-lambda", "call the function by its URL as a service"),
     ("azure-functions", "call the function by its URL as a service"),
     ("grpc-gateway", "let the service translate JSON"),
@@ -162,6 +160,10 @@ impl<'f> Conversion<'f> {
                     Ok(())
                 }
                 "request-termination" => self.termination(plugin, &mut effects),
+                "pre-function" | "post-function" => Err(
+                    "runs code, which may restrict access: write a service or a SecurityPolicy, and remove the plugin"
+                        .into(),
+                ),
                 name if WITHOUT_EFFECT.contains(&name) => Ok(()),
                 name => match HARMLESS.iter().find(|(known, _)| *known == name) {
                     Some((_, instead)) => {

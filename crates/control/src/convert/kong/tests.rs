@@ -324,6 +324,7 @@ fn each_restriction_that_is_not_converted_closes_its_routes() {
     for plugin in [
         "{name: hmac-auth}",
         "{name: my-own-plugin}",
+        "{name: pre-function, config: {access: ['x']}}",
         "{name: rate-limiting, config: {minute: 5, limit_by: path, path: /x}}",
         "{name: rate-limiting}",
         "{name: ip-restriction, config: {allow: [x]}}",
