@@ -133,7 +133,8 @@ impl Document {
                 }
             };
             // The specification forbids this, and well-known documents do it, with different methods.
-            let other = *shapes.entry(shape(path)).or_insert(path);
+            let shape = shape(path);
+            let other = *shapes.entry(shape.clone()).or_insert(path);
             if other != path {
                 self.findings.warning(
                     &at,
@@ -160,7 +161,7 @@ impl Document {
                     self.findings.error(&at, "is no mapping: write an operation");
                     continue;
                 };
-                if !served.insert((shape(path), method)) {
+                if !served.insert((shape.clone(), method)) {
                     self.findings
                         .error(&at, format!("is not served: {other:?} has this method for the same paths"));
                     continue;

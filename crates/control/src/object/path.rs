@@ -36,6 +36,18 @@ pub(crate) fn parse(path: &str, path_type: &str) -> Result<PathPattern, (&'stati
     }
 }
 
+/// A text as a regular expression that matches only this text.
+pub(crate) fn literal(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        if ".^$*+?()[]{}|\\".contains(character) {
+            escaped.push('\\');
+        }
+        escaped.push(character);
+    }
+    escaped
+}
+
 #[cfg(test)]
 mod tests {
     use super::parse;

@@ -8,7 +8,7 @@ use crate::note::Notes;
 /// Fields without an effect on requests.
 const WITHOUT_EFFECT: [&str; 6] = ["tags", "created_at", "updated_at", "ws_id", "_comment", "_ignore"];
 
-/// The fields of an entity. Each field that nobody takes is reported.
+/// The fields of an entity. [`finish`](Self::finish) reports each field that the reader of the entity did not take.
 pub(super) struct Fields<'n> {
     pub(super) line: u32,
     /// The entity in messages.
@@ -124,7 +124,7 @@ impl<'n> Fields<'n> {
         Some((node.line, text?.to_owned()))
     }
 
-    /// Reports the fields that nobody took. `replacement` says what to write instead of a field.
+    /// Reports the fields that the reader of the entity did not take. `replacement` says what to write instead of a field.
     pub(super) fn finish(self, replacement: impl Fn(&str) -> Option<&'static str>, notes: &mut Notes) {
         let untaken = self.entries.iter().zip(&self.taken).filter(|(_, is_taken)| !**is_taken);
         for ((key, node), _) in untaken.filter(|((key, _), _)| !WITHOUT_EFFECT.contains(&&**key)) {

@@ -3,6 +3,8 @@
 use sluicegate_kong::router::{Part, Path};
 use sluicegate_model::value::{CapturePath, RewritePattern};
 
+use crate::object::path::literal;
+
 /// The rewrites of a part of a route.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Rewrites {
@@ -82,18 +84,6 @@ pub(super) fn rewrites(part: &Part<'_>, service: Option<&str>) -> Result<Rewrite
         true => Ok(Rewrites { regex, exact, whole }),
         false => Err(Inexpressible("the paths are longer than 1024 bytes, or need too much memory")),
     }
-}
-
-/// A text as a regular expression.
-pub(super) fn literal(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        if ".^$*+?()[]{}|\\".contains(character) {
-            escaped.push('\\');
-        }
-        escaped.push(character);
-    }
-    escaped
 }
 
 #[cfg(test)]

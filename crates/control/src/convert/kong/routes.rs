@@ -12,11 +12,12 @@ use sluicegate_model::rule::Pattern;
 
 use super::Conversion;
 use super::plugins::Effects;
-use super::rewrite::{Inexpressible, Rewrites, literal, rewrites};
+use super::rewrite::{Inexpressible, Rewrites, rewrites};
 use super::services::Backend;
 use crate::convert::VERSION;
 use crate::object::annotation::PRIORITY;
 use crate::object::host;
+use crate::object::path::literal;
 
 /// The longest list of hostnames of an HTTPRoute.
 const HOSTNAMES_MAX: usize = 16;

@@ -83,9 +83,14 @@ fn intent<'a>(
     contract: Option<&Contract>,
     problems: &mut Vec<Problem>,
 ) -> Intent<'a> {
+    let returns =
+        Entries::new(api.lifecycle.sunset.and_then(after).into_iter().collect()).unwrap_or_default();
+    let template_headers = headers(&api.lifecycle.headers());
+    let lifecycle = Features { template_headers, returns, ..Features::default() };
     let mut hosts = Vec::new();
     for environment in &api.environments {
-        let rules = Rules { store, at, api, environment, contract, problems: &mut *problems };
+        let (lifecycle, problems) = (&lifecycle, &mut *problems);
+        let rules = Rules { store, at, api, environment, contract, lifecycle, problems };
         let rules = rules.build();
         hosts.extend(environment.hosts.iter().map(|host| Host {
             host: Cow::Borrowed(host),
@@ -133,6 +138,8 @@ struct Rules<'r, 'a> {
     api: &'a Api,
     environment: &'a Environment,
     contract: Option<&'r Contract>,
+    /// The features of the lifecycle.
+    lifecycle: &'r Features,
     problems: &'r mut Vec<Problem>,
 }
 
@@ -173,6 +180,7 @@ impl Rules<'_, '_> {
         for operation in &document.operations {
             paths.entry(operation.shape()).or_default().push(operation);
         }
+        let unknown = self.own(response(404, "Not Found", "The API has no such version.", None));
         for operations in paths.into_values() {
             let Some(path) = operations.first().and_then(|first| self.path(&base, &first.path)) else {
                 continue;
@@ -198,7 +206,7 @@ impl Rules<'_, '_> {
             let refused = self.own(response(405, "Method Not Allowed", &detail, Some(&allow)));
             let of = matching(path, None);
             self.add(&mut rules, choice.of(&of), None, &refused, &[], &other);
-            self.add(&mut rules, choice.unknown(&of), None, &self.own(unknown_version()), &[], &other);
+            self.add(&mut rules, choice.unknown(&of), None, &unknown, &[], &other);
         }
         let missing = self.own(response(404, "Not Found", "The API has no such path.", None));
         self.add(&mut rules, choice.of(&below(&base)), None, &missing, &[], &other);
@@ -243,10 +251,7 @@ impl Rules<'_, '_> {
 
     /// The parts of rules with these features, and the features of the lifecycle.
     fn own(&self, features: Features) -> Arc<Own> {
-        let lifecycle = &self.api.lifecycle;
-        let template_headers = headers(&lifecycle.headers());
-        let returns = lifecycle.sunset.and_then(after).into_iter().collect();
-        let returns = Entries::new(returns).unwrap_or_default();
+        let Features { template_headers, returns, .. } = self.lifecycle.clone();
         let features = Arc::new(Features { template_headers, returns, ..features });
         Arc::new(Own { class: self.at.id(), features, security: None, rate_limits: None, https: https() })
     }
@@ -363,10 +368,6 @@ fn after(sunset: i64) -> Option<Return> {
 
 fn gone() -> Features {
     response(410, "Gone", "The API has ended.", None)
-}
-
-fn unknown_version() -> Features {
-    response(404, "Not Found", "The API has no such version.", None)
 }
 
 fn matching(path: PathMatch, method: Option<Method>) -> RuleMatch {

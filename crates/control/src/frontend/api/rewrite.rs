@@ -4,25 +4,15 @@ use sluicegate_model::Features;
 use sluicegate_model::feature::{RegexRewrite, UrlRewrite};
 use sluicegate_model::value::{CapturePath, RewritePattern};
 
+use crate::object::path::literal;
+
 /// Replaces the base path of requests by the base path of endpoints. Both are without a final slash. `None` if one of them is
 /// too long.
 pub(super) fn base_path(from: &str, to: &str) -> Option<Features> {
-    let pattern = RewritePattern::new(&format!("^{}/(.*)$", escaped(from))).ok()?;
+    let pattern = RewritePattern::new(&format!("^{}/(.*)$", literal(from))).ok()?;
     let value = CapturePath::new(&format!("{to}/$1")).ok()?;
     let url_rewrite = UrlRewrite { regex: Some(RegexRewrite { pattern, value }), ..UrlRewrite::default() };
     Some(Features { url_rewrite, ..Features::default() })
-}
-
-/// A path in normal form as a regular expression that matches only this path.
-fn escaped(path: &str) -> String {
-    let mut escaped = String::with_capacity(path.len());
-    for letter in path.chars() {
-        if letter.is_ascii_punctuation() {
-            escaped.push('\\');
-        }
-        escaped.push(letter);
-    }
-    escaped
 }
 
 #[cfg(test)]

@@ -152,8 +152,18 @@ impl<'a, V: Parts> Attached<'a, V> {
         Self { policies, holders, verdicts, overridden, closed, combined }
     }
 
-    /// The policy of the route from this Ingress to this upstream.
-    pub(super) fn of(&mut self, ingress: &ObjectRef, upstream: Option<&UpstreamKey>) -> Option<Arc<V>> {
+    /// The policy of a rule of this Ingress or Api that leads to this upstream. `sections` are the names of the rule of an Api
+    /// ([`RuleOrigin::sections`]).
+    pub(super) fn of(
+        &mut self,
+        ingress: &ObjectRef,
+        sections: &[Arc<str>],
+        upstream: Option<&UpstreamKey>,
+    ) -> Option<Arc<V>> {
+        if ingress.kind == Kind::Api {
+            let origin = RuleOrigin { route: ingress, sections, gateway: None, listener: None };
+            return self.of_rule(origin, upstream);
+        }
         let of_ingress = self.holder(ingress, None);
         let of_service = upstream.and_then(|upstream| self.of_service(upstream, of_ingress));
         let governor = match of_service {

@@ -19,13 +19,13 @@ use sluicegate_model::{Config, ObjectId, UpstreamKey};
 
 use crate::intent::{At, Intent, Intents, Own, Reference};
 use crate::manifest::Guarded;
+use crate::object::ObjectRef;
 use crate::object::policy::rate_limit::RateLimitPolicy;
 use crate::object::policy::security::SecurityPolicy;
 use crate::object::policy::traffic::TrafficPolicy;
-use crate::object::{Kind, ObjectRef};
 use crate::problem::{Problem, Severity};
 use crate::store::Store;
-use attach::{Attached, Policy, RuleOrigin};
+use attach::{Attached, Policy};
 pub(crate) use security::service_upstream;
 use sluicegate_model::feature::{Features, ServiceFeatures};
 use sluicegate_model::value::Weight;
@@ -131,28 +131,15 @@ impl<'a> Policies<'a> {
         sections: &[Arc<str>],
     ) -> RoutePolicies {
         let ingress = intent.at.object;
-        let origin = (ingress.kind == Kind::Api).then_some(RuleOrigin {
-            route: ingress,
-            sections,
-            gateway: None,
-            listener: None,
-        });
         let security = match self.closed.iter().find(|(guarded, _)| guarded.has(&ingress.namespace)) {
             Some((_, closed)) => Some(closed.clone()),
             None => {
-                let governor = match origin {
-                    Some(origin) => self.security.of_rule(origin, upstream),
-                    None => self.security.of(ingress, upstream),
-                };
+                let governor = self.security.of(ingress, sections, upstream);
                 let governor = security::combined(own.and_then(|own| own.security.as_ref()), governor);
                 intent.refuses.clone().or(governor)
             }
         };
-        let traffic = match origin {
-            Some(origin) => self.traffic.of_rule(origin, upstream),
-            None => self.traffic.of(ingress, upstream),
-        };
-        let traffic = traffic.map(|value| value.traffic.clone());
+        let traffic = self.traffic.of(ingress, sections, upstream).map(|value| value.traffic.clone());
         let traffic = match own.filter(|own| *own.features != Features::default()) {
             None => traffic,
             Some(own) => Some(self.combined(own, traffic.as_deref(), ingress)),
@@ -162,10 +149,7 @@ impl<'a> Policies<'a> {
             _ => self.narrow(Some(intent.at), traffic, security.as_ref()),
         });
         let own_limits = own.and_then(|own| own.rate_limits.clone());
-        let rate_limits = own_limits.or_else(|| match origin {
-            Some(origin) => self.rate_limits.of_rule(origin, upstream),
-            None => self.rate_limits.of(ingress, upstream),
-        });
+        let rate_limits = own_limits.or_else(|| self.rate_limits.of(ingress, sections, upstream));
         RoutePolicies { security, rate_limits, traffic }
     }
 

@@ -10,6 +10,7 @@ use super::Row;
 use super::access::{Networks, networks};
 use super::risk::Risk;
 use super::value::Value;
+use crate::object::path::literal;
 use crate::object::{Kind, ObjectRef};
 
 /// The settings of this group.
@@ -75,7 +76,7 @@ fn blocklist(value: &Value<'_>) -> Result<Vec<Pattern>, String> {
             (None, Some(regex)) => format!("(?:{regex})"),
             (None, None) => {
                 let text = entry.strip_prefix('\\').unwrap_or(&entry);
-                format!("(?i:^{}$)", escaped(text))
+                format!("(?i:^{}$)", literal(text))
             }
         };
         Pattern::new(&*expression, false)
@@ -93,18 +94,6 @@ fn blocklist(value: &Value<'_>) -> Result<Vec<Pattern>, String> {
     }
     let pattern = |text: String| Pattern::new(text, false).map_err(|fault| fault.to_string());
     expressions.into_iter().map(pattern).collect()
-}
-
-/// A text as a regular expression.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for next in text.chars() {
-        if next.is_ascii_punctuation() && !matches!(next, '<' | '>') {
-            escaped.push('\\');
-        }
-        escaped.push(next);
-    }
-    escaped
 }
 
 /// A word of a configuration of nginx, without its quotes and escapes.
