@@ -440,6 +440,28 @@ class Values(unittest.TestCase):
         added = {(resource, "*") for resource in ("services", "serviceaccounts", "deployments", "daemonsets", "tokenreviews")}
         self.assertEqual(written(own) - written(split), added)
 
+    def test_analytics_are_added_up_by_pods_that_serve_and_stored_by_pods_that_read_the_cluster(self):
+        plain = rendered()
+        for each in plain.workloads():
+            self.assertFalse([arg for arg in container(each)["args"] if "analytics" in arg])
+        objects = rendered_file(CHART / "ci/split-values.yaml")
+        args = {each["metadata"]["name"]: container(each)["args"] for each in objects.workloads()}
+        names = {each["metadata"]["name"]: [of["name"] for of in container(each)["env"]] for each in objects.workloads()}
+        for name, of in args.items():
+            self.assertIn("--analytics", of, name)
+            is_control_plane = of[0] == "control-plane"
+            self.assertEqual(is_control_plane, any(arg.startswith("--analytics-database=postgres://") for arg in of), name)
+            self.assertEqual(is_control_plane, "SLUICEGATE_ANALYTICS_DATABASE_PASSWORD" in names[name], name)
+        values = {"analytics": {"enabled": True, "database": "sqlite:/var/lib/sluicegate-analytics/a.db", "persistentVolumeClaim": "a"}}
+        for mode in ({}, {"mode": "split"}):
+            stores = [each for each in rendered(values | mode).workloads() if container(each)["args"][0] != "data-plane"]
+            mounts = [(of["name"], of["mountPath"]) for of in container(stores[0])["volumeMounts"]]
+            self.assertIn(("analytics", "/var/lib/sluicegate-analytics"), mounts)
+            volumes = {of["name"]: of for of in pod(stores[0])["volumes"]}
+            self.assertEqual(volumes["analytics"]["persistentVolumeClaim"], {"claimName": "a"})
+        with self.assertRaises(Refused):
+            rendered({"analytics": {"enabled": True, "database": "postgres://user:password@host/database"}})
+
     def test_configmap_contains_config_values_as_they_are_written(self):
         config = {"proxy-body-size": "8m", "max-request-body": 10485760, "ssl-redirect": False}
         objects = rendered({"config": config})

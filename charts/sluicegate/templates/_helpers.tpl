@@ -272,6 +272,22 @@ balancer may never have an address. In split mode, the control plane runs on oth
 {{- else }}
 - --no-status
 {{- end }}
+{{- if .Values.analytics.enabled }}
+{{- with .Values.analytics }}
+{{- with .database }}
+- {{ printf "--analytics-database=%s" . | quote }}
+{{- end }}
+{{- if ne (int .keepMinutesDays) 2 }}
+- --analytics-keep-minutes={{ int .keepMinutesDays }}
+{{- end }}
+{{- if ne (int .keepHoursDays) 60 }}
+- --analytics-keep-hours={{ int .keepHoursDays }}
+{{- end }}
+{{- if ne (int .keepDaysDays) 730 }}
+- --analytics-keep-days={{ int .keepDaysDays }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- with .Values.admissionWebhook }}
 {{- if .enabled }}
 - --validating-webhook={{ include "sluicegate.address" (dict "host" (first $root.Values.listen.addresses) "port" .port) }}
@@ -299,11 +315,50 @@ balancer may never have an address. In split mode, the control plane runs on oth
 - --shutdown-idle={{ .idleSeconds }}s
 - --shutdown-timeout={{ .timeoutSeconds }}s
 {{- end }}
+{{- with .Values.analytics }}
+{{- if .enabled }}
+- --analytics
+{{- if ne (int .maxSeries) 60000 }}
+- --analytics-max-series={{ int .maxSeries }}
+{{- end }}
+{{- if ne .buffer "24Mi" }}
+- --analytics-buffer={{ .buffer }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- if .Values.accessLog.enabled }}
 - --access-log=-
 {{- if ne .Values.accessLog.format "json" }}
 - --access-log-format={{ .Values.accessLog.format }}
 {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* The password of the database of analytics, as a variable of the pods that store analytics. */}}
+{{- define "sluicegate.analyticsEnv" -}}
+{{- with .Values.analytics }}
+{{- if and .enabled .passwordSecret.name }}
+- name: SLUICEGATE_ANALYTICS_DATABASE_PASSWORD
+  valueFrom: {secretKeyRef: {name: {{ .passwordSecret.name }}, key: {{ .passwordSecret.key }}}}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* The claim of the volume for a database of SQLite, if the pods that store analytics mount it. */}}
+{{- define "sluicegate.analyticsClaim" -}}
+{{- if .Values.analytics.enabled }}{{ .Values.analytics.persistentVolumeClaim }}{{ end }}
+{{- end -}}
+
+{{- define "sluicegate.analyticsMount" -}}
+{{- if include "sluicegate.analyticsClaim" . }}
+- {name: analytics, mountPath: /var/lib/sluicegate-analytics}
+{{- end }}
+{{- end -}}
+
+{{- define "sluicegate.analyticsVolume" -}}
+{{- with include "sluicegate.analyticsClaim" . }}
+- name: analytics
+  persistentVolumeClaim: {claimName: {{ . }}}
 {{- end }}
 {{- end -}}
 

@@ -59,6 +59,9 @@ spec:
         {{- end }}
       env:
         {{- include "sluicegate.env" . | nindent 8 }}
+        {{- if not $split }}
+        {{- include "sluicegate.analyticsEnv" . | indent 8 }}
+        {{- end }}
       {{- /* With hostNetwork and ports, the scheduler would not place the new pod on the node of the old pod. */}}
       {{- if not .Values.hostNetwork }}
       ports:
@@ -114,11 +117,17 @@ spec:
         {{- end }}
         sizeLimit: {{ .Values.snapshot.sizeLimit }}
     {{- end }}
-      {{- else if $webhook }}
+      {{- else if or $webhook (include "sluicegate.analyticsClaim" .) }}
       volumeMounts:
+        {{- include "sluicegate.analyticsMount" . | indent 8 }}
+        {{- if $webhook }}
         {{- include "sluicegate.webhookMount" . | nindent 8 }}
+        {{- end }}
   volumes:
+    {{- include "sluicegate.analyticsVolume" . | indent 4 }}
+    {{- if $webhook }}
     {{- include "sluicegate.webhookVolume" . | nindent 4 }}
+    {{- end }}
       {{- end }}
   {{- include "sluicegate.scheduling" (dict "root" . "component" $component "values" .Values) | nindent 2 }}
 {{- end -}}

@@ -37,6 +37,7 @@ async fn main() -> anyhow::Result<()> {
         pod: None,
         namespace: None,
         planes: Arc::new(Default::default),
+        analytics: None,
         hosts: Hosts::Any,
         last_change: LastChange::new(),
         problems: Arc::new(Problems::default),

@@ -23,6 +23,7 @@
 
 use std::sync::Arc;
 
+use sluicegate_analytics::Store;
 use sluicegate_proxy::registry::Registry;
 
 mod content;
@@ -65,6 +66,8 @@ pub struct Admin {
     /// Returns the state of the other plane, if the planes are split. Every scrape calls the function, as with
     /// `problems`.
     pub planes: Arc<dyn Fn() -> Planes + Send + Sync>,
+    /// The store for `/analytics`. `None` in a process without a store.
+    pub analytics: Option<Arc<Store>>,
 }
 
 /// The problems of the configuration, one message each.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
+use sluicegate_analytics::{QueryError, Store};
 use sluicegate_http_server::Counters;
 
 use crate::content::{Content, Writer};
@@ -20,7 +21,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
 /// Every path with its description, for the index page.
-const PATHS: [(&str, &str); 8] = [
+const PATHS: [(&str, &str); 9] = [
     ("/", "this list"),
     ("/healthz", "200 while the process runs"),
     ("/readyz", "200 while the gateway is ready for traffic, otherwise 503; ?pod=NAME: 503 in any other pod"),
@@ -28,8 +29,12 @@ const PATHS: [(&str, &str); 8] = [
     ("/config", "the configuration in service, and its problems (JSON)"),
     ("/routes", "each route with its upstream (JSON)"),
     ("/upstreams", "each upstream with the live state of its endpoints (JSON)"),
+    (ANALYTICS, "the sums of requests: ?since=1h&by=api, with step, where, limit and format (JSON or CSV)"),
     ("/planes", "with split planes: the connected planes, and their versions (JSON)"),
 ];
+
+/// The page of queries to the database.
+const ANALYTICS: &str = "/analytics";
 
 /// The pages for probes.
 const PROBES: [&str; 2] = ["/healthz", "/readyz"];
@@ -71,41 +76,23 @@ impl Pages {
         response
     }
 
+    /// Responds to a request in an ordinary place.
+    pub(crate) async fn respond_in_time<B>(&self, request: Request<B>) -> Response<Content> {
+        // The body is not read.
+        let request = request.map(drop);
+        if request.uri().path() == ANALYTICS && self.refusal(&request).is_none() {
+            let document = Document { head_only: request.method() == Method::HEAD };
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            return analytics(self.admin.analytics.clone(), query, document).await;
+        }
+        self.respond(&request)
+    }
+
     pub(crate) fn respond<B>(&self, request: &Request<B>) -> Response<Content> {
-        match self.admin.hosts.check(request) {
-            Ok(()) => {}
-            Err(HostFault::Invalid) => {
-                let mut response = text(
-                    StatusCode::BAD_REQUEST,
-                    "A request needs exactly one valid Host header (RFC 9112, 3.2).\n".into(),
-                );
-                response.headers_mut().insert(CONNECTION, CLOSE);
-                return response;
-            }
-            Err(HostFault::Foreign(host)) => {
-                return text(
-                    StatusCode::FORBIDDEN,
-                    format!(
-                        "The admin interface does not accept the host {host:?}, so that pages of other sites cannot \
-                         read it through a browser. Use localhost or an IP address, or start the gateway with \
-                         --admin-host NAME.\n"
-                    ),
-                );
-            }
+        if let Some(refusal) = self.refusal(request) {
+            return refusal;
         }
         let path = request.uri().path();
-        if !PATHS.iter().any(|(known, _)| *known == path) {
-            return text(
-                StatusCode::NOT_FOUND,
-                format!("The admin interface has no page {path}. Its pages:\n{}", list()),
-            );
-        }
-        if request.method() != Method::GET && request.method() != Method::HEAD {
-            let mut response =
-                text(StatusCode::METHOD_NOT_ALLOWED, format!("{path} accepts only GET and HEAD.\n"));
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-            return response;
-        }
         let document = Document { head_only: request.method() == Method::HEAD };
         let admin = self.admin.clone();
         match path {
@@ -130,6 +117,45 @@ impl Pages {
         }
     }
 
+    /// The response to a request with a wrong host, path or method.
+    fn refusal<B>(&self, request: &Request<B>) -> Option<Response<Content>> {
+        match self.admin.hosts.check(request) {
+            Ok(()) => {}
+            Err(HostFault::Invalid) => {
+                let mut response = text(
+                    StatusCode::BAD_REQUEST,
+                    "A request needs exactly one valid Host header (RFC 9112, 3.2).\n".into(),
+                );
+                response.headers_mut().insert(CONNECTION, CLOSE);
+                return Some(response);
+            }
+            Err(HostFault::Foreign(host)) => {
+                return Some(text(
+                    StatusCode::FORBIDDEN,
+                    format!(
+                        "The admin interface does not accept the host {host:?}, so that pages of other sites cannot \
+                         read it through a browser. Use localhost or an IP address, or start the gateway with \
+                         --admin-host NAME.\n"
+                    ),
+                ));
+            }
+        }
+        let path = request.uri().path();
+        if !PATHS.iter().any(|(known, _)| *known == path) {
+            return Some(text(
+                StatusCode::NOT_FOUND,
+                format!("The admin interface has no page {path}. Its pages:\n{}", list()),
+            ));
+        }
+        if request.method() != Method::GET && request.method() != Method::HEAD {
+            let mut response =
+                text(StatusCode::METHOD_NOT_ALLOWED, format!("{path} accepts only GET and HEAD.\n"));
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return Some(response);
+        }
+        None
+    }
+
     fn readyz(&self, query: Option<&str>) -> Response<Content> {
         let asked = query.and_then(|query| query.split('&').find_map(|part| part.strip_prefix("pod=")));
         if let Some(asked) = asked
@@ -152,6 +178,27 @@ impl Pages {
                 "not ready: draining, and ending once the requests in flight are done\n".into(),
             ),
         }
+    }
+}
+
+/// Queries the database, on a thread that may block.
+async fn analytics(store: Option<Arc<Store>>, query: String, document: Document) -> Response<Content> {
+    let Some(store) = store else {
+        return text(
+            StatusCode::NOT_FOUND,
+            "This process stores no analytics. Start sluicegate serve or sluicegate control-plane with --analytics, and ask \
+             its admin interface.\n"
+                .into(),
+        );
+    };
+    match tokio::task::spawn_blocking(move || store.answer(&query)).await {
+        Ok(Ok(answer)) => document.written(answer.content_type(), move |out| answer.write(out)),
+        Ok(Err(error @ QueryError::Parameter(_))) => text(StatusCode::BAD_REQUEST, format!("{error}\n")),
+        Ok(Err(error @ QueryError::Database(_))) => {
+            text(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n"))
+        }
+        // The panic is in the log.
+        Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "The query failed.\n".into()),
     }
 }
 

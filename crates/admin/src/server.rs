@@ -45,7 +45,7 @@ impl Handler for Pages {
 
     async fn respond(&self, request: Request<Incoming>, kind: Kind) -> Response<Content> {
         match kind {
-            Kind::Ordinary => Self::respond(self, &request),
+            Kind::Ordinary => self.respond_in_time(request).await,
             Kind::Reserve => self.respond_to_probe(&request),
         }
     }

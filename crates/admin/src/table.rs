@@ -99,7 +99,8 @@ fn ewma(endpoint: &EndpointState) -> String {
 }
 
 /// Aligns the rows: each column is as wide as its widest cell.
-fn aligned<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+/// Formats rows in columns.
+pub fn aligned<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
     let rows: Vec<_> =
         std::iter::once(header.map(str::to_owned)).chain(rows.map(|row| row.map(shown))).collect();
     let mut widths = [0; N];

@@ -125,8 +125,8 @@ pub(crate) fn put_prefix(bytes: &mut BytesMut, length: usize) {
     bytes.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
 }
 
-/// Sends bytes as flow control allows. A dropped future leaves the rest unsent, and the call unusable.
-pub(crate) async fn send(stream: &mut SendStream<Bytes>, mut bytes: Bytes) -> Result<(), h2::Error> {
+/// Sends bytes as flow control allows. A dropped future leaves the rest in `bytes`, to be sent before any other message.
+pub(crate) async fn send(stream: &mut SendStream<Bytes>, bytes: &mut Bytes) -> Result<(), h2::Error> {
     while !bytes.is_empty() {
         stream.reserve_capacity(bytes.len());
         let room = poll_fn(|context| stream.poll_capacity(context)).await;

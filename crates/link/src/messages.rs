@@ -9,6 +9,8 @@
 //!    [`Inventory`].
 //! 3. The control plane sends a [`Batch`] for each difference. One batch may be several messages.
 //! 4. The data plane sends [`Served`] when it serves a batch, and when it receives a [`Heartbeat`].
+//! 5. If the Welcome says that the control plane stores reports, the data plane sends a [`Report`]. The control plane sends [`Stored`] when
+//!    it has stored the report. The data plane then sends the next report.
 
 use std::fmt;
 
@@ -34,6 +36,8 @@ pub(crate) enum FromProxySay {
     Inventory(#[n(0)] Inventory),
     #[n(2)]
     Served(#[n(0)] Served),
+    #[n(3)]
+    Report(#[n(0)] Report),
 }
 
 /// The identity and state of a data plane.
@@ -92,6 +96,31 @@ pub(crate) struct Served {
     pub(crate) refused: u32,
 }
 
+/// A report of a data plane, for the store of the control plane.
+#[derive(Clone, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub(crate) struct Report {
+    /// The run of the data plane.
+    #[n(0)]
+    pub(crate) instance: String,
+    /// The number of the report in this run.
+    #[n(1)]
+    pub(crate) sequence: u64,
+    #[cbor(n(2), with = "Raw")]
+    pub(crate) body: Bytes,
+}
+
+impl fmt::Debug for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { instance, sequence, body } = self;
+        f.debug_struct("Report")
+            .field("instance", instance)
+            .field("sequence", sequence)
+            .field("bytes", &body.len())
+            .finish()
+    }
+}
+
 /// A message of a control plane.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 #[cbor(map)]
@@ -110,6 +139,8 @@ pub(crate) enum FromControlSay {
     Batch(#[n(0)] Batch),
     #[n(2)]
     Heartbeat(#[n(0)] Heartbeat),
+    #[n(3)]
+    Stored(#[n(0)] Stored),
 }
 
 /// The first message of a control plane.
@@ -125,6 +156,10 @@ pub(crate) struct Welcome {
     /// Whether the control plane needs the inventory to compute the difference.
     #[n(2)]
     pub(crate) wants_inventory: bool,
+    /// Whether the control plane stores reports. Older control planes do not.
+    #[n(3)]
+    #[cbor(default)]
+    pub(crate) stores_reports: bool,
 }
 
 /// The difference to a version. A data plane serves the whole batch, or keeps the previous version.
@@ -181,6 +216,14 @@ impl fmt::Debug for ResourceChange {
 pub(crate) struct Heartbeat {
     #[n(0)]
     pub(crate) version: u64,
+}
+
+/// The control plane has stored a report.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub(crate) struct Stored {
+    #[n(0)]
+    pub(crate) sequence: u64,
 }
 
 /// The encoding of a message, or of a part of one.

@@ -19,12 +19,14 @@
 //! | [`value`] | bounded values |
 //! | [`policy`] | authentication, authorization, rate limits, traffic |
 //! | [`access_log`] | the requests in the access log, and the format of their lines |
+//! | [`analytics`] | the sums of requests that data planes hand over |
 //! | [`settings`] | every timeout and size limit, with its default |
 //! | [`tracing`] | the traced requests, and the collector of their spans |
 //! | [`text`] | external text, escaped for logs and tables |
 //! | [`encoding`] | the encoding of the model for data planes and snapshots |
 
 pub mod access_log;
+pub mod analytics;
 pub mod config;
 pub mod encoding;
 pub mod feature;

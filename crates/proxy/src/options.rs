@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use crate::record::access_log::AccessLog;
+use crate::record::analytics::Analytics;
 
 /// The options of a proxy.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub struct Options {
     pub workers: usize,
     /// The target of the access log. Default: no access log.
     pub access_log: Option<AccessLog>,
+    /// The target of analytics. Default: none.
+    pub analytics: Option<Analytics>,
     /// The sockets of a process that is being replaced. The proxy continues to accept connections and datagrams from
     /// them: at the addresses above, and at the addresses of the first configuration.
     pub inherited: Vec<OwnedFd>,
@@ -29,6 +32,7 @@ impl Default for Options {
             https: Vec::new(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             access_log: None,
+            analytics: None,
             inherited: Vec::new(),
         }
     }
@@ -54,4 +58,7 @@ pub enum StartError {
     /// A worker's thread cannot be started.
     #[error("cannot start a worker: {0}")]
     Worker(io::Error),
+    /// The thread of analytics cannot be started.
+    #[error("cannot start the thread of analytics: {0}")]
+    Analytics(io::Error),
 }

@@ -17,6 +17,7 @@ use crate::options::{Options, StartError};
 use crate::publish::Publisher;
 use crate::record::Sinks;
 use crate::record::access_log::{AccessLog, WriterThread};
+use crate::record::analytics::Collector;
 use crate::record::trace::Exporter;
 use crate::registry::Registry;
 use crate::rule::Table;
@@ -32,6 +33,8 @@ pub struct Proxy {
     threads: Mutex<Vec<JoinHandle<io::Result<()>>>>,
     /// The thread that writes the access log. It ends when no worker is left.
     writer: Mutex<Option<WriterThread>>,
+    /// The thread of analytics. It ends when no worker is left.
+    collector: Mutex<Option<JoinHandle<()>>>,
     grace_over: Notify,
 }
 
@@ -72,6 +75,8 @@ impl Proxy {
         let addresses = sockets.fixed();
         let table = Arc::<Table>::default();
         let (exporter, spans) = Exporter::new(registry.counters().spans().clone());
+        let collector = options.analytics.as_ref().map(|analytics| Collector::start(analytics, workers));
+        let collector = collector.transpose().map_err(StartError::Analytics)?;
         let mut threads = Vec::new();
         for (id, listeners) in listeners.into_iter().enumerate() {
             let start = Start {
@@ -80,7 +85,11 @@ impl Proxy {
                 mailboxes: mailboxes.clone(),
                 listeners,
                 table: table.clone(),
-                sinks: Sinks::new(options.access_log.as_ref().map(AccessLog::buffer), spans.buffer()),
+                sinks: Sinks::new(
+                    options.access_log.as_ref().map(AccessLog::buffer),
+                    collector.as_ref().map(Collector::buffer),
+                    spans.buffer(),
+                ),
             };
             let thread = std::thread::Builder::new().name(format!("worker-{id}"));
             threads.push(thread.spawn(move || runtime::run(start)).map_err(StartError::Worker)?);
@@ -92,6 +101,7 @@ impl Proxy {
             mailboxes,
             threads: Mutex::new(threads),
             writer: Mutex::new(options.access_log.map(AccessLog::into_writer)),
+            collector: Mutex::new(collector.map(Collector::into_thread)),
             grace_over: Notify::new(),
         })
     }
@@ -166,6 +176,7 @@ impl Proxy {
         self.tell(Stop::CloseAll);
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let collector = self.collector.lock().unwrap_or_else(PoisonError::into_inner).take();
         let exporter = self.publisher().exporter.close();
         let join = tokio::task::spawn_blocking(move || {
             for thread in threads {
@@ -177,6 +188,9 @@ impl Proxy {
             }
             if let Some(writer) = writer {
                 writer.finish();
+            }
+            if collector.is_some_and(|collector| collector.join().is_err()) {
+                tracing::error!("the thread of analytics panicked");
             }
             if exporter.is_some_and(|exporter| exporter.join().is_err()) {
                 tracing::error!("the thread that sends spans panicked");

@@ -20,6 +20,7 @@ use crate::log::Lines;
 use crate::migrate::Migrate;
 use crate::serve::ServeArgs;
 use crate::source::ConfigMapArgs;
+use crate::top::{ApisArgs, TopArgs};
 
 /// A Kubernetes ingress controller and API gateway that applies every change of routes and endpoints without losing a
 /// request.
@@ -66,6 +67,11 @@ pub(crate) enum Command {
     Routes(AdminArgs),
     /// Print the upstreams of a running gateway: the conditions, health and load of each endpoint.
     Upstreams(AdminArgs),
+    /// Print the requests, errors and latencies of each API. Needs a gateway with --analytics, or the control plane of such gateways.
+    Apis(ApisArgs),
+    /// Show the rates of APIs, routes or consumers, and follow them until you press q. Needs a gateway with --analytics, or the control
+    /// plane of such gateways.
+    Top(TopArgs),
 }
 
 #[derive(Debug, Args)]

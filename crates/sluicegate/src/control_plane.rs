@@ -22,6 +22,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::address::{listen_address, local_address};
+use crate::analytics::{StoreArgs, measures, report_store};
 use crate::check::{Ports, translate_options};
 use crate::cli::ClassArgs;
 use crate::gateway::{self, pod_name, pod_namespace};
@@ -109,6 +110,12 @@ pub(crate) struct ControlPlaneArgs {
     settings: SettingsArgs,
     #[command(flatten)]
     webhook: WebhookArgs,
+    /// Store the sums of requests of data planes with --analytics, for sluicegate apis, sluicegate top and the page /analytics of the
+    /// admin interface.
+    #[arg(long, help_heading = "Analytics")]
+    analytics: bool,
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 pub(crate) fn run(args: ControlPlaneArgs) -> anyhow::Result<()> {
@@ -133,11 +140,15 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
         }
         _ => None,
     };
-    let options = DistributorOptions { max_subscribers, reviewer, ..DistributorOptions::default() };
+    let store = args.analytics.then(|| args.store.start()).transpose()?;
+    let reports = store.clone().map(report_store);
+    let options = DistributorOptions { max_subscribers, reviewer, reports, ..DistributorOptions::default() };
     let distributor = Distributor::new(options);
     let (distributed, of_source) = (distributor.clone(), source.planes(args.source.lease_name().clone()));
     let of_webhook = args.webhook.start(&mut source).await?;
+    let of_store = store.clone();
     let admin = Admin {
+        analytics: store,
         registry: Registry::of_no_worker().into(),
         readiness: readiness.clone(),
         pod: pod_name(),
@@ -148,6 +159,7 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
         planes: Arc::new(move || {
             let (mut planes, of_source) = (planes(&distributed.telemetry()), of_source());
             planes.measures.extend(of_source.measures.into_iter().chain(of_webhook()));
+            planes.measures.extend(measures(None, of_store.as_deref()));
             Planes { lease: of_source.lease, ..planes }
         }),
     };

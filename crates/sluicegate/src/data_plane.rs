@@ -11,10 +11,11 @@ use rustls_pki_types::ServerName;
 use serde_json::json;
 use sluicegate_admin::{Measure, Planes, Problems};
 use sluicegate_link::{
-    PlaneIdentity, PlaneTls, PlaneToken, Subscriber, SubscriberOptions, SubscriberTelemetry,
+    PlaneIdentity, PlaneTls, PlaneToken, Reports, Subscriber, SubscriberOptions, SubscriberTelemetry,
 };
 
 use crate::address::listen_address;
+use crate::analytics::OverLink;
 use crate::gateway::{self, GatewayArgs, Told};
 
 #[derive(Debug, Args)]
@@ -69,12 +70,14 @@ async fn data_plane(args: DataPlaneArgs) -> anyhow::Result<()> {
         (None, None) => anyhow::bail!("--tls-dir or --token-dir is needed"),
     };
     let host = || rustix::system::uname().nodename().to_string_lossy().into();
+    let outbox = args.gateway.analytics.outbox();
     let subscriber = Subscriber::new(SubscriberOptions {
         control: args.control_plane,
         control_name: args.control_plane_name,
         identity,
         node: args.pod_name.unwrap_or_else(host),
         snapshot: args.snapshot,
+        reports: outbox.clone().map(|outbox| Arc::new(OverLink(outbox)) as Arc<dyn Reports>),
     });
     let telemetry = subscriber.telemetry();
     let state = telemetry.clone();
@@ -94,7 +97,7 @@ async fn data_plane(args: DataPlaneArgs) -> anyhow::Result<()> {
         Problems { errors: refused.into_iter().collect(), warnings: away.collect() }
     });
     let resignation = std::future::ready(());
-    let told = Told { problems, planes };
+    let told = Told { problems, planes, outbox, store: None };
     gateway::run(&args.gateway, &args.listen_https, told, resignation, |mut publish| async move {
         match subscriber.run(move |change| publish.change(change, Instant::now())).await {}
     })

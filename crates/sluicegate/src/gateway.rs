@@ -13,12 +13,14 @@ use rustix::net::{SocketType, getsockname};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::disable_transparent_huge_pages;
 use sluicegate_admin::{Admin, Hosts, LastChange, Phase, Planes, Problems, Readiness};
+use sluicegate_analytics::{Outbox, Store};
 use sluicegate_model::Change;
 use sluicegate_proxy::record::access_log::{AccessLog, LogFormat};
 use sluicegate_proxy::{Drain, Options, Proxy};
 use tokio::sync::oneshot;
 
 use crate::address::{listen_address, local_address};
+use crate::analytics::{CollectArgs, finish, measures};
 use crate::settings::time;
 use crate::signals::{Signals, Wish};
 use crate::takeover::{Inheritance, Offer};
@@ -85,6 +87,8 @@ pub(crate) struct GatewayArgs {
     /// The time after --shutdown-grace in which requests in flight may continue. 0s: none.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
     shutdown_timeout: Duration,
+    #[command(flatten)]
+    pub(crate) analytics: CollectArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -99,7 +103,12 @@ impl GatewayArgs {
         !self.no_takeover && self.listen[0].port() != 0
     }
 
-    fn options(&self, https: &[SocketAddr], inherited: Vec<OwnedFd>) -> anyhow::Result<Options> {
+    fn options(
+        &self,
+        https: &[SocketAddr],
+        inherited: Vec<OwnedFd>,
+        outbox: Option<&Arc<Outbox>>,
+    ) -> anyhow::Result<Options> {
         let format = match self.access_log_format {
             AccessLogFormat::Json => LogFormat::Json,
             AccessLogFormat::Combined => LogFormat::Combined,
@@ -115,6 +124,7 @@ impl GatewayArgs {
             https: https.to_vec(),
             workers: self.workers.map_or(default.workers, usize::from),
             access_log: access_log.transpose()?,
+            analytics: outbox.map(|outbox| self.analytics.to(outbox)),
             inherited,
         })
     }
@@ -130,6 +140,10 @@ pub(crate) struct Told {
     pub(crate) problems: Arc<dyn Fn() -> Problems + Send + Sync>,
     /// The state of the other plane.
     pub(crate) planes: Arc<dyn Fn() -> Planes + Send + Sync>,
+    /// The sums that are not stored yet, if analytics are enabled.
+    pub(crate) outbox: Option<Arc<Outbox>>,
+    /// The store of analytics, if this process has it.
+    pub(crate) store: Option<Arc<Store>>,
 }
 
 /// The receiver of changes from the source.
@@ -213,7 +227,7 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
     let taking_over = inheritance.is_some();
     let admin_socket = admin_socket(args.admin, &inherited)?;
     let handed_admin = admin_socket.try_clone()?;
-    let proxy = Arc::new(Proxy::start(args.options(https, inherited)?)?);
+    let proxy = Arc::new(Proxy::start(args.options(https, inherited, told.outbox.as_ref())?)?);
 
     let (readiness, last_change) = (Readiness::new(), LastChange::new());
     let admin = Admin {
@@ -224,7 +238,15 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
         hosts: Hosts::of(args.admin, args.admin_host.clone()),
         last_change: last_change.clone(),
         problems: told.problems,
-        planes: told.planes,
+        planes: {
+            let (planes, outbox, store) = (told.planes, told.outbox.clone(), told.store.clone());
+            Arc::new(move || {
+                let mut planes = planes();
+                planes.measures.extend(measures(outbox.as_deref(), store.as_deref()));
+                planes
+            })
+        },
+        analytics: told.store.clone(),
     };
     admin_socket.set_nonblocking(true)?;
     let admin = tokio::spawn(admin.serve(tokio::net::TcpListener::from_std(admin_socket)?));
@@ -266,7 +288,11 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
     };
     readiness.set(Phase::Draining);
     let resignation = tokio::spawn(resignation);
-    end(wish, &proxy, args.drain(), &mut signals).await?;
+    let ended = end(wish, &proxy, args.drain(), &mut signals).await;
+    if let Some(outbox) = &told.outbox {
+        finish(outbox).await;
+    }
+    ended?;
     // The resignation takes a moment, at most two seconds. Without it the next holder would wait many seconds.
     let _ = resignation.await;
     if !is_told && pod_name().is_some() {

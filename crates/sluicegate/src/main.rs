@@ -4,6 +4,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`address`] | addresses and networks in the notation of the command line |
+//! | [`analytics`] | analytics as options, and their way to the store |
 //! | [`cli`] | the command line |
 //! | [`log`] | one line of the log for each event |
 //! | [`configmap`] | global settings of a ConfigMap |
@@ -23,9 +24,11 @@
 //! | [`convert`] | `sluicegate convert` |
 //! | [`migrate`] | `sluicegate migrate` |
 //! | [`values`] | `sluicegate migrate values` |
+//! | [`top`] | `sluicegate apis` and `sluicegate top` |
 //! | [`show`] | `sluicegate routes`, `sluicegate upstreams`, `sluicegate ready` and `sluicegate crds` |
 
 mod address;
+mod analytics;
 mod api;
 mod capability;
 mod check;
@@ -45,6 +48,7 @@ mod signals;
 mod source;
 mod takeover;
 mod tls;
+mod top;
 mod values;
 mod webhook;
 
@@ -98,6 +102,8 @@ fn main() -> ExitCode {
         Command::Ready(args) => show::ready(&args),
         Command::Routes(args) => show::routes(&args),
         Command::Upstreams(args) => show::upstreams(&args),
+        Command::Apis(args) => top::apis(&args),
+        Command::Top(args) => top::top(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -7,6 +7,7 @@ use sluicegate_admin::Problems;
 use sluicegate_control::{Problem, Severity};
 use tokio::sync::watch;
 
+use crate::analytics::{StoreArgs, deliver};
 use crate::check::{Ports, translate_options};
 use crate::cli::ClassArgs;
 use crate::gateway::{self, GatewayArgs, Told};
@@ -30,6 +31,8 @@ pub(crate) struct ServeArgs {
     pub(crate) settings: SettingsArgs,
     #[command(flatten)]
     webhook: WebhookArgs,
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
@@ -48,7 +51,12 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         planes.measures.extend(of_webhook());
         planes
     };
-    let told = Told { problems: problems(source.problems()), planes: Arc::new(planes) };
+    let outbox = args.gateway.analytics.outbox();
+    let store = outbox.is_some().then(|| args.store.start()).transpose()?;
+    if let (Some(outbox), Some(store)) = (&outbox, &store) {
+        tokio::spawn(deliver(outbox.clone(), store.clone()));
+    }
+    let told = Told { problems: problems(source.problems()), planes: Arc::new(planes), outbox, store };
     let resignation = source.resignation();
     gateway::run(&args.gateway, &args.tls.listen_https, told, resignation, |mut publish| {
         source.run(move |change, heard| {

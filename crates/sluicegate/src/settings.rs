@@ -402,7 +402,7 @@ fn limit(text: &str) -> Result<Duration, String> {
 }
 
 /// A size within these bounds.
-fn size_in(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, String> + Clone {
+pub(crate) fn size_in(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, String> + Clone {
     move |text| {
         let size = size(text)?;
         if range.contains(&size) {

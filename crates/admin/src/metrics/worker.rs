@@ -36,6 +36,11 @@ pub(super) fn encode(families: &mut Families<'_>, registry: &Registry) -> fmt::R
         each(|worker| &worker.in_flight),
     )?;
     families.counters(
+        "sluicegate_analytics_over_limit",
+        "Requests that analytics counted without their consumer and endpoint, because --analytics-max-series was reached",
+        each(|worker| &worker.analytics_over_limit),
+    )?;
+    families.counters(
         "sluicegate_requests_rejected",
         "Requests rejected because they violate the protocol, by reason",
         Rejection::ALL.iter().map(|rejection| {

@@ -54,6 +54,7 @@ impl Gateway {
                 measures: vec![Measure::gauge("sluicegate_planes_connected", "Data planes", 3)],
                 document: serde_json::json!({"version": 7}),
             }),
+            analytics: None,
             hosts: Hosts::of(any, vec!["a".to_owned(), "admin".to_owned()]),
             last_change: last_change.clone(),
             problems: Arc::new(move || current.lock().unwrap_or_else(PoisonError::into_inner).clone()),

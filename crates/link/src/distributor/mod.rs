@@ -25,6 +25,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::grpc;
+use crate::reports::ReportStore;
 use crate::tls::{PlaneTls, name_of};
 
 mod scopes;
@@ -75,6 +76,8 @@ pub struct DistributorOptions {
     /// The review of the tokens of data planes without a client certificate, which serve one Gateway. Default: none, and every
     /// data plane needs a client certificate.
     pub reviewer: Option<Reviewer>,
+    /// The store for reports of data planes. Default: none, and data planes send no reports.
+    pub reports: Option<ReportStore>,
 }
 
 impl Default for DistributorOptions {
@@ -85,6 +88,7 @@ impl Default for DistributorOptions {
             patience: Duration::from_secs(30),
             yield_after: Duration::from_secs(1),
             reviewer: None,
+            reports: None,
         }
     }
 }

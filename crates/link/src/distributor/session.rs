@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{RecvStream, SendStream};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Shared;
@@ -21,6 +22,7 @@ use super::state::{Batch, FellBehind};
 use super::telemetry::Record;
 use crate::grpc::{self, Code, Incoming, ReceiveError};
 use crate::messages::{self, FromControlSay, FromProxySay};
+use crate::reports::Report;
 use crate::resource::Name;
 
 /// The maximum number of batches in flight.
@@ -30,6 +32,8 @@ const MESSAGE_MAX: usize = 1 << 20;
 /// The maximum number of resources in an inventory: this number, or four times the number of existing resources if
 /// larger. A resource takes about 100 bytes.
 const INVENTORY_MAX: usize = 250_000;
+/// The reports of a data plane that are stored at once. A data plane sends one.
+const REPORTS: usize = 2;
 /// A data plane leaves a control plane that yields this often without delay: of two control planes, it then has found the other
 /// one with a probability of 99.8 %.
 const PROMPT_LEAVES: u32 = 8;
@@ -82,6 +86,8 @@ pub(super) struct Session {
     number: u64,
     /// The newest version that the control plane sent to the data plane.
     sent: u64,
+    /// The reports that are being stored. Each returns its number once it is stored.
+    reports: JoinSet<Option<u64>>,
     /// The batches in flight: the version, when the version became the newest, and when the batch was sent.
     under_way: VecDeque<(u64, std::time::Instant, Instant)>,
 }
@@ -139,8 +145,9 @@ impl Session {
             shared.records.remove(number);
             return;
         };
-        let under_way = VecDeque::new();
-        let mut session = Self { shared, scope, incoming, outgoing, record, number, sent: 0, under_way };
+        let (reports, under_way) = (JoinSet::new(), VecDeque::new());
+        let mut session =
+            Self { shared, scope, incoming, outgoing, record, number, sent: 0, reports, under_way };
         let Err(end) = session.run(hello).await;
         tracing::debug!(node = %session.record.node, code = ?end.code, "the call ends: {}", end.message);
         // The data plane may have disconnected.
@@ -171,6 +178,7 @@ impl Session {
             tokio::select! {
                 message = self.incoming.next::<messages::FromProxy>() => match message?.map(|message| message.say) {
                     Some(Some(FromProxySay::Served(served))) => self.served(&served),
+                    Some(Some(FromProxySay::Report(report))) => self.report(report),
                     Some(_) => {}
                     None => return Err(End::new(Code::Unavailable, "the data plane has ended the call")),
                 },
@@ -180,6 +188,9 @@ impl Session {
                         return Err(End::new(Code::Unavailable, "the Gateway has no data planes of its own any more"));
                     }
                 }
+                Some(stored) = self.reports.join_next() => if let Ok(Some(sequence)) = stored {
+                    self.say(FromControlSay::Stored(messages::Stored { sequence })).await?;
+                },
                 // `self` holds a sender.
                 _ = yields.changed() => leaves = self.leaves(),
                 () = sleep_until(leaves), if *yields.borrow() && self.under_way.is_empty() => {
@@ -248,7 +259,9 @@ impl Session {
 
     async fn welcome(&mut self, epoch: Bytes, wants_inventory: bool) -> Result<(), End> {
         let build = env!("CARGO_PKG_VERSION").to_owned();
-        self.say(FromControlSay::Welcome(messages::Welcome { epoch, build, wants_inventory })).await
+        let stores_reports = self.shared.options.reports.is_some();
+        let welcome = messages::Welcome { epoch, build, wants_inventory, stores_reports };
+        self.say(FromControlSay::Welcome(welcome)).await
     }
 
     async fn inventory(&mut self) -> Result<HashMap<Name, Bytes>, End> {
@@ -276,7 +289,8 @@ impl Session {
         self.shared.counters.batches.fetch_add(1, Ordering::Relaxed);
         self.shared.counters.bytes.fetch_add(batch.len() as u64, Ordering::Relaxed);
         for piece in batch.pieces.iter() {
-            let sent = timeout(self.shared.options.patience, grpc::send(&mut self.outgoing, piece.clone()));
+            let mut piece = piece.clone();
+            let sent = timeout(self.shared.options.patience, grpc::send(&mut self.outgoing, &mut piece));
             sent.await.map_err(|_| self.too_slow())??;
         }
         self.sent = batch.version;
@@ -291,8 +305,8 @@ impl Session {
     }
 
     async fn say(&mut self, say: FromControlSay) -> Result<(), End> {
-        let message = grpc::encoded(&messages::FromControl { say: Some(say) });
-        let sent = timeout(self.shared.options.patience, grpc::send(&mut self.outgoing, message)).await;
+        let mut message = grpc::encoded(&messages::FromControl { say: Some(say) });
+        let sent = timeout(self.shared.options.patience, grpc::send(&mut self.outgoing, &mut message)).await;
         Ok(sent.map_err(|_| self.too_slow())??)
     }
 
@@ -312,6 +326,17 @@ impl Session {
         self.record.refused.store(served.refused, Ordering::Relaxed);
         self.record.set_behind(self.under_way.front().map(|(_, since, _)| *since));
         self.shared.heard.send_replace(());
+    }
+
+    /// Stores a report in a separate task. If too many reports are being stored, the data plane sends this one again later.
+    fn report(&mut self, report: messages::Report) {
+        let Some(store) = &self.shared.options.reports else { return };
+        if self.reports.len() >= REPORTS || report.instance.len() > TEXT_MAX {
+            return;
+        }
+        let messages::Report { instance, sequence, body } = report;
+        let stored = store.store(Report { node: self.record.node.clone(), instance, sequence, body });
+        self.reports.spawn(async move { stored.await.then_some(sequence) });
     }
 
     fn too_slow(&self) -> End {

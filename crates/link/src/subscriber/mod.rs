@@ -7,6 +7,7 @@
 //! | [`snapshot`] | the last configuration, in a file |
 
 use std::convert::Infallible;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -17,6 +18,7 @@ use sluicegate_model::Change;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
+use crate::reports::Reports;
 use crate::store::{Delta, Store};
 use crate::tls::PlaneIdentity;
 
@@ -36,7 +38,7 @@ const SNAPSHOT_DELAY: Duration = Duration::from_secs(1);
 const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(4);
 
 /// The options of a subscriber: the control plane, the certificates, the snapshot.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct SubscriberOptions {
     /// The control plane: `HOST:PORT`. Each connection resolves the name again.
     pub control: Box<str>,
@@ -48,6 +50,22 @@ pub struct SubscriberOptions {
     pub node: Box<str>,
     /// The path of the snapshot. `None`: no snapshot.
     pub snapshot: Option<PathBuf>,
+    /// The reports for the control plane. `None`: no reports.
+    pub reports: Option<Arc<dyn Reports>>,
+}
+
+impl fmt::Debug for SubscriberOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { control, control_name, identity, node, snapshot, reports } = self;
+        f.debug_struct("SubscriberOptions")
+            .field("control", control)
+            .field("control_name", control_name)
+            .field("identity", identity)
+            .field("node", node)
+            .field("snapshot", snapshot)
+            .field("reports", &reports.is_some())
+            .finish()
+    }
 }
 
 /// The state of the link, as seen by a data plane.

@@ -1,5 +1,6 @@
 //! One connection to a control plane, from the DNS lookup to its end.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
@@ -11,13 +12,14 @@ use http::HeaderValue;
 use sluicegate_model::Change;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::{sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::{AbortOnDrop, Subscriber};
 use crate::grpc::{self, Incoming, ReceiveError};
 use crate::messages::{self, FromControlSay, FromProxySay, ResourceChange};
+use crate::reports::Reports;
 use crate::resource::Name;
 use crate::store::Delta;
 use crate::tls::TlsError;
@@ -35,6 +37,8 @@ const MESSAGE_MAX: usize = 64 << 20;
 const BATCH_MAX: usize = 1 << 30;
 /// The flow control window of the control plane, in bytes.
 const WINDOW: u32 = 1 << 20;
+/// The time after which a data plane sends a report again that is not stored.
+const REPORT_PATIENCE: Duration = Duration::from_secs(10);
 /// Resources in one message of an inventory: some 300 KB. The control plane accepts 1 MiB.
 const INVENTORY_PART: usize = 4096;
 
@@ -114,8 +118,9 @@ impl Subscriber {
         let request = grpc::request("sluicegate-control-plane", token);
         let request = request.map_err(|_| LinkError::Protocol("the request cannot be made"))?;
         let (response, outgoing) = calls.ready().await?.send_request(request, false)?;
-        let mut outgoing = Outgoing(outgoing);
-        let said = outgoing.say(self.hello()).await;
+        let mut outgoing = Outgoing { stream: outgoing, messages: VecDeque::new() };
+        outgoing.say(self.hello());
+        let said = outgoing.flush().await;
         // A control plane that rejects the call may not read the Hello (RFC 9113, 8.1).
         let response = response.await?;
         if response.status() != http::StatusCode::OK || response.headers().contains_key("grpc-status") {
@@ -126,11 +131,21 @@ impl Subscriber {
         let (applied, mut is_applied) = watch::channel(0);
         let applied = Arc::new(applied);
         let (mut delta, mut bytes) = (Delta::default(), 0);
+        let mut reporter: Option<Reporter> = None;
         loop {
+            if let Some(reporter) = &mut reporter {
+                reporter.say_next(&mut outgoing);
+            }
             let message = tokio::select! {
+                // A control plane that sends much must not wait for a data plane that sends much.
+                flushed = outgoing.flush(), if !outgoing.messages.is_empty() => {
+                    flushed?;
+                    continue;
+                }
+                () = Reporter::wait(&mut reporter) => continue,
                 message = incoming.next::<messages::FromControl>() => message?,
                 _ = is_applied.changed() => {
-                    outgoing.say(self.served(&is_applied)).await?;
+                    outgoing.say(self.served(&is_applied));
                     continue;
                 }
                 () = sleep_until(self.deadline), if !self.is_published => {
@@ -152,8 +167,16 @@ impl Subscriber {
                     if welcome.wants_inventory {
                         self.send_inventory(&mut outgoing).await?;
                     }
+                    if welcome.stores_reports {
+                        reporter = self.options.reports.clone().map(Reporter::new);
+                    }
                 }
-                Some(FromControlSay::Heartbeat(_)) => outgoing.say(self.served(&is_applied)).await?,
+                Some(FromControlSay::Heartbeat(_)) => outgoing.say(self.served(&is_applied)),
+                Some(FromControlSay::Stored(stored)) => {
+                    if let Some(reporter) = &mut reporter {
+                        reporter.stored(stored.sequence);
+                    }
+                }
                 Some(FromControlSay::Batch(batch)) => {
                     let (version, more) = (batch.version, batch.more);
                     bytes += collect(&mut delta, batch);
@@ -215,7 +238,8 @@ impl Subscriber {
         loop {
             let held = parts.next().unwrap_or_default().to_vec();
             let more = parts.peek().is_some();
-            outgoing.say(FromProxySay::Inventory(messages::Inventory { held, more })).await?;
+            outgoing.say(FromProxySay::Inventory(messages::Inventory { held, more }));
+            outgoing.flush().await?;
             if !more {
                 return Ok(());
             }
@@ -288,11 +312,69 @@ fn collect(delta: &mut Delta, batch: messages::Batch) -> usize {
 }
 
 /// The messages to the control plane.
-struct Outgoing(SendStream<Bytes>);
+struct Outgoing {
+    stream: SendStream<Bytes>,
+    /// The messages, or their rest, that are not sent yet.
+    messages: VecDeque<Bytes>,
+}
 
 impl Outgoing {
-    async fn say(&mut self, say: FromProxySay) -> Result<(), LinkError> {
-        let message = grpc::encoded(&messages::FromProxy { say: Some(say) });
-        Ok(grpc::send(&mut self.0, message).await?)
+    fn say(&mut self, say: FromProxySay) {
+        self.messages.push_back(grpc::encoded(&messages::FromProxy { say: Some(say) }));
+    }
+
+    /// Sends what is not sent yet. Cancel safe: a dropped future leaves the rest.
+    async fn flush(&mut self) -> Result<(), LinkError> {
+        while let Some(message) = self.messages.front_mut() {
+            grpc::send(&mut self.stream, message).await?;
+            self.messages.pop_front();
+        }
+        Ok(())
+    }
+}
+
+/// Sends the reports of the data plane, one at a time.
+struct Reporter {
+    reports: Arc<dyn Reports>,
+    newest: watch::Receiver<u64>,
+    /// The report that is being stored, and when it was sent.
+    sent: Option<(u64, Instant)>,
+}
+
+impl Reporter {
+    fn new(reports: Arc<dyn Reports>) -> Self {
+        Self { newest: reports.newest(), reports, sent: None }
+    }
+
+    fn say_next(&mut self, outgoing: &mut Outgoing) {
+        if self.sent.is_some_and(|(_, at)| at.elapsed() < REPORT_PATIENCE) {
+            return;
+        }
+        self.newest.mark_unchanged();
+        self.sent = self.reports.after(0).map(|(sequence, body)| {
+            let instance = self.reports.instance().to_owned();
+            outgoing.say(FromProxySay::Report(messages::Report { instance, sequence, body }));
+            (sequence, Instant::now())
+        });
+    }
+
+    fn stored(&mut self, sequence: u64) {
+        self.reports.stored(sequence);
+        if self.sent.is_some_and(|(sent, _)| sent == sequence) {
+            self.sent = None;
+        }
+    }
+
+    /// Waits until there may be a report to send.
+    async fn wait(this: &mut Option<Self>) {
+        match this {
+            None => std::future::pending().await,
+            Some(Self { sent: Some((_, at)), .. }) => sleep_until(*at + REPORT_PATIENCE).await,
+            Some(Self { newest, .. }) => {
+                if newest.changed().await.is_err() {
+                    std::future::pending().await
+                }
+            }
+        }
     }
 }

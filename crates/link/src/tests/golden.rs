@@ -73,16 +73,18 @@ fn messages() -> Vec<(&'static str, &'static str, Bytes)> {
     let held = vec![Held { kind: 1, name: bytes(b"n"), digest: bytes(b"d") }];
     let change = |body| ResourceChange { kind: 1, name: bytes(b"n"), body };
     let batch = Batch { version: 1, more: true, changes: vec![change(Some(bytes(b"b"))), change(None)] };
-    let welcome = Welcome { epoch: bytes(b"e"), build: "b".into(), wants_inventory: true };
+    let welcome = Welcome { epoch: bytes(b"e"), build: "b".into(), wants_inventory: true, stores_reports: true };
     let proxy = [
         ("hello", FromProxySay::Hello(hello)),
         ("inventory", FromProxySay::Inventory(Inventory { held, more: true })),
         ("served", FromProxySay::Served(Served { version: 1, refused: 1 })),
+        ("report", FromProxySay::Report(Report { instance: "i".into(), sequence: 1, body: bytes(b"b") })),
     ];
     let control = [
         ("welcome", FromControlSay::Welcome(welcome)),
         ("batch", FromControlSay::Batch(batch)),
         ("heartbeat", FromControlSay::Heartbeat(Heartbeat { version: 1 })),
+        ("stored", FromControlSay::Stored(Stored { sequence: 1 })),
     ];
     let proxy = proxy.map(|(name, say)| (name, "FromProxy", encoded(&FromProxy { say: Some(say) }).into()));
     let control =

@@ -59,13 +59,22 @@ fn written() -> Vec<(String, Vec<u8>)> {
         ("hello", FromProxySay::Hello(hello)),
         ("inventory", FromProxySay::Inventory(inventory)),
         ("served", FromProxySay::Served(Served { version: 7, refused: 1 })),
+        (
+            "report",
+            FromProxySay::Report(Report {
+                instance: "0123".into(),
+                sequence: 3,
+                body: Bytes::from_static(&[9; 32]),
+            }),
+        ),
     ] {
         seeds.push((name.into(), encoded(&FromProxy { say: Some(say) })));
     }
-    let welcome = Welcome { epoch: epoch(), build: "0.1.0".into(), wants_inventory: true };
+    let welcome = Welcome { epoch: epoch(), build: "0.1.0".into(), wants_inventory: true, stores_reports: true };
     for (name, say) in [
         ("welcome", FromControlSay::Welcome(welcome)),
         ("heartbeat", FromControlSay::Heartbeat(Heartbeat { version: 7 })),
+        ("stored", FromControlSay::Stored(Stored { sequence: 3 })),
     ] {
         seeds.push((name.into(), encoded(&FromControl { say: Some(say) })));
     }

@@ -3,6 +3,7 @@
 mod certificates;
 mod hostile;
 mod planes;
+mod reports;
 mod scopes;
 mod simulation;
 mod support;

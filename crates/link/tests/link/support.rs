@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_link::{
-    Distributor, DistributorOptions, PlaneIdentity, PlaneTls, Subscriber, SubscriberOptions,
+    Distributor, DistributorOptions, PlaneIdentity, PlaneTls, Reports, Subscriber, SubscriberOptions,
 };
 use sluicegate_model::{
     Change, Conditions, Config, Endpoint, EntryPoint, HostPattern, Listener, ListenerId, ObjectId,
@@ -139,12 +139,23 @@ impl Data {
         snapshot: Option<&Path>,
         node: &str,
     ) -> Self {
+        Self::start_reporting(control, identity, snapshot, node, None)
+    }
+
+    pub(crate) fn start_reporting(
+        control: SocketAddr,
+        identity: PlaneIdentity,
+        snapshot: Option<&Path>,
+        node: &str,
+        reports: Option<Arc<dyn Reports>>,
+    ) -> Self {
         let subscriber = Subscriber::new(SubscriberOptions {
             control: control.to_string().into(),
             control_name: "sluicegate-control-plane".try_into().expect("a name"),
             identity,
             node: node.into(),
             snapshot: snapshot.map(Path::to_owned),
+            reports,
         });
         let (serves, receiver) = watch::channel(Served::default());
         let telemetry = subscriber.telemetry();

@@ -56,6 +56,8 @@ pub struct WorkerStats {
     pub spans_over_limit: Tally,
     /// Spans that were dropped because the export was too slow.
     pub spans_queue_full: Tally,
+    /// Requests that analytics count without their consumer and endpoint, because the limit of series was reached.
+    pub analytics_over_limit: Tally,
     /// Access log lines dropped because their writer was too slow; [`Counters::lost_lines`] counts all lost lines.
     pub log_dropped: Tally,
 }

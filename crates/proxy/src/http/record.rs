@@ -135,6 +135,8 @@ impl Exchange<'_> {
                 pattern: record.trace.as_ref().and_then(|_| table.path(index)).map(PathMatch::as_str),
                 stats: &target.stats,
                 worker,
+                table,
+                index,
                 api: target.api.as_deref(),
             }),
             upstream: record.upstream.as_ref().map(|upstream| upstream.shared.key()),
@@ -146,12 +148,17 @@ impl Exchange<'_> {
                 response: (record.started + duration).saturating_duration_since(record.asked)
                     + record.connect_duration,
             }),
+            upstream_duration: (record.attempts > 0).then(|| {
+                (record.started + duration).saturating_duration_since(record.asked) + record.connect_duration
+            }),
             attempts: record.attempts,
             canary: record.upstream.as_ref().filter(|_| record.is_diverted).map(|of| of.shared.key()),
             consumer: record.consumer.map(|number| {
                 let known = table.consumers().get(number);
                 (&known.consumer.id, known.stats.of(worker))
             }),
+            consumer_number: record.consumer,
+            plan: None,
             policy: record.policy.as_ref(),
             limit: record.limit.as_deref(),
             dry_runs: &record.dry_runs,

@@ -9,9 +9,11 @@
 //! | `connection` | the record of a connection below HTTP |
 //! | `metrics` | the sink of counters |
 //! | [`access_log`] | the sink of lines for the access log |
+//! | [`analytics`] | the sink of sums by route, operation, consumer and minute |
 //! | `trace` | sampling of requests; the sink of spans, and their export to a collector |
 
 pub mod access_log;
+pub mod analytics;
 mod connection;
 mod metrics;
 mod request;
@@ -22,6 +24,7 @@ pub(crate) use request::{RejectedHead, RequestRecord, RouteRecord, request_line}
 
 use crate::counters::WorkerStats;
 use access_log::LogBuffer;
+use analytics::AnalyticsBuffer;
 use trace::SpanBuffer;
 
 /// nginx' status for a client that closed the connection before the response.
@@ -31,12 +34,17 @@ const CLOSED: u16 = 499;
 #[derive(Debug)]
 pub(crate) struct Sinks {
     log: Option<LogBuffer>,
+    analytics: Option<AnalyticsBuffer>,
     pub(crate) spans: SpanBuffer,
 }
 
 impl Sinks {
-    pub(crate) fn new(log: Option<LogBuffer>, spans: SpanBuffer) -> Self {
-        Self { log, spans }
+    pub(crate) fn new(
+        log: Option<LogBuffer>,
+        analytics: Option<AnalyticsBuffer>,
+        spans: SpanBuffer,
+    ) -> Self {
+        Self { log, analytics, spans }
     }
 
     /// Records a finished request.
@@ -44,6 +52,9 @@ impl Sinks {
         metrics::count(record);
         if let Some(log) = self.log.as_ref().filter(|_| record.is_logged) {
             log.request(record, stats);
+        }
+        if let Some(analytics) = &self.analytics {
+            analytics.request(record, stats);
         }
         if let Some(trace) = record.trace {
             self.spans.request(record, trace, stats);
@@ -70,5 +81,16 @@ impl Sinks {
             log.flush(stats);
         }
         self.spans.flush(stats);
+        if let Some(analytics) = &self.analytics {
+            analytics.flush();
+        }
+    }
+
+    /// Passes on everything, at the end of the worker.
+    pub(crate) fn finish(&self, stats: &WorkerStats) {
+        self.flush(stats);
+        if let Some(analytics) = &self.analytics {
+            analytics.finish();
+        }
     }
 }

@@ -11,6 +11,7 @@ use sluicegate_model::{ObjectId, UpstreamKey};
 use super::trace::Trace;
 use crate::counters::{ConsumerShard, EndpointTimes, RouteStats};
 use crate::request::{ClientView, HeadView};
+use crate::rule::{RouteIndex, Table};
 use crate::template::TemplateView;
 use crate::tls::Session;
 
@@ -52,11 +53,17 @@ pub(crate) struct RequestRecord<'r> {
     pub(crate) endpoint_bytes: u64,
     /// The times at the endpoint, if the endpoint has responded.
     pub(crate) endpoint_times: Option<EndpointTimes>,
+    /// The time from the last attempt to the end of the response, if there was an attempt.
+    pub(crate) upstream_duration: Option<Duration>,
     pub(crate) attempts: u32,
     /// The canary that the request was sent to.
     pub(crate) canary: Option<&'r UpstreamKey>,
     /// The consumer that made the request, and its counters.
     pub(crate) consumer: Option<(&'r ObjectId, &'r ConsumerShard)>,
+    /// The number of the consumer in the route's table.
+    pub(crate) consumer_number: Option<u32>,
+    /// The plan of the consumer's subscription: namespace and name.
+    pub(crate) plan: Option<&'r str>,
     /// The policy that denied the request.
     pub(crate) policy: Option<&'r ObjectId>,
     /// The limit of the policy that is reached.
@@ -82,6 +89,9 @@ pub(crate) struct RouteRecord<'r> {
     pub(crate) pattern: Option<&'r str>,
     pub(crate) stats: &'r RouteStats,
     pub(crate) worker: usize,
+    /// The table of the route, and its number there.
+    pub(crate) table: &'r Table,
+    pub(crate) index: RouteIndex,
     /// The operation of an API.
     pub(crate) api: Option<&'r ApiOperation>,
 }

@@ -23,6 +23,7 @@ mod tree;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluicegate_model::rule::PathMatch;
 use sluicegate_model::{Config, EntryPoint, HostPattern, Serves, Settings, UpstreamKey, VirtualHost};
@@ -44,6 +45,8 @@ pub(crate) use layer4::{ConnectionTarget, Layer4Table, Layer4Target};
 /// The configuration for the workers, compiled once for all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
+    /// The number of the table in the process. Numbers of routes and consumers hold within a table.
+    generation: u64,
     pub(crate) settings: Arc<Settings>,
     pub(crate) layer4: Layer4Table,
     /// The entry point of all listeners that flags set, then the other entry points.
@@ -67,7 +70,7 @@ pub(crate) struct Table {
 }
 
 /// Identifies a route of a table: the number of the host, and the number of the route in the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RouteIndex {
     host: u32,
     route: u32,
@@ -93,7 +96,9 @@ impl Table {
             true => before.consumers.clone(),
             false => Arc::new(Consumers::new(&config.consumers, &before.consumers, &resources.counters)),
         };
+        static TABLES: AtomicU64 = AtomicU64::new(0);
         let mut table = Self {
+            generation: TABLES.fetch_add(1, Ordering::Relaxed) + 1,
             settings: settings.clone(),
             layer4,
             entries: Vec::new(),
@@ -145,6 +150,11 @@ impl Table {
         table.secret_parameters = table.policies.secret_parameters();
         table.is_guarded = table.all.iter().any(|host| host.is_guarded());
         table
+    }
+
+    /// The number of the table in the process. Numbers of routes and consumers hold within a table.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// Leads listeners to their entry points.

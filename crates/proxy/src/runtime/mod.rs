@@ -131,7 +131,7 @@ impl Runtime {
                     while !self.connections.borrow().is_empty() || self.worker.stats().in_flight.get() > 0 {
                         tokio::task::yield_now().await;
                     }
-                    self.worker.flush_records();
+                    self.worker.finish_records();
                     return Ok(());
                 }
             }

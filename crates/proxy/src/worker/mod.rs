@@ -269,7 +269,12 @@ impl Worker {
         self.flush_records();
     }
 
-    /// Passes on access log lines and spans.
+    /// Passes on all records, at the end of the worker.
+    pub(crate) fn finish_records(&self) {
+        self.sinks.finish(self.stats());
+    }
+
+    /// Passes on access log lines, spans and sums.
     pub(crate) fn flush_records(&self) {
         self.sinks.flush(self.stats());
     }

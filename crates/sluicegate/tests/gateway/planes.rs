@@ -17,17 +17,19 @@ use crate::support::{LIMIT, Site, free_address, ingress, sluicegate};
 type TestResult = anyhow::Result<()>;
 
 /// A site with the certificates and addresses of both planes, and the snapshot.
-struct Planes {
-    site: Site,
+pub(crate) struct Planes {
+    pub(crate) site: Site,
     authority: Authority,
     dir: TempDir,
     link: SocketAddr,
     https: SocketAddr,
-    control_plane_admin: SocketAddr,
+    pub(crate) control_plane_admin: SocketAddr,
+    /// The database of analytics; `None` without analytics.
+    database: Option<PathBuf>,
 }
 
 impl Planes {
-    fn of<'b>(backends: impl IntoIterator<Item = &'b Backend>) -> anyhow::Result<Self> {
+    pub(crate) fn of<'b>(backends: impl IntoIterator<Item = &'b Backend>) -> anyhow::Result<Self> {
         let this = Self {
             site: Site::of(backends)?,
             authority: Authority::new(),
@@ -35,12 +37,22 @@ impl Planes {
             link: free_address()?,
             https: free_address()?,
             control_plane_admin: free_address()?,
+            database: None,
         };
         let names = ["sluicegate-control-plane"];
         this.save("control-plane", &this.authority.issue_for(&names, ExtendedKeyUsagePurpose::ServerAuth))?;
         let names = ["sluicegate-data-plane"];
         this.save("data-plane", &this.authority.issue_for(&names, ExtendedKeyUsagePurpose::ClientAuth))?;
         Ok(this)
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Both planes have analytics from now on.
+    pub(crate) fn store_analytics(&mut self, database: &Path) {
+        self.database = Some(database.to_owned());
     }
 
     fn tls(&self, plane: &str) -> PathBuf {
@@ -62,7 +74,7 @@ impl Planes {
         Ok(())
     }
 
-    async fn control_plane(&self) -> anyhow::Result<Process> {
+    pub(crate) async fn control_plane(&self) -> anyhow::Result<Process> {
         let mut command = sluicegate();
         command.args(["control-plane", "--manifests"]).arg(self.site.path());
         command.args(["--listen", &self.link.to_string(), "--admin", &self.control_plane_admin.to_string()]);
@@ -70,6 +82,9 @@ impl Planes {
             .arg("--tls-dir")
             .arg(self.tls("control-plane"))
             .args(["--listen-https", &self.https.to_string()]);
+        if let Some(database) = &self.database {
+            command.args(["--analytics", "--analytics-database", &format!("sqlite:{}", database.display())]);
+        }
         let mut control_plane = Process::start(command)?;
         control_plane.wait_for_ok(self.control_plane_admin, "/readyz", LIMIT).await?;
         Ok(control_plane)
@@ -83,6 +98,9 @@ impl Planes {
         command.args(["--listen", &self.site.http.to_string(), "--admin", &self.site.admin.to_string()]);
         command.args(["--listen-https", &self.https.to_string()]);
         command.args(["--workers", "2", "--shutdown-grace", "0s", "--shutdown-idle", "300ms"]);
+        if self.database.is_some() {
+            command.arg("--analytics");
+        }
         Process::start(command)
     }
 
@@ -93,7 +111,7 @@ impl Planes {
         Ok(chain.first().map(|first| first.to_vec()).unwrap_or_default())
     }
 
-    async fn data_plane(&self) -> anyhow::Result<Process> {
+    pub(crate) async fn data_plane(&self) -> anyhow::Result<Process> {
         let mut data_plane = self.start_data_plane()?;
         data_plane.wait_for_ok(self.site.admin, "/readyz", LIMIT).await?;
         Ok(data_plane)

@@ -1,0 +1,37 @@
+//! The store of the analytics of APIs.
+//!
+//! Inputs: the batches of data planes, each with the sums of a minute. Output: answers to queries, as JSON or CSV. The store is a
+//! database of SQLite, in a file or in memory, or a database of PostgreSQL that several control planes share.
+//!
+//! A data plane keeps its batches in an [`Outbox`] until they are stored. A batch has a number, so that a repeated batch counts once.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`outbox`] | the batches that are not stored yet |
+//! | `packing` | batches as bytes |
+//! | [`location`] | the place of the database |
+//! | [`store`] | the thread that writes, and connections for queries |
+//! | `schema` | the tables, and their versions |
+//! | `rows` | rows of sums |
+//! | [`background`] | the sums of hours and days, and retention |
+//! | [`query`] | queries and their answers |
+//! | `sql` | connections to SQLite and PostgreSQL |
+
+pub mod background;
+pub mod location;
+pub mod outbox;
+mod packing;
+pub mod query;
+mod rows;
+mod schema;
+mod sql;
+pub mod store;
+#[cfg(test)]
+mod tests;
+
+pub use background::Retention;
+pub use location::{Location, LocationError};
+pub use outbox::{Outbox, OutboxStatus};
+pub use packing::PackingError;
+pub use query::{Answer, QueryError};
+pub use store::{Store, StoreError, StoreOptions, StoreStatus, Stored};
