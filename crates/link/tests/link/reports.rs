@@ -79,15 +79,18 @@ impl Noted {
         let store = ReportStore::new(move |report| {
             let noted = noted.clone();
             Box::pin(async move {
-                let mut reports = noted.reports.lock().unwrap_or_else(PoisonError::into_inner);
-                reports.push(report);
-                noted.count.send_replace(reports.len());
-                drop(reports);
+                noted.note(report);
                 let mut works = noted.works.subscribe();
                 works.wait_for(|works| *works).await.is_ok()
             })
         });
         DistributorOptions { reports: Some(store), ..DistributorOptions::default() }
+    }
+
+    fn note(&self, report: Report) {
+        let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        reports.push(report);
+        self.count.send_replace(reports.len());
     }
 
     fn sequences(&self) -> Vec<u64> {

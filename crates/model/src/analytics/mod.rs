@@ -172,6 +172,14 @@ impl Batch {
         self.without_unused_names()
     }
 
+    /// Two batches with half of the series each.
+    #[must_use]
+    pub fn split(mut self) -> [Self; 2] {
+        let series = self.series.split_off(self.series.len() / 2);
+        let second = Self { minute: self.minute, names: self.names.clone(), series };
+        [self.without_unused_names(), second.without_unused_names()]
+    }
+
     fn without_unused_names(mut self) -> Self {
         let mut numbers = vec![None; self.names.len()];
         let mut names = vec![String::new()];
@@ -224,6 +232,15 @@ mod tests {
     #[test]
     fn encoded_batch_is_decoded_to_the_same_batch() {
         assert_eq!(Batch::decode(&batch().encode()), Ok(batch()));
+    }
+
+    #[test]
+    fn halves_of_a_batch_have_their_series_and_names() {
+        let [one, two] = batch().split();
+        assert_eq!((one.requests(), two.requests()), (3, 5));
+        assert_eq!(one.names, ["", "Ingress shop/shop /", "shop/ann"]);
+        assert_eq!(two.names, ["", "Ingress shop/shop /", "shop/bob"]);
+        assert_eq!(Batch::decode(&two.encode()), Ok(two));
     }
 
     #[test]
