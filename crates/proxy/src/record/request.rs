@@ -57,6 +57,10 @@ pub(crate) struct RequestRecord<'r> {
     pub(crate) canary: Option<&'r UpstreamKey>,
     /// The consumer that made the request, and its counters.
     pub(crate) consumer: Option<(&'r ObjectId, &'r ConsumerShard)>,
+    /// The plan by which the consumer called.
+    pub(crate) plan: Option<&'r ObjectId>,
+    /// The subscription by which the consumer called.
+    pub(crate) subscription: Option<&'r ObjectId>,
     /// The policy that denied the request.
     pub(crate) policy: Option<&'r ObjectId>,
     /// The limit of the policy that is reached.

@@ -198,6 +198,7 @@ fn consumer(name: &str, key: &str) -> Consumer {
         tokens: Vec::new(),
         users: Vec::new(),
         refused: false,
+        terms: vec![],
     }
 }
 
