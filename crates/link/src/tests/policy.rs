@@ -366,7 +366,7 @@ pub(super) fn rate_limits() -> impl Strategy<Value = Arc<RateLimits>> {
 
 pub(super) fn subscriptions() -> impl Strategy<Value = Arc<Subscriptions>> {
     let unit = prop_oneof![
-        object([("requests!", number(1..1_000_000_000)), ("calendar!", one_of(&["Hour", "Month"]))]),
+        object([("requests!", number(1..=1_000_000_000)), ("calendar!", one_of(&["Hour", "Month"]))]),
         object([("bytes!", one_of(&["1", "10Gi"])), ("period!", one_of(&["1m", "720h"]))]),
     ];
     let quota = unit.prop_map(|mut quota| {
