@@ -73,7 +73,8 @@ impl Subscriptions {
         let (mut by_consumer, mut all) = (HashMap::default(), Vec::with_capacity(source.subscriptions.len()));
         for model::Subscription { id, consumer, plan, state } in &source.subscriptions {
             let Some(of) = plans.get(*plan as usize) else { continue };
-            let counters = of.quotas.iter().map(|quota| quota.counter(id, quotas)).collect();
+            let server = of.limits.compiled.server();
+            let counters = of.quotas.iter().map(|quota| quota.counter(id, quotas, server)).collect();
             by_consumer.entry(consumer.clone()).or_insert(u32::try_from(all.len()).unwrap_or(u32::MAX));
             all.push(Subscription { id: id.clone(), state: *state, plan: *plan, counters });
         }

@@ -32,6 +32,8 @@ pub(crate) struct Counter {
 pub(crate) struct Taken {
     pub(crate) window: u64,
     pub(crate) count: u64,
+    /// All uses of the window that are known here, by all data planes. The place that counts may have lost its counts.
+    pub(crate) known: u64,
 }
 
 /// The outcome of a request.
@@ -92,8 +94,30 @@ impl Counter {
         }
     }
 
+    /// Whether the windows are units of the calendar.
+    pub(crate) fn is_of_calendar(&self) -> bool {
+        matches!(self.windows, Windows::Calendar(_))
+    }
+
+    /// The length of windows that start with the first request; 0 for windows of the calendar.
+    pub(super) fn length(&self) -> u64 {
+        match &self.windows {
+            Windows::Calendar(_) => 0,
+            Windows::FromFirstRequest(length) => *length,
+        }
+    }
+
+    /// The end of the window with this start.
+    pub(crate) fn end_of(&self, start: u64) -> u64 {
+        match &self.windows {
+            Windows::Calendar(calendar) => calendar.compute(start).map_or(start, |(_, end)| end),
+            Windows::FromFirstRequest(length) => start.saturating_add(*length),
+        }
+    }
+
     /// The window and its uses.
-    pub(crate) fn state(&self) -> (u64, u64) {
+    #[cfg(test)]
+    fn state(&self) -> (u64, u64) {
         (self.window.load(Ordering::Acquire), self.used.load(Ordering::Acquire))
     }
 
@@ -128,15 +152,15 @@ impl Counter {
             return;
         }
         let count = self.pending.swap(0, Ordering::AcqRel);
+        let known = self.used.swap(0, Ordering::AcqRel);
         if count > 0 && from > 0 {
-            self.late().push(Taken { window: from, count });
+            self.late().push(Taken { window: from, count, known });
         }
-        self.used.store(0, Ordering::Release);
         self.window.store(to, Ordering::Release);
     }
 
     /// Takes the uses that the others do not know yet.
-    pub(super) fn take(&self) -> Vec<Taken> {
+    pub(crate) fn take(&self) -> Vec<Taken> {
         let mut taken = std::mem::take(&mut *self.late());
         let window = self.window.load(Ordering::Acquire);
         if window == CHANGING || self.pending.load(Ordering::Acquire) == 0 {
@@ -144,7 +168,7 @@ impl Counter {
         }
         let count = self.pending.swap(0, Ordering::AcqRel);
         if count > 0 {
-            taken.push(Taken { window, count });
+            taken.push(Taken { window, count, known: self.used.load(Ordering::Acquire) });
         }
         taken
     }
@@ -152,39 +176,38 @@ impl Counter {
     /// Keeps uses for the next exchange, because this one failed.
     pub(crate) fn put_back(&self, taken: Taken) {
         let mut late = self.late();
-        match late.iter_mut().find(|known| known.window == taken.window) {
-            Some(known) => known.count += taken.count,
+        match late.iter_mut().find(|late| late.window == taken.window) {
+            Some(late) => {
+                late.count += taken.count;
+                late.known = late.known.max(taken.known);
+            }
             None => late.push(taken),
         }
     }
 
     /// Adopts the total of all data planes in a window, which includes all uses that were taken here.
-    pub(crate) fn merge(&self, total: Taken, now: u64) {
+    pub(crate) fn merge(&self, (window, total): (u64, u64), now: u64) {
         let open = self.window.load(Ordering::Acquire);
         if open == CHANGING {
             return;
         }
         if let Windows::FromFirstRequest(length) = &self.windows
-            && total.window != open
+            && window != open
         {
             // Another data plane had the first request.
-            let is_open = now < total.window.saturating_add(*length) && total.window <= now;
+            let is_open = now < window.saturating_add(*length) && window <= now;
             let is_taken = is_open
-                && self
-                    .window
-                    .compare_exchange(open, total.window, Ordering::AcqRel, Ordering::Acquire)
-                    .is_ok();
+                && self.window.compare_exchange(open, window, Ordering::AcqRel, Ordering::Acquire).is_ok();
             if !is_taken {
                 return;
             }
-        } else if total.window != open {
+        } else if window != open {
             return;
         }
-        let kept: u64 =
-            self.late().iter().filter(|late| late.window == total.window).map(|late| late.count).sum();
+        let kept: u64 = self.late().iter().filter(|late| late.window == window).map(|late| late.count).sum();
         let mut used = self.used.load(Ordering::Acquire);
         loop {
-            let next = total.count.saturating_add(self.pending.load(Ordering::Acquire)).saturating_add(kept);
+            let next = total.saturating_add(self.pending.load(Ordering::Acquire)).saturating_add(kept);
             match self.used.compare_exchange_weak(used, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return,
                 Err(newer) => used = newer,
@@ -207,16 +230,15 @@ impl Eq for Counter {}
 
 #[cfg(test)]
 mod tests {
-    use sluicegate_model::ObjectId;
-    use sluicegate_model::feature::QuotaUnit;
+    use sluicegate_model::usage::QuotaName;
 
     use super::*;
 
     fn counter(fields: &str) -> Counter {
         let quota = format!("{{\"name\": \"a\", \"requests\": 1, {fields}}}");
         let windows = Windows::new(&serde_json::from_str(&quota).unwrap());
-        let subscription = ObjectId { kind: "Subscription", namespace: "a".into(), name: "b".into() };
-        let key = QuotaKey { subscription, name: "a".into(), unit: QuotaUnit::Requests, windows: "".into() };
+        let name = QuotaName { subscription: "shop/a".into(), quota: "a".into(), terms: "".into() };
+        let key = QuotaKey { name, server: None };
         Counter::new(key, windows)
     }
 
@@ -253,20 +275,20 @@ mod tests {
         let window = NOW - 100;
         counter.count(10, NOW, 1);
         counter.count(10, NOW, 1);
-        assert_eq!(counter.take(), [Taken { window, count: 2 }]);
+        assert_eq!(counter.take(), [Taken { window, count: 2, known: 2 }]);
         assert_eq!(counter.take(), []);
         counter.count(10, NOW, 1);
         // Others have used five.
-        counter.merge(Taken { window, count: 7 }, NOW);
+        counter.merge((window, 7), NOW);
         assert_eq!(counter.state(), (window, 8));
         // The exchange fails: the uses stay, and the total does not lose them.
         let taken = counter.take();
         taken.iter().for_each(|taken| counter.put_back(*taken));
-        counter.merge(Taken { window, count: 7 }, NOW);
+        counter.merge((window, 7), NOW);
         assert_eq!(counter.state(), (window, 8));
         assert_eq!(counter.take(), taken);
         // A total of yesterday says nothing about today.
-        counter.merge(Taken { window: window - DAY, count: 100 }, NOW);
+        counter.merge((window - DAY, 100), NOW);
         assert_eq!(counter.state(), (window, 8));
     }
 
@@ -276,7 +298,8 @@ mod tests {
         counter.count(10, NOW, 1);
         counter.count(10, NOW + DAY, 1);
         let window = NOW - 100;
-        assert_eq!(counter.take(), [Taken { window, count: 1 }, Taken { window: window + DAY, count: 1 }]);
+        let taken = |window| Taken { window, count: 1, known: 1 };
+        assert_eq!(counter.take(), [taken(window), taken(window + DAY)]);
     }
 
     #[test]
@@ -284,10 +307,10 @@ mod tests {
         let counter = counter("\"period\": \"1h\"");
         counter.count(10, NOW, 1);
         counter.take();
-        counter.merge(Taken { window: NOW - 600, count: 4 }, NOW);
+        counter.merge((NOW - 600, 4), NOW);
         assert_eq!(counter.state(), (NOW - 600, 4));
         assert_eq!(counter.count(10, NOW + 1, 1).reset, 3600 - 601);
-        counter.merge(Taken { window: NOW - 4000, count: 9 }, NOW);
+        counter.merge((NOW - 4000, 9), NOW);
         assert_eq!(counter.state(), (NOW - 600, 5), "an ended window");
     }
 

@@ -11,15 +11,19 @@
 mod counter;
 mod window;
 
+use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::SystemTime;
 
 use foldhash::HashMap;
 use sluicegate_model::ObjectId;
 use sluicegate_model::feature::{Quota, QuotaUnit};
+use sluicegate_model::usage::{QuotaName, QuotaTotal, QuotaUse};
 
 pub(crate) use counter::{Counter, Taken};
 pub(crate) use window::Windows;
+
+use super::rate_limit::shared::Server;
 
 /// The counters of all quotas, which outlive configurations.
 #[derive(Debug, Default)]
@@ -28,20 +32,24 @@ pub(crate) struct Quotas(Mutex<HashMap<QuotaKey, Weak<Counter>>>);
 /// What identifies a count: a change of the number that a quota allows keeps the count.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct QuotaKey {
-    pub(crate) subscription: ObjectId,
-    pub(crate) name: Box<str>,
-    pub(crate) unit: QuotaUnit,
-    /// The windows, as a text.
-    pub(crate) windows: Box<str>,
+    pub(crate) name: QuotaName,
+    /// The server that counts for all data planes; `None`: the control plane does.
+    pub(crate) server: Option<Box<str>>,
 }
 
-/// A use of a quota that others do not know yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Usage {
-    pub(crate) counter: Arc<Counter>,
-    /// The start of the window, in seconds since 1970.
-    pub(crate) window: u64,
-    pub(crate) count: u64,
+impl QuotaKey {
+    /// The name of the count at a server. Each window of the calendar has its own count, and windows that start with a request
+    /// follow each other in one count, which expires with the window.
+    pub(crate) fn at_server(&self, prefix: &str, window: u64, is_of_calendar: bool) -> String {
+        let QuotaName { subscription, quota, terms } = &self.name;
+        let mut hasher = DefaultHasher::new();
+        hasher.write(terms.as_bytes());
+        let terms = hasher.finish();
+        match is_of_calendar {
+            true => format!("{prefix}:quota:{subscription}/{quota}:{terms:016x}:{window}"),
+            false => format!("{prefix}:quota:{subscription}/{quota}:{terms:016x}"),
+        }
+    }
 }
 
 /// A quota of a plan, compiled.
@@ -69,12 +77,24 @@ impl PlanQuota {
         }
     }
 
-    /// The counter of a subscription.
-    pub(crate) fn counter(&self, subscription: &ObjectId, quotas: &Quotas) -> Arc<Counter> {
-        let (unit, windows) = (self.unit, format!("{:?}", self.source.window()).into());
-        let name = self.source.name.as_str().into();
-        let key = QuotaKey { subscription: subscription.clone(), name, unit, windows };
-        quotas.counter(key, || Windows::new(&self.source))
+    /// The counter of a subscription. `server` counts for all data planes, or else the control plane.
+    pub(crate) fn counter(
+        &self,
+        subscription: &ObjectId,
+        quotas: &Quotas,
+        server: Option<&Arc<Server>>,
+    ) -> Arc<Counter> {
+        let name = QuotaName {
+            subscription: format!("{}/{}", subscription.namespace, subscription.name).into(),
+            quota: self.source.name.as_str().into(),
+            terms: format!("{:?} {:?}", self.unit, self.source.window()).into(),
+        };
+        let key = QuotaKey { name, server: server.map(|server| server.place().into()) };
+        let counter = quotas.counter(key, || Windows::new(&self.source));
+        if let Some(server) = server {
+            server.add_quota(&counter);
+        }
+        counter
     }
 }
 
@@ -89,22 +109,64 @@ impl Quotas {
         counter
     }
 
-    /// Takes what the others do not know yet.
-    pub(crate) fn take(&self) -> Vec<Usage> {
-        let mut all = self.lock();
-        let mut taken = Vec::new();
-        all.retain(|_, counter| {
+    /// Takes the uses that the control plane does not know yet.
+    fn take(&self) -> Vec<QuotaUse> {
+        let mut uses = Vec::new();
+        self.lock().retain(|key, counter| {
             let Some(counter) = counter.upgrade() else { return false };
-            for Taken { window, count } in counter.take() {
-                taken.push(Usage { counter: counter.clone(), window, count });
+            if key.server.is_none() {
+                let of = |Taken { window, count, known }| {
+                    let (name, length) = (key.name.clone(), counter.length());
+                    QuotaUse { name, window, length, count, known }
+                };
+                uses.extend(counter.take().into_iter().map(of));
             }
             true
         });
-        taken
+        uses
+    }
+
+    fn get(&self, name: &QuotaName) -> Option<Arc<Counter>> {
+        let key = QuotaKey { name: name.clone(), server: None };
+        self.lock().get(&key).and_then(Weak::upgrade)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<QuotaKey, Weak<Counter>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The exchange of the uses of quotas with the control plane, or with the place that counts in its stead.
+#[derive(Clone, Debug)]
+pub struct QuotaExchange(Arc<Quotas>);
+
+impl QuotaExchange {
+    pub(crate) fn new(quotas: Arc<Quotas>) -> Self {
+        Self(quotas)
+    }
+
+    /// Takes the uses that nobody else knows yet.
+    #[must_use]
+    pub fn take(&self) -> Vec<QuotaUse> {
+        self.0.take()
+    }
+
+    /// Keeps uses for the next exchange, because nobody has counted them.
+    pub fn put_back(&self, uses: Vec<QuotaUse>) {
+        for QuotaUse { name, window, count, known, length: _ } in uses {
+            if let Some(counter) = self.0.get(&name) {
+                counter.put_back(Taken { window, count, known });
+            }
+        }
+    }
+
+    /// Adopts the totals of all data planes. They include all uses that were taken here.
+    pub fn merge(&self, totals: &[QuotaTotal]) {
+        for QuotaTotal { name, window, count } in totals {
+            if let Some(counter) = self.0.get(name) {
+                counter.merge((*window, *count), now());
+            }
+        }
     }
 }
 

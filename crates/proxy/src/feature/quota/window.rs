@@ -64,7 +64,8 @@ impl Calendar {
         (start, end)
     }
 
-    fn compute(&self, now: u64) -> Option<(u64, u64)> {
+    /// The start and the end of the unit with this time, without a use of the stored unit.
+    pub(super) fn compute(&self, now: u64) -> Option<(u64, u64)> {
         let time = Timestamp::from_second(i64::try_from(now).ok()?).ok()?;
         let zoned = time.to_zoned(self.zone.clone());
         let day = zoned.date();

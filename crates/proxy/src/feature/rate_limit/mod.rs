@@ -288,6 +288,11 @@ impl Limits {
         outcome
     }
 
+    /// The server that shares the limits, if any.
+    pub(super) fn server(&self) -> Option<&Arc<Server>> {
+        self.shared.as_ref()?.server()
+    }
+
     /// The state of the server that shares the limits, if any.
     pub(super) fn shared(&self) -> Option<ServerState> {
         let shared = self.shared.as_ref()?;
