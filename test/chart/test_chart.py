@@ -157,7 +157,7 @@ class Rights(unittest.TestCase):
 
     def test_custom_resource_definitions_are_valid_for_kubernetes(self):
         paths = sorted((CHART / "crds").glob("*.yaml"))
-        self.assertEqual(len(paths), 5)
+        self.assertEqual(len(paths), 7)
         for path in paths:
             each = yaml.safe_load(path.read_text())
             self.assertEqual(f"{each['metadata']['name']}.yaml", path.name)
@@ -188,7 +188,7 @@ class Rights(unittest.TestCase):
              "tcproutes/status", "udproutes/status", "backendtlspolicies/status", "patch"),
             ("*", "gateway.networking.x-k8s.io", "xbackends/status", "xbackendtrafficpolicies/status", "patch"),
             ("*", "sluicegate.dev", "securitypolicies/status", "consumers/status", "ratelimitpolicies/status", "trafficpolicies/status",
-             "apis/status", "patch"),
+             "apis/status", "plans/status", "subscriptions/status", "patch"),
             ("*", "events.k8s.io", "events", "create"),
             (NAMESPACE, "coordination.k8s.io", "leases", "create"),
             (NAMESPACE, "coordination.k8s.io", "leases", "sluicegate", "get", "update"),

@@ -484,7 +484,7 @@ annotations:
   resources: [xbackends, xbackendtrafficpolicies]
   verbs: [get, list, watch]
 - apiGroups: [sluicegate.dev]
-  resources: [securitypolicies, consumers, ratelimitpolicies, trafficpolicies, apis]
+  resources: [securitypolicies, consumers, ratelimitpolicies, trafficpolicies, apis, plans, subscriptions]
   verbs: [get, list, watch]
 {{- if .Values.status.enabled }}
 - apiGroups: [networking.k8s.io]
@@ -501,7 +501,7 @@ annotations:
   resources: [xbackends/status, xbackendtrafficpolicies/status]
   verbs: [patch]
 - apiGroups: [sluicegate.dev]
-  resources: [securitypolicies/status, consumers/status, ratelimitpolicies/status, trafficpolicies/status, apis/status]
+  resources: [securitypolicies/status, consumers/status, ratelimitpolicies/status, trafficpolicies/status, apis/status, plans/status, subscriptions/status]
   verbs: [patch]
 - apiGroups: [events.k8s.io]
   resources: [events]

@@ -27,6 +27,7 @@
 //! | [`source`] | following a cluster or a directory, and publishing the changes |
 //! | [`review`] | the review of objects before the cluster stores them |
 //! | [`migrate`] | the report for users of ingress-nginx |
+//! | [`keys`] | issuing, rotating and revoking API keys |
 //! | [`convert`] | from Ingresses to objects of Gateway API, as text |
 //! | [`status`] | the intended status of objects of Gateway API |
 //! | [`problem`], [`locate`] | problems and their lines |
@@ -39,6 +40,7 @@ mod emit;
 mod external;
 mod frontend;
 mod intent;
+mod keys;
 mod locate;
 mod manifest;
 mod merge;
@@ -55,6 +57,7 @@ mod x_backend;
 
 pub use convert::kong::{KongConverted, KongOptions, convert_kong, is_kong, located};
 pub use convert::{Converted, convert_ingresses};
+pub use keys::{ConsumerKeys, IssuedKey, KeyError, ListedKey, change_keys};
 pub use manifest::{read_yaml, write_yaml};
 pub use merge::policy::standing::{Reason, Standing, TargetName};
 pub use migrate::cluster::{ReadError, read_ingresses};

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use minicbor::{Decode, Encode};
 use sluicegate_model::encoding::part::Reader;
 use sluicegate_model::encoding::{Adapt, NoParts, Same, Unknown, Within, decode_as, encode_as};
-use sluicegate_model::policy::{RateLimits, Security, Traffic};
+use sluicegate_model::policy::{RateLimits, Security, Subscriptions, Traffic};
 
 use crate::cut::cut;
 use crate::digest::Digest;
@@ -66,6 +66,7 @@ fn is_told_on(batch: Batch) {
         match name.kind() {
             Some(Kind::Security) => reads_the_same::<Same, Security>(&body),
             Some(Kind::RateLimits) => reads_the_same::<Within<RateLimits>, RateLimits>(&body),
+            Some(Kind::Subscriptions) => reads_the_same::<Within<Subscriptions>, Subscriptions>(&body),
             Some(Kind::Traffic) => reads_the_same::<Same, Traffic>(&body),
             _ => {}
         }

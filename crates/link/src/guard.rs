@@ -15,9 +15,10 @@ mod index {
     pub(super) const RULES: i64 = 1;
     pub(super) const FALLBACK: i64 = 2;
     pub(super) const FILTERS: i64 = 4;
-    pub(super) const RULE_KNOWN: std::ops::RangeInclusive<i64> = 0..=8;
+    pub(super) const RULE_KNOWN: std::ops::RangeInclusive<i64> = 0..=9;
     pub(super) const MATCHES: i64 = 1;
     pub(super) const SECURITY: i64 = 6;
+    pub(super) const SUBSCRIPTIONS: i64 = 9;
 }
 
 /// The readable parts of a host.
@@ -36,6 +37,7 @@ pub(crate) struct HostOutline {
 pub(crate) struct RuleOutline {
     matches: Option<Vec<RuleMatch>>,
     has_security: bool,
+    has_subscriptions: bool,
     /// Whether the rule has an unknown field that this program may not skip, such as a new kind of policy.
     has_unknown: bool,
 }
@@ -43,6 +45,11 @@ pub(crate) struct RuleOutline {
 /// Whether a policy admits every caller, such as a policy that only answers cross-origin requests.
 fn is_open(policy: Option<&Security>) -> bool {
     policy.is_none_or(|policy| !policy.can_deny())
+}
+
+/// Whether a rule admits callers without a subscription.
+fn is_without_subscription(rule: &Rule) -> bool {
+    !rule.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.required)
 }
 
 /// The fields of a map, each as its index and its encoding.
@@ -120,10 +127,10 @@ impl HostOutline {
     fn is_opened_by_any<'r>(&self, older: impl Iterator<Item = &'r Rule> + Clone) -> bool {
         let same = |now: &RuleOutline, older: &Rule| now.matches.as_ref() == Some(&older.matches);
         let loses_guard = self.rules.iter().filter(|now| now.is_guarded()).any(|now| {
-            now.has_unknown
-                || !older.clone().any(|older| same(now, older) && !is_open(older.security.as_deref()))
+            now.has_unknown || !older.clone().any(|older| same(now, older) && !now.is_opened_by(older))
         });
-        let mut open = older.filter(|older| is_open(older.security.as_deref()));
+        let mut open =
+            older.filter(|older| is_open(older.security.as_deref()) && is_without_subscription(older));
         loses_guard || open.any(|older| !self.rules.iter().any(|now| same(now, older) && !now.is_guarded()))
     }
 }
@@ -140,6 +147,7 @@ impl RuleOutline {
             match index {
                 index::MATCHES => outline.matches = decode(item).ok(),
                 index::SECURITY => outline.has_security = true,
+                index::SUBSCRIPTIONS => outline.has_subscriptions = true,
                 _ => outline.has_unknown |= is_unknown(index, &index::RULE_KNOWN),
             }
             Ok(())
@@ -148,13 +156,15 @@ impl RuleOutline {
     }
 
     fn is_guarded(&self) -> bool {
-        self.has_security || self.has_unknown
+        self.has_security || self.has_subscriptions || self.has_unknown
     }
 
     /// Whether an older rule for the same paths would be served without the current policy. An older rule without rate
     /// limits, or with other headers, allows no additional callers.
     pub(crate) fn is_opened_by(&self, older: &Rule) -> bool {
-        self.has_unknown || self.has_security && is_open(older.security.as_deref())
+        self.has_unknown
+            || self.has_security && is_open(older.security.as_deref())
+            || self.has_subscriptions && is_without_subscription(older)
     }
 }
 

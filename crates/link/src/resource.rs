@@ -46,10 +46,11 @@ pub(crate) enum Kind {
     RateLimits = 15,
     Consumer = 16,
     Traffic = 17,
+    Subscriptions = 18,
 }
 
 impl Kind {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 18] = [
         Self::Settings,
         Self::DefaultRule,
         Self::Host,
@@ -67,6 +68,7 @@ impl Kind {
         Self::RateLimits,
         Self::Consumer,
         Self::Traffic,
+        Self::Subscriptions,
     ];
 
     /// The kind with this number, if this version knows the number.
@@ -84,6 +86,7 @@ impl Kind {
                 | Self::Security
                 | Self::RateLimits
                 | Self::Traffic
+                | Self::Subscriptions
         )
     }
 
@@ -94,6 +97,7 @@ impl Kind {
             Self::Security
             | Self::RateLimits
             | Self::Traffic
+            | Self::Subscriptions
             | Self::Consumer
             | Self::ClientAuth
             | Self::UpstreamTls => Unknown::Refused,

@@ -9,7 +9,7 @@ use sluicegate_model::encoding::part::Reader;
 use sluicegate_model::encoding::{
     Adapt, Fault, Find, List, OrDefault, Part, PartName, Same, Shared, Within, decode_as,
 };
-use sluicegate_model::policy::{Consumer, RateLimits, Security, Traffic};
+use sluicegate_model::policy::{Consumer, RateLimits, Security, Subscriptions, Traffic};
 use sluicegate_model::tls::TicketSecret;
 use sluicegate_model::{
     Certificate, Change, ClientAuth, Config, Endpoint, Listener, Rule, Settings, Tls, TlsHost, TlsRoute,
@@ -190,6 +190,7 @@ impl Store {
             Kind::Security => self.decode_shared::<Same, Security>(kind, &body)?,
             Kind::RateLimits => self.decode_shared::<Within<RateLimits>, RateLimits>(kind, &body)?,
             Kind::Traffic => self.decode_shared::<Same, Traffic>(kind, &body)?,
+            Kind::Subscriptions => self.decode_shared::<Within<Subscriptions>, Subscriptions>(kind, &body)?,
         };
         match part.name() {
             Some(other) if other != *name => Err(Refusal::Misnamed),

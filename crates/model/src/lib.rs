@@ -41,6 +41,7 @@ pub mod text;
 pub mod tls;
 pub mod tracing;
 pub mod upstream;
+pub mod usage;
 pub mod value;
 
 pub use config::{Change, Config};

@@ -16,7 +16,7 @@ use serde::{Serialize, Serializer};
 
 use crate::encoding::{Adapt as _, Context, Fault, List, Maybe, Same, Shared, Text};
 use crate::feature::BackendFeatures;
-use crate::policy::{RateLimits, Security, Traffic};
+use crate::policy::{RateLimits, Security, Subscriptions, Traffic};
 use crate::value::{Number, Weight};
 use crate::{ClientAuth, Codings, EntryPoint, HostPattern, ObjectId, PathPattern, PathTemplate, UpstreamKey};
 
@@ -107,6 +107,10 @@ pub struct Rule {
     /// Timeouts, retries, header edits and the like, in place of the settings.
     #[cbor(n(8), with = "Maybe::<Shared>")]
     pub traffic: Option<Arc<Traffic>>,
+    /// The subscriptions to the API of the rule, if the API has any or needs them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cbor(n(9), with = "Maybe::<Shared>")]
+    pub subscriptions: Option<Arc<Subscriptions>>,
     /// The form of the redirect of [`https_only`](Self::https_only).
     #[serde(skip_serializing_if = "HttpsRedirect::is_default")]
     #[cbor(n(64), default, skip_if = "HttpsRedirect::is_default")]
@@ -183,6 +187,7 @@ impl Rule {
             security: None,
             rate_limits: None,
             traffic: None,
+            subscriptions: None,
             https_redirect: HttpsRedirect::default(),
             api: None,
         }

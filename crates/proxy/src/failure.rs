@@ -474,6 +474,12 @@ pub enum Denial {
     /// No consumer has this API key.
     #[error("the API key is unknown")]
     Key,
+    /// The API key was valid until some time.
+    #[error("the API key has expired")]
+    KeyExpired,
+    /// The API key is revoked.
+    #[error("the API key is revoked")]
+    KeyRevoked,
     /// The name or the password is wrong or missing.
     #[error("the name or the password is wrong")]
     Password,
@@ -522,11 +528,23 @@ pub enum Denial {
     /// A concurrency limit is reached.
     #[error("too many requests are in flight")]
     Concurrency,
+    /// The caller has no subscription to the operation.
+    #[error("the caller has no subscription to the operation")]
+    NoSubscription,
+    /// The subscription of the caller waits for approval.
+    #[error("the subscription of the caller is not approved yet")]
+    SubscriptionPending,
+    /// The subscription of the caller is suspended, rejected or invalid.
+    #[error("the subscription of the caller is not active")]
+    SubscriptionInactive,
+    /// A quota of the subscription is used up.
+    #[error("a quota of the subscription is used up")]
+    Quota,
 }
 
 impl Denial {
     /// The number of kinds.
-    pub const COUNT: usize = 23 + sluicegate_jwt::Fault::ALL.len();
+    pub const COUNT: usize = 29 + sluicegate_jwt::Fault::ALL.len();
 
     /// Every kind, by [`index`](Self::index).
     #[must_use]
@@ -556,6 +574,12 @@ impl Denial {
             Self::Consumer,
             Self::CheckDenied(403),
             Self::StaleNonce,
+            Self::KeyExpired,
+            Self::KeyRevoked,
+            Self::NoSubscription,
+            Self::SubscriptionPending,
+            Self::SubscriptionInactive,
+            Self::Quota,
         ];
         let tokens = sluicegate_jwt::Fault::ALL.map(Self::Token);
         for (place, denial) in all.iter_mut().zip(rest.into_iter().chain(tokens)) {
@@ -591,7 +615,13 @@ impl Denial {
             Self::Consumer => 20,
             Self::CheckDenied(_) => 21,
             Self::StaleNonce => 22,
-            Self::Token(fault) => 23 + fault as usize,
+            Self::KeyExpired => 23,
+            Self::KeyRevoked => 24,
+            Self::NoSubscription => 25,
+            Self::SubscriptionPending => 26,
+            Self::SubscriptionInactive => 27,
+            Self::Quota => 28,
+            Self::Token(fault) => 29 + fault as usize,
         }
     }
 
@@ -607,6 +637,12 @@ impl Denial {
             Self::NoCredentials => "no_credentials",
             Self::AmbiguousCredentials => "ambiguous_credentials",
             Self::Key => "unknown_key",
+            Self::KeyExpired => "expired_key",
+            Self::KeyRevoked => "revoked_key",
+            Self::NoSubscription => "no_subscription",
+            Self::SubscriptionPending => "subscription_pending",
+            Self::SubscriptionInactive => "subscription_inactive",
+            Self::Quota => "quota",
             Self::Password => "wrong_password",
             Self::StaleNonce => "stale_nonce",
             Self::TooManyPasswordChecks => "passwords_busy",
@@ -639,16 +675,24 @@ impl Denial {
             Self::CheckTimeout | Self::CheckUnreachable | Self::CheckAnswer => 500,
             Self::SignIn => 302,
             Self::CheckDenied(status) => status,
-            Self::Address | Self::Origin | Self::Forbidden | Self::CheckForbidden => 403,
+            Self::Address
+            | Self::Origin
+            | Self::Forbidden
+            | Self::CheckForbidden
+            | Self::NoSubscription
+            | Self::SubscriptionPending
+            | Self::SubscriptionInactive => 403,
             Self::AmbiguousPath | Self::AmbiguousCredentials => 400,
             Self::NoCredentials
             | Self::Key
+            | Self::KeyExpired
+            | Self::KeyRevoked
             | Self::Password
             | Self::StaleNonce
             | Self::CheckUnauthorized
             | Self::Token(_) => 401,
             // As for rates: the caller does too much (RFC 6585, 4), not the gateway (503).
-            Self::RateLimit | Self::Concurrency => 429,
+            Self::RateLimit | Self::Concurrency | Self::Quota => 429,
         }
     }
 }

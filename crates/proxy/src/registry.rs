@@ -10,6 +10,7 @@ pub use crate::listener::ListenerState;
 
 use crate::counters::{ConsumerStats, Counters, Layer4Labels, Layer4Stats, RouteLabels, RouteStats};
 use crate::feature::Resources;
+pub use crate::feature::quota::QuotaExchange;
 use crate::rule::Table;
 use crate::upstream::SharedUpstream;
 
@@ -58,6 +59,12 @@ impl Registry {
     #[must_use]
     pub fn counters(&self) -> &Arc<Counters> {
         &self.resources.counters
+    }
+
+    /// The exchange of the uses of quotas.
+    #[must_use]
+    pub fn quotas(&self) -> QuotaExchange {
+        QuotaExchange::new(self.resources.quotas.clone())
     }
 
     /// The state that outlives configurations.

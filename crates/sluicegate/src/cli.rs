@@ -16,6 +16,7 @@ use crate::api::Api;
 use crate::control_plane::ControlPlaneArgs;
 use crate::convert::Convert;
 use crate::data_plane::DataPlaneArgs;
+use crate::key::Key;
 use crate::log::Lines;
 use crate::migrate::Migrate;
 use crate::serve::ServeArgs;
@@ -55,8 +56,11 @@ pub(crate) enum Command {
     /// Check OpenAPI documents, and make Apis of them.
     #[command(subcommand)]
     Api(Api),
-    /// Print the CustomResourceDefinitions of SecurityPolicy, Consumer, RateLimitPolicy, TrafficPolicy and Api, for
-    /// kubectl apply -f -.
+    /// Issue, rotate and revoke the API keys of a Consumer.
+    #[command(subcommand)]
+    Key(Key),
+    /// Print the CustomResourceDefinitions of SecurityPolicy, Consumer, RateLimitPolicy, TrafficPolicy, Api, Plan and
+    /// Subscription, for kubectl apply -f -.
     Crds,
     /// Print the reference page of the annotations of Ingresses and Services, as Markdown.
     Annotations,

@@ -39,6 +39,7 @@ mod convert;
 mod data_plane;
 mod flags;
 mod gateway;
+mod key;
 mod log;
 mod migrate;
 mod serve;
@@ -79,6 +80,10 @@ fn main() -> ExitCode {
         Command::Check(args) => return check::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::Api(command) => match api::run(&command) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        Command::Key(command) => match key::run(&command) {
             Ok(code) => return code,
             Err(error) => Err(error),
         },

@@ -136,6 +136,7 @@ fn rule(
         https_only: false,
         https_redirect: HttpsRedirect::default(),
         api: None,
+        subscriptions: None,
         client_auth: None,
         compression: None,
         security: attached.security,

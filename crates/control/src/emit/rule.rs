@@ -38,7 +38,8 @@ pub(super) fn emit<'a>(
                 let (own, upstream) = (won.rule.own.as_deref(), won.rule.upstream.as_ref());
                 let rule =
                     emitting.rule(won.intent, own, pattern, won.of.clone(), upstream, &won.rule.sections);
-                Rule { api: won.rule.api.clone(), ..rule }
+                let (api, subscriptions) = (won.rule.api.clone(), won.rule.subscriptions.clone());
+                Rule { api, subscriptions, ..rule }
             })
             .collect();
         let asked = host.rules.iter().filter_map(|won| auth_service(won.intent, won.rule.own.as_deref()));
@@ -100,6 +101,7 @@ impl Emitting<'_, '_> {
             rate_limits: attached.rate_limits,
             traffic: attached.traffic,
             api: None,
+            subscriptions: None,
         }
     }
 

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use sluicegate_model::feature::Features;
-use sluicegate_model::policy::{RateLimits, Security};
+use sluicegate_model::policy::{RateLimits, Security, Subscriptions};
 use sluicegate_model::rule::{ApiOperation, HttpsRedirect, RuleMatch};
 use sluicegate_model::value::CipherSuites;
 use sluicegate_model::{Certificate, ClientAuth, Codings, HostPattern, Layer4Route, ObjectId, UpstreamKey};
@@ -54,7 +54,7 @@ pub(crate) struct Intents<'a> {
     pub(crate) backend_tls: BackendTls<'a>,
     pub(crate) backend_traffic: BackendTraffic<'a>,
     pub(crate) x_backends: XBackends<'a>,
-    /// The states of Apis.
+    /// The states of Apis, Plans and Subscriptions.
     pub(crate) standings: Vec<Standing>,
     pub(crate) problems: Vec<Problem>,
     /// The objects of other classes, each with a note of the option that would serve it.
@@ -144,6 +144,8 @@ pub(crate) struct Rule {
     pub(crate) sections: Arc<[Arc<str>]>,
     /// The operation of an Api.
     pub(crate) api: Option<Box<ApiOperation>>,
+    /// The subscriptions to that operation.
+    pub(crate) subscriptions: Option<Arc<Subscriptions>>,
 }
 
 /// The parts that an object sets for its rules.

@@ -62,6 +62,10 @@ pub enum Kind {
     TrafficPolicy,
     /// `sluicegate.dev/v1alpha1` `Api`.
     Api,
+    /// `sluicegate.dev/v1alpha1` `Plan`.
+    Plan,
+    /// `sluicegate.dev/v1alpha1` `Subscription`.
+    Subscription,
     /// `v1` `Namespace`.
     Namespace,
     /// `v1` `Service`.
@@ -357,6 +361,24 @@ static TABLE: [Row; Kind::COUNT] = [
         plural: "apis",
         versions: OURS,
         read: strict::<Written<super::api::written::ApiSpec>>,
+        status: Status::Conditions,
+        ..ROW
+    },
+    Row {
+        kind: Kind::Plan,
+        name: "Plan",
+        plural: "plans",
+        versions: OURS,
+        read: strict::<Written<super::plan::written::PlanSpec>>,
+        status: Status::Conditions,
+        ..ROW
+    },
+    Row {
+        kind: Kind::Subscription,
+        name: "Subscription",
+        plural: "subscriptions",
+        versions: OURS,
+        read: strict::<Written<super::plan::written::SubscriptionSpec>>,
         status: Status::Conditions,
         ..ROW
     },

@@ -59,6 +59,7 @@ pub(crate) mod namespace;
 pub(crate) mod nginx;
 pub(crate) mod parameters;
 pub(crate) mod path;
+pub(crate) mod plan;
 pub(crate) mod policy;
 pub(crate) mod route;
 pub(crate) mod secret;
@@ -152,6 +153,8 @@ objects! {
     RateLimitPolicy(policy::rate_limit::RateLimitPolicy): [Kind::RateLimitPolicy],
     TrafficPolicy(policy::traffic::TrafficPolicy): [Kind::TrafficPolicy],
     Api(api::Api): [Kind::Api],
+    Plan(plan::Plan): [Kind::Plan],
+    Subscription(plan::Subscription): [Kind::Subscription],
     Namespace(namespace::Namespace): [Kind::Namespace],
     Service(service::Service): [Kind::Service],
     EndpointSlice(slice::EndpointSlice): [Kind::EndpointSlice],

@@ -560,6 +560,11 @@ impl Store {
     }
 
     /// Whether a source has the object, even if the object is unusable.
+    pub(crate) fn get<T: Checked>(&self, object: &ObjectRef) -> Option<&T> {
+        T::of(self.slots.get(object)?.winner()?.form.as_ref()?)
+    }
+
+    /// Whether the store has an object, valid or not.
     pub(crate) fn knows(&self, object: &ObjectRef) -> bool {
         self.slots.get(object).is_some()
     }

@@ -16,6 +16,7 @@ use crate::object::gateway::Gateway;
 use crate::object::http_route::HttpRoute;
 use crate::object::ingress::Ingress;
 use crate::object::listener_set::ListenerSet;
+use crate::object::plan::Plan;
 use crate::object::policy::consumer::Consumer;
 use crate::object::policy::rate_limit::RateLimitPolicy;
 use crate::object::policy::security::SecurityPolicy;
@@ -136,9 +137,13 @@ impl Named {
             let needs = policy.sharing.iter().flat_map(|sharing| &sharing.needs);
             self.others.extend(needs.map(|need| need.value.secret.clone()));
         }
+        for (_, plan, _) in store.all::<Plan>() {
+            let needs = plan.sharing.iter().flat_map(|sharing| &sharing.needs);
+            self.others.extend(needs.map(|need| need.value.secret.clone()));
+        }
         let keys =
             store.all::<Consumer>().filter(|_| asks_for_keys).flat_map(|(_, consumer, _)| &consumer.keys);
-        self.others.extend(keys.map(|(_, value)| value.secret.clone()));
+        self.others.extend(keys.filter_map(|(_, key)| Some(key.secret()?.secret.clone())));
     }
 
     fn add(&mut self, store: &Store, object: &ObjectRef, ingress: &Ingress) {

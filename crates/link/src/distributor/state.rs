@@ -358,6 +358,7 @@ mod tests {
                 tokens: vec![],
                 users: vec![],
                 refused: false,
+                terms: vec![],
             })
         };
         let key = |index: u16| {

@@ -21,7 +21,7 @@ use sluicegate_model::feature::{
     Require, ResponseHeader, ResponseHeaderMode, ResponseRewrite, RetryConstraint, Spans, StatusTime,
     TargetRewrite, TemplateHeader, TemplateHeaders, Unrecorded,
 };
-use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
+use sluicegate_model::policy::consumer::{KeyTerms, SubjectClaim, TokenSubject};
 use sluicegate_model::policy::*;
 use sluicegate_model::rule::{
     ApiOperation, Backend, HeaderMatch, HttpsRedirect, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch,
@@ -82,6 +82,7 @@ fn first() -> Config {
         security: Some(Arc::new(security())),
         rate_limits: Some(Arc::new(rate_limits())),
         traffic: Some(Arc::new(traffic())),
+        subscriptions: Some(Arc::new(subscriptions())),
         api: Some(Box::new(ApiOperation {
             version: "1.2".into(),
             environment: "production".into(),
@@ -470,6 +471,7 @@ fn consumer() -> Consumer {
         ],
         users: texts(&["alice"]),
         refused: true,
+        terms: vec![KeyTerms { key: 0, expires: Some(1_800_000_000), revoked: true }],
     }
 }
 
@@ -729,6 +731,42 @@ fn rate_limits() -> RateLimits {
         headers: true,
         shared: Some(Shared::Redis(Arc::new(redis))),
         exempt: valid(json!(["192.0.2.0/24"])),
+    }
+}
+
+fn subscriptions() -> Subscriptions {
+    let quota = |more: Value| {
+        let mut quota = json!({"name": "month"});
+        if let (Some(quota), Value::Object(more)) = (quota.as_object_mut(), more) {
+            quota.extend(more);
+        }
+        valid(quota)
+    };
+    let states = [
+        SubscriptionState::Active,
+        SubscriptionState::Pending,
+        SubscriptionState::Suspended,
+        SubscriptionState::Invalid,
+    ];
+    let subscription = |(index, state)| Subscription {
+        id: id("Subscription", &format!("s{index}")),
+        consumer: id("Consumer", &format!("c{index}")),
+        plan: 0,
+        state,
+    };
+    let calendars = ["Hour", "Day", "Week", "Month", "Year"];
+    let calendars = calendars
+        .iter()
+        .map(|unit| quota(json!({"requests": 1_000_000, "calendar": unit, "timeZone": "Europe/Berlin"})));
+    Subscriptions {
+        id: id("Api", "full"),
+        required: true,
+        plans: vec![Plan {
+            limits: RateLimits { id: id("Plan", "gold"), ..rate_limits() },
+            quotas: calendars.chain([quota(json!({"bytes": "10Gi", "period": "24h"}))]).collect(),
+            x_headers: true,
+        }],
+        subscriptions: states.into_iter().enumerate().map(subscription).collect(),
     }
 }
 

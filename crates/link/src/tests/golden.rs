@@ -62,6 +62,7 @@ fn types(kind: Kind) -> [&'static str; 2] {
         Kind::RateLimits => ["RateLimits", ""],
         Kind::Consumer => ["Consumer", "ObjectId"],
         Kind::Traffic => ["Traffic", ""],
+        Kind::Subscriptions => ["Subscriptions", ""],
     }
 }
 
@@ -355,6 +356,7 @@ fn unknown_field_at_any_depth_rejects_the_resource_unless_skippable() {
                 Kind::Security,
                 Kind::RateLimits,
                 Kind::Traffic,
+                Kind::Subscriptions,
                 Kind::Consumer,
                 Kind::ClientAuth,
                 Kind::UpstreamTls,
@@ -450,7 +452,7 @@ fn missing_field_has_a_default_or_rejects_the_resource() {
 #[test]
 fn indices_of_shared_resources_match_their_resource_kinds() {
     use sluicegate_model::encoding::Part;
-    use sluicegate_model::policy::{RateLimits, Security, Traffic};
+    use sluicegate_model::policy::{RateLimits, Security, Subscriptions, Traffic};
     use sluicegate_model::{Certificate, ClientAuth, UpstreamTls};
     let of = [
         (Certificate::KIND, Kind::Certificate),
@@ -459,6 +461,7 @@ fn indices_of_shared_resources_match_their_resource_kinds() {
         (Security::KIND, Kind::Security),
         (RateLimits::KIND, Kind::RateLimits),
         (Traffic::KIND, Kind::Traffic),
+        (Subscriptions::KIND, Kind::Subscriptions),
     ];
     assert!(of.iter().all(|(number, kind)| Kind::of(*number) == Some(*kind) && kind.is_shared()));
 }

@@ -73,7 +73,16 @@ fn with(routes: Vec<Rule>) -> Config {
 fn consumer(name: &str, key: u8) -> Arc<Consumer> {
     let keys = vec![KeyHash([key; 32])];
     let (id, username) = (id(name), name.into());
-    Arc::new(Consumer { id, username, groups: vec![], keys, tokens: vec![], users: vec![], refused: false })
+    Arc::new(Consumer {
+        id,
+        username,
+        groups: vec![],
+        keys,
+        tokens: vec![],
+        users: vec![],
+        refused: false,
+        terms: vec![],
+    })
 }
 
 fn all_of(config: &Config) -> Vec<(Name, Bytes)> {

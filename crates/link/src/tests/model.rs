@@ -22,7 +22,7 @@ use sluicegate_model::value::CipherSuites;
 use sluicegate_model::value::{Number, Span, Url};
 use sluicegate_model::*;
 
-use super::policy::{consumer, rate_limits, security};
+use super::policy::{consumer, rate_limits, security, subscriptions};
 use super::traffic::{affinity, edits, ejection, health_check, number, object, traffic, url_rewrite, valid};
 
 pub(super) fn text() -> impl Strategy<Value = String> {
@@ -149,7 +149,12 @@ fn certificate() -> impl Strategy<Value = Arc<Certificate>> {
 }
 
 fn route() -> impl Strategy<Value = Rule> {
-    let policies = (option::of(security().boxed()), option::of(rate_limits()), option::of(traffic()));
+    let policies = (
+        option::of(security().boxed()),
+        option::of(rate_limits()),
+        option::of(traffic()),
+        option::of(subscriptions()),
+    );
     let matches = vec(rule_match(), 1..3);
     (
         id(),
@@ -168,7 +173,7 @@ fn route() -> impl Strategy<Value = Rule> {
                 (https_only, https_redirect, api),
                 client_auth,
                 compression,
-                (security, rate_limits, traffic),
+                (security, rate_limits, traffic, subscriptions),
             )| {
                 Rule {
                     id,
@@ -182,6 +187,7 @@ fn route() -> impl Strategy<Value = Rule> {
                     security,
                     rate_limits,
                     traffic,
+                    subscriptions,
                 }
             },
         )

@@ -15,7 +15,7 @@ use sluicegate_model::feature::{
     AuthRequest, AuthRequestCache, Authentication, Authorization, Basic, Cors, Digest, ExtAuth, ExternalAuth,
     ExternalAuthProtocol, IpAccess, Jwt, Require, StatusTime,
 };
-use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
+use sluicegate_model::policy::consumer::{KeyTerms, SubjectClaim, TokenSubject};
 use sluicegate_model::policy::*;
 use sluicegate_model::value::secret::{CaCertificates, FromSecret, KeyBytes};
 use sluicegate_model::value::{AnnotatedHeader, Entries, InlineKeys, Network, Number, Realm, Template};
@@ -364,6 +364,34 @@ pub(super) fn rate_limits() -> impl Strategy<Value = Arc<RateLimits>> {
     )
 }
 
+pub(super) fn subscriptions() -> impl Strategy<Value = Arc<Subscriptions>> {
+    let unit = prop_oneof![
+        object([("requests!", number(1..=1_000_000_000)), ("calendar!", one_of(&["Hour", "Month"]))]),
+        object([("bytes!", one_of(&["1", "10Gi"])), ("period!", one_of(&["1m", "720h"]))]),
+    ];
+    let quota = unit.prop_map(|mut quota| {
+        quota["name"] = json!("a");
+        valid(quota)
+    });
+    let plan = (rate_limits(), vec(quota, 0..3), any::<bool>());
+    let plan = plan.prop_map(|(limits, quotas, x_headers)| Plan {
+        limits: RateLimits::clone(&limits),
+        quotas,
+        x_headers,
+    });
+    let state = prop::sample::select(vec![
+        SubscriptionState::Active,
+        SubscriptionState::Pending,
+        SubscriptionState::Suspended,
+        SubscriptionState::Invalid,
+    ]);
+    let subscription =
+        (id(), id(), state).prop_map(|(id, consumer, state)| Subscription { id, consumer, plan: 0, state });
+    (id(), any::<bool>(), vec(plan, 1..3), vec(subscription, 0..3)).prop_map(
+        |(id, required, plans, subscriptions)| Arc::new(Subscriptions { id, required, plans, subscriptions }),
+    )
+}
+
 pub(super) fn consumer() -> impl Strategy<Value = Arc<Consumer>> {
     let claim = prop::sample::select(vec![SubjectClaim::Subject, SubjectClaim::ClientId]);
     let token = (option::of(boxed()), claim, boxed()).prop_map(|(issuer, claim, value)| TokenSubject {
@@ -372,9 +400,11 @@ pub(super) fn consumer() -> impl Strategy<Value = Arc<Consumer>> {
         value,
     });
     let keys = vec(any::<[u8; 32]>().prop_map(KeyHash), 0..3);
-    (id(), boxed(), texts(), keys, vec(token, 0..3), texts(), any::<bool>()).prop_map(
-        |(id, username, groups, keys, tokens, users, refused)| {
-            Arc::new(Consumer { id, username, groups, keys, tokens, users, refused })
+    let terms = (any::<u32>(), option::of(any::<u64>()), any::<bool>());
+    let terms = vec(terms.prop_map(|(key, expires, revoked)| KeyTerms { key, expires, revoked }), 0..2);
+    (id(), boxed(), texts(), keys, vec(token, 0..3), texts(), any::<bool>(), terms).prop_map(
+        |(id, username, groups, keys, tokens, users, refused, terms)| {
+            Arc::new(Consumer { id, username, groups, keys, tokens, users, refused, terms })
         },
     )
 }

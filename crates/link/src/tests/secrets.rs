@@ -74,6 +74,7 @@ fn config() -> Config {
         tokens: vec![],
         users: vec![],
         refused: false,
+        terms: vec![],
     };
     let route = Rule::new(id("route"), PathPattern::Prefix("/".into()), UpstreamKey::new("a", "b", "80"));
     Config {

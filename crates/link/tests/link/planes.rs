@@ -218,6 +218,7 @@ fn guarded(key: u8) -> Change {
             tokens: vec![],
             users: vec![],
             refused: false,
+            terms: vec![],
         })
     };
     let authentication = serde_json::json!({"apiKey": {"from": [{"query": "key"}]}});

@@ -31,6 +31,7 @@
 //! | [`cors`] | cross-origin requests |
 //! | [`ip_access`] | access by client IP |
 //! | [`rate_limit`] | rate limits and concurrency limits |
+//! | [`quota`] | quotas of plans |
 //! | [`compression`] | compression of responses |
 //! | [`observability`] | the records of requests |
 //! | [`service_ref`] | a Service that a feature names |
@@ -60,6 +61,7 @@ pub mod limits;
 pub mod load_balancing;
 pub mod mirror;
 pub mod observability;
+pub mod quota;
 pub mod rate_limit;
 pub mod redirect;
 pub mod response_rewrite;
@@ -97,6 +99,7 @@ pub use load_balancing::{
 };
 pub use mirror::{MIRRORS_MAX, Mirror};
 pub use observability::{Spans, Unrecorded};
+pub use quota::{CalendarUnit, Quota, QuotaUnit, QuotaWindow};
 pub use rate_limit::{Concurrency, Limit, LimitAlgorithm, LimitKey, LimitStatus, Window};
 pub use redirect::{Redirect, Scheme};
 pub use response_rewrite::ResponseRewrite;

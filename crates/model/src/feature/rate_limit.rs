@@ -106,6 +106,15 @@ impl Limit {
         }
     }
 
+    /// The number of requests that may come at once.
+    #[must_use]
+    pub fn most(&self) -> u64 {
+        match self.window() {
+            Window::TokenBucket { burst } => burst.into(),
+            Window::Sliding => self.requests.get().into(),
+        }
+    }
+
     /// The status of the response to requests above the limit.
     #[must_use]
     pub fn status(&self) -> u16 {

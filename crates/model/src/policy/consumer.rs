@@ -32,6 +32,25 @@ pub struct Consumer {
     /// Whether the consumer is disabled, because a part of its object cannot be read. That part might restrict access.
     #[n(6)]
     pub refused: bool,
+    /// The terms of keys that have terms.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cbor(n(7), default, skip_if = "Vec::is_empty")]
+    pub terms: Vec<KeyTerms>,
+}
+
+/// When an API key is valid.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[cbor(map)]
+pub struct KeyTerms {
+    /// The place of the key in [`Consumer::keys`].
+    #[n(0)]
+    pub key: u32,
+    /// The end of the validity, in seconds since 1970. `None`: no end.
+    #[n(1)]
+    pub expires: Option<u64>,
+    /// Whether the key is revoked.
+    #[n(2)]
+    pub revoked: bool,
 }
 
 /// A condition for the tokens of a consumer.

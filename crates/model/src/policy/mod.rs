@@ -8,16 +8,19 @@
 //! | [`security`] | the parts of a `SecurityPolicy`; authentication |
 //! | [`consumer`] | known callers |
 //! | [`rate_limit`] | rate limits and concurrency limits |
+//! | [`subscription`] | subscriptions to APIs, plans |
 //! | [`traffic`] | timeouts, retries, header edits, weights and the like |
 
 pub mod consumer;
 pub mod rate_limit;
 pub mod security;
+pub mod subscription;
 pub mod traffic;
 
 pub use consumer::{Consumer, KeyHash};
 pub use rate_limit::{RateLimits, Redis, RedisTls, Shared};
 pub use security::Security;
+pub use subscription::{Plan, Subscription, SubscriptionState, Subscriptions};
 pub use traffic::Traffic;
 
 /// A value from an object.
@@ -33,6 +36,12 @@ impl Written for Security {
 }
 
 impl Written for RateLimits {
+    fn id(&self) -> &crate::ObjectId {
+        &self.id
+    }
+}
+
+impl Written for Subscriptions {
     fn id(&self) -> &crate::ObjectId {
         &self.id
     }

@@ -41,5 +41,6 @@ pub use text::{
     CookieDomain, CookieName, CookiePath, CredentialPrefix, DataKey, EditedHeader, ForwardedHeader,
     GroupName, HeaderName, HeaderValue, Hostname, IdentityHeader, InlineKeys, KeyPrefix, LimitName,
     MatchValue, MediaType, MethodName, NamespaceScope, ParameterName, ProviderName, Realm, RequestMethod,
-    RewritePath, RewritePattern, ServerAddress, ServerUser, ServiceHeader, SignInParameter, SignInUrl, Url,
+    RewritePath, RewritePattern, ServerAddress, ServerUser, ServiceHeader, SignInParameter, SignInUrl,
+    TimeZoneName, Url,
 };

@@ -181,6 +181,9 @@ texts! {
     ParameterName: 1..=256, "the name of a parameter", filled;
     /// The value in a condition.
     MatchValue: 1..=4096, "the value of a condition", filled;
+    /// The name of a time zone (IANA), such as `Europe/Berlin`.
+    TimeZoneName: 1..=64, "the name of a time zone",
+        |text| jiff::tz::TimeZone::get(text).map(|_| text.into()).map_err(|_| "is no time zone: write UTC, or a name such as Europe/Berlin".into());
     /// The name of a limit: a DNS label (RFC 1123).
     LimitName: 1..=63 matching "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "the name of a limit", |text| {
         match syntax::dns_name_fault(text).or(text.contains('.').then_some("has a dot")) {

@@ -285,6 +285,7 @@ mod tests {
             tokens: Vec::new(),
             users: Vec::new(),
             refused: false,
+            terms: Vec::new(),
         };
         let rules = rules(
             false,

@@ -12,6 +12,7 @@
 //! | `authorization` | authorization rules |
 //! | `ext_auth` | external authorization services |
 //! | `rate_limit` | rate limits and concurrency limits |
+//! | `quota`, `subscriptions` | quotas of plans; subscriptions to APIs |
 //! | `bandwidth` | the bandwidth of responses |
 //! | `redirect`, `url_rewrite`, `headers` | redirects; changes of paths and headers |
 //! | `response_rewrite` | changes of cookies and locations in responses |
@@ -40,6 +41,7 @@ mod ip_access;
 mod load_balancing;
 pub(crate) mod mirror;
 mod policy;
+pub(crate) mod quota;
 pub(crate) mod rate_limit;
 mod redirect;
 pub(crate) mod response_rewrite;
@@ -50,10 +52,13 @@ pub(crate) mod security;
 pub(crate) mod session_affinity;
 mod split;
 mod state;
+pub(crate) mod subscriptions;
 pub(crate) mod template_headers;
 pub(crate) mod timeouts;
 pub(crate) mod traffic;
 pub(crate) mod url_rewrite;
 
-pub(crate) use policy::{Guard, LimitPolicy, Policies, Policy, Resources, SecurityPolicy};
+pub(crate) use policy::{
+    Guard, LimitPolicy, Policies, Policy, Resources, SecurityPolicy, SubscriptionPolicy,
+};
 pub use state::{CacheState, PolicyState, SharedState, TrafficState};

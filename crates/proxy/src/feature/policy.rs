@@ -29,10 +29,12 @@ use sluicegate_model::{HostPattern, ObjectId, Settings, UpstreamKey};
 
 use super::authentication::jwks::Places;
 use super::cors::Cors;
+use super::quota::Quotas;
 use super::rate_limit::Limits;
 use super::rate_limit::shared::{ServerState, Servers};
 use super::security::Security;
 use super::state::{CacheState, PolicyState, SharedState, TrafficState};
+use super::subscriptions::Subscriptions;
 use super::timeouts::adapted;
 use super::traffic::{RouteTrafficPolicy, Traffic};
 use crate::counters::{Counters, PolicyStats, TrafficStats};
@@ -45,11 +47,18 @@ pub(crate) struct Resources {
     pub(crate) key_places: Places,
     /// The servers that share limits, by address.
     pub(crate) limit_servers: Servers,
+    /// The counts of quotas.
+    pub(crate) quotas: Arc<Quotas>,
 }
 
 impl Resources {
     pub(crate) fn new(counters: Arc<Counters>) -> Self {
-        Self { counters, key_places: Places::default(), limit_servers: Servers::default() }
+        Self {
+            counters,
+            key_places: Places::default(),
+            limit_servers: Servers::default(),
+            quotas: Arc::default(),
+        }
     }
 }
 
@@ -58,6 +67,7 @@ impl Resources {
 pub(crate) struct Guard {
     pub(crate) security: Option<Arc<SecurityPolicy>>,
     pub(crate) limits: Option<Arc<LimitPolicy>>,
+    pub(crate) subscriptions: Option<Arc<SubscriptionPolicy>>,
     /// For limits: a number of the route that is the same in every process.
     pub(crate) route: u64,
     /// The slot of the upstream of the external authorization service.
@@ -71,6 +81,9 @@ pub(crate) type SecurityPolicy = Policy<model::Security, Security>;
 
 /// The compiled rate limits and concurrency limits of a policy.
 pub(crate) type LimitPolicy = Policy<model::RateLimits, Limits>;
+
+/// The compiled subscriptions to operations of an API.
+pub(crate) type SubscriptionPolicy = Policy<model::Subscriptions, Subscriptions>;
 
 /// A policy, which its routes share.
 #[derive(Debug)]
@@ -157,6 +170,7 @@ fn print_of(source: &impl fmt::Debug) -> u64 {
 pub(crate) struct Policies {
     security: ById<model::Security, Security, PolicyStats>,
     limits: ById<model::RateLimits, Limits, PolicyStats>,
+    subscriptions: ById<model::Subscriptions, Subscriptions, PolicyStats>,
     traffic: ById<model::Traffic, Traffic, TrafficStats>,
     settings: SettingsPool,
 }
@@ -192,24 +206,28 @@ impl Policies {
         resources: &Resources,
         slot: impl Fn(&UpstreamKey) -> usize,
     ) -> Option<Box<Guard>> {
-        if rule.security.is_none() && rule.rate_limits.is_none() {
+        if rule.security.is_none() && rule.rate_limits.is_none() && rule.subscriptions.is_none() {
             return None;
         }
         let security = rule.security.as_ref().map(|source| self.security_policy(source, before, resources));
-        let limits = rule.rate_limits.as_ref().map(|source| {
-            let compile = |before: Option<&Limits>, _: Option<&_>| {
-                Limits::new(source, before, &resources.limit_servers)
+        let limits = rule.rate_limits.as_ref();
+        let limits = limits.map(|source| limit_policy(&mut self.limits, &before.limits, source, resources));
+        let subscriptions = rule.subscriptions.as_ref().map(|source| {
+            let of_plans = &mut self.limits;
+            let compile = |_: Option<&_>, _: Option<&_>| {
+                let limits = |source| limit_policy(of_plans, &before.limits, &source, resources);
+                Subscriptions::new(source, &resources.quotas, limits)
             };
-            share(
-                &mut self.limits,
-                (&before.limits, true),
-                source,
-                || resources.counters.new_policy(),
-                compile,
-            )
+            let stats = || resources.counters.new_policy();
+            share(&mut self.subscriptions, (&before.subscriptions, true), source, stats, compile)
         });
-        let route = limits.as_ref().map_or(0, |_| number_of(host, rule));
-        Some(Box::new(Guard { limits, route, ..Guard::of(security, slot) }))
+        // An unchanged policy is taken over with its plans.
+        if let Some(policy) = &subscriptions {
+            policy.compiled.limits().for_each(|limits| adopt(&mut self.limits, limits));
+        }
+        let has_limits = limits.is_some() || subscriptions.is_some();
+        let route = if has_limits { number_of(host, rule) } else { 0 };
+        Some(Box::new(Guard { limits, subscriptions, route, ..Guard::of(security, slot) }))
     }
 
     /// The guard of a listener, from its filters.
@@ -291,6 +309,10 @@ impl Policies {
         if let Some(policy) = &guard.limits {
             adopt(&mut self.limits, policy);
         }
+        if let Some(policy) = &guard.subscriptions {
+            adopt(&mut self.subscriptions, policy);
+            policy.compiled.limits().for_each(|limits| adopt(&mut self.limits, limits));
+        }
     }
 
     /// Each policy, whether the policy denies all requests because it cannot be applied, and its counters.
@@ -316,7 +338,11 @@ impl Policies {
             Some(state(id, refuses, &forms.all.first()?.stats))
         });
         let limits = self.limits.iter().filter_map(|(id, forms)| Some((id, forms.all.first()?)));
-        security.chain(limits.map(of_limits))
+        let subscriptions = self
+            .subscriptions
+            .iter()
+            .filter_map(move |(id, forms)| Some(state(id, false, &forms.all.first()?.stats)));
+        security.chain(limits.map(of_limits)).chain(subscriptions)
     }
 }
 
@@ -326,7 +352,7 @@ impl Guard {
         let service = source.and_then(|source| source.ext_auth_upstream()).map(&slot);
         let filters = source.into_iter().flat_map(|source| &source.filters);
         let filters = filters.map(|filter| slot(&filter.upstream)).collect();
-        Self { security, limits: None, route: 0, service, filters }
+        Self { security, limits: None, subscriptions: None, route: 0, service, filters }
     }
 
     /// Whether the upstreams of the external authorization services still have the same slots.
@@ -359,6 +385,18 @@ impl<S, C, T> Policy<S, C, T> {
     pub(crate) fn source(&self) -> &S {
         &self.source
     }
+}
+
+/// The limits of a RateLimitPolicy or a Plan.
+fn limit_policy(
+    made: &mut ById<model::RateLimits, Limits, PolicyStats>,
+    before: &ById<model::RateLimits, Limits, PolicyStats>,
+    source: &Arc<model::RateLimits>,
+    resources: &Resources,
+) -> Arc<LimitPolicy> {
+    let compile =
+        |before: Option<&Limits>, _: Option<&_>| Limits::new(source, before, &resources.limit_servers);
+    share(made, (before, true), source, || resources.counters.new_policy(), compile)
 }
 
 /// A number of a rule that is the same in all data planes: a hash of the object, the host and the matches. The number does

@@ -21,8 +21,9 @@ use crate::feature::authentication::{
 use crate::feature::ext_auth::{Answer, External};
 use crate::feature::rate_limit::{Caller, LimitRefusal, Limits, Lines, seconds_up};
 use crate::feature::security::Arrival;
+use crate::feature::subscriptions::{Exhausted, Subscribed};
 use crate::feature::template_headers::is_success;
-use crate::feature::{Guard, LimitPolicy, Policy, SecurityPolicy};
+use crate::feature::{Guard, LimitPolicy, Policy, SecurityPolicy, SubscriptionPolicy};
 use crate::name::host_name;
 use crate::rule::RouteIndex;
 use crate::worker::Scratch;
@@ -31,6 +32,14 @@ use crate::worker::Scratch;
 struct By<'p> {
     id: &'p ObjectId,
     stats: &'p PolicyStats,
+}
+
+/// The caller of a request, for limits.
+struct Limited<'l> {
+    identity: &'l Identity,
+    /// The number of the route.
+    route: u64,
+    subscription: Option<&'l ObjectId>,
 }
 
 impl Exchange<'_> {
@@ -83,7 +92,60 @@ impl Exchange<'_> {
             self.add_limit_headers(&limits.compiled, lines);
             self.shard(&limits.stats).admitted.add(1);
         }
+        if let Some(policy) = &guard.subscriptions {
+            self.count_under_plan(policy, &identity, guard.route)?;
+        }
         Ok(())
+    }
+
+    /// Finds the subscription of the caller, and counts the request under its plan.
+    fn count_under_plan(
+        &mut self,
+        policy: &SubscriptionPolicy,
+        identity: &Identity,
+        route: u64,
+    ) -> Result<(), Refusal> {
+        let snapshot = self.snapshot.clone();
+        let consumers = snapshot.table.consumers();
+        let consumer = identity.consumer.map(|consumer| &consumers.get(consumer).consumer.id);
+        let found = policy.compiled.of(consumer).map_err(|denial| self.deny(&By::of(policy), denial))?;
+        self.shard(&policy.stats).admitted.add(1);
+        let Some(place) = found else { return Ok(()) };
+        self.record.subscription = Some(place);
+        let Some(subscribed) = policy.compiled.get(place) else { return Ok(()) };
+        let (plan, mut lines) = (subscribed.plan, Lines::default());
+        let policy_lines = subscribed.policy_lines();
+        let caller = Limited { identity, route, subscription: Some(&subscribed.subscription.id) };
+        for with_identity in [false, true] {
+            let refusal = self.refused_by_limits(&plan.limits, &caller, &mut lines, with_identity);
+            if let Some(refusal) = refusal {
+                self.add_plan_headers(subscribed, &policy_lines, lines);
+                return Err(refusal);
+            }
+        }
+        let counted = subscribed.count(&mut lines);
+        self.add_plan_headers(subscribed, &policy_lines, lines);
+        if let Err(Exhausted { quota, reset }) = counted {
+            self.record.limit = Some(quota.into());
+            self.permits.clear();
+            let wait = format!("Retry-After: {reset}\r\n");
+            self.scratch.response_lines.extend_from_slice(wait.as_bytes());
+            self.note_denial(&By::of(&*plan.limits), Denial::Quota);
+            return Err(Refusal::Limited(Denial::Quota, Denial::Quota.status()));
+        }
+        self.shard(&plan.limits.stats).admitted.add(1);
+        Ok(())
+    }
+
+    fn add_plan_headers(&mut self, subscribed: Subscribed<'_>, policy_lines: &[u8], lines: Lines) {
+        let out = &mut self.scratch.response_lines;
+        out.extend_from_slice(policy_lines);
+        if subscribed.plan.x_headers {
+            out.extend_from_slice(lines.x_headers().as_bytes());
+        }
+        if !policy_lines.is_empty() {
+            out.extend_from_slice(lines.end().as_bytes());
+        }
     }
 
     /// Authenticates the caller.
@@ -166,12 +228,31 @@ impl Exchange<'_> {
         lines: &mut Lines,
         with_identity: bool,
     ) -> Result<(), Refusal> {
+        let caller = Limited { identity, route, subscription: None };
+        match self.refused_by_limits(policy, &caller, lines, with_identity) {
+            None => Ok(()),
+            Some(refusal) => {
+                self.add_limit_headers(&policy.compiled, std::mem::take(lines));
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Counts the request under limits. Returns the refusal of a limit that is reached.
+    fn refused_by_limits(
+        &mut self,
+        policy: &LimitPolicy,
+        Limited { identity, route, subscription }: &Limited<'_>,
+        lines: &mut Lines,
+        with_identity: bool,
+    ) -> Option<Refusal> {
         let snapshot = self.snapshot.clone();
         let mut permits = std::mem::take(&mut self.permits);
         let head = self.head();
         let caller = Caller {
             address: self.client_address(),
-            route,
+            route: *route,
+            subscription: *subscription,
             consumer: identity.consumer.map(|consumer| &*snapshot.table.consumers().get(consumer).consumer),
             claims: identity.token.as_ref().map(|token| &token.claims),
             header: &|name| match name {
@@ -190,7 +271,7 @@ impl Exchange<'_> {
             let id = By::of(policy).id;
             self.record.dry_runs.push(format!("{}/{}/{name}", id.namespace, id.name));
         }
-        let Some(LimitRefusal { limit, denial, status, wait }) = refusal else { return Ok(()) };
+        let LimitRefusal { limit, denial, status, wait } = refusal?;
         self.record.limit = Some(limit);
         // A denied request is not in flight, however long its client takes to read the response.
         self.permits.clear();
@@ -198,9 +279,8 @@ impl Exchange<'_> {
             let wait = format!("Retry-After: {}\r\n", seconds_up(wait.max(Duration::from_nanos(1))));
             self.scratch.response_lines.extend_from_slice(wait.as_bytes());
         }
-        self.add_limit_headers(&policy.compiled, std::mem::take(lines));
         self.note_denial(&By::of(policy), denial);
-        Err(Refusal::Limited(denial, status))
+        Some(Refusal::Limited(denial, status))
     }
 
     fn add_limit_headers(&mut self, limits: &Limits, lines: Lines) {

@@ -17,6 +17,7 @@
 //! | `attempt` | one attempt at one endpoint, up to the head of its response |
 //! | `respond` | the response's head, and its body or tunnel |
 //! | `pages` | error pages of a Service in place of responses |
+//! | `problem` | problem documents of refusals on routes of APIs |
 //! | `refuse` | responses to requests that no endpoint serves |
 //! | `upload` | the path of the request to the endpoint |
 //! | `download` | the path of the response to the client |
@@ -43,6 +44,7 @@ mod http2;
 mod mirror;
 mod pace;
 mod pages;
+mod problem;
 mod protocols;
 mod question;
 mod record;

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::exchange::Exchange;
 use crate::counters::EndpointTimes;
 use crate::feature::Guard;
+use crate::feature::subscriptions::Subscribed;
 use crate::record::trace::{Decision, Trace};
 use crate::record::{RequestRecord, RouteRecord};
 use crate::rule::RouteIndex;
@@ -49,6 +50,8 @@ pub(super) struct OpenRecord {
     pub(super) request_id: u128,
     /// The number of the consumer in the table.
     pub(super) consumer: Option<u32>,
+    /// The place of the subscription among the subscriptions of the route.
+    pub(super) subscription: Option<u32>,
     /// The policy that denied the request.
     pub(super) policy: Option<ObjectId>,
     /// The limit of the policy that is reached.
@@ -82,6 +85,7 @@ impl OpenRecord {
             complete: false,
             request_id: fastrand::u128(..),
             consumer: None,
+            subscription: None,
             policy: None,
             limit: None,
             dry_runs: Vec::new(),
@@ -98,11 +102,22 @@ impl Drop for Exchange<'_> {
         self.permits.clear();
         let stats = self.worker.stats();
         stats.in_flight.sub(1);
-        self.worker.sinks.request(&self.finished(duration), stats);
+        let finished = self.finished(duration);
+        if let Some(subscribed) = self.subscribed() {
+            subscribed.add_bytes(finished.request_bytes + finished.bytes);
+        }
+        self.worker.sinks.request(&finished, stats);
     }
 }
 
 impl Exchange<'_> {
+    /// The subscription by which the caller called.
+    fn subscribed(&self) -> Option<Subscribed<'_>> {
+        let place = self.record.subscription?;
+        let guard = self.snapshot.table.target(self.record.route?).guard.as_deref()?;
+        guard.subscriptions.as_ref()?.compiled.get(place)
+    }
+
     /// The record of the request, which has ended.
     fn finished(&self, duration: Duration) -> RequestRecord<'_> {
         let (record, table, worker) = (&self.record, &self.snapshot.table, self.worker.id);
@@ -158,7 +173,8 @@ impl Exchange<'_> {
                 (&known.consumer.id, known.stats.of(worker))
             }),
             consumer_number: record.consumer,
-            plan: None,
+            plan: self.subscribed().map(|of| &*of.plan.label),
+            subscription: self.subscribed().map(|of| &of.subscription.id),
             policy: record.policy.as_ref(),
             limit: record.limit.as_deref(),
             dry_runs: &record.dry_runs,

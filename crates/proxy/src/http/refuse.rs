@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use super::exchange::{Exchange, Persist};
 use super::pages::Page;
+use super::problem;
 use super::reply::{self, Content, Grpc, Reply};
 use super::wire::Wire;
 use crate::failure::{ClientFault, Denial, Failure, Fault};
@@ -97,7 +98,7 @@ impl Refusal {
     }
 
     /// The fixed response of a policy, or the response of a Service.
-    fn content(&self) -> Option<Content<'_>> {
+    pub(super) fn content(&self) -> Option<Content<'_>> {
         match self {
             Self::Fixed(policy) => policy.direct_response().map(|fixed| Content {
                 body: fixed.body.as_bytes(),
@@ -129,6 +130,7 @@ impl Exchange<'_> {
             return Persist::Close;
         }
         let status = refusal.status();
+        let problem = self.problem(&refusal, status);
         if self.committed {
             return Persist::Close;
         }
@@ -153,7 +155,8 @@ impl Exchange<'_> {
             let location = matches!(refusal, Refusal::Redirect(_)).then_some(&*self.scratch.request);
             // A gRPC client does not understand the body of a Service.
             let is_call = grpc.is_some() && matches!(refusal, Refusal::Answered(..));
-            let content = refusal.content().filter(|_| !is_call);
+            let problem = problem.as_deref().map(problem::content).filter(|_| grpc.is_none());
+            let content = refusal.content().or(problem).filter(|_| !is_call);
             let grpc = grpc.filter(|_| content.is_none());
             let has_body = (status >= 400 || content.is_some() || is_call) && head.method != Method::Head;
             let lines = &self.scratch.response_lines;
@@ -170,7 +173,7 @@ impl Exchange<'_> {
             }
             _ => {
                 let (lines, with_body) = (&self.scratch.response_lines, head.method != Method::Head);
-                let content = refusal.content();
+                let content = refusal.content().or(problem.as_deref().map(problem::content));
                 reply::write(response, (status, content), &date, lines, !keep_alive, with_body);
             }
         }

@@ -206,7 +206,7 @@ pub(super) fn write_redirect(
 }
 
 /// The reason phrases of the gateway's own responses (RFC 9110, 15; RFC 6585).
-fn reason(status: u16) -> &'static str {
+pub(super) fn reason(status: u16) -> &'static str {
     match status {
         204 => "No Content",
         302 => "Found",

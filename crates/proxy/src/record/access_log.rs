@@ -111,6 +111,9 @@ struct Entry<'e> {
     attempts: u32,
     /// The consumer that made the request.
     consumer: Option<&'e ObjectId>,
+    /// The plan and the subscription by which the consumer called.
+    plan: Option<&'e str>,
+    subscription: Option<&'e ObjectId>,
     /// The policy that denied the request.
     policy: Option<&'e ObjectId>,
     /// The limit of the policy that is reached.
@@ -245,6 +248,8 @@ impl<'e> Entry<'e> {
             endpoint_duration: record.endpoint_duration,
             attempts: record.attempts,
             consumer: record.consumer.map(|(id, _)| id),
+            plan: record.plan,
+            subscription: record.subscription,
             policy: record.policy,
             limit: record.limit,
             dry_runs: record.dry_runs,
@@ -276,6 +281,8 @@ impl<'e> Entry<'e> {
             endpoint_duration: None,
             attempts: 0,
             consumer: None,
+            plan: None,
+            subscription: None,
             policy: None,
             limit: None,
             dry_runs: &[],
@@ -333,6 +340,13 @@ impl<'e> Entry<'e> {
         }
         if let Some(ObjectId { namespace, name, .. }) = self.consumer {
             write!(out, ",\"consumer\":\"{namespace}/{name}\"")?;
+        }
+        if let Some(plan) = self.plan {
+            // The names of objects need no escapes.
+            write!(out, ",\"plan\":\"{plan}\"")?;
+        }
+        if let Some(ObjectId { namespace, name, .. }) = self.subscription {
+            write!(out, ",\"subscription\":\"{namespace}/{name}\"")?;
         }
         if let Some(policy) = self.policy {
             write!(out, ",\"policy\":\"{policy}\"")?;

@@ -62,8 +62,10 @@ pub(crate) struct RequestRecord<'r> {
     pub(crate) consumer: Option<(&'r ObjectId, &'r ConsumerShard)>,
     /// The number of the consumer in the route's table.
     pub(crate) consumer_number: Option<u32>,
-    /// The plan of the consumer's subscription: namespace and name.
+    /// The plan by which the consumer called: `namespace/name`.
     pub(crate) plan: Option<&'r str>,
+    /// The subscription by which the consumer called.
+    pub(crate) subscription: Option<&'r ObjectId>,
     /// The policy that denied the request.
     pub(crate) policy: Option<&'r ObjectId>,
     /// The limit of the policy that is reached.

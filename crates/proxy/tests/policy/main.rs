@@ -19,7 +19,7 @@
 //! | `ingress_nginx` | features that only annotations of ingress-nginx set |
 //! | `sessions` | session affinity by cookies and headers, with timeouts and weights |
 //! | `limits`, `concurrency` | rate limits and concurrency limits |
-//! | `shared` | rate limits that data planes share |
+//! | `shared`, `quotas` | rate limits and quotas that data planes share |
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -36,6 +36,7 @@ mod ingress_nginx;
 mod keys;
 mod limits;
 mod published;
+mod quotas;
 mod retries;
 mod sessions;
 mod shared;
@@ -198,6 +199,7 @@ fn consumer(name: &str, key: &str) -> Consumer {
         tokens: Vec::new(),
         users: Vec::new(),
         refused: false,
+        terms: vec![],
     }
 }
 

@@ -20,7 +20,7 @@ use super::*;
 
 const WINDOWS: [Window; 2] = [Window::TokenBucket { burst: 100 }, Window::Sliding];
 
-fn redis(address: SocketAddr) -> Redis {
+pub(super) fn redis(address: SocketAddr) -> Redis {
     Redis {
         address: ServerAddress::new(&address.to_string()).unwrap(),
         username: None,

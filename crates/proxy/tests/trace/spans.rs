@@ -130,6 +130,7 @@ async fn span_contains_the_consumer_and_the_denying_policy_but_no_secrets() -> T
         tokens: Vec::new(),
         users: Vec::new(),
         refused: false,
+        terms: vec![],
     };
     let authentication = serde_json::from_value(serde_json::json!({"apiKey": {"from": [{"query": "key"}]}}))?;
     let security = Security {

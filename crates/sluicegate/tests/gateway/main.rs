@@ -20,6 +20,7 @@ mod nginx_responses;
 mod nginx_rewrites;
 mod nginx_services;
 mod planes;
+mod plans;
 mod policies;
 mod restrictions;
 mod support;

@@ -27,18 +27,22 @@ use crate::object::api::{Api, DocumentSource, Environment};
 use crate::problem::{Problem, Severity};
 use crate::store::Store;
 use crate::upstream;
+use subscriptions::{AllSubscriptions, ApiSubscriptions};
 
 mod rewrite;
+mod subscriptions;
 
 /// Adds the intents of Apis, the oldest first.
 pub(super) fn ask<'a>(store: &'a Store, intents: &mut Intents<'a>) {
     let mut apis: Vec<_> =
         store.all::<Api>().map(|(object, api, origin)| (At { object, origin }, api)).collect();
+    let subscriptions = AllSubscriptions::new(store, intents);
     apis.sort_by_cached_key(|(at, api)| at.age(api.created));
     for (at, api) in apis {
         let before = intents.problems.len();
         let contract = contract(store, at, api, &mut intents.problems);
-        let intent = intent(store, at, api, contract.as_deref(), &mut intents.problems);
+        let of = subscriptions.of(at.object, api);
+        let intent = intent(store, at, api, contract.as_deref(), of, &mut intents.problems);
         intents.http.push(intent);
         let mut faults =
             intents.problems[before..].iter().filter(|problem| problem.severity == Severity::Error);
@@ -81,6 +85,7 @@ fn intent<'a>(
     at: At<'a>,
     api: &'a Api,
     contract: Option<&Contract>,
+    mut subscriptions: ApiSubscriptions<'_>,
     problems: &mut Vec<Problem>,
 ) -> Intent<'a> {
     let returns =
@@ -89,8 +94,8 @@ fn intent<'a>(
     let lifecycle = Features { template_headers, returns, ..Features::default() };
     let mut hosts = Vec::new();
     for environment in &api.environments {
-        let (lifecycle, problems) = (&lifecycle, &mut *problems);
-        let rules = Rules { store, at, api, environment, contract, lifecycle, problems };
+        let (lifecycle, problems, subscriptions) = (&lifecycle, &mut *problems, &mut subscriptions);
+        let rules = Rules { store, at, api, environment, contract, lifecycle, subscriptions, problems };
         let rules = rules.build();
         hosts.extend(environment.hosts.iter().map(|host| Host {
             host: Cow::Borrowed(host),
@@ -132,7 +137,7 @@ fn https() -> Https {
 }
 
 /// The rules of an environment.
-struct Rules<'r, 'a> {
+struct Rules<'r, 's, 'a> {
     store: &'r Store,
     at: At<'a>,
     api: &'a Api,
@@ -140,10 +145,11 @@ struct Rules<'r, 'a> {
     contract: Option<&'r Contract>,
     /// The features of the lifecycle.
     lifecycle: &'r Features,
+    subscriptions: &'r mut ApiSubscriptions<'s>,
     problems: &'r mut Vec<Problem>,
 }
 
-impl Rules<'_, '_> {
+impl Rules<'_, '_, '_> {
     fn build(mut self) -> Vec<Rule> {
         let document = self.contract.map(|contract| &contract.document);
         let version: &str = match &self.api.version {
@@ -229,7 +235,7 @@ impl Rules<'_, '_> {
     }
 
     fn add(
-        &self,
+        &mut self,
         rules: &mut Vec<Rule>,
         of: Vec<RuleMatch>,
         upstream: Option<&UpstreamKey>,
@@ -237,6 +243,8 @@ impl Rules<'_, '_> {
         sections: &[Arc<str>],
         label: &ApiOperation,
     ) {
+        // The gateway's own responses need no subscription.
+        let subscriptions = if upstream.is_some() { self.subscriptions.of(sections) } else { None };
         let sections: Arc<[Arc<str>]> = sections.into();
         rules.extend(of.into_iter().map(|of| Rule {
             place: Place::Environment(self.environment.index),
@@ -246,6 +254,7 @@ impl Rules<'_, '_> {
             own: Some(own.clone()).filter(|own| *own.features != Features::default()),
             sections: sections.clone(),
             api: Some(Box::new(label.clone())),
+            subscriptions: subscriptions.clone(),
         }));
     }
 

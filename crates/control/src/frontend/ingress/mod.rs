@@ -120,6 +120,7 @@ fn host<'a>(
             own: None,
             sections: Arc::default(),
             api: None,
+            subscriptions: None,
         }
     };
     Host {

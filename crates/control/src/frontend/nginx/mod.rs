@@ -394,6 +394,7 @@ impl<'a> Dialect<'a> {
                             own: Some(own.clone()),
                             sections: Arc::default(),
                             api: None,
+                            subscriptions: None,
                         },
                         Some(redirect) => Rule {
                             place,
@@ -403,6 +404,7 @@ impl<'a> Dialect<'a> {
                             own: Some(location::redirecting(&own, redirect)),
                             sections: Arc::default(),
                             api: None,
+                            subscriptions: None,
                         },
                     }));
                 }
@@ -424,6 +426,7 @@ impl<'a> Dialect<'a> {
                         own: Some(Arc::new(own)),
                         sections: Arc::default(),
                         api: None,
+                        subscriptions: None,
                     });
                 }
             }

@@ -90,5 +90,6 @@ fn responding(place: Place, of: RuleMatch, own: &Own, response: Return) -> Rule 
         own: Some(Arc::new(own)),
         sections: Arc::default(),
         api: None,
+        subscriptions: None,
     }
 }

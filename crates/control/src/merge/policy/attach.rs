@@ -342,7 +342,7 @@ impl<'a, V: Parts> Attached<'a, V> {
                 let field = target.field();
                 match reason {
                     Reason::Foreign => problems.push(policy.at.note(&field, message.clone())),
-                    Reason::Conflicted | Reason::TargetNotFound => {
+                    Reason::Pending | Reason::Suspended | Reason::Conflicted | Reason::TargetNotFound => {
                         problems.push(policy.at.warning(&field, message.clone()));
                     }
                     Reason::NoSuchSection | Reason::BelowHttp => {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use foldhash::{HashMap, HashSet};
-use sluicegate_model::policy::consumer::TokenSubject;
+use sluicegate_model::policy::consumer::{KeyTerms, TokenSubject};
 use sluicegate_model::policy::{Consumer, KeyHash, Security};
 
 use super::security::value_of;
 use super::standing::{Reason, Standing};
 use crate::intent::At;
 use crate::object::ObjectRef;
-use crate::object::policy::consumer as object;
+use crate::object::policy::consumer::{self as object, KeySource};
 use crate::object::policy::secret::{SecretValue, without_line_end};
 use crate::problem::{Problem, Severity};
 use crate::store::Store;
@@ -172,11 +172,21 @@ impl<'a> Building<'a> {
 
     /// A Consumer with the credentials that are its own. `fault` is the first faulty credential.
     fn known(&mut self, at: At<'a>, consumer: &object::Consumer, fault: &mut Option<String>) -> Consumer {
-        let mut keys = Vec::new();
-        for (index, named) in &consumer.keys {
+        let (mut keys, mut terms) = (Vec::new(), Vec::new());
+        for (index, api_key) in &consumer.keys {
             let field = || format!("spec.apiKeys[{index}]");
-            match self.key(at, named, field) {
-                Ok(key) if self.takes(at, Credential::Key(key), field, fault) => keys.push(key),
+            let key = match &api_key.source {
+                KeySource::Secret(named) => self.key(at, named, field),
+                KeySource::Hash(hash) => Ok(*hash),
+            };
+            match key {
+                Ok(key) if self.takes(at, Credential::Key(key), field, fault) => {
+                    if api_key.expires.is_some() || api_key.is_revoked {
+                        let key = u32::try_from(keys.len()).unwrap_or(u32::MAX);
+                        terms.push(KeyTerms { key, expires: api_key.expires, revoked: api_key.is_revoked });
+                    }
+                    keys.push(key);
+                }
                 Ok(_) => {}
                 Err(reason) => {
                     let field = field();
@@ -204,7 +214,7 @@ impl<'a> Building<'a> {
             self.built.problems.push(at.problem(Severity::Error, "", message.to_owned()));
         }
         let (username, groups) = (consumer.username.clone(), consumer.groups.clone());
-        Consumer { id: at.id(), username, groups, keys, tokens, users, refused: consumer.is_refused }
+        Consumer { id: at.id(), username, groups, keys, tokens, users, refused: consumer.is_refused, terms }
     }
 
     /// The hash of the key in a Secret, or the reason why there is no key.

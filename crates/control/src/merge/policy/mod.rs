@@ -35,7 +35,7 @@ use targets::Targets;
 mod attach;
 mod consumer;
 mod http_route;
-mod rate_limit;
+pub(crate) mod rate_limit;
 mod security;
 mod shared;
 pub(crate) mod standing;

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use foldhash::HashMap;
 use sluicegate_model::Config;
 use sluicegate_model::feature::{Authentication, LimitKey};
-use sluicegate_model::policy::{RateLimits, Redis, Shared};
+use sluicegate_model::policy::{self, RateLimits, Redis, Shared};
 
 use super::attach::{Attached, Parts, Policy};
 use super::security::{authorities, value_of};
 use crate::intent::At;
+use crate::object::plan::Plan;
 use crate::object::policy::rate_limit::RateLimitPolicy;
 use crate::object::policy::secret::without_line_end;
-use crate::object::policy::shared::{Need, Needed};
+use crate::object::policy::shared::{Need, Needed, Sharing};
 use crate::problem::{Problem, Severity};
 use crate::store::Store;
 
@@ -39,6 +40,31 @@ pub(super) fn complete(
         return (None, None);
     }
     let Some(sharing) = &policy.sharing else { return (Some(limits.clone()), None) };
+    let (shared, fault) = shared(store, at, sharing, problems);
+    (Some(Arc::new(RateLimits { shared: Some(shared), ..RateLimits::clone(limits) })), fault)
+}
+
+/// The terms of a plan, and the part of them that cannot be honoured.
+pub(crate) fn complete_plan(
+    store: &Store,
+    at: At<'_>,
+    plan: &Plan,
+    problems: &mut Vec<Problem>,
+) -> (policy::Plan, Option<String>) {
+    let mut terms = plan.terms.clone();
+    let Some(sharing) = &plan.sharing else { return (terms, None) };
+    let (shared, fault) = shared(store, at, sharing, problems);
+    terms.limits.shared = Some(shared);
+    (terms, fault)
+}
+
+/// The server that shares counts, and the reason why there is none.
+fn shared(
+    store: &Store,
+    at: At<'_>,
+    sharing: &Sharing,
+    problems: &mut Vec<Problem>,
+) -> (Shared, Option<String>) {
     let (mut redis, mut first) = (sharing.redis.clone(), None);
     for need in &sharing.needs {
         if let Err(fault) = fill(store, need, &mut redis) {
@@ -51,7 +77,7 @@ pub(super) fn complete(
         None => Shared::Redis(Arc::new(redis)),
         Some(fault) => Shared::Unusable(fault.clone().into()),
     };
-    (Some(Arc::new(RateLimits { shared: Some(shared), ..RateLimits::clone(limits) })), first)
+    (shared, first)
 }
 
 /// Warns of limits for authenticated callers on routes without authentication.

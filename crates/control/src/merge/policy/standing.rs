@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::object::{Kind, ObjectRef};
 
-/// The state of a policy for one of its targets, or the state of a Consumer or an Api.
+/// The state of a policy for one of its targets, or the state of a Consumer, an Api, a Plan or a Subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// The policy, the Consumer or the Api.
+    /// The policy, the Consumer, the Api, the Plan or the Subscription.
     pub object: ObjectRef,
     /// The target of a policy.
     pub target: Option<TargetName>,
@@ -48,6 +48,10 @@ pub enum Reason {
     Overridden,
     /// The policy cannot be honoured as written; the message says what the gateway does instead.
     Invalid,
+    /// The subscription waits for approval.
+    Pending,
+    /// The subscription is suspended or rejected.
+    Suspended,
     /// An older policy has the same target.
     Conflicted,
     /// The target does not exist.
@@ -74,6 +78,8 @@ impl Reason {
             Self::Accepted => "Accepted",
             Self::Overridden => "Overridden",
             Self::Invalid | Self::BelowHttp => "Invalid",
+            Self::Pending => "Pending",
+            Self::Suspended => "Suspended",
             Self::Conflicted => "Conflicted",
             Self::TargetNotFound | Self::NoSuchSection => "TargetNotFound",
             Self::Foreign => "Foreign",

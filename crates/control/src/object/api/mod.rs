@@ -18,7 +18,7 @@ use super::{Kind, Object, ObjectRef, annotation, host};
 use crate::problem::Findings;
 use contract::Contract;
 use lifecycle::{Lifecycle, Versioning};
-use written::{ApiSpec, DocumentRef, EnvironmentSpec, OperationSetSpec};
+use written::{ApiSpec, DocumentRef, EnvironmentSpec, OperationSetSpec, SubscriptionNeed};
 
 pub(crate) mod contract;
 pub(crate) mod lifecycle;
@@ -37,6 +37,7 @@ pub(crate) struct Api {
     pub(crate) environments: Vec<Environment>,
     pub(crate) sets: Vec<OperationSet>,
     pub(crate) versioning: Option<Versioning>,
+    pub(crate) subscriptions: SubscriptionNeed,
     pub(crate) lifecycle: Lifecycle,
 }
 
@@ -119,6 +120,7 @@ impl Api {
             environments,
             sets,
             versioning: spec.versioning.and_then(|written| Versioning::check(written, findings)),
+            subscriptions: spec.subscriptions.unwrap_or_default(),
             lifecycle: Lifecycle::check(spec.lifecycle.unwrap_or_default(), findings),
         }
     }

@@ -28,9 +28,20 @@ pub(crate) struct ApiSpec {
     pub(crate) versioning: Option<VersioningSpec>,
     /// The state of the API, and the dates of its end. Default: Published.
     pub(crate) lifecycle: Option<LifecycleSpec>,
+    /// Whether callers need an active Subscription to the operation (Required). With Optional, a Subscription only limits its Consumer.
+    /// Default: Optional.
+    pub(crate) subscriptions: Option<SubscriptionNeed>,
     /// Sets of operations. A policy can name a set in sectionName of its target. At most 64 entries. Default: none.
     #[schemars(length(max = 64))]
     pub(crate) operation_sets: Option<Vec<OperationSetSpec>>,
+}
+
+/// Whether callers need a Subscription.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+pub(crate) enum SubscriptionNeed {
+    #[default]
+    Optional,
+    Required,
 }
 
 /// A document: exactly one of inline and configMap.

@@ -1,6 +1,8 @@
 //! `Consumer`.
 
+use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
+use sluicegate_model::policy::KeyHash;
 use sluicegate_model::policy::consumer::{SubjectClaim, TokenSubject};
 use sluicegate_model::value::syntax;
 
@@ -22,13 +24,39 @@ pub(crate) struct Consumer {
     pub(crate) username: Box<str>,
     pub(crate) groups: Vec<Box<str>>,
     /// Its API keys, each with its place in `spec.apiKeys`.
-    pub(crate) keys: Vec<(usize, SecretValue)>,
+    pub(crate) keys: Vec<(usize, ApiKey)>,
     /// Its tokens, each with its place in `spec.tokens`.
     pub(crate) tokens: Vec<(usize, TokenSubject)>,
     /// Its user names, each with its place in `spec.basicUsers`.
     pub(crate) users: Vec<(usize, Box<str>)>,
     /// Whether this Consumer is denied, since its error may be in a restriction.
     pub(crate) is_refused: bool,
+}
+
+/// An API key of a Consumer.
+#[derive(Debug, PartialEq)]
+pub(crate) struct ApiKey {
+    pub(crate) source: KeySource,
+    /// The end of its validity, in seconds since 1970.
+    pub(crate) expires: Option<u64>,
+    pub(crate) is_revoked: bool,
+}
+
+/// The place of an API key.
+#[derive(Debug, PartialEq)]
+pub(crate) enum KeySource {
+    Secret(SecretValue),
+    Hash(KeyHash),
+}
+
+impl ApiKey {
+    /// The Secret with the key.
+    pub(crate) fn secret(&self) -> Option<&SecretValue> {
+        match &self.source {
+            KeySource::Secret(value) => Some(value),
+            KeySource::Hash(_) => None,
+        }
+    }
 }
 
 impl Consumer {
@@ -45,7 +73,7 @@ impl Consumer {
         let groups = list::bounded(spec.groups, 64, "spec.groups", findings);
         let groups = check_groups(groups, "spec.groups", findings);
         let keys = list::bounded(spec.api_keys, 16, "spec.apiKeys", findings);
-        let keys = check_keys(keys.into_iter().enumerate(), object);
+        let keys = check_keys(keys.into_iter().enumerate(), object, findings);
         let tokens = list::bounded(spec.tokens, 16, "spec.tokens", findings);
         let tokens = check_tokens(tokens.into_iter().enumerate(), findings);
         let users = list::bounded(spec.basic_users, 16, "spec.basicUsers", findings);
@@ -75,7 +103,7 @@ impl Consumer {
     /// The credentials of a Consumer that cannot be read: no other caller may pass for it. Its error has been reported.
     pub(crate) fn unreadable(raw: &Value, object: &ObjectRef) -> Self {
         let findings = &mut Findings::default();
-        let keys = check_keys(list::readable(raw, "apiKeys"), object);
+        let keys = check_keys(list::readable(raw, "apiKeys"), object, findings);
         let tokens = check_tokens(list::readable(raw, "tokens"), findings);
         let users = list::readable::<String>(raw, "basicUsers").into_iter();
         let users = users.map(|(index, user)| (index, user.into())).collect();
@@ -103,9 +131,63 @@ pub(super) fn check_groups(written: Vec<String>, field: &str, findings: &mut Fin
 fn check_keys(
     written: impl IntoIterator<Item = (usize, ApiKeyRef)>,
     object: &ObjectRef,
-) -> Vec<(usize, SecretValue)> {
+    findings: &mut Findings,
+) -> Vec<(usize, ApiKey)> {
     let keys = written.into_iter();
-    keys.map(|(index, key)| (index, SecretValue::new(&key.secret_ref, "key", &object.namespace))).collect()
+    keys.filter_map(|(index, key)| Some((index, check_key(key, index, object, findings)?))).collect()
+}
+
+/// A key with an invalid field is left out: it might have expired.
+fn check_key(
+    written: ApiKeyRef,
+    index: usize,
+    object: &ObjectRef,
+    findings: &mut Findings,
+) -> Option<ApiKey> {
+    let field = |name: &str| format!("spec.apiKeys[{index}].{name}");
+    if let Some(fault) = written.name.as_deref().and_then(syntax::value_fault) {
+        findings.error(field("name"), format!("{:?} {fault}", written.name));
+        return None;
+    }
+    let source = match (written.secret_ref, written.sha256) {
+        (Some(secret), None) => KeySource::Secret(SecretValue::new(&secret, "key", &object.namespace)),
+        (None, Some(text)) => match hash(&text) {
+            Some(hash) => KeySource::Hash(hash),
+            None => {
+                let fault = "has not 64 hexadecimal digits: write the SHA-256 of the key";
+                findings.error(field("sha256"), fault);
+                return None;
+            }
+        },
+        _ => {
+            let fault = "must have exactly one of secretRef and sha256";
+            findings.error(format!("spec.apiKeys[{index}]"), fault);
+            return None;
+        }
+    };
+    let expires = match written.expires.map(|text| (text.parse::<Timestamp>(), text)) {
+        None => None,
+        Some((Ok(time), _)) => Some(u64::try_from(time.as_second()).unwrap_or(0)),
+        Some((Err(_), text)) => {
+            findings.error(field("expires"), format!("{text:?} is no time: write 2027-01-01T00:00:00Z"));
+            return None;
+        }
+    };
+    Some(ApiKey { source, expires, is_revoked: written.revoked.unwrap_or(false) })
+}
+
+/// The hash in hexadecimal digits.
+fn hash(text: &str) -> Option<KeyHash> {
+    let mut hash = [0; 32];
+    let digits = text.as_bytes();
+    if digits.len() != 2 * hash.len() {
+        return None;
+    }
+    for (byte, pair) in hash.iter_mut().zip(digits.chunks(2)) {
+        let digit = |place: usize| char::from(pair[place]).to_digit(16);
+        *byte = u8::try_from(digit(0)? * 16 + digit(1)?).ok()?;
+    }
+    Some(KeyHash(hash))
 }
 
 /// Tokens, each with its place.

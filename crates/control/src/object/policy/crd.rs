@@ -11,11 +11,12 @@ use serde_json::{Value, json};
 use super::written::consumer::ConsumerSpec;
 use super::written::rate_limit::RateLimitPolicySpec;
 use super::written::security::SecurityPolicySpec;
-use super::written::status::{ApiStatus, ConsumerStatus, PolicyStatus};
+use super::written::status::{ApiStatus, ConsumerStatus, PlanStatus, PolicyStatus, SubscriptionStatus};
 use super::written::traffic::TrafficPolicySpec;
 use super::{GROUP, VERSION};
 use crate::object::Kind;
 use crate::object::api::written::ApiSpec;
+use crate::object::plan::written::{PlanSpec, SubscriptionSpec};
 
 /// A CustomResourceDefinition.
 #[derive(Clone, Debug)]
@@ -26,7 +27,8 @@ pub struct Definition {
     pub yaml: String,
 }
 
-/// The CustomResourceDefinitions of `SecurityPolicy`, `Consumer`, `RateLimitPolicy`, `TrafficPolicy` and `Api`.
+/// The CustomResourceDefinitions of `SecurityPolicy`, `Consumer`, `RateLimitPolicy`, `TrafficPolicy`, `Api`, `Plan` and
+/// `Subscription`.
 #[must_use]
 pub fn definitions() -> Vec<Definition> {
     let of_policy = [
@@ -43,23 +45,38 @@ pub fn definitions() -> Vec<Definition> {
         column("Hosts", ".spec.environments[*].hosts"),
         column("Accepted", r#".status.conditions[?(@.type=="Accepted")].status"#),
     ];
+    let of_plan = [
+        column("Title", ".spec.title"),
+        column("Accepted", r#".status.conditions[?(@.type=="Accepted")].status"#),
+    ];
+    let of_subscription = [
+        column("Consumer", ".spec.consumerRef.name"),
+        column("Plan", ".spec.planRef.name"),
+        column("APIs", ".spec.apis[*].name"),
+        column("Accepted", r#".status.conditions[?(@.type=="Accepted")].status"#),
+        column("Reason", r#".status.conditions[?(@.type=="Accepted")].reason"#),
+    ];
     vec![
         definition::<SecurityPolicySpec, PolicyStatus>(Kind::SecurityPolicy, "sp", &of_policy),
         definition::<ConsumerSpec, ConsumerStatus>(Kind::Consumer, "", &of_consumer),
         definition::<RateLimitPolicySpec, PolicyStatus>(Kind::RateLimitPolicy, "rlp", &of_policy),
         definition::<TrafficPolicySpec, PolicyStatus>(Kind::TrafficPolicy, "tp", &of_policy),
         definition::<ApiSpec, ApiStatus>(Kind::Api, "", &of_api),
+        definition::<PlanSpec, PlanStatus>(Kind::Plan, "", &of_plan),
+        definition::<SubscriptionSpec, SubscriptionStatus>(Kind::Subscription, "", &of_subscription),
     ]
 }
 
 /// The schema of the specification of each of our kinds.
-static SCHEMAS: LazyLock<[(Kind, Value); 5]> = LazyLock::new(|| {
+static SCHEMAS: LazyLock<[(Kind, Value); 7]> = LazyLock::new(|| {
     [
         (Kind::SecurityPolicy, schema::<SecurityPolicySpec>()),
         (Kind::Consumer, schema::<ConsumerSpec>()),
         (Kind::RateLimitPolicy, schema::<RateLimitPolicySpec>()),
         (Kind::TrafficPolicy, schema::<TrafficPolicySpec>()),
         (Kind::Api, schema::<ApiSpec>()),
+        (Kind::Plan, schema::<PlanSpec>()),
+        (Kind::Subscription, schema::<SubscriptionSpec>()),
     ]
 });
 

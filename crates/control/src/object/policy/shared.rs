@@ -38,7 +38,7 @@ pub(crate) enum Needed {
 
 /// The server that shares limits, without the values of Secrets: it is unusable without them. With an error, each data
 /// plane counts for itself.
-pub(super) fn check(
+pub(crate) fn check(
     written: written::Shared,
     namespace: &Arc<str>,
     findings: &mut Findings,

@@ -32,7 +32,7 @@ impl DesiredPolicyStatus {
         object: &ObjectRef,
     ) -> Option<Map<String, Value>> {
         match object.kind {
-            Kind::Consumer | Kind::Api => self.own_conditions(before),
+            Kind::Consumer | Kind::Api | Kind::Plan | Kind::Subscription => self.own_conditions(before),
             _ => Some(self.ancestors_of_policy(before, object)),
         }
     }

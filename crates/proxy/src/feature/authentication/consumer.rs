@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use aws_lc_rs::{constant_time, digest};
 use foldhash::HashMap;
 use sluicegate_jwt::Claims;
-use sluicegate_model::policy::consumer::SubjectClaim;
+use sluicegate_model::policy::consumer::{KeyTerms, SubjectClaim};
 use sluicegate_model::policy::{Consumer, KeyHash};
 
 use crate::counters::ConsumerStats;
 use crate::counters::Counters;
+use crate::failure::Denial;
+use crate::feature::quota::now;
 
 /// All consumers, compiled once for all workers.
 #[derive(Debug, Default)]
@@ -89,14 +91,30 @@ impl Consumers {
         self.all.iter()
     }
 
-    /// The consumer with this API key.
-    pub(crate) fn of_key(&self, key: &[u8], scope: &Scope) -> Option<u32> {
+    /// The consumer with this API key, if the key is valid.
+    pub(crate) fn of_key(&self, key: &[u8], scope: &Scope) -> Result<u32, Denial> {
+        let (index, hash) = self.owner_of_key(key, scope).ok_or(Denial::Key)?;
+        let consumer = &self.get(index).consumer;
+        if consumer.terms.is_empty() {
+            return Ok(index);
+        }
+        let place = consumer.keys.iter().position(|KeyHash(known)| *known == hash);
+        let is_of_key = |terms: &&KeyTerms| usize::try_from(terms.key).ok() == place;
+        match consumer.terms.iter().find(is_of_key) {
+            Some(terms) if terms.revoked => Err(Denial::KeyRevoked),
+            Some(KeyTerms { expires: Some(end), .. }) if *end <= now() => Err(Denial::KeyExpired),
+            _ => Ok(index),
+        }
+    }
+
+    /// The consumer with this API key, and the hash of the key.
+    fn owner_of_key(&self, key: &[u8], scope: &Scope) -> Option<(u32, [u8; 32])> {
         let hash = digest::digest(&digest::SHA256, key);
         let hash: [u8; 32] = hash.as_ref().try_into().ok()?;
         let (found, few) = self.keys.get_key_value(&hash)?;
         // The table compares byte by byte, but compares a hash that a caller cannot choose.
         constant_time::verify_slices_are_equal(found, &hash).ok()?;
-        self.within(few, scope, |_| true)
+        Some((self.within(few, scope, |_| true)?, hash))
     }
 
     /// The consumer with these claims.

@@ -111,7 +111,7 @@ impl Authentication {
             Method::Unusable => Err(Denial::NoCredentials.into()),
             Method::ApiKey { places, .. } => {
                 let key = first(places, head, buf)?.ok_or(Denial::NoCredentials)?;
-                let consumer = consumers.of_key(&key, scope).ok_or(Denial::Key)?;
+                let consumer = consumers.of_key(&key, scope)?;
                 Ok(Identity { consumer: Some(consumer), ..Identity::default() })
             }
             Method::Jwt(tokens) => {

@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use sluicegate_jwt::Claims;
+use sluicegate_model::ObjectId;
 use sluicegate_model::feature::{self as model, LimitKey, Window};
 use sluicegate_model::policy::{self, Consumer};
 use sluicegate_model::value::GroupName;
@@ -86,6 +87,8 @@ pub(crate) struct Caller<'c> {
     pub(crate) route: u64,
     pub(crate) consumer: Option<&'c Consumer>,
     pub(crate) claims: Option<&'c Claims>,
+    /// The subscription by which the caller calls, for the limits of its plan. Each subscription counts by itself.
+    pub(crate) subscription: Option<&'c ObjectId>,
     /// The value of a header; `None` if the header is missing, or has several values, of which the endpoint may use any.
     /// Hosts are in the form in which routes are found.
     pub(crate) header: &'c dyn Fn(&str) -> Option<Cow<'c, [u8]>>,
@@ -223,14 +226,15 @@ impl Limits {
         // A single limit counts no call that it rejects. With several limits, another worker can use up a limit between
         // the check and the count.
         if self.all.len() > 1 {
-            let said = lines.0.len();
+            let said = (lines.line.len(), lines.tightest);
             let look = |limit: &Limit, key| limit.buckets.look(key, &limit.pace, now);
             let outcome = self.ask(caller, is_authenticated, lines, look);
             if outcome.refused_by.is_some() {
                 self.note_reached(&outcome);
                 return outcome;
             }
-            lines.0.truncate(said);
+            lines.line.truncate(said.0);
+            lines.tightest = said.1;
         }
         let count = |limit: &Limit, key| limit.buckets.count(key, &limit.pace, now);
         let outcome = self.ask(caller, is_authenticated, lines, count);
@@ -270,7 +274,7 @@ impl Limits {
             let counted = by(limit, key);
             // Clients would obey the header also for a limit in a dry run.
             if !self.policy_line.is_empty() && !dry_run {
-                lines.say(name, &counted);
+                lines.say(name, limit.source.most(), &counted);
             }
             match counted.wait {
                 None => {}
@@ -282,6 +286,11 @@ impl Limits {
             }
         }
         outcome
+    }
+
+    /// The server that shares the limits, if any.
+    pub(super) fn server(&self) -> Option<&Arc<Server>> {
+        self.shared.as_ref()?.server()
     }
 
     /// The state of the server that shares the limits, if any.
@@ -298,21 +307,49 @@ impl Limits {
 
 /// The remaining quota of limits, in one line (draft-ietf-httpapi-ratelimit-headers-10, 4).
 #[derive(Debug, Default)]
-pub(crate) struct Lines(String);
+pub(crate) struct Lines {
+    /// The line without its end.
+    line: String,
+    /// The limit of requests with the fewest remaining requests: its requests, the remaining requests, and the seconds until
+    /// the full quota is available again.
+    tightest: Option<(u64, u64, u64)>,
+}
 
 impl Lines {
-    fn say(&mut self, name: &str, counted: &Counted) {
-        self.0.push_str(if self.0.is_empty() { "RateLimit: " } else { ", " });
+    fn say(&mut self, name: &str, most: u64, counted: &Counted) {
+        self.say_quota(name, (most, counted.left, seconds_up(counted.reset)), true);
+    }
+
+    /// Adds what is left of `most`, and the seconds until the full quota is available again.
+    pub(crate) fn say_quota(
+        &mut self,
+        name: &str,
+        (most, left, reset): (u64, u64, u64),
+        is_of_requests: bool,
+    ) {
+        self.line.push_str(if self.line.is_empty() { "RateLimit: " } else { ", " });
         // Writing to a String does not fail.
-        let _ = write!(self.0, "\"{name}\";r={};t={}", counted.left, seconds_up(counted.reset));
+        let _ = write!(self.line, "\"{name}\";r={left};t={reset}");
+        if is_of_requests && self.tightest.is_none_or(|(_, fewest, _)| left < fewest) {
+            self.tightest = Some((most, left, reset));
+        }
+    }
+
+    /// The headers `X-RateLimit-*`.
+    pub(crate) fn x_headers(&self) -> String {
+        self.tightest.map_or_else(String::new, |(most, left, reset)| {
+            format!(
+                "X-RateLimit-Limit: {most}\r\nX-RateLimit-Remaining: {left}\r\nX-RateLimit-Reset: {reset}\r\n"
+            )
+        })
     }
 
     /// The line with its end; empty without limits.
     pub(crate) fn end(mut self) -> String {
-        if !self.0.is_empty() {
-            self.0.push_str("\r\n");
+        if !self.line.is_empty() {
+            self.line.push_str("\r\n");
         }
-        self.0
+        self.line
     }
 }
 
@@ -356,6 +393,10 @@ fn hash(hasher: &DefaultHasher, key: &[LimitKey], groups: &[GroupName], caller: 
         return None;
     }
     let mut hasher = hasher.clone();
+    if let Some(subscription) = caller.subscription {
+        hash_text(&mut hasher, Some(subscription.namespace.as_bytes()));
+        hash_text(&mut hasher, Some(subscription.name.as_bytes()));
+    }
     for key in key {
         match key {
             LimitKey::Address { ipv6_prefix } => hash_address(&mut hasher, caller.address, ipv6_prefix.get()),

@@ -34,6 +34,8 @@ fn entry() -> Entry<'static> {
         endpoint_duration: None,
         attempts: 0,
         consumer: None,
+        plan: None,
+        subscription: None,
         policy: None,
         trace: None,
         limit: None,

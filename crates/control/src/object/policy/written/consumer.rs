@@ -30,13 +30,30 @@ pub(crate) struct ConsumerSpec {
     pub(crate) basic_users: Option<Vec<String>>,
 }
 
-/// An API key.
+/// An API key: exactly one of secretRef and sha256.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.secretRef) != has(self.sha256)",
+    "message": "write exactly one of secretRef and sha256"
+}]))]
 pub(crate) struct ApiKeyRef {
+    /// The name of the key, for people and for sluicegate key. Default: none.
+    #[schemars(length(min = 1, max = 63))]
+    pub(crate) name: Option<String>,
+    /// The SHA-256 of the key, in 64 hexadecimal digits. "sluicegate key issue" makes a key, shows the key once, and writes this
+    /// field. Only for random keys of at least 16 bytes, because a search can find a short key by its hash.
+    #[schemars(length(equal = 64), pattern("^[0-9a-fA-F]{64}$"))]
+    pub(crate) sha256: Option<String>,
+    /// The time from which the key is invalid, such as 2027-01-01T00:00:00Z. Requests with the key then receive 401. Default: the
+    /// key does not expire.
+    #[schemars(length(min = 1, max = 64))]
+    pub(crate) expires: Option<String>,
+    /// Whether the key is invalid. The entry of a revoked key lets the gateway tell the caller the reason. Default: false.
+    pub(crate) revoked: Option<bool>,
     /// The Secret with the key, in the Consumer's namespace. A key has at least 8 bytes, better 16 or more. The line
     /// end is not part of the key. Default of key: key.
-    pub(crate) secret_ref: SecretKeyRef,
+    pub(crate) secret_ref: Option<SecretKeyRef>,
 }
 
 /// Tokens with a subject, or tokens of a client: exactly one of subject and clientId.

@@ -78,6 +78,29 @@ pub(crate) struct ConsumerStatus {
     conditions: Option<Vec<Condition>>,
 }
 
+/// The state of the Plan.
+#[derive(JsonSchema)]
+pub(crate) struct PlanStatus {
+    /// The condition Accepted: whether the plan can be used, and otherwise the reason.
+    #[schemars(
+        length(max = 8),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
+    )]
+    conditions: Option<Vec<Condition>>,
+}
+
+/// The state of the Subscription.
+#[derive(JsonSchema)]
+pub(crate) struct SubscriptionStatus {
+    /// The condition Accepted: whether the Consumer may call, and otherwise the reason. The reason Pending: the
+    /// Subscription waits for approval.
+    #[schemars(
+        length(max = 8),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
+    )]
+    conditions: Option<Vec<Condition>>,
+}
+
 /// A condition (`metav1.Condition`).
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]

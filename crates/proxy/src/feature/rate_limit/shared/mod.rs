@@ -13,11 +13,13 @@
 //! | module | purpose |
 //! |---|---|
 //! | `batch` | the commands with the counts of a limit, and their script |
+//! | `quotas` | the uses of quotas, and their script |
 //! | `connection` | the connection, and its errors |
 //! | `reply` | replies of servers |
 
 mod batch;
 mod connection;
+mod quotas;
 pub(crate) mod reply;
 
 use std::fmt;
@@ -36,8 +38,10 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use super::buckets::Buckets;
 use super::clock::{Clock, nanos};
 use super::window::Pace;
+use crate::feature::quota::Counter;
 use batch::{Batch, Member, set_clock, write_probe};
 use connection::{Connection, ServerError};
+use quotas::{QuotaBatch, SharedQuotas};
 use reply::Reply;
 
 /// The time limit for connecting, TLS and authentication.
@@ -76,6 +80,8 @@ pub(crate) struct Server {
     is_up: AtomicBool,
     exchanged: AtomicU64,
     failed: AtomicU64,
+    /// The quotas that are counted through the server.
+    quotas: Mutex<SharedQuotas>,
     task: OnceLock<AbortHandle>,
 }
 
@@ -104,6 +110,7 @@ impl Servers {
             is_up: AtomicBool::new(false),
             exchanged: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            quotas: Mutex::default(),
             task: OnceLock::new(),
         });
         servers.push(Arc::downgrade(&server));
@@ -146,7 +153,28 @@ impl Server {
     }
 
     /// The next batches to send, and whether these are all.
-    fn gather(&self) -> (Vec<Batch>, bool) {
+    fn gather(&self) -> (Vec<Batch>, Option<Arc<QuotaBatch>>, bool) {
+        let (quotas, are_all) = self.quotas().take(&self.source.prefix);
+        let (batches, is_all) = self.gather_limits();
+        (batches, quotas, is_all && are_all)
+    }
+
+    /// Counts a quota through the server.
+    pub(crate) fn add_quota(&self, counter: &Arc<Counter>) {
+        self.quotas().add(counter);
+    }
+
+    /// What identifies the counts at the server.
+    pub(crate) fn place(&self) -> String {
+        let Redis { address, prefix, database, .. } = &*self.source;
+        format!("{}/{}/{prefix}", &**address, database.get())
+    }
+
+    fn quotas(&self) -> std::sync::MutexGuard<'_, SharedQuotas> {
+        self.quotas.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn gather_limits(&self) -> (Vec<Batch>, bool) {
         let mut members = self.members();
         members.retain(|member| member.buckets.strong_count() > 0);
         let (mut batches, now) = (Vec::new(), Instant::now());
@@ -245,24 +273,28 @@ async fn share(
             ticks.tick().await;
         }
         let Some(server) = server.upgrade() else { return Ok(()) };
-        let batches;
+        let (batches, quotas);
         // Counts are sent only once the server is known to accept them.
-        (batches, is_all) = if begun.is_some() { server.gather() } else { (Vec::new(), true) };
-        if batches.is_empty() && probed.is_some_and(|probed| probed.elapsed() < PROBE) {
+        (batches, quotas, is_all) = if begun.is_some() { server.gather() } else { (Vec::new(), None, true) };
+        if batches.is_empty() && quotas.is_none() && probed.is_some_and(|probed| probed.elapsed() < PROBE) {
             continue;
         }
         commands.clear();
-        if batches.is_empty() {
+        if batches.is_empty() && quotas.is_none() {
             write_probe(&source.prefix, &mut commands);
         }
         batches.iter().for_each(|batch| batch.write(&mut commands));
-        let exchange = exchange(&mut connection, &commands, &batches, &server.clock);
-        // After an abort, the process cannot know whether the server counted the calls. The calls are not sent again: a
-        // missing count is better than a double count.
+        quotas.iter().for_each(|quotas| quotas.write(&mut commands));
+        let exchange = exchange(&mut connection, &commands, (&batches, quotas.as_deref()), &server.clock);
+        // After an abort, the process cannot know whether the server counted the calls. The calls of limits are not sent again: a
+        // missing count is better than a double count. The uses of quotas are sent again with the same number.
         timeout(source.timeout.get(), exchange)
             .await
             .map_err(|_| ServerError::Timeout(source.timeout.get()))??;
         probed = Some(Instant::now());
+        if quotas.is_some() {
+            server.quotas().answered();
+        }
         server.exchanged.fetch_add(1, Ordering::Relaxed);
         if begun.is_none() {
             *begun = Some(Instant::now());
@@ -278,7 +310,7 @@ async fn share(
 async fn exchange(
     connection: &mut Connection,
     commands: &[u8],
-    batches: &[Batch],
+    (batches, quotas): (&[Batch], Option<&QuotaBatch>),
     clock: &Clock,
 ) -> Result<(), ServerError> {
     let asked = Instant::now();
@@ -287,11 +319,14 @@ async fn exchange(
         Reply::Numbers(numbers) => Ok(numbers),
         _ => Err(ServerError::Unexpected),
     };
-    if batches.is_empty() {
+    if batches.is_empty() && quotas.is_none() {
         set_clock(&numbers().await?, clock, asked)?;
     }
     for batch in batches {
         batch.read(&numbers().await?, clock, asked)?;
+    }
+    if let Some(quotas) = quotas {
+        quotas.read(&numbers().await?)?;
     }
     if connection.is_at_rest() { Ok(()) } else { Err(ServerError::Unexpected) }
 }
