@@ -14,6 +14,7 @@
 //! | `schema` | the tables, and their versions |
 //! | `rows` | rows of sums |
 //! | [`background`] | the sums of hours and days, and retention |
+//! | `quotas` | the uses of quotas by all data planes |
 //! | [`query`] | queries and their answers |
 //! | `sql` | connections to SQLite and PostgreSQL |
 
@@ -21,6 +22,7 @@ pub mod background;
 pub mod location;
 pub mod outbox;
 mod packing;
+mod quotas;
 pub mod query;
 mod rows;
 mod schema;

@@ -1,7 +1,7 @@
 //! The tables, and the changes from older versions of them.
 //!
 //! A row of `sluicegate_minutes` has the sums of one series in one minute or in a part of the minute. Rows are never changed: a reader
-//! adds the rows of a series up. The tables of hours and days have the same columns.
+//! adds the rows of a series up. The tables of hours and days have the same columns. `sluicegate_quotas` has the totals of quotas.
 
 use crate::sql::{Isolation, Sql, SqlError, Value};
 
@@ -114,6 +114,8 @@ fn create(sql: &mut dyn Sql) -> Result<(), SqlError> {
          CREATE TABLE sluicegate_batches (instance TEXT NOT NULL, sequence BIGINT NOT NULL, minute BIGINT NOT NULL,
              stored BIGINT NOT NULL, PRIMARY KEY (instance, sequence));
          CREATE INDEX sluicegate_batches_minute ON sluicegate_batches (minute);
+         CREATE TABLE sluicegate_quotas (name TEXT NOT NULL, start BIGINT NOT NULL, until BIGINT NOT NULL, total BIGINT NOT NULL,
+             PRIMARY KEY (name, start));
          CREATE TABLE sluicegate_dirty (level BIGINT NOT NULL, time BIGINT NOT NULL, PRIMARY KEY (level, time))"
     ))
 }

@@ -9,12 +9,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use sluicegate_model::analytics::Batch;
+use sluicegate_model::usage::{QuotaTotal, QuotaUse};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::background::{Retention, delete_names, mark, shrink, work};
 use crate::location::Location;
 use crate::packing::{PackingError, unpack};
 use crate::query::{Answer, Query, QueryError};
+use crate::quotas;
 use crate::rows::{Row, insert};
 use crate::schema::{Level, migrate};
 use crate::sql::{Isolation, Sql, SqlError, Value};
@@ -70,6 +72,12 @@ pub enum StoreError {
     Database(String),
 }
 
+impl StoreError {
+    fn ended() -> Self {
+        Self::Database("the thread of the store has ended".to_owned())
+    }
+}
+
 impl From<SqlError> for StoreError {
     fn from(error: SqlError) -> Self {
         Self::Database(error.to_string())
@@ -118,14 +126,20 @@ struct Counters {
     shrunk: AtomicU64,
 }
 
-/// A batch for the thread.
+/// A job of the thread.
 struct Job {
     instance: Arc<str>,
     sequence: u64,
-    body: Bytes,
-    reply: oneshot::Sender<Result<Stored, StoreError>>,
+    work: Work,
     /// Held until the job is done.
     _place: OwnedSemaphorePermit,
+}
+
+enum Work {
+    /// To store a batch.
+    Batch(Bytes, oneshot::Sender<Result<Stored, StoreError>>),
+    /// To count uses of quotas.
+    Quotas(Vec<QuotaUse>, oneshot::Sender<Result<Vec<QuotaTotal>, StoreError>>),
 }
 
 impl Store {
@@ -161,12 +175,31 @@ impl Store {
     /// # Errors
     /// If the batch is malformed, or the database is unavailable.
     pub async fn store(&self, instance: &str, sequence: u64, body: Bytes) -> Result<Stored, StoreError> {
-        let place = self.places.clone().try_acquire_owned().map_err(|_| StoreError::Busy)?;
         let (reply, stored) = oneshot::channel();
-        let ended = |_| StoreError::Database("the thread of the store has ended".to_owned());
-        let job = Job { instance: instance.into(), sequence, body, reply, _place: place };
-        self.jobs.send(job).map_err(|_| ended(()))?;
-        stored.await.map_err(|_| ended(()))?
+        self.send(instance, sequence, Work::Batch(body, reply))?;
+        stored.await.unwrap_or_else(|_| Err(StoreError::ended()))
+    }
+
+    /// Counts uses of quotas of an instance of a data plane, unless the uses with this number are counted. Returns the totals of all
+    /// data planes.
+    ///
+    /// # Errors
+    /// If the database is unavailable.
+    pub async fn count_quotas(
+        &self,
+        instance: &str,
+        sequence: u64,
+        uses: Vec<QuotaUse>,
+    ) -> Result<Vec<QuotaTotal>, StoreError> {
+        let (reply, counted) = oneshot::channel();
+        self.send(instance, sequence, Work::Quotas(uses, reply))?;
+        counted.await.unwrap_or_else(|_| Err(StoreError::ended()))
+    }
+
+    fn send(&self, instance: &str, sequence: u64, work: Work) -> Result<(), StoreError> {
+        let place = self.places.clone().try_acquire_owned().map_err(|_| StoreError::Busy)?;
+        let job = Job { instance: instance.into(), sequence, work, _place: place };
+        self.jobs.send(job).map_err(|_| StoreError::ended())
     }
 
     /// Answers a query, such as `since=1h&by=api`. Blocks.
@@ -266,10 +299,13 @@ impl Writer {
         let mut next_work = Instant::now();
         loop {
             match jobs.recv_timeout(next_work.saturating_duration_since(Instant::now())) {
-                Ok(job) => {
-                    let stored = self.job(&job);
-                    // The sender may have gone.
-                    let _ = job.reply.send(stored);
+                // The senders may have gone.
+                Ok(Job { instance, sequence, work: Work::Batch(body, reply), _place }) => {
+                    let _ = reply.send(self.batch((&instance, sequence), &body));
+                }
+                Ok(Job { instance, sequence, work: Work::Quotas(uses, reply), _place }) => {
+                    let counted = self.quotas((&instance, sequence), &uses);
+                    let _ = reply.send(counted.inspect_err(|error| self.failed(&error.to_string())));
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}
@@ -281,13 +317,23 @@ impl Writer {
         }
     }
 
-    fn job(&mut self, job: &Job) -> Result<Stored, StoreError> {
+    fn quotas(&mut self, key: (&str, u64), uses: &[QuotaUse]) -> Result<Vec<QuotaTotal>, StoreError> {
+        let lock = self.connection.clone();
+        let mut connection = lock.lock();
+        if connection.is_none() && Instant::now() < self.retry {
+            return Err(StoreError::Database("the database is unavailable".to_owned()));
+        }
+        let sql = connected(&mut connection, &self.shared.options.location, STATEMENT)?;
+        Ok(quotas::count(sql, key, uses, now())?)
+    }
+
+    fn batch(&mut self, (instance, sequence): (&str, u64), body: &[u8]) -> Result<Stored, StoreError> {
         let counters = &self.shared.counters;
-        let batch = unpack(&job.body).inspect_err(|error| {
+        let batch = unpack(body).inspect_err(|error| {
             counters.malformed.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(instance = %job.instance, "a batch of analytics is dropped: {error}");
+            tracing::warn!(%instance, "a batch of analytics is dropped: {error}");
         })?;
-        let stored = self.store(&job.instance, job.sequence, &batch);
+        let stored = self.store(instance, sequence, &batch);
         let counters = &self.shared.counters;
         match &stored {
             Ok(Stored::New) => {
@@ -363,6 +409,7 @@ impl Writer {
             let more = work(sql, *retention, now)?;
             if day_before != 0 && day_before != now / 86_400 {
                 delete_names(sql, now / 86_400)?;
+                quotas::delete(sql, now)?;
             }
             Ok(more)
         });

@@ -19,6 +19,7 @@
 //! | [`distributor`] | the control plane's side |
 //! | [`subscriber`] | the data plane's side |
 //! | `messages` | the messages of both planes |
+//! | [`quotas`] | the uses of quotas, which a control plane counts for all data planes |
 //! | [`reports`] | the reports of data planes that a control plane stores |
 //! | `resource`, `cut`, `store` | the split of the configuration into resources, and its reassembly |
 //! | `scope` | the part of the configuration for the data planes of one Gateway |
@@ -34,6 +35,7 @@ pub mod fuzz;
 mod grpc;
 mod guard;
 mod messages;
+pub mod quotas;
 pub mod reports;
 mod resource;
 mod scope;
@@ -46,6 +48,7 @@ pub mod tls;
 pub use distributor::telemetry::{LAG_BOUNDS, LinkCounts, LinkTelemetry, SubscriberStatus};
 pub use distributor::token::{Reviewed, Reviewer};
 pub use distributor::{Distributor, DistributorOptions};
+pub use quotas::{Counted, QuotaLedger, QuotaUses, ReceivedUses};
 pub use reports::{Report, ReportStore, ReportStored, Reports};
 pub use subscriber::{Subscriber, SubscriberOptions, SubscriberTelemetry};
 pub use tls::{Files as TlsFiles, PlaneIdentity, PlaneTls, PlaneToken, TlsError};

@@ -11,12 +11,15 @@
 //! 4. The data plane sends [`Served`] when it serves a batch, and when it receives a [`Heartbeat`].
 //! 5. If the Welcome says that the control plane stores reports, the data plane sends a [`Report`]. The control plane sends [`Stored`] when
 //!    it has stored the report. The data plane then sends the next report.
+//! 6. If the Welcome says that the control plane counts quotas, the data plane sends [`Uses`]. The control plane answers with [`Totals`].
+//!    The data plane then sends the next uses.
 
 use std::fmt;
 
 use bytes::Bytes;
 use minicbor::{Decode, Decoder, Encode};
 use sluicegate_model::encoding::{self, Adapt as _, Fault, Maybe, Raw};
+use sluicegate_model::usage::{QuotaTotal, QuotaUse};
 
 /// A message of a data plane.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
@@ -38,6 +41,8 @@ pub(crate) enum FromProxySay {
     Served(#[n(0)] Served),
     #[n(3)]
     Report(#[n(0)] Report),
+    #[n(4)]
+    Uses(#[n(0)] Uses),
 }
 
 /// The identity and state of a data plane.
@@ -121,6 +126,20 @@ impl fmt::Debug for Report {
     }
 }
 
+/// Uses of quotas, for the control plane to count.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub(crate) struct Uses {
+    /// The run of the data plane.
+    #[n(0)]
+    pub(crate) instance: String,
+    /// The number of the uses in this run.
+    #[n(1)]
+    pub(crate) sequence: u64,
+    #[n(2)]
+    pub(crate) uses: Vec<QuotaUse>,
+}
+
 /// A message of a control plane.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 #[cbor(map)]
@@ -141,6 +160,8 @@ pub(crate) enum FromControlSay {
     Heartbeat(#[n(0)] Heartbeat),
     #[n(3)]
     Stored(#[n(0)] Stored),
+    #[n(4)]
+    Totals(#[n(0)] Totals),
 }
 
 /// The first message of a control plane.
@@ -160,6 +181,10 @@ pub(crate) struct Welcome {
     #[n(3)]
     #[cbor(default)]
     pub(crate) stores_reports: bool,
+    /// Whether the control plane counts uses of quotas. Older control planes do not.
+    #[n(4)]
+    #[cbor(default)]
+    pub(crate) counts_quotas: bool,
 }
 
 /// The difference to a version. A data plane serves the whole batch, or keeps the previous version.
@@ -224,6 +249,16 @@ pub(crate) struct Heartbeat {
 pub(crate) struct Stored {
     #[n(0)]
     pub(crate) sequence: u64,
+}
+
+/// The totals of the quotas of a [`Uses`].
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub(crate) struct Totals {
+    #[n(0)]
+    pub(crate) sequence: u64,
+    #[n(1)]
+    pub(crate) totals: Vec<QuotaTotal>,
 }
 
 /// The encoding of a message, or of a part of one.

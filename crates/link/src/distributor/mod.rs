@@ -25,6 +25,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::grpc;
+use crate::quotas::QuotaLedger;
 use crate::reports::ReportStore;
 use crate::tls::{PlaneTls, name_of};
 
@@ -78,6 +79,8 @@ pub struct DistributorOptions {
     pub reviewer: Option<Reviewer>,
     /// The store for reports of data planes. Default: none, and data planes send no reports.
     pub reports: Option<ReportStore>,
+    /// The ledger for uses of quotas. Default: none, and each data plane counts by itself.
+    pub quotas: Option<QuotaLedger>,
 }
 
 impl Default for DistributorOptions {
@@ -89,6 +92,7 @@ impl Default for DistributorOptions {
             yield_after: Duration::from_secs(1),
             reviewer: None,
             reports: None,
+            quotas: None,
         }
     }
 }

@@ -22,6 +22,7 @@ use super::state::{Batch, FellBehind};
 use super::telemetry::Record;
 use crate::grpc::{self, Code, Incoming, ReceiveError};
 use crate::messages::{self, FromControlSay, FromProxySay};
+use crate::quotas::ReceivedUses;
 use crate::reports::Report;
 use crate::resource::Name;
 
@@ -88,6 +89,8 @@ pub(super) struct Session {
     sent: u64,
     /// The reports that are being stored. Each returns its number once it is stored.
     reports: JoinSet<Option<u64>>,
+    /// The uses of quotas that are being counted. Each returns the totals once it is counted.
+    uses: JoinSet<Option<messages::Totals>>,
     /// The batches in flight: the version, when the version became the newest, and when the batch was sent.
     under_way: VecDeque<(u64, std::time::Instant, Instant)>,
 }
@@ -145,9 +148,18 @@ impl Session {
             shared.records.remove(number);
             return;
         };
-        let (reports, under_way) = (JoinSet::new(), VecDeque::new());
-        let mut session =
-            Self { shared, scope, incoming, outgoing, record, number, sent: 0, reports, under_way };
+        let mut session = Self {
+            shared,
+            scope,
+            incoming,
+            outgoing,
+            record,
+            number,
+            sent: 0,
+            reports: JoinSet::new(),
+            uses: JoinSet::new(),
+            under_way: VecDeque::new(),
+        };
         let Err(end) = session.run(hello).await;
         tracing::debug!(node = %session.record.node, code = ?end.code, "the call ends: {}", end.message);
         // The data plane may have disconnected.
@@ -179,6 +191,7 @@ impl Session {
                 message = self.incoming.next::<messages::FromProxy>() => match message?.map(|message| message.say) {
                     Some(Some(FromProxySay::Served(served))) => self.served(&served),
                     Some(Some(FromProxySay::Report(report))) => self.report(report),
+                    Some(Some(FromProxySay::Uses(uses))) => self.uses(uses),
                     Some(_) => {}
                     None => return Err(End::new(Code::Unavailable, "the data plane has ended the call")),
                 },
@@ -190,6 +203,9 @@ impl Session {
                 }
                 Some(stored) = self.reports.join_next() => if let Ok(Some(sequence)) = stored {
                     self.say(FromControlSay::Stored(messages::Stored { sequence })).await?;
+                },
+                Some(counted) = self.uses.join_next() => if let Ok(Some(totals)) = counted {
+                    self.say(FromControlSay::Totals(totals)).await?;
                 },
                 // `self` holds a sender.
                 _ = yields.changed() => leaves = self.leaves(),
@@ -260,7 +276,8 @@ impl Session {
     async fn welcome(&mut self, epoch: Bytes, wants_inventory: bool) -> Result<(), End> {
         let build = env!("CARGO_PKG_VERSION").to_owned();
         let stores_reports = self.shared.options.reports.is_some();
-        let welcome = messages::Welcome { epoch, build, wants_inventory, stores_reports };
+        let counts_quotas = self.shared.options.quotas.is_some();
+        let welcome = messages::Welcome { epoch, build, wants_inventory, stores_reports, counts_quotas };
         self.say(FromControlSay::Welcome(welcome)).await
     }
 
@@ -337,6 +354,17 @@ impl Session {
         let messages::Report { instance, sequence, body } = report;
         let stored = store.store(Report { node: self.record.node.clone(), instance, sequence, body });
         self.reports.spawn(async move { stored.await.then_some(sequence) });
+    }
+
+    /// Counts uses of quotas in a separate task. If too many are being counted, the data plane sends these again later.
+    fn uses(&mut self, uses: messages::Uses) {
+        let Some(ledger) = &self.shared.options.quotas else { return };
+        if self.uses.len() >= REPORTS || uses.instance.len() > TEXT_MAX {
+            return;
+        }
+        let messages::Uses { instance, sequence, uses } = uses;
+        let counted = ledger.count(ReceivedUses { instance, sequence, uses });
+        self.uses.spawn(async move { Some(messages::Totals { sequence, totals: counted.await? }) });
     }
 
     fn too_slow(&self) -> End {

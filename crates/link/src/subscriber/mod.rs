@@ -18,6 +18,7 @@ use sluicegate_model::Change;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
+use crate::quotas::QuotaUses;
 use crate::reports::Reports;
 use crate::store::{Delta, Store};
 use crate::tls::PlaneIdentity;
@@ -52,11 +53,13 @@ pub struct SubscriberOptions {
     pub snapshot: Option<PathBuf>,
     /// The reports for the control plane. `None`: no reports.
     pub reports: Option<Arc<dyn Reports>>,
+    /// The uses of quotas for the control plane. `None`: the data plane counts by itself.
+    pub quotas: Option<Arc<dyn QuotaUses>>,
 }
 
 impl fmt::Debug for SubscriberOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { control, control_name, identity, node, snapshot, reports } = self;
+        let Self { control, control_name, identity, node, snapshot, reports, quotas } = self;
         f.debug_struct("SubscriberOptions")
             .field("control", control)
             .field("control_name", control_name)
@@ -64,6 +67,7 @@ impl fmt::Debug for SubscriberOptions {
             .field("node", node)
             .field("snapshot", snapshot)
             .field("reports", &reports.is_some())
+            .field("quotas", &quotas.is_some())
             .finish()
     }
 }

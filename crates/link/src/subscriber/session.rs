@@ -19,6 +19,7 @@ use tokio_rustls::client::TlsStream;
 use super::{AbortOnDrop, Subscriber};
 use crate::grpc::{self, Incoming, ReceiveError};
 use crate::messages::{self, FromControlSay, FromProxySay, ResourceChange};
+use crate::quotas::QuotaUses;
 use crate::reports::Reports;
 use crate::resource::Name;
 use crate::store::Delta;
@@ -131,10 +132,13 @@ impl Subscriber {
         let (applied, mut is_applied) = watch::channel(0);
         let applied = Arc::new(applied);
         let (mut delta, mut bytes) = (Delta::default(), 0);
-        let mut reporter: Option<Reporter> = None;
+        let (mut reporter, mut user): (Option<Reporter>, Option<QuotaReporter>) = (None, None);
         loop {
             if let Some(reporter) = &mut reporter {
                 reporter.say_next(&mut outgoing);
+            }
+            if let Some(user) = &mut user {
+                user.say_next(&mut outgoing);
             }
             let message = tokio::select! {
                 // A control plane that sends much must not wait for a data plane that sends much.
@@ -143,6 +147,7 @@ impl Subscriber {
                     continue;
                 }
                 () = Reporter::wait(&mut reporter) => continue,
+                () = QuotaReporter::wait(&mut user) => continue,
                 message = incoming.next::<messages::FromControl>() => message?,
                 _ = is_applied.changed() => {
                     outgoing.say(self.served(&is_applied));
@@ -170,11 +175,19 @@ impl Subscriber {
                     if welcome.stores_reports {
                         reporter = self.options.reports.clone().map(Reporter::new);
                     }
+                    if welcome.counts_quotas {
+                        user = self.options.quotas.clone().map(QuotaReporter::new);
+                    }
                 }
                 Some(FromControlSay::Heartbeat(_)) => outgoing.say(self.served(&is_applied)),
                 Some(FromControlSay::Stored(stored)) => {
                     if let Some(reporter) = &mut reporter {
                         reporter.stored(stored.sequence);
+                    }
+                }
+                Some(FromControlSay::Totals(totals)) => {
+                    if let Some(user) = &mut user {
+                        user.counted(&totals);
                     }
                 }
                 Some(FromControlSay::Batch(batch)) => {
@@ -366,6 +379,52 @@ impl Reporter {
     }
 
     /// Waits until there may be a report to send.
+    async fn wait(this: &mut Option<Self>) {
+        match this {
+            None => std::future::pending().await,
+            Some(Self { sent: Some((_, at)), .. }) => sleep_until(*at + REPORT_PATIENCE).await,
+            Some(Self { newest, .. }) => {
+                if newest.changed().await.is_err() {
+                    std::future::pending().await
+                }
+            }
+        }
+    }
+}
+
+/// Sends the uses of quotas of the data plane, one message at a time.
+struct QuotaReporter {
+    quotas: Arc<dyn QuotaUses>,
+    newest: watch::Receiver<u64>,
+    /// The number of the uses that are being counted, and when they were sent.
+    sent: Option<(u64, Instant)>,
+}
+
+impl QuotaReporter {
+    fn new(quotas: Arc<dyn QuotaUses>) -> Self {
+        Self { newest: quotas.newest(), quotas, sent: None }
+    }
+
+    fn say_next(&mut self, outgoing: &mut Outgoing) {
+        if self.sent.is_some_and(|(_, at)| at.elapsed() < REPORT_PATIENCE) {
+            return;
+        }
+        self.newest.mark_unchanged();
+        self.sent = self.quotas.next().map(|(sequence, uses)| {
+            let instance = self.quotas.instance().to_owned();
+            outgoing.say(FromProxySay::Uses(messages::Uses { instance, sequence, uses }));
+            (sequence, Instant::now())
+        });
+    }
+
+    fn counted(&mut self, totals: &messages::Totals) {
+        self.quotas.counted(totals.sequence, &totals.totals);
+        if self.sent.is_some_and(|(sent, _)| sent == totals.sequence) {
+            self.sent = None;
+        }
+    }
+
+    /// Waits until there may be uses to send.
     async fn wait(this: &mut Option<Self>) {
         match this {
             None => std::future::pending().await,

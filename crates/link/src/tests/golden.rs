@@ -74,18 +74,23 @@ fn messages() -> Vec<(&'static str, &'static str, Bytes)> {
     let held = vec![Held { kind: 1, name: bytes(b"n"), digest: bytes(b"d") }];
     let change = |body| ResourceChange { kind: 1, name: bytes(b"n"), body };
     let batch = Batch { version: 1, more: true, changes: vec![change(Some(bytes(b"b"))), change(None)] };
-    let welcome = Welcome { epoch: bytes(b"e"), build: "b".into(), wants_inventory: true, stores_reports: true };
+    let welcome = Welcome { epoch: bytes(b"e"), build: "b".into(), wants_inventory: true, stores_reports: true, counts_quotas: true };
+    let name = QuotaName { subscription: "s".into(), quota: "q".into(), terms: "t".into() };
+    let uses = vec![QuotaUse { name: name.clone(), window: 1, length: 2, count: 3, known: 4 }];
+    let totals = vec![QuotaTotal { name, window: 1, count: 2 }];
     let proxy = [
         ("hello", FromProxySay::Hello(hello)),
         ("inventory", FromProxySay::Inventory(Inventory { held, more: true })),
         ("served", FromProxySay::Served(Served { version: 1, refused: 1 })),
         ("report", FromProxySay::Report(Report { instance: "i".into(), sequence: 1, body: bytes(b"b") })),
+        ("uses", FromProxySay::Uses(Uses { instance: "i".into(), sequence: 1, uses })),
     ];
     let control = [
         ("welcome", FromControlSay::Welcome(welcome)),
         ("batch", FromControlSay::Batch(batch)),
         ("heartbeat", FromControlSay::Heartbeat(Heartbeat { version: 1 })),
         ("stored", FromControlSay::Stored(Stored { sequence: 1 })),
+        ("totals", FromControlSay::Totals(Totals { sequence: 1, totals })),
     ];
     let proxy = proxy.map(|(name, say)| (name, "FromProxy", encoded(&FromProxy { say: Some(say) }).into()));
     let control =
