@@ -142,7 +142,9 @@ mod tests {
 
     #[test]
     fn location_is_a_file_of_sqlite_or_a_url_of_postgresql_without_a_password() {
-        let of = |text: &str| text.parse::<Location>().map(|location| (location.to_string(), location.needs_tls()));
+        let of = |text: &str| {
+            text.parse::<Location>().map(|location| (location.to_string(), location.needs_tls()))
+        };
         assert_eq!(of("sqlite:/a/b.db").ok(), Some(("sqlite:/a/b.db".into(), false)));
         assert_eq!(of("sqlite:///a/b.db").ok(), Some(("sqlite:/a/b.db".into(), false)));
         for (url, needs_tls) in [

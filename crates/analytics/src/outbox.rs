@@ -67,7 +67,13 @@ impl Outbox {
     /// An outbox of at most `max` bytes. `instance` is the identity of this run of the process.
     #[must_use]
     pub fn new(instance: Box<str>, max: usize) -> Self {
-        Self { instance, max, state: Mutex::default(), waiting: watch::Sender::new(0), newest: watch::Sender::new(0) }
+        Self {
+            instance,
+            max,
+            state: Mutex::default(),
+            waiting: watch::Sender::new(0),
+            newest: watch::Sender::new(0),
+        }
     }
 
     /// The identity of this run of the process.

@@ -156,7 +156,12 @@ impl Sum {
 
 impl Query {
     /// Answers the query.
-    pub(crate) fn run(mut self, sql: &mut dyn Sql, retention: Retention, now: i64) -> Result<Answer, SqlError> {
+    pub(crate) fn run(
+        mut self,
+        sql: &mut dyn Sql,
+        retention: Retention,
+        now: i64,
+    ) -> Result<Answer, SqlError> {
         let level = self.level();
         self.align(level);
         let parts = parts(sql, level, (self.from, self.to), retention, now)?;
@@ -257,9 +262,7 @@ impl Query {
         let columns = self.by.iter().map(|dimension| dimension.name()).collect::<Vec<_>>().join(", ");
         let rows = parts.iter().map(|(level, from, to)| {
             let table = level.table();
-            format!(
-                "SELECT {columns}, requests FROM {table} WHERE time >= {from} AND time < {to}{condition}"
-            )
+            format!("SELECT {columns}, requests FROM {table} WHERE time >= {from} AND time < {to}{condition}")
         });
         let rows = rows.collect::<Vec<_>>().join(" UNION ALL ");
         let query = format!(
@@ -276,10 +279,14 @@ impl Query {
 
     /// The names of groups.
     fn names(&self, sql: &mut dyn Sql, keys: &[Vec<i64>]) -> Result<Vec<Vec<Name>>, SqlError> {
-        let mut ids: Vec<i64> = keys.iter().flat_map(|key| {
-            let of_names = key.iter().zip(&self.by).filter(|(_, dimension)| **dimension != Dimension::Status);
-            of_names.map(|(id, _)| *id)
-        }).collect();
+        let mut ids: Vec<i64> = keys
+            .iter()
+            .flat_map(|key| {
+                let of_names =
+                    key.iter().zip(&self.by).filter(|(_, dimension)| **dimension != Dimension::Status);
+                of_names.map(|(id, _)| *id)
+            })
+            .collect();
         ids.sort_unstable();
         ids.dedup();
         let mut names = HashMap::new();

@@ -110,7 +110,11 @@ mod tests {
         assert_eq!(counted(&mut *sql, ("a", 1), used(NOW, 0, 3, 3)), (NOW, 3));
         assert_eq!(counted(&mut *sql, ("b", 1), used(NOW, 0, 4, 4)), (NOW, 7));
         assert_eq!(counted(&mut *sql, ("b", 1), used(NOW, 0, 4, 4)), (NOW, 7), "again");
-        assert_eq!(counted(&mut *sql, ("b", 2), used(NOW + HOUR, 0, 1, 1)), (NOW + HOUR, 1), "the next window");
+        assert_eq!(
+            counted(&mut *sql, ("b", 2), used(NOW + HOUR, 0, 1, 1)),
+            (NOW + HOUR, 1),
+            "the next window"
+        );
         assert_eq!(counted(&mut *sql, ("a", 2), used(NOW, 0, 1, 4)), (NOW, 8), "late");
     }
 

@@ -61,9 +61,28 @@ pub(crate) const NAMES: [&str; 8] =
 
 /// The columns of a row, after its id.
 pub(crate) const COLUMNS: [&str; 22] = [
-    "time", "route", "api", "version", "environment", "operation", "consumer", "plan", "endpoint", "status",
-    "requests", "limited", "cache_hits", "cache_misses", "request_bytes", "response_bytes", "total_micros",
-    "total", "upstream_micros", "upstream", "gateway_micros", "gateway",
+    "time",
+    "route",
+    "api",
+    "version",
+    "environment",
+    "operation",
+    "consumer",
+    "plan",
+    "endpoint",
+    "status",
+    "requests",
+    "limited",
+    "cache_hits",
+    "cache_misses",
+    "request_bytes",
+    "response_bytes",
+    "total_micros",
+    "total",
+    "upstream_micros",
+    "upstream",
+    "gateway_micros",
+    "gateway",
 ];
 
 /// Creates the tables, or changes older tables.

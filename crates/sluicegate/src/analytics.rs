@@ -54,10 +54,10 @@ pub(crate) struct CollectArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Analytics")]
 pub(crate) struct StoreArgs {
-    /// The database of analytics: sqlite:FILE, or postgres://USER@HOST:PORT/DATABASE?sslmode=require for several control planes.
+    /// The database of analytics and of the uses of quotas: sqlite:FILE, or postgres://USER@HOST:PORT/DATABASE?sslmode=require for several control planes.
     /// Without sslmode, a server on another machine must have TLS. [default: in memory, at most 64 MiB, and lost at the end of the
     /// process]
-    #[arg(long, value_name = "DATABASE", requires = "analytics")]
+    #[arg(long, value_name = "DATABASE")]
     analytics_database: Option<Location>,
     /// The file with the password of PostgreSQL, which is read for each connection. Without the file, the password is in the variable
     /// SLUICEGATE_ANALYTICS_DATABASE_PASSWORD. [default: none]
@@ -112,6 +112,11 @@ impl CollectArgs {
 }
 
 impl StoreArgs {
+    /// Whether the options name a database.
+    pub(crate) fn has_database(&self) -> bool {
+        self.analytics_database.is_some()
+    }
+
     /// Starts the store.
     pub(crate) fn start(&self) -> anyhow::Result<Arc<Store>> {
         let mut location = self.analytics_database.clone().unwrap_or_default();
@@ -128,7 +133,7 @@ impl StoreArgs {
             hours: self.analytics_keep_hours,
             days: self.analytics_keep_days,
         };
-        tracing::info!(database = %location, "analytics are stored");
+        tracing::info!(database = %location, "the store of analytics and quotas starts");
         let store = Store::start(StoreOptions { location, retention });
         Ok(Arc::new(store.context("cannot start the thread of analytics")?))
     }
@@ -212,7 +217,11 @@ pub(crate) fn measures(outbox: Option<&Outbox>, store: Option<&Store>) -> Vec<Me
     if let Some(outbox) = outbox {
         let status = outbox.status();
         measures.extend([
-            Measure::gauge("sluicegate_analytics_waiting", "Batches of sums that are not stored yet", status.waiting as u64),
+            Measure::gauge(
+                "sluicegate_analytics_waiting",
+                "Batches of sums that are not stored yet",
+                status.waiting as u64,
+            ),
             Measure::gauge(
                 "sluicegate_analytics_waiting_bytes",
                 "Size of the batches of sums that are not stored yet",
@@ -233,7 +242,11 @@ pub(crate) fn measures(outbox: Option<&Outbox>, store: Option<&Store>) -> Vec<Me
     if let Some(store) = store {
         let status = store.status();
         measures.extend([
-            Measure::counter("sluicegate_analytics_stored", "Requests whose sums were stored", status.requests),
+            Measure::counter(
+                "sluicegate_analytics_stored",
+                "Requests whose sums were stored",
+                status.requests,
+            ),
             Measure::counter(
                 "sluicegate_analytics_repeated",
                 "Batches of sums that had been stored before, and did not count again",

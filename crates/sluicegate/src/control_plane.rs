@@ -26,6 +26,7 @@ use crate::analytics::{StoreArgs, measures, report_store};
 use crate::check::{Ports, translate_options};
 use crate::cli::ClassArgs;
 use crate::gateway::{self, pod_name, pod_namespace};
+use crate::quotas::ledger;
 use crate::serve::problems;
 use crate::settings::{SettingsArgs, time};
 use crate::signals::Signals;
@@ -140,9 +141,13 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
         }
         _ => None,
     };
-    let store = args.analytics.then(|| args.store.start()).transpose()?;
+    // The store counts the quotas of all data planes, also without analytics.
+    let of_quotas = args.store.start()?;
+    let store = args.analytics.then(|| of_quotas.clone());
     let reports = store.clone().map(report_store);
-    let options = DistributorOptions { max_subscribers, reviewer, reports, ..DistributorOptions::default() };
+    let quotas = Some(ledger(of_quotas));
+    let options =
+        DistributorOptions { max_subscribers, reviewer, reports, quotas, ..DistributorOptions::default() };
     let distributor = Distributor::new(options);
     let (distributed, of_source) = (distributor.clone(), source.planes(args.source.lease_name().clone()));
     let of_webhook = args.webhook.start(&mut source).await?;

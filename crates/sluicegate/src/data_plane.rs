@@ -17,6 +17,7 @@ use sluicegate_link::{
 use crate::address::listen_address;
 use crate::analytics::OverLink;
 use crate::gateway::{self, GatewayArgs, Told};
+use crate::quotas::Pending;
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Data plane", after_help = format!("\
@@ -71,12 +72,14 @@ async fn data_plane(args: DataPlaneArgs) -> anyhow::Result<()> {
     };
     let host = || rustix::system::uname().nodename().to_string_lossy().into();
     let outbox = args.gateway.analytics.outbox();
+    let quotas = Pending::new();
     let subscriber = Subscriber::new(SubscriberOptions {
         control: args.control_plane,
         control_name: args.control_plane_name,
         identity,
         node: args.pod_name.unwrap_or_else(host),
         snapshot: args.snapshot,
+        quotas: Some(quotas.clone()),
         reports: outbox.clone().map(|outbox| Arc::new(OverLink(outbox)) as Arc<dyn Reports>),
     });
     let telemetry = subscriber.telemetry();
@@ -97,7 +100,7 @@ async fn data_plane(args: DataPlaneArgs) -> anyhow::Result<()> {
         Problems { errors: refused.into_iter().collect(), warnings: away.collect() }
     });
     let resignation = std::future::ready(());
-    let told = Told { problems, planes, outbox, store: None };
+    let told = Told { problems, planes, outbox, quotas: Some(quotas), store: None };
     gateway::run(&args.gateway, &args.listen_https, told, resignation, |mut publish| async move {
         match subscriber.run(move |change| publish.change(change, Instant::now())).await {}
     })

@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 
 use crate::address::{listen_address, local_address};
 use crate::analytics::{CollectArgs, finish, measures};
+use crate::quotas::Pending;
 use crate::settings::time;
 use crate::signals::{Signals, Wish};
 use crate::takeover::{Inheritance, Offer};
@@ -142,6 +143,8 @@ pub(crate) struct Told {
     pub(crate) planes: Arc<dyn Fn() -> Planes + Send + Sync>,
     /// The sums that are not stored yet, if analytics are enabled.
     pub(crate) outbox: Option<Arc<Outbox>>,
+    /// The uses of quotas that are not counted yet, if there is a place that counts for all data planes.
+    pub(crate) quotas: Option<Arc<Pending>>,
     /// The store of analytics, if this process has it.
     pub(crate) store: Option<Arc<Store>>,
 }
@@ -229,6 +232,10 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
     let handed_admin = admin_socket.try_clone()?;
     let proxy = Arc::new(Proxy::start(args.options(https, inherited, told.outbox.as_ref())?)?);
 
+    let quotas = told.quotas.clone();
+    if let Some(quotas) = &quotas {
+        tokio::spawn(quotas.clone().gather(proxy.registry().quotas()));
+    }
     let (readiness, last_change) = (Readiness::new(), LastChange::new());
     let admin = Admin {
         registry: proxy.registry().clone(),
@@ -289,6 +296,9 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
     readiness.set(Phase::Draining);
     let resignation = tokio::spawn(resignation);
     let ended = end(wish, &proxy, args.drain(), &mut signals).await;
+    if let Some(quotas) = &quotas {
+        quotas.finish().await;
+    }
     if let Some(outbox) = &told.outbox {
         finish(outbox).await;
     }

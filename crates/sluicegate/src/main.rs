@@ -42,6 +42,7 @@ mod gateway;
 mod key;
 mod log;
 mod migrate;
+mod quotas;
 mod serve;
 mod settings;
 mod show;

@@ -11,6 +11,7 @@ use crate::analytics::{StoreArgs, deliver};
 use crate::check::{Ports, translate_options};
 use crate::cli::ClassArgs;
 use crate::gateway::{self, GatewayArgs, Told};
+use crate::quotas::{Pending, count};
 use crate::settings::SettingsArgs;
 use crate::source::SourceArgs;
 use crate::tls::TlsArgs;
@@ -52,11 +53,19 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         planes
     };
     let outbox = args.gateway.analytics.outbox();
-    let store = outbox.is_some().then(|| args.store.start()).transpose()?;
+    let has_store = outbox.is_some() || args.store.has_database();
+    let of_quotas = has_store.then(|| args.store.start()).transpose()?;
+    let store = of_quotas.clone().filter(|_| outbox.is_some());
+    let quotas = of_quotas.map(|store| {
+        let quotas = Pending::new();
+        tokio::spawn(count(quotas.clone(), store));
+        quotas
+    });
     if let (Some(outbox), Some(store)) = (&outbox, &store) {
         tokio::spawn(deliver(outbox.clone(), store.clone()));
     }
-    let told = Told { problems: problems(source.problems()), planes: Arc::new(planes), outbox, store };
+    let told =
+        Told { problems: problems(source.problems()), planes: Arc::new(planes), outbox, quotas, store };
     let resignation = source.resignation();
     gateway::run(&args.gateway, &args.tls.listen_https, told, resignation, |mut publish| {
         source.run(move |change, heard| {

@@ -72,8 +72,10 @@ impl By {
 /// `sluicegate apis`.
 pub(crate) fn apis(args: &ApisArgs) -> anyhow::Result<()> {
     let seconds = args.since.as_secs().max(60);
-    let document: Value = runtime()?
-        .block_on(fetch(args.admin.admin, &format!("/analytics?since={seconds}s&by=api,version&limit=1000")))?;
+    let document: Value = runtime()?.block_on(fetch(
+        args.admin.admin,
+        &format!("/analytics?since={seconds}s&by=api,version&limit=1000"),
+    ))?;
     crate::say(apis_table(&document).trim_end());
     Ok(())
 }
@@ -283,7 +285,12 @@ There are more lines with fewer requests.
     #[test]
     fn table_of_rates_divides_by_the_seconds_of_the_window() {
         let table = top_table(&document(), By::Api, 60);
-        assert!(table.contains("\nshop/orders   10.0         0.50 %   1.0         1.23 ms   1.50 s   0.20 ms       100.0\n"), "{table}");
+        assert!(
+            table.contains(
+                "\nshop/orders   10.0         0.50 %   1.0         1.23 ms   1.50 s   0.20 ms       100.0\n"
+            ),
+            "{table}"
+        );
         assert!(table.contains("\n(none) "), "{table}");
     }
 }

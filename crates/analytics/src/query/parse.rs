@@ -10,7 +10,8 @@ const WINDOW_MAX: i64 = 3660 * 86_400;
 impl Query {
     /// Parses the query of a URL.
     pub(crate) fn parse(text: &str, now: i64) -> Result<Self, QueryError> {
-        let (mut from, mut to, mut since, mut step, mut limit, mut format) = (None, None, None, None, None, None);
+        let (mut from, mut to, mut since, mut step, mut limit, mut format) =
+            (None, None, None, None, None, None);
         let (mut by, mut conditions) = (Vec::new(), Vec::new());
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -32,9 +33,9 @@ impl Query {
                     once(since.is_some())?;
                     let duration = parse_duration(&value).ok().map(|duration| duration.as_secs());
                     let seconds = duration.and_then(|seconds| i64::try_from(seconds).ok());
-                    since = Some(seconds.filter(|seconds| (60..=WINDOW_MAX).contains(seconds)).ok_or_else(|| {
-                        wrong("since", &value, "no duration of at least 60s", "write 15m, 1h or 7d")
-                    })?);
+                    since = Some(seconds.filter(|seconds| (60..=WINDOW_MAX).contains(seconds)).ok_or_else(
+                        || wrong("since", &value, "no duration of at least 60s", "write 15m, 1h or 7d"),
+                    )?);
                 }
                 "step" => {
                     once(step.is_some())?;
@@ -122,9 +123,9 @@ fn time(name: &str, value: &str) -> Result<i64, QueryError> {
         i64::try_from(time.as_secs()).ok()
     };
     let seconds = value.parse().ok().filter(|seconds| *seconds >= 0);
-    seconds.or_else(as_rfc3339).ok_or_else(|| {
-        wrong(name, value, "no time", "write 2026-11-26T10:00:00Z, or the seconds since 1970")
-    })
+    seconds
+        .or_else(as_rfc3339)
+        .ok_or_else(|| wrong(name, value, "no time", "write 2026-11-26T10:00:00Z, or the seconds since 1970"))
 }
 
 fn dimension(parameter: &str, name: &str) -> Result<Dimension, QueryError> {
@@ -140,7 +141,12 @@ fn dimension(parameter: &str, name: &str) -> Result<Dimension, QueryError> {
 
 fn condition(text: &str) -> Result<Condition, QueryError> {
     let Some((name, value)) = text.split_once(':') else {
-        return Err(wrong("where", text, "no condition", "write DIMENSION:VALUE, such as where=api:shop/orders"));
+        return Err(wrong(
+            "where",
+            text,
+            "no condition",
+            "write DIMENSION:VALUE, such as where=api:shop/orders",
+        ));
     };
     let dimension = dimension("where", name)?;
     if dimension != Dimension::Status {
@@ -162,7 +168,8 @@ fn decode(text: &str) -> Result<String, QueryError> {
         bytes.push(match byte {
             b'+' => b' ',
             b'%' => {
-                let mut digit = || char::from(rest.next()?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+                let mut digit =
+                    || char::from(rest.next()?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
                 let value = digit().zip(digit()).map(|(high, low)| high << 4 | low);
                 value.ok_or_else(|| wrong("query", text, "a percent sign without two digits", "write %25"))?
             }

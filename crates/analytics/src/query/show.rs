@@ -41,7 +41,8 @@ impl Answer {
         }
         write!(out, "\"by\":{},\"truncated\":{},\"groups\":[", json!(by), self.is_truncated)?;
         for (nth, group) in self.groups.iter().enumerate() {
-            let of: Map<_, _> = by.iter().zip(&group.of).map(|(name, of)| ((*name).to_owned(), of.json())).collect();
+            let of: Map<_, _> =
+                by.iter().zip(&group.of).map(|(name, of)| ((*name).to_owned(), of.json())).collect();
             let comma = if nth == 0 { "" } else { "," };
             write!(out, "{comma}\n{{\"of\":{},\"total\":{}", Json::Object(of), group.total.json())?;
             if self.query.step.is_some() {
@@ -60,12 +61,23 @@ impl Answer {
 
     fn write_csv(&self, out: &mut impl Write) -> io::Result<()> {
         let by = self.query.by.iter().map(|dimension| dimension.name().to_owned());
-        let times = ["latency", "upstream", "gateway"].into_iter().flat_map(|of| {
-            ["mean", "p50", "p95", "p99"].map(|name| format!("{of}_ms_{name}"))
-        });
+        let times = ["latency", "upstream", "gateway"]
+            .into_iter()
+            .flat_map(|of| ["mean", "p50", "p95", "p99"].map(|name| format!("{of}_ms_{name}")));
         let counts = [
-            "time", "requests", "request_bytes", "response_bytes", "status_2xx", "status_3xx", "status_4xx",
-            "status_5xx", "status_other", "errors", "limited", "cache_hit", "cache_miss",
+            "time",
+            "requests",
+            "request_bytes",
+            "response_bytes",
+            "status_2xx",
+            "status_3xx",
+            "status_4xx",
+            "status_5xx",
+            "status_other",
+            "errors",
+            "limited",
+            "cache_hit",
+            "cache_miss",
         ];
         let header: Vec<_> = by.chain(counts.map(str::to_owned)).chain(times).collect();
         writeln!(out, "{}", header.join(","))?;

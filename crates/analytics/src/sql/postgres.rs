@@ -73,8 +73,7 @@ impl Server {
         config.options(format!("-c statement_timeout={}", statement_timeout.as_millis()));
         let tls = Tls(Arc::new(self.tls()?));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime =
-            runtime.map_err(|error| SqlError::Setup(format!("cannot start a runtime: {error}")))?;
+        let runtime = runtime.map_err(|error| SqlError::Setup(format!("cannot start a runtime: {error}")))?;
         let client = runtime.block_on(async {
             let connecting = timeout(2 * CONNECT, config.connect(tls)).await;
             let (client, connection) =
@@ -140,7 +139,8 @@ impl Postgres {
         runtime: &Option<Runtime>,
         work: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, SqlError> {
-        let runtime = runtime.as_ref().ok_or_else(|| SqlError::Setup("the connection is closed".to_owned()))?;
+        let runtime =
+            runtime.as_ref().ok_or_else(|| SqlError::Setup("the connection is closed".to_owned()))?;
         let done = runtime.block_on(async { timeout(PATIENCE, work).await });
         Ok(done.map_err(|_| SqlError::Setup("the database does not respond".to_owned()))??)
     }
@@ -199,7 +199,8 @@ impl Sql for Postgres {
     }
 
     fn is_alone(&mut self) -> Result<bool, SqlError> {
-        let sql = format!("SELECT CASE WHEN pg_try_advisory_xact_lock({LOCK}) THEN 1::bigint ELSE 0::bigint END");
+        let sql =
+            format!("SELECT CASE WHEN pg_try_advisory_xact_lock({LOCK}) THEN 1::bigint ELSE 0::bigint END");
         let rows = self.fetch(&sql, &[])?;
         Ok(rows.first().and_then(|row| row.first()) == Some(&Value::Int(1)))
     }

@@ -21,8 +21,10 @@ const WAIT: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// A batch of a minute: two operations and two consumers, with `requests` requests each, of which 10 % fail.
 fn batch(minute: i64, requests: u64) -> Batch {
-    let names = ["", "Api shop/orders /orders", "shop/orders", "v1", "list", "create", "shop/ann", "shop/bob"];
-    let mut batch = Batch { minute: minute as u64, names: names.map(str::to_owned).into(), series: Vec::new() };
+    let names =
+        ["", "Api shop/orders /orders", "shop/orders", "v1", "list", "create", "shop/ann", "shop/bob"];
+    let mut batch =
+        Batch { minute: minute as u64, names: names.map(str::to_owned).into(), series: Vec::new() };
     for (operation, consumer, status, share) in
         [(4, 6, 200, 9), (4, 6, 503, 1), (4, 7, 200, 10), (5, 6, 201, 9), (5, 6, 429, 1), (5, 7, 201, 10)]
     {
@@ -147,14 +149,21 @@ fn answers_have_groups_points_and_quantiles(database: &mut Database<'_>) {
     let total = &list["total"];
     assert_eq!(total["requests"], 140, "{answer}");
     assert_eq!(total["status"]["5xx"], 7);
-    assert_eq!((&total["errors"], &total["limited"], &total["request_bytes"]), (&7.into(), &0.into(), &1400.into()));
-    for (of, quantile, millis) in
-        [("latency_ms", "p50", 10.0), ("latency_ms", "p99", 10.0), ("upstream_ms", "mean", 9.0), ("gateway_ms", "p95", 1.0)]
-    {
+    assert_eq!(
+        (&total["errors"], &total["limited"], &total["request_bytes"]),
+        (&7.into(), &0.into(), &1400.into())
+    );
+    for (of, quantile, millis) in [
+        ("latency_ms", "p50", 10.0),
+        ("latency_ms", "p99", 10.0),
+        ("upstream_ms", "mean", 9.0),
+        ("gateway_ms", "p95", 1.0),
+    ] {
         let found = total[of][quantile].as_f64().expect("a number");
         assert!((found / millis - 1.0).abs() < 0.09, "{of} {quantile}: {found}");
     }
-    let points: Vec<_> = list["points"].as_array().expect("points").iter().map(|point| &point["requests"]).collect();
+    let points: Vec<_> =
+        list["points"].as_array().expect("points").iter().map(|point| &point["requests"]).collect();
     assert_eq!(points, [20, 40, 0, 80, 0], "{answer}");
     assert_eq!(list["points"][3]["time"], "2027-01-15T12:03:00Z");
     // 10 % of the requests of one consumer fail.
@@ -172,7 +181,10 @@ fn answers_have_groups_points_and_quantiles(database: &mut Database<'_>) {
         assert_eq!(database.requests(query, now), expected, "{query}");
     }
     let answer = database.query("by=consumer,status&limit=2", now);
-    assert_eq!((answer["truncated"].as_bool(), answer["groups"].as_array().map(Vec::len)), (Some(true), Some(2)));
+    assert_eq!(
+        (answer["truncated"].as_bool(), answer["groups"].as_array().map(Vec::len)),
+        (Some(true), Some(2))
+    );
     let most: Vec<_> = (0..2).map(|nth| answer["groups"][nth]["total"]["requests"].as_u64()).collect();
     assert!(most.iter().all(|requests| *requests == Some(70)), "{answer}");
     let csv = Query::parse("by=operation,status&format=csv", now).expect("valid");

@@ -29,13 +29,18 @@ impl Server {
     #[expect(clippy::print_stderr, reason = "the reader must know that nothing was tested")]
     pub(super) fn start() -> Option<Self> {
         let Some(programs) = programs() else {
-            eprintln!("no server of PostgreSQL is installed: the test is skipped (scripts/setup test installs it)");
+            eprintln!(
+                "no server of PostgreSQL is installed: the test is skipped (scripts/setup test installs it)"
+            );
             return None;
         };
         let dir = TempDir::new().expect("a directory");
-        let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|free| free.local_addr()).expect("a port").port();
+        let port =
+            TcpListener::bind(("127.0.0.1", 0)).and_then(|free| free.local_addr()).expect("a port").port();
         let password = dir.path().join("password");
-        std::fs::File::create(&password).and_then(|mut file| file.write_all(PASSWORD.as_bytes())).expect("a file");
+        std::fs::File::create(&password)
+            .and_then(|mut file| file.write_all(PASSWORD.as_bytes()))
+            .expect("a file");
         let mut this = Self { programs, dir, port, process: None };
         if rustix::process::geteuid().is_root() {
             for path in [this.dir.path(), &password] {
@@ -57,7 +62,13 @@ impl Server {
     /// Starts the process, and waits for it.
     pub(super) fn begin(&mut self) {
         let mut command = self.command("postgres");
-        command.arg("-D").arg(self.data()).args(["-c", "fsync=off", "-c", "listen_addresses=127.0.0.1", "-c"]);
+        command.arg("-D").arg(self.data()).args([
+            "-c",
+            "fsync=off",
+            "-c",
+            "listen_addresses=127.0.0.1",
+            "-c",
+        ]);
         command.arg(format!("port={}", self.port)).arg("-k").arg(self.dir.path());
         command.stdout(Stdio::null()).stderr(Stdio::null());
         self.process = Some(command.spawn().expect("postgres runs"));

@@ -19,6 +19,8 @@ use super::model::normal;
 use super::schema::{Schema, Visit};
 use crate::cut::cut;
 use crate::digest::Digest;
+use sluicegate_model::usage::{QuotaName, QuotaTotal, QuotaUse};
+
 use crate::messages::*;
 use crate::resource::{Kind, Name, Refusal};
 use crate::store::{Delta, Store};
@@ -74,7 +76,13 @@ fn messages() -> Vec<(&'static str, &'static str, Bytes)> {
     let held = vec![Held { kind: 1, name: bytes(b"n"), digest: bytes(b"d") }];
     let change = |body| ResourceChange { kind: 1, name: bytes(b"n"), body };
     let batch = Batch { version: 1, more: true, changes: vec![change(Some(bytes(b"b"))), change(None)] };
-    let welcome = Welcome { epoch: bytes(b"e"), build: "b".into(), wants_inventory: true, stores_reports: true, counts_quotas: true };
+    let welcome = Welcome {
+        epoch: bytes(b"e"),
+        build: "b".into(),
+        wants_inventory: true,
+        stores_reports: true,
+        counts_quotas: true,
+    };
     let name = QuotaName { subscription: "s".into(), quota: "q".into(), terms: "t".into() };
     let uses = vec![QuotaUse { name: name.clone(), window: 1, length: 2, count: 3, known: 4 }];
     let totals = vec![QuotaTotal { name, window: 1, count: 2 }];

@@ -70,7 +70,13 @@ fn written() -> Vec<(String, Vec<u8>)> {
     ] {
         seeds.push((name.into(), encoded(&FromProxy { say: Some(say) })));
     }
-    let welcome = Welcome { epoch: epoch(), build: "0.1.0".into(), wants_inventory: true, stores_reports: true, counts_quotas: true };
+    let welcome = Welcome {
+        epoch: epoch(),
+        build: "0.1.0".into(),
+        wants_inventory: true,
+        stores_reports: true,
+        counts_quotas: true,
+    };
     for (name, say) in [
         ("welcome", FromControlSay::Welcome(welcome)),
         ("heartbeat", FromControlSay::Heartbeat(Heartbeat { version: 7 })),

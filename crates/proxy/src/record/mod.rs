@@ -39,11 +39,7 @@ pub(crate) struct Sinks {
 }
 
 impl Sinks {
-    pub(crate) fn new(
-        log: Option<LogBuffer>,
-        analytics: Option<AnalyticsBuffer>,
-        spans: SpanBuffer,
-    ) -> Self {
+    pub(crate) fn new(log: Option<LogBuffer>, analytics: Option<AnalyticsBuffer>, spans: SpanBuffer) -> Self {
         Self { log, analytics, spans }
     }
 

@@ -109,7 +109,9 @@ async fn requests_are_counted_by_operation_status_and_route_and_survive_a_restar
         let mut client = Client::connect(site.http).await?;
         for _ in 0..times {
             let length = if method == "POST" { "Content-Length: 0\r\n" } else { "" };
-            client.request(format!("{method} {path} HTTP/1.1\r\nHost: api.example.com\r\n{length}\r\n")).await?;
+            client
+                .request(format!("{method} {path} HTTP/1.1\r\nHost: api.example.com\r\n{length}\r\n"))
+                .await?;
         }
     }
     let of_api = "&where=api:default/orders";
@@ -150,8 +152,7 @@ async fn requests_are_counted_by_operation_status_and_route_and_survive_a_restar
         (["apis", "--since", "1h"].as_slice(), "default/orders   1.2.0     19 "),
         (&["top", "--once"], "REQUESTS/s"),
     ] {
-        let output =
-            sluicegate().args(command).args(["--admin", &site.admin.to_string()]).output()?;
+        let output = sluicegate().args(command).args(["--admin", &site.admin.to_string()]).output()?;
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && text.contains(part), "{text}");
     }

@@ -102,8 +102,7 @@ impl Cells {
                 return;
             }
             let added = u32::try_from(count).unwrap_or(u32::MAX).min(COUNT_MAX);
-            self.cells[list.start as usize + usize::from(list.len)] =
-                u32::from(code.0) << COUNT_BITS | added;
+            self.cells[list.start as usize + usize::from(list.len)] = u32::from(code.0) << COUNT_BITS | added;
             list.len += 1;
             count -= u64::from(added);
         }
@@ -145,9 +144,8 @@ impl Cells {
             let (middle, wanted) = (middle(code_of(*cell).bucket()), middle(code.bucket()));
             (middle / wanted.max(1.0)).ln().abs()
         };
-        let nearest = near
-            .filter(|cell| room(cell))
-            .min_by(|one, other| distance(one).total_cmp(&distance(other)));
+        let nearest =
+            near.filter(|cell| room(cell)).min_by(|one, other| distance(one).total_cmp(&distance(other)));
         if let Some(cell) = nearest {
             // There is room for the count.
             *cell += u32::try_from(count).unwrap_or_default();
@@ -217,11 +215,16 @@ mod tests {
     fn without_room_the_nearest_bucket_of_the_kind_counts() {
         let mut cells = Cells::new(SMALLEST);
         let mut list = List::default();
-        for (kind, bucket) in [(Kind::Total, 10), (Kind::Total, 40), (Kind::Upstream, 35), (Kind::Gateway, 2)] {
+        for (kind, bucket) in [(Kind::Total, 10), (Kind::Total, 40), (Kind::Upstream, 35), (Kind::Gateway, 2)]
+        {
             cells.add(&mut list, Code::new(kind, bucket), 1);
         }
         cells.add(&mut list, Code::new(Kind::Total, 35), 5);
-        let expected = [(Kind::Total, 10, 1), (Kind::Total, 40, 6), (Kind::Upstream, 35, 1), (Kind::Gateway, 2, 1)];
-        assert_eq!(counts(&cells, list), expected.map(|(kind, bucket, count)| (Code::new(kind, bucket).0, count)).into());
+        let expected =
+            [(Kind::Total, 10, 1), (Kind::Total, 40, 6), (Kind::Upstream, 35, 1), (Kind::Gateway, 2, 1)];
+        assert_eq!(
+            counts(&cells, list),
+            expected.map(|(kind, bucket, count)| (Code::new(kind, bucket).0, count)).into()
+        );
     }
 }

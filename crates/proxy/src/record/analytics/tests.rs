@@ -25,9 +25,8 @@ fn record(buffer: &AnalyticsBuffer, operation: u32, consumer: u32, stats: &Worke
 
 fn requests(batches: &[Batch], which: impl Fn(&[&str; 8]) -> bool) -> u64 {
     let series = batches.iter().flat_map(|batch| batch.series.iter().map(move |series| (batch, series)));
-    let of = series.filter(|(batch, series)| {
-        which(&series.key.names().map(|name| &*batch.names[name as usize]))
-    });
+    let of =
+        series.filter(|(batch, series)| which(&series.key.names().map(|name| &*batch.names[name as usize])));
     of.map(|(_, series)| series.values.requests).sum()
 }
 
@@ -77,7 +76,8 @@ fn requests_beyond_the_limit_of_series_lose_their_consumer_and_are_counted() {
     let series: usize = buffers.iter().map(|buffer| buffer.sums.borrow().minute.len()).sum();
     assert!((700..=800 + 2 * OPERATIONS as usize).contains(&series), "{series}");
     buffers.iter().for_each(AnalyticsBuffer::finish);
-    let batches: Vec<_> = minutes.try_iter().flat_map(|minute| minute.batches(100).collect::<Vec<_>>()).collect();
+    let batches: Vec<_> =
+        minutes.try_iter().flat_map(|minute| minute.batches(100).collect::<Vec<_>>()).collect();
     assert_eq!(requests(&batches, |_| true), u64::from(2 * OPERATIONS * CONSUMERS));
     for operation in 0..OPERATIONS {
         let name = format!("operation-{operation}");
@@ -99,7 +99,8 @@ fn operations_beyond_every_limit_are_counted_together() {
     }
     assert!(buffers[0].sums.borrow().minute.len() <= 64 + 64 / OVERFLOW + 1);
     buffers[0].finish();
-    let batches: Vec<_> = minutes.try_iter().flat_map(|minute| minute.batches(100).collect::<Vec<_>>()).collect();
+    let batches: Vec<_> =
+        minutes.try_iter().flat_map(|minute| minute.batches(100).collect::<Vec<_>>()).collect();
     assert_eq!(requests(&batches, |_| true), 10_000);
     assert_eq!(requests(&batches, |names| names[0] == OTHER), 10_000 - 64 - 8);
 }
