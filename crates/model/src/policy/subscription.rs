@@ -1,7 +1,8 @@
 //! The subscriptions to an API, and their plans (`Plan`, `Subscription`).
 
 use minicbor::{Decode, Encode};
-use serde::Serialize;
+use serde::ser::SerializeStruct as _;
+use serde::{Serialize, Serializer};
 
 use crate::ObjectId;
 use crate::encoding::{Adapt as _, Bound, List, Part, Within};
@@ -10,7 +11,7 @@ use crate::policy::RateLimits;
 use crate::policy::rate_limit::Exempt;
 
 /// The subscriptions to operations of an API.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Subscriptions {
     /// The object with the API.
@@ -25,6 +26,17 @@ pub struct Subscriptions {
     /// The subscriptions, at most one for each consumer.
     #[n(3)]
     pub subscriptions: Vec<Subscription>,
+}
+
+/// The dump of a rule has the number of subscriptions, of which there may be thousands for each rule of an API.
+impl Serialize for Subscriptions {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Subscriptions", 3)?;
+        fields.serialize_field("required", &self.required)?;
+        fields.serialize_field("plans", &self.plans)?;
+        fields.serialize_field("subscriptions", &self.subscriptions.len())?;
+        fields.end()
+    }
 }
 
 impl Part for Subscriptions {
@@ -75,7 +87,7 @@ impl Plan {
 }
 
 /// The right of a consumer to call operations of an API by a plan.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Subscription {
     /// The object with the subscription.
@@ -93,7 +105,7 @@ pub struct Subscription {
 }
 
 /// Whether a consumer may call by its subscription.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum SubscriptionState {
     /// The consumer may call.
