@@ -1,5 +1,6 @@
 //! Tests of gateways that run as separate processes.
 
+mod api_validation;
 mod apis;
 mod backend_tls;
 mod backend_traffic;
