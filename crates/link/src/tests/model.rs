@@ -215,7 +215,7 @@ fn api() -> impl Strategy<Value = ApiOperation> {
 
 fn checks() -> impl Strategy<Value = ApiChecks> {
     let mode = || {
-        let modes = [ValidationMode::Off, ValidationMode::Report, ValidationMode::Enforce];
+        let modes = [ValidationMode::Disabled, ValidationMode::Report, ValidationMode::Enforce];
         option::of(prop::sample::select(modes.to_vec()))
     };
     let status = option::of(number(400..=499).prop_map(valid));

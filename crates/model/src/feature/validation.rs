@@ -14,13 +14,13 @@ pub type ValidatedBytes = Size<1, { 16 << 20 }>;
 #[serde(rename_all = "camelCase", default)]
 #[cbor(map)]
 pub struct Validation {
-    /// Validation of requests: parameters, content type and JSON body. Off, Report or Enforce. Report forwards an invalid
-    /// request, counts the request, and names it in the access log. Enforce responds with a problem document. Default: Off.
+    /// Validation of requests: parameters, content type and JSON body. Disabled, Report or Enforce. Report forwards an invalid
+    /// request, counts the request, and names it in the access log. Enforce responds with a problem document. Default: Disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(0)]
     pub request: Option<ValidationMode>,
-    /// Validation of responses: status, content type and JSON body. Off, Report or Enforce. Enforce responds with 502 in place
-    /// of an invalid response, and sends no part of a response before its end. Default: Off.
+    /// Validation of responses: status, content type and JSON body. Disabled, Report or Enforce. Enforce responds with 502 in place
+    /// of an invalid response, and sends no part of a response before its end. Default: Disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(1)]
     pub response: Option<ValidationMode>,
@@ -74,7 +74,7 @@ impl Validation {
     /// Whether nothing is validated.
     #[must_use]
     pub fn is_off(&self) -> bool {
-        self.request() == ValidationMode::Off && self.response() == ValidationMode::Off
+        self.request() == ValidationMode::Disabled && self.response() == ValidationMode::Disabled
     }
 }
 
@@ -85,7 +85,7 @@ pub enum ValidationMode {
     /// Nothing is validated.
     #[default]
     #[n(0)]
-    Off,
+    Disabled,
     /// Invalid messages are counted and forwarded.
     #[n(1)]
     Report,

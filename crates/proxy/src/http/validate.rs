@@ -61,7 +61,7 @@ impl Exchange<'_> {
         let Some(operation) = &checks.operation else {
             return Err(Problem::new(503, "schema", "A schema of the operation cannot be compiled.", &[]));
         };
-        if checks.validation.request() != ValidationMode::Off {
+        if checks.validation.request() != ValidationMode::Disabled {
             let violations = self.violations(checks, operation, snapshot.table.path(index)).await?;
             if !violations.is_empty() {
                 self.record.invalid = Some("request");
@@ -82,7 +82,7 @@ impl Exchange<'_> {
         if checks.is_mocked {
             return Err(self.mocked(checks, operation));
         }
-        if checks.validation.response() != ValidationMode::Off {
+        if checks.validation.response() != ValidationMode::Disabled {
             self.ask_for_whole_response();
         }
         Ok(())
@@ -353,7 +353,7 @@ impl Exchange<'_> {
 fn response_checks(snapshot: &Snapshot, route: RouteIndex) -> Option<(&Checks, &Operation)> {
     let checks = snapshot.table.target(route).checks.as_deref()?;
     let operation = checks.operation.as_deref()?;
-    (checks.validation.response() != ValidationMode::Off).then_some((checks, operation))
+    (checks.validation.response() != ValidationMode::Disabled).then_some((checks, operation))
 }
 
 fn unread(detail: &str) -> Violation {

@@ -267,7 +267,7 @@ async fn reported_requests_are_forwarded_counted_and_logged() -> TestResult {
 async fn body_above_the_limit_receives_413() -> TestResult {
     let backend = Backend::start(Behaviour::echo()).await?;
     let (site, _gateway) =
-        gateway(&backend, "  validation: {request: Enforce, bodyLimit: 50}\n", &[]).await?;
+        gateway(&backend, "  validation: {request: Enforce, bodyLimit: \"50\"}\n", &[]).await?;
     let long = format!("{{\"name\": \"{}\"}}", "x".repeat(60));
     let chunked = format!("{JSON}Transfer-Encoding: chunked\r\n");
     let coded = format!("{:x}\r\n{long}\r\n0\r\n\r\n", long.len());
@@ -287,7 +287,7 @@ async fn operation_sets_override_the_validation_of_the_api() -> TestResult {
     let backend = Backend::start(Behaviour::echo()).await?;
     let more = "  validation: {request: Enforce}
   operationSets:
-  - {name: open, operations: [getPet], validation: {request: Off}}
+  - {name: open, operations: [getPet], validation: {request: Disabled}}
   - {name: reads, methods: [GET], validation: {request: Report, status: 499}}
 ";
     let (site, _gateway) = gateway(&backend, more, &[]).await?;

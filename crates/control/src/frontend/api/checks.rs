@@ -68,8 +68,8 @@ fn settings(api: &Api, environment: &Environment, operation: &Operation) -> (Val
 
 fn parts(validation: &Validation, is_mocked: bool) -> Parts {
     Parts {
-        requests: validation.request() != ValidationMode::Off,
-        responses: validation.response() != ValidationMode::Off || is_mocked,
+        requests: validation.request() != ValidationMode::Disabled,
+        responses: validation.response() != ValidationMode::Disabled || is_mocked,
         examples: is_mocked,
     }
 }
