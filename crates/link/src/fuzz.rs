@@ -5,6 +5,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
+use sluicegate_model::ApiContract;
 use sluicegate_model::encoding::part::Reader;
 use sluicegate_model::encoding::{Adapt, NoParts, Same, Unknown, Within, decode_as, encode_as};
 use sluicegate_model::policy::{RateLimits, Security, Subscriptions, Traffic};
@@ -68,6 +69,7 @@ fn is_told_on(batch: Batch) {
             Some(Kind::RateLimits) => reads_the_same::<Within<RateLimits>, RateLimits>(&body),
             Some(Kind::Subscriptions) => reads_the_same::<Within<Subscriptions>, Subscriptions>(&body),
             Some(Kind::Traffic) => reads_the_same::<Same, Traffic>(&body),
+            Some(Kind::ApiContract) => reads_the_same::<Same, ApiContract>(&body),
             _ => {}
         }
         // Random bytes never contain a matching digest.

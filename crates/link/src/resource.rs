@@ -47,10 +47,11 @@ pub(crate) enum Kind {
     Consumer = 16,
     Traffic = 17,
     Subscriptions = 18,
+    ApiContract = 19,
 }
 
 impl Kind {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 19] = [
         Self::Settings,
         Self::DefaultRule,
         Self::Host,
@@ -69,6 +70,7 @@ impl Kind {
         Self::Consumer,
         Self::Traffic,
         Self::Subscriptions,
+        Self::ApiContract,
     ];
 
     /// The kind with this number, if this version knows the number.
@@ -87,6 +89,7 @@ impl Kind {
                 | Self::RateLimits
                 | Self::Traffic
                 | Self::Subscriptions
+                | Self::ApiContract
         )
     }
 
@@ -98,6 +101,7 @@ impl Kind {
             | Self::RateLimits
             | Self::Traffic
             | Self::Subscriptions
+            | Self::ApiContract
             | Self::Consumer
             | Self::ClientAuth
             | Self::UpstreamTls => Unknown::Refused,

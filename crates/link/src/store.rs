@@ -12,8 +12,8 @@ use sluicegate_model::encoding::{
 use sluicegate_model::policy::{Consumer, RateLimits, Security, Subscriptions, Traffic};
 use sluicegate_model::tls::TicketSecret;
 use sluicegate_model::{
-    Certificate, Change, ClientAuth, Config, Endpoint, Listener, Rule, Settings, Tls, TlsHost, TlsRoute,
-    Upstream, UpstreamKey, UpstreamTls, VirtualHost,
+    ApiContract, Certificate, Change, ClientAuth, Config, Endpoint, Listener, Rule, Settings, Tls, TlsHost,
+    TlsRoute, Upstream, UpstreamKey, UpstreamTls, VirtualHost,
 };
 
 use crate::cut::listener_name;
@@ -191,6 +191,7 @@ impl Store {
             Kind::RateLimits => self.decode_shared::<Within<RateLimits>, RateLimits>(kind, &body)?,
             Kind::Traffic => self.decode_shared::<Same, Traffic>(kind, &body)?,
             Kind::Subscriptions => self.decode_shared::<Within<Subscriptions>, Subscriptions>(kind, &body)?,
+            Kind::ApiContract => self.decode_shared::<Same, ApiContract>(kind, &body)?,
         };
         match part.name() {
             Some(other) if other != *name => Err(Refusal::Misnamed),

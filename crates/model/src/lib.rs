@@ -9,6 +9,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`config`] | [`Config`], [`Change`] |
+//! | [`contract`] | contracts of APIs, for validation and mocks |
 //! | [`host`] | host patterns: exact, one-label wildcard, any |
 //! | [`rule`] | virtual hosts, rules with their matches |
 //! | [`route`] | the identity of an object, path patterns |
@@ -28,6 +29,7 @@
 pub mod access_log;
 pub mod analytics;
 pub mod config;
+pub mod contract;
 pub mod encoding;
 pub mod feature;
 pub mod host;
@@ -45,6 +47,7 @@ pub mod usage;
 pub mod value;
 
 pub use config::{Change, Config};
+pub use contract::ApiContract;
 pub use feature::compression::{Codings, Compression, ContentCoding};
 pub use feature::{Ejection, Features, HealthCheck, HealthCheckType, ServiceFeatures};
 pub use host::HostPattern;

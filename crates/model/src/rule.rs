@@ -15,10 +15,13 @@ use regex::bytes::{Regex, RegexBuilder};
 use serde::{Serialize, Serializer};
 
 use crate::encoding::{Adapt as _, Context, Fault, List, Maybe, Same, Shared, Text};
-use crate::feature::BackendFeatures;
+use crate::feature::{BackendFeatures, Validation};
 use crate::policy::{RateLimits, Security, Subscriptions, Traffic};
 use crate::value::{Number, Weight};
-use crate::{ClientAuth, Codings, EntryPoint, HostPattern, ObjectId, PathPattern, PathTemplate, UpstreamKey};
+use crate::{
+    ApiContract, ClientAuth, Codings, EntryPoint, HostPattern, ObjectId, PathPattern, PathTemplate,
+    UpstreamKey,
+};
 
 /// A host and its rules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
@@ -121,9 +124,9 @@ pub struct Rule {
     pub api: Option<Box<ApiOperation>>,
 }
 
-/// An operation of an API, for the records of requests.
+/// An operation of an API.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
-#[cbor(map)]
+#[cbor(map, context_bound = "Context")]
 pub struct ApiOperation {
     /// The version of the API.
     #[cbor(n(0), with = "Text")]
@@ -135,6 +138,33 @@ pub struct ApiOperation {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cbor(n(2), with = "Maybe::<Text>")]
     pub operation: Option<Arc<str>>,
+    /// The media types of request bodies, such as `application/json` or `image/*`; empty for any.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    #[cbor(n(3), with = "List::<Text>", default, skip_if = "Vec::is_empty")]
+    pub media_types: Vec<Arc<str>>,
+    /// Validation and mocks by the contract of the API.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(4)]
+    pub checks: Option<Box<ApiChecks>>,
+}
+
+/// How the contract of its API applies to an operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[cbor(map, context_bound = "Context")]
+pub struct ApiChecks {
+    /// The contract.
+    #[serde(skip)]
+    #[cbor(n(0), with = "Shared")]
+    pub contract: Arc<ApiContract>,
+    /// What is validated.
+    #[n(1)]
+    pub validation: Validation,
+    /// Whether the gateway responds itself, as the document says.
+    #[n(2)]
+    pub is_mocked: bool,
+    /// Whether requests receive 503, because a schema of the operation cannot be compiled.
+    #[n(3)]
+    pub is_closed: bool,
 }
 
 /// The redirect of plain HTTP to HTTPS.

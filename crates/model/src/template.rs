@@ -125,6 +125,20 @@ impl PathTemplate {
         all && parts.next().is_none()
     }
 
+    /// The names of the variables and their values in a path; `None` if the path does not match.
+    #[must_use]
+    pub fn values<'p>(&self, path: &'p [u8]) -> Option<Vec<(&str, &'p [u8])>> {
+        let mut parts = path.strip_prefix(self.prefix.as_bytes())?.split(|byte| *byte == b'/');
+        let mut values = Vec::new();
+        for element in &self.elements {
+            if !element.read(parts.next()?, &mut |value| values.push(value)) {
+                return None;
+            }
+        }
+        let is_whole = parts.next().is_none();
+        is_whole.then(|| self.names().zip(values).collect())
+    }
+
     /// A number that orders templates by their elements from left to right: an element without a variable comes before an
     /// element with a variable. Only the first 16 elements count.
     #[must_use]
@@ -136,6 +150,11 @@ impl PathTemplate {
 
 impl Element {
     fn takes(&self, part: &[u8]) -> bool {
+        self.read(part, &mut |_| ())
+    }
+
+    /// Whether a part of a path matches. Passes the values of the variables on.
+    fn read<'p>(&self, part: &'p [u8], take: &mut impl FnMut(&'p [u8])) -> bool {
         let texts = match self {
             Self::Literal(text) => return text.as_bytes() == part,
             Self::Variables(texts) => texts,
@@ -152,8 +171,10 @@ impl Element {
                 .get(1..)
                 .and_then(|rest| rest.windows(text.len()).position(|part| part == text.as_bytes()));
             let Some(at) = found else { return false };
+            take(&rest[..=at]);
             rest = &rest[1 + at + text.len()..];
         }
+        take(rest);
         !rest.is_empty()
     }
 }

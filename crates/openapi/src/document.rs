@@ -4,10 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 use sluicegate_model::PathTemplate;
+use sluicegate_model::contract::OperationContract;
 
+use crate::contract::Reader;
 use crate::finding::{Findings, Pointer};
 use crate::operation::{Method, Operation, shape};
 use crate::reference::resolve;
+use crate::schema::Schema;
 
 /// The fields of a path item that are no methods (OpenAPI 3.1, "Path Item Object").
 const OF_PATH_ITEM: [&str; 5] = ["$ref", "summary", "description", "servers", "parameters"];
@@ -25,6 +28,10 @@ pub struct Document {
     pub operations: Vec<Operation>,
     /// The faults.
     pub findings: Findings,
+    /// The schemas of all operations, by their numbers.
+    pub(crate) schemas: Vec<Schema>,
+    /// Whether no schema has a fault.
+    pub(crate) is_compilable: bool,
 }
 
 /// A server: where clients reach the API.
@@ -55,13 +62,16 @@ impl Document {
         let (title, version) = document.info(fields);
         (document.title, document.version) = (title, version);
         document.servers = document.servers(root, fields);
+        let mut reader = Reader::new(root);
         match fields.get("paths") {
-            Some(Value::Object(paths)) => document.paths(root, paths),
+            Some(Value::Object(paths)) => document.paths(root, paths, &mut reader),
             Some(_) => {
                 document.findings.error(&at.field("paths"), "is no mapping: write paths and their methods");
             }
             None => document.findings.warning(&at, "has no paths: the API has no operations"),
         }
+        document.schemas = reader.converter.finish(&mut document.findings);
+        document.is_compilable = document.schemas.iter().all(|schema| schema.fault.is_none());
         document
     }
 
@@ -117,7 +127,7 @@ impl Document {
         servers
     }
 
-    fn paths(&mut self, root: &Value, paths: &Map<String, Value>) {
+    fn paths<'v>(&mut self, root: &'v Value, paths: &'v Map<String, Value>, reader: &mut Reader<'v>) {
         let of_root = Pointer::Root;
         let of_paths = of_root.field("paths");
         let mut ids: HashMap<Box<str>, String> = HashMap::new();
@@ -174,6 +184,10 @@ impl Document {
                     self.findings.warning(&at, fault);
                 }
                 self.operation(root, operation, (method, path), &mut ids, &at);
+                let contract = reader.operation(operation, fields.get("parameters"), &at);
+                if let Some(last) = self.operations.last_mut() {
+                    last.contract = contract;
+                }
             }
             for name in fields.keys() {
                 let is_known = OF_PATH_ITEM.contains(&&**name) || name.starts_with("x-");
@@ -259,6 +273,7 @@ impl Document {
             media_types,
             requires_body: is_true(body.and_then(|body| body.get("required"))),
             is_deprecated: is_true(fields.get("deprecated")),
+            contract: OperationContract::default(),
         });
     }
 }
@@ -295,11 +310,11 @@ fn with_defaults(url: &str, variables: Option<&Value>) -> String {
 }
 
 /// The media type without parameters, in lower case.
-fn media_type(text: &str) -> Box<str> {
+pub(crate) fn media_type(text: &str) -> Box<str> {
     text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().into()
 }
 
-fn list(value: Option<&Value>) -> &[Value] {
+pub(crate) fn list(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 

@@ -63,6 +63,12 @@ impl Findings {
         self.push(Severity::Warning, at, message.into());
     }
 
+    pub(crate) fn warning_at(&mut self, pointer: String, message: String) {
+        if self.0.len() < Self::MAX {
+            self.0.push(Finding { severity: Severity::Warning, pointer, message });
+        }
+    }
+
     fn push(&mut self, severity: Severity, at: &Pointer<'_>, message: String) {
         if self.0.len() < Self::MAX {
             self.0.push(Finding { severity, pointer: at.to_string(), message });

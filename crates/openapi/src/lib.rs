@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`document`] | the document: title, servers, operations |
 //! | [`operation`] | an operation: method, path, id, tags, media types |
+//! | [`mod@contract`] | contracts of operations: parameters, bodies, responses |
+//! | [`mod@schema`] | schemas, in the form of JSON Schema 2020-12 |
 //! | [`finding`] | faults, each with a JSON Pointer to its place |
 //! | [`mod@reference`] | references inside of the document |
 //!
@@ -11,11 +13,15 @@
 
 #![forbid(unsafe_code)]
 
+mod contract;
 pub mod document;
 pub mod finding;
 pub mod operation;
 mod reference;
+mod schema;
 
+pub use contract::Parts;
 pub use document::{Document, Server};
 pub use finding::{Finding, Findings, Severity};
 pub use operation::{Method, Operation};
+pub use sluicegate_validation::SchemaFault;

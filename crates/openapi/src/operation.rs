@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use sluicegate_model::contract::OperationContract;
+
 /// A method that an OpenAPI document can describe (OpenAPI 3.1, "Path Item Object").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Method {
@@ -75,6 +77,8 @@ pub struct Operation {
     pub requires_body: bool,
     /// Whether the operation is deprecated.
     pub is_deprecated: bool,
+    /// Its parameters, bodies and responses, without its id.
+    pub contract: OperationContract,
 }
 
 impl Operation {

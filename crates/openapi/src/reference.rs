@@ -39,6 +39,11 @@ pub(crate) fn resolve<'v>(
     None
 }
 
+/// The value to which a reference leads, which may refer to another value.
+pub(crate) fn target<'v>(root: &'v Value, reference: &str) -> Option<&'v Value> {
+    root.pointer(&decoded(reference.strip_prefix('#')?))
+}
+
 /// A pointer in a URI fragment, without percent encoding (RFC 6901, 6).
 fn decoded(pointer: &str) -> String {
     let mut bytes = Vec::with_capacity(pointer.len());

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sluicegate_model::{Config, ObjectId, Settings, Tls};
 
-pub use crate::feature::{CacheState, PolicyState, SharedState, TrafficState};
+pub use crate::feature::{ApiState, CacheState, PolicyState, SharedState, TrafficState};
 pub use crate::listener::ListenerState;
 
 use crate::counters::{ConsumerStats, Counters, Layer4Labels, Layer4Stats, RouteLabels, RouteStats};
@@ -180,6 +180,15 @@ impl Registry {
         let mut policies: Vec<_> = table.policies().states().collect();
         policies.sort_unstable_by(|one, other| one.id.cmp(&other.id));
         policies
+    }
+
+    /// Every API with validation or mocks.
+    #[must_use]
+    pub fn apis(&self) -> Vec<ApiState> {
+        let table = self.live().table.clone();
+        let mut apis: Vec<_> = table.policies().apis.states().collect();
+        apis.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+        apis
     }
 
     /// Every traffic policy.

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use sluicegate_model::ObjectId;
-use sluicegate_proxy::counters::{Check, PolicyShard, Tally, TrafficShard};
+use sluicegate_proxy::counters::{ApiShard, Check, PolicyShard, Tally, TrafficShard};
 use sluicegate_proxy::failure::Denial;
-use sluicegate_proxy::registry::{PolicyState, Registry, TrafficState};
+use sluicegate_proxy::registry::{ApiState, PolicyState, Registry, TrafficState};
 
 use super::families::Families;
 use super::route::CODES;
@@ -13,6 +13,7 @@ use super::route::CODES;
 pub(super) fn encode(families: &mut Families<'_>, registry: &Registry) -> fmt::Result {
     policies(families, &registry.policies())?;
     traffic(families, registry)?;
+    apis(families, &registry.apis())?;
     published_keys(families, registry)?;
     consumers(families, registry)
 }
@@ -82,6 +83,40 @@ fn policies(families: &mut Families<'_>, policies: &[PolicyState]) -> fmt::Resul
         "sluicegate_policy_dry_runs",
         "Requests above a limit with dryRun, which were served",
         counted(|shard| &shard.dry_runs),
+    )
+}
+
+fn apis(families: &mut Families<'_>, apis: &[ApiState]) -> fmt::Result {
+    let labels =
+        |api: &ApiState| [("namespace", api.id.namespace.to_string()), ("name", api.id.name.to_string())];
+    let sums = |more: &'static [(&'static str, &'static str)], tally: fn(&ApiShard) -> &Tally| {
+        apis.iter().map(move |api| {
+            let more = more.iter().map(|(name, value)| (*name, (*value).to_owned()));
+            (labels(api).into_iter().chain(more).collect::<Vec<_>>(), api.stats.sum(tally))
+        })
+    };
+    families.counters(
+        "sluicegate_api_invalid",
+        "Requests and responses that do not match the OpenAPI document; action is reported or rejected",
+        sums(&[("message", "request"), ("action", "reported")], |shard| &shard.requests_reported)
+            .chain(sums(&[("message", "request"), ("action", "rejected")], |shard| &shard.requests_rejected))
+            .chain(sums(&[("message", "response"), ("action", "reported")], |shard| {
+                &shard.responses_reported
+            }))
+            .chain(sums(&[("message", "response"), ("action", "rejected")], |shard| {
+                &shard.responses_rejected
+            })),
+    )?;
+    families.counters(
+        "sluicegate_api_not_validated",
+        "Requests and responses in Report whose body was too long or encoded, so that the gateway did not validate the body",
+        sums(&[("message", "request")], |shard| &shard.requests_skipped)
+            .chain(sums(&[("message", "response")], |shard| &shard.responses_skipped)),
+    )?;
+    families.counters(
+        "sluicegate_api_mocked",
+        "Requests to which the gateway responded with an example of the OpenAPI document",
+        sums(&[], |shard| &shard.mocked),
     )
 }
 

@@ -6,6 +6,10 @@ use std::time::{Duration, SystemTime};
 use rustls_pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
 use sluicegate_model::access_log::{AccessLogSettings, LogEscape, LogFormat};
+use sluicegate_model::contract::{
+    Example, MediaContract, OperationContract, Parameter, ParameterPlace, ParameterStyle, ResponseContract,
+    StatusRange,
+};
 use sluicegate_model::feature::authentication::jwt::{Provider, ProviderKeys, RemoteKeys};
 use sluicegate_model::feature::compression::Levels;
 use sluicegate_model::feature::cors::NginxCors;
@@ -24,7 +28,8 @@ use sluicegate_model::feature::{
 use sluicegate_model::policy::consumer::{KeyTerms, SubjectClaim, TokenSubject};
 use sluicegate_model::policy::*;
 use sluicegate_model::rule::{
-    ApiOperation, Backend, HeaderMatch, HttpsRedirect, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch,
+    ApiChecks, ApiOperation, Backend, HeaderMatch, HttpsRedirect, PathMatch, Pattern, QueryMatch, RuleMatch,
+    ValueMatch,
 };
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
@@ -72,6 +77,55 @@ fn backends() -> Vec<Backend> {
     vec![Backend { weight: valid(json!(95)), ..Backend::new(key(1)) }, canary]
 }
 
+fn contract() -> ApiContract {
+    let example = |name: Option<&str>| Example { name: name.map(Into::into), value: "{\"id\":7}".into() };
+    let body = |media_type: &str, schema, examples| MediaContract {
+        media_type: media_type.into(),
+        schema,
+        examples,
+    };
+    let places =
+        [ParameterPlace::Path, ParameterPlace::Query, ParameterPlace::Header, ParameterPlace::Cookie];
+    let styles = [
+        ParameterStyle::Simple,
+        ParameterStyle::Label,
+        ParameterStyle::Matrix,
+        ParameterStyle::Form,
+        ParameterStyle::SpaceDelimited,
+        ParameterStyle::PipeDelimited,
+        ParameterStyle::DeepObject,
+        ParameterStyle::Json,
+    ];
+    let parameter = |(index, style): (usize, ParameterStyle)| Parameter {
+        name: format!("p{index}").into(),
+        place: places[index % places.len()],
+        is_required: index == 0,
+        style,
+        explodes: index == 1,
+        schema: (index > 1).then_some(1),
+        allows_empty: index == 2,
+    };
+    let response = |status, bodies| ResponseContract { status, bodies };
+    ApiContract {
+        schemas: r##"{"0":{"$ref":"#/$defs/1"},"1":true}"##.into(),
+        operations: vec![OperationContract {
+            id: "getPet".into(),
+            parameters: styles.into_iter().enumerate().map(parameter).collect(),
+            requires_body: true,
+            bodies: vec![body("application/json", Some(0), vec![])],
+            responses: vec![
+                response(
+                    StatusRange::Code(200),
+                    vec![body("application/json", Some(1), vec![example(Some("cat"))])],
+                ),
+                response(StatusRange::Class(4), vec![body("text/*", None, vec![example(None)])]),
+                response(StatusRange::Default, vec![]),
+            ],
+        }],
+        has_mocks: true,
+    }
+}
+
 fn first() -> Config {
     let [client_auth, ..] = client_auths();
     let full = Rule {
@@ -87,6 +141,15 @@ fn first() -> Config {
             version: "1.2".into(),
             environment: "production".into(),
             operation: Some("getPet".into()),
+            media_types: vec!["application/json".into(), "image/*".into()],
+            checks: Some(Box::new(ApiChecks {
+                contract: Arc::new(contract()),
+                validation: valid(
+                    json!({"request": "Enforce", "response": "Report", "status": 422, "bodyLimit": "64Ki"}),
+                ),
+                is_mocked: true,
+                is_closed: true,
+            })),
         })),
         ..Rule::new(id("Ingress", "full"), PathPattern::Exact("/full".into()), key(0))
     };

@@ -65,6 +65,7 @@ fn types(kind: Kind) -> [&'static str; 2] {
         Kind::Consumer => ["Consumer", "ObjectId"],
         Kind::Traffic => ["Traffic", ""],
         Kind::Subscriptions => ["Subscriptions", ""],
+        Kind::ApiContract => ["ApiContract", ""],
     }
 }
 
@@ -370,6 +371,7 @@ fn unknown_field_at_any_depth_rejects_the_resource_unless_skippable() {
                 Kind::RateLimits,
                 Kind::Traffic,
                 Kind::Subscriptions,
+                Kind::ApiContract,
                 Kind::Consumer,
                 Kind::ClientAuth,
                 Kind::UpstreamTls,
@@ -466,7 +468,7 @@ fn missing_field_has_a_default_or_rejects_the_resource() {
 fn indices_of_shared_resources_match_their_resource_kinds() {
     use sluicegate_model::encoding::Part;
     use sluicegate_model::policy::{RateLimits, Security, Subscriptions, Traffic};
-    use sluicegate_model::{Certificate, ClientAuth, UpstreamTls};
+    use sluicegate_model::{ApiContract, Certificate, ClientAuth, UpstreamTls};
     let of = [
         (Certificate::KIND, Kind::Certificate),
         (ClientAuth::KIND, Kind::ClientAuth),
@@ -475,6 +477,7 @@ fn indices_of_shared_resources_match_their_resource_kinds() {
         (RateLimits::KIND, Kind::RateLimits),
         (Traffic::KIND, Kind::Traffic),
         (Subscriptions::KIND, Kind::Subscriptions),
+        (ApiContract::KIND, Kind::ApiContract),
     ];
     assert!(of.iter().all(|(number, kind)| Kind::of(*number) == Some(*kind) && kind.is_shared()));
 }

@@ -11,10 +11,15 @@ use proptest::option;
 use proptest::prelude::*;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use sluicegate_model::access_log::{AccessLogSettings, LogEscape, LogFormat};
+use sluicegate_model::contract::{
+    Example, MediaContract, OperationContract, Parameter, ParameterPlace, ParameterStyle, ResponseContract,
+    StatusRange,
+};
 use sluicegate_model::feature::compression::{Levels, MediaRange};
-use sluicegate_model::feature::{BackendFeatures, RetryConstraint};
+use sluicegate_model::feature::{BackendFeatures, RetryConstraint, Validation, ValidationMode};
 use sluicegate_model::rule::{
-    ApiOperation, Backend, HeaderMatch, HttpsRedirect, PathMatch, Pattern, QueryMatch, RuleMatch, ValueMatch,
+    ApiChecks, ApiOperation, Backend, HeaderMatch, HttpsRedirect, PathMatch, Pattern, QueryMatch, RuleMatch,
+    ValueMatch,
 };
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
@@ -194,13 +199,91 @@ fn route() -> impl Strategy<Value = Rule> {
 }
 
 fn api() -> impl Strategy<Value = ApiOperation> {
-    ("[0-9.]{0,5}", "[a-z]{1,5}", option::of("[a-zA-Z /{}]{1,9}")).prop_map(
-        |(version, environment, operation)| ApiOperation {
+    let operation = option::of("[a-zA-Z /{}]{1,9}");
+    let media_types = vec("[a-z]{1,5}/[a-z*]{1,5}", 0..3);
+    let checks = option::of(checks().prop_map(Box::new));
+    ("[0-9.]{0,5}", "[a-z]{1,5}", operation, media_types, checks).prop_map(
+        |(version, environment, operation, media_types, checks)| ApiOperation {
             version: version.into(),
             environment: environment.into(),
             operation: operation.map(Into::into),
+            media_types: media_types.into_iter().map(Into::into).collect(),
+            checks,
         },
     )
+}
+
+fn checks() -> impl Strategy<Value = ApiChecks> {
+    let mode = || {
+        let modes = [ValidationMode::Disabled, ValidationMode::Report, ValidationMode::Enforce];
+        option::of(prop::sample::select(modes.to_vec()))
+    };
+    let status = option::of(number(400..=499).prop_map(valid));
+    let limit = option::of(number(1..=1 << 24).prop_map(|bytes| valid(bytes.to_string().into())));
+    let validation = (mode(), mode(), status, limit).prop_map(|(request, response, status, body_limit)| {
+        Validation { request, response, status, body_limit }
+    });
+    (contract(), validation, any::<bool>(), any::<bool>()).prop_map(
+        |(contract, validation, is_mocked, is_closed)| ApiChecks {
+            contract: Arc::new(contract),
+            validation,
+            is_mocked,
+            is_closed,
+        },
+    )
+}
+
+fn contract() -> impl Strategy<Value = ApiContract> {
+    let example = (option::of(text()), text())
+        .prop_map(|(name, value)| Example { name: name.map(Into::into), value: value.into() });
+    let body = ("[a-z]{1,5}/[a-z*]{1,5}", option::of(any::<u32>()), vec(example, 0..2)).prop_map(
+        |(media_type, schema, examples)| MediaContract { media_type: media_type.into(), schema, examples },
+    );
+    let places =
+        vec![ParameterPlace::Path, ParameterPlace::Query, ParameterPlace::Header, ParameterPlace::Cookie];
+    let styles = vec![
+        ParameterStyle::Simple,
+        ParameterStyle::Label,
+        ParameterStyle::Matrix,
+        ParameterStyle::Form,
+        ParameterStyle::SpaceDelimited,
+        ParameterStyle::PipeDelimited,
+        ParameterStyle::DeepObject,
+        ParameterStyle::Json,
+    ];
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    let (places, styles) = (prop::sample::select(places), prop::sample::select(styles));
+    let parameter = (text(), places, styles, flags, option::of(any::<u32>())).prop_map(
+        |(name, place, style, (is_required, explodes, allows_empty), schema)| Parameter {
+            name: name.into(),
+            place,
+            is_required,
+            style,
+            explodes,
+            schema,
+            allows_empty,
+        },
+    );
+    let status = prop_oneof![
+        (100_u16..600).prop_map(StatusRange::Code),
+        (1_u8..6).prop_map(StatusRange::Class),
+        Just(StatusRange::Default),
+    ];
+    let response =
+        (status, vec(body.clone(), 0..2)).prop_map(|(status, bodies)| ResponseContract { status, bodies });
+    let operation = (text(), vec(parameter, 0..3), any::<bool>(), vec(body, 0..2), vec(response, 0..3))
+        .prop_map(|(id, parameters, requires_body, bodies, responses)| OperationContract {
+            id: id.into(),
+            parameters,
+            requires_body,
+            bodies,
+            responses,
+        });
+    (text(), vec(operation, 0..3), any::<bool>()).prop_map(|(schemas, operations, has_mocks)| ApiContract {
+        schemas: schemas.into(),
+        operations,
+        has_mocks,
+    })
 }
 
 fn https_redirect() -> impl Strategy<Value = HttpsRedirect> {

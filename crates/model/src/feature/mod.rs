@@ -33,6 +33,7 @@
 //! | [`rate_limit`] | rate limits and concurrency limits |
 //! | [`quota`] | quotas of plans |
 //! | [`compression`] | compression of responses |
+//! | [`validation`] | validation of requests and responses of an API |
 //! | [`observability`] | the records of requests |
 //! | [`service_ref`] | a Service that a feature names |
 //!
@@ -71,6 +72,7 @@ pub mod service_ref;
 pub mod split;
 pub mod timeouts;
 pub mod url_rewrite;
+pub mod validation;
 
 use minicbor::{Decode, Encode};
 use schemars::JsonSchema;
@@ -108,6 +110,7 @@ pub use returns::Return;
 pub use split::{RequestMatch, Split, SplitBackend};
 pub use timeouts::RouteTimeouts;
 pub use url_rewrite::{PathRewrite, PathRewriteType, RegexRewrite, TargetRewrite, UrlRewrite};
+pub use validation::{Validation, ValidationMode};
 
 use crate::UpstreamKey;
 use crate::encoding::Bound;

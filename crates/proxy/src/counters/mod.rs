@@ -6,10 +6,11 @@
 //! |---|---|
 //! | [`RouteStats`] | [`RouteLabels`]: object, host, path, upstream |
 //! | [`Layer4Stats`] | [`Layer4Labels`]: listener, protocol, host, object |
-//! | [`ConsumerStats`], [`PolicyStats`], [`TrafficStats`] | the object |
+//! | [`ApiStats`], [`ConsumerStats`], [`PolicyStats`], [`TrafficStats`] | the object |
 //! | [`UpstreamShard`] | the upstream's key |
 //! | [`EndpointShard`] | the upstream's key and the address |
 
+mod api;
 mod datagram;
 mod histogram;
 mod layer4;
@@ -25,6 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+pub use api::{ApiShard, ApiStats};
 pub use datagram::DroppedDatagram;
 pub use histogram::{BOUNDS_BYTES, BOUNDS_MICROS, Histogram, HistogramTotal};
 pub use layer4::{Layer4Labels, Layer4Shard, Layer4Stats};
@@ -146,6 +148,11 @@ impl Counters {
 
     /// The counters of a new policy for security or limits.
     pub(crate) fn new_policy(&self) -> Arc<PolicyStats> {
+        Arc::new(Sharded::new(self.worker_count()))
+    }
+
+    /// The counters of a new API.
+    pub(crate) fn new_api(&self) -> Arc<ApiStats> {
         Arc::new(Sharded::new(self.worker_count()))
     }
 

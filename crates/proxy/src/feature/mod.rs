@@ -23,6 +23,7 @@
 //! | `fault`, `direct_response` | injected faults; fixed responses |
 //! | `cache` | cached responses |
 //! | `compression` | the choice of responses to compress, and their encoding |
+//! | `validation` | validation and mocks by the contracts of APIs |
 //! | `sample` | random samples of requests |
 //! | `state` | the state of policies, for readers |
 
@@ -57,8 +58,10 @@ pub(crate) mod template_headers;
 pub(crate) mod timeouts;
 pub(crate) mod traffic;
 pub(crate) mod url_rewrite;
+pub(crate) mod validation;
 
 pub(crate) use policy::{
     Guard, LimitPolicy, Policies, Policy, Resources, SecurityPolicy, SubscriptionPolicy,
 };
 pub use state::{CacheState, PolicyState, SharedState, TrafficState};
+pub use validation::ApiState;

@@ -14,6 +14,8 @@
 //! | verified tokens and passwords, remembered answers | the compiled method, which a change of its policy replaces |
 //! | published keys | URL |
 //! | counters of a consumer | object of the consumer |
+//! | counters of an API | object of the API |
+//! | validators | content of the contract |
 //!
 //! In the model, an object defines at most one policy of each kind, so the object is the whole key. Several forms of one
 //! policy share its state.
@@ -37,6 +39,7 @@ use super::state::{CacheState, PolicyState, SharedState, TrafficState};
 use super::subscriptions::Subscriptions;
 use super::timeouts::adapted;
 use super::traffic::{RouteTrafficPolicy, Traffic};
+use super::validation::Apis;
 use crate::counters::{Counters, PolicyStats, TrafficStats};
 
 /// The state that outlives configurations, so that policies of the next configuration find their state again.
@@ -173,6 +176,7 @@ pub(crate) struct Policies {
     subscriptions: ById<model::Subscriptions, Subscriptions, PolicyStats>,
     traffic: ById<model::Traffic, Traffic, TrafficStats>,
     settings: SettingsPool,
+    pub(crate) apis: Apis,
 }
 
 /// The settings of traffic policies. Thousands of policies often have a few different settings, so they share them.

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::chunks;
 use super::exchange::Exchange;
 use super::upload::{Progress, UploadError};
+use super::validate::RawBody;
 use super::wire::Wire;
 use crate::buffer::{BUFFER, Buffer};
 use crate::deadline::after;
@@ -50,6 +51,8 @@ pub(super) struct Download {
     taken: u64,
     /// The bandwidth of the response, if it is limited.
     throttle: Option<Box<Throttle>>,
+    /// A copy of the body for its validation, and the longest copy.
+    inspected: Option<(Box<RawBody>, usize)>,
 }
 
 enum Framing {
@@ -127,6 +130,27 @@ impl Download {
             left: u64::MAX,
             taken: 0,
             throttle: None,
+            inspected: None,
+        }
+    }
+
+    /// Also copies the body for its validation, up to `most` bytes.
+    pub(super) fn inspect(&mut self, framing: ResponseFraming, most: usize) {
+        self.inspected = Some((Box::new(RawBody::new(framing)), most));
+    }
+
+    /// The copy of the body, if the body has ended and is not too long.
+    pub(super) fn into_inspected(self) -> Option<Vec<u8>> {
+        let is_complete = self.is_complete();
+        self.inspected.filter(|_| is_complete).map(|(copy, _)| copy.body)
+    }
+
+    /// Copies a taken part of the body.
+    fn inspect_part(inspected: &mut Option<(Box<RawBody>, usize)>, raw: &[u8]) {
+        if let Some((copy, most)) = inspected
+            && (copy.take(raw).is_none() || copy.body.len() > *most)
+        {
+            *inspected = None;
         }
     }
 
@@ -389,6 +413,7 @@ impl Download {
                 filled.len()
             }
         };
+        Self::inspect_part(&mut self.inspected, &reply.filled()[..taken]);
         self.account(taken)?;
         self.copied = self.copied.saturating_sub(taken);
         reply.consume(taken);
@@ -418,6 +443,7 @@ impl Download {
                     *left -= written as u64;
                     self.ended = *left == 0;
                 }
+                Self::inspect_part(&mut self.inspected, &filled[..written]);
                 self.copied = self.copied.saturating_sub(written);
                 self.account(written)?;
                 reply.consume(written);

@@ -21,6 +21,7 @@ use super::record::OpenRecord;
 use super::refuse::Refusal;
 use super::steer::{Steered, rewritten_host};
 use super::upload::Upload;
+use super::validate::Inspected;
 use super::view::{is_trusted, raw_path};
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
@@ -97,8 +98,10 @@ pub(super) struct Exchange<'c> {
     pub(super) is_changed: bool,
     /// Whether the listener has filters, so that the request has an identity.
     pub(super) is_filtered: bool,
-    /// The memory for the buffered body, if an authorization service receives it.
+    /// The memory for the buffered body, if an authorization service receives it, or the gateway validates it.
     pub(super) room: Option<Box<Room>>,
+    /// The validation of the response's body, if a copy of the body is validated.
+    pub(super) inspects: Option<Box<Inspected>>,
 }
 
 /// Serves the request whose head is in the buffer.
@@ -151,6 +154,7 @@ impl<'c> Exchange<'c> {
             is_changed: false,
             is_filtered: false,
             room: None,
+            inspects: None,
         };
         exchange.head_deadline = exchange.grpc_deadline();
         exchange.trusted = is_trusted(&exchange.snapshot.settings, exchange.client.origin.peer);
@@ -182,11 +186,16 @@ impl<'c> Exchange<'c> {
         self.check_length()?;
         let target = self.snapshot.table.target(index);
         let (is_guarded, is_steered) = (target.guard.is_some(), target.course.is_some());
+        let is_described = target.has_description();
         if is_steered {
             self.answer(index)?;
         }
         if is_guarded {
             self.admit(index).await?;
+        }
+        if is_described {
+            // Boxed, so that requests without such checks do not carry its room.
+            Box::pin(self.check_request(index)).await?;
         }
         let split_off = match is_steered {
             // Boxed, so that requests without such a policy do not carry its room.
@@ -224,6 +233,9 @@ impl<'c> Exchange<'c> {
                 // Boxed, so that requests without an error page do not carry its room.
                 connection = Box::pin(self.replace_response(&upstream, connection)).await?;
             }
+        }
+        if is_described && self.validates_response() {
+            connection = Box::pin(self.check_response(&upstream, connection)).await?;
         }
         if self.cached.is_some() {
             connection = match Box::pin(self.settle(&upstream, connection)).await? {

@@ -30,12 +30,12 @@ pub(super) struct Room {
 }
 
 impl Room {
-    fn new(taken: &Rc<Cell<usize>>) -> Self {
+    pub(super) fn new(taken: &Rc<Cell<usize>>) -> Self {
         Self { taken: taken.clone(), size: 0 }
     }
 
     /// Takes memory for a body of this size so far. False if the worker has no memory left.
-    fn grow_to(&mut self, size: usize) -> bool {
+    pub(super) fn grow_to(&mut self, size: usize) -> bool {
         let sum = self.taken.get() - self.size + size;
         let fits = sum <= GATHERED_MAX;
         if fits {
@@ -50,6 +50,15 @@ impl Drop for Room {
     fn drop(&mut self) {
         self.taken.set(self.taken.get() - self.size);
     }
+}
+
+/// What happens to a body that is too long to be buffered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gathering {
+    /// The request is rejected.
+    Whole,
+    /// The body is forwarded as it arrives.
+    IfShort,
 }
 
 /// Why a body is not buffered.
@@ -98,7 +107,13 @@ impl Exchange<'_> {
     /// Buffers the body of the request, which has at most `most` bytes. With 0, the body stays with the client. The limits
     /// for uploads apply: the minimum rate, the longest pause, and the total time; also the deadline of the request.
     pub(super) async fn gather(&mut self, most: usize) -> Result<(), GatherError> {
-        if most == 0 {
+        self.gather_as(most, Gathering::Whole).await
+    }
+
+    /// Buffers the body of the request, if it has at most `most` bytes.
+    pub(super) async fn gather_as(&mut self, most: usize, how: Gathering) -> Result<(), GatherError> {
+        let is_optional = how == Gathering::IfShort;
+        if most == 0 || self.upload.holds_part() {
             return Ok(());
         }
         let known = match self.scratch.head.framing {
@@ -106,6 +121,9 @@ impl Exchange<'_> {
             RequestFraming::None | RequestFraming::Chunked => 0,
         };
         if known > most || self.upload.gathered().is_some_and(|body| body.len() > most) {
+            if is_optional {
+                return Ok(());
+            }
             return Err(ClientFault::BodyTooLarge.into());
         }
         if self.upload.gathered().is_some() || self.upload.is_complete() {
@@ -129,6 +147,7 @@ impl Exchange<'_> {
             let head_len = self.scratch.head.len;
             let step = poll_fn(|cx| {
                 let (client, input) = (&mut self.client.wire, &mut self.scratch.input);
+                let most = if is_optional { usize::MAX } else { most };
                 self.upload.poll_gather(cx, (client, input, head_len), &mut body, most)
             });
             match timeout_at(due, step).await {
@@ -136,7 +155,12 @@ impl Exchange<'_> {
                     if self.record.route.is_some() && self.upload.exceeds_limit() {
                         return Err(ClientFault::BodyTooLarge.into());
                     }
-                    if !room.grow_to(body.capacity()) {
+                    let has_room = room.grow_to(body.capacity());
+                    if is_optional && !is_whole && (body.len() > most || !has_room) {
+                        self.upload.hold(body);
+                        return Ok(());
+                    }
+                    if !has_room && !is_optional {
                         return Err(GatherError::Denied(Denial::TooManyExternalChecks));
                     }
                     if is_whole {

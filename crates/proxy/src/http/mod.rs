@@ -54,5 +54,6 @@ mod respond;
 mod steer;
 mod tunnel;
 mod upload;
+mod validate;
 mod view;
 mod wire;

@@ -62,6 +62,8 @@ pub(super) struct OpenRecord {
     pub(super) trace: Option<Box<Trace>>,
     /// The effect of the cache.
     pub(super) cache: Option<&'static str>,
+    /// The messages that do not match the description of their operation: `request`, `response` or `both`.
+    pub(super) invalid: Option<&'static str>,
 }
 
 impl OpenRecord {
@@ -91,6 +93,7 @@ impl OpenRecord {
             dry_runs: Vec::new(),
             trace: None,
             cache: None,
+            invalid: None,
         }
     }
 }
@@ -180,6 +183,7 @@ impl Exchange<'_> {
             dry_runs: &record.dry_runs,
             trace: record.trace.as_deref(),
             cache: record.cache,
+            invalid: record.invalid,
             is_logged: !self.traffic().is_some_and(|policy| policy.source().features.unrecorded.access_log)
                 && log.has_request(self.head().target(), record.route.is_some()),
             secrets: match target {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use memchr::memmem;
 use sluicegate_http1::{Known, Method, Rejection, Version};
+use sluicegate_validation::Mock;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout};
 
@@ -12,6 +13,7 @@ use super::exchange::{Exchange, Persist};
 use super::pages::Page;
 use super::problem;
 use super::reply::{self, Content, Grpc, Reply};
+use super::validate::Problem;
 use super::wire::Wire;
 use crate::failure::{ClientFault, Denial, Failure, Fault};
 use crate::feature::compression::is_grpc;
@@ -44,6 +46,10 @@ pub(super) enum Refusal {
     Returned(Box<Returned>),
     /// A policy injects a failure with this status.
     Aborted(u16),
+    /// The request, or the response of the endpoint, does not match the description of its operation.
+    Problem(Box<Problem>),
+    /// The response of a mocked operation.
+    Mocked(Box<Mock>),
     /// An error page in place of a response.
     Page(Page),
     /// The client wants only a cached response, and none is cached (RFC 9111, 5.2.1.7).
@@ -73,6 +79,8 @@ impl Refusal {
             Self::Returned(returned) => returned.status,
             Self::NotCached => 504,
             Self::Page(page) => page.status,
+            Self::Problem(problem) => problem.status,
+            Self::Mocked(mock) => mock.status,
         }
     }
 
@@ -88,11 +96,13 @@ impl Refusal {
             Self::NoRoute => Some("no_route"),
             Self::Aborted(_) => Some("fault_injected"),
             Self::NotCached => Some("not_cached"),
+            Self::Problem(problem) => Some(problem.reason),
             Self::Preflight
             | Self::Options
             | Self::Redirect(_)
             | Self::Fixed(_)
             | Self::Returned(_)
+            | Self::Mocked(_)
             | Self::Page(_) => None,
         }
     }
@@ -114,6 +124,11 @@ impl Refusal {
                 .detail
                 .as_ref()
                 .map(|detail| Content { body: &detail.body, media_type: detail.media_type.as_deref() }),
+            Self::Problem(problem) => Some(problem::content(problem.body.as_bytes())),
+            Self::Mocked(mock) => mock
+                .media_type
+                .as_ref()
+                .map(|media_type| Content { body: &mock.body, media_type: Some(media_type.as_bytes()) }),
             Self::Page(page) => Some(Content { body: &page.body, media_type: page.media_type.as_deref() }),
             _ => None,
         }
@@ -205,6 +220,8 @@ impl Exchange<'_> {
             | Refusal::Fixed(_)
             | Refusal::Returned(_)
             | Refusal::Aborted(_)
+            | Refusal::Problem(_)
+            | Refusal::Mocked(_)
             | Refusal::Page(_)
             | Refusal::NotCached => {}
         }

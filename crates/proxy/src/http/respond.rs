@@ -143,10 +143,15 @@ impl Exchange<'_> {
             return self.refuse(Failure::TooLong.into()).await;
         }
         let copy = self.collector();
+        let framing = self.scratch.reply_head.framing;
         let Begun { mut download, keep_alive, interim, sent } =
             self.begin_response(Some(endpoint.shared.mark()));
         if let Some(copy) = copy {
             download.copy_to(copy);
+        }
+        let inspects = self.inspects.take();
+        if let Some(inspects) = &inspects {
+            download.inspect(framing, inspects.limit);
         }
         if let Some(most) = most {
             download.limit(most);
@@ -196,6 +201,9 @@ impl Exchange<'_> {
             }
         }
         self.record.complete = result.is_ok();
+        if let Some(inspects) = inspects.filter(|_| result.is_ok()) {
+            self.check_copy(&inspects, download.into_inspected().as_deref());
+        }
         if result.is_err() || upgraded {
             return after_tunnel;
         }

@@ -40,6 +40,8 @@ pub(super) struct Upload {
     replay: usize,
     /// Whether trailers are dropped.
     discards_trailers: bool,
+    /// The first part of the body, which the gateway has taken from the client, and has not sent yet.
+    held: Vec<u8>,
 }
 
 enum Body {
@@ -103,6 +105,7 @@ impl Upload {
             limit: limit.unwrap_or(u64::MAX),
             replay,
             discards_trailers: false,
+            held: Vec::new(),
         }
     }
 
@@ -134,6 +137,16 @@ impl Upload {
     pub(super) fn set_gathered(&mut self, body: Vec<u8>) {
         let is_chunked = matches!(self.body, Body::Chunked(_) | Body::Stream);
         self.body = Body::Gathered(body, is_chunked);
+    }
+
+    /// Forwards this first part of the body, which [`poll_gather`](Self::poll_gather) has taken, before the rest.
+    pub(super) fn hold(&mut self, part: Vec<u8>) {
+        self.held = part;
+    }
+
+    /// Whether a first part of the body is taken and not sent.
+    pub(super) fn holds_part(&self) -> bool {
+        !self.held.is_empty()
     }
 
     /// Forwards the buffered body as it is. Returns its length.
@@ -297,6 +310,18 @@ impl Upload {
                 return Err(ClientFault::BodyTooLarge);
             }
             return Ok(());
+        }
+        if !self.held.is_empty() {
+            let held = std::mem::take(&mut self.held);
+            let is_chunked = matches!(self.body, Body::Chunked(_) | Body::Stream);
+            if is_chunked {
+                write_chunk_header(request, held.len());
+            }
+            request.extend_from_slice(&held);
+            if is_chunked {
+                request.extend_from_slice(b"\r\n");
+            }
+            self.replayable &= request.len() <= self.replay + head_len + BUFFER;
         }
         let body = &sides.input.filled()[head_len..];
         if body.is_empty() {

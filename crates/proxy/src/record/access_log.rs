@@ -124,6 +124,8 @@ struct Entry<'e> {
     trace: Option<(u128, u64)>,
     /// The effect of the cache.
     cache: Option<&'static str>,
+    /// The messages that do not match the description of their operation.
+    invalid: Option<&'static str>,
     /// Why the request failed, if it did.
     reason: Option<&'static str>,
 }
@@ -255,6 +257,7 @@ impl<'e> Entry<'e> {
             dry_runs: record.dry_runs,
             trace: record.trace.map(|trace| (trace.trace, trace.span)),
             cache: record.cache,
+            invalid: record.invalid,
             reason: record.reason.or((!record.is_complete).then_some("aborted")),
         }
     }
@@ -288,6 +291,7 @@ impl<'e> Entry<'e> {
             dry_runs: &[],
             trace: None,
             cache: None,
+            invalid: None,
             reason: Some(record.reason),
         }
     }
@@ -318,7 +322,7 @@ impl<'e> Entry<'e> {
         if let Some(route) = self.route {
             write!(out, ",\"route\":\"{route}\"")?;
         }
-        if let Some(ApiOperation { version, environment, operation }) = self.api {
+        if let Some(ApiOperation { version, environment, operation, .. }) = self.api {
             // The name needs no escapes.
             write!(out, ",\"environment\":\"{environment}\",\"api_version\":\"")?;
             escape::json(out, version.as_bytes())?;
@@ -364,6 +368,9 @@ impl<'e> Entry<'e> {
         }
         if let Some(cache) = self.cache {
             write!(out, ",\"cache\":\"{cache}\"")?;
+        }
+        if let Some(invalid) = self.invalid {
+            write!(out, ",\"invalid\":\"{invalid}\"")?;
         }
         if let Some(reason) = self.reason {
             write!(out, ",\"reason\":\"{reason}\"")?;

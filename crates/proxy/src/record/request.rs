@@ -76,6 +76,8 @@ pub(crate) struct RequestRecord<'r> {
     pub(crate) trace: Option<&'r Trace>,
     /// The effect of the cache.
     pub(crate) cache: Option<&'static str>,
+    /// The messages that do not match the description of their operation: `request`, `response` or `both`.
+    pub(crate) invalid: Option<&'static str>,
     /// Whether the access log has the request.
     pub(crate) is_logged: bool,
     /// The query parameters that hold credentials, on the request's route.

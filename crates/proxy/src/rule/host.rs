@@ -14,6 +14,7 @@ use super::regexes::Regexes;
 use super::tree::{Entry, PathKey, PathTree};
 use crate::counters::{RouteLabels, RouteStats};
 use crate::feature::traffic::RouteTrafficPolicy;
+use crate::feature::validation::Checks;
 use crate::feature::{Guard, Policies, Resources};
 use crate::request::HeadView;
 use crate::template::RuleView;
@@ -56,6 +57,15 @@ pub(crate) struct Target {
     pub(crate) stats: Arc<RouteStats>,
     /// The operation of an API.
     pub(crate) api: Option<Box<ApiOperation>>,
+    /// Validation and mocks.
+    pub(crate) checks: Option<Box<Checks>>,
+}
+
+impl Target {
+    /// Whether requests are checked by the description of an operation.
+    pub(crate) fn has_description(&self) -> bool {
+        self.checks.is_some() || self.api.as_ref().is_some_and(|api| !api.media_types.is_empty())
+    }
 }
 
 impl Host {
@@ -216,6 +226,9 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
             host.targets.iter().filter_map(|target| target.course.as_deref()).for_each(|course| {
                 self.policies.adopt_traffic_policy(course);
             });
+            host.targets.iter().filter_map(|target| target.checks.as_deref()).for_each(|checks| {
+                self.policies.apis.adopt(checks);
+            });
         }
         is_same
     }
@@ -295,7 +308,9 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
                 &self.slot,
             ),
             stats: stats.clone(),
-            api: rule.api.clone(),
+            checks: self.policies.apis.checks(rule, &self.old_policies.0.apis, &self.resources.counters),
+            // The contract is a part of the checks.
+            api: rule.api.as_ref().map(|api| Box::new(ApiOperation { checks: None, ..(**api).clone() })),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of gateways that run as separate processes.
 
 mod analytics;
+mod api_validation;
 mod apis;
 mod backend_tls;
 mod backend_traffic;

@@ -29,6 +29,7 @@ use crate::store::Store;
 use crate::upstream;
 use subscriptions::{AllSubscriptions, ApiSubscriptions};
 
+mod checks;
 mod rewrite;
 mod subscriptions;
 
@@ -178,7 +179,14 @@ impl Rules<'_, '_, '_> {
             self.add(&mut rules, choice.of(&below(&base)), None, &own, &[], &other);
             return rules;
         };
-        let upstream = upstream::key(self.store, &self.environment.upstream, None, None);
+        let upstream = self
+            .environment
+            .upstream
+            .as_ref()
+            .map(|upstream| upstream::key(self.store, upstream, None, None));
+        let checks = checks::of(self.contract, self.api, self.environment, &mut |fault| {
+            self.problems.push(self.at.problem(Severity::Error, "spec.validation", fault));
+        });
         let rewritten = self.environment.endpoint_path.as_deref().filter(|path| **path != *base);
         let rewritten = rewritten.and_then(|path| rewrite::base_path(&base, path));
         let own = self.own(rewritten.unwrap_or_default());
@@ -194,12 +202,18 @@ impl Rules<'_, '_, '_> {
             let has = |method| operations.iter().any(|operation| operation.method == method);
             for operation in &operations {
                 let sections = self.sections(operation);
-                let label = self.label(version, Some(&operation.id));
+                let checks = checks.get(&*operation.id).cloned();
+                let upstream = upstream.as_ref().filter(|_| !checks.as_ref().is_some_and(|of| of.is_mocked));
+                let label = ApiOperation {
+                    media_types: checks::media_types(operation),
+                    checks: checks.map(Box::new),
+                    ..self.label(version, Some(&operation.id))
+                };
                 // RFC 9110, 9.3.2: HEAD is GET without the content of the response.
                 let head = (operation.method == Method::Get && !has(Method::Head)).then_some(Method::Head);
                 for method in [Some(operation.method), head].into_iter().flatten() {
                     let of = choice.of(&matching(path.clone(), Some(method)));
-                    self.add(&mut rules, of, Some(&upstream), &own, &sections, &label);
+                    self.add(&mut rules, of, upstream, &own, &sections, &label);
                 }
             }
             let allow = allowed(&operations);
@@ -292,7 +306,7 @@ impl Rules<'_, '_, '_> {
     /// The names of an operation in the records of requests.
     fn label(&self, version: &str, operation: Option<&str>) -> ApiOperation {
         let (environment, operation) = (self.environment.name.clone(), operation.map(Into::into));
-        ApiOperation { version: version.into(), environment, operation }
+        ApiOperation { version: version.into(), environment, operation, ..ApiOperation::default() }
     }
 }
 

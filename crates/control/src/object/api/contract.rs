@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
-use sluicegate_openapi::{Document, Finding};
+use sluicegate_model::ApiContract;
+use sluicegate_openapi::{Document, Finding, Parts, SchemaFault};
 
 use crate::locate;
 use crate::manifest::read_yaml;
@@ -18,12 +19,24 @@ const LENGTH_MAX: usize = 16 << 20;
 /// The bytes that the search for the lines of faults reads at most: each search reads the document from its beginning.
 const SEARCHED_MAX: usize = 32 << 20;
 
+/// The most contracts of one document that are kept. Environments can have contracts of their own.
+const CONTRACTS_MAX: usize = 16;
+
 /// A document and its faults.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(crate) struct Contract {
     pub(crate) document: Document,
     /// The faults, each with its place in the document.
     pub(crate) faults: Vec<ContractFault>,
+    /// The contracts for the data plane, by the parts that they have, so that a contract is made once.
+    made: Mutex<Vec<(Vec<Parts>, Arc<ApiContract>)>>,
+}
+
+/// The contracts follow from the document.
+impl PartialEq for Contract {
+    fn eq(&self, other: &Self) -> bool {
+        self.document == other.document && self.faults == other.faults
+    }
 }
 
 /// A fault of a document.
@@ -38,6 +51,7 @@ impl Contract {
         let failed = |message: String| Self {
             document: Document::default(),
             faults: vec![ContractFault { is_error: true, message }],
+            made: Mutex::default(),
         };
         if text.len() > LENGTH_MAX {
             return failed(format!("has {} bytes, but may have at most {LENGTH_MAX}", text.len()));
@@ -56,7 +70,28 @@ impl Contract {
             ContractFault { is_error, message: format!("{line}{finding}") }
         };
         let faults = document.findings.iter().enumerate().map(fault).collect();
-        Self { document, faults }
+        Self { document, faults, made: Mutex::default() }
+    }
+
+    /// The contract with these parts of each operation, for the data plane.
+    pub(crate) fn for_data_plane(&self, parts: Vec<Parts>) -> Arc<ApiContract> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, contract)) = made.iter().find(|(known, _)| *known == parts) {
+            return contract.clone();
+        }
+        let contract = Arc::new(self.document.contract(&parts));
+        if made.len() >= CONTRACTS_MAX {
+            made.remove(0);
+        }
+        made.push((parts, contract.clone()));
+        contract
+    }
+
+    /// A fault of a schema with its line in the document, if the line is known.
+    pub(crate) fn located(&self, fault: &SchemaFault) -> String {
+        let text = format!("#{}: ", fault.pointer);
+        let known = self.faults.iter().find(|known| known.message.contains(&text));
+        known.map_or_else(|| format!("{text}{}", fault.message), |known| known.message.clone())
     }
 }
 

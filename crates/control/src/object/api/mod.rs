@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use sluicegate_model::feature::Validation;
 use sluicegate_model::value::syntax::{self, normal_path};
 use sluicegate_model::{HostPattern, UpstreamKey};
 use sluicegate_openapi::{Method, Operation};
@@ -39,6 +40,7 @@ pub(crate) struct Api {
     pub(crate) versioning: Option<Versioning>,
     pub(crate) subscriptions: SubscriptionNeed,
     pub(crate) lifecycle: Lifecycle,
+    pub(crate) validation: Validation,
 }
 
 /// The place of a document.
@@ -57,7 +59,8 @@ pub(crate) struct Environment {
     pub(crate) hosts: Vec<HostPattern>,
     /// In normal form, without a final slash; `None` for the path of the document.
     pub(crate) base_path: Option<Box<str>>,
-    pub(crate) upstream: UpstreamKey,
+    /// Without an upstream, the gateway responds itself.
+    pub(crate) upstream: Option<UpstreamKey>,
     /// The path in place of the base path for endpoints, in normal form, without a final slash.
     pub(crate) endpoint_path: Option<Box<str>>,
     pub(crate) certificate: Option<ObjectRef>,
@@ -71,6 +74,8 @@ pub(crate) struct OperationSet {
     tags: Option<Vec<String>>,
     methods: Option<Vec<Method>>,
     path_prefix: Option<String>,
+    pub(crate) validation: Validation,
+    pub(crate) is_mocked: bool,
 }
 
 impl OperationSet {
@@ -122,6 +127,7 @@ impl Api {
             versioning: spec.versioning.and_then(|written| Versioning::check(written, findings)),
             subscriptions: spec.subscriptions.unwrap_or_default(),
             lifecycle: Lifecycle::check(spec.lifecycle.unwrap_or_default(), findings),
+            validation: spec.validation.unwrap_or_default(),
         }
     }
 }
@@ -206,14 +212,16 @@ fn environment(
         }
     };
     let base_path = path("basePath", written.base_path).ok()?;
-    let endpoint_path = path("backend.basePath", written.backend.base_path).ok()?;
+    let backend = written.backend;
+    let endpoint_path = backend.as_ref().and_then(|backend| backend.base_path.clone());
+    let endpoint_path = path("backend.basePath", endpoint_path).ok()?;
     if endpoint_path.as_ref().is_some_and(|path| path.contains('$')) {
         findings.error(field("backend.basePath"), "has a '$', which is not supported: write %24");
         return None;
     }
-    for (name, value) in
-        [("backend.service", &written.backend.service), ("backend.port", &written.backend.port)]
-    {
+    let of_backend =
+        backend.iter().flat_map(|of| [("backend.service", &of.service), ("backend.port", &of.port)]);
+    for (name, value) in of_backend {
         if value.is_empty() {
             findings.error(field(name), "is empty: name a Service and one of its ports");
             return None;
@@ -229,12 +237,12 @@ fn environment(
         name: written.name.into(),
         hosts,
         base_path,
-        upstream: UpstreamKey {
+        upstream: backend.map(|backend| UpstreamKey {
             namespace: object.namespace.clone(),
-            service: written.backend.service.into(),
-            port: written.backend.port.into(),
+            service: backend.service.into(),
+            port: backend.port.into(),
             transport: sluicegate_model::Transport::default(),
-        },
+        }),
         endpoint_path,
         certificate: written.tls.map(|tls| secret(tls.secret_name)),
     })
@@ -265,6 +273,8 @@ fn operation_set(index: usize, written: OperationSetSpec, findings: &mut Finding
         tags: written.tags,
         methods,
         path_prefix: written.path_prefix,
+        validation: written.validation.unwrap_or_default(),
+        is_mocked: written.mock.unwrap_or_default(),
     })
 }
 

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use sluicegate_model::feature::Validation;
 
 use super::lifecycle::{LifecycleSpec, VersioningSpec};
 
@@ -34,6 +35,9 @@ pub(crate) struct ApiSpec {
     /// Sets of operations. A policy can name a set in sectionName of its target. At most 64 entries. Default: none.
     #[schemars(length(max = 64))]
     pub(crate) operation_sets: Option<Vec<OperationSetSpec>>,
+    /// Validation of requests and responses by the document. operationSets[].validation has precedence, field by field.
+    /// Default: no validation.
+    pub(crate) validation: Option<Validation>,
 }
 
 /// Whether callers need a Subscription.
@@ -85,8 +89,8 @@ pub(crate) struct EnvironmentSpec {
     /// The path before the paths of the document. Default: the path of the first server of the document, or / without a server.
     #[schemars(length(min = 1, max = 1024))]
     pub(crate) base_path: Option<String>,
-    /// The Service that serves the operations.
-    pub(crate) backend: ApiBackend,
+    /// The Service that serves the operations. Default: the gateway responds itself, with the examples of the document.
+    pub(crate) backend: Option<ApiBackend>,
     /// The certificate for the hosts. Default: the certificate that another object has for the host, or else the default certificate.
     pub(crate) tls: Option<ApiTls>,
 }
@@ -134,4 +138,9 @@ pub(crate) struct OperationSetSpec {
     /// The paths of the operations begin with this text, such as /admin/. Default: any path.
     #[schemars(length(min = 1, max = 1024))]
     pub(crate) path_prefix: Option<String>,
+    /// Validation of requests and responses, in place of the fields of spec.validation. If several sets have an operation, the
+    /// first set with a field has precedence. Default: as spec.validation.
+    pub(crate) validation: Option<Validation>,
+    /// Whether the gateway responds to requests itself, with the examples of the document. Default: false.
+    pub(crate) mock: Option<bool>,
 }

@@ -41,6 +41,7 @@ fn entry() -> Entry<'static> {
         limit: None,
         dry_runs: &[],
         cache: Some("hit"),
+        invalid: Some("request"),
         reason: None,
     }
 }
@@ -69,6 +70,7 @@ fn access_log_line_is_valid_json_despite_quotes_and_invalid_utf8() {
     assert_eq!(line["time"], 784_111_777.25);
     assert_eq!(line["request_time"], 0.0015);
     assert_eq!(line["cache"], "hit");
+    assert_eq!(line["invalid"], "request");
     assert_eq!(line.get("dry_runs"), None);
     let (names, mut out) = (["default/p/one", "default/p/two"].map(str::to_owned), Vec::new());
     Entry { dry_runs: &names, ..entry() }.write_json(&mut out).expect("a Vec takes all");
@@ -79,6 +81,8 @@ fn access_log_line_is_valid_json_despite_quotes_and_invalid_utf8() {
 #[test]
 fn line_of_an_api_names_its_version_environment_and_operation() {
     let api = ApiOperation {
+        media_types: Vec::new(),
+        checks: None,
         version: "1.2".into(),
         environment: "production".into(),
         operation: Some("GET /a\"b".into()),
