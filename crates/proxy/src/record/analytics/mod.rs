@@ -285,7 +285,7 @@ impl Known {
 fn target_of(minute: &mut Minute, route: &RouteRecord<'_>) -> u32 {
     let path = route.table.path(route.index).map(PathMatch::as_str);
     let mut target = Target { route: minute.name(&route_name(route.id, path)), ..Target::default() };
-    if let Some(ApiOperation { version, environment, operation }) = route.api {
+    if let Some(ApiOperation { version, environment, operation, .. }) = route.api {
         target.api = minute.name(&object(route.id));
         target.version = minute.name(version);
         target.environment = minute.name(environment);
