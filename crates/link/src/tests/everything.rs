@@ -167,7 +167,14 @@ fn first() -> Config {
         traffic: Some(other_traffic),
         ..plain(PathPattern::Starts("/starts".into()))
     };
-    let other = Rule { matches: matches(), backends: backends(), ..other };
+    let unchecked = ApiChecks {
+        contract: Arc::default(),
+        validation: valid(json!({"request": "Disabled"})),
+        is_mocked: false,
+        is_closed: false,
+    };
+    let api = ApiOperation { checks: Some(Box::new(unchecked)), ..ApiOperation::default() };
+    let other = Rule { matches: matches(), backends: backends(), api: Some(Box::new(api)), ..other };
     let rules = [full, other]
         .into_iter()
         .chain(others.map(|traffic| Rule { traffic: Some(traffic), ..plain(prefix("/other")) }))

@@ -165,7 +165,7 @@ fn route() -> impl Strategy<Value = Rule> {
         id(),
         matches,
         vec(backend(), 0..3),
-        (any::<bool>(), https_redirect(), option::of(api().prop_map(Box::new))),
+        (any::<bool>(), https_redirect(), option::of(api().prop_map(Box::new)).boxed()),
         option::of(client_auth()),
         option::of(codings()),
         policies,
@@ -201,7 +201,7 @@ fn route() -> impl Strategy<Value = Rule> {
 fn api() -> impl Strategy<Value = ApiOperation> {
     let operation = option::of("[a-zA-Z /{}]{1,9}");
     let media_types = vec("[a-z]{1,5}/[a-z*]{1,5}", 0..3);
-    let checks = option::of(checks().prop_map(Box::new));
+    let checks = option::of(checks().prop_map(Box::new)).boxed();
     ("[0-9.]{0,5}", "[a-z]{1,5}", operation, media_types, checks).prop_map(
         |(version, environment, operation, media_types, checks)| ApiOperation {
             version: version.into(),
@@ -223,7 +223,7 @@ fn checks() -> impl Strategy<Value = ApiChecks> {
     let validation = (mode(), mode(), status, limit).prop_map(|(request, response, status, body_limit)| {
         Validation { request, response, status, body_limit }
     });
-    (contract(), validation, any::<bool>(), any::<bool>()).prop_map(
+    (contract().boxed(), validation, any::<bool>(), any::<bool>()).prop_map(
         |(contract, validation, is_mocked, is_closed)| ApiChecks {
             contract: Arc::new(contract),
             validation,
@@ -236,9 +236,13 @@ fn checks() -> impl Strategy<Value = ApiChecks> {
 fn contract() -> impl Strategy<Value = ApiContract> {
     let example = (option::of(text()), text())
         .prop_map(|(name, value)| Example { name: name.map(Into::into), value: value.into() });
-    let body = ("[a-z]{1,5}/[a-z*]{1,5}", option::of(any::<u32>()), vec(example, 0..2)).prop_map(
-        |(media_type, schema, examples)| MediaContract { media_type: media_type.into(), schema, examples },
-    );
+    let body = ("[a-z]{1,5}/[a-z*]{1,5}", option::of(any::<u32>()), vec(example, 0..2))
+        .prop_map(|(media_type, schema, examples)| MediaContract {
+            media_type: media_type.into(),
+            schema,
+            examples,
+        })
+        .boxed();
     let places =
         vec![ParameterPlace::Path, ParameterPlace::Query, ParameterPlace::Header, ParameterPlace::Cookie];
     let styles = vec![
@@ -271,14 +275,16 @@ fn contract() -> impl Strategy<Value = ApiContract> {
     ];
     let response =
         (status, vec(body.clone(), 0..2)).prop_map(|(status, bodies)| ResponseContract { status, bodies });
-    let operation = (text(), vec(parameter, 0..3), any::<bool>(), vec(body, 0..2), vec(response, 0..3))
-        .prop_map(|(id, parameters, requires_body, bodies, responses)| OperationContract {
-            id: id.into(),
-            parameters,
-            requires_body,
-            bodies,
-            responses,
-        });
+    let operation =
+        (text(), vec(parameter.boxed(), 0..3), any::<bool>(), vec(body, 0..2), vec(response, 0..3)).prop_map(
+            |(id, parameters, requires_body, bodies, responses)| OperationContract {
+                id: id.into(),
+                parameters,
+                requires_body,
+                bodies,
+                responses,
+            },
+        );
     (text(), vec(operation, 0..3), any::<bool>()).prop_map(|(schemas, operations, has_mocks)| ApiContract {
         schemas: schemas.into(),
         operations,
