@@ -156,6 +156,7 @@ impl Data {
             node: node.into(),
             snapshot: snapshot.map(Path::to_owned),
             reports,
+            quotas: None,
         });
         let (serves, receiver) = watch::channel(Served::default());
         let telemetry = subscriber.telemetry();

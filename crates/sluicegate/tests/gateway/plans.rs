@@ -6,6 +6,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::{Client, Response};
 
+use crate::planes::Planes;
 use crate::support::Site;
 
 type TestResult = anyhow::Result<()>;
@@ -256,5 +257,72 @@ async fn quota_of_bytes_counts_requests_and_responses_when_they_end() -> TestRes
     }
     assert_eq!(status, 429, "five requests have more than 300 bytes");
     assert!(backend.requests() < 5);
+    Ok(())
+}
+
+/// Calls until the quota is used up. Returns the number of calls before.
+async fn use_up(site: &Site) -> anyhow::Result<usize> {
+    let mut calls = 0;
+    while call(site, "GET", "key-of-alice-123456").await?.status == 200 {
+        calls += 1;
+        anyhow::ensure!(calls <= 200, "the quota is never used up");
+        // Longer than a request: the gateway learns the total once a second.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(calls)
+}
+
+/// Objects whose only subscription has 100 requests a year.
+fn hundred_a_year() -> [String; 3] {
+    [
+        object("Plan", "gold", "{quotas: [{name: year, requests: 100, calendar: Year}]}"),
+        consumer("alice", &[("key-of-alice-123456", "")]),
+        subscription("a", "alice", "}]}"),
+    ]
+}
+
+async fn use_ninety(site: &Site) -> TestResult {
+    for _ in 0..90 {
+        assert_eq!(call(site, "GET", "key-of-alice-123456").await?.status, 200);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn used_quota_survives_a_restart_in_a_database() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let site = Site::of([&backend])?;
+    site.save("ingress.yaml", &format!("{API}{}", hundred_a_year().concat()))?;
+    let dir = tempfile::tempdir()?;
+    let database = format!("sqlite:{}", dir.path().join("quotas.db").display());
+    let options = ["--analytics-database", &*database];
+    let mut gateway = site.serve(&options).await?;
+    use_ninety(&site).await?;
+    gateway.terminate()?;
+    gateway.wait(crate::support::LIMIT).await?;
+    let _gateway = site.serve(&options).await?;
+    let calls = use_up(&site).await?;
+    assert!((1..90).contains(&calls), "{calls} calls after the restart");
+    Ok(())
+}
+
+#[tokio::test]
+async fn control_plane_counts_quotas_and_learns_them_again_after_its_restart() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let planes = Planes::of([&backend])?;
+    let site = &planes.site;
+    site.save("ingress.yaml", &format!("{API}{}", hundred_a_year().concat()))?;
+    let mut control_plane = planes.control_plane().await?;
+    let mut data_plane = planes.data_plane().await?;
+    use_ninety(site).await?;
+    // The new control plane has no counts, and learns them with the next request.
+    control_plane.kill()?;
+    let _control_plane = planes.control_plane().await?;
+    assert_eq!(call(site, "GET", "key-of-alice-123456").await?.status, 200);
+    data_plane.terminate()?;
+    data_plane.wait(crate::support::LIMIT).await?;
+    let _data_plane = planes.data_plane().await?;
+    let calls = use_up(site).await?;
+    assert!((1..90).contains(&calls), "{calls} calls after the restart");
     Ok(())
 }
