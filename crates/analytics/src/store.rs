@@ -304,8 +304,7 @@ impl Writer {
                     let _ = reply.send(self.batch((&instance, sequence), &body));
                 }
                 Ok(Job { instance, sequence, work: Work::Quotas(uses, reply), _place }) => {
-                    let counted = self.quotas((&instance, sequence), &uses);
-                    let _ = reply.send(counted.inspect_err(|error| self.failed(&error.to_string())));
+                    let _ = reply.send(self.quotas((&instance, sequence), &uses));
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}
@@ -318,16 +317,25 @@ impl Writer {
     }
 
     fn quotas(&mut self, key: (&str, u64), uses: &[QuotaUse]) -> Result<Vec<QuotaTotal>, StoreError> {
+        self.is_due()?;
         let lock = self.connection.clone();
         let mut connection = lock.lock();
-        if connection.is_none() && Instant::now() < self.retry {
-            return Err(StoreError::Database("the database is unavailable".to_owned()));
+        let counted = connected(&mut connection, &self.shared.options.location, STATEMENT)
+            .and_then(|sql| quotas::count(sql, key, uses, now()));
+        drop(connection);
+        Ok(counted.inspect_err(|error| self.failed(&error.to_string()))?)
+    }
+
+    /// Each failure delays the next connect, but not the jobs that come in the meantime.
+    fn is_due(&self) -> Result<(), StoreError> {
+        match Instant::now() < self.retry && self.connection.lock().is_none() {
+            true => Err(StoreError::Database("the database is unavailable".to_owned())),
+            false => Ok(()),
         }
-        let sql = connected(&mut connection, &self.shared.options.location, STATEMENT)?;
-        Ok(quotas::count(sql, key, uses, now())?)
     }
 
     fn batch(&mut self, (instance, sequence): (&str, u64), body: &[u8]) -> Result<Stored, StoreError> {
+        self.is_due()?;
         let counters = &self.shared.counters;
         let batch = unpack(body).inspect_err(|error| {
             counters.malformed.fetch_add(1, Ordering::Relaxed);
@@ -371,9 +379,6 @@ impl Writer {
     fn store(&mut self, instance: &str, sequence: u64, batch: &Batch) -> Result<Stored, StoreError> {
         let lock = self.connection.clone();
         let mut connection = lock.lock();
-        if connection.is_none() && Instant::now() < self.retry {
-            return Err(StoreError::Database("the database is unavailable".to_owned()));
-        }
         let Shared { options: StoreOptions { location, retention }, counters, .. } = &*self.shared.clone();
         let sql = connected(&mut connection, location, STATEMENT)?;
         let ids = self.names.ids(sql, &batch.names)?;
