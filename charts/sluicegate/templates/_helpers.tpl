@@ -318,7 +318,7 @@ balancer may never have an address. In split mode, the control plane runs on oth
 {{- with .Values.analytics }}
 {{- if .enabled }}
 - --analytics
-{{- if ne (int .maxSeries) 60000 }}
+{{- if ne (int .maxSeries) 100000 }}
 - --analytics-max-series={{ int .maxSeries }}
 {{- end }}
 {{- if ne .buffer "24Mi" }}

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::packing::{pack, unpack};
 
-/// The default size: more than ten minutes with 60,000 series each.
+/// The default size: more than ten minutes with 100,000 series each.
 pub const DEFAULT_BYTES: usize = 24 << 20;
 /// The largest batch, in bytes. A message of the link may have 1 MiB.
 const BATCH_MAX: usize = 768 << 10;

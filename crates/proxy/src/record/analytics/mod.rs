@@ -37,8 +37,8 @@ use crate::rule::RouteIndex;
 pub(crate) use collector::Collector;
 use minute::{Minute, NONE, OTHERS, Sample, SeriesKey, Target};
 
-/// The default of [`Analytics::max_series`]. With the minutes that wait for a control plane, the sums then take at most 64 MB.
-pub const DEFAULT_MAX_SERIES: usize = 60_000;
+/// The default of [`Analytics::max_series`]. With the minutes that wait for a control plane, the sums then take about 55 MB, with 150 bytes for a series.
+pub const DEFAULT_MAX_SERIES: usize = 100_000;
 
 /// The interval at which a worker hands over few sums, in seconds.
 const INTERVAL: u64 = 5;
