@@ -192,7 +192,7 @@ impl Query {
             Some(Group { of, total, points })
         });
         let mut groups: Vec<_> = groups.collect();
-        groups.sort_by(|one, other| other.total.values.requests.cmp(&one.total.values.requests));
+        groups.sort_by_key(|group| std::cmp::Reverse(group.total.values.requests));
         Ok(Answer { groups, query: self, is_truncated })
     }
 

@@ -381,11 +381,11 @@ impl Reporter {
     /// Waits until there may be a report to send.
     async fn wait(this: &mut Option<Self>) {
         match this {
-            None => std::future::pending().await,
+            None => std::future::pending::<()>().await,
             Some(Self { sent: Some((_, at)), .. }) => sleep_until(*at + REPORT_PATIENCE).await,
             Some(Self { newest, .. }) => {
                 if newest.changed().await.is_err() {
-                    std::future::pending().await
+                    std::future::pending::<()>().await;
                 }
             }
         }
