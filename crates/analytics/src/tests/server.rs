@@ -26,7 +26,6 @@ pub(super) struct Server {
 
 impl Server {
     /// Starts a server, or reports that there is none.
-    #[expect(clippy::print_stderr, reason = "the reader must know that nothing was tested")]
     pub(super) fn start() -> Option<Self> {
         let Some(programs) = programs() else {
             eprintln!(

@@ -154,7 +154,6 @@ fn sums_stay_with_the_worker_while_the_thread_is_behind() {
 /// `cargo test --release --workspace --lib measured_analytics -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement"]
-#[expect(clippy::print_stdout, reason = "the result")]
 fn measured_analytics() {
     for max in [DEFAULT_MAX_SERIES, 1_000_000] {
         let (buffers, minutes) = buffers(max, 1);
