@@ -88,7 +88,7 @@ fn written() -> Vec<(String, Vec<u8>)> {
     seeds.push(("gone".into(), batch(gone.collect())));
     let host = || changes(&configs[1]).into_iter().find(|change| change.kind == Kind::Host as u32).unwrap();
     let mut unknown = host();
-    unknown.body = unknown.body.map(|body| edited(&body, |host| host.at(&[1, 0]).add(9, Value::Null)));
+    unknown.body = unknown.body.map(|body| edited(&body, |host| host.at(&[1, 0]).add(10, Value::Null)));
     seeds.push(("policy_of_an_unknown_kind".into(), batch(vec![unknown])));
     let mut other = host();
     other.name = [&other.name[..1], &[0x18, 0], &other.name[2..]].concat().into();
