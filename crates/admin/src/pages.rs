@@ -10,6 +10,7 @@ use serde::Serialize;
 use sluicegate_http_server::Counters;
 
 use crate::content::{Content, Writer};
+use crate::explain;
 use crate::hosts::HostFault;
 use crate::metrics::{Format, Metrics};
 use crate::readiness::Phase;
@@ -20,7 +21,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
 /// Every path with its description, for the index page.
-const PATHS: [(&str, &str); 8] = [
+const PATHS: [(&str, &str); 9] = [
     ("/", "this list"),
     ("/healthz", "200 while the process runs"),
     ("/readyz", "200 while the gateway is ready for traffic, otherwise 503; ?pod=NAME: 503 in any other pod"),
@@ -28,6 +29,7 @@ const PATHS: [(&str, &str); 8] = [
     ("/config", "the configuration in service, and its problems (JSON)"),
     ("/routes", "each route with its upstream (JSON)"),
     ("/upstreams", "each upstream with the live state of its endpoints (JSON)"),
+    ("/explain", "?method=GET&url=URL&header=NAME:VALUE: the route of such a request, and the reason (JSON)"),
     ("/planes", "with split planes: the connected planes, and their versions (JSON)"),
 ];
 
@@ -37,14 +39,16 @@ const PROBES: [&str; 2] = ["/healthz", "/readyz"];
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// The pages of one admin interface.
-pub(crate) struct Pages {
+pub struct Pages {
     admin: Admin,
     metrics: Arc<Metrics>,
     counters: Arc<Counters>,
 }
 
 impl Pages {
-    pub(crate) fn new(admin: Admin) -> Self {
+    /// The pages of this interface.
+    #[must_use]
+    pub fn new(admin: Admin) -> Self {
         let counters = Arc::<Counters>::default();
         Self { metrics: Metrics::new(admin.clone(), counters.clone()).into(), admin, counters }
     }
@@ -71,7 +75,8 @@ impl Pages {
         response
     }
 
-    pub(crate) fn respond<B>(&self, request: &Request<B>) -> Response<Content> {
+    /// Responds to a request.
+    pub fn respond<B>(&self, request: &Request<B>) -> Response<Content> {
         match self.admin.hosts.check(request) {
             Ok(()) => {}
             Err(HostFault::Invalid) => {
@@ -124,6 +129,10 @@ impl Pages {
                 let routes = admin.registry.config().map(|config| ServedRoute::all(&config));
                 json(out, &routes.unwrap_or_default())
             }),
+            "/explain" => match explain::described(request.uri().query().unwrap_or_default()) {
+                Ok(described) => document.json(move |out| json(out, &admin.registry.explain(&described))),
+                Err(error) => text(StatusCode::BAD_REQUEST, format!("{error}\n")),
+            },
             "/planes" => document.json(move |out| json(out, &(admin.planes)().document)),
             "/upstreams" => document.json(move |out| json(out, &Upstreams(&admin.registry))),
             _ => text(StatusCode::OK, format!("The admin interface of Sluicegate.\n\n{}", list())),

@@ -94,7 +94,7 @@ async fn data_plane(args: DataPlaneArgs) -> anyhow::Result<()> {
         Problems { errors: refused.into_iter().collect(), warnings: away.collect() }
     });
     let resignation = std::future::ready(());
-    let told = Told { problems, planes };
+    let told = Told { problems, planes, dashboard: None };
     gateway::run(&args.gateway, &args.listen_https, told, resignation, |mut publish| async move {
         match subscriber.run(move |change| publish.change(change, Instant::now())).await {}
     })

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::check::{Ports, translate_options};
 use crate::cli::ClassArgs;
+use crate::dashboard::{DashboardArgs, DashboardParts};
 use crate::gateway::{self, GatewayArgs, Told};
 use crate::settings::SettingsArgs;
 use crate::source::SourceArgs;
@@ -30,6 +31,8 @@ pub(crate) struct ServeArgs {
     pub(crate) settings: SettingsArgs,
     #[command(flatten)]
     webhook: WebhookArgs,
+    #[command(flatten)]
+    dashboard: DashboardArgs,
 }
 
 pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
@@ -48,7 +51,9 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         planes.measures.extend(of_webhook());
         planes
     };
-    let told = Told { problems: problems(source.problems()), planes: Arc::new(planes) };
+    let dashboard = DashboardParts { args: args.dashboard.clone(), knowledge: source.knowledge() };
+    let dashboard = Some(dashboard);
+    let told = Told { problems: problems(source.problems()), planes: Arc::new(planes), dashboard };
     let resignation = source.resignation();
     gateway::run(&args.gateway, &args.tls.listen_https, told, resignation, |mut publish| {
         source.run(move |change, heard| {

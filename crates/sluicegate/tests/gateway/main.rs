@@ -3,6 +3,7 @@
 mod apis;
 mod backend_tls;
 mod backend_traffic;
+mod dashboard;
 mod gateway_tls;
 mod grpc_routes;
 mod http_routes;

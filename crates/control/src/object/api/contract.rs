@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Value, json};
 use sluicegate_openapi::{Document, Finding};
 
+use crate::catalogue::Packed;
 use crate::locate;
 use crate::manifest::read_yaml;
 use crate::object::Kind;
@@ -22,6 +23,8 @@ const SEARCHED_MAX: usize = 32 << 20;
 #[derive(Debug, PartialEq)]
 pub(crate) struct Contract {
     pub(crate) document: Document,
+    /// The text, for people.
+    pub(crate) text: Packed,
     /// The faults, each with its place in the document.
     pub(crate) faults: Vec<ContractFault>,
 }
@@ -37,6 +40,7 @@ impl Contract {
     pub(crate) fn read(text: &str) -> Self {
         let failed = |message: String| Self {
             document: Document::default(),
+            text: Packed::default(),
             faults: vec![ContractFault { is_error: true, message }],
         };
         if text.len() > LENGTH_MAX {
@@ -56,7 +60,7 @@ impl Contract {
             ContractFault { is_error, message: format!("{line}{finding}") }
         };
         let faults = document.findings.iter().enumerate().map(fault).collect();
-        Self { document, faults }
+        Self { document, text: Packed::new(text), faults }
     }
 }
 
