@@ -471,6 +471,7 @@ impl Explanation {
                 .responds(503, format!("{} is invalid, so the route is closed: {reason}", security.id));
         }
         self.security(rule);
+        self.subscriptions(rule);
         let fixed = self.traffic(rule);
         if let Some((status, because)) = fixed {
             return self.responds(status, because);
@@ -541,6 +542,14 @@ impl Explanation {
         for filter in &security.filters {
             self.step("external authorization", id, format!("asks {}", filter.upstream));
         }
+    }
+
+    fn subscriptions(&mut self, rule: &Rule) {
+        let Some(subscriptions) = &rule.subscriptions else { return };
+        let plans: Vec<String> = subscriptions.plans.iter().map(|plan| plan.limits.id.to_string()).collect();
+        let need = if subscriptions.required { "requires a subscription" } else { "counts subscribers" };
+        let plans = if plans.is_empty() { "none yet".to_owned() } else { plans.join(", ") };
+        self.step("subscription", Some(&subscriptions.id), format!("{need}; plans: {plans}"));
     }
 
     /// The steps of the traffic policy. Returns the response of the gateway itself, if the policy has one for all requests.

@@ -11,6 +11,8 @@ import { count, plural } from "../lib/format.js";
  * @property {string} username
  * @property {string[]} groups
  * @property {number} api_keys
+ * @property {number} revoked_keys
+ * @property {number} expired_keys
  * @property {{issuer: string | null, claim: string, value: string}[]} tokens
  * @property {number} basic_users
  * @property {boolean} disabled
@@ -21,6 +23,8 @@ import { count, plural } from "../lib/format.js";
 function credentials(of) {
   const kinds = [
     of.api_keys ? plural(of.api_keys, "API key") : "",
+    of.revoked_keys ? `${of.revoked_keys} revoked` : "",
+    of.expired_keys ? `${of.expired_keys} expired` : "",
     of.tokens.length ? plural(of.tokens.length, "token subject") : "",
     of.basic_users ? plural(of.basic_users, "password") : "",
   ].filter(Boolean);

@@ -1,12 +1,14 @@
 //! The consumers. A credential is shown by its kind and number only; no key and no hash is shown.
 
 use std::collections::HashMap;
+use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use sluicegate_model::ObjectId;
 use sluicegate_proxy::counters::ConsumerStats;
 
 use super::Data;
+use super::overview::seconds;
 use crate::list::{Part, Wanted};
 
 impl Data {
@@ -25,6 +27,7 @@ impl Data {
                 wanted.finds(&texts.join(" ").to_lowercase())
             })
             .collect();
+        let now = seconds(SystemTime::now());
         wanted.part(&found, |consumer| {
             let tokens = consumer
                 .tokens
@@ -36,6 +39,12 @@ impl Data {
                 "username": consumer.username,
                 "groups": consumer.groups,
                 "api_keys": consumer.keys.len(),
+                "revoked_keys": consumer.terms.iter().filter(|terms| terms.revoked).count(),
+                "expired_keys": consumer
+                    .terms
+                    .iter()
+                    .filter(|terms| !terms.revoked && terms.expires.is_some_and(|end| end <= now))
+                    .count(),
                 "tokens": tokens.collect::<Vec<_>>(),
                 "basic_users": consumer.users.len(),
                 "disabled": consumer.refused,

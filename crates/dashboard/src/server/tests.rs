@@ -71,6 +71,7 @@ fn config() -> Config {
         tokens: Vec::new(),
         users: vec!["ada".into()],
         refused: false,
+        terms: Vec::new(),
     };
     Config {
         hosts: vec![Arc::new(VirtualHost::new(host, (0..1200).map(route).collect()))],
