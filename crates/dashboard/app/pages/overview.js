@@ -51,11 +51,11 @@ function tiles(points) {
   const aborted = sum((point) => point.aborted);
   const last = recent.filter((point) => point.p50 !== null).at(-1);
   return h("div", { class: "tiles" },
-    tile("Requests", short(requests / seconds), "/s", `${count(requests)} in the last ${Math.round(seconds)} s`),
-    tile("Server errors", percent(server, requests), "", server ? `${count(server)} responses with 5xx` : "no response with 5xx"),
-    tile("Client errors", percent(client, requests), "", `4xx, and requests without a route`),
+    tile("Requests", short(requests / seconds), "/s", `${count(requests)} in ${Math.round(seconds)} s`),
+    tile("Server errors", percent(server, requests), "", server ? `${count(server)} with 5xx` : "no 5xx"),
+    tile("Client errors", percent(client, requests), "", "4xx, or no route"),
     tile("Median", millis(last?.p50).split(" ")[0], millis(last?.p50).split(" ")[1] ?? "", `p95 ${millis(last?.p95)}`),
-    tile("p99", millis(last?.p99).split(" ")[0], millis(last?.p99).split(" ")[1] ?? "", "duration of requests"),
+    tile("p99", millis(last?.p99).split(" ")[0], millis(last?.p99).split(" ")[1] ?? "", "of the durations"),
     tile("In flight", count(recent.at(-1)?.in_flight ?? 0), "", aborted ? `${count(aborted)} ended early` : "requests now"));
 }
 
@@ -165,7 +165,7 @@ export async function show(root, { signal, url, remember }) {
     top,
     first.serves ? h("div", { class: "grid" },
       h("section", { class: "card span-6" }, h("div", { class: "card-head" }, h("h2", null, "Requests per second"), h("span", { class: "muted small" }, h("span", { class: "mark-sign", "aria-hidden": "true" }, "▼"), " a change of the configuration")), rates.element),
-      h("section", { class: "card span-6" }, h("div", { class: "card-head" }, h("h2", null, "Duration"), h("span", { class: "muted small" }, "percentiles, from the request's head to the end of the response")), latency.element)) : "",
+      h("section", { class: "card span-6" }, h("div", { class: "card-head" }, h("h2", null, "Duration"), h("span", { class: "muted small" }, "percentiles of all requests")), latency.element)) : "",
     h("div", { class: "grid" },
       h("section", { class: "card span-6" }, h("h2", null, "Needs attention"), attentionPlace),
       h("section", { class: "card span-6" }, h("h2", null, "Recent changes"), changesPlace)),
