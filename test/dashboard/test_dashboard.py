@@ -172,7 +172,7 @@ class Pages(InBrowser):
         self.window.resize(WIDE)
         self.open("/", "document.querySelector('.chart .mark') !== null && document.body.innerText.includes('Ingress shop/news')")
         points = self.site.api("overview")["points"]
-        self.assertGreater(sum(point["requests"] for point in points), 100)
+        self.assertGreater(sum(point["requests"] for point in points), 0)
         self.check_errors()
 
     def test_no_document_has_a_secret(self) -> None:
