@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules lab check-lab floods clean truths peers cluster cluster-down test-cluster image package manifests check-chart check-image test-ingress-nginx
+.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules lab check-lab floods clean truths peers cluster cluster-down test-cluster image package manifests check-chart check-dashboard picture-dashboard check-image test-ingress-nginx
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FUZZ_SECONDS ?= 60
@@ -153,6 +153,17 @@ check-chart: ## check the Helm chart: lints, all values against the schemas of K
 	@scripts/setup chart
 	@scripts/manifests --check
 	@python3 -m unittest discover --start-directory test/chart
+
+check-dashboard: ## check the types of the dashboard, and open every page in a browser (SLUICEGATE=FILE for an existing program)
+	@scripts/setup dashboard
+	@node $(TARGET)/tools/dashboard/node_modules/typescript/bin/tsc --project test/dashboard/tsconfig.json
+	@$(if $(SLUICEGATE),,cargo build --quiet --package sluicegate)
+	@SLUICEGATE=$(or $(abspath $(SLUICEGATE)),$(abspath $(TARGET))/debug/sluicegate) python3 -m unittest discover --start-directory test/dashboard
+
+picture-dashboard: ## draw docs/images/dashboard.png anew, within two minutes
+	@scripts/setup dashboard
+	@cargo build --quiet --package sluicegate
+	@test/dashboard/picture.py
 
 check-image: ## run the image like Kubernetes, as root: without rights, with low ports, with name resolution
 	@scripts/setup image

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from backend import Backends
+from browser import Browser
 from gateway import PROJECT, Gateway, service
 from process import Program, accepts, free_ports
 
@@ -99,53 +100,6 @@ class Handler(BaseHTTPRequestHandler):
         """Logs nothing."""
 
 
-class Browser:
-    """Chromium without a window, driven by the DevTools protocol."""
-
-    def __init__(self, folder: Path) -> None:
-        port, = free_ports(1)
-        self.program = Program(["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", f"--user-data-dir={folder}/profile",
-                                f"--host-resolver-rules=MAP {HOST} 127.0.0.1", f"--remote-debugging-port={port}", "about:blank"],
-                               folder / "chromium.log", lambda: accepts(port))
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-        connection.request("GET", "/json")
-        pages = json.loads(connection.getresponse().read())
-        connection.close()
-        self.path = urlsplit(next(each["webSocketDebuggerUrl"] for each in pages if each["type"] == "page")).path
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-        self.connection.connect()
-        self.socket = self.connection.sock
-        self.socket.sendall((f"GET {self.path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-                             "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n").encode())
-        self.file = self.socket.makefile("rb")
-        while self.file.readline().strip():
-            pass
-        self.count = 0
-
-    def call(self, method: str, **params: Any) -> dict[str, Any]:
-        self.count += 1
-        data = json.dumps({"id": self.count, "method": method, "params": params}).encode()
-        # A frame of text with a mask of zeros.
-        self.socket.sendall(b"\x81\xfe" + len(data).to_bytes(2, "big") + bytes(4) + data)
-        while True:
-            length = self.file.read(2)[1]
-            if length >= 126:
-                length = int.from_bytes(self.file.read(2 if length == 126 else 8), "big")
-            answer = json.loads(self.file.read(length))
-            if answer.get("id") == self.count:
-                return answer.get("result", {})
-
-    def value(self, script: str) -> Any:
-        return self.call("Runtime.evaluate", expression=script).get("result", {}).get("value")
-
-    def wait(self, script: str) -> None:
-        end = time.monotonic() + 10
-        while self.value(script) is not True:
-            if time.monotonic() > end:
-                raise AssertionError(f"{script} is not true at {self.value('location.href')}: {self.value('document.body.innerText')}")
-            time.sleep(0.05)
-
-
 class Login(unittest.TestCase):
     def setUp(self) -> None:
         temporary = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
@@ -194,9 +148,8 @@ class Login(unittest.TestCase):
             response = self.ask(PAGE, **cookie)
             self.assertEqual((response.status, response.getheader("Location")),
                              (302, f"{self.site}/oauth2/start?rd=%2Freports%2Fweek%3Ffrom%3D1%26to%3D2"))
-        browser = Browser(self.folder)
-        self.addCleanup(browser.program.stop)
-        self.addCleanup(browser.connection.close)
+        browser = Browser(self.folder, [f"--host-resolver-rules=MAP {HOST} 127.0.0.1"])
+        self.addCleanup(browser.stop)
         browser.call("Page.navigate", url=self.site + PAGE)
         browser.wait("document.title === 'login'")
         self.assertEqual(self.backends.take(), [])

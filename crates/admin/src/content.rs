@@ -17,7 +17,8 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 const PIECE: usize = 64 * 1024;
 
 /// The body of a response.
-pub(crate) enum Content {
+#[derive(Debug)]
+pub enum Content {
     /// The whole text. `None` after the transfer.
     Text(Option<Bytes>),
     /// The pieces of a document.

@@ -32,7 +32,11 @@ impl Hosts {
     }
 
     /// Checks the host of a request. HTTP/1.0 requires no `Host` (RFC 9112, 3.2).
-    pub(crate) fn check<'r, B>(&self, request: &'r Request<B>) -> Result<(), HostFault<'r>> {
+    ///
+    /// # Errors
+    ///
+    /// If the request has no valid host, or a host that the interface does not accept.
+    pub fn check<'r, B>(&self, request: &'r Request<B>) -> Result<(), HostFault<'r>> {
         let mut lines = request.headers().get_all(HOST).iter();
         let host = match (lines.next(), lines.next()) {
             (None, _) if request.version() < Version::HTTP_11 => return Ok(()),
@@ -54,7 +58,7 @@ impl Hosts {
 
 /// The reason why a request is rejected for its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HostFault<'r> {
+pub enum HostFault<'r> {
     /// The request has no `Host`, several `Host` headers, or an invalid value.
     Invalid,
     /// The interface does not accept this host.

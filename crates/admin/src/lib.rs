@@ -14,9 +14,10 @@
 //! | [`planes`] | the state of the other plane |
 //! | [`last_change`] | the time of the last change of the configuration |
 //! | `server` | the limits of connections |
-//! | `pages` | the page at each path |
-//! | `content` | bodies that are generated during the transfer |
+//! | [`pages`] | the page at each path |
+//! | [`content`] | bodies that are generated during the transfer |
 //! | `metrics` | the Prometheus exposition |
+//! | [`explain`] | the parameters and the text of `/explain` |
 //! | [`state`] | the JSON of `/config`, `/routes` and `/upstreams` |
 //! | [`table`] | the same documents as text tables |
 //! | [`fetch`](mod@fetch) | a client for them |
@@ -26,12 +27,13 @@ use std::sync::Arc;
 use sluicegate_analytics::Store;
 use sluicegate_proxy::registry::Registry;
 
-mod content;
+pub mod content;
+pub mod explain;
 pub mod fetch;
 pub mod hosts;
 pub mod last_change;
 mod metrics;
-mod pages;
+pub mod pages;
 pub mod planes;
 pub mod readiness;
 mod server;
@@ -39,8 +41,9 @@ pub mod state;
 pub mod table;
 
 pub use fetch::{FetchError, fetch, fetch_text};
-pub use hosts::Hosts;
+pub use hosts::{HostFault, Hosts};
 pub use last_change::LastChange;
+pub use pages::Pages;
 pub use planes::{Lease, Measure, Planes};
 pub use readiness::{Phase, Readiness};
 

@@ -11,6 +11,7 @@ use sluicegate_analytics::{QueryError, Store};
 use sluicegate_http_server::Counters;
 
 use crate::content::{Content, Writer};
+use crate::explain;
 use crate::hosts::HostFault;
 use crate::metrics::{Format, Metrics};
 use crate::readiness::Phase;
@@ -21,7 +22,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
 /// Every path with its description, for the index page.
-const PATHS: [(&str, &str); 9] = [
+const PATHS: [(&str, &str); 10] = [
     ("/", "this list"),
     ("/healthz", "200 while the process runs"),
     ("/readyz", "200 while the gateway is ready for traffic, otherwise 503; ?pod=NAME: 503 in any other pod"),
@@ -30,6 +31,7 @@ const PATHS: [(&str, &str); 9] = [
     ("/routes", "each route with its upstream (JSON)"),
     ("/upstreams", "each upstream with the live state of its endpoints (JSON)"),
     (ANALYTICS, "the sums of requests: ?since=1h&by=api, with step, where, limit and format (JSON or CSV)"),
+    ("/explain", "?method=GET&url=URL&header=NAME:VALUE: the route of such a request, and the reason (JSON)"),
     ("/planes", "with split planes: the connected planes, and their versions (JSON)"),
 ];
 
@@ -42,14 +44,16 @@ const PROBES: [&str; 2] = ["/healthz", "/readyz"];
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// The pages of one admin interface.
-pub(crate) struct Pages {
+pub struct Pages {
     admin: Admin,
     metrics: Arc<Metrics>,
     counters: Arc<Counters>,
 }
 
 impl Pages {
-    pub(crate) fn new(admin: Admin) -> Self {
+    /// The pages of this interface.
+    #[must_use]
+    pub fn new(admin: Admin) -> Self {
         let counters = Arc::<Counters>::default();
         Self { metrics: Metrics::new(admin.clone(), counters.clone()).into(), admin, counters }
     }
@@ -77,7 +81,7 @@ impl Pages {
     }
 
     /// Responds to a request in an ordinary place.
-    pub(crate) async fn respond_in_time<B>(&self, request: Request<B>) -> Response<Content> {
+    pub async fn respond_in_time<B>(&self, request: Request<B>) -> Response<Content> {
         // The body is not read.
         let request = request.map(drop);
         if request.uri().path() == ANALYTICS && self.refusal(&request).is_none() {
@@ -88,7 +92,8 @@ impl Pages {
         self.respond(&request)
     }
 
-    pub(crate) fn respond<B>(&self, request: &Request<B>) -> Response<Content> {
+    /// Responds to a request, except for queries to the database.
+    pub fn respond<B>(&self, request: &Request<B>) -> Response<Content> {
         if let Some(refusal) = self.refusal(request) {
             return refusal;
         }
@@ -111,6 +116,10 @@ impl Pages {
                 let routes = admin.registry.config().map(|config| ServedRoute::all(&config));
                 json(out, &routes.unwrap_or_default())
             }),
+            "/explain" => match explain::described(request.uri().query().unwrap_or_default()) {
+                Ok(described) => document.json(move |out| json(out, &admin.registry.explain(&described))),
+                Err(error) => text(StatusCode::BAD_REQUEST, format!("{error}\n")),
+            },
             "/planes" => document.json(move |out| json(out, &(admin.planes)().document)),
             "/upstreams" => document.json(move |out| json(out, &Upstreams(&admin.registry))),
             _ => text(StatusCode::OK, format!("The admin interface of Sluicegate.\n\n{}", list())),

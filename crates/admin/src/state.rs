@@ -228,7 +228,9 @@ pub struct UpstreamState {
 }
 
 impl UpstreamState {
-    fn of(shared: &SharedUpstream, slow_start: Duration) -> Self {
+    /// The current state of an upstream. `slow_start` is the duration of the slow start of endpoints.
+    #[must_use]
+    pub fn of(shared: &SharedUpstream, slow_start: Duration) -> Self {
         let set = shared.endpoints();
         let endpoints = set.endpoints.iter();
         Self {

@@ -25,6 +25,7 @@
 //! | [`x_backend`] | XBackends: hosts outside of the cluster |
 //! | [`address`] | the addresses that Gateways request, and the addresses that satisfy the requests |
 //! | [`source`] | following a cluster or a directory, and publishing the changes |
+//! | [`catalogue`] | the APIs in service, with their documents, for people |
 //! | [`review`] | the review of objects before the cluster stores them |
 //! | [`migrate`] | the report for users of ingress-nginx |
 //! | [`keys`] | issuing, rotating and revoking API keys |
@@ -35,6 +36,7 @@
 mod address;
 mod backend_tls;
 mod backend_traffic;
+mod catalogue;
 mod convert;
 mod emit;
 mod external;
@@ -55,6 +57,7 @@ pub mod translate;
 mod upstream;
 mod x_backend;
 
+pub use catalogue::{PublishedApi, PublishedEnvironment};
 pub use convert::kong::{KongConverted, KongOptions, convert_kong, is_kong, located};
 pub use convert::{Converted, convert_ingresses};
 pub use keys::{ConsumerKeys, IssuedKey, KeyError, ListedKey, change_keys};

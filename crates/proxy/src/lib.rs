@@ -12,6 +12,7 @@
 //! | [`proxy`](Proxy) | starts, changes and stops the data plane |
 //! | `publish` | compiles the model for the workers |
 //! | [`registry`] | the live state: configuration, counters, upstreams, policies, for readers |
+//! | [`explain`] | the route of a described request, and the reason |
 //! | `runtime` | the thread of a worker: event loop, mailbox, accepting |
 //! | `http` | a client connection, and the life of a request |
 //! | `layer4` | TCP, TLS passthrough, UDP |
@@ -42,6 +43,7 @@ mod buffer;
 pub mod counters;
 mod date;
 mod deadline;
+pub mod explain;
 pub mod failure;
 mod feature;
 #[cfg(any(test, fuzzing))]

@@ -3,16 +3,18 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sluicegate_model::{Config, ObjectId, Settings, Tls};
+use sluicegate_model::{Change, Config, ObjectId, Settings, Tls};
 
 pub use crate::feature::{ApiState, CacheState, PolicyState, SharedState, TrafficState};
 pub use crate::listener::ListenerState;
 
 use crate::counters::{ConsumerStats, Counters, Layer4Labels, Layer4Stats, RouteLabels, RouteStats};
+use crate::explain::{Described, Explanation, explain};
 use crate::feature::Resources;
 pub use crate::feature::quota::QuotaExchange;
-use crate::rule::Table;
-use crate::upstream::SharedUpstream;
+use crate::rule::{Layer4Table, Table};
+use crate::tls::TlsTables;
+use crate::upstream::{SharedUpstream, slot};
 
 /// The counters, and the configuration that is served now.
 #[derive(Debug)]
@@ -211,6 +213,34 @@ impl Registry {
         let mut consumers: Vec<_> = own.into_iter().map(|(id, stats)| (Some(id), stats)).collect();
         consumers.extend(others.into_iter().next().map(|(_, stats)| (None, stats)));
         consumers
+    }
+
+    /// Explains which route serves a described request; `None` before the first configuration.
+    #[must_use]
+    pub fn explain(&self, request: &Described) -> Option<Explanation> {
+        let config = self.config()?;
+        let table = self.live().table.clone();
+        Some(explain(&table, &config, request))
+    }
+
+    /// Shows a configuration to readers in a process without a data plane. The routing table is the table that data planes
+    /// compile from the same configuration.
+    pub fn show(&self, change: &Change) {
+        match change {
+            Change::Config(config) => {
+                let before = self.live().table.clone();
+                let of_tls = (&TlsTables::default(), Layer4Table::default());
+                let table = Table::new(config, &before, of_tls, self.resources(), |_| slot::NONE);
+                self.publish(config, Arc::default(), table.into());
+            }
+            Change::Endpoints { upstream, endpoints } => {
+                let mut live = self.live();
+                let Some(config) = &mut live.config else { return };
+                if let Some(known) = Arc::make_mut(config).upstreams.get_mut(upstream) {
+                    Arc::make_mut(known).endpoints = endpoints.clone();
+                }
+            }
+        }
     }
 
     fn live(&self) -> MutexGuard<'_, Live> {

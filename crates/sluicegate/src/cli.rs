@@ -69,6 +69,8 @@ pub(crate) enum Command {
     Ready(ReadyArgs),
     /// Print the routes of a running gateway.
     Routes(AdminArgs),
+    /// Ask a running gateway which route serves a request, and why.
+    Explain(ExplainArgs),
     /// Print the upstreams of a running gateway: the conditions, health and load of each endpoint.
     Upstreams(AdminArgs),
     /// Print the requests, errors and latencies of each API. Needs a gateway with --analytics, or the control plane of such gateways.
@@ -168,6 +170,20 @@ pub(crate) struct AdminArgs {
     /// The address of the running gateway's admin interface.
     #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
     pub(crate) admin: SocketAddr,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+    /// The method of the request.
+    #[arg(long, value_name = "METHOD", default_value = "GET")]
+    pub(crate) method: String,
+    /// A header of the request; may be given several times.
+    #[arg(long, value_name = "NAME: VALUE")]
+    pub(crate) header: Vec<String>,
+    /// The URL of the request, such as https://shop.example/cart?id=1.
+    pub(crate) url: String,
 }
 
 #[derive(Debug, Args)]

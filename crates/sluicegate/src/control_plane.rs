@@ -25,6 +25,7 @@ use crate::address::{listen_address, local_address};
 use crate::analytics::{StoreArgs, measures, report_store};
 use crate::check::{Ports, translate_options};
 use crate::cli::ClassArgs;
+use crate::dashboard::{DashboardArgs, DashboardParts, OpenDashboard};
 use crate::gateway::{self, pod_name, pod_namespace};
 use crate::quotas::ledger;
 use crate::serve::problems;
@@ -117,6 +118,8 @@ pub(crate) struct ControlPlaneArgs {
     analytics: bool,
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    dashboard: DashboardArgs,
 }
 
 pub(crate) fn run(args: ControlPlaneArgs) -> anyhow::Result<()> {
@@ -152,9 +155,10 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
     let (distributed, of_source) = (distributor.clone(), source.planes(args.source.lease_name().clone()));
     let of_webhook = args.webhook.start(&mut source).await?;
     let of_store = store.clone();
+    let registry = Arc::new(Registry::of_no_worker());
     let admin = Admin {
         analytics: store,
-        registry: Registry::of_no_worker().into(),
+        registry: registry.clone(),
         readiness: readiness.clone(),
         pod: pod_name(),
         namespace: pod_namespace(),
@@ -171,6 +175,11 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
     let listener = TcpListener::bind(args.admin).await;
     let listener =
         listener.with_context(|| format!("cannot serve the admin interface at {} (--admin)", args.admin))?;
+    let dashboard = DashboardParts { args: args.dashboard.clone(), knowledge: source.knowledge() };
+    let dashboard = dashboard.open(&admin, true, &[])?;
+    // Without a dashboard, the control plane compiles no routes.
+    let shown = dashboard.is_some().then_some(registry);
+    dashboard.map(OpenDashboard::start).transpose()?;
     tokio::spawn(admin.serve(listener));
     let tls = match &args.tls_dir {
         Some(dir) => {
@@ -211,6 +220,9 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
     tokio::spawn(distributor.clone().serve(listener, tls));
     let publish = move |change: Change, _| -> Served {
         let version = distributor.publish(&change);
+        if let Some(registry) = &shown {
+            registry.show(&change);
+        }
         if matches!(change, Change::Config(_)) {
             last_change.set_now();
             if readiness.phase() == Phase::Starting {

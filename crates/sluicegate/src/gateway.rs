@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 
 use crate::address::{listen_address, local_address};
 use crate::analytics::{CollectArgs, finish, measures};
+use crate::dashboard::{DashboardParts, OpenDashboard};
 use crate::quotas::Pending;
 use crate::settings::time;
 use crate::signals::{Signals, Wish};
@@ -147,6 +148,8 @@ pub(crate) struct Told {
     pub(crate) quotas: Option<Arc<Pending>>,
     /// The store of analytics, if this process has it.
     pub(crate) store: Option<Arc<Store>>,
+    /// The dashboard; `None` without a control plane.
+    pub(crate) dashboard: Option<DashboardParts>,
 }
 
 /// The receiver of changes from the source.
@@ -228,8 +231,11 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
     };
     let inherited = inheritance.as_mut().map(|from| std::mem::take(&mut from.sockets)).unwrap_or_default();
     let taking_over = inheritance.is_some();
-    let admin_socket = admin_socket(args.admin, &inherited)?;
+    let admin_socket = own_socket(args.admin, &inherited)
+        .with_context(|| format!("cannot serve the admin interface at {} (--admin)", args.admin))?;
     let handed_admin = admin_socket.try_clone()?;
+    // The proxy takes the other sockets.
+    let own = clones(&inherited)?;
     let proxy = Arc::new(Proxy::start(args.options(https, inherited, told.outbox.as_ref())?)?);
 
     let quotas = told.quotas.clone();
@@ -255,6 +261,10 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
         },
         analytics: told.store.clone(),
     };
+    let dashboard = told.dashboard.map(|parts| parts.open(&admin, false, &own)).transpose()?.flatten();
+    drop(own);
+    let handed_dashboard = dashboard.as_ref().map(OpenDashboard::socket).transpose()?;
+    let dashboard = dashboard.map(OpenDashboard::start).transpose()?;
     admin_socket.set_nonblocking(true)?;
     let admin = tokio::spawn(admin.serve(tokio::net::TcpListener::from_std(admin_socket)?));
     let (configured, first) = oneshot::channel();
@@ -277,12 +287,16 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
     }
 
     let mut over = tokio::spawn({
-        let (proxy, taken_over) = (proxy.clone(), taken_over(offer, proxy.clone(), handed_admin));
+        let handed = std::iter::once(handed_admin).chain(handed_dashboard).collect();
+        let (proxy, taken_over) = (proxy.clone(), taken_over(offer, proxy.clone(), handed));
         async move {
             taken_over.await;
             // The other process already accepts connections and responds at the admin address. The routes of this process are
             // outdated, even if it was draining before.
             admin.abort();
+            if let Some(dashboard) = dashboard {
+                dashboard.abort();
+            }
             proxy.end_grace();
             tracing::info!(
                 "another process has taken over the sockets: this process accepts no further connection"
@@ -352,15 +366,18 @@ async fn end(wish: Wish, proxy: &Proxy, drain: Drain, signals: &mut Signals) -> 
     Ok(())
 }
 
-/// The listening socket of the admin interface: the predecessor's socket, if there is a predecessor.
-fn admin_socket(address: SocketAddr, inherited: &[OwnedFd]) -> anyhow::Result<TcpListener> {
+/// The listening socket of an interface of the process: the predecessor's socket, if there is a predecessor.
+pub(crate) fn own_socket(address: SocketAddr, inherited: &[OwnedFd]) -> anyhow::Result<TcpListener> {
     for socket in inherited {
         if socket_type(socket)? == SocketType::STREAM && getsockname(socket)?.try_into() == Ok(address) {
             return Ok(socket.try_clone()?.into());
         }
     }
-    TcpListener::bind(address)
-        .with_context(|| format!("cannot serve the admin interface at {address} (--admin)"))
+    Ok(TcpListener::bind(address)?)
+}
+
+fn clones(sockets: &[OwnedFd]) -> std::io::Result<Vec<OwnedFd>> {
+    sockets.iter().map(OwnedFd::try_clone).collect()
 }
 
 /// Retries the failed listeners of the configuration.
@@ -373,7 +390,7 @@ async fn retry_listeners(proxy: Arc<Proxy>) {
 }
 
 /// Returns when another process serves with these sockets.
-async fn taken_over(offer: Option<Offer>, proxy: Arc<Proxy>, admin: TcpListener) {
+async fn taken_over(offer: Option<Offer>, proxy: Arc<Proxy>, handed: Vec<TcpListener>) {
     if let Some(offer) = offer {
         let (done, over) = oneshot::channel();
         // A thread instead of a blocking task, which would delay the end of the runtime.
@@ -381,7 +398,9 @@ async fn taken_over(offer: Option<Offer>, proxy: Arc<Proxy>, admin: TcpListener)
         let spawned = thread.spawn(move || {
             let sockets = || {
                 let mut sockets = proxy.sockets()?;
-                sockets.push(admin.try_clone()?.into());
+                for socket in &handed {
+                    sockets.push(socket.try_clone()?.into());
+                }
                 Ok(sockets)
             };
             if offer.hand_over(sockets).inspect_err(warn_of_offer).is_ok() {

@@ -14,6 +14,7 @@
 //! | [`gateway`] | the data plane as a process |
 //! | [`serve`] | `sluicegate serve` |
 //! | [`control_plane`] | `sluicegate control-plane` |
+//! | [`dashboard`] | the dashboard, and what it shows of the control plane |
 //! | [`data_plane`] | `sluicegate data-plane` |
 //! | [`webhook`] | the admission webhook, as options |
 //! | [`source`] | the source of routes, as options |
@@ -36,6 +37,7 @@ mod cli;
 mod configmap;
 mod control_plane;
 mod convert;
+mod dashboard;
 mod data_plane;
 mod flags;
 mod gateway;
@@ -107,6 +109,7 @@ fn main() -> ExitCode {
         }
         Command::Ready(args) => show::ready(&args),
         Command::Routes(args) => show::routes(&args),
+        Command::Explain(args) => show::explain(&args),
         Command::Upstreams(args) => show::upstreams(&args),
         Command::Apis(args) => top::apis(&args),
         Command::Top(args) => top::top(&args),

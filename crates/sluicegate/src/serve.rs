@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use crate::analytics::{StoreArgs, deliver};
 use crate::check::{Ports, translate_options};
 use crate::cli::ClassArgs;
+use crate::dashboard::{DashboardArgs, DashboardParts};
 use crate::gateway::{self, GatewayArgs, Told};
 use crate::quotas::{Pending, count};
 use crate::settings::SettingsArgs;
@@ -34,6 +35,8 @@ pub(crate) struct ServeArgs {
     webhook: WebhookArgs,
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    dashboard: DashboardArgs,
 }
 
 pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
@@ -64,8 +67,15 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     if let (Some(outbox), Some(store)) = (&outbox, &store) {
         tokio::spawn(deliver(outbox.clone(), store.clone()));
     }
-    let told =
-        Told { problems: problems(source.problems()), planes: Arc::new(planes), outbox, quotas, store };
+    let dashboard = DashboardParts { args: args.dashboard.clone(), knowledge: source.knowledge() };
+    let told = Told {
+        problems: problems(source.problems()),
+        planes: Arc::new(planes),
+        outbox,
+        quotas,
+        store,
+        dashboard: Some(dashboard),
+    };
     let resignation = source.resignation();
     gateway::run(&args.gateway, &args.tls.listen_https, told, resignation, |mut publish| {
         source.run(move |change, heard| {

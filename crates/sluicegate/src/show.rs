@@ -1,11 +1,14 @@
-//! `sluicegate routes` and `sluicegate upstreams`: tables from a running gateway. `sluicegate ready`: the readiness of a
+//! `sluicegate routes`, `sluicegate upstreams` and `sluicegate explain`: answers of a running gateway. `sluicegate ready`: the readiness of a
 //! gateway. `sluicegate crds`: the CustomResourceDefinitions, for an API server.
 
+use anyhow::Context as _;
+use sluicegate_admin::explain::{explanation_text, question};
 use sluicegate_admin::state::{ServedRoute, UpstreamState};
 use sluicegate_admin::table::{routes_table, upstreams_table};
 use sluicegate_admin::{fetch, fetch_text};
+use sluicegate_proxy::explain::Explanation;
 
-use crate::cli::{AdminArgs, ReadyArgs};
+use crate::cli::{AdminArgs, ExplainArgs, ReadyArgs};
 
 pub(crate) fn routes(args: &AdminArgs) -> anyhow::Result<()> {
     let routes: Vec<ServedRoute> = runtime()?.block_on(fetch(args.admin, "/routes"))?;
@@ -16,6 +19,14 @@ pub(crate) fn routes(args: &AdminArgs) -> anyhow::Result<()> {
 pub(crate) fn upstreams(args: &AdminArgs) -> anyhow::Result<()> {
     let upstreams: Vec<UpstreamState> = runtime()?.block_on(fetch(args.admin, "/upstreams"))?;
     crate::say(&upstreams_table(&upstreams));
+    Ok(())
+}
+
+pub(crate) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
+    let question = question(&args.method, &args.url, args.header.iter().map(String::as_str));
+    let explained: Option<Explanation> = runtime()?.block_on(fetch(args.admin.admin, &question))?;
+    let explained = explained.context("the gateway has no configuration yet; try again when it is ready")?;
+    crate::say(&explanation_text(&explained));
     Ok(())
 }
 

@@ -10,12 +10,13 @@ use clap::{Args, ValueEnum};
 use sluicegate_admin::{Lease, Measure, Planes};
 use sluicegate_control::{
     Addresses, ClusterSource, Credentials, DirectorySource, GatewayServices, ObjectName, Problem, Publish,
-    ServiceType, StatusOptions, TranslateOptions,
+    PublishedApi, ServiceType, StatusOptions, TranslateOptions,
 };
 use tokio::sync::watch;
 
 use crate::address::{key_value, object_name, port_range};
 use crate::configmap;
+use crate::dashboard::Knowledge;
 use crate::settings::SettingsArgs;
 use crate::tls::TlsArgs;
 
@@ -278,6 +279,19 @@ impl Source {
             Self::Directory(source) => source.problems(),
             Self::Cluster(source) => source.problems(),
         }
+    }
+
+    /// The Apis in service, and every change of them.
+    pub(crate) fn apis(&self) -> watch::Receiver<Arc<[PublishedApi]>> {
+        match self {
+            Self::Directory(source) => source.apis(),
+            Self::Cluster(source) => source.apis(),
+        }
+    }
+
+    /// What the dashboard shows of the source.
+    pub(crate) fn knowledge(&self) -> Knowledge {
+        Knowledge { apis: self.apis(), problems: self.problems() }
     }
 
     /// Whether this process holds the Lease and writes into the cluster, and how much it has written, for `/metrics`.

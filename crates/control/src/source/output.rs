@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::foreign_in_words;
 use super::publish::Publisher;
 use super::resolve::{Answer, Reach, Resolver, Target};
+use crate::catalogue::{self, PublishedApi};
 use crate::frontend::gateway::service;
 use crate::merge::policy::standing::Standing;
 use crate::problem::{Problem, Severity};
@@ -34,10 +35,18 @@ pub trait Publish: FnMut(Change, Instant) -> Served + Send {}
 
 impl<P: FnMut(Change, Instant) -> Served + Send> Publish for P {}
 
+/// What a source tells people.
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    pub(super) problems: state::Sender<Arc<[Problem]>>,
+    pub(super) apis: state::Sender<Arc<[PublishedApi]>>,
+}
+
 /// Translates a store whenever the store changes, and publishes the result.
 pub(super) struct Output<P> {
     options: TranslateOptions,
     problems: state::Sender<Arc<[Problem]>>,
+    apis: state::Sender<Arc<[PublishedApi]>>,
     /// The last translation, without its configuration.
     translation: Option<Translation>,
     /// The upstreams with an external name.
@@ -52,15 +61,11 @@ pub(super) struct Output<P> {
 }
 
 impl<P: Publish> Output<P> {
-    pub(super) fn new(
-        options: TranslateOptions,
-        problems: state::Sender<Arc<[Problem]>>,
-        publish: P,
-        reach: Reach,
-    ) -> Self {
+    pub(super) fn new(options: TranslateOptions, reports: Reports, publish: P, reach: Reach) -> Self {
         Self {
             options,
-            problems,
+            problems: reports.problems,
+            apis: reports.apis,
             translation: None,
             external: BTreeMap::new(),
             resolver: Resolver::new(reach),
@@ -168,6 +173,7 @@ impl<P: Publish> Output<P> {
     fn translate(&mut self, store: &Store) -> Config {
         let mut translation = translate(store, &self.options);
         let config = std::mem::take(&mut translation.config);
+        self.apis.send_replace(catalogue::apis(store));
         let target = |(key, port): (&UpstreamKey, &u16)| {
             let name = config.upstreams.get(key)?.external_name.clone()?;
             Some((key.clone(), (name, *port)))

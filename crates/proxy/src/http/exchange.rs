@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_http1::{Known, Method, Normalised, Rejection, RequestFraming, TargetForm, normalise};
+use sluicegate_http1::{Known, Method, Normalised, RequestFraming, TargetForm, normalise};
 use sluicegate_model::Settings;
 use sluicegate_model::feature::EndpointForm;
 use sluicegate_model::rule::HttpsRedirect;
@@ -20,9 +20,10 @@ use super::protocols::may_be_asked;
 use super::record::OpenRecord;
 use super::refuse::Refusal;
 use super::steer::{Steered, rewritten_host};
+use super::target::{check_target, has_encoded_slash, is_acme_challenge, raw_path, with_decoded_slashes};
 use super::upload::Upload;
 use super::validate::Inspected;
-use super::view::{is_trusted, raw_path};
+use super::view::is_trusted;
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
 use crate::feature::compression::is_grpc;
@@ -33,7 +34,6 @@ use crate::feature::retries::allows_retry;
 use crate::feature::session_affinity::Session;
 use crate::feature::traffic::TrafficPolicy;
 use crate::name::host_name;
-use crate::path::has_encoded_dot_segment;
 use crate::request::HeadView;
 use crate::rule::RouteIndex;
 use crate::template::Captured;
@@ -291,25 +291,11 @@ impl<'c> Exchange<'c> {
     #[cold]
     fn decode_slashes(&mut self) -> Result<(), Refusal> {
         let (entrance, path) = (self.client.origin.entrance, self.path());
-        if memchr::memmem::find(path, b"%2F").is_none()
-            || !self.snapshot.table.decodes_slashes(entrance, self.head().authority())
+        if !has_encoded_slash(path) || !self.snapshot.table.decodes_slashes(entrance, self.head().authority())
         {
             return Ok(());
         }
-        let mut decoded = Vec::with_capacity(path.len());
-        let mut rest = path;
-        while let Some(at) = memchr::memmem::find(rest, b"%2F") {
-            decoded.extend_from_slice(&rest[..at]);
-            decoded.push(b'/');
-            rest = &rest[at + 3..];
-        }
-        decoded.extend_from_slice(rest);
-        // The decoded path may have empty segments.
-        let mut normal = Vec::new();
-        let path = match normalise(&decoded, &mut normal).map_err(Refusal::Rejected)? {
-            Normalised::Plain | Normalised::AsIs => decoded,
-            Normalised::Rewritten(_) => normal,
-        };
+        let path = with_decoded_slashes(path).map_err(Refusal::Rejected)?;
         self.scratch.path = path;
         self.is_rewritten = true;
         Ok(())
@@ -556,39 +542,6 @@ pub(super) fn endpoint_form(policy: &TrafficPolicy) -> Option<&EndpointForm> {
     Some(&policy.source().features.endpoint_form).filter(|form| **form != EndpointForm::default())
 }
 
-/// Rejects a target that endpoints may read in another way than this gateway, unless the settings allow the target. `raw`
-/// is the path as the client sent it.
-#[inline]
-fn check_target(
-    raw: &[u8],
-    normalised: &Normalised<'_>,
-    query: Option<&[u8]>,
-    settings: &Settings,
-) -> Result<(), Rejection> {
-    let is_plain_query = query.is_none_or(<[u8]>::is_ascii);
-    match normalised {
-        Normalised::Plain if is_plain_query => Ok(()),
-        Normalised::Plain | Normalised::AsIs => check_odd_target(raw, raw, is_plain_query, settings),
-        Normalised::Rewritten(path) => check_odd_target(raw, path, is_plain_query, settings),
-    }
-}
-
-#[cold]
-fn check_odd_target(
-    raw: &[u8],
-    path: &[u8],
-    is_plain_query: bool,
-    settings: &Settings,
-) -> Result<(), Rejection> {
-    if !(settings.allow_non_ascii_targets || is_plain_query && raw.is_ascii()) {
-        return Err(Rejection::NonAsciiTarget);
-    }
-    if !settings.allow_encoded_dot_segments && has_encoded_dot_segment(path) {
-        return Err(Rejection::EncodedDotSegment);
-    }
-    Ok(())
-}
-
 /// A gRPC timeout: up to 8 digits and a unit.
 fn grpc_timeout(text: &[u8]) -> Option<Duration> {
     let (unit, digits) = text.split_last()?;
@@ -602,11 +555,6 @@ fn grpc_timeout(text: &[u8]) -> Option<Duration> {
         b'n' => Some(Duration::from_nanos(amount)),
         _ => None,
     }
-}
-
-/// Whether a certificate authority requests a proof of control, which must be served over plain HTTP (RFC 8555, 8.3).
-fn is_acme_challenge(path: &[u8]) -> bool {
-    path.starts_with(b"/.well-known/acme-challenge/")
 }
 
 /// Writes the HTTPS URL of a request.

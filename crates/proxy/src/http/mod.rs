@@ -6,6 +6,7 @@
 //! | `http2` | an HTTP/2 connection of a client: a request for each stream |
 //! | `wire` | the common part of both versions: request bodies in, responses out |
 //! | `exchange` | the life of a request, phase by phase |
+//! | `target` | the target of a request: rejected targets, the path for the lookup |
 //! | `view` | the views of a request for features, and the edits by features |
 //! | `admit` | the security policy and the limits of a request's route |
 //! | `filter` | the filters `ExternalAuth` of a request's listener and route |
@@ -52,6 +53,7 @@ mod refuse;
 mod reply;
 mod respond;
 mod steer;
+pub(crate) mod target;
 mod tunnel;
 mod upload;
 mod validate;

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use super::connection::Client;
 use super::exchange::Exchange;
 use super::refuse::Refusal;
-use super::view::raw_path;
+use super::target::raw_path;
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure};
 use crate::feature::Guard;

@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use sluicegate_http1::RequestHead;
 use sluicegate_model::Settings;
 use sluicegate_model::feature::endpoint_form::NginxForwarding;
 
 use super::encode::original_peer;
 use super::exchange::Exchange;
+use super::target::raw_path;
 use crate::feature::edit::Edits;
 use crate::request::{ClientView, HeadView, RequestView};
 use crate::template::TemplateView;
@@ -124,14 +124,6 @@ impl Exchange<'_> {
             self.upload.discard_trailers();
         }
         edits.clear();
-    }
-}
-
-/// The path as the client sent it.
-pub(super) fn raw_path<'b>(head: &RequestHead, buf: &'b [u8]) -> &'b [u8] {
-    match head.path.of(buf) {
-        [] => b"/",
-        raw => raw,
     }
 }
 

@@ -97,6 +97,27 @@ impl Host {
         Some(RuleView { id: &rule.id, host: &self.source.host, path, upstream })
     }
 
+    /// The pattern of the host's names.
+    pub(super) fn pattern(&self) -> &HostPattern {
+        &self.source.host
+    }
+
+    /// Every match with its rule, without the fallback.
+    pub(super) fn written(&self) -> impl Iterator<Item = (&Rule, &RuleMatch)> {
+        self.source.rules.iter().flat_map(|rule| rule.matches.iter().map(move |of| (rule, of)))
+    }
+
+    /// The rule and the match of a target; no match for the fallback.
+    pub(super) fn source(&self, route: u32) -> Option<(&Rule, Option<&RuleMatch>)> {
+        match self.places.get(route as usize) {
+            Some((rule, of)) => {
+                let rule = self.source.rules.get(*rule as usize)?;
+                Some((rule, rule.matches.get(*of as usize)))
+            }
+            None => Some((self.source.fallback.as_ref()?, None)),
+        }
+    }
+
     /// Whether no request for the host uses the default rule.
     pub(super) fn takes_all(&self) -> bool {
         self.takes_all

@@ -8,6 +8,7 @@
 //! | `layer4` | the routes of listeners below HTTP |
 //! | `tree` | the matches with a literal path |
 //! | `regexes` | the matches with a regular expression |
+//! | `trace` | the lookup of a route with its steps |
 //! | `conditions` | the conditions of a match other than the path |
 
 mod backends;
@@ -18,6 +19,7 @@ mod layer4;
 mod regexes;
 #[cfg(test)]
 mod speed;
+pub(crate) mod trace;
 mod tree;
 
 use std::collections::HashMap;

@@ -5,6 +5,7 @@ mod api_validation;
 mod apis;
 mod backend_tls;
 mod backend_traffic;
+mod dashboard;
 mod gateway_tls;
 mod grpc_routes;
 mod http_routes;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use sluicegate_model::ApiContract;
 use sluicegate_openapi::{Document, Finding, Parts, SchemaFault};
 
+use crate::catalogue::Packed;
 use crate::locate;
 use crate::manifest::read_yaml;
 use crate::object::Kind;
@@ -26,6 +27,8 @@ const CONTRACTS_MAX: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Contract {
     pub(crate) document: Document,
+    /// The text, for people.
+    pub(crate) text: Packed,
     /// The faults, each with its place in the document.
     pub(crate) faults: Vec<ContractFault>,
     /// The contracts for the data plane, by the parts that they have, so that a contract is made once.
@@ -50,6 +53,7 @@ impl Contract {
     pub(crate) fn read(text: &str) -> Self {
         let failed = |message: String| Self {
             document: Document::default(),
+            text: Packed::default(),
             faults: vec![ContractFault { is_error: true, message }],
             made: Mutex::default(),
         };
@@ -70,7 +74,7 @@ impl Contract {
             ContractFault { is_error, message: format!("{line}{finding}") }
         };
         let faults = document.findings.iter().enumerate().map(fault).collect();
-        Self { document, faults, made: Mutex::default() }
+        Self { document, text: Packed::new(text), faults, made: Mutex::default() }
     }
 
     /// The contract with these parts of each operation, for the data plane.

@@ -30,6 +30,10 @@ pub(crate) mod written;
 pub(crate) struct Api {
     /// `metadata.creationTimestamp`, in seconds since 1970.
     pub(crate) created: Option<i64>,
+    /// The title, in place of the title of the document.
+    pub(crate) title: Option<Box<str>>,
+    /// The team or the person who is responsible.
+    pub(crate) owner: Option<Box<str>>,
     /// The version, in place of the version of the document.
     pub(crate) version: Option<Box<str>>,
     /// The document; `None` if the reference is invalid.
@@ -114,12 +118,10 @@ impl Api {
         }
         let sets = spec.operation_sets.unwrap_or_default().into_iter().enumerate();
         let sets = sets.filter_map(|(index, set)| operation_set(index, set, findings)).collect();
-        // People read these.
-        for (name, value) in [("title", spec.title), ("owner", spec.owner)] {
-            text(name, value, findings);
-        }
         Self {
             created: raw.metadata.creation_timestamp.map(|time| time.0.as_second()),
+            title: text("title", spec.title, findings),
+            owner: text("owner", spec.owner, findings),
             version: text("version", spec.version, findings),
             document,
             environments,

@@ -36,8 +36,9 @@ use tokio::sync::{mpsc, watch as state};
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep_until, timeout};
 
-use super::output::{Output, Publish};
+use super::output::{Output, Publish, Reports};
 use super::resolve::Reach;
+use crate::catalogue::PublishedApi;
 use crate::frontend::gateway::service;
 use crate::object::kind::{Absence, Watch as Watched};
 use crate::object::secret::CREDENTIALS_TYPE;
@@ -121,7 +122,7 @@ pub struct ClusterSource {
     namespaces: Vec<Arc<str>>,
     options: TranslateOptions,
     status: Option<StatusOptions>,
-    problems: state::Sender<Arc<[Problem]>>,
+    reports: Reports,
     leads: state::Sender<bool>,
     other_leads: state::Sender<bool>,
     /// The number of written statuses and annotations.
@@ -147,7 +148,7 @@ impl ClusterSource {
             namespaces,
             options,
             status,
-            problems: state::Sender::new(Arc::default()),
+            reports: Reports::default(),
             leads,
             other_leads: state::Sender::new(false),
             status_writes: Arc::default(),
@@ -212,7 +213,13 @@ impl ClusterSource {
     /// it is gone.
     #[must_use]
     pub fn problems(&self) -> state::Receiver<Arc<[Problem]>> {
-        self.problems.subscribe()
+        self.reports.problems.subscribe()
+    }
+
+    /// The Apis in service, and every change of them.
+    #[must_use]
+    pub fn apis(&self) -> state::Receiver<Arc<[PublishedApi]>> {
+        self.reports.apis.subscribe()
     }
 
     /// Follows the cluster until the future is dropped. The first change is a complete configuration, as soon as all
@@ -259,7 +266,7 @@ impl ClusterSource {
         });
         let (sender, heard) = mpsc::channel(QUEUE);
         let mut follower = Follower {
-            output: Output::new(self.options.clone(), self.problems, publish, Reach::BeyondTheNode),
+            output: Output::new(self.options.clone(), self.reports, publish, Reach::BeyondTheNode),
             client: self.client,
             options: self.options,
             namespaces: self.namespaces,

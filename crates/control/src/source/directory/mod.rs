@@ -25,8 +25,9 @@ use tokio::sync::watch as state;
 use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
 
-use super::output::{Output, Publish, without_repeats};
+use super::output::{Output, Publish, Reports, without_repeats};
 use super::resolve::{self, Reach};
+use crate::catalogue::PublishedApi;
 use crate::problem::{Origin, Problem, Severity};
 use crate::translate::{TranslateOptions, translate};
 
@@ -139,22 +140,32 @@ pub struct DirectorySource {
     dir: PathBuf,
     options: TranslateOptions,
     change_detection: ChangeDetection,
-    problems: state::Sender<Arc<[Problem]>>,
+    reports: Reports,
 }
 
 impl DirectorySource {
     /// A source that follows `dir`, or a single manifest. The path need not exist yet.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>, options: TranslateOptions) -> Self {
-        let problems = state::Sender::new(Arc::default());
-        Self { dir: dir.into(), options, change_detection: ChangeDetection::FULL, problems }
+        Self {
+            dir: dir.into(),
+            options,
+            change_detection: ChangeDetection::FULL,
+            reports: Reports::default(),
+        }
     }
 
     /// The current problems, and every change of them. The log names each problem once when it appears, and once when
     /// it is gone.
     #[must_use]
     pub fn problems(&self) -> state::Receiver<Arc<[Problem]>> {
-        self.problems.subscribe()
+        self.reports.problems.subscribe()
+    }
+
+    /// The Apis in service, and every change of them.
+    #[must_use]
+    pub fn apis(&self) -> state::Receiver<Arc<[PublishedApi]>> {
+        self.reports.apis.subscribe()
     }
 
     /// Follows the directory until the future is dropped. The first change is a complete configuration, as soon as the
@@ -182,7 +193,7 @@ impl DirectorySource {
             has_started: false,
             heard: Instant::now(),
             next_warning: Instant::now() + TELL_AGAIN,
-            output: Output::new(self.options, self.problems, publish, Reach::Anywhere),
+            output: Output::new(self.options, self.reports, publish, Reach::Anywhere),
             dir: self.dir,
             change_detection: self.change_detection,
         };

@@ -1,0 +1,216 @@
+//! The APIs in service, for people: each with its environments and its document.
+
+use std::fmt;
+use std::io::{Read as _, Write as _};
+use std::sync::Arc;
+
+use flate2::Compression;
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
+
+use crate::manifest::read_yaml;
+use crate::object::api::contract::Contract;
+use crate::object::api::lifecycle::{LifecycleState, VersionPlace};
+use crate::object::api::{Api, DocumentSource, Environment};
+use crate::store::Store;
+
+/// An `Api` in service.
+#[derive(Clone, Debug)]
+pub struct PublishedApi {
+    /// The namespace of the object.
+    pub namespace: Arc<str>,
+    /// The name of the object.
+    pub name: Arc<str>,
+    /// The title; empty without a title.
+    pub title: Box<str>,
+    /// The version; empty without a version.
+    pub version: Box<str>,
+    /// The team or the person who is responsible.
+    pub owner: Option<Box<str>>,
+    /// The state of the lifecycle, such as `Published`.
+    pub state: &'static str,
+    /// The time of the deprecation, in seconds since 1970.
+    pub deprecation: Option<i64>,
+    /// The time of the end, in seconds since 1970.
+    pub sunset: Option<i64>,
+    /// The place of the version in requests, in words.
+    pub versioning: Option<Box<str>>,
+    /// The environments.
+    pub environments: Vec<PublishedEnvironment>,
+    /// The place where the object was written, `file:line`; `None` for objects of a cluster.
+    pub origin: Option<Box<str>>,
+    contract: Option<Arc<Contract>>,
+}
+
+/// An environment of an API.
+#[derive(Clone, Debug)]
+pub struct PublishedEnvironment {
+    /// The name.
+    pub name: Arc<str>,
+    /// The host patterns.
+    pub hosts: Vec<Box<str>>,
+    /// The path before the paths of the document; empty for `/`.
+    pub base_path: Box<str>,
+    /// The key of the upstream.
+    pub upstream: Box<str>,
+    /// Whether the environment names a certificate.
+    pub has_certificate: bool,
+}
+
+impl PublishedApi {
+    /// The number of operations.
+    #[must_use]
+    pub fn operations(&self) -> usize {
+        self.contract.as_ref().map_or(0, |contract| contract.document.operations.len())
+    }
+
+    /// The document as JSON; `None` if there is no readable document. Each call reads the document again.
+    #[must_use]
+    pub fn document(&self) -> Option<serde_json::Value> {
+        read_yaml(&self.contract.as_ref()?.text.unpack()?).ok()
+    }
+}
+
+/// The APIs of a store, in the order of their names.
+pub(crate) fn apis(store: &Store) -> Arc<[PublishedApi]> {
+    let published = store.all::<Api>().map(|(object, api, origin)| {
+        let contract = document(store, api);
+        let of_document = contract.as_ref().map(|contract| &contract.document);
+        let text = |own: &Option<Box<str>>, other: Option<&Box<str>>| own.as_ref().or(other).cloned();
+        let version = text(&api.version, of_document.map(|document| &document.version)).unwrap_or_default();
+        let base = of_document.and_then(|document| document.servers.first()).map(|server| &*server.path);
+        PublishedApi {
+            namespace: object.namespace.clone(),
+            name: object.name.clone(),
+            title: text(&api.title, of_document.map(|document| &document.title)).unwrap_or_default(),
+            owner: api.owner.clone(),
+            state: state(api.lifecycle.state),
+            deprecation: api.lifecycle.deprecation,
+            sunset: api.lifecycle.sunset,
+            versioning: api.versioning.as_ref().map(|versioning| {
+                let default = if versioning.is_default { ", and the default version" } else { "" };
+                let name = &versioning.name;
+                match versioning.place {
+                    VersionPlace::Path => "the path segment after the base path".into(),
+                    VersionPlace::Header => format!("the header {name}{default}").into(),
+                    VersionPlace::Query => format!("the query parameter {name}{default}").into(),
+                }
+            }),
+            environments: api
+                .environments
+                .iter()
+                .map(|written| {
+                    let base = written.base_path.as_deref().or(base).unwrap_or_default();
+                    let in_path = api.versioning.as_ref().is_some_and(|of| of.place == VersionPlace::Path);
+                    let base = if in_path { format!("{base}/{version}") } else { base.to_owned() };
+                    environment(written, base)
+                })
+                .collect(),
+            version,
+            origin: origin.file.as_ref().map(|file| format!("{}:{}", file.display(), origin.line).into()),
+            contract,
+        }
+    });
+    let mut published: Vec<_> = published.collect();
+    published.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
+    published.into()
+}
+
+/// The document of an Api, if it exists. The translation reports a missing document.
+fn document(store: &Store, api: &Api) -> Option<Arc<Contract>> {
+    match api.document.as_ref()? {
+        DocumentSource::Inline(contract) => Some(contract.clone()),
+        DocumentSource::ConfigMap { object, key } => {
+            let (configmap, _) = store.configmap(object)?;
+            let text = std::str::from_utf8(configmap.data.get(key)?).ok()?;
+            Some(configmap.documents.get(key, text))
+        }
+    }
+}
+
+fn environment(written: &Environment, base: String) -> PublishedEnvironment {
+    PublishedEnvironment {
+        name: written.name.clone(),
+        hosts: written.hosts.iter().map(|host| host.to_string().into()).collect(),
+        base_path: base.into(),
+        upstream: written
+            .upstream
+            .as_ref()
+            .map_or_else(|| "mock".into(), |upstream| upstream.to_string().into()),
+        has_certificate: written.certificate.is_some(),
+    }
+}
+
+fn state(state: LifecycleState) -> &'static str {
+    match state {
+        LifecycleState::Created => "Created",
+        LifecycleState::PreReleased => "PreReleased",
+        LifecycleState::Published => "Published",
+        LifecycleState::Deprecated => "Deprecated",
+        LifecycleState::Blocked => "Blocked",
+        LifecycleState::Retired => "Retired",
+    }
+}
+
+/// A text, compressed: a document takes a tenth of its length.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Packed(Box<[u8]>);
+
+impl Packed {
+    pub(crate) fn new(text: &str) -> Self {
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
+        // Writing to memory does not fail.
+        let packed = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish());
+        Self(packed.unwrap_or_default().into())
+    }
+
+    fn unpack(&self) -> Option<String> {
+        let mut text = String::new();
+        DeflateDecoder::new(&*self.0).read_to_string(&mut text).ok()?;
+        Some(text)
+    }
+}
+
+impl fmt::Debug for Packed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} packed bytes", self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const API: &str = r#"
+apiVersion: sluicegate.dev/v1alpha1
+kind: Api
+metadata: {name: pets, namespace: shop}
+spec:
+  owner: Team Pets
+  versioning: {in: Path}
+  document:
+    inline: |
+      openapi: 3.1.0
+      info: {title: Pets, version: "2"}
+      servers: [{url: https://api.test/base}]
+      paths: {/pets: {get: {summary: Lists pets}}}
+  environments:
+  - {name: production, hosts: [api.test], backend: {service: pets, port: http}}
+"#;
+
+    #[test]
+    fn published_api_has_the_facts_of_its_object_and_of_its_document() {
+        let mut store = Store::default();
+        store.set_file(Path::new("shop.yaml"), API);
+        let apis = apis(&store);
+        let [api] = &apis[..] else { panic!("{apis:?}") };
+        assert_eq!((&*api.title, &*api.version, api.owner.as_deref()), ("Pets", "2", Some("Team Pets")));
+        assert_eq!((api.state, api.operations()), ("Published", 1));
+        assert_eq!(&*api.environments[0].base_path, "/base/2");
+        assert_eq!(api.origin.as_deref(), Some("shop.yaml:2"));
+        let document = api.document().expect("a document");
+        assert_eq!(document["paths"]["/pets"]["get"]["summary"], "Lists pets");
+    }
+}

@@ -1,0 +1,378 @@
+use std::fs::write;
+
+use hyper::header::{AUTHORIZATION, LOCATION};
+use serde_json::Value;
+use sluicegate_admin::{Admin, Hosts, LastChange, Planes, Problems, Readiness};
+use sluicegate_model::policy::{Consumer, KeyHash, Security};
+use sluicegate_model::{Change, Config, HostPattern, ObjectId, PathPattern, Rule, UpstreamKey, VirtualHost};
+use sluicegate_proxy::registry::Registry;
+
+use super::*;
+use crate::{Api, Catalogue, Environment, History, Problem, TokenFile};
+
+struct Shop;
+
+impl Catalogue for Shop {
+    fn apis(&self) -> Vec<Api> {
+        vec![Api {
+            namespace: "shop".to_owned(),
+            name: "orders".to_owned(),
+            title: "Orders".to_owned(),
+            version: "2".to_owned(),
+            owner: Some("Team Checkout".to_owned()),
+            state: "Published",
+            deprecation: None,
+            sunset: None,
+            versioning: None,
+            operations: 1,
+            environments: vec![Environment {
+                name: "production".to_owned(),
+                hosts: vec!["api.shop.test".to_owned()],
+                base_path: "/orders".to_owned(),
+                upstream: "shop/orders:http".to_owned(),
+                https: true,
+            }],
+            origin: None,
+        }]
+    }
+
+    fn document(&self, _: &str, name: &str) -> Option<Value> {
+        (name == "orders").then(|| json!({"openapi": "3.1.0"}))
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        let problem = |severity, message: &str| Problem {
+            severity,
+            place: Some("shop.yaml:7".to_owned()),
+            object: Some("Ingress shop/web".to_owned()),
+            field: "spec.rules".to_owned(),
+            message: message.to_owned(),
+        };
+        vec![problem("error", "is wrong"), problem("warning", "is odd")]
+    }
+}
+
+/// A configuration with many routes, a policy, and a consumer with a key.
+fn config() -> Config {
+    let id = |kind, name: &str| ObjectId { kind, namespace: "shop".into(), name: name.into() };
+    let route = |index: usize| {
+        let key = UpstreamKey::new("shop", "web", "http");
+        let mut rule = Rule::new(id("Ingress", "web"), PathPattern::Prefix(format!("/{index}").into()), key);
+        rule.security = (index == 7)
+            .then(|| Arc::new(Security::closed(id("SecurityPolicy", "login"), "a Secret is missing".into())));
+        rule
+    };
+    let host = HostPattern::Exact("shop.test".into());
+    let consumer = Consumer {
+        id: id("Consumer", "mobile"),
+        username: "mobile".into(),
+        groups: vec!["gold".into()],
+        keys: vec![KeyHash([0xab; 32])],
+        tokens: Vec::new(),
+        users: vec!["ada".into()],
+        refused: false,
+        terms: Vec::new(),
+    };
+    Config {
+        hosts: vec![Arc::new(VirtualHost::new(host, (0..1200).map(route).collect()))],
+        consumers: vec![Arc::new(consumer)],
+        upstreams: [(UpstreamKey::new("shop", "web", "http"), Arc::default())].into(),
+        ..Config::default()
+    }
+}
+
+fn site(access: Access, hosts: Hosts) -> Site {
+    let registry = Registry::of_no_worker();
+    registry.show(&Change::Config(Arc::new(config())));
+    let admin = Admin {
+        analytics: None,
+        registry: registry.into(),
+        readiness: Readiness::new(),
+        pod: None,
+        namespace: None,
+        hosts: Hosts::Local(Vec::new()),
+        last_change: LastChange::new(),
+        problems: Arc::new(Problems::default),
+        planes: Arc::new(Planes::default),
+    };
+    Site::new(Dashboard {
+        admin,
+        catalogue: Arc::new(Shop),
+        is_control_plane: true,
+        hosts,
+        access,
+        history: Arc::new(History::default()),
+    })
+}
+
+fn open() -> Site {
+    site(Access::Open, Hosts::Local(Vec::new()))
+}
+
+struct Answer {
+    status: u16,
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).expect("JSON")
+    }
+}
+
+async fn ask_with(site: &Site, method: &str, target: &str, lines: &[(&str, &str)]) -> Answer {
+    let mut request = Request::builder().method(method).uri(target);
+    if lines.iter().all(|(name, _)| *name != "host") {
+        request = request.header(HOST, "localhost:9903");
+    }
+    for (name, value) in lines {
+        request = request.header(*name, *value);
+    }
+    let response = site.answer(&request.body(()).expect("a request")).await;
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.expect("a body").to_bytes().to_vec();
+    Answer { status: parts.status.as_u16(), headers: parts.headers, body }
+}
+
+async fn ask(site: &Site, target: &str) -> Answer {
+    ask_with(site, "GET", target, &[]).await
+}
+
+#[tokio::test]
+async fn every_response_has_the_headers_that_protect_a_page() {
+    let site = open();
+    for (target, status) in [
+        ("/", 200),
+        ("/routes", 200),
+        ("/app/main.js", 200),
+        ("/app/no.js", 404),
+        ("/api/routes", 200),
+        ("/api/no", 404),
+        ("/api/routes?limit=0", 400),
+    ] {
+        let answer = ask(&site, target).await;
+        assert_eq!(answer.status, status, "{target}");
+        let policy = answer.header("content-security-policy");
+        assert!(
+            policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self'"),
+            "{target} {policy}"
+        );
+        assert!(
+            policy.contains("connect-src 'self'; ") && policy.contains("frame-ancestors 'none'"),
+            "{policy}"
+        );
+        assert!(!policy.contains("unsafe"), "{policy}");
+        assert_eq!(answer.header("x-content-type-options"), "nosniff", "{target}");
+        assert_eq!(answer.header("x-frame-options"), "DENY", "{target}");
+        assert_eq!(answer.header("referrer-policy"), "no-referrer", "{target}");
+        assert!(answer.headers.get(SET_COOKIE).is_none() && answer.headers.get(LOCATION).is_none());
+    }
+}
+
+#[tokio::test]
+async fn page_of_an_api_may_connect_to_its_hosts_alone() {
+    let site = open();
+    let connect = "connect-src 'self' http://api.shop.test:* https://api.shop.test:*;";
+    assert!(ask(&site, "/apis/shop/orders").await.header("content-security-policy").contains(connect));
+    let other = ask(&site, "/apis/shop/other").await;
+    assert!(other.header("content-security-policy").contains("connect-src 'self';"));
+    let (_folder, access) = protected();
+    let locked = ask(&self::site(access, Hosts::Any), "/apis/shop/orders").await;
+    assert!(locked.header("content-security-policy").contains("connect-src 'self';"), "names need a login");
+}
+
+#[tokio::test]
+async fn page_has_no_inline_script_and_no_inline_style() {
+    let page = String::from_utf8(assets::page().bytes.to_vec()).expect("a text");
+    for tag in page.split('<').skip(1) {
+        assert!(!tag.starts_with("style"), "{tag}");
+        assert!(!tag.starts_with("script") || tag.contains("src=\"/app/") && tag.ends_with('>'), "{tag}");
+        assert!(!tag.contains(" style=") && !tag.contains(" onclick=") && !tag.contains("http"), "{tag}");
+    }
+}
+
+#[tokio::test]
+async fn unchanged_file_is_not_sent_again() {
+    let site = open();
+    for coding in ["identity", "br, gzip"] {
+        let first = ask_with(&site, "GET", "/app/main.js", &[("accept-encoding", coding)]).await;
+        assert_eq!(first.header("content-encoding"), if coding == "identity" { "" } else { "gzip" });
+        let tag = first.header("etag").to_owned();
+        let lines = [("accept-encoding", coding), ("if-none-match", &*tag)];
+        let second = ask_with(&site, "GET", "/app/main.js", &lines).await;
+        assert_eq!((second.status, second.body.len()), (304, 0), "{coding}");
+    }
+    let refused = ask_with(&site, "GET", "/app/main.js", &[("accept-encoding", "gzip;q=0")]).await;
+    assert_eq!(refused.header("content-encoding"), "");
+}
+
+#[tokio::test]
+async fn dashboard_accepts_only_get() {
+    let site = open();
+    for method in ["POST", "HEAD", "PUT", "DELETE", "OPTIONS"] {
+        let answer = ask_with(&site, method, "/api/routes", &[]).await;
+        assert_eq!((answer.status, answer.header("allow")), (405, "GET"), "{method}");
+    }
+}
+
+#[tokio::test]
+async fn requests_of_other_sites_are_denied() {
+    let site = open();
+    for (lines, status) in [
+        (("host", "evil.test"), 403),
+        (("host", "a b"), 400),
+        (("sec-fetch-site", "cross-site"), 403),
+        (("sec-fetch-site", "same-site"), 403),
+        (("sec-fetch-site", "same-origin"), 200),
+        (("sec-fetch-site", "none"), 200),
+    ] {
+        assert_eq!(ask_with(&site, "GET", "/api/routes", &[lines]).await.status, status, "{lines:?}");
+    }
+}
+
+const TOKEN: &str = "a-token-of-16-bytes";
+const BEARER: &str = "Bearer a-token-of-16-bytes";
+const DOCUMENTS: [&str; 11] = [
+    "overview",
+    "routes",
+    "upstreams",
+    "certificates",
+    "policies",
+    "consumers",
+    "apis",
+    "problems",
+    "api?namespace=shop&name=orders",
+    "explain?url=http://shop.test/7",
+    "analytics",
+];
+
+fn protected() -> (tempfile::TempDir, Access) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("token");
+    write(&path, TOKEN).expect("a file");
+    let file = TokenFile::open(&path).expect("a token");
+    (folder, Access::Token(Arc::new(file)))
+}
+
+#[tokio::test]
+async fn documents_need_a_login_and_pages_have_no_data() {
+    let (_folder, access) = protected();
+    let site = site(access, Hosts::Any);
+    for document in DOCUMENTS {
+        let answer = ask(&site, &format!("/api/{document}")).await;
+        assert_eq!(answer.status, 401, "{document}");
+        assert!(!String::from_utf8_lossy(&answer.body).contains("shop"), "{document}");
+    }
+    assert_eq!(ask(&site, "/").await.body, ask(&site, "/apis/shop/orders").await.body);
+    assert_eq!(ask(&site, "/api/session").await.json(), json!({"login": true, "protected": true}));
+    let wrong = ask_with(&site, "GET", "/api/login", &[(AUTHORIZATION.as_str(), "Bearer wrong")]).await;
+    assert_eq!((wrong.status, wrong.headers.get(SET_COOKIE)), (401, None));
+
+    let login = ask_with(&site, "GET", "/api/login", &[(AUTHORIZATION.as_str(), BEARER)]).await;
+    assert_eq!(login.status, 204);
+    let cookie = login.header("set-cookie").to_owned();
+    assert!(cookie.contains("; HttpOnly; SameSite=Strict"), "{cookie}");
+    let session = cookie.split(';').next().unwrap_or_default();
+    for document in DOCUMENTS {
+        let answer = ask_with(&site, "GET", &format!("/api/{document}"), &[("cookie", session)]).await;
+        assert_eq!(answer.status, 200, "{document}");
+    }
+    let by_token = ask_with(&site, "GET", "/api/routes", &[(AUTHORIZATION.as_str(), BEARER)]).await;
+    assert_eq!(by_token.status, 200);
+    assert!(ask(&site, "/api/logout").await.header("set-cookie").starts_with("sluicegate_session=;"));
+}
+
+#[tokio::test]
+async fn guessed_tokens_are_bounded() {
+    let (_folder, access) = protected();
+    let site = site(access, Hosts::Any);
+    let wrong = [(AUTHORIZATION.as_str(), "Bearer wrong")];
+    let mut statuses = Vec::new();
+    for nth in 0..14 {
+        // A document counts like a login.
+        let target = if nth % 2 == 0 { "/api/login" } else { "/api/routes" };
+        statuses.push(ask_with(&site, "GET", target, &wrong).await.status);
+    }
+    assert_eq!(statuses.iter().filter(|status| **status == 401).count(), 10, "{statuses:?}");
+    let answer = ask_with(&site, "GET", "/api/login", &[(AUTHORIZATION.as_str(), BEARER)]).await;
+    assert_eq!(answer.status, 429, "also with the right token");
+    assert!(!answer.header("retry-after").is_empty());
+}
+
+#[tokio::test]
+async fn lists_are_bounded_and_searched() {
+    let site = open();
+    let all = ask(&site, "/api/routes?limit=500").await.json();
+    assert_eq!((&all["total"], all["items"].as_array().map(Vec::len)), (&json!(1200), Some(500)));
+    assert_eq!(all["next"], 500);
+    let last = ask(&site, "/api/routes?limit=500&after=1000").await.json();
+    assert_eq!((last["items"].as_array().map(Vec::len), &last["next"]), (Some(200), &Value::Null));
+    let found = ask(&site, "/api/routes?search=LOGIN").await.json();
+    assert_eq!((&found["total"], &found["items"][0]["path"]), (&json!(1), &json!("/7")));
+    for query in ["limit=501", "limit=x", "after=-1", "sort=host"] {
+        assert_eq!(ask(&site, &format!("/api/routes?{query}")).await.status, 400, "{query}");
+    }
+    assert_eq!(ask(&site, "/api/problems?search=odd").await.json()["total"], 1);
+    assert_eq!(ask(&site, "/api/apis?search=checkout").await.json()["total"], 1);
+    assert_eq!(ask(&site, "/api/apis?search=nothing").await.json()["total"], 0);
+}
+
+#[tokio::test]
+async fn consumers_are_shown_without_keys_and_hashes() {
+    let site = open();
+    let answer = ask(&site, "/api/consumers").await;
+    let consumer = &answer.json()["items"][0];
+    assert_eq!((&consumer["api_keys"], &consumer["basic_users"]), (&json!(1), &json!(1)));
+    let text = String::from_utf8_lossy(&answer.body).to_lowercase();
+    assert!(!text.contains("abab") && !text.contains("171,171") && !text.contains("hash"), "{text}");
+}
+
+#[tokio::test]
+async fn policy_is_shown_with_its_routes_and_its_fault() {
+    let policies = ask(&open(), "/api/policies").await.json();
+    let policy = &policies["items"][0];
+    assert_eq!(policy["policy"], "SecurityPolicy shop/login");
+    assert_eq!((&policy["routes"], &policy["closed"]), (&json!(1), &json!("a Secret is missing")));
+    assert_eq!(policy["objects"], json!(["Ingress shop/web"]));
+}
+
+#[tokio::test]
+async fn explanation_comes_from_the_routing_table() {
+    let site = open();
+    let closed = ask(&site, "/api/explain?url=http://shop.test/7/a").await.json();
+    assert_eq!((&closed["outcome"], &closed["status"]), (&json!("responds"), &json!(503)));
+    let missing = ask(&site, "/api/explain?url=http://other.test/7").await.json();
+    assert_eq!((&missing["outcome"], &missing["status"]), (&json!("no_route"), &json!(404)));
+    assert_eq!(ask(&site, "/api/explain?url=shop.test").await.status, 400);
+}
+
+#[tokio::test]
+async fn api_is_shown_with_its_document() {
+    let site = open();
+    let api = ask(&site, "/api/api?namespace=shop&name=orders").await.json();
+    assert_eq!((&api["api"]["title"], &api["document"]["openapi"]), (&json!("Orders"), &json!("3.1.0")));
+    assert_eq!(ask(&site, "/api/api?namespace=shop&name=none").await.status, 404);
+}
+
+#[tokio::test]
+async fn control_plane_shows_the_configuration_without_a_live_state() {
+    let site = open();
+    let upstreams = ask(&site, "/api/upstreams").await.json();
+    assert_eq!(upstreams["items"][0]["state"]["upstream"], "shop/web:http");
+    let overview = ask(&site, "/api/overview").await.json();
+    assert_eq!((&overview["serves"], &overview["served"]["routes"]), (&json!(false), &json!(1200)));
+}
+
+#[tokio::test]
+async fn long_documents_are_compressed() {
+    let site = open();
+    let plain = ask(&site, "/api/routes").await;
+    let packed = ask_with(&site, "GET", "/api/routes", &[("accept-encoding", "gzip")]).await;
+    assert_eq!((plain.header("content-encoding"), packed.header("content-encoding")), ("", "gzip"));
+    assert!(packed.body.len() * 5 < plain.body.len());
+}

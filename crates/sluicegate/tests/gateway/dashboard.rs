@@ -1,0 +1,156 @@
+//! The dashboard of a gateway, and explanations of requests.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::Value;
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::client;
+
+use crate::support::{LIMIT, Site, free_address, sluicegate};
+
+type TestResult = anyhow::Result<()>;
+
+const SHOP: &str = r#"
+apiVersion: sluicegate.dev/v1alpha1
+kind: SecurityPolicy
+metadata: {name: keys}
+spec:
+  targetRefs: [{group: networking.k8s.io, kind: Ingress, name: web}]
+  authentication: {apiKey: {}, basic: {secretRef: {name: users}}}
+---
+apiVersion: sluicegate.dev/v1alpha1
+kind: Consumer
+metadata: {name: mobile}
+spec:
+  groups: [gold]
+  apiKeys: [{secretRef: {name: mobile}}]
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: mobile}
+stringData: {key: key-of-the-mobile-app-7d1f}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: users}
+stringData: {auth: "ada:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g="}
+---
+apiVersion: sluicegate.dev/v1alpha1
+kind: Api
+metadata: {name: pets}
+spec:
+  owner: Team Pets
+  document:
+    inline: |
+      openapi: 3.1.0
+      info: {title: Pets, version: "1"}
+      paths: {/pets: {get: {summary: Lists pets}}}
+  environments:
+  - {name: production, hosts: [pets.test], backend: {service: web, port: http}}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: wrong}
+spec: {rules: [{host: wrong.test, http: {paths: [{path: a, pathType: Prefix, backend: {service: {name: web, port: {name: http}}}}]}}]}
+"#;
+
+async fn document(at: SocketAddr, name: &str) -> anyhow::Result<Value> {
+    let response = client::get(at, "localhost", &format!("/api/{name}")).await?;
+    anyhow::ensure!(response.status == 200, "{name}: {} {}", response.status, response.text());
+    Ok(serde_json::from_slice(&response.body)?)
+}
+
+#[tokio::test]
+async fn dashboard_shows_what_the_gateway_serves_and_no_secret() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let (site, at) = (Site::of([&backend])?, free_address()?);
+    site.save("shop.yaml", SHOP)?;
+    let _gateway = site.serve(&["--dashboard-address", &at.to_string()]).await?;
+    assert_eq!(client::get(at, "localhost", "/").await?.status, 200);
+
+    assert_eq!(document(at, "apis").await?["items"][0]["owner"], "Team Pets");
+    let api = document(at, "api?namespace=default&name=pets").await?;
+    assert_eq!(api["document"]["paths"]["/pets"]["get"]["summary"], "Lists pets");
+    let problem = &document(at, "problems?search=wrong").await?["items"][0];
+    assert!(problem["place"].as_str().is_some_and(|place| place.contains("shop.yaml:")), "{problem}");
+    assert_eq!(problem["object"], "Ingress default/wrong");
+    let upstream = &document(at, "upstreams?search=web").await?["items"][0];
+    assert_eq!(
+        (&upstream["ready"], &upstream["state"]["endpoints"][0]["health"]),
+        (&1.into(), &"healthy".into())
+    );
+    assert_eq!(document(at, "analytics").await?["off"], true);
+
+    let names =
+        ["overview", "routes", "upstreams", "certificates", "policies", "consumers", "problems", "apis"];
+    for name in names {
+        let text = document(at, name).await?.to_string();
+        for secret in ["key-of-the-mobile-app", "W6ph5Mm5Pz8", "{SHA}"] {
+            assert!(!text.contains(secret), "{name} has {secret}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn dashboard_at_a_public_address_needs_a_token() -> TestResult {
+    let (site, port) = (Site::new()?, free_address()?.port());
+    let address = format!("0.0.0.0:{port}");
+    let mut gateway = site.start(&["--dashboard-address", &address])?;
+    assert!(!gateway.wait(LIMIT).await?.success());
+    assert!(gateway.output().contains("set --dashboard-token-file"), "{}", gateway.output());
+
+    site.save("token", "0123456789abcdef\n")?;
+    let token = site.path().join("token");
+    let options = ["--dashboard-address", &address, "--dashboard-token-file", &token.to_string_lossy()];
+    let _gateway = site.serve(&options).await?;
+    let at = SocketAddr::from(([127, 0, 0, 1], port));
+    assert_eq!(client::get(at, "any.name", "/api/routes").await?.status, 401);
+    assert_eq!(client::get(at, "any.name", "/").await?.status, 200);
+    let mut client = client::Client::connect(at).await?;
+    let lines = "Host: any.name\r\nAuthorization: Bearer 0123456789abcdef\r\n\r\n";
+    assert_eq!(client.request(format!("GET /api/routes HTTP/1.1\r\n{lines}")).await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn dashboard_moves_to_the_gateway_that_takes_over() -> TestResult {
+    let (site, at) = (Site::new()?, free_address()?);
+    let address = at.to_string();
+    let first = site.serve(&["--dashboard-address", &address]).await?;
+    let _second = site.serve(&["--dashboard-address", &address]).await?;
+    drop(first);
+    tokio::time::timeout(LIMIT, async {
+        while client::get(at, "localhost", "/").await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn explain_prints_the_route_of_a_request() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let site = Site::of([&backend])?;
+    site.save("shop.yaml", SHOP)?;
+    let _gateway = site.serve(&[]).await?;
+    let explain = |arguments: &[&str]| {
+        let mut command = sluicegate();
+        command.args(["explain", "--admin", &site.admin.to_string()]).args(arguments);
+        command.output()
+    };
+    let found = explain(&["http://localhost/a"])?;
+    let text = String::from_utf8(found.stdout)?;
+    for line in ["forwarded", "of Ingress default/web", "authentication", "upstream  default/web:http"] {
+        assert!(text.contains(line), "{text}");
+    }
+    let found = explain(&["--method", "PUT", "http://pets.test/pets"])?;
+    let text = String::from_utf8(found.stdout)?;
+    assert!(text.starts_with("the gateway responds, 405\n"), "{text}");
+    let wrong = explain(&["pets.test"])?;
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(String::from_utf8(wrong.stderr)?.contains("write http://HOST/PATH"));
+    Ok(())
+}
