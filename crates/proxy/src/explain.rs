@@ -17,6 +17,7 @@ use sluicegate_model::{Config, ObjectId, Serves};
 use crate::http::target::{
     check_target, has_encoded_slash, is_acme_challenge, raw_path, with_decoded_slashes,
 };
+use crate::registry::Registry;
 use crate::request::HeadView;
 use crate::rule::trace::{HostStep, Near, conditions};
 use crate::rule::{Entrance, Table};
@@ -254,8 +255,16 @@ pub struct Step {
     pub from: Option<String>,
 }
 
+impl Registry {
+    /// Explains which route serves a described request; `None` before the first configuration.
+    #[must_use]
+    pub fn explain(&self, request: &Described) -> Option<Explanation> {
+        Some(explain(&self.table(), &self.config()?, request))
+    }
+}
+
 /// Explains a request with this table and this configuration.
-pub(crate) fn explain(table: &Table, config: &Config, request: &Described) -> Explanation {
+fn explain(table: &Table, config: &Config, request: &Described) -> Explanation {
     let buf = request.head();
     let mut head = RequestHead::default();
     let rejected = |rejection: Rejection| Explanation {
@@ -633,7 +642,6 @@ mod tests {
     };
 
     use super::*;
-    use crate::registry::Registry;
 
     fn id(kind: &'static str, name: &str) -> ObjectId {
         ObjectId { kind, namespace: "shop".into(), name: name.into() }

@@ -11,8 +11,8 @@
 //! |---|---|
 //! | [`proxy`](Proxy) | starts, changes and stops the data plane |
 //! | `publish` | compiles the model for the workers |
-//! | [`registry`] | the live state: configuration, counters, upstreams, policies, for readers |
 //! | [`explain`] | the route of a described request, and the reason |
+//! | [`registry`] | the live state: configuration, counters, upstreams, policies, for readers |
 //! | `runtime` | the thread of a worker: event loop, mailbox, accepting |
 //! | `http` | a client connection, and the life of a request |
 //! | `layer4` | TCP, TLS passthrough, UDP |
@@ -21,11 +21,11 @@
 //! | `worker` | the state of a worker: configuration, upstreams, buffers of requests |
 //! | `listener` | listening sockets |
 //! | `options` | the options of a proxy |
+//! | [`record`] | the record of a finished request, and its sinks: access log, trace, analytics |
 //! | `rule` | the compiled routing table |
 //! | `fuzz` | functions for fuzz targets |
 //! | `feature` | the treatment of the requests of a rule: authentication, rate limits, redirects, caching, and so on |
 //! | [`upstream`] | endpoints: load balancing, connections, health, pools |
-//! | [`record`] | the record of a finished request, and its sinks: access log, trace |
 //! | [`http_client`] | the HTTP client for the gateway's own requests in the background |
 //! | `tls` | certificates, handshakes |
 //! | `stream` | connections in clear text, over TLS, and shared over HTTP/2 |

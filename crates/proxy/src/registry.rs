@@ -9,7 +9,6 @@ pub use crate::feature::{ApiState, CacheState, PolicyState, SharedState, Traffic
 pub use crate::listener::ListenerState;
 
 use crate::counters::{ConsumerStats, Counters, Layer4Labels, Layer4Stats, RouteLabels, RouteStats};
-use crate::explain::{Described, Explanation, explain};
 use crate::feature::Resources;
 pub use crate::feature::quota::QuotaExchange;
 use crate::rule::{Layer4Table, Table};
@@ -112,7 +111,7 @@ impl Registry {
     /// The counters of every route.
     #[must_use]
     pub fn routes(&self) -> Vec<(RouteLabels, Arc<RouteStats>)> {
-        let table = self.live().table.clone();
+        let table = self.table();
         let all = table.hosts().iter().flat_map(|host| host.stats());
         let mut routes: Vec<_> = all
             .map(|(labels, stats)| match self.counters().is_overflow(stats) {
@@ -178,7 +177,7 @@ impl Registry {
     /// Every policy for security or limits.
     #[must_use]
     pub fn policies(&self) -> Vec<PolicyState> {
-        let table = self.live().table.clone();
+        let table = self.table();
         let mut policies: Vec<_> = table.policies().states().collect();
         policies.sort_unstable_by(|one, other| one.id.cmp(&other.id));
         policies
@@ -187,7 +186,7 @@ impl Registry {
     /// Every API with validation or mocks.
     #[must_use]
     pub fn apis(&self) -> Vec<ApiState> {
-        let table = self.live().table.clone();
+        let table = self.table();
         let mut apis: Vec<_> = table.policies().apis.states().collect();
         apis.sort_unstable_by(|one, other| one.id.cmp(&other.id));
         apis
@@ -196,7 +195,7 @@ impl Registry {
     /// Every traffic policy.
     #[must_use]
     pub fn traffic_policies(&self) -> Vec<TrafficState> {
-        let table = self.live().table.clone();
+        let table = self.table();
         let mut policies: Vec<_> = table.policies().traffic_states().collect();
         policies.sort_unstable_by(|one, other| one.id.cmp(&other.id));
         policies
@@ -206,7 +205,7 @@ impl Registry {
     /// [`MAX_CONSUMERS`](crate::counters::MAX_CONSUMERS).
     #[must_use]
     pub fn consumers(&self) -> Vec<(Option<ObjectId>, Arc<ConsumerStats>)> {
-        let table = self.live().table.clone();
+        let table = self.table();
         let all = table.consumers().iter().map(|known| (known.consumer.id.clone(), known.stats.clone()));
         let is_own = |stats: &Arc<ConsumerStats>| !self.counters().is_of_other_consumers(stats);
         let (own, others): (Vec<_>, Vec<_>) = all.partition(|(_, stats)| is_own(stats));
@@ -215,12 +214,9 @@ impl Registry {
         consumers
     }
 
-    /// Explains which route serves a described request; `None` before the first configuration.
-    #[must_use]
-    pub fn explain(&self, request: &Described) -> Option<Explanation> {
-        let config = self.config()?;
-        let table = self.live().table.clone();
-        Some(explain(&table, &config, request))
+    /// The routing table that is served now.
+    pub(crate) fn table(&self) -> Arc<Table> {
+        self.live().table.clone()
     }
 
     /// Shows a configuration to readers in a process without a data plane. The routing table is the table that data planes
