@@ -26,6 +26,9 @@ pub struct RequestHead<'r> {
     pub header: &'r dyn Fn(&str) -> Vec<&'r [u8]>,
 }
 
+/// The responses of the contract, and the parts that they name.
+type Mocks = (Vec<ResponseContract>, Arc<Map<String, Value>>);
+
 /// A compiled operation.
 #[derive(Debug)]
 pub struct Operation {
@@ -34,7 +37,7 @@ pub struct Operation {
     bodies: Vec<Media>,
     responses: Vec<(StatusRange, Vec<Media>)>,
     /// The responses as written, and the schemas by their numbers, if operations of the contract are mocked.
-    mocks: Option<(Vec<ResponseContract>, Arc<Map<String, Value>>)>,
+    mocks: Option<Mocks>,
 }
 
 /// A media type and the schema of its content.

@@ -128,7 +128,7 @@ fn matrix(parameter: &Parameter, shape: &Shape, text: &str, decode: impl Fn(&str
     let first = values.first().copied().unwrap_or_default();
     if shape.types.array {
         let texts = if parameter.explodes { values } else { split(first, &[","]) };
-        return array(shape, texts.into_iter().map(|text| decode(text)));
+        return array(shape, texts.into_iter().map(&decode));
     }
     if shape.types.object {
         return object(shape, &split(first, &[","]), false, decode);
@@ -236,7 +236,7 @@ fn split<'t>(text: &'t str, separators: &[&str]) -> Vec<&'t str> {
 
 /// The text without percent encoding. `with_plus`: a plus is a space.
 pub(crate) fn decoded(text: &str, with_plus: bool) -> Cow<'_, str> {
-    if !text.contains('%') && !(with_plus && text.contains('+')) {
+    if !(text.contains('%') || with_plus && text.contains('+')) {
         return Cow::Borrowed(text);
     }
     let mut bytes = Vec::with_capacity(text.len());

@@ -49,9 +49,9 @@ impl Types {
 pub(crate) struct Shape {
     /// The types; none for any type.
     pub(crate) types: Types,
-    pub(crate) items: Option<Box<Shape>>,
-    pub(crate) properties: Vec<(Box<str>, Shape)>,
-    pub(crate) additional: Option<Box<Shape>>,
+    pub(crate) items: Option<Box<Self>>,
+    pub(crate) properties: Vec<(Box<str>, Self)>,
+    pub(crate) additional: Option<Box<Self>>,
 }
 
 impl Shape {

@@ -431,7 +431,7 @@ impl QuotaReporter {
             Some(Self { sent: Some((_, at)), .. }) => sleep_until(*at + REPORT_PATIENCE).await,
             Some(Self { newest, .. }) => {
                 if newest.changed().await.is_err() {
-                    std::future::pending().await
+                    std::future::pending::<()>().await;
                 }
             }
         }

@@ -36,7 +36,7 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    fn new(status: u16, reason: &'static str, detail: &str, violations: &[Violation]) -> Refusal {
+    fn refusal(status: u16, reason: &'static str, detail: &str, violations: &[Violation]) -> Refusal {
         let body = problem(status, reason_phrase(status), detail, violations);
         Refusal::Problem(Box::new(Self { status, reason, body }))
     }
@@ -59,7 +59,7 @@ impl Exchange<'_> {
         }
         let Some(checks) = target.checks.as_deref() else { return Ok(()) };
         let Some(operation) = &checks.operation else {
-            return Err(Problem::new(503, "schema", "A schema of the operation cannot be compiled.", &[]));
+            return Err(Problem::refusal(503, "schema", "A schema of the operation cannot be compiled.", &[]));
         };
         if checks.validation.request() != ValidationMode::Disabled {
             let violations = self.violations(checks, operation, snapshot.table.path(index)).await?;
@@ -69,7 +69,7 @@ impl Exchange<'_> {
                 if checks.validation.request() == ValidationMode::Enforce {
                     shard.requests_rejected.add(1);
                     let detail = "The request does not match the description of the operation.";
-                    return Err(Problem::new(
+                    return Err(Problem::refusal(
                         checks.validation.status(),
                         "invalid_request",
                         detail,
@@ -103,7 +103,7 @@ impl Exchange<'_> {
             return Ok(());
         }
         let detail = format!("The operation accepts {}.", api.media_types.join(", "));
-        Err(Problem::new(415, "media_type", &detail, &[]))
+        Err(Problem::refusal(415, "media_type", &detail, &[]))
     }
 
     /// The violations of a request.
@@ -141,7 +141,7 @@ impl Exchange<'_> {
             if enforces {
                 checks.stats.of(self.worker.id).requests_rejected.add(1);
                 let detail = "The operation accepts no content coding: its body is validated.";
-                return Err(Problem::new(415, "content_coding", detail, &[]));
+                return Err(Problem::refusal(415, "content_coding", detail, &[]));
             }
             checks.stats.of(self.worker.id).requests_skipped.add(1);
             return Ok(Vec::new());
@@ -154,13 +154,13 @@ impl Exchange<'_> {
             {
                 checks.stats.of(self.worker.id).requests_rejected.add(1);
                 let detail = format!("The body is longer than {} bytes.", checks.validation.body_limit());
-                return Err(Problem::new(413, "body_too_large", &detail, &[]));
+                return Err(Problem::refusal(413, "body_too_large", &detail, &[]));
             }
             Err(GatherError::Client(fault)) => return Err(fault.into()),
             Err(GatherError::Late) => return Err(Failure::ResponseTimeout.into()),
             Err(GatherError::Denied(_)) => {
                 let detail = "The gateway validates too many bodies at the moment.";
-                return Err(Problem::new(503, "validation_busy", detail, &[]));
+                return Err(Problem::refusal(503, "validation_busy", detail, &[]));
             }
         }
         let Some(body) = self.upload.gathered() else {
@@ -277,7 +277,7 @@ impl Exchange<'_> {
         shard(self).responses_rejected.add(1);
         self.note_response(upstream, &connection.endpoint().clone());
         let detail = "The response does not match the description of the operation.";
-        Err(Problem::new(502, "invalid_response", detail, &violations))
+        Err(Problem::refusal(502, "invalid_response", detail, &violations))
     }
 
     /// Checks the copy of a body that the client has received. `None`: the body was too long, or incomplete.
@@ -339,7 +339,7 @@ impl Exchange<'_> {
             match timeout_at(due, step).await {
                 Ok(Ok(1..)) => {}
                 Ok(Ok(0)) if self.scratch.reply_head.framing == ResponseFraming::UntilClose => {
-                    copy.is_whole = true
+                    copy.is_whole = true;
                 }
                 Ok(Ok(0)) => return Err(Failure::Truncated.into()),
                 Ok(Err(fault)) => return Err(fault),

@@ -2,11 +2,12 @@
 //!
 //! Five backends become seven and five again, repeatedly. Each backend is killed with SIGKILL before the EndpointSlice
 //! loses its address: in this harsh order, the gateway still uses dead addresses. Half of the load is HTTPS, with a
-//! certificate that is issued at start and replaced every second. Ends on Ctrl-C, or after `DEMO_SECONDS`; exits with 1
-//! if a request or a handshake failed.
+//! certificate that is issued at start and replaced every second. A consumer calls an API with a plan. Ends on Ctrl-C, or after `DEMO_SECONDS`; exits with 1
+//! if a request, a handshake or a call of the API failed.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the result of this program is what it prints")]
 
+mod api;
 mod certificate;
 mod fleet;
 mod screen;
@@ -26,6 +27,7 @@ use sluicegate_testkit::stream::Transport;
 use sluicegate_testkit::tls::Authority;
 use tokio::time::{Instant, sleep_until};
 
+use self::api::Api;
 use self::certificate::{Certificate, SECRET};
 use self::fleet::Fleet;
 use self::screen::Screen;
@@ -63,6 +65,9 @@ struct Arguments {
     /// The address of the admin interface.
     #[arg(long, default_value = "127.0.0.1:9901")]
     admin: SocketAddr,
+    /// The address of the dashboard.
+    #[arg(long, default_value = "127.0.0.1:9903")]
+    dashboard: SocketAddr,
     /// The directory of manifests: an Ingress, a Service and its EndpointSlice.
     #[arg(long, default_value = "examples/quickstart")]
     manifests: PathBuf,
@@ -92,6 +97,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     must_be_free(arguments.listen, "listen")?;
     must_be_free(arguments.listen_https, "listen-https")?;
     must_be_free(arguments.admin, "admin")?;
+    must_be_free(arguments.dashboard, "dashboard")?;
 
     let directory = tempfile::Builder::new().prefix("sluicegate-demo-").tempdir()?;
     let (manifests, authority) = (directory.path().join("manifests"), directory.path().join("ca.pem"));
@@ -100,6 +106,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let slice = Slice::find(&manifests)?;
     let mut certificate = Certificate::start(&manifests)?;
     let mut fleet = Fleet::start(slice, FEW).await?;
+    let api = Api::start(&manifests, &gateway)?;
     let mut gateway = start_gateway(&gateway, arguments, &manifests).await?;
 
     println!("Sluicegate on http://{}: try `curl {0}`.", with_name(arguments.listen));
@@ -108,6 +115,14 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         with_name(arguments.listen_https),
         authority.display()
     );
+    println!(
+        "An API with a plan: try `curl -H '{}: {}' http://{}:{}/v1/pets`. Its consumer calls it all the time.",
+        api::KEY_HEADER,
+        api.key,
+        api::HOST,
+        arguments.listen.port()
+    );
+    println!("The dashboard with live analytics is on http://{}.", with_name(arguments.dashboard));
     println!(
         "{} requests/s over {} connections, {} of which use HTTPS. Every {} s endpoints are killed (SIGKILL) or added: \
          5, 7, 5, ...\nEvery second the certificate is replaced, and new connections check the certificate.\n",
@@ -124,6 +139,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let changed = tokio::select! {
         changed = change(&mut fleet, Duration::from_secs_f64(arguments.every), &mut screen) => changed,
         rotated = certificate.rotate(arguments.listen_https) => rotated,
+        called = api.call(arguments.listen) => called,
         _ = tokio::signal::ctrl_c() => Ok(()),
         () = wait_until(end) => Ok(()),
     };
@@ -163,6 +179,7 @@ async fn start_gateway(program: &Path, arguments: &Arguments, manifests: &Path) 
     // The gateway uses a default certificate instead of spec.tls, so that it serves plain HTTP without a redirect.
     let (https, secret) = (arguments.listen_https.to_string(), format!("default/{SECRET}"));
     command.args(["--listen-https", &https, "--default-tls-certificate", &secret]);
+    command.args(["--analytics", "--dashboard-address", &arguments.dashboard.to_string()]);
     let mut gateway = Process::start(command)?;
     gateway.wait_for_ok(arguments.listen, "/", PATIENCE).await?;
     Ok(gateway)
