@@ -182,7 +182,7 @@ pub(crate) struct ExplainArgs {
     /// A header of the request; may be given several times.
     #[arg(long, value_name = "NAME: VALUE")]
     pub(crate) header: Vec<String>,
-    /// The URL of the request, such as https://shop.example/cart?id=1.
+    /// The URL of the request, such as `https://shop.example/cart?id=1`.
     pub(crate) url: String,
 }
 

@@ -297,6 +297,7 @@ async fn metrics_contain_each_documented_family() -> anyhow::Result<()> {
         "sluicegate_access_log_dropped",
         "sluicegate_admin_connections_closed",
         "sluicegate_admin_requests_refused",
+        "sluicegate_analytics_over_limit",
         "sluicegate_api_invalid",
         "sluicegate_api_mocked",
         "sluicegate_api_not_validated",

@@ -84,8 +84,7 @@ impl Query {
             ));
         }
         // A time beyond the range of a window cannot overflow below.
-        // The present second counts.
-        let to = to.unwrap_or(now + 1).clamp(0, now + WINDOW_MAX);
+        let to = to.unwrap_or(now).clamp(0, now + WINDOW_MAX);
         let from = from.unwrap_or_else(|| to - since.unwrap_or(SINCE)).max(0);
         if from >= to || to - from > WINDOW_MAX {
             return Err(QueryError::Parameter(

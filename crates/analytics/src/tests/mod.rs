@@ -336,7 +336,7 @@ fn store_follows_an_outage(mut server: Server, runtime: &tokio::runtime::Runtime
 async fn file_has_the_sums_after_a_restart_and_knows_stored_batches() {
     let dir = TempDir::new().expect("a directory");
     let location = Location::Sqlite(dir.path().join("analytics.db"));
-    let body = Bytes::from(pack(&batch(now() / 60, 10)));
+    let body = Bytes::from(pack(&batch(now() / 60 - 1, 10)));
     for expected in [Stored::New, Stored::Before] {
         let store_of = Store::start(StoreOptions { location: location.clone(), ..StoreOptions::default() });
         let store_of = store_of.expect("a store");

@@ -59,7 +59,12 @@ impl Exchange<'_> {
         }
         let Some(checks) = target.checks.as_deref() else { return Ok(()) };
         let Some(operation) = &checks.operation else {
-            return Err(Problem::refusal(503, "schema", "A schema of the operation cannot be compiled.", &[]));
+            return Err(Problem::refusal(
+                503,
+                "schema",
+                "A schema of the operation cannot be compiled.",
+                &[],
+            ));
         };
         if checks.validation.request() != ValidationMode::Disabled {
             let violations = self.violations(checks, operation, snapshot.table.path(index)).await?;

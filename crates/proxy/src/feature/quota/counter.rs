@@ -1,7 +1,7 @@
 //! The count of a quota of one subscription.
 
 use std::hint::spin_loop;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::QuotaKey;
@@ -23,6 +23,9 @@ pub(crate) struct Counter {
     used: AtomicU64,
     /// The uses that the others do not know yet. They are a part of `used`.
     pending: AtomicU64,
+    /// Whether a request was denied since the last exchange. The place that counts may have lost its counts, and must learn them
+    /// again, although there are no new uses.
+    has_denied: AtomicBool,
     /// Uses in earlier windows that the others do not know yet.
     late: Mutex<Vec<Taken>>,
 }
@@ -54,6 +57,7 @@ impl Counter {
             window: AtomicU64::new(0),
             used: AtomicU64::new(0),
             pending: AtomicU64::new(0),
+            has_denied: AtomicBool::new(false),
             late: Mutex::default(),
         }
     }
@@ -64,6 +68,9 @@ impl Counter {
         let mut used = self.used.load(Ordering::Acquire);
         loop {
             if used >= most {
+                if !self.has_denied.load(Ordering::Relaxed) {
+                    self.has_denied.store(true, Ordering::Relaxed);
+                }
                 return Counted { is_allowed: false, left: 0, reset };
             }
             let next = used.saturating_add(amount);
@@ -163,11 +170,12 @@ impl Counter {
     pub(crate) fn take(&self) -> Vec<Taken> {
         let mut taken = std::mem::take(&mut *self.late());
         let window = self.window.load(Ordering::Acquire);
-        if window == CHANGING || self.pending.load(Ordering::Acquire) == 0 {
+        let has_denied = self.has_denied.swap(false, Ordering::Relaxed);
+        if window == CHANGING || self.pending.load(Ordering::Acquire) == 0 && !has_denied {
             return taken;
         }
         let count = self.pending.swap(0, Ordering::AcqRel);
-        if count > 0 {
+        if count > 0 || has_denied {
             taken.push(Taken { window, count, known: self.used.load(Ordering::Acquire) });
         }
         taken
@@ -312,6 +320,17 @@ mod tests {
         assert_eq!(counter.count(10, NOW + 1, 1).reset, 3600 - 601);
         counter.merge((NOW - 4000, 9), NOW);
         assert_eq!(counter.state(), (NOW - 600, 5), "an ended window");
+    }
+
+    #[test]
+    fn denied_request_tells_the_total_again_without_a_new_use() {
+        let counter = counter("\"calendar\": \"Day\"");
+        assert!(counter.count(1, NOW, 1).is_allowed);
+        let window = NOW - 100;
+        assert_eq!(counter.take(), [Taken { window, count: 1, known: 1 }]);
+        assert!(!counter.count(1, NOW, 1).is_allowed);
+        assert_eq!(counter.take(), [Taken { window, count: 0, known: 1 }]);
+        assert_eq!(counter.take(), []);
     }
 
     #[test]
