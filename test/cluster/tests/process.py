@@ -42,7 +42,8 @@ NAMESPACED = [
                    "referencegrants"],
      "verbs": READ},
     {"apiGroups": ["gateway.networking.x-k8s.io"], "resources": ["xbackends", "xbackendtrafficpolicies"], "verbs": READ},
-    {"apiGroups": ["sluicegate.dev"], "resources": ["securitypolicies", "consumers", "ratelimitpolicies", "trafficpolicies", "apis"], "verbs": READ},
+    {"apiGroups": ["sluicegate.dev"], "resources": ["securitypolicies", "consumers", "ratelimitpolicies", "trafficpolicies", "apis", "plans", "subscriptions"],
+     "verbs": READ},
 ]
 CLUSTER_WIDE = [
     {"apiGroups": ["networking.k8s.io"], "resources": ["ingressclasses"], "verbs": READ},
@@ -60,7 +61,8 @@ WRITE = [
     {"apiGroups": ["gateway.networking.x-k8s.io"], "resources": ["xbackends/status", "xbackendtrafficpolicies/status"],
      "verbs": ["patch"]},
     {"apiGroups": ["sluicegate.dev"],
-     "resources": ["securitypolicies/status", "consumers/status", "ratelimitpolicies/status", "trafficpolicies/status", "apis/status"], "verbs": ["patch"]},
+     "resources": ["securitypolicies/status", "consumers/status", "ratelimitpolicies/status", "trafficpolicies/status", "apis/status",
+                   "plans/status", "subscriptions/status"], "verbs": ["patch"]},
     {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},
 ]
 NODES = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]

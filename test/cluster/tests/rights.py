@@ -17,6 +17,7 @@ FOLLOWED = {
     "gateway.networking.x-k8s.io/xbackends": READ, "gateway.networking.x-k8s.io/xbackendtrafficpolicies": READ,
     "sluicegate.dev/securitypolicies": READ, "sluicegate.dev/consumers": READ, "sluicegate.dev/ratelimitpolicies": READ,
     "sluicegate.dev/trafficpolicies": READ, "sluicegate.dev/apis": READ,
+    "sluicegate.dev/plans": READ, "sluicegate.dev/subscriptions": READ,
 }
 OF_THE_CLUSTER = {"networking.k8s.io/ingressclasses": READ, "gateway.networking.k8s.io/gatewayclasses": READ, "/namespaces": READ,
                   "certificates.k8s.io/clustertrustbundles": READ,
@@ -28,7 +29,8 @@ WRITTEN = {"networking.k8s.io/ingresses/status": ["patch"], "networking.k8s.io/i
            "gateway.networking.x-k8s.io/xbackendtrafficpolicies/status": ["patch"],
            "sluicegate.dev/securitypolicies/status": ["patch"], "sluicegate.dev/consumers/status": ["patch"],
            "sluicegate.dev/ratelimitpolicies/status": ["patch"], "sluicegate.dev/trafficpolicies/status": ["patch"],
-           "sluicegate.dev/apis/status": ["patch"], "events.k8s.io/events": ["create"]}
+           "sluicegate.dev/apis/status": ["patch"], "sluicegate.dev/plans/status": ["patch"],
+           "sluicegate.dev/subscriptions/status": ["patch"], "events.k8s.io/events": ["create"]}
 LEASE = {"coordination.k8s.io/leases": ["create"], "coordination.k8s.io/leases sluicegate": ["get", "update"]}
 
 

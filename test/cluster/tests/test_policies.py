@@ -1,5 +1,6 @@
 """Tests of policies and Consumers in a cluster: CRDs, status, and changes of Secrets."""
 
+import hashlib
 import time
 import unittest
 from typing import Any
@@ -18,7 +19,7 @@ ONE, TWO = b"one secret, as long as it has to be", b"another secret, as long as 
 def install(cluster: Cluster) -> None:
     """Installs the CRDs of the chart."""
     cluster.kubectl("apply", f"--filename={PROJECT / 'charts/sluicegate/crds'}")
-    kinds = ("securitypolicies", "consumers", "ratelimitpolicies", "trafficpolicies", "apis")
+    kinds = ("securitypolicies", "consumers", "ratelimitpolicies", "trafficpolicies", "apis", "plans", "subscriptions")
     cluster.wait_for_definitions(*(f"{kind}.sluicegate.dev" for kind in kinds))
 
 
@@ -272,6 +273,40 @@ class Policies(OnCluster):
             self.api.create(both)
         self.assertIn("exactly one of inline and configMap", str(refused.exception))
 
+    def test_subscriber_calls_an_api_until_its_quota_is_used_up(self) -> None:
+        def made(kind: str, name: str, **spec: Any) -> Manifest:
+            return {"apiVersion": "sluicegate.dev/v1alpha1", "kind": kind, "metadata": {"name": name, "namespace": self.namespace}, "spec": spec}
+
+        host, key = self.host("sold"), "key-of-alice-0123456789"
+        document = "openapi: 3.1.0\ninfo: {title: Pets, version: '1'}\npaths:\n  /:\n    get: {operationId: list}\n"
+        gateway = self.gateway()
+        self.make(made("Api", "sold", subscriptions="Required", document={"inline": document}, environments=[
+            {"name": "production", "hosts": [host], "backend": {"service": "web", "port": "80"}}]))
+        security = security_policy(self.namespace, "sold", "sold", authentication={"apiKey": {"from": [{"header": {"name": "x-api-key"}}]}})
+        security["spec"]["targetRefs"] = [{"group": "sluicegate.dev", "kind": "Api", "name": "sold"}]
+        self.make(security)
+        self.make(made("Consumer", "sold", apiKeys=[{"name": "first", "sha256": hashlib.sha256(key.encode()).hexdigest()}]))
+        plan = made("Plan", "sold", approval="Manual", quotas=[{"name": "year", "requests": 2, "calendar": "Year", "timeZone": "Asia/Tokyo"}])
+        self.make(plan)
+        subscription = made("Subscription", "sold", consumerRef={"name": "sold"}, planRef={"name": "sold"}, apis=[{"name": "sold"}])
+        self.make(subscription)
+        self.await_condition(plan, "True", "Accepted")
+        self.await_condition(subscription, "False", "Pending")
+        gateway.await_status(host, 401)
+
+        def statuses(wanted: int) -> bool:
+            return gateway.ask(host, headers={"x-api-key": key}).status == wanted
+
+        wait_until(lambda: statuses(403), "the Consumer to be known")
+        self.api.patch(subscription, {"spec": {"approval": "Approved"}})
+        self.await_condition(subscription, "True", "Accepted")
+        wait_until(lambda: statuses(200), "the subscription to be active")
+        self.assertEqual([gateway.ask(host, headers={"x-api-key": key}).status for _ in range(2)], [200, 429])
+        # The API server rejects a quota without a window.
+        with self.assertRaises(ApiError) as refused:
+            self.api.create(made("Plan", "wrong", quotas=[{"name": "a", "requests": 1}]))
+        self.assertIn("exactly one of calendar and period", str(refused.exception))
+
     def test_kubectl_explains_the_fields(self) -> None:
         for field, words in [
             ("securitypolicy.spec", "authentication"),
@@ -283,12 +318,14 @@ class Policies(OnCluster):
             ("trafficpolicy.spec.timeouts", "backendRequest"),
             ("trafficpolicy.spec.healthCheck", "unhealthyThreshold"),
             ("api.spec.environments", "basePath"),
+            ("plan.spec.quotas", "timeZone"),
+            ("subscription.spec", "planRef"),
         ]:
             self.assertIn(words, self.cluster.kubectl("explain", field))
-        for kind in ("securitypolicy", "consumer", "ratelimitpolicy", "trafficpolicy", "api"):
+        for kind in ("securitypolicy", "consumer", "ratelimitpolicy", "trafficpolicy", "api", "plan", "subscription"):
             text = self.cluster.kubectl("explain", kind, "--recursive=false")
             self.assertNotIn("<empty>", text)
-        listed = self.cluster.kubectl("get", "securitypolicies,consumers,ratelimitpolicies,trafficpolicies,apis", "--all-namespaces")
+        listed = self.cluster.kubectl("get", "securitypolicies,consumers,ratelimitpolicies,trafficpolicies,apis,plans,subscriptions", "--all-namespaces")
         self.assertNotIn("error", listed)
 
 
