@@ -37,7 +37,7 @@ const READ_AGAIN: Duration = Duration::from_secs(1);
 const TRIES: u32 = 10;
 const TRY_EVERY: Duration = Duration::from_secs(6);
 
-/// Who may read the dashboard.
+/// The clients that may read the dashboard.
 #[derive(Clone, Debug)]
 pub enum Access {
     /// Every client that reaches the address.

@@ -173,7 +173,7 @@ fn answers_have_groups_points_and_quantiles(database: &mut Database<'_>) {
         ("where=status:5xx&where=status:429", 14),
         ("where=consumer:shop/ann", 140),
         ("where=consumer:shop/ann&where=operation:list&where=status:200", 63),
-        ("where=consumer:shop/nobody", 0),
+        ("where=consumer:shop/unknown", 0),
         ("where=plan:", 280),
         ("where=plan:&by=status", 280),
         ("where=api:shop/orders&by=route,consumer", 280),

@@ -14,7 +14,7 @@ use crate::Location;
 
 const PASSWORD: &str = "a password";
 /// The user of the server if the test runs as root: the server refuses root.
-const NOBODY: u32 = 65_534;
+const UNPRIVILEGED: u32 = 65_534;
 
 /// A server with a directory of its own. It ends with the value.
 pub(super) struct Server {
@@ -43,7 +43,7 @@ impl Server {
         let mut this = Self { programs, dir, port, process: None };
         if rustix::process::geteuid().is_root() {
             for path in [this.dir.path(), &password] {
-                std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).expect("an owner");
+                std::os::unix::fs::chown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("an owner");
             }
         }
         let created = this
@@ -109,7 +109,7 @@ impl Server {
         let mut command = Command::new(self.programs.join(program));
         command.current_dir(self.dir.path()).env("LC_ALL", "C");
         if rustix::process::geteuid().is_root() {
-            command.uid(NOBODY).gid(NOBODY);
+            command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
         }
         command
     }

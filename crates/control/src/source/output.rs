@@ -35,7 +35,7 @@ pub trait Publish: FnMut(Change, Instant) -> Served + Send {}
 
 impl<P: FnMut(Change, Instant) -> Served + Send> Publish for P {}
 
-/// What a source tells people.
+/// The problems and the Apis that a source reports.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     pub(super) problems: state::Sender<Arc<[Problem]>>,

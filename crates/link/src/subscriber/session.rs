@@ -132,13 +132,13 @@ impl Subscriber {
         let (applied, mut is_applied) = watch::channel(0);
         let applied = Arc::new(applied);
         let (mut delta, mut bytes) = (Delta::default(), 0);
-        let (mut reporter, mut user): (Option<Reporter>, Option<QuotaReporter>) = (None, None);
+        let (mut reporter, mut quotas): (Option<Reporter>, Option<QuotaReporter>) = (None, None);
         loop {
             if let Some(reporter) = &mut reporter {
                 reporter.say_next(&mut outgoing);
             }
-            if let Some(user) = &mut user {
-                user.say_next(&mut outgoing);
+            if let Some(quotas) = &mut quotas {
+                quotas.say_next(&mut outgoing);
             }
             let message = tokio::select! {
                 // A control plane that sends much must not wait for a data plane that sends much.
@@ -146,8 +146,8 @@ impl Subscriber {
                     flushed?;
                     continue;
                 }
-                () = Reporter::wait(&mut reporter) => continue,
-                () = QuotaReporter::wait(&mut user) => continue,
+                () = Turns::wait(reporter.as_mut().map(|reporter| &mut reporter.turns)) => continue,
+                () = Turns::wait(quotas.as_mut().map(|quotas| &mut quotas.turns)) => continue,
                 message = incoming.next::<messages::FromControl>() => message?,
                 _ = is_applied.changed() => {
                     outgoing.say(self.served(&is_applied));
@@ -176,7 +176,7 @@ impl Subscriber {
                         reporter = self.options.reports.clone().map(Reporter::new);
                     }
                     if welcome.counts_quotas {
-                        user = self.options.quotas.clone().map(QuotaReporter::new);
+                        quotas = self.options.quotas.clone().map(QuotaReporter::new);
                     }
                 }
                 Some(FromControlSay::Heartbeat(_)) => outgoing.say(self.served(&is_applied)),
@@ -186,8 +186,8 @@ impl Subscriber {
                     }
                 }
                 Some(FromControlSay::Totals(totals)) => {
-                    if let Some(user) = &mut user {
-                        user.counted(&totals);
+                    if let Some(quotas) = &mut quotas {
+                        quotas.counted(&totals);
                     }
                 }
                 Some(FromControlSay::Batch(batch)) => {
@@ -346,40 +346,36 @@ impl Outgoing {
     }
 }
 
-/// Sends the reports of the data plane, one at a time.
-struct Reporter {
-    reports: Arc<dyn Reports>,
+/// The turns of messages that the control plane answers, one at a time.
+struct Turns {
     newest: watch::Receiver<u64>,
-    /// The report that is being stored, and when it was sent.
+    /// The number of the message without an answer, and when it was sent.
     sent: Option<(u64, Instant)>,
 }
 
-impl Reporter {
-    fn new(reports: Arc<dyn Reports>) -> Self {
-        Self { newest: reports.newest(), reports, sent: None }
+impl Turns {
+    fn new(newest: watch::Receiver<u64>) -> Self {
+        Self { newest, sent: None }
     }
 
-    fn say_next(&mut self, outgoing: &mut Outgoing) {
+    /// Sends the next message, or the last one again if its answer is late.
+    fn say(&mut self, outgoing: &mut Outgoing, next: impl FnOnce() -> Option<(u64, FromProxySay)>) {
         if self.sent.is_some_and(|(_, at)| at.elapsed() < REPORT_PATIENCE) {
             return;
         }
         self.newest.mark_unchanged();
-        self.sent = self.reports.after(0).map(|(sequence, body)| {
-            let instance = self.reports.instance().to_owned();
-            outgoing.say(FromProxySay::Report(messages::Report { instance, sequence, body }));
+        self.sent = next().map(|(sequence, message)| {
+            outgoing.say(message);
             (sequence, Instant::now())
         });
     }
 
-    fn stored(&mut self, sequence: u64) {
-        self.reports.stored(sequence);
-        if self.sent.is_some_and(|(sent, _)| sent == sequence) {
-            self.sent = None;
-        }
+    fn answered(&mut self, sequence: u64) {
+        self.sent = self.sent.filter(|(sent, _)| *sent != sequence);
     }
 
-    /// Waits until there may be a report to send.
-    async fn wait(this: &mut Option<Self>) {
+    /// Waits until there may be a message to send.
+    async fn wait(this: Option<&mut Self>) {
         match this {
             None => std::future::pending::<()>().await,
             Some(Self { sent: Some((_, at)), .. }) => sleep_until(*at + REPORT_PATIENCE).await,
@@ -392,48 +388,52 @@ impl Reporter {
     }
 }
 
-/// Sends the uses of quotas of the data plane, one message at a time.
+/// Sends the reports of the data plane.
+struct Reporter {
+    reports: Arc<dyn Reports>,
+    turns: Turns,
+}
+
+impl Reporter {
+    fn new(reports: Arc<dyn Reports>) -> Self {
+        Self { turns: Turns::new(reports.newest()), reports }
+    }
+
+    fn say_next(&mut self, outgoing: &mut Outgoing) {
+        self.turns.say(outgoing, || {
+            let (sequence, body) = self.reports.after(0)?;
+            let instance = self.reports.instance().to_owned();
+            Some((sequence, FromProxySay::Report(messages::Report { instance, sequence, body })))
+        });
+    }
+
+    fn stored(&mut self, sequence: u64) {
+        self.reports.stored(sequence);
+        self.turns.answered(sequence);
+    }
+}
+
+/// Sends the uses of quotas of the data plane.
 struct QuotaReporter {
     quotas: Arc<dyn QuotaUses>,
-    newest: watch::Receiver<u64>,
-    /// The number of the uses that are being counted, and when they were sent.
-    sent: Option<(u64, Instant)>,
+    turns: Turns,
 }
 
 impl QuotaReporter {
     fn new(quotas: Arc<dyn QuotaUses>) -> Self {
-        Self { newest: quotas.newest(), quotas, sent: None }
+        Self { turns: Turns::new(quotas.newest()), quotas }
     }
 
     fn say_next(&mut self, outgoing: &mut Outgoing) {
-        if self.sent.is_some_and(|(_, at)| at.elapsed() < REPORT_PATIENCE) {
-            return;
-        }
-        self.newest.mark_unchanged();
-        self.sent = self.quotas.next().map(|(sequence, uses)| {
+        self.turns.say(outgoing, || {
+            let (sequence, uses) = self.quotas.next()?;
             let instance = self.quotas.instance().to_owned();
-            outgoing.say(FromProxySay::Uses(messages::Uses { instance, sequence, uses }));
-            (sequence, Instant::now())
+            Some((sequence, FromProxySay::Uses(messages::Uses { instance, sequence, uses })))
         });
     }
 
     fn counted(&mut self, totals: &messages::Totals) {
         self.quotas.counted(totals.sequence, &totals.totals);
-        if self.sent.is_some_and(|(sent, _)| sent == totals.sequence) {
-            self.sent = None;
-        }
-    }
-
-    /// Waits until there may be uses to send.
-    async fn wait(this: &mut Option<Self>) {
-        match this {
-            None => std::future::pending().await,
-            Some(Self { sent: Some((_, at)), .. }) => sleep_until(*at + REPORT_PATIENCE).await,
-            Some(Self { newest, .. }) => {
-                if newest.changed().await.is_err() {
-                    std::future::pending::<()>().await;
-                }
-            }
-        }
+        self.turns.answered(totals.sequence);
     }
 }

@@ -1,6 +1,6 @@
 //! The subscriptions to an API: the plan by which a consumer calls.
 
-use std::fmt::Write as _;
+use std::io::Write as _;
 use std::sync::Arc;
 
 use foldhash::HashMap;
@@ -31,7 +31,7 @@ pub(crate) struct Plan {
     /// All APIs share the limits of a plan.
     pub(crate) limits: Arc<LimitPolicy>,
     quotas: Vec<PlanQuota>,
-    headers: bool,
+    pub(crate) headers: bool,
     pub(crate) x_headers: bool,
 }
 
@@ -144,24 +144,24 @@ impl<'s> Subscribed<'s> {
         }
     }
 
-    /// The response header lines that state the limits and quotas (draft-ietf-httpapi-ratelimit-headers-11, 3).
-    pub(crate) fn policy_lines(self) -> Vec<u8> {
-        let mut lines = self.plan.limits.compiled.policy_line().to_vec();
-        if !self.plan.headers || self.plan.quotas.is_empty() {
-            return lines;
+    /// Writes the response header lines that state the limits and quotas (draft-ietf-httpapi-ratelimit-headers-11, 3).
+    pub(crate) fn write_policy_lines(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.plan.limits.compiled.policy_line());
+        if !self.plan.headers {
+            return;
         }
-        let (mut line, now) = (String::new(), now());
-        for quota in &self.plan.quotas {
-            line.push_str(if line.is_empty() { "RateLimit-Policy: " } else { ", " });
+        let now = now();
+        for (place, quota) in self.plan.quotas.iter().enumerate() {
+            out.extend_from_slice(if place == 0 { &b"RateLimit-Policy: "[..] } else { b", " });
             let (name, most, window) = (&quota.source.name, quota.most, quota.windows.length(now));
-            // Writing to a String does not fail.
-            let _ = write!(line, "\"{name}\";q={most};w={window}");
+            // Writing to a Vec does not fail.
+            let _ = write!(out, "\"{name}\";q={most};w={window}");
             if quota.unit == QuotaUnit::Bytes {
-                line.push_str(";qu=\"content-bytes\"");
+                out.extend_from_slice(b";qu=\"content-bytes\"");
             }
         }
-        line.push_str("\r\n");
-        lines.extend_from_slice(line.as_bytes());
-        lines
+        if !self.plan.quotas.is_empty() {
+            out.extend_from_slice(b"\r\n");
+        }
     }
 }

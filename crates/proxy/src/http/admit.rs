@@ -114,17 +114,16 @@ impl Exchange<'_> {
         self.record.subscription = Some(place);
         let Some(subscribed) = policy.compiled.get(place) else { return Ok(()) };
         let (plan, mut lines) = (subscribed.plan, Lines::default());
-        let policy_lines = subscribed.policy_lines();
         let caller = Limited { identity, route, subscription: Some(&subscribed.subscription.id) };
         for with_identity in [false, true] {
             let refusal = self.refused_by_limits(&plan.limits, &caller, &mut lines, with_identity);
             if let Some(refusal) = refusal {
-                self.add_plan_headers(subscribed, &policy_lines, lines);
+                self.add_plan_headers(subscribed, lines);
                 return Err(refusal);
             }
         }
         let counted = subscribed.count(&mut lines);
-        self.add_plan_headers(subscribed, &policy_lines, lines);
+        self.add_plan_headers(subscribed, lines);
         if let Err(Exhausted { quota, reset }) = counted {
             self.record.limit = Some(quota.into());
             self.permits.clear();
@@ -137,13 +136,13 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    fn add_plan_headers(&mut self, subscribed: Subscribed<'_>, policy_lines: &[u8], lines: Lines) {
+    fn add_plan_headers(&mut self, subscribed: Subscribed<'_>, lines: Lines) {
         let out = &mut self.scratch.response_lines;
-        out.extend_from_slice(policy_lines);
+        subscribed.write_policy_lines(out);
         if subscribed.plan.x_headers {
             out.extend_from_slice(lines.x_headers().as_bytes());
         }
-        if !policy_lines.is_empty() {
+        if subscribed.plan.headers {
             out.extend_from_slice(lines.end().as_bytes());
         }
     }

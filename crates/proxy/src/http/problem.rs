@@ -1,6 +1,7 @@
 //! Problem documents (RFC 9457): the bodies of refusals on routes of APIs.
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
+use sluicegate_validation::problem;
 
 use super::exchange::Exchange;
 use super::refuse::Refusal;
@@ -25,14 +26,6 @@ impl Exchange<'_> {
             return None;
         }
         self.snapshot.table.target(self.record.route?).api.as_ref()?;
-        let mut problem = Map::new();
-        let kind = match refusal {
-            Refusal::Limited(..) => QUOTA_EXCEEDED,
-            _ => "about:blank",
-        };
-        problem.insert("type".into(), kind.into());
-        problem.insert("title".into(), reason(status).into());
-        problem.insert("status".into(), status.into());
         let detail = match refusal {
             Refusal::Denied(denial) | Refusal::Limited(denial, _) | Refusal::FailedClosed(denial) => {
                 Some(denial.to_string())
@@ -41,13 +34,19 @@ impl Exchange<'_> {
             // Clients need not know the state of the endpoints.
             _ => None,
         };
-        if let Some(detail) = detail {
-            problem.insert("detail".into(), sentence(&detail).into());
+        let mut problem = problem(status, reason(status), "", &[]);
+        let fields = problem.as_object_mut()?;
+        match detail {
+            Some(detail) => drop(fields.insert("detail".into(), sentence(&detail).into())),
+            None => drop(fields.remove("detail")),
         }
-        if let (Refusal::Limited(..), Some(limit)) = (refusal, &self.record.limit) {
-            problem.insert("violated-policies".into(), json!([limit]));
+        if let Refusal::Limited(..) = refusal {
+            fields.insert("type".into(), QUOTA_EXCEEDED.into());
+            if let Some(limit) = &self.record.limit {
+                fields.insert("violated-policies".into(), json!([limit]));
+            }
         }
-        serde_json::to_vec(&Value::Object(problem)).ok()
+        Some(problem.to_string().into_bytes())
     }
 }
 

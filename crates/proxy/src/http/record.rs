@@ -125,6 +125,7 @@ impl Exchange<'_> {
     fn finished(&self, duration: Duration) -> RequestRecord<'_> {
         let (record, table, worker) = (&self.record, &self.snapshot.table, self.worker.id);
         let target = record.route.map(|route| table.target(route));
+        let subscribed = self.subscribed();
         let log = &self.snapshot.settings.access_log;
         // For a request without a route, and for the URL of another page, the policy is unknown.
         let all_secrets = table.secret_parameters();
@@ -176,8 +177,8 @@ impl Exchange<'_> {
                 (&known.consumer.id, known.stats.of(worker))
             }),
             consumer_number: record.consumer,
-            plan: self.subscribed().map(|of| &*of.plan.label),
-            subscription: self.subscribed().map(|of| &of.subscription.id),
+            plan: subscribed.map(|of| &*of.plan.label),
+            subscription: subscribed.map(|of| &of.subscription.id),
             policy: record.policy.as_ref(),
             limit: record.limit.as_deref(),
             dry_runs: &record.dry_runs,

@@ -145,10 +145,10 @@ impl Exchange<'_> {
             return Persist::Close;
         }
         let status = refusal.status();
-        let problem = self.problem(&refusal, status);
         if self.committed {
             return Persist::Close;
         }
+        let problem = self.problem(&refusal, status);
         self.record.status = status;
         self.add_success_lines(status);
         if self.steered.is_some() {

@@ -37,7 +37,7 @@ pub(super) struct Problem {
 
 impl Problem {
     fn refusal(status: u16, reason: &'static str, detail: &str, violations: &[Violation]) -> Refusal {
-        let body = problem(status, reason_phrase(status), detail, violations);
+        let body = problem(status, reason_phrase(status), detail, violations).to_string();
         Refusal::Problem(Box::new(Self { status, reason, body }))
     }
 }
@@ -199,7 +199,7 @@ impl Exchange<'_> {
                 Refusal::Mocked(Box::new(mock))
             }
             Err(fault) => {
-                let body = problem(fault.status(), fault.title(), &fault.to_string(), &[]);
+                let body = problem(fault.status(), fault.title(), &fault.to_string(), &[]).to_string();
                 Refusal::Problem(Box::new(Problem { status: fault.status(), reason: "mock", body }))
             }
         }

@@ -149,7 +149,8 @@ pub(super) struct ApiSubscriptions<'s> {
 }
 
 impl ApiSubscriptions<'_> {
-    /// The subscriptions to an operation that has these names and sets; `None` if nobody subscribes and nobody needs to.
+    /// The subscriptions to an operation that has these names and sets; `None` if callers neither have nor need
+    /// a subscription to the operation.
     pub(super) fn of(&mut self, sections: &[Arc<str>]) -> Option<Arc<Subscriptions>> {
         if self.entries.is_empty() && !self.is_required {
             return None;

@@ -19,7 +19,7 @@ pub(crate) struct PlanSpec {
     /// The title of the plan, as text. Default: the name of the object.
     #[schemars(length(min = 1, max = 256))]
     pub(crate) title: Option<String>,
-    /// What the plan offers, as text. Default: none.
+    /// A description of the plan, as text. Default: none.
     #[schemars(length(min = 1, max = 1024))]
     pub(crate) description: Option<String>,
     /// The rate limits of each Subscription, each with a unique name. 1 to 16 entries. A request must pass every limit. Default:
