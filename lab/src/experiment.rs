@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
 
+use crate::gateway::catalogue::APIS;
 use crate::published;
 
 /// The experiments that come with the program, by name.
@@ -207,9 +208,18 @@ pub(crate) enum Functions {
     ApiKey,
     /// Look-up of the consumer of an API key, and a rate limit for each consumer.
     ApiKeyAndLimit,
+    /// API management with API keys: many APIs with operations, subscriptions under a plan, analytics.
+    ManagedApiKey,
+    /// API management with tokens that are signed with a shared secret.
+    ManagedJwt,
 }
 
 impl Functions {
+    /// Whether these are the functions of API management.
+    pub(crate) fn is_managed(self) -> bool {
+        matches!(self, Self::ManagedApiKey | Self::ManagedJwt)
+    }
+
     /// Its name in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -218,6 +228,8 @@ impl Functions {
             Self::JwtRs256 => "JWT RS256",
             Self::ApiKey => "API key",
             Self::ApiKeyAndLimit => "API key and rate limit",
+            Self::ManagedApiKey => "API key, plan and analytics",
+            Self::ManagedJwt => "JWT HS256, plan and analytics",
         }
     }
 }
@@ -363,6 +375,16 @@ impl Compare {
             "compare.callers: from 1 to {MOST_CALLERS}"
         );
         ensure!(rates.iter().all(|rate| *rate > 0.0), "compare.rates: they have to be over 0");
+        // So that each call is for an API to which its caller is subscribed.
+        let is_managed = functions.iter().any(|functions| functions.is_managed());
+        ensure!(
+            !is_managed || callers.iter().all(|callers| APIS % callers == 0 || callers % APIS == 0),
+            "compare.callers: with API management, a divisor or a multiple of {APIS}"
+        );
+        ensure!(
+            !is_managed || works.iter().all(|work| [Work::Single, Work::Http, Work::Https].contains(work)),
+            "compare.works: with API management, only single, http and https"
+        );
         Ok(())
     }
 }
@@ -408,13 +430,19 @@ mod tests {
     fn experiment_of_the_2019_study_matches_its_published_setup() {
         let compare = Experiment::find("gateway").unwrap().declared.compare;
         let bytes = |compare: &Compare| compare.sizes.iter().map(|size| size.bytes).collect::<Vec<_>>();
-        let [single, calls, rates, functions, many] = &compare[..] else { panic!("{} parts", compare.len()) };
+        let [single, calls, rates, functions, many, managed @ ..] = &compare[..] else {
+            panic!("{} parts", compare.len())
+        };
         assert_eq!((&*single.works, bytes(single)), (&[Work::Single][..], vec![0, 1024]));
         assert_eq!((calls.connections, bytes(calls), bytes(functions)), (300, vec![0], vec![1024]));
         assert!(rates.rates.contains(&5000.0), "{:?}", rates.rates);
         let first = [Functions::None, Functions::JwtHs256];
         assert!(functions.functions.starts_with(&first), "{:?}", functions.functions);
         assert_eq!((&functions.callers[..], &many.callers[..]), (&[1, 10_000][..], &[100_000][..]));
+        // The same three measurements with API management.
+        let works: Vec<&[Work]> = managed.iter().map(|compare| &compare.works[..]).collect();
+        assert_eq!(works, [&[Work::Single][..], &[Work::Http], &[Work::Http]]);
+        assert!(managed.iter().all(|compare| compare.functions.contains(&Functions::ManagedJwt)));
     }
 
     #[test]

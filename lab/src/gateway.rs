@@ -5,6 +5,7 @@
 //! Each gateway receives endpoints, certificates and routes in the same way as from its controller.
 
 pub(crate) mod api;
+pub(crate) mod catalogue;
 mod envoy;
 mod floor;
 mod haproxy;

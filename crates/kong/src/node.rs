@@ -133,10 +133,12 @@ impl Node {
     }
 }
 
-/// Reads a text of one document.
-pub(crate) fn read(filled: &Filled) -> Result<Node, ReadError> {
+/// Reads a text of one document. Returns its root, and the keys that a mapping has twice, each with its line: as in Kong, the
+/// last value applies.
+pub(crate) fn read(filled: &Filled) -> Result<(Node, Vec<(u32, Arc<str>)>), ReadError> {
     let parser = Parser::new_from_str(&filled.text);
-    let mut reader = Reader { parser, filled, anchors: HashMap::new(), nodes: 0, line: 1 };
+    let mut reader =
+        Reader { parser, filled, anchors: HashMap::new(), nodes: 0, line: 1, repeated: Vec::new() };
     let root = match reader.next()? {
         Some(event) => reader.node(event, 0)?,
         None => Node { line: 1, value: Value::Null },
@@ -145,7 +147,7 @@ pub(crate) fn read(filled: &Filled) -> Result<Node, ReadError> {
         Some(_) => {
             Err(ReadError::new(reader.line, "a file of Kong is one document: split the file at \"---\""))
         }
-        None => Ok(root),
+        None => Ok((root, reader.repeated)),
     }
 }
 
@@ -157,6 +159,8 @@ struct Reader<'t> {
     nodes: usize,
     /// The line of the last event.
     line: u32,
+    /// The keys that a mapping has twice.
+    repeated: Vec<(u32, Arc<str>)>,
 }
 
 impl<'t> Reader<'t> {
@@ -263,13 +267,14 @@ impl<'t> Reader<'t> {
                 }
                 continue;
             }
-            if entries.iter().any(|(known, _)| **known == *key) {
-                return Err(ReadError::new(
-                    line,
-                    format!("the key {key:?} is written twice: remove one of them"),
-                ));
+            let node = Node { line, ..value };
+            match entries.iter_mut().find(|(known, _)| **known == *key) {
+                Some((known, first)) => {
+                    self.repeated.push((line, known.clone()));
+                    *first = node;
+                }
+                None => entries.push(((*key).into(), node)),
             }
-            entries.push(((*key).into(), Node { line, ..value }));
         }
         for other in merged {
             let Some(others) = other.map() else {
@@ -291,7 +296,14 @@ mod tests {
     use crate::environment;
 
     fn of(text: &str) -> Result<Node, ReadError> {
-        read(&environment::fill(text, &|_| None).unwrap())
+        read(&environment::fill(text, &|_| None).unwrap()).map(|(root, _)| root)
+    }
+
+    #[test]
+    fn last_value_of_a_key_applies_and_the_repeat_is_told() {
+        let (root, repeated) = read(&environment::fill("a: 1\nb: 2\na: 3\n", &|_| None).unwrap()).unwrap();
+        assert_eq!(root.get("a").unwrap().number(), Some(3.0));
+        assert_eq!(repeated, [(3, "a".into())]);
     }
 
     #[test]
@@ -321,7 +333,6 @@ mod tests {
     #[test]
     fn unreadable_file_is_an_error_with_its_line() {
         for (text, line, message) in [
-            ("a: 1\na: 2", 2, "the key \"a\" is written twice"),
             ("a: 1\nb: [", 2, "not valid YAML"),
             ("a: 1\n---\nb: 1", 3, "one document"),
             ("a: &a [*a]", 1, "alias"),

@@ -48,12 +48,12 @@ pub struct VirtualHost {
     pub filters: Option<Arc<Security>>,
     /// Whether a request that meets no match of this host goes to the next less specific host of the entry point, as for an
     /// HTTPRoute (Gateway API, `HTTPRouteSpec.hostnames`). An Ingress decides alone about its host.
-    #[serde(skip_serializing_if = "is_false")]
-    #[cbor(n(64), default, skip_if = "is_false")]
+    #[serde(skip_serializing_if = "crate::encoding::is_false")]
+    #[cbor(n(64), default, skip_if = "crate::encoding::is_false")]
     pub continues: bool,
     /// Whether `%2F` in a path is a slash for the matches, as in nginx.
-    #[serde(skip_serializing_if = "is_false")]
-    #[cbor(n(65), default, skip_if = "is_false")]
+    #[serde(skip_serializing_if = "crate::encoding::is_false")]
+    #[cbor(n(65), default, skip_if = "crate::encoding::is_false")]
     pub decodes_slashes: bool,
 }
 
@@ -71,10 +71,6 @@ impl VirtualHost {
             decodes_slashes: false,
         }
     }
-}
-
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 /// A rule: its matches, the backends that serve matching requests, and the policies.
@@ -239,8 +235,8 @@ pub struct Backend {
     #[n(2)]
     pub features: Option<Box<BackendFeatures>>,
     /// Whether the object names no valid backend: the gateway responds with 500 (Gateway API, `HTTPRouteRule.backendRefs`).
-    #[serde(skip_serializing_if = "is_false")]
-    #[cbor(n(3), default, skip_if = "is_false")]
+    #[serde(skip_serializing_if = "crate::encoding::is_false")]
+    #[cbor(n(3), default, skip_if = "crate::encoding::is_false")]
     pub is_invalid: bool,
 }
 

@@ -68,6 +68,10 @@ pub struct Settings {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cbor(n(71), with = "Maybe::<Text>")]
     pub nginx_controller: Option<Box<str>>,
+    /// Whether the gateway's own errors have the bodies of Kong, and responses have the headers of Kong. Default: `false`.
+    #[serde(skip_serializing_if = "crate::encoding::is_false")]
+    #[cbor(n(72), default, skip_if = "crate::encoding::is_false")]
+    pub kong_compatibility: bool,
 }
 
 impl Settings {

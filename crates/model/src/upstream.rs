@@ -64,16 +64,12 @@ pub struct Transport {
     #[cbor(n(1), with = "Maybe::<Pointer>")]
     pub tls: Option<Arc<TransportTls>>,
     /// Whether the cluster IP of the Service is the only endpoint, in place of the endpoints of the Service.
-    #[cbor(n(2), default, skip_if = "is_false")]
+    #[cbor(n(2), default, skip_if = "crate::encoding::is_false")]
     pub is_cluster_ip: bool,
     /// Whether the gateway sends the client's address to the endpoints, by version 1 of the PROXY protocol, even if the Service
     /// does not ask for it. Only for TCP.
-    #[cbor(n(3), default, skip_if = "is_false")]
+    #[cbor(n(3), default, skip_if = "crate::encoding::is_false")]
     pub sends_proxy: bool,
-}
-
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 /// The protocol of endpoints.

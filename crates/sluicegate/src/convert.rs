@@ -47,16 +47,17 @@ pub(crate) struct KongArgs {
     /// Exit with 1 if a thing is not converted. The objects are printed all the same.
     #[arg(long)]
     strict: bool,
-    /// The namespace of all objects, and the name of the printed Gateway.
-    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = object_name, default_value = "default/kong")]
-    gateway: ObjectName,
+    /// An existing Gateway, to whose listeners the routes are attached. All objects have its namespace. [default: the
+    /// command prints a Gateway default/kong]
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = object_name)]
+    gateway: Option<ObjectName>,
     /// The class of the printed Gateway.
-    #[arg(long, value_name = "NAME", default_value = "sluicegate")]
+    #[arg(long, value_name = "NAME", default_value = "sluicegate", conflicts_with = "gateway")]
     gateway_class: String,
-    /// The port of the printed Gateway for HTTP.
+    /// The port of the Gateway for HTTP.
     #[arg(long, value_name = "PORT", default_value_t = 8000, value_parser = clap::value_parser!(u16).range(1..))]
     http_port: u16,
-    /// The port of the printed Gateway for HTTPS.
+    /// The port of the Gateway for HTTPS.
     #[arg(long, value_name = "PORT", default_value_t = 8443, value_parser = clap::value_parser!(u16).range(1..))]
     https_port: u16,
 }
@@ -127,10 +128,12 @@ fn kong(args: &KongArgs) -> anyhow::Result<()> {
         path.display()
     );
     let options = KongOptions {
-        gateway: args.gateway.clone(),
+        gateway: args.gateway.clone().unwrap_or(KongOptions::default().gateway),
         gateway_class: args.gateway_class.clone(),
         http_port: args.http_port,
         https_port: args.https_port,
+        has_gateway: args.gateway.is_some(),
+        for_cluster: true,
     };
     let converted = convert_kong(&text, &options, &|name| std::env::var(name).ok());
     let errors = converted.errors();

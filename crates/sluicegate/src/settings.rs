@@ -58,6 +58,12 @@ pub(crate) struct SettingsArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           help_heading = "Clients")]
     allow_non_ascii_targets: Option<bool>,
+    /// Respond in the form of Kong: the gateway's own errors have the bodies of Kong, in JSON, HTML, XML or plain text by
+    /// Accept, and responses have X-Kong-Request-Id and the X-Kong-*-Latency headers. Errors on routes of an Api stay
+    /// problem documents. [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          help_heading = "Clients")]
+    kong_compatibility: Option<bool>,
     /// The timeout from the first byte of a request head to its last byte. The gateway then responds with 408.
     /// [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
@@ -258,6 +264,7 @@ impl SettingsArgs {
             tls: TlsSettings::default(),
             access_log: AccessLogSettings::default(),
             nginx_controller: None,
+            kong_compatibility: self.kong_compatibility.unwrap_or_default(),
             compression: self.compression(),
             tracing: self.otlp_endpoint.clone().map(|collector| self.tracing(collector)),
             timeouts: Timeouts {

@@ -11,6 +11,7 @@ use aws_lc_rs::{hmac, rand};
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 
+use super::catalogue;
 use crate::experiment::Functions;
 
 /// The issuer of the tokens.
@@ -38,6 +39,20 @@ pub(crate) enum Api {
     Jwt(Box<Jwt>),
     /// Look-up of the consumer of a key.
     Keys(ApiKeys),
+    /// API management.
+    Managed(Box<Managed>),
+}
+
+/// API management: the APIs of the [`catalogue`], whose operations are known, callers with subscriptions under a plan,
+/// and analytics.
+#[derive(Clone, Debug)]
+pub(crate) struct Managed {
+    /// The credentials of the callers.
+    pub(crate) identity: Api,
+    /// The names of the callers, in the order of their credentials. With tokens, the subjects.
+    pub(crate) callers: Vec<String>,
+    /// The rate limit of the plan, for each subscription.
+    pub(crate) limit: Limit,
 }
 
 /// The issuer of accepted tokens, and some of its tokens.
@@ -132,6 +147,31 @@ impl Api {
             Functions::JwtRs256 => Ok(Self::Jwt(Box::new(Jwt::rs256(callers)?))),
             Functions::ApiKey => keys(None),
             Functions::ApiKeyAndLimit => keys(Some(limit)),
+            Functions::ManagedApiKey | Functions::ManagedJwt => {
+                let identity = match functions {
+                    Functions::ManagedJwt => Self::Jwt(Box::new(Jwt::hs256(callers)?)),
+                    _ => keys(None)?,
+                };
+                let callers = (1..=callers).map(caller).collect();
+                Ok(Self::Managed(Box::new(Managed { identity, callers, limit })))
+            }
+        }
+    }
+
+    /// A path that each caller may call.
+    pub(crate) fn path(&self, size: Option<u64>) -> String {
+        match (self, size) {
+            (Self::Managed(_), _) => catalogue::path(0, 0, size),
+            (_, Some(bytes)) => format!("/?s={bytes}"),
+            (_, None) => "/".to_owned(),
+        }
+    }
+
+    /// The paths that callers call in turn; empty if there is only one path.
+    pub(crate) fn paths(&self, size: Option<u64>) -> Vec<String> {
+        match self {
+            Self::Managed(_) => catalogue::paths(size),
+            Self::Nothing | Self::Jwt(_) | Self::Keys(_) => Vec::new(),
         }
     }
 
@@ -141,11 +181,15 @@ impl Api {
             Self::Nothing => Vec::new(),
             Self::Jwt(jwt) => jwt.tokens.good.iter().map(|token| bearer(token)).collect(),
             Self::Keys(keys) => keys.consumers.iter().map(Consumer::header).collect(),
+            Self::Managed(managed) => managed.identity.good(),
         }
     }
 
     /// The calls that check the functions, without the calls over a limit.
     pub(crate) fn calls(&self) -> Vec<Call> {
+        if let Self::Managed(managed) = self {
+            return managed.identity.calls();
+        }
         let refused = |what, header| Call { what, header, status: 401 };
         let mut calls = Vec::new();
         // The gateway knows all callers once it knows the last caller.
@@ -154,7 +198,7 @@ impl Api {
             calls.push(Call { what: "good", header: last, status: 200 });
         }
         match self {
-            Self::Nothing => {}
+            Self::Nothing | Self::Managed(_) => {}
             Self::Jwt(jwt) => {
                 calls.push(refused("no token", None));
                 calls.extend(jwt.tokens.bad.iter().map(|(what, token)| refused(what, Some(bearer(token)))));
@@ -173,9 +217,15 @@ impl Api {
     pub(crate) fn limit(&self) -> Option<Limit> {
         match self {
             Self::Keys(keys) => keys.limit,
+            Self::Managed(managed) => Some(managed.limit),
             Self::Nothing | Self::Jwt(_) => None,
         }
     }
+}
+
+/// The name of a caller.
+fn caller(number: usize) -> String {
+    format!("caller-{number:06}")
 }
 
 fn bearer(token: &str) -> Header {
@@ -189,7 +239,7 @@ impl Consumer {
     fn new(number: usize) -> anyhow::Result<Self> {
         let mut random = [0; Self::KEY_LENGTH / 2];
         rand::fill(&mut random).context("making an API key")?;
-        Ok(Self { name: format!("caller-{number}"), key: hex(&random) })
+        Ok(Self { name: caller(number), key: hex(&random) })
     }
 
     fn header(&self) -> Header {
@@ -267,7 +317,7 @@ fn tokens(
         let signature = BASE64_URL_SAFE_NO_PAD.encode(sign(&text)?);
         Ok(format!("{text}.{signature}"))
     };
-    let one = |number: usize| signed(&head, &claims(now + VALIDITY, &format!("caller-{number:06}")), ours);
+    let one = |number: usize| signed(&head, &claims(now + VALIDITY, &caller(number)), ours);
     let good = (1..=callers).map(one).collect::<Result<Vec<_>, _>>()?;
     let signature = good.first().and_then(|token| token.rsplit('.').next()).unwrap_or_default();
     let other = signed(&head, &claims(now + VALIDITY, "admin"), another)?;

@@ -1,6 +1,7 @@
 //! Envoy, which watches files for endpoints, routes and the certificate. Its controllers send the same resources by
 //! xDS.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,7 +11,8 @@ use sluicegate_netns::Process;
 
 use super::api::{ApiKeys, CONSUMER_HEADER, ISSUER, Jwt, JwtKey, KEY_HEADER, Limit};
 use super::{
-    Api, Config, Driver, HOST, Kind, Part, Pem, Prepared, Protocol, Site, fill, replace, version_of,
+    Api, Config, Driver, HOST, Kind, Part, Pem, Prepared, Protocol, Site, catalogue, fill, replace,
+    version_of,
 };
 use crate::experiment::Work;
 use crate::results::ConfigFile;
@@ -43,7 +45,7 @@ fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
     for part in [Part::Hosts, Part::Endpoints, Part::Certificate] {
         driver.write(part, config)?;
     }
-    if let Api::Jwt(jwt) = &config.api {
+    if let Api::Jwt(jwt) = identity(&config.api) {
         replace(&site.directory.join("jwks.json"), &jwks(jwt))?;
     }
     let file = site.directory.join("envoy.yaml");
@@ -59,7 +61,7 @@ fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
     command.arg("-c").arg(file).args(&site.options);
     let files = vec![
         ConfigFile::new("envoy.yaml", &text),
-        ConfigFile::new("routes.yaml", &routes(config)),
+        ConfigFile::new("routes.yaml", &shown_routes(config)),
         ConfigFile::new("endpoints.yaml", &endpoints(config)),
     ];
     Ok(Prepared { command, files, driver: Box::new(driver) })
@@ -98,9 +100,17 @@ fn jwks(jwt: &Jwt) -> String {
     }
 }
 
+/// The functions that find out who calls.
+fn identity(api: &Api) -> &Api {
+    match api {
+        Api::Managed(managed) => &managed.identity,
+        _ => api,
+    }
+}
+
 /// The keys of consumers.
 fn credentials(api: &Api) -> String {
-    let Api::Keys(keys) = api else { return String::new() };
+    let Api::Keys(keys) = identity(api) else { return String::new() };
     let each = keys
         .consumers
         .iter()
@@ -110,25 +120,34 @@ fn credentials(api: &Api) -> String {
 
 /// The filters before the router.
 fn functions(site: &Site, api: &Api, credentials: &str) -> String {
+    let headers: [(&str, &dyn ToString); 2] =
+        [("key_header", &KEY_HEADER), ("consumer_header", &CONSUMER_HEADER)];
+    let keys = || {
+        fill(&fill(include_str!("templates/envoy-api-key.yaml"), &headers), &[("credentials", &credentials)])
+    };
+    let jwt = |claims: &str| {
+        fill(
+            include_str!("templates/envoy-jwt.yaml"),
+            &[("issuer", &ISSUER), ("claims", &claims), ("directory", &site.directory.display())],
+        )
+    };
+    let limit = |Limit { requests, per }: Limit, consumers: usize| {
+        let text = fill(include_str!("templates/envoy-limit.yaml"), &headers);
+        fill(&text, &[("requests", &requests), ("per", &per.as_secs()), ("consumers", &consumers)])
+    };
     match api {
         Api::Nothing => String::new(),
-        Api::Jwt(_) => fill(
-            include_str!("templates/envoy-jwt.yaml"),
-            &[("issuer", &ISSUER), ("directory", &site.directory.display())],
-        ),
-        Api::Keys(ApiKeys { consumers, limit }) => {
-            let headers: [(&str, &dyn ToString); 2] =
-                [("key_header", &KEY_HEADER), ("consumer_header", &CONSUMER_HEADER)];
-            let mut text = fill(include_str!("templates/envoy-api-key.yaml"), &headers);
-            text = fill(&text, &[("credentials", &credentials)]);
-            if let Some(Limit { requests, per }) = limit {
-                let limit = fill(include_str!("templates/envoy-limit.yaml"), &headers);
-                text += &fill(
-                    &limit,
-                    &[("requests", requests), ("per", &per.as_secs()), ("consumers", &consumers.len())],
-                );
-            }
-            text
+        Api::Jwt(_) => jwt(""),
+        Api::Keys(ApiKeys { consumers, limit: of_each }) => {
+            keys() + &of_each.map_or(String::new(), |of_each| limit(of_each, consumers.len()))
+        }
+        // A bucket for each caller, whose subscriptions share it.
+        Api::Managed(managed) => {
+            let identity = match managed.identity {
+                Api::Jwt(_) => jwt(&fill(include_str!("templates/envoy-claims.yaml"), &headers)),
+                _ => keys(),
+            };
+            identity + &limit(managed.limit, managed.callers.len())
         }
     }
 }
@@ -161,7 +180,61 @@ fn routes(config: &Config) -> String {
         .chain(config.hosts.iter().map(String::as_str))
         .map(|host| format!("    - \"{host}\""))
         .collect();
-    fill(include_str!("templates/envoy-routes.yaml"), &[("domains", &domains.join("\n"))])
+    let routes = match &config.api {
+        Api::Managed(_) => managed_routes(),
+        _ => include_str!("templates/envoy-route.yaml").to_owned(),
+    };
+    fill(
+        include_str!("templates/envoy-routes.yaml"),
+        &[("domains", &domains.join("\n")), ("routes", &routes)],
+    )
+}
+
+/// The routes for the report, in which the first API stands for all APIs.
+fn shown_routes(config: &Config) -> String {
+    let text = routes(config);
+    let second = api_key(1);
+    text.split(&second).next().unwrap_or_default().to_owned()
+}
+
+/// The prefix of the paths of an API, as a key of the tree of routes.
+fn api_key(api: usize) -> String {
+    format!("\"{}/\":", catalogue::base(api))
+}
+
+/// The routes of all APIs. A tree finds the API by the prefix of the path. Each operation is a route with its own statistics
+/// (`stat_prefix`).
+fn managed_routes() -> String {
+    let mut text = include_str!("templates/envoy-apis.yaml").to_owned();
+    for api in 0..catalogue::APIS {
+        let (name, base) = (catalogue::name(api), catalogue::base(api));
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "            {}
+              action:
+                name: {name}
+                typed_config:
+                  \"@type\": type.googleapis.com/envoy.config.route.v3.RouteList
+                  routes:",
+            api_key(api)
+        );
+        for resource in 0..catalogue::RESOURCES {
+            let path = base.clone() + &catalogue::collection(resource);
+            for (operation, path) in [
+                ("list", format!("path: \"{path}\"")),
+                ("get", format!("safe_regex: {{regex: \"{path}/[^/]+\"}}")),
+            ] {
+                let _ = writeln!(
+                    text,
+                    "                  - match: {{{path}, headers: [{{name: \":method\", string_match: {{exact: GET}}}}]}}
+                    stat_prefix: {name}-{operation}-{resource}
+                    route: {{cluster: app, timeout: 60s}}"
+                );
+            }
+        }
+    }
+    text
 }
 
 fn endpoints(config: &Config) -> String {

@@ -11,8 +11,8 @@ use anyhow::{Context as _, bail, ensure};
 use rustix::process::Signal;
 use sluicegate_netns::Process;
 
-use super::api::{ApiKeys, ISSUER, JwtKey, Limit};
-use super::{Api, Config, Driver, Kind, Part, Pem, Prepared, Site, fill, nginx, replace};
+use super::api::{ApiKeys, ISSUER, JwtKey, Limit, Managed};
+use super::{Api, Config, Driver, Kind, Part, Pem, Prepared, Site, catalogue, fill, nginx, replace};
 use crate::experiment::Work;
 use crate::results::ConfigFile;
 
@@ -61,22 +61,38 @@ fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
 
 /// Writes the functions of an API gateway, with the credentials of callers.
 fn write_api(site: &Site, api: &Api) -> anyhow::Result<Vec<ConfigFile>> {
-    let (functions, name, secret) = match api {
+    let functions = match api {
         Api::Nothing => return Ok(Vec::new()),
-        Api::Jwt(jwt) => match &jwt.key {
-            JwtKey::Secret(secret) => ("JwtHs256", "jwt.key", secret.clone()),
-            JwtKey::Public { pem, .. } => ("JwtRs256", "jwt.key", pem.clone()),
-        },
-        Api::Keys(ApiKeys { consumers, limit }) => {
-            let lines = consumers.iter().map(|each| format!("{} {}\n", each.key, each.name)).collect();
-            (if limit.is_some() { "ApiKeyAndLimit" } else { "ApiKey" }, "consumers", lines)
+        Api::Jwt(_) => "Jwt",
+        Api::Keys(ApiKeys { limit: None, .. }) => "ApiKey",
+        Api::Keys(ApiKeys { limit: Some(_), .. }) => "ApiKeyAndLimit",
+        Api::Managed(managed) => {
+            replace(&site.directory.join("subscriptions"), &subscriptions(managed))?;
+            "Managed"
         }
+    };
+    let identity = match api {
+        Api::Managed(managed) => &managed.identity,
+        _ => api,
+    };
+    let (name, secret, algorithm) = match identity {
+        Api::Jwt(jwt) => match &jwt.key {
+            JwtKey::Secret(secret) => ("jwt.key", secret.clone(), "HS256"),
+            JwtKey::Public { pem, .. } => ("jwt.key", pem.clone(), "RS256"),
+        },
+        Api::Keys(ApiKeys { consumers, .. }) => {
+            ("consumers", consumers.iter().map(|each| format!("{} {}\n", each.key, each.name)).collect(), "")
+        }
+        Api::Nothing | Api::Managed(_) => return Ok(Vec::new()),
     };
     replace(&site.directory.join(name), &secret)?;
     let Limit { requests, per } = api.limit().unwrap_or(Limit::HIGH);
     let window = per.as_secs().max(1);
     let settings = format!(
-        "return {{ functions = \"{functions}\", issuer = \"{ISSUER}\", limit = {requests}, window = {window} }}\n"
+        "return {{ functions = \"{functions}\", algorithm = \"{algorithm}\", issuer = \"{ISSUER}\", limit = {requests}, \
+         window = {window}, apis = {}, resources = {} }}\n",
+        catalogue::APIS,
+        catalogue::RESOURCES
     );
     let files = API.iter().map(|(name, text)| ConfigFile::new(name, text));
     let files: Vec<ConfigFile> = files.chain([ConfigFile::new("settings.lua", &settings)]).collect();
@@ -84,6 +100,16 @@ fn write_api(site: &Site, api: &Api) -> anyhow::Result<Vec<ConfigFile>> {
         replace(&site.directory.join(&file.name), &file.text)?;
     }
     Ok(files)
+}
+
+/// A line for each caller and each of its APIs.
+fn subscriptions(managed: &Managed) -> String {
+    let callers = managed.callers.iter().enumerate();
+    let lines = callers.flat_map(|(caller, name)| {
+        let apis = catalogue::subscribed(caller, managed.callers.len());
+        apis.into_iter().map(move |api| format!("{name} {}\n", catalogue::name(api)))
+    });
+    lines.collect()
 }
 
 struct NginxLua {
@@ -138,6 +164,12 @@ impl NginxLua {
         let Site { http, https, admin, workers, kept, .. } = &self.site;
         let [counters, init, access] = match config.api {
             Api::Nothing => [""; 3],
+            Api::Managed(_) => [
+                "  lua_shared_dict counters 12m;\n",
+                "require(\"api\").init_worker()",
+                "      access_by_lua_block { require(\"api\").access() }\n      \
+                 log_by_lua_block { require(\"api\").log() }\n",
+            ],
             // Kong uses 12m for each of these.
             Api::Jwt(_) | Api::Keys(_) => [
                 "  lua_shared_dict counters 12m;\n",

@@ -10,8 +10,10 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use sluicegate_netns::Process;
 
-use super::api::{ApiKeys, ISSUER, JwtKey, KEY_HEADER, Limit};
-use super::{Api, Config, Driver, HOST, Kind, Part, Pem, Prepared, Protocol, Site, replace, version_of};
+use super::api::{ApiKeys, ISSUER, JwtKey, KEY_HEADER, Limit, Managed};
+use super::{
+    Api, Config, Driver, HOST, Kind, Part, Pem, Prepared, Protocol, Site, catalogue, replace, version_of,
+};
 use crate::experiment::Work;
 use crate::results::ConfigFile;
 
@@ -109,13 +111,25 @@ fn prepare_with(
     command.arg("serve").arg("--manifests").arg(&driver.manifests);
     command.arg("--listen").arg(site.http.to_string()).arg("--listen-https").arg(site.https.to_string());
     command.arg("--admin").arg(site.admin.to_string()).arg("--workers").arg(site.workers.to_string());
+    if let Api::Managed(_) = &config.api {
+        let database = format!("sqlite:{}", site.directory.join("analytics.db").display());
+        command.args(["--analytics", "--analytics-database", &database, "--ssl-redirect=false"]);
+    }
     command.args(&site.options);
     let mut files = vec![
         ConfigFile::new("ingress.yaml", &ingress(config, of_service)),
         ConfigFile::new("endpoints.yaml", &endpoints(config)),
     ];
-    if !policies.is_empty() {
-        files.push(ConfigFile::new("policies.yaml", &policies));
+    let shown = match &config.api {
+        // The first API stands for all APIs.
+        Api::Managed(managed) => {
+            let target = format!("group: sluicegate.dev, kind: Api, name: {}", catalogue::name(0));
+            managed_api(0) + "---\n" + &security(&catalogue::name(0), &target, &managed.identity)
+        }
+        _ => policies,
+    };
+    if !shown.is_empty() {
+        files.push(ConfigFile::new("policies.yaml", &shown));
     }
     Ok(Prepared { command, files, driver: Box::new(driver) })
 }
@@ -211,46 +225,124 @@ data: {{tls.crt: {chain}, tls.key: {key}}}
 
 /// The functions for calls, as policies.
 fn policies(api: &Api) -> String {
-    let head = |kind: &str| {
-        format!(
-            "apiVersion: sluicegate.dev/v1alpha1
-kind: {kind}
-metadata: {{name: app, namespace: default}}
-spec:
-  targetRefs: [{{group: networking.k8s.io, kind: Ingress, name: app}}]
-"
-        )
-    };
-    let security = |method: &str| head("SecurityPolicy") + "  authentication:\n" + method;
+    let app = "group: networking.k8s.io, kind: Ingress, name: app";
     match api {
         Api::Nothing => String::new(),
+        Api::Jwt(_) => security("app", app, api),
+        Api::Keys(ApiKeys { limit: None, .. }) => security("app", app, api),
+        Api::Keys(ApiKeys { limit: Some(Limit { requests, per }), .. }) => {
+            let limit = format!(
+                "  limits: [{{name: each, requests: {requests}, per: {}s, key: [{{type: Consumer}}]}}]\n",
+                per.as_secs()
+            );
+            format!("{}---\n{}{limit}", security("app", app, api), policy("RateLimitPolicy", "app", app))
+        }
+        Api::Managed(managed) => {
+            let each = (0..catalogue::APIS).map(|number| {
+                let name = catalogue::name(number);
+                let target = format!("group: sluicegate.dev, kind: Api, name: {name}");
+                format!("{}---\n{}---\n", managed_api(number), security(&name, &target, &managed.identity))
+            });
+            each.chain([subscriptions(managed)]).collect()
+        }
+    }
+}
+
+/// The head of a policy.
+fn policy(kind: &str, name: &str, target: &str) -> String {
+    format!(
+        "apiVersion: sluicegate.dev/v1alpha1
+kind: {kind}
+metadata: {{name: {name}, namespace: default}}
+spec:
+  targetRefs: [{{{target}}}]
+"
+    )
+}
+
+/// The policy that demands the credentials of callers.
+fn security(name: &str, target: &str, api: &Api) -> String {
+    let method = match api {
         Api::Jwt(jwt) => {
             let keys = match &jwt.key {
                 JwtKey::Secret(_) => "keys: {sharedSecretRef: {name: acme, key: secret}}".to_owned(),
                 JwtKey::Public { jwks, .. } => format!("keys: {{inline: '{jwks}'}}"),
             };
-            security(&format!(
+            format!(
                 "    jwt:
       providers:
       - {{name: acme, issuer: \"{ISSUER}\", {keys}}}
 "
-            ))
+            )
         }
-        Api::Keys(ApiKeys { limit, .. }) => {
-            let mut text = security(&format!(
-                "    apiKey: {{from: [{{header: {{name: {KEY_HEADER}}}}}], forward: true}}\n"
-            ));
-            if let Some(Limit { requests, per }) = limit {
-                text += "---\n";
-                text += &head("RateLimitPolicy");
-                text += &format!(
-                    "  limits: [{{name: each, requests: {requests}, per: {}s, key: [{{type: Consumer}}]}}]\n",
-                    per.as_secs()
-                );
-            }
-            text
+        Api::Nothing | Api::Keys(_) | Api::Managed(_) => {
+            format!("    apiKey: {{from: [{{header: {{name: {KEY_HEADER}}}}}], forward: true}}\n")
+        }
+    };
+    policy("SecurityPolicy", name, target) + "  authentication:\n" + &method
+}
+
+/// An API with its OpenAPI document.
+fn managed_api(number: usize) -> String {
+    let (name, base) = (catalogue::name(number), catalogue::base(number));
+    let mut text = format!(
+        "apiVersion: sluicegate.dev/v1alpha1
+kind: Api
+metadata: {{name: {name}, namespace: default}}
+spec:
+  subscriptions: Required
+  environments:
+  - {{name: production, hosts: [{HOST}], basePath: {base}, backend: {{service: app, port: http}}}}
+  document:
+    inline: |
+      openapi: 3.1.0
+      info: {{title: {name}, version: 1.0.0}}
+      paths:
+"
+    );
+    for resource in 0..catalogue::RESOURCES {
+        let path = catalogue::collection(resource);
+        let name = path.trim_start_matches('/');
+        let _ = writeln!(
+            text,
+            "        {path}: {{get: {{operationId: list-{name}, responses: {{\"200\": {{description: All.}}}}}}}}
+        {path}/{{id}}:
+          parameters: [{{name: id, in: path, required: true, schema: {{type: integer}}}}]
+          get: {{operationId: get-{name}, responses: {{\"200\": {{description: One.}}}}}}"
+        );
+    }
+    text
+}
+
+/// The plan, and the subscriptions of the callers.
+fn subscriptions(managed: &Managed) -> String {
+    // The maximum number of APIs of a Subscription.
+    const APIS: usize = 64;
+    let Limit { requests, per } = managed.limit;
+    let mut text = format!(
+        "apiVersion: sluicegate.dev/v1alpha1
+kind: Plan
+metadata: {{name: gold, namespace: default}}
+spec: {{limits: [{{name: each, requests: {requests}, per: {}s}}]}}
+",
+        per.as_secs()
+    );
+    for (caller, name) in managed.callers.iter().enumerate() {
+        for (part, apis) in catalogue::subscribed(caller, managed.callers.len()).chunks(APIS).enumerate() {
+            let apis: Vec<String> =
+                apis.iter().map(|api| format!("{{name: {}}}", catalogue::name(*api))).collect();
+            let _ = writeln!(
+                text,
+                "---
+apiVersion: sluicegate.dev/v1alpha1
+kind: Subscription
+metadata: {{name: {name}-{part}, namespace: default}}
+spec: {{consumerRef: {{name: {name}}}, planRef: {{name: gold}}, apis: [{}]}}",
+                apis.join(", ")
+            );
         }
     }
+    text
 }
 
 /// The credentials of the callers.
@@ -275,19 +367,35 @@ data: {{{field}: {value}}}
         Api::Keys(keys) => {
             let each = keys.consumers.iter().map(|each| {
                 let name = &each.name;
-                secret(name, "key", &each.key)
-                    + &format!(
-                        "apiVersion: sluicegate.dev/v1alpha1
-kind: Consumer
-metadata: {{name: {name}, namespace: default}}
-spec: {{apiKeys: [{{secretRef: {{name: {name}, key: key}}}}]}}
----
-"
-                    )
+                let key = format!("apiKeys: [{{secretRef: {{name: {name}, key: key}}}}]");
+                secret(name, "key", &each.key) + &consumer(name, &key)
             });
             each.collect()
         }
+        Api::Managed(managed) => {
+            let mut text = callers(&managed.identity);
+            if let Api::Jwt(_) = managed.identity {
+                let each = managed
+                    .callers
+                    .iter()
+                    .map(|name| consumer(name, &format!("tokens: [{{subject: {name}}}]")));
+                text.extend(each);
+            }
+            text
+        }
     }
+}
+
+/// A consumer with its credential.
+fn consumer(name: &str, credential: &str) -> String {
+    format!(
+        "apiVersion: sluicegate.dev/v1alpha1
+kind: Consumer
+metadata: {{name: {name}, namespace: default}}
+spec: {{{credential}}}
+---
+"
+    )
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The options of `sluicegate-lab load`.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -73,6 +73,10 @@ pub(crate) struct LoadArgs {
     /// the file. All lines have the same length. Not with --h2. [default: none]
     #[arg(long, value_name = "HEADER", value_parser = header, conflicts_with = "h2")]
     header_values: Option<(String, String)>,
+    /// A file of paths, each with an optional query, that replace the path of the URL. Each request of a thread has the
+    /// next line of the file. All lines have the same length. Not with --h2. [default: none]
+    #[arg(long, value_name = "FILE", conflicts_with = "h2")]
+    paths: Option<PathBuf>,
     /// The IP address and port to connect to, instead of the URL's. Host, the TLS server name and the name in
     /// certificates stay the URL's. [default: the host and port of the URL]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
@@ -200,13 +204,23 @@ impl LoadArgs {
         if self.new_connections {
             headers.push(("Connection".to_owned(), "close".to_owned()));
         }
-        let requests = methods.map(|method| Request::new(method, &self.url, &headers));
-        let Some((name, path)) = &self.header_values else { return Ok(requests) };
-        let problem = || format!("--header-values {name}: {path}");
-        let text = std::fs::read_to_string(path).with_context(problem)?;
-        let values = Values::of(&text).map_err(anyhow::Error::msg).with_context(problem)?;
-        Ok(requests.map(|request| request.with_values(name, &values)))
+        let mut requests = methods.map(|method| Request::new(method, &self.url, &headers));
+        if let Some(path) = &self.paths {
+            let values = values(path, || format!("--paths {}", path.display()))?;
+            requests = requests.map(|request| request.with_paths(&self.url.path, &values));
+        }
+        if let Some((name, path)) = &self.header_values {
+            let values = values(Path::new(path), || format!("--header-values {name}: {path}"))?;
+            requests = requests.map(|request| request.with_values(name, &values));
+        }
+        Ok(requests)
     }
+}
+
+/// The lines of a file; `option` names the option in errors.
+fn values(path: &Path, option: impl Fn() -> String) -> anyhow::Result<Values> {
+    let text = std::fs::read_to_string(path).with_context(&option)?;
+    Values::of(&text).map_err(anyhow::Error::msg).with_context(option)
 }
 
 fn streams(text: &str) -> Result<u64, String> {

@@ -1,4 +1,4 @@
-//! The requests, written once; only their ids change, and a header with given values.
+//! The requests, written once; only their ids change, and a path and a header with given values.
 
 use std::sync::Arc;
 
@@ -72,11 +72,11 @@ pub(crate) struct Request {
     id: usize,
     /// The body, if it is not part of the bytes.
     body: &'static [u8],
-    /// The place of the header whose value differs in each request, and all its values.
-    varied: Option<(usize, Values)>,
+    /// The places of the path and the header that differ in each request, with all their values.
+    varied: Vec<(usize, Values)>,
 }
 
-/// Values of a header, of one length; at least one.
+/// Values of a path or a header, of one length; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Values(Arc<[Box<str>]>);
 
@@ -104,7 +104,7 @@ impl Values {
 impl Request {
     /// A request of these bytes, with the id at this place.
     pub(crate) fn from_parts(bytes: Vec<u8>, id: usize, body: &'static [u8]) -> Self {
-        Self { bytes, id, body, varied: None }
+        Self { bytes, id, body, varied: Vec::new() }
     }
 
     /// A request with these additional header lines. Host replaces the URL's host.
@@ -130,7 +130,7 @@ impl Request {
         bytes.extend_from_slice(Id::new(0, 0).as_bytes());
         bytes.extend_from_slice(b"\r\n\r\n");
         bytes.extend_from_slice(body.map_or(&[], |body| body.as_slice()));
-        Self { bytes, id, body: b"", varied: None }
+        Self { bytes, id, body: b"", varied: Vec::new() }
     }
 
     /// Adds a header. Each request has the next value of this header.
@@ -139,13 +139,23 @@ impl Request {
         let start = self.id - format!("{ID_HEADER}: ").len();
         self.bytes.splice(start..self.id, line.bytes());
         self.id = start + line.len();
-        self.varied = Some((start + name.len() + 2, values.clone()));
+        self.varied.push((start + name.len() + 2, values.clone()));
+        self
+    }
+
+    /// Replaces the path. Each request has the next of these paths. Before [`Self::with_values`], whose place it moves.
+    pub(crate) fn with_paths(mut self, path: &str, values: &Values) -> Self {
+        let start = self.bytes.iter().position(|byte| *byte == b' ').map_or(0, |space| space + 1);
+        let first = values.get(0);
+        self.bytes.splice(start..start + path.len(), first.bytes());
+        self.id = self.id - path.len() + first.len();
+        self.varied.push((start, values.clone()));
         self
     }
 
     /// Sets the value for the request with this number.
     pub(crate) fn vary(&mut self, number: u64) {
-        if let Some((start, values)) = &self.varied {
+        for (start, values) in &self.varied {
             let value = values.get(number).as_bytes();
             self.bytes[*start..start + value.len()].copy_from_slice(value);
         }
@@ -213,6 +223,22 @@ mod tests {
         assert!(texts[2].starts_with(&texts[0]));
         for (text, problem) in [("", "no line"), ("a\nbc", "line 2"), ("a\tb\n\u{1}cd", "control")] {
             assert!(Values::of(text).unwrap_err().contains(problem), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn requests_use_paths_and_values_in_turn() {
+        let target: Target = "http://example.com/long/path?a".parse().unwrap();
+        let (paths, values) = (Values::of("/1\n/2\n").unwrap(), Values::of("one\ntwo\nsix\n").unwrap());
+        let request = Request::new(Method::Get, &target, &[]).with_paths(&target.path, &paths);
+        let mut request = request.with_values("X-Key", &values);
+        for (number, path, value) in [(0, "/1", "one"), (1, "/2", "two"), (2, "/1", "six"), (3, "/2", "one")]
+        {
+            request.vary(number);
+            let text = String::from_utf8(request.with_id(Id::new(0, number)).to_vec()).unwrap();
+            let head =
+                format!("GET {path} HTTP/1.1\r\nHost: example.com\r\nX-Key: {value}\r\nx-lab-id: 00000000-");
+            assert!(text.starts_with(&head) && text.ends_with("\r\n\r\n"), "{text}");
         }
     }
 

@@ -28,6 +28,8 @@ pub(crate) struct Document {
     pub(crate) is_complete: bool,
     /// The routes that unreadable SecurityPolicies in it may guard.
     pub(crate) unknown_guards: Vec<Guarded>,
+    /// Whether it is a declarative file of Kong.
+    pub(crate) is_kong: bool,
 }
 
 /// The routes that a SecurityPolicy with unknown targets may guard.
@@ -96,6 +98,7 @@ impl Document {
             faults: Vec::new(),
             is_complete: true,
             unknown_guards: Vec::new(),
+            is_kong: false,
         }
     }
 
@@ -125,7 +128,7 @@ impl Document {
 
     /// The objects of a declarative file of Kong. Variables have their values from the environment of the process.
     fn of_kong(text: &str) -> Self {
-        let mut document = Self::empty(text);
+        let mut document = Self { is_kong: true, ..Self::empty(text) };
         let file = File::read(text, &|name| std::env::var(name).ok());
         let converted = file.map(|file| kong::objects(&file, &KongOptions::default()));
         let (objects, notes) = match converted {

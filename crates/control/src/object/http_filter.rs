@@ -8,8 +8,8 @@ use sluicegate_model::feature::{
     PathRewrite, PathRewriteType, Redirect, Retries, Scheme, UrlRewrite,
 };
 use sluicegate_model::value::{
-    EditedHeader, Entries, HeaderName, HeaderValue, Hostname, MethodName, Number, OriginPattern, Percent,
-    Port, RewritePath, Span, Timeout, span,
+    EditedHeader, EndpointName, Entries, HeaderName, HeaderValue, Hostname, MethodName, Number,
+    OriginPattern, Percent, Port, RewritePath, Span, Timeout, span,
 };
 
 use super::external_auth::{ExternalAuth, OF_RULE};
@@ -147,7 +147,7 @@ fn url_rewrite(written: Option<UrlRewriteFilter>) -> Result<UrlRewrite, Invalid>
     let written = written.ok_or_else(|| missing("urlRewrite"))?;
     Ok(UrlRewrite {
         path: path(written.path, "urlRewrite.path")?,
-        hostname: optional(written.hostname.as_deref(), Hostname::new, "urlRewrite.hostname")?,
+        hostname: optional(written.hostname.as_deref(), EndpointName::new, "urlRewrite.hostname")?,
         ..UrlRewrite::default()
     })
 }

@@ -191,7 +191,7 @@ fn check_external_name(name: Option<String>, findings: &mut Findings) -> Option<
     // A trailing dot is allowed here: it keeps the resolver from trying search domains.
     let fault = match name.strip_suffix('.').unwrap_or(&name) {
         "" => Some("is missing"),
-        name => syntax::dns_name_fault(&name.to_ascii_lowercase()),
+        name => syntax::endpoint_name_fault(&name.to_ascii_lowercase()),
     };
     if let Some(fault) = fault {
         findings.error("spec.externalName", format!("{name:?} {fault}"));

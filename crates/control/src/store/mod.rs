@@ -323,7 +323,23 @@ impl Store {
     /// The problems of files and of single objects, in the order of files and lines as far as that is cheap.
     pub fn problems(&self) -> impl Iterator<Item = Problem> {
         let faults = self.files.values().flat_map(|entry| entry.faults.iter().cloned());
-        faults.chain(self.troubled.iter().flat_map(|object| self.problems_of(object)))
+        let of_objects = self.troubled.iter().flat_map(|object| self.problems_of(object));
+        faults.chain(self.files_of_kong()).chain(of_objects)
+    }
+
+    /// An error for each file of Kong beside the first: the plugins of a file do not apply to the routes of another file.
+    fn files_of_kong(&self) -> impl Iterator<Item = Problem> {
+        let is_kong = |entry: &FileEntry| entry.manifest.documents.iter().any(|(_, of)| of.is_kong);
+        self.files.iter().filter(move |(_, entry)| is_kong(entry)).skip(1).map(|(file, _)| Problem {
+            severity: Severity::Error,
+            origin: Origin { line: 1, ..Origin::file(file) },
+            object: None,
+            field: String::new(),
+            message: "is a second file of Kong, and plugins apply only to routes of their own file: merge the files, such as with \
+                      deck file merge"
+                .to_owned(),
+            cause: None,
+        })
     }
 
     fn problems_of(&self, object: &ObjectRef) -> Vec<Problem> {

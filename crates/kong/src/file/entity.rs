@@ -124,7 +124,7 @@ pub struct Route {
 }
 
 /// The restriction of a plugin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Scope {
     /// The place of the service.
     pub service: Option<usize>,

@@ -9,15 +9,17 @@
 //! | [`fields`] | the fields of an entity, as the file writes them |
 //! | [`read`] | from the fields to the entities |
 //! | [`migrate`] | the paths of the formats 1.1 and 2.1 |
+//! | [`schema`] | types of plugin fields, unique names, and values that Kong demands |
 
 use crate::environment;
 use crate::node::{self, Node, ReadError};
-use crate::note::Note;
+use crate::note::{Note, Notes};
 
 mod entity;
 mod fields;
 mod migrate;
 mod read;
+mod schema;
 #[cfg(test)]
 mod tests;
 
@@ -62,8 +64,19 @@ impl File {
     /// The text is not YAML, a variable is unusable, or the file has no known `_format_version`. Other errors are
     /// [`notes`](Self::notes).
     pub fn read(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, ReadError> {
-        let root = node::read(&environment::fill(text, variable)?)?;
-        Self::of(&root)
+        let (root, repeated) = node::read(&environment::fill(text, variable)?)?;
+        let mut file = Self::of(&root)?;
+        let mut notes = Notes(std::mem::take(&mut file.notes));
+        for (line, key) in repeated {
+            notes.unconverted(
+                line,
+                "",
+                format!("the key {key:?} is written twice, and the last value applies: remove one"),
+            );
+        }
+        notes.0.sort();
+        file.notes = notes.0;
+        Ok(file)
     }
 
     /// Reads the root of a file.

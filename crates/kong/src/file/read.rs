@@ -4,7 +4,7 @@ use super::entity::label;
 use super::fields::Fields;
 use super::{
     Address, Certificate, Consumer, ConsumerGroup, Credential, CredentialKind, File, Hash, HashSource,
-    HealthCheck, PassiveCheck, Plugin, Protocol, Route, Scope, Service, Target, Upstream, migrate,
+    HealthCheck, PassiveCheck, Plugin, Protocol, Route, Scope, Service, Target, Upstream, migrate, schema,
 };
 use crate::id::Id;
 use crate::node::{Node, Value};
@@ -65,6 +65,7 @@ pub(super) fn file(root: &Node, is_old: bool) -> File {
         reader.read(&mut fields);
         let pending = std::mem::take(&mut reader.pending);
         reader.resolve(&pending);
+        schema::check(reader.file, reader.notes);
         fields.finish(
             |key| UNCONVERTED.iter().find(|(known, _)| *known == key).map(|(_, instead)| *instead),
             &mut notes,
@@ -698,6 +699,7 @@ impl<'n> Reader<'_, 'n> {
             config,
             scope,
         };
+        schema::check_plugin(&plugin, notes);
         self.file.plugins.push(plugin);
         fields.finish(
             |key| match key {

@@ -344,6 +344,7 @@ fn settings() -> Settings {
             ],
         },
         nginx_controller: Some("k8s.io/ingress-nginx".into()),
+        kong_compatibility: true,
     }
 }
 

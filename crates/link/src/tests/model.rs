@@ -629,7 +629,7 @@ fn access_log() -> impl Strategy<Value = AccessLogSettings> {
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
-    let allowed = (any::<bool>(), any::<bool>(), any::<bool>());
+    let allowed = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let rest = (
         networks(),
         networks(),
@@ -647,7 +647,8 @@ fn settings() -> impl Strategy<Value = Settings> {
             compression,
             (tracing, controller, access_log),
         ) = rest;
-        let (underscores_in_headers, allow_encoded_dot_segments, allow_non_ascii_targets) = allowed;
+        let (underscores_in_headers, allow_encoded_dot_segments, allow_non_ascii_targets, kong_compatibility) =
+            allowed;
         Settings {
             timeouts,
             limits,
@@ -662,6 +663,7 @@ fn settings() -> impl Strategy<Value = Settings> {
             tracing,
             access_log,
             nginx_controller: controller.map(Into::into),
+            kong_compatibility,
         }
     })
 }

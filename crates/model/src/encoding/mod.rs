@@ -52,6 +52,12 @@ use part::Reader;
 /// A reader may skip unknown fields with this index and above, except in policies.
 pub const SKIPPED_FROM: i64 = 64;
 
+/// Whether a flag has its default, so that no encoding needs the flag.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature of skip_if and skip_serializing_if")]
+pub(crate) fn is_false(value: &bool) -> bool {
+    !value
+}
+
 /// The handling of bytes with a field that this version does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {

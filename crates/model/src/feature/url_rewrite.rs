@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Check, Faults};
 use crate::rule::Pattern;
-use crate::value::{CapturePath, Entries, Hostname, RewritePath, RewritePattern, Template};
+use crate::value::{CapturePath, EndpointName, Entries, RewritePath, RewritePattern, Template};
 
 /// The path and host that endpoints receive.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
@@ -24,7 +24,7 @@ pub struct UrlRewrite {
     /// The new host. The client's host goes into X-Forwarded-Host. Default: the client's host.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(1)]
-    pub hostname: Option<Hostname>,
+    pub hostname: Option<EndpointName>,
     /// Rewrites with variables of nginx, which annotations of ingress-nginx set. They apply in their order, in place of
     /// path.
     #[serde(skip_deserializing, skip_serializing_if = "super::is_default")]

@@ -38,9 +38,9 @@ pub use span::{Age, Span, Timeout};
 pub use template::{Template, TemplateError, TemplatePart, Variable};
 pub use text::{
     AnnotatedHeader, Audience, CapturePath, CheckTarget, ClaimName, ClaimValue, ConditionPath, ConsumerName,
-    CookieDomain, CookieName, CookiePath, CredentialPrefix, DataKey, EditedHeader, ForwardedHeader,
-    GroupName, HeaderName, HeaderValue, Hostname, IdentityHeader, InlineKeys, KeyPrefix, LimitName,
-    MatchValue, MediaType, MethodName, NamespaceScope, ParameterName, ProviderName, Realm, RequestMethod,
-    RewritePath, RewritePattern, ServerAddress, ServerUser, ServiceHeader, SignInParameter, SignInUrl,
-    TimeZoneName, Url,
+    CookieDomain, CookieName, CookiePath, CredentialPrefix, DataKey, EditedHeader, EndpointName,
+    ForwardedHeader, GroupName, HeaderName, HeaderValue, Hostname, IdentityHeader, InlineKeys, KeyPrefix,
+    LimitName, MatchValue, MediaType, MethodName, NamespaceScope, ParameterName, ProviderName, Realm,
+    RequestMethod, RewritePath, RewritePattern, ServerAddress, ServerUser, ServiceHeader, SignInParameter,
+    SignInUrl, TimeZoneName, Url,
 };

@@ -102,12 +102,25 @@ pub fn value_fault(text: &str) -> Option<&'static str> {
 /// The reason why `name` is no DNS name (RFC 1123 subdomain, as Kubernetes checks it), as the rest of a sentence.
 #[must_use]
 pub fn dns_name_fault(name: &str) -> Option<&'static str> {
+    name_fault(name, false)
+}
+
+/// The reason why `name` is no name of an endpoint, as the rest of a sentence. Beside DNS names, names with `_` are allowed:
+/// resolvers accept them, and names of containers often have one.
+#[must_use]
+pub fn endpoint_name_fault(name: &str) -> Option<&'static str> {
+    name_fault(name, true)
+}
+
+fn name_fault(name: &str, with_underscores: bool) -> Option<&'static str> {
+    let is_known =
+        |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-') || (with_underscores && byte == b'_');
     let label_is_valid = |label: &str| {
         !label.is_empty()
             && label.len() <= 63
             && !label.starts_with('-')
             && !label.ends_with('-')
-            && label.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
+            && label.bytes().all(is_known)
     };
     if name.len() > 253 {
         Some("is longer than 253 characters")

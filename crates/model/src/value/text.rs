@@ -210,6 +210,8 @@ texts! {
     };
     /// A lower-case DNS name (RFC 1123).
     Hostname: 1..=253, "the name of a host", |text| shown(text, syntax::dns_name_fault(text));
+    /// A lower-case DNS name (RFC 1123), in which `_` is allowed.
+    EndpointName: 1..=253, "the name of a host", |text| shown(text, syntax::endpoint_name_fault(text));
     /// A path in normal form, without a query.
     RewritePath: 1..=1024, "a path", |text| {
         if let Some(mark) = text.chars().find(|mark| matches!(mark, '?' | '#')) {

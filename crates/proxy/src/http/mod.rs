@@ -18,6 +18,7 @@
 //! | `attempt` | one attempt at one endpoint, up to the head of its response |
 //! | `respond` | the response's head, and its body or tunnel |
 //! | `pages` | error pages of a Service in place of responses |
+//! | `kong` | error bodies and headers in the form of Kong |
 //! | `problem` | problem documents of refusals on routes of APIs |
 //! | `refuse` | responses to requests that no endpoint serves |
 //! | `upload` | the path of the request to the endpoint |
@@ -42,6 +43,7 @@ mod exchange;
 mod filter;
 mod gather;
 mod http2;
+mod kong;
 mod mirror;
 mod pace;
 mod pages;

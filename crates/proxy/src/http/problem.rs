@@ -5,26 +5,18 @@ use sluicegate_validation::problem;
 
 use super::exchange::Exchange;
 use super::refuse::Refusal;
-use super::reply::{Content, reason};
+use super::reply::reason;
 use crate::failure::Fault;
 
 /// The media type of problem documents.
-const MEDIA_TYPE: &[u8] = b"application/problem+json";
+pub(super) const MEDIA_TYPE: &[u8] = b"application/problem+json";
 
 /// The type of refusals by a limit or a quota (draft-ietf-httpapi-ratelimit-headers-11, 6).
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 
-/// The content of a problem document.
-pub(super) fn content(body: &[u8]) -> Content<'_> {
-    Content { body, media_type: Some(MEDIA_TYPE) }
-}
-
 impl Exchange<'_> {
     /// The problem document of a refusal without a body of its own, if the route is of an API.
     pub(super) fn problem(&self, refusal: &Refusal, status: u16) -> Option<Vec<u8>> {
-        if status < 400 || refusal.content().is_some() {
-            return None;
-        }
         self.snapshot.table.target(self.record.route?).api.as_ref()?;
         let detail = match refusal {
             Refusal::Denied(denial) | Refusal::Limited(denial, _) | Refusal::FailedClosed(denial) => {

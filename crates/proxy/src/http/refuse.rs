@@ -124,7 +124,9 @@ impl Refusal {
                 .detail
                 .as_ref()
                 .map(|detail| Content { body: &detail.body, media_type: detail.media_type.as_deref() }),
-            Self::Problem(problem) => Some(problem::content(problem.body.as_bytes())),
+            Self::Problem(problem) => {
+                Some(Content { body: problem.body.as_bytes(), media_type: Some(problem::MEDIA_TYPE) })
+            }
             Self::Mocked(mock) => mock
                 .media_type
                 .as_ref()
@@ -135,7 +137,32 @@ impl Refusal {
     }
 }
 
+/// A body of the gateway in place of a line of text with the status.
+struct OwnBody {
+    bytes: Vec<u8>,
+    media_type: &'static [u8],
+}
+
+impl OwnBody {
+    fn content(&self) -> Content<'_> {
+        Content { body: &self.bytes, media_type: Some(self.media_type) }
+    }
+}
+
 impl Exchange<'_> {
+    /// The body of a refusal without a body of its own: a problem document on routes of APIs, or a body in the form of Kong.
+    fn own_body(&self, refusal: &Refusal, status: u16) -> Option<OwnBody> {
+        if status < 400 || refusal.content().is_some() {
+            return None;
+        }
+        if let Some(bytes) = self.problem(refusal, status) {
+            return Some(OwnBody { bytes, media_type: problem::MEDIA_TYPE });
+        }
+        let (bytes, media_type) =
+            self.snapshot.settings.kong_compatibility.then(|| self.kong_body(refusal, status))?;
+        Some(OwnBody { bytes, media_type })
+    }
+
     /// Responds to a request that no endpoint served.
     pub(super) async fn refuse(&mut self, refusal: Refusal) -> Persist {
         // No other request must wait for a response that will not come.
@@ -148,8 +175,11 @@ impl Exchange<'_> {
         if self.committed {
             return Persist::Close;
         }
-        let problem = self.problem(&refusal, status);
+        let own = self.own_body(&refusal, status);
         self.record.status = status;
+        if self.snapshot.settings.kong_compatibility {
+            self.add_kong_headers();
+        }
         self.add_success_lines(status);
         if self.steered.is_some() {
             self.scratch.reply_head.lines.clear();
@@ -170,8 +200,8 @@ impl Exchange<'_> {
             let location = matches!(refusal, Refusal::Redirect(_)).then_some(&*self.scratch.request);
             // A gRPC client does not understand the body of a Service.
             let is_call = grpc.is_some() && matches!(refusal, Refusal::Answered(..));
-            let problem = problem.as_deref().map(problem::content).filter(|_| grpc.is_none());
-            let content = refusal.content().or(problem).filter(|_| !is_call);
+            let own = own.as_ref().map(OwnBody::content).filter(|_| grpc.is_none());
+            let content = refusal.content().or(own).filter(|_| !is_call);
             let grpc = grpc.filter(|_| content.is_none());
             let has_body = (status >= 400 || content.is_some() || is_call) && head.method != Method::Head;
             let lines = &self.scratch.response_lines;
@@ -188,7 +218,7 @@ impl Exchange<'_> {
             }
             _ => {
                 let (lines, with_body) = (&self.scratch.response_lines, head.method != Method::Head);
-                let content = refusal.content().or(problem.as_deref().map(problem::content));
+                let content = refusal.content().or(own.as_ref().map(OwnBody::content));
                 reply::write(response, (status, content), &date, lines, !keep_alive, with_body);
             }
         }

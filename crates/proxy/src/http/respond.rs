@@ -57,6 +57,9 @@ impl Exchange<'_> {
         if self.affinity().is_some() {
             self.state_session(mark);
         }
+        if self.snapshot.settings.kong_compatibility {
+            self.add_kong_upstream_headers();
+        }
         let compressed = self.compress();
         let head = &self.scratch.head;
         let reply_head = &self.scratch.reply_head;

@@ -81,6 +81,45 @@ async fn file_of_kong_is_served_directly_at_the_ports_of_a_gateway_with_its_name
 }
 
 #[tokio::test]
+async fn kong_compatibility_gives_errors_and_responses_the_form_of_kong() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let (site, listener) = (Site::new()?, free_address()?);
+    let of_user = gateway(&format!("{{name: http, protocol: HTTP, port: {}}}", listener.port()));
+    site.save("gateway.yaml", &of_user.replace("name: edge", "name: kong"))?;
+    site.save("kong.yaml", &file(backend.addr()))?;
+    let options = [LOOPBACK[0], LOOPBACK[1], "--kong-compatibility"];
+    let _gateway = site.serve(&options).await?;
+    for (path, accept, status, media_type, message) in [
+        ("/other", "*/*", 404, "application/json; charset=utf-8", "no Route matched with those values"),
+        ("/other", "text/plain", 404, "text/plain; charset=utf-8", "no Route matched with those values"),
+        ("/rou/secured", "*/*", 401, "application/json; charset=utf-8", "No API key found in request"),
+        ("/rou/secured?apikey=unknown-key", "*/*", 401, "application/json; charset=utf-8", "Unauthorized"),
+        (
+            "/rou/secured?apikey=a-long-secret-of-bob",
+            "text/html",
+            403,
+            "text/html; charset=utf-8",
+            "You cannot consume this service",
+        ),
+    ] {
+        let mut client = Client::connect(listener).await?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x.test\r\nAccept: {accept}\r\n\r\n");
+        let response = client.request(request).await?;
+        assert_eq!((response.status, response.header("content-type")), (status, Some(media_type)), "{path}");
+        let id = response.header("x-kong-request-id").unwrap_or_default();
+        let (text, is_told) = (response.text(), response.header("x-kong-response-latency").is_some());
+        assert!(id.len() == 32 && is_told && text.contains(id) && text.contains(message), "{path}: {text}");
+    }
+    let mut client = Client::connect(listener).await?;
+    let response = client.request("GET /rou HTTP/1.1\r\nHost: x.test\r\n\r\n".to_owned()).await?;
+    assert_eq!(response.status, 200);
+    for name in ["x-kong-request-id", "x-kong-upstream-latency", "x-kong-proxy-latency"] {
+        assert!(response.header(name).is_some(), "{name}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn converted_file_of_kong_serves_the_same_requests() -> TestResult {
     let backend = Backend::start(Behaviour::echo()).await?;
     let (site, listener) = (Site::new()?, free_address()?);

@@ -32,7 +32,7 @@ int EVP_DigestVerify(EVP_MD_CTX *context, const char *signature, size_t length, 
 ]])
 local crypto = ffi.C
 
-local UNAUTHORIZED, TOO_MANY = 401, 429
+local UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY = 401, 403, 404, 429
 local SKEW = 60 -- seconds that clocks may be apart
 
 local counters = ngx.shared.counters
@@ -89,7 +89,7 @@ local function decoded(part)
   return type(value) == "table" and value or {}
 end
 
--- Whether a token is good, by whose key it says that it was signed with.
+-- The claims of a good token, by whose key it says that it was signed with; else false.
 local function verified(token)
   local head, claims, signature, text = parts(token)
   if not head then
@@ -107,7 +107,15 @@ local function verified(token)
   local now = ngx.time()
   return type(claims.exp) == "number" and now < claims.exp + SKEW
     and (claims.nbf == nil or type(claims.nbf) == "number" and now + SKEW >= claims.nbf)
+    and claims
 end
+
+local MESSAGES = {
+  [UNAUTHORIZED] = "Unauthorized",
+  [FORBIDDEN] = "You cannot consume this service",
+  [NOT_FOUND] = "no Route matched with those values",
+  [TOO_MANY] = "API rate limit exceeded",
+}
 
 local function refuse(status, challenge)
   if challenge then
@@ -115,7 +123,7 @@ local function refuse(status, challenge)
   end
   ngx.status = status
   ngx.header["Content-Type"] = "application/json"
-  ngx.print('{"message":"' .. (status == TOO_MANY and "API rate limit exceeded" or "Unauthorized") .. '"}')
+  ngx.print('{"message":"' .. MESSAGES[status] .. '"}')
   -- The answer is out; this ends the call.
   return ngx.exit(ngx.HTTP_OK)
 end
@@ -123,9 +131,7 @@ end
 local function jwt()
   local value = ngx.var.http_authorization
   local token = value and value:sub(1, 7):lower() == "bearer " and value:sub(8)
-  if not token or not verified(token) then
-    return refuse(UNAUTHORIZED, "Bearer")
-  end
+  return token and verified(token) or refuse(UNAUTHORIZED, "Bearer")
 end
 
 -- Whose key it is.
@@ -153,25 +159,109 @@ local function limit(name)
   end
 end
 
+-- API management: the operation of an API, the consumer of the key or the token, its subscription, the limit of the plan.
+local function managed()
+  local api_name, rest = ngx.var.uri:match("^/([^/]+)/v1(/.*)$")
+  local operations = api.apis[api_name]
+  local operation = operations and (operations[rest] or operations[(rest:gsub("^(/[^/]+)/[^/]+$", "%1/{id}"))])
+  if not operation then
+    return refuse(NOT_FOUND)
+  end
+  local name
+  if settings.algorithm == "" then
+    name = consumer()
+  else
+    name = jwt().sub
+    ngx.req.set_header("X-Consumer-Username", name)
+  end
+  local subscriptions = api.subscriptions[name]
+  if not subscriptions or not subscriptions[api_name] then
+    return refuse(FORBIDDEN)
+  end
+  local context = ngx.ctx
+  context.api, context.operation, context.consumer = api_name, operation, name
+  limit(name .. ":" .. api_name)
+end
+
+-- Analytics: sums for each minute, API, operation, consumer and status, in the memory of the worker. They are forgotten after
+-- the minute; to store them would cost more.
+local BOUNDS = { 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5 }
+local minute, sums = 0, {}
+
+local function bin(seconds)
+  for index, bound in ipairs(BOUNDS) do
+    if seconds <= bound then
+      return index
+    end
+  end
+  return #BOUNDS + 1
+end
+
+local function add(histogram, seconds)
+  local index = bin(seconds)
+  histogram[index] = (histogram[index] or 0) + 1
+end
+
+function api.log()
+  local context, variables = ngx.ctx, ngx.var
+  if not context.api then
+    return
+  end
+  local now = ngx.time()
+  if now - minute >= 60 then
+    minute, sums = now - now % 60, {}
+  end
+  local key = context.api .. " " .. context.operation .. " " .. context.consumer .. " " .. ngx.status
+  local sum = sums[key]
+  if not sum then
+    sum = { requests = 0, received = 0, sent = 0, total = {}, upstream = {} }
+    sums[key] = sum
+  end
+  sum.requests = sum.requests + 1
+  sum.received = sum.received + tonumber(variables.request_length)
+  sum.sent = sum.sent + tonumber(variables.bytes_sent)
+  add(sum.total, tonumber(variables.request_time))
+  add(sum.upstream, tonumber(variables.upstream_response_time) or 0)
+end
+
 local ACCESS = {
-  ["JwtHs256"] = jwt,
-  ["JwtRs256"] = jwt,
+  ["Jwt"] = jwt,
   ["ApiKey"] = consumer,
   ["ApiKeyAndLimit"] = function()
     limit(consumer())
   end,
+  ["Managed"] = managed,
 }
+
+local ALGORITHMS = { HS256 = hs256, RS256 = rs256 }
+
+local function operations()
+  local all = {}
+  for resource = 0, settings.resources - 1 do
+    local path = string.format("/r%02d", resource)
+    all[path], all[path .. "/{id}"] = "list" .. path, "get" .. path
+  end
+  return all
+end
 
 -- Once for each worker.
 function api.init_worker()
-  api.issuers, api.consumers = {}, {}
-  if settings.functions == "JwtHs256" then
-    api.issuers[settings.issuer] = { algorithm = "HS256", is_signed = hs256(read("jwt.key")) }
-  elseif settings.functions == "JwtRs256" then
-    api.issuers[settings.issuer] = { algorithm = "RS256", is_signed = rs256(read("jwt.key")) }
+  api.issuers, api.consumers, api.apis, api.subscriptions = {}, {}, {}, {}
+  local is_signed = ALGORITHMS[settings.algorithm]
+  if is_signed then
+    api.issuers[settings.issuer] = { algorithm = settings.algorithm, is_signed = is_signed(read("jwt.key")) }
   else
     for key, name in read("consumers"):gmatch("(%S+) (%S+)\n") do
       api.consumers[key] = name
+    end
+  end
+  if settings.functions == "Managed" then
+    for number = 0, settings.apis - 1 do
+      api.apis[string.format("api-%04d", number)] = operations()
+    end
+    for name, api_name in read("subscriptions"):gmatch("(%S+) (%S+)\n") do
+      api.subscriptions[name] = api.subscriptions[name] or {}
+      api.subscriptions[name][api_name] = true
     end
   end
   api.access = ACCESS[settings.functions]

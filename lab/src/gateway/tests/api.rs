@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail, ensure};
 
 use super::super::api::{Api, CONSUMER_HEADER, Header, Limit};
 use super::super::refusals::check;
-use super::super::{ALL, Kind};
+use super::super::{ALL, Kind, catalogue};
 use super::rig::{Running, keep_with};
 use crate::experiment::Functions;
 
@@ -58,6 +58,30 @@ fn gateway_allows_only_known_api_keys() {
 #[test]
 fn rate_limit_denies_only_the_caller_over_the_limit() {
     each(Functions::ApiKeyAndLimit, refuses);
+}
+
+#[test]
+fn api_management_denies_unknown_callers_and_limits_each_subscription() {
+    each(Functions::ManagedApiKey, refuses);
+    each(Functions::ManagedJwt, refuses);
+}
+
+#[test]
+fn api_management_knows_operations_and_subscriptions() {
+    let promise = |gateway: &mut Running| {
+        let good = gateway.config.api.good();
+        let status =
+            |caller: usize, path: &str| anyhow::Ok(gateway.call_path(path, good.get(caller))?.status);
+        // The third caller of 20 is subscribed to the first API and to each API whose number modulo 20 is 2.
+        ensure!(status(2, &catalogue::path(22, 1, None))? == 200);
+        let unknown = catalogue::base(22) + "/other/12345";
+        ensure!(status(2, &unknown)? == 404, "{unknown}");
+        // Envoy cannot check subscriptions, which docs/lab.md states.
+        let other = status(2, &catalogue::path(23, 1, None))?;
+        ensure!(other == 403 || gateway.kind.name == "envoy", "not subscribed: {other}");
+        Ok(())
+    };
+    each(Functions::ManagedApiKey, promise);
 }
 
 #[test]

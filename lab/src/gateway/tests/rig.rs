@@ -27,6 +27,9 @@ use super::{authority, pods};
 /// The timeout for a change to take effect. A change usually takes a second or two, and longer on a busy machine.
 pub(super) const LIMIT: Duration = Duration::from_secs(20);
 
+/// The path of requests that are no calls of an API.
+const PATH: &str = "/path?query";
+
 /// The timeout for one exchange.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -156,17 +159,28 @@ impl Running {
         self.ask(HOST, header)
     }
 
+    /// A call of this path.
+    pub(super) fn call_path(&self, path: &str, header: Option<&Header>) -> anyhow::Result<Answer> {
+        let stream = connect(self.site.http)?;
+        let client = stream.local_addr()?;
+        exchange(stream, HOST, path, header, client)
+    }
+
     fn ask(&self, host: &str, header: Option<&Header>) -> anyhow::Result<Answer> {
         let stream = connect(self.site.http)?;
         let client = stream.local_addr()?;
-        exchange(stream, host, header, client)
+        let path = match &self.config.api {
+            api @ Api::Managed(_) => &*api.path(None),
+            _ => PATH,
+        };
+        exchange(stream, host, path, header, client)
     }
 
     /// A request over HTTPS with the server name `name`.
     pub(super) fn get_secured(&self, host: &str, name: &str) -> anyhow::Result<Answer> {
         let stream = self.secured(name, rustls::ALL_VERSIONS, &[])?;
         let client = stream.sock.local_addr()?;
-        exchange(stream, host, None, client)
+        exchange(stream, host, PATH, None, client)
     }
 
     /// The certificate that new clients receive.
@@ -253,11 +267,12 @@ fn connect(addr: SocketAddr) -> io::Result<TcpStream> {
 fn exchange(
     mut stream: impl Read + Write,
     host: &str,
+    path: &str,
     header: Option<&Header>,
     client: SocketAddr,
 ) -> anyhow::Result<Answer> {
     let header = Header::line(header);
-    let request = format!("GET /path?query HTTP/1.1\r\nHost: {host}\r\n{header}Connection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{header}Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     // The loop does not wait for the end of the connection, because some gateways delay the close.

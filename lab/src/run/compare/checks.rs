@@ -55,7 +55,8 @@ async fn check_one(bench: &Bench<'_>, kind: &'static Kind, functions: Functions)
         }
     };
     let (address, api) = (standing.gateway.site.http, &standing.gateway.config.api);
-    let once = |header: Option<&_>| Some(probe::call(address, HOST, "/", header).ok()?.status);
+    let path = api.path(None);
+    let once = |header: Option<&_>| Some(probe::call(address, HOST, &path, header).ok()?.status);
     let ask = |header: Option<&_>| (0..TRIES).find_map(|_| once(header));
     let calls = Place::Loopback.enter(|| refusals::check(api, ask))?;
     Ok(Checks { functions, calls, failure: None })

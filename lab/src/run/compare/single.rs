@@ -14,8 +14,8 @@ use super::super::machine::PRIORITY;
 use super::super::running::Place;
 use super::bench::{Backends, Bench, Standing};
 use super::task::Task;
-use crate::gateway::HOST;
 use crate::gateway::api::{Header, Limit};
+use crate::gateway::{Api, HOST};
 use crate::report::median;
 use crate::results::{Added, Point};
 use crate::socket::read_some;
@@ -56,7 +56,8 @@ pub(super) async fn measure(
     let cpu = || -> io::Result<Vec<Duration>> {
         standing.iter().map(|one| cpu_time_of_tree(one.gateway.process.pid())).collect()
     };
-    let run = |rounds| Place::Loopback.enter(|| run(&backends.addresses, &task.path(), &targets, rounds))?;
+    let straight = task.path(&Api::Nothing);
+    let run = |rounds| Place::Loopback.enter(|| run(&backends.addresses, &straight, &targets, rounds))?;
     run(WARM_UP)?;
     let before = cpu()?;
     let rounds = run(requests)?;
@@ -119,7 +120,7 @@ impl Target {
         let gateway = &standing.gateway;
         Self {
             address: gateway.site.http,
-            path: task.path(),
+            path: task.path(&gateway.config.api),
             header: gateway.config.api.good().into_iter().next(),
         }
     }

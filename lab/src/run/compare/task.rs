@@ -12,7 +12,7 @@ use super::super::machine::start_load;
 use super::super::running::{Gateway, Place};
 use crate::experiment::{Compare, Functions, Size, Work};
 use crate::gateway::api::Header;
-use crate::gateway::{HOST, Kind};
+use crate::gateway::{Api, HOST, Kind};
 use crate::report;
 use crate::results::WithFunctions;
 
@@ -111,11 +111,10 @@ impl Task {
     }
 
     /// Path and query.
-    pub(super) fn path(&self) -> String {
-        match (self.work, self.size) {
-            (Work::Grpc, _) => "/bench.Unary/Call".to_owned(),
-            (_, Some(size)) => format!("/?s={}", size.bytes),
-            (_, None) => "/".to_owned(),
+    pub(super) fn path(&self, api: &Api) -> String {
+        match self.work {
+            Work::Grpc => "/bench.Unary/Call".to_owned(),
+            _ => api.path(self.size.map(|size| size.bytes)),
         }
     }
 
@@ -144,12 +143,19 @@ impl Task {
                 command.arg("--header-values").arg(format!("{name}: {}", path.display()));
             }
         }
+        let api = &gateway.config.api;
+        let paths = api.paths(self.size.map(|size| size.bytes));
+        if !paths.is_empty() {
+            let file = scratch.join("paths");
+            fs::write(&file, paths.join("\n")).with_context(|| format!("writing {}", file.display()))?;
+            command.arg("--paths").arg(file);
+        }
         let is_plain = matches!(self.work, Work::Single | Work::Http);
         let (scheme, address) =
             if is_plain { ("http", gateway.site.http) } else { ("https", gateway.site.https) };
         let json = scratch.join("load.json");
         command.arg("--json").arg(&json).arg("--connect-to").arg(address.to_string());
-        command.arg(format!("{scheme}://{HOST}{}", self.path()));
+        command.arg(format!("{scheme}://{HOST}{}", self.path(api)));
         Ok(Load { command, json })
     }
 }

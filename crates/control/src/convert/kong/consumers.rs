@@ -1,5 +1,7 @@
 //! The Consumers of a file and their credentials.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use sluicegate_kong::File;
 use sluicegate_kong::file::{Consumer, CredentialKind};
@@ -22,10 +24,10 @@ const CREDENTIALS_MAX: usize = 16;
 
 impl Conversion<'_> {
     pub(super) fn consumers(&mut self) {
-        self.names.unique("Secret", BASIC);
         for (place, consumer) in self.file.consumers.iter().enumerate() {
-            if !self.is_closed(place, consumer) {
-                self.consumer(consumer);
+            match self.is_closed(place, consumer) {
+                true => drop(self.closed.insert(place)),
+                false => self.consumer(consumer),
             }
         }
     }
@@ -139,10 +141,10 @@ fn is_vault(text: &str) -> bool {
     text.starts_with("{vault://")
 }
 
-/// The users and passwords of all consumers, in the format of `htpasswd`.
-pub(super) fn basic_secret(file: &File, notes: &mut Notes) -> String {
+/// The users and passwords of all consumers with valid credentials, in the format of `htpasswd`.
+pub(super) fn basic_secret(file: &File, closed: &BTreeSet<usize>, notes: &mut Notes) -> String {
     let mut lines = String::new();
-    for consumer in &file.consumers {
+    for (_, consumer) in file.consumers.iter().enumerate().filter(|(place, _)| !closed.contains(place)) {
         for credential in consumer.credentials.iter().filter(|of| of.kind == CredentialKind::Basic) {
             let (user, password) = (credential.text("username"), credential.text("password"));
             let (Some(user), Some(password)) = (user, password) else {

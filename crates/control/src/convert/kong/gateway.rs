@@ -12,7 +12,7 @@ use crate::object::host;
 const LISTENERS_MAX: usize = 64;
 
 impl Conversion<'_> {
-    /// Adds the Gateway: a listener for HTTP, and a listener for HTTPS for each name of a certificate.
+    /// Adds the Gateway, unless it exists, and its certificates: a listener for HTTP, and a listener for HTTPS for each name of a certificate.
     pub(super) fn gateway(&mut self) {
         let mut listeners = vec![json!({"name": "http", "protocol": "HTTP", "port": self.options.http_port})];
         for certificate in &self.file.certificates {
@@ -30,6 +30,16 @@ impl Conversion<'_> {
             let label = certificate.snis.first().map_or("certificate", String::as_str);
             let data = [("tls.crt", &*certificate.cert), ("tls.key", &*certificate.key)];
             let secret = self.secret(certificate.line, label, Some("kubernetes.io/tls"), &data);
+            if self.options.has_gateway {
+                let names: Vec<&str> = usable.iter().map(|sni| &***sni).collect();
+                let message = format!(
+                    "the Gateway {}/{} must have HTTPS listeners for {} with the Secret {secret:?}: add the listeners",
+                    self.options.gateway.namespace,
+                    self.options.gateway.name,
+                    names.join(", ")
+                );
+                self.notes.unconverted(certificate.line, &certificate.label(), message);
+            }
             for sni in usable {
                 if listeners.len() == LISTENERS_MAX {
                     let message = format!(
@@ -53,6 +63,9 @@ impl Conversion<'_> {
                 }
                 listeners.push(listener);
             }
+        }
+        if self.options.has_gateway {
+            return;
         }
         let metadata = self.metadata(&self.options.gateway.name);
         self.objects.push((

@@ -51,6 +51,10 @@ pub struct KongOptions {
     pub http_port: u16,
     /// The port for HTTPS. Default 8443, as in Kong.
     pub https_port: u16,
+    /// Whether the Gateway exists, so that it is not printed. Default false.
+    pub has_gateway: bool,
+    /// Whether the objects are for a cluster, which accepts fewer names than the gateway. Default false.
+    pub for_cluster: bool,
 }
 
 impl Default for KongOptions {
@@ -60,6 +64,8 @@ impl Default for KongOptions {
             gateway_class: "sluicegate".to_owned(),
             http_port: 8000,
             https_port: 8443,
+            has_gateway: false,
+            for_cluster: false,
         }
     }
 }
@@ -140,7 +146,8 @@ pub(crate) fn objects(file: &File, options: &KongOptions) -> Objects {
         backends: BTreeMap::new(),
         policies: BTreeMap::new(),
         routes: Vec::new(),
-        has_basic: false,
+        basic: None,
+        closed: BTreeSet::new(),
         secrets: BTreeMap::new(),
     };
     if conversion.notes.has_errors() {
@@ -153,6 +160,9 @@ pub(crate) fn objects(file: &File, options: &KongOptions) -> Objects {
     let Conversion { objects, routes, mut notes, .. } = conversion;
     notes.0.sort();
     notes.0.dedup();
+    if notes.has_errors() {
+        return Objects { objects: Vec::new(), notes: notes.0 };
+    }
     // kubectl applies the objects in this order, so no route is served before its policies exist.
     Objects { objects: objects.into_iter().chain(policies).chain(routes).collect(), notes: notes.0 }
 }
@@ -173,8 +183,10 @@ struct Conversion<'f> {
     policies: BTreeMap<(&'static str, u32, String), (u32, Vec<String>)>,
     /// The HTTPRoutes.
     routes: Vec<(u32, Value)>,
-    /// Whether a Secret holds passwords.
-    has_basic: bool,
+    /// The name of the Secret with passwords.
+    basic: Option<String>,
+    /// The places of consumers whose credentials are not valid.
+    closed: BTreeSet<usize>,
     /// The Secrets of plugins and credentials, by line and label: several routes may need the same Secret.
     secrets: BTreeMap<(u32, &'static str), String>,
 }

@@ -6,16 +6,16 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use sluicegate_kong::file::{CredentialKind, Plugin};
+use sluicegate_kong::file::{Credential, CredentialKind, Plugin};
 use sluicegate_kong::node::{self, Node};
 use sluicegate_model::feature::DirectResponse;
-use sluicegate_model::value::HeaderName;
+use sluicegate_model::value::{HeaderName, syntax};
 
 use super::consumers::{BASIC, basic_secret};
 use super::{Conversion, duration};
 
 /// Plugins that change nothing about access, and the replacement of each.
-const HARMLESS: [(&str, &str); 30] = [
+const HARMLESS: [(&str, &str); 35] = [
     ("prometheus", "the gateway has metrics of its own at /metrics of the admin interface"),
     ("http-log", "use the access log"),
     ("file-log", "use the access log"),
@@ -46,14 +46,22 @@ const HARMLESS: [(&str, &str); 30] = [
     ("exit-transformer", "error responses have the form of the gateway"),
     ("kafka-upstream", "write a service that sends to Kafka"),
     ("upstream-timeout", "write the timeouts of the service"),
+    ("acme", "let cert-manager issue the certificates"),
+    ("ai-prompt-decorator", "change the prompt in the service"),
+    ("ai-prompt-template", "change the prompt in the service"),
+    ("ai-request-transformer", "change the request in the service"),
+    ("ai-response-transformer", "change the response in the service"),
 ];
+
+/// The shortest secret of tokens, in bytes.
+const SECRET_MIN: usize = 16;
 
 /// Plugins without an effect here.
 const WITHOUT_EFFECT: [&str; 1] = ["app-registration"];
 
 /// Plugins that change nothing about access, and have a conversion.
-const CONVERTED: [&str; 5] =
-    ["cors", "request-transformer", "response-transformer", "proxy-cache", "request-termination"];
+const CONVERTED: [&str; 6] =
+    ["cors", "redirect", "request-transformer", "response-transformer", "proxy-cache", "request-termination"];
 
 /// The plugins that authenticate, and have a conversion.
 const AUTHENTICATION: [&str; 3] = ["key-auth", "basic-auth", "jwt"];
@@ -73,6 +81,8 @@ pub(super) struct Effects {
     pub(super) filters: Vec<Value>,
     /// The expressions of User-Agent that receive 403.
     pub(super) bots: Vec<String>,
+    /// Whether a filter redirects all requests, so that no service receives any.
+    pub(super) redirects: bool,
 }
 
 /// The plugin cannot be converted, and the remedy.
@@ -128,7 +138,8 @@ impl<'f> Conversion<'f> {
         let auth: Vec<&Plugin> =
             AUTHENTICATION.iter().filter_map(|name| chosen.get(name)).map(|(_, plugin)| *plugin).collect();
         let acl = chosen.get("acl").map(|(_, plugin)| *plugin);
-        if let Err((plugin, Unconverted(message))) = self.authentication(&auth, acl, &mut effects) {
+        let place = (route, service);
+        if let Err((plugin, Unconverted(message))) = self.authentication(place, &auth, acl, &mut effects) {
             self.close(plugin, &message, &mut effects);
         }
         for (name, (_, plugin)) in chosen {
@@ -160,6 +171,7 @@ impl<'f> Conversion<'f> {
                     Ok(())
                 }
                 "request-termination" => self.termination(plugin, &mut effects),
+                "redirect" => self.redirect(plugin, &mut effects),
                 "pre-function" | "post-function" => Err(
                     "runs code, which may restrict access: write a service or a SecurityPolicy, and remove the plugin"
                         .into(),
@@ -170,10 +182,8 @@ impl<'f> Conversion<'f> {
                         self.note(plugin, &format!("is not converted: {instead}"));
                         Ok(())
                     }
-                    None => {
-                        Err("is not supported: write a SecurityPolicy for the route, and remove the plugin"
-                            .into())
-                    }
+                    None => Err("is not supported: write its function into the service or a policy, and remove the plugin"
+                        .into()),
                 },
             };
             if let Err(Unconverted(message)) = converted {
@@ -193,6 +203,22 @@ impl<'f> Conversion<'f> {
         self.notes.unconverted(plugin.line, &plugin.label(), message);
     }
 
+    /// Reports a field that is set to another value than the default.
+    fn dropped(&mut self, plugin: &Plugin, key: &str, default: &str, instead: &str) {
+        let Some(value) = plugin.config.get(key) else { return };
+        let is_default = match (value.text(), value.list()) {
+            (Some(text), _) => text == default,
+            (None, Some(items)) => {
+                items.iter().filter_map(Node::text).collect::<Vec<_>>().join(",") == default
+            }
+            (None, None) => false,
+        };
+        if !is_default {
+            let message = format!("config.{key} is not converted: {instead}");
+            self.notes.unconverted(value.line, &plugin.label(), message);
+        }
+    }
+
     /// Reports the keys of the configuration beside these.
     fn others(&mut self, plugin: &Plugin, known: &[&str]) {
         for (key, value) in plugin.config.map().unwrap_or_default() {
@@ -205,6 +231,7 @@ impl<'f> Conversion<'f> {
 
     fn authentication<'p>(
         &mut self,
+        (route, service): (usize, Option<usize>),
         plugins: &[&'p Plugin],
         acl: Option<&'p Plugin>,
         effects: &mut Effects,
@@ -240,6 +267,8 @@ impl<'f> Conversion<'f> {
                 let consumer = plugin.scope.consumer.map(|place| &self.file.consumers[place]);
                 plugin.enabled
                     && plugin.name == "request-termination"
+                    && plugin.scope.route.is_none_or(|of| of == route)
+                    && plugin.scope.service.is_none_or(|of| Some(of) == service)
                     && consumer.is_some_and(|of| {
                         names.contains(&of.name()) || names.iter().any(|name| of.id.as_deref() == Some(name))
                     })
@@ -280,6 +309,13 @@ impl<'f> Conversion<'f> {
                 "realm",
             ],
         );
+        self.dropped(plugin, "realm", "", "the challenge has no realm");
+        self.dropped(
+            plugin,
+            "run_on_preflight",
+            "true",
+            "add the plugin cors, which responds to preflight requests",
+        );
         if flag(plugin, "key_in_body", false) {
             self.note(plugin, "config.key_in_body is not converted: send keys in a header");
         }
@@ -305,13 +341,22 @@ impl<'f> Conversion<'f> {
 
     fn basic_auth(&mut self, plugin: &Plugin) -> Value {
         self.others(plugin, &["hide_credentials", "anonymous", "realm", "run_on_preflight"]);
-        if !self.has_basic {
-            self.has_basic = true;
-            let users = basic_secret(self.file, &mut self.notes);
-            self.secret(plugin.line, BASIC, None, &[("auth", &users)]);
-        }
+        self.dropped(
+            plugin,
+            "run_on_preflight",
+            "true",
+            "add the plugin cors, which responds to preflight requests",
+        );
+        let secret = match &self.basic {
+            Some(name) => name.clone(),
+            None => {
+                let users = basic_secret(self.file, &self.closed, &mut self.notes);
+                let name = self.secret(plugin.line, BASIC, None, &[("auth", &users)]);
+                self.basic.insert(name).clone()
+            }
+        };
         json!({
-            "secretRef": {"name": BASIC},
+            "secretRef": {"name": secret},
             "realm": text(plugin, "realm").unwrap_or("service"),
             "forward": !flag(plugin, "hide_credentials", false),
         })
@@ -333,6 +378,13 @@ impl<'f> Conversion<'f> {
                 "realm",
             ],
         );
+        self.dropped(plugin, "realm", "", "the challenge has no realm");
+        self.dropped(
+            plugin,
+            "run_on_preflight",
+            "true",
+            "add the plugin cors, which responds to preflight requests",
+        );
         if text(plugin, "key_claim_name").is_some_and(|name| name != "iss") {
             return Err(
                 "key_claim_name is not iss: write a SecurityPolicy with the issuers of the tokens".into()
@@ -344,8 +396,12 @@ impl<'f> Conversion<'f> {
         let claims = texts(plugin, "claims_to_verify").unwrap_or_default();
         let is_base64 = flag(plugin, "secret_is_base64", false);
         let mut providers = Vec::new();
-        for consumer in &self.file.consumers {
-            for credential in consumer.credentials.iter().filter(|of| of.kind == CredentialKind::Jwt) {
+        for (place, consumer) in self.file.consumers.iter().enumerate() {
+            let is_jwt = |of: &&Credential| of.kind == CredentialKind::Jwt;
+            for credential in consumer.credentials.iter().filter(is_jwt) {
+                if self.closed.contains(&place) {
+                    continue;
+                }
                 let Some(key) = credential.text("key") else {
                     let message = "has no key, which Kong generates: write the issuer of the tokens";
                     self.notes.unconverted(credential.line, "jwt_secrets", message);
@@ -358,6 +414,14 @@ impl<'f> Conversion<'f> {
                         true => decoded(&secret).unwrap_or_default(),
                         false => secret,
                     };
+                    if secret.len() < SECRET_MIN {
+                        let message = format!(
+                            "a secret has less than {SECRET_MIN} bytes, so the tokens of {} are not valid: use a longer secret",
+                            consumer.label()
+                        );
+                        self.notes.unconverted(credential.line, "jwt_secrets", message);
+                        continue;
+                    }
                     let name = self.secret_once(credential.line, "jwt", "secret", &secret);
                     json!({"sharedSecretRef": {"name": name}})
                 } else {
@@ -386,6 +450,12 @@ impl<'f> Conversion<'f> {
             plugin,
             "services do not receive the consumer of a token: write claimToHeaders in the SecurityPolicy",
         );
+        if !claims.iter().any(|claim| claim == "exp") {
+            self.note(
+                plugin,
+                "tokens with an exp in the past are not valid: write exp into claims_to_verify",
+            );
+        }
         let headers = texts(plugin, "header_names").unwrap_or_else(|| vec!["authorization".to_owned()]);
         let mut from: Vec<Value> =
             headers.iter().map(|name| json!({"header": {"name": name, "prefix": "Bearer "}})).collect();
@@ -394,7 +464,13 @@ impl<'f> Conversion<'f> {
         from.extend(
             texts(plugin, "cookie_names").unwrap_or_default().iter().map(|name| json!({"cookie": name})),
         );
-        from.truncate(8);
+        if from.len() > 8 {
+            self.note(
+                plugin,
+                "has more than 8 places of tokens, and the first 8 are converted: remove places",
+            );
+            from.truncate(8);
+        }
         Ok(json!({"providers": providers, "from": from}))
     }
 
@@ -416,6 +492,8 @@ impl<'f> Conversion<'f> {
                 "always_use_authenticated_groups",
             ],
         );
+        self.dropped(plugin, "hide_groups_header", "false", "services receive X-Consumer-Groups");
+        self.dropped(plugin, "always_use_authenticated_groups", "false", "remove it");
         if allow.iter().chain(&deny).any(|groups| groups.len() > 64) {
             return Err("has more than 64 groups: write fewer groups".into());
         }
@@ -437,6 +515,7 @@ impl<'f> Conversion<'f> {
         if plugin.config.get("status").and_then(Node::number).is_some_and(|status| status != 403.0) {
             self.note(plugin, "config.status is not converted: the gateway responds with 403");
         }
+        self.dropped(plugin, "message", "", "the gateway has a text of its own");
         let mut access = Map::new();
         for (field, list) in [("allow", allow), ("deny", deny)] {
             let Some(list) = list else { continue };
@@ -487,6 +566,15 @@ impl<'f> Conversion<'f> {
                 "redis_timeout",
             ],
         );
+        self.dropped(plugin, "fault_tolerant", "true", "requests are served while Redis is unavailable");
+        self.dropped(plugin, "sync_rate", "-1", "data planes exchange counts each 20 ms");
+        self.dropped(plugin, "path", "", "write a route for the path");
+        if text(plugin, "policy") == Some("cluster") {
+            self.note(
+                plugin,
+                "policy cluster is not converted, and each data plane counts by itself: write redis",
+            );
+        }
         let key = match text(plugin, "limit_by").unwrap_or("consumer") {
             "consumer" | "credential" => json!([{"type": "Consumer"}]),
             "ip" => json!([{"type": "Address", "ipv6PrefixLength": 128}]),
@@ -666,6 +754,18 @@ impl<'f> Conversion<'f> {
                 );
             }
         }
+        self.dropped(
+            plugin,
+            "allow_origin_absent",
+            "true",
+            "requests without Origin have no headers of CORS",
+        );
+        if plugin.config.get("max_age").and_then(Node::number).is_some_and(|age| age > 86_400.0) {
+            self.note(
+                plugin,
+                "config.max_age is converted to 86400, which is the most: write a shorter time",
+            );
+        }
         let mut origins = texts(plugin, "origins").unwrap_or_else(|| vec!["*".to_owned()]);
         origins.retain(|origin| {
             let is_plain = origin == "*" || origin.parse::<sluicegate_model::value::OriginPattern>().is_ok();
@@ -785,6 +885,21 @@ impl<'f> Conversion<'f> {
                 "vary_headers",
             ],
         );
+        for (key, default, instead) in [
+            ("response_code", "200,301,404", "RFC 9111 decides which statuses are stored"),
+            ("request_method", "GET,HEAD", "responses to GET and HEAD are stored"),
+            ("content_type", "text/plain,application/json", "responses of all media types are stored"),
+            ("cache_control", "true", "the gateway follows Cache-Control"),
+            ("storage_ttl", "", "the gateway stores no response longer than it is fresh"),
+        ] {
+            self.dropped(plugin, key, default, instead);
+        }
+        if texts(plugin, "vary_headers").is_some_and(|headers| headers.len() > 8) {
+            self.note(
+                plugin,
+                "config.vary_headers has more than 8 names and is not converted: write fewer names",
+            );
+        }
         let time = plugin.config.get("cache_ttl").and_then(Node::number).unwrap_or(300.0).max(1.0);
         let mut cache = json!({"defaultTime": format!("{}s", time as u64)});
         if let Some(headers) =
@@ -795,6 +910,41 @@ impl<'f> Conversion<'f> {
         let message = "the headers of responses decide first about caching (RFC 9111), and cache_ttl applies to responses without them";
         self.note(plugin, message);
         effects.traffic.insert("cache".to_owned(), cache);
+    }
+
+    fn redirect(&mut self, plugin: &Plugin, effects: &mut Effects) -> Result<(), Unconverted> {
+        self.others(plugin, &["status_code", "location", "keep_incoming_path"]);
+        let status = plugin.config.get("status_code").and_then(Node::number).unwrap_or(301.0) as u16;
+        let location = text(plugin, "location").unwrap_or_default();
+        let Some((scheme, rest)) = location.split_once("://") else {
+            return Err("location is no URL: write http:// or https:// with a host".into());
+        };
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let (host, port) = match authority.split_once(':') {
+            Some((host, port)) => (host, port.parse::<u16>().ok()),
+            None => (authority, None),
+        };
+        let is_usable = matches!(scheme, "http" | "https")
+            && syntax::dns_name_fault(&host.to_ascii_lowercase()).is_none()
+            && (port.is_some() || !authority.contains(':'))
+            && !path.contains(['?', '#'])
+            && matches!(status, 301 | 302 | 303 | 307 | 308);
+        if !is_usable {
+            return Err("location has a query or an invalid host, or the status is none of 301, 302, 303, 307 and 308".into());
+        }
+        let mut redirect =
+            json!({"scheme": scheme, "hostname": host.to_ascii_lowercase(), "statusCode": status});
+        if let Some(port) = port {
+            redirect["port"] = port.into();
+        }
+        if !flag(plugin, "keep_incoming_path", false) {
+            let path = if path.is_empty() { "/" } else { path };
+            redirect["path"] = json!({"type": "ReplaceFullPath", "replaceFullPath": path});
+            self.note(plugin, "the location keeps the query of the request: let clients send none");
+        }
+        effects.filters.push(json!({"type": "RequestRedirect", "requestRedirect": redirect}));
+        effects.redirects = true;
+        Ok(())
     }
 
     fn termination(&mut self, plugin: &Plugin, effects: &mut Effects) -> Result<(), Unconverted> {

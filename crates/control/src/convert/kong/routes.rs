@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use sluicegate_kong::file::{Protocol, Route};
 use sluicegate_kong::router::{Part, Path, host_and_port, is_stream, order};
 use sluicegate_model::rule::Pattern;
+use sluicegate_model::value::syntax;
 
 use super::Conversion;
 use super::plugins::Effects;
@@ -24,6 +25,12 @@ const HOSTNAMES_MAX: usize = 16;
 
 /// The longest list of matches of a rule.
 const MATCHES_MAX: usize = 64;
+
+/// The longest list of rules of an HTTPRoute.
+const RULES_MAX: usize = 16;
+
+/// The greatest number of matches of all rules of an HTTPRoute.
+const ROUTE_MATCHES_MAX: usize = 128;
 
 /// The hosts of a unit.
 #[derive(Clone, Debug, Default)]
@@ -182,15 +189,16 @@ impl<'f> Conversion<'f> {
             };
             places.extend(of(hosts.clone(), Some(http), reply));
         }
-        if serves(https) && !self.listeners.is_empty() {
+        let has_https = self.options.has_gateway || !self.listeners.is_empty();
+        if serves(https) && has_https {
             let secure = match route.snis.is_empty() {
                 true => hosts,
                 false => named(route),
             };
             places.extend(of(secure, Some(https), Reply::Service));
         }
-        if is_https_only && self.listeners.is_empty() {
-            let message = "is only for HTTPS, and the file has no certificate with snis: write a certificate";
+        if (is_https_only || !route.snis.is_empty()) && !has_https {
+            let message = "is for HTTPS, and the file has no certificate with snis: write a certificate";
             self.notes.unconverted(route.line, &route.label(), message);
         }
         places
@@ -200,8 +208,6 @@ impl<'f> Conversion<'f> {
     fn unit(&mut self, unit: &Unit<'_, 'f>, effects: &Effects, priority: usize) {
         let Unit { part, place, is_whole, agent } = unit;
         let route = part.route;
-        let label = route.name.as_deref().or(route.paths.first().map(String::as_str)).unwrap_or("route");
-        let name = self.names.unique("HTTPRoute", label);
         let service = route.service.map(|place| &self.file.services[place]);
         let (mut of_path, mut is_closed) = (Rewrites::default(), effects.closed);
         match rewrites(part, service.and_then(|service| service.path.as_deref())) {
@@ -214,13 +220,16 @@ impl<'f> Conversion<'f> {
                 self.notes.unconverted(route.line, &route.label(), message);
             }
         }
-        let backends = match (route.service, place.reply) {
-            (Some(service), Reply::Service) => self.backends(service),
+        let is_served = place.reply == Reply::Service && !effects.redirects;
+        let backends = match route.service {
+            Some(service) if is_served => self.backends(service),
             _ => Vec::new(),
         };
-        let (hostname, is_split) = self.hostname(route, &backends);
+        let (hostname, is_split) = if is_served { self.hostname(route, &backends) } else { (None, false) };
         let mut content = Map::new();
-        if let (Some(service), Reply::Service) = (service, place.reply) {
+        if effects.redirects {
+            content.extend(effects.traffic.clone());
+        } else if let (Some(service), true) = (service, is_served) {
             content = self.traffic(service);
             content.extend(effects.traffic.clone());
             let mut rewrite = Map::new();
@@ -253,13 +262,6 @@ impl<'f> Conversion<'f> {
                 content.insert("directResponse".to_owned(), response(status, message));
             }
         }
-        self.apply("TrafficPolicy", 0, route.line, &content, &name);
-        if place.reply == Reply::Service {
-            let (line, security) = &effects.security;
-            self.apply("SecurityPolicy", 0, *line, security, &name);
-            let (line, limits) = &effects.limits;
-            self.apply("RateLimitPolicy", *line, *line, limits, &name);
-        }
         let references: Vec<Value> = backends
             .iter()
             .map(|backend| {
@@ -284,7 +286,7 @@ impl<'f> Conversion<'f> {
         };
         let conditions = Conditions { route, header: place.hosts.header.as_deref(), agent: agent.as_deref() };
         let mut rules = Vec::new();
-        if place.reply == Reply::Service && !is_closed && !is_whole {
+        if is_served && !is_closed && !is_whole {
             for (exact, to) in &of_path.exact {
                 let mut rewrite = json!({"path": {"type": "ReplaceFullPath", "replaceFullPath": to}});
                 if let Some(hostname) = &hostname {
@@ -309,24 +311,34 @@ impl<'f> Conversion<'f> {
             return;
         }
         rules.extend(matches.chunks(MATCHES_MAX).map(|matches| rule(matches, &filters, &references)));
-        let mut metadata = self.metadata(&name);
-        metadata["annotations"] = json!({PRIORITY: priority.to_string()});
-        let mut spec = json!({"parentRefs": [self.parent(place.port)]});
-        if !place.hosts.hostnames.is_empty() {
-            spec["hostnames"] = place.hosts.hostnames.clone().into();
+        let label = route.name.as_deref().or(route.paths.first().map(String::as_str)).unwrap_or("route");
+        for rules in split(rules) {
+            let name = self.names.unique("HTTPRoute", label);
+            self.apply("TrafficPolicy", 0, route.line, &content, &name);
+            if place.reply == Reply::Service {
+                let (line, security) = &effects.security;
+                self.apply("SecurityPolicy", 0, *line, security, &name);
+                let (line, limits) = &effects.limits;
+                self.apply("RateLimitPolicy", *line, *line, limits, &name);
+            }
+            let mut metadata = self.metadata(&name);
+            metadata["annotations"] = json!({PRIORITY: priority.to_string()});
+            let mut spec = json!({"parentRefs": [self.parent(place.port)]});
+            if !place.hosts.hostnames.is_empty() {
+                spec["hostnames"] = place.hosts.hostnames.clone().into();
+            }
+            spec["rules"] = rules.into();
+            let object =
+                json!({"apiVersion": VERSION, "kind": "HTTPRoute", "metadata": metadata, "spec": spec});
+            self.routes.push((route.line, object));
         }
-        spec["rules"] = rules.into();
-        let object = json!({"apiVersion": VERSION, "kind": "HTTPRoute", "metadata": metadata, "spec": spec});
-        self.routes.push((route.line, object));
     }
 
     /// The host that all backends receive, and whether each backend receives a host of its own.
     fn hostname(&mut self, route: &Route, backends: &[Backend]) -> (Option<String>, bool) {
         let Some(service) = route.service.filter(|_| !route.preserve_host) else { return (None, false) };
         let service = &self.file.services[service];
-        let is_name = |name: &String| {
-            host::parse(name).is_ok_and(|pattern| matches!(pattern, sluicegate_model::HostPattern::Exact(_)))
-        };
+        let is_name = |name: &String| syntax::endpoint_name_fault(name).is_none();
         if let Some(upstream) = self.upstream(service) {
             if let Some(header) = upstream.host_header.clone() {
                 let name = header.to_ascii_lowercase();
@@ -346,7 +358,13 @@ impl<'f> Conversion<'f> {
             }
             return (None, false);
         }
-        (Some(service.host.to_ascii_lowercase()).filter(is_name), false)
+        let name = Some(service.host.to_ascii_lowercase()).filter(is_name);
+        if name.is_none() {
+            let message =
+                "the service receives the host of the client, not its own address: write the name of a host";
+            self.notes.unconverted(service.line, &service.label(), message);
+        }
+        (name, false)
     }
 }
 
@@ -354,6 +372,22 @@ impl<'f> Conversion<'f> {
 fn response(status: u16, message: &str) -> Value {
     let body = json!({"message": message}).to_string();
     json!({"statusCode": status, "contentType": "application/json; charset=utf-8", "body": body})
+}
+
+/// Rules in groups that an HTTPRoute can hold, in their order.
+fn split(rules: Vec<Value>) -> Vec<Vec<Value>> {
+    let mut groups: Vec<(usize, Vec<Value>)> = Vec::new();
+    for rule in rules {
+        let matches = rule["matches"].as_array().map_or(0, Vec::len);
+        match groups.last_mut() {
+            Some((count, group)) if group.len() < RULES_MAX && *count + matches <= ROUTE_MATCHES_MAX => {
+                *count += matches;
+                group.push(rule);
+            }
+            _ => groups.push((matches, vec![rule])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
 }
 
 fn rule(matches: &[Value], filters: &[Value], backends: &[Value]) -> Value {

@@ -105,6 +105,12 @@ impl<'f> Conversion<'f> {
             }
             _ => None,
         };
+        if let Some(name) = host.as_ref().filter(|name| self.options.for_cluster && name.contains('_')) {
+            let message = format!(
+                "{name:?} has a \"_\", which Kubernetes accepts in no Service: give the host a name without \"_\""
+            );
+            self.notes.unconverted(service.line, &service.label(), message);
+        }
         let host_header = upstream.and_then(|upstream| upstream.host_header.clone());
         let annotations = self.annotations(service, host_header.as_ref().or(host.as_ref()));
         if !annotations.is_empty() {
@@ -203,6 +209,10 @@ impl<'f> Conversion<'f> {
 
     /// The health checks of a Service.
     fn health(&mut self, service: &str, upstream: &Upstream) {
+        if upstream.client_certificate.is_some() {
+            let message = "client_certificate is not converted: write it into the service";
+            self.notes.unconverted(upstream.line, &upstream.label(), message);
+        }
         let mut spec = Map::new();
         let mut line = upstream.line;
         if let Some(active) = &upstream.active {

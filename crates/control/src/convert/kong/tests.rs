@@ -211,7 +211,7 @@ fn services_plugins_and_consumers_have_their_effect() {
     assert_eq!(
         problems,
         [
-            "kong.yaml:28: plugin \"ldap-auth\": is not supported: write a SecurityPolicy for the route, and remove the plugin (its routes respond with 503)"
+            "kong.yaml:28: plugin \"ldap-auth\": is not supported: write its function into the service or a policy, and remove the plugin (its routes respond with 503)"
         ]
     );
     let traffic =
@@ -260,7 +260,7 @@ fn converted_objects_are_valid_and_serve_the_same_rules_as_the_file() {
 fn objects_of_large_values_are_valid() {
     let text = FILE.replace("read_timeout: 5000", "read_timeout: 1234567").replace(
         "minute: 5, policy: local",
-        "minute: 5, hour: 10000000, year: 9, policy: redis, redis_host: redis, redis_password: of-redis",
+        "minute: 5, hour: 10000000, year: 20000000, policy: redis, redis_host: redis, redis_password: of-redis",
     );
     let (config, problems) = served(&text);
     assert_eq!(
@@ -271,7 +271,7 @@ fn objects_of_large_values_are_valid() {
     let limits = &rule.rate_limits.as_ref().unwrap().limits;
     let shown: Vec<(u32, String)> =
         limits.iter().map(|limit| (limit.requests.get(), limit.per.to_string())).collect();
-    assert_eq!(shown, [(5, "1m".to_owned()), (1_000_000, "6m".to_owned()), (1, "720h".to_owned())]);
+    assert_eq!(shown, [(5, "1m".to_owned()), (1_000_000, "6m".to_owned()), (1_000_000, "438h".to_owned())]);
     let timeouts = &rule.traffic.as_ref().unwrap().features.timeouts;
     assert_eq!(timeouts.response.unwrap().get().as_millis(), 1_234_567);
 }
@@ -349,4 +349,119 @@ fn each_restriction_that_is_not_converted_closes_its_routes() {
             "{plugin}: {problems:?}"
         );
     }
+}
+
+#[test]
+fn passwords_of_consumers_are_valid_and_those_of_closed_consumers_are_not() {
+    let text = "\
+_format_version: \"3.0\"
+services:
+- {name: s, url: 'http://s.test', routes: [{name: a, paths: [/]}], plugins: [{name: basic-auth}]}
+- {name: j, url: 'http://j.test', routes: [{name: j, paths: [/j]}], plugins: [{name: jwt, config: {claims_to_verify: [exp]}}]}
+consumers:
+- username: ann
+  basicauth_credentials: [{username: ann, password: of-ann}]
+  jwt_secrets: [{key: ann, secret: a-long-secret-of-ann}]
+- username: bob
+  basicauth_credentials: [{username: bob, password: of-bob}]
+  jwt_secrets: [{key: bob, secret: a-long-secret-of-bob}]
+  plugins: [{name: ip-restriction, config: {allow: [10.0.0.1]}}]
+";
+    let (config, problems) = served(text);
+    let about_bob = "a plugin for consumer \"bob\" is not converted, so its credentials are not valid";
+    assert!(problems.iter().any(|problem| problem.contains(about_bob)), "{problems:?}");
+    assert!(problems.iter().all(|problem| !problem.contains("503")), "{problems:?}");
+    let authentication = |path: &str| {
+        let security = rule(&config, "a.test", path).security.as_ref().unwrap();
+        security.authentication.clone().unwrap()
+    };
+    let users = format!("{:?}", authentication("/").basic.unwrap());
+    assert!(!users.contains("of-ann"), "the password is hashed: {users}");
+    use base64::Engine as _;
+    let objects = super::objects(&File::read(text, &|_| None).unwrap(), &KongOptions::default()).objects;
+    let secret = objects.iter().find_map(|(_, object)| object["data"]["auth"].as_str()).unwrap();
+    let lines = base64::engine::general_purpose::STANDARD.decode(secret).unwrap();
+    let lines = String::from_utf8(lines).unwrap();
+    assert!(lines.starts_with("ann:$2") && !lines.contains("bob"), "{lines}");
+    let providers = authentication("/j").jwt.unwrap().providers;
+    let issuers: Vec<&str> = providers.iter().filter_map(|of| of.issuer.as_deref()).collect();
+    assert_eq!(issuers, ["ann"]);
+}
+
+#[test]
+fn names_with_underscores_and_addresses_are_hosts_of_services() {
+    let (config, problems) = served(
+        "_format_version: \"3.0\"\nservices:\n- {name: a, url: 'http://my_app:80', routes: [{name: a, paths: [/a]}]}\n\
+         - {name: b, url: 'http://10.0.0.1:80', routes: [{name: b, paths: [/b]}]}\n",
+    );
+    assert_eq!(problems, [""; 0]);
+    for (path, host) in [("/a/1", "my_app"), ("/b/1", "10.0.0.1")] {
+        let traffic = rule(&config, "x.test", path).traffic.as_ref().unwrap();
+        assert_eq!(traffic.features.url_rewrite.hostname.as_deref(), Some(host));
+    }
+    let text = "_format_version: \"3.0\"\nservices: [{name: a, url: 'http://my_app', routes: [{name: a, paths: [/a]}]}]\n";
+    let options = KongOptions { for_cluster: true, ..KongOptions::default() };
+    let notes = convert_kong(text, &options, &|_| None).notes;
+    assert!(notes[0].message.contains("Kubernetes accepts in no Service"), "{notes:?}");
+}
+
+#[test]
+fn routes_attach_to_an_existing_gateway() {
+    let text = "_format_version: \"3.0\"\nservices: [{name: a, url: 'http://a.test', routes: [{name: a, paths: [/a], protocols: [https]}]}]\n";
+    let options = KongOptions { has_gateway: true, ..KongOptions::default() };
+    let converted = convert_kong(text, &options, &|_| None);
+    assert!(!converted.yaml.contains("kind: Gateway\nmetadata"), "{}", converted.yaml);
+    assert!(converted.yaml.contains("port: 8443"), "{}", converted.yaml);
+    assert_eq!(converted.notes, []);
+}
+
+#[test]
+fn many_rules_of_a_route_become_several_objects() {
+    let paths: Vec<String> = (0..40).map(|number| format!("/p{number}")).collect();
+    let text = format!(
+        "_format_version: \"3.0\"\nservices: [{{name: a, url: 'http://a.test/x', routes: [{{name: a, paths: [{}], methods: [GET, PUT, POST, PATCH]}}]}}]\n",
+        paths.join(", ")
+    );
+    let yaml = convert_kong(&text, &KongOptions::default(), &|_| None).yaml;
+    for route in yaml.split("---\n").filter(|object| object.contains("kind: HTTPRoute")) {
+        let (rules, matches) = (route.matches("matches:").count(), route.matches("method:").count());
+        assert!(rules <= 16 && matches <= 128, "{rules} rules, {matches} matches");
+    }
+    let (config, problems) = served(&text);
+    assert_eq!(problems, [""; 0]);
+    assert!(paths.iter().all(|path| {
+        let request = Request { method: "PATCH", ..Request::new("a.test", path) };
+        chosen(&config, &request).is_some()
+    }));
+}
+
+#[test]
+fn redirect_has_the_location_of_the_plugin() {
+    let text = "_format_version: \"3.0\"\nservices: [{name: a, url: 'http://a.test', routes: [{name: a, paths: [/a], \
+        plugins: [{name: redirect, config: {status_code: 302, location: 'https://new.test:8443/b'}}]}]}]\n";
+    let (config, problems) = served(text);
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    let redirect = rule(&config, "x.test", "/a").traffic.as_ref().unwrap().features.redirect.clone().unwrap();
+    let shown = format!("{redirect:?}");
+    for part in ["new.test", "8443", "302", "/b"] {
+        assert!(shown.contains(part), "{shown}");
+    }
+}
+
+#[test]
+fn second_file_of_kong_is_an_error() {
+    let text = |path: &str| {
+        format!(
+            "_format_version: \"3.0\"\nservices: [{{name: s{path}, url: 'http://a.test', routes: [{{name: r{path}, paths: [/{path}]}}]}}]\n"
+        )
+    };
+    let mut store = Store::default();
+    store.set_file(Path::new("a.yaml"), &text("a"));
+    assert_eq!(store.problems().filter(|problem| problem.to_string().contains("second file")).count(), 0);
+    store.set_file(Path::new("b.yaml"), &text("b"));
+    let problems: Vec<String> = store.problems().map(|problem| problem.to_string()).collect();
+    assert!(
+        problems.iter().any(|problem| problem.contains("b.yaml:1: is a second file of Kong")),
+        "{problems:?}"
+    );
 }
