@@ -378,7 +378,10 @@ impl Compare {
         // So that each call is for an API to which its caller is subscribed.
         let is_managed = functions.iter().any(|functions| functions.is_managed());
         ensure!(
-            !is_managed || callers.iter().all(|callers| APIS % callers == 0 || callers % APIS == 0),
+            !is_managed
+                || callers
+                    .iter()
+                    .all(|callers| APIS.is_multiple_of(*callers) || callers.is_multiple_of(APIS)),
             "compare.callers: with API management, a divisor or a multiple of {APIS}"
         );
         ensure!(

@@ -133,9 +133,11 @@ impl Node {
     }
 }
 
-/// Reads a text of one document. Returns its root, and the keys that a mapping has twice, each with its line: as in Kong, the
-/// last value applies.
-pub(crate) fn read(filled: &Filled) -> Result<(Node, Vec<(u32, Arc<str>)>), ReadError> {
+/// The keys that a mapping has twice, each with its line. As in Kong, the last value applies.
+pub(crate) type Repeated = Vec<(u32, Arc<str>)>;
+
+/// Reads a text of one document. Returns its root and the repeated keys.
+pub(crate) fn read(filled: &Filled) -> Result<(Node, Repeated), ReadError> {
     let parser = Parser::new_from_str(&filled.text);
     let mut reader =
         Reader { parser, filled, anchors: HashMap::new(), nodes: 0, line: 1, repeated: Vec::new() };
@@ -159,8 +161,7 @@ struct Reader<'t> {
     nodes: usize,
     /// The line of the last event.
     line: u32,
-    /// The keys that a mapping has twice.
-    repeated: Vec<(u32, Arc<str>)>,
+    repeated: Repeated,
 }
 
 impl<'t> Reader<'t> {
