@@ -316,7 +316,12 @@ mod tests {
             let found = errors(&format!("plugins: [{{name: {name}, config: {config}}}]\n"));
             assert_eq!(found, [format!("2: plugin {name:?}: {message}")]);
         }
-        assert_eq!(errors("plugins: [{name: cors, config: {origins: null, methods: [GET]}}]\n"), [""; 0]);
+        for valid in [
+            "{name: cors, config: {origins: null, methods: [GET]}}",
+            "{name: request-transformer, config: {replace: {uri: /a}}}",
+        ] {
+            assert_eq!(errors(&format!("plugins: [{valid}]\n")), [""; 0]);
+        }
     }
 
     #[test]
