@@ -149,8 +149,10 @@ pub(super) fn check_plugin(plugin: &Plugin, notes: &mut Notes) {
     if plugin.name == "request-transformer" || plugin.name == "response-transformer" {
         for (step, parts) in plugin.config.map().unwrap_or_default() {
             for (part, node) in parts.map().unwrap_or_default() {
-                if node.value != Value::Null && !Texts.fits(node) {
-                    let message = format!("config.{step}.{part} has the wrong type: write {}", Texts.name());
+                let expected = if &**part == "uri" { Text } else { Texts };
+                if node.value != Value::Null && !expected.fits(node) {
+                    let message =
+                        format!("config.{step}.{part} has the wrong type: write {}", expected.name());
                     notes.error(node.line, &plugin.label(), message);
                 }
             }
