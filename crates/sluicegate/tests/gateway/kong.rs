@@ -26,10 +26,12 @@ services:
   - name: secured
     paths: [/rou/secured]
     plugins: [{{name: key-auth, config: {{hide_credentials: true}}}}, {{name: acl, config: {{allow: [buyers]}}}}]
+  - {{name: basic, paths: [/basic], plugins: [{{name: basic-auth}}]}}
 upstreams:
 - {{name: pool, host_header: in.test, targets: [{{target: '{target}'}}]}}
 consumers:
-- {{username: ann, keyauth_credentials: [{{key: a-long-secret-of-ann}}], acls: [{{group: buyers}}]}}
+- {{username: ann, keyauth_credentials: [{{key: a-long-secret-of-ann}}], acls: [{{group: buyers}}],
+   basicauth_credentials: [{{username: ann, password: of-ann}}]}}
 - {{username: bob, keyauth_credentials: [{{key: a-long-secret-of-bob}}]}}
 "
     )
@@ -65,6 +67,13 @@ async fn check(listener: SocketAddr) -> TestResult {
         if received.starts_with("GET") {
             assert!(text.to_ascii_lowercase().contains("host: in.test"), "{request} {host}: {text}");
         }
+    }
+    // ann:of-ann and ann:of-bob
+    for (credentials, status) in [("YW5uOm9mLWFubg==", 200), ("YW5uOm9mLWJvYg==", 401)] {
+        let mut client = Client::connect(listener).await?;
+        let line = format!("Authorization: Basic {credentials}\r\n");
+        let response = client.request(format!("GET /basic HTTP/1.1\r\nHost: x.test\r\n{line}\r\n")).await?;
+        assert_eq!(response.status, status, "{credentials}");
     }
     Ok(())
 }
