@@ -1,4 +1,4 @@
-//! The store of the analytics of APIs.
+//! The database of a control plane: the analytics of APIs, the uses of quotas, and the audit trail.
 //!
 //! Inputs: the batches of data planes, each with the sums of a minute. Output: answers to queries, as JSON or CSV. The store is a
 //! database of SQLite, in a file or in memory, or a database of PostgreSQL that several control planes share.
@@ -16,8 +16,10 @@
 //! | [`background`] | the sums of hours and days, and retention |
 //! | `quotas` | the uses of quotas by all data planes |
 //! | [`query`] | queries and their answers |
+//! | [`audit`] | the audit trail |
 //! | `sql` | connections to SQLite and PostgreSQL |
 
+pub mod audit;
 pub mod background;
 pub mod location;
 pub mod outbox;
@@ -31,6 +33,7 @@ pub mod store;
 #[cfg(test)]
 mod tests;
 
+pub use audit::{Audit, AuditAnswer, AuditOptions, AuditStatus, Chain, ChainError, Verified};
 pub use background::Retention;
 pub use location::{Location, LocationError};
 pub use outbox::{Outbox, OutboxStatus};

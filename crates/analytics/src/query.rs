@@ -14,8 +14,8 @@ use crate::rows::{Row, scan};
 use crate::schema::Level;
 use crate::sql::{Sql, SqlError, Value};
 
-mod parse;
-mod show;
+pub(crate) mod parse;
+pub(crate) mod show;
 
 /// The largest number of points in a window.
 const POINTS: i64 = 1000;
@@ -33,7 +33,7 @@ pub enum QueryError {
     #[error("{0}")]
     Parameter(String),
     /// The database failed, is unavailable, or took too long.
-    #[error("the database of analytics has no answer: {0}; narrow the window if the query took too long")]
+    #[error("the database has no answer: {0}; narrow the window if the query took too long")]
     Database(String),
 }
 

@@ -26,6 +26,7 @@
 //! | [`address`] | the addresses that Gateways request, and the addresses that satisfy the requests |
 //! | [`source`] | following a cluster or a directory, and publishing the changes |
 //! | [`catalogue`] | the APIs in service, with their documents, for people |
+//! | [`audit`] | the versions of objects that a source applied, without secrets |
 //! | [`review`] | the review of objects before the cluster stores them |
 //! | [`migrate`] | the report for users of ingress-nginx |
 //! | [`keys`] | issuing, rotating and revoking API keys |
@@ -34,6 +35,7 @@
 //! | [`problem`], [`locate`] | problems and their lines |
 
 mod address;
+mod audit;
 mod backend_tls;
 mod backend_traffic;
 mod catalogue;
@@ -57,6 +59,8 @@ pub mod translate;
 mod upstream;
 mod x_backend;
 
+pub use audit::Recorder;
+pub use audit::admission::{Admission, requested};
 pub use catalogue::{PublishedApi, PublishedEnvironment};
 pub use convert::kong::{KongConverted, KongOptions, convert_kong, is_kong, located};
 pub use convert::{Converted, convert_ingresses};

@@ -21,6 +21,7 @@
 //! | [`policy`] | authentication, authorization, rate limits, traffic |
 //! | [`access_log`] | the requests in the access log, and the format of their lines |
 //! | [`analytics`] | the sums of requests that data planes hand over |
+//! | [`audit`] | the versions of objects for the audit trail |
 //! | [`settings`] | every timeout and size limit, with its default |
 //! | [`tracing`] | the traced requests, and the collector of their spans |
 //! | [`text`] | external text, escaped for logs and tables |
@@ -28,6 +29,7 @@
 
 pub mod access_log;
 pub mod analytics;
+pub mod audit;
 pub mod config;
 pub mod contract;
 pub mod encoding;

@@ -112,12 +112,12 @@ impl Query {
     }
 }
 
-fn wrong(name: &str, value: &str, why: &str, instead: &str) -> QueryError {
+pub(crate) fn wrong(name: &str, value: &str, why: &str, instead: &str) -> QueryError {
     let short = |text: &str| text.chars().take(100).collect::<String>().escape_debug().to_string();
     QueryError::Parameter(format!("{}={}: {why}; {instead}", short(name), short(value)))
 }
 
-fn time(name: &str, value: &str) -> Result<i64, QueryError> {
+pub(crate) fn time(name: &str, value: &str) -> Result<i64, QueryError> {
     let as_rfc3339 = || {
         let time = parse_rfc3339(value).ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
         i64::try_from(time.as_secs()).ok()
@@ -161,7 +161,7 @@ fn condition(text: &str) -> Result<Condition, QueryError> {
 }
 
 /// Decodes a part of a query (`application/x-www-form-urlencoded`).
-fn decode(text: &str) -> Result<String, QueryError> {
+pub(crate) fn decode(text: &str) -> Result<String, QueryError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {

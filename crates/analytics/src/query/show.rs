@@ -112,18 +112,23 @@ impl Name {
         }
     }
 
-    /// RFC 4180. A spreadsheet must not take a name for a formula.
     fn csv(&self) -> String {
         match self {
-            Self::Text(text) if text.starts_with(['=', '+', '-', '@', '\t', '\r']) => {
-                format!("\"'{}\"", text.replace('"', "\"\""))
-            }
-            Self::Text(text) if text.contains([',', '"', '\n', '\r']) => {
-                format!("\"{}\"", text.replace('"', "\"\""))
-            }
-            Self::Text(text) => text.clone(),
+            Self::Text(text) => cell(text),
             Self::Status(status) => status.to_string(),
         }
+    }
+}
+
+/// A cell of CSV (RFC 4180). A spreadsheet must not take a text for a formula.
+pub(crate) fn cell(text: &str) -> String {
+    let quoted = text.replace('"', "\"\"");
+    if text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+        format!("\"'{quoted}\"")
+    } else if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{quoted}\"")
+    } else {
+        text.to_owned()
     }
 }
 

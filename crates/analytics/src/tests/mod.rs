@@ -1,6 +1,6 @@
 //! Tests of the tables, the background work and queries, with SQLite and PostgreSQL.
 
-mod server;
+pub(crate) mod server;
 
 use bytes::Bytes;
 use serde_json::Value as Json;

@@ -17,7 +17,7 @@ const PASSWORD: &str = "a password";
 const UNPRIVILEGED: u32 = 65_534;
 
 /// A server with a directory of its own. It ends with the value.
-pub(super) struct Server {
+pub(crate) struct Server {
     programs: PathBuf,
     dir: TempDir,
     port: u16,
@@ -26,7 +26,7 @@ pub(super) struct Server {
 
 impl Server {
     /// Starts a server, or reports that there is none.
-    pub(super) fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         let Some(programs) = programs() else {
             eprintln!(
                 "no server of PostgreSQL is installed: the test is skipped (scripts/setup test installs it)"
@@ -59,7 +59,7 @@ impl Server {
     }
 
     /// Starts the process, and waits for it.
-    pub(super) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         let mut command = self.command("postgres");
         command.arg("-D").arg(self.data()).args([
             "-c",
@@ -79,7 +79,7 @@ impl Server {
     }
 
     /// Ends the process at once.
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         if let Some(mut process) = self.process.take() {
             // SIGQUIT ends the children too.
             let id = rustix::process::Pid::from_child(&process);
@@ -89,7 +89,7 @@ impl Server {
     }
 
     /// A new database.
-    pub(super) fn database(&self, name: &str) -> Location {
+    pub(crate) fn database(&self, name: &str) -> Location {
         let mut sql = self.location("postgres").connect(WAIT).expect("a connection");
         // The database may exist.
         let _ = sql.run(&format!("CREATE DATABASE {name}"));

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use serde_json::Value;
 use sluicegate_kong::node::ReadError;
 use sluicegate_kong::{File, Note, Severity as NoteSeverity};
+use sluicegate_model::audit::Version;
 use sluicegate_model::value::syntax;
 
 use super::{Syntax, split};
+use crate::audit::content;
 use crate::convert::kong::{self, KongOptions};
 use crate::object::annotation::closest;
 use crate::object::{Kind, Object, ObjectRef, policy};
@@ -30,6 +32,8 @@ pub(crate) struct Document {
     pub(crate) unknown_guards: Vec<Guarded>,
     /// Whether it is a declarative file of Kong.
     pub(crate) is_kong: bool,
+    /// Whether the objects have versions for the audit trail.
+    is_recorded: bool,
 }
 
 /// The routes that a SecurityPolicy with unknown targets may guard.
@@ -52,6 +56,8 @@ pub(crate) struct ParsedObject {
     /// The checked object; `None` if it is unusable.
     pub(crate) form: Option<Object>,
     pub(crate) findings: Findings,
+    /// The version for the audit trail, if there is one.
+    pub(crate) version: Option<Arc<Version>>,
 }
 
 /// A problem outside any object.
@@ -99,14 +105,16 @@ impl Document {
             is_complete: true,
             unknown_guards: Vec::new(),
             is_kong: false,
+            is_recorded: false,
         }
     }
 
-    pub(crate) fn parse(text: &str, syntax: Syntax) -> Self {
+    /// Parses a document. `is_recorded` tells whether its objects have versions for the audit trail.
+    pub(crate) fn parse(text: &str, syntax: Syntax, is_recorded: bool) -> Self {
+        let mut document = Self { is_recorded, ..Self::empty(text) };
         if kong::is_kong(text) {
-            return Self::of_kong(text);
+            return document.of_kong(text);
         }
-        let mut document = Self::empty(text);
         match syntax.parse(text) {
             Ok(Value::Null) => {}
             Ok(mut value) => document.read(&mut value, ""),
@@ -127,8 +135,9 @@ impl Document {
     }
 
     /// The objects of a declarative file of Kong. Variables have their values from the environment of the process.
-    fn of_kong(text: &str) -> Self {
-        let mut document = Self { is_kong: true, ..Self::empty(text) };
+    fn of_kong(mut self, text: &str) -> Self {
+        self.is_kong = true;
+        let document = &mut self;
         let file = File::read(text, &|name| std::env::var(name).ok());
         let converted = file.map(|file| kong::objects(&file, &KongOptions::default()));
         let (objects, notes) = match converted {
@@ -156,7 +165,7 @@ impl Document {
             document.read(&mut object, "");
             document.objects[first..].iter_mut().for_each(|parsed| parsed.line = Some(line));
         }
-        document
+        self
     }
 
     /// The document of an object that is parsed already.
@@ -247,7 +256,9 @@ impl Document {
         if matches!(&form, Some(Object::SecurityPolicy(policy)) if policy.targets.is_empty()) {
             self.unknown_guards.push(Guarded::Namespace(object.namespace.clone()));
         }
-        self.objects.push(ParsedObject { object, part: part.into(), line: None, form, findings });
+        let is_recorded = self.is_recorded && kind.is_recorded();
+        let version = is_recorded.then(|| content::version(&object, value).into());
+        self.objects.push(ParsedObject { object, part: part.into(), line: None, form, findings, version });
     }
 
     fn refuse(&mut self, object: Option<ObjectRef>, part: &str, field: &str, message: String) {

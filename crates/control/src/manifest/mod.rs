@@ -91,13 +91,14 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Parses a file's text. Documents that are equal in `previous` are taken from there.
-    pub(crate) fn parse(text: &str, syntax: Syntax, previous: &Self) -> Self {
+    /// Parses a file's text. Documents that are equal in `previous` are taken from there. `is_recorded` tells whether the objects
+    /// have versions for the audit trail.
+    pub(crate) fn parse(text: &str, syntax: Syntax, previous: &Self, is_recorded: bool) -> Self {
         let known: HashMap<&str, &Arc<Document>> =
             previous.documents.iter().map(|(_, document)| (&*document.text, document)).collect();
         let parse = |text: &str| match known.get(text) {
             Some(document) => Arc::clone(document),
-            None => Arc::new(Document::parse(text, syntax)),
+            None => Arc::new(Document::parse(text, syntax, is_recorded)),
         };
         let documents = match syntax {
             Syntax::Yaml => split::yaml(text).map(|(line, text)| (line, parse(text))).collect(),

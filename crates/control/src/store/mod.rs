@@ -18,7 +18,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use foldhash::HashMap;
+use sluicegate_model::audit::Version;
 
+use crate::audit::{Changed, Recorded};
 use crate::manifest::{Document, Guarded, Manifest, ParsedObject, Syntax};
 use crate::object::backend_tls::BackendTlsPolicy;
 use crate::object::grant::ReferenceGrant;
@@ -49,6 +51,10 @@ pub struct Store {
     troubled: BTreeSet<ObjectRef>,
     /// The kinds that the cluster does not have.
     lacking: BTreeSet<Kind>,
+    /// Whether changes are recorded for the audit trail.
+    is_recording: bool,
+    /// The changes that the audit trail has not taken yet.
+    changed: Changed,
 }
 
 /// The ending of the message of an error in a version that is not in service, because an older version is.
@@ -136,6 +142,8 @@ struct Candidate {
     is_kept: bool,
     /// The newest version, if an older version is in service.
     newest: Option<Object>,
+    /// The newest version for the audit trail, valid or not.
+    version: Option<Arc<Version>>,
 }
 
 impl Slot {
@@ -144,12 +152,52 @@ impl Slot {
         self.candidates.iter().find(|candidate| candidate.form.is_some())
     }
 
+    /// The newest version for the audit trail: of the candidate in service, or else of the first.
+    fn recorded(&self) -> Option<Recorded> {
+        let candidate = self.winner().or(self.candidates.first())?;
+        let version = candidate.version.clone()?;
+        let is_in_service = candidate.form.is_some() && !candidate.is_kept;
+        let errors = candidate.findings.iter().filter(|finding| finding.severity == Severity::Error);
+        let fault = errors.map(|error| error.field.as_str().into()).next().filter(|_| !is_in_service);
+        Some(Recorded { version, origin: candidate.origin.clone(), fault })
+    }
+
     fn form(&self) -> Option<&Object> {
         self.winner().and_then(|candidate| candidate.form.as_ref())
     }
 }
 
 impl Store {
+    /// A store that records changes for the audit trail.
+    pub(crate) fn recording() -> Self {
+        Self { is_recording: true, ..Self::default() }
+    }
+
+    /// Whether the store records changes for the audit trail.
+    pub(crate) fn is_recording(&self) -> bool {
+        self.is_recording
+    }
+
+    /// The changes for the audit trail since the last call.
+    pub(crate) fn take_changed(&mut self) -> Changed {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// The newest version of an object for the audit trail, valid or not.
+    pub(crate) fn recorded(&self, object: &ObjectRef) -> Option<Recorded> {
+        self.slots.get(object)?.recorded()
+    }
+
+    /// The objects of which the store has versions for the audit trail.
+    pub(crate) fn recorded_objects(&self) -> Vec<ObjectRef> {
+        let slots = self.slots.0.iter().flatten();
+        let mut objects: Vec<_> =
+            slots.filter(|(_, slot)| slot.recorded().is_some()).map(|(object, _)| object.clone()).collect();
+        // A report must not depend on the order of a hash table.
+        objects.sort_unstable();
+        objects
+    }
+
     /// Takes the text of a manifest, which replaces the earlier content of this file. Files whose name ends in `.json`
     /// (or `.JSON`) are JSON, all others YAML.
     pub fn set_file(&mut self, file: &Path, text: &str) -> Touched {
@@ -162,7 +210,7 @@ impl Store {
         if text.trim().is_empty() && held_something && !previous.is_unopened {
             return self.keep_emptied(file, previous);
         }
-        let manifest = Manifest::parse(text, syntax, &previous.manifest);
+        let manifest = Manifest::parse(text, syntax, &previous.manifest, self.is_recording);
         let mut touched = Touched::default();
         let mut objects = BTreeSet::new();
         let mut faults = Vec::new();
@@ -287,8 +335,16 @@ impl Store {
             line: None,
             form,
             findings: Findings::default(),
+            version: None,
         };
         self.set_object(&parsed);
+    }
+
+    /// Removes an object of a cluster that no watch reports any more, although the object may still exist.
+    pub(crate) fn forget_object(&mut self, object: &ObjectRef) -> Touched {
+        let touched = self.remove_object(object);
+        self.changed.remove(object);
+        touched
     }
 
     /// Removes an object of a cluster.
@@ -380,6 +436,7 @@ impl Store {
     }
 
     fn set_candidate(&mut self, parsed: &ParsedObject, origin: Origin, touched: &mut Touched) {
+        let recorded = self.recorded_before(&parsed.object);
         let slot = self.slots.get_or_default(&parsed.object);
         let before = slot.form().cloned();
         let place = slot.candidates.binary_search_by(|candidate| candidate.origin.file.cmp(&origin.file));
@@ -400,6 +457,7 @@ impl Store {
             findings: parsed.findings.0.clone(),
             is_kept,
             newest: parsed.form.clone().filter(|_| is_kept),
+            version: parsed.version.clone(),
         };
         match place {
             Ok(place) => slot.candidates[place] = candidate,
@@ -409,14 +467,33 @@ impl Store {
                 slot.candidates.insert(place, candidate);
             }
         }
+        self.note(&parsed.object, recorded);
         self.settle(&parsed.object, before, touched);
     }
 
     fn remove_candidate(&mut self, object: &ObjectRef, file: Option<&Path>, touched: &mut Touched) {
+        let recorded = self.recorded_before(object);
         let Some(slot) = self.slots.get_mut(object) else { return };
         let before = slot.form().cloned();
         slot.candidates.retain(|candidate| candidate.origin.file.as_deref() != file);
+        self.note(object, recorded);
         self.settle(object, before, touched);
+    }
+
+    /// The version of an object for the audit trail before a change.
+    fn recorded_before(&self, object: &ObjectRef) -> Option<Recorded> {
+        self.recorded(object).filter(|_| self.is_recording)
+    }
+
+    /// Notes a change for the audit trail, unless the object has the version that it had `before`.
+    fn note(&mut self, object: &ObjectRef, before: Option<Recorded>) {
+        if !self.is_recording {
+            return;
+        }
+        let hash = |recorded: &Option<Recorded>| recorded.as_ref().map(|recorded| recorded.version.hash.clone());
+        if hash(&self.recorded(object)) != hash(&before) {
+            self.changed.entry(object.clone()).or_insert(before);
+        }
     }
 
     /// Brings the indices up to date after a change of one object, which was in service as `before`.

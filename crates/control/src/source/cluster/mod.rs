@@ -38,6 +38,7 @@ use tokio::time::{sleep_until, timeout};
 
 use super::output::{Output, Publish, Reports};
 use super::resolve::Reach;
+use crate::audit::{Recorder, Trail};
 use crate::catalogue::PublishedApi;
 use crate::frontend::gateway::service;
 use crate::object::kind::{Absence, Watch as Watched};
@@ -130,6 +131,7 @@ pub struct ClusterSource {
     resigned: state::Sender<bool>,
     own_planes: Option<OwnPlanesLink>,
     questions: Option<mpsc::Receiver<Question>>,
+    recorder: Option<Recorder>,
 }
 
 impl ClusterSource {
@@ -155,6 +157,7 @@ impl ClusterSource {
             resigned,
             own_planes: None,
             questions: None,
+            recorder: None,
         }
     }
 
@@ -163,6 +166,11 @@ impl ClusterSource {
         let (reviews, questions) = Reviews::new();
         self.questions = Some(questions);
         reviews
+    }
+
+    /// Hands over the versions of objects that the source applies.
+    pub fn record(&mut self, recorder: Recorder) {
+        self.recorder = Some(recorder);
     }
 
     /// Makes data planes for single Gateways, which use this link. Without the link, none are made.
@@ -272,7 +280,8 @@ impl ClusterSource {
             namespaces: self.namespaces,
             sender,
             heard,
-            store: Store::default(),
+            store: if self.recorder.is_some() { Store::recording() } else { Store::default() },
+            trail: self.recorder.map(Trail::new),
             watches: BTreeMap::new(),
             next_watch: 0,
             named: Named::default(),
@@ -383,6 +392,8 @@ struct Follower<P> {
     acknowledged: Acknowledged,
     /// The objects to review, if the gateway reviews objects.
     questions: Option<mpsc::Receiver<Question>>,
+    /// The audit trail, if there is one.
+    trail: Option<Trail>,
     output: Output<P>,
 }
 
@@ -494,7 +505,7 @@ impl<P: Publish> Follower<P> {
     fn watch(&mut self, selection: Selection) {
         let number = self.next_watch;
         self.next_watch += 1;
-        let task = selection.start(&self.client, number, self.sender.clone());
+        let task = selection.start(&self.client, number, self.sender.clone(), self.store.is_recording());
         let watch = Watch {
             selection,
             task,
@@ -552,13 +563,17 @@ impl<P: Publish> Follower<P> {
         let Some(watch) = self.watches.get_mut(&number) else { return };
         watch.objects.remove(object);
         watch.unlisted.remove(object);
-        self.forget(object);
+        self.forget(object, true);
     }
 
-    /// Removes an object that a watch no longer reports, unless another watch does.
-    fn forget(&mut self, object: &ObjectRef) {
+    /// Removes an object that a watch no longer reports, unless another watch does. `is_gone` tells whether the object does not exist
+    /// any more.
+    fn forget(&mut self, object: &ObjectRef, is_gone: bool) {
         if !self.watches.values().any(|watch| watch.objects.contains(object)) {
-            self.touched.merge(self.store.remove_object(object));
+            self.touched.merge(match is_gone {
+                true => self.store.remove_object(object),
+                false => self.store.forget_object(object),
+            });
             if let Some(board) = &self.board {
                 board.forget(object);
             }
@@ -569,6 +584,8 @@ impl<P: Publish> Follower<P> {
     async fn settle(&mut self) {
         let mut touched = std::mem::take(&mut self.touched);
         if touched == Touched::default() && self.output.is_serving() && self.waits_until.is_none() {
+            // Such as a change of a label.
+            self.record(false);
             return;
         }
         touched.routing = self.output.is_routing(&touched) || self.waits_until.is_some();
@@ -593,8 +610,16 @@ impl<P: Publish> Follower<P> {
         if self.output.apply(&self.store, &touched, self.since).await {
             self.report();
         }
+        self.record(touched.routing);
         if let Some(served) = self.output.take_served() {
             self.acknowledged.follow(self.output.configuration(), served);
+        }
+    }
+
+    /// Hands the applied changes over to the audit trail. `may_differ` tells whether the gateway may use other objects now.
+    fn record(&mut self, may_differ: bool) {
+        if let Some(trail) = &mut self.trail {
+            trail.follow(&mut self.store, |object| self.named.concerns(object), may_differ);
         }
     }
 
@@ -623,7 +648,7 @@ impl<P: Publish> Follower<P> {
             self.watches.extract_if(.., |_, watch| is_over(watch)).map(|(_, watch)| watch).collect();
         // An object without a watch is unknown: a new reference to it starts a new watch.
         for object in ended.iter().flat_map(|watch| &watch.objects) {
-            self.forget(object);
+            self.forget(object, false);
         }
         for ObjectRef { kind, namespace, name } in
             followed.into_iter().filter(|object| !singly.contains(object))

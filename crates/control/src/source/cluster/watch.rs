@@ -9,12 +9,14 @@ use k8s_openapi::api::{core::v1 as core, discovery::v1 as discovery, networking:
 use kube::api::{DynamicObject, ObjectMeta};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource};
+use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::conditions::CurrentStatus;
 use super::standing::{CurrentIngressStatus, Standing};
+use crate::audit::content;
 use crate::manifest::ParsedObject;
 use crate::object::kind::{Raw, Status};
 use crate::object::{Kind, Object, ObjectRef};
@@ -120,8 +122,15 @@ pub(super) struct Fault {
 }
 
 impl Selection {
-    /// Watches until the handle aborts the task, or the receiver is gone.
-    pub(super) fn start(&self, client: &Client, watch: usize, sender: mpsc::Sender<Heard>) -> AbortHandle {
+    /// Watches until the handle aborts the task, or the receiver is gone. `is_recorded` tells whether the objects have versions for the
+    /// audit trail.
+    pub(super) fn start(
+        &self,
+        client: &Client,
+        watch: usize,
+        sender: mpsc::Sender<Heard>,
+        is_recorded: bool,
+    ) -> AbortHandle {
         let config = match &self.fields {
             Fields::All => watcher::Config::default(),
             Fields::Type(kind) => watcher::Config::default().fields(&format!("type={kind}")),
@@ -137,6 +146,7 @@ impl Selection {
             refusals: 0,
             place: 0,
             unknown: 0,
+            is_recorded,
         };
         let task = match self.kind {
             Kind::Ingress => tokio::spawn(telling.run(self.api::<networking::Ingress>(client), config)),
@@ -187,6 +197,8 @@ struct WatchTask {
     /// The number of versions in a row that the API server did not know. The kind is absent if the API server knows no
     /// version.
     unknown: usize,
+    /// Whether the objects have versions for the audit trail.
+    is_recorded: bool,
 }
 
 /// The step after a failure.
@@ -338,9 +350,12 @@ impl WatchTask {
     fn checked<K: Watched>(&self, raw: K) -> Option<(ParsedObject, Option<Standing>)> {
         let object = self.name(raw.meta())?;
         let standing = raw.standing(self.kind, self.version);
+        let is_recorded = self.is_recorded && self.kind.is_recorded();
+        let written = is_recorded.then(|| serde_json::to_value(&raw).ok()).flatten();
+        let version = written.map(|written| content::version(&object, &written).into());
         let mut findings = Findings::default();
         let form = raw.check(&object, &mut findings);
-        Some((ParsedObject { object, part: "".into(), line: None, form, findings }, standing))
+        Some((ParsedObject { object, part: "".into(), line: None, form, findings, version }, standing))
     }
 }
 
@@ -388,7 +403,7 @@ fn root_cause(error: &dyn std::error::Error) -> String {
 }
 
 /// A kind as the API server sends it.
-trait Watched: Raw + Resource<DynamicType: Clone + Send> + Clone + fmt::Debug + Send + 'static {
+trait Watched: Raw + Serialize + Resource<DynamicType: Clone + Send> + Clone + fmt::Debug + Send + 'static {
     /// The part of the object that the gateway writes.
     fn standing(&self, _: Kind, _: &'static str) -> Option<Standing> {
         None

@@ -59,11 +59,12 @@ pub(super) struct Files {
 }
 
 impl Files {
-    pub(super) fn new(root: &Path, purpose: Purpose) -> Self {
+    /// No files yet. `is_recording` tells whether the store records changes for the audit trail.
+    pub(super) fn new(root: &Path, purpose: Purpose, is_recording: bool) -> Self {
         Self {
             root: root.to_owned(),
             purpose,
-            store: Store::default(),
+            store: if is_recording { Store::recording() } else { Store::default() },
             stamps: BTreeMap::new(),
             unread: BTreeSet::new(),
             unsettled: HashMap::new(),

@@ -27,6 +27,7 @@ use tokio::time::sleep_until;
 
 use super::output::{Output, Publish, Reports, without_repeats};
 use super::resolve::{self, Reach};
+use crate::audit::{Recorder, Trail};
 use crate::catalogue::PublishedApi;
 use crate::problem::{Origin, Problem, Severity};
 use crate::translate::{TranslateOptions, translate};
@@ -81,7 +82,7 @@ pub struct Loaded {
 /// Reads a directory of manifests, or a single manifest, once. Never fails: the problems contain all errors.
 #[must_use]
 pub fn load_once(dir: &Path, options: &TranslateOptions) -> Loaded {
-    let mut files = Files::new(dir, Purpose::Check);
+    let mut files = Files::new(dir, Purpose::Check, false);
     files.walked(scan::walk(dir, &|_| None), Instant::now());
     for path in files.take_unread() {
         files.set(&path, scan::read(&path), Instant::now());
@@ -135,12 +136,12 @@ fn no_route(dir: &Path, foreign: &[Problem]) -> Problem {
 }
 
 /// Follows a directory of manifests.
-#[derive(Debug)]
 pub struct DirectorySource {
     dir: PathBuf,
     options: TranslateOptions,
     change_detection: ChangeDetection,
     reports: Reports,
+    recorder: Option<Recorder>,
 }
 
 impl DirectorySource {
@@ -152,7 +153,13 @@ impl DirectorySource {
             options,
             change_detection: ChangeDetection::FULL,
             reports: Reports::default(),
+            recorder: None,
         }
+    }
+
+    /// Hands over the versions of objects that the source applies.
+    pub fn record(&mut self, recorder: Recorder) {
+        self.recorder = Some(recorder);
     }
 
     /// The current problems, and every change of them. The log names each problem once when it appears, and once when
@@ -184,7 +191,8 @@ impl DirectorySource {
                 .ok()
         });
         let follower = Follower {
-            files: Files::new(&self.dir, Purpose::Serve),
+            files: Files::new(&self.dir, Purpose::Serve, self.recorder.is_some()),
+            trail: self.recorder.map(Trail::new),
             watch,
             walking: None,
             next_walk: Some(Instant::now()),
@@ -220,6 +228,8 @@ struct Follower<P> {
     heard: Instant,
     /// The time at which the log repeats that the directory cannot be listed.
     next_warning: Instant,
+    /// The audit trail, if there is one.
+    trail: Option<Trail>,
     output: Output<P>,
 }
 
@@ -357,6 +367,10 @@ impl<P: Publish> Follower<P> {
         let touched = self.files.take_touched();
         if !self.has_walked || self.output.apply(&self.files.store, &touched, self.heard).await {
             self.report();
+        }
+        if let Some(trail) = self.trail.as_mut().filter(|_| self.has_started) {
+            // A directory has only objects that are written for the gateway.
+            trail.follow(&mut self.files.store, |_| true, false);
         }
     }
 
