@@ -38,6 +38,7 @@ async fn main() -> anyhow::Result<()> {
         namespace: None,
         planes: Arc::new(Default::default),
         analytics: None,
+        audit: None,
         hosts: Hosts::Any,
         last_change: LastChange::new(),
         problems: Arc::new(Problems::default),

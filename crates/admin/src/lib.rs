@@ -24,7 +24,7 @@
 
 use std::sync::Arc;
 
-use sluicegate_analytics::Store;
+use sluicegate_analytics::{Audit, Store};
 use sluicegate_proxy::registry::Registry;
 
 pub mod content;
@@ -71,6 +71,8 @@ pub struct Admin {
     pub planes: Arc<dyn Fn() -> Planes + Send + Sync>,
     /// The store for `/analytics`. `None` in a process without a store.
     pub analytics: Option<Arc<Store>>,
+    /// The audit trail for `/audit`. `None` in a process without an audit trail.
+    pub audit: Option<Arc<Audit>>,
 }
 
 /// The problems of the configuration, one message each.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
-use sluicegate_analytics::{QueryError, Store};
+use sluicegate_analytics::{Audit, QueryError, Store};
 use sluicegate_http_server::Counters;
 
 use crate::content::{Content, Writer};
@@ -22,7 +22,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
 /// Every path with its description, for the index page.
-const PATHS: [(&str, &str); 10] = [
+const PATHS: [(&str, &str); 12] = [
     ("/", "this list"),
     ("/healthz", "200 while the process runs"),
     ("/readyz", "200 while the gateway is ready for traffic, otherwise 503; ?pod=NAME: 503 in any other pod"),
@@ -31,12 +31,23 @@ const PATHS: [(&str, &str); 10] = [
     ("/routes", "each route with its upstream (JSON)"),
     ("/upstreams", "each upstream with the live state of its endpoints (JSON)"),
     (ANALYTICS, "the sums of requests: ?since=1h&by=api, with step, where, limit and format (JSON or CSV)"),
+    (
+        AUDIT,
+        "who changed which object when: ?since=24h&kind=Plan, with namespace, name, actor, limit and format (JSON lines or CSV)",
+    ),
+    (AUDIT_HEAD, "the number and the hash of the last entry of the audit trail (JSON)"),
     ("/explain", "?method=GET&url=URL&header=NAME:VALUE: the route of such a request, and the reason (JSON)"),
     ("/planes", "with split planes: the connected planes, and their versions (JSON)"),
 ];
 
 /// The page of queries to the database.
 const ANALYTICS: &str = "/analytics";
+
+/// The page of the audit trail, which needs the database.
+const AUDIT: &str = "/audit";
+
+/// The page of the last entry of the audit trail.
+const AUDIT_HEAD: &str = "/audit/head";
 
 /// The pages for probes.
 const PROBES: [&str; 2] = ["/healthz", "/readyz"];
@@ -88,6 +99,12 @@ impl Pages {
             let document = Document { head_only: request.method() == Method::HEAD };
             let query = request.uri().query().unwrap_or_default().to_owned();
             return analytics(self.admin.analytics.clone(), query, document).await;
+        }
+        if [AUDIT, AUDIT_HEAD].contains(&request.uri().path()) && self.refusal(&request).is_none() {
+            let document = Document { head_only: request.method() == Method::HEAD };
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let wants_head = request.uri().path() == AUDIT_HEAD;
+            return audit(self.admin.audit.clone(), query, wants_head, document).await;
         }
         self.respond(&request)
     }
@@ -202,13 +219,47 @@ async fn analytics(store: Option<Arc<Store>>, query: String, document: Document)
     };
     match tokio::task::spawn_blocking(move || store.answer(&query)).await {
         Ok(Ok(answer)) => document.written(answer.content_type(), move |out| answer.write(out)),
-        Ok(Err(error @ QueryError::Parameter(_))) => text(StatusCode::BAD_REQUEST, format!("{error}\n")),
-        Ok(Err(error @ QueryError::Database(_))) => {
-            text(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n"))
-        }
+        Ok(Err(error)) => no_answer(&error),
         // The panic is in the log.
         Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "The query failed.\n".into()),
     }
+}
+
+/// The answer to a query of the audit trail, or its head. The database may take a while.
+async fn audit(
+    audit: Option<Arc<Audit>>,
+    query: String,
+    wants_head: bool,
+    document: Document,
+) -> Response<Content> {
+    let Some(audit) = audit else {
+        return text(
+            StatusCode::NOT_FOUND,
+            "This process has no audit trail. Start sluicegate serve or sluicegate control-plane with --audit, and ask its admin \
+             interface.\n"
+                .into(),
+        );
+    };
+    let answered = tokio::task::spawn_blocking(move || match wants_head {
+        true => audit.head().map(|head| response(StatusCode::OK, JSON, Content::text(head + "\n"))),
+        false => audit
+            .answer(&query)
+            .map(|answer| document.written(answer.content_type(), move |out| answer.write(out))),
+    });
+    match answered.await {
+        Ok(Ok(response)) => response,
+        Ok(Err(error)) => no_answer(&error),
+        // The panic is in the log.
+        Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "The query failed.\n".into()),
+    }
+}
+
+fn no_answer(error: &QueryError) -> Response<Content> {
+    let status = match error {
+        QueryError::Parameter(_) => StatusCode::BAD_REQUEST,
+        QueryError::Database(_) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    text(status, format!("{error}\n"))
 }
 
 /// A page that streams a document of any length.

@@ -54,7 +54,7 @@ pub(crate) struct CollectArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Analytics")]
 pub(crate) struct StoreArgs {
-    /// The database of analytics and of the uses of quotas: sqlite:FILE, or postgres://USER@HOST:PORT/DATABASE?sslmode=require for several control planes.
+    /// The database of analytics, of the uses of quotas and of the audit trail: sqlite:FILE, or postgres://USER@HOST:PORT/DATABASE?sslmode=require for several control planes.
     /// Without sslmode, a server on another machine must have TLS. [default: in memory, at most 64 MiB, and lost at the end of the
     /// process]
     #[arg(long, value_name = "DATABASE")]
@@ -117,8 +117,8 @@ impl StoreArgs {
         self.analytics_database.is_some()
     }
 
-    /// Starts the store.
-    pub(crate) fn start(&self) -> anyhow::Result<Arc<Store>> {
+    /// The place of the database.
+    pub(crate) fn location(&self) -> Location {
         let mut location = self.analytics_database.clone().unwrap_or_default();
         if let Some(path) = &self.analytics_database_password_file {
             location = location.with_password_file(path.clone());
@@ -128,6 +128,12 @@ impl StoreArgs {
         if let Some(path) = &self.analytics_database_ca {
             location = location.with_authorities(path.clone());
         }
+        location
+    }
+
+    /// Starts the store.
+    pub(crate) fn start(&self) -> anyhow::Result<Arc<Store>> {
+        let location = self.location();
         let retention = Retention {
             minutes: self.analytics_keep_minutes,
             hours: self.analytics_keep_hours,

@@ -13,6 +13,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::address::{listen_address, local_address, object_name};
 use crate::api::Api;
+use crate::audit::AuditCommand;
 use crate::control_plane::ControlPlaneArgs;
 use crate::convert::Convert;
 use crate::data_plane::DataPlaneArgs;
@@ -78,6 +79,8 @@ pub(crate) enum Command {
     /// Show the rates of APIs, routes or consumers, and follow them until you press q. Needs a gateway with --analytics, or the control
     /// plane of such gateways.
     Top(TopArgs),
+    /// Print who changed which object when. Needs a gateway or a control plane with --audit.
+    Audit(AuditCommand),
 }
 
 #[derive(Debug, Args)]

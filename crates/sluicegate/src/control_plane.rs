@@ -23,6 +23,7 @@ use tokio::sync::watch;
 
 use crate::address::{listen_address, local_address};
 use crate::analytics::{StoreArgs, measures, report_store};
+use crate::audit::{self, AuditArgs};
 use crate::check::{Ports, translate_options};
 use crate::cli::ClassArgs;
 use crate::dashboard::{DashboardArgs, DashboardParts, OpenDashboard};
@@ -119,6 +120,8 @@ pub(crate) struct ControlPlaneArgs {
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
+    audit: AuditArgs,
+    #[command(flatten)]
     dashboard: DashboardArgs,
 }
 
@@ -153,11 +156,13 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
         DistributorOptions { max_subscribers, reviewer, reports, quotas, ..DistributorOptions::default() };
     let distributor = Distributor::new(options);
     let (distributed, of_source) = (distributor.clone(), source.planes(args.source.lease_name().clone()));
-    let of_webhook = args.webhook.start(&mut source).await?;
-    let of_store = store.clone();
+    let audit = args.audit.start(&args.store, &args.source, &mut source)?;
+    let of_webhook = args.webhook.start(&mut source, audit.as_ref()).await?;
+    let (of_store, of_audit) = (store.clone(), audit.clone());
     let registry = Arc::new(Registry::of_no_worker());
     let admin = Admin {
         analytics: store,
+        audit: audit.clone(),
         registry: registry.clone(),
         readiness: readiness.clone(),
         pod: pod_name(),
@@ -169,6 +174,7 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
             let (mut planes, of_source) = (planes(&distributed.telemetry()), of_source());
             planes.measures.extend(of_source.measures.into_iter().chain(of_webhook()));
             planes.measures.extend(measures(None, of_store.as_deref()));
+            planes.measures.extend(audit::measures(of_audit.as_deref()));
             Planes { lease: of_source.lease, ..planes }
         }),
     };
@@ -238,6 +244,9 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
     tokio::select! {
         _ = following => anyhow::bail!("the task that follows the configuration ended unexpectedly"),
         _ = signals.recv() => {}
+    }
+    if let Some(audit) = audit {
+        audit::finish(audit).await;
     }
     resignation.await;
     Ok(())

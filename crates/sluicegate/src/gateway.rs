@@ -13,7 +13,7 @@ use rustix::net::{SocketType, getsockname};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::disable_transparent_huge_pages;
 use sluicegate_admin::{Admin, Hosts, LastChange, Phase, Planes, Problems, Readiness};
-use sluicegate_analytics::{Outbox, Store};
+use sluicegate_analytics::{Audit, Outbox, Store};
 use sluicegate_model::Change;
 use sluicegate_proxy::record::access_log::{AccessLog, LogFormat};
 use sluicegate_proxy::{Drain, Options, Proxy};
@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 
 use crate::address::{listen_address, local_address};
 use crate::analytics::{CollectArgs, finish, measures};
+use crate::audit;
 use crate::dashboard::{DashboardParts, OpenDashboard};
 use crate::quotas::Pending;
 use crate::settings::time;
@@ -148,6 +149,8 @@ pub(crate) struct Told {
     pub(crate) quotas: Option<Arc<Pending>>,
     /// The store of analytics, if this process has it.
     pub(crate) store: Option<Arc<Store>>,
+    /// The audit trail, if this process has it.
+    pub(crate) audit: Option<Arc<Audit>>,
     /// The dashboard; `None` without a control plane.
     pub(crate) dashboard: Option<DashboardParts>,
 }
@@ -253,13 +256,16 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
         problems: told.problems,
         planes: {
             let (planes, outbox, store) = (told.planes, told.outbox.clone(), told.store.clone());
+            let audit = told.audit.clone();
             Arc::new(move || {
                 let mut planes = planes();
                 planes.measures.extend(measures(outbox.as_deref(), store.as_deref()));
+                planes.measures.extend(audit::measures(audit.as_deref()));
                 planes
             })
         },
         analytics: told.store.clone(),
+        audit: told.audit.clone(),
     };
     let dashboard = told.dashboard.map(|parts| parts.open(&admin, false, &own)).transpose()?.flatten();
     drop(own);
@@ -315,6 +321,9 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
     }
     if let Some(outbox) = &told.outbox {
         finish(outbox).await;
+    }
+    if let Some(audit) = told.audit {
+        audit::finish(audit).await;
     }
     ended?;
     // The resignation takes a moment, at most two seconds. Without it the next holder would wait many seconds.

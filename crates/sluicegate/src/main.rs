@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`address`] | addresses and networks in the notation of the command line |
 //! | [`analytics`] | analytics as options, and their way to the store |
+//! | [`audit`] | the audit trail as options, and `sluicegate audit` |
 //! | [`cli`] | the command line |
 //! | [`log`] | one line of the log for each event |
 //! | [`configmap`] | global settings of a ConfigMap |
@@ -31,6 +32,7 @@
 mod address;
 mod analytics;
 mod api;
+mod audit;
 mod capability;
 mod check;
 mod cli;
@@ -113,6 +115,7 @@ fn main() -> ExitCode {
         Command::Upstreams(args) => show::upstreams(&args),
         Command::Apis(args) => top::apis(&args),
         Command::Top(args) => top::top(&args),
+        Command::Audit(args) => audit::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

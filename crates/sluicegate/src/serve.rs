@@ -8,6 +8,7 @@ use sluicegate_control::{Problem, Severity};
 use tokio::sync::watch;
 
 use crate::analytics::{StoreArgs, deliver};
+use crate::audit::AuditArgs;
 use crate::check::{Ports, translate_options};
 use crate::cli::ClassArgs;
 use crate::dashboard::{DashboardArgs, DashboardParts};
@@ -36,6 +37,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
+    audit: AuditArgs,
+    #[command(flatten)]
     dashboard: DashboardArgs,
 }
 
@@ -49,7 +52,8 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let translation = translate_options(&args.class, args.settings.settings(), ports);
     let mut source = args.source.source(translation, &args.settings, &args.tls).await?;
     let of_source = source.planes(args.source.lease_name().clone());
-    let of_webhook = args.webhook.start(&mut source).await?;
+    let audit = args.audit.start(&args.store, &args.source, &mut source)?;
+    let of_webhook = args.webhook.start(&mut source, audit.as_ref()).await?;
     let planes = move || {
         let mut planes = of_source();
         planes.measures.extend(of_webhook());
@@ -74,6 +78,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         outbox,
         quotas,
         store,
+        audit,
         dashboard: Some(dashboard),
     };
     let resignation = source.resignation();

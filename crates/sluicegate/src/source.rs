@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use sluicegate_admin::{Lease, Measure, Planes};
 use sluicegate_control::{
     Addresses, ClusterSource, Credentials, DirectorySource, GatewayServices, ObjectName, Problem, Publish,
-    PublishedApi, ServiceType, StatusOptions, TranslateOptions,
+    PublishedApi, Recorder, ServiceType, StatusOptions, TranslateOptions,
 };
 use tokio::sync::watch;
 
@@ -211,6 +211,22 @@ impl SourceArgs {
         Ok(Source::Cluster(Box::new(ClusterSource::new(client, watch_namespace, options, status))))
     }
 
+    /// The objects of the source, for the audit trail.
+    pub(crate) fn scope(&self) -> String {
+        match &self.manifests {
+            Some(dir) => {
+                let path = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.clone());
+                format!("manifests: {}", path.display())
+            }
+            None if self.cluster.watch_namespace.is_empty() => "cluster".to_owned(),
+            None => {
+                let mut namespaces = self.cluster.watch_namespace.clone();
+                namespaces.sort_unstable();
+                format!("cluster: {}", namespaces.join(", "))
+            }
+        }
+    }
+
     /// The name of the Lease.
     pub(crate) fn lease_name(&self) -> &Arc<str> {
         &self.cluster.lease_name
@@ -317,6 +333,14 @@ impl Source {
         match self {
             Self::Directory(_) => Box::pin(std::future::ready(())),
             Self::Cluster(source) => Box::pin(source.resignation()),
+        }
+    }
+
+    /// Hands over the versions of objects that the source applies.
+    pub(crate) fn record(&mut self, recorder: Recorder) {
+        match self {
+            Self::Directory(source) => source.record(recorder),
+            Self::Cluster(source) => source.record(recorder),
         }
     }
 

@@ -9,8 +9,12 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use sluicegate_admin::Measure;
-use sluicegate_control::ReviewError;
-use sluicegate_webhook::{Certificate, Judge, JudgeError, Judged, Reviews, Verdict, Webhook};
+use sluicegate_analytics::Audit;
+use sluicegate_control::{Admission, ReviewError, requested};
+use sluicegate_model::audit::Report;
+use sluicegate_webhook::{
+    Certificate, Judge, JudgeError, Judged, Reviews, Verdict, Webhook, Witness, Witnessed,
+};
 use tokio::net::TcpListener;
 
 use crate::address::listen_address;
@@ -24,7 +28,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(crate) struct WebhookArgs {
     /// The address of the validating admission webhook (HTTPS), such as :8444. The API server asks the webhook about each
     /// Ingress, and about each object of sluicegate.dev, before it stores the object. The webhook rejects objects with errors.
-    /// A request may have 9 MB. [default: no webhook]
+    /// A request may have 9 MB. Requests at the path /audit tell the audit trail (--audit) who writes an object. [default: no webhook]
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -46,6 +50,7 @@ impl WebhookArgs {
     pub(crate) async fn start(
         &self,
         source: &mut Source,
+        audit: Option<&Arc<Audit>>,
     ) -> anyhow::Result<impl Fn() -> Option<Measure> + Send + Sync + 'static> {
         let reviews = match (&self.validating_webhook, source) {
             (Some(address), Source::Cluster(cluster)) => {
@@ -53,6 +58,7 @@ impl WebhookArgs {
                 let webhook = Webhook {
                     certificate: Arc::new(self.certificate()?),
                     judge: judge(cluster.reviews()),
+                    witness: audit.cloned().map(witness),
                     reviews: reviews.clone(),
                 };
                 serve(webhook, *address).await?;
@@ -114,6 +120,17 @@ fn judge(reviews: sluicegate_control::Reviews) -> Judge {
             })?;
             Ok(Verdict { errors: reviewed.errors, warnings: reviewed.warnings })
         })
+    })
+}
+
+/// A witness that tells the audit trail who writes objects.
+fn witness(audit: Arc<Audit>) -> Witness {
+    Arc::new(move |write| {
+        let Witnessed { group, kind, namespace, name, object, user, groups } = write;
+        let admission = Admission { group, kind, namespace, name, object, user, groups };
+        if let Some(requested) = requested(&admission) {
+            audit.record(Report::Request(requested));
+        }
     })
 }
 

@@ -79,6 +79,31 @@ pub enum JudgeError {
 /// The future verdict about an object.
 pub type Judged = Pin<Box<dyn Future<Output = Result<Verdict, JudgeError>> + Send>>;
 
+/// A write that a user requests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Witnessed {
+    /// The API group of the object; empty for the core.
+    pub group: String,
+    /// The kind of the object.
+    pub kind: String,
+    /// The namespace of the object; empty for kinds that have none.
+    pub namespace: String,
+    /// The name of the object; empty if the API server makes the name.
+    pub name: String,
+    /// The new version; `None` for a deletion.
+    pub object: Option<Value>,
+    /// The user, as the API server authenticated the user.
+    pub user: String,
+    /// The groups of the user.
+    pub groups: Vec<String>,
+}
+
+/// Takes the writes that users request at the path [`AUDIT`]. Runs on a thread that may block.
+pub type Witness = Arc<dyn Fn(Witnessed) + Send + Sync>;
+
+/// The path of requests for the audit trail, which allow each write.
+pub const AUDIT: &str = "/audit";
+
 /// Reviews an object as written.
 pub type Judge = Arc<dyn Fn(Value) -> Judged + Send + Sync>;
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Verdict;
+use crate::{Verdict, Witnessed};
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
@@ -30,12 +30,39 @@ struct Written {
 
 /// A question about one object. The server skips the other fields, such as the old object.
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Request {
     pub(crate) uid: String,
     #[serde(default)]
     operation: String,
     #[serde(default)]
     object: Value,
+    #[serde(default)]
+    kind: GroupKind,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    user_info: UserInfo,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct GroupKind {
+    #[serde(default)]
+    group: String,
+    #[serde(default)]
+    kind: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct UserInfo {
+    #[serde(default)]
+    username: String,
+    #[serde(default)]
+    groups: Option<Vec<String>>,
 }
 
 impl Request {
@@ -51,6 +78,22 @@ impl Request {
             ));
         }
         written.request.ok_or_else(|| format!("The {KIND} has no request"))
+    }
+
+    /// The write that the request announces; `None` if it writes nothing.
+    pub(crate) fn witnessed(&mut self) -> Option<Witnessed> {
+        let is_deletion = self.operation == "DELETE";
+        let writes = is_deletion || matches!(&*self.operation, "CREATE" | "UPDATE");
+        let take = std::mem::take;
+        (writes && !self.dry_run).then(|| Witnessed {
+            group: take(&mut self.kind.group),
+            kind: take(&mut self.kind.kind),
+            namespace: take(&mut self.namespace),
+            name: take(&mut self.name),
+            object: (!is_deletion).then(|| self.object.take()),
+            user: take(&mut self.user_info.username),
+            groups: self.user_info.groups.take().unwrap_or_default(),
+        })
     }
 
     /// The object to review; `None` if the request needs no review. A deletion removes no more than its object. A change of an

@@ -17,8 +17,8 @@ use tokio_rustls::server::TlsStream;
 
 use crate::review::{Request as Asked, Review};
 use crate::{
-    BODY_TIMEOUT, Certificate, HEAD_TIMEOUT, Judge, JudgeError, MAX_AGE, MAX_AT_ONCE, MAX_CONNECTIONS,
-    MAX_REVIEW, MAX_VALUES, Outcome, Reviews, Verdict,
+    AUDIT, BODY_TIMEOUT, Certificate, HEAD_TIMEOUT, Judge, JudgeError, MAX_AGE, MAX_AT_ONCE, MAX_CONNECTIONS,
+    MAX_REVIEW, MAX_VALUES, Outcome, Reviews, Verdict, Witness,
 };
 
 /// The webhook before its start.
@@ -28,6 +28,8 @@ pub struct Webhook {
     pub certificate: Arc<Certificate>,
     /// The judge of objects.
     pub judge: Judge,
+    /// The witness of writes, if there is an audit trail.
+    pub witness: Option<Witness>,
     /// The counters of reviews.
     pub reviews: Arc<Reviews>,
 }
@@ -42,6 +44,7 @@ impl Webhook {
         let transport = Tls(self.certificate);
         let handler = Pages {
             judge: self.judge,
+            witness: self.witness,
             reviews: self.reviews,
             at_once: Semaphore::new(MAX_AT_ONCE),
             parser: Semaphore::new(1),
@@ -66,6 +69,7 @@ impl Transport for Tls {
 
 struct Pages {
     judge: Judge,
+    witness: Option<Witness>,
     reviews: Arc<Reviews>,
     /// Permits to hold a body.
     at_once: Semaphore,
@@ -82,7 +86,9 @@ impl Handler for Pages {
     async fn respond(&self, request: Request<Incoming>, _: Kind) -> Response<Full<Bytes>> {
         match self.review(request).await {
             Ok((outcome, review)) => {
-                self.reviews.count(outcome);
+                if let Some(outcome) = outcome {
+                    self.reviews.count(outcome);
+                }
                 response(StatusCode::OK, "application/json", review)
             }
             Err((status, text)) => {
@@ -99,11 +105,13 @@ impl Handler for Pages {
 }
 
 impl Pages {
-    async fn review(&self, request: Request<Incoming>) -> Result<(Outcome, Vec<u8>), Failure> {
+    /// The response to a review, with its outcome. A request for the audit trail has no outcome.
+    async fn review(&self, request: Request<Incoming>) -> Result<(Option<Outcome>, Vec<u8>), Failure> {
         if request.method() != Method::POST {
             let text = "The webhook accepts only POST with an AdmissionReview";
             return Err((StatusCode::METHOD_NOT_ALLOWED, text.to_owned()));
         }
+        let is_for_audit = request.uri().path() == AUDIT;
         // The permit lasts until the body is freed, after the parser.
         let received = async {
             let permit = self.at_once.acquire().await;
@@ -116,11 +124,22 @@ impl Pages {
         let body = body?;
         let _parser = self.parser.acquire().await;
         // A large body takes tens of milliseconds, in which other tasks of this thread would wait.
-        let asked = spawn_blocking(move || asked(&body)).await;
+        let witness = self.witness.clone().filter(|_| is_for_audit);
+        let asked = spawn_blocking(move || {
+            let mut asked = asked(&body)?;
+            if let Some(witness) = witness
+                && let Some(witnessed) = asked.witnessed()
+            {
+                witness(witnessed);
+            }
+            Ok(asked)
+        })
+        .await;
         let mut asked = asked
             .unwrap_or_else(|_| Err((StatusCode::INTERNAL_SERVER_ERROR, "The parser failed".to_owned())))?;
         let verdict = match asked.reviewed() {
             None => Verdict::default(),
+            Some(_) if is_for_audit => Verdict::default(),
             Some(object) => (self.judge)(object).await.map_err(|error| {
                 let status = match error {
                     JudgeError::NotReviewed(_) => StatusCode::BAD_REQUEST,
@@ -132,7 +151,7 @@ impl Pages {
         let outcome = if verdict.errors.is_empty() { Outcome::Allowed } else { Outcome::Denied };
         let review = serde_json::to_vec(&Review::new(asked.uid, &verdict))
             .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-        Ok((outcome, review))
+        Ok(((!is_for_audit).then_some(outcome), review))
     }
 }
 

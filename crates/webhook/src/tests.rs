@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Mutex;
 
 use serde_json::json;
 use sluicegate_testkit::client::{self, Client, Response};
@@ -19,6 +20,7 @@ struct Running {
     address: SocketAddr,
     folder: TempDir,
     reviews: Arc<Reviews>,
+    witnessed: Arc<Mutex<Vec<Witnessed>>>,
 }
 
 /// Writes a new certificate and its key into a folder, and returns the certificate.
@@ -48,12 +50,18 @@ impl Running {
             Box::pin(async { verdict })
         };
         let reviews = Arc::<Reviews>::default();
-        let webhook =
-            Webhook { certificate: Arc::new(certificate), judge: Arc::new(judge), reviews: reviews.clone() };
+        let witnessed = Arc::<Mutex<Vec<Witnessed>>>::default();
+        let to = witnessed.clone();
+        let webhook = Webhook {
+            certificate: Arc::new(certificate),
+            judge: Arc::new(judge),
+            witness: Some(Arc::new(move |write| to.lock().expect("a lock").push(write))),
+            reviews: reviews.clone(),
+        };
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         tokio::spawn(webhook.serve(listener));
-        Ok(Self { address, folder, reviews })
+        Ok(Self { address, folder, reviews, witnessed })
     }
 
     async fn connect(&self) -> anyhow::Result<Client> {
@@ -70,8 +78,12 @@ impl Running {
 }
 
 fn post(body: &[u8]) -> Vec<u8> {
+    post_to("/", body)
+}
+
+fn post_to(path: &str, body: &[u8]) -> Vec<u8> {
     let mut head = String::new();
-    let _ = write!(head, "POST / HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: {}\r\n\r\n", body.len());
+    let _ = write!(head, "POST {path} HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: {}\r\n\r\n", body.len());
     [head.as_bytes(), body].concat()
 }
 
@@ -122,6 +134,42 @@ async fn deletion_of_a_wrong_object_is_allowed() -> anyhow::Result<()> {
         let answer: Value = serde_json::from_str(&webhook.post(&body).await?.text())?;
         assert_eq!(answer["response"]["allowed"], true, "{body}");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn audit_path_allows_each_write_and_tells_the_user() -> anyhow::Result<()> {
+    let webhook = Running::start().await?;
+    let body = |operation: &str, dry_run: bool, object: Value| {
+        let request = json!({
+            "uid": "7f2c", "operation": operation, "object": object, "dryRun": dry_run,
+            "kind": {"group": "sluicegate.dev", "version": "v1alpha1", "kind": "Plan"}, "namespace": "shop", "name": "gold",
+            "userInfo": {"username": "alice", "groups": ["admins"]},
+        });
+        let review =
+            json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
+        post_to(AUDIT, review.to_string().as_bytes())
+    };
+    for (operation, dry_run) in [("CREATE", false), ("UPDATE", true), ("DELETE", false), ("CONNECT", false)] {
+        let object = if operation == "DELETE" { Value::Null } else { ingress("wrong") };
+        let answer = webhook.connect().await?.request(body(operation, dry_run, object)).await?;
+        let answer: Value = serde_json::from_str(&answer.text())?;
+        assert_eq!(answer["response"]["allowed"], true, "{operation}");
+    }
+    let witnessed = webhook.witnessed.lock().expect("a lock").clone();
+    let created = Witnessed {
+        group: "sluicegate.dev".into(),
+        kind: "Plan".into(),
+        namespace: "shop".into(),
+        name: "gold".into(),
+        object: Some(ingress("wrong")),
+        user: "alice".into(),
+        groups: vec!["admins".into()],
+    };
+    assert_eq!(witnessed, [created.clone(), Witnessed { object: None, ..created }]);
+    webhook.post(review("CREATE", ingress("right"))).await?;
+    assert_eq!(webhook.witnessed.lock().expect("a lock").len(), 2, "a review is no witness");
+    assert_eq!(webhook.counts(), [("allowed", 1), ("denied", 0), ("failed", 0)]);
     Ok(())
 }
 

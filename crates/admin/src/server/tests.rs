@@ -30,6 +30,7 @@ async fn start(bounds: Bounds) -> anyhow::Result<(SocketAddr, tokio::task::JoinH
         namespace: None,
         planes: Arc::new(Default::default),
         analytics: None,
+        audit: None,
         hosts: Hosts::Any,
         last_change: LastChange::new(),
         problems: Arc::new(|| Problems { errors: vec!["x".repeat(8_000_000)], warnings: vec![] }),

@@ -55,6 +55,7 @@ impl Gateway {
                 document: serde_json::json!({"version": 7}),
             }),
             analytics: None,
+            audit: None,
             hosts: Hosts::of(any, vec!["a".to_owned(), "admin".to_owned()]),
             last_change: last_change.clone(),
             problems: Arc::new(move || current.lock().unwrap_or_else(PoisonError::into_inner).clone()),

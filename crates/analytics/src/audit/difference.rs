@@ -41,9 +41,9 @@ impl Difference {
     fn lists(&mut self, path: &str, old: &[Value], new: &[Value]) {
         let start = old.iter().zip(new).take_while(|(old, new)| old == new).count();
         let (old_rest, new_rest) = (&old[start..], &new[start..]);
-        let end = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(old, new)| old == new).count();
-        let (old_rest, new_rest) =
-            (&old_rest[..old_rest.len() - end], &new_rest[..new_rest.len() - end]);
+        let end =
+            old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(old, new)| old == new).count();
+        let (old_rest, new_rest) = (&old_rest[..old_rest.len() - end], &new_rest[..new_rest.len() - end]);
         for nth in 0..old_rest.len().max(new_rest.len()) {
             self.values(&format!("{path}/{}", start + nth), old_rest.get(nth), new_rest.get(nth));
         }
@@ -164,7 +164,8 @@ mod tests {
         let many: Map<_, _> = (0..1000).map(|n| (format!("{n:04}"), "x".repeat(100).into())).collect();
         let of = difference(&Map::new(), &many);
         assert_eq!((of.changes.len(), of.more), (CHANGES_MAX, 1000 - CHANGES_MAX));
-        let long = json!({"spec": {"a": (0..100).map(|n| format!("{n}{}", "x".repeat(3000))).collect::<Vec<_>>()}});
+        let long =
+            json!({"spec": {"a": (0..100).map(|n| format!("{n}{}", "x".repeat(3000))).collect::<Vec<_>>()}});
         let changes = changes(&json!({}), &long);
         assert_eq!(changes[1], json!({"field": "/spec/a/1", "new": "(long)"}));
         assert!(json!(changes).to_string().len() < LENGTH_MAX);

@@ -83,7 +83,9 @@ pub struct Verified {
 #[derive(Debug, thiserror::Error)]
 pub enum ChainError {
     /// A line is no entry.
-    #[error("the line after entry {0} is no entry of an audit trail: somebody changed the text, or the export is incomplete")]
+    #[error(
+        "the line after entry {0} is no entry of an audit trail: somebody changed the text, or the export is incomplete"
+    )]
     Line(i64),
     /// An entry was changed.
     #[error("entry {0} was changed after it was written: its hash does not fit its content")]

@@ -44,7 +44,9 @@ fn keys(old: Option<&Content>, new: Option<&Content>) -> Vec<String> {
             (true, false) => said.push(format!("key {name:?} is valid again")),
             _ if key["expires"] == now["expires"] => {}
             // The old key of a rotation expires after an overlap.
-            _ if issued.len() == 1 && replaced.is_none() && now["expires"].is_string() => replaced = Some((name, now)),
+            _ if issued.len() == 1 && replaced.is_none() && now["expires"].is_string() => {
+                replaced = Some((name, now))
+            }
             _ => said.push(match now["expires"].as_str() {
                 Some(expires) => format!("key {name:?} expires at {expires}"),
                 None => format!("key {name:?} does not expire any more"),
@@ -133,7 +135,12 @@ mod tests {
         check("Subscription", &json!({}), &json!({"approval": "Approved"}), "subscription approved");
         check("Subscription", &json!({"approval": "Approved"}), &json!({}), "approval withdrawn");
         check("Subscription", &json!({}), &json!({"suspended": true}), "subscription suspended");
-        check("Subscription", &json!({"suspended": true}), &json!({"suspended": false}), "subscription resumed");
+        check(
+            "Subscription",
+            &json!({"suspended": true}),
+            &json!({"suspended": false}),
+            "subscription resumed",
+        );
         check("Subscription", &json!({}), &Value::Null, "");
         let deprecated = json!({"lifecycle": {"state": "Deprecated"}});
         check("Api", &json!({}), &deprecated, "lifecycle from Published to Deprecated");

@@ -343,7 +343,9 @@ impl Thread {
             Err((error, is_connected)) => {
                 self.attempts += u32::from(is_connected);
                 if self.attempts >= ATTEMPTS && batch.len() == 1 {
-                    tracing::error!("the audit trail drops a report that the database rejects again and again: {error}");
+                    tracing::error!(
+                        "the audit trail drops a report that the database rejects again and again: {error}"
+                    );
                     self.attempts = 0;
                     self.shared.dropped.fetch_add(1, Ordering::Relaxed);
                 } else {
@@ -385,7 +387,8 @@ impl Thread {
         work: impl FnOnce(&mut dyn Sql) -> Result<T, SqlError>,
     ) -> Result<T, (String, bool)> {
         let location = self.shared.options.location.clone();
-        let sql = connected(&mut self.connection, &location, STATEMENT).map_err(|error| (error.to_string(), false))?;
+        let sql = connected(&mut self.connection, &location, STATEMENT)
+            .map_err(|error| (error.to_string(), false))?;
         let worked = sql.transaction(Isolation::Committed, |sql| work(sql));
         worked.map_err(|error| {
             self.connection = None;
@@ -437,7 +440,9 @@ fn size(report: &Report) -> usize {
     }
     256 + match report {
         Report::Start(_) => 0,
-        Report::Change(observed) => observed.version.as_ref().map_or(0, |version| of_fields(&version.content)),
+        Report::Change(observed) => {
+            observed.version.as_ref().map_or(0, |version| of_fields(&version.content))
+        }
         Report::Request(requested) => requested.groups.iter().map(|group| group.len() + 16).sum(),
     }
 }

@@ -86,12 +86,16 @@ impl Query {
             }
             let number = || {
                 let number = value.parse().ok().filter(|number| *number >= 0);
-                number.ok_or_else(|| wrong(&name, &value, "no number of an entry", "write the number of an entry"))
+                number.ok_or_else(|| {
+                    wrong(&name, &value, "no number of an entry", "write the number of an entry")
+                })
             };
             match &*name {
                 "since" => {
-                    let seconds = parse_duration(&value).ok().and_then(|since| i64::try_from(since.as_secs()).ok());
-                    let since = seconds.ok_or_else(|| wrong("since", &value, "no duration", "write 15m, 24h or 7d"))?;
+                    let seconds =
+                        parse_duration(&value).ok().and_then(|since| i64::try_from(since.as_secs()).ok());
+                    let since = seconds
+                        .ok_or_else(|| wrong("since", &value, "no duration", "write 15m, 24h or 7d"))?;
                     query.from = Some(now.saturating_sub(since));
                 }
                 "from" => query.from = Some(time("from", &value)?),
@@ -100,8 +104,9 @@ impl Query {
                 "before" => query.before = Some(number()?),
                 "limit" => {
                     let limit = value.parse().ok().filter(|limit| (1..=ENTRIES).contains(limit));
-                    query.limit = limit
-                        .ok_or_else(|| wrong("limit", &value, "no number of entries", "write a number from 1 to 1000"))?;
+                    query.limit = limit.ok_or_else(|| {
+                        wrong("limit", &value, "no number of entries", "write a number from 1 to 1000")
+                    })?;
                 }
                 "format" => {
                     query.format = match &*value {
@@ -125,10 +130,13 @@ impl Query {
             }
             given.push(name);
         }
-        let both = |one: &str, other: &str| given.iter().any(|of| of == one) && given.iter().any(|of| of == other);
+        let both =
+            |one: &str, other: &str| given.iter().any(|of| of == one) && given.iter().any(|of| of == other);
         for (one, other) in [("since", "from"), ("after", "before")] {
             if both(one, other) {
-                return Err(QueryError::Parameter(format!("{one} and {other} exclude each other; remove one of them")));
+                return Err(QueryError::Parameter(format!(
+                    "{one} and {other} exclude each other; remove one of them"
+                )));
             }
         }
         Ok(query)
@@ -226,8 +234,12 @@ mod tests {
 
     #[test]
     fn parameters_are_those_of_the_url() {
-        let query = Query::parse("since=1h&kind=Plan&name=a%2Fb&limit=7&format=csv&after=3", 10_000).expect("valid");
-        assert_eq!((query.from, query.limit, query.after, query.format), (Some(6400), 7, Some(3), Format::Csv));
+        let query =
+            Query::parse("since=1h&kind=Plan&name=a%2Fb&limit=7&format=csv&after=3", 10_000).expect("valid");
+        assert_eq!(
+            (query.from, query.limit, query.after, query.format),
+            (Some(6400), 7, Some(3), Format::Csv)
+        );
         assert_eq!(query.filters[0].as_deref(), Some("Plan"));
         for (text, part) in [
             ("limit=0", "from 1 to 1000"),
@@ -246,9 +258,9 @@ mod tests {
 
     #[test]
     fn csv_has_no_formulas_and_one_row_for_each_entry() {
-        let line = r#"{"actor":{"name":"=cmd","type":"user"},"changes":[{"field":"/a","new":"x\ny"}],"number":1}"#;
+        let line =
+            r#"{"actor":{"name":"=cmd","type":"user"},"changes":[{"field":"/a","new":"x\ny"}],"number":1}"#;
         let expected = r#"1,,user,"'=cmd",,,,,,,,"[{""field"":""/a"",""new"":""x\ny""}]",,,h"#;
         assert_eq!(csv(line, "h"), expected);
     }
 }
-

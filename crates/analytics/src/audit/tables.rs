@@ -94,7 +94,9 @@ pub(super) fn head(sql: &mut dyn Sql) -> Result<Head, SqlError> {
     let rows = sql.fetch("SELECT number, hash FROM sluicegate_audit_head LIMIT 1", &[])?;
     match rows.first().map(Vec::as_slice) {
         Some([number, hash]) => Ok(Head { number: number.int()?, hash: hash.text()?.to_owned() }),
-        _ => Err(SqlError::Setup("the table sluicegate_audit_head has no row; restore the database".to_owned())),
+        _ => Err(SqlError::Setup(
+            "the table sluicegate_audit_head has no row; restore the database".to_owned(),
+        )),
     }
 }
 

@@ -57,7 +57,8 @@ impl Trail<'_> {
 
     fn prune(&mut self, days: u32) {
         let (rules, now) = (self.rules.clone(), self.now);
-        let pruned = self.sql.transaction(Isolation::Committed, |sql| Writer::new(sql, &rules, now)?.prune(days));
+        let pruned =
+            self.sql.transaction(Isolation::Committed, |sql| Writer::new(sql, &rules, now)?.prune(days));
         pruned.expect("pruned");
     }
 
@@ -84,8 +85,15 @@ fn subject(name: &str) -> Subject {
 fn written(name: &str, content: &Json) -> Observed {
     let content = content.as_object().cloned().unwrap_or_default();
     let hash = format!("1:{}", super::entry::hash(&json!(content).to_string())).into();
-    let version =
-        Version { uid: "".into(), number: None, generation: None, created: None, manager: None, content, hash };
+    let version = Version {
+        uid: "".into(),
+        number: None,
+        generation: None,
+        created: None,
+        manager: None,
+        content,
+        hash,
+    };
     Observed {
         subject: subject(name),
         version: Some(Arc::new(version)),
@@ -192,7 +200,8 @@ fn changes_have_their_fields_and_their_writer(trail: &mut Trail<'_>) {
     assert_eq!(trail.change(gone(&written("gold", &requests(0)))), 0);
     assert_eq!(trail.entries("name=silver&operation=created&actor=ann&kind=Plan&namespace=shop").len(), 1);
     assert_eq!(trail.entries("actor=bob").len(), 0);
-    let numbers = |entries: Vec<Json>| entries.iter().map(|entry| entry["number"].as_i64()).collect::<Vec<_>>();
+    let numbers =
+        |entries: Vec<Json>| entries.iter().map(|entry| entry["number"].as_i64()).collect::<Vec<_>>();
     assert_eq!(numbers(trail.entries("before=4&limit=2")), [Some(3), Some(2)]);
     assert_eq!(numbers(trail.entries("after=4")), [Some(5), Some(6)]);
     assert_eq!(trail.entries("since=1m").len(), 6);
@@ -208,7 +217,8 @@ fn start_records_the_changes_since_the_last_process(trail: &mut Trail<'_>) {
     assert_eq!(trail.take(&objects(&[("a", 1), ("b", 1), ("c", 1)])), 1);
     assert_eq!(trail.take(&objects(&[("a", 1), ("b", 1), ("c", 1)])), 0, "nothing changed");
     assert_eq!(trail.take(&objects(&[("a", 1), ("b", 2), ("d", 1)])), 3);
-    let said: Vec<_> = trail.entries("after=1").iter().map(|of| format!("{} {}", of["operation"], of["name"])).collect();
+    let said: Vec<_> =
+        trail.entries("after=1").iter().map(|of| format!("{} {}", of["operation"], of["name"])).collect();
     assert_eq!(said, [r#""changed" "b""#, r#""created" "d""#, r#""deleted" "c""#]);
     assert_eq!(trail.entries("name=b")[0]["changes"][0]["old"], 1);
     // Not all Secrets of a cluster are read.
@@ -222,11 +232,19 @@ fn start_records_the_changes_since_the_last_process(trail: &mut Trail<'_>) {
     trail.now += DAY;
     let old = |created: i64| {
         let mut of = stored("e", "x", 9, &requests(1));
-        let version = Version { created: Some(created), ..Version::clone(of.version.as_ref().expect("a version")) };
+        let version =
+            Version { created: Some(created), ..Version::clone(of.version.as_ref().expect("a version")) };
         of.version = Some(version.into());
         Observed { time: NOW + DAY, ..of }
     };
-    let start = |of: Observed| Report::Start(vec![written("a", &requests(1)), written("b", &requests(2)), written("d", &requests(1)), of]);
+    let start = |of: Observed| {
+        Report::Start(vec![
+            written("a", &requests(1)),
+            written("b", &requests(2)),
+            written("d", &requests(1)),
+            of,
+        ])
+    };
     trail.take(&start(old(NOW - DAY)));
     assert_eq!(trail.last()["operation"], "found");
     trail.change(gone(&old(NOW)));
@@ -236,7 +254,8 @@ fn start_records_the_changes_since_the_last_process(trail: &mut Trail<'_>) {
 }
 
 fn several_control_planes_record_a_change_once(trail: &mut Trail<'_>) {
-    let versions: Vec<_> = [1, 2, 3].map(|number| stored("gold", "u", number, &requests(number as u32))).into();
+    let versions: Vec<_> =
+        [1, 2, 3].map(|number| stored("gold", "u", number, &requests(number as u32))).into();
     assert_eq!(trail.take(&Report::Start(vec![versions[0].clone()])), 1);
     // The first control plane.
     assert_eq!(trail.change(versions[1].clone()), 1);
@@ -293,14 +312,18 @@ fn user_is_joined_by_the_request(trail: &mut Trail<'_>) {
 fn object_created_again_is_deleted_and_created(trail: &mut Trail<'_>) {
     trail.take(&Report::Start(vec![stored("gold", "one", 1, &requests(1))]));
     assert_eq!(trail.take(&Report::Start(vec![stored("gold", "two", 4, &requests(2))])), 2);
-    let said: Vec<_> = trail.entries("after=1").iter().map(|of| (of["operation"].clone(), of["uid"].clone())).collect();
+    let said: Vec<_> =
+        trail.entries("after=1").iter().map(|of| (of["operation"].clone(), of["uid"].clone())).collect();
     assert_eq!(said, [(json!("deleted"), json!("one")), (json!("created"), json!("two"))]);
     assert_eq!(trail.change(gone(&stored("gold", "one", 1, &requests(1)))), 0, "the end of the first");
 }
 
 fn object_that_is_not_used_any_more_has_a_last_entry(trail: &mut Trail<'_>) {
     trail.take(&Report::Start(vec![stored("gold", "u", 1, &requests(1))]));
-    let unused = |number, requests: u32| Observed { is_used: false, ..stored("gold", "u", number, &self::requests(requests)) };
+    let unused = |number, requests: u32| Observed {
+        is_used: false,
+        ..stored("gold", "u", number, &self::requests(requests))
+    };
     assert_eq!(trail.change(unused(2, 2)), 1);
     assert_eq!(trail.change(unused(3, 3)), 0);
     assert_eq!(trail.change(gone(&unused(3, 3))), 0);
@@ -313,7 +336,8 @@ fn chain_shows_each_change_of_the_table(trail: &mut Trail<'_>) {
     }
     let verified = trail.verify().expect("a chain");
     assert_eq!((verified.entries, verified.first, verified.last), (5, 1, 5));
-    let rows = trail.sql.fetch("SELECT entry, hash FROM sluicegate_audit WHERE number = 3", &[]).expect("rows");
+    let rows =
+        trail.sql.fetch("SELECT entry, hash FROM sluicegate_audit WHERE number = 3", &[]).expect("rows");
     let [Value::Text(entry), Value::Text(hash)] = &rows[0][..] else { panic!("{rows:?}") };
     let tampered = entry.replace("ann", "eve");
     assert_ne!(*entry, tampered);

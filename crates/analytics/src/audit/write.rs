@@ -101,8 +101,7 @@ impl<'s> Writer<'s> {
 
     /// Compares all objects at the start of a process with the last recorded versions.
     fn start(&mut self, objects: &[Observed]) -> Result<(), SqlError> {
-        const ALL: &str =
-            "SELECT kind, namespace, name, uid, version, hash, time FROM sluicegate_audit_objects WHERE scope = $1";
+        const ALL: &str = "SELECT kind, namespace, name, uid, version, hash, time FROM sluicegate_audit_objects WHERE scope = $1";
         let rows = self.sql.fetch(ALL, &[self.rules.scope.as_str().into()])?;
         let mut known = HashMap::with_capacity(rows.len());
         for row in &rows {
@@ -126,12 +125,17 @@ impl<'s> Writer<'s> {
         gone.sort_unstable_by_key(|(object, _)| *object);
         for ((kind, namespace, name), known) in gone {
             // A record of another process about an object that is newer than the objects of this process.
-            let is_newer = last_seen.is_some_and(|seen| known.number > seen) && self.now - known.time < STARTING;
+            let is_newer =
+                last_seen.is_some_and(|seen| known.number > seen) && self.now - known.time < STARTING;
             if self.rules.may_be_absent.contains(&kind) || is_newer {
                 continue;
             }
             let observed = Observed {
-                subject: Subject { kind: kind.to_owned().into(), namespace: namespace.into(), name: name.into() },
+                subject: Subject {
+                    kind: kind.to_owned().into(),
+                    namespace: namespace.into(),
+                    name: name.into(),
+                },
                 version: None,
                 uid: known.uid.as_str().into(),
                 time: self.now,
@@ -148,11 +152,9 @@ impl<'s> Writer<'s> {
     /// Takes the first objects of a scope, whose writers are not known.
     fn begin(&mut self, objects: &[Observed]) -> Result<(), SqlError> {
         let columns = ["scope", "kind", "namespace", "name", "uid", "version", "hash", "content", "time"];
-        let rows: Vec<_> = objects
-            .iter()
-            .filter_map(|of| Some(self.row(&of.subject, of.version.as_ref()?)))
-            .collect();
-        let summary = format!("the audit trail begins with {} objects of {}", rows.len(), self.rules.scope);
+        let rows: Vec<_> =
+            objects.iter().filter_map(|of| Some(self.row(&of.subject, of.version.as_ref()?))).collect();
+        let summary = format!("the audit trail begins with {} objects ({})", rows.len(), self.rules.scope);
         self.sql.insert("sluicegate_audit_objects", &columns, &rows)?;
         let more = [("summary".to_owned(), summary.into())].into_iter().collect();
         self.add(Entry { time: self.now, operation: "started", kind: TRAIL, more, ..Entry::default() })
@@ -164,7 +166,8 @@ impl<'s> Writer<'s> {
         let present = known.filter(|known| !known.is_gone());
         let Some(version) = version else {
             // Another object with the name may have been created meanwhile.
-            let Some(of) = present.filter(|known| uid.is_empty() || known.uid.is_empty() || *known.uid == **uid)
+            let Some(of) =
+                present.filter(|known| uid.is_empty() || known.uid.is_empty() || *known.uid == **uid)
             else {
                 return Ok(());
             };
@@ -174,9 +177,15 @@ impl<'s> Writer<'s> {
         if let Some(known) = known
             && !uid.is_empty()
             && *known.uid == **uid
-            && (known.is_gone() || number == known.number || number < known.number && self.now - known.time < LATE)
+            && (known.is_gone()
+                || number == known.number
+                || number < known.number && self.now - known.time < LATE)
         {
-            return if known.is_gone() || known.has_form_of(version) { Ok(()) } else { self.keep(subject, version) };
+            return if known.is_gone() || known.has_form_of(version) {
+                Ok(())
+            } else {
+                self.keep(subject, version)
+            };
         }
         if number > 0 && self.has_entry(uid, number)? {
             return Ok(());
@@ -212,7 +221,12 @@ impl<'s> Writer<'s> {
         const GONE: &str = "UPDATE sluicegate_audit_objects SET hash = '', content = '', time = $1 \
                             WHERE scope = $2 AND kind = $3 AND namespace = $4 AND name = $5";
         let before = self.content(&observed.subject)?;
-        self.write("deleted", &Observed { uid: known.uid.as_str().into(), ..observed.clone() }, before.as_ref(), None)?;
+        self.write(
+            "deleted",
+            &Observed { uid: known.uid.as_str().into(), ..observed.clone() },
+            before.as_ref(),
+            None,
+        )?;
         let mut values = vec![Value::Int(self.now)];
         values.extend(key(&self.rules.scope, &observed.subject));
         self.sql.execute(GONE, &values).map(drop)
@@ -283,7 +297,17 @@ impl<'s> Writer<'s> {
     /// Appends an entry.
     fn add(&mut self, entry: Entry<'_>) -> Result<(), SqlError> {
         const COLUMNS: [&str; 11] = [
-            "number", "time", "operation", "kind", "namespace", "name", "actor", "uid", "version", "entry", "hash",
+            "number",
+            "time",
+            "operation",
+            "kind",
+            "namespace",
+            "name",
+            "actor",
+            "uid",
+            "version",
+            "entry",
+            "hash",
         ];
         let Entry { time, operation, kind, namespace, name, actor: of, uid, version, mut more } = entry;
         let number = self.head.number + 1;
@@ -408,8 +432,9 @@ impl<'s> Writer<'s> {
         let hash = one(self.sql, "SELECT hash FROM sluicegate_audit WHERE number = $1", through)?;
         let hash = hash.first().ok_or(SqlError::Type)?.text()?.to_owned();
         self.sql.execute("DELETE FROM sluicegate_audit WHERE number <= $1", &[Value::Int(through)])?;
-        let summary =
-            format!("entries {oldest} to {through} were removed, because their retention of {keep_days} days ended");
+        let summary = format!(
+            "entries {oldest} to {through} were removed, because their retention of {keep_days} days ended"
+        );
         let mut more = Map::new();
         more.insert("summary".into(), summary.into());
         more.insert("removed".into(), json!({"from": oldest, "through": through, "hash": hash}));
@@ -442,4 +467,3 @@ impl Known {
         form(&self.hash) == form(&version.hash)
     }
 }
-

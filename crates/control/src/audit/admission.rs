@@ -16,30 +16,36 @@ const GROUPS_MAX: usize = 32;
 /// A request of the API server about an object.
 #[derive(Clone, Debug, Default)]
 pub struct Admission {
-    /// The new version; null for a deletion.
-    pub object: Value,
+    /// The API group of the object.
+    pub group: String,
+    /// The kind of the object.
+    pub kind: String,
+    /// The namespace of the object; empty for kinds that have none.
+    pub namespace: String,
+    /// The name of the object; empty if the API server makes the name.
+    pub name: String,
+    /// The new version; `None` for a deletion.
+    pub object: Option<Value>,
     /// The name of the user.
     pub user: String,
     /// The groups of the user.
     pub groups: Vec<String>,
-    /// The kind, the namespace and the name of the object, which a deletion has without a version.
-    pub named: (String, String, String),
 }
 
 /// The request as the audit trail stores it; `None` for a kind that the audit trail does not have.
 #[must_use]
 pub fn requested(admission: &Admission) -> Option<Requested> {
-    let Admission { object, user, groups, named: (kind, namespace, name) } = admission;
-    let kind = Kind::parse(kind).filter(|kind| kind.is_recorded())?;
+    let Admission { group, kind, namespace, name, object, user, groups } = admission;
+    let kind = Kind::parse(kind).filter(|kind| kind.is_recorded() && kind.group() == group)?;
     // An object with a generated name has its name only in the object.
-    let name = object["metadata"]["name"].as_str().unwrap_or(name);
+    let name = object.as_ref().and_then(|object| object["metadata"]["name"].as_str()).unwrap_or(name);
     let object_ref = ObjectRef { kind, namespace: namespace.as_str().into(), name: name.into() };
     let shortened = |text: &str| -> Box<str> { text.chars().take(NAME_MAX).collect::<String>().into() };
     Some(Requested {
         subject: object_ref.subject(),
         hash: match object {
-            Value::Null => "".into(),
-            object => version(&object_ref, object).hash,
+            None => "".into(),
+            Some(object) => version(&object_ref, object).hash,
         },
         user: shortened(user),
         groups: groups.iter().take(GROUPS_MAX).map(|group| shortened(group)).collect(),

@@ -122,7 +122,13 @@ fn manager(managed: &Value) -> Option<Box<str>> {
 fn is_own(entry: &Value) -> bool {
     let fields = &entry["fieldsV1"];
     let names = |value: &Value| -> Vec<String> {
-        value.as_object().into_iter().flatten().map(|(name, _)| name.clone()).filter(|name| name != ".").collect()
+        value
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(name, _)| name.clone())
+            .filter(|name| name != ".")
+            .collect()
     };
     let annotations = &fields["f:metadata"]["f:annotations"];
     names(fields) == ["f:metadata"]

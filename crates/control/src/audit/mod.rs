@@ -39,7 +39,11 @@ impl Kind {
 
 impl ObjectRef {
     fn subject(&self) -> Subject {
-        Subject { kind: self.kind.as_str().into(), namespace: self.namespace.clone(), name: self.name.clone() }
+        Subject {
+            kind: self.kind.as_str().into(),
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+        }
     }
 }
 

@@ -35,7 +35,10 @@ fn no_version_has_a_secret() {
         (Kind::RateLimitPolicy, "spec: {shared: {redis: {address: 'redis://user:s3cr3t@redis:6379/0'}}}"),
         (Kind::ConfigMap, "data: {db-password: s3cr3t}"),
         (Kind::ConfigMap, "data: {app.conf: \"a=1\\npassword=s3cr3t\\n\"}"),
-        (Kind::ConfigMap, "data: {key.pem: \"-----BEGIN PRIVATE KEY-----\\ns3cr3t\\n-----END PRIVATE KEY-----\"}"),
+        (
+            Kind::ConfigMap,
+            "data: {key.pem: \"-----BEGIN PRIVATE KEY-----\\ns3cr3t\\n-----END PRIVATE KEY-----\"}",
+        ),
         (
             Kind::Ingress,
             "metadata: {annotations: {nginx.ingress.kubernetes.io/configuration-snippet: 'set $a s3cr3t;'}}",
@@ -61,7 +64,10 @@ fn version_has_the_fields_that_users_write() {
     let expected = json!({"metadata": {"annotations": {"sluicegate.dev/backend-protocol": "HTTP"}}});
     assert_eq!(content(Kind::Service, service), expected);
     let long = content(Kind::ConfigMap, &format!("data: {{a: {}}}", "x".repeat(600)));
-    assert!(long["data"]["a"].as_str().is_some_and(|text| text.starts_with("(600 bytes, SHA-256 ")), "{long}");
+    assert!(
+        long["data"]["a"].as_str().is_some_and(|text| text.starts_with("(600 bytes, SHA-256 ")),
+        "{long}"
+    );
 }
 
 #[test]

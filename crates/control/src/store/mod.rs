@@ -490,7 +490,8 @@ impl Store {
         if !self.is_recording {
             return;
         }
-        let hash = |recorded: &Option<Recorded>| recorded.as_ref().map(|recorded| recorded.version.hash.clone());
+        let hash =
+            |recorded: &Option<Recorded>| recorded.as_ref().map(|recorded| recorded.version.hash.clone());
         if hash(&self.recorded(object)) != hash(&before) {
             self.changed.entry(object.clone()).or_insert(before);
         }

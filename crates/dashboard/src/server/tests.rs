@@ -86,6 +86,7 @@ fn site(access: Access, hosts: Hosts) -> Site {
     registry.show(&Change::Config(Arc::new(config())));
     let admin = Admin {
         analytics: None,
+        audit: None,
         registry: registry.into(),
         readiness: Readiness::new(),
         pod: None,

@@ -3,6 +3,7 @@
 mod analytics;
 mod api_validation;
 mod apis;
+mod audit;
 mod backend_tls;
 mod backend_traffic;
 mod dashboard;

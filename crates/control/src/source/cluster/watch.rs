@@ -403,7 +403,9 @@ fn root_cause(error: &dyn std::error::Error) -> String {
 }
 
 /// A kind as the API server sends it.
-trait Watched: Raw + Serialize + Resource<DynamicType: Clone + Send> + Clone + fmt::Debug + Send + 'static {
+trait Watched:
+    Raw + Serialize + Resource<DynamicType: Clone + Send> + Clone + fmt::Debug + Send + 'static
+{
     /// The part of the object that the gateway writes.
     fn standing(&self, _: Kind, _: &'static str) -> Option<Standing> {
         None
