@@ -462,6 +462,30 @@ class Values(unittest.TestCase):
         with self.assertRaises(Refused):
             rendered({"analytics": {"enabled": True, "database": "postgres://user:password@host/database"}})
 
+    def test_audit_trail_is_in_the_database_of_the_pods_that_read_the_cluster(self):
+        for each in rendered().workloads():
+            self.assertFalse([arg for arg in container(each)["args"] if "audit" in arg])
+        database = {"database": "postgres://gate@db/audit", "passwordSecret": {"name": "password"}}
+        values = {"analytics": database, "audit": {"enabled": True, "keepDays": 90}, "admissionWebhook": {"enabled": True}}
+        for mode in ({}, {"mode": "split"}):
+            objects = rendered(values | mode)
+            for each in objects.workloads():
+                of, names = container(each)["args"], [of["name"] for of in container(each)["env"]]
+                is_reader = of[0] != "data-plane"
+                for option_name in ("--audit", "--audit-keep-days=90", "--analytics-database=postgres://gate@db/audit"):
+                    self.assertEqual(is_reader, option_name in of, of)
+                self.assertNotIn("--analytics", of)
+                self.assertEqual(is_reader, "SLUICEGATE_ANALYTICS_DATABASE_PASSWORD" in names)
+            review, audit = objects.one("ValidatingWebhookConfiguration")["webhooks"]
+            self.assertEqual((audit["name"], audit["failurePolicy"]), ("audit.sluicegate.dev", "Ignore"))
+            self.assertEqual(audit["clientConfig"]["service"]["path"], "/audit")
+            self.assertEqual(audit["clientConfig"]["caBundle"], review["clientConfig"]["caBundle"])
+            for rule in audit["rules"]:
+                self.assertEqual(rule["operations"], ["CREATE", "UPDATE", "DELETE"])
+                self.assertNotIn("secrets", rule["resources"])
+        with self.assertRaises(Refused):
+            rendered({"audit": {"enabled": True}})
+
     def test_configmap_contains_config_values_as_they_are_written(self):
         config = {"proxy-body-size": "8m", "max-request-body": 10485760, "ssl-redirect": False}
         objects = rendered({"config": config})

@@ -272,11 +272,21 @@ balancer may never have an address. In split mode, the control plane runs on oth
 {{- else }}
 - --no-status
 {{- end }}
-{{- if .Values.analytics.enabled }}
-{{- with .Values.analytics }}
-{{- with .database }}
+{{- if include "sluicegate.hasDatabase" . }}
+{{- with .Values.analytics.database }}
 - {{ printf "--analytics-database=%s" . | quote }}
 {{- end }}
+{{- end }}
+{{- with .Values.audit }}
+{{- if .enabled }}
+- --audit
+{{- with int .keepDays }}
+- --audit-keep-days={{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if .Values.analytics.enabled }}
+{{- with .Values.analytics }}
 {{- if ne (int .keepMinutesDays) 2 }}
 - --analytics-keep-minutes={{ int .keepMinutesDays }}
 {{- end }}
@@ -334,19 +344,25 @@ balancer may never have an address. In split mode, the control plane runs on oth
 {{- end }}
 {{- end -}}
 
-{{/* The password of the database of analytics, as a variable of the pods that store analytics. */}}
+{{/* Whether the pods that read the cluster use the database of analytics and of the audit trail. */}}
+{{- define "sluicegate.hasDatabase" -}}
+{{- if or .Values.analytics.enabled .Values.audit.enabled }}true{{ end }}
+{{- end -}}
+
+{{/* The password of the database, as a variable of the pods that use the database. */}}
 {{- define "sluicegate.analyticsEnv" -}}
+{{- $hasDatabase := include "sluicegate.hasDatabase" . -}}
 {{- with .Values.analytics }}
-{{- if and .enabled .passwordSecret.name }}
+{{- if and $hasDatabase .passwordSecret.name }}
 - name: SLUICEGATE_ANALYTICS_DATABASE_PASSWORD
   valueFrom: {secretKeyRef: {name: {{ .passwordSecret.name }}, key: {{ .passwordSecret.key }}}}
 {{- end }}
 {{- end }}
 {{- end -}}
 
-{{/* The claim of the volume for a database of SQLite, if the pods that store analytics mount it. */}}
+{{/* The claim of the volume for a database of SQLite, if the pods that use the database mount it. */}}
 {{- define "sluicegate.analyticsClaim" -}}
-{{- if .Values.analytics.enabled }}{{ .Values.analytics.persistentVolumeClaim }}{{ end }}
+{{- if include "sluicegate.hasDatabase" . }}{{ .Values.analytics.persistentVolumeClaim }}{{ end }}
 {{- end -}}
 
 {{- define "sluicegate.analyticsMount" -}}
@@ -563,6 +579,9 @@ annotations:
 {{- else if .ownDataPlanes.enabled -}}
 {{- fail "gatewayServices.ownDataPlanes.enabled needs gatewayServices.type" -}}
 {{- end -}}
+{{- end -}}
+{{- if and $v.audit.enabled (not $v.analytics.database) -}}
+{{- fail "audit.enabled needs analytics.database, such as postgres://USER@HOST:PORT/DATABASE?sslmode=require" -}}
 {{- end -}}
 {{- with $v.admissionWebhook -}}
 {{- if and .enabled .certificate.secretName .certificate.certManager.enabled -}}
