@@ -76,7 +76,7 @@ class Site:
         # The files are named by their folder, as a user would see them.
         self.program = Program(["env", "--chdir", str(folder), str(PROGRAM), "serve", "--manifests", "manifests", "--listen", f"127.0.0.1:{self.http}", "--admin", f"127.0.0.1:{self.admin}",
                                 "--dashboard-address", f"127.0.0.1:{self.dashboard}", "--trusted-proxies", "127.0.0.0/8", "--workers", "1", "--no-takeover", "--shutdown-grace", "0s", "--shutdown-idle", "0s",
-                                "--shutdown-timeout", "1s", *options], folder / "gateway.log", self.is_ready)
+                                "--shutdown-timeout", "1s", "--audit", "--analytics-database", "sqlite:audit.db", *options], folder / "gateway.log", self.is_ready)
         self.origin = f"http://localhost:{self.dashboard}"
         self.stopping = threading.Event()
 

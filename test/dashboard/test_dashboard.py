@@ -12,6 +12,7 @@ from gateway_site import PHONE, WIDE, Site, Window
 PAGES = {
     "/": "document.querySelectorAll('.tile').length >= 10",
     "/analytics": "document.querySelector('main h1') !== null",
+    "/audit": "document.querySelectorAll('td .as-link').length > 0",
     "/routes": "document.querySelectorAll('[role=grid] [role=gridcell] code').length > 3",
     "/explain?method=GET&url=http%3A%2F%2Fshop.example%2Fcart": "document.querySelectorAll('.flow > li').length > 2",
     "/explain?method=GET&url=http%3A%2F%2Fnowhere.example%2F": "document.querySelector('.verdict.bad') !== null",

@@ -29,6 +29,7 @@ const PAGES = [
   ["Gateway", "/policies", "Policies", "policies", () => import("./pages/policies.js")],
   ["APIs", "/apis", "APIs", "apis", () => import("./pages/apis.js")],
   ["APIs", "/consumers", "Consumers", "consumers", () => import("./pages/consumers.js")],
+  ["Health", "/audit", "Audit", "audit", () => import("./pages/audit.js")],
   ["Health", "/problems", "Problems", "problems", () => import("./pages/problems.js")],
 ];
 

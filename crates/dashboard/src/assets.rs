@@ -45,6 +45,7 @@ const FILES: [(&str, &str, &[u8]); 24] = files![
     ("pages/consumers.js", JS),
     ("pages/problems.js", JS),
     ("pages/analytics.js", JS),
+    ("pages/audit.js", JS),
 ];
 
 /// A file of the application.

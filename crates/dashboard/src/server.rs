@@ -68,7 +68,7 @@ impl Dashboard {
 struct Site {
     dashboard: Dashboard,
     data: Arc<Data>,
-    /// The pages of the admin interface, of which `/analytics` is a part of the dashboard.
+    /// The pages of the admin interface, of which `/analytics` and `/audit` are parts of the dashboard.
     admin: Arc<Pages>,
 }
 
@@ -162,8 +162,8 @@ impl Site {
             return denied(reason);
         }
         let query = request.uri().query().unwrap_or_default().to_owned();
-        if name == "analytics" {
-            return self.analytics(&query).await;
+        if OF_ADMIN.contains(&name) {
+            return self.of_admin(name, &query).await;
         }
         let (data, name) = (self.data.clone(), name.to_owned());
         match tokio::task::spawn_blocking(move || data.document(&name, &query)).await {
@@ -177,9 +177,9 @@ impl Site {
         }
     }
 
-    /// The analytics of the admin interface of this process. If the interface has none, the document says so.
-    async fn analytics(&self, query: &str) -> Response<Body> {
-        let asked = Request::builder().uri(format!("/analytics?{query}")).header(HOST, "localhost").body(());
+    /// A page of the admin interface of this process. If the interface does not have the page, the document says so.
+    async fn of_admin(&self, name: &str, query: &str) -> Response<Body> {
+        let asked = Request::builder().uri(format!("/{name}?{query}")).header(HOST, "localhost").body(());
         let Ok(asked) = asked else {
             return error(StatusCode::BAD_REQUEST, "The query has characters that are not allowed in a URL.");
         };
@@ -193,8 +193,8 @@ impl Site {
         let media_type = parts.headers.get(CONTENT_TYPE).cloned();
         let media_type = media_type.unwrap_or(HeaderValue::from_static(JSON));
         if media_type.as_bytes().starts_with(b"text/csv") {
-            let name = HeaderValue::from_static("attachment; filename=\"analytics.csv\"");
-            response.headers_mut().insert(CONTENT_DISPOSITION, name);
+            let name = HeaderValue::try_from(format!("attachment; filename=\"{name}.csv\""));
+            response.headers_mut().extend(name.ok().map(|name| (CONTENT_DISPOSITION, name)));
         }
         response.headers_mut().insert(CONTENT_TYPE, media_type);
         response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
@@ -216,6 +216,9 @@ impl Site {
         tokio::task::spawn_blocking(move || data.hosts_of(&namespace, &name)).await.unwrap_or_default()
     }
 }
+
+/// The documents that are pages of the admin interface.
+const OF_ADMIN: [&str; 2] = ["analytics", "audit"];
 
 const JSON: &str = "application/json";
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");

@@ -43,20 +43,8 @@ export function query(params) {
  * @returns {Promise<any>}
  */
 export async function read(name, params = {}, signal) {
-  const asked = query(params);
-  let response;
-  try {
-    response = await fetch(`/api/${name}${asked ? `?${asked}` : ""}`, { signal, headers: { accept: "application/json" } });
-  } catch (error) {
-    if (signal?.aborted) throw error;
-    throw new Failure("The gateway does not respond. It may have ended, or the connection to it.", 0);
-  }
+  const { text, response } = await load(name, params, signal);
   if (response.status === 204) return null;
-  if (response.status === 401) {
-    onLocked?.();
-    throw new Failure("The session has ended. Log in again.", 401);
-  }
-  const text = await response.text();
   let document;
   try {
     document = JSON.parse(text);
@@ -66,6 +54,41 @@ export async function read(name, params = {}, signal) {
   }
   if (!response.ok) throw new Failure(document?.error ?? `The gateway responded with ${response.status}.`, response.status);
   return document;
+}
+
+/**
+ * Reads a document of JSON lines; `null` if the gateway does not have the document.
+ * @param {string} name
+ * @param {Record<string, string | number | string[] | null | undefined>} [params]
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<any[] | null>}
+ */
+export async function lines(name, params = {}, signal) {
+  const { text, response } = await load(name, params, signal);
+  if (!response.ok) throw new Failure(text.trim().slice(0, 500) || `The gateway responded with ${response.status}.`, response.status);
+  const all = text.split("\n").filter(Boolean).map((line) => JSON.parse(line));
+  return all[0]?.off ? null : all;
+}
+
+/**
+ * @param {string} name
+ * @param {Record<string, string | number | string[] | null | undefined>} params
+ * @param {AbortSignal} [signal]
+ */
+async function load(name, params, signal) {
+  const asked = query(params);
+  let response;
+  try {
+    response = await fetch(`/api/${name}${asked ? `?${asked}` : ""}`, { signal, headers: { accept: "application/json" } });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Failure("The gateway does not respond. It may have ended, or the connection to it.", 0);
+  }
+  if (response.status === 401) {
+    onLocked?.();
+    throw new Failure("The session has ended. Log in again.", 401);
+  }
+  return { text: await response.text(), response };
 }
 
 /**

@@ -238,7 +238,7 @@ async fn requests_of_other_sites_are_denied() {
 
 const TOKEN: &str = "a-token-of-16-bytes";
 const BEARER: &str = "Bearer a-token-of-16-bytes";
-const DOCUMENTS: [&str; 11] = [
+const DOCUMENTS: [&str; 12] = [
     "overview",
     "routes",
     "upstreams",
@@ -250,6 +250,7 @@ const DOCUMENTS: [&str; 11] = [
     "api?namespace=shop&name=orders",
     "explain?url=http://shop.test/7",
     "analytics",
+    "audit",
 ];
 
 fn protected() -> (tempfile::TempDir, Access) {
