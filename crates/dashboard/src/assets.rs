@@ -20,7 +20,7 @@ macro_rules! files {
 }
 
 /// Every file with its media type.
-const FILES: [(&str, &str, &[u8]); 24] = files![
+const FILES: [(&str, &str, &[u8]); 25] = files![
     ("index.html", HTML),
     ("style.css", CSS),
     ("icon.svg", SVG),

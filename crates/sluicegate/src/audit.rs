@@ -335,7 +335,7 @@ fn encoded(value: &str) -> String {
     for byte in value.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'/' | b':' | b'@' => {
-                text.push(byte.into())
+                text.push(byte.into());
             }
             byte => text.push_str(&format!("%{byte:02X}")),
         }

@@ -126,8 +126,8 @@ fn judge(reviews: sluicegate_control::Reviews) -> Judge {
 /// A witness that tells the audit trail who writes objects.
 fn witness(audit: Arc<Audit>) -> Witness {
     Arc::new(move |write| {
-        let Witnessed { group, kind, namespace, name, object, user, groups } = write;
-        let admission = Admission { group, kind, namespace, name, object, user, groups };
+        let Witnessed { group, kind, namespace, name, object, old, user, groups } = write;
+        let admission = Admission { group, kind, namespace, name, object, old, user, groups };
         if let Some(requested) = requested(&admission) {
             audit.record(Report::Request(requested));
         }

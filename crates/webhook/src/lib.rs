@@ -92,6 +92,8 @@ pub struct Witnessed {
     pub name: String,
     /// The new version; `None` for a deletion.
     pub object: Option<Value>,
+    /// The version before; `None` for a new object.
+    pub old: Option<Value>,
     /// The user, as the API server authenticated the user.
     pub user: String,
     /// The groups of the user.

@@ -28,7 +28,7 @@ struct Written {
     request: Option<Request>,
 }
 
-/// A question about one object. The server skips the other fields, such as the old object.
+/// A question about one object. The server skips the other fields.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Request {
@@ -37,6 +37,8 @@ pub(crate) struct Request {
     operation: String,
     #[serde(default)]
     object: Value,
+    #[serde(default)]
+    old_object: Value,
     #[serde(default)]
     kind: GroupKind,
     #[serde(default)]
@@ -91,6 +93,7 @@ impl Request {
             namespace: take(&mut self.namespace),
             name: take(&mut self.name),
             object: (!is_deletion).then(|| self.object.take()),
+            old: Some(self.old_object.take()).filter(|old| !old.is_null()),
             user: take(&mut self.user_info.username),
             groups: self.user_info.groups.take().unwrap_or_default(),
         })

@@ -142,7 +142,7 @@ async fn audit_path_allows_each_write_and_tells_the_user() -> anyhow::Result<()>
     let webhook = Running::start().await?;
     let body = |operation: &str, dry_run: bool, object: Value| {
         let request = json!({
-            "uid": "7f2c", "operation": operation, "object": object, "dryRun": dry_run,
+            "uid": "7f2c", "operation": operation, "object": object, "oldObject": ingress("old"), "dryRun": dry_run,
             "kind": {"group": "sluicegate.dev", "version": "v1alpha1", "kind": "Plan"}, "namespace": "shop", "name": "gold",
             "userInfo": {"username": "alice", "groups": ["admins"]},
         });
@@ -163,6 +163,7 @@ async fn audit_path_allows_each_write_and_tells_the_user() -> anyhow::Result<()>
         namespace: "shop".into(),
         name: "gold".into(),
         object: Some(ingress("wrong")),
+        old: Some(ingress("old")),
         user: "alice".into(),
         groups: vec!["admins".into()],
     };

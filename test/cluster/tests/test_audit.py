@@ -9,7 +9,7 @@ from typing import Any
 from harness import wait_until
 
 from .policies import VERSION, consumer
-from .process import Gateway, Manifest, Pair, endpoint_slice, metadata, secret, service
+from .process import Gateway, Manifest, Pair, endpoint_slice, ingress, metadata, secret, service
 from .test_controller import OnCluster
 from .test_policies import install
 
@@ -44,7 +44,7 @@ class Audit(OnCluster):
         cls.pair = self_signed(cls.site.folder, "localhost")
         for name, content in (("tls.crt", cls.pair.certificate), ("tls.key", cls.pair.key)):
             (cls.site.folder / name).write_bytes(content)
-        cls.site.api.create(webhook(cls.pair))
+        cls.site.cluster.apply(webhook(cls.pair))
 
     def setUp(self) -> None:
         super().setUp()
@@ -104,11 +104,13 @@ class Audit(OnCluster):
         gateway = self.audited()
         self.shop()
         # The Ingress has a problem, so the gateway writes an annotation.
-        made = self.route("web", service="nowhere")
+        made = ingress(self.namespace, "web", self.host("web"), service="nowhere")
+        self.as_user("alice", "apply", "--filename=-", objects=made)
+        self.addCleanup(lambda: self.api.find(made) and self.api.delete(made))
         wait_until(lambda: self.problems(made), "the annotation", 30, 0.05)
-        self.api.patch(made, {"metadata": {"labels": {"team": "shop"}}})
+        self.as_user("bob", "label", "ingress/web", "team=shop", "--namespace", self.namespace)
         entries = self.await_entries(gateway, 2, kind="Ingress")
-        self.assertEqual([entry["operation"] for entry in entries], ["created", "changed"])
+        self.assertEqual([(entry["operation"], entry["actor"]["name"]) for entry in entries], [("created", "alice"), ("changed", "bob")])
         self.assertEqual(entries[1]["changes"], [{"field": "/metadata/labels", "new": {"team": "shop"}}])
 
     def test_change_that_no_webhook_told_has_its_manager(self) -> None:
@@ -137,7 +139,7 @@ class Audit(OnCluster):
         self.assertEqual(self.entries(gateway, kind="Service"), [])
         self.api.patch(service(self.namespace), {"metadata": {"annotations": {"sluicegate.dev/proxy-protocol": "v1"}}})
         (of_service,) = self.await_entries(gateway, 1, kind="Service")
-        self.assertEqual(of_service["changes"][0]["field"], "/metadata")
+        self.assertEqual(of_service["changes"][0]["field"], "/metadata/annotations")
         key = base64.b64encode(pair.key)
         for file in self.database.parent.glob(f"{self.database.name}*"):
             content = file.read_bytes()

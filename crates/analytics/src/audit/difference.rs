@@ -10,7 +10,7 @@ const CHANGES_MAX: usize = 64;
 const VALUE_MAX: usize = 2048;
 
 /// The maximum length of all changed fields of an entry, in bytes of JSON.
-const LENGTH_MAX: usize = 48 * 1024;
+const LENGTH_MAX: usize = 16 * 1024;
 
 /// The changed fields, and how many more there are.
 #[derive(Debug, Default, PartialEq)]
@@ -23,7 +23,18 @@ pub(super) struct Difference {
 /// The difference between two versions. Of a new or deleted object, the other version is empty.
 pub(super) fn difference(old: &Map<String, Value>, new: &Map<String, Value>) -> Difference {
     let mut difference = Difference::default();
-    difference.objects("", old, new);
+    // A version without labels and annotations has no metadata. The change is about a label or an annotation all the same.
+    let metadata = |content: &Map<String, Value>| content.get("metadata")?.as_object().cloned();
+    if metadata(old).is_some() != metadata(new).is_some() {
+        let with = |content: &Map<String, Value>| {
+            let mut content = content.clone();
+            content.entry("metadata").or_insert_with(|| json!({}));
+            content
+        };
+        difference.objects("", &with(old), &with(new));
+    } else {
+        difference.objects("", old, new);
+    }
     difference
 }
 
@@ -134,6 +145,10 @@ mod tests {
                 json!({"field": "/spec/title", "old": "x"}),
                 json!({"field": "/x", "new": {"y": 1}}),
             ]
+        );
+        assert_eq!(
+            changes(&json!({}), &json!({"metadata": {"labels": {"a": "b"}}})),
+            [json!({"field": "/metadata/labels", "new": {"a": "b"}})]
         );
         assert_eq!(
             changes(&json!({"a": [1, 2, 3]}), &json!({"a": [1, 4, 2, 3]})),

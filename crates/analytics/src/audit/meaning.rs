@@ -45,7 +45,7 @@ fn keys(old: Option<&Content>, new: Option<&Content>) -> Vec<String> {
             _ if key["expires"] == now["expires"] => {}
             // The old key of a rotation expires after an overlap.
             _ if issued.len() == 1 && replaced.is_none() && now["expires"].is_string() => {
-                replaced = Some((name, now))
+                replaced = Some((name, now));
             }
             _ => said.push(match now["expires"].as_str() {
                 Some(expires) => format!("key {name:?} expires at {expires}"),

@@ -268,7 +268,7 @@ fn several_control_planes_record_a_change_once(trail: &mut Trail<'_>) {
     assert_eq!(trail.change(gone(&versions[2])), 0);
     // A control plane that starts with an older list does not delete what it has not seen.
     let new = stored("new", "n", 9, &requests(1));
-    assert_eq!(trail.change(new.clone()), 1);
+    assert_eq!(trail.change(new), 1);
     assert_eq!(trail.take(&Report::Start(vec![stored("other", "o", 5, &requests(1))])), 1);
     trail.now += 2 * MINUTE;
     assert_eq!(trail.take(&Report::Start(vec![stored("other", "o", 5, &requests(1))])), 1);

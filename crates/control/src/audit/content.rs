@@ -48,14 +48,15 @@ pub(crate) fn version(object: &ObjectRef, value: &Value) -> Version {
 fn content(kind: Kind, value: &Value) -> Map<String, Value> {
     let mut content = Map::new();
     let is_recorded = |name: &str| match kind {
-        Kind::Service => name.starts_with(OURS),
+        // The gateway writes the name of a Gateway to the Service that it creates for the Gateway.
+        Kind::Service => name.starts_with(OURS) && name != annotation::GATEWAY,
         _ => name != LAST_APPLIED && name != annotation::PROBLEMS,
     };
     let of_metadata = |field: &str| -> Option<Value> {
         let entries = value["metadata"][field].as_object()?.iter();
         let entries = entries.filter(|(name, _)| is_recorded(name));
         let entries: Map<_, _> = entries.map(|(name, value)| (name.clone(), value.clone())).collect();
-        (!entries.is_empty()).then(|| Value::Object(entries))
+        (!entries.is_empty()).then_some(Value::Object(entries))
     };
     let fields: &[&str] = if kind == Kind::Service { &["annotations"] } else { &["annotations", "labels"] };
     let metadata: Map<_, _> = fields

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use sluicegate_model::audit::{Actor, Report};
 
 use super::Trail;
+use super::admission::{Admission, requested};
 use super::content::version;
 use crate::manifest::read_yaml;
 use crate::object::{Kind, ObjectRef};
@@ -183,4 +184,31 @@ fn actor_of_a_manifest_is_the_owner_of_the_file() {
     let [.., Report::Change(last)] = &**reports else { panic!("{reports:?}") };
     assert!(matches!(&last.actor, Actor::Owner(_)), "{last:?}");
     assert_eq!(last.place.as_ref().map(|place| place.line), Some(7), "{last:?}");
+}
+
+#[test]
+fn request_that_changes_a_recorded_field_tells_its_user() {
+    let plan = |requests: u32, status: &str| json!({"kind": "Plan", "metadata": {"name": "gold"}, "spec": {"requests": requests}, "status": status});
+    let of = |group: &str, new: Option<Value>, old: Option<Value>| {
+        requested(&Admission {
+            group: group.into(),
+            kind: "Plan".into(),
+            namespace: "shop".into(),
+            name: "gold".into(),
+            object: new,
+            old,
+            user: "alice".into(),
+            groups: vec!["admins".into()],
+        })
+    };
+    let ours = "sluicegate.dev";
+    let created = of(ours, Some(plan(1, "")), None).expect("a request");
+    assert_eq!((&*created.user, &*created.subject.name, &*created.groups[0]), ("alice", "gold", "admins"));
+    let object = ObjectRef { namespace: "shop".into(), ..object(Kind::Plan, "gold") };
+    assert_eq!(created.hash, version(&object, &plan(1, "x")).hash);
+    assert!(of(ours, Some(plan(2, "")), Some(plan(1, ""))).is_some());
+    assert!(of(ours, Some(plan(1, "new")), Some(plan(1, "old"))).is_none(), "only the status");
+    let deleted = of(ours, None, Some(plan(1, ""))).expect("a request");
+    assert_eq!(&*deleted.hash, "");
+    assert!(of("other.example", Some(plan(1, "")), None).is_none(), "a kind of another group");
 }
