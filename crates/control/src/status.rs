@@ -104,6 +104,17 @@ pub(crate) struct ParentStatus {
 }
 
 impl ObjectStatus {
+    /// Whether the object concerns a Gateway of ours. A status without entries only removes older entries.
+    pub(crate) fn is_ours(&self) -> bool {
+        match &self.content {
+            Content::GatewayClass { .. } | Content::Gateway(_) | Content::ListenerSet(_) => true,
+            Content::Route(parents) => !parents.is_empty(),
+            Content::Policy(of) | Content::BackendParents(of) | Content::BackendAncestors(of) => {
+                !of.is_empty()
+            }
+        }
+    }
+
     /// Sets the reason why the data planes do not serve this object, if the object is an accepted Gateway.
     pub(crate) fn set_unprogrammed(&mut self, fault: &Fault) {
         if let Content::Gateway(gateway) = &mut self.content

@@ -160,7 +160,7 @@ enum Format {
 struct VerifyArgs {
     #[command(flatten)]
     admin: AdminArgs,
-    /// Check this export (JSON lines, the oldest entry first, or - for standard input) in place of a running gateway.
+    /// Check this export (all entries as JSON lines, or - for standard input) in place of a running gateway.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// The number and the hash of an entry that an earlier check printed. The entry must still be in the trail.
@@ -284,8 +284,15 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
                 std::fs::File::open(file).with_context(|| format!("cannot read {}", file.display()))?,
             ),
         };
-        for line in io::BufRead::lines(io::BufReader::new(reader)) {
-            chain.take(&line?)?;
+        let lines = io::BufRead::lines(io::BufReader::new(reader)).collect::<io::Result<Vec<_>>>()?;
+        let number = |line: Option<&String>| {
+            let entry = serde_json::from_str::<Value>(line?).ok()?;
+            entry["number"].as_i64()
+        };
+        // Exports of sluicegate audit have the newest entry first.
+        match number(lines.first()) > number(lines.last()) {
+            true => lines.iter().rev().try_for_each(|line| chain.take(line))?,
+            false => lines.iter().try_for_each(|line| chain.take(line))?,
         }
         chain.finish(None)?
     } else {

@@ -84,7 +84,7 @@ pub struct Verified {
 pub enum ChainError {
     /// A line is no entry.
     #[error(
-        "the line after entry {0} is no entry of an audit trail: somebody changed the text, or the export is incomplete"
+        "the line after entry {0} is no entry of an audit trail: the text was changed, or the export is incomplete"
     )]
     Line(i64),
     /// An entry was changed.

@@ -154,7 +154,8 @@ impl<'s> Writer<'s> {
         let columns = ["scope", "kind", "namespace", "name", "uid", "version", "hash", "content", "time"];
         let rows: Vec<_> =
             objects.iter().filter_map(|of| Some(self.row(&of.subject, of.version.as_ref()?))).collect();
-        let summary = format!("the audit trail begins with {} objects ({})", rows.len(), self.rules.scope);
+        let objects = if rows.len() == 1 { "object" } else { "objects" };
+        let summary = format!("the audit trail begins with {} {objects} ({})", rows.len(), self.rules.scope);
         self.sql.insert("sluicegate_audit_objects", &columns, &rows)?;
         let more = [("summary".to_owned(), summary.into())].into_iter().collect();
         self.add(Entry { time: self.now, operation: "started", kind: TRAIL, more, ..Entry::default() })

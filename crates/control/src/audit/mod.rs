@@ -120,7 +120,9 @@ impl Trail {
     ) {
         match (store.recorded(object), before) {
             (Some(recorded), _) => {
-                let is_used = concerns(object, &recorded, is_used);
+                // An error may hide whom the version of a used object concerns.
+                let is_hidden = recorded.fault.is_some() && self.reported.contains(object);
+                let is_used = is_hidden || concerns(object, &recorded, is_used);
                 let was_used = if is_used {
                     self.unused.remove(object);
                     !self.reported.insert(object.clone())

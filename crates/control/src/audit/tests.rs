@@ -166,6 +166,8 @@ fn object_that_the_gateway_does_not_use_is_reported_once_it_is_used() {
     assert_eq!(of.after("a.yaml", &plan("gold", "1"), false), ["start 0"]);
     assert_eq!(of.after("a.yaml", &plan("gold", "2"), false), [""; 0]);
     assert_eq!(of.after("b.yaml", "# nothing\n", true), ["Plan gold"]);
+    let faulty = "Plan gold spec.limits[0].requests";
+    assert_eq!(of.after("a.yaml", &plan("gold", "x"), false), [faulty], "it is not known whether it is used");
     assert_eq!(of.after("a.yaml", &plan("gold", "3"), false), ["Plan gold unused"]);
     assert_eq!(of.after("a.yaml", &plan("gold", "4"), false), [""; 0]);
     assert_eq!(of.after("a.yaml", "", false), [""; 0]);

@@ -178,6 +178,11 @@ impl Store {
         self.is_recording
     }
 
+    /// Whether there are changes for the audit trail.
+    pub(crate) fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
     /// The changes for the audit trail since the last call.
     pub(crate) fn take_changed(&mut self) -> Changed {
         std::mem::take(&mut self.changed)
@@ -482,7 +487,7 @@ impl Store {
 
     /// The version of an object for the audit trail before a change.
     fn recorded_before(&self, object: &ObjectRef) -> Option<Recorded> {
-        self.recorded(object).filter(|_| self.is_recording)
+        if self.is_recording { self.recorded(object) } else { None }
     }
 
     /// Notes a change for the audit trail, unless the object has the version that it had `before`.

@@ -226,6 +226,8 @@ async fn verify_finds_a_changed_entry_and_a_missing_entry() -> TestResult {
     let export = client::get(site.admin, "localhost", "/audit?after=0&limit=1000").await?.text();
     std::fs::write(&file, &export)?;
     said(&["audit", "verify", "--file", &file, "--anchor", &anchor])?;
+    std::fs::write(&file, said(&["audit", "--admin", &admin, "--format", "json"])?)?;
+    said(&["audit", "verify", "--file", &file, "--anchor", &anchor])?;
     std::fs::write(&file, export.replacen("\"new\":2", "\"new\":1000", 1))?;
     let failed = run(&["audit", "verify", "--file", &file])?;
     let error = String::from_utf8(failed.stderr)?;

@@ -41,7 +41,7 @@ use super::resolve::Reach;
 use crate::audit::{Recorder, Trail};
 use crate::catalogue::PublishedApi;
 use crate::frontend::gateway::service;
-use crate::object::kind::{Absence, Watch as Watched};
+use crate::object::kind::{Absence, Status, Watch as Watched};
 use crate::object::secret::CREDENTIALS_TYPE;
 use crate::object::{Kind, ObjectRef};
 use crate::problem::{Problem, Severity};
@@ -618,9 +618,18 @@ impl<P: Publish> Follower<P> {
 
     /// Hands the applied changes over to the audit trail. `may_differ` tells whether the gateway may use other objects now.
     fn record(&mut self, may_differ: bool) {
-        if let Some(trail) = &mut self.trail {
-            trail.follow(&mut self.store, |object| self.named.concerns(object), may_differ);
-        }
+        let Some(trail) = &mut self.trail else { return };
+        // Objects of other implementations of Gateway API have no status of ours.
+        let ours: HashSet<&ObjectRef> = match may_differ || self.store.has_changed() {
+            true => self.output.statuses().iter().filter(|of| of.is_ours()).map(|of| &of.object).collect(),
+            false => HashSet::default(),
+        };
+        let has_status = |kind: Kind| kind.is_of_gateway_api() && kind.row().status == Status::Conditions;
+        let is_used = |object: &ObjectRef| match has_status(object.kind) {
+            true => ours.contains(object),
+            false => self.named.concerns(object),
+        };
+        trail.follow(&mut self.store, is_used, may_differ);
     }
 
     /// Whether all available objects are known.
