@@ -85,12 +85,12 @@ impl<'s> Writer<'s> {
         self.sql.insert("sluicegate_audit_requests", &columns, &[values])
     }
 
-    /// The user who requested a version, or a deletion if the hash is empty.
-    fn requester(&mut self, subject: &Subject, hash: &str) -> Result<Option<Actor>, SqlError> {
+    /// The user who requested a version, or a deletion if the hash is empty, before the time at which the source applied it.
+    fn requester(&mut self, subject: &Subject, hash: &str, time: i64) -> Result<Option<Actor>, SqlError> {
         const NEWEST: &str = "SELECT actor FROM sluicegate_audit_requests \
             WHERE kind = $1 AND namespace = $2 AND name = $3 AND hash = $4 AND time > $5 ORDER BY time DESC LIMIT 1";
         let mut values = key("", subject).split_off(1);
-        values.extend([hash.into(), Value::Int(self.now - LATE)]);
+        values.extend([hash.into(), Value::Int(time - LATE)]);
         let rows = self.sql.fetch(NEWEST, &values)?;
         let Some(text) = rows.first().and_then(|row| row.first()) else { return Ok(None) };
         let user: Json = serde_json::from_str(text.text()?).unwrap_or_default();
@@ -245,7 +245,7 @@ impl<'s> Writer<'s> {
         let Subject { kind, namespace, name } = subject;
         // A manifest has no requests.
         let requester = match place {
-            None => self.requester(subject, new.map_or("", |version| &version.hash))?,
+            None => self.requester(subject, new.map_or("", |version| &version.hash), *time)?,
             Some(_) => None,
         };
         let mut more = Map::new();
