@@ -9,7 +9,7 @@ from typing import Any
 from harness import wait_until
 
 from .policies import VERSION, consumer
-from .process import Gateway, Manifest, Pair, endpoint_slice, ingress, metadata, secret, service
+from .process import Gateway, Manifest, Pair, endpoint_slice, ingress, install_gateway_api, metadata, secret, service
 from .test_controller import OnCluster
 from .test_policies import install
 
@@ -145,6 +145,26 @@ class Audit(OnCluster):
             content = file.read_bytes()
             for text in (b"s3cr3t", key[40:80], pair.key[60:100]):
                 self.assertNotIn(text, content)
+
+    def test_gateways_and_routes_of_other_implementations_are_not_recorded(self) -> None:
+        install_gateway_api(self.cluster, self.site.folder)
+        gateway = self.audited()
+        api, kinds = "gateway.networking.k8s.io/v1", []
+        for name, class_name, port in (("ours", "sluicegate", gateway.port + 5), ("other", "other", 80)):
+            listener = {"name": "http", "protocol": "HTTP", "port": port}
+            kinds += [
+                {"apiVersion": api, "kind": "Gateway", "metadata": metadata(self.namespace, name),
+                 "spec": {"gatewayClassName": class_name, "listeners": [listener]}},
+                {"apiVersion": api, "kind": "HTTPRoute", "metadata": metadata(self.namespace, name),
+                 "spec": {"parentRefs": [{"name": name}], "hostnames": [f"{name}.test"]}},
+            ]
+        self.cluster.apply(*kinds)
+        entries = self.await_entries(gateway, 2)
+        self.assertEqual({(entry["kind"], entry["name"]) for entry in entries}, {("Gateway", "ours"), ("HTTPRoute", "ours")})
+        moved = {"spec": {"parentRefs": [{"name": "other"}]}}
+        self.cluster.kubectl("patch", "httproute/ours", "--namespace", self.namespace, "--type=merge", "--patch", json.dumps(moved))
+        last = self.await_entries(gateway, 3)[2]
+        self.assertEqual(last["changes"], [{"field": "/spec/parentRefs/0/name", "old": "ours", "new": "other"}])
 
     def test_restart_records_what_happened_meanwhile_and_two_gateways_record_once(self) -> None:
         first = self.audited()
