@@ -3,8 +3,6 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
 /// The field of a JSON object that takes the place of a secret. Its value is a short fingerprint: a change of the secret changes the
 /// fingerprint, but the fingerprint proves no guess of the secret.
 pub const SECRET: &str = "sluicegate.dev/secret";
@@ -65,10 +63,16 @@ pub struct Version {
     pub created: Option<i64>,
     /// The newest manager of fields that users write.
     pub manager: Option<Box<str>>,
-    /// The fields that users write, with a fingerprint in place of each secret ([`SECRET`]).
-    pub content: Map<String, Value>,
+    /// The fields that users write, as a JSON object, with a fingerprint in place of each secret ([`SECRET`]). A text takes less
+    /// memory than a value.
+    pub content: Box<str>,
     /// The form of `content`, a colon, and the SHA-256 of `content` in hexadecimal digits.
     pub hash: Box<str>,
+}
+
+impl Version {
+    /// The content of a version without any field.
+    pub const EMPTY: &str = "{}";
 }
 
 /// A user.

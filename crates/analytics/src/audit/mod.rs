@@ -8,7 +8,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`tables`] | the tables |
-//! | [`write`] | from reports to entries |
+//! | [`mod@write`] | from reports to entries |
 //! | [`difference`] | the changed fields between two versions |
 //! | [`meaning`] | a change in the words of its field |
 //! | [`entry`] | the line of an entry, and the check of the chain |
@@ -20,7 +20,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use serde_json::{Map, Value};
 use sluicegate_model::audit::Report;
 
 use crate::location::Location;
@@ -427,22 +426,9 @@ fn connected<'c>(
 
 /// About the memory of a report. The source itself keeps the versions of a start.
 fn size(report: &Report) -> usize {
-    fn of_fields(fields: &Map<String, Value>) -> usize {
-        fields.iter().map(|(name, value)| 32 + name.len() + of_value(value)).sum()
-    }
-    fn of_value(value: &Value) -> usize {
-        match value {
-            Value::String(text) => 32 + text.len(),
-            Value::Array(entries) => entries.iter().map(of_value).sum::<usize>() + 32,
-            Value::Object(fields) => of_fields(fields) + 32,
-            _ => 32,
-        }
-    }
-    256 + match report {
+    512 + match report {
         Report::Start(_) => 0,
-        Report::Change(observed) => {
-            observed.version.as_ref().map_or(0, |version| of_fields(&version.content))
-        }
+        Report::Change(observed) => observed.version.as_ref().map_or(0, |version| version.content.len()),
         Report::Request(requested) => requested.groups.iter().map(|group| group.len() + 16).sum(),
     }
 }

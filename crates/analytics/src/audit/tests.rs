@@ -83,8 +83,8 @@ fn subject(name: &str) -> Subject {
 
 /// A version of a manifest.
 fn written(name: &str, content: &Json) -> Observed {
-    let content = content.as_object().cloned().unwrap_or_default();
-    let hash = format!("1:{}", super::entry::hash(&json!(content).to_string())).into();
+    let content: Box<str> = content.to_string().into();
+    let hash = format!("1:{}", super::entry::hash(&content)).into();
     let version = Version {
         uid: "".into(),
         number: None,

@@ -252,7 +252,9 @@ impl<'s> Writer<'s> {
         let empty = Map::new();
         let is_comparable = operation != "changed" || old.is_some();
         if is_comparable {
-            let new = new.map(|version| &version.content);
+            let new =
+                new.and_then(|version| serde_json::from_str::<Map<String, Json>>(&version.content).ok());
+            let new = new.as_ref();
             let of = difference(old.unwrap_or(&empty), new.unwrap_or(&empty));
             if of.more > 0 {
                 more.insert("more_changes".into(), of.more.into());
@@ -394,8 +396,7 @@ impl<'s> Writer<'s> {
     }
 
     fn row(&self, subject: &Subject, version: &Version) -> Vec<Value> {
-        let content = json!(version.content).to_string();
-        let content = if content.len() > CONTENT_MAX { "" } else { &content };
+        let content = if version.content.len() > CONTENT_MAX { "" } else { &*version.content };
         let mut row = key(&self.rules.scope, subject);
         row.extend([
             (*version.uid).into(),

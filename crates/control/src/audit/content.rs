@@ -31,6 +31,7 @@ pub(crate) fn version(object: &ObjectRef, value: &Value) -> Version {
     let mut content = content(object.kind, value);
     secrets::cover(object, &mut content);
     shorten(&mut content);
+    let content: Box<str> = json!(content).to_string().into();
     let text = |field: &str| metadata[field].as_str();
     let created = text("creationTimestamp").and_then(|time| time.parse::<Timestamp>().ok());
     Version {
@@ -96,8 +97,8 @@ pub(super) fn described(text: &str) -> String {
 }
 
 /// The form of versions, with the hash. A program with another form does not take the difference of the forms for changes.
-fn hash(content: &Map<String, Value>) -> Box<str> {
-    format!("{FORM}:{}", hexadecimal(json!(content).to_string().as_bytes())).into()
+fn hash(content: &str) -> Box<str> {
+    format!("{FORM}:{}", hexadecimal(content.as_bytes())).into()
 }
 
 pub(super) fn hexadecimal(bytes: &[u8]) -> String {

@@ -147,7 +147,7 @@ impl Trail {
 
 /// Whether an object concerns the gateway. Of Services, only annotations are recorded.
 fn concerns(object: &ObjectRef, recorded: &Recorded, is_used: impl Fn(&ObjectRef) -> bool) -> bool {
-    is_used(object) && (object.kind != Kind::Service || !recorded.version.content.is_empty())
+    is_used(object) && (object.kind != Kind::Service || *recorded.version.content != *Version::EMPTY)
 }
 
 fn observed(object: &ObjectRef, recorded: &Recorded, is_used: bool, time: i64) -> Observed {
