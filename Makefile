@@ -154,13 +154,13 @@ check-chart: ## check the Helm chart: lints, all values against the schemas of K
 	@scripts/manifests --check
 	@python3 -m unittest discover --start-directory test/chart
 
-check-dashboard: ## check the types of the dashboard, and open every page in a browser (SLUICEGATE=FILE for an existing program)
+check-dashboard: ## check the types of the dashboard and of the portal, and open every page in a browser (SLUICEGATE=FILE for an existing program)
 	@scripts/setup dashboard
 	@node $(TARGET)/tools/dashboard/node_modules/typescript/bin/tsc --project test/dashboard/tsconfig.json
 	@$(if $(SLUICEGATE),,cargo build --quiet --package sluicegate)
 	@SLUICEGATE=$(or $(abspath $(SLUICEGATE)),$(abspath $(TARGET))/debug/sluicegate) python3 -m unittest discover --start-directory test/dashboard
 
-picture-dashboard: ## draw docs/images/dashboard.png anew, within two minutes
+picture-dashboard: ## draw docs/images/dashboard.png and docs/images/portal.png anew, within two minutes
 	@scripts/setup dashboard
 	@cargo build --quiet --package sluicegate
 	@test/dashboard/picture.py

@@ -486,6 +486,43 @@ class Values(unittest.TestCase):
         with self.assertRaises(Refused):
             rendered({"audit": {"enabled": True}})
 
+    def test_dashboard_and_portal_are_off_and_listen_only_in_the_pod_without_a_service(self):
+        for each in rendered().workloads():
+            self.assertFalse([arg for arg in container(each)["args"] if "dashboard" in arg or "portal" in arg])
+        for mode in ({}, {"mode": "split"}):
+            objects = rendered({"dashboard": {"enabled": True}, "portal": {"enabled": True}} | mode)
+            addresses = {name: [option(each, f"{name}-address") for each in objects.workloads() if option(each, f"{name}-address")] for name in ("dashboard", "portal")}
+            self.assertEqual(addresses, {"dashboard": [["127.0.0.1:9903"]], "portal": [["127.0.0.1:9904"]]})
+            self.assertFalse([each for each in objects.of("Service") if each["metadata"]["name"].endswith(("-dashboard", "-portal"))])
+            for policy in objects.of("NetworkPolicy"):
+                self.assertFalse([port for rule in policy["spec"]["ingress"] for port in rule["ports"] if port["port"] in (9903, 9904)])
+
+    def test_service_of_the_dashboard_leads_to_the_pods_that_read_the_cluster(self):
+        values = {"dashboard": {"enabled": True, "changes": True, "tokenSecret": {"name": "users"}, "service": {"enabled": True}}}
+        for mode, reader in (({}, "sluicegate"), ({"mode": "split"}, "sluicegate-control-plane")):
+            objects = rendered(values | mode)
+            each = objects.one("Deployment", reader)
+            self.assertEqual(option(each, "dashboard-address"), ["0.0.0.0:9903"])
+            (file,) = option(each, "dashboard-token-file")
+            self.assertIn("--dashboard-changes", container(each)["args"])
+            (mount,) = [of for of in container(each)["volumeMounts"] if file.startswith(of["mountPath"] + "/")]
+            (volume,) = [of for of in pod(each)["volumes"] if of["name"] == mount["name"]]
+            self.assertEqual(volume["secret"]["secretName"], "users")
+            service = objects.one("Service", "sluicegate-dashboard")
+            self.assertLessEqual(service["spec"]["selector"].items(), each["spec"]["template"]["metadata"]["labels"].items())
+            self.assertEqual(service["spec"]["ports"][0]["targetPort"], 9903)
+            ports = [port["port"] for rule in objects.one("NetworkPolicy", reader)["spec"]["ingress"] for port in rule["ports"]]
+            self.assertIn(9903, ports)
+
+    def test_only_the_portal_needs_the_right_to_change_consumers(self):
+        def written(values):
+            return {(resource, verb) for _, rule in rules(rendered(values), "sluicegate") for verb in rule["verbs"]
+                    for resource in rule["resources"] if verb not in READ}
+
+        changes = {"dashboard": {"enabled": True, "changes": True, "tokenSecret": {"name": "users"}}}
+        self.assertEqual(written(changes), written({}))
+        self.assertEqual(written({"portal": {"enabled": True}}) - written({}), {("subscriptions", "create"), ("consumers", "patch")})
+
     def test_configmap_contains_config_values_as_they_are_written(self):
         config = {"proxy-body-size": "8m", "max-request-body": 10485760, "ssl-redirect": False}
         objects = rendered({"config": config})
@@ -526,6 +563,11 @@ class Values(unittest.TestCase):
             ({"gatewayServices": {"type": "ClusterIP", "ownDataPlanes": {"enabled": True}}}, "needs mode: split"),
             ({"mode": "split", "gatewayServices": {"ownDataPlanes": {"enabled": True}}}, "needs gatewayServices.type"),
             ({"gatewayServices": {"ownDataPlanes": {"default": "own"}}}, "ownDataPlanes/default"),
+            ({"dashboard": {"enabled": True, "service": {"enabled": True}}}, "tokenSecret.name"),
+            ({"dashboard": {"enabled": True, "changes": True}}, "tokenSecret.name"),
+            ({"dashboard": {"enabled": True, "port": 9901}}, "the same port"),
+            ({"mode": "split", "dashboard": {"enabled": True, "port": 9902}}, "are equal"),
+            ({"dashboard": {"enabled": True}, "portal": {"enabled": True, "port": 9903}}, "the same port"),
         ]:
             with self.subTest(wrong):
                 with self.assertRaises(Refused) as refused:

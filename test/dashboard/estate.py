@@ -98,7 +98,17 @@ components:
 """
 
 # These texts are secret: no document of the dashboard may have them.
-SECRETS = ["key-of-the-mobile-app-7d1f"]
+SECRETS = ["key-of-the-mobile-app-7d1f", "ab" * 32, "cd" * 32, "token-of-ada-0123456789"]
+
+# The users of the dashboard, and of the portal.
+OPERATORS = """users:
+- {name: ada, role: operator, token: token-of-ada-0123456789}
+- {name: victor, role: viewer, token: token-of-victor-0123456}
+"""
+VISITORS = """users:
+- {name: paula, groups: [partners], consumers: [shop/partner], token: token-of-paula-01234567}
+- {name: otto, groups: [others], token: token-of-otto-0123456789}
+"""
 
 
 def dumped(*objects: dict[str, Any]) -> str:
@@ -156,10 +166,17 @@ def shop(port: int, scratch: Path) -> str:
               "limits": [{"name": "each-client", "requests": 100000, "per": "1m", "key": [{"type": "Address"}]}]}),
         named("TrafficPolicy", "shop", "web-timeouts", {"targetRefs": [{"group": "networking.k8s.io", "kind": "Ingress", "name": "web"}],
               "timeouts": {"request": "30s"}, "retries": {"attempts": 3}}),
-        named("Api", "shop", "orders", {"owner": "Team Checkout", "document": {"inline": textwrap.dedent(DOCUMENT)}, "environments": [
+        named("Consumer", "shop", "partner", {"username": "partner", "apiKeys": [
+              {"name": "first", "sha256": "ab" * 32, "expires": "2026-01-01T00:00:00Z"}, {"name": "second", "sha256": "cd" * 32}, {"name": "lost", "sha256": "ef" * 32, "revoked": True}]}),
+        named("Plan", "shop", "gold", {"title": "Gold", "description": "For apps with many users.", "approval": "Manual", "catalogue": {"visibleTo": {"groups": ["partners"]}},
+              "limits": [{"name": "second", "requests": 50, "per": "1s"}], "quotas": [{"name": "month", "requests": 1000000, "calendar": "Month", "timeZone": "Europe/Berlin"}]}),
+        named("Plan", "shop", "trial", {"title": "Trial", "catalogue": {"visibleTo": {"public": True}}, "quotas": [{"name": "day", "requests": 100, "calendar": "Day"}]}),
+        named("Subscription", "shop", "partner-orders", {"consumerRef": {"name": "partner"}, "planRef": {"name": "trial"}, "apis": [{"name": "orders"}]}),
+        named("Subscription", "shop", "reports-orders", {"consumerRef": {"name": "reports"}, "planRef": {"name": "gold"}, "apis": [{"name": "orders"}]}),
+        named("Api", "shop", "orders", {"owner": "Team Checkout", "catalogue": {"visibleTo": {"groups": ["partners", "staff"]}}, "document": {"inline": textwrap.dedent(DOCUMENT)}, "environments": [
               {"name": "production", "hosts": ["api.shop.example"], "backend": {"service": "orders", "port": "http"}, "tls": {"secretName": "api-tls"}},
               {"name": "staging", "hosts": ["api.staging.shop.example", "localhost"], "basePath": "/orders", "backend": {"service": "orders-next", "port": "http"}}]}),
-        named("Api", "shop", "stock", {"title": "Stock", "version": "1", "owner": "Team Warehouse", "lifecycle": {"state": "Deprecated", "deprecation": "2026-03-01T00:00:00Z", "sunset": "2027-06-30T00:00:00Z"},
+        named("Api", "shop", "stock", {"title": "Stock", "version": "1", "owner": "Team Warehouse", "catalogue": {"visibleTo": {"public": True}}, "lifecycle": {"state": "Deprecated", "deprecation": "2026-03-01T00:00:00Z", "sunset": "2027-06-30T00:00:00Z"},
               "document": {"inline": "openapi: 3.0.3\ninfo: {title: Stock, version: '1'}\npaths: {'/stock/{article}': {get: {operationId: getStock, summary: Reads the stock of an article, parameters: [{name: article, in: path, required: true, schema: {type: string}}], responses: {'200': {description: The stock.}}}}}\n"},
               "environments": [{"name": "production", "hosts": ["stock.shop.example"], "backend": {"service": "web", "port": "http"}}]}),
     ]

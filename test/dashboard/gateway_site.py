@@ -56,10 +56,10 @@ class Endpoint(BaseHTTPRequestHandler):
 class Site:
     """A gateway that serves the shop and an estate."""
 
-    def __init__(self, folder: Path, *, routes: int = 0, apis: int = 0, token: str | None = None, port: int | None = None) -> None:
+    def __init__(self, folder: Path, *, routes: int = 0, apis: int = 0, token: str | None = None, port: int | None = None, changes: bool = False) -> None:
         self.folder, self.manifests = folder, folder / "manifests"
         self.manifests.mkdir()
-        self.http, self.admin, own = free_ports(3)
+        self.http, self.admin, own, self.portal = free_ports(4)
         self.dashboard = port or own
         self.endpoints = ThreadingHTTPServer(("0.0.0.0", 0), Endpoint)
         self.endpoints.daemon_threads = True
@@ -72,12 +72,15 @@ class Site:
         options = []
         if token is not None:
             (folder / "token").write_text(token)
-            options = ["--dashboard-token-file", str(folder / "token")]
+            options = ["--dashboard-token-file", str(folder / "token"), *(["--dashboard-changes"] if changes else [])]
+        (folder / "visitors.yaml").write_text(estate.VISITORS)
+        options += ["--portal-address", f"127.0.0.1:{self.portal}", "--portal-token-file", str(folder / "visitors.yaml"), "--analytics"]
         # The files are named by their folder, as a user would see them.
         self.program = Program(["env", "--chdir", str(folder), str(PROGRAM), "serve", "--manifests", "manifests", "--listen", f"127.0.0.1:{self.http}", "--admin", f"127.0.0.1:{self.admin}",
                                 "--dashboard-address", f"127.0.0.1:{self.dashboard}", "--trusted-proxies", "127.0.0.0/8", "--workers", "1", "--no-takeover", "--shutdown-grace", "0s", "--shutdown-idle", "0s",
                                 "--shutdown-timeout", "1s", "--audit", "--analytics-database", "sqlite:audit.db", *options], folder / "gateway.log", self.is_ready)
         self.origin = f"http://localhost:{self.dashboard}"
+        self.portal_origin = f"http://localhost:{self.portal}"
         self.stopping = threading.Event()
 
     def is_ready(self) -> bool:

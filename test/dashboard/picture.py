@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws docs/images/dashboard.png: the overview of a shop whose routes change while requests flow."""
+"""Draws docs/images/dashboard.png, the overview of a shop whose routes change while requests flow, and docs/images/portal.png, an API in the portal."""
 
 import tempfile
 import threading
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import estate
 from gateway_site import PROJECT, Site, Window
+from test_portal import PAULA
 
 SECONDS = 100
 """The time in which requests flow before the picture."""
@@ -32,6 +33,12 @@ def main() -> None:
             window.open(site.origin + "/?minutes=5", "document.querySelectorAll('.chart .mark').length > 2")
             time.sleep(0.5)
             window.picture(PROJECT / "docs/images/dashboard.png")
+            window.open(site.portal_origin + "/login", "document.querySelector('#token') !== null")
+            window.value(f"document.querySelector('#token').value = '{PAULA}'; document.querySelector('form').requestSubmit()")
+            window.wait("document.querySelector('#token') === null && document.getElementById('facts').innerText !== ''")
+            window.open(site.portal_origin + "/apis/shop/orders", "document.querySelectorAll('details.operation').length === 5")
+            time.sleep(0.5)
+            window.picture(PROJECT / "docs/images/portal.png")
         finally:
             if window:
                 window.stop()

@@ -69,10 +69,19 @@ class Browser:
 
     def wait(self, script: str, seconds: float = 10) -> None:
         end = time.monotonic() + seconds
-        while self.value(script) is not True:
+        while not self.is_true(script):
             if time.monotonic() > end:
                 raise AssertionError(f"{script} is not true at {self.value('location.href')}: {self.value('document.body.innerText')}")
             time.sleep(0.05)
+
+    def is_true(self, script: str) -> bool:
+        try:
+            return self.value(script) is True
+        except AssertionError as error:
+            # A page that the browser leaves has no answer.
+            if "navigated" in str(error) or "context was destroyed" in str(error):
+                return False
+            raise
 
     def stop(self) -> None:
         self.connection.close()

@@ -298,6 +298,7 @@ balancer may never have an address. In split mode, the control plane runs on oth
 {{- end }}
 {{- end }}
 {{- end }}
+{{- include "sluicegate.sitesArgs" . }}
 {{- with .Values.admissionWebhook }}
 {{- if .enabled }}
 - --validating-webhook={{ include "sluicegate.address" (dict "host" (first $root.Values.listen.addresses) "port" .port) }}
@@ -375,6 +376,79 @@ balancer may never have an address. In split mode, the control plane runs on oth
 {{- with include "sluicegate.analyticsClaim" . }}
 - name: analytics
   persistentVolumeClaim: {claimName: {{ . }}}
+{{- end }}
+{{- end -}}
+
+{{/*
+The sites in the pods that read the cluster, as a YAML map: the dashboard and the developer portal. A site without a Service listens
+at the loopback address.
+*/}}
+{{- define "sluicegate.sites" -}}
+{{- $all := first .Values.listen.addresses -}}
+{{- $sites := list -}}
+{{- with .Values.dashboard -}}
+{{- if .enabled -}}
+{{- $sites = append $sites (dict "name" "dashboard" "port" .port "host" (ternary $all "127.0.0.1" .service.enabled) "secret" .tokenSecret.name "key" .tokenSecret.key "hosts" .hosts "service" .service.enabled "changes" .changes) -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.portal -}}
+{{- if .enabled -}}
+{{- $sites = append $sites (dict "name" "portal" "port" .port "host" (ternary $all "127.0.0.1" .service.enabled) "secret" .usersSecret.name "key" .usersSecret.key "hosts" .hosts "service" .service.enabled "changes" false) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml (dict "sites" $sites) -}}
+{{- end -}}
+
+{{- define "sluicegate.sitesArgs" -}}
+{{- range (include "sluicegate.sites" . | fromYaml).sites }}
+- --{{ .name }}-address={{ include "sluicegate.address" (dict "host" .host "port" .port) }}
+{{- if .secret }}
+- {{ printf "--%s-token-file=/etc/sluicegate/%s/%s" .name .name .key | quote }}
+{{- end }}
+{{- if .changes }}
+- --dashboard-changes
+{{- end }}
+{{- $name := .name -}}
+{{- range .hosts }}
+- {{ printf "--%s-host=%s" $name . | quote }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* true if a site has a Secret. */}}
+{{- define "sluicegate.sitesSecrets" -}}
+{{- range (include "sluicegate.sites" . | fromYaml).sites }}{{ if .secret }}true{{ end }}{{ end -}}
+{{- end -}}
+
+{{- define "sluicegate.sitesMounts" -}}
+{{- range (include "sluicegate.sites" . | fromYaml).sites }}
+{{- if .secret }}
+- {name: {{ .name }}, mountPath: /etc/sluicegate/{{ .name }}, readOnly: true}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "sluicegate.sitesVolumes" -}}
+{{- range (include "sluicegate.sites" . | fromYaml).sites }}
+{{- if .secret }}
+- name: {{ .name }}
+  secret: {secretName: {{ .secret }}, defaultMode: 0440}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "sluicegate.sitesPorts" -}}
+{{- range (include "sluicegate.sites" . | fromYaml).sites }}
+- {name: {{ .name }}, containerPort: {{ .port }}, protocol: TCP}
+{{- end }}
+{{- end -}}
+
+{{/* The ports of a NetworkPolicy for the sites with a Service. */}}
+{{- define "sluicegate.sitesRule" -}}
+{{- range (include "sluicegate.sites" . | fromYaml).sites }}
+{{- if .service }}
+- {port: {{ .port }}, protocol: TCP}
+{{- end }}
 {{- end }}
 {{- end -}}
 
@@ -502,6 +576,15 @@ annotations:
 - apiGroups: [sluicegate.dev]
   resources: [securitypolicies, consumers, ratelimitpolicies, trafficpolicies, apis, plans, subscriptions]
   verbs: [get, list, watch]
+{{- if .Values.portal.enabled }}
+# Users of the portal request subscriptions, and change the keys of their Consumers.
+- apiGroups: [sluicegate.dev]
+  resources: [subscriptions]
+  verbs: [create]
+- apiGroups: [sluicegate.dev]
+  resources: [consumers]
+  verbs: [patch]
+{{- end }}
 {{- if .Values.status.enabled }}
 - apiGroups: [networking.k8s.io]
   resources: [ingresses/status]
@@ -591,11 +674,26 @@ annotations:
 {{- fail "admissionWebhook.port is also controlPlane.port or admin.port" -}}
 {{- end -}}
 {{- end -}}
+{{- with $v.dashboard -}}
+{{- if and .enabled (or .service.enabled .changes) (not .tokenSecret.name) -}}
+{{- fail "dashboard.service.enabled and dashboard.changes need dashboard.tokenSecret.name, for the login" -}}
+{{- end -}}
+{{- end -}}
+{{- $sitePorts := list -}}
+{{- range (include "sluicegate.sites" . | fromYaml).sites }}{{ $sitePorts = append $sitePorts (int .port) }}{{ end -}}
+{{- if eq $v.mode "split" -}}
+{{- $sitePorts = concat $sitePorts (list (int $v.controlPlane.port) (int $v.admin.port)) -}}
+{{- if $v.admissionWebhook.enabled }}{{ $sitePorts = append $sitePorts (int $v.admissionWebhook.port) }}{{ end -}}
+{{- if ne (len $sitePorts) (len (uniq $sitePorts)) -}}
+{{- fail (printf "two of dashboard.port, portal.port, controlPlane.port, admin.port and admissionWebhook.port are equal: %v" $sitePorts) -}}
+{{- end -}}
+{{- end -}}
 {{- $ports := list (include "sluicegate.httpPort" . | int) (include "sluicegate.httpsPort" . | int) (int $v.admin.port) -}}
+{{- if ne $v.mode "split" }}{{ $ports = concat $ports $sitePorts }}{{ end -}}
 {{- if and $v.admissionWebhook.enabled (ne $v.mode "split") }}{{ $ports = append $ports (int $v.admissionWebhook.port) }}{{ end -}}
 {{- range (include "sluicegate.furtherPorts" . | fromYaml).ports }}{{ if ne .protocol "UDP" }}{{ $ports = append $ports (int .port) }}{{ end }}{{ end -}}
 {{- if ne (len $ports) (len (uniq $ports)) -}}
-{{- fail (printf "two of listen.http, listen.https, admin.port, admissionWebhook.port, extraPorts and ingressNginx.tcp have the same port: %v" $ports) -}}
+{{- fail (printf "two of listen.http, listen.https, admin.port, admissionWebhook.port, dashboard.port, portal.port, extraPorts and ingressNginx.tcp have the same port: %v" $ports) -}}
 {{- end -}}
 {{- end -}}
 

@@ -71,6 +71,9 @@ spec:
         {{- if $webhook }}
         - {name: webhook, containerPort: {{ .Values.admissionWebhook.port }}, protocol: TCP}
         {{- end }}
+        {{- if not $split }}
+        {{- include "sluicegate.sitesPorts" . | indent 8 }}
+        {{- end }}
         {{- range (include "sluicegate.furtherPorts" . | fromYaml).ports }}
         - {name: {{ .name }}, containerPort: {{ .port }}, protocol: {{ .protocol }}}
         {{- end }}
@@ -117,14 +120,16 @@ spec:
         {{- end }}
         sizeLimit: {{ .Values.snapshot.sizeLimit }}
     {{- end }}
-      {{- else if or $webhook (include "sluicegate.analyticsClaim" .) }}
+      {{- else if or $webhook (include "sluicegate.analyticsClaim" .) (include "sluicegate.sitesSecrets" .) }}
       volumeMounts:
         {{- include "sluicegate.analyticsMount" . | indent 8 }}
+        {{- include "sluicegate.sitesMounts" . | indent 8 }}
         {{- if $webhook }}
         {{- include "sluicegate.webhookMount" . | nindent 8 }}
         {{- end }}
   volumes:
     {{- include "sluicegate.analyticsVolume" . | indent 4 }}
+    {{- include "sluicegate.sitesVolumes" . | indent 4 }}
     {{- if $webhook }}
     {{- include "sluicegate.webhookVolume" . | nindent 4 }}
     {{- end }}

@@ -39,4 +39,5 @@ pub use location::{Location, LocationError};
 pub use outbox::{Outbox, OutboxStatus};
 pub use packing::PackingError;
 pub use query::{Answer, QueryError};
+pub use quotas::QuotaWindow;
 pub use store::{Store, StoreError, StoreOptions, StoreStatus, Stored};

@@ -65,6 +65,40 @@ fn total(sql: &mut dyn Sql, of: &QuotaUse, is_new: bool) -> Result<QuotaTotal, S
     Ok(QuotaTotal { name: of.name.clone(), window, count })
 }
 
+/// The total of a quota in a window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaWindow {
+    /// The name of the quota.
+    pub quota: String,
+    /// The start of the window, in seconds since 1970.
+    pub start: u64,
+    /// The end of windows that start with the first request, in seconds since 1970. Windows of the calendar end earlier.
+    pub until: u64,
+    /// The uses.
+    pub total: u64,
+}
+
+/// The totals of the quotas of a subscription, `namespace/name`, in windows that may not have ended. Later windows come last.
+pub(crate) fn of(sql: &mut dyn Sql, subscription: &str, now: i64) -> Result<Vec<QuotaWindow>, SqlError> {
+    const OF: &str = "SELECT name, start, until, total FROM sluicegate_quotas WHERE name LIKE $1 AND until > $2 \
+                      ORDER BY start LIMIT 1000";
+    let first = format!("{subscription}/");
+    let rows = sql.fetch(OF, &[Value::Text(format!("{first}%")), Value::Int(now)])?;
+    let mut windows = Vec::new();
+    for row in rows {
+        let [name, start, until, total] = &row[..] else { continue };
+        let Some(rest) = name.text()?.strip_prefix(&first) else { continue };
+        let quota = rest.split(' ').next().unwrap_or_default();
+        windows.push(QuotaWindow {
+            quota: quota.to_owned(),
+            start: start.int()?.unsigned_abs(),
+            until: until.int()?.unsigned_abs(),
+            total: total.int()?.unsigned_abs(),
+        });
+    }
+    Ok(windows)
+}
+
 /// Deletes the windows that ended.
 pub(crate) fn delete(sql: &mut dyn Sql, now: i64) -> Result<u64, SqlError> {
     sql.execute("DELETE FROM sluicegate_quotas WHERE until < $1", &[Value::Int(now - 86_400)])
@@ -102,6 +136,19 @@ mod tests {
     fn counted(sql: &mut dyn Sql, key: (&str, u64), of: QuotaUse) -> (u64, u64) {
         let totals = count(sql, key, &[of], 0).unwrap();
         (totals[0].window, totals[0].count)
+    }
+
+    #[test]
+    fn windows_of_a_subscription_are_found_and_no_others() {
+        let mut sql = database();
+        let mut other = used(NOW, HOUR, 7, 7);
+        other.name.subscription = "shop/ab".into();
+        let ended = used(NOW - 10 * HOUR, HOUR, 3, 3);
+        let uses = [used(NOW, HOUR, 2, 2), other, ended];
+        count(&mut *sql, ("a", 1), &uses, int(NOW)).unwrap();
+        let window = QuotaWindow { quota: "month".into(), start: NOW, until: NOW + HOUR, total: 2 };
+        assert_eq!(of(&mut *sql, "shop/a", int(NOW)).unwrap(), [window]);
+        assert_eq!(of(&mut *sql, "shop/_", int(NOW)).unwrap(), []);
     }
 
     #[test]

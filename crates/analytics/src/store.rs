@@ -16,7 +16,7 @@ use crate::background::{Retention, delete_names, mark, shrink, work};
 use crate::location::Location;
 use crate::packing::{PackingError, unpack};
 use crate::query::{Answer, Query, QueryError};
-use crate::quotas;
+use crate::quotas::{self, QuotaWindow};
 use crate::rows::{Row, insert};
 use crate::schema::{Level, migrate};
 use crate::sql::{Isolation, Sql, SqlError, Value};
@@ -194,6 +194,21 @@ impl Store {
         let (reply, counted) = oneshot::channel();
         self.send(instance, sequence, Work::Quotas(uses, reply))?;
         counted.await.unwrap_or_else(|_| Err(StoreError::ended()))
+    }
+
+    /// The totals of the quotas of a subscription, `namespace/name`, in windows that may not have ended. Later windows come last.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// If the database is unavailable.
+    pub fn quotas_of(&self, subscription: &str) -> Result<Vec<QuotaWindow>, QueryError> {
+        let windows = self.with_reader(|sql| {
+            sql.set_deadline(Some(Instant::now() + QUERY))?;
+            let windows = quotas::of(sql, subscription, now());
+            sql.set_deadline(None)?;
+            windows
+        });
+        windows.map_err(|error| QueryError::Database(error.to_string()))
     }
 
     fn send(&self, instance: &str, sequence: u64, work: Work) -> Result<(), StoreError> {

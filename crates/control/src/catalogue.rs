@@ -1,18 +1,134 @@
-//! The APIs in service, for people: each with its environments and its document.
+//! The APIs in service, for people, each with its environments and its document; and the terms on which callers use them: plans,
+//! subscriptions, and Consumers with their keys.
 
+use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::fmt;
 use std::io::{Read as _, Write as _};
+use std::path::Path;
 use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
+use sluicegate_model::Visibility;
+use sluicegate_model::feature::{Concurrency, Limit, Quota};
 
 use crate::manifest::read_yaml;
+use crate::merge::policy::standing::{Reason, Standing};
 use crate::object::api::contract::Contract;
 use crate::object::api::lifecycle::{LifecycleState, VersionPlace};
 use crate::object::api::{Api, DocumentSource, Environment};
+use crate::object::plan::written::ApprovalMode;
+use crate::object::plan::{Plan, Subscription};
+use crate::object::policy::consumer::Consumer;
+use crate::object::{Kind, ObjectRef};
+use crate::problem::Origin;
 use crate::store::Store;
+
+/// What a source serves, for people. The objects of each kind are in the order of their names.
+#[derive(Debug, Default)]
+pub struct Published {
+    /// The APIs.
+    pub apis: Vec<PublishedApi>,
+    /// The plans.
+    pub plans: Vec<PublishedPlan>,
+    /// The subscriptions.
+    pub subscriptions: Vec<PublishedSubscription>,
+    /// The Consumers.
+    pub consumers: Vec<PublishedConsumer>,
+}
+
+/// A `Plan` in service.
+#[derive(Debug)]
+pub struct PublishedPlan {
+    /// The object.
+    pub object: ObjectRef,
+    /// The title; the name of the object without a title.
+    pub title: Box<str>,
+    /// The description.
+    pub description: Option<Box<str>>,
+    /// The rate limits of each subscription.
+    pub limits: Vec<Limit>,
+    /// The concurrency limits of each subscription.
+    pub concurrency: Vec<Concurrency>,
+    /// The quotas of each subscription.
+    pub quotas: Vec<Quota>,
+    /// Whether a new subscription waits for approval.
+    pub needs_approval: bool,
+    /// The visitors of the developer portal that may ask for a subscription.
+    pub visibility: Visibility,
+    /// The place where the object was written; `None` for objects of a cluster.
+    pub origin: Option<Place>,
+}
+
+/// A `Subscription` in service.
+#[derive(Debug)]
+pub struct PublishedSubscription {
+    /// The object.
+    pub object: ObjectRef,
+    /// The Consumer.
+    pub consumer: ObjectRef,
+    /// The plan.
+    pub plan: ObjectRef,
+    /// The APIs, each with the names of its operation sets; `None` for all operations.
+    pub apis: Vec<(ObjectRef, Option<Vec<Arc<str>>>)>,
+    /// `Active`, `Pending`, `Suspended`, `Rejected` or `Invalid`.
+    pub state: &'static str,
+    /// The reason for a state other than `Active`; empty without a reason.
+    pub message: Box<str>,
+    /// The time of the creation, in seconds since 1970; `None` for objects of a file.
+    pub created: Option<i64>,
+    /// The place where the object was written; `None` for objects of a cluster.
+    pub origin: Option<Place>,
+}
+
+/// A `Consumer` in service.
+#[derive(Debug)]
+pub struct PublishedConsumer {
+    /// The object.
+    pub object: ObjectRef,
+    /// The user name that endpoints receive.
+    pub username: Box<str>,
+    /// The API keys, without their values and hashes.
+    pub keys: Vec<PublishedKey>,
+    /// The place where the object was written; `None` for objects of a cluster.
+    pub origin: Option<Place>,
+}
+
+/// An API key of a Consumer.
+#[derive(Debug)]
+pub struct PublishedKey {
+    /// The name, if the entry has one.
+    pub name: Option<Box<str>>,
+    /// The end of the validity, in seconds since 1970.
+    pub expires: Option<u64>,
+    /// Whether the key is revoked.
+    pub is_revoked: bool,
+    /// The name of the Secret with the key, if a Secret has it.
+    pub secret: Option<Arc<str>>,
+}
+
+/// The place where an object was written.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The file.
+    pub file: Arc<Path>,
+    /// The first line of the document, from 1.
+    pub line: u32,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file.display(), self.line)
+    }
+}
+
+impl Place {
+    fn of(origin: &Origin) -> Option<Self> {
+        Some(Self { file: origin.file.clone()?, line: origin.line })
+    }
+}
 
 /// An `Api` in service.
 #[derive(Clone, Debug)]
@@ -38,7 +154,9 @@ pub struct PublishedApi {
     /// The environments.
     pub environments: Vec<PublishedEnvironment>,
     /// The place where the object was written, `file:line`; `None` for objects of a cluster.
-    pub origin: Option<Box<str>>,
+    pub origin: Option<Place>,
+    /// The visitors of the developer portal that see the API.
+    pub visibility: Visibility,
     contract: Option<Arc<Contract>>,
 }
 
@@ -71,8 +189,86 @@ impl PublishedApi {
     }
 }
 
-/// The APIs of a store, in the order of their names.
-pub(crate) fn apis(store: &Store) -> Arc<[PublishedApi]> {
+/// What a store serves. `standings` are the states of its objects.
+pub(crate) fn published(store: &Store, standings: &[Standing]) -> Published {
+    Published {
+        apis: apis(store),
+        plans: plans(store),
+        subscriptions: subscriptions(store, standings),
+        consumers: consumers(store),
+    }
+}
+
+fn plans(store: &Store) -> Vec<PublishedPlan> {
+    let published = store.all::<Plan>().map(|(object, plan, origin)| PublishedPlan {
+        object: object.clone(),
+        title: plan.title.clone().unwrap_or_else(|| (&*object.name).into()),
+        description: plan.description.clone(),
+        limits: plan.terms.limits.limits.clone(),
+        concurrency: plan.terms.limits.concurrency.clone(),
+        quotas: plan.terms.quotas.clone(),
+        needs_approval: plan.approval == ApprovalMode::Manual,
+        visibility: plan.visibility.clone(),
+        origin: Place::of(origin),
+    });
+    let mut published: Vec<_> = published.collect();
+    published.sort_by(|one, other| by_name(&one.object, &other.object));
+    published
+}
+
+fn subscriptions(store: &Store, standings: &[Standing]) -> Vec<PublishedSubscription> {
+    let of_subscriptions = standings.iter().filter(|standing| standing.object.kind == Kind::Subscription);
+    let standings: HashMap<&ObjectRef, &Standing> =
+        of_subscriptions.map(|standing| (&standing.object, standing)).collect();
+    let published = store.all::<Subscription>().map(|(object, subscription, origin)| {
+        let standing = standings.get(object);
+        PublishedSubscription {
+            object: object.clone(),
+            consumer: subscription.consumer.clone(),
+            plan: subscription.plan.clone(),
+            apis: subscription.apis.iter().map(|of| (of.api.clone(), of.sets.clone())).collect(),
+            state: match standing.map(|standing| standing.reason) {
+                Some(Reason::Accepted) => "Active",
+                Some(Reason::Pending) => "Pending",
+                Some(Reason::Suspended) if !subscription.is_suspended => "Rejected",
+                Some(Reason::Suspended) => "Suspended",
+                _ => "Invalid",
+            },
+            message: standing.map(|standing| standing.message.as_str()).unwrap_or_default().into(),
+            created: subscription.created,
+            origin: Place::of(origin),
+        }
+    });
+    let mut published: Vec<_> = published.collect();
+    published.sort_by(|one, other| by_name(&one.object, &other.object));
+    published
+}
+
+fn consumers(store: &Store) -> Vec<PublishedConsumer> {
+    let published = store.all::<Consumer>().map(|(object, consumer, origin)| {
+        let keys = consumer.keys.iter().map(|(_, key)| PublishedKey {
+            name: key.name.clone(),
+            expires: key.expires,
+            is_revoked: key.is_revoked,
+            secret: key.secret().map(|value| value.secret.name.clone()),
+        });
+        PublishedConsumer {
+            object: object.clone(),
+            username: consumer.username.clone(),
+            keys: keys.collect(),
+            origin: Place::of(origin),
+        }
+    });
+    let mut published: Vec<_> = published.collect();
+    published.sort_by(|one, other| by_name(&one.object, &other.object));
+    published
+}
+
+fn by_name(one: &ObjectRef, other: &ObjectRef) -> Ordering {
+    (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name))
+}
+
+fn apis(store: &Store) -> Vec<PublishedApi> {
     let published = store.all::<Api>().map(|(object, api, origin)| {
         let contract = document(store, api);
         let of_document = contract.as_ref().map(|contract| &contract.document);
@@ -107,13 +303,14 @@ pub(crate) fn apis(store: &Store) -> Arc<[PublishedApi]> {
                 })
                 .collect(),
             version,
-            origin: origin.file.as_ref().map(|file| format!("{}:{}", file.display(), origin.line).into()),
+            origin: Place::of(origin),
+            visibility: api.visibility.clone(),
             contract,
         }
     });
     let mut published: Vec<_> = published.collect();
     published.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
-    published.into()
+    published
 }
 
 /// The document of an Api, if it exists. The translation reports a missing document.
@@ -209,7 +406,7 @@ spec:
         assert_eq!((&*api.title, &*api.version, api.owner.as_deref()), ("Pets", "2", Some("Team Pets")));
         assert_eq!((api.state, api.operations()), ("Published", 1));
         assert_eq!(&*api.environments[0].base_path, "/base/2");
-        assert_eq!(api.origin.as_deref(), Some("shop.yaml:2"));
+        assert_eq!(api.origin.as_ref().map(ToString::to_string).as_deref(), Some("shop.yaml:2"));
         let document = api.document().expect("a document");
         assert_eq!(document["paths"]["/pets"]["get"]["summary"], "Lists pets");
     }

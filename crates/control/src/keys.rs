@@ -8,11 +8,8 @@ use aws_lc_rs::rand;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Map, Value, json};
-
-use crate::object::Kind;
-use crate::source::cluster::client::{ClientError, Credentials};
+use sluicegate_model::value::syntax;
 
 /// The number of random bytes of a key.
 const KEY_BYTES: usize = 32;
@@ -23,15 +20,12 @@ const PREFIX: &str = "sgk_";
 /// The most keys of a Consumer.
 const KEYS_MAX: usize = 16;
 
+/// The longest name of a key, in characters.
+const NAME_MAX: usize = 63;
+
 /// Why the keys of a Consumer cannot be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// There is no client for the cluster.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// The API server does not return or change the Consumer.
-    #[error("cannot read or change the Consumer: {0}")]
-    Cluster(#[from] kube::Error),
     /// The Consumer has no key with this name.
     #[error("the Consumer has no key {name:?}; its keys: {keys}")]
     NoSuchKey {
@@ -45,15 +39,18 @@ pub enum KeyError {
     Exists(String),
     /// The Consumer has as many keys as allowed.
     #[error(
-        "the Consumer has {KEYS_MAX} keys, the most that are allowed: remove expired and revoked keys first"
+        "the Consumer has {KEYS_MAX} keys, the most that are allowed: remove expired and revoked keys first (sluicegate key remove)"
     )]
     TooMany,
     /// A time is out of range.
     #[error("the time is out of range")]
     Time,
-    /// The Consumer has no readable specification.
-    #[error("the Consumer has no readable spec")]
-    Unreadable,
+    /// The key is valid, so its entry stays.
+    #[error("the key {0:?} is valid: revoke the key before you remove it")]
+    Valid(String),
+    /// The name cannot be the name of a key.
+    #[error("{0:?} cannot be the name of a key: write 1 to 63 characters of one line")]
+    Name(String),
     /// The system has no random numbers.
     #[error("the system has no random numbers")]
     Random,
@@ -82,14 +79,9 @@ pub struct ListedKey {
 pub struct ConsumerKeys<'o>(&'o mut Map<String, Value>);
 
 impl<'o> ConsumerKeys<'o> {
-    /// The keys in an object of kind Consumer; `None` for another value.
-    pub fn of(object: &'o mut Value) -> Option<Self> {
-        if object["kind"] != "Consumer" {
-            return None;
-        }
-        let fields = object.as_object_mut()?;
-        let spec = fields.entry("spec").or_insert_with(|| json!({}));
-        Some(Self(spec.as_object_mut()?))
+    /// The keys in the specification of a Consumer.
+    pub fn of(spec: &'o mut Map<String, Value>) -> Self {
+        Self(spec)
     }
 
     /// Adds a new key.
@@ -116,6 +108,9 @@ impl<'o> ConsumerKeys<'o> {
             let _ = write!(hash, "{byte:02x}");
         }
         let name = name.map_or_else(|| format!("key-{}", &hash[..8]), ToOwned::to_owned);
+        if name.chars().count() > NAME_MAX || syntax::value_fault(&name).is_some() {
+            return Err(KeyError::Name(name.chars().take(NAME_MAX).collect()));
+        }
         let keys = self.list_mut();
         if keys.iter().any(|known| known["name"] == *name) {
             return Err(KeyError::Exists(name));
@@ -170,6 +165,24 @@ impl<'o> ConsumerKeys<'o> {
         Ok(())
     }
 
+    /// Removes the entry of an expired or revoked key. Callers with the key then learn that the key is unknown.
+    ///
+    /// # Errors
+    ///
+    /// There is no such key, or the key is valid.
+    pub fn remove(&mut self, name: &str) -> Result<(), KeyError> {
+        self.remove_at(name, Timestamp::now())
+    }
+
+    fn remove_at(&mut self, name: &str, now: Timestamp) -> Result<(), KeyError> {
+        self.entry(name)?;
+        if self.list_at(now).iter().any(|key| key.name == name && key.state == "Valid") {
+            return Err(KeyError::Valid(name.to_owned()));
+        }
+        self.list_mut().retain(|entry| entry["name"] != *name);
+        Ok(())
+    }
+
     /// All keys.
     #[must_use]
     pub fn list(&self) -> Vec<ListedKey> {
@@ -220,34 +233,6 @@ fn later(now: Timestamp, after: Duration) -> Result<String, KeyError> {
     Ok(whole.to_string())
 }
 
-/// Reads a Consumer of a cluster, changes its keys with `change`, and writes them. If another change comes between, the API server
-/// refuses, and nothing changes.
-///
-/// # Errors
-///
-/// There are no credentials, the API server refuses, or `change` fails.
-pub async fn change_keys<T>(
-    credentials: &Credentials,
-    (namespace, name): (&str, &str),
-    change: impl FnOnce(&mut ConsumerKeys<'_>) -> Result<T, KeyError>,
-) -> Result<T, KeyError> {
-    let client = credentials.client().await?;
-    let resource = Kind::Consumer.resource(Kind::Consumer.api_versions()[0]);
-    let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource);
-    let object = api.get(name).await?;
-    let version = object.metadata.resource_version.clone();
-    let mut value = json!({"kind": "Consumer", "spec": object.data["spec"]});
-    let before = value["spec"]["apiKeys"].clone();
-    let Some(mut keys) = ConsumerKeys::of(&mut value) else { return Err(KeyError::Unreadable) };
-    let result = change(&mut keys)?;
-    let after = &value["spec"]["apiKeys"];
-    if *after != before {
-        let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"apiKeys": after}});
-        api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
-    }
-    Ok(result)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -255,34 +240,35 @@ mod tests {
     const NOW: &str = "2026-11-26T12:00:00Z";
     const DAY: Duration = Duration::from_secs(86_400);
 
-    fn consumer() -> Value {
-        json!({"kind": "Consumer", "spec": {"username": "alice", "apiKeys": [{"secretRef": {"name": "a"}}]}})
+    fn consumer() -> Map<String, Value> {
+        let spec = json!({"username": "alice", "apiKeys": [{"secretRef": {"name": "a"}}]});
+        spec.as_object().unwrap().clone()
     }
 
     #[test]
     fn issued_key_is_random_and_the_object_has_only_its_hash() {
         let now: Timestamp = NOW.parse().unwrap();
-        let mut object = consumer();
-        let mut keys = ConsumerKeys::of(&mut object).unwrap();
+        let mut spec = consumer();
+        let mut keys = ConsumerKeys::of(&mut spec);
         let first = keys.issue_at(Some("first"), Some(90 * DAY), now).unwrap();
         let second = keys.issue_at(None, None, now).unwrap();
         assert!(first.key.starts_with("sgk_") && first.key.len() == 47 && first.key != second.key);
         assert!(matches!(keys.issue_at(Some("first"), None, now), Err(KeyError::Exists(_))));
-        let text = object.to_string();
+        let text = Value::from(spec.clone()).to_string();
         assert!(!text.contains(&first.key) && !text.contains(&second.key));
-        let entry = &object["spec"]["apiKeys"][1];
+        let entry = &spec["apiKeys"][1];
         assert_eq!(entry["expires"], "2027-02-24T12:00:00Z");
         let hash: String =
             digest(&SHA256, first.key.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(entry["sha256"], *hash);
-        assert_eq!(object["spec"]["apiKeys"][0], json!({"secretRef": {"name": "a"}}), "others stay");
+        assert_eq!(spec["apiKeys"][0], json!({"secretRef": {"name": "a"}}), "others stay");
     }
 
     #[test]
     fn rotated_key_stays_valid_for_the_overlap() {
         let now: Timestamp = NOW.parse().unwrap();
-        let mut object = consumer();
-        let mut keys = ConsumerKeys::of(&mut object).unwrap();
+        let mut spec = consumer();
+        let mut keys = ConsumerKeys::of(&mut spec);
         keys.issue_at(Some("first"), Some(90 * DAY), now).unwrap();
         let second = keys.rotate_at("first", (DAY, None), now).unwrap();
         let listed: Vec<_> = keys.list_at(now).into_iter().skip(1).collect();
@@ -298,5 +284,34 @@ mod tests {
         assert_eq!(error.to_string(), expected);
         keys.revoke(&second.name).unwrap();
         assert_eq!(keys.list_at(now)[2].state, "Revoked");
+    }
+
+    #[test]
+    fn only_invalid_key_is_removed() {
+        let now: Timestamp = NOW.parse().unwrap();
+        let mut spec = consumer();
+        let mut keys = ConsumerKeys::of(&mut spec);
+        for name in ["valid", "revoked", "expired"] {
+            keys.issue_at(Some(name), (name == "expired").then_some(DAY), now).unwrap();
+        }
+        keys.revoke("revoked").unwrap();
+        assert!(matches!(keys.remove_at("valid", now), Err(KeyError::Valid(_))));
+        assert!(matches!(keys.remove_at("other", now), Err(KeyError::NoSuchKey { .. })));
+        let later = now.checked_add(SignedDuration::from_hours(25)).unwrap();
+        assert!(matches!(keys.remove_at("expired", now), Err(KeyError::Valid(_))));
+        keys.remove_at("expired", later).unwrap();
+        keys.remove_at("revoked", now).unwrap();
+        let names: Vec<_> = keys.list_at(now).into_iter().map(|key| key.name).collect();
+        assert_eq!(names, ["", "valid"]);
+    }
+
+    #[test]
+    fn name_of_a_key_is_one_short_line() {
+        let mut spec = consumer();
+        let mut keys = ConsumerKeys::of(&mut spec);
+        for name in ["", "a\nb", &"a".repeat(64)] {
+            assert!(matches!(keys.issue(Some(name), None), Err(KeyError::Name(_))), "{name:?}");
+        }
+        assert!(keys.issue(Some(&"a".repeat(63)), None).is_ok());
     }
 }

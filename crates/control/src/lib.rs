@@ -25,11 +25,12 @@
 //! | [`x_backend`] | XBackends: hosts outside of the cluster |
 //! | [`address`] | the addresses that Gateways request, and the addresses that satisfy the requests |
 //! | [`source`] | following a cluster or a directory, and publishing the changes |
-//! | [`catalogue`] | the APIs in service, with their documents, for people |
+//! | [`catalogue`] | the APIs in service with their documents, plans, subscriptions and keys, for people |
 //! | [`audit`] | the versions of objects that a source applied, without secrets |
 //! | [`review`] | the review of objects before the cluster stores them |
 //! | [`migrate`] | the report for users of ingress-nginx |
 //! | [`keys`] | issuing, rotating and revoking API keys |
+//! | [`edit`] | changes of objects where they are written |
 //! | [`convert`] | from Ingresses to objects of Gateway API, as text |
 //! | [`status`] | the intended status of objects of Gateway API |
 //! | [`problem`], [`locate`] | problems and their lines |
@@ -40,6 +41,7 @@ mod backend_tls;
 mod backend_traffic;
 mod catalogue;
 mod convert;
+mod edit;
 mod emit;
 mod external;
 mod frontend;
@@ -61,10 +63,14 @@ mod x_backend;
 
 pub use audit::Recorder;
 pub use audit::admission::{Admission, requested};
-pub use catalogue::{PublishedApi, PublishedEnvironment};
+pub use catalogue::{
+    Place, Published, PublishedApi, PublishedConsumer, PublishedEnvironment, PublishedKey, PublishedPlan,
+    PublishedSubscription,
+};
 pub use convert::kong::{KongConverted, KongOptions, convert_kong, is_kong, located};
 pub use convert::{Converted, convert_ingresses};
-pub use keys::{ConsumerKeys, IssuedKey, KeyError, ListedKey, change_keys};
+pub use edit::{Creation, Decision, EditError, EditFault, Edited, new_subscription, reference};
+pub use keys::{ConsumerKeys, IssuedKey, KeyError, ListedKey};
 pub use manifest::{read_yaml, write_yaml};
 pub use merge::policy::standing::{Reason, Standing, TargetName};
 pub use migrate::cluster::{ReadError, read_ingresses};

@@ -1,11 +1,9 @@
 //! The login by a token, and sessions.
 //!
-//! A session is a cookie with its end, signed with a key that follows from the token. So every replica with the same token
-//! accepts the session, and a new token ends all sessions. The cookie is not accessible to scripts, and browsers send it only
-//! with requests from the dashboard itself.
+//! A session is a cookie with its end and the name of the user, signed with a key that follows from the user's token. So every
+//! replica with the same file accepts the session, and a new token ends all sessions of the user. The cookie is not accessible to
+//! scripts, and browsers send it only with requests from the site itself.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -18,79 +16,83 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use hyper::Request;
 use hyper::header::{AUTHORIZATION, COOKIE};
 
-/// The name of the cookie.
-const COOKIE_NAME: &str = "sluicegate_session";
+use crate::users;
+pub use crate::users::{Name, Role, TokenError, User};
 
 /// The duration of a session.
 const SESSION: Duration = Duration::from_secs(12 * 3600);
 
-/// The shortest token, in bytes.
-pub const TOKEN_MIN: usize = 16;
-
-/// The longest token, in bytes.
-const TOKEN_MAX: usize = 4096;
-
 /// The age at which the file is read again.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
-/// The number of failed logins at once, and the time after which one more is allowed.
-const TRIES: u32 = 10;
-const TRY_EVERY: Duration = Duration::from_secs(6);
+/// The site that a token file protects. A session of one site is invalid at the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SiteKind {
+    /// The dashboard.
+    Dashboard,
+    /// The developer portal.
+    Portal,
+}
+
+impl SiteKind {
+    /// The name of the cookie. Browsers send cookies to all ports of a host.
+    fn cookie(self) -> &'static str {
+        match self {
+            Self::Dashboard => "sluicegate_session",
+            Self::Portal => "sluicegate_portal_session",
+        }
+    }
+
+    /// The number of failed logins at once, and the time after which one more is allowed. Many people use a portal, and one of them
+    /// must not lock the others out for long.
+    fn tries(self) -> (u32, Duration) {
+        match self {
+            Self::Dashboard => (10, Duration::from_secs(6)),
+            Self::Portal => (100, Duration::from_millis(600)),
+        }
+    }
+
+    /// The name in messages.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Dashboard => "dashboard",
+            Self::Portal => "portal",
+        }
+    }
+}
 
 /// The clients that may read the dashboard.
 #[derive(Clone, Debug)]
 pub enum Access {
     /// Every client that reaches the address.
     Open,
-    /// Clients with the token.
+    /// Users with a token.
     Token(Arc<TokenFile>),
 }
 
-/// A file with the token.
+/// A file with tokens.
 #[derive(Debug)]
 pub struct TokenFile {
     path: PathBuf,
+    site: SiteKind,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// The key that follows from the token; `None` while the file is unusable.
-    key: Option<Key>,
+    /// The users; `None` while the file is unusable.
+    users: Option<Arc<[Entry]>>,
     read: Instant,
     /// The failed logins that count now, and the time of the last change of this number.
     failed: (u32, Instant),
 }
 
-/// What follows from a token.
-#[derive(Clone, Debug)]
-struct Key {
+/// A user with what follows from the token.
+#[derive(Debug)]
+struct Entry {
+    user: Arc<User>,
     hash: [u8; 32],
     signing: hmac::Key,
-}
-
-/// The reason why a token file is unusable.
-#[derive(Debug, thiserror::Error)]
-pub enum TokenError {
-    /// The file cannot be read.
-    #[error("cannot read the token file {}: {error}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        error: io::Error,
-    },
-    /// The token is too short or too long.
-    #[error(
-        "the token in {} has {length} bytes; write from {TOKEN_MIN} to {TOKEN_MAX} bytes, such as the output of: \
-         openssl rand -hex 32", path.display()
-    )]
-    Length {
-        /// The file.
-        path: PathBuf,
-        /// The number of bytes.
-        length: usize,
-    },
 }
 
 /// The reason why a request may not read.
@@ -112,10 +114,10 @@ impl TokenFile {
     /// # Errors
     ///
     /// If the file has no usable token.
-    pub fn open(path: &Path) -> Result<Self, TokenError> {
-        let (key, now) = (Key::read(path)?, Instant::now());
-        let state = State { key: Some(key), read: now, failed: (0, now) };
-        Ok(Self { path: path.to_owned(), state: Mutex::new(state) })
+    pub fn open(path: &Path, site: SiteKind) -> Result<Self, TokenError> {
+        let (users, now) = (read(path, site)?, Instant::now());
+        let state = State { users: Some(users), read: now, failed: (0, now) };
+        Ok(Self { path: path.to_owned(), site, state: Mutex::new(state) })
     }
 
     /// Reads the file again, if it may have changed.
@@ -124,78 +126,102 @@ impl TokenFile {
             return;
         }
         state.read = now;
-        match Key::read(&self.path) {
-            Ok(key) => state.key = Some(key),
+        match read(&self.path, self.site) {
+            Ok(users) => state.users = Some(users),
             Err(error) => {
-                if state.key.take().is_some() {
+                if state.users.take().is_some() {
                     tracing::error!(
-                        "{error}; until the file is readable again, the dashboard responds with 503"
+                        "{error}; until the file is readable again, the {} responds with 503",
+                        self.site.name()
                     );
                 }
             }
         }
     }
 
-    /// Checks a token.
-    fn check_token(&self, token: &[u8], now: Instant) -> Result<Key, Denied> {
+    /// The user with a token, and the session at this time.
+    fn check_token(&self, token: &[u8], now: Instant, end: u64) -> Result<(Arc<User>, String), Denied> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.refresh(&mut state, now);
-        let key = state.key.clone().ok_or(Denied::NoToken)?;
+        let users = state.users.clone().ok_or(Denied::NoToken)?;
         let (failed, since) = state.failed;
         let elapsed = now.saturating_duration_since(since);
-        let allowed_again = u32::try_from(elapsed.as_secs() / TRY_EVERY.as_secs()).unwrap_or(u32::MAX);
+        let (tries, every) = self.site.tries();
+        let allowed_again = u32::try_from(elapsed.as_millis() / every.as_millis()).unwrap_or(u32::MAX);
         let failed = failed.saturating_sub(allowed_again);
-        if failed >= TRIES {
-            return Err(Denied::TooMany(TRY_EVERY.saturating_sub(elapsed)));
+        if failed >= tries {
+            return Err(Denied::TooMany(every.saturating_sub(elapsed)));
         }
-        if key.is_of(token) {
-            return Ok(key);
+        let hash = digest(&SHA256, token);
+        if let Some(entry) = users.iter().find(|entry| entry.is_of(hash.as_ref())) {
+            return Ok((entry.user.clone(), entry.session(end)));
         }
         let since = if allowed_again > 0 || failed == 0 { now } else { since };
         state.failed = (failed + 1, since);
         Err(Denied::WrongToken)
     }
 
-    fn key(&self, now: Instant) -> Result<Key, Denied> {
+    fn users(&self, now: Instant) -> Result<Arc<[Entry]>, Denied> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.refresh(&mut state, now);
-        state.key.clone().ok_or(Denied::NoToken)
+        state.users.clone().ok_or(Denied::NoToken)
+    }
+
+    /// The user of a request: by a token in `Authorization`, or else by the session.
+    pub(crate) fn user_of<B>(&self, request: &Request<B>) -> Result<Arc<User>, Denied> {
+        let now = Instant::now();
+        if let Some(token) = bearer(request) {
+            return Ok(self.check_token(token, now, 0)?.0);
+        }
+        let users = self.users(now)?;
+        let session = session(request, self.site).ok_or(Denied::Unauthenticated)?;
+        user_of_session(&users, session, seconds_since_1970()).ok_or(Denied::Unauthenticated)
+    }
+
+    /// Logs a client in: the value of `Set-Cookie`.
+    pub(crate) fn log_in<B>(&self, request: &Request<B>) -> Result<String, Denied> {
+        let token = bearer(request).ok_or(Denied::Unauthenticated)?;
+        let end = seconds_since_1970() + SESSION.as_secs();
+        let (_, session) = self.check_token(token, Instant::now(), end)?;
+        Ok(cookie(request, self.site, &session, SESSION))
     }
 }
 
-impl Key {
-    fn read(path: &Path) -> Result<Self, TokenError> {
-        let text = fs::read(path).map_err(|error| TokenError::Read { path: path.to_owned(), error })?;
-        let token = text.trim_ascii();
-        if !(TOKEN_MIN..=TOKEN_MAX).contains(&token.len()) {
-            return Err(TokenError::Length { path: path.to_owned(), length: token.len() });
-        }
-        Ok(Self::of(token))
-    }
+fn read(path: &Path, site: SiteKind) -> Result<Arc<[Entry]>, TokenError> {
+    let users = users::read(path)?.into_iter();
+    Ok(users.map(|(user, token)| Entry::new(user, &token, site)).collect())
+}
 
-    fn of(token: &[u8]) -> Self {
-        let secret = digest(&SHA256, &[b"sluicegate dashboard session\n", token].concat());
+impl Entry {
+    fn new(user: User, token: &[u8], site: SiteKind) -> Self {
+        let name = format!("sluicegate {} session\n", site.name());
+        let secret = digest(&SHA256, &[name.as_bytes(), token].concat());
         let mut hash = [0; 32];
         hash.copy_from_slice(digest(&SHA256, token).as_ref());
-        Self { hash, signing: hmac::Key::new(hmac::HMAC_SHA256, secret.as_ref()) }
+        Self { user: user.into(), hash, signing: hmac::Key::new(hmac::HMAC_SHA256, secret.as_ref()) }
     }
 
-    /// Whether this is the token. The time does not depend on the place of the first difference.
-    fn is_of(&self, token: &[u8]) -> bool {
-        verify_slices_are_equal(digest(&SHA256, token).as_ref(), &self.hash).is_ok()
+    /// Whether this is the hash of the token. The time does not depend on the place of the first difference.
+    fn is_of(&self, hash: &[u8]) -> bool {
+        verify_slices_are_equal(hash, &self.hash).is_ok()
     }
 
     /// The text of a session that ends at this time, in seconds since 1970.
     fn session(&self, end: u64) -> String {
-        let tag = hmac::sign(&self.signing, &end.to_be_bytes());
-        format!("{end}.{}", BASE64.encode(tag.as_ref()))
+        let signed = format!("{end}.{}", BASE64.encode(&self.user.name));
+        let tag = hmac::sign(&self.signing, signed.as_bytes());
+        format!("{signed}.{}", BASE64.encode(tag.as_ref()))
     }
+}
 
-    fn accepts(&self, session: &str, now: u64) -> bool {
-        let Some((end, tag)) = session.split_once('.') else { return false };
-        let (Ok(end), Ok(tag)) = (end.parse::<u64>(), BASE64.decode(tag)) else { return false };
-        hmac::verify(&self.signing, &end.to_be_bytes(), &tag).is_ok() && now < end
-    }
+/// The user with this session.
+fn user_of_session(users: &[Entry], session: &str, now: u64) -> Option<Arc<User>> {
+    let (signed, tag) = session.rsplit_once('.')?;
+    let (end, name) = signed.split_once('.')?;
+    let (end, name, tag) = (end.parse::<u64>().ok()?, BASE64.decode(name).ok()?, BASE64.decode(tag).ok()?);
+    let entry = users.iter().find(|entry| entry.user.name.as_bytes() == name)?;
+    let is_signed = hmac::verify(&entry.signing, signed.as_bytes(), &tag).is_ok();
+    (is_signed && now < end).then(|| entry.user.clone())
 }
 
 impl Access {
@@ -204,52 +230,46 @@ impl Access {
         matches!(self, Self::Token(_))
     }
 
-    /// Checks whether a request may read: by its session, or by `Authorization: Bearer TOKEN`.
-    pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), Denied> {
-        let Self::Token(file) = self else { return Ok(()) };
-        let now = Instant::now();
-        if let Some(token) = bearer(request) {
-            return file.check_token(token, now).map(drop);
-        }
-        let key = file.key(now)?;
-        let unix = seconds_since_1970();
-        match session(request).is_some_and(|session| key.accepts(session, unix)) {
-            true => Ok(()),
-            false => Err(Denied::Unauthenticated),
+    /// The user of a request: by its session, or by `Authorization: Bearer TOKEN`. Without a login, each client is a viewer without
+    /// a name.
+    pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<Arc<User>, Denied> {
+        match self {
+            Self::Open => Ok(Arc::default()),
+            Self::Token(file) => file.user_of(request),
         }
     }
 
     /// Logs a client in: the value of `Set-Cookie`.
     pub(crate) fn log_in<B>(&self, request: &Request<B>) -> Result<Option<String>, Denied> {
-        let Self::Token(file) = self else { return Ok(None) };
-        let token = bearer(request).ok_or(Denied::Unauthenticated)?;
-        let key = file.check_token(token, Instant::now())?;
-        let session = key.session(seconds_since_1970() + SESSION.as_secs());
-        Ok(Some(cookie(request, &session, SESSION)))
-    }
-
-    /// Logs a client out: the value of `Set-Cookie`.
-    pub(crate) fn log_out<B>(request: &Request<B>) -> String {
-        cookie(request, "", Duration::ZERO)
+        match self {
+            Self::Open => Ok(None),
+            Self::Token(file) => file.log_in(request).map(Some),
+        }
     }
 }
 
-fn cookie<B>(request: &Request<B>, value: &str, age: Duration) -> String {
+/// Logs a client out: the value of `Set-Cookie`.
+pub(crate) fn log_out<B>(request: &Request<B>, site: SiteKind) -> String {
+    cookie(request, site, "", Duration::ZERO)
+}
+
+fn cookie<B>(request: &Request<B>, site: SiteKind, value: &str, age: Duration) -> String {
     let is_https = request.headers().get("x-forwarded-proto").is_some_and(|scheme| scheme == "https");
     let secure = if is_https { "; Secure" } else { "" };
-    format!("{COOKIE_NAME}={value}; Path=/; Max-Age={}; HttpOnly; SameSite=Strict{secure}", age.as_secs())
+    format!("{}={value}; Path=/; Max-Age={}; HttpOnly; SameSite=Strict{secure}", site.cookie(), age.as_secs())
 }
 
-fn bearer<B>(request: &Request<B>) -> Option<&[u8]> {
+/// The token in `Authorization`.
+pub(crate) fn bearer<B>(request: &Request<B>) -> Option<&[u8]> {
     let value = request.headers().get(AUTHORIZATION)?.as_bytes();
     let (scheme, token) = value.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
-fn session<B>(request: &Request<B>) -> Option<&str> {
+fn session<B>(request: &Request<B>, site: SiteKind) -> Option<&str> {
     let lines = request.headers().get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
     let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(name, _)| *name == COOKIE_NAME).map(|(_, value)| value)
+    pairs.find(|(name, _)| *name == site.cookie()).map(|(_, value)| value)
 }
 
 fn seconds_since_1970() -> u64 {
@@ -258,79 +278,82 @@ fn seconds_since_1970() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::write;
+    use std::fs::{remove_file, write};
 
     use super::*;
 
     const TOKEN: &str = "0123456789abcdef";
+    const USERS: &str =
+        "users:\n- {name: ada, token: 0123456789abcdef}\n- {name: bob, token: fedcba9876543210}\n";
 
-    fn file(token: &str) -> (tempfile::TempDir, Result<TokenFile, TokenError>) {
+    fn file(text: &str) -> (tempfile::TempDir, TokenFile) {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("token");
-        write(&path, format!("{token}\n")).expect("a file");
-        let opened = TokenFile::open(&path);
+        write(&path, text).expect("a file");
+        let opened = TokenFile::open(&path, SiteKind::Dashboard).expect("a token");
         (folder, opened)
-    }
-
-    fn access(token: &str) -> (tempfile::TempDir, Access) {
-        let (folder, file) = file(token);
-        (folder, Access::Token(Arc::new(file.expect("a token"))))
     }
 
     fn request(name: &str, value: &str) -> Request<()> {
         Request::builder().header(name, value).body(()).expect("a request")
     }
 
-    #[test]
-    fn short_token_is_rejected() {
-        assert!(matches!(file("0123456789abcde").1, Err(TokenError::Length { length: 15, .. })));
-        assert!(matches!(TokenFile::open(Path::new("/nowhere")), Err(TokenError::Read { .. })));
+    fn entry(name: &str, token: &str, site: SiteKind) -> Entry {
+        Entry::new(User { name: name.to_owned(), ..User::default() }, token.as_bytes(), site)
     }
 
     #[test]
     fn session_is_accepted_until_its_end_and_only_with_its_token() {
-        let (key, other) = (Key::of(TOKEN.as_bytes()), Key::of(b"another token 123"));
-        let session = key.session(100);
-        assert!(key.accepts(&session, 99));
-        assert!(!key.accepts(&session, 100), "it has ended");
-        assert!(!other.accepts(&session, 99));
-        let forged = session.replace("100.", "900.");
-        for forged in [&*forged, "", ".", "100.", "100.AAAA", "x.y"] {
-            assert!(!key.accepts(forged, 99), "{forged}");
+        let users = [
+            entry("ada", TOKEN, SiteKind::Dashboard),
+            entry("bob", "another token 123", SiteKind::Dashboard),
+        ];
+        let session = users[0].session(100);
+        let user = |users: &[Entry], session: &str, now| {
+            user_of_session(users, session, now).map(|user| user.name.clone())
+        };
+        assert_eq!(user(&users, &session, 99).as_deref(), Some("ada"));
+        assert_eq!(user(&users, &session, 100), None, "it has ended");
+        assert_eq!(user(&[entry("ada", "a new token 1234", SiteKind::Dashboard)], &session, 99), None);
+        assert_eq!(user(&[entry("ada", TOKEN, SiteKind::Portal)], &session, 99), None, "another site");
+        let of_bob = session.replace(&BASE64.encode("ada"), &BASE64.encode("bob"));
+        let later = session.replace("100.", "900.");
+        for forged in [&*later, &of_bob, "", ".", "..", "100..", "100.AAAA", "x.y.z"] {
+            assert_eq!(user(&users, forged, 99), None, "{forged}");
         }
     }
 
     #[test]
     fn login_returns_a_cookie_that_scripts_and_other_sites_cannot_use() {
-        let (_folder, access) = access(TOKEN);
-        let login = request("authorization", &format!("Bearer {TOKEN}"));
+        let (_folder, file) = file(USERS);
+        let access = Access::Token(Arc::new(file));
+        let login = request("authorization", "Bearer fedcba9876543210");
         let cookie = access.log_in(&login).expect("a login").expect("a cookie");
         assert!(cookie.contains("; HttpOnly; SameSite=Strict"), "{cookie}");
         let pair = cookie.split(';').next().unwrap_or_default();
-        assert_eq!(access.check(&request("cookie", &format!("a=b; {pair}"))), Ok(()));
-        assert_eq!(access.check(&request("cookie", "sluicegate_session=1.x")), Err(Denied::Unauthenticated));
-        assert_eq!(access.check(&login), Ok(()));
+        let user = |request: &Request<()>| access.check(request).map(|user| user.name.clone());
+        assert_eq!(user(&request("cookie", &format!("a=b; {pair}"))).as_deref(), Ok("bob"));
+        assert_eq!(user(&request("cookie", "sluicegate_session=1.x.y")), Err(Denied::Unauthenticated));
+        assert_eq!(user(&login).as_deref(), Ok("bob"));
     }
 
     #[test]
     fn login_is_denied_after_too_many_wrong_tokens() {
         let (_folder, file) = file(TOKEN);
-        let (file, now) = (file.expect("a token"), Instant::now());
-        for _ in 0..TRIES {
-            assert_eq!(file.check_token(b"wrong", now).map(drop), Err(Denied::WrongToken));
+        let (now, (tries, every)) = (Instant::now(), SiteKind::Dashboard.tries());
+        for _ in 0..tries {
+            assert_eq!(file.check_token(b"wrong", now, 0).map(drop), Err(Denied::WrongToken));
         }
-        assert!(matches!(file.check_token(TOKEN.as_bytes(), now).map(drop), Err(Denied::TooMany(_))));
-        assert!(file.check_token(TOKEN.as_bytes(), now + TRY_EVERY).is_ok(), "one more try");
+        assert!(matches!(file.check_token(TOKEN.as_bytes(), now, 0).map(drop), Err(Denied::TooMany(_))));
+        assert!(file.check_token(TOKEN.as_bytes(), now + every, 0).is_ok(), "one more try");
     }
 
     #[test]
     fn unreadable_token_file_closes_the_dashboard() {
         let (folder, file) = file(TOKEN);
-        let file = file.expect("a token");
-        fs::remove_file(folder.path().join("token")).expect("a removed file");
-        assert!(matches!(file.key(Instant::now() + READ_AGAIN), Err(Denied::NoToken)));
+        remove_file(folder.path().join("token")).expect("a removed file");
+        assert!(matches!(file.users(Instant::now() + READ_AGAIN), Err(Denied::NoToken)));
         write(folder.path().join("token"), "another token 123").expect("a file");
-        let later = Instant::now() + 3 * READ_AGAIN;
-        assert!(file.check_token(b"another token 123", later).is_ok());
+        assert!(file.users(Instant::now() + 2 * READ_AGAIN).is_ok());
     }
 }

@@ -19,9 +19,13 @@ macro_rules! files {
     };
 }
 
+/// The number of files.
+const FILE_COUNT: usize = 38;
+
 /// Every file with its media type.
-const FILES: [(&str, &str, &[u8]); 25] = files![
+const FILES: [(&str, &str, &[u8]); FILE_COUNT] = files![
     ("index.html", HTML),
+    ("portal.html", HTML),
     ("style.css", CSS),
     ("icon.svg", SVG),
     ("main.js", JS),
@@ -46,6 +50,18 @@ const FILES: [(&str, &str, &[u8]); 25] = files![
     ("pages/problems.js", JS),
     ("pages/analytics.js", JS),
     ("pages/audit.js", JS),
+    ("pages/plans.js", JS),
+    ("pages/subscriptions.js", JS),
+    ("pages/keys.js", JS),
+    ("lib/change.js", JS),
+    ("lib/document.js", JS),
+    ("lib/frame.js", JS),
+    ("portal/main.js", JS),
+    ("portal/catalogue.js", JS),
+    ("portal/api.js", JS),
+    ("portal/subscriptions.js", JS),
+    ("portal/keys.js", JS),
+    ("portal/usage.js", JS),
 ];
 
 /// A file of the application.
@@ -75,6 +91,11 @@ pub(crate) fn find(name: &str) -> Option<&'static Asset> {
 /// The page of the application.
 pub(crate) fn page() -> &'static Asset {
     &ASSETS[0]
+}
+
+/// The page of the portal.
+pub(crate) fn portal_page() -> &'static Asset {
+    &ASSETS[1]
 }
 
 /// Compresses bytes.

@@ -2,9 +2,12 @@
 
 mod certificates;
 mod consumers;
-mod overview;
+pub(crate) mod keys;
+pub(crate) mod overview;
+mod plans;
 mod policies;
 mod routes;
+mod subscriptions;
 mod upstreams;
 
 use std::sync::{Arc, Mutex};
@@ -14,8 +17,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sluicegate_admin::explain;
 
-use crate::Dashboard;
 use crate::list::Wanted;
+use crate::{Api, Dashboard};
 use routes::Known;
 
 /// The documents of one dashboard.
@@ -50,22 +53,13 @@ impl Data {
             "certificates" => bytes(&self.certificates(&wanted(query)?)),
             "policies" => bytes(&self.policies(&wanted(query)?)),
             "consumers" => bytes(&self.consumers(&wanted(query)?)),
+            "plans" => bytes(&self.plans(&wanted(query)?)),
+            "subscriptions" => bytes(&self.subscriptions(&wanted(query)?)),
+            "keys" => bytes(&self.keys(&wanted(query)?)),
             "apis" => {
                 let wanted = wanted(query)?;
                 let mut apis = self.dashboard.catalogue.apis();
-                apis.retain(|api| {
-                    let hosts = api.environments.iter().flat_map(|environment| &environment.hosts);
-                    let owner = api.owner.iter();
-                    let own = [&api.namespace, &api.name, &api.title, &api.version];
-                    let texts: Vec<&str> = own
-                        .into_iter()
-                        .chain(hosts)
-                        .chain(owner)
-                        .map(String::as_str)
-                        .chain([api.state])
-                        .collect();
-                    wanted.finds(&texts.join(" ").to_lowercase())
-                });
+                apis.retain(|api| wanted.finds(&text_of(api)));
                 bytes(&wanted.part(&apis, Clone::clone))
             }
             "api" => self.api(query),
@@ -103,11 +97,7 @@ impl Data {
 
     /// An API with its document.
     fn api(&self, query: &str) -> Result<Vec<u8>, Absent> {
-        let parameter = |wanted: &str| {
-            let found = parse(query.as_bytes()).find(|(name, _)| name == wanted);
-            found.map(|(_, value)| value.into_owned()).unwrap_or_default()
-        };
-        let (namespace, name) = (parameter("namespace"), parameter("name"));
+        let (namespace, name) = (parameter(query, "namespace"), parameter(query, "name"));
         let apis = self.dashboard.catalogue.apis();
         let api = apis.into_iter().find(|api| api.namespace == namespace && api.name == name);
         let api = api.ok_or_else(|| Absent::Object(format!("There is no Api {namespace}/{name}.")))?;
@@ -116,10 +106,24 @@ impl Data {
     }
 }
 
-fn wanted(query: &str) -> Result<Wanted, Absent> {
+/// The value of a parameter; empty without the parameter.
+pub(crate) fn parameter(query: &str, wanted: &str) -> String {
+    let found = parse(query.as_bytes()).find(|(name, _)| name == wanted);
+    found.map(|(_, value)| value.into_owned()).unwrap_or_default()
+}
+
+/// The text of an API in which a search looks, in lower case.
+pub(crate) fn text_of(api: &Api) -> String {
+    let hosts = api.environments.iter().flat_map(|environment| &environment.hosts);
+    let own = [&api.namespace, &api.name, &api.title, &api.version];
+    let texts = own.into_iter().chain(hosts).chain(&api.owner).map(String::as_str).chain([api.state]);
+    texts.collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
+pub(crate) fn wanted(query: &str) -> Result<Wanted, Absent> {
     Wanted::read(query).map_err(|error| Absent::Query(error.to_string()))
 }
 
-fn bytes(document: &impl Serialize) -> Result<Vec<u8>, Absent> {
+pub(crate) fn bytes(document: &impl Serialize) -> Result<Vec<u8>, Absent> {
     serde_json::to_vec(document).map_err(|error| Absent::Query(error.to_string()))
 }

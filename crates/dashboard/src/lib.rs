@@ -1,19 +1,22 @@
-//! The dashboard of Sluicegate: a web application inside of the binary.
+//! The dashboard and the developer portal of Sluicegate: web applications inside of the binary.
 //!
 //! Inputs: the pages of the admin interface of the same process, and what the control plane knows ([`Catalogue`]). Output: the
-//! files of the application, and JSON of bounded size, read-only, at an address of its own. The application (`app`) is plain
-//! ES modules, CSS and HTML, embedded as they are.
+//! files of the applications, and JSON of bounded size, at an address for each. Only operators change objects in the dashboard, if the
+//! caller allows changes. The applications (`app`) are plain ES modules, CSS and HTML, embedded as they are.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `server` | the limits of connections, and the response to each request |
+//! | `response` | responses, and the checks of requests |
+//! | [`portal`] | the developer portal, a second site |
 //! | `security` | the headers that protect a page in a browser |
-//! | [`access`] | the login by a token, and sessions |
+//! | [`access`], `users` | the login by a token, sessions, and the users of a token file |
+//! | [`changes`] | changes that users request |
 //! | `assets` | the embedded files |
 //! | `data` | the JSON documents of the application |
 //! | `list` | bounded parts of lists: `limit`, `after`, `search` |
 //! | [`history`] | the rates of the last hour |
-//! | [`catalogue`] | what the control plane knows: APIs and problems |
+//! | [`catalogue`] | what the control plane knows: APIs, plans, subscriptions, Consumers and problems |
 
 use std::sync::Arc;
 
@@ -22,15 +25,21 @@ use sluicegate_admin::{Admin, Hosts};
 pub mod access;
 mod assets;
 pub mod catalogue;
+pub mod changes;
 mod data;
 pub mod history;
 mod list;
+pub mod portal;
+mod response;
 mod security;
 mod server;
+mod users;
 
-pub use access::{Access, TokenError, TokenFile};
-pub use catalogue::{Api, Catalogue, Environment, Problem};
+pub use access::{Access, Name, Role, SiteKind, TokenError, TokenFile, User};
+pub use catalogue::{Api, Catalogue, Consumer, Environment, Key, Plan, Problem, Subscribed, Subscription};
+pub use changes::{Change, ChangeError, Changes, Changing, Decision, KeyChange, NewKey};
 pub use history::History;
+pub use portal::{Portal, QuotaUsage, Quotas};
 
 /// The dashboard of one process.
 #[derive(Clone)]
@@ -43,8 +52,10 @@ pub struct Dashboard {
     pub is_control_plane: bool,
     /// The hosts that the dashboard accepts.
     pub hosts: Hosts,
-    /// Who may read.
+    /// The clients that may read.
     pub access: Access,
+    /// Makes the changes of operators. `None`: the dashboard changes nothing.
+    pub changes: Option<Arc<dyn Changes>>,
     /// The rates of the last hour.
     pub history: Arc<History>,
 }

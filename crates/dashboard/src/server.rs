@@ -3,41 +3,46 @@
 #[cfg(test)]
 mod tests;
 
-use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{
-    ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_TYPE,
-    ETAG, HOST, HeaderMap, HeaderValue, IF_NONE_MATCH, RETRY_AFTER, SET_COOKIE, VARY,
-};
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::json;
-use sluicegate_admin::{HostFault, Pages};
+use sluicegate_admin::Pages;
 use sluicegate_http_server::{Bounds, Counters, Handler, Kind, Plain, Server};
 use tokio::net::TcpListener;
-use tokio::time::interval;
+use tokio::time::{interval, timeout};
 
-use crate::access::{Access, Denied};
-use crate::assets::{self, Asset};
+use crate::access::{self, Role, SiteKind, User};
+use crate::assets;
+use crate::changes::{Change, ChangeError, Changes};
 use crate::data::{Absent, Data};
+use crate::response::{
+    Body, changed, check_change, check_host, check_site, denied, error, file, json_response, of_admin,
+    with_cookie, wrong_method,
+};
 use crate::{Dashboard, security};
 
 /// The limits of the connections of clients. `--help` names the same numbers.
-const BOUNDS: Bounds =
+pub(crate) const BOUNDS: Bounds =
     Bounds { connections: 64, reserve: 0, head: Duration::from_secs(10), age: Duration::from_secs(300) };
 
 /// The time between two looks for memory that no request uses.
 const FORGET: Duration = Duration::from_secs(15);
 
-/// Shorter bodies are not compressed.
-const GZIP_MIN: usize = 1024;
+/// The longest body of a request, in bytes.
+const BODY_MAX: usize = 16 * 1024;
 
-type Body = UnsyncBoxBody<Bytes, Infallible>;
+/// The time within which a client sends the body of a request.
+const BODY_TIME: Duration = Duration::from_secs(10);
+
+/// The documents that are pages of the admin interface.
+const OF_ADMIN: [&str; 2] = ["analytics", "audit"];
+
+const SITE: SiteKind = SiteKind::Dashboard;
 
 impl Dashboard {
     /// Serves until the future is dropped, which closes every connection.
@@ -76,8 +81,36 @@ impl Handler for Site {
     type Body = Body;
 
     async fn respond(&self, request: Request<Incoming>, _: Kind) -> Response<Body> {
-        self.answer(&request).await
+        match whole(request).await {
+            Ok(request) => self.answer(&request).await,
+            Err(response) => protected(*response, &[]),
+        }
     }
+}
+
+/// The request with its body. Only POST has a body.
+pub(crate) async fn whole(request: Request<Incoming>) -> Result<Request<Bytes>, Box<Response<Body>>> {
+    let (parts, body) = request.into_parts();
+    if parts.method != Method::POST {
+        return Ok(Request::from_parts(parts, Bytes::new()));
+    }
+    match timeout(BODY_TIME, Limited::new(body, BODY_MAX).collect()).await {
+        Ok(Ok(body)) => Ok(Request::from_parts(parts, body.to_bytes())),
+        Ok(Err(_)) => {
+            let message =
+                format!("The body of the request is incomplete, or has more than {BODY_MAX} bytes.");
+            Err(error(StatusCode::PAYLOAD_TOO_LARGE, &message).into())
+        }
+        Err(_) => {
+            Err(error(StatusCode::REQUEST_TIMEOUT, "The body of the request did not come in time.").into())
+        }
+    }
+}
+
+/// A response with the headers that protect a page, which may send requests to these hosts.
+pub(crate) fn protected(mut response: Response<Body>, hosts: &[String]) -> Response<Body> {
+    security::protect(response.headers_mut(), security::policy(hosts.iter().map(String::as_str)));
+    response
 }
 
 impl Site {
@@ -86,228 +119,166 @@ impl Site {
         Self { data: Data::new(dashboard.clone()), admin, dashboard }
     }
 
-    async fn answer<B: Sync>(&self, request: &Request<B>) -> Response<Body> {
+    async fn answer(&self, request: &Request<Bytes>) -> Response<Body> {
         let hosts = self.hosts_of_page(request).await;
-        let mut response = self.checked(request).await;
-        security::protect(response.headers_mut(), security::policy(hosts.iter().map(String::as_str)));
-        response
+        protected(self.checked(request).await.unwrap_or_else(|response| *response), &hosts)
     }
 
-    async fn checked<B: Sync>(&self, request: &Request<B>) -> Response<Body> {
-        match self.dashboard.hosts.check(request) {
-            Ok(()) => {}
-            Err(HostFault::Invalid) => {
-                let mut response = error(
-                    StatusCode::BAD_REQUEST,
-                    "A request needs exactly one valid Host header (RFC 9112, 3.2).",
-                );
-                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-                return response;
-            }
-            Err(HostFault::Foreign(host)) => {
-                return error(
-                    StatusCode::FORBIDDEN,
-                    &format!(
-                        "The dashboard does not accept the host {host:?}, so that pages of other sites cannot read it \
-                         through a browser. Use localhost or an IP address, or start the gateway with \
-                         --dashboard-host NAME."
-                    ),
-                );
-            }
+    async fn checked(&self, request: &Request<Bytes>) -> Result<Response<Body>, Box<Response<Body>>> {
+        check_host(request, &self.dashboard.hosts, SITE)?;
+        let path = request.uri().path();
+        if request.method() == Method::POST && path == "/api/change" {
+            check_site(request, SITE)?;
+            return self.change(request).await;
         }
         if request.method() != Method::GET {
-            let mut response = error(StatusCode::METHOD_NOT_ALLOWED, "The dashboard accepts only GET.");
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
-            return response;
+            return Ok(wrong_method("GET", "The dashboard accepts only GET here."));
         }
-        let path = request.uri().path();
-        match (path.strip_prefix("/api/"), path.strip_prefix("/app/")) {
-            (Some(document), _) => self.document(request, document).await,
+        Ok(match (path.strip_prefix("/api/"), path.strip_prefix("/app/")) {
+            (Some(document), _) => {
+                check_site(request, SITE)?;
+                self.document(request, document).await?
+            }
             (None, Some(name)) => match assets::find(name) {
                 Some(asset) => file(request, asset),
                 None => error(StatusCode::NOT_FOUND, "The dashboard has no such file."),
             },
             // Every other path is a page of the application.
             (None, None) => file(request, assets::page()),
-        }
+        })
+    }
+
+    /// The user of a request.
+    fn user(&self, request: &Request<Bytes>) -> Result<Arc<User>, Box<Response<Body>>> {
+        self.dashboard.access.check(request).map_err(|reason| denied(reason, SITE).into())
     }
 
     /// A JSON document, or a part of the login.
-    async fn document<B: Sync>(&self, request: &Request<B>, name: &str) -> Response<Body> {
-        // Browsers state which site sends a request. Other sites have no business here.
-        let site = request.headers().get("sec-fetch-site");
-        if site.is_some_and(|site| !["same-origin", "none"].iter().any(|own| site == own)) {
-            return error(
-                StatusCode::FORBIDDEN,
-                "The dashboard does not respond to requests of other sites.",
-            );
-        }
+    async fn document(
+        &self,
+        request: &Request<Bytes>,
+        name: &str,
+    ) -> Result<Response<Body>, Box<Response<Body>>> {
         let access = &self.dashboard.access;
         match name {
-            "session" => {
-                let is_open = access.check(request).is_ok();
-                let session = json!({"login": !is_open, "protected": access.requires_login()});
-                return json_response(request, session.to_string().into_bytes());
-            }
+            "session" => return Ok(self.session(request)),
             "login" => {
-                return match access.log_in(request) {
-                    Ok(cookie) => with_cookie(cookie),
-                    Err(reason) => denied(reason),
-                };
+                let cookie = access.log_in(request).map_err(|reason| Box::new(denied(reason, SITE)))?;
+                return Ok(with_cookie(cookie));
             }
-            "logout" => return with_cookie(Some(Access::log_out(request))),
+            "logout" => return Ok(with_cookie(Some(access::log_out(request, SITE)))),
             _ => {}
         }
-        if let Err(reason) = access.check(request) {
-            return denied(reason);
-        }
+        self.user(request)?;
         let query = request.uri().query().unwrap_or_default().to_owned();
         if OF_ADMIN.contains(&name) {
-            return self.of_admin(name, &query).await;
+            return Ok(of_admin(&self.admin, name, &query).await);
         }
         let (data, name) = (self.data.clone(), name.to_owned());
-        match tokio::task::spawn_blocking(move || data.document(&name, &query)).await {
-            Ok(Ok(document)) => json_response(request, document),
-            Ok(Err(Absent::Path)) => error(StatusCode::NOT_FOUND, "The dashboard has no such document."),
-            Ok(Err(Absent::Object(message))) => error(StatusCode::NOT_FOUND, &message),
-            Ok(Err(Absent::Query(message))) => error(StatusCode::BAD_REQUEST, &message),
+        let document = tokio::task::spawn_blocking(move || data.document(&name, &query)).await;
+        Ok(match document {
+            Ok(document) => document_response(request, document),
             Err(_) => {
                 error(StatusCode::INTERNAL_SERVER_ERROR, "The document failed. The log has the reason.")
             }
-        }
+        })
     }
 
-    /// A page of the admin interface of this process. If the interface does not have the page, the document says so.
-    async fn of_admin(&self, name: &str, query: &str) -> Response<Body> {
-        let asked = Request::builder().uri(format!("/{name}?{query}")).header(HOST, "localhost").body(());
-        let Ok(asked) = asked else {
-            return error(StatusCode::BAD_REQUEST, "The query has characters that are not allowed in a URL.");
+    /// The user, and what the user may do.
+    fn session(&self, request: &Request<Bytes>) -> Response<Body> {
+        let access = &self.dashboard.access;
+        let user = access.check(request).ok();
+        let changes = self.dashboard.changes.as_ref();
+        let role = user.as_ref().map(|user| user.role);
+        let session = json!({
+            "login": user.is_none(),
+            "protected": access.requires_login(),
+            "user": user.as_ref().map(|user| &user.name).filter(|name| !name.is_empty()),
+            "role": role.map(Role::as_str),
+            "changes": changes.is_some() && role == Some(Role::Operator),
+            "needs_kubernetes_token": changes.is_some_and(|changes| changes.needs_token()),
+        });
+        json_response(request, session.to_string().into_bytes())
+    }
+
+    /// Makes a change.
+    async fn change(&self, request: &Request<Bytes>) -> Result<Response<Body>, Box<Response<Body>>> {
+        let Some(changes) = &self.dashboard.changes else {
+            let message = "The dashboard changes nothing. To allow changes, start the gateway with --dashboard-changes.";
+            return Ok(wrong_method("GET", message));
         };
-        let response = self.admin.respond_in_time(asked).await;
-        if response.status() == StatusCode::NOT_FOUND {
-            return response_of(StatusCode::OK, JSON, br#"{"off":true}"#.as_slice().into());
+        check_change(request)?;
+        let user = self.user(request)?;
+        if user.role < Role::Operator {
+            let message = "A viewer cannot change objects. The role operator can (--dashboard-token-file).";
+            return Ok(error(StatusCode::FORBIDDEN, message));
         }
-        let (parts, content) = response.into_parts();
-        let mut response = Response::new(content.boxed_unsync());
-        *response.status_mut() = parts.status;
-        let media_type = parts.headers.get(CONTENT_TYPE).cloned();
-        let media_type = media_type.unwrap_or(HeaderValue::from_static(JSON));
-        if media_type.as_bytes().starts_with(b"text/csv") {
-            let name = HeaderValue::try_from(format!("attachment; filename=\"{name}.csv\""));
-            response.headers_mut().extend(name.ok().map(|name| (CONTENT_DISPOSITION, name)));
+        let change = Change::read(request.body())
+            .map_err(|message| Box::new(error(StatusCode::BAD_REQUEST, &message)))?;
+        let token = request.headers().get("x-kubernetes-token").and_then(|token| token.to_str().ok());
+        let token = token.map(str::trim).filter(|token| !token.is_empty());
+        if changes.needs_token() && token.is_none() {
+            let message = "A change in a cluster needs your token for the Kubernetes API.";
+            return Ok(error(StatusCode::BAD_REQUEST, message));
         }
-        response.headers_mut().insert(CONTENT_TYPE, media_type);
-        response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
-        response
+        let made = make(&**changes, SITE, &user, change, token.map(str::to_owned)).await;
+        Ok(made.unwrap_or_else(|ChangeError { status, message, .. }| error(status, &message)))
     }
 
     /// The hosts to which a page may send requests: the page of an API tries its operations. Without a login there are none,
     /// because the names of hosts are data.
-    async fn hosts_of_page<B: Sync>(&self, request: &Request<B>) -> Vec<String> {
-        let path = request.uri().path();
-        let Some((namespace, name)) = path.strip_prefix("/apis/").and_then(|rest| rest.split_once('/'))
-        else {
-            return Vec::new();
-        };
+    async fn hosts_of_page(&self, request: &Request<Bytes>) -> Vec<String> {
+        let Some((namespace, name)) = api_of_page(request) else { return Vec::new() };
         if self.dashboard.access.check(request).is_err() {
             return Vec::new();
         }
-        let (data, namespace, name) = (self.data.clone(), namespace.to_owned(), name.to_owned());
+        let data = self.data.clone();
         tokio::task::spawn_blocking(move || data.hosts_of(&namespace, &name)).await.unwrap_or_default()
     }
 }
 
-/// The documents that are pages of the admin interface.
-const OF_ADMIN: [&str; 2] = ["analytics", "audit"];
-
-const JSON: &str = "application/json";
-const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
-
-/// A file of the application. Browsers ask each time whether their copy is current.
-fn file<B>(request: &Request<B>, asset: &Asset) -> Response<Body> {
-    let is_packed = accepts_gzip(request.headers());
-    let tag = if is_packed { asset.tag.replace('"', "") + "-gz" } else { asset.tag.replace('"', "") };
-    let tag = format!("\"{tag}\"");
-    let is_known = request.headers().get_all(IF_NONE_MATCH).iter().any(|known| {
-        known
-            .to_str()
-            .is_ok_and(|known| known.split(',').any(|known| known.trim().trim_start_matches("W/") == tag))
-    });
-    let bytes = match (is_known, is_packed) {
-        (true, _) => Bytes::new(),
-        (false, true) => asset.gzip.clone(),
-        (false, false) => Bytes::from_static(asset.bytes),
-    };
-    let status = if is_known { StatusCode::NOT_MODIFIED } else { StatusCode::OK };
-    let mut response = response_of(status, asset.media_type, bytes);
-    let headers = response.headers_mut();
-    if is_packed && !is_known {
-        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    }
-    headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    if let Ok(tag) = HeaderValue::try_from(tag) {
-        headers.insert(ETAG, tag);
-    }
-    response
+/// The namespace and the name of the API, if the request is for the page of an API.
+pub(crate) fn api_of_page<B>(request: &Request<B>) -> Option<(String, String)> {
+    let (namespace, name) = request.uri().path().strip_prefix("/apis/")?.split_once('/')?;
+    Some((namespace.to_owned(), name.to_owned()))
 }
 
-fn json_response<B>(request: &Request<B>, document: Vec<u8>) -> Response<Body> {
-    if document.len() < GZIP_MIN || !accepts_gzip(request.headers()) {
-        return response_of(StatusCode::OK, JSON, document.into());
+/// The response with a document.
+pub(crate) fn document_response<B>(
+    request: &Request<B>,
+    document: Result<Vec<u8>, Absent>,
+) -> Response<Body> {
+    match document {
+        Ok(document) => json_response(request, document),
+        Err(Absent::Path) => error(StatusCode::NOT_FOUND, "There is no such document."),
+        Err(Absent::Object(message)) => error(StatusCode::NOT_FOUND, &message),
+        Err(Absent::Query(message)) => error(StatusCode::BAD_REQUEST, &message),
     }
-    let mut response = response_of(StatusCode::OK, JSON, assets::gzip(&document));
-    response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    response.headers_mut().insert(VARY, HeaderValue::from_static("Accept-Encoding"));
-    response
 }
 
-fn accepts_gzip(headers: &HeaderMap) -> bool {
-    let accepted = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|line| line.to_str().ok());
-    let mut codings = accepted.flat_map(|line| line.split(','));
-    codings.any(|coding| {
-        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
-        name.trim().eq_ignore_ascii_case("gzip")
-            && !weight.replace(' ', "").starts_with("q=0.0")
-            && weight.trim() != "q=0"
-    })
-}
-
-fn with_cookie(cookie: Option<String>) -> Response<Body> {
-    let mut response = response_of(StatusCode::NO_CONTENT, JSON, Bytes::new());
-    response.headers_mut().remove(CONTENT_TYPE);
-    if let Some(cookie) = cookie.and_then(|cookie| HeaderValue::try_from(cookie).ok()) {
-        response.headers_mut().insert(SET_COOKIE, cookie);
-    }
-    response
-}
-
-fn denied(reason: Denied) -> Response<Body> {
-    match reason {
-        Denied::Unauthenticated => error(StatusCode::UNAUTHORIZED, "Log in with the token of the dashboard."),
-        Denied::WrongToken => error(StatusCode::UNAUTHORIZED, "The token is wrong."),
-        Denied::TooMany(wait) => {
-            let seconds = wait.as_secs() + 1;
-            let message = format!("There were too many wrong tokens. Try again in {seconds} s.");
-            let mut response = error(StatusCode::TOO_MANY_REQUESTS, &message);
-            response.headers_mut().insert(RETRY_AFTER, seconds.into());
-            response
+/// Makes a change, and logs the user with the change. The log has no key.
+pub(crate) async fn make(
+    changes: &dyn Changes,
+    site: SiteKind,
+    user: &User,
+    change: Change,
+    token: Option<String>,
+) -> Result<Response<Body>, ChangeError> {
+    let (words, user, site) = (change.in_words(), &*user.name, site.name());
+    match changes.change(change, token).await {
+        Ok(key) => {
+            let key_name = key.as_ref().map(|key| &*key.name).unwrap_or_default();
+            tracing::info!(user, key = key_name, "the {site} changed an object: {words}");
+            Ok(changed(key))
         }
-        Denied::NoToken => error(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "The gateway cannot read the token of the dashboard (--dashboard-token-file). The log has the reason.",
-        ),
+        Err(error) => {
+            tracing::warn!(
+                user,
+                status = error.status.as_u16(),
+                "the {site} changed nothing: {words}: {}",
+                error.message
+            );
+            Err(error)
+        }
     }
-}
-
-fn error(status: StatusCode, message: &str) -> Response<Body> {
-    response_of(status, JSON, json!({"error": message}).to_string().into())
-}
-
-fn response_of(status: StatusCode, media_type: &'static str, bytes: Bytes) -> Response<Body> {
-    let mut response = Response::new(Full::new(bytes).boxed_unsync());
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
-    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
-    response
 }

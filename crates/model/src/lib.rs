@@ -24,6 +24,7 @@
 //! | [`audit`] | the versions of objects for the audit trail |
 //! | [`settings`] | every timeout and size limit, with its default |
 //! | [`tracing`] | the traced requests, and the collector of their spans |
+//! | [`visibility`] | the visitors of the developer portal that see an object |
 //! | [`text`] | external text, escaped for logs and tables |
 //! | [`encoding`] | the encoding of the model for data planes and snapshots |
 
@@ -47,6 +48,7 @@ pub mod tracing;
 pub mod upstream;
 pub mod usage;
 pub mod value;
+pub mod visibility;
 
 pub use config::{Change, Config};
 pub use contract::ApiContract;
@@ -67,3 +69,4 @@ pub use upstream::{
     AlternativeName, Balance, Conditions, Endpoint, Health, Protocol, Transport, TransportTls, Upstream,
     UpstreamKey, UpstreamLimits, UpstreamTls, Verification,
 };
+pub use visibility::Visibility;

@@ -10,7 +10,7 @@ pub use crate::listener::ListenerState;
 
 use crate::counters::{ConsumerStats, Counters, Layer4Labels, Layer4Stats, RouteLabels, RouteStats};
 use crate::feature::Resources;
-pub use crate::feature::quota::QuotaExchange;
+pub use crate::feature::quota::{PresentUse, QuotaExchange, calendar_window};
 use crate::rule::{Layer4Table, Table};
 use crate::tls::TlsTables;
 use crate::upstream::{SharedUpstream, slot};

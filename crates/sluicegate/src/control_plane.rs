@@ -26,9 +26,9 @@ use crate::analytics::{StoreArgs, measures, report_store};
 use crate::audit::{self, AuditArgs};
 use crate::check::{Ports, translate_options};
 use crate::cli::ClassArgs;
-use crate::dashboard::{DashboardArgs, DashboardParts, OpenDashboard};
+use crate::dashboard::{DashboardArgs, PortalArgs, SiteParts};
 use crate::gateway::{self, pod_name, pod_namespace};
-use crate::quotas::ledger;
+use crate::quotas::{QuotasOfStore, ledger};
 use crate::serve::problems;
 use crate::settings::{SettingsArgs, time};
 use crate::signals::Signals;
@@ -123,6 +123,8 @@ pub(crate) struct ControlPlaneArgs {
     audit: AuditArgs,
     #[command(flatten)]
     dashboard: DashboardArgs,
+    #[command(flatten)]
+    portal: PortalArgs,
 }
 
 pub(crate) fn run(args: ControlPlaneArgs) -> anyhow::Result<()> {
@@ -151,6 +153,7 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
     let of_quotas = args.store.start()?;
     let store = args.analytics.then(|| of_quotas.clone());
     let reports = store.clone().map(report_store);
+    let counted = of_quotas.clone();
     let quotas = Some(ledger(of_quotas));
     let options =
         DistributorOptions { max_subscribers, reviewer, reports, quotas, ..DistributorOptions::default() };
@@ -181,11 +184,16 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
     let listener = TcpListener::bind(args.admin).await;
     let listener =
         listener.with_context(|| format!("cannot serve the admin interface at {} (--admin)", args.admin))?;
-    let dashboard = DashboardParts { args: args.dashboard.clone(), knowledge: source.knowledge() };
-    let dashboard = dashboard.open(&admin, true, &[])?;
+    let sites = SiteParts {
+        dashboard: args.dashboard.clone(),
+        portal: args.portal.clone(),
+        knowledge: source.knowledge(),
+        objects: args.source.objects(),
+    };
+    let sites = sites.open(&admin, (true, Arc::new(QuotasOfStore(counted))), &[])?;
     // Without a dashboard, the control plane compiles no routes.
-    let shown = dashboard.is_some().then_some(registry);
-    dashboard.map(OpenDashboard::start).transpose()?;
+    let shown = sites.has_dashboard().then_some(registry);
+    sites.start()?;
     tokio::spawn(admin.serve(listener));
     let tls = match &args.tls_dir {
         Some(dir) => {

@@ -1,4 +1,4 @@
-//! The dashboard, as options, and what it shows of the control plane.
+//! The dashboard and the developer portal, as options, and what they show of the control plane.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -8,12 +8,19 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::Args;
 use sluicegate_admin::{Admin, Hosts};
-use sluicegate_control::{Problem, PublishedApi, Severity};
-use sluicegate_dashboard::{Access, Api, Catalogue, Dashboard, Environment, History, TokenFile};
+use sluicegate_control::{
+    Place, Problem, Published, PublishedApi, PublishedConsumer, PublishedPlan, PublishedSubscription,
+    Severity,
+};
+use sluicegate_dashboard::{
+    Access, Api, Catalogue, Changes, Consumer, Dashboard, Environment, History, Key, Plan, Portal, Quotas,
+    SiteKind, Subscribed, Subscription, TokenFile,
+};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::address::local_address;
+use crate::changes::{Objects, changer};
 use crate::gateway::own_socket;
 
 #[derive(Clone, Debug, Args)]
@@ -27,43 +34,83 @@ pub(crate) struct DashboardArgs {
     /// [default: none, and any name if --dashboard-address is not a loopback address]
     #[arg(long, value_name = "NAME", requires = "dashboard_address")]
     dashboard_host: Vec<String>,
-    /// The file with the token for the login, of at least 16 bytes. The process reads the file again when it changes, and
-    /// a new token ends all sessions. [default: no login]
+    /// The file for the login: a token of at least 16 bytes, or a list of users with roles and tokens in YAML. The process reads the
+    /// file again when it changes, and a new token ends all sessions of its user. [default: no login]
     #[arg(long, value_name = "FILE", requires = "dashboard_address")]
     dashboard_token_file: Option<PathBuf>,
+    /// Let operators change objects in the dashboard: issue, rotate and revoke keys, and approve and suspend subscriptions. In a
+    /// cluster, each change needs a Kubernetes token of the user. With --manifests, the gateway changes the files.
+    #[arg(long, requires_all = ["dashboard_address", "dashboard_token_file"])]
+    dashboard_changes: bool,
 }
 
-/// A dashboard before its start.
-pub(crate) struct DashboardParts {
-    pub(crate) args: DashboardArgs,
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Developer portal")]
+pub(crate) struct PortalArgs {
+    /// The address of the developer portal, such as localhost:9904. The portal shows the Apis and Plans whose spec.catalogue
+    /// names the visitor, and accepts 64 connections at once. [default: no portal]
+    #[arg(long, value_name = "ADDRESS", value_parser = local_address)]
+    portal_address: Option<SocketAddr>,
+    /// A host name that the portal accepts, beside localhost and IP addresses; may be given several times.
+    /// [default: none, and any name if --portal-address is not a loopback address]
+    #[arg(long, value_name = "NAME", requires = "portal_address")]
+    portal_host: Vec<String>,
+    /// The file with the users of the portal in YAML, each with a name, groups, Consumers and a token. The process reads the file
+    /// again when it changes. [default: no login, so the portal shows only what is public]
+    #[arg(long, value_name = "FILE", requires = "portal_address")]
+    portal_token_file: Option<PathBuf>,
+}
+
+/// The dashboard and the portal before their start.
+pub(crate) struct SiteParts {
+    pub(crate) dashboard: DashboardArgs,
+    pub(crate) portal: PortalArgs,
     pub(crate) knowledge: Knowledge,
+    pub(crate) objects: Objects,
 }
 
 /// What the control plane knows.
+#[derive(Clone)]
 pub(crate) struct Knowledge {
-    pub(crate) apis: watch::Receiver<Arc<[PublishedApi]>>,
+    pub(crate) published: watch::Receiver<Arc<Published>>,
     pub(crate) problems: watch::Receiver<Arc<[Problem]>>,
 }
 
-/// A dashboard with its socket.
-pub(crate) struct OpenDashboard {
-    dashboard: Dashboard,
-    socket: TcpListener,
+/// The dashboard and the portal with their sockets.
+pub(crate) struct OpenSites {
+    dashboard: Option<(Dashboard, TcpListener)>,
+    portal: Option<(Portal, TcpListener)>,
 }
 
-impl DashboardParts {
-    /// Opens the socket of the dashboard, or takes the socket of the predecessor. `None` without a dashboard.
+impl SiteParts {
+    /// Opens the sockets, or takes the sockets of the predecessor.
     pub(crate) fn open(
         self,
         admin: &Admin,
-        is_control_plane: bool,
+        (is_control_plane, quotas): (bool, Arc<dyn Quotas>),
         inherited: &[OwnedFd],
-    ) -> anyhow::Result<Option<OpenDashboard>> {
-        let Self { args, knowledge } = self;
-        let Some(address) = args.dashboard_address else { return Ok(None) };
-        let access = match &args.dashboard_token_file {
+    ) -> anyhow::Result<OpenSites> {
+        let Self { dashboard, portal, knowledge, objects } = self;
+        let (of_users, of_gateway) =
+            (changer(objects.clone(), &knowledge, true), changer(objects, &knowledge, false));
+        let catalogue: Arc<dyn Catalogue> = Arc::new(knowledge);
+        let dashboard = dashboard.open((admin, is_control_plane), (&catalogue, of_users), inherited)?;
+        let portal = portal.open((admin, quotas), (&catalogue, of_gateway), inherited)?;
+        Ok(OpenSites { dashboard, portal })
+    }
+}
+
+impl DashboardArgs {
+    fn open(
+        self,
+        (admin, is_control_plane): (&Admin, bool),
+        (catalogue, changes): (&Arc<dyn Catalogue>, Arc<dyn Changes>),
+        inherited: &[OwnedFd],
+    ) -> anyhow::Result<Option<(Dashboard, TcpListener)>> {
+        let Some(address) = self.dashboard_address else { return Ok(None) };
+        let access = match &self.dashboard_token_file {
             Some(file) => Access::Token(
-                TokenFile::open(file)
+                TokenFile::open(file, SiteKind::Dashboard)
                     .context("cannot protect the dashboard (--dashboard-token-file)")?
                     .into(),
             ),
@@ -80,51 +127,110 @@ impl DashboardParts {
             .with_context(|| format!("cannot serve the dashboard at {address} (--dashboard-address)"))?;
         let dashboard = Dashboard {
             admin: admin.clone(),
-            catalogue: Arc::new(knowledge),
+            catalogue: catalogue.clone(),
             is_control_plane,
-            hosts: Hosts::of(address, args.dashboard_host),
+            hosts: Hosts::of(address, self.dashboard_host),
             access,
+            changes: self.dashboard_changes.then_some(changes),
             history: Arc::new(History::default()),
         };
-        Ok(Some(OpenDashboard { dashboard, socket }))
+        Ok(Some((dashboard, socket)))
     }
 }
 
-impl OpenDashboard {
-    /// The socket, for a successor.
-    pub(crate) fn socket(&self) -> std::io::Result<TcpListener> {
-        self.socket.try_clone()
+impl PortalArgs {
+    fn open(
+        self,
+        (admin, quotas): (&Admin, Arc<dyn Quotas>),
+        (catalogue, changes): (&Arc<dyn Catalogue>, Arc<dyn Changes>),
+        inherited: &[OwnedFd],
+    ) -> anyhow::Result<Option<(Portal, TcpListener)>> {
+        let Some(address) = self.portal_address else { return Ok(None) };
+        let open = |file: &PathBuf| TokenFile::open(file, SiteKind::Portal).map(Arc::new);
+        let users = self.portal_token_file.as_ref().map(open).transpose();
+        let users = users.context("cannot read the users of the portal (--portal-token-file)")?;
+        let socket = own_socket(address, inherited)
+            .with_context(|| format!("cannot serve the portal at {address} (--portal-address)"))?;
+        let portal = Portal {
+            admin: admin.clone(),
+            catalogue: catalogue.clone(),
+            hosts: Hosts::of(address, self.portal_host),
+            users,
+            changes,
+            quotas,
+        };
+        Ok(Some((portal, socket)))
+    }
+}
+
+impl OpenSites {
+    /// Whether there is a dashboard.
+    pub(crate) fn has_dashboard(&self) -> bool {
+        self.dashboard.is_some()
     }
 
-    /// Serves until the task is aborted.
-    pub(crate) fn start(self) -> anyhow::Result<JoinHandle<()>> {
-        let Self { dashboard, socket } = self;
-        socket.set_nonblocking(true)?;
-        let listener = tokio::net::TcpListener::from_std(socket)?;
-        Ok(tokio::spawn(async move {
-            let (registry, last_change) =
-                (dashboard.admin.registry.clone(), dashboard.admin.last_change.clone());
-            let sampling = dashboard.history.clone().follow(registry, last_change);
-            tokio::select! {
-                served = dashboard.serve(listener) => {
-                    if let Err(error) = served {
-                        tracing::error!(%error, "the dashboard ended");
+    /// The sockets, for a successor.
+    pub(crate) fn sockets(&self) -> std::io::Result<Vec<TcpListener>> {
+        let of_dashboard = self.dashboard.iter().map(|(_, socket)| socket);
+        let of_portal = self.portal.iter().map(|(_, socket)| socket);
+        of_dashboard.chain(of_portal).map(TcpListener::try_clone).collect()
+    }
+
+    /// Serves until the tasks are aborted.
+    pub(crate) fn start(self) -> anyhow::Result<Vec<JoinHandle<()>>> {
+        let listener = |socket: TcpListener| {
+            socket.set_nonblocking(true)?;
+            tokio::net::TcpListener::from_std(socket)
+        };
+        let mut tasks = Vec::new();
+        if let Some((dashboard, socket)) = self.dashboard {
+            let listener = listener(socket)?;
+            tasks.push(tokio::spawn(async move {
+                let (registry, last_change) =
+                    (dashboard.admin.registry.clone(), dashboard.admin.last_change.clone());
+                let sampling = dashboard.history.clone().follow(registry, last_change);
+                tokio::select! {
+                    served = dashboard.serve(listener) => {
+                        if let Err(error) = served {
+                            tracing::error!(%error, "the dashboard ended");
+                        }
                     }
+                    () = sampling => {}
                 }
-                () = sampling => {}
-            }
-        }))
+            }));
+        }
+        if let Some((portal, socket)) = self.portal {
+            let listener = listener(socket)?;
+            tasks.push(tokio::spawn(async move {
+                if let Err(error) = portal.serve(listener).await {
+                    tracing::error!(%error, "the portal ended");
+                }
+            }));
+        }
+        Ok(tasks)
     }
 }
 
 impl Catalogue for Knowledge {
     fn apis(&self) -> Vec<Api> {
-        self.apis.borrow().iter().map(api).collect()
+        self.published().apis.iter().map(api).collect()
     }
 
     fn document(&self, namespace: &str, name: &str) -> Option<serde_json::Value> {
-        let apis = self.apis.borrow().clone();
-        apis.iter().find(|api| *api.namespace == *namespace && *api.name == *name)?.document()
+        let published = self.published();
+        published.apis.iter().find(|api| *api.namespace == *namespace && *api.name == *name)?.document()
+    }
+
+    fn plans(&self) -> Vec<Plan> {
+        self.published().plans.iter().map(plan).collect()
+    }
+
+    fn subscriptions(&self) -> Vec<Subscription> {
+        self.published().subscriptions.iter().map(subscription).collect()
+    }
+
+    fn consumers(&self) -> Vec<Consumer> {
+        self.published().consumers.iter().map(consumer).collect()
     }
 
     fn problems(&self) -> Vec<sluicegate_dashboard::Problem> {
@@ -135,6 +241,20 @@ impl Catalogue for Knowledge {
     }
 }
 
+impl Knowledge {
+    pub(crate) fn published(&self) -> Arc<Published> {
+        self.published.borrow().clone()
+    }
+}
+
+fn text(text: &Option<Box<str>>) -> Option<String> {
+    text.as_ref().map(ToString::to_string)
+}
+
+fn origin(place: &Option<Place>) -> Option<String> {
+    place.as_ref().map(ToString::to_string)
+}
+
 fn api(api: &PublishedApi) -> Api {
     let environments = api.environments.iter().map(|environment| Environment {
         name: environment.name.to_string(),
@@ -143,7 +263,6 @@ fn api(api: &PublishedApi) -> Api {
         upstream: environment.upstream.to_string(),
         https: environment.has_certificate,
     });
-    let text = |text: &Option<Box<str>>| text.as_ref().map(ToString::to_string);
     Api {
         namespace: api.namespace.to_string(),
         name: api.name.to_string(),
@@ -156,7 +275,58 @@ fn api(api: &PublishedApi) -> Api {
         versioning: text(&api.versioning),
         operations: api.operations(),
         environments: environments.collect(),
-        origin: text(&api.origin),
+        origin: origin(&api.origin),
+        visible_to: api.visibility.clone(),
+    }
+}
+
+fn plan(plan: &PublishedPlan) -> Plan {
+    Plan {
+        namespace: plan.object.namespace.to_string(),
+        name: plan.object.name.to_string(),
+        title: plan.title.to_string(),
+        description: text(&plan.description),
+        limits: plan.limits.clone(),
+        concurrency: plan.concurrency.clone(),
+        quotas: plan.quotas.clone(),
+        needs_approval: plan.needs_approval,
+        origin: origin(&plan.origin),
+        visible_to: plan.visibility.clone(),
+    }
+}
+
+fn subscription(of: &PublishedSubscription) -> Subscription {
+    let apis = of.apis.iter().map(|(api, sets)| Subscribed {
+        name: api.name.to_string(),
+        operation_sets: sets.as_ref().map(|sets| sets.iter().map(ToString::to_string).collect()),
+    });
+    Subscription {
+        namespace: of.object.namespace.to_string(),
+        name: of.object.name.to_string(),
+        consumer_namespace: of.consumer.namespace.to_string(),
+        consumer: of.consumer.name.to_string(),
+        plan: of.plan.name.to_string(),
+        apis: apis.collect(),
+        state: of.state,
+        message: of.message.to_string(),
+        created: of.created,
+        origin: origin(&of.origin),
+    }
+}
+
+fn consumer(of: &PublishedConsumer) -> Consumer {
+    let keys = of.keys.iter().map(|key| Key {
+        name: text(&key.name),
+        expires: key.expires,
+        is_revoked: key.is_revoked,
+        secret: key.secret.as_ref().map(ToString::to_string),
+    });
+    Consumer {
+        namespace: of.object.namespace.to_string(),
+        name: of.object.name.to_string(),
+        username: of.username.to_string(),
+        keys: keys.collect(),
+        origin: origin(&of.origin),
     }
 }
 

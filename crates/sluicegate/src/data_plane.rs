@@ -100,8 +100,7 @@ async fn data_plane(args: DataPlaneArgs) -> anyhow::Result<()> {
         Problems { errors: refused.into_iter().collect(), warnings: away.collect() }
     });
     let resignation = std::future::ready(());
-    let told =
-        Told { problems, planes, outbox, quotas: Some(quotas), store: None, audit: None, dashboard: None };
+    let told = Told { problems, planes, outbox, quotas: Some(quotas), store: None, audit: None, sites: None };
     gateway::run(&args.gateway, &args.listen_https, told, resignation, |mut publish| async move {
         match subscriber.run(move |change| publish.change(change, Instant::now())).await {}
     })

@@ -18,12 +18,13 @@ use sluicegate_model::Change;
 use sluicegate_proxy::record::access_log::{AccessLog, LogFormat};
 use sluicegate_proxy::{Drain, Options, Proxy};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::address::{listen_address, local_address};
 use crate::analytics::{CollectArgs, finish, measures};
 use crate::audit;
-use crate::dashboard::{DashboardParts, OpenDashboard};
-use crate::quotas::Pending;
+use crate::dashboard::{OpenSites, SiteParts};
+use crate::quotas::{Pending, QuotasOfWorkers};
 use crate::settings::time;
 use crate::signals::{Signals, Wish};
 use crate::takeover::{Inheritance, Offer};
@@ -151,8 +152,8 @@ pub(crate) struct Told {
     pub(crate) store: Option<Arc<Store>>,
     /// The audit trail, if this process has it.
     pub(crate) audit: Option<Arc<Audit>>,
-    /// The dashboard; `None` without a control plane.
-    pub(crate) dashboard: Option<DashboardParts>,
+    /// The dashboard and the portal; `None` without a control plane.
+    pub(crate) sites: Option<SiteParts>,
 }
 
 /// The receiver of changes from the source.
@@ -267,10 +268,11 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
         analytics: told.store.clone(),
         audit: told.audit.clone(),
     };
-    let dashboard = told.dashboard.map(|parts| parts.open(&admin, false, &own)).transpose()?.flatten();
+    let of_quotas = QuotasOfWorkers(proxy.registry().quotas());
+    let sites = told.sites.map(|parts| parts.open(&admin, (false, Arc::new(of_quotas)), &own)).transpose()?;
     drop(own);
-    let handed_dashboard = dashboard.as_ref().map(OpenDashboard::socket).transpose()?;
-    let dashboard = dashboard.map(OpenDashboard::start).transpose()?;
+    let handed_sites = sites.as_ref().map(OpenSites::sockets).transpose()?.unwrap_or_default();
+    let sites = sites.map(OpenSites::start).transpose()?.unwrap_or_default();
     admin_socket.set_nonblocking(true)?;
     let admin = tokio::spawn(admin.serve(tokio::net::TcpListener::from_std(admin_socket)?));
     let (configured, first) = oneshot::channel();
@@ -293,16 +295,14 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
     }
 
     let mut over = tokio::spawn({
-        let handed = std::iter::once(handed_admin).chain(handed_dashboard).collect();
+        let handed = std::iter::once(handed_admin).chain(handed_sites).collect();
         let (proxy, taken_over) = (proxy.clone(), taken_over(offer, proxy.clone(), handed));
         async move {
             taken_over.await;
             // The other process already accepts connections and responds at the admin address. The routes of this process are
             // outdated, even if it was draining before.
             admin.abort();
-            if let Some(dashboard) = dashboard {
-                dashboard.abort();
-            }
+            sites.iter().for_each(JoinHandle::abort);
             proxy.end_grace();
             tracing::info!(
                 "another process has taken over the sockets: this process accepts no further connection"

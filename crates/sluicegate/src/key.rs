@@ -1,14 +1,13 @@
 //! `sluicegate key`: the API keys of Consumers.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use sluicegate_control::{
-    ConsumerKeys, Credentials, IssuedKey, KeyError, ListedKey, change_keys, read_yaml, write_yaml,
+    ConsumerKeys, Credentials, Edited, IssuedKey, KeyError, Kind, ListedKey, reference,
 };
 
 use crate::settings::time;
@@ -22,6 +21,8 @@ pub(crate) enum Key {
     Rotate(RotateArgs),
     /// Make a key invalid at once. Requests with the key receive 401 with the reason.
     Revoke(RevokeArgs),
+    /// Remove the entry of an expired or revoked key.
+    Remove(RevokeArgs),
     /// Print the names and states of the keys of a Consumer.
     List(ListArgs),
 }
@@ -101,6 +102,10 @@ pub(crate) fn run(command: &Key) -> anyhow::Result<ExitCode> {
             args.place.change(|keys| keys.revoke(&args.name))?;
             complain(&format!("The key {:?} is revoked.", args.name));
         }
+        Key::Remove(args) => {
+            args.place.change(|keys| keys.remove(&args.name))?;
+            complain(&format!("The entry of the key {:?} is removed.", args.name));
+        }
         Key::List(args) => {
             let keys = args.place.change(|keys| Ok(keys.list()))?;
             say(&format!("{:<24} {:<8} EXPIRES", "NAME", "STATE"));
@@ -125,89 +130,17 @@ impl Place {
         &self,
         change: impl FnOnce(&mut ConsumerKeys<'_>) -> Result<T, KeyError>,
     ) -> anyhow::Result<T> {
-        if let Some(file) = &self.manifest {
-            return self.change_manifest(file, change);
-        }
-        let credentials = Credentials { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let named = (&*self.namespace, &*self.consumer);
-        runtime
-            .block_on(change_keys(&credentials, named, change))
-            .with_context(|| format!("Consumer {}/{}", self.namespace, self.consumer))
-    }
-
-    fn change_manifest<T>(
-        &self,
-        file: &Path,
-        change: impl FnOnce(&mut ConsumerKeys<'_>) -> Result<T, KeyError>,
-    ) -> anyhow::Result<T> {
-        let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-        let mut documents = documents(&text);
-        for document in &mut documents {
-            let Ok(mut object) = read_yaml(document) else { continue };
-            let metadata = &object["metadata"];
-            let namespace = metadata["namespace"].as_str().unwrap_or("default");
-            if metadata["name"] != *self.consumer || namespace != self.namespace {
-                continue;
+        let consumer = reference(Kind::Consumer, &self.namespace, &self.consumer);
+        let changed = runtime.block_on(async {
+            if let Some(file) = &self.manifest {
+                return Edited::File(file).change_keys(&consumer, change).await;
             }
-            let before = object.clone();
-            let Some(mut keys) = ConsumerKeys::of(&mut object) else { continue };
-            let result = change(&mut keys)
-                .with_context(|| format!("Consumer {}/{}", self.namespace, self.consumer))?;
-            if object != before {
-                let mut written = write_yaml(&object);
-                if !written.ends_with('\n') {
-                    written.push('\n');
-                }
-                *document = if document.starts_with("---") { format!("---\n{written}") } else { written };
-                save(file, &documents.concat())?;
-            }
-            return Ok(result);
-        }
-        anyhow::bail!(
-            "{} has no Consumer {}/{}: write one, or set --namespace",
-            file.display(),
-            self.namespace,
-            self.consumer
-        )
-    }
-}
-
-/// The documents of a file, each with its separator. Together they are the file.
-fn documents(text: &str) -> Vec<String> {
-    let mut documents = vec![String::new()];
-    for line in text.split_inclusive('\n') {
-        if line.trim_end() == "---" {
-            documents.push(String::new());
-        }
-        if let Some(last) = documents.last_mut() {
-            last.push_str(line);
-        }
-    }
-    documents
-}
-
-/// Replaces a file at once: the gateway never reads a half-written file.
-fn save(file: &Path, text: &str) -> anyhow::Result<()> {
-    let name = file.file_name().context("the path names no file")?.to_string_lossy();
-    let hidden = file.with_file_name(format!(".{name}.new"));
-    let write = || {
-        fs::write(&hidden, text)?;
-        fs::set_permissions(&hidden, fs::metadata(file)?.permissions())?;
-        fs::rename(&hidden, file)
-    };
-    write().with_context(|| format!("cannot write {}", file.display()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::documents;
-
-    #[test]
-    fn documents_of_a_file_are_the_whole_file() {
-        for (text, count) in [("a: 1\n", 1), ("---\na: 1\n---\nb: |\n  ---\n", 3), ("", 1)] {
-            let found = documents(text);
-            assert_eq!((found.concat().as_str(), found.len()), (text, count));
-        }
+            let credentials =
+                Credentials { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() };
+            let client = credentials.client().await?;
+            Edited::Cluster(&client).change_keys(&consumer, change).await
+        });
+        changed.with_context(|| format!("Consumer {}/{}", self.namespace, self.consumer))
     }
 }

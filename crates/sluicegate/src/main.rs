@@ -15,7 +15,8 @@
 //! | [`gateway`] | the data plane as a process |
 //! | [`serve`] | `sluicegate serve` |
 //! | [`control_plane`] | `sluicegate control-plane` |
-//! | [`dashboard`] | the dashboard, and what it shows of the control plane |
+//! | [`dashboard`] | the dashboard and the developer portal, and what they show of the control plane |
+//! | [`changes`] | the changes of the dashboard and of the portal |
 //! | [`data_plane`] | `sluicegate data-plane` |
 //! | [`webhook`] | the admission webhook, as options |
 //! | [`source`] | the source of routes, as options |
@@ -34,6 +35,7 @@ mod analytics;
 mod api;
 mod audit;
 mod capability;
+mod changes;
 mod check;
 mod cli;
 mod configmap;

@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use sluicegate_analytics::Store;
+use sluicegate_dashboard::{Name, QuotaUsage, Quotas};
 use sluicegate_link::{QuotaLedger, QuotaUses, ReceivedUses};
+use sluicegate_model::feature::Quota;
 use sluicegate_model::usage::{QuotaTotal, QuotaUse};
-use sluicegate_proxy::registry::QuotaExchange;
+use sluicegate_proxy::registry::{PresentUse, QuotaExchange, calendar_window};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -139,10 +141,87 @@ pub(crate) async fn count(pending: Arc<Pending>, store: Arc<Store>) {
     }
 }
 
+/// The uses of quotas that the workers of this process know.
+pub(crate) struct QuotasOfWorkers(pub(crate) QuotaExchange);
+
+impl Quotas for QuotasOfWorkers {
+    fn of(&self, subscription: &Name, _: &[Quota]) -> Option<Vec<QuotaUsage>> {
+        let uses = self.0.present(&subscription.to_string()).into_iter();
+        Some(
+            uses.map(|PresentUse { quota, used, end }| QuotaUsage { quota: quota.into(), used, end })
+                .collect(),
+        )
+    }
+}
+
+/// The uses of quotas that a control plane has counted.
+pub(crate) struct QuotasOfStore(pub(crate) Arc<Store>);
+
+impl Quotas for QuotasOfStore {
+    fn of(&self, subscription: &Name, quotas: &[Quota]) -> Option<Vec<QuotaUsage>> {
+        let windows = self.0.quotas_of(&subscription.to_string()).ok()?;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let uses = quotas.iter().filter_map(|quota| {
+            let name = quota.name.as_str();
+            let last = windows.iter().rfind(|window| window.quota == *name)?;
+            let end = match calendar_window(quota, now) {
+                Some((start, end)) => (last.start >= start).then_some(end)?,
+                None => last.until,
+            };
+            Some(QuotaUsage { quota: name.to_owned(), used: last.total, end })
+        });
+        Some(uses.collect())
+    }
+}
+
 /// The ledger of a control plane, for the uses of data planes.
 pub(crate) fn ledger(store: Arc<Store>) -> QuotaLedger {
     QuotaLedger::new(move |ReceivedUses { instance, sequence, uses }| {
         let store = store.clone();
         Box::pin(async move { store.count_quotas(&instance, sequence, uses).await.ok() })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use sluicegate_analytics::{Location, Retention, StoreOptions};
+    use sluicegate_model::usage::QuotaName;
+
+    use super::*;
+
+    fn quota(fields: &str) -> Quota {
+        serde_json::from_str(&format!("{{\"requests\": 10, {fields}}}")).expect("a quota")
+    }
+
+    #[tokio::test]
+    async fn control_plane_knows_the_uses_of_present_windows() {
+        let retention = Retention { minutes: 1, hours: 1, days: 1 };
+        let store = Store::start(StoreOptions { location: Location::default(), retention }).expect("a store");
+        let quotas = [
+            quota(r#""name": "day", "calendar": "Day""#),
+            quota(r#""name": "last", "calendar": "Day""#),
+            quota(r#""name": "hour", "period": "1h""#),
+            quota(r#""name": "unused", "period": "1h""#),
+        ];
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time").as_secs();
+        let (start, end) = calendar_window(&quotas[0], now).expect("a window");
+        let of = |name: &str, window, length, count| QuotaUse {
+            name: QuotaName { subscription: "shop/a".into(), quota: name.into(), terms: "x".into() },
+            window,
+            length,
+            count,
+            known: count,
+        };
+        let uses = vec![
+            of("day", start - 86_400, 0, 9),
+            of("day", start, 0, 2),
+            of("last", start - 86_400, 0, 9),
+            of("hour", now - 60, 3600, 3),
+        ];
+        store.count_quotas("instance", 1, uses).await.expect("counted uses");
+        let subscription = Name { namespace: "shop".to_owned(), name: "a".to_owned() };
+        let usage = |quota: &str, used, end| QuotaUsage { quota: quota.to_owned(), used, end };
+        let found = QuotasOfStore(Arc::new(store)).of(&subscription, &quotas);
+        assert_eq!(found, Some(vec![usage("day", 2, end), usage("hour", 3, now - 60 + 3600)]));
+    }
 }

@@ -11,7 +11,7 @@ use crate::analytics::{StoreArgs, deliver};
 use crate::audit::AuditArgs;
 use crate::check::{Ports, translate_options};
 use crate::cli::ClassArgs;
-use crate::dashboard::{DashboardArgs, DashboardParts};
+use crate::dashboard::{DashboardArgs, PortalArgs, SiteParts};
 use crate::gateway::{self, GatewayArgs, Told};
 use crate::quotas::{Pending, count};
 use crate::settings::SettingsArgs;
@@ -40,6 +40,8 @@ pub(crate) struct ServeArgs {
     audit: AuditArgs,
     #[command(flatten)]
     dashboard: DashboardArgs,
+    #[command(flatten)]
+    portal: PortalArgs,
 }
 
 pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
@@ -71,7 +73,12 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     if let (Some(outbox), Some(store)) = (&outbox, &store) {
         tokio::spawn(deliver(outbox.clone(), store.clone()));
     }
-    let dashboard = DashboardParts { args: args.dashboard.clone(), knowledge: source.knowledge() };
+    let sites = SiteParts {
+        dashboard: args.dashboard.clone(),
+        portal: args.portal.clone(),
+        knowledge: source.knowledge(),
+        objects: args.source.objects(),
+    };
     let told = Told {
         problems: problems(source.problems()),
         planes: Arc::new(planes),
@@ -79,7 +86,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         quotas,
         store,
         audit,
-        dashboard: Some(dashboard),
+        sites: Some(sites),
     };
     let resignation = source.resignation();
     gateway::run(&args.gateway, &args.tls.listen_https, told, resignation, |mut publish| {

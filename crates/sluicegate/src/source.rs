@@ -10,11 +10,12 @@ use clap::{Args, ValueEnum};
 use sluicegate_admin::{Lease, Measure, Planes};
 use sluicegate_control::{
     Addresses, ClusterSource, Credentials, DirectorySource, GatewayServices, ObjectName, Problem, Publish,
-    PublishedApi, Recorder, ServiceType, StatusOptions, TranslateOptions,
+    Recorder, ServiceType, StatusOptions, TranslateOptions,
 };
 use tokio::sync::watch;
 
 use crate::address::{key_value, object_name, port_range};
+use crate::changes::Objects;
 use crate::configmap;
 use crate::dashboard::Knowledge;
 use crate::settings::SettingsArgs;
@@ -227,6 +228,17 @@ impl SourceArgs {
         }
     }
 
+    /// The place of the objects.
+    pub(crate) fn objects(&self) -> Objects {
+        match &self.manifests {
+            Some(dir) => Objects::Directory(dir.clone()),
+            None => {
+                let ClusterArgs { kubeconfig, context, .. } = self.cluster.clone();
+                Objects::Cluster(Credentials { kubeconfig, context })
+            }
+        }
+    }
+
     /// The name of the Lease.
     pub(crate) fn lease_name(&self) -> &Arc<str> {
         &self.cluster.lease_name
@@ -297,17 +309,13 @@ impl Source {
         }
     }
 
-    /// The Apis in service, and every change of them.
-    pub(crate) fn apis(&self) -> watch::Receiver<Arc<[PublishedApi]>> {
-        match self {
-            Self::Directory(source) => source.apis(),
-            Self::Cluster(source) => source.apis(),
-        }
-    }
-
     /// What the dashboard shows of the source.
     pub(crate) fn knowledge(&self) -> Knowledge {
-        Knowledge { apis: self.apis(), problems: self.problems() }
+        let published = match self {
+            Self::Directory(source) => source.catalogue(),
+            Self::Cluster(source) => source.catalogue(),
+        };
+        Knowledge { published, problems: self.problems() }
     }
 
     /// Whether this process holds the Lease and writes into the cluster, and how much it has written, for `/metrics`.

@@ -67,6 +67,7 @@ pub(crate) mod service;
 pub(crate) mod session_persistence;
 pub(crate) mod slice;
 pub(crate) mod trust_bundle;
+pub(crate) mod visibility;
 pub(crate) mod x_backend;
 
 /// The identity of an object.

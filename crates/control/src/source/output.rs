@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::foreign_in_words;
 use super::publish::Publisher;
 use super::resolve::{Answer, Reach, Resolver, Target};
-use crate::catalogue::{self, PublishedApi};
+use crate::catalogue::{self, Published};
 use crate::frontend::gateway::service;
 use crate::merge::policy::standing::Standing;
 use crate::problem::{Problem, Severity};
@@ -35,18 +35,18 @@ pub trait Publish: FnMut(Change, Instant) -> Served + Send {}
 
 impl<P: FnMut(Change, Instant) -> Served + Send> Publish for P {}
 
-/// The problems and the Apis that a source reports.
+/// The problems and the catalogue that a source reports.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     pub(super) problems: state::Sender<Arc<[Problem]>>,
-    pub(super) apis: state::Sender<Arc<[PublishedApi]>>,
+    pub(super) catalogue: state::Sender<Arc<Published>>,
 }
 
 /// Translates a store whenever the store changes, and publishes the result.
 pub(super) struct Output<P> {
     options: TranslateOptions,
     problems: state::Sender<Arc<[Problem]>>,
-    apis: state::Sender<Arc<[PublishedApi]>>,
+    catalogue: state::Sender<Arc<Published>>,
     /// The last translation, without its configuration.
     translation: Option<Translation>,
     /// The upstreams with an external name.
@@ -65,7 +65,7 @@ impl<P: Publish> Output<P> {
         Self {
             options,
             problems: reports.problems,
-            apis: reports.apis,
+            catalogue: reports.catalogue,
             translation: None,
             external: BTreeMap::new(),
             resolver: Resolver::new(reach),
@@ -173,7 +173,11 @@ impl<P: Publish> Output<P> {
     fn translate(&mut self, store: &Store) -> Config {
         let mut translation = translate(store, &self.options);
         let config = std::mem::take(&mut translation.config);
-        self.apis.send_replace(catalogue::apis(store));
+        // Without a dashboard and without a portal, there is no receiver.
+        if self.catalogue.receiver_count() > 0 {
+            let published = catalogue::published(store, &translation.policy_statuses);
+            self.catalogue.send_replace(published.into());
+        }
         let target = |(key, port): (&UpstreamKey, &u16)| {
             let name = config.upstreams.get(key)?.external_name.clone()?;
             Some((key.clone(), (name, *port)))

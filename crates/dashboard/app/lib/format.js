@@ -90,3 +90,51 @@ export function duration(seconds) {
 export function plural(number, one, many = `${one}s`) {
   return `${count(number)} ${number === 1 ? one : many}`;
 }
+
+/**
+ * A date that is past or to come, such as "since 1 Mar 2026 (3 days ago)".
+ * @param {number | null} time in seconds since 1970
+ * @param {string} past
+ * @param {string} future
+ */
+export function date(time, past, future) {
+  const now = Date.now() / 1000;
+  return time === null ? null : `${time <= now ? past : future} ${day(time)}${time <= now ? ` (${ago(time, now)})` : ""}`;
+}
+
+/** @typedef {{name: string, requests: number, per: string}} Limit */
+/** @typedef {{name: string, requests?: number, bytes?: string | number, calendar?: string, period?: string, timeZone?: string}} Quota */
+
+/**
+ * A limit in all its digits.
+ * @param {number} number
+ */
+function requests(number) {
+  return `${whole.format(number)} ${number === 1 ? "request" : "requests"}`;
+}
+
+/** @param {Limit} of */
+export function limitText(of) {
+  return `${requests(of.requests)} in ${of.per}`;
+}
+
+/** @param {{calendar?: string | null, period?: string | null, timeZone?: string}} of */
+export function windowText(of) {
+  if (of.period) return `in ${of.period}`;
+  const zone = of.timeZone ? ` (${of.timeZone})` : "";
+  return `in each ${String(of.calendar).toLowerCase()}${zone}`;
+}
+
+/** @param {Quota} of */
+export function quotaText(of) {
+  const most = of.requests !== undefined ? requests(of.requests) : typeof of.bytes === "number" ? size(of.bytes) : `${of.bytes}B`;
+  return `${most} ${windowText(of)}`;
+}
+
+/**
+ * @param {string} state of a subscription
+ * @returns {"good" | "warn" | "bad"}
+ */
+export function subscriptionTone(state) {
+  return state === "Active" ? "good" : state === "Pending" ? "warn" : "bad";
+}

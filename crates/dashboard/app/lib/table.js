@@ -36,7 +36,7 @@ const AROUND = 8;
 /**
  * @template T
  * @param {Options<T>} options
- * @returns {{element: HTMLElement, search: (text: string) => void}}
+ * @returns {{element: HTMLElement, search: (text: string) => void, refresh: () => void}}
  */
 export function table(options) {
   const { columns, open, signal } = options;
@@ -211,16 +211,20 @@ export function table(options) {
     draw();
   }
 
+  /** Reads the visible rows again. */
+  function refresh() {
+    const rowHeight = height();
+    need(Math.floor(scroll.scrollTop / rowHeight), true);
+    const below = Math.floor((scroll.scrollTop + scroll.clientHeight) / rowHeight);
+    if (Math.floor(below / List.PART) !== Math.floor(scroll.scrollTop / rowHeight / List.PART)) need(below, true);
+  }
+
   const sizes = new ResizeObserver(() => schedule());
   sizes.observe(scroll);
   signal.addEventListener("abort", () => sizes.disconnect());
   if (options.refresh) {
     const timer = setInterval(() => {
-      if (document.hidden) return;
-      const rowHeight = height();
-      need(Math.floor(scroll.scrollTop / rowHeight), true);
-      const below = Math.floor((scroll.scrollTop + scroll.clientHeight) / rowHeight);
-      if (Math.floor(below / List.PART) !== Math.floor(scroll.scrollTop / rowHeight / List.PART)) need(below, true);
+      if (!document.hidden) refresh();
     }, options.refresh);
     signal.addEventListener("abort", () => clearInterval(timer));
   }
@@ -228,6 +232,7 @@ export function table(options) {
 
   return {
     element: holder,
+    refresh,
     search: (text) => {
       list = new List(options.source, text);
       active = 0;

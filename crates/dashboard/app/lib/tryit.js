@@ -1,4 +1,4 @@
-/** Sends a request for an operation from the browser to the API itself. The dashboard's server takes no part. */
+/** Sends a request for an operation from the browser to the API itself. The server of the page takes no part. */
 
 import { h, copyButton, field, fill, notice } from "./dom.js";
 import { icon } from "./icons.js";
@@ -6,6 +6,12 @@ import { example, exampleOf, resolve, text } from "./openapi.js";
 import { millis, size } from "./format.js";
 
 /** @typedef {import("./openapi.js").Json} Json */
+
+/**
+ * The part of an API that requests need.
+ * @typedef {object} TriedApi
+ * @property {{name: string, hosts: string[], base_path: string, https: boolean}[]} environments
+ */
 
 /** The part of a response that is shown, in characters. */
 const SHOWN = 100_000;
@@ -16,7 +22,7 @@ const FORBIDDEN = ["cookie", "host", "content-length", "connection", "origin", "
 /**
  * @param {Json} document
  * @param {import("./openapi.js").Operation} operation
- * @param {import("../pages/apis.js").Api} api
+ * @param {TriedApi} api
  */
 export function tryIt(document, operation, api) {
   const environments = api.environments.flatMap((of) => of.hosts.map((host) => ({ ...of, host })));
@@ -145,12 +151,12 @@ let inputsMade = 0;
 function reasons(url, host, error) {
   const target = new URL(url);
   const found = [];
-  if (location.protocol === "https:" && target.protocol === "http:") found.push("The dashboard uses HTTPS, and the address uses HTTP. Browsers block such requests: use https:// in the address.");
+  if (location.protocol === "https:" && target.protocol === "http:") found.push("This page uses HTTPS, and the address uses HTTP. Browsers block such requests: use https:// in the address.");
   const pattern = host.startsWith("*.") ? host.slice(1) : host;
   if (!(host.startsWith("*.") ? target.hostname.endsWith(pattern) : target.hostname === host)) {
-    found.push(`The dashboard sends requests only to the hosts of this API, and ${target.hostname} is none of them (connect-src of its content security policy).`);
+    found.push(`This page sends requests only to the hosts of this API, and ${target.hostname} is none of them (connect-src of its content security policy).`);
   }
-  found.push(h("span", null, "The API does not allow pages of ", h("code", null, location.origin), " to read its responses (CORS). To allow it, add this to a SecurityPolicy of the Api: ",
+  found.push(h("span", null, "The API does not allow pages of ", h("code", null, location.origin), " to read its responses (CORS). To allow it, the owner of the API adds this to a SecurityPolicy of the Api: ",
     h("code", null, `cors: {allowOrigins: ["${location.origin}"]}`), ". Your clients in a terminal or on a server need no CORS."));
   found.push(`The name ${target.hostname} leads to another machine, or nothing listens at port ${target.port || (target.protocol === "https:" ? 443 : 80)}. Add the port of the gateway to the address, if it is not the default.`);
   if (target.protocol === "https:") found.push("The browser does not trust the certificate. Open the address in a tab to see the reason.");

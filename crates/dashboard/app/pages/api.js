@@ -1,135 +1,14 @@
 /** One API: its environments, and its document rendered for people, with requests from the browser. */
 
-import { h, badge, empty, facts, fill, link, methodBadge, notice, say, search } from "../lib/dom.js";
+import { h, badge, empty, facts, link } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
 import { read } from "../lib/data.js";
-import { ago, day, plural } from "../lib/format.js";
-import { limits, list, operations, resolve, shape, text, typeOf, exampleOf, referenceName } from "../lib/openapi.js";
-import { tryIt } from "../lib/tryit.js";
+import { date } from "../lib/format.js";
+import { prose, showOperations } from "../lib/document.js";
+import { text } from "../lib/openapi.js";
 import { stateBadge } from "./apis.js";
 
 /** @typedef {import("../lib/openapi.js").Json} Json */
-/** @typedef {import("../lib/openapi.js").Operation} Operation */
-
-/** Schemas are drawn to this depth at once; deeper parts are drawn when the user opens them. */
-const DEPTH = 2;
-
-/** At most this many operations are drawn at once. */
-const DRAWN = 300;
-
-/**
- * Text in paragraphs. Only code between backquotes and lists are formatted: no HTML of the document is used.
- * @param {string} written
- */
-export function prose(written) {
-  if (!written) return null;
-  const inline = (/** @type {string} */ line) => line.split(/(`[^`]+`)/).map((part) => part.startsWith("`") && part.endsWith("`") && part.length > 2 ? h("code", null, part.slice(1, -1)) : part.replaceAll("**", ""));
-  const blocks = written.slice(0, 20_000).split(/\n\s*\n/).map((block) => {
-    const lines = block.trim().split("\n");
-    if (lines.every((line) => /^\s*[-*] /.test(line))) return h("ul", null, lines.map((line) => h("li", null, inline(line.replace(/^\s*[-*] /, "")))));
-    return h("p", null, inline(lines.map((line) => line.replace(/^#+\s*/, "")).join(" ")));
-  });
-  return h("div", { class: "prose" }, blocks);
-}
-
-/**
- * A schema as a tree.
- * @param {Json} document
- * @param {any} written
- * @param {number} depth
- * @returns {HTMLElement}
- */
-function schemaTree(document, written, depth) {
-  const { properties, required, items, variants, additional } = shape(document, written);
-  const rows = properties.map(([name, of]) => property(document, name, of, required.has(name), depth));
-  if (additional) rows.push(property(document, "(any name)", additional, false, depth));
-  if (!rows.length && items !== undefined) return schemaTree(document, items, depth);
-  variants.slice(0, 12).forEach((of, at) => rows.push(property(document, referenceName(of) || `variant ${at + 1}`, of, false, depth)));
-  if (!rows.length) {
-    const schema = resolve(document, written);
-    return h("div", { class: "schema" }, h("div", null, h("span", { class: "type" }, typeOf(document, written)), limits(schema).length ? h("div", { class: "muted small" }, limits(schema).join("; ")) : null));
-  }
-  return h("div", { class: "schema" }, rows);
-}
-
-/**
- * @param {Json} document
- * @param {string} name
- * @param {any} written
- * @param {boolean} isRequired
- * @param {number} depth
- */
-function property(document, name, written, isRequired, depth) {
-  const schema = resolve(document, written) ?? {};
-  const title = [h("span", { class: "name" }, name), " ", h("span", { class: "type" }, typeOf(document, written)), isRequired ? h("span", { class: "required" }, "  required") : null, schema.deprecated ? [" ", badge("deprecated", "warn")] : null].flat();
-  const about = [text(schema.description).slice(0, 600), limits(schema).join("; ")].filter(Boolean);
-  const notes = about.map((line) => h("div", { class: "muted small" }, line));
-  const inner = shape(document, written);
-  const ofItems = inner.items === undefined ? null : shape(document, inner.items);
-  const hasInside = inner.properties.length || inner.variants.length || inner.additional || ofItems && (ofItems.properties.length || ofItems.variants.length);
-  if (!hasInside) return h("div", null, title, notes);
-  const details = h("details", null, h("summary", null, title), notes);
-  const open = () => { if (!details.querySelector(":scope > .schema")) details.append(schemaTree(document, written, depth + 1)); };
-  details.addEventListener("toggle", () => { if (details.open) open(); });
-  if (depth < DEPTH - 1) {
-    details.open = true;
-    open();
-  }
-  return details;
-}
-
-/**
- * The contents of a body, by media type.
- * @param {Json} document
- * @param {Json | undefined} content
- */
-function contents(document, content) {
-  return Object.entries(content ?? {}).slice(0, 6).map(([mediaType, of]) => {
-    const example = exampleOf(document, of);
-    return h("div", { class: "stack tight" }, h("code", { class: "muted" }, mediaType),
-      of?.schema === undefined ? null : schemaTree(document, of.schema, 0),
-      example === undefined || example === null ? null : h("details", null, h("summary", { class: "muted" }, "Example"), h("pre", { class: "block", tabindex: 0 }, typeof example === "string" ? example : JSON.stringify(example, null, 2))));
-  });
-}
-
-/**
- * @param {Json} document
- * @param {Operation} operation
- * @param {import("./apis.js").Api} api
- */
-function inside(document, operation, api) {
-  const parameters = operation.parameters.length ? h("div", { class: "stack tight" }, h("h3", null, "Parameters"), h("div", { class: "scroll-x", tabindex: 0, role: "region", "aria-label": "Parameters" }, h("table", { class: "plain" },
-    h("thead", null, h("tr", null, h("th", { scope: "col" }, "Name"), h("th", { scope: "col" }, "In"), h("th", { scope: "col" }, "Type"), h("th", { scope: "col" }, "Meaning"))),
-    h("tbody", null, operation.parameters.map((parameter) => {
-      const schema = resolve(document, parameter.schema) ?? {};
-      const about = [text(parameter.description), limits(schema).join("; ")].filter(Boolean).join(" — ");
-      return h("tr", null, h("td", null, h("code", null, parameter.name), parameter.required ? h("div", { class: "required" }, "required") : null), h("td", null, parameter.in), h("td", { class: "mono small" }, typeOf(document, parameter.schema)), h("td", null, about));
-    }))))) : null;
-  const body = operation.body ? h("div", { class: "stack tight" }, h("h3", null, "Body", operation.body.required ? h("span", { class: "required" }, "  required") : null), prose(text(operation.body.description)), contents(document, operation.body.content)) : null;
-  const responses = operation.responses.length ? h("div", { class: "stack tight" }, h("h3", null, "Responses"), operation.responses.map(([status, of]) => {
-    const tone = status.startsWith("2") ? "good" : status.startsWith("3") ? "info" : /^[45]/.test(status) ? "warn" : "";
-    const parts = contents(document, of.content);
-    const title = [badge(status, tone), " ", text(of.description)];
-    return parts.length ? h("details", { class: "response" }, h("summary", null, title), h("div", { class: "stack tight" }, parts)) : h("div", { class: "response" }, title);
-  })) : null;
-  return h("div", { class: "inside" },
-    h("div", { class: "stack" }, prose(operation.description), operation.security.length ? h("p", { class: "muted" }, `Authentication: ${operation.security.join(", ")}`) : null, parameters, body, responses),
-    tryIt(document, operation, api));
-}
-
-/**
- * @param {Json} document
- * @param {Operation} operation
- * @param {import("./apis.js").Api} api
- */
-function operationCard(document, operation, api) {
-  const details = h("details", { class: `operation${operation.deprecated ? " gone" : ""}`, id: `operation-${operation.id}` },
-    h("summary", null, methodBadge(operation.method), h("span", { class: "path" }, operation.path), h("span", { class: "says" }, operation.summary), operation.deprecated ? badge("deprecated", "warn") : null));
-  details.addEventListener("toggle", () => {
-    if (details.open && details.children.length === 1) details.append(inside(document, operation, api));
-  });
-  return details;
-}
 
 /** @type {import("../main.js").Page["show"]} */
 export async function show(root, { url, signal, remember }) {
@@ -138,10 +17,6 @@ export async function show(root, { url, signal, remember }) {
   const { api, document } = await read("api", { namespace, name }, signal);
   const title = api.title || api.name;
   window.document.title = `${title} – Sluicegate`;
-  const now = Date.now() / 1000;
-
-  /** @param {number | null} time @param {string} past @param {string} future */
-  const date = (time, past, future) => time === null ? null : `${time <= now ? past : future} ${day(time)}${time <= now ? ` (${ago(time, now)})` : ""}`;
   root.append(
     h("p", { class: "small" }, link("/apis", "APIs"), h("span", { class: "muted" }, ` / ${api.namespace}/${api.name}`)),
     h("div", { class: "page-head" }, h("h1", null, title), badge(api.version ? `version ${api.version}` : "no version"), stateBadge(api), h("span", { class: "grow" }),
@@ -155,6 +30,7 @@ export async function show(root, { url, signal, remember }) {
         ["Deprecation", date(api.deprecation, "since", "from")],
         ["End", date(api.sunset, "ended", "on")],
         ["Object", `Api ${api.namespace}/${api.name}`],
+        ["Portal", api.visible_to ? `shown to ${api.visible_to}` : "hidden"],
         ["Written in", api.origin ? h("code", null, api.origin) : null],
         ["Contact", text(document?.info?.contact?.name) || text(document?.info?.contact?.email)],
         ["License", text(document?.info?.license?.name)],
@@ -169,34 +45,5 @@ export async function show(root, { url, signal, remember }) {
     root.append(h("div", { class: "card" }, empty("apis", "There is no readable document", "Requests for the API receive 503. The page Problems has the reason.")));
     return;
   }
-  const all = operations(document);
-  const place = h("div", { class: "stack" });
-  /** @param {string} words */
-  const draw = (words) => {
-    const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
-    const found = all.filter((of) => {
-      const about = [of.id, of.method, of.path, of.summary, ...of.tags].join(" ").toLowerCase();
-      return wanted.every((word) => about.includes(word));
-    });
-    /** @type {Map<string, Operation[]>} */
-    const tags = new Map();
-    for (const of of found.slice(0, DRAWN)) {
-      const tag = of.tags[0] ?? "";
-      tags.set(tag, [...tags.get(tag) ?? [], of]);
-    }
-    const texts = new Map(list(document.tags).map((tag) => [tag?.name, text(tag?.description)]));
-    fill(place, [...tags].map(([tag, of]) => h("section", { class: "stack tight" },
-      tag || tags.size > 1 ? h("h2", null, tag || "Other operations") : null, tag ? prose(texts.get(tag) ?? "") : null, of.map((operation) => operationCard(document, operation, api)))),
-    found.length ? null : h("div", { class: "card" }, empty("search", "No operation matches")),
-    found.length > DRAWN ? notice("info", `${plural(found.length - DRAWN, "more operation")}: search for an operation.`) : null);
-    if (words) say(plural(found.length, "operation"));
-  };
-  const words = url.searchParams.get("search") ?? "";
-  root.append(h("div", { class: "page-head" }, h("h2", null, plural(all.length, "operation")), h("span", { class: "grow" }), search("Search operations", words, (next) => {
-    remember({ search: next });
-    draw(next);
-  })), place);
-  draw(words);
-  const first = place.querySelector("details.operation");
-  if (first instanceof HTMLDetailsElement && all.length <= 3) first.open = true;
+  showOperations(root, document, api, { url, signal, remember });
 }

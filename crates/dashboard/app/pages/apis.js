@@ -27,9 +27,10 @@ import { count } from "../lib/format.js";
  * @property {number} operations
  * @property {Environment[]} environments
  * @property {string | null} origin
+ * @property {string | null} visible_to
  */
 
-/** @param {Api} api */
+/** @param {{state: string, sunset: number | null}} api */
 export function stateBadge(api) {
   const ended = api.sunset !== null && api.sunset * 1000 <= Date.now();
   if (ended) return badge("Ended", "bad");
@@ -38,9 +39,14 @@ export function stateBadge(api) {
   return badge(api.state, tones[api.state] ?? "");
 }
 
-/** @param {Api} api */
+/** @param {{namespace: string, name: string}} api */
 export function address(api) {
   return `/apis/${encodeURIComponent(api.namespace)}/${encodeURIComponent(api.name)}`;
+}
+
+/** @param {Api} api */
+function environments(api) {
+  return api.environments.map((of) => of.name).join(", ");
 }
 
 /** @type {import("../main.js").Page["show"]} */
@@ -53,10 +59,10 @@ export function show(root, { url, signal, remember }) {
     columns: [
       { title: "Title", width: "minmax(0, 1.6fr)", cell: (api) => h("a", { href: address(api) }, api.title || api.name), tip: (api) => api.title || api.name, phone: 1 },
       { title: "Version", width: "100px", cell: (api) => api.version || "–", tip: (api) => api.version },
-      { title: "State", width: "116px", cell: stateBadge, phone: 2 },
+      { title: "State", width: "116px", cell: (api) => stateBadge(api), phone: 2 },
       { title: "Owner", width: "minmax(0, 1fr)", cell: (api) => api.owner ?? h("span", { class: "sub" }, "–"), tip: (api) => api.owner ?? "", phone: 3 },
       { title: "Operations", width: "96px", end: true, cell: (api) => count(api.operations), phone: 4 },
-      { title: "Environments", width: "minmax(0, 1.2fr)", cell: (api) => api.environments.map((of) => of.name).join(", ") || "–", tip: (api) => api.environments.map((of) => of.name).join(", ") },
+      { title: "Environments", width: "minmax(0, 1.2fr)", cell: (api) => environments(api) || "–", tip: environments },
       { title: "Object", width: "minmax(0, 1.2fr)", cell: (api) => h("span", { class: "sub" }, `${api.namespace}/${api.name}`), tip: (api) => `${api.namespace}/${api.name}` },
     ],
     nothing: () => h("div", { class: "card" }, empty("apis", "No APIs", "An Api serves the operations of an OpenAPI document.", h("span", null, "Make one from a document: ", h("code", null, "sluicegate api import openapi.yaml")))),

@@ -1,6 +1,7 @@
 /** The consumers. Credentials appear by kind and number only. */
 
-import { h, badge, drawer, empty, facts, notice, pageHead, search } from "../lib/dom.js";
+import { h, badge, drawer, empty, facts, link, notice, pageHead, search } from "../lib/dom.js";
+import { query } from "../lib/data.js";
 import { table } from "../lib/table.js";
 import { count, plural } from "../lib/format.js";
 
@@ -46,6 +47,8 @@ function open(of) {
       ["Groups", of.groups.length ? h("span", { class: "row-flex" }, of.groups.map((group) => badge(group))) : null],
       ["Credentials", credentials(of)],
       ["Token subjects", of.tokens.length ? h("ul", null, of.tokens.map((token) => h("li", { class: "mono" }, `${token.claim === "Subject" ? "sub" : "client_id"} = ${token.value}${token.issuer ? ` of ${token.issuer}` : ""}`))) : null],
+      ["Keys", of.api_keys ? link(`/keys?${query({ search: `${of.namespace} ${of.name}` })}`, "Names, states and expiry") : null],
+      ["Subscriptions", link(`/subscriptions?${query({ search: `${of.namespace} ${of.name}` })}`, "Subscriptions")],
       ["Requests", of.requests ? count(total(of)) : "not counted separately"],
       ["Responses", of.requests ? `2xx ${count(success)}, 3xx ${count(redirect)}, 4xx ${count(client)}, 5xx ${count(server)}` : null],
     ]),

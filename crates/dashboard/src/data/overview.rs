@@ -70,6 +70,6 @@ impl Data {
 }
 
 /// Seconds since 1970.
-pub(super) fn seconds(time: SystemTime) -> u64 {
+pub(crate) fn seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -1,14 +1,21 @@
 use std::fs::write;
+use std::sync::Mutex;
 
-use hyper::header::{AUTHORIZATION, LOCATION};
+use hyper::HeaderMap;
+use hyper::header::{AUTHORIZATION, HOST, LOCATION, SET_COOKIE};
 use serde_json::Value;
 use sluicegate_admin::{Admin, Hosts, LastChange, Planes, Problems, Readiness};
 use sluicegate_model::policy::{Consumer, KeyHash, Security};
-use sluicegate_model::{Change, Config, HostPattern, ObjectId, PathPattern, Rule, UpstreamKey, VirtualHost};
+use sluicegate_model::{
+    Config, HostPattern, ObjectId, PathPattern, Rule, UpstreamKey, VirtualHost, Visibility,
+};
 use sluicegate_proxy::registry::Registry;
 
 use super::*;
-use crate::{Api, Catalogue, Environment, History, Problem, TokenFile};
+use crate::{
+    Access, Api, Catalogue, Changing, Environment, History, Key, KeyChange, NewKey, Plan, Problem,
+    Subscribed, Subscription, TokenFile,
+};
 
 struct Shop;
 
@@ -32,6 +39,53 @@ impl Catalogue for Shop {
                 upstream: "shop/orders:http".to_owned(),
                 https: true,
             }],
+            origin: None,
+            visible_to: Visibility::Hidden,
+        }]
+    }
+
+    fn plans(&self) -> Vec<Plan> {
+        vec![Plan {
+            namespace: "shop".to_owned(),
+            name: "gold".to_owned(),
+            title: "Gold".to_owned(),
+            description: Some("For large shops".to_owned()),
+            limits: Vec::new(),
+            concurrency: Vec::new(),
+            quotas: Vec::new(),
+            needs_approval: true,
+            origin: None,
+            visible_to: Visibility::Hidden,
+        }]
+    }
+
+    fn subscriptions(&self) -> Vec<Subscription> {
+        vec![Subscription {
+            namespace: "shop".to_owned(),
+            name: "mobile-orders".to_owned(),
+            consumer_namespace: "shop".to_owned(),
+            consumer: "mobile".to_owned(),
+            plan: "gold".to_owned(),
+            apis: vec![Subscribed { name: "orders".to_owned(), operation_sets: None }],
+            state: "Pending",
+            message: "waits for approval".to_owned(),
+            created: None,
+            origin: None,
+        }]
+    }
+
+    fn consumers(&self) -> Vec<crate::Consumer> {
+        let key = |name: &str, expires, is_revoked| Key {
+            name: Some(name.to_owned()),
+            expires,
+            is_revoked,
+            secret: None,
+        };
+        vec![crate::Consumer {
+            namespace: "shop".to_owned(),
+            name: "mobile".to_owned(),
+            username: "mobile".to_owned(),
+            keys: vec![key("first", None, true), key("old", Some(1), false), key("new", None, false)],
             origin: None,
         }]
     }
@@ -81,9 +135,44 @@ fn config() -> Config {
     }
 }
 
+/// Issues keys, and makes no other change.
+struct Issuer {
+    needs_token: bool,
+    made: Mutex<Vec<(Change, Option<String>)>>,
+}
+
+impl Changes for Issuer {
+    fn needs_token(&self) -> bool {
+        self.needs_token
+    }
+
+    fn change(&self, change: Change, token: Option<String>) -> Changing {
+        self.made.lock().expect("a lock").push((change.clone(), token));
+        let result = match change {
+            Change::Key { change: KeyChange::Issue { .. }, .. } => {
+                Ok(Some(NewKey { name: "key-1".to_owned(), key: "sgk_secret".to_owned() }))
+            }
+            _ => Err(ChangeError {
+                status: StatusCode::CONFLICT,
+                message: "Not now.".to_owned(),
+                is_private: false,
+            }),
+        };
+        Box::pin(std::future::ready(result))
+    }
+}
+
+/// A site with changes.
+fn changing(access: Access, needs_token: bool) -> (Site, Arc<Issuer>) {
+    let issuer = Arc::new(Issuer { needs_token, made: Mutex::default() });
+    let mut site = site(access, Hosts::Any);
+    site.dashboard.changes = Some(issuer.clone());
+    (site, issuer)
+}
+
 fn site(access: Access, hosts: Hosts) -> Site {
     let registry = Registry::of_no_worker();
-    registry.show(&Change::Config(Arc::new(config())));
+    registry.show(&sluicegate_model::Change::Config(Arc::new(config())));
     let admin = Admin {
         analytics: None,
         audit: None,
@@ -102,6 +191,7 @@ fn site(access: Access, hosts: Hosts) -> Site {
         is_control_plane: true,
         hosts,
         access,
+        changes: None,
         history: Arc::new(History::default()),
     })
 }
@@ -134,7 +224,19 @@ async fn ask_with(site: &Site, method: &str, target: &str, lines: &[(&str, &str)
     for (name, value) in lines {
         request = request.header(*name, *value);
     }
-    let response = site.answer(&request.body(()).expect("a request")).await;
+    let response = site.answer(&request.body(Bytes::new()).expect("a request")).await;
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.expect("a body").to_bytes().to_vec();
+    Answer { status: parts.status.as_u16(), headers: parts.headers, body }
+}
+
+async fn post(site: &Site, body: &str, lines: &[(&str, &str)]) -> Answer {
+    let mut request = Request::builder().method("POST").uri("/api/change");
+    for (name, value) in lines {
+        request = request.header(*name, *value);
+    }
+    let body = Bytes::copy_from_slice(body.as_bytes());
+    let response = site.answer(&request.body(body).expect("a request")).await;
     let (parts, body) = response.into_parts();
     let body = body.collect().await.expect("a body").to_bytes().to_vec();
     Answer { status: parts.status.as_u16(), headers: parts.headers, body }
@@ -238,7 +340,10 @@ async fn requests_of_other_sites_are_denied() {
 
 const TOKEN: &str = "a-token-of-16-bytes";
 const BEARER: &str = "Bearer a-token-of-16-bytes";
-const DOCUMENTS: [&str; 12] = [
+const DOCUMENTS: [&str; 15] = [
+    "plans",
+    "subscriptions",
+    "keys",
     "overview",
     "routes",
     "upstreams",
@@ -254,10 +359,14 @@ const DOCUMENTS: [&str; 12] = [
 ];
 
 fn protected() -> (tempfile::TempDir, Access) {
+    protected_by(TOKEN)
+}
+
+fn protected_by(tokens: &str) -> (tempfile::TempDir, Access) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("token");
-    write(&path, TOKEN).expect("a file");
-    let file = TokenFile::open(&path).expect("a token");
+    write(&path, tokens).expect("a file");
+    let file = TokenFile::open(&path, SITE).expect("a token");
     (folder, Access::Token(Arc::new(file)))
 }
 
@@ -271,7 +380,9 @@ async fn documents_need_a_login_and_pages_have_no_data() {
         assert!(!String::from_utf8_lossy(&answer.body).contains("shop"), "{document}");
     }
     assert_eq!(ask(&site, "/").await.body, ask(&site, "/apis/shop/orders").await.body);
-    assert_eq!(ask(&site, "/api/session").await.json(), json!({"login": true, "protected": true}));
+    let session = ask(&site, "/api/session").await.json();
+    assert_eq!((&session["login"], &session["protected"]), (&json!(true), &json!(true)));
+    assert_eq!((&session["user"], &session["role"]), (&Value::Null, &Value::Null));
     let wrong = ask_with(&site, "GET", "/api/login", &[(AUTHORIZATION.as_str(), "Bearer wrong")]).await;
     assert_eq!((wrong.status, wrong.headers.get(SET_COOKIE)), (401, None));
 
@@ -377,4 +488,121 @@ async fn long_documents_are_compressed() {
     let packed = ask_with(&site, "GET", "/api/routes", &[("accept-encoding", "gzip")]).await;
     assert_eq!((plain.header("content-encoding"), packed.header("content-encoding")), ("", "gzip"));
     assert!(packed.body.len() * 5 < plain.body.len());
+}
+
+const USERS: &str = "users:
+- {name: ada, role: operator, token: a-token-of-16-bytes}
+- {name: bob, token: b-token-of-16-bytes}
+";
+
+const ISSUE: &str = r#"{"change": "issue", "consumer": "shop/mobile"}"#;
+
+/// The headers that a page of the dashboard sends with a change.
+const OF_PAGE: [(&str, &str); 4] = [
+    ("host", "dashboard.test:9903"),
+    ("origin", "http://dashboard.test:9903"),
+    ("content-type", "application/json"),
+    ("x-sluicegate-change", "1"),
+];
+
+#[tokio::test]
+async fn operator_issues_a_key_that_is_shown_once() {
+    let (_folder, access) = protected_by(USERS);
+    let (site, issuer) = changing(access, false);
+    let login = ask_with(&site, "GET", "/api/login", &[(AUTHORIZATION.as_str(), BEARER)]).await;
+    let cookie = login.header("set-cookie").split(';').next().unwrap_or_default().to_owned();
+    let answer = post(&site, ISSUE, &[&OF_PAGE[..], &[("cookie", &cookie)]].concat()).await;
+    assert_eq!((answer.status, answer.header("cache-control")), (200, "no-store"));
+    assert_eq!(answer.json(), json!({"key": {"name": "key-1", "value": "sgk_secret"}}));
+    assert_eq!(issuer.made.lock().expect("a lock").len(), 1);
+    let session = ask_with(&site, "GET", "/api/session", &[("cookie", &cookie)]).await.json();
+    assert_eq!(
+        (&session["user"], &session["role"], &session["changes"]),
+        (&json!("ada"), &json!("operator"), &json!(true))
+    );
+    let suspend = r#"{"change": "suspend", "subscription": "shop/mobile-orders"}"#;
+    let refused = post(&site, suspend, &[&OF_PAGE[..], &[("cookie", &cookie)]].concat()).await;
+    assert_eq!((refused.status, &refused.json()["error"]), (409, &json!("Not now.")));
+    let wrong = post(&site, "{}", &[&OF_PAGE[..], &[("cookie", &cookie)]].concat()).await;
+    assert_eq!(wrong.status, 400);
+}
+
+#[tokio::test]
+async fn only_operators_change_objects() {
+    let (_folder, access) = protected_by(USERS);
+    let (site, issuer) = changing(access, false);
+    let viewer = [("authorization", "Bearer b-token-of-16-bytes")];
+    assert_eq!(post(&site, ISSUE, &[&OF_PAGE[..], &viewer].concat()).await.status, 403);
+    assert_eq!(post(&site, ISSUE, &OF_PAGE).await.status, 401);
+    let session = ask_with(&site, "GET", "/api/session", &viewer).await.json();
+    assert_eq!((&session["role"], &session["changes"]), (&json!("viewer"), &json!(false)));
+    assert!(issuer.made.lock().expect("a lock").is_empty());
+}
+
+#[tokio::test]
+async fn dashboard_without_changes_changes_nothing() {
+    let (_folder, access) = protected_by(USERS);
+    let site = site(access, Hosts::Any);
+    let answer = post(&site, ISSUE, &[&OF_PAGE[..], &[("authorization", BEARER)]].concat()).await;
+    assert_eq!(answer.status, 405);
+    let session = ask_with(&site, "GET", "/api/session", &[("authorization", BEARER)]).await.json();
+    assert_eq!(session["changes"], false);
+}
+
+#[tokio::test]
+async fn page_of_another_site_cannot_change_objects() {
+    let (_folder, access) = protected_by(USERS);
+    let (site, issuer) = changing(access, false);
+    let login = ask_with(&site, "GET", "/api/login", &[(AUTHORIZATION.as_str(), BEARER)]).await;
+    let cookie = login.header("set-cookie").split(';').next().unwrap_or_default().to_owned();
+    let own = [&OF_PAGE[..], &[("cookie", &cookie)]].concat();
+    let without = |name: &str| own.iter().copied().filter(|(of, _)| *of != name).collect::<Vec<_>>();
+    let with = |name: &'static str, value: &'static str| [&without(name)[..], &[(name, value)]].concat();
+    for (lines, status) in [
+        (with("origin", "https://evil.test"), 403),
+        (with("origin", "http://dashboard.test"), 403),
+        (with("origin", "null"), 403),
+        (with("sec-fetch-site", "cross-site"), 403),
+        (with("sec-fetch-site", "same-site"), 403),
+        (with("content-type", "text/plain"), 415),
+        (without("origin"), 403),
+        (without("content-type"), 415),
+        (without("x-sluicegate-change"), 403),
+    ] {
+        assert_eq!(post(&site, ISSUE, &lines).await.status, status, "{lines:?}");
+    }
+    assert!(issuer.made.lock().expect("a lock").is_empty());
+    assert_eq!(post(&site, ISSUE, &own).await.status, 200);
+    assert_eq!(
+        post(&site, ISSUE, &with("origin", "https://dashboard.test:9903")).await.status,
+        200,
+        "behind HTTPS"
+    );
+}
+
+#[tokio::test]
+async fn change_in_a_cluster_has_the_token_of_the_user() {
+    let (_folder, access) = protected_by(USERS);
+    let (site, issuer) = changing(access, true);
+    let operator = [&OF_PAGE[..], &[("authorization", BEARER)]].concat();
+    assert_eq!(post(&site, ISSUE, &operator).await.status, 400);
+    assert!(issuer.made.lock().expect("a lock").is_empty());
+    let answer = post(&site, ISSUE, &[&operator[..], &[("x-kubernetes-token", "of-ada")]].concat()).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(issuer.made.lock().expect("a lock")[0].1.as_deref(), Some("of-ada"));
+}
+
+#[tokio::test]
+async fn keys_plans_and_subscriptions_are_listed_and_searched() {
+    let site = open();
+    let keys = ask(&site, "/api/keys").await.json();
+    let states: Vec<&Value> =
+        keys["items"].as_array().expect("keys").iter().map(|key| &key["state"]).collect();
+    assert_eq!(states, ["Revoked", "Expired", "Valid"]);
+    assert_eq!(ask(&site, "/api/keys?search=old+mobile").await.json()["total"], 1);
+    let plan = &ask(&site, "/api/plans?search=large").await.json()["items"][0];
+    assert_eq!((&plan["title"], &plan["subscriptions"]), (&json!("Gold"), &json!(1)));
+    let of = &ask(&site, "/api/subscriptions?search=pending").await.json()["items"][0];
+    assert_eq!((&of["consumer"], &of["message"]), (&json!("mobile"), &json!("waits for approval")));
+    assert_eq!(ask(&site, "/api/subscriptions?limit=501").await.status, 400);
 }

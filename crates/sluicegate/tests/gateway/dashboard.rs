@@ -130,6 +130,143 @@ async fn dashboard_moves_to_the_gateway_that_takes_over() -> TestResult {
     Ok(())
 }
 
+const SUBSCRIBERS: &str = r#"
+apiVersion: sluicegate.dev/v1alpha1
+kind: SecurityPolicy
+metadata: {name: keys}
+spec:
+  targetRefs: [{group: sluicegate.dev, kind: Api, name: pets}]
+  authentication: {apiKey: {}}
+---
+apiVersion: sluicegate.dev/v1alpha1
+kind: Api
+metadata: {name: pets}
+spec:
+  subscriptions: Required
+  catalogue: {visibleTo: {groups: [partners]}}
+  document:
+    inline: |
+      openapi: 3.1.0
+      info: {title: Pets, version: "1"}
+      paths: {/pets: {get: {summary: Lists pets}}}
+  environments:
+  - {name: production, hosts: [pets.test], backend: {service: web, port: http}}
+---
+apiVersion: sluicegate.dev/v1alpha1
+kind: Plan
+metadata: {name: gold}
+spec:
+  approval: Manual
+  catalogue: {visibleTo: {groups: [partners]}}
+  quotas: [{name: month, requests: 10, calendar: Month}]
+---
+# The Consumer keeps no comment, but others do.
+apiVersion: sluicegate.dev/v1alpha1
+kind: Consumer
+metadata: {name: bob}
+spec: {}
+"#;
+
+const OPERATOR: &str = "token-of-the-operator";
+const BOB: &str = "token-of-bob-0123456789";
+const EVE: &str = "token-of-eve-0123456789";
+
+/// A request with a token to the dashboard or to the portal.
+async fn with_token(at: SocketAddr, token: &str, request: &str, body: &str) -> anyhow::Result<(u16, Value)> {
+    let mut client = client::Client::connect(at).await?;
+    let length = body.len();
+    let lines = format!(
+        "Host: localhost\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nX-Sluicegate-Change: 1\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    );
+    let response = client.request(format!("{request} HTTP/1.1\r\n{lines}")).await?;
+    Ok((response.status, serde_json::from_slice(&response.body)?))
+}
+
+/// Waits until a condition is met.
+async fn until(mut is_met: impl AsyncFnMut() -> anyhow::Result<bool>) -> TestResult {
+    tokio::time::timeout(LIMIT, async {
+        while !is_met().await? {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    })
+    .await?
+}
+
+#[tokio::test]
+async fn user_of_the_portal_subscribes_and_calls_after_the_approval() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let (site, dashboard, portal) = (Site::of([&backend])?, free_address()?, free_address()?);
+    site.save("pets.yaml", SUBSCRIBERS)?;
+    let (operators, users) = (site.path().join("operators"), site.path().join("users"));
+    std::fs::write(&operators, OPERATOR)?;
+    std::fs::write(
+        &users,
+        format!(
+            "users:\n- {{name: bob, groups: [partners], consumers: [default/bob], token: {BOB}}}\n\
+             - {{name: eve, groups: [others], token: {EVE}}}\n"
+        ),
+    )?;
+    let gateway = site
+        .serve(&[
+            "--dashboard-address",
+            &dashboard.to_string(),
+            "--dashboard-token-file",
+            &operators.to_string_lossy(),
+            "--dashboard-changes",
+            "--portal-address",
+            &portal.to_string(),
+            "--portal-token-file",
+            &users.to_string_lossy(),
+        ])
+        .await?;
+    let change = async |at, token, body: &str| with_token(at, token, "POST /api/change", body).await;
+    let get = async |at, token, path: &str| with_token(at, token, &format!("GET /api/{path}"), "").await;
+    let state = async || {
+        let (_, document) = get(portal, BOB, "subscriptions").await?;
+        anyhow::Ok(document["items"][0]["state"].clone())
+    };
+
+    let subscribe =
+        r#"{"change": "subscribe", "consumer": "default/bob", "api": "default/pets", "plan": "gold"}"#;
+    assert_eq!(change(portal, EVE, subscribe).await?.0, 404, "of another group");
+    assert_eq!(change(portal, BOB, subscribe).await?.0, 200);
+    until(async || Ok(state().await? == "Pending")).await?;
+    assert_eq!(change(portal, BOB, subscribe).await?.0, 409, "there is one already");
+
+    let (status, issued) = change(portal, BOB, r#"{"change": "issue", "consumer": "default/bob"}"#).await?;
+    let key = issued["key"]["value"].as_str().unwrap_or_default().to_owned();
+    assert_eq!((status, key.starts_with("sgk_")), (200, true), "{issued}");
+    let call = async || {
+        let mut client = client::Client::connect(site.http).await?;
+        let response = client
+            .request(format!("GET /pets HTTP/1.1\r\nHost: pets.test\r\nX-API-Key: {key}\r\n\r\n"))
+            .await?;
+        anyhow::Ok(response.status)
+    };
+    until(async || Ok(call().await? == 403)).await?;
+
+    let (_, of) = get(dashboard, OPERATOR, "subscriptions").await?;
+    let name = format!("default/{}", of["items"][0]["name"].as_str().unwrap_or_default());
+    let approve = format!(r#"{{"change": "approve", "subscription": "{name}"}}"#);
+    assert_eq!(change(portal, BOB, &approve).await?.0, 403, "users do not approve their own requests");
+    assert_eq!(change(dashboard, OPERATOR, &approve).await?.0, 200);
+    until(async || Ok(call().await? == 200)).await?;
+    assert_eq!(state().await?, "Active");
+    let (_, document) = get(portal, BOB, "subscriptions").await?;
+    assert_eq!(document["items"][0]["quotas"][0]["used"], 1);
+    assert_eq!(get(portal, EVE, "subscriptions").await?.1["total"], 0);
+
+    let text = std::fs::read_to_string(site.path().join("pets.yaml"))?;
+    assert!(text.contains("sha256") && !text.contains(&key), "{text}");
+    assert!(!gateway.output().contains(&key), "the log has no key");
+    for path in ["keys", "consumers", "subscriptions", "problems"] {
+        assert!(!get(dashboard, OPERATOR, path).await?.1.to_string().contains(&key), "{path}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn explain_prints_the_route_of_a_request() -> TestResult {
     let backend = Backend::start(Behaviour::echo()).await?;

@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use sluicegate_model::feature::Validation;
 use sluicegate_model::value::syntax::{self, normal_path};
-use sluicegate_model::{HostPattern, UpstreamKey};
+use sluicegate_model::{HostPattern, UpstreamKey, Visibility};
 use sluicegate_openapi::{Method, Operation};
 
 use super::gateway_api::Written;
 use super::kind::Raw;
-use super::{Kind, Object, ObjectRef, annotation, host};
+use super::{Kind, Object, ObjectRef, annotation, host, visibility};
 use crate::problem::Findings;
 use contract::Contract;
 use lifecycle::{Lifecycle, Versioning};
@@ -45,6 +45,8 @@ pub(crate) struct Api {
     pub(crate) subscriptions: SubscriptionNeed,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) validation: Validation,
+    /// The visitors of the developer portal that see the API.
+    pub(crate) visibility: Visibility,
 }
 
 /// The place of a document.
@@ -130,6 +132,7 @@ impl Api {
             subscriptions: spec.subscriptions.unwrap_or_default(),
             lifecycle: Lifecycle::check(spec.lifecycle.unwrap_or_default(), findings),
             validation: spec.validation.unwrap_or_default(),
+            visibility: visibility::check(spec.catalogue, findings),
         }
     }
 }

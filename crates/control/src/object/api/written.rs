@@ -5,6 +5,7 @@ use serde::Deserialize;
 use sluicegate_model::feature::Validation;
 
 use super::lifecycle::{LifecycleSpec, VersioningSpec};
+use crate::object::visibility::CatalogueSpec;
 
 /// An API that an OpenAPI document describes. The gateway forwards requests for the operations of the document, and responds to
 /// other requests below the base path itself.
@@ -38,6 +39,8 @@ pub(crate) struct ApiSpec {
     /// Validation of requests and responses by the document. operationSets[].validation has precedence, field by field.
     /// Default: no validation.
     pub(crate) validation: Option<Validation>,
+    /// The entry of the API in the catalogue of the developer portal. Default: no visitor of the portal sees the API.
+    pub(crate) catalogue: Option<CatalogueSpec>,
 }
 
 /// Whether callers need a Subscription.

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sluicegate_model::feature::{Check, Fault, Faults};
-use sluicegate_model::policy;
 use sluicegate_model::value::syntax;
+use sluicegate_model::{Visibility, policy};
 
 use super::gateway_api::Written;
 use super::kind::Raw;
 use super::policy::shared::{self, Sharing};
-use super::{Kind, Object, ObjectRef, annotation};
+use super::{Kind, Object, ObjectRef, annotation, visibility};
 use crate::problem::Findings;
 use written::{Approval, ApprovalMode, PlanSpec, SubscriptionSpec};
 
@@ -19,9 +19,13 @@ pub(crate) mod written;
 /// A checked `Plan`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Plan {
+    pub(crate) title: Option<Box<str>>,
+    pub(crate) description: Option<Box<str>>,
     /// The terms for the data plane.
     pub(crate) terms: policy::Plan,
     pub(crate) approval: ApprovalMode,
+    /// The visitors of the developer portal that may ask for a Subscription by the plan.
+    pub(crate) visibility: Visibility,
     /// The server that shares the counts, if a part of it is in Secrets.
     pub(crate) sharing: Option<Sharing>,
 }
@@ -89,9 +93,13 @@ impl Plan {
                 findings.error(format!("spec.{list}"), fault);
             }
         }
+        let visibility = visibility::check(spec.catalogue, findings);
         (!findings.has_errors()).then(|| Self {
+            title: spec.title.map(Into::into),
+            description: spec.description.map(Into::into),
             terms: policy::Plan { limits, quotas, x_headers: spec.x_headers.unwrap_or(false) },
             approval: spec.approval.unwrap_or_default(),
+            visibility,
             sharing,
         })
     }

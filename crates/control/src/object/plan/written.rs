@@ -6,6 +6,7 @@ use sluicegate_model::feature::{Concurrency, Limit, Quota};
 use sluicegate_model::value::Entries;
 
 use crate::object::policy::written::rate_limit::Shared;
+use crate::object::visibility::CatalogueSpec;
 
 /// The terms on which Consumers call APIs: rate limits, concurrency limits and quotas. Each Subscription by the plan counts by
 /// itself.
@@ -43,6 +44,9 @@ pub(crate) struct PlanSpec {
     /// The server through which all data planes count limits and quotas together. Default: each data plane counts limits by
     /// itself, and data planes count quotas together through the control plane.
     pub(crate) shared: Option<Shared>,
+    /// The entry of the plan in the developer portal, where users ask for Subscriptions by the plan. Default: no visitor of the
+    /// portal sees the plan.
+    pub(crate) catalogue: Option<CatalogueSpec>,
 }
 
 /// How Subscriptions by a plan become active.

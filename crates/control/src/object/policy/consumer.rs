@@ -36,6 +36,8 @@ pub(crate) struct Consumer {
 /// An API key of a Consumer.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ApiKey {
+    /// Its name, for people.
+    pub(crate) name: Option<Box<str>>,
     pub(crate) source: KeySource,
     /// The end of its validity, in seconds since 1970.
     pub(crate) expires: Option<u64>,
@@ -113,7 +115,7 @@ impl Consumer {
 }
 
 /// Names of groups, which endpoints receive in one header.
-pub(super) fn check_groups(written: Vec<String>, field: &str, findings: &mut Findings) -> Vec<Box<str>> {
+pub(crate) fn check_groups(written: Vec<String>, field: &str, findings: &mut Findings) -> Vec<Box<str>> {
     let mut groups: Vec<Box<str>> = Vec::with_capacity(written.len());
     for (index, group) in written.into_iter().enumerate() {
         match syntax::value_fault(&group) {
@@ -173,7 +175,8 @@ fn check_key(
             return None;
         }
     };
-    Some(ApiKey { source, expires, is_revoked: written.revoked.unwrap_or(false) })
+    let name = written.name.map(Into::into);
+    Some(ApiKey { name, source, expires, is_revoked: written.revoked.unwrap_or(false) })
 }
 
 /// The hash in hexadecimal digits.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt as _};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tower::ServiceBuilder;
 
@@ -62,6 +62,18 @@ impl Credentials {
     /// If there are no credentials, or none of them can be read.
     pub async fn client(&self) -> Result<Client, ClientError> {
         let config = self.config().await?;
+        Ok(client(config)?)
+    }
+
+    /// A client with the identity of a bearer token in place of the identity of the gateway. So the API server decides what the
+    /// token allows.
+    ///
+    /// # Errors
+    ///
+    /// If there is no address of a cluster.
+    pub async fn client_of(&self, token: &str) -> Result<Client, ClientError> {
+        let mut config = self.config().await?;
+        config.auth_info = AuthInfo { token: Some(token.to_owned().into()), ..AuthInfo::default() };
         Ok(client(config)?)
     }
 

@@ -39,7 +39,7 @@ use tokio::time::{sleep_until, timeout};
 use super::output::{Output, Publish, Reports};
 use super::resolve::Reach;
 use crate::audit::{Recorder, Trail};
-use crate::catalogue::PublishedApi;
+use crate::catalogue::Published;
 use crate::frontend::gateway::service;
 use crate::object::kind::{Absence, Status, Watch as Watched};
 use crate::object::secret::CREDENTIALS_TYPE;
@@ -224,10 +224,10 @@ impl ClusterSource {
         self.reports.problems.subscribe()
     }
 
-    /// The Apis in service, and every change of them.
+    /// What the source serves, for people, and every change of it. Call this before the source runs.
     #[must_use]
-    pub fn apis(&self) -> state::Receiver<Arc<[PublishedApi]>> {
-        self.reports.apis.subscribe()
+    pub fn catalogue(&self) -> state::Receiver<Arc<Published>> {
+        self.reports.catalogue.subscribe()
     }
 
     /// Follows the cluster until the future is dropped. The first change is a complete configuration, as soon as all

@@ -28,7 +28,7 @@ use tokio::time::sleep_until;
 use super::output::{Output, Publish, Reports, without_repeats};
 use super::resolve::{self, Reach};
 use crate::audit::{Recorder, Trail};
-use crate::catalogue::PublishedApi;
+use crate::catalogue::Published;
 use crate::problem::{Origin, Problem, Severity};
 use crate::translate::{TranslateOptions, translate};
 
@@ -169,10 +169,10 @@ impl DirectorySource {
         self.reports.problems.subscribe()
     }
 
-    /// The Apis in service, and every change of them.
+    /// What the source serves, for people, and every change of it. Call this before the source runs.
     #[must_use]
-    pub fn apis(&self) -> state::Receiver<Arc<[PublishedApi]>> {
-        self.reports.apis.subscribe()
+    pub fn catalogue(&self) -> state::Receiver<Arc<Published>> {
+        self.reports.catalogue.subscribe()
     }
 
     /// Follows the directory until the future is dropped. The first change is a complete configuration, as soon as the

@@ -122,6 +122,16 @@ impl Counter {
         }
     }
 
+    /// The end of the window that is open at this time, and its uses; `None` if no request came in the window.
+    pub(super) fn present(&self, now: u64) -> Option<(u64, u64)> {
+        let (start, used) = (self.window.load(Ordering::Acquire), self.used.load(Ordering::Acquire));
+        if start == 0 || start == CHANGING {
+            return None;
+        }
+        let end = self.end_of(start);
+        (now < end).then_some((end, used))
+    }
+
     /// The window and its uses.
     #[cfg(test)]
     fn state(&self) -> (u64, u64) {
@@ -265,6 +275,16 @@ mod tests {
         assert_eq!(count(NOW + reset), Counted { is_allowed: true, left: 2, reset: DAY });
         // The clock is set back.
         assert_eq!(count(NOW).left, 1);
+    }
+
+    #[test]
+    fn present_use_is_of_the_open_window() {
+        let counter = counter("\"period\": \"1h\"");
+        assert_eq!(counter.present(NOW), None);
+        counter.count(9, NOW, 1);
+        counter.count(9, NOW + 5, 1);
+        assert_eq!(counter.present(NOW + 3599), Some((NOW + 3600, 2)));
+        assert_eq!(counter.present(NOW + 3600), None, "the window has ended");
     }
 
     #[test]

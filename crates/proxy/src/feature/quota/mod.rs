@@ -126,6 +126,18 @@ impl Quotas {
         uses
     }
 
+    /// The uses of the quotas of a subscription in their present windows.
+    fn present(&self, subscription: &str, now: u64) -> Vec<PresentUse> {
+        let all = self.lock();
+        let of = all.iter().filter(|(key, _)| *key.name.subscription == *subscription);
+        let counters = of.filter_map(|(key, counter)| Some((key, counter.upgrade()?)));
+        let uses = counters.filter_map(|(key, counter)| {
+            let (end, used) = counter.present(now)?;
+            Some(PresentUse { quota: key.name.quota.clone(), used, end })
+        });
+        uses.collect()
+    }
+
     fn get(&self, name: &QuotaName) -> Option<Arc<Counter>> {
         let key = QuotaKey { name: name.clone(), server: None };
         self.lock().get(&key).and_then(Weak::upgrade)
@@ -133,6 +145,27 @@ impl Quotas {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<QuotaKey, Weak<Counter>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The uses of a quota in its present window, by all data planes as far as they are known here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PresentUse {
+    /// The name of the quota.
+    pub quota: Box<str>,
+    /// The requests or bytes.
+    pub used: u64,
+    /// The end of the window, in seconds since 1970.
+    pub end: u64,
+}
+
+/// The start and the end of the window of a quota that is open at a time, in seconds since 1970; `None` for windows that start with
+/// the first request.
+#[must_use]
+pub fn calendar_window(quota: &Quota, now: u64) -> Option<(u64, u64)> {
+    match Windows::new(quota) {
+        Windows::Calendar(calendar) => calendar.compute(now),
+        Windows::FromFirstRequest(_) => None,
     }
 }
 
@@ -149,6 +182,12 @@ impl QuotaExchange {
     #[must_use]
     pub fn take(&self) -> Vec<QuotaUse> {
         self.0.take()
+    }
+
+    /// The uses of the quotas of a subscription, `namespace/name`, in their present windows. A quota without a use has no entry.
+    #[must_use]
+    pub fn present(&self, subscription: &str) -> Vec<PresentUse> {
+        self.0.present(subscription, now())
     }
 
     /// Keeps uses for the next exchange, because nobody has counted them.
