@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::Fault;
+use crate::{Fault, token};
 
 /// The claims of a verified token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,6 +44,17 @@ impl Rules {
 }
 
 impl Claims {
+    /// The claims in a JSON object from a trusted source, such as a response of the authorization server (RFC 7662, 2.2).
+    ///
+    /// # Errors
+    /// The text is no JSON object, or too long.
+    pub fn parse(json: &[u8]) -> Result<Self, Fault> {
+        if json.len() > token::MAX {
+            return Err(Fault::TooLong);
+        }
+        serde_json::from_slice(json).map(Self).map_err(|_| Fault::Malformed)
+    }
+
     /// The claim with this name. If the token has no such claim, dots in the name select fields of objects, as in
     /// `realm_access.roles`.
     #[must_use]
@@ -118,8 +129,11 @@ impl Claims {
         }
     }
 
-    /// A time (RFC 7519, 2, NumericDate), which may have a fraction.
-    fn time(&self, name: &str) -> Result<Option<i64>, Fault> {
+    /// A time in seconds since 1970 (RFC 7519, 2, NumericDate). The claim may have a fraction.
+    ///
+    /// # Errors
+    /// The claim is no number.
+    pub fn time(&self, name: &str) -> Result<Option<i64>, Fault> {
         let Some(value) = self.0.get(name) else { return Ok(None) };
         let number = value.as_i64().or_else(|| {
             let number = value.as_f64()?;

@@ -530,9 +530,11 @@ impl Explanation {
         if let Some(authentication) = &security.authentication {
             let methods = [
                 ("JSON Web Token", authentication.jwt.is_some()),
+                ("token introspection", authentication.introspection.is_some()),
                 ("API key", authentication.api_key.is_some()),
                 ("Basic", authentication.basic.is_some()),
                 ("Digest", authentication.digest.is_some()),
+                ("OpenID Connect", authentication.oidc.is_some()),
                 ("authorization service", authentication.ext_auth.is_some()),
             ];
             let methods: Vec<_> =

@@ -540,11 +540,41 @@ pub enum Denial {
     /// A quota of the subscription is used up.
     #[error("a quota of the subscription is used up")]
     Quota,
+    /// The browser must log in, and is redirected to the provider.
+    #[error("the caller must log in")]
+    Login,
+    /// There is no session, and the request is no navigation of a browser.
+    #[error("there is no session")]
+    NoSession,
+    /// The answer of the provider belongs to no login of the browser, or the login took too long.
+    #[error("the login is unknown or has expired")]
+    LoginState,
+    /// The provider denied the login.
+    #[error("the provider denied the login")]
+    LoginDenied,
+    /// The provider does not accept the code, which is valid once.
+    #[error("the provider does not accept the code of the login")]
+    LoginCode,
+    /// The tokens of the provider are not valid.
+    #[error("the provider sent invalid tokens")]
+    LoginToken,
+    /// The tokens of the provider are too long for cookies.
+    #[error("the tokens of the provider are too long for cookies")]
+    SessionTooLong,
+    /// The provider is unreachable, or gives no valid response.
+    #[error("the identity provider is unavailable")]
+    ProviderUnavailable,
+    /// The authorization server says that the token is not active.
+    #[error("the token is not active")]
+    TokenInactive,
+    /// The authorization server gives no valid response about the token.
+    #[error("the authorization server is unavailable")]
+    IntrospectionUnavailable,
 }
 
 impl Denial {
     /// The number of kinds.
-    pub const COUNT: usize = 29 + sluicegate_jwt::Fault::ALL.len();
+    pub const COUNT: usize = 39 + sluicegate_jwt::Fault::ALL.len();
 
     /// Every kind, by [`index`](Self::index).
     #[must_use]
@@ -580,6 +610,16 @@ impl Denial {
             Self::SubscriptionPending,
             Self::SubscriptionInactive,
             Self::Quota,
+            Self::Login,
+            Self::NoSession,
+            Self::LoginState,
+            Self::LoginDenied,
+            Self::LoginCode,
+            Self::LoginToken,
+            Self::SessionTooLong,
+            Self::ProviderUnavailable,
+            Self::TokenInactive,
+            Self::IntrospectionUnavailable,
         ];
         let tokens = sluicegate_jwt::Fault::ALL.map(Self::Token);
         for (place, denial) in all.iter_mut().zip(rest.into_iter().chain(tokens)) {
@@ -621,7 +661,17 @@ impl Denial {
             Self::SubscriptionPending => 26,
             Self::SubscriptionInactive => 27,
             Self::Quota => 28,
-            Self::Token(fault) => 29 + fault as usize,
+            Self::Login => 29,
+            Self::NoSession => 30,
+            Self::LoginState => 31,
+            Self::LoginDenied => 32,
+            Self::LoginCode => 33,
+            Self::LoginToken => 34,
+            Self::SessionTooLong => 35,
+            Self::ProviderUnavailable => 36,
+            Self::TokenInactive => 37,
+            Self::IntrospectionUnavailable => 38,
+            Self::Token(fault) => 39 + fault as usize,
         }
     }
 
@@ -658,7 +708,35 @@ impl Denial {
             Self::CheckAnswer => "check_bad_answer",
             Self::TooManyExternalChecks => "checks_busy",
             Self::CheckDenied(_) => "check_denied",
+            Self::Login => "login",
+            Self::NoSession => "no_session",
+            Self::LoginState => "login_state",
+            Self::LoginDenied => "login_denied",
+            Self::LoginCode => "login_code",
+            Self::LoginToken => "login_token",
+            Self::SessionTooLong => "session_too_long",
+            Self::ProviderUnavailable => "provider_unavailable",
+            Self::TokenInactive => "token_inactive",
+            Self::IntrospectionUnavailable => "introspection_unavailable",
             Self::Token(fault) => fault.reason(),
+        }
+    }
+
+    /// What the user of a browser can do about a login that failed.
+    #[must_use]
+    pub fn advice(self) -> Option<&'static str> {
+        match self {
+            Self::LoginState | Self::LoginCode => {
+                Some("the login is not valid any more: open the page again to log in")
+            }
+            Self::LoginDenied => Some("the identity provider denied the login: open the page again to log in"),
+            Self::LoginToken | Self::SessionTooLong => {
+                Some("the identity provider sent an answer that the gateway cannot use: tell the operator")
+            }
+            Self::ProviderUnavailable => {
+                Some("the identity provider is unavailable: try again in a minute")
+            }
+            _ => None,
         }
     }
 
@@ -670,19 +748,23 @@ impl Denial {
             | Self::Consumer
             | Self::TooManyPasswordChecks
             | Self::KeysUnknown
-            | Self::TooManyExternalChecks => 503,
+            | Self::TooManyExternalChecks
+            | Self::ProviderUnavailable
+            | Self::IntrospectionUnavailable => 503,
+            Self::LoginToken | Self::SessionTooLong => 502,
             // As nginx does for `auth_request`.
             Self::CheckTimeout | Self::CheckUnreachable | Self::CheckAnswer => 500,
-            Self::SignIn => 302,
+            Self::SignIn | Self::Login => 302,
             Self::CheckDenied(status) => status,
             Self::Address
             | Self::Origin
             | Self::Forbidden
             | Self::CheckForbidden
+            | Self::LoginDenied
             | Self::NoSubscription
             | Self::SubscriptionPending
             | Self::SubscriptionInactive => 403,
-            Self::AmbiguousPath | Self::AmbiguousCredentials => 400,
+            Self::AmbiguousPath | Self::AmbiguousCredentials | Self::LoginState | Self::LoginCode => 400,
             Self::NoCredentials
             | Self::Key
             | Self::KeyExpired
@@ -690,6 +772,8 @@ impl Denial {
             | Self::Password
             | Self::StaleNonce
             | Self::CheckUnauthorized
+            | Self::NoSession
+            | Self::TokenInactive
             | Self::Token(_) => 401,
             // As for rates: the caller does too much (RFC 6585, 4), not the gateway (503).
             Self::RateLimit | Self::Concurrency | Self::Quota => 429,

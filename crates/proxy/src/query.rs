@@ -64,6 +64,23 @@ pub(crate) fn decoded(part: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
+/// Escapes text for a query (RFC 3986, 2.3).
+pub(crate) fn escape(out: &mut Vec<u8>, text: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for byte in text {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(*byte),
+            _ => {
+                out.extend_from_slice(&[
+                    b'%',
+                    DIGITS[usize::from(byte >> 4)],
+                    DIGITS[usize::from(byte & 15)],
+                ]);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

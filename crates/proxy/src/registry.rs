@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use sluicegate_jwt::KeySet;
 use sluicegate_model::{Change, Config, ObjectId, Settings, Tls};
 
 pub use crate::feature::{ApiState, CacheState, PolicyState, SharedState, TrafficState};
@@ -10,6 +11,7 @@ pub use crate::listener::ListenerState;
 
 use crate::counters::{ConsumerStats, Counters, Layer4Labels, Layer4Stats, RouteLabels, RouteStats};
 use crate::feature::Resources;
+use crate::feature::authentication::published::State;
 pub use crate::feature::quota::{PresentUse, QuotaExchange, calendar_window};
 use crate::rule::{Layer4Table, Table};
 use crate::tls::TlsTables;
@@ -39,6 +41,19 @@ pub struct PublishedKeys {
     pub url: Box<str>,
     /// The number of known keys.
     pub keys: usize,
+    /// The number of fetches.
+    pub fetched: u64,
+    /// The number of failed fetches.
+    pub failed: u64,
+}
+
+/// The published configuration of an OpenID provider.
+#[derive(Clone, Debug)]
+pub struct PublishedProvider {
+    /// The URL of the configuration.
+    pub url: Box<str>,
+    /// Whether the configuration is known.
+    pub is_known: bool,
     /// The number of fetches.
     pub fetched: u64,
     /// The number of failed fetches.
@@ -170,8 +185,30 @@ impl Registry {
     /// The fetched keys of each token issuer.
     #[must_use]
     pub fn published_keys(&self) -> Vec<PublishedKeys> {
-        let states = self.resources.key_places.states().into_iter();
-        states.map(|(url, keys, fetched, failed)| PublishedKeys { url, keys, fetched, failed }).collect()
+        let states = self.resources.published.keys.states().into_iter();
+        let keys = |keys: Option<Arc<KeySet>>| keys.map_or(0, |keys| keys.len());
+        states
+            .map(|State { url, document, fetched, failed }| PublishedKeys {
+                url,
+                keys: keys(document),
+                fetched,
+                failed,
+            })
+            .collect()
+    }
+
+    /// The fetched configuration of each OpenID provider.
+    #[must_use]
+    pub fn published_providers(&self) -> Vec<PublishedProvider> {
+        let states = self.resources.published.providers.states().into_iter();
+        states
+            .map(|State { url, document, fetched, failed }| PublishedProvider {
+                url,
+                is_known: document.is_some(),
+                fetched,
+                failed,
+            })
+            .collect()
     }
 
     /// Every policy for security or limits.

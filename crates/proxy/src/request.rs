@@ -79,6 +79,18 @@ impl ClientView {
 }
 
 impl RequestView<'_> {
+    /// Writes the scheme and the host, as the client states them.
+    pub(crate) fn write_origin(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.scheme());
+        out.extend_from_slice(b"://");
+        out.extend_from_slice(self.head.authority());
+    }
+
+    /// The scheme of the client's request.
+    pub(crate) fn scheme(&self) -> &'static [u8] {
+        if self.is_https() { b"https" } else { b"http" }
+    }
+
     /// Whether the client uses HTTPS, here or according to a trusted peer.
     pub(crate) fn is_https(&self) -> bool {
         self.client.is_https(self.head)

@@ -90,9 +90,11 @@ fn add<'c>(
         let methods = security.authentication.iter().flat_map(|of| {
             [
                 ("JWT", of.jwt.is_some()),
+                ("token introspection", of.introspection.is_some()),
                 ("API key", of.api_key.is_some()),
                 ("Basic", of.basic.is_some()),
                 ("Digest", of.digest.is_some()),
+                ("OpenID Connect", of.oidc.is_some()),
                 ("authorization service", of.ext_auth.is_some()),
             ]
         });

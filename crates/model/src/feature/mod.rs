@@ -25,7 +25,7 @@
 //! | [`circuit_breaker`] | limits of requests in flight, ejection of endpoints |
 //! | [`health_check`] | health checks of endpoints |
 //! | [`authorization`] | rules that allow or deny requests |
-//! | [`authentication`] | JSON Web Tokens, API keys, passwords, external authorization |
+//! | [`authentication`] | JSON Web Tokens, introspection, API keys, passwords, login, external authorization |
 //! | [`endpoint_form`] | the form of requests to endpoints |
 //! | [`external_auth`] | the filter `ExternalAuth` of Gateway API |
 //! | [`cors`] | cross-origin requests |
@@ -80,7 +80,7 @@ use serde::{Deserialize, Serialize};
 
 pub use authentication::{
     ApiKey, AuthRequest, AuthRequestCache, Authentication, Basic, ConsumerScope, Credential, Digest, ExtAuth,
-    Jwt, Require, StatusTime,
+    Introspection, Jwt, Oidc, Require, StatusTime,
 };
 pub use authorization::{Action, Authorization, AuthorizationRule, ClaimRequirement};
 pub use bandwidth::Bandwidth;

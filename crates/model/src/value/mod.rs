@@ -37,10 +37,10 @@ pub use size::Size;
 pub use span::{Age, Span, Timeout};
 pub use template::{Template, TemplateError, TemplatePart, Variable};
 pub use text::{
-    AnnotatedHeader, Audience, CapturePath, CheckTarget, ClaimName, ClaimValue, ConditionPath, ConsumerName,
-    CookieDomain, CookieName, CookiePath, CredentialPrefix, DataKey, EditedHeader, EndpointName,
+    AnnotatedHeader, Audience, CapturePath, CheckTarget, ClaimName, ClaimValue, ClientId, ConditionPath,
+    ConsumerName, CookieDomain, CookieName, CookiePath, CredentialPrefix, DataKey, EditedHeader, EndpointName,
     ForwardedHeader, GroupName, HeaderName, HeaderValue, Hostname, IdentityHeader, InlineKeys, KeyPrefix,
-    LimitName, MatchValue, MediaType, MethodName, NamespaceScope, ParameterName, ProviderName, Realm,
-    RequestMethod, RewritePath, RewritePattern, ServerAddress, ServerUser, ServiceHeader, SignInParameter,
-    SignInUrl, TimeZoneName, Url,
+    LimitName, LoginParameterName, MatchValue, MediaType, MethodName, NamespaceScope, ParameterName,
+    ProviderName, Realm, RequestMethod, RewritePath, RewritePattern, Scope, ServerAddress, ServerUser,
+    ServiceHeader, SignInParameter, SignInUrl, TimeZoneName, Url,
 };

@@ -149,6 +149,64 @@ impl<'b, C> Decode<'b, C> for KeyBytes {
     }
 }
 
+/// The keys of encrypted cookies. The first key encrypts, and all keys decrypt.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CookieKeys(Vec<KeyBytes>);
+
+impl CookieKeys {
+    /// The most keys.
+    pub const MOST: usize = 8;
+
+    /// The keys in a text: a key in each line. Empty lines do not count.
+    ///
+    /// # Errors
+    /// The reason why the text is no list of keys, as the rest of a sentence about the text. It does not show the text.
+    pub fn parse(text: &[u8]) -> Result<Self, String> {
+        let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+        let mut keys = Vec::new();
+        for (index, line) in lines.enumerate().filter(|(_, line)| !line.is_empty()) {
+            let length = line.len();
+            if !(32..=256).contains(&length) {
+                return Err(format!(
+                    "has a key of {length} characters in line {}: write 32 to 256 characters, such as the output of openssl rand -base64 32",
+                    index + 1
+                ));
+            }
+            keys.extend(KeyBytes::new(line));
+        }
+        Self::new(keys).ok_or_else(|| format!("must have 1 to {} lines, each with a key", Self::MOST))
+    }
+
+    /// The keys; `None` if there are none or too many.
+    #[must_use]
+    pub fn new(keys: Vec<KeyBytes>) -> Option<Self> {
+        (1..=Self::MOST).contains(&keys.len()).then_some(Self(keys))
+    }
+
+    /// The keys.
+    #[must_use]
+    pub fn get(&self) -> &[KeyBytes] {
+        &self.0
+    }
+}
+
+impl<C> Encode<C> for CookieKeys {
+    fn encode<W: Write>(
+        &self,
+        encoder: &mut Encoder<W>,
+        context: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
+        self.0.encode(encoder, context)
+    }
+}
+
+impl<'b, C> Decode<'b, C> for CookieKeys {
+    fn decode(decoder: &mut Decoder<'b>, context: &mut C) -> Result<Self, decode::Error> {
+        let keys = Vec::<KeyBytes>::decode(decoder, context)?;
+        Self::new(keys).ok_or_else(|| Fault::Invalid("a list of keys").into())
+    }
+}
+
 /// CA certificates to trust: at least one, because an empty list would mean the public CA certificates.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CaCertificates(Vec<CertificateDer<'static>>);

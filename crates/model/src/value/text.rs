@@ -256,6 +256,32 @@ texts! {
     };
     /// An issuer or an audience of tokens.
     Audience: 1..=2048, "an issuer or an audience", filled;
+    /// The ID of a client at an authorization server (RFC 6749, 2.2).
+    ClientId: 1..=256, "the ID of a client", |text| valid(text, syntax::line_fault(text));
+    /// A scope of a token (RFC 6749, 3.3).
+    Scope: 1..=256 matching r"^[!#-\[\]-~]+$", "a scope", |text| {
+        let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
+        match !text.is_empty() && text.bytes().all(is_plain) {
+            true => Ok(text.into()),
+            false => Err(format!("{text:?} is not a scope: write one scope in each entry, without spaces")),
+        }
+    };
+    /// The name of a parameter of an authorization request that the gateway does not set itself.
+    LoginParameterName: 1..=64 matching "^[A-Za-z0-9._~-]+$", "the name of a parameter", |text| {
+        const OWN: [&str; 11] = [
+            "client_id", "client_secret", "code_challenge", "code_challenge_method", "nonce", "redirect_uri",
+            "request", "request_uri", "response_mode", "response_type", "state",
+        ];
+        let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        match text {
+            "scope" => Err("\"scope\" is set by the gateway itself: write scopes".to_owned()),
+            text if OWN.contains(&text) => Err(format!("{text:?} is set by the gateway itself: remove it")),
+            text if text.is_empty() || !text.bytes().all(is_unreserved) => {
+                Err(format!("{text:?} is invalid: write 1 to 64 letters, digits and any of -._~"))
+            }
+            text => Ok(text.into()),
+        }
+    };
     /// The name of an issuer in logs.
     ProviderName: 1..=63, "the name of a provider of tokens", |text| shown(text, syntax::value_fault(text));
     /// Keys as text: a JWK set, a JWK, or public keys or certificates in PEM.

@@ -30,7 +30,7 @@ pub use api::{ApiShard, ApiStats};
 pub use datagram::DroppedDatagram;
 pub use histogram::{BOUNDS_BYTES, BOUNDS_MICROS, Histogram, HistogramTotal};
 pub use layer4::{Layer4Labels, Layer4Shard, Layer4Stats};
-pub use policy::{Check, PolicyShard, PolicyStats, TrafficShard, TrafficStats};
+pub use policy::{Check, PolicyShard, PolicyStats, SessionEvent, TrafficShard, TrafficStats};
 pub use route::{ConsumerShard, ConsumerStats, RouteLabels, RouteShard, RouteStats, RouteTotals};
 pub(crate) use series::EndpointTimes;
 use series::SeriesBudget;

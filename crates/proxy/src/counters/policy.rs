@@ -19,6 +19,50 @@ pub struct PolicyShard {
     pub dry_runs: Tally,
     /// The results of external authorization, by [`Check`].
     pub checks: Tallies<{ Check::ALL.len() }>,
+    /// The events of browser sessions, by [`SessionEvent`].
+    pub sessions: Tallies<{ SessionEvent::ALL.len() }>,
+}
+
+/// An event of the session of a browser.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionEvent {
+    /// The gateway redirected a browser to the provider.
+    LoginStarted,
+    /// A browser returned from the provider, and has a session.
+    LoginCompleted,
+    /// A browser returned from the provider, and has no session.
+    LoginFailed,
+    /// A session was refreshed.
+    Refreshed,
+    /// The provider did not refresh a session.
+    RefreshFailed,
+    /// A browser ended its session.
+    LoggedOut,
+}
+
+impl SessionEvent {
+    /// Every kind, in the order of their numbers.
+    pub const ALL: [Self; 6] = [
+        Self::LoginStarted,
+        Self::LoginCompleted,
+        Self::LoginFailed,
+        Self::Refreshed,
+        Self::RefreshFailed,
+        Self::LoggedOut,
+    ];
+
+    /// The stable name for metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::LoginStarted => "login_started",
+            Self::LoginCompleted => "login_completed",
+            Self::LoginFailed => "login_failed",
+            Self::Refreshed => "refreshed",
+            Self::RefreshFailed => "refresh_failed",
+            Self::LoggedOut => "logged_out",
+        }
+    }
 }
 
 /// The result of external authorization for a request.

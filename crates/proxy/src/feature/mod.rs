@@ -11,6 +11,7 @@
 //! | `authentication` | credentials and consumers |
 //! | `authorization` | authorization rules |
 //! | `ext_auth` | external authorization services |
+//! | `memory` | remembered answers of servers |
 //! | `rate_limit` | rate limits and concurrency limits |
 //! | `quota`, `subscriptions` | quotas of plans; subscriptions to APIs |
 //! | `bandwidth` | the bandwidth of responses |
@@ -40,6 +41,7 @@ pub(crate) mod fault;
 pub(crate) mod headers;
 mod ip_access;
 mod load_balancing;
+mod memory;
 pub(crate) mod mirror;
 mod policy;
 pub(crate) mod quota;

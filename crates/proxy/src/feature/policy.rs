@@ -12,7 +12,7 @@
 //! | retry budget | object, and the numbers of the budget |
 //! | cached responses | object, as long as the policy and the settings do not change |
 //! | verified tokens and passwords, remembered answers | the compiled method, which a change of its policy replaces |
-//! | published keys | URL |
+//! | published keys and configurations of providers | URL |
 //! | counters of a consumer | object of the consumer |
 //! | counters of an API | object of the API |
 //! | validators | content of the contract |
@@ -29,7 +29,7 @@ use sluicegate_model::policy as model;
 use sluicegate_model::rule::{PathMatch, Rule};
 use sluicegate_model::{HostPattern, ObjectId, Settings, UpstreamKey};
 
-use super::authentication::jwks::Places;
+use super::authentication::published::PublishedPlaces;
 use super::cors::Cors;
 use super::quota::Quotas;
 use super::rate_limit::Limits;
@@ -46,8 +46,8 @@ use crate::counters::{Counters, PolicyStats, TrafficStats};
 #[derive(Debug)]
 pub(crate) struct Resources {
     pub(crate) counters: Arc<Counters>,
-    /// The published keys of token issuers, by URL.
-    pub(crate) key_places: Places,
+    /// The published documents of token issuers, by URL.
+    pub(crate) published: PublishedPlaces,
     /// The servers that share limits, by address.
     pub(crate) limit_servers: Servers,
     /// The counts of quotas.
@@ -58,7 +58,7 @@ impl Resources {
     pub(crate) fn new(counters: Arc<Counters>) -> Self {
         Self {
             counters,
-            key_places: Places::default(),
+            published: PublishedPlaces::default(),
             limit_servers: Servers::default(),
             quotas: Arc::default(),
         }
@@ -251,7 +251,7 @@ impl Policies {
         before: &Self,
         resources: &Resources,
     ) -> Arc<SecurityPolicy> {
-        let compile = |_: Option<&_>, _: Option<&_>| Security::new(source, &resources.key_places);
+        let compile = |_: Option<&_>, _: Option<&_>| Security::new(source, &resources.published);
         let stats = || resources.counters.new_policy();
         share(&mut self.security, (&before.security, true), source, stats, compile)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sluicegate_model::policy as model;
 
 use super::authentication::consumer::Consumers;
-use super::authentication::jwks::Places;
+use super::authentication::published::PublishedPlaces;
 use super::authentication::{Authentication, Identity, new_number};
 use super::authorization::{Authorization, Call};
 use super::cors::Cors;
@@ -43,7 +43,7 @@ pub(crate) enum Arrival {
 }
 
 impl Security {
-    pub(super) fn new(source: &model::Security, places: &Places) -> Self {
+    pub(super) fn new(source: &model::Security, places: &PublishedPlaces) -> Self {
         let authentication = source.authentication.as_ref();
         let authentication = authentication.map(|of| Authentication::new(of, &source.id.namespace, places));
         let authorization = source.authorization.as_ref().map(Authorization::new);

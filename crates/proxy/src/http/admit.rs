@@ -68,6 +68,11 @@ impl Exchange<'_> {
         }
         if let Some(policy) = &guard.security {
             if let Some(authentication) = &policy.compiled.authentication {
+                if let Some(login) = authentication.login()
+                    && let Some(step) = login.step(&self.view())
+                {
+                    return Err(Box::pin(self.take_step(policy, login, step)).await?);
+                }
                 if !policy.compiled.is_satisfied_by(address) {
                     identity = self.authenticate(policy, authentication, consumers, guard).await?;
                 }
@@ -157,12 +162,19 @@ impl Exchange<'_> {
     ) -> Result<Identity, Refusal> {
         let mut awaited = SlowCheckResults::default();
         loop {
-            let memories = Memories { tokens: &self.worker.tokens, passwords: &self.worker.passwords };
+            let memories = Memories {
+                tokens: &self.worker.tokens,
+                passwords: &self.worker.passwords,
+                introspections: &self.worker.introspections,
+            };
             // Both futures are boxed, so that requests without a password and a service do not carry their memory.
-            match authentication.identify(self.head(), consumers, &memories, &awaited) {
+            match authentication.identify(&self.view(), consumers, &memories, &awaited) {
                 Ok(identity) => return Ok(identity),
                 Err(NotAuthenticated::Denied(denial)) => {
-                    let denial = authentication.final_denial(denial);
+                    let denial = match authentication.login().filter(|_| denial == Denial::Login) {
+                        Some(login) => Box::pin(self.begin_login(policy, login)).await?,
+                        None => authentication.final_denial(denial),
+                    };
                     self.edit(|_, edits| authentication.challenge(&awaited, denial, edits));
                     if let Some(page) = authentication.sign_in(denial) {
                         self.edit(|exchange, edits| {
@@ -189,6 +201,16 @@ impl Exchange<'_> {
                 Err(NotAuthenticated::ExternalCheckPending(external)) => {
                     let answer = Box::pin(self.ask(policy, &external, guard)).await?;
                     awaited.answers.push((external.number(), answer));
+                }
+                Err(NotAuthenticated::IntrospectionPending(introspector, question)) => {
+                    let (all, stats) = (self.worker.introspections.clone(), policy.stats.clone());
+                    let asking = all.ask(introspector, question, stats, self.worker.id);
+                    let outcome = Box::pin(self.awaited(asking, self.head_deadline)).await?;
+                    awaited.introspected = Some(outcome.ok_or(Failure::ResponseTimeout)?);
+                }
+                Err(NotAuthenticated::RefreshPending { login, session, verified }) => {
+                    let refreshing = self.refresh_session(policy, &login, &session, verified);
+                    awaited.refreshed = Some(Box::pin(refreshing).await?);
                 }
             }
         }

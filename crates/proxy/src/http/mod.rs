@@ -9,6 +9,7 @@
 //! | `target` | the target of a request: rejected targets, the path for the lookup |
 //! | `view` | the views of a request for features, and the edits by features |
 //! | `admit` | the security policy and the limits of a request's route |
+//! | `login` | the steps of a login by OpenID Connect |
 //! | `filter` | the filters `ExternalAuth` of a request's listener and route |
 //! | `gather` | bodies that the gateway buffers for authorization services |
 //! | `steer` | the traffic policy of a request's route |
@@ -44,6 +45,7 @@ mod filter;
 mod gather;
 mod http2;
 mod kong;
+mod login;
 mod mirror;
 mod pace;
 mod pages;

@@ -19,6 +19,7 @@ use crate::feature::edit::drop_lines;
 use crate::feature::ext_auth::filter::Protocol;
 use crate::feature::ext_auth::grpc::{self, Attributes};
 use crate::feature::ext_auth::{External, Filter, Part, Question, Told};
+use crate::query::escape;
 use crate::request::{HeadView, RequestView};
 use crate::template::{Place, TemplateView, TooLong};
 
@@ -341,7 +342,7 @@ pub(super) fn write_forwarded(
 fn write_original(out: &mut Vec<u8>, request: &RequestView<'_>, target: &[u8]) {
     write_line(out, b"X-Original-Method", request.head.method_name());
     out.extend_from_slice(b"X-Original-URL: ");
-    write_origin(out, request);
+    request.write_origin(out);
     out.extend_from_slice(target);
     out.extend_from_slice(b"\r\n");
     write_line(out, b"X-Auth-Request-Redirect", target);
@@ -375,8 +376,8 @@ fn write_parts(out: &mut Vec<u8>, request: &RequestView<'_>, parts: &[Part]) -> 
             Part::Method => write_line(out, b"X-Original-Method", head.method_name.of(buf)),
             Part::Host => {
                 is_whole &= head.authority.is_some();
-                write_origin(&mut origin, request);
-                write_line(out, b"X-Forwarded-Proto", scheme(request));
+                request.write_origin(&mut origin);
+                write_line(out, b"X-Forwarded-Proto", request.scheme());
                 write_line(out, b"X-Forwarded-Host", request.head.authority());
             }
             Part::Path => path = request.path,
@@ -406,7 +407,7 @@ pub(super) fn write_sign_in(
     let mut wanted = Vec::new();
     // A sign-in page on the same host needs only the path.
     if !url.starts_with('/') {
-        write_origin(&mut wanted, request);
+        request.write_origin(&mut wanted);
     }
     write_target(&mut wanted, request);
     out.extend_from_slice(b"Location: ");
@@ -434,16 +435,6 @@ fn write_target(out: &mut Vec<u8>, request: &RequestView<'_>) {
     }
 }
 
-fn write_origin(out: &mut Vec<u8>, request: &RequestView<'_>) {
-    out.extend_from_slice(scheme(request));
-    out.extend_from_slice(b"://");
-    out.extend_from_slice(request.head.authority());
-}
-
-fn scheme(request: &RequestView<'_>) -> &'static [u8] {
-    if request.is_https() { b"https" } else { b"http" }
-}
-
 /// Whether a header describes the request itself, and neither its body nor responses that the client has stored.
 pub(super) fn is_about_request(line: &Line, buf: &[u8]) -> bool {
     let name = line.name.of(buf);
@@ -455,23 +446,6 @@ pub(super) fn is_about_request(line: &Line, buf: &[u8]) -> bool {
 fn is_own(name: &[u8]) -> bool {
     let begins = |with: &[u8]| name.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));
     begins(b"x-original-") || begins(b"x-consumer-") || name.eq_ignore_ascii_case(b"x-auth-request-redirect")
-}
-
-/// Escapes text for a query (RFC 3986, 2.3).
-fn escape(out: &mut Vec<u8>, text: &[u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    for byte in text {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(*byte),
-            _ => {
-                out.extend_from_slice(&[
-                    b'%',
-                    DIGITS[usize::from(byte >> 4)],
-                    DIGITS[usize::from(byte & 15)],
-                ]);
-            }
-        }
-    }
 }
 
 #[cfg(test)]

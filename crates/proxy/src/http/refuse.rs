@@ -107,6 +107,12 @@ impl Refusal {
         }
     }
 
+    /// A text with advice for the user of a browser.
+    fn advice(&self, status: u16) -> Option<String> {
+        let Self::Denied(denial) = self else { return None };
+        Some(format!("{status} {}: {}\n", reply::reason(status), denial.advice()?))
+    }
+
     /// The fixed response of a policy, or the response of a Service.
     pub(super) fn content(&self) -> Option<Content<'_>> {
         match self {
@@ -150,13 +156,17 @@ impl OwnBody {
 }
 
 impl Exchange<'_> {
-    /// The body of a refusal without a body of its own: a problem document on routes of APIs, or a body in the form of Kong.
+    /// The body of a refusal without a body of its own: a problem document on routes of APIs, advice
+    /// about a login, or a body in the form of Kong.
     fn own_body(&self, refusal: &Refusal, status: u16) -> Option<OwnBody> {
         if status < 400 || refusal.content().is_some() {
             return None;
         }
         if let Some(bytes) = self.problem(refusal, status) {
             return Some(OwnBody { bytes, media_type: problem::MEDIA_TYPE });
+        }
+        if let Some(text) = refusal.advice(status) {
+            return Some(OwnBody { bytes: text.into_bytes(), media_type: b"text/plain" });
         }
         let (bytes, media_type) =
             self.snapshot.settings.kong_compatibility.then(|| self.kong_body(refusal, status))?;

@@ -18,6 +18,7 @@ use crate::counters::{Counters, LocalStats, WorkerStats};
 use crate::date::{HttpDate, http_date};
 use crate::feature::authentication::basic::PasswordMemory;
 use crate::feature::authentication::jwt::TokenMemory;
+use crate::feature::authentication::introspection::Introspections;
 use crate::feature::ext_auth::Externals;
 use crate::record::Sinks;
 use crate::rule::Table;
@@ -52,6 +53,8 @@ pub(crate) struct Worker {
     pub(crate) passwords: RefCell<PasswordMemory>,
     /// The external services that the worker asks about requests.
     pub(crate) externals: Externals,
+    /// The authorization servers that the worker asks about tokens.
+    pub(crate) introspections: Rc<Introspections>,
     /// The memory of buffered bodies, in bytes.
     pub(crate) gathered: Rc<Cell<usize>>,
     pub(crate) sinks: Sinks,
@@ -105,6 +108,7 @@ impl Worker {
             tokens: RefCell::default(),
             passwords: RefCell::default(),
             externals: Externals::default(),
+            introspections: Rc::default(),
             gathered: Rc::default(),
             sinks,
         }
@@ -265,6 +269,7 @@ impl Worker {
         }
         self.retired.borrow_mut().retain(|(until, _)| *until > now);
         self.externals.run_housekeeping(now);
+        self.introspections.run_housekeeping();
         self.spares.trim();
         self.flush_records();
     }

@@ -80,7 +80,7 @@ impl Scopes {
             let Some(authentication) = authentication else { continue };
             let asked = Asked {
                 keys: authentication.api_key.is_some(),
-                tokens: authentication.jwt.is_some(),
+                tokens: authentication.has_claims(),
                 users: authentication.basic.is_some(),
             };
             match authentication.namespaces(&id.namespace) {
@@ -158,7 +158,7 @@ impl<'a> Building<'a> {
     fn note_unused_credentials(&mut self, at: At<'_>, consumer: &object::Consumer, asked: Asked) {
         for (is_written, is_asked, field, what) in [
             (!consumer.keys.is_empty(), asked.keys, "spec.apiKeys", "API keys"),
-            (!consumer.tokens.is_empty(), asked.tokens, "spec.tokens", "tokens (jwt)"),
+            (!consumer.tokens.is_empty(), asked.tokens, "spec.tokens", "tokens (jwt, introspection, oidc)"),
             (!consumer.users.is_empty(), asked.users, "spec.basicUsers", "names and passwords (basic)"),
         ] {
             if is_written && !is_asked {

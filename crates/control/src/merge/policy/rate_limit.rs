@@ -97,7 +97,7 @@ pub(super) fn warn_of_unauthenticated_limits(
         }
         let methods = route.security.as_ref().and_then(|security| security.authentication.as_ref());
         let knows_consumers = methods.is_some_and(Authentication::identifies_consumers);
-        let has_tokens = methods.is_some_and(|authentication| authentication.jwt.is_some());
+        let has_tokens = methods.is_some_and(Authentication::has_claims);
         let mut whom = limits.limits.iter().map(|limit| (&limit.key, &limit.groups)).collect::<Vec<_>>();
         whom.extend(limits.concurrency.iter().map(|limit| (&limit.key, &limit.groups)));
         let has = |wanted: fn(&LimitKey) -> bool| whom.iter().any(|(key, _)| key.iter().any(wanted));

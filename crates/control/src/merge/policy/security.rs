@@ -11,7 +11,7 @@ use sluicegate_model::feature::authentication::jwt as feature;
 use sluicegate_model::feature::authentication::jwt::ProviderKeys;
 use sluicegate_model::feature::{Authentication, AuthorizationRule, ConsumerScope};
 use sluicegate_model::policy::Security;
-use sluicegate_model::value::secret::{CaCertificates, FromSecret, KeyBytes};
+use sluicegate_model::value::secret::{CaCertificates, CookieKeys, FromSecret, KeyBytes};
 use sluicegate_model::value::{Entries, NamespaceScope};
 use sluicegate_model::{Config, ObjectId, UpstreamKey};
 
@@ -19,7 +19,7 @@ use super::attach::{Attached, Parts, Policy};
 use crate::intent::{At, Place, Reference};
 use crate::manifest::Guarded;
 use crate::object::certificate;
-use crate::object::policy::authentication::{self, Need, Needed};
+use crate::object::policy::authentication::{self, IntrospectionPart, Need, Needed, OidcPart};
 use crate::object::policy::consumer::Consumer;
 use crate::object::policy::htpasswd::{self, Passwords};
 use crate::object::policy::secret::{SecretValue, without_line_end};
@@ -259,6 +259,35 @@ impl<'a> Secrets<'a> {
                 set(of, certificates(self.store, &need.value))
                     .map_err(|fault| format!("{fault}; no request is allowed by {}", service.url))
             }
+            Needed::Oidc(part) => {
+                let Some(oidc) = authentication.oidc.as_mut().map(Arc::make_mut) else { return Ok(()) };
+                let filled = match part {
+                    OidcPart::ClientSecret => {
+                        set_optional(&mut oidc.client_secret_ref, client_secret(self.store, &need.value))
+                    }
+                    OidcPart::CookieKeys => {
+                        set(&mut oidc.cookie_secret_ref, cookie_keys(self.store, &need.value))
+                    }
+                    OidcPart::CaCertificates => {
+                        set_optional(&mut oidc.ca_certificate_ref, certificates(self.store, &need.value))
+                    }
+                };
+                filled.map_err(|fault| format!("{fault}; no browser can log in, and no session is valid"))
+            }
+            Needed::Introspection(part) => {
+                let Some(of) = authentication.introspection.as_mut().map(Arc::make_mut) else {
+                    return Ok(());
+                };
+                let filled = match part {
+                    IntrospectionPart::ClientSecret => {
+                        set(&mut of.client_secret_ref, client_secret(self.store, &need.value))
+                    }
+                    IntrospectionPart::CaCertificates => {
+                        set_optional(&mut of.ca_certificate_ref, certificates(self.store, &need.value))
+                    }
+                };
+                filled.map_err(|fault| format!("{fault}; no token is checked by {}", of.url))
+            }
         }
     }
 
@@ -389,6 +418,24 @@ pub(super) fn authorities(
 fn certificates(store: &Store, named: &SecretValue) -> Result<CaCertificates, String> {
     let found = authorities(store, named)?;
     CaCertificates::new(found).ok_or_else(|| format!("{} has no certificate", named.secret))
+}
+
+/// The secret of a client of an authorization server.
+fn client_secret(store: &Store, named: &SecretValue) -> Result<KeyBytes, String> {
+    let SecretValue { secret, key } = named;
+    KeyBytes::new(without_line_end(value_of(store, named)?))
+        .ok_or_else(|| format!("{secret} has an empty data[{key}]"))
+}
+
+/// The keys of encrypted cookies.
+fn cookie_keys(store: &Store, named: &SecretValue) -> Result<CookieKeys, String> {
+    let SecretValue { secret, key } = named;
+    CookieKeys::parse(value_of(store, named)?).map_err(|fault| format!("{secret}: data[{key}] {fault}"))
+}
+
+/// Sets a value of a Secret that a policy may lack.
+fn set_optional<T>(place: &mut Option<FromSecret<T>>, value: Result<T, String>) -> Result<(), String> {
+    place.as_mut().map_or(Ok(()), |place| set(place, value))
 }
 
 /// Sets a value of a Secret, or the reason why there is none.

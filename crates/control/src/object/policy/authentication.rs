@@ -37,6 +37,25 @@ pub(crate) enum Needed {
     Users,
     /// The CA certificates for the server of the external service.
     CaCertificates,
+    /// The client secret, the keys of the cookies, or the CA certificates of the OpenID provider.
+    Oidc(OidcPart),
+    /// The client secret, or the CA certificates, of the introspection endpoint.
+    Introspection(IntrospectionPart),
+}
+
+/// A part of the login that is in a Secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OidcPart {
+    ClientSecret,
+    CookieKeys,
+    CaCertificates,
+}
+
+/// A part of the introspection that is in a Secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IntrospectionPart {
+    ClientSecret,
+    CaCertificates,
 }
 
 /// The values of Secrets that an authentication of this namespace names.
@@ -72,6 +91,25 @@ pub(crate) fn needs(authentication: &Authentication, namespace: &Arc<str>) -> Ve
     let certificates =
         authentication.ext_auth.as_ref().and_then(|of| of.ca_certificate_ref.as_ref()?.named());
     need("extAuth.caCertificateRef".to_owned(), certificates, "ca.crt", Needed::CaCertificates);
+    if let Some(oidc) = &authentication.oidc {
+        let secret = oidc.client_secret_ref.as_ref().and_then(|of| of.named());
+        let what = Needed::Oidc(OidcPart::ClientSecret);
+        need("oidc.clientSecretRef".to_owned(), secret, "client-secret", what);
+        let keys = oidc.cookie_secret_ref.named();
+        let what = Needed::Oidc(OidcPart::CookieKeys);
+        need("oidc.cookieSecretRef".to_owned(), keys, "cookie-secret", what);
+        let certificates = oidc.ca_certificate_ref.as_ref().and_then(|of| of.named());
+        let what = Needed::Oidc(OidcPart::CaCertificates);
+        need("oidc.caCertificateRef".to_owned(), certificates, "ca.crt", what);
+    }
+    if let Some(introspection) = &authentication.introspection {
+        let secret = introspection.client_secret_ref.named();
+        let what = Needed::Introspection(IntrospectionPart::ClientSecret);
+        need("introspection.clientSecretRef".to_owned(), secret, "client-secret", what);
+        let certificates = introspection.ca_certificate_ref.as_ref().and_then(|of| of.named());
+        let what = Needed::Introspection(IntrospectionPart::CaCertificates);
+        need("introspection.caCertificateRef".to_owned(), certificates, "ca.crt", what);
+    }
     needs
 }
 

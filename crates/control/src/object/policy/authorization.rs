@@ -52,14 +52,14 @@ fn check_callers(
     // An external service names no Consumer.
     let knows_consumers = authentication.is_some_and(Authentication::identifies_consumers);
     for (_, name) in of_consumers.filter(|(is_written, _)| *is_written && !knows_consumers) {
-        let fault = "needs spec.authentication with jwt, apiKey or basic: without it every caller is unknown";
+        let fault = "needs spec.authentication with jwt, introspection, apiKey, basic or oidc: without it every caller is unknown";
         findings.error(format!("{field}.{name}"), fault);
     }
-    let has_tokens = authentication.is_some_and(|known| known.jwt.is_some());
+    let has_tokens = authentication.is_some_and(Authentication::has_claims);
     if !rule.claims.is_empty() && !has_tokens {
         findings.error(
             format!("{field}.claims"),
-            "needs spec.authentication.jwt: without tokens there are no claims",
+            "needs spec.authentication with jwt, introspection or oidc: without tokens there are no claims",
         );
     }
 }

@@ -37,7 +37,7 @@ pub struct Jwt {
     pub forward: bool,
 }
 
-fn yes() -> bool {
+pub(super) fn yes() -> bool {
     true
 }
 
@@ -84,7 +84,7 @@ pub struct Provider {
     pub claim_to_headers: Entries<ClaimToHeader, 16>,
 }
 
-fn minute() -> Span<0, 600_000> {
+pub(super) fn minute() -> Span<0, 600_000> {
     Span::of_millis(60_000)
 }
 
@@ -284,11 +284,26 @@ pub struct ClaimToHeader {
 impl Jwt {
     /// The places of the token.
     pub fn places(&self) -> impl Iterator<Item = Credential> {
-        let bearer = || Credential::Header {
-            name: HeaderName::of("authorization"),
-            prefix: CredentialPrefix::of("Bearer "),
-        };
-        self.from.is_empty().then(bearer).into_iter().chain(self.from.iter().cloned())
+        token_places(&self.from)
+    }
+}
+
+/// The places of a token: by default, the header for bearer tokens (RFC 6750, 2.1).
+pub(super) fn token_places(from: &[Credential]) -> impl Iterator<Item = Credential> {
+    let bearer = || Credential::Header {
+        name: HeaderName::of("authorization"),
+        prefix: CredentialPrefix::of("Bearer "),
+    };
+    from.is_empty().then(bearer).into_iter().chain(from.iter().cloned())
+}
+
+/// Rejects two claims for one header.
+pub(super) fn check_headers(claim_to_headers: &[ClaimToHeader], at: &mut Faults<'_>) {
+    for (index, to) in claim_to_headers.iter().enumerate() {
+        if claim_to_headers[..index].iter().any(|other| other.header == to.header) {
+            let message = format!("{:?} is written twice", &*to.header);
+            at.error(&format!("claimToHeaders[{index}].header"), message);
+        }
     }
 }
 
@@ -315,12 +330,7 @@ impl Check for Jwt {
 
 impl Check for Provider {
     fn check(&self, at: &mut Faults<'_>) {
-        for (index, to) in self.claim_to_headers.iter().enumerate() {
-            if self.claim_to_headers[..index].iter().any(|other| other.header == to.header) {
-                let message = format!("{:?} is written twice", &*to.header);
-                at.error(&format!("claimToHeaders[{index}].header"), message);
-            }
-        }
+        check_headers(&self.claim_to_headers, at);
         // Inline and remote keys are public. JWKs in a Secret say for themselves whether they are public or shared. A public
         // key must never be used as a shared secret.
         let (may_be_shared, is_shared) = match &self.keys {

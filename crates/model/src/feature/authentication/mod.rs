@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`credential`] | the places of credentials in requests |
 //! | [`jwt`] | JSON Web Tokens |
+//! | [`oidc`] | login of browsers by OpenID Connect |
+//! | [`introspection`] | tokens that an authorization server checks |
 //! | [`ext_auth`], [`auth_request`] | external authorization services |
 //! | [`digest`] | Digest authentication |
 
@@ -11,7 +13,9 @@ pub mod auth_request;
 pub mod credential;
 pub mod digest;
 pub mod ext_auth;
+pub mod introspection;
 pub mod jwt;
+pub mod oidc;
 
 use std::sync::Arc;
 
@@ -27,14 +31,16 @@ pub use auth_request::{AuthRequest, AuthRequestCache, StatusTime};
 pub use credential::Credential;
 pub use digest::Digest;
 pub use ext_auth::ExtAuth;
+pub use introspection::Introspection;
 pub use jwt::Jwt;
+pub use oidc::Oidc;
 
-/// How callers authenticate: by at least one of jwt, apiKey, basic and extAuth.
+/// How callers authenticate: by at least one of jwt, introspection, apiKey, basic, oidc and extAuth.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Encode, Decode)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "has(self.jwt) || has(self.apiKey) || has(self.basic) || has(self.extAuth)",
-    "message": "authentication needs a method: write at least one of jwt, apiKey, basic and extAuth"
+    "rule": "has(self.jwt) || has(self.introspection) || has(self.apiKey) || has(self.basic) || has(self.oidc) || has(self.extAuth)",
+    "message": "authentication needs a method: write at least one of jwt, introspection, apiKey, basic, oidc and extAuth"
 }]))]
 #[cbor(map)]
 pub struct Authentication {
@@ -71,6 +77,16 @@ pub struct Authentication {
     #[schemars(skip)]
     #[n(6)]
     pub digest: Option<Digest>,
+    /// Logs browsers in by OpenID Connect. The gateway redirects a navigation without a session to the provider. Other
+    /// requests without a session receive 401. Default: no login.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cbor(n(7), with = "Maybe::<Pointer>")]
+    pub oidc: Option<Arc<Oidc>>,
+    /// Authenticates by a token that an authorization server checks (RFC 7662), such as an opaque access token. If the
+    /// server gives no valid response, the client receives 503. Default: no such tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cbor(n(8), with = "Maybe::<Pointer>")]
+    pub introspection: Option<Arc<Introspection>>,
 }
 
 /// The number of methods that must succeed.
@@ -176,18 +192,28 @@ impl Authentication {
     /// Whether a method identifies Consumers. An external service names no Consumer.
     #[must_use]
     pub fn identifies_consumers(&self) -> bool {
-        self.jwt.is_some() || self.api_key.is_some() || self.basic.is_some() || self.digest.is_some()
+        self.has_claims() || self.api_key.is_some() || self.basic.is_some() || self.digest.is_some()
+    }
+
+    /// Whether a method gives claims of the caller.
+    #[must_use]
+    pub fn has_claims(&self) -> bool {
+        self.jwt.is_some() || self.oidc.is_some() || self.introspection.is_some()
     }
 }
 
 impl Check for Authentication {
     fn check(&self, at: &mut Faults<'_>) {
-        let Self { require: _, consumers: _, jwt, api_key, basic, ext_auth, digest } = self;
-        let has_password = basic.is_some() || digest.is_some();
-        if jwt.is_none() && api_key.is_none() && !has_password && ext_auth.is_none() {
-            at.error("", "has no method: write at least one of jwt, apiKey, basic and extAuth");
+        if !self.identifies_consumers() && self.ext_auth.is_none() {
+            let message =
+                "has no method: write at least one of jwt, introspection, apiKey, basic, oidc and extAuth";
+            at.error("", message);
         }
+        let Self { require: _, consumers: _, jwt, introspection, api_key: _, basic: _, digest: _, oidc, ext_auth } =
+            self;
         at.within("jwt", jwt);
+        at.within("introspection", &introspection.as_deref());
+        at.within("oidc", &oidc.as_deref());
         at.within("extAuth", &ext_auth.as_deref());
     }
 }

@@ -32,6 +32,11 @@ impl Place {
         Self { source: source.clone(), known }
     }
 
+    /// Whether the place is the header `Authorization`.
+    pub(super) fn is_authorization(&self) -> bool {
+        self.known == Known::Authorization
+    }
+
     pub(crate) fn source(&self) -> &Credential {
         &self.source
     }
@@ -113,22 +118,7 @@ impl Place {
                 remainder.query = Some(parts.join(&b'&'));
             }
             Credential::Cookie(name) => {
-                // Earlier places may have shortened a line already.
-                for cookies in &mut remainder.cookies {
-                    if let Some(rest) = without_cookie(cookies, name) {
-                        *cookies = rest;
-                    }
-                }
-                for (index, line) in head.lines.iter().enumerate() {
-                    let is_forwarded = !line.hop_by_hop && !edits.removed_lines.contains(&index);
-                    if line.known == Known::Cookie
-                        && is_forwarded
-                        && let Some(rest) = without_cookie(line.value.of(buf), name)
-                    {
-                        edits.remove(index);
-                        remainder.cookies.push(rest);
-                    }
-                }
+                strip_cookies(request, edits, remainder, |found| found == name.as_bytes());
             }
         }
     }
@@ -158,9 +148,34 @@ impl Remainder {
     }
 }
 
-/// The value of a `Cookie` line without this cookie; `None` if the line does not contain the cookie.
-fn without_cookie(value: &[u8], name: &str) -> Option<Vec<u8>> {
-    let is_other = |part: &&[u8]| split(part).0.trim_ascii() != name.as_bytes();
+/// Removes the cookies with some names from the forwarded request, and puts the rest of changed lines into `remainder`.
+pub(super) fn strip_cookies(
+    HeadView { head, buf }: HeadView<'_>,
+    edits: &mut Edits,
+    remainder: &mut Remainder,
+    is_removed: impl Fn(&[u8]) -> bool,
+) {
+    // Earlier places may have shortened a line already.
+    for cookies in &mut remainder.cookies {
+        if let Some(rest) = without_cookies(cookies, &is_removed) {
+            *cookies = rest;
+        }
+    }
+    for (index, line) in head.lines.iter().enumerate() {
+        let is_forwarded = !line.hop_by_hop && !edits.removed_lines.contains(&index);
+        if line.known == Known::Cookie
+            && is_forwarded
+            && let Some(rest) = without_cookies(line.value.of(buf), &is_removed)
+        {
+            edits.remove(index);
+            remainder.cookies.push(rest);
+        }
+    }
+}
+
+/// The value of a `Cookie` line without the cookies with some names; `None` if the line has none of them.
+fn without_cookies(value: &[u8], is_removed: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
+    let is_other = |part: &&[u8]| !is_removed(split(part).0.trim_ascii());
     let parts: Vec<&[u8]> = value.split(|byte| *byte == b';').filter(is_other).collect();
     let is_less = parts.len() < value.split(|byte| *byte == b';').count();
     is_less.then(|| parts.join(&b';').trim_ascii().to_vec())

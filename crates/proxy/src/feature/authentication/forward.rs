@@ -1,11 +1,12 @@
 //! The headers with the caller's identity for endpoints, and the challenges for callers without an identity.
 
+use sluicegate_http1::{Known, Line};
 use sluicegate_model::feature::AuthRequest;
 use sluicegate_model::feature::authentication::ext_auth::SignIn;
 use sluicegate_model::value::Template;
 
 use super::consumer::Consumers;
-use super::credential::{Place, Remainder, line_has_name};
+use super::credential::{Place, Remainder, line_has_name, strip_cookies};
 use super::{Authentication, Identity, Method, SlowCheckResults};
 use crate::failure::Denial;
 use crate::feature::edit::Edits;
@@ -20,7 +21,7 @@ impl Authentication {
             self.write_digest_challenges(denial, lines);
         }
         match denial {
-            Denial::Token(_) => lines.extend_from_slice(&self.token_challenges),
+            Denial::Token(_) | Denial::TokenInactive => lines.extend_from_slice(&self.token_challenges),
             _ if denial.status() == 401 => lines.extend_from_slice(&self.challenges),
             _ => {}
         }
@@ -103,6 +104,16 @@ impl Authentication {
             };
             for (_, place) in places.iter().enumerate().filter(|(index, _)| Some(*index) != used) {
                 place.strip(request, edits, &mut remainder);
+            }
+        }
+        if let Some(login) = self.login() {
+            strip_cookies(request, edits, &mut remainder, |name| login.owns_cookie(name));
+            // The access token of the session replaces the client's header.
+            let has_session = identity.token.as_ref().is_some_and(|token| token.session.is_some());
+            if has_session && login.sets_authorization() {
+                let is_credential = |line: &Line| line.known == Known::Authorization;
+                let lines = head.lines.iter().enumerate().filter(|(_, line)| is_credential(line));
+                lines.for_each(|(index, _)| edits.remove(index));
             }
         }
         remainder.write_lines(&mut edits.request_lines);

@@ -11,11 +11,13 @@ use sluicegate_http1::RequestHead;
 use super::basic::{CheckQueue, Credential, PasswordMemory};
 use super::consumer::Consumers;
 use super::credential::Place;
+use super::introspection::{Introspections, Introspector, Outcome, Question};
 use super::jwt::{TokenMemory, Verified};
+use super::oidc::{Found, Login, Session, is_navigation, now};
 use super::{Authentication, Method};
 use crate::failure::Denial;
 use crate::feature::ext_auth::{Answer, External, Verdict};
-use crate::request::HeadView;
+use crate::request::{HeadView, RequestView};
 
 /// The identity of the caller.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +35,10 @@ pub(crate) struct SlowCheckResults {
     pub(crate) password: Option<bool>,
     /// The answers of services, by the numbers of the services.
     pub(crate) answers: Vec<(u64, Result<Rc<Answer>, Denial>)>,
+    /// The outcome for the token.
+    pub(crate) introspected: Option<Outcome>,
+    /// The refreshed session. `None` inside: the session is over.
+    pub(crate) refreshed: Option<Result<Option<Rc<Verified>>, Denial>>,
 }
 
 /// The reason why the caller is not authenticated yet.
@@ -46,6 +52,10 @@ pub(crate) enum NotAuthenticated {
     },
     /// An external authorization service must respond first.
     ExternalCheckPending(Arc<External>),
+    /// An authorization server must check the token first.
+    IntrospectionPending(Arc<Introspector>, Question),
+    /// The session must be refreshed first.
+    RefreshPending { login: Arc<Login>, session: Arc<Session>, verified: Rc<Verified> },
 }
 
 impl From<Denial> for NotAuthenticated {
@@ -58,13 +68,14 @@ impl From<Denial> for NotAuthenticated {
 pub(crate) struct Memories<'w> {
     pub(crate) tokens: &'w RefCell<TokenMemory>,
     pub(crate) passwords: &'w RefCell<PasswordMemory>,
+    pub(crate) introspections: &'w Introspections,
 }
 
 impl Authentication {
     /// Tries the methods in order. Slow methods are last.
     pub(crate) fn identify(
         &self,
-        head: HeadView<'_>,
+        request: &RequestView<'_>,
         consumers: &Consumers,
         memories: &Memories<'_>,
         awaited: &SlowCheckResults,
@@ -72,7 +83,7 @@ impl Authentication {
         let mut identity = Identity::default();
         let mut denial = Denial::NoCredentials;
         for (number, method) in self.methods.iter().enumerate() {
-            match self.identify_by(method, head, consumers, memories, awaited) {
+            match self.identify_by(method, request, consumers, memories, awaited) {
                 Ok(found) if !self.requires_all => {
                     return Ok(Identity { by: Some(number), ..found });
                 }
@@ -101,12 +112,16 @@ impl Authentication {
     fn identify_by(
         &self,
         method: &Method,
-        HeadView { head, buf }: HeadView<'_>,
+        request: &RequestView<'_>,
         consumers: &Consumers,
         memories: &Memories<'_>,
         awaited: &SlowCheckResults,
     ) -> Result<Identity, NotAuthenticated> {
-        let scope = &self.scope;
+        let (HeadView { head, buf }, scope) = (request.head, &self.scope);
+        let of_token = |token: Rc<Verified>| {
+            let consumer = token.consumer(consumers, scope);
+            Identity { consumer, token: Some(token), ..Identity::default() }
+        };
         match method {
             Method::Unusable => Err(Denial::NoCredentials.into()),
             Method::ApiKey { places, .. } => {
@@ -116,12 +131,33 @@ impl Authentication {
             }
             Method::Jwt(tokens) => {
                 let text = first(&tokens.places, head, buf)?.ok_or(Denial::NoCredentials)?;
-                let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-                let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
                 let mut memory = memories.tokens.borrow_mut();
-                let token = tokens.verify(&text, now, &mut memory)?;
-                let consumer = token.consumer(consumers, scope);
-                Ok(Identity { consumer, token: Some(token), ..Identity::default() })
+                Ok(of_token(tokens.verify(&text, now(), &mut memory)?))
+            }
+            Method::Introspection(introspector) => {
+                let text = first(&introspector.places, head, buf)?.ok_or(Denial::NoCredentials)?;
+                let question = introspector.question(&text)?;
+                let known = || memories.introspections.find(&question);
+                match awaited.introspected.clone().or_else(known) {
+                    Some(outcome) => Ok(of_token(outcome?)),
+                    None => Err(NotAuthenticated::IntrospectionPending(introspector.clone(), question)),
+                }
+            }
+            Method::Oidc(login) => {
+                let found = match &awaited.refreshed {
+                    Some(Ok(Some(refreshed))) => Found::Valid(refreshed.clone()),
+                    Some(Ok(None)) => Found::None,
+                    Some(Err(denial)) => return Err((*denial).into()),
+                    None => login.find(request, now(), &mut memories.tokens.borrow_mut()),
+                };
+                match found {
+                    Found::Valid(verified) => Ok(of_token(verified)),
+                    Found::Due(verified, session) => {
+                        Err(NotAuthenticated::RefreshPending { login: login.clone(), session, verified })
+                    }
+                    Found::None if is_navigation(request.head) => Err(Denial::Login.into()),
+                    Found::None => Err(Denial::NoSession.into()),
+                }
             }
             Method::Basic(passwords) => {
                 let text = passwords.place.find(head, buf).map_err(|_| Denial::AmbiguousCredentials)?;

@@ -9,13 +9,15 @@ use sluicegate_jwt::{Algorithm, Claims, Fault, KeySet, Rules, Token, Wanted};
 use sluicegate_model::feature::ClaimRequirement;
 use sluicegate_model::feature::Jwt;
 use sluicegate_model::feature::authentication::jwt as feature;
-use sluicegate_model::feature::authentication::jwt::ProviderKeys;
+use sluicegate_model::feature::authentication::jwt::{ClaimToHeader, ProviderKeys};
 
 use sluicegate_model::value::secret::{self, FromSecret};
 
 use super::consumer::{Consumers, Scope};
 use super::credential::Place;
-use super::jwks::{Places, Published};
+use super::oidc::Session;
+use super::jwks::keys_at;
+use super::published::{Places, Published};
 use crate::failure::Denial;
 
 /// The memory limit for the tokens that a worker remembers, in bytes. There is room for 10,000 tokens in turn, signed by
@@ -47,7 +49,7 @@ struct Provider {
 enum Keys {
     Known(KeySet),
     /// The keys may change, and may not be there yet.
-    Published(Arc<Published>),
+    Published(Arc<Published<KeySet>>),
 }
 
 /// A verified token.
@@ -60,10 +62,12 @@ pub(crate) struct Verified {
     until: i64,
     /// The number of a table of consumers, and the token's consumer in that table.
     consumer: Cell<(u64, Option<u32>)>,
+    /// The session of a browser, if the token is the ID token of a login.
+    pub(crate) session: Option<Arc<Session>>,
 }
 
 impl Tokens {
-    pub(in crate::feature) fn new(jwt: &Jwt, number: u64, places: &Places) -> Self {
+    pub(in crate::feature) fn new(jwt: &Jwt, number: u64, places: &Places<KeySet>) -> Self {
         Self {
             number,
             providers: jwt.providers.iter().map(|provider| Provider::new(provider, places)).collect(),
@@ -129,7 +133,7 @@ impl Tokens {
 }
 
 impl Provider {
-    fn new(provider: &feature::Provider, places: &Places) -> Self {
+    fn new(provider: &feature::Provider, places: &Places<KeySet>) -> Self {
         let algorithms: Vec<_> =
             provider.algorithms.iter().filter_map(|name| Algorithm::parse(name.as_str())).collect();
         let known = |keys: Result<KeySet, _>| Keys::Known(keys.unwrap_or_default());
@@ -142,7 +146,7 @@ impl Provider {
                 known(KeySet::shared(secret.get(), &algorithms))
             }
             ProviderKeys::Remote(source) if secret::authorities(&source.ca_certificate_ref).is_ok() => {
-                Keys::Published(places.at(source, &algorithms))
+                Keys::Published(keys_at(places, source, &algorithms))
             }
             // No usable key: the provider rejects every token.
             ProviderKeys::Secret(_) | ProviderKeys::Shared(_) | ProviderKeys::Remote(_) => {
@@ -156,10 +160,7 @@ impl Provider {
             allows_eternal: provider.allow_missing_expiry,
             required: provider.required_claims.iter().map(wanted).collect(),
         };
-        let text = |text: &str| text.into();
-        let headers =
-            provider.claim_to_headers.iter().map(|to| (text(&to.claim), text(&to.header))).collect();
-        Self { rules, keys, headers }
+        Self { rules, keys, headers: claim_headers(&provider.claim_to_headers) }
     }
 
     fn verify(&self, token: &Token<'_>, now: i64) -> Result<Verified, Denial> {
@@ -167,7 +168,7 @@ impl Provider {
         let keys = match &self.keys {
             Keys::Known(keys) => keys,
             Keys::Published(place) => {
-                published = place.keys().ok_or(Denial::KeysUnknown)?;
+                published = place.document().ok_or(Denial::KeysUnknown)?;
                 &*published
             }
         };
@@ -184,17 +185,31 @@ impl Provider {
         claims.check(&self.rules, now)?;
         let skew = self.rules.skew();
         let until = claims.expiry().map_or(i64::MAX, |expiry| expiry.saturating_add(skew));
-        let mut lines = Vec::new();
-        for (claim, header) in &self.headers {
-            if let Some(value) = claims.get(claim).and_then(in_header) {
-                lines.extend_from_slice(format!("{header}: {value}\r\n").as_bytes());
-            }
-        }
-        Ok(Verified { claims: claims.clone(), lines: lines.into(), until, consumer: Cell::new((0, None)) })
+        Ok(Verified::new(claims.clone(), claim_lines(claims, &self.headers), until, None))
     }
 }
 
+/// The header lines with claims for the endpoint.
+pub(super) fn claim_lines(claims: &Claims, headers: &[(Box<str>, Box<str>)]) -> Vec<u8> {
+    let mut lines = Vec::new();
+    for (claim, header) in headers {
+        if let Some(value) = claims.get(claim).and_then(in_header) {
+            lines.extend_from_slice(format!("{header}: {value}\r\n").as_bytes());
+        }
+    }
+    lines
+}
+
+/// The claims that become headers, with the names of these headers.
+pub(super) fn claim_headers(source: &[ClaimToHeader]) -> Vec<(Box<str>, Box<str>)> {
+    source.iter().map(|to| (to.claim.as_str().into(), to.header.as_str().into())).collect()
+}
+
 impl Verified {
+    pub(super) fn new(claims: Claims, lines: Vec<u8>, until: i64, session: Option<Arc<Session>>) -> Self {
+        Self { claims, lines: lines.into(), until, consumer: Cell::new((0, None)), session }
+    }
+
     /// The consumer of the token.
     pub(crate) fn consumer(&self, consumers: &Consumers, scope: &Scope) -> Option<u32> {
         let (number, consumer) = self.consumer.get();
@@ -226,7 +241,7 @@ fn in_header(value: &serde_json::Value) -> Option<String> {
 }
 
 /// The number of [`Tokens`], and the number of changes of their keys.
-type VerifiedBy = (u64, u64);
+pub(super) type VerifiedBy = (u64, u64);
 
 /// The tokens that a worker has verified, so that each token is verified once. When the tokens exceed the limit, the
 /// worker forgets the older half.
@@ -239,7 +254,7 @@ pub(crate) struct TokenMemory {
 
 impl TokenMemory {
     /// A token that these [`Tokens`] verified. Other [`Tokens`] may have other keys.
-    fn find(&mut self, number: VerifiedBy, text: &[u8]) -> Option<Rc<Verified>> {
+    pub(super) fn find(&mut self, number: VerifiedBy, text: &[u8]) -> Option<Rc<Verified>> {
         if let Some((of, verified)) = self.young.get(text) {
             return (*of == number).then(|| verified.clone());
         }
@@ -251,7 +266,7 @@ impl TokenMemory {
         Some(verified)
     }
 
-    fn remember(&mut self, number: VerifiedBy, text: &[u8], verified: &Rc<Verified>) {
+    pub(super) fn remember(&mut self, number: VerifiedBy, text: &[u8], verified: &Rc<Verified>) {
         self.insert(text.into(), number, verified.clone());
     }
 
@@ -273,13 +288,8 @@ mod tests {
 
     #[test]
     fn ten_thousand_verified_tokens_stay_cached() {
-        let lines = b"X-User: 42\r\n"[..].into();
-        let verified = Rc::new(Verified {
-            claims: Claims::default(),
-            lines,
-            until: i64::MAX,
-            consumer: Cell::new((0, None)),
-        });
+        let lines = b"X-User: 42\r\n".to_vec();
+        let verified = Rc::new(Verified::new(Claims::default(), lines, i64::MAX, None));
         let mut memory = TokenMemory::default();
         // A signature has 342 characters.
         let text = |number: usize| format!("{number:0700}").into_bytes();

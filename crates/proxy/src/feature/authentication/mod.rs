@@ -5,18 +5,26 @@
 //! | `credential` | the places of credentials in requests |
 //! | `basic`, `digest` | passwords |
 //! | `jwt`, `jwks` | tokens, and the published keys of their issuers |
+//! | `published` | documents that issuers publish |
+//! | `introspection` | tokens that an authorization server checks |
+//! | `oidc` | the login of browsers |
+//! | `client` | the gateway as a client of an authorization server |
 //! | `consumer` | the consumers |
 //! | `identify` | the identity of the caller |
 //! | `forward` | the headers with the identity for endpoints |
 
 pub(crate) mod basic;
+mod client;
 pub(crate) mod consumer;
 pub(crate) mod credential;
 pub(crate) mod digest;
 mod forward;
 mod identify;
-pub(crate) mod jwks;
+pub(crate) mod introspection;
+mod jwks;
 pub(crate) mod jwt;
+pub(crate) mod oidc;
+pub(crate) mod published;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,8 +39,10 @@ use basic::Passwords;
 use consumer::Scope;
 use credential::Place;
 use digest::DigestPasswords;
-use jwks::Places;
+use introspection::Introspector;
 use jwt::Tokens;
+use oidc::Login;
+use published::PublishedPlaces;
 
 /// The authentication of a policy.
 #[derive(Debug)]
@@ -57,7 +67,16 @@ pub(crate) enum Method {
     Basic(Passwords),
     Digest(Box<DigestPasswords>),
     External(Arc<External>),
+    Introspection(Arc<Introspector>),
+    Oidc(Arc<Login>),
     Unusable,
+}
+
+/// Adds a challenge, unless the same challenge is there.
+fn add_challenge(challenges: &mut Vec<u8>, challenge: &[u8]) {
+    if !challenge.is_empty() && memchr::memmem::find(challenges, challenge).is_none() {
+        challenges.extend_from_slice(challenge);
+    }
 }
 
 /// A number that is unique in this process.
@@ -68,7 +87,7 @@ pub(super) fn new_number() -> u64 {
 
 impl Authentication {
     /// Compiles the authentication of a policy in this namespace.
-    pub(super) fn new(source: &feature::Authentication, namespace: &Arc<str>, places: &Places) -> Self {
+    pub(super) fn new(source: &feature::Authentication, namespace: &Arc<str>, places: &PublishedPlaces) -> Self {
         let methods = Method::all(source, places);
         let mut own_headers: Vec<(Known, Box<str>)> =
             ["x-consumer-username", "x-consumer-groups"].map(|name| (Known::Other, name.into())).into();
@@ -77,15 +96,35 @@ impl Authentication {
         for method in &methods {
             secret_parameters
                 .extend(method.places().iter().filter_map(|place| Some(place.parameter()?.into())));
-            challenges.extend_from_slice(method.challenge());
-            token_challenges.extend_from_slice(match method {
-                Method::Jwt(_) => b"WWW-Authenticate: Bearer error=\"invalid_token\"\r\n",
-                method => method.challenge(),
-            });
+            add_challenge(&mut challenges, method.challenge());
+            add_challenge(
+                &mut token_challenges,
+                match method {
+                    Method::Jwt(_) | Method::Introspection(_) => {
+                        b"WWW-Authenticate: Bearer error=\"invalid_token\"\r\n"
+                    }
+                    method => method.challenge(),
+                },
+            );
             match method {
                 Method::Jwt(tokens) => {
                     let named = tokens.headers().map(|name| (Known::of(name.as_bytes()), name.into()));
                     own_headers.extend(named);
+                }
+                Method::Introspection(introspector) => {
+                    let named =
+                        introspector.own_headers().map(|name| (Known::of(name.as_bytes()), name.into()));
+                    own_headers.extend(named);
+                }
+                Method::Oidc(login) => {
+                    own_headers.extend(login.own_headers().map(|name| (Known::of(name.as_bytes()), name.into())));
+                    // The code of a login.
+                    secret_parameters.push("code".into());
+                    // Other methods read the header themselves.
+                    let is_read = methods.iter().any(Method::reads_authorization);
+                    if login.sets_authorization() && !is_read {
+                        own_headers.push((Known::Authorization, "authorization".into()));
+                    }
                 }
                 Method::External(external) => {
                     own_headers.extend_from_slice(external.response_headers());
@@ -105,11 +144,18 @@ impl Authentication {
         }
     }
 
+    /// The login of browsers, if there is one.
+    pub(crate) fn login(&self) -> Option<&Arc<Login>> {
+        self.methods.iter().find_map(Method::login)
+    }
+
     /// Whether the policy asks a service whose answer may depend on the path or the method.
     pub(super) fn reads_target(&self) -> bool {
         self.methods.iter().any(|method| match method {
             Method::External(external) => external.reads_target(),
             Method::Jwt(_)
+            | Method::Introspection(_)
+            | Method::Oidc(_)
             | Method::ApiKey { .. }
             | Method::Basic(_)
             | Method::Digest(_)
@@ -122,7 +168,12 @@ impl Authentication {
         let is_unusable = |method: &Method| match method {
             Method::Unusable => true,
             Method::Jwt(tokens) => tokens.has_no_key(),
-            Method::ApiKey { .. } | Method::Basic(_) | Method::Digest(_) | Method::External(_) => false,
+            Method::ApiKey { .. }
+            | Method::Basic(_)
+            | Method::Digest(_)
+            | Method::External(_)
+            | Method::Introspection(_)
+            | Method::Oidc(_) => false,
         };
         let mut methods = self.methods.iter();
         if self.requires_all { methods.any(is_unusable) } else { methods.all(is_unusable) }
@@ -131,8 +182,8 @@ impl Authentication {
 
 impl Method {
     /// The methods of a policy, in the order of their checks.
-    fn all(source: &feature::Authentication, places: &Places) -> Vec<Self> {
-        let jwt = source.jwt.as_ref().map(|jwt| Self::Jwt(Tokens::new(jwt, new_number(), places)));
+    fn all(source: &feature::Authentication, places: &PublishedPlaces) -> Vec<Self> {
+        let jwt = source.jwt.as_ref().map(|jwt| Self::Jwt(Tokens::new(jwt, new_number(), &places.keys)));
         let api_key = source.api_key.as_ref().map(|api_key| Self::ApiKey {
             places: api_key.places().map(|place| Place::new(&place)).collect(),
             forwards: api_key.forward,
@@ -152,7 +203,38 @@ impl Method {
                 Self::Unusable
             }
         });
-        [jwt, api_key, basic, digest, ext_auth].into_iter().flatten().collect()
+        let introspection = source.introspection.as_ref().map(|source| {
+            let introspector = Introspector::new(source, new_number());
+            introspector.map_or_else(|fault| Self::unusable("introspection", &source.url, &fault), |of| {
+                Self::Introspection(Arc::new(of))
+            })
+        });
+        let oidc = source.oidc.as_ref().map(|source| {
+            let login = Login::new(source, new_number(), places);
+            login.map_or_else(|fault| Self::unusable("login", &source.issuer, &fault), |login| {
+                Self::Oidc(Arc::new(login))
+            })
+        });
+        [jwt, api_key, basic, digest, introspection, oidc, ext_auth].into_iter().flatten().collect()
+    }
+
+    /// A method with a fault.
+    fn unusable(method: &'static str, url: &str, fault: &str) -> Self {
+        tracing::error!(method, url, fault, "cannot use a method of authentication; the gateway denies its callers");
+        Self::Unusable
+    }
+
+    /// Whether the method reads the header `Authorization`.
+    fn reads_authorization(&self) -> bool {
+        self.places().iter().any(Place::is_authorization)
+    }
+
+    /// The login of browsers.
+    pub(crate) fn login(&self) -> Option<&Arc<Login>> {
+        match self {
+            Self::Oidc(login) => Some(login),
+            _ => None,
+        }
     }
 
     /// The places of the credentials.
@@ -162,7 +244,8 @@ impl Method {
             Self::ApiKey { places, .. } => places,
             Self::Basic(passwords) => std::slice::from_ref(&passwords.place),
             Self::Digest(passwords) => std::slice::from_ref(&passwords.place),
-            Self::External(_) | Self::Unusable => &[],
+            Self::Introspection(introspector) => &introspector.places,
+            Self::External(_) | Self::Oidc(_) | Self::Unusable => &[],
         }
     }
 
@@ -173,14 +256,17 @@ impl Method {
             Self::ApiKey { forwards, .. } => *forwards,
             Self::Basic(passwords) => passwords.forwards,
             Self::Digest(passwords) => passwords.forwards,
-            Self::External(_) | Self::Unusable => true,
+            Self::Introspection(introspector) => introspector.forwards(),
+            Self::External(_) | Self::Oidc(_) | Self::Unusable => true,
         }
     }
 
     fn challenge(&self) -> &[u8] {
         match self {
             // RFC 6750, 3.
-            Self::Jwt(_) => b"WWW-Authenticate: Bearer\r\n",
+            Self::Jwt(_) | Self::Introspection(_) => b"WWW-Authenticate: Bearer\r\n",
+            // No scheme of RFC 9110 describes a login. A response with 401 needs a challenge.
+            Self::Oidc(_) => b"WWW-Authenticate: Cookie\r\n",
             Self::ApiKey { .. } => b"WWW-Authenticate: Key\r\n",
             Self::Basic(passwords) => &passwords.challenge,
             // The service's own header lines, if it denies the request.

@@ -11,10 +11,10 @@ use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout};
 
 use super::connection::{AskError, Connections};
-use super::memory::Memory;
 use super::{Answer, External, Question, Verdict};
 use crate::counters::{Check, PolicyStats};
 use crate::failure::{Denial, Failure};
+use crate::feature::memory::Memory;
 use crate::upstream::LocalUpstream;
 
 /// The limit of questions of one policy in flight on a worker.
@@ -30,7 +30,7 @@ type Outcome = Result<Rc<Answer>, Denial>;
 #[derive(Default)]
 pub(crate) struct Externals {
     all: RefCell<HashMap<u64, Entry>>,
-    memory: Rc<RefCell<Memory>>,
+    memory: Rc<RefCell<Memory<Rc<Answer>>>>,
 }
 
 struct Entry {
@@ -47,7 +47,7 @@ pub(crate) struct LocalExternal {
     in_flight: Rc<Cell<usize>>,
     /// The questions in flight whose answer other requests also wait for.
     flights: RefCell<HashMap<[u8; 32], watch::Receiver<Option<Outcome>>>>,
-    memory: Rc<RefCell<Memory>>,
+    memory: Rc<RefCell<Memory<Rc<Answer>>>>,
     warned: Cell<Option<Instant>>,
 }
 
@@ -140,7 +140,7 @@ impl LocalExternal {
                 && !answer.time_to_live.is_zero()
             {
                 let until = asked + answer.time_to_live;
-                self.memory.borrow_mut().remember(mark, external.number, until, answer.clone());
+                self.memory.borrow_mut().remember(mark, external.number, until, answer.clone(), answer.size());
             }
             drop(landing);
             tell.send_replace(Some(outcome));

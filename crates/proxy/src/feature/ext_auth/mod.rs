@@ -15,7 +15,6 @@
 //! | `answer` | the meaning of a response |
 //! | `filter` | the filter `ExternalAuth` of Gateway API |
 //! | `grpc` | Envoy's protocol `ext_authz` |
-//! | `memory` | remembered answers |
 
 mod addresses;
 mod answer;
@@ -23,7 +22,6 @@ mod connection;
 pub(crate) mod filter;
 pub(crate) mod grpc;
 mod local;
-mod memory;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -299,7 +299,7 @@ fn invalid_external_authorization_closes_the_routes_of_the_policy() {
                 "authentication: {{extAuth: {{url: \"https://a\"{certificate}}}}}, \
                  authorization: {{rules: [{{action: Deny, groups: [a]}}]}}"
             ),
-            "rules[0].groups: needs spec.authentication with jwt, apiKey or basic: without it every caller is unknown",
+            "rules[0].groups: needs spec.authentication with jwt, introspection, apiKey, basic or oidc: without it every caller is unknown",
         );
     }
 }
@@ -433,7 +433,7 @@ fn invalid_security_policy_closes_the_route() {
         ),
         (
             "authentication: {apiKey: {}}, authorization: {rules: [{action: Deny, claims: [{name: a}]}]}",
-            "rules[0].claims: needs spec.authentication.jwt",
+            "rules[0].claims: needs spec.authentication with jwt, introspection or oidc",
         ),
         (
             "authentication: {apiKey: {}}, authorization: {rules: [{action: Deny, consumers: [b/a]}]}",

@@ -1,36 +1,40 @@
-//! Remembered answers.
-
-use std::rc::Rc;
+//! Remembered answers of servers, by a hash of the question.
 
 use foldhash::HashMap;
 use tokio::time::Instant;
 
-use super::Answer;
-
-/// The limit of memory for a worker's remembered answers to all services, in bytes.
+/// The limit of a worker's memory for remembered answers of one kind, in bytes.
 const REMEMBERED_MAX: usize = 16 * 1024 * 1024;
 
 /// The memory of an answer in addition to its text, in bytes.
 const OVERHEAD: usize = 256;
 
 /// The answers that a worker remembers. When the answers exceed the limit of memory, the worker forgets the older half.
-#[derive(Debug, Default)]
-pub(super) struct Memory {
-    young: HashMap<[u8; 32], Remembered>,
-    old: HashMap<[u8; 32], Remembered>,
+#[derive(Debug)]
+pub(super) struct Memory<A> {
+    young: HashMap<[u8; 32], Remembered<A>>,
+    old: HashMap<[u8; 32], Remembered<A>>,
     young_size: usize,
 }
 
 #[derive(Debug)]
-struct Remembered {
+struct Remembered<A> {
     /// The number of the service.
     of: u64,
     until: Instant,
-    answer: Rc<Answer>,
+    answer: A,
+    /// The memory of the answer, in bytes.
+    size: usize,
 }
 
-impl Memory {
-    pub(super) fn find(&mut self, mark: &[u8; 32], now: Instant) -> Option<Rc<Answer>> {
+impl<A> Default for Memory<A> {
+    fn default() -> Self {
+        Self { young: HashMap::default(), old: HashMap::default(), young_size: 0 }
+    }
+}
+
+impl<A: Clone> Memory<A> {
+    pub(super) fn find(&mut self, mark: &[u8; 32], now: Instant) -> Option<A> {
         if let Some(known) = self.young.get(mark) {
             return (now < known.until).then(|| known.answer.clone());
         }
@@ -40,8 +44,9 @@ impl Memory {
         Some(answer)
     }
 
-    pub(super) fn remember(&mut self, mark: [u8; 32], of: u64, until: Instant, answer: Rc<Answer>) {
-        self.insert(mark, Remembered { of, until, answer });
+    /// Remembers an answer whose text has `size` bytes.
+    pub(super) fn remember(&mut self, mark: [u8; 32], of: u64, until: Instant, answer: A, size: usize) {
+        self.insert(mark, Remembered { of, until, answer, size: size + OVERHEAD });
     }
 
     /// Forgets the answers of a service that is no longer asked.
@@ -50,27 +55,21 @@ impl Memory {
         let size = &mut self.young_size;
         self.young.retain(|_, known| {
             let stays = known.of != of;
-            *size -= if stays { 0 } else { known.size() };
+            *size -= if stays { 0 } else { known.size };
             stays
         });
     }
 
-    fn insert(&mut self, mark: [u8; 32], known: Remembered) {
-        let size = known.size();
+    fn insert(&mut self, mark: [u8; 32], known: Remembered<A>) {
+        let size = known.size;
         if self.young_size + size > REMEMBERED_MAX / 2 {
             self.old = std::mem::take(&mut self.young);
             self.young_size = 0;
         }
         self.young_size += size;
         if let Some(before) = self.young.insert(mark, known) {
-            self.young_size -= before.size();
+            self.young_size -= before.size;
         }
-    }
-}
-
-impl Remembered {
-    fn size(&self) -> usize {
-        self.answer.size() + OVERHEAD
     }
 }
 
@@ -79,19 +78,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::feature::ext_auth::Verdict;
-
-    fn answer(length: usize) -> Rc<Answer> {
-        Rc::new(Answer {
-            verdict: Verdict::Admitted,
-            request_lines: vec![b'x'; length].into(),
-            cookies: Box::default(),
-            challenges: Box::default(),
-            time_to_live: Duration::ZERO,
-            detail: None,
-        })
-    }
-
     fn mark(number: u32) -> [u8; 32] {
         std::array::from_fn(|at| number.to_be_bytes().get(at).copied().unwrap_or(0))
     }
@@ -101,8 +87,8 @@ mod tests {
         let (mut memory, now) = (Memory::default(), Instant::now());
         let until = now + Duration::from_secs(60);
         for number in 0..50_000 {
-            memory.remember(mark(number), 1, until, answer(1024));
-            let sizes = |part: &HashMap<_, Remembered>| part.values().map(Remembered::size).sum::<usize>();
+            memory.remember(mark(number), 1, until, (), 1024);
+            let sizes = |part: &HashMap<_, Remembered<_>>| part.values().map(|it| it.size).sum::<usize>();
             if number % 1000 == 0 {
                 assert!(sizes(&memory.young) + sizes(&memory.old) <= REMEMBERED_MAX);
                 assert_eq!(sizes(&memory.young), memory.young_size);
@@ -116,10 +102,10 @@ mod tests {
     fn cached_decision_is_dropped_at_expiry_or_when_its_service_is_removed() {
         let (mut memory, now) = (Memory::default(), Instant::now());
         let until = now + Duration::from_secs(1);
-        memory.remember(mark(1), 1, until, answer(1));
-        memory.remember(mark(2), 2, until, answer(1));
+        memory.remember(mark(1), 1, until, (), 1);
+        memory.remember(mark(2), 2, until, (), 1);
         // A repeated answer counts once in the size.
-        memory.remember(mark(2), 2, until, answer(1));
+        memory.remember(mark(2), 2, until, (), 1);
         assert!(memory.find(&mark(1), now).is_some());
         assert!(memory.find(&mark(1), until).is_none());
         memory.forget(1);
