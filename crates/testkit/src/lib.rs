@@ -13,6 +13,7 @@
 //! | [`http2_backend`] | a backend for HTTP/2 |
 //! | [`hole`] | a loopback address that drops connects |
 //! | [`load`] | many persistent connections, closed loop or constant rate, every response checked |
+//! | [`provider`] | an OpenID provider, which also introspects tokens |
 //! | [`redis`] | a real Redis or Valkey server, which tests kill and pause |
 //! | [`stream`], [`tls`], [`terminator`] | connections over TLS; a CA; TLS termination in front of a backend |
 
@@ -24,6 +25,7 @@ pub mod hole;
 mod http2;
 pub mod http2_backend;
 pub mod load;
+pub mod provider;
 pub mod redis;
 pub mod stream;
 pub mod terminator;

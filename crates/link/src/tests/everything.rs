@@ -21,7 +21,8 @@ use sluicegate_model::feature::retries::RetryConditions;
 use sluicegate_model::feature::returns::{Body, Condition, Content, Location, Return, Test};
 use sluicegate_model::feature::{
     Affinity, AuthRequest, AuthRequestCache, Authentication, BackendFeatures, Basic, Cors, Digest,
-    EndpointForm, ErrorPages, ExtAuth, ExternalAuth, ExternalAuthProtocol, Jwt, LoadBalancingAlgorithm,
+    EndpointForm, ErrorPages, ExtAuth, ExternalAuth, ExternalAuthProtocol, Introspection, Jwt,
+    LoadBalancingAlgorithm, Oidc,
     Require, ResponseHeader, ResponseHeaderMode, ResponseRewrite, RetryConstraint, Spans, StatusTime,
     TargetRewrite, TemplateHeader, TemplateHeaders, Unrecorded,
 };
@@ -34,7 +35,7 @@ use sluicegate_model::rule::{
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
 use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
 use sluicegate_model::value::CipherSuites;
-use sluicegate_model::value::secret::{CaCertificates, FromSecret, KeyBytes};
+use sluicegate_model::value::secret::{CaCertificates, CookieKeys, FromSecret, KeyBytes};
 use sluicegate_model::value::{
     AnnotatedHeader, CookieDomain, Entries, HeaderValue, MediaType, Number, Realm, Size, Span, Template,
 };
@@ -724,6 +725,44 @@ fn other_security() -> [Security; 6] {
     })
 }
 
+fn oidc() -> Oidc {
+    let endpoints = json!({
+        "authorization": "https://login.example/auth", "token": "https://login.example/token",
+        "jwks": "https://login.example/keys", "endSession": "https://login.example/logout",
+    });
+    let oidc = json!({
+        "issuer": "https://login.example", "endpoints": endpoints, "clientId": "shop",
+        "clientAuthentication": "Post", "cookieSecretRef": {"name": "replaced"}, "scopes": ["openid", "email"],
+        "redirectPath": "/back", "logoutPath": "/out", "postLogoutPath": "/bye", "cookieDomain": "shop.example",
+        "sessionLifetime": "1h", "claimToHeaders": [{"claim": "sub", "header": "x-user"}],
+        "forwardAccessToken": true, "idTokenHeader": "x-id-token", "clockSkew": "1s", "timeout": "1s",
+        "loginParameters": [{"name": "prompt", "value": "login"}],
+    });
+    Oidc {
+        ca_certificate_ref: certificate(),
+        client_secret_ref: KeyBytes::new([1, 2]).map(FromSecret::Value),
+        cookie_secret_ref: FromSecret::Value(
+            CookieKeys::new(KeyBytes::new([3]).into_iter().collect()).expect("one"),
+        ),
+        ..valid(oidc)
+    }
+}
+
+fn introspection() -> Introspection {
+    let introspection = json!({
+        "url": "https://login.example/introspect", "clientId": "shop", "clientSecretRef": {"name": "replaced"},
+        "clientAuthentication": "Post", "from": credentials(), "forward": false,
+        "issuer": "https://login.example", "audiences": ["shop"], "requiredClaims": [claim()],
+        "claimToHeaders": [{"claim": "sub", "header": "x-user"}], "timeout": "1s",
+        "cache": {"active": "1s", "inactive": "2s"},
+    });
+    Introspection {
+        ca_certificate_ref: certificate(),
+        client_secret_ref: FromSecret::Value(KeyBytes::new([1, 2]).expect("bytes")),
+        ..valid(introspection)
+    }
+}
+
 fn security() -> Security {
     let cors = json!({
         "allowOrigins": ["*", "https://a.example", "https://*.example.com"], "allowMethods": ["PUT"],
@@ -747,6 +786,8 @@ fn security() -> Security {
             realm: Realm::of("shop"),
             forward: true,
         }),
+        oidc: Some(Arc::new(oidc())),
+        introspection: Some(Arc::new(introspection())),
     };
     let rule = json!({
         "action": "Allow", "consumers": ["shop/alice"], "groups": ["gold"], "claims": [claim()], "methods": ["GET"],

@@ -13,11 +13,11 @@ use sluicegate_model::feature::authentication::jwt::{Provider, ProviderKeys, Rem
 use sluicegate_model::feature::headers::TemplateHeader;
 use sluicegate_model::feature::{
     AuthRequest, AuthRequestCache, Authentication, Authorization, Basic, Cors, Digest, ExtAuth, ExternalAuth,
-    ExternalAuthProtocol, IpAccess, Jwt, Require, StatusTime,
+    ExternalAuthProtocol, Introspection, IpAccess, Jwt, Oidc, Require, StatusTime,
 };
 use sluicegate_model::policy::consumer::{KeyTerms, SubjectClaim, TokenSubject};
 use sluicegate_model::policy::*;
-use sluicegate_model::value::secret::{CaCertificates, FromSecret, KeyBytes};
+use sluicegate_model::value::secret::{CaCertificates, CookieKeys, FromSecret, KeyBytes};
 use sluicegate_model::value::{AnnotatedHeader, Entries, InlineKeys, Network, Number, Realm, Template};
 
 use super::model::{id, key, networks, text};
@@ -208,14 +208,66 @@ fn auth_request() -> impl Strategy<Value = AuthRequest> {
     )
 }
 
+fn key_bytes() -> BoxedStrategy<FromSecret<KeyBytes>> {
+    from_secret(bytes_of(), |bytes| KeyBytes::new(bytes).unwrap())
+}
+
+fn oidc() -> impl Strategy<Value = Oidc> {
+    let url = || text_of("https://[a-z]{1,8}/");
+    let endpoints = object([("authorization!", url()), ("token!", url()), ("jwks!", url()), ("endSession", url())]);
+    let parameter = object([("name!", one_of(&["prompt"])), ("value!", text_of("[a-z]{1,8}"))]);
+    let fields = object([
+        ("issuer!", url()),
+        ("endpoints", endpoints),
+        ("clientId!", text_of("[a-z]{1,8}")),
+        ("clientAuthentication", one_of(&["Basic", "Post"])),
+        ("scopes", list(text_of("[a-z]{1,8}"))),
+        ("redirectPath", text_of("/a/[a-z]{1,8}")),
+        ("logoutPath", text_of("/b/[a-z]{1,8}")),
+        ("cookieDomain", text_of("[a-z]{1,8}\\.example")),
+        ("sessionLifetime", (1..=720_u32).prop_map(|hours| format!("{hours}h").into()).boxed()),
+        ("forwardAccessToken", any::<bool>().prop_map(Into::into).boxed()),
+        ("idTokenHeader", one_of(&["x-id-token"])),
+        ("timeout", seconds_up_to(60)),
+        ("loginParameters", parameter.prop_map(|parameter| json!([parameter])).boxed()),
+    ]);
+    let keys = from_secret(vec(bytes_of(), 1..4), |keys| {
+        CookieKeys::new(keys.into_iter().filter_map(KeyBytes::new).collect()).unwrap()
+    });
+    (fields, option::of(key_bytes()), keys, certificates()).prop_map(
+        |(mut fields, client_secret_ref, cookie_secret_ref, ca_certificate_ref)| {
+            fields["cookieSecretRef"] = json!({"name": "replaced"});
+            Oidc { client_secret_ref, cookie_secret_ref, ca_certificate_ref, ..valid(fields) }
+        },
+    )
+}
+
+fn introspection() -> impl Strategy<Value = Introspection> {
+    let cache = object([("active", seconds_up_to(3600)), ("inactive", seconds_up_to(3600))]);
+    let fields = object([
+        ("url!", text_of("https://[a-z]{1,8}/")),
+        ("clientId!", text_of("[a-z]{1,8}")),
+        ("from", list(credential())),
+        ("forward", any::<bool>().prop_map(Into::into).boxed()),
+        ("audiences", list(text_of("[!-~]{1,8}"))),
+        ("requiredClaims", list(claim())),
+        ("cache", cache),
+    ]);
+    (fields, key_bytes(), certificates()).prop_map(|(mut fields, client_secret_ref, ca_certificate_ref)| {
+        fields["clientSecretRef"] = json!({"name": "replaced"});
+        Introspection { client_secret_ref, ca_certificate_ref, ..valid(fields) }
+    })
+}
+
 fn authentication() -> impl Strategy<Value = Authentication> {
     let api_key =
         object([("from", list(credential())), ("forward", any::<bool>().prop_map(Into::into).boxed())]);
     let scope = object([("namespaces!", list(text_of("[a-z]{1,8}")))]);
     let require = prop::sample::select(vec![Require::Any, Require::All]);
     let others = (option::of(jwt()), option::of(basic()), option::of(digest()), option::of(ext_auth()));
-    (require, option::of(scope), api_key, others).prop_map(
-        |(require, consumers, api_key, (jwt, basic, digest, ext_auth))| Authentication {
+    let servers = (option::of(oidc()), option::of(introspection()));
+    (require, option::of(scope), api_key, others, servers).prop_map(
+        |(require, consumers, api_key, (jwt, basic, digest, ext_auth), (oidc, introspection))| Authentication {
             require,
             consumers: consumers.map(valid),
             jwt,
@@ -223,6 +275,8 @@ fn authentication() -> impl Strategy<Value = Authentication> {
             basic,
             digest,
             ext_auth,
+            oidc: oidc.map(Arc::new),
+            introspection: introspection.map(Arc::new),
         },
     )
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use sluicegate_model::feature::authentication::jwt::{Provider, ProviderKeys};
-use sluicegate_model::feature::{Authentication, Basic, Jwt};
+use sluicegate_model::feature::{Authentication, Basic, Introspection, Jwt, Oidc};
 use sluicegate_model::policy::*;
-use sluicegate_model::value::secret::{FromSecret, KeyBytes};
+use sluicegate_model::value::secret::{CookieKeys, FromSecret, KeyBytes};
 use sluicegate_model::value::{Entries, Realm};
 
 use serde_json::json;
@@ -35,7 +35,24 @@ fn config() -> Config {
     let users = vec![("user".into(), (&*hash).into())];
     let realm = Realm::default();
     let basic = Basic { secret_ref: FromSecret::Value(users), realm, forward: false, without_charset: false };
-    let authentication = Authentication { jwt: Some(jwt), basic: Some(basic), ..Authentication::default() };
+    let key = || KeyBytes::new(SECRET).unwrap();
+    let client = json!({
+        "issuer": "https://login.example", "clientId": "shop", "cookieSecretRef": {"name": "replaced"},
+    });
+    let oidc = Oidc {
+        client_secret_ref: Some(secret()),
+        cookie_secret_ref: FromSecret::Value(CookieKeys::new(vec![key()]).unwrap()),
+        ..valid(client)
+    };
+    let server = json!({"url": "https://login.example", "clientId": "shop", "clientSecretRef": {"name": "replaced"}});
+    let introspection = Introspection { client_secret_ref: secret(), ..valid(server) };
+    let authentication = Authentication {
+        jwt: Some(jwt),
+        basic: Some(basic),
+        oidc: Some(Arc::new(oidc)),
+        introspection: Some(Arc::new(introspection)),
+        ..Authentication::default()
+    };
     let security = Security {
         id: id("security"),
         refuses: None,

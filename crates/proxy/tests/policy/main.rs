@@ -7,6 +7,8 @@
 //! | `access` | addresses, origins, rules, path tricks |
 //! | `published` | keys that issuers publish, and servers that publish malformed keys |
 //! | `digests` | Digest authentication |
+//! | `oidc` | logins of browsers, and forged logins and sessions |
+//! | `introspection` | tokens that an authorization server checks |
 //! | `external` | external authorization services, and services that misbehave |
 //! | `backends` | rules with several backends, and the features of a backend |
 //! | `bandwidth` | the bandwidth of responses |
@@ -33,8 +35,10 @@ mod error_pages;
 mod external;
 mod health;
 mod ingress_nginx;
+mod introspection;
 mod keys;
 mod limits;
+mod oidc;
 mod published;
 mod quotas;
 mod retries;
@@ -135,6 +139,8 @@ fn either(one: Authentication, other: Authentication) -> Authentication {
         basic: one.basic.or(other.basic),
         ext_auth: one.ext_auth.or(other.ext_auth),
         digest: one.digest.or(other.digest),
+        oidc: one.oidc.or(other.oidc),
+        introspection: one.introspection.or(other.introspection),
         ..Authentication::default()
     }
 }

@@ -134,6 +134,11 @@ impl Behaviour {
         Self::new(Answer::Choose(Arc::new(decide))).early()
     }
 
+    /// Selects a behaviour for each request after its body.
+    pub fn choose_by_body(decide: impl Fn(&Request) -> Self + Send + Sync + 'static) -> Self {
+        Self::new(Answer::Choose(Arc::new(decide)))
+    }
+
     /// Waits this long before each response.
     #[must_use]
     pub fn delay(self, delay: Duration) -> Self {

@@ -96,7 +96,9 @@ impl Connection {
 
     fn decide(&self, request: &Request) -> Behaviour {
         let mut behaviour = lock(&self.shared.behaviour).clone();
-        while let Answer::Choose(decide) = &behaviour.answer {
+        while let Answer::Choose(decide) = &behaviour.answer
+            && behaviour.early
+        {
             behaviour = decide(request);
         }
         behaviour
@@ -110,6 +112,10 @@ impl Connection {
     ) -> io::Result<Next> {
         if !behaviour.early && !self.read_body(behaviour, request, body).await? {
             return Ok(Next::End);
+        }
+        if let Answer::Choose(decide) = &behaviour.answer {
+            let chosen = decide(request);
+            return Box::pin(self.answer(&chosen, request, body)).await;
         }
         if !behaviour.delay.is_zero() {
             sleep(behaviour.delay).await;
@@ -126,7 +132,7 @@ impl Connection {
                 self.reset = true;
                 return Ok(Next::End);
             }
-            // The caller has already resolved `Choose`.
+            // `Choose` is resolved above, or by the caller.
             Answer::Close | Answer::Choose(_) => return Ok(Next::End),
             Answer::Upgrade if request.header("upgrade").is_some() => {
                 self.tunnel().await?;

@@ -103,10 +103,6 @@ impl Introspector {
         })
     }
 
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
-
     pub(super) fn forwards(&self) -> bool {
         self.source.forward
     }

@@ -95,6 +95,69 @@ fn external_authorization_trusts_only_the_ca_of_its_secret() {
 }
 
 #[test]
+fn login_takes_its_client_secret_and_its_cookie_keys_from_secrets() {
+    let login = |fields: &str| format!("oidc: {{issuer: \"https://login.example\", clientId: shop, {fields}}}");
+    let key = "0123456789abcdef0123456789abcdef";
+    let secrets = secret(
+        "login",
+        &format!("client-secret: \"s3cret\\n\", cookie-secret: \"{key}\\n\\n{key}x\\n\", short: abc, empty: \"\""),
+    );
+    let both = "clientSecretRef: {name: login}, cookieSecretRef: {name: login}";
+    let (good, problems) = method(&login(both), &secrets);
+    assert_problems(&problems, &[]);
+    let oidc = good.oidc.as_ref().expect("a login");
+    let client = oidc.client_secret_ref.as_ref().expect("a secret").value().expect("a value");
+    assert_eq!(&**client.get(), b"s3cret");
+    let keys = oidc.cookie_secret_ref.value().expect("keys").get();
+    let keys: Vec<_> = keys.iter().map(|key| key.get().len()).collect();
+    assert_eq!(keys, [32, 33]);
+    assert_eq!((&*oidc.redirect_path, &*oidc.logout_path), ("/oauth2/callback", "/oauth2/logout"));
+    for (fields, problem) in [
+        ("cookieSecretRef: {name: none}", "oidc.cookieSecretRef: Secret default/none does not exist; no browser can log in"),
+        (
+            "cookieSecretRef: {name: login, key: short}",
+            "cookieSecretRef: Secret default/login: data[short] has a key of 3 characters in line 1: write 32 to 256",
+        ),
+        ("cookieSecretRef: {name: login, key: empty}", "data[empty] must have 1 to 8 lines"),
+        (
+            "cookieSecretRef: {name: login}, clientSecretRef: {name: login, key: empty}",
+            "oidc.clientSecretRef: Secret default/login has an empty data[empty]",
+        ),
+        (
+            "cookieSecretRef: {name: login}, caCertificateRef: {name: login, key: short}",
+            "oidc.caCertificateRef: Secret default/login has no certificate in data[short]",
+        ),
+    ] {
+        let (unusable, problems) = method(&login(fields), &secrets);
+        let oidc = unusable.oidc.as_ref().expect("a login");
+        let is_usable = oidc.cookie_secret_ref.value().is_ok()
+            && oidc.client_secret_ref.as_ref().is_none_or(|of| of.value().is_ok())
+            && authorities(&oidc.ca_certificate_ref).is_ok();
+        assert!(!is_usable, "{fields}");
+        assert_problems(&problems, &[problem]);
+        assert!(!problems[0].contains("0123"), "{problems:?}");
+    }
+}
+
+#[test]
+fn introspection_takes_its_client_secret_from_a_secret() {
+    let server = |named: &str| {
+        format!("introspection: {{url: \"https://login.example/introspect\", clientId: shop, clientSecretRef: {named}}}")
+    };
+    let secrets = secret("login", "client-secret: s3cret");
+    let (good, problems) = method(&server("{name: login}"), &secrets);
+    assert_problems(&problems, &[]);
+    let introspection = good.introspection.as_ref().expect("there is one");
+    assert!(introspection.client_secret_ref.value().is_ok() && introspection.forward);
+    let times = (introspection.cache.active.get().as_secs(), introspection.cache.inactive.get().as_secs());
+    assert_eq!(times, (60, 10));
+    let (unusable, problems) = method(&server("{name: none}"), &secrets);
+    assert!(unusable.introspection.as_ref().is_some_and(|of| of.client_secret_ref.value().is_err()));
+    let problem = "introspection.clientSecretRef: Secret default/none does not exist; no token is checked by https://login.example/introspect";
+    assert_problems(&problems, &[problem]);
+}
+
+#[test]
 fn jwt_keys_and_shared_secrets_come_from_secrets() {
     let provider = |keys: &str| format!("jwt: {{providers: [{{name: acme, keys: {{{keys}}}}}]}}");
     let jwks = secret(
