@@ -3,7 +3,7 @@
 use std::fmt;
 
 use sluicegate_model::ObjectId;
-use sluicegate_proxy::counters::{ApiShard, Check, PolicyShard, Tally, TrafficShard};
+use sluicegate_proxy::counters::{ApiShard, Check, PolicyShard, SessionEvent, Tally, TrafficShard};
 use sluicegate_proxy::failure::Denial;
 use sluicegate_proxy::registry::{ApiState, PolicyState, Registry, TrafficState};
 
@@ -66,12 +66,22 @@ fn policies(families: &mut Families<'_>, policies: &[PolicyState]) -> fmt::Resul
     )?;
     families.counters(
         "sluicegate_policy_checks",
-        "Requests checked by the HTTP service of a policy, by result; remembered and shared are results without a call of the service",
+        "Requests checked by the HTTP service or the introspection endpoint of a policy, by result; remembered and shared are results without a call of the service",
         policies.iter().flat_map(|policy| {
             let counted = Check::ALL
                 .map(|check| (check.result(), policy.stats.sum(|shard| &shard.checks[check as usize])));
             let happened = counted.into_iter().filter(|(_, count)| *count > 0);
             happened.map(move |(result, count)| ((labels(policy), [("result", result)]), count))
+        }),
+    )?;
+    families.counters(
+        "sluicegate_policy_sessions",
+        "Events of the browser sessions of a policy with OpenID Connect",
+        policies.iter().flat_map(|policy| {
+            let counted = SessionEvent::ALL
+                .map(|event| (event.name(), policy.stats.sum(|shard| &shard.sessions[event as usize])));
+            let happened = counted.into_iter().filter(|(_, count)| *count > 0);
+            happened.map(move |(event, count)| ((labels(policy), [("event", event)]), count))
         }),
     )?;
     families.counters(
@@ -198,6 +208,20 @@ fn published_keys(families: &mut Families<'_>, registry: &Registry) -> fmt::Resu
         "sluicegate_jwks_fetches",
         "Fetches of the keys of a token issuer, by result",
         places.iter().flat_map(|place| {
+            let counted = [("fetched", place.fetched), ("failed", place.failed)];
+            counted.map(|(result, count)| ([("url", &*place.url), ("result", result)], count))
+        }),
+    )?;
+    let providers = registry.published_providers();
+    families.gauges(
+        "sluicegate_oidc_provider_known",
+        "1 if the configuration of an OpenID provider is known, otherwise 0",
+        providers.iter().map(|place| ([("url", &*place.url)], u64::from(place.is_known))),
+    )?;
+    families.counters(
+        "sluicegate_oidc_provider_fetches",
+        "Fetches of the configuration of an OpenID provider, by result",
+        providers.iter().flat_map(|place| {
             let counted = [("fetched", place.fetched), ("failed", place.failed)];
             counted.map(|(result, count)| ([("url", &*place.url), ("result", result)], count))
         }),

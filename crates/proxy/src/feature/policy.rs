@@ -29,6 +29,7 @@ use sluicegate_model::policy as model;
 use sluicegate_model::rule::{PathMatch, Rule};
 use sluicegate_model::{HostPattern, ObjectId, Settings, UpstreamKey};
 
+use super::authentication::Authentication;
 use super::authentication::published::PublishedPlaces;
 use super::cors::Cors;
 use super::quota::Quotas;
@@ -351,6 +352,12 @@ impl Policies {
 }
 
 impl Guard {
+    /// The paths that the login of the policy needs on its host.
+    pub(crate) fn login_paths(&self) -> impl Iterator<Item = &str> {
+        let authentication = self.security.as_ref().and_then(|policy| policy.compiled.authentication.as_ref());
+        authentication.and_then(Authentication::login).into_iter().flat_map(|login| login.paths())
+    }
+
     fn of(security: Option<Arc<SecurityPolicy>>, slot: impl Fn(&UpstreamKey) -> usize) -> Self {
         let source = security.as_ref().map(|policy| policy.source());
         let service = source.and_then(|source| source.ext_auth_upstream()).map(&slot);

@@ -36,6 +36,19 @@ pub(crate) struct Host {
     is_guarded: bool,
     /// The filters of the listener.
     filters: Option<Box<Guard>>,
+    /// The paths of logins, whatever the rules match.
+    logins: Vec<LoginPath>,
+}
+
+/// A path that a login needs on its host (OpenID Connect): the gateway responds itself.
+#[derive(Debug)]
+struct LoginPath {
+    path: Box<[u8]>,
+    /// The number of a target with the login.
+    target: u32,
+    /// Whether the path comes before every match: all rules of the host are of one namespace. Otherwise the path comes after
+    /// them, so that no policy takes a path from the routes of another namespace.
+    comes_first: bool,
 }
 
 /// The target of a match: route, backends and policies.
@@ -71,9 +84,13 @@ impl Target {
 impl Host {
     /// The number of the target for a request. `path` is in normal form.
     pub(super) fn find(&self, path: &[u8], request: HeadView<'_>) -> Option<u32> {
+        let login = self.logins.iter().find(|login| *login.path == *path);
+        if let Some(login) = login.filter(|login| login.comes_first) {
+            return Some(login.target);
+        }
         let found = self.paths.find(path, request, None);
         let found = self.regexes.find(path, request, found);
-        found.map(|entry| entry.target).or(self.fallback)
+        found.map(|entry| entry.target).or(login.map(|login| login.target)).or(self.fallback)
     }
 
     pub(super) fn target(&self, route: u32) -> &Target {
@@ -295,8 +312,9 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
         let filters = source.filters.as_ref();
         let filters = filters
             .map(|source| self.policies.filters(source, self.old_policies.0, self.resources, &self.slot));
+        let logins = login_paths(source, &targets, &places);
         let source = source.clone();
-        Host { source, paths, regexes, targets, places, fallback, takes_all, is_guarded, filters }
+        Host { logins, source, paths, regexes, targets, places, fallback, takes_all, is_guarded, filters }
     }
 
     fn target<'r>(
@@ -334,6 +352,23 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
             api: rule.api.as_ref().map(|api| Box::new(ApiOperation { checks: None, ..(**api).clone() })),
         }
     }
+}
+
+/// The paths of the logins of a host. The first of several policies with the same path has the path.
+fn login_paths(source: &VirtualHost, targets: &[Target], places: &[(u32, u32)]) -> Vec<LoginPath> {
+    let mut rules = source.rules.iter().chain(&source.fallback).map(|rule| &rule.id.namespace);
+    let first = rules.next();
+    let comes_first = rules.all(|namespace| Some(namespace) == first);
+    let mut logins: Vec<LoginPath> = Vec::new();
+    for (target, _) in (0..).zip(places) {
+        let guard = targets.get(target as usize).and_then(|target| target.guard.as_deref());
+        for path in guard.into_iter().flat_map(Guard::login_paths) {
+            if logins.iter().all(|known| *known.path != *path.as_bytes()) {
+                logins.push(LoginPath { path: path.as_bytes().into(), target, comes_first });
+            }
+        }
+    }
+    logins
 }
 
 fn number(index: usize) -> u32 {

@@ -624,3 +624,45 @@ async fn token_or_session_authenticates_if_one_method_is_enough() -> TestResult 
     assert_eq!(ask(&gateway, "/", &[&line]).await?.status, 401);
     Ok(())
 }
+
+#[tokio::test]
+async fn login_needs_no_route_for_its_paths_and_takes_none_from_another_namespace() -> TestResult {
+    let provider = Provider::start().await?;
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let mut builder = Gateway::builder().backends([&backend]).route("shop.example", "/admin", "admin");
+    let policy = Arc::new(asking(login_of(&provider, OLD, json!({}))));
+    let add = |config: &mut Config, others: Option<&str>| {
+        for host in &mut config.hosts {
+            let VirtualHost { rules, .. } = Arc::make_mut(host);
+            rules.retain(|rule| rule.path() == "/admin");
+            rules.iter_mut().for_each(|rule| rule.security = Some(policy.clone()));
+            let other = rules.first().zip(others).map(|(rule, namespace)| {
+                let id = ObjectId { namespace: namespace.into(), ..id("Ingress", "other") };
+                let path = sluicegate_model::PathPattern::Prefix("/".into());
+                let upstream = rule.backends[0].upstream.clone();
+                sluicegate_model::Rule::new(id, path, upstream)
+            });
+            rules.extend(other);
+        }
+    };
+    add(builder.config_mut(), None);
+    let namespace = builder.config_mut().hosts.iter().flat_map(|host| host.rules.first()).next();
+    let own = namespace.unwrap().id.namespace.to_string();
+    let gateway = builder.start().await?;
+    let mut browser = Browser::at("shop.example", Transport::Http);
+    assert_eq!(browser.log_in(&gateway, &provider, "/admin").await?.status, 302);
+    assert_eq!(browser.open(&gateway, "/admin").await?.status, 200);
+    assert_eq!(browser.open(&gateway, "/elsewhere").await?.status, 404);
+    // A route of the same namespace serves all other paths.
+    gateway.configure(|config| add(config, Some(&own))).await;
+    let mut browser = Browser::at("shop.example", Transport::Http);
+    assert_eq!(browser.log_in(&gateway, &provider, "/admin").await?.status, 302);
+    assert_eq!(browser.open(&gateway, "/elsewhere").await?.status, 200);
+    assert_eq!(browser.open(&gateway, "/oauth2/logout").await?.status, 302);
+    // The routes of another namespace have all of their paths.
+    gateway.configure(|config| add(config, Some("another"))).await;
+    let requests = backend.requests();
+    assert_eq!(browser.open(&gateway, "/oauth2/callback?code=x&state=y").await?.status, 200);
+    assert_eq!(backend.requests(), requests + 1);
+    Ok(())
+}

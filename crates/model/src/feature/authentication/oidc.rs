@@ -56,14 +56,15 @@ pub struct Oidc {
     #[n(7)]
     pub scopes: Entries<Scope, 32>,
     /// The path to which the provider redirects browsers after the login. The provider must know
-    /// SCHEME://HOST/PATH of each host as a redirect URI. A route with this policy must serve the path. Default:
-    /// /oauth2/callback.
+    /// SCHEME://HOST/PATH of each host as a redirect URI. The gateway serves the path itself, on each host of the
+    /// policy's routes. On a host with routes of several namespaces, other routes have precedence: choose a path that
+    /// only routes with this policy match. Default: /oauth2/callback.
     #[serde(default = "callback")]
     #[n(8)]
     pub redirect_path: ConditionPath,
     /// The path that ends the session, with GET or POST. If the provider has an end session endpoint, the gateway
-    /// redirects the browser there (OpenID Connect RP-Initiated Logout 1.0). A route with this policy must serve the
-    /// path. Default: /oauth2/logout.
+    /// redirects the browser there (OpenID Connect RP-Initiated Logout 1.0). The gateway serves the path itself, as
+    /// redirectPath. Default: /oauth2/logout.
     #[serde(default = "logout")]
     #[n(9)]
     pub logout_path: ConditionPath,

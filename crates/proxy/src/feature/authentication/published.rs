@@ -181,7 +181,8 @@ impl<D: Document> Published<D> {
     pub(super) async fn next(&self) -> Option<Arc<D>> {
         let mut document = self.document.subscribe();
         self.want();
-        timeout(self.source.timeout.get(), document.changed()).await.ok()?.ok()?;
+        // The last fetch may have been less than `BETWEEN` ago.
+        timeout(BETWEEN + self.source.timeout.get(), document.changed()).await.ok()?.ok()?;
         self.document()
     }
 

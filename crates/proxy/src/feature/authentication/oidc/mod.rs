@@ -142,6 +142,11 @@ impl Login {
         self.cookies.includes(name)
     }
 
+    /// The paths of the flow.
+    pub(in crate::feature) fn paths(&self) -> [&str; 2] {
+        [&self.source.redirect_path, &self.source.logout_path]
+    }
+
     /// The step of the flow that a request takes.
     pub(crate) fn step(&self, request: &RequestView<'_>) -> Option<Step> {
         match request.path {
