@@ -7,6 +7,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`backend`] | programmable HTTP/1.1 servers that count, keep a journal, die and restart |
+//! | [`browser`] | a browser that stores cookies, without scripts |
 //! | [`client`] | a client that sends exactly the given bytes, and parses the response |
 //! | [`mod@decode`] | decoding of compressed bodies and their beginnings |
 //! | [`gateway`] | a gateway's data plane in this process, on a free port |
@@ -18,6 +19,7 @@
 //! | [`stream`], [`tls`], [`terminator`] | connections over TLS; a CA; TLS termination in front of a backend |
 
 pub mod backend;
+pub mod browser;
 pub mod client;
 pub mod decode;
 pub mod gateway;

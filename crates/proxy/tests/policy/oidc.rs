@@ -1,10 +1,9 @@
 //! Logins of browsers at an OpenID provider, and attempts to forge them.
 
-use std::collections::BTreeMap;
-
 use sluicegate_model::feature::Oidc;
 use sluicegate_model::value::secret::CookieKeys;
 use sluicegate_proxy::counters::SessionEvent;
+use sluicegate_testkit::browser::Browser;
 use sluicegate_testkit::provider::{self, CLIENT, Provider};
 
 use super::*;
@@ -12,83 +11,8 @@ use super::*;
 const OLD: &str = "old key, which has more than 32 characters";
 const NEW: &str = "new key, which has more than 32 characters";
 
-/// A browser with cookies for one host.
-struct Browser {
-    cookies: BTreeMap<String, String>,
-    host: &'static str,
-    transport: Transport,
-}
-
-impl Browser {
-    fn new() -> Self {
-        Self::at("localhost", Transport::Http)
-    }
-
-    fn at(host: &'static str, transport: Transport) -> Self {
-        Self { cookies: BTreeMap::new(), host, transport }
-    }
-
-    /// Navigates to a URL or a path on the gateway.
-    async fn open(&mut self, gateway: &Gateway, url: &str) -> anyhow::Result<Response> {
-        self.send(gateway, "GET", url, &["Accept: text/html,*/*;q=0.8", "Sec-Fetch-Mode: navigate"]).await
-    }
-
-    async fn send(
-        &mut self,
-        gateway: &Gateway,
-        method: &str,
-        url: &str,
-        lines: &[&str],
-    ) -> anyhow::Result<Response> {
-        let origin = format!("{}://{}", self.transport.scheme(), self.host);
-        let target = url.strip_prefix(&origin).unwrap_or(url);
-        assert!(target.starts_with('/'), "{url} is no URL of {origin}");
-        let addr = gateway.addr_of(self.transport);
-        let mut client = sluicegate_testkit::client::Client::connect_by(addr, self.transport).await?;
-        let mut head = format!("{method} {target} HTTP/1.1\r\nHost: {}\r\n", self.host);
-        lines.iter().for_each(|line| head.push_str(&format!("{line}\r\n")));
-        let cookies: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        if !cookies.is_empty() {
-            head.push_str(&format!("Cookie: {}\r\n", cookies.join("; ")));
-        }
-        let response = client.request(format!("{head}\r\n")).await?;
-        for cookie in response.headers_named("set-cookie") {
-            self.store(cookie);
-        }
-        Ok(response)
-    }
-
-    fn store(&mut self, cookie: &str) {
-        let (pair, attributes) = cookie.split_once(';').unwrap();
-        let (name, value) = pair.split_once('=').unwrap();
-        assert!(attributes.contains("; HttpOnly") && attributes.contains("; SameSite=Lax"), "{cookie}");
-        assert!(attributes.contains("Path=/;"), "{cookie}");
-        assert!(cookie.len() <= 4096, "browsers reject the cookie: {}", cookie.len());
-        let is_secure = self.transport.scheme() == "https";
-        assert_eq!(attributes.contains("; Secure"), is_secure, "{cookie}");
-        assert_eq!(name.starts_with("__"), is_secure, "{cookie}");
-        match attributes.contains("Max-Age=0;") {
-            true => drop(self.cookies.remove(name)),
-            false => drop(self.cookies.insert(name.to_owned(), value.to_owned())),
-        }
-    }
-
-    /// Logs in, and returns the response to the callback.
-    async fn log_in(
-        &mut self,
-        gateway: &Gateway,
-        provider: &Provider,
-        url: &str,
-    ) -> anyhow::Result<Response> {
-        let response = self.open(gateway, url).await?;
-        anyhow::ensure!(response.status == 302, "{} {}", response.status, response.text());
-        let back = provider.log_in(response.header("location").unwrap())?;
-        self.open(gateway, &back).await
-    }
-
-    fn session(&self) -> Vec<&String> {
-        self.cookies.keys().filter(|name| !name.contains(".l")).collect()
-    }
+fn fresh() -> Browser {
+    Browser::at("localhost", Transport::Http)
 }
 
 fn login_of(provider: &Provider, keys: &str, fields: Value) -> Authentication {
@@ -125,8 +49,8 @@ fn events(gateway: &Gateway, event: SessionEvent) -> u64 {
 async fn browser_logs_in_returns_to_its_page_and_stays_logged_in() -> TestResult {
     let (provider, backend, gateway) = gateway_with(json!({"scopes": ["email", "profile"]})).await?;
     for transport in [Transport::Http, Transport::Https, Transport::Http2] {
-        let mut browser = Browser::at("localhost", transport);
-        let response = browser.open(&gateway, "/orders?id=7&x=%26").await?;
+        let (mut browser, addr) = (Browser::at("localhost", transport), gateway.addr_of(transport));
+        let response = browser.open(addr, "/orders?id=7&x=%26").await?;
         assert_eq!(response.status, 302, "{transport:?}");
         assert_eq!(response.header("cache-control"), Some("no-store"));
         let location = response.header("location").unwrap();
@@ -134,14 +58,14 @@ async fn browser_logs_in_returns_to_its_page_and_stays_logged_in() -> TestResult
         assert_eq!(parameters["scope"], "openid email profile");
         assert_eq!(parameters["redirect_uri"], format!("{}://localhost/oauth2/callback", transport.scheme()));
         let before = backend.requests();
-        let response = browser.open(&gateway, &provider.log_in(location)?).await?;
+        let response = browser.open(addr, &provider.log_in(location)?).await?;
         assert_eq!((response.status, backend.requests()), (302, before), "{}", response.text());
         let url = format!("{}://localhost/orders?id=7&x=%26", transport.scheme());
         assert_eq!(response.header("location"), Some(&*url));
         assert_eq!(browser.cookies.len(), 1, "the cookie of the login is gone: {:?}", browser.cookies);
         for _ in 0..3 {
             let lines = ["Accept: text/html", "X-User: mallory", "X_Roles: root", "Cookie: theme=dark"];
-            assert_eq!(browser.send(&gateway, "GET", &url, &lines).await?.status, 200);
+            assert_eq!(browser.send(addr, "GET", &url, &lines).await?.status, 200);
         }
         let seen = backend.last_request().unwrap();
         assert_eq!(seen.target, "/orders?id=7&x=%26");
@@ -174,14 +98,14 @@ async fn only_navigations_are_redirected_to_the_provider() -> TestResult {
         ("POST", vec![html, "Sec-Fetch-Mode: navigate", "Content-Length: 0"]),
         ("DELETE", vec![html]),
     ] {
-        let response = Browser::new().send(&gateway, method, "/", &lines).await?;
+        let response = fresh().send(gateway.addr(), method, "/", &lines).await?;
         assert_eq!(response.status, 401, "{method} {lines:?}");
         assert_eq!(response.headers_named("set-cookie").len(), 0);
         assert_eq!((response.header("location"), response.header("www-authenticate")), (None, Some("Cookie")));
     }
     assert_eq!(denied(&gateway, Denial::NoSession), 8);
     for method in ["GET", "HEAD"] {
-        assert_eq!(Browser::new().send(&gateway, method, "/", &[html]).await?.status, 302);
+        assert_eq!(fresh().send(gateway.addr(), method, "/", &[html]).await?.status, 302);
     }
     assert_eq!((denied(&gateway, Denial::Login), backend.requests()), (2, 0));
     Ok(())
@@ -190,21 +114,21 @@ async fn only_navigations_are_redirected_to_the_provider() -> TestResult {
 #[tokio::test]
 async fn several_tabs_log_in_at_once_and_old_logins_end() -> TestResult {
     let (provider, _backend, gateway) = gateway_with(json!({})).await?;
-    let mut browser = Browser::new();
+    let mut browser = fresh();
     let mut logins = Vec::new();
     for tab in 0..3 {
-        let response = browser.open(&gateway, &format!("/tab/{tab}")).await?;
+        let response = browser.open(gateway.addr(), &format!("/tab/{tab}")).await?;
         logins.push(provider.log_in(response.header("location").unwrap())?);
     }
     assert_eq!(browser.cookies.len(), 3);
     for tab in [1, 0, 2] {
-        let response = browser.open(&gateway, &logins[tab]).await?;
+        let response = browser.open(gateway.addr(), &logins[tab]).await?;
         assert_eq!(response.header("location"), Some(&*format!("http://localhost/tab/{tab}")));
     }
     assert_eq!(browser.cookies.len(), 1);
-    let mut browser = Browser::new();
+    let mut browser = fresh();
     for tab in 0..20 {
-        assert_eq!(browser.open(&gateway, &format!("/tab/{tab}")).await?.status, 302);
+        assert_eq!(browser.open(gateway.addr(), &format!("/tab/{tab}")).await?.status, 302);
         assert!(browser.cookies.len() <= 8, "cookies must not fill the head of requests");
     }
     Ok(())
@@ -213,10 +137,10 @@ async fn several_tabs_log_in_at_once_and_old_logins_end() -> TestResult {
 #[tokio::test]
 async fn forged_answer_of_the_provider_gives_no_session() -> TestResult {
     let (provider, _backend, gateway) = gateway_with(json!({})).await?;
-    let (mut victim, mut attacker) = (Browser::new(), Browser::new());
+    let (mut victim, mut attacker) = (fresh(), fresh());
     let location = |response: &Response| response.header("location").unwrap().to_owned();
-    let of_attacker = location(&attacker.open(&gateway, "/").await?);
-    let of_victim = location(&victim.open(&gateway, "/").await?);
+    let of_attacker = location(&attacker.open(gateway.addr(), "/").await?);
+    let of_victim = location(&victim.open(gateway.addr(), "/").await?);
     let of_attacker = provider.log_in(&of_attacker)?;
     let good = provider.log_in(&of_victim)?;
     let (code, state) = good.split_once('?').unwrap().1.split_once('&').unwrap();
@@ -232,27 +156,27 @@ async fn forged_answer_of_the_provider_gives_no_session() -> TestResult {
         format!("{callback}?{code}&{state}&{state}"),
         callback.to_owned(),
     ] {
-        let mut copy = Browser { cookies: victim.cookies.clone(), ..Browser::new() };
-        let response = copy.open(&gateway, &forged).await?;
+        let mut copy = victim.clone();
+        let response = copy.open(gateway.addr(), &forged).await?;
         assert_eq!(response.status, 400, "{forged}");
         assert!(response.text().contains("open the page again"), "{}", response.text());
-        assert!(copy.session().is_empty(), "{forged}");
+        assert!(copy.sessions().is_empty(), "{forged}");
     }
     assert_eq!(provider.state().exchanges, 0);
-    let wrong_method = victim.send(&gateway, "POST", &good, &["Content-Length: 0"]).await?;
+    let wrong_method = victim.send(gateway.addr(), "POST", &good, &["Content-Length: 0"]).await?;
     assert_eq!(wrong_method.status, 400);
     // A code is valid once, and its login too.
-    let copied = victim.cookies.clone();
-    assert_eq!(victim.open(&gateway, &good).await?.status, 302);
-    assert_eq!(victim.open(&gateway, &good).await?.status, 400);
-    let mut replay = Browser { cookies: copied, ..Browser::new() };
-    assert_eq!(replay.open(&gateway, &good).await?.status, 400);
-    assert!(replay.session().is_empty());
+    let copied = victim.clone();
+    assert_eq!(victim.open(gateway.addr(), &good).await?.status, 302);
+    assert_eq!(victim.open(gateway.addr(), &good).await?.status, 400);
+    let mut replay = copied;
+    assert_eq!(replay.open(gateway.addr(), &good).await?.status, 400);
+    assert!(replay.sessions().is_empty());
     assert_eq!(denied(&gateway, Denial::LoginCode), 1);
     // The cookie of a login on one host is not valid on another host.
-    let mut moved = Browser { cookies: attacker.cookies.clone(), ..Browser::at("other.localhost", Transport::Http) };
+    let mut moved = Browser::with_cookies_of(&attacker, "other.localhost");
     let moved_url = of_attacker.replace("http://localhost", "http://other.localhost");
-    let response = moved.open(&gateway, &moved_url).await?;
+    let response = moved.open(gateway.addr(), &moved_url).await?;
     assert!(response.status >= 400, "{}", response.status);
     Ok(())
 }
@@ -266,14 +190,14 @@ async fn browser_returns_only_to_its_own_host() -> TestResult {
         ("/a/..//evil.example", "/evil.example"),
         ("/?rd=https://evil.example", "/?rd=https://evil.example"),
     ] {
-        let mut browser = Browser::new();
-        let response = browser.log_in(&gateway, &provider, target).await?;
+        let mut browser = fresh();
+        let response = browser.log_in(gateway.addr(), &provider, target).await?;
         let location = response.header("location").unwrap();
         assert!(location.starts_with("http://localhost/"), "{target}: {location}");
         assert!(location.ends_with(expected), "{target}: {location}");
     }
-    let mut browser = Browser::new();
-    let response = browser.log_in(&gateway, &provider, &format!("/{}", "x".repeat(3000))).await?;
+    let mut browser = fresh();
+    let response = browser.log_in(gateway.addr(), &provider, &format!("/{}", "x".repeat(3000))).await?;
     assert_eq!(response.header("location"), Some("http://localhost/"));
     Ok(())
 }
@@ -306,34 +230,34 @@ async fn invalid_id_token_gives_no_session() -> TestResult {
                 state.header = header.clone().into();
             }
         }
-        let mut browser = Browser::new();
-        let response = browser.log_in(&gateway, &provider, "/").await?;
+        let mut browser = fresh();
+        let response = browser.log_in(gateway.addr(), &provider, "/").await?;
         assert_eq!(response.status, 502, "{what}");
-        assert!(browser.session().is_empty(), "{what}");
+        assert!(browser.sessions().is_empty(), "{what}");
     }
     assert_eq!((denied(&gateway, Denial::LoginToken), backend.requests()), (14, 0));
     assert_eq!(events(&gateway, SessionEvent::LoginFailed), 14);
     provider.state().claims = json!({"aud": [CLIENT, "another"], "azp": CLIENT});
     provider.state().header = json!({"alg": "ES256"});
-    assert_eq!(Browser::new().log_in(&gateway, &provider, "/").await?.status, 302);
+    assert_eq!(fresh().log_in(gateway.addr(), &provider, "/").await?.status, 302);
     Ok(())
 }
 
 #[tokio::test]
 async fn replaced_key_of_the_provider_is_fetched_during_the_login() -> TestResult {
     let (provider, _backend, gateway) = gateway_with(json!({"timeout": "20s"})).await?;
-    assert_eq!(Browser::new().log_in(&gateway, &provider, "/").await?.status, 302);
+    assert_eq!(fresh().log_in(gateway.addr(), &provider, "/").await?.status, 302);
     provider.rotate_key()?;
-    assert_eq!(Browser::new().log_in(&gateway, &provider, "/").await?.status, 302);
+    assert_eq!(fresh().log_in(gateway.addr(), &provider, "/").await?.status, 302);
     Ok(())
 }
 
 #[tokio::test]
 async fn changed_cookie_of_a_session_is_no_session() -> TestResult {
     let (provider, backend, gateway) = gateway_with(json!({})).await?;
-    let mut browser = Browser::new();
-    browser.log_in(&gateway, &provider, "/").await?;
-    let name = browser.session()[0].clone();
+    let mut browser = fresh();
+    browser.log_in(gateway.addr(), &provider, "/").await?;
+    let name = browser.sessions()[0].clone();
     let good = browser.cookies[&name].clone();
     let middle = good.len() / 2;
     let flipped = if &good[middle..=middle] == "A" { "B" } else { "A" };
@@ -347,35 +271,35 @@ async fn changed_cookie_of_a_session_is_no_session() -> TestResult {
         "x".repeat(10_000),
         String::new(),
     ] {
-        let cookies = BTreeMap::from([(name.clone(), value.clone())]);
-        let mut changed = Browser { cookies, ..Browser::new() };
-        assert_eq!(changed.open(&gateway, "/").await?.status, 302, "{value}");
-        assert_eq!(changed.send(&gateway, "GET", "/", &[]).await?.status, 401, "{value}");
+        let mut changed = browser.clone();
+        changed.cookies.insert(name.clone(), value.clone());
+        assert_eq!(changed.open(gateway.addr(), "/").await?.status, 302, "{value}");
+        assert_eq!(changed.send(gateway.addr(), "GET", "/", &[]).await?.status, 401, "{value}");
     }
     assert_eq!(backend.requests(), 0);
     // The session of one host is not valid on another host, although the worker has seen the session.
-    assert_eq!(browser.open(&gateway, "/").await?.status, 200);
-    let mut moved = Browser { cookies: browser.cookies.clone(), ..Browser::at("other.localhost", Transport::Http) };
-    assert_ne!(moved.open(&gateway, "/").await?.status, 200);
+    assert_eq!(browser.open(gateway.addr(), "/").await?.status, 200);
+    let mut moved = Browser::with_cookies_of(&browser, "other.localhost");
+    assert_ne!(moved.open(gateway.addr(), "/").await?.status, 200);
     Ok(())
 }
 
 #[tokio::test]
 async fn new_key_encrypts_cookies_while_the_old_key_still_decrypts() -> TestResult {
     let (provider, _backend, gateway) = gateway_with(json!({})).await?;
-    let mut old = Browser::new();
-    old.log_in(&gateway, &provider, "/").await?;
+    let mut old = fresh();
+    old.log_in(gateway.addr(), &provider, "/").await?;
     let set = async |keys: String| {
         let policy = asking(login_of(&provider, &keys, json!({})));
         gateway.configure(|config| set_security(config, Some(policy))).await;
     };
     set(format!("{NEW}\n{OLD}")).await;
-    assert_eq!(old.open(&gateway, "/").await?.status, 200);
-    let mut new = Browser::new();
-    new.log_in(&gateway, &provider, "/").await?;
+    assert_eq!(old.open(gateway.addr(), "/").await?.status, 200);
+    let mut new = fresh();
+    new.log_in(gateway.addr(), &provider, "/").await?;
     set(NEW.to_owned()).await;
-    assert_eq!(new.open(&gateway, "/").await?.status, 200);
-    assert_eq!(old.open(&gateway, "/").await?.status, 302);
+    assert_eq!(new.open(gateway.addr(), "/").await?.status, 200);
+    assert_eq!(old.open(gateway.addr(), "/").await?.status, 302);
     Ok(())
 }
 
@@ -384,13 +308,13 @@ async fn session_is_refreshed_once_for_requests_at_the_same_time() -> TestResult
     let (provider, backend, gateway) = gateway_with(json!({"forwardAccessToken": true})).await?;
     // The session needs a refresh at once.
     provider.state().expires_in = json!(0);
-    let mut browser = Browser::new();
-    browser.log_in(&gateway, &provider, "/").await?;
+    let mut browser = fresh();
+    browser.log_in(gateway.addr(), &provider, "/").await?;
     provider.state().expires_in = json!("300");
     let copies = (0..8).map(|_| {
-        let mut copy = Browser { cookies: browser.cookies.clone(), ..Browser::new() };
+        let mut copy = browser.clone();
         let gateway = &gateway;
-        async move { copy.open(gateway, "/").await.map(|response| (response.status, copy)) }
+        async move { copy.open(gateway.addr(), "/").await.map(|response| (response.status, copy)) }
     });
     let mut last = None;
     for copy in copies.collect::<Vec<_>>() {
@@ -403,7 +327,7 @@ async fn session_is_refreshed_once_for_requests_at_the_same_time() -> TestResult
     assert_eq!(events(&gateway, SessionEvent::Refreshed), 8);
     let lines = ["Authorization: Bearer forged", "Accept: text/html"];
     let mut last = last.unwrap();
-    assert_eq!(last.send(&gateway, "GET", "/", &lines).await?.status, 200);
+    assert_eq!(last.send(gateway.addr(), "GET", "/", &lines).await?.status, 200);
     let seen = backend.last_request().unwrap();
     let tokens: Vec<_> = seen.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("authorization")).collect();
     assert_eq!(tokens.len(), 1, "{tokens:?}");
@@ -420,40 +344,40 @@ async fn session_ends_if_the_provider_rejects_the_refresh_or_names_another_user(
         (Some(provider::response(400, &json!({"error": "invalid_grant"}))), json!({})),
         (None, json!({"sub": "mallory"})),
     ] {
-        let mut browser = Browser::new();
-        browser.log_in(&gateway, &provider, "/").await?;
+        let mut browser = fresh();
+        browser.log_in(gateway.addr(), &provider, "/").await?;
         (provider.state().token_response, provider.state().claims) = (response.clone(), claims.clone());
-        assert_eq!(browser.send(&gateway, "GET", "/", &[]).await?.status, 401);
-        assert_eq!(browser.open(&gateway, "/").await?.status, 302);
+        assert_eq!(browser.send(gateway.addr(), "GET", "/", &[]).await?.status, 401);
+        assert_eq!(browser.open(gateway.addr(), "/").await?.status, 302);
         (provider.state().token_response, provider.state().claims) = (None, json!({}));
     }
     // A session without a refresh token ends with its access token.
     provider.state().refreshes = false;
-    let mut browser = Browser::new();
-    browser.log_in(&gateway, &provider, "/").await?;
-    assert_eq!(browser.open(&gateway, "/").await?.status, 302);
+    let mut browser = fresh();
+    browser.log_in(gateway.addr(), &provider, "/").await?;
+    assert_eq!(browser.open(gateway.addr(), "/").await?.status, 302);
     Ok(())
 }
 
 #[tokio::test]
 async fn sessions_stay_valid_while_the_provider_is_unavailable_and_new_logins_receive_503() -> TestResult {
     let (mut provider, _backend, gateway) = gateway_with(json!({})).await?;
-    let (mut valid, mut stale) = (Browser::new(), Browser::new());
-    valid.log_in(&gateway, &provider, "/").await?;
+    let (mut valid, mut stale) = (fresh(), fresh());
+    valid.log_in(gateway.addr(), &provider, "/").await?;
     provider.state().expires_in = json!(0);
-    stale.log_in(&gateway, &provider, "/").await?;
-    let mut waiting = Browser::new();
-    let response = waiting.open(&gateway, "/").await?;
+    stale.log_in(gateway.addr(), &provider, "/").await?;
+    let mut waiting = fresh();
+    let response = waiting.open(gateway.addr(), "/").await?;
     let back = provider.log_in(response.header("location").unwrap())?;
     provider.backend().kill().await;
-    assert_eq!(valid.open(&gateway, "/").await?.status, 200);
-    for response in [stale.open(&gateway, "/").await?, waiting.open(&gateway, &back).await?] {
+    assert_eq!(valid.open(gateway.addr(), "/").await?.status, 200);
+    for response in [stale.open(gateway.addr(), "/").await?, waiting.open(gateway.addr(), &back).await?] {
         assert_eq!(response.status, 503);
         assert!(response.text().contains("identity provider is unavailable"), "{}", response.text());
     }
     assert_eq!(denied(&gateway, Denial::ProviderUnavailable), 2);
     // The configuration of the provider is known: only the browser notices.
-    assert_eq!(Browser::new().open(&gateway, "/").await?.status, 302);
+    assert_eq!(fresh().open(gateway.addr(), "/").await?.status, 302);
     Ok(())
 }
 
@@ -475,16 +399,16 @@ async fn provider_that_is_slow_or_responds_with_garbage_gives_no_session() -> Te
         (ok(json!({"access_token": "a", "token_type": "Bearer"})), 502),
         (ok(json!({"access_token": "a", "token_type": "Bearer", "id_token": "x.y.z"})), 502),
     ] {
-        let mut browser = Browser::new();
-        let begun = browser.open(&gateway, "/").await?;
+        let mut browser = fresh();
+        let begun = browser.open(gateway.addr(), "/").await?;
         let back = provider.log_in(begun.header("location").unwrap())?;
         provider.state().token_response = Some(response);
-        let response = browser.open(&gateway, &back).await?;
+        let response = browser.open(gateway.addr(), &back).await?;
         provider.state().token_response = None;
         assert_eq!(response.status, status, "{}", response.text());
-        assert!(browser.session().is_empty());
+        assert!(browser.sessions().is_empty());
     }
-    assert_eq!(Browser::new().log_in(&gateway, &provider, "/").await?.status, 302);
+    assert_eq!(fresh().log_in(gateway.addr(), &provider, "/").await?.status, 302);
     Ok(())
 }
 
@@ -493,27 +417,27 @@ async fn unusable_configuration_of_the_provider_gives_503_until_it_is_valid() ->
     let provider = Provider::start().await?;
     provider.state().configuration = json!({"issuer": "https://evil.example"});
     let (_backend, gateway) = guarded(asking(login_of(&provider, OLD, json!({})))).await?;
-    let response = Browser::new().open(&gateway, "/").await?;
+    let response = fresh().open(gateway.addr(), "/").await?;
     assert_eq!(response.status, 503);
     assert!(response.text().contains("try again"), "{}", response.text());
     provider.state().configuration = json!({});
     let known = |gateway: &Gateway| gateway.proxy().registry().published_providers()[0].is_known;
     gateway.wait_until(known).await?;
-    assert_eq!(Browser::new().log_in(&gateway, &provider, "/").await?.status, 302);
+    assert_eq!(fresh().log_in(gateway.addr(), &provider, "/").await?.status, 302);
     Ok(())
 }
 
 #[tokio::test]
 async fn denied_login_tells_the_user_and_leaks_nothing() -> TestResult {
     let (provider, _backend, gateway) = gateway_with(json!({})).await?;
-    let mut browser = Browser::new();
-    let begun = browser.open(&gateway, "/").await?;
+    let mut browser = fresh();
+    let begun = browser.open(gateway.addr(), "/").await?;
     let parameters = provider::parse(begun.header("location").unwrap().split_once('?').unwrap().1);
     let url = format!(
         "/oauth2/callback?error=access_denied&error_description=%3Cscript%3E&state={}",
         parameters["state"]
     );
-    let response = browser.open(&gateway, &url).await?;
+    let response = browser.open(gateway.addr(), &url).await?;
     assert_eq!(response.status, 403);
     assert!(response.text().contains("denied") && !response.text().contains("script"));
     assert!(browser.cookies.is_empty());
@@ -524,10 +448,10 @@ async fn denied_login_tells_the_user_and_leaks_nothing() -> TestResult {
 #[tokio::test]
 async fn logout_removes_the_cookies_and_ends_the_session_at_the_provider() -> TestResult {
     let (provider, _backend, gateway) = gateway_with(json!({"postLogoutPath": "/bye"})).await?;
-    let mut browser = Browser::new();
-    browser.log_in(&gateway, &provider, "/").await?;
+    let mut browser = fresh();
+    browser.log_in(gateway.addr(), &provider, "/").await?;
     browser.cookies.insert("theme".into(), "dark".into());
-    let response = browser.open(&gateway, "/oauth2/logout").await?;
+    let response = browser.open(gateway.addr(), "/oauth2/logout").await?;
     assert_eq!(response.status, 302);
     let location = response.header("location").unwrap().to_owned();
     let (url, query) = location.split_once('?').unwrap();
@@ -536,7 +460,7 @@ async fn logout_removes_the_cookies_and_ends_the_session_at_the_provider() -> Te
     assert_eq!(parameters["post_logout_redirect_uri"], "http://localhost/bye");
     assert_eq!(parameters["id_token_hint"].split('.').count(), 3);
     assert_eq!(browser.cookies.keys().collect::<Vec<_>>(), ["theme"]);
-    assert_eq!(browser.open(&gateway, "/").await?.status, 302);
+    assert_eq!(browser.open(gateway.addr(), "/").await?.status, 302);
     assert_eq!(events(&gateway, SessionEvent::LoggedOut), 1);
     // Without an end session endpoint, the browser returns at once.
     let endpoints = {
@@ -546,10 +470,10 @@ async fn logout_removes_the_cookies_and_ends_the_session_at_the_provider() -> Te
     };
     let policy = asking(login_of(&provider, OLD, json!({"endpoints": endpoints, "logoutPath": "/out"})));
     gateway.configure(|config| set_security(config, Some(policy))).await;
-    let mut browser = Browser::new();
-    assert_eq!(browser.log_in(&gateway, &provider, "/").await?.status, 302);
-    assert_eq!(browser.open(&gateway, "/").await?.status, 200);
-    let response = browser.open(&gateway, "/out").await?;
+    let mut browser = fresh();
+    assert_eq!(browser.log_in(gateway.addr(), &provider, "/").await?.status, 302);
+    assert_eq!(browser.open(gateway.addr(), "/").await?.status, 200);
+    let response = browser.open(gateway.addr(), "/out").await?;
     assert_eq!(response.header("location"), Some("http://localhost/"));
     assert!(browser.cookies.is_empty());
     Ok(())
@@ -560,19 +484,19 @@ async fn long_tokens_are_in_several_cookies_up_to_a_limit() -> TestResult {
     let fields = json!({"forwardAccessToken": true, "idTokenHeader": "X-ID-Token"});
     let (provider, backend, gateway) = gateway_with(fields).await?;
     provider.state().filler = 9000;
-    let mut browser = Browser::new();
-    assert_eq!(browser.log_in(&gateway, &provider, "/").await?.status, 302);
-    assert_eq!(browser.session().len(), 4);
-    assert_eq!(browser.open(&gateway, "/").await?.status, 200);
+    let mut browser = fresh();
+    assert_eq!(browser.log_in(gateway.addr(), &provider, "/").await?.status, 302);
+    assert_eq!(browser.sessions().len(), 4);
+    assert_eq!(browser.open(gateway.addr(), "/").await?.status, 200);
     let seen = backend.last_request().unwrap();
     assert_eq!(seen.header("authorization").map(str::len), Some("Bearer access-".len() + 9001));
     assert_eq!(seen.header("x-id-token").map(|token| token.split('.').count()), Some(3));
     assert_eq!(seen.header("cookie"), None);
     // A part is missing.
-    let last = browser.session()[3].clone();
-    let mut part = Browser { cookies: browser.cookies.clone(), ..Browser::new() };
+    let last = browser.sessions()[3].clone();
+    let mut part = browser.clone();
     part.cookies.remove(&last);
-    assert_eq!(part.open(&gateway, "/").await?.status, 302);
+    assert_eq!(part.open(gateway.addr(), "/").await?.status, 302);
     // A shorter session removes the further cookies.
     provider.state().filler = 0;
     browser.cookies.retain(|name, value| {
@@ -580,11 +504,11 @@ async fn long_tokens_are_in_several_cookies_up_to_a_limit() -> TestResult {
         value.truncate(10);
         true
     });
-    assert_eq!(browser.log_in(&gateway, &provider, "/").await?.status, 302);
-    assert_eq!(browser.session().len(), 1);
+    assert_eq!(browser.log_in(gateway.addr(), &provider, "/").await?.status, 302);
+    assert_eq!(browser.sessions().len(), 1);
     provider.state().filler = 16_000;
-    let mut browser = Browser::new();
-    assert_eq!(browser.log_in(&gateway, &provider, "/").await?.status, 502);
+    let mut browser = fresh();
+    assert_eq!(browser.log_in(gateway.addr(), &provider, "/").await?.status, 502);
     assert_eq!(denied(&gateway, Denial::SessionTooLong), 1);
     Ok(())
 }
@@ -596,13 +520,13 @@ async fn session_ends_after_its_lifetime_and_claims_authorize() -> TestResult {
     let mut policy = asking(login_of(&provider, OLD, json!({})));
     policy.authorization = Some(written(rules));
     gateway.configure(|config| set_security(config, Some(policy))).await;
-    let mut browser = Browser::new();
-    browser.log_in(&gateway, &provider, "/").await?;
-    assert_eq!(browser.open(&gateway, "/").await?.status, 200);
+    let mut browser = fresh();
+    browser.log_in(gateway.addr(), &provider, "/").await?;
+    assert_eq!(browser.open(gateway.addr(), "/").await?.status, 200);
     provider.state().claims = json!({"groups": ["staff"]});
-    let mut other = Browser::new();
-    other.log_in(&gateway, &provider, "/").await?;
-    assert_eq!(other.open(&gateway, "/").await?.status, 403);
+    let mut other = fresh();
+    other.log_in(gateway.addr(), &provider, "/").await?;
+    assert_eq!(other.open(gateway.addr(), "/").await?.status, 403);
     assert_eq!(denied(&gateway, Denial::Forbidden), 1);
     Ok(())
 }
@@ -612,8 +536,8 @@ async fn token_or_session_authenticates_if_one_method_is_enough() -> TestResult 
     let provider = Provider::start().await?;
     let policy = asking(either(shared_jwt(), login_of(&provider, OLD, json!({}))));
     let (_backend, gateway) = guarded(policy).await?;
-    assert_eq!(Browser::new().open(&gateway, "/").await?.status, 302);
-    assert_eq!(Browser::new().log_in(&gateway, &provider, "/").await?.status, 302);
+    assert_eq!(fresh().open(gateway.addr(), "/").await?.status, 302);
+    assert_eq!(fresh().log_in(gateway.addr(), &provider, "/").await?.status, 302);
     let line = format!("Authorization: Bearer {}", good_token());
     assert_eq!(ask(&gateway, "/", &[&line]).await?.status, 200);
     // A client with a bad token is no browser that could log in.
@@ -650,19 +574,19 @@ async fn login_needs_no_route_for_its_paths_and_takes_none_from_another_namespac
     let own = namespace.unwrap().id.namespace.to_string();
     let gateway = builder.start().await?;
     let mut browser = Browser::at("shop.example", Transport::Http);
-    assert_eq!(browser.log_in(&gateway, &provider, "/admin").await?.status, 302);
-    assert_eq!(browser.open(&gateway, "/admin").await?.status, 200);
-    assert_eq!(browser.open(&gateway, "/elsewhere").await?.status, 404);
+    assert_eq!(browser.log_in(gateway.addr(), &provider, "/admin").await?.status, 302);
+    assert_eq!(browser.open(gateway.addr(), "/admin").await?.status, 200);
+    assert_eq!(browser.open(gateway.addr(), "/elsewhere").await?.status, 404);
     // A route of the same namespace serves all other paths.
     gateway.configure(|config| add(config, Some(&own))).await;
     let mut browser = Browser::at("shop.example", Transport::Http);
-    assert_eq!(browser.log_in(&gateway, &provider, "/admin").await?.status, 302);
-    assert_eq!(browser.open(&gateway, "/elsewhere").await?.status, 200);
-    assert_eq!(browser.open(&gateway, "/oauth2/logout").await?.status, 302);
+    assert_eq!(browser.log_in(gateway.addr(), &provider, "/admin").await?.status, 302);
+    assert_eq!(browser.open(gateway.addr(), "/elsewhere").await?.status, 200);
+    assert_eq!(browser.open(gateway.addr(), "/oauth2/logout").await?.status, 302);
     // The routes of another namespace have all of their paths.
     gateway.configure(|config| add(config, Some("another"))).await;
     let requests = backend.requests();
-    assert_eq!(browser.open(&gateway, "/oauth2/callback?code=x&state=y").await?.status, 200);
+    assert_eq!(browser.open(gateway.addr(), "/oauth2/callback?code=x&state=y").await?.status, 200);
     assert_eq!(backend.requests(), requests + 1);
     Ok(())
 }

@@ -13,6 +13,7 @@ mod http_routes;
 mod kong;
 mod life;
 mod listener_sets;
+mod logins;
 mod manifests;
 mod nginx;
 mod nginx_access;

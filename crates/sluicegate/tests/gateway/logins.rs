@@ -1,0 +1,126 @@
+//! A gateway process logs browsers in at an OpenID provider.
+
+use std::time::Instant;
+
+use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::browser::Browser;
+use sluicegate_testkit::client;
+use sluicegate_testkit::provider::{self, CLIENT, Provider};
+use sluicegate_testkit::stream::Transport;
+
+use crate::support::{LIMIT, Site};
+
+type TestResult = anyhow::Result<()>;
+
+const COOKIE_KEY: &str = "cookie-key-of-the-test-0123456789";
+
+fn policy(provider: &Provider) -> String {
+    let issuer = provider.state().issuer.clone();
+    format!(
+        "
+apiVersion: sluicegate.dev/v1alpha1
+kind: SecurityPolicy
+metadata: {{name: web}}
+spec:
+  targetRefs: [{{group: networking.k8s.io, kind: Ingress, name: web}}]
+  authentication:
+    oidc:
+      issuer: {issuer}
+      clientId: {CLIENT:?}
+      clientSecretRef: {{name: login}}
+      cookieSecretRef: {{name: login}}
+      claimToHeaders: [{{claim: sub, header: X-User}}]
+    introspection:
+      url: {issuer}/introspect
+      clientId: {CLIENT:?}
+      clientSecretRef: {{name: login}}
+      claimToHeaders: [{{claim: sub, header: X-User}}]
+  authorization:
+    rules: [{{action: Allow, claims: [{{name: sub, values: [{}, robot]}}]}}]
+",
+        provider::USER
+    )
+}
+
+fn secret() -> String {
+    format!(
+        "
+apiVersion: v1
+kind: Secret
+metadata: {{name: login}}
+stringData: {{client-secret: {:?}, cookie-secret: {COOKIE_KEY}}}
+",
+        provider::SECRET
+    )
+}
+
+#[tokio::test]
+async fn browser_logs_in_by_manifests_and_no_log_or_dump_shows_a_secret() -> TestResult {
+    let (backend, provider) = (Backend::start(Behaviour::ok()).await?, Provider::start().await?);
+    let site = Site::of([&backend])?;
+    site.save("policy.yaml", &policy(&provider))?;
+    let log = site.path().join(".access.log");
+    let log_option = log.to_string_lossy().into_owned();
+    let _gateway = site.serve(&["--access-log", &log_option]).await?;
+    let mut browser = Browser::at("localhost", Transport::Http);
+    // Without the Secret, no method is usable.
+    assert_eq!(browser.open(site.http, "/").await?.status, 503);
+    site.save("secret.yaml", &secret())?;
+    site.wait_for_status("/", 401).await?;
+    let response = browser.log_in(site.http, &provider, "/page?a=b").await?;
+    assert_eq!(response.header("location"), Some("http://localhost/page?a=b"));
+    assert_eq!(browser.open(site.http, "/page?a=b").await?.status, 200);
+    let seen = backend.last_request().ok_or_else(|| anyhow::anyhow!("no request"))?;
+    assert_eq!((seen.header("x-user"), seen.header("cookie")), (Some("alice"), None));
+    let robot = serde_json::json!({"active": true, "sub": "robot"});
+    provider.state().introspected.insert("opaque-token-of-a-robot".into(), robot);
+    let line = "Authorization: Bearer opaque-token-of-a-robot";
+    let mut client = client::Client::connect(site.http).await?;
+    assert_eq!(client.request(format!("GET / HTTP/1.1\r\nHost: localhost\r\n{line}\r\n\r\n")).await?.status, 200);
+
+    let metrics = client::get(site.admin, "localhost", "/metrics").await?.text();
+    for wanted in ["event=\"login_completed\"} 1", "sluicegate_oidc_provider_known{", "result=\"admitted\"} 1"] {
+        assert!(metrics.contains(wanted), "{wanted}: {metrics}");
+    }
+    let end = Instant::now() + LIMIT;
+    let mut lines = String::new();
+    while !lines.contains("/oauth2/callback") {
+        anyhow::ensure!(Instant::now() < end, "no line of the callback: {lines}");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        lines = std::fs::read_to_string(&log).unwrap_or_default();
+    }
+    assert!(lines.contains("code=***"), "{lines}");
+    let dump = client::get(site.admin, "localhost", "/config").await?.text();
+    assert!(dump.contains("cookieSecretRef"), "{dump}");
+    for secret in [COOKIE_KEY, provider::SECRET, "opaque-token", "code-1", "access-", "refresh-"] {
+        assert!(!lines.contains(secret) && !dump.contains(secret) && !metrics.contains(secret), "{secret}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn gateways_with_the_same_keys_know_each_others_sessions_also_after_a_restart() -> TestResult {
+    let (backend, mut provider) = (Backend::start(Behaviour::ok()).await?, Provider::start().await?);
+    let sites = [Site::of([&backend])?, Site::of([&backend])?];
+    let mut gateways = Vec::new();
+    for site in &sites {
+        site.save("policy.yaml", &policy(&provider))?;
+        site.save("secret.yaml", &secret())?;
+        gateways.push(site.serve(&[]).await?);
+    }
+    let mut browser = Browser::at("localhost", Transport::Http);
+    // The login begins at one gateway, and ends at the other.
+    let begun = browser.open(sites[0].http, "/").await?;
+    let location = begun.header("location").unwrap_or_default().to_owned();
+    let back = provider.log_in(&location)?;
+    assert_eq!(browser.open(sites[1].http, &back).await?.status, 302);
+    for site in &sites {
+        assert_eq!(browser.open(site.http, "/").await?.status, 200);
+    }
+    gateways.clear();
+    provider.backend().kill().await;
+    let _restarted = sites[0].serve(&[]).await?;
+    assert_eq!(browser.open(sites[0].http, "/").await?.status, 200, "the session needs no provider");
+    assert_eq!(Browser::at("localhost", Transport::Http).open(sites[0].http, "/").await?.status, 503);
+    Ok(())
+}
