@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules lab check-lab floods clean truths peers cluster cluster-down test-cluster image package manifests check-chart check-dashboard picture-dashboard check-image test-ingress-nginx
+.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules lab check-lab floods clean truths peers cluster cluster-down test-cluster image package manifests check-chart check-dashboard check-oidc picture-dashboard check-image test-ingress-nginx
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FUZZ_SECONDS ?= 60
@@ -10,6 +10,7 @@ BENCH ?=
 LAB ?= dynamic
 FLOODS ?=
 SLUICEGATE ?=
+PROVIDER ?=
 export CASES ?=
 # The tests of clusters. The tests of the harness run first, because the other tests rely on the harness.
 CLUSTER ?= test_harness $(filter-out test_harness,$(basename $(notdir $(sort $(wildcard test/cluster/tests/test_*.py)))))
@@ -159,6 +160,11 @@ check-dashboard: ## check the types of the dashboard and of the portal, and open
 	@node $(TARGET)/tools/dashboard/node_modules/typescript/bin/tsc --project test/dashboard/tsconfig.json
 	@$(if $(SLUICEGATE),,cargo build --quiet --package sluicegate)
 	@SLUICEGATE=$(or $(abspath $(SLUICEGATE)),$(abspath $(TARGET))/debug/sluicegate) python3 -m unittest discover --start-directory test/dashboard
+
+check-oidc: ## log in with a browser at a certified OpenID provider (PROVIDER=keycloak: at Keycloak; SLUICEGATE=FILE for an existing program)
+	@scripts/setup $(if $(filter keycloak,$(PROVIDER)),keycloak,oidc)
+	@$(if $(SLUICEGATE),,cargo build --quiet --package sluicegate)
+	@PROVIDER=$(PROVIDER) SLUICEGATE=$(or $(abspath $(SLUICEGATE)),$(abspath $(TARGET))/debug/sluicegate) python3 -m unittest discover --start-directory test/oidc
 
 picture-dashboard: ## draw docs/images/dashboard.png and docs/images/portal.png anew, within two minutes
 	@scripts/setup dashboard

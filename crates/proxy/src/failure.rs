@@ -729,13 +729,13 @@ impl Denial {
             Self::LoginState | Self::LoginCode => {
                 Some("the login is not valid any more: open the page again to log in")
             }
-            Self::LoginDenied => Some("the identity provider denied the login: open the page again to log in"),
+            Self::LoginDenied => {
+                Some("the identity provider denied the login: open the page again to log in")
+            }
             Self::LoginToken | Self::SessionTooLong => {
                 Some("the identity provider sent an answer that the gateway cannot use: tell the operator")
             }
-            Self::ProviderUnavailable => {
-                Some("the identity provider is unavailable: try again in a minute")
-            }
+            Self::ProviderUnavailable => Some("the identity provider is unavailable: try again in a minute"),
             _ => None,
         }
     }

@@ -56,7 +56,12 @@ impl Browser {
     ///
     /// # Errors
     /// If the page does not redirect to the provider.
-    pub async fn log_in(&mut self, addr: SocketAddr, provider: &Provider, url: &str) -> anyhow::Result<Response> {
+    pub async fn log_in(
+        &mut self,
+        addr: SocketAddr,
+        provider: &Provider,
+        url: &str,
+    ) -> anyhow::Result<Response> {
         let response = self.open(addr, url).await?;
         ensure!(response.status == 302, "{} {}", response.status, response.text());
         let back = provider.log_in(response.header("location").context("no location")?)?;

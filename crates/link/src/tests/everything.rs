@@ -22,9 +22,8 @@ use sluicegate_model::feature::returns::{Body, Condition, Content, Location, Ret
 use sluicegate_model::feature::{
     Affinity, AuthRequest, AuthRequestCache, Authentication, BackendFeatures, Basic, Cors, Digest,
     EndpointForm, ErrorPages, ExtAuth, ExternalAuth, ExternalAuthProtocol, Introspection, Jwt,
-    LoadBalancingAlgorithm, Oidc,
-    Require, ResponseHeader, ResponseHeaderMode, ResponseRewrite, RetryConstraint, Spans, StatusTime,
-    TargetRewrite, TemplateHeader, TemplateHeaders, Unrecorded,
+    LoadBalancingAlgorithm, Oidc, Require, ResponseHeader, ResponseHeaderMode, ResponseRewrite,
+    RetryConstraint, Spans, StatusTime, TargetRewrite, TemplateHeader, TemplateHeaders, Unrecorded,
 };
 use sluicegate_model::policy::consumer::{KeyTerms, SubjectClaim, TokenSubject};
 use sluicegate_model::policy::*;
@@ -751,7 +750,7 @@ fn oidc() -> Oidc {
 fn introspection() -> Introspection {
     let introspection = json!({
         "url": "https://login.example/introspect", "clientId": "shop", "clientSecretRef": {"name": "replaced"},
-        "clientAuthentication": "Post", "from": credentials(), "forward": false,
+        "clientAuthentication": "Basic", "from": credentials(), "forward": false,
         "issuer": "https://login.example", "audiences": ["shop"], "requiredClaims": [claim()],
         "claimToHeaders": [{"claim": "sub", "header": "x-user"}], "timeout": "1s",
         "cache": {"active": "1s", "inactive": "2s"},

@@ -214,7 +214,8 @@ fn key_bytes() -> BoxedStrategy<FromSecret<KeyBytes>> {
 
 fn oidc() -> impl Strategy<Value = Oidc> {
     let url = || text_of("https://[a-z]{1,8}/");
-    let endpoints = object([("authorization!", url()), ("token!", url()), ("jwks!", url()), ("endSession", url())]);
+    let endpoints =
+        object([("authorization!", url()), ("token!", url()), ("jwks!", url()), ("endSession", url())]);
     let parameter = object([("name!", one_of(&["prompt"])), ("value!", text_of("[a-z]{1,8}"))]);
     let fields = object([
         ("issuer!", url()),
@@ -267,16 +268,18 @@ fn authentication() -> impl Strategy<Value = Authentication> {
     let others = (option::of(jwt()), option::of(basic()), option::of(digest()), option::of(ext_auth()));
     let servers = (option::of(oidc()), option::of(introspection()));
     (require, option::of(scope), api_key, others, servers).prop_map(
-        |(require, consumers, api_key, (jwt, basic, digest, ext_auth), (oidc, introspection))| Authentication {
-            require,
-            consumers: consumers.map(valid),
-            jwt,
-            api_key: Some(valid(api_key)),
-            basic,
-            digest,
-            ext_auth,
-            oidc: oidc.map(Arc::new),
-            introspection: introspection.map(Arc::new),
+        |(require, consumers, api_key, (jwt, basic, digest, ext_auth), (oidc, introspection))| {
+            Authentication {
+                require,
+                consumers: consumers.map(valid),
+                jwt,
+                api_key: Some(valid(api_key)),
+                basic,
+                digest,
+                ext_auth,
+                oidc: oidc.map(Arc::new),
+                introspection: introspection.map(Arc::new),
+            }
         },
     )
 }

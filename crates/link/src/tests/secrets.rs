@@ -44,7 +44,8 @@ fn config() -> Config {
         cookie_secret_ref: FromSecret::Value(CookieKeys::new(vec![key()]).unwrap()),
         ..valid(client)
     };
-    let server = json!({"url": "https://login.example", "clientId": "shop", "clientSecretRef": {"name": "replaced"}});
+    let server =
+        json!({"url": "https://login.example", "clientId": "shop", "clientSecretRef": {"name": "replaced"}});
     let introspection = Introspection { client_secret_ref: secret(), ..valid(server) };
     let authentication = Authentication {
         jwt: Some(jwt),

@@ -354,7 +354,8 @@ impl Policies {
 impl Guard {
     /// The paths that the login of the policy needs on its host.
     pub(crate) fn login_paths(&self) -> impl Iterator<Item = &str> {
-        let authentication = self.security.as_ref().and_then(|policy| policy.compiled.authentication.as_ref());
+        let authentication =
+            self.security.as_ref().and_then(|policy| policy.compiled.authentication.as_ref());
         authentication.and_then(Authentication::login).into_iter().flat_map(|login| login.paths())
     }
 

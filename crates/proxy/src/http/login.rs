@@ -58,8 +58,7 @@ impl Exchange<'_> {
             exchange.scratch.response_lines.extend_from_slice(b"Cache-Control: no-store\r\n");
             exchange.deny_by(policy, denial)
         };
-        let answer =
-            self.edit(|exchange, edits| login.answer(&exchange.view(), &mut edits.response_lines));
+        let answer = self.edit(|exchange, edits| login.answer(&exchange.view(), &mut edits.response_lines));
         let answer = answer.map_err(|denial| failed(self, denial))?;
         let session = self.awaited(login.exchange(&answer), self.head_deadline).await?;
         let session = session.ok_or(Failure::ResponseTimeout)?.map_err(|denial| failed(self, denial))?;
@@ -71,11 +70,7 @@ impl Exchange<'_> {
         Ok(self.redirect_from_login(url))
     }
 
-    async fn end_session(
-        &mut self,
-        policy: &SecurityPolicy,
-        login: &Arc<Login>,
-    ) -> Result<Refusal, Refusal> {
+    async fn end_session(&mut self, policy: &SecurityPolicy, login: &Arc<Login>) -> Result<Refusal, Refusal> {
         let provider = self.awaited(login.provider(), self.head_deadline).await?;
         let metadata = provider.and_then(Result::ok);
         let tokens = &self.worker.tokens;

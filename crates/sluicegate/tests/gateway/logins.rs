@@ -76,10 +76,15 @@ async fn browser_logs_in_by_manifests_and_no_log_or_dump_shows_a_secret() -> Tes
     provider.state().introspected.insert("opaque-token-of-a-robot".into(), robot);
     let line = "Authorization: Bearer opaque-token-of-a-robot";
     let mut client = client::Client::connect(site.http).await?;
-    assert_eq!(client.request(format!("GET / HTTP/1.1\r\nHost: localhost\r\n{line}\r\n\r\n")).await?.status, 200);
+    assert_eq!(
+        client.request(format!("GET / HTTP/1.1\r\nHost: localhost\r\n{line}\r\n\r\n")).await?.status,
+        200
+    );
 
     let metrics = client::get(site.admin, "localhost", "/metrics").await?.text();
-    for wanted in ["event=\"login_completed\"} 1", "sluicegate_oidc_provider_known{", "result=\"admitted\"} 1"] {
+    for wanted in
+        ["event=\"login_completed\"} 1", "sluicegate_oidc_provider_known{", "result=\"admitted\"} 1"]
+    {
         assert!(metrics.contains(wanted), "{wanted}: {metrics}");
     }
     let end = Instant::now() + LIMIT;

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`consumers`] | the Consumers and their credentials |
 //! | [`gateway`] | the Gateway and its certificates |
+//! | [`openid`] | logins and the introspection of tokens |
 //! | [`plugins`] | the plugins of a route, as parts of policies and filters |
 //! | [`rewrite`] | the path for the service |
 //! | [`routes`] | the HTTPRoutes |
@@ -27,6 +28,7 @@ use crate::translate::ObjectName;
 
 mod consumers;
 mod gateway;
+mod openid;
 mod plugins;
 mod rewrite;
 mod routes;

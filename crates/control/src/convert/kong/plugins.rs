@@ -64,7 +64,7 @@ const CONVERTED: [&str; 6] =
     ["cors", "redirect", "request-transformer", "response-transformer", "proxy-cache", "request-termination"];
 
 /// The plugins that authenticate, and have a conversion.
-const AUTHENTICATION: [&str; 3] = ["key-auth", "basic-auth", "jwt"];
+const AUTHENTICATION: [&str; 5] = ["key-auth", "basic-auth", "jwt", "openid-connect", "oauth2-introspection"];
 
 /// The effects of the plugins of a route.
 #[derive(Debug, Default)]
@@ -86,7 +86,13 @@ pub(super) struct Effects {
 }
 
 /// The plugin cannot be converted, and the remedy.
-struct Unconverted(String);
+pub(super) struct Unconverted(String);
+
+impl From<String> for Unconverted {
+    fn from(message: String) -> Self {
+        Self(message)
+    }
+}
 
 impl From<&str> for Unconverted {
     fn from(message: &str) -> Self {
@@ -101,15 +107,15 @@ pub(super) fn restricts(name: &str) -> bool {
         && HARMLESS.iter().all(|(known, _)| *known != name)
 }
 
-fn text<'p>(plugin: &'p Plugin, key: &str) -> Option<&'p str> {
+pub(super) fn text<'p>(plugin: &'p Plugin, key: &str) -> Option<&'p str> {
     plugin.config.get(key).and_then(Node::text)
 }
 
-fn flag(plugin: &Plugin, key: &str, default: bool) -> bool {
+pub(super) fn flag(plugin: &Plugin, key: &str, default: bool) -> bool {
     plugin.config.get(key).and_then(Node::flag).unwrap_or(default)
 }
 
-fn texts(plugin: &Plugin, key: &str) -> Option<Vec<String>> {
+pub(super) fn texts(plugin: &Plugin, key: &str) -> Option<Vec<String>> {
     let list = plugin.config.get(key)?.list()?;
     Some(list.iter().filter_map(Node::text).map(str::to_owned).collect())
 }
@@ -144,7 +150,7 @@ impl<'f> Conversion<'f> {
         }
         for (name, (_, plugin)) in chosen {
             let converted = match name {
-                "key-auth" | "basic-auth" | "jwt" | "acl" => Ok(()),
+                "key-auth" | "basic-auth" | "jwt" | "openid-connect" | "oauth2-introspection" | "acl" => Ok(()),
                 "ip-restriction" => self.ip_restriction(plugin, &mut effects),
                 "rate-limiting" => self.rate_limiting(plugin, &mut effects),
                 "request-size-limiting" => self.request_size(plugin, &mut effects),
@@ -193,7 +199,7 @@ impl<'f> Conversion<'f> {
         effects
     }
 
-    fn note(&mut self, plugin: &Plugin, message: &str) {
+    pub(super) fn note(&mut self, plugin: &Plugin, message: &str) {
         self.notes.unconverted(plugin.line, &plugin.label(), message);
     }
 
@@ -220,7 +226,7 @@ impl<'f> Conversion<'f> {
     }
 
     /// Reports the keys of the configuration beside these.
-    fn others(&mut self, plugin: &Plugin, known: &[&str]) {
+    pub(super) fn others(&mut self, plugin: &Plugin, known: &[&str]) {
         for (key, value) in plugin.config.map().unwrap_or_default() {
             if !known.contains(&&**key) && value.value != node::Value::Null {
                 let message = format!("config.{key} is not converted: remove it");
@@ -247,12 +253,28 @@ impl<'f> Conversion<'f> {
         effects.security.0 = first.line;
         let mut authentication = Map::new();
         for plugin in plugins {
-            let (field, value) = match &*plugin.name {
-                "key-auth" => ("apiKey", self.key_auth(plugin)),
-                "basic-auth" => ("basic", self.basic_auth(plugin)),
-                _ => ("jwt", self.jwt(plugin).map_err(|fault| (*plugin, fault))?),
+            let converted = match &*plugin.name {
+                "key-auth" => Ok(self.key_auth(plugin)),
+                "basic-auth" => Ok(self.basic_auth(plugin)),
+                "jwt" => self.jwt(plugin),
+                "oauth2-introspection" => self.introspection(plugin),
+                _ => {
+                    let mut fields = self.openid_connect(plugin).map_err(|fault| (*plugin, fault))?;
+                    if fields.len() > 1 && plugins.len() > 1 {
+                        let message = "has two methods, of which one is enough, beside other plugins that authenticate: remove a method or the other plugins";
+                        return Err((plugin, message.into()));
+                    }
+                    authentication.append(&mut fields);
+                    continue;
+                }
             };
-            authentication.insert(field.to_owned(), value);
+            let field = match &*plugin.name {
+                "key-auth" => "apiKey",
+                "basic-auth" => "basic",
+                "jwt" => "jwt",
+                _ => "introspection",
+            };
+            authentication.insert(field.to_owned(), converted.map_err(|fault| (*plugin, fault))?);
         }
         // With `anonymous`, a request without credentials is of a consumer.
         let is_anonymous = |plugin: &&&Plugin| text(plugin, "anonymous").is_some_and(|name| !name.is_empty());
@@ -283,11 +305,12 @@ impl<'f> Conversion<'f> {
                 self.note(first, message);
             }
         }
-        let has_jwt = authentication.contains_key("jwt");
+        let has_tokens =
+            ["jwt", "oidc", "introspection"].iter().any(|field| authentication.contains_key(*field));
         effects.security.1.insert("authentication".to_owned(), authentication.into());
         if let Some(acl) = acl {
-            if has_jwt {
-                return Err((acl, "is not converted together with jwt, which names no consumer here: write authorization with claims".into()));
+            if has_tokens {
+                return Err((acl, "is not converted together with tokens, which name no consumer here: write authorization with claims".into()));
             }
             let rules = self.acl(acl).map_err(|fault| (acl, fault))?;
             effects.security.1.insert("authorization".to_owned(), json!({"rules": rules}));
@@ -988,7 +1011,7 @@ impl<'f> Conversion<'f> {
 }
 
 /// Decodes base64, also without padding and in the alphabet of URLs.
-fn decoded(text: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn decoded(text: &[u8]) -> Option<Vec<u8>> {
     use base64::Engine as _;
     use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
     let text = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);

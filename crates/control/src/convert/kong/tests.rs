@@ -320,6 +320,44 @@ fn file_of_kong_is_recognised_by_its_format() {
 }
 
 #[test]
+fn openid_connect_becomes_a_login_and_introspection() {
+    let key = "0123456789abcdef0123456789abcdef";
+    let login = format!(
+        "{{name: openid-connect, config: {{issuer: 'https://login.test/.well-known/openid-configuration', client_id: [shop], \
+         client_secret: [s3cret], auth_methods: [authorization_code, introspection, session], session_secret: {key}, \
+         introspection_endpoint: 'https://login.test/i', scopes: [openid, email], redirect_uri: ['https://a.test/back'], \
+         logout_uri_suffix: /out, session_absolute_timeout: 3600, upstream_headers_claims: [sub], upstream_headers_names: [X-User]}}}}"
+    );
+    let opaque = "{name: oauth2-introspection, config: {introspection_url: 'https://login.test/i', authorization_value: 'Basic c2hvcDpzM2NyZXQ=', ttl: 5}}";
+    for (plugin, has_login) in [(&*login, true), (opaque, false)] {
+        let text = format!(
+            "_format_version: \"3.0\"\nservices:\n- {{name: s, url: 'http://s.test', routes: [{{name: a, paths: [/]}}], plugins: [{plugin}]}}\n"
+        );
+        let (config, problems) = served(&text);
+        let security = rule(&config, "a.test", "/").security.clone().unwrap();
+        assert_eq!(security.refuses, None, "{problems:?}");
+        let authentication = security.authentication.as_ref().unwrap();
+        let introspection = authentication.introspection.as_ref().unwrap();
+        assert_eq!((&*introspection.url, &*introspection.client_id), ("https://login.test/i", "shop"));
+        let secret = introspection.client_secret_ref.value().unwrap();
+        assert_eq!(&**secret.get(), b"s3cret");
+        let Some(oidc) = &authentication.oidc else {
+            assert!(!has_login);
+            assert_eq!(introspection.cache.active.get().as_secs(), 5);
+            continue;
+        };
+        assert!(has_login && oidc.forward_access_token);
+        assert_eq!(
+            (&*oidc.issuer, &*oidc.redirect_path, &*oidc.logout_path),
+            ("https://login.test", "/back", "/out")
+        );
+        assert_eq!(oidc.session_lifetime.get().as_secs(), 3600);
+        assert_eq!(oidc.cookie_secret_ref.value().unwrap().get().len(), 1);
+        assert_eq!(oidc.claim_to_headers.len(), 1);
+    }
+}
+
+#[test]
 fn each_restriction_that_is_not_converted_closes_its_routes() {
     for plugin in [
         "{name: hmac-auth}",
@@ -330,6 +368,11 @@ fn each_restriction_that_is_not_converted_closes_its_routes() {
         "{name: ip-restriction, config: {allow: [x]}}",
         "{name: acl, config: {allow: [a]}}",
         "{name: jwt}",
+        "{name: openid-connect, config: {issuer: 'https://login.test', client_id: [a], client_secret: [b]}}",
+        "{name: openid-connect, config: {issuer: 'https://login.test', client_id: [a], client_secret: [b], auth_methods: [authorization_code]}}",
+        "{name: openid-connect, config: {issuer: 'https://login.test', client_id: [a], client_secret: [b], auth_methods: [password]}}",
+        "{name: openid-connect, config: {scopes_required: [admin], auth_methods: [introspection], introspection_endpoint: 'https://login.test/i', client_id: [a], client_secret: [b]}}",
+        "{name: oauth2-introspection, config: {introspection_url: 'https://login.test/i'}}",
         "{name: bot-detection, config: {deny: ['(?=x)']}}",
         "{name: request-termination, config: {status_code: 101}}",
         "{name: rate-limiting, config: {minute: 5, limit_by: header, header_name: 'a b'}}",

@@ -209,8 +209,17 @@ impl Check for Authentication {
                 "has no method: write at least one of jwt, introspection, apiKey, basic, oidc and extAuth";
             at.error("", message);
         }
-        let Self { require: _, consumers: _, jwt, introspection, api_key: _, basic: _, digest: _, oidc, ext_auth } =
-            self;
+        let Self {
+            require: _,
+            consumers: _,
+            jwt,
+            introspection,
+            api_key: _,
+            basic: _,
+            digest: _,
+            oidc,
+            ext_auth,
+        } = self;
         at.within("jwt", jwt);
         at.within("introspection", &introspection.as_deref());
         at.within("oidc", &oidc.as_deref());

@@ -55,7 +55,11 @@ pub(crate) enum NotAuthenticated {
     /// An authorization server must check the token first.
     IntrospectionPending(Arc<Introspector>, Question),
     /// The session must be refreshed first.
-    RefreshPending { login: Arc<Login>, session: Arc<Session>, verified: Rc<Verified> },
+    RefreshPending {
+        login: Arc<Login>,
+        session: Arc<Session>,
+        verified: Rc<Verified>,
+    },
 }
 
 impl From<Denial> for NotAuthenticated {

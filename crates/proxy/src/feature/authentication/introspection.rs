@@ -147,7 +147,12 @@ impl Introspector {
 impl Introspections {
     /// The remembered outcome for a token.
     pub(super) fn find(&self, question: &Question) -> Option<Outcome> {
-        self.memory.borrow_mut().find(&question.mark, Instant::now())
+        let outcome = self.memory.borrow_mut().find(&question.mark, Instant::now())?;
+        // The memory counts from the answer, which may have come within the last second of the token.
+        Some(outcome.and_then(|verified| match verified.is_over(now()) {
+            true => Err(Denial::Token(Fault::Expired)),
+            false => Ok(verified),
+        }))
     }
 
     /// The outcome for a token, which the server states.
@@ -211,11 +216,7 @@ impl Introspections {
     }
 
     /// The response of the server. A question is repeated once if the connection was closed while it was idle.
-    async fn ask_server(
-        &self,
-        introspector: &Arc<Introspector>,
-        text: &[u8],
-    ) -> Result<Bytes, OAuthError> {
+    async fn ask_server(&self, introspector: &Arc<Introspector>, text: &[u8]) -> Result<Bytes, OAuthError> {
         let form = || {
             let mut form = Form::default();
             form.add("token", text);

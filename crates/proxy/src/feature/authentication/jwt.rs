@@ -15,8 +15,8 @@ use sluicegate_model::value::secret::{self, FromSecret};
 
 use super::consumer::{Consumers, Scope};
 use super::credential::Place;
-use super::oidc::Session;
 use super::jwks::keys_at;
+use super::oidc::Session;
 use super::published::{Places, Published};
 use crate::failure::Denial;
 
@@ -96,7 +96,7 @@ impl Tokens {
     ) -> Result<Rc<Verified>, Denial> {
         let keys = self.keys();
         if let Some(verified) = memory.find(keys, text) {
-            return if now < verified.until { Ok(verified) } else { Err(Denial::Token(Fault::Expired)) };
+            return if verified.is_over(now) { Err(Denial::Token(Fault::Expired)) } else { Ok(verified) };
         }
         let verified = Rc::new(self.verify_anew(text, now)?);
         memory.remember(keys, text, &verified);
@@ -208,6 +208,11 @@ pub(super) fn claim_headers(source: &[ClaimToHeader]) -> Vec<(Box<str>, Box<str>
 impl Verified {
     pub(super) fn new(claims: Claims, lines: Vec<u8>, until: i64, session: Option<Arc<Session>>) -> Self {
         Self { claims, lines: lines.into(), until, consumer: Cell::new((0, None)), session }
+    }
+
+    /// Whether the token has expired at this time, in seconds since 1970.
+    pub(super) fn is_over(&self, now: i64) -> bool {
+        now >= self.until
     }
 
     /// The consumer of the token.

@@ -87,7 +87,11 @@ pub(super) fn new_number() -> u64 {
 
 impl Authentication {
     /// Compiles the authentication of a policy in this namespace.
-    pub(super) fn new(source: &feature::Authentication, namespace: &Arc<str>, places: &PublishedPlaces) -> Self {
+    pub(super) fn new(
+        source: &feature::Authentication,
+        namespace: &Arc<str>,
+        places: &PublishedPlaces,
+    ) -> Self {
         let methods = Method::all(source, places);
         let mut own_headers: Vec<(Known, Box<str>)> =
             ["x-consumer-username", "x-consumer-groups"].map(|name| (Known::Other, name.into())).into();
@@ -117,7 +121,8 @@ impl Authentication {
                     own_headers.extend(named);
                 }
                 Method::Oidc(login) => {
-                    own_headers.extend(login.own_headers().map(|name| (Known::of(name.as_bytes()), name.into())));
+                    own_headers
+                        .extend(login.own_headers().map(|name| (Known::of(name.as_bytes()), name.into())));
                     // The code of a login.
                     secret_parameters.push("code".into());
                     // Other methods read the header themselves.
@@ -205,22 +210,29 @@ impl Method {
         });
         let introspection = source.introspection.as_ref().map(|source| {
             let introspector = Introspector::new(source, new_number());
-            introspector.map_or_else(|fault| Self::unusable("introspection", &source.url, &fault), |of| {
-                Self::Introspection(Arc::new(of))
-            })
+            introspector.map_or_else(
+                |fault| Self::unusable("introspection", &source.url, &fault),
+                |of| Self::Introspection(Arc::new(of)),
+            )
         });
         let oidc = source.oidc.as_ref().map(|source| {
             let login = Login::new(source, new_number(), places);
-            login.map_or_else(|fault| Self::unusable("login", &source.issuer, &fault), |login| {
-                Self::Oidc(Arc::new(login))
-            })
+            login.map_or_else(
+                |fault| Self::unusable("login", &source.issuer, &fault),
+                |login| Self::Oidc(Arc::new(login)),
+            )
         });
         [jwt, api_key, basic, digest, introspection, oidc, ext_auth].into_iter().flatten().collect()
     }
 
     /// A method with a fault.
     fn unusable(method: &'static str, url: &str, fault: &str) -> Self {
-        tracing::error!(method, url, fault, "cannot use a method of authentication; the gateway denies its callers");
+        tracing::error!(
+            method,
+            url,
+            fault,
+            "cannot use a method of authentication; the gateway denies its callers"
+        );
         Self::Unusable
     }
 

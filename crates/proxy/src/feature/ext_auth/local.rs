@@ -140,7 +140,13 @@ impl LocalExternal {
                 && !answer.time_to_live.is_zero()
             {
                 let until = asked + answer.time_to_live;
-                self.memory.borrow_mut().remember(mark, external.number, until, answer.clone(), answer.size());
+                self.memory.borrow_mut().remember(
+                    mark,
+                    external.number,
+                    until,
+                    answer.clone(),
+                    answer.size(),
+                );
             }
             drop(landing);
             tell.send_replace(Some(outcome));

@@ -96,11 +96,14 @@ fn external_authorization_trusts_only_the_ca_of_its_secret() {
 
 #[test]
 fn login_takes_its_client_secret_and_its_cookie_keys_from_secrets() {
-    let login = |fields: &str| format!("oidc: {{issuer: \"https://login.example\", clientId: shop, {fields}}}");
+    let login =
+        |fields: &str| format!("oidc: {{issuer: \"https://login.example\", clientId: shop, {fields}}}");
     let key = "0123456789abcdef0123456789abcdef";
     let secrets = secret(
         "login",
-        &format!("client-secret: \"s3cret\\n\", cookie-secret: \"{key}\\n\\n{key}x\\n\", short: abc, empty: \"\""),
+        &format!(
+            "client-secret: \"s3cret\\n\", cookie-secret: \"{key}\\n\\n{key}x\\n\", short: abc, empty: \"\""
+        ),
     );
     let both = "clientSecretRef: {name: login}, cookieSecretRef: {name: login}";
     let (good, problems) = method(&login(both), &secrets);
@@ -113,7 +116,10 @@ fn login_takes_its_client_secret_and_its_cookie_keys_from_secrets() {
     assert_eq!(keys, [32, 33]);
     assert_eq!((&*oidc.redirect_path, &*oidc.logout_path), ("/oauth2/callback", "/oauth2/logout"));
     for (fields, problem) in [
-        ("cookieSecretRef: {name: none}", "oidc.cookieSecretRef: Secret default/none does not exist; no browser can log in"),
+        (
+            "cookieSecretRef: {name: none}",
+            "oidc.cookieSecretRef: Secret default/none does not exist; no browser can log in",
+        ),
         (
             "cookieSecretRef: {name: login, key: short}",
             "cookieSecretRef: Secret default/login: data[short] has a key of 3 characters in line 1: write 32 to 256",
@@ -142,7 +148,9 @@ fn login_takes_its_client_secret_and_its_cookie_keys_from_secrets() {
 #[test]
 fn introspection_takes_its_client_secret_from_a_secret() {
     let server = |named: &str| {
-        format!("introspection: {{url: \"https://login.example/introspect\", clientId: shop, clientSecretRef: {named}}}")
+        format!(
+            "introspection: {{url: \"https://login.example/introspect\", clientId: shop, clientSecretRef: {named}}}"
+        )
     };
     let secrets = secret("login", "client-secret: s3cret");
     let (good, problems) = method(&server("{name: login}"), &secrets);

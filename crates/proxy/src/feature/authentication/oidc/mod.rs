@@ -45,6 +45,9 @@ pub(crate) use attempt::Answer;
 pub(crate) use session::Session;
 use session::Standing;
 
+/// The most refreshes for one request: a cookie may be older than the last refreshes of its session.
+const REFRESHES_MAX: usize = 3;
+
 /// The time between two log lines about the same provider.
 const BETWEEN_WARNINGS: Duration = Duration::from_secs(10);
 
@@ -203,7 +206,12 @@ impl Login {
     }
 
     /// Begins a login: adds the cookie and the redirect to the provider to the response.
-    pub(crate) fn begin(&self, request: &RequestView<'_>, metadata: &Metadata, lines: &mut Vec<u8>) -> Option<()> {
+    pub(crate) fn begin(
+        &self,
+        request: &RequestView<'_>,
+        metadata: &Metadata,
+        lines: &mut Vec<u8>,
+    ) -> Option<()> {
         let place = Place::of(request)?;
         let attempt = Attempt::new(target(request))?;
         let sealed = self.attempts.seal(&self.context(&place.host), &attempt.to_text())?;
@@ -261,8 +269,7 @@ impl Login {
         let sealed = self.sessions.seal(&self.context(&session.realm), &session.to_text());
         let age = session.last_second(self.lifetime()).saturating_sub(now());
         let age = u64::try_from(age).unwrap_or(0);
-        let is_stored =
-            sealed.is_some_and(|sealed| self.cookies.set_session(lines, &place, &sealed, age));
+        let is_stored = sealed.is_some_and(|sealed| self.cookies.set_session(lines, &place, &sealed, age));
         if is_stored { Ok(()) } else { Err(Denial::SessionTooLong) }
     }
 
@@ -281,7 +288,9 @@ impl Login {
         };
         self.cookies.remove_all(lines, &place);
         let back = self.url(request, &self.source.post_logout_path);
-        let Some(url) = metadata.and_then(|metadata| metadata.end_session.as_ref()) else { return Some(back) };
+        let Some(url) = metadata.and_then(|metadata| metadata.end_session.as_ref()) else {
+            return Some(back);
+        };
         let mut form = Form::default();
         if let Some(session) = session {
             form.add("id_token_hint", session.id_token.as_bytes());
@@ -293,7 +302,18 @@ impl Login {
 
     /// Refreshes a session. Requests with the same session share one refresh.
     pub(crate) async fn refresh(self: &Arc<Self>, session: &Arc<Session>) -> Renewal {
-        match self.refreshes.of(self, session).await {
+        let mut refreshed = self.refreshes.of(self, session).await;
+        // The cookie is older than the last refresh, whose session is stale too.
+        for _ in 0..REFRESHES_MAX {
+            let Refreshed::Renewed(renewed) = &refreshed else { break };
+            let is_stale = renewed.standing(now(), self.lifetime()) == Standing::Stale;
+            if !is_stale || renewed.issued == now() {
+                break;
+            }
+            let renewed = renewed.clone();
+            refreshed = self.refreshes.of(self, &renewed).await;
+        }
+        match refreshed {
             Refreshed::Renewed(renewed) => Renewal::Renewed(renewed),
             Refreshed::Rejected => Renewal::Ended,
             Refreshed::Unavailable => match session.standing(now(), self.lifetime()) {

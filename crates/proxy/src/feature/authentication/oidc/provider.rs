@@ -111,11 +111,7 @@ impl Document for Metadata {
 
     fn read(text: &[u8], terms: &Terms) -> Result<Self, String> {
         let written: Written = serde_json::from_slice(text).map_err(|error| {
-            format!(
-                "the document is not a configuration at line {}, column {}",
-                error.line(),
-                error.column()
-            )
+            format!("the document is not a configuration at line {}, column {}", error.line(), error.column())
         })?;
         // OpenID Connect Discovery 1.0, 4.3: another issuer could impersonate this one.
         if written.issuer != *terms.issuer {
@@ -179,9 +175,13 @@ mod tests {
         assert!(!metadata.names_issuer);
         let fault = |change: &dyn Fn(&mut Value)| read(change).expect_err("a fault");
         assert!(fault(&|it| it["issuer"] = json!("https://login.example/")).contains("exactly this issuer"));
-        assert!(fault(&|it| it["token_endpoint"] = json!("http://login.example/token")).contains("uses http"));
+        assert!(
+            fault(&|it| it["token_endpoint"] = json!("http://login.example/token")).contains("uses http")
+        );
         assert!(fault(&|it| it["jwks_uri"] = json!("file:///etc/passwd")).contains("is not a URL"));
-        assert!(fault(&|it| drop(it.as_object_mut().expect("an object").remove("jwks_uri"))).contains("column"));
+        assert!(
+            fault(&|it| drop(it.as_object_mut().expect("an object").remove("jwks_uri"))).contains("column")
+        );
         assert!(fault(&|it| *it = json!("x")).contains("line 1"));
     }
 }

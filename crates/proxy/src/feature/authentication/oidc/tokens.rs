@@ -134,9 +134,14 @@ impl Login {
         let read = |body: Bytes| serde_json::from_slice(&body).map_err(|_| OAuthError::Json);
         let tokens: Tokens = match answered.and_then(read) {
             Ok(tokens) => tokens,
-            Err(OAuthError::Rejected { code, .. }) if code == "invalid_grant" => return Err(NoSession::Grant),
+            Err(OAuthError::Rejected { code, .. }) if code == "invalid_grant" => {
+                return Err(NoSession::Grant);
+            }
             Err(error) => {
-                self.warn(&error, "the token endpoint of an OpenID provider failed; logins and refreshes fail");
+                self.warn(
+                    &error,
+                    "the token endpoint of an OpenID provider failed; logins and refreshes fail",
+                );
                 return Err(NoSession::Unavailable);
             }
         };
