@@ -131,7 +131,7 @@ fn login_takes_its_client_secret_and_its_cookie_keys_from_secrets() {
         ),
         (
             "cookieSecretRef: {name: login}, caCertificateRef: {name: login, key: short}",
-            "oidc.caCertificateRef: Secret default/login has no certificate in data[short]",
+            "oidc.caCertificateRef: Secret default/login: data[short] has no certificate",
         ),
     ] {
         let (unusable, problems) = method(&login(fields), &secrets);
