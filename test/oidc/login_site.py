@@ -45,6 +45,8 @@ class Endpoint(BaseHTTPRequestHandler):
     """Responds with the request."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
 
     def do_GET(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -97,8 +99,10 @@ class Keycloak:
         port, management = free_ports(2)
         home = folder / "keycloak"
         shutil.copytree(TOOLS / "keycloak", home, symlinks=True)
+        # Keycloak tells a client only about tokens for the client.
+        audience = {"name": "audience", "protocol": "openid-connect", "protocolMapper": "oidc-audience-mapper", "config": {"included.client.audience": "shop", "access.token.claim": "true"}}
         client = {
-            "clientId": "shop", "secret": CLIENT_SECRET, "protocol": "openid-connect", "publicClient": False, "standardFlowEnabled": True,
+            "protocolMappers": [audience], "clientId": "shop", "secret": CLIENT_SECRET, "protocol": "openid-connect", "publicClient": False, "standardFlowEnabled": True,
             "redirectUris": [f"{origin}/oauth2/callback" for origin in origins],
             "attributes": {"pkce.code.challenge.method": "S256", "post.logout.redirect.uris": "##".join(f"{origin}/bye" for origin in origins)},
         }
