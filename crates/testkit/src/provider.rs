@@ -238,7 +238,7 @@ impl State {
         ok(&tokens)
     }
 
-    fn id_token(&mut self, nonce: Option<String>) -> String {
+    fn id_token(&self, nonce: Option<String>) -> String {
         let mut claims = json!({
             "iss": self.issuer, "aud": CLIENT, "sub": USER, "iat": now(), "exp": now() + 300,
             "groups": ["staff", "admin"], "serial": self.issued,

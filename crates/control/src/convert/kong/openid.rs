@@ -123,12 +123,12 @@ impl Conversion<'_> {
         if let Some(scopes) = texts(plugin, "scopes").filter(|scopes| !scopes.is_empty()) {
             login.insert("scopes".to_owned(), json!(scopes));
         }
-        match one(plugin, "redirect_uri").as_deref().and_then(path_of) {
-            Some(path) => drop(login.insert("redirectPath".to_owned(), path.into())),
-            None => self.note(
-                plugin,
-                "config.redirect_uri is missing: register https://HOST/oauth2/callback at the issuer",
-            ),
+        if let Some(path) = one(plugin, "redirect_uri").as_deref().and_then(path_of) {
+            login.insert("redirectPath".to_owned(), path.into());
+        } else {
+            let message =
+                "config.redirect_uri is missing: register https://HOST/oauth2/callback at the issuer";
+            self.note(plugin, message);
         }
         if let Some(path) = text(plugin, "logout_uri_suffix").filter(|path| path.starts_with('/')) {
             login.insert("logoutPath".to_owned(), path.into());
@@ -163,7 +163,7 @@ impl Conversion<'_> {
         match one(plugin, "client_auth").as_deref() {
             None | Some("client_secret_basic") => {}
             Some("client_secret_post") => {
-                drop(client.insert("clientAuthentication".to_owned(), "Post".into()))
+                client.insert("clientAuthentication".to_owned(), "Post".into());
             }
             Some(_) => return Err("config.client_auth is not converted: write client_secret_basic".into()),
         }
