@@ -532,7 +532,7 @@ async fn long_tokens_are_in_several_cookies_up_to_a_limit() -> TestResult {
 }
 
 #[tokio::test]
-async fn session_ends_after_its_lifetime_and_claims_authorize() -> TestResult {
+async fn claims_of_a_session_authorize_its_user() -> TestResult {
     let (provider, _backend, gateway) = gateway_with(json!({})).await?;
     let rules = json!({"rules": [{"action": "Allow", "claims": [{"name": "groups", "values": ["admin"]}]}]});
     let mut policy = asking(login_of(&provider, OLD, json!({})));
