@@ -44,6 +44,8 @@ pub struct State {
     pub refreshes: bool,
     /// The filler of access tokens, which makes them long.
     pub filler: usize,
+    /// Fields that replace those of the answer of the token endpoint.
+    pub tokens: Value,
     /// Fields that replace those of the configuration document.
     pub configuration: Value,
     /// The response of the token endpoint, in place of tokens.
@@ -85,6 +87,7 @@ impl Provider {
             expires_in: json!(300),
             refreshes: true,
             filler: 0,
+            tokens: json!({}),
             configuration: json!({}),
             token_response: None,
             introspection_response: None,
@@ -235,6 +238,7 @@ impl State {
             self.refresh_tokens.insert(token.clone(), USER.to_owned());
             tokens["refresh_token"] = token.into();
         }
+        merge(&mut tokens, &self.tokens);
         ok(&tokens)
     }
 
