@@ -154,7 +154,7 @@ mod tests {
     fn code_challenge_matches_the_example_of_rfc_7636() {
         let verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk".into();
         let attempt = Attempt { verifier, ..Attempt::new(b"/".to_vec()).expect("an attempt") };
-        assert_eq!(attempt.challenge(), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWBuGJSstw-cM");
+        assert_eq!(attempt.challenge(), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
     }
 
     #[test]
