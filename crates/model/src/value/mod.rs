@@ -38,9 +38,9 @@ pub use span::{Age, Span, Timeout};
 pub use template::{Template, TemplateError, TemplatePart, Variable};
 pub use text::{
     AnnotatedHeader, Audience, CapturePath, CheckTarget, ClaimName, ClaimValue, ClientId, ConditionPath,
-    ConsumerName, CookieDomain, CookieName, CookiePath, CredentialPrefix, DataKey, EditedHeader, EndpointName,
-    ForwardedHeader, GroupName, HeaderName, HeaderValue, Hostname, IdentityHeader, InlineKeys, KeyPrefix,
-    LimitName, LoginParameterName, MatchValue, MediaType, MethodName, NamespaceScope, ParameterName,
-    ProviderName, Realm, RequestMethod, RewritePath, RewritePattern, Scope, ServerAddress, ServerUser,
-    ServiceHeader, SignInParameter, SignInUrl, TimeZoneName, Url,
+    ConsumerName, CookieDomain, CookieName, CookiePath, CredentialPrefix, DataKey, EditedHeader,
+    EndpointName, ForwardedHeader, GroupName, HeaderName, HeaderValue, Hostname, IdentityHeader, InlineKeys,
+    KeyPrefix, LimitName, LoginParameterName, MatchValue, MediaType, MethodName, NamespaceScope,
+    ParameterName, ProviderName, Realm, RequestMethod, RewritePath, RewritePattern, Scope, ServerAddress,
+    ServerUser, ServiceHeader, SignInParameter, SignInUrl, TimeZoneName, Url,
 };
