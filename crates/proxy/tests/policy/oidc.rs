@@ -20,7 +20,7 @@ fn login_of(provider: &Provider, keys: &str, fields: Value) -> Authentication {
         "issuer": provider.state().issuer,
         "clientId": CLIENT,
         "cookieSecretRef": {"name": "unused"},
-        "timeout": "500ms",
+        "timeout": "2s",
         "claimToHeaders": [{"claim": "sub", "header": "x-user"}, {"claim": "groups", "header": "x-roles"}],
     });
     oidc.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
