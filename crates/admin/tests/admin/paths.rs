@@ -66,6 +66,8 @@ async fn server_serves_only_the_paths_listed_at_the_root() -> anyhow::Result<()>
             "/routes",
             "/upstreams",
             "/analytics",
+            "/audit",
+            "/audit/head",
             "/explain",
             "/planes"
         ]
@@ -73,8 +75,8 @@ async fn server_serves_only_the_paths_listed_at_the_root() -> anyhow::Result<()>
     for path in paths {
         let response = gateway.ask(&format!("{path}?query")).await?;
         let status = match path {
-            // There is no store, and the query describes no request.
-            "/analytics" => 404,
+            // There is no store, no audit trail, and the query describes no request.
+            "/analytics" | "/audit" | "/audit/head" => 404,
             "/explain" => 400,
             _ => 200,
         };

@@ -37,6 +37,12 @@ fn login_of(provider: &Provider, keys: &str, fields: Value) -> Authentication {
 async fn gateway_with(fields: Value) -> anyhow::Result<(Provider, Backend, Gateway)> {
     let provider = Provider::start().await?;
     let (backend, gateway) = guarded(asking(login_of(&provider, OLD, fields))).await?;
+    // Until then, the gateway responds with 503.
+    let is_known = |gateway: &Gateway| {
+        let providers = gateway.proxy().registry().published_providers();
+        !providers.is_empty() && providers.iter().all(|provider| provider.is_known)
+    };
+    gateway.wait_until(is_known).await?;
     Ok((provider, backend, gateway))
 }
 
