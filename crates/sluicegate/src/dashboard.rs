@@ -38,8 +38,9 @@ pub(crate) struct DashboardArgs {
     /// file again when it changes, and a new token ends all sessions of its user. [default: no login]
     #[arg(long, value_name = "FILE", requires = "dashboard_address")]
     dashboard_token_file: Option<PathBuf>,
-    /// Let operators change objects in the dashboard: issue, rotate and revoke keys, and approve and suspend subscriptions. In a
-    /// cluster, each change needs a Kubernetes token of the user. With --manifests, the gateway changes the files.
+    /// Let operators change objects in the dashboard: issue, rotate, revoke and remove keys, and approve, reject, suspend and
+    /// resume subscriptions. In a cluster, each change needs a Kubernetes token of the user. With --manifests, the gateway changes
+    /// the files.
     #[arg(long, requires_all = ["dashboard_address", "dashboard_token_file"])]
     dashboard_changes: bool,
 }
