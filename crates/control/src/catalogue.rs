@@ -26,7 +26,7 @@ use crate::object::{Kind, ObjectRef};
 use crate::problem::Origin;
 use crate::store::Store;
 
-/// What a source serves, for people. The objects of each kind are in the order of their names.
+/// The objects that a source serves, for the dashboard and the portal. The objects of each kind are in the order of their names.
 #[derive(Debug, Default)]
 pub struct Published {
     /// The APIs.
@@ -189,7 +189,7 @@ impl PublishedApi {
     }
 }
 
-/// What a store serves. `standings` are the states of its objects.
+/// Lists the objects that a store serves. `standings` are the states of these objects.
 pub(crate) fn published(store: &Store, standings: &[Standing]) -> Published {
     Published {
         apis: apis(store),

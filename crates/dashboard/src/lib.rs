@@ -46,7 +46,7 @@ pub use portal::{Portal, QuotaUsage, Quotas};
 pub struct Dashboard {
     /// The admin interface of the process, whose documents the dashboard shows.
     pub admin: Admin,
-    /// What the control plane knows.
+    /// The objects that the control plane serves.
     pub catalogue: Arc<dyn Catalogue>,
     /// Whether the process is a control plane alone, which serves no requests of clients.
     pub is_control_plane: bool,

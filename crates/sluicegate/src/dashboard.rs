@@ -70,7 +70,7 @@ pub(crate) struct SiteParts {
     pub(crate) objects: Objects,
 }
 
-/// What the control plane knows.
+/// The objects that the control plane serves, for the dashboard and the portal.
 #[derive(Clone)]
 pub(crate) struct Knowledge {
     pub(crate) published: watch::Receiver<Arc<Published>>,

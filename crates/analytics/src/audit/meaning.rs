@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 
 type Content = Map<String, Value>;
 
-/// What a change of an object means; empty if the changed fields say all. A new or deleted object has no other version.
+/// Describes the meaning of a change of an object. The text is empty if the list of changed fields suffices. A new or deleted
+/// object has only one version.
 pub(super) fn meaning(kind: &str, old: Option<&Content>, new: Option<&Content>) -> String {
     match kind {
         "Consumer" => keys(old, new),

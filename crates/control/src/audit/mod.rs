@@ -59,7 +59,7 @@ pub(crate) struct Recorded {
 /// The objects whose newest version changed, each with the version before the changes.
 pub(crate) type Changed = BTreeMap<ObjectRef, Option<Recorded>>;
 
-/// What a source has handed over.
+/// Sends the versions of the objects of a source to the audit trail.
 pub(crate) struct Trail {
     recorder: Recorder,
     has_started: bool,

@@ -35,7 +35,7 @@ use site::Site;
 pub struct Portal {
     /// The admin interface of the process, for the usage of Consumers.
     pub admin: Admin,
-    /// What the control plane knows.
+    /// The objects that the control plane serves.
     pub catalogue: Arc<dyn Catalogue>,
     /// The hosts that the portal accepts.
     pub hosts: Hosts,

@@ -169,7 +169,7 @@ impl DirectorySource {
         self.reports.problems.subscribe()
     }
 
-    /// What the source serves, for people, and every change of it. Call this before the source runs.
+    /// The objects that the source serves, and each later change of them. Call this before the source runs.
     #[must_use]
     pub fn catalogue(&self) -> state::Receiver<Arc<Published>> {
         self.reports.catalogue.subscribe()
