@@ -225,6 +225,11 @@ impl<'f> Conversion<'f> {
         }
     }
 
+    fn dropped_preflight(&mut self, plugin: &Plugin) {
+        let instead = "add the plugin cors, which responds to preflight requests";
+        self.dropped(plugin, "run_on_preflight", "true", instead);
+    }
+
     /// Reports the keys of the configuration beside these.
     pub(super) fn others(&mut self, plugin: &Plugin, known: &[&str]) {
         for (key, value) in plugin.config.map().unwrap_or_default() {
@@ -333,12 +338,7 @@ impl<'f> Conversion<'f> {
             ],
         );
         self.dropped(plugin, "realm", "", "the challenge has no realm");
-        self.dropped(
-            plugin,
-            "run_on_preflight",
-            "true",
-            "add the plugin cors, which responds to preflight requests",
-        );
+        self.dropped_preflight(plugin);
         if flag(plugin, "key_in_body", false) {
             self.note(plugin, "config.key_in_body is not converted: send keys in a header");
         }
@@ -364,12 +364,7 @@ impl<'f> Conversion<'f> {
 
     fn basic_auth(&mut self, plugin: &Plugin) -> Value {
         self.others(plugin, &["hide_credentials", "anonymous", "realm", "run_on_preflight"]);
-        self.dropped(
-            plugin,
-            "run_on_preflight",
-            "true",
-            "add the plugin cors, which responds to preflight requests",
-        );
+        self.dropped_preflight(plugin);
         let secret = match &self.basic {
             Some(name) => name.clone(),
             None => {
@@ -402,12 +397,7 @@ impl<'f> Conversion<'f> {
             ],
         );
         self.dropped(plugin, "realm", "", "the challenge has no realm");
-        self.dropped(
-            plugin,
-            "run_on_preflight",
-            "true",
-            "add the plugin cors, which responds to preflight requests",
-        );
+        self.dropped_preflight(plugin);
         if text(plugin, "key_claim_name").is_some_and(|name| name != "iss") {
             return Err(
                 "key_claim_name is not iss: write a SecurityPolicy with the issuers of the tokens".into()
