@@ -14,11 +14,12 @@ use flate2::write::DeflateEncoder;
 use sluicegate_model::Visibility;
 use sluicegate_model::feature::{Concurrency, Limit, Quota};
 
+use crate::documents::Documents;
 use crate::manifest::read_yaml;
 use crate::merge::policy::standing::{Reason, Standing};
 use crate::object::api::contract::Contract;
 use crate::object::api::lifecycle::{LifecycleState, VersionPlace};
-use crate::object::api::{Api, DocumentSource, Environment};
+use crate::object::api::{Api, Environment};
 use crate::object::plan::written::ApprovalMode;
 use crate::object::plan::{Plan, Subscription};
 use crate::object::policy::consumer::Consumer;
@@ -190,9 +191,9 @@ impl PublishedApi {
 }
 
 /// Lists the objects that a store serves. `standings` are the states of these objects.
-pub(crate) fn published(store: &Store, standings: &[Standing]) -> Published {
+pub(crate) fn published(store: &Store, documents: &Documents, standings: &[Standing]) -> Published {
     Published {
-        apis: apis(store),
+        apis: apis(store, documents),
         plans: plans(store),
         subscriptions: subscriptions(store, standings),
         consumers: consumers(store),
@@ -268,13 +269,13 @@ fn by_name(one: &ObjectRef, other: &ObjectRef) -> Ordering {
     (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name))
 }
 
-fn apis(store: &Store) -> Vec<PublishedApi> {
+fn apis(store: &Store, documents: &Documents) -> Vec<PublishedApi> {
     let published = store.all::<Api>().map(|(object, api, origin)| {
-        let contract = document(store, api);
+        // The translation reports a missing document.
+        let contract = api.document.as_ref().and_then(|document| document.find(store, documents).contract());
         let of_document = contract.as_ref().map(|contract| &contract.document);
         let text = |own: &Option<Box<str>>, other: Option<&Box<str>>| own.as_ref().or(other).cloned();
         let version = text(&api.version, of_document.map(|document| &document.version)).unwrap_or_default();
-        let base = of_document.and_then(|document| document.servers.first()).map(|server| &*server.path);
         PublishedApi {
             namespace: object.namespace.clone(),
             name: object.name.clone(),
@@ -296,7 +297,10 @@ fn apis(store: &Store) -> Vec<PublishedApi> {
                 .environments
                 .iter()
                 .map(|written| {
-                    let base = written.base_path.as_deref().or(base).unwrap_or_default();
+                    let of = api.document_of(written).1.and_then(|of| of.find(store, documents).contract());
+                    let server = of.as_ref().and_then(|contract| contract.document.servers.first());
+                    let base = written.base_path.as_deref().or(server.map(|server| &*server.path));
+                    let base = base.unwrap_or_default();
                     let in_path = api.versioning.as_ref().is_some_and(|of| of.place == VersionPlace::Path);
                     let base = if in_path { format!("{base}/{version}") } else { base.to_owned() };
                     environment(written, base)
@@ -311,18 +315,6 @@ fn apis(store: &Store) -> Vec<PublishedApi> {
     let mut published: Vec<_> = published.collect();
     published.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
     published
-}
-
-/// The document of an Api, if it exists. The translation reports a missing document.
-fn document(store: &Store, api: &Api) -> Option<Arc<Contract>> {
-    match api.document.as_ref()? {
-        DocumentSource::Inline(contract) => Some(contract.clone()),
-        DocumentSource::ConfigMap { object, key } => {
-            let (configmap, _) = store.configmap(object)?;
-            let text = std::str::from_utf8(configmap.data.get(key)?).ok()?;
-            Some(configmap.documents.get(key, text))
-        }
-    }
 }
 
 fn environment(written: &Environment, base: String) -> PublishedEnvironment {
@@ -401,7 +393,7 @@ spec:
     fn published_api_has_the_facts_of_its_object_and_of_its_document() {
         let mut store = Store::default();
         store.set_file(Path::new("shop.yaml"), API);
-        let apis = apis(&store);
+        let apis = apis(&store, &Documents::default());
         let [api] = &apis[..] else { panic!("{apis:?}") };
         assert_eq!((&*api.title, &*api.version, api.owner.as_deref()), ("Pets", "2", Some("Team Pets")));
         assert_eq!((api.state, api.operations()), ("Published", 1));

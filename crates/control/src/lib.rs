@@ -25,6 +25,7 @@
 //! | [`x_backend`] | XBackends: hosts outside of the cluster |
 //! | [`address`] | the addresses that Gateways request, and the addresses that satisfy the requests |
 //! | [`source`] | following a cluster or a directory, and publishing the changes |
+//! | [`documents`] | documents of APIs that servers publish at URLs |
 //! | [`catalogue`] | the APIs in service with their documents, plans, subscriptions and keys, for people |
 //! | [`audit`] | the versions of objects that a source applied, without secrets |
 //! | [`review`] | the review of objects before the cluster stores them |
@@ -41,6 +42,7 @@ mod backend_tls;
 mod backend_traffic;
 mod catalogue;
 mod convert;
+mod documents;
 mod edit;
 mod emit;
 mod external;
@@ -69,6 +71,7 @@ pub use catalogue::{
 };
 pub use convert::kong::{KongConverted, KongOptions, convert_kong, is_kong, located};
 pub use convert::{Converted, convert_ingresses};
+pub use documents::{DOCUMENT_LENGTH_MAX, DocumentOptions, Documents, Fetch, Fetched};
 pub use edit::{Creation, Decision, EditError, EditFault, Edited, new_subscription, reference};
 pub use keys::{ConsumerKeys, IssuedKey, KeyError, ListedKey};
 pub use manifest::{read_yaml, write_yaml};
@@ -80,6 +83,7 @@ pub use migrate::{
 };
 pub use object::annotation::page::annotations;
 pub use object::api::contract::{ApiDocument, api_object};
+pub use object::host;
 pub use object::nginx::configmap::{IngressNginxKey, ingress_nginx_keys, is_ingress_nginx_key};
 pub use object::policy::crd::{Definition, definitions};
 pub use object::{Kind, ObjectRef};

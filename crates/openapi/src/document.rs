@@ -1,6 +1,6 @@
 //! Documents.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::{Map, Value};
 use sluicegate_model::PathTemplate;
@@ -11,6 +11,7 @@ use crate::finding::{Findings, Pointer};
 use crate::operation::{Method, Operation, shape};
 use crate::reference::resolve;
 use crate::schema::Schema;
+use crate::security::{self, Security, SecurityScheme};
 
 /// The fields of a path item that are no methods (OpenAPI 3.1, "Path Item Object").
 const OF_PATH_ITEM: [&str; 5] = ["$ref", "summary", "description", "servers", "parameters"];
@@ -26,6 +27,8 @@ pub struct Document {
     pub servers: Vec<Server>,
     /// The operations, in the order of their paths and methods.
     pub operations: Vec<Operation>,
+    /// The security schemes, by their names.
+    pub security_schemes: BTreeMap<Box<str>, SecurityScheme>,
     /// The faults.
     pub findings: Findings,
     /// The schemas of all operations, by their numbers.
@@ -62,9 +65,11 @@ impl Document {
         let (title, version) = document.info(fields);
         (document.title, document.version) = (title, version);
         document.servers = document.servers(root, fields);
+        document.security_schemes = security::schemes(root, fields, &mut document.findings);
+        let default = document.security(fields, &at).unwrap_or_default();
         let mut reader = Reader::new(root);
         match fields.get("paths") {
-            Some(Value::Object(paths)) => document.paths(root, paths, &mut reader),
+            Some(Value::Object(paths)) => document.paths(root, paths, &default, &mut reader),
             Some(_) => {
                 document.findings.error(&at.field("paths"), "is no mapping: write paths and their methods");
             }
@@ -127,7 +132,19 @@ impl Document {
         servers
     }
 
-    fn paths<'v>(&mut self, root: &'v Value, paths: &'v Map<String, Value>, reader: &mut Reader<'v>) {
+    /// What `security` of the document or of an operation requires.
+    fn security(&mut self, fields: &Map<String, Value>, at: &Pointer<'_>) -> Option<Security> {
+        let (written, at) = (fields.get("security")?, at.field("security"));
+        Some(security::security(written, &self.security_schemes, &at, &mut self.findings))
+    }
+
+    fn paths<'v>(
+        &mut self,
+        root: &'v Value,
+        paths: &'v Map<String, Value>,
+        default: &Security,
+        reader: &mut Reader<'v>,
+    ) {
         let of_root = Pointer::Root;
         let of_paths = of_root.field("paths");
         let mut ids: HashMap<Box<str>, String> = HashMap::new();
@@ -184,9 +201,10 @@ impl Document {
                     self.findings.warning(&at, fault);
                 }
                 self.operation(root, operation, (method, path), &mut ids, &at);
+                let security = self.security(operation, &at).unwrap_or_else(|| default.clone());
                 let contract = reader.operation(operation, fields.get("parameters"), &at);
                 if let Some(last) = self.operations.last_mut() {
-                    last.contract = contract;
+                    (last.contract, last.security) = (contract, security);
                 }
             }
             for name in fields.keys() {
@@ -273,6 +291,7 @@ impl Document {
             media_types,
             requires_body: is_true(body.and_then(|body| body.get("required"))),
             is_deprecated: is_true(fields.get("deprecated")),
+            security: Security::default(),
             contract: OperationContract::default(),
         });
     }

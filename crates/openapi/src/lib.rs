@@ -6,6 +6,7 @@
 //! | [`operation`] | an operation: method, path, id, tags, media types |
 //! | [`mod@contract`] | contracts of operations: parameters, bodies, responses |
 //! | [`mod@schema`] | schemas, in the form of JSON Schema 2020-12 |
+//! | [`security`] | security schemes, and what operations require of their callers |
 //! | [`finding`] | faults, each with a JSON Pointer to its place |
 //! | [`mod@reference`] | references inside of the document |
 //!
@@ -19,9 +20,11 @@ pub mod finding;
 pub mod operation;
 mod reference;
 mod schema;
+pub mod security;
 
 pub use contract::Parts;
 pub use document::{Document, Server};
 pub use finding::{Finding, Findings, Severity};
 pub use operation::{Method, Operation};
+pub use security::{KeyPlace, Need, Security, SecurityScheme};
 pub use sluicegate_validation::SchemaFault;

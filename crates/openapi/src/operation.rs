@@ -4,6 +4,8 @@ use std::fmt;
 
 use sluicegate_model::contract::OperationContract;
 
+use crate::security::Security;
+
 /// A method that an OpenAPI document can describe (OpenAPI 3.1, "Path Item Object").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Method {
@@ -77,6 +79,8 @@ pub struct Operation {
     pub requires_body: bool,
     /// Whether the operation is deprecated.
     pub is_deprecated: bool,
+    /// What it requires of its callers: its own `security`, or else that of the document.
+    pub security: Security,
     /// Its parameters, bodies and responses, without its id.
     pub contract: OperationContract,
 }

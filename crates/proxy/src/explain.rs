@@ -539,10 +539,15 @@ impl Explanation {
             ];
             let methods: Vec<_> =
                 methods.into_iter().filter_map(|(name, is_set)| is_set.then_some(name)).collect();
+            let scopes = authentication.required_scopes.iter().map(|scopes| format!("{:?}", &**scopes));
+            let scopes = match scopes.collect::<Vec<_>>().join(" or ") {
+                none if none.is_empty() => none,
+                scopes => format!("; scopes: {scopes}"),
+            };
             self.step(
                 "authentication",
                 id,
-                format!("{:?} of: {}", authentication.require, methods.join(", ")),
+                format!("{:?} of: {}{scopes}", authentication.require, methods.join(", ")),
             );
         }
         if let Some(authorization) = &security.authorization {

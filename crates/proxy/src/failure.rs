@@ -522,6 +522,9 @@ pub enum Denial {
     /// The caller is not authorized.
     #[error("the caller is not authorized")]
     Forbidden,
+    /// The token lacks a scope that it needs.
+    #[error("the token lacks a scope")]
+    Scope,
     /// A rate limit is reached.
     #[error("a rate limit is reached")]
     RateLimit,
@@ -574,7 +577,7 @@ pub enum Denial {
 
 impl Denial {
     /// The number of kinds.
-    pub const COUNT: usize = 39 + sluicegate_jwt::Fault::ALL.len();
+    pub const COUNT: usize = 40 + sluicegate_jwt::Fault::ALL.len();
 
     /// Every kind, by [`index`](Self::index).
     #[must_use]
@@ -620,6 +623,7 @@ impl Denial {
             Self::ProviderUnavailable,
             Self::TokenInactive,
             Self::IntrospectionUnavailable,
+            Self::Scope,
         ];
         let tokens = sluicegate_jwt::Fault::ALL.map(Self::Token);
         for (place, denial) in all.iter_mut().zip(rest.into_iter().chain(tokens)) {
@@ -671,7 +675,8 @@ impl Denial {
             Self::ProviderUnavailable => 36,
             Self::TokenInactive => 37,
             Self::IntrospectionUnavailable => 38,
-            Self::Token(fault) => 39 + fault as usize,
+            Self::Scope => 39,
+            Self::Token(fault) => 40 + fault as usize,
         }
     }
 
@@ -697,6 +702,7 @@ impl Denial {
             Self::StaleNonce => "stale_nonce",
             Self::TooManyPasswordChecks => "passwords_busy",
             Self::Forbidden => "forbidden",
+            Self::Scope => "insufficient_scope",
             Self::RateLimit => "rate_limit",
             Self::Concurrency => "concurrency_limit",
             Self::KeysUnknown => "keys_unknown",
@@ -720,6 +726,12 @@ impl Denial {
             Self::IntrospectionUnavailable => "introspection_unavailable",
             Self::Token(fault) => fault.reason(),
         }
+    }
+
+    /// Whether the caller has no credentials at all, so that the denial is about their lack.
+    #[must_use]
+    pub(crate) fn is_for_lack_of_credentials(self) -> bool {
+        matches!(self, Self::NoCredentials | Self::Login | Self::NoSession)
     }
 
     /// What the user of a browser can do about a login that failed.
@@ -759,6 +771,7 @@ impl Denial {
             Self::Address
             | Self::Origin
             | Self::Forbidden
+            | Self::Scope
             | Self::CheckForbidden
             | Self::LoginDenied
             | Self::NoSubscription

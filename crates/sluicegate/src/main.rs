@@ -17,6 +17,7 @@
 //! | [`control_plane`] | `sluicegate control-plane` |
 //! | [`dashboard`] | the dashboard and the developer portal, and what they show of the control plane |
 //! | [`changes`] | the changes of the dashboard and of the portal |
+//! | [`documents`] | documents of APIs at URLs, as options |
 //! | [`data_plane`] | `sluicegate data-plane` |
 //! | [`webhook`] | the admission webhook, as options |
 //! | [`source`] | the source of routes, as options |
@@ -43,6 +44,7 @@ mod control_plane;
 mod convert;
 mod dashboard;
 mod data_plane;
+mod documents;
 mod flags;
 mod gateway;
 mod key;

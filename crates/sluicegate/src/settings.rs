@@ -355,10 +355,10 @@ impl SettingsArgs {
 
 /// CA certificates from a file.
 #[derive(Clone, Debug)]
-struct Authorities(Vec<CertificateDer<'static>>);
+pub(crate) struct Authorities(pub(crate) Vec<CertificateDer<'static>>);
 
 /// Reads a file of PEM certificates.
-fn authorities(path: &str) -> Result<Authorities, String> {
+pub(crate) fn authorities(path: &str) -> Result<Authorities, String> {
     let all = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match all {
         Ok(all) if all.is_empty() => Err("the file has no certificate in PEM".to_owned()),

@@ -18,6 +18,7 @@ use crate::address::{key_value, object_name, port_range};
 use crate::changes::Objects;
 use crate::configmap;
 use crate::dashboard::Knowledge;
+use crate::documents::DocumentArgs;
 use crate::settings::SettingsArgs;
 use crate::tls::TlsArgs;
 
@@ -36,6 +37,8 @@ pub(crate) struct SourceArgs {
     kubernetes: bool,
     #[command(flatten)]
     configmaps: ConfigMapArgs,
+    #[command(flatten)]
+    documents: DocumentArgs,
     #[command(flatten)]
     cluster: ClusterArgs,
 }
@@ -195,6 +198,7 @@ impl SourceArgs {
     ) -> anyhow::Result<Source> {
         tls.apply(&mut options);
         self.configmaps.apply(&mut options);
+        options.documents = self.documents.documents();
         options.read_globals = configmap::reader(settings.clone(), tls.clone());
         if let Some(dir) = &self.manifests {
             return Ok(Source::Directory(Box::new(DirectorySource::new(dir, options))));

@@ -17,6 +17,7 @@ use sluicegate_model::{Config, Tls};
 use crate::frontend::gateway::service::{self, Placement};
 use crate::intent::Intents;
 use crate::merge::Merged;
+use crate::merge::policy::standing::{Reason, Standing};
 use crate::problem::Problem;
 use crate::store::Store;
 use crate::translate::{TranslateOptions, Translation};
@@ -91,7 +92,15 @@ pub(crate) fn emit(
         policy_statuses: of_policies
             .policy_statuses
             .into_iter()
-            .chain(intents.standings.iter().cloned())
+            .chain(intents.standings.iter().map(|standing| {
+                let fault = of_policies.api_faults.get(&standing.object);
+                match fault.filter(|_| standing.reason == Reason::Accepted) {
+                    Some(fault) => {
+                        Standing { reason: Reason::Invalid, message: fault.clone(), ..standing.clone() }
+                    }
+                    None => standing.clone(),
+                }
+            }))
             .collect(),
         ..Translation::default()
     };

@@ -6,7 +6,7 @@ use sluicegate_model::rule::{Backend, RuleMatch};
 use sluicegate_model::{HostPattern, PathPattern, Rule, UpstreamKey, VirtualHost};
 
 use super::slash;
-use crate::intent::{Intent, Own, Place, Reference};
+use crate::intent::{Intent, OfApi, Own, Place, Reference};
 use crate::merge::policy::Policies;
 use crate::merge::{rule, tls};
 use crate::problem::Problem;
@@ -36,10 +36,10 @@ pub(super) fn emit<'a>(
         let rules: Vec<Rule> = rules
             .map(|won| {
                 let (own, upstream) = (won.rule.own.as_deref(), won.rule.upstream.as_ref());
-                let rule =
-                    emitting.rule(won.intent, own, pattern, won.of.clone(), upstream, &won.rule.sections);
-                let (api, subscriptions) = (won.rule.api.clone(), won.rule.subscriptions.clone());
-                Rule { api, subscriptions, ..rule }
+                let of_api = won.rule.api.as_deref();
+                let rule = emitting.rule(won.intent, own, pattern, won.of.clone(), upstream, of_api);
+                let subscriptions = of_api.and_then(|of| of.subscriptions.clone());
+                Rule { api: of_api.map(|of| Box::new(of.operation.clone())), subscriptions, ..rule }
             })
             .collect();
         let asked = host.rules.iter().filter_map(|won| auth_service(won.intent, won.rule.own.as_deref()));
@@ -85,9 +85,9 @@ impl Emitting<'_, '_> {
         host: &HostPattern,
         of: RuleMatch,
         upstream: Option<&UpstreamKey>,
-        sections: &[Arc<str>],
+        of_api: Option<&OfApi>,
     ) -> Rule {
-        let attached = self.policies.govern(intent, own, upstream, sections);
+        let attached = self.policies.govern(intent, own, upstream, of_api);
         let https = own.map_or(intent.https, |own| own.https);
         Rule {
             id: intent.at.id(),
@@ -115,9 +115,9 @@ impl Emitting<'_, '_> {
         let of = RuleMatch::path(PathPattern::Prefix("/".into()));
         let Some(upstream) = &intent.default else {
             let own = intent.unmatched.as_deref()?;
-            return Some(self.rule(intent, Some(own), host, of, None, &[]));
+            return Some(self.rule(intent, Some(own), host, of, None, None));
         };
-        let rule = self.rule(intent, intent.own.as_deref(), host, of, Some(upstream), &[]);
+        let rule = self.rule(intent, intent.own.as_deref(), host, of, Some(upstream), None);
         references.extend(auth_service(intent, intent.own.as_deref()));
         let place = Place::DefaultBackend;
         references.push(Reference { at: intent.at, place, upstream: upstream.clone() });

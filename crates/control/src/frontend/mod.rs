@@ -22,7 +22,7 @@ pub(crate) mod nginx;
 pub(crate) fn intents<'a>(store: &'a Store, options: &'a TranslateOptions) -> Intents<'a> {
     let mut intents = Intents::default();
     ingress::ask(store, options, &mut intents);
-    api::ask(store, &mut intents);
+    api::ask(store, &options.documents, &mut intents);
     gateway::ask(store, options, &mut intents);
     nginx::services::ask(store, options, &mut intents);
     intents

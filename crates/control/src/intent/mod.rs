@@ -16,6 +16,7 @@ use sluicegate_model::{Certificate, ClientAuth, Codings, HostPattern, Layer4Rout
 use crate::backend_tls::BackendTls;
 use crate::backend_traffic::BackendTraffic;
 use crate::merge::policy::standing::Standing;
+use crate::object::api::requirement::Requirement;
 use crate::object::external_auth::listener_filter_field;
 use crate::object::gateway::listener_field;
 use crate::object::http_route::{backend_field as http_backend_field, filter_field};
@@ -140,12 +141,20 @@ pub(crate) struct Rule {
     pub(crate) upstream: Option<UpstreamKey>,
     /// The parts that the object sets for the rule.
     pub(crate) own: Option<Arc<Own>>,
+    /// The parts of a rule of an Api.
+    pub(crate) api: Option<Box<OfApi>>,
+}
+
+/// The parts of a rule of an Api.
+#[derive(Clone)]
+pub(crate) struct OfApi {
     /// The names by which policies select the rule, the most specific first.
     pub(crate) sections: Arc<[Arc<str>]>,
-    /// The operation of an Api.
-    pub(crate) api: Option<Box<ApiOperation>>,
-    /// The subscriptions to that operation.
+    pub(crate) operation: ApiOperation,
+    /// The subscriptions to the operation.
     pub(crate) subscriptions: Option<Arc<Subscriptions>>,
+    /// What the operation requires of its callers, if the Api enforces it.
+    pub(crate) requirement: Option<Arc<Requirement>>,
 }
 
 /// The parts that an object sets for its rules.

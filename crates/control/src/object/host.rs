@@ -5,7 +5,11 @@ use sluicegate_model::value::syntax::dns_name_fault;
 
 /// Parses `spec.rules[].host` by the rules of Kubernetes' own validation. A host is a lower-case DNS name (RFC 1123).
 /// Its first label may be `*`. IP addresses are not hosts. An empty host matches any host.
-pub(crate) fn parse(host: &str) -> Result<HostPattern, String> {
+///
+/// # Errors
+///
+/// If the text is no host, with the reason and the remedy.
+pub fn parse(host: &str) -> Result<HostPattern, String> {
     if host.is_empty() {
         return Ok(HostPattern::Any);
     }

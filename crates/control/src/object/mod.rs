@@ -49,7 +49,7 @@ pub(crate) mod gateway;
 pub(crate) mod gateway_api;
 pub(crate) mod grant;
 mod grpc_route;
-pub(crate) mod host;
+pub mod host;
 mod http_filter;
 pub(crate) mod http_route;
 pub(crate) mod ingress;

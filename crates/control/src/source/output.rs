@@ -15,6 +15,7 @@ use super::resolve::{Answer, Reach, Resolver, Target};
 use crate::catalogue::{self, Published};
 use crate::frontend::gateway::service;
 use crate::merge::policy::standing::Standing;
+use crate::object::api::{Api, DocumentSource};
 use crate::problem::{Problem, Severity};
 use crate::status::ObjectStatus;
 use crate::store::{ServiceRef, Store, Touched};
@@ -23,6 +24,9 @@ use crate::upstream;
 
 /// The longest wait of the first configuration for the addresses of external names.
 const FIRST_ANSWERS_MAX: Duration = Duration::from_secs(2);
+
+/// The longest wait of the first configuration for the documents of Apis at URLs.
+const FIRST_DOCUMENTS_MAX: Duration = Duration::from_secs(10);
 
 /// The maximum number of Ingresses and Gateways of other classes that one line of the log names.
 const FOREIGN_NAMED_MAX: usize = 3;
@@ -40,6 +44,15 @@ impl<P: FnMut(Change, Instant) -> Served + Send> Publish for P {}
 pub(super) struct Reports {
     pub(super) problems: state::Sender<Arc<[Problem]>>,
     pub(super) catalogue: state::Sender<Arc<Published>>,
+}
+
+/// News from outside of a source.
+#[derive(Debug)]
+pub(super) enum News {
+    /// Addresses of an external name.
+    Addresses(Answer),
+    /// A document of an Api at a URL has changed, or could not be fetched.
+    Document,
 }
 
 /// Translates a store whenever the store changes, and publishes the result.
@@ -110,9 +123,9 @@ impl<P: Publish> Output<P> {
     /// whether problems may have changed, so that the caller should [report](Self::report) them.
     pub(super) async fn apply(&mut self, store: &Store, touched: &Touched, heard: Instant) -> bool {
         if self.translation.is_none() || self.is_routing(touched) {
-            let config = self.translate(store);
-            if self.publisher.config().is_none() {
-                self.wait_for_first_answers().await;
+            let mut config = self.translate(store);
+            if self.publisher.config().is_none() && self.wait_for_first_news().await {
+                config = self.translate(store);
             }
             self.publish_config(config, heard);
             return true;
@@ -151,15 +164,30 @@ impl<P: Publish> Output<P> {
         next.is_some_and(|(key, _)| key.namespace == *namespace && key.service == *service)
     }
 
-    /// Waits for the address of an external name. A dropped future loses nothing.
-    pub(super) async fn answer(&mut self) -> Answer {
-        self.resolver.answer().await
+    /// Waits for news from outside of the source. A dropped future loses nothing.
+    pub(super) async fn news(&mut self) -> News {
+        let Self { options, resolver, .. } = self;
+        tokio::select! {
+            answer = resolver.answer() => News::Addresses(answer),
+            () = options.documents.changed() => News::Document,
+        }
     }
 
-    /// Publishes new addresses of an external name.
-    pub(super) fn take(&mut self, answer: Answer) {
-        self.resolver.take(answer);
+    /// Publishes news.
+    pub(super) fn take(&mut self, news: News, store: &Store) {
         let heard = Instant::now();
+        let answer = match news {
+            News::Addresses(answer) => answer,
+            News::Document => {
+                // The first configuration follows with the objects.
+                if self.is_serving() {
+                    let config = self.translate(store);
+                    self.publish_config(config, heard);
+                }
+                return;
+            }
+        };
+        self.resolver.take(answer);
         for (key, target) in &self.external {
             if let Some(endpoints) = self.resolver.endpoints(target)
                 && let Some(change) = self.publisher.set_endpoints(key, endpoints)
@@ -175,7 +203,8 @@ impl<P: Publish> Output<P> {
         let config = std::mem::take(&mut translation.config);
         // Without a dashboard and without a portal, there is no receiver.
         if self.catalogue.receiver_count() > 0 {
-            let published = catalogue::published(store, &translation.policy_statuses);
+            let documents = &self.options.documents;
+            let published = catalogue::published(store, documents, &translation.policy_statuses);
             self.catalogue.send_replace(published.into());
         }
         let target = |(key, port): (&UpstreamKey, &u16)| {
@@ -184,6 +213,12 @@ impl<P: Publish> Output<P> {
         };
         self.external = translation.external_ports.iter().filter_map(target).collect();
         self.resolver.want(&self.external.values().cloned().collect());
+        let apis = store.all::<Api>().flat_map(|(_, api, _)| api.documents());
+        let urls = apis.filter_map(|document| match document {
+            DocumentSource::Url(url) => Some(url.clone()),
+            DocumentSource::Inline(_) | DocumentSource::ConfigMap { .. } => None,
+        });
+        self.options.documents.want(&urls.collect());
         let before = self.translation.replace(translation);
         self.log_foreign_objects(before.as_ref());
         config
@@ -216,18 +251,35 @@ impl<P: Publish> Output<P> {
         }
     }
 
-    async fn wait_for_first_answers(&mut self) {
+    /// Waits for the addresses of external names, and for documents. Returns whether there is news of a document.
+    async fn wait_for_first_news(&mut self) -> bool {
+        let mut has_document = false;
+        let resolver = &mut self.resolver;
         let answers = async {
-            while !self.resolver.is_settled() {
-                let answer = self.resolver.answer().await;
-                self.resolver.take(answer);
+            while !resolver.is_settled() {
+                let answer = resolver.answer().await;
+                resolver.take(answer);
             }
         };
-        if timeout(FIRST_ANSWERS_MAX, answers).await.is_err() {
+        let documents = async {
+            while !self.options.documents.is_settled() {
+                self.options.documents.changed().await;
+                has_document = true;
+            }
+        };
+        let (answered, fetched) =
+            tokio::join!(timeout(FIRST_ANSWERS_MAX, answers), timeout(FIRST_DOCUMENTS_MAX, documents));
+        if answered.is_err() {
             tracing::warn!(
                 "some external names are not resolved yet; their Services are served once the names are resolved"
             );
         }
+        if fetched.is_err() {
+            tracing::warn!(
+                "some documents of Apis are not fetched yet; their Apis are served once they are fetched"
+            );
+        }
+        has_document
     }
 
     fn publish_config(&mut self, mut config: Config, heard: Instant) {

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use sluicegate_model::{Config, Settings, UpstreamKey};
 
+use crate::documents::Documents;
 use crate::intent::At;
 use crate::merge::policy::standing::Standing;
 use crate::object::secret::ConfigMap;
@@ -117,6 +118,8 @@ pub struct TranslateOptions {
     pub ignore_nginx_access_annotations: bool,
     /// The dialect of ingress-nginx. Default none: the gateway does not serve its classes.
     pub ingress_nginx: Option<IngressNginx>,
+    /// The documents of Apis at URLs. Default: documents are not fetched.
+    pub documents: Documents,
 }
 
 /// The options of the dialect of ingress-nginx.
@@ -239,6 +242,7 @@ impl Default for TranslateOptions {
             read_globals: ReadGlobals::default(),
             ignore_nginx_access_annotations: false,
             ingress_nginx: None,
+            documents: Documents::default(),
         }
     }
 }

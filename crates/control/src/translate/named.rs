@@ -61,9 +61,10 @@ impl Named {
         named.add_policies(store);
         for (_, api, _) in store.all::<Api>() {
             named.certificates.extend(api.environments.iter().filter_map(|of| of.certificate.clone()));
-            if let Some(DocumentSource::ConfigMap { object, .. }) = &api.document {
-                named.others.insert(object.clone());
-            }
+            named.others.extend(api.documents().filter_map(|document| match document {
+                DocumentSource::ConfigMap { object, .. } => Some(object.clone()),
+                DocumentSource::Inline(_) | DocumentSource::Url(_) => None,
+            }));
         }
         named
     }

@@ -787,6 +787,7 @@ fn security() -> Security {
         }),
         oidc: Some(Arc::new(oidc())),
         introspection: Some(Arc::new(introspection())),
+        required_scopes: valid(json!(["read", "admin write"])),
     };
     let rule = json!({
         "action": "Allow", "consumers": ["shop/alice"], "groups": ["gold"], "claims": [claim()], "methods": ["GET"],

@@ -264,11 +264,14 @@ fn authentication() -> impl Strategy<Value = Authentication> {
     let api_key =
         object([("from", list(credential())), ("forward", any::<bool>().prop_map(Into::into).boxed())]);
     let scope = object([("namespaces!", list(text_of("[a-z]{1,8}")))]);
-    let require = prop::sample::select(vec![Require::Any, Require::All]);
+    let require = prop::sample::select(vec![Require::Any, Require::All, Require::Optional]);
     let others = (option::of(jwt()), option::of(basic()), option::of(digest()), option::of(ext_auth()));
-    let servers = (option::of(oidc()), option::of(introspection()));
+    // Only tokens have scopes.
+    let scopes = list(text_of("[a-z]{1,4}( [a-z]{1,4}){0,2}"));
+    let servers = (option::of(oidc()), option::of(introspection()), scopes);
     (require, option::of(scope), api_key, others, servers).prop_map(
-        |(require, consumers, api_key, (jwt, basic, digest, ext_auth), (oidc, introspection))| {
+        |(require, consumers, api_key, (jwt, basic, digest, ext_auth), (oidc, introspection, scopes))| {
+            let has_tokens = jwt.is_some() || oidc.is_some() || introspection.is_some();
             Authentication {
                 require,
                 consumers: consumers.map(valid),
@@ -279,6 +282,7 @@ fn authentication() -> impl Strategy<Value = Authentication> {
                 ext_auth,
                 oidc: oidc.map(Arc::new),
                 introspection: introspection.map(Arc::new),
+                required_scopes: if has_tokens { valid(scopes) } else { Entries::default() },
             }
         },
     )

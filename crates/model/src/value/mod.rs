@@ -41,6 +41,6 @@ pub use text::{
     ConsumerName, CookieDomain, CookieName, CookiePath, CredentialPrefix, DataKey, EditedHeader,
     EndpointName, ForwardedHeader, GroupName, HeaderName, HeaderValue, Hostname, IdentityHeader, InlineKeys,
     KeyPrefix, LimitName, LoginParameterName, MatchValue, MediaType, MethodName, NamespaceScope,
-    ParameterName, ProviderName, Realm, RequestMethod, RewritePath, RewritePattern, Scope, ServerAddress,
-    ServerUser, ServiceHeader, SignInParameter, SignInUrl, TimeZoneName, Url,
+    ParameterName, ProviderName, Realm, RequestMethod, RewritePath, RewritePattern, Scope, ScopeList,
+    ServerAddress, ServerUser, ServiceHeader, SignInParameter, SignInUrl, TimeZoneName, Url,
 };

@@ -266,6 +266,13 @@ texts! {
             false => Err(format!("{text:?} is not a scope: write one scope in each entry, without spaces")),
         }
     };
+    /// Scopes of a token, with a space between two scopes (RFC 6749, 3.3).
+    ScopeList: 1..=1024 matching r"^[!#-\[\]-~]+( [!#-\[\]-~]+)*$", "a list of scopes", |text| {
+        match text.split(' ').all(|scope| Scope::new(scope).is_ok()) {
+            true => Ok(text.into()),
+            false => Err(format!("{text:?} is not a list of scopes: write scopes with one space between them")),
+        }
+    };
     /// The name of a parameter of an authorization request that the gateway does not set itself.
     LoginParameterName: 1..=64 matching "^[A-Za-z0-9._~-]+$", "the name of a parameter", |text| {
         const OWN: [&str; 11] = [

@@ -106,6 +106,9 @@ impl Security {
         identity: &Identity,
         consumers: &Consumers,
     ) -> Result<(), Denial> {
+        if !self.authentication.as_ref().is_none_or(|authentication| authentication.has_scopes(identity)) {
+            return Err(Denial::Scope);
+        }
         let Some(authorization) = &self.authorization else { return Ok(()) };
         authorization.decide(&Call {
             consumer: identity.consumer.map(|consumer| &*consumers.get(consumer).consumer),

@@ -86,7 +86,13 @@ impl Exchange<'_> {
                 }
             }
             let authorized = policy.compiled.authorize(&self.view(), &identity, consumers);
-            authorized.map_err(|denial| self.deny(&By::of(policy), denial))?;
+            if let Err(denial) = authorized {
+                if let Some(authentication) = &policy.compiled.authentication {
+                    let awaited = SlowCheckResults::default();
+                    self.edit(|_, edits| authentication.challenge(&awaited, denial, edits));
+                }
+                return Err(self.deny(&By::of(policy), denial));
+            }
             if !policy.compiled.filters.is_empty() {
                 Box::pin(self.filter_rule(policy, guard)).await?;
             }

@@ -135,6 +135,7 @@ fn message(refusal: &Refusal, status: u16) -> &'static str {
         {
             Denial::AmbiguousCredentials => "Duplicate API key found",
             Denial::Forbidden
+            | Denial::Scope
             | Denial::Consumer
             | Denial::NoSubscription
             | Denial::SubscriptionPending

@@ -1,9 +1,10 @@
 //! Apis, from an OpenAPI document to the responses.
 
 use sluicegate_testkit::backend::{Backend, Behaviour};
-use sluicegate_testkit::client::{Client, Response};
+use sluicegate_testkit::client::{self, Client, Response};
+use sluicegate_testkit::provider::{self, CLIENT, Provider};
 
-use crate::support::Site;
+use crate::support::{LIMIT, Site};
 
 type TestResult = anyhow::Result<()>;
 
@@ -28,9 +29,34 @@ paths:
     put: {}
 ";
 
+/// A document whose operations require different callers.
+const SECURED: &str = "
+openapi: 3.1.0
+info: {title: Safes, version: '1'}
+security: [{key: []}]
+components:
+  securitySchemes:
+    key: {type: apiKey, in: header, name: X-Key}
+    oauth: {type: oauth2}
+    certificate: {type: mutualTLS}
+paths:
+  /key: {get: {}}
+  /open: {get: {security: []}}
+  /write: {get: {security: [{oauth: [write, read]}]}}
+  /either: {get: {security: [{key: []}, {oauth: [read]}]}}
+  /optional: {get: {security: [{}, {key: []}]}}
+  /both: {get: {security: [{key: [], oauth: []}]}}
+  /certificate: {get: {security: [{certificate: []}]}}
+";
+
 /// An Api with the document, and further lines of the specification.
 fn api(more: &str, backend: &str) -> String {
     let document = DOCUMENT.replace('\n', "\n      ");
+    api_of(&format!("inline: |{document}"), more, backend)
+}
+
+/// An Api with a document at this place.
+fn api_of(document: &str, more: &str, backend: &str) -> String {
     format!(
         "---
 apiVersion: sluicegate.dev/v1alpha1
@@ -39,13 +65,19 @@ metadata: {{name: pets}}
 spec:
   owner: team-pets
   document:
-    inline: |{document}
+    {document}
   environments:
   - name: production
     hosts: [pets.test]
     backend: {{service: web, port: http{backend}}}
 {more}"
     )
+}
+
+/// A server that publishes a document.
+fn published(document: &str) -> Behaviour {
+    let length = document.len();
+    Behaviour::raw(format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{document}"))
 }
 
 async fn ask(site: &Site, method: &str, target: &str, lines: &str) -> anyhow::Result<Response> {
@@ -158,7 +190,7 @@ async fn document_of_a_configmap_is_read_and_changes_of_it_apply() -> TestResult
     assert_eq!(ask(&site, "GET", "/v1/pets", "").await?.status, 503, "{}", gateway.output());
     site.save("document.yaml", &configmap(DOCUMENT))?;
     let wait = async |target: &str, status: u16| {
-        let end = std::time::Instant::now() + crate::support::LIMIT;
+        let end = std::time::Instant::now() + LIMIT;
         while ask(&site, "GET", target, "").await?.status != status {
             anyhow::ensure!(std::time::Instant::now() < end, "{target}: {}", gateway.output());
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -223,7 +255,7 @@ async fn state_and_dates_of_the_lifecycle_decide_about_requests_and_headers() ->
         ("sunset: \"2026-01-01T00:00:00Z\"", 410),
     ] {
         site.save("ingress.yaml", &with(lifecycle))?;
-        let end = std::time::Instant::now() + crate::support::LIMIT;
+        let end = std::time::Instant::now() + LIMIT;
         while ask(&site, "GET", "/v1/pets", "").await?.status != status {
             anyhow::ensure!(std::time::Instant::now() < end, "{lifecycle}: {}", gateway.output());
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -294,7 +326,7 @@ async fn access_log_names_api_version_environment_and_operation() -> TestResult 
     let _gateway = site.serve(&["--access-log", &log.to_string_lossy()]).await?;
     ask(&site, "GET", "/v1/pets/7", "").await?;
     ask(&site, "GET", "/v1/wrong", "").await?;
-    let end = std::time::Instant::now() + crate::support::LIMIT;
+    let end = std::time::Instant::now() + LIMIT;
     let lines = loop {
         let text = std::fs::read_to_string(&log).unwrap_or_default();
         if text.lines().count() == 2 {
@@ -310,6 +342,189 @@ async fn access_log_names_api_version_environment_and_operation() -> TestResult 
     for (line, operation) in lines.iter().zip([Some("getPet"), None]) {
         assert_eq!((&line["route"], &line["api_version"]), (&"Api default/pets".into(), &"1.2.0".into()));
         assert_eq!((&line["environment"], line["operation"].as_str()), (&"production".into(), operation));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn operations_require_the_callers_that_the_document_names() -> TestResult {
+    let (backend, provider) = (Backend::start(Behaviour::echo()).await?, Provider::start().await?);
+    let site = Site::of([&backend])?;
+    let document = format!("inline: |{}", SECURED.replace('\n', "\n      "));
+    site.save("ingress.yaml", &api_of(&document, "  documentSecurity: Enforce\n", ""))?;
+    let _gateway = site.serve(&[]).await?;
+    // Without a policy, no method can check a credential.
+    assert_eq!(ask(&site, "GET", "/open", "").await?.status, 200);
+    assert_eq!(ask(&site, "GET", "/key", "X-Key: a-long-key-of-alice\r\n").await?.status, 503);
+    let problems = client::get(site.admin, "localhost", "/config").await?.text();
+    assert!(problems.contains("the scheme \\\"key\\\" needs spec.authentication.apiKey"), "{problems}");
+
+    let (issuer, secret) = (provider.state().issuer.clone(), provider::SECRET);
+    let policy = format!(
+        "apiVersion: sluicegate.dev/v1alpha1
+kind: SecurityPolicy
+metadata: {{name: pets}}
+spec:
+  targetRefs: [{{group: sluicegate.dev, kind: Api, name: pets}}]
+  authentication:
+    apiKey: {{}}
+    introspection: {{url: {issuer}/introspect, clientId: {CLIENT:?}, clientSecretRef: {{name: client}}}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {{name: client}}
+stringData: {{client-secret: {secret:?}}}
+---
+apiVersion: sluicegate.dev/v1alpha1
+kind: Consumer
+metadata: {{name: alice}}
+spec:
+  apiKeys: [{{secretRef: {{name: key}}}}]
+---
+apiVersion: v1
+kind: Secret
+metadata: {{name: key}}
+stringData: {{key: a-long-key-of-alice}}
+"
+    );
+    site.save("policy.yaml", &policy)?;
+    for (token, scope) in [("reader", "read"), ("writer", "read write"), ("nobody", "")] {
+        let claims = serde_json::json!({"active": true, "sub": token, "scope": scope});
+        provider.state().introspected.insert(token.to_owned(), claims);
+    }
+    let (key, none) = ("X-Key: a-long-key-of-alice\r\n", "");
+    let (reader, writer) = ("Authorization: Bearer reader\r\n", "Authorization: Bearer writer\r\n");
+    let end = std::time::Instant::now() + LIMIT;
+    while ask(&site, "GET", "/key", key).await?.status != 200 {
+        anyhow::ensure!(std::time::Instant::now() < end, "the key is not accepted");
+    }
+    let both = format!("{key}{reader}");
+    for (target, lines, status) in [
+        ("/key", none, 401),
+        ("/key", "X-API-Key: a-long-key-of-alice\r\n", 401),
+        ("/key", writer, 401),
+        ("/open", none, 200),
+        ("/open", "X-Key: wrong\r\n", 200),
+        ("/write", writer, 200),
+        ("/write", reader, 403),
+        ("/write", key, 401),
+        ("/either", key, 200),
+        ("/either", reader, 200),
+        ("/either", "Authorization: Bearer nobody\r\n", 403),
+        ("/either", none, 401),
+        ("/optional", none, 200),
+        ("/optional", key, 200),
+        ("/optional", "X-Key: wrong\r\n", 401),
+        ("/both", key, 401),
+        ("/both", reader, 401),
+        ("/both", &both, 200),
+        ("/certificate", &both, 503),
+        ("/none", none, 401),
+        ("/none", key, 401),
+    ] {
+        assert_eq!(ask(&site, "GET", target, lines).await?.status, status, "{target} {lines:?}");
+    }
+    let refused = ask(&site, "GET", "/write", reader).await?;
+    let challenge = Some("Bearer error=\"insufficient_scope\", scope=\"read write\"");
+    assert_eq!(refused.header("www-authenticate"), challenge);
+    let problems = client::get(site.admin, "localhost", "/config").await?.text();
+    assert!(problems.contains("is of the type mutualTLS, which is not supported"), "{problems}");
+    assert!(!problems.contains("needs spec.authentication"), "{problems}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn document_of_a_url_is_fetched_and_its_last_valid_version_stays() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let server = Backend::start(published(DOCUMENT)).await?;
+    let site = Site::of([&backend])?;
+    let document = |server: &Backend| format!("url: http://{}/openapi.yaml", server.addr());
+    site.save("ingress.yaml", &api_of(&document(&server), "", ""))?;
+    let cache = site.path().join(".documents").to_string_lossy().into_owned();
+    let host = server.ip().to_string();
+    let options = ["--api-document-host", &host, "--api-document-interval", "1s", "--api-document-cache"];
+    let options = [&options[..], &[&cache]].concat();
+    let status = async |target: &str| anyhow::Ok(ask(&site, "GET", target, "").await?.status);
+    let until = async |target: &str, wanted: u16| {
+        let end = std::time::Instant::now() + LIMIT;
+        while status(target).await? != wanted {
+            anyhow::ensure!(std::time::Instant::now() < end, "{target} is not {wanted}");
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        Ok(())
+    };
+    let mut gateway = site.serve(&options).await?;
+    assert_eq!(status("/v1/pets").await?, 200, "the first configuration has the document");
+    server.set(published(&DOCUMENT.replace("/pets/mine", "/pets/ours")));
+    until("/v1/pets/ours/x", 404).await?;
+    until("/v1/pets/ours", 200).await?;
+    for fault in ["openapi: 3.1.0\npaths: {/cats: {get: 7}}\n", "a: ["] {
+        server.set(published(fault));
+        let fetched = server.requests();
+        server.wait_until(|server| server.requests() > fetched + 1).await?;
+        assert_eq!((status("/v1/pets/ours").await?, status("/cats").await?), (200, 404), "{fault}");
+    }
+    let problems = client::get(site.admin, "localhost", "/config").await?.text();
+    assert!(problems.contains("the last valid version stays in service"), "{problems}");
+    gateway.kill()?;
+    let _gateway = site.serve(&options).await?;
+    assert_eq!(status("/v1/pets/ours").await?, 200, "the stored version is in service");
+    Ok(())
+}
+
+#[tokio::test]
+async fn document_of_a_host_that_is_not_allowed_is_never_fetched() -> TestResult {
+    let (backend, server) =
+        (Backend::start(Behaviour::echo()).await?, Backend::start(published(DOCUMENT)).await?);
+    let site = Site::of([&backend])?;
+    site.save(
+        "ingress.yaml",
+        &api_of(&format!("url: http://{}/", server.addr()), "    basePath: /v1\n", ""),
+    )?;
+    let _gateway = site.serve(&["--api-document-host", "docs.example.com"]).await?;
+    assert_eq!(ask(&site, "GET", "/v1/pets", "").await?.status, 503);
+    let problems = client::get(site.admin, "localhost", "/config").await?.text();
+    assert!(problems.contains("is not allowed: start the gateway with --api-document-host"), "{problems}");
+    assert_eq!(server.accepted(), 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn environments_have_documents_and_policies_of_their_own() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let site = Site::of([&backend])?;
+    let next = DOCUMENT.replace("/pets/mine", "/pets/ours").replace('\n', "\n        ");
+    let more = format!(
+        "  - name: staging
+    hosts: [staging.test]
+    backend: {{service: web, port: http}}
+    document:
+      inline: |{next}
+---
+apiVersion: sluicegate.dev/v1alpha1
+kind: TrafficPolicy
+metadata: {{name: staging}}
+spec:
+  targetRefs: [{{group: sluicegate.dev, kind: Api, name: pets, sectionName: staging}}]
+  responseHeaders: {{set: [{{name: X-Environment, value: staging}}]}}
+"
+    );
+    site.save("ingress.yaml", &api(&more, ""))?;
+    let _gateway = site.serve(&[]).await?;
+    for (host, target, allow) in [
+        ("pets.test", "/v1/pets/mine", Some("GET, HEAD, OPTIONS")),
+        ("pets.test", "/v1/pets/ours", Some("GET, HEAD, DELETE, OPTIONS")),
+        ("staging.test", "/v1/pets/mine", Some("GET, HEAD, DELETE, OPTIONS")),
+        ("staging.test", "/v1/pets/ours", Some("GET, HEAD, OPTIONS")),
+    ] {
+        let request = format!("PATCH {target} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n");
+        let response = Client::connect(site.http).await?.request(request).await?;
+        assert_eq!(response.header("allow"), allow, "{host} {target}");
+    }
+    for (host, environment) in [("pets.test", None), ("staging.test", Some("staging"))] {
+        let request = format!("GET /v1/pets HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        let response = Client::connect(site.http).await?.request(request).await?;
+        assert_eq!((response.status, response.header("x-environment")), (200, environment), "{host}");
     }
     Ok(())
 }

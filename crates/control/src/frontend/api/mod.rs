@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use sluicegate_model::feature::returns::{Body, Condition, Content, Test};
 use sluicegate_model::feature::{
     DirectResponse, Features, Header, HeaderEdits, ResponseHeader, ResponseHeaderMode, Return,
@@ -16,14 +17,16 @@ use sluicegate_model::value::{
     AnnotatedHeader, CipherSuites, EditedHeader, Entries, HeaderValue, MediaType, Number, Template,
 };
 use sluicegate_model::{PathPattern, PathTemplate, UpstreamKey};
-use sluicegate_openapi::{Method, Operation};
+use sluicegate_openapi::{Method, Need, Operation};
 
+use crate::documents::Documents;
 use crate::frontend::certificate;
-use crate::intent::{At, Host, Https, Intent, Intents, Own, Passthrough, Place, Rule, Tls};
+use crate::intent::{At, Host, Https, Intent, Intents, OfApi, Own, Passthrough, Place, Rule, Tls};
 use crate::merge::policy::standing::{Reason, Standing};
 use crate::object::api::contract::Contract;
 use crate::object::api::lifecycle::{LifecycleState, VersionPlace, Versioning};
-use crate::object::api::{Api, DocumentSource, Environment};
+use crate::object::api::requirement::Requirement;
+use crate::object::api::{Api, DocumentSource, Environment, Found};
 use crate::problem::{Problem, Severity};
 use crate::store::Store;
 use crate::upstream;
@@ -34,16 +37,16 @@ mod rewrite;
 mod subscriptions;
 
 /// Adds the intents of Apis, the oldest first.
-pub(super) fn ask<'a>(store: &'a Store, intents: &mut Intents<'a>) {
+pub(super) fn ask<'a>(store: &'a Store, documents: &Documents, intents: &mut Intents<'a>) {
     let mut apis: Vec<_> =
         store.all::<Api>().map(|(object, api, origin)| (At { object, origin }, api)).collect();
     let subscriptions = AllSubscriptions::new(store, intents);
     apis.sort_by_cached_key(|(at, api)| at.age(api.created));
     for (at, api) in apis {
         let before = intents.problems.len();
-        let contract = contract(store, at, api, &mut intents.problems);
+        let documents = ApiDocuments { store, documents, at, api, known: BTreeMap::new() };
         let of = subscriptions.of(at.object, api);
-        let intent = intent(store, at, api, contract.as_deref(), of, &mut intents.problems);
+        let intent = intent(store, at, api, documents, of, &mut intents.problems);
         intents.http.push(intent);
         let mut faults =
             intents.problems[before..].iter().filter(|problem| problem.severity == Severity::Error);
@@ -54,38 +57,66 @@ pub(super) fn ask<'a>(store: &'a Store, intents: &mut Intents<'a>) {
     }
 }
 
-/// The document of an Api. Without a document, all requests receive 503.
-fn contract(store: &Store, at: At<'_>, api: &Api, problems: &mut Vec<Problem>) -> Option<Arc<Contract>> {
-    let (object, key) = match api.document.as_ref()? {
-        DocumentSource::Inline(contract) => return Some(contract.clone()),
-        DocumentSource::ConfigMap { object, key } => (object, key),
-    };
-    let field = "spec.document.configMap";
-    let mut fault = |message: String| {
-        let message = format!("{message}; requests for the API receive 503");
-        problems.push(at.problem(Severity::Error, field, message));
-    };
-    let Some((configmap, _)) = store.configmap(object) else {
-        fault(format!("{object} does not exist"));
-        return None;
-    };
-    let Some(text) = configmap.data.get(key).and_then(|text| std::str::from_utf8(text).ok()) else {
-        fault(format!("{object} has no text in data[{key}]"));
-        return None;
-    };
-    let contract = configmap.documents.get(key, text);
-    for found in &contract.faults {
-        let severity = if found.is_error { Severity::Error } else { Severity::Warning };
-        problems.push(at.problem(severity, field, format!("data[{key}]: {}", found.message)));
+/// The documents of an Api, each read once.
+struct ApiDocuments<'d, 'a> {
+    store: &'d Store,
+    documents: &'d Documents,
+    at: At<'a>,
+    api: &'a Api,
+    known: BTreeMap<String, Option<Arc<Contract>>>,
+}
+
+impl ApiDocuments<'_, '_> {
+    /// The document of an environment. Without a document, all requests receive 503.
+    fn of(&mut self, environment: &Environment, problems: &mut Vec<Problem>) -> Option<Arc<Contract>> {
+        let (field, source) = self.api.document_of(environment);
+        if let Some(known) = self.known.get(&field) {
+            return known.clone();
+        }
+        let contract = source.and_then(|source| self.read(source, &field, problems));
+        self.known.insert(field, contract.clone());
+        contract
     }
-    Some(contract)
+
+    fn read(
+        &self,
+        source: &DocumentSource,
+        field: &str,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Arc<Contract>> {
+        let field = format!("{field}.{}", source.field());
+        let mut tell = |severity, message: String| problems.push(self.at.problem(severity, &field, message));
+        let (contract, name) = match source.find(self.store, self.documents) {
+            Found::Contract(contract, name) => (contract, name),
+            Found::Old(contract, fault) => {
+                tell(Severity::Error, format!("{fault}; the last valid version stays in service"));
+                (contract, String::new())
+            }
+            Found::Missing(fault) => {
+                tell(Severity::Error, format!("{fault}; requests for the API receive 503"));
+                return None;
+            }
+            Found::NotFetched => {
+                tell(Severity::Note, "this command does not fetch the document".to_owned());
+                return None;
+            }
+        };
+        // The faults of an inline document are faults of the object.
+        if !matches!(source, DocumentSource::Inline(_)) {
+            for found in &contract.faults {
+                let severity = if found.is_error { Severity::Error } else { Severity::Warning };
+                tell(severity, format!("{name}{}", found.message));
+            }
+        }
+        Some(contract)
+    }
 }
 
 fn intent<'a>(
     store: &Store,
     at: At<'a>,
     api: &'a Api,
-    contract: Option<&Contract>,
+    mut documents: ApiDocuments<'_, 'a>,
     mut subscriptions: ApiSubscriptions<'_>,
     problems: &mut Vec<Problem>,
 ) -> Intent<'a> {
@@ -95,6 +126,8 @@ fn intent<'a>(
     let lifecycle = Features { template_headers, returns, ..Features::default() };
     let mut hosts = Vec::new();
     for environment in &api.environments {
+        let contract = documents.of(environment, problems);
+        let contract = contract.as_deref();
         let (lifecycle, problems, subscriptions) = (&lifecycle, &mut *problems, &mut subscriptions);
         let rules = Rules { store, at, api, environment, contract, lifecycle, subscriptions, problems };
         let rules = rules.build();
@@ -161,7 +194,7 @@ impl Rules<'_, '_, '_> {
             document.and_then(|document| document.servers.first()).map_or("", |server| &server.path);
         let base = self.environment.base_path.as_deref().unwrap_or(of_document);
         let (base, choice) = self.choice(base, version);
-        let other = self.label(version, None);
+        let other = self.other(version);
         let refused = match (self.api.lifecycle.state, document) {
             (LifecycleState::Created, _) => return Vec::new(),
             (LifecycleState::Retired, _) => Some(gone()),
@@ -176,7 +209,7 @@ impl Rules<'_, '_, '_> {
         let mut rules = Vec::new();
         let (Some(document), None) = (document, &refused) else {
             let own = self.own(refused.unwrap_or_default());
-            self.add(&mut rules, choice.of(&below(&base)), None, &own, &[], &other);
+            self.add(&mut rules, choice.of(&below(&base)), None, &own, &other);
             return rules;
         };
         let upstream = self
@@ -190,6 +223,7 @@ impl Rules<'_, '_, '_> {
         let rewritten = self.environment.endpoint_path.as_deref().filter(|path| **path != *base);
         let rewritten = rewritten.and_then(|path| rewrite::base_path(&base, path));
         let own = self.own(rewritten.unwrap_or_default());
+        let mut requirements: HashMap<&[Box<[Need]>], Arc<Requirement>> = HashMap::default();
         let mut paths: BTreeMap<String, Vec<&Operation>> = BTreeMap::new();
         for operation in &document.operations {
             paths.entry(operation.shape()).or_default().push(operation);
@@ -209,27 +243,37 @@ impl Rules<'_, '_, '_> {
                     checks: checks.map(Box::new),
                     ..self.label(version, Some(&operation.id))
                 };
+                let requirement = self.api.enforces_security.then(|| {
+                    let security = &*operation.security;
+                    let make = || Arc::new(Requirement::new(document, security));
+                    requirements.entry(security).or_insert_with(make).clone()
+                });
+                // The gateway's own responses need no subscription.
+                let of_sets = &sections[..sections.len().saturating_sub(1)];
+                let subscriptions = upstream.and_then(|_| self.subscriptions.of(of_sets));
+                let of_api =
+                    OfApi { sections: sections.into(), operation: label, subscriptions, requirement };
                 // RFC 9110, 9.3.2: HEAD is GET without the content of the response.
                 let head = (operation.method == Method::Get && !has(Method::Head)).then_some(Method::Head);
                 for method in [Some(operation.method), head].into_iter().flatten() {
                     let of = choice.of(&matching(path.clone(), Some(method)));
-                    self.add(&mut rules, of, upstream, &own, &sections, &label);
+                    self.add(&mut rules, of, upstream, &own, &of_api);
                 }
             }
             let allow = allowed(&operations);
             if !has(Method::Options) {
                 let options = Features { response_headers: allow_header(&allow), ..empty(204) };
                 let of = choice.of(&matching(path.clone(), Some(Method::Options)));
-                self.add(&mut rules, of, None, &self.own(options), &[], &other);
+                self.add(&mut rules, of, None, &self.own(options), &other);
             }
             let detail = format!("The path allows {allow}.");
             let refused = self.own(response(405, "Method Not Allowed", &detail, Some(&allow)));
             let of = matching(path, None);
-            self.add(&mut rules, choice.of(&of), None, &refused, &[], &other);
-            self.add(&mut rules, choice.unknown(&of), None, &unknown, &[], &other);
+            self.add(&mut rules, choice.of(&of), None, &refused, &other);
+            self.add(&mut rules, choice.unknown(&of), None, &unknown, &other);
         }
         let missing = self.own(response(404, "Not Found", "The API has no such path.", None));
-        self.add(&mut rules, choice.of(&below(&base)), None, &missing, &[], &other);
+        self.add(&mut rules, choice.of(&below(&base)), None, &missing, &other);
         rules
     }
 
@@ -254,22 +298,22 @@ impl Rules<'_, '_, '_> {
         of: Vec<RuleMatch>,
         upstream: Option<&UpstreamKey>,
         own: &Arc<Own>,
-        sections: &[Arc<str>],
-        label: &ApiOperation,
+        of_api: &OfApi,
     ) {
-        // The gateway's own responses need no subscription.
-        let subscriptions = if upstream.is_some() { self.subscriptions.of(sections) } else { None };
-        let sections: Arc<[Arc<str>]> = sections.into();
         rules.extend(of.into_iter().map(|of| Rule {
             place: Place::Environment(self.environment.index),
             of,
             literal: None,
             upstream: upstream.cloned(),
             own: Some(own.clone()).filter(|own| *own.features != Features::default()),
-            sections: sections.clone(),
-            api: Some(Box::new(label.clone())),
-            subscriptions: subscriptions.clone(),
+            api: Some(Box::new(of_api.clone())),
         }));
+    }
+
+    /// The parts of rules for requests that are for no operation.
+    fn other(&self, version: &str) -> OfApi {
+        let (sections, operation) = ([self.environment.name.clone()].into(), self.label(version, None));
+        OfApi { sections, operation, subscriptions: None, requirement: None }
     }
 
     /// The parts of rules with these features, and the features of the lifecycle.
@@ -297,10 +341,11 @@ impl Rules<'_, '_, '_> {
         }
     }
 
-    /// The names by which policies select an operation, the most specific first: its id, then its sets.
+    /// The names by which policies select an operation, the most specific first: its id, its sets, its environment.
     fn sections(&self, operation: &Operation) -> Vec<Arc<str>> {
         let sets = self.api.sets.iter().filter(|set| set.has(operation)).map(|set| set.name.clone());
-        std::iter::once(Arc::from(&*operation.id)).chain(sets).collect()
+        let id = std::iter::once(Arc::from(&*operation.id));
+        id.chain(sets).chain([self.environment.name.clone()]).collect()
     }
 
     /// The names of an operation in the records of requests.

@@ -8,7 +8,6 @@
 //! | [`restriction`] | annotations of ingress-nginx that restrict access and are not read |
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use sluicegate_model::rule::{HttpsRedirect, RuleMatch};
 use sluicegate_model::value::CipherSuites;
@@ -118,9 +117,7 @@ fn host<'a>(
             literal: path.literal.clone().map(RuleMatch::path),
             upstream: Some(upstream::key(store, &path.upstream, ingress.backend.as_ref(), None)),
             own: None,
-            sections: Arc::default(),
             api: None,
-            subscriptions: None,
         }
     };
     Host {

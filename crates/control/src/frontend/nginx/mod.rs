@@ -392,9 +392,7 @@ impl<'a> Dialect<'a> {
                             literal: None,
                             upstream: Some(upstream.clone()),
                             own: Some(own.clone()),
-                            sections: Arc::default(),
                             api: None,
-                            subscriptions: None,
                         },
                         Some(redirect) => Rule {
                             place,
@@ -402,9 +400,7 @@ impl<'a> Dialect<'a> {
                             literal: None,
                             upstream: None,
                             own: Some(location::redirecting(&own, redirect)),
-                            sections: Arc::default(),
                             api: None,
-                            subscriptions: None,
                         },
                     }));
                 }
@@ -424,9 +420,7 @@ impl<'a> Dialect<'a> {
                         literal: None,
                         upstream: Some(upstream),
                         own: Some(Arc::new(own)),
-                        sections: Arc::default(),
                         api: None,
-                        subscriptions: None,
                     });
                 }
             }

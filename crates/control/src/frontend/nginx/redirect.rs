@@ -82,14 +82,5 @@ fn responding(place: Place, of: RuleMatch, own: &Own, response: Return) -> Rule 
     // ingress-nginx adds the header in locations, and these redirects precede them.
     features.hsts = None;
     own.https = Https { is_forced: false, if_tls: Some(false), ..own.https };
-    Rule {
-        place,
-        of,
-        literal: None,
-        upstream: None,
-        own: Some(Arc::new(own)),
-        sections: Arc::default(),
-        api: None,
-        subscriptions: None,
-    }
+    Rule { place, of, literal: None, upstream: None, own: Some(Arc::new(own)), api: None }
 }

@@ -17,9 +17,10 @@ use foldhash::{HashMap, HashSet};
 use sluicegate_model::policy::{Consumer, RateLimits, Security, Traffic};
 use sluicegate_model::{Config, ObjectId, UpstreamKey};
 
-use crate::intent::{At, Intent, Intents, Own, Reference};
+use crate::intent::{At, Intent, Intents, OfApi, Own, Reference};
 use crate::manifest::Guarded;
 use crate::object::ObjectRef;
+use crate::object::api::requirement::Requirement;
 use crate::object::policy::rate_limit::RateLimitPolicy;
 use crate::object::policy::security::SecurityPolicy;
 use crate::object::policy::traffic::TrafficPolicy;
@@ -54,10 +55,17 @@ pub(crate) struct Policies<'a> {
     told: HashSet<Problem>,
     /// By address. The original policy stays in memory, so that no other policy gets its address.
     narrowed: HashMap<(*const Traffic, Option<*const Security>), [Arc<Traffic>; 2]>,
+    /// The policies of operations, by their requirements and their original policies. By address, as `narrowed`.
+    required: HashMap<(*const Requirement, Option<*const Security>), Required>,
+    /// The first fault of each Api whose operations are closed.
+    api_faults: HashMap<ObjectRef, String>,
     /// The features of Ingresses without a traffic policy.
     shared: shared::Pool,
     problems: Vec<Problem>,
 }
+
+/// A requirement, the original policy, and the policy of the operation.
+type Required = (Arc<Requirement>, Option<Arc<Security>>, Option<Arc<Security>>);
 
 /// The policies that apply to a route.
 pub(crate) struct RoutePolicies {
@@ -75,6 +83,8 @@ pub(crate) struct Built<'a> {
     pub(crate) policy_statuses: Vec<Standing>,
     /// The Services that policies name.
     pub(crate) references: Vec<Reference<'a>>,
+    /// The first fault of each Api whose operations are closed.
+    pub(crate) api_faults: HashMap<ObjectRef, String>,
     /// The settings of policies for upstreams themselves.
     pub(crate) upstreams: HashMap<UpstreamKey, ServiceFeatures>,
 }
@@ -114,28 +124,34 @@ impl<'a> Policies<'a> {
             rate_limits: Attached::new(&targets, of_limits, |_, _| None),
             traffic: Attached::new(&targets, of_traffic, |_, _| None),
             narrowed: HashMap::default(),
+            required: HashMap::default(),
+            api_faults: HashMap::default(),
             shared: shared::Pool::default(),
             told: HashSet::default(),
             problems,
         }
     }
 
-    /// The policies of a rule of an Ingress or an Api that leads to this upstream. Policies select the rule of an Api also by
-    /// `sections`. A part that the Ingress itself sets (`own`) has precedence
-    /// over the same part of a policy.
+    /// The policies of a rule of an Ingress or an Api that leads to this upstream. A part that the Ingress itself sets (`own`) has
+    /// precedence over the same part of a policy.
     pub(crate) fn govern(
         &mut self,
         intent: &Intent<'_>,
         own: Option<&Own>,
         upstream: Option<&UpstreamKey>,
-        sections: &[Arc<str>],
+        of_api: Option<&OfApi>,
     ) -> RoutePolicies {
+        let sections = of_api.map_or(&[][..], |of| &of.sections);
         let ingress = intent.at.object;
         let security = match self.closed.iter().find(|(guarded, _)| guarded.has(&ingress.namespace)) {
             Some((_, closed)) => Some(closed.clone()),
             None => {
                 let governor = self.security.of(ingress, sections, upstream);
                 let governor = security::combined(own.and_then(|own| own.security.as_ref()), governor);
+                let governor = match of_api.and_then(|of| of.requirement.as_ref()) {
+                    Some(requirement) => self.required(requirement, governor, intent.at),
+                    None => governor,
+                };
                 intent.refuses.clone().or(governor)
             }
         };
@@ -151,6 +167,32 @@ impl<'a> Policies<'a> {
         let own_limits = own.and_then(|own| own.rate_limits.clone());
         let rate_limits = own_limits.or_else(|| self.rate_limits.of(ingress, sections, upstream));
         RoutePolicies { security, rate_limits, traffic }
+    }
+
+    /// The policy of an operation with only the authentication that the operation requires. If the requirement cannot be met, the
+    /// operation is closed.
+    fn required(
+        &mut self,
+        requirement: &Arc<Requirement>,
+        policy: Option<Arc<Security>>,
+        at: At<'_>,
+    ) -> Option<Arc<Security>> {
+        let of = (Arc::as_ptr(requirement), policy.as_ref().map(Arc::as_ptr));
+        if let Some((.., known)) = self.required.get(&of) {
+            return known.clone();
+        }
+        let applied = match requirement.apply(policy.as_deref()) {
+            Ok(applied) => applied.map(Arc::new),
+            Err(fault) => {
+                let message = format!("{fault}; requests for its operations receive 503");
+                let problem = at.problem(Severity::Error, "spec.documentSecurity", message);
+                self.api_faults.entry(at.object.clone()).or_insert_with(|| problem.within());
+                self.problems.extend(Some(problem).filter(|problem| !self.problems.contains(problem)));
+                Some(Arc::new(Security::closed(at.id(), fault.into())))
+            }
+        };
+        self.required.insert(of, (requirement.clone(), policy, applied.clone()));
+        applied
     }
 
     /// The features of an Ingress, with the features of a policy that the Ingress does not set.
@@ -237,7 +279,8 @@ impl<'a> Policies<'a> {
 
     /// Completes the policies, when the configuration has all routes.
     pub(crate) fn finish(self, store: &Store, config: &Config) -> Built<'a> {
-        let mut built = Built { problems: self.problems, ..Built::default() };
+        let (problems, api_faults) = (self.problems, self.api_faults);
+        let mut built = Built { problems, api_faults, ..Built::default() };
         self.security.report_ineffective_policies(config, &mut built.problems);
         self.rate_limits.report_ineffective_policies(config, &mut built.problems);
         self.traffic.report_ineffective_policies(config, &mut built.problems);

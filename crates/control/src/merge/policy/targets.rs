@@ -49,7 +49,8 @@ impl<'i> Targets<'i> {
         let of_http = |intent: &'i Intent<'i>| match intent.at.object.kind {
             Kind::Api => {
                 let rules = intent.hosts.iter().flat_map(|host| &host.rules);
-                Served::Api(rules.flat_map(|rule| rule.sections.iter()).collect())
+                let apis = rules.filter_map(|rule| rule.api.as_ref());
+                Served::Api(apis.flat_map(|of| of.sections.iter()).collect())
             }
             _ => Served::Ingress,
         };

@@ -9,13 +9,11 @@ use sluicegate_model::ApiContract;
 use sluicegate_openapi::{Document, Finding, Parts, SchemaFault};
 
 use crate::catalogue::Packed;
+use crate::documents::DOCUMENT_LENGTH_MAX;
 use crate::locate;
 use crate::manifest::read_yaml;
 use crate::object::Kind;
 use crate::object::policy::{GROUP, VERSION};
-
-/// The longest document, in bytes. A cluster stores at most about 1 MiB for an object.
-const LENGTH_MAX: usize = 16 << 20;
 
 /// The bytes that the search for the lines of faults reads at most: each search reads the document from its beginning.
 const SEARCHED_MAX: usize = 32 << 20;
@@ -57,8 +55,8 @@ impl Contract {
             faults: vec![ContractFault { is_error: true, message }],
             made: Mutex::default(),
         };
-        if text.len() > LENGTH_MAX {
-            return failed(format!("has {} bytes, but may have at most {LENGTH_MAX}", text.len()));
+        if text.len() > DOCUMENT_LENGTH_MAX {
+            return failed(format!("has {} bytes, but may have at most {DOCUMENT_LENGTH_MAX}", text.len()));
         }
         let root = match read_yaml(text) {
             Ok(root) => root,
@@ -75,6 +73,11 @@ impl Contract {
         };
         let faults = document.findings.iter().enumerate().map(fault).collect();
         Self { document, text: Packed::new(text), faults, made: Mutex::default() }
+    }
+
+    /// Whether a part of the document cannot be served.
+    pub(crate) fn has_errors(&self) -> bool {
+        self.faults.iter().any(|fault| fault.is_error)
     }
 
     /// The contract with these parts of each operation, for the data plane.
@@ -203,6 +206,10 @@ mod tests {
                 "{contract:?}"
             );
         }
-        assert!(Contract::read(&" ".repeat(LENGTH_MAX + 1)).faults[0].message.contains("at most 16777216"));
+        assert!(
+            Contract::read(&" ".repeat(DOCUMENT_LENGTH_MAX + 1)).faults[0]
+                .message
+                .contains("at most 16777216")
+        );
     }
 }

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | [`written`] | the kind as users write it |
 //! | [`contract`] | the OpenAPI document |
+//! | [`requirement`] | what operations require of their callers |
 //! | [`lifecycle`] | the lifecycle, and the choice of a version |
 
 use std::sync::Arc;
 
 use sluicegate_model::feature::Validation;
+use sluicegate_model::value::Url;
 use sluicegate_model::value::syntax::{self, normal_path};
 use sluicegate_model::{HostPattern, UpstreamKey, Visibility};
 use sluicegate_openapi::{Method, Operation};
@@ -16,13 +18,16 @@ use sluicegate_openapi::{Method, Operation};
 use super::gateway_api::Written;
 use super::kind::Raw;
 use super::{Kind, Object, ObjectRef, annotation, host, visibility};
+use crate::documents::{DocumentState, Documents};
 use crate::problem::Findings;
+use crate::store::Store;
 use contract::Contract;
 use lifecycle::{Lifecycle, Versioning};
-use written::{ApiSpec, DocumentRef, EnvironmentSpec, OperationSetSpec, SubscriptionNeed};
+use written::{ApiSpec, DocumentRef, DocumentSecurity, EnvironmentSpec, OperationSetSpec, SubscriptionNeed};
 
 pub(crate) mod contract;
 pub(crate) mod lifecycle;
+pub(crate) mod requirement;
 pub(crate) mod written;
 
 /// A checked `Api`.
@@ -45,6 +50,8 @@ pub(crate) struct Api {
     pub(crate) subscriptions: SubscriptionNeed,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) validation: Validation,
+    /// Whether operations require what the document says of their callers.
+    pub(crate) enforces_security: bool,
     /// The visitors of the developer portal that see the API.
     pub(crate) visibility: Visibility,
 }
@@ -54,6 +61,62 @@ pub(crate) struct Api {
 pub(crate) enum DocumentSource {
     Inline(Arc<Contract>),
     ConfigMap { object: ObjectRef, key: Box<str> },
+    Url(Url),
+}
+
+/// What is known of a document.
+pub(crate) enum Found {
+    /// The document, and its name in messages.
+    Contract(Arc<Contract>, String),
+    /// An older version of the document, and why there is no newer version.
+    Old(Arc<Contract>, String),
+    /// There is no document, for this reason.
+    Missing(String),
+    /// This process does not fetch the document.
+    NotFetched,
+}
+
+impl Found {
+    pub(crate) fn contract(self) -> Option<Arc<Contract>> {
+        match self {
+            Self::Contract(contract, _) | Self::Old(contract, _) => Some(contract),
+            Self::Missing(_) | Self::NotFetched => None,
+        }
+    }
+}
+
+impl DocumentSource {
+    pub(crate) fn find(&self, store: &Store, documents: &Documents) -> Found {
+        match self {
+            Self::Inline(contract) => Found::Contract(contract.clone(), String::new()),
+            Self::ConfigMap { object, key } => {
+                let Some((configmap, _)) = store.configmap(object) else {
+                    return Found::Missing(format!("{object} does not exist"));
+                };
+                match configmap.data.get(key).and_then(|text| std::str::from_utf8(text).ok()) {
+                    Some(text) => {
+                        Found::Contract(configmap.documents.get(key, text), format!("data[{key}]: "))
+                    }
+                    None => Found::Missing(format!("{object} has no text in data[{key}]")),
+                }
+            }
+            Self::Url(url) => match documents.get(url) {
+                DocumentState::Known(contract, None) => Found::Contract(contract, String::new()),
+                DocumentState::Known(contract, Some(fault)) => Found::Old(contract, fault),
+                DocumentState::Unknown(fault) => Found::Missing(fault),
+                DocumentState::NotFetched => Found::NotFetched,
+            },
+        }
+    }
+
+    /// The name of its field.
+    pub(crate) fn field(&self) -> &'static str {
+        match self {
+            Self::Inline(_) => "inline",
+            Self::ConfigMap { .. } => "configMap",
+            Self::Url(_) => "url",
+        }
+    }
 }
 
 /// A valid environment.
@@ -62,6 +125,8 @@ pub(crate) struct Environment {
     /// Its place in `spec.environments`.
     pub(crate) index: usize,
     pub(crate) name: Arc<str>,
+    /// Its own document; `None` inside if the reference is invalid.
+    pub(crate) document: Option<Option<DocumentSource>>,
     pub(crate) hosts: Vec<HostPattern>,
     /// In normal form, without a final slash; `None` for the path of the document.
     pub(crate) base_path: Option<Box<str>>,
@@ -101,10 +166,27 @@ impl OperationSet {
 }
 
 impl Api {
+    /// The document of an environment, and the field that names it. `None` if the reference is invalid.
+    pub(crate) fn document_of<'s>(
+        &'s self,
+        environment: &'s Environment,
+    ) -> (String, Option<&'s DocumentSource>) {
+        match &environment.document {
+            Some(own) => (format!("spec.environments[{}].document", environment.index), own.as_ref()),
+            None => ("spec.document".to_owned(), self.document.as_ref()),
+        }
+    }
+
+    /// All documents.
+    pub(crate) fn documents(&self) -> impl Iterator<Item = &DocumentSource> {
+        let own = self.environments.iter().filter_map(|environment| environment.document.as_ref()?.as_ref());
+        self.document.iter().chain(own)
+    }
+
     fn check(raw: Written<ApiSpec>, object: &ObjectRef, findings: &mut Findings) -> Self {
         annotation::check_names(object.kind, raw.metadata.annotations.as_ref(), findings);
         let spec = raw.spec.unwrap_or_default();
-        let document = document(spec.document, object, findings);
+        let document = document(spec.document, "spec.document", object, findings);
         if spec.environments.is_empty() {
             findings.error("spec.environments", "is empty: write at least one environment");
         }
@@ -132,6 +214,7 @@ impl Api {
             subscriptions: spec.subscriptions.unwrap_or_default(),
             lifecycle: Lifecycle::check(spec.lifecycle.unwrap_or_default(), findings),
             validation: spec.validation.unwrap_or_default(),
+            enforces_security: spec.document_security == Some(DocumentSecurity::Enforce),
             visibility: visibility::check(spec.catalogue, findings),
         }
     }
@@ -147,13 +230,17 @@ fn text(name: &str, written: Option<String>, findings: &mut Findings) -> Option<
     Some(written.into())
 }
 
-fn document(written: DocumentRef, object: &ObjectRef, findings: &mut Findings) -> Option<DocumentSource> {
-    const FIELD: &str = "spec.document";
-    match (written.inline, written.config_map) {
-        (Some(text), None) => {
+fn document(
+    written: DocumentRef,
+    place: &str,
+    object: &ObjectRef,
+    findings: &mut Findings,
+) -> Option<DocumentSource> {
+    match (written.inline, written.config_map, written.url) {
+        (Some(text), None, None) => {
             let contract = Contract::read(&text);
             for fault in &contract.faults {
-                let field = format!("{FIELD}.inline");
+                let field = format!("{place}.inline");
                 match fault.is_error {
                     true => findings.error(field, fault.message.clone()),
                     false => findings.warning(field, fault.message.clone()),
@@ -161,9 +248,9 @@ fn document(written: DocumentRef, object: &ObjectRef, findings: &mut Findings) -
             }
             Some(DocumentSource::Inline(Arc::new(contract)))
         }
-        (None, Some(reference)) => {
+        (None, Some(reference), None) => {
             if let Some(fault) = syntax::dns_name_fault(&reference.name) {
-                findings.error(format!("{FIELD}.configMap.name"), format!("{:?} {fault}", reference.name));
+                findings.error(format!("{place}.configMap.name"), format!("{:?} {fault}", reference.name));
                 return None;
             }
             let configmap = ObjectRef {
@@ -174,8 +261,9 @@ fn document(written: DocumentRef, object: &ObjectRef, findings: &mut Findings) -
             let key = reference.key.as_deref().unwrap_or("openapi.yaml").into();
             Some(DocumentSource::ConfigMap { object: configmap, key })
         }
+        (None, None, Some(url)) => Some(DocumentSource::Url(url)),
         _ => {
-            findings.error(FIELD, "must have exactly one of inline and configMap");
+            findings.error(place, "must have exactly one of inline, configMap and url");
             None
         }
     }
@@ -232,6 +320,7 @@ fn environment(
             return None;
         }
     }
+    let document = written.document.map(|of| document(of, &field("document"), object, findings));
     let secret = |name: String| ObjectRef {
         kind: Kind::Secret,
         namespace: object.namespace.clone(),
@@ -240,6 +329,7 @@ fn environment(
     Some(Environment {
         index,
         name: written.name.into(),
+        document,
         hosts,
         base_path,
         upstream: backend.map(|backend| UpstreamKey {

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluicegate_model::feature::Validation;
+use sluicegate_model::value::Url;
 
 use super::lifecycle::{LifecycleSpec, VersioningSpec};
 use crate::object::visibility::CatalogueSpec;
@@ -39,6 +40,9 @@ pub(crate) struct ApiSpec {
     /// Validation of requests and responses by the document. operationSets[].validation has precedence, field by field.
     /// Default: no validation.
     pub(crate) validation: Option<Validation>,
+    /// Whether each operation accepts only the callers that security of the document allows (Enforce). A SecurityPolicy of the Api
+    /// has the methods that verify their credentials. With Ignore, security of the document has no effect. Default: Ignore.
+    pub(crate) document_security: Option<DocumentSecurity>,
     /// The entry of the API in the catalogue of the developer portal. Default: no visitor of the portal sees the API.
     pub(crate) catalogue: Option<CatalogueSpec>,
 }
@@ -51,12 +55,20 @@ pub(crate) enum SubscriptionNeed {
     Required,
 }
 
-/// A document: exactly one of inline and configMap.
+/// Whether security of the document applies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+pub(crate) enum DocumentSecurity {
+    #[default]
+    Ignore,
+    Enforce,
+}
+
+/// A document: exactly one of inline, configMap and url.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "has(self.inline) != has(self.configMap)",
-    "message": "write exactly one of inline and configMap"
+    "rule": "[has(self.inline), has(self.configMap), has(self.url)].filter(is, is).size() == 1",
+    "message": "write exactly one of inline, configMap and url"
 }]))]
 pub(crate) struct DocumentRef {
     /// The text of the document, in YAML or JSON. At most 16777216 bytes in a directory of manifests. A cluster stores at most
@@ -65,6 +77,10 @@ pub(crate) struct DocumentRef {
     pub(crate) inline: Option<String>,
     /// The ConfigMap with the document, in the namespace of the Api.
     pub(crate) config_map: Option<ConfigMapKey>,
+    /// The URL of the document, https:// or http://. The control plane fetches the document every minute
+    /// (--api-document-interval), and keeps the last version without an error. The host must be a value of
+    /// --api-document-host. The gateway does not follow redirects. At most 16777216 bytes.
+    pub(crate) url: Option<Url>,
 }
 
 /// A key of a ConfigMap.
@@ -89,6 +105,8 @@ pub(crate) struct EnvironmentSpec {
     /// The hosts of the environment, such as api.example.com. 1 to 16 entries.
     #[schemars(length(min = 1, max = 16), inner(length(min = 1, max = 253)))]
     pub(crate) hosts: Vec<String>,
+    /// The document of the environment, in place of spec.document. Default: spec.document.
+    pub(crate) document: Option<DocumentRef>,
     /// The path before the paths of the document. Default: the path of the first server of the document, or / without a server.
     #[schemars(length(min = 1, max = 1024))]
     pub(crate) base_path: Option<String>,

@@ -427,8 +427,8 @@ impl<P: Publish> Follower<P> {
                         self.take(heard);
                     }
                 }
-                answer = self.output.answer() => {
-                    self.output.take(answer);
+                news = self.output.news() => {
+                    self.output.take(news, &self.store);
                     self.report();
                 }
                 Some(question) = next(&mut self.questions) => self.answer(question),

@@ -25,8 +25,8 @@ use tokio::sync::watch as state;
 use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
 
-use super::output::{Output, Publish, Reports, without_repeats};
-use super::resolve::{self, Reach};
+use super::output::{News, Output, Publish, Reports, without_repeats};
+use super::resolve::Reach;
 use crate::audit::{Recorder, Trail};
 use crate::catalogue::Published;
 use crate::problem::{Origin, Problem, Severity};
@@ -237,7 +237,7 @@ struct Follower<P> {
 enum Event {
     Notices,
     Walked(io::Result<Listing>),
-    Answer(resolve::Answer),
+    News(News),
     Timer,
 }
 
@@ -251,8 +251,8 @@ impl<P: Publish> Follower<P> {
                     self.drain();
                 }
                 Event::Walked(walk) => self.walked(walk),
-                Event::Answer(answer) => {
-                    self.output.take(answer);
+                Event::News(news) => {
+                    self.output.take(news, &self.files.store);
                     self.report();
                 }
                 Event::Timer => {}
@@ -275,7 +275,7 @@ impl<P: Publish> Follower<P> {
                 self.walking = None;
                 Event::Walked(walk.unwrap_or_else(|error| Err(io::Error::other(error))))
             }
-            answer = self.output.answer() => Event::Answer(answer),
+            news = self.output.news() => Event::News(news),
             () = async { match timer { Some(due) => sleep_until(due.into()).await, None => pending().await } } => Event::Timer,
         }
     }

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use super::{Check, Faults};
 use crate::encoding::{Adapt as _, Bound, Maybe, Pointer};
 use crate::value::secret::{FromSecret, Passwords};
-use crate::value::{CredentialPrefix, Entries, HeaderName, NamespaceScope, Realm};
+use crate::value::{CredentialPrefix, Entries, HeaderName, NamespaceScope, Realm, ScopeList};
 pub use auth_request::{AuthRequest, AuthRequestCache, StatusTime};
 pub use credential::Credential;
 pub use digest::Digest;
@@ -45,7 +45,8 @@ pub use oidc::Oidc;
 #[cbor(map)]
 pub struct Authentication {
     /// How many of the methods must succeed. Any: one method is enough. All: every method must succeed, and none may
-    /// identify a different Consumer. Default: Any.
+    /// identify a different Consumer. Optional: as Any, but a caller without credentials is not denied, and stays
+    /// unknown. Default: Any.
     #[n(0)]
     pub require: Require,
     /// The Consumers that the policy knows. Default: the Consumers of the policy's own namespace.
@@ -87,6 +88,12 @@ pub struct Authentication {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cbor(n(8), with = "Maybe::<Pointer>")]
     pub introspection: Option<Arc<Introspection>>,
+    /// The scopes that tokens need, in the claim scope or scp. Each entry is a list of scopes with spaces between them. A token
+    /// needs all scopes of one entry. Otherwise its caller receives 403. Callers who authenticate without a token need no
+    /// scopes. 1 to 16 entries. Default: no scopes needed.
+    #[serde(skip_serializing_if = "super::is_default")]
+    #[cbor(n(9), default, skip_if = "crate::feature::is_default")]
+    pub required_scopes: Entries<ScopeList, 16>,
 }
 
 /// The number of methods that must succeed.
@@ -100,6 +107,9 @@ pub enum Require {
     /// Every method.
     #[n(1)]
     All,
+    /// One method, unless the caller has no credentials.
+    #[n(2)]
+    Optional,
 }
 
 /// The Consumers that the policy knows.
@@ -209,6 +219,9 @@ impl Check for Authentication {
                 "has no method: write at least one of jwt, introspection, apiKey, basic, oidc and extAuth";
             at.error("", message);
         }
+        if !self.required_scopes.is_empty() && !self.has_claims() {
+            at.error("requiredScopes", "needs jwt, introspection or oidc: only tokens have scopes");
+        }
         let Self {
             require: _,
             consumers: _,
@@ -219,6 +232,7 @@ impl Check for Authentication {
             digest: _,
             oidc,
             ext_auth,
+            required_scopes: _,
         } = self;
         at.within("jwt", jwt);
         at.within("introspection", &introspection.as_deref());

@@ -21,6 +21,7 @@ impl Authentication {
             self.write_digest_challenges(denial, lines);
         }
         match denial {
+            Denial::Scope => lines.extend(self.scopes.iter().take(1).flat_map(|scopes| &scopes.challenge)),
             Denial::Token(_) | Denial::TokenInactive => lines.extend_from_slice(&self.token_challenges),
             _ if denial.status() == 401 => lines.extend_from_slice(&self.challenges),
             _ => {}

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use sluicegate_http1::RequestHead;
+use sluicegate_model::feature::Require;
 
 use super::basic::{CheckQueue, Credential, PasswordMemory};
 use super::consumer::Consumers;
@@ -86,9 +87,10 @@ impl Authentication {
     ) -> Result<Identity, NotAuthenticated> {
         let mut identity = Identity::default();
         let mut denial = Denial::NoCredentials;
+        let mut is_unknown = self.require == Require::Optional;
         for (number, method) in self.methods.iter().enumerate() {
             match self.identify_by(method, request, consumers, memories, awaited) {
-                Ok(found) if !self.requires_all => {
+                Ok(found) if self.require != Require::All => {
                     return Ok(Identity { by: Some(number), ..found });
                 }
                 // The API key of one consumer does not complete the token of another consumer.
@@ -101,8 +103,9 @@ impl Authentication {
                     identity.answer = identity.answer.or(found.answer);
                 }
                 Err(NotAuthenticated::Denied(found))
-                    if !self.requires_all && found != Denial::AmbiguousCredentials =>
+                    if self.require != Require::All && found != Denial::AmbiguousCredentials =>
                 {
+                    is_unknown &= found.is_for_lack_of_credentials();
                     if denial == Denial::NoCredentials {
                         denial = found;
                     }
@@ -110,7 +113,7 @@ impl Authentication {
                 Err(found) => return Err(found),
             }
         }
-        if self.requires_all { Ok(identity) } else { Err(denial.into()) }
+        if self.require == Require::All || is_unknown { Ok(identity) } else { Err(denial.into()) }
     }
 
     fn identify_by(

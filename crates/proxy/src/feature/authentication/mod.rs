@@ -30,7 +30,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluicegate_http1::Known;
+use sluicegate_jwt::Wanted;
 use sluicegate_model::feature::{self, Require};
+use sluicegate_model::value::ScopeList;
 
 pub(crate) use identify::{Identity, Memories, NotAuthenticated, SlowCheckResults};
 
@@ -47,17 +49,28 @@ use published::PublishedPlaces;
 /// The authentication of a policy.
 #[derive(Debug)]
 pub(crate) struct Authentication {
-    pub(crate) requires_all: bool,
+    pub(crate) require: Require,
     pub(crate) methods: Vec<Method>,
     pub(crate) scope: Scope,
     /// The `WWW-Authenticate` header lines of a denial (RFC 9110, 11.6.1).
     pub(crate) challenges: Vec<u8>,
     /// The `WWW-Authenticate` header lines of a denial because of an invalid token (RFC 6750, 3.1).
     pub(crate) token_challenges: Vec<u8>,
+    /// The scopes that tokens need: all of one entry. Empty: none.
+    scopes: Vec<Scopes>,
     /// The query parameters that hold credentials.
     pub(in crate::feature) secret_parameters: Vec<Box<str>>,
     /// The headers that name the caller, which callers cannot set.
     pub(crate) own_headers: Vec<(Known, Box<str>)>,
+}
+
+/// Scopes that a token needs.
+#[derive(Debug)]
+struct Scopes {
+    /// Each scope, in each claim that may have it.
+    wanted: Vec<[Wanted; 2]>,
+    /// The header line that names the scopes to a caller whose token lacks one (RFC 6750, 3.1).
+    challenge: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -85,7 +98,25 @@ pub(super) fn new_number() -> u64 {
     NUMBER.fetch_add(1, Ordering::Relaxed)
 }
 
+impl Scopes {
+    fn new(list: &ScopeList) -> Self {
+        let of = |scope: &str| {
+            ["scope", "scp"].map(|claim| Wanted { claim: claim.into(), values: vec![scope.into()] })
+        };
+        let challenge =
+            format!("WWW-Authenticate: Bearer error=\"insufficient_scope\", scope=\"{}\"\r\n", &**list);
+        Self { wanted: list.split(' ').map(of).collect(), challenge: challenge.into() }
+    }
+}
+
 impl Authentication {
+    /// Whether the token of the caller has the needed scopes. A caller without a token needs none.
+    pub(in crate::feature) fn has_scopes(&self, identity: &Identity) -> bool {
+        let Some(token) = identity.token.as_ref().filter(|_| !self.scopes.is_empty()) else { return true };
+        let has = |wanted: &[Wanted; 2]| wanted.iter().any(|wanted| token.claims.has(wanted));
+        self.scopes.iter().any(|scopes| scopes.wanted.iter().all(has))
+    }
+
     /// Compiles the authentication of a policy in this namespace.
     pub(super) fn new(
         source: &feature::Authentication,
@@ -139,11 +170,12 @@ impl Authentication {
             }
         }
         Self {
-            requires_all: source.require == Require::All,
+            require: source.require,
             methods,
             scope: source.namespaces(namespace),
             challenges,
             token_challenges,
+            scopes: source.required_scopes.iter().map(Scopes::new).collect(),
             secret_parameters,
             own_headers,
         }
@@ -181,7 +213,7 @@ impl Authentication {
             | Method::Oidc(_) => false,
         };
         let mut methods = self.methods.iter();
-        if self.requires_all { methods.any(is_unusable) } else { methods.all(is_unusable) }
+        if self.require == Require::All { methods.any(is_unusable) } else { methods.all(is_unusable) }
     }
 }
 
