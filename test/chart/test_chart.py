@@ -462,6 +462,22 @@ class Values(unittest.TestCase):
         with self.assertRaises(Refused):
             rendered({"analytics": {"enabled": True, "database": "postgres://user:password@host/database"}})
 
+    def test_pods_that_read_the_cluster_fetch_documents_only_from_named_hosts(self):
+        for each in rendered().workloads():
+            self.assertFalse([arg for arg in container(each)["args"] if "api-document" in arg])
+        for mode in ({}, {"mode": "split"}):
+            objects = rendered({"apiDocuments": {"hosts": ["docs.example.com", "*.example.org"]}} | mode)
+            for each in objects.workloads():
+                args, cache = container(each)["args"], "/var/cache/sluicegate-documents"
+                is_reader = args[0] != "data-plane"
+                hosts = [arg.split("=")[1] for arg in args if arg.startswith("--api-document-host")]
+                self.assertEqual(hosts, ["docs.example.com", "*.example.org"] if is_reader else [])
+                mounts = {of["name"]: of["mountPath"] for of in container(each).get("volumeMounts", [])}
+                self.assertEqual(mounts.get("documents"), cache if is_reader else None)
+                self.assertEqual(f"--api-document-cache={cache}" in args, is_reader)
+                volumes = {of["name"]: of for of in pod(each).get("volumes", [])}
+                self.assertEqual("emptyDir" in volumes.get("documents", {}), is_reader)
+
     def test_audit_trail_is_in_the_database_of_the_pods_that_read_the_cluster(self):
         for each in rendered().workloads():
             self.assertFalse([arg for arg in container(each)["args"] if "audit" in arg])

@@ -277,6 +277,12 @@ balancer may never have an address. In split mode, the control plane runs on oth
 - {{ printf "--analytics-database=%s" . | quote }}
 {{- end }}
 {{- end }}
+{{- with .Values.apiDocuments.hosts }}
+{{- range . }}
+- {{ printf "--api-document-host=%s" . | quote }}
+{{- end }}
+- --api-document-cache=/var/cache/sluicegate-documents
+{{- end }}
 {{- with .Values.audit }}
 {{- if .enabled }}
 - --audit
@@ -376,6 +382,20 @@ balancer may never have an address. In split mode, the control plane runs on oth
 {{- with include "sluicegate.analyticsClaim" . }}
 - name: analytics
   persistentVolumeClaim: {claimName: {{ . }}}
+{{- end }}
+{{- end -}}
+
+{{/* The volume with the last valid versions of fetched documents. */}}
+{{- define "sluicegate.documentsMount" -}}
+{{- if .Values.apiDocuments.hosts }}
+- {name: documents, mountPath: /var/cache/sluicegate-documents}
+{{- end }}
+{{- end -}}
+
+{{- define "sluicegate.documentsVolume" -}}
+{{- if .Values.apiDocuments.hosts }}
+- name: documents
+  emptyDir: {sizeLimit: {{ .Values.apiDocuments.cacheSizeLimit }}}
 {{- end }}
 {{- end -}}
 

@@ -120,15 +120,17 @@ spec:
         {{- end }}
         sizeLimit: {{ .Values.snapshot.sizeLimit }}
     {{- end }}
-      {{- else if or $webhook (include "sluicegate.analyticsClaim" .) (include "sluicegate.sitesSecrets" .) }}
+      {{- else if or $webhook (include "sluicegate.analyticsClaim" .) .Values.apiDocuments.hosts (include "sluicegate.sitesSecrets" .) }}
       volumeMounts:
         {{- include "sluicegate.analyticsMount" . | indent 8 }}
+        {{- include "sluicegate.documentsMount" . | indent 8 }}
         {{- include "sluicegate.sitesMounts" . | indent 8 }}
         {{- if $webhook }}
         {{- include "sluicegate.webhookMount" . | nindent 8 }}
         {{- end }}
   volumes:
     {{- include "sluicegate.analyticsVolume" . | indent 4 }}
+    {{- include "sluicegate.documentsVolume" . | indent 4 }}
     {{- include "sluicegate.sitesVolumes" . | indent 4 }}
     {{- if $webhook }}
     {{- include "sluicegate.webhookVolume" . | nindent 4 }}

@@ -108,8 +108,8 @@ struct Shared {
 struct Queue {
     waiting: VecDeque<Waiting>,
     bytes: usize,
-    /// Whether the thread writes reports that are not in the queue.
-    is_writing: bool,
+    /// The number of reports that the thread writes now, which are not in the queue.
+    writing: usize,
     /// Whether no report waits longer than necessary, because the process ends.
     hurries: bool,
 }
@@ -183,11 +183,11 @@ impl Audit {
         let mut queue = self.shared.queue();
         queue.hurries = true;
         self.shared.wake.notify_all();
-        while (!queue.waiting.is_empty() || queue.is_writing) && Instant::now() < end {
+        while queue.waiting.len() + queue.writing > 0 && Instant::now() < end {
             let left = end.saturating_duration_since(Instant::now()).min(Duration::from_millis(20));
             queue = self.shared.wake.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        queue.waiting.len()
+        queue.waiting.len() + queue.writing
     }
 
     /// Answers a query, such as `since=1d&kind=Plan`. Blocks.
@@ -259,7 +259,7 @@ impl Queue {
         }
         let batch: Vec<_> = self.waiting.drain(..due).collect();
         self.bytes -= batch.iter().map(|waiting| waiting.bytes).sum::<usize>();
-        self.is_writing = true;
+        self.writing = due;
         Ok(batch)
     }
 
@@ -321,6 +321,7 @@ impl Thread {
             let rest = batch.split_off(1);
             self.shared.queue().put_back(rest);
         }
+        self.shared.queue().writing = batch.len();
         let rules = self.rules();
         let result = self.transaction(|sql| {
             let mut writer = Writer::new(sql, &rules, now())?;
@@ -333,7 +334,7 @@ impl Thread {
             Ok(written) => {
                 self.attempts = 0;
                 self.shared.written.fetch_add(written, Ordering::Relaxed);
-                self.shared.queue().is_writing = false;
+                self.shared.queue().writing = 0;
                 if self.complained.take().is_some() {
                     tracing::info!(database = %self.shared.options.location, "the database of the audit trail is available again");
                 }
@@ -350,7 +351,7 @@ impl Thread {
                 } else {
                     self.shared.queue().put_back(batch);
                 }
-                self.shared.queue().is_writing = false;
+                self.shared.queue().writing = 0;
                 self.failed(&error);
                 std::thread::sleep(PAUSE);
             }

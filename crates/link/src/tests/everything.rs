@@ -715,7 +715,9 @@ fn nginx_cors() -> NginxCors {
 /// Policies with the other methods of requests to an authorization service.
 fn other_security() -> [Security; 6] {
     ["HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"].map(|method| Security {
-        authentication: Some(valid(json!({"extAuth": {"url": "http://auth/", "method": method}}))),
+        authentication: Some(valid(
+            json!({"extAuth": {"url": "http://auth/", "method": method}, "require": if method == "HEAD" { "Optional" } else { "Any" }}),
+        )),
         authorization: None,
         cors: None,
         refuses: None,

@@ -519,3 +519,66 @@ async fn all_uses_of_a_policy_are_counted_in_the_same_metrics() -> TestResult {
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn tokens_need_all_scopes_of_one_entry() -> TestResult {
+    let authentication = Authentication {
+        required_scopes: written(json!(["read list", "admin"])),
+        ..either(shared_jwt(), api_key("x-api-key"))
+    };
+    let (_backend, gateway) = with(|config| {
+        set_security(config, Some(asking(authentication)));
+        config.consumers = vec![Arc::new(consumer("alice", "alice-key"))];
+    })
+    .await?;
+    let with_scopes = |claim: &str, scopes: Value| {
+        let mut said = claims();
+        said[claim] = scopes;
+        format!("Authorization: Bearer {}", token(&json!({"alg": "HS256"}), &said, SECRET))
+    };
+    for (line, status) in [
+        (with_scopes("scope", json!("list other read")), 200),
+        (with_scopes("scope", json!("admin")), 200),
+        (with_scopes("scp", json!(["read", "list"])), 200),
+        (with_scopes("scope", json!("read")), 403),
+        (with_scopes("scope", json!("readlist read list2")), 403),
+        (with_scopes("scopes", json!("admin")), 403),
+        ("X-API-Key: alice-key".to_owned(), 200),
+    ] {
+        let response = ask_by(&gateway, "GET", "/", &[&line], Transport::Http).await?;
+        assert_eq!(response.status, status, "{line}");
+        let challenge = (status == 403).then_some("Bearer error=\"insufficient_scope\", scope=\"read list\"");
+        assert_eq!(response.header("www-authenticate"), challenge, "{line}");
+    }
+    assert_eq!(denied(&gateway, Denial::Scope), 3);
+    Ok(())
+}
+
+#[tokio::test]
+async fn optional_authentication_denies_only_invalid_credentials() -> TestResult {
+    let methods = either(shared_jwt(), api_key("x-api-key"));
+    let authentication = Authentication { require: Require::Optional, ..methods };
+    let (backend, gateway) = with(|config| {
+        set_security(config, Some(asking(authentication)));
+        config.consumers = vec![Arc::new(consumer("alice", "alice-key"))];
+    })
+    .await?;
+    let token = format!("Authorization: Bearer {}", good_token());
+    for (lines, status, caller) in [
+        (vec!["X-Consumer-Username: mallory"], 200, None),
+        (vec!["X-API-Key: alice-key"], 200, Some("alice")),
+        (vec![token.as_str()], 200, None),
+        (vec!["X-API-Key: wrong"], 401, None),
+        (vec!["Authorization: Bearer wrong"], 401, None),
+        (vec!["Authorization: Bearer wrong", "X-API-Key: alice-key"], 200, Some("alice")),
+        (vec!["X-API-Key: alice-key", "X-API-Key: wrong"], 400, None),
+    ] {
+        let response = ask_by(&gateway, "GET", "/", &lines, Transport::Http).await?;
+        assert_eq!(response.status, status, "{lines:?}");
+        if status == 200 {
+            let seen = backend.last_request().expect("a request");
+            assert_eq!(seen.header("x-consumer-username"), caller, "{lines:?}");
+        }
+    }
+    Ok(())
+}

@@ -394,7 +394,7 @@ fn invalid_security_policy_closes_the_route() {
         ("cors: {allowOrigins: [\"*\"], allowHeaders: [\"a b\"]}", "spec.cors.allowHeaders[0]"),
         (
             "authentication: {require: any, apiKey: {}}",
-            "spec.authentication.require: \"any\" is unknown: write Any or All",
+            "spec.authentication.require: \"any\" is unknown: write Any, All or Optional",
         ),
         (
             "authentication: {apiKey: {from: [{header: {name: a}, query: b}]}}",
