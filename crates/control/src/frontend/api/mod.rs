@@ -293,7 +293,7 @@ impl Rules<'_, '_, '_> {
     }
 
     fn add(
-        &mut self,
+        &self,
         rules: &mut Vec<Rule>,
         of: Vec<RuleMatch>,
         upstream: Option<&UpstreamKey>,
