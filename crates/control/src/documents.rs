@@ -290,10 +290,12 @@ fn store(file: &Path, text: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    type Responses = Vec<Result<Option<String>, String>>;
+
     /// Documents of a server whose next responses are set by the test.
     struct Server {
         documents: Documents,
-        responses: Arc<Mutex<Vec<Result<Option<String>, String>>>>,
+        responses: Arc<Mutex<Responses>>,
     }
 
     fn url() -> Url {
@@ -306,7 +308,7 @@ mod tests {
 
     impl Server {
         /// The responses, the last first. After the last response, all documents are unchanged.
-        fn new(cache: Option<&Path>, responses: Vec<Result<Option<String>, String>>) -> Self {
+        fn new(cache: Option<&Path>, responses: Responses) -> Self {
             let responses = Arc::new(Mutex::new(responses));
             let all = responses.clone();
             let fetch = move |_: Url, _: Option<String>| {
@@ -340,9 +342,13 @@ mod tests {
 
         /// Waits until a condition holds.
         async fn until(&self, holds: impl Fn(&Self) -> bool) {
-            while !holds(self) {
-                self.documents.changed().await;
-            }
+            let waiting = async {
+                while !holds(self) {
+                    self.documents.changed().await;
+                }
+            };
+            let limit = Duration::from_secs(24 * 3600);
+            assert!(tokio::time::timeout(limit, waiting).await.is_ok(), "{}", self.fault());
         }
     }
 

@@ -27,7 +27,7 @@ impl Conversion<'_> {
         for (place, consumer) in self.file.consumers.iter().enumerate() {
             match self.is_closed(place, consumer) {
                 true => drop(self.closed.insert(place)),
-                false => self.consumer(consumer),
+                false => self.consumer(place, consumer),
             }
         }
     }
@@ -39,6 +39,9 @@ impl Conversion<'_> {
             let group = plugin.scope.consumer_group.map(|group| &self.file.consumer_groups[group].name);
             let is_in_group = group.is_some_and(|group| consumer.groups.contains(group));
             if plugin.scope.consumer != Some(place) && !is_in_group {
+                continue;
+            }
+            if plugin.name == "rate-limiting" && self.limits_apply(plugin, consumer) {
                 continue;
             }
             let closes = restricts(&plugin.name) || plugin.name == "request-termination";
@@ -57,7 +60,7 @@ impl Conversion<'_> {
         is_closed
     }
 
-    fn consumer(&mut self, consumer: &Consumer) {
+    fn consumer(&mut self, place: usize, consumer: &Consumer) {
         let (mut keys, mut users): (Vec<Value>, Vec<&str>) = Default::default();
         for credential in &consumer.credentials {
             let unusable = |notes: &mut Notes, message: &str| {
@@ -118,7 +121,9 @@ impl Conversion<'_> {
             // No caller can be this consumer.
             return;
         }
-        let mut groups: Vec<&String> = consumer.acls.iter().chain(&consumer.groups).collect();
+        let with_limits = self.group_with_limits(place);
+        let groups = consumer.acls.iter().chain(&consumer.groups).chain(&with_limits);
+        let mut groups: Vec<&String> = groups.collect();
         groups.sort();
         groups.dedup();
         let mut spec = json!({"username": consumer.name()});

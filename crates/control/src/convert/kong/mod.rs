@@ -7,6 +7,7 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | [`callers`] | the limits of single consumers and groups |
 //! | [`consumers`] | the Consumers and their credentials |
 //! | [`gateway`] | the Gateway and its certificates |
 //! | [`openid`] | logins and the introspection of tokens |
@@ -26,6 +27,7 @@ use super::numbered;
 use crate::object::gateway_api::GROUP;
 use crate::translate::ObjectName;
 
+mod callers;
 mod consumers;
 mod gateway;
 mod openid;

@@ -196,6 +196,7 @@ impl<'f> Conversion<'f> {
                 self.close(plugin, &message, &mut effects);
             }
         }
+        self.limits_of_callers(place, &mut effects);
         effects
     }
 
@@ -549,6 +550,35 @@ impl<'f> Conversion<'f> {
     }
 
     fn rate_limiting(&mut self, plugin: &Plugin, effects: &mut Effects) -> Result<(), Unconverted> {
+        let limits = self.limits(plugin)?;
+        effects.limits.0 = plugin.line;
+        let content = &mut effects.limits.1;
+        content.insert("limits".to_owned(), limits.into());
+        if flag(plugin, "hide_client_headers", false) {
+            content.insert("headers".to_owned(), false.into());
+        }
+        self.share(plugin, effects);
+        Ok(())
+    }
+
+    /// Lets data planes count together, if the plugin says so.
+    pub(super) fn share(&mut self, plugin: &Plugin, effects: &mut Effects) {
+        if text(plugin, "policy") != Some("redis") {
+            return;
+        }
+        match self.redis(plugin) {
+            Some(redis) => drop(effects.limits.1.insert("shared".to_owned(), json!({"redis": redis}))),
+            None => {
+                self.note(
+                    plugin,
+                    "config.redis has no host, so each data plane counts by itself: write host",
+                );
+            }
+        }
+    }
+
+    /// The limits of a plugin.
+    pub(super) fn limits(&mut self, plugin: &Plugin) -> Result<Vec<Value>, Unconverted> {
         self.others(
             plugin,
             &[
@@ -649,22 +679,7 @@ impl<'f> Conversion<'f> {
         if text(plugin, "error_message").is_some_and(|message| message != "API rate limit exceeded") {
             self.note(plugin, "config.error_message is not converted: the gateway has a text of its own");
         }
-        effects.limits.0 = plugin.line;
-        let content = &mut effects.limits.1;
-        content.insert("limits".to_owned(), limits.into());
-        if flag(plugin, "hide_client_headers", false) {
-            content.insert("headers".to_owned(), false.into());
-        }
-        if text(plugin, "policy") == Some("redis") {
-            match self.redis(plugin) {
-                Some(redis) => drop(content.insert("shared".to_owned(), json!({"redis": redis}))),
-                None => self.note(
-                    plugin,
-                    "config.redis has no host, so each data plane counts by itself: write host",
-                ),
-            }
-        }
-        Ok(())
+        Ok(limits)
     }
 
     fn redis(&mut self, plugin: &Plugin) -> Option<Value> {

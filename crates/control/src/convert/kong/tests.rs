@@ -508,3 +508,52 @@ fn second_file_of_kong_is_an_error() {
         "{problems:?}"
     );
 }
+
+#[test]
+fn limits_of_consumers_and_groups_apply_to_them_alone() {
+    let file = |jwt: &str| {
+        format!(
+            "\
+_format_version: \"3.0\"
+services:
+- {{name: s, url: 'http://s.test', routes: [{{name: a, paths: [/a]}}, {{name: b, paths: [/b]}}], plugins: [{{name: key-auth}}]}}
+- {{name: open, url: 'http://o.test', routes: [{{name: o, paths: [/o]}}]}}
+consumer_groups:
+- {{name: gold, plugins: [{{name: rate-limiting, config: {{hour: 900}}}}]}}
+consumers:
+- username: ann
+  keyauth_credentials: [{{key: a-long-secret-of-ann}}]
+  plugins: [{{name: rate-limiting, config: {{minute: 5, hour: 50}}}}]
+{jwt}- username: bob
+  keyauth_credentials: [{{key: a-long-secret-of-bob}}]
+  groups: [{{name: gold}}]
+plugins:
+- {{name: rate-limiting, consumer: ann, route: b, config: {{minute: 7}}}}
+"
+        )
+    };
+    let (config, problems) = served(&file(""));
+    assert!(problems.iter().all(|problem| !problem.contains("not converted")), "{problems:?}");
+    let limits = |path: &str| -> Vec<String> {
+        let policy = rule(&config, "x.test", path).rate_limits.as_ref();
+        let limits = policy.into_iter().flat_map(|policy| policy.limits.iter());
+        limits.map(|of| format!("{} {:?}", of.requests.get(), &of.groups[..])).collect()
+    };
+    let gold = "900 [\"gold\"]";
+    let ann = |requests: u32| format!("{requests} [\"rate-limiting.ann\"]");
+    assert_eq!(limits("/a"), [gold.to_owned(), ann(5), ann(50)]);
+    assert_eq!(limits("/b"), [gold.to_owned(), ann(7)]);
+    assert_eq!(limits("/o"), [""; 0]);
+    let groups = |name: &str| -> Vec<String> {
+        let consumer = config.consumers.iter().find(|of| *of.id.name == *name).expect("a Consumer");
+        consumer.groups.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(
+        (groups("ann"), groups("bob")),
+        (vec!["rate-limiting.ann".to_owned()], vec!["gold".to_owned()])
+    );
+    // A token names no consumer, so no limit could apply to it.
+    let (config, problems) = served(&file("  jwt_secrets: [{key: ann, secret: a-long-secret-of-ann}]\n"));
+    assert!(config.consumers.iter().all(|of| &*of.id.name != "ann"));
+    assert!(problems.iter().any(|problem| problem.contains("its credentials are not valid")), "{problems:?}");
+}
