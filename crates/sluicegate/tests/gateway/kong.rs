@@ -153,13 +153,13 @@ fn strict_conversion_fails_and_names_each_thing_that_is_not_converted() -> TestR
             format!("_format_version: \"3.0\"\n{plugin}"),
             &["--strict"][..],
             1,
-            "kong.yaml:7: plugin \"prometheus\": is not converted",
+            "kong.yaml:7: plugin \"prometheus\" of service \"a\": is not converted",
         ),
         (
             format!("_format_version: \"3.0\"\n{plugin}"),
             &[],
             0,
-            "kong.yaml:7: plugin \"prometheus\": is not converted",
+            "kong.yaml:7: plugin \"prometheus\" of service \"a\": is not converted",
         ),
         (
             "_format_version: \"3.0\"\nservices: [{name: a}]\n".to_owned(),

@@ -82,7 +82,7 @@ impl Conversion<'_> {
                 effects.limits.0 = plugin.line;
             }
             if has_base {
-                let message = "the limits of the route apply to the consumer too: Kong applies only the limits of the consumer";
+                let message = "the limits of the route apply to its callers too: Kong applies only the limits of the plugin";
                 self.note(plugin, message);
             } else if !effects.limits.1.contains_key("shared") {
                 self.share(plugin, effects);

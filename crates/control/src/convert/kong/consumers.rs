@@ -55,7 +55,7 @@ impl Conversion<'_> {
                     format!("a plugin for {} is not converted: write the plugin for routes", consumer.label())
                 }
             };
-            self.notes.unconverted(plugin.line, &plugin.label(), message);
+            self.plugin_note(plugin, plugin.line, message);
         }
         is_closed
     }

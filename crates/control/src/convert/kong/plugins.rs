@@ -201,13 +201,28 @@ impl<'f> Conversion<'f> {
     }
 
     pub(super) fn note(&mut self, plugin: &Plugin, message: &str) {
-        self.notes.unconverted(plugin.line, &plugin.label(), message);
+        self.plugin_note(plugin, plugin.line, message);
+    }
+
+    /// Reports a part of a plugin in this line. The plugin has the entity of its scope, because a file often has the same plugin several
+    /// times.
+    pub(super) fn plugin_note(&mut self, plugin: &Plugin, line: u32, message: impl Into<String>) {
+        let (file, scope) = (self.file, plugin.scope);
+        let of = [
+            scope.consumer.map(|place| file.consumers[place].label()),
+            scope.consumer_group.map(|place| file.consumer_groups[place].label()),
+            scope.route.map(|place| file.routes[place].label()),
+            scope.service.map(|place| file.services[place].label()),
+        ];
+        let of = of.into_iter().flatten().map(|entity| format!(" of {entity}"));
+        let label = plugin.label() + &of.collect::<String>();
+        self.notes.unconverted(line, &label, message);
     }
 
     fn close(&mut self, plugin: &Plugin, message: &str, effects: &mut Effects) {
         effects.closed = true;
         let message = format!("{message} (its routes respond with 503)");
-        self.notes.unconverted(plugin.line, &plugin.label(), message);
+        self.plugin_note(plugin, plugin.line, message);
     }
 
     /// Reports a field that is set to another value than the default.
@@ -222,7 +237,7 @@ impl<'f> Conversion<'f> {
         };
         if !is_default {
             let message = format!("config.{key} is not converted: {instead}");
-            self.notes.unconverted(value.line, &plugin.label(), message);
+            self.plugin_note(plugin, value.line, message);
         }
     }
 
@@ -236,7 +251,7 @@ impl<'f> Conversion<'f> {
         for (key, value) in plugin.config.map().unwrap_or_default() {
             if !known.contains(&&**key) && value.value != node::Value::Null {
                 let message = format!("config.{key} is not converted: remove it");
-                self.notes.unconverted(value.line, &plugin.label(), message);
+                self.plugin_note(plugin, value.line, message);
             }
         }
     }
@@ -799,7 +814,7 @@ impl<'f> Conversion<'f> {
             let is_plain = origin == "*" || origin.parse::<sluicegate_model::value::OriginPattern>().is_ok();
             if !is_plain {
                 let message = format!("the origin {origin:?} is not converted: write https://*.example.com for hosts below a domain");
-                self.notes.unconverted(plugin.line, &plugin.label(), message);
+                self.plugin_note(plugin, plugin.line, message);
             }
             is_plain
         });
@@ -846,7 +861,7 @@ impl<'f> Conversion<'f> {
                     values.list().unwrap_or_default().iter().filter_map(Node::text).collect();
                 if &**part != "headers" || step == "rename" {
                     let message = format!("config.{step}.{part} is not converted: change it in the service");
-                    self.notes.unconverted(values.line, &plugin.label(), message);
+                    self.plugin_note(plugin, values.line, message);
                     continue;
                 }
                 for entry in entries {
@@ -860,7 +875,7 @@ impl<'f> Conversion<'f> {
                         let message = format!(
                             "config.{step}.{part} {name:?} has a template and is not converted: write a fixed value"
                         );
-                        self.notes.unconverted(values.line, &plugin.label(), message);
+                        self.plugin_note(plugin, values.line, message);
                         continue;
                     }
                     let line = json!({"name": name, "value": value});
@@ -875,7 +890,7 @@ impl<'f> Conversion<'f> {
                             let message = format!(
                                 "config.{step}.{part} {name:?} sets the header {condition}: write it so in the service if that matters"
                             );
-                            self.notes.unconverted(values.line, &plugin.label(), message);
+                            self.plugin_note(plugin, values.line, message);
                             set.push(line);
                         }
                     }

@@ -211,7 +211,7 @@ fn services_plugins_and_consumers_have_their_effect() {
     assert_eq!(
         problems,
         [
-            "kong.yaml:28: plugin \"ldap-auth\": is not supported: write its function into the service or a policy, and remove the plugin (its routes respond with 503)"
+            "kong.yaml:28: plugin \"ldap-auth\" of route \"closed\": is not supported: write its function into the service or a policy, and remove the plugin (its routes respond with 503)"
         ]
     );
     let traffic =
