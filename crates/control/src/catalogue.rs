@@ -15,7 +15,7 @@ use sluicegate_model::Visibility;
 use sluicegate_model::feature::{Concurrency, Limit, Quota};
 
 use crate::documents::Documents;
-use crate::manifest::read_yaml;
+use crate::manifest::read_openapi;
 use crate::merge::policy::standing::{Reason, Standing};
 use crate::object::api::contract::Contract;
 use crate::object::api::lifecycle::{LifecycleState, VersionPlace};
@@ -186,7 +186,7 @@ impl PublishedApi {
     /// The document as JSON; `None` if there is no readable document. Each call reads the document again.
     #[must_use]
     pub fn document(&self) -> Option<serde_json::Value> {
-        read_yaml(&self.contract.as_ref()?.text.unpack()?).ok()
+        read_openapi(&self.contract.as_ref()?.text.unpack()?).ok()
     }
 }
 

@@ -98,9 +98,10 @@ impl EditError {
                 _ => EditFault::Unavailable,
             },
             Self::Missing { .. } | Self::Key(KeyError::NoSuchKey { .. }) => EditFault::Missing,
-            Self::Exists(_) | Self::Key(KeyError::Exists(_) | KeyError::TooMany | KeyError::Valid(_)) => {
-                EditFault::Conflict
-            }
+            Self::Exists(_)
+            | Self::Key(
+                KeyError::Exists(_) | KeyError::TooMany | KeyError::Valid(_) | KeyError::NotValid(_),
+            ) => EditFault::Conflict,
             Self::Key(KeyError::Time | KeyError::Name(_)) => EditFault::Invalid,
             Self::Client(_)
             | Self::Cluster(_)

@@ -43,11 +43,14 @@ pub enum KeyError {
     )]
     TooMany,
     /// A time is out of range.
-    #[error("the time is out of range")]
+    #[error("the time is out of range: write a time from 1s to 36500d")]
     Time,
     /// The key is valid, so its entry stays.
     #[error("the key {0:?} is valid: revoke the key before you remove it")]
     Valid(String),
+    /// The key is not valid any more, so no new key takes its place.
+    #[error("the key {0:?} is not valid any more: issue a new key (sluicegate key issue)")]
+    NotValid(String),
     /// The name cannot be the name of a key.
     #[error("{0:?} cannot be the name of a key: write 1 to 63 characters of one line")]
     Name(String),
@@ -120,6 +123,9 @@ impl<'o> ConsumerKeys<'o> {
         }
         let mut entry = json!({"name": name, "sha256": hash});
         if let Some(valid_for) = valid_for {
+            if valid_for.is_zero() {
+                return Err(KeyError::Time);
+            }
             entry["expires"] = later(now, valid_for)?.into();
         }
         keys.push(entry);
@@ -142,6 +148,10 @@ impl<'o> ConsumerKeys<'o> {
         now: Timestamp,
     ) -> Result<IssuedKey, KeyError> {
         let end = later(now, overlap)?;
+        self.entry(name)?;
+        if !self.list_at(now).iter().any(|key| key.name == name && key.state == "Valid") {
+            return Err(KeyError::NotValid(name.to_owned()));
+        }
         let old = self.entry(name)?;
         // A key that ends earlier keeps its end.
         let ends_earlier = |written: &str| {
@@ -161,7 +171,11 @@ impl<'o> ConsumerKeys<'o> {
     ///
     /// There is no such key.
     pub fn revoke(&mut self, name: &str) -> Result<(), KeyError> {
-        self.entry(name)?.insert("revoked".to_owned(), true.into());
+        self.entry(name)?;
+        // A manifest can have several keys with one name.
+        for entry in self.list_mut().iter_mut().filter(|entry| entry["name"] == *name) {
+            entry["revoked"] = true.into();
+        }
         Ok(())
     }
 
@@ -284,6 +298,34 @@ mod tests {
         assert_eq!(error.to_string(), expected);
         keys.revoke(&second.name).unwrap();
         assert_eq!(keys.list_at(now)[2].state, "Revoked");
+    }
+
+    #[test]
+    fn key_that_is_not_valid_is_not_rotated_and_no_key_is_issued_without_validity() {
+        let now: Timestamp = NOW.parse().unwrap();
+        let mut spec = consumer();
+        let mut keys = ConsumerKeys::of(&mut spec);
+        for name in ["revoked", "expired"] {
+            keys.issue_at(Some(name), Some(DAY), now).unwrap();
+        }
+        keys.revoke("revoked").unwrap();
+        let later = now.checked_add(SignedDuration::from_hours(25)).unwrap();
+        for (name, now) in [("revoked", now), ("expired", later)] {
+            assert!(matches!(keys.rotate_at(name, (DAY, None), now), Err(KeyError::NotValid(_))), "{name}");
+        }
+        assert!(matches!(keys.issue_at(Some("new"), Some(Duration::ZERO), now), Err(KeyError::Time)));
+        assert_eq!(keys.list_at(now).len(), 3);
+    }
+
+    #[test]
+    fn all_keys_with_a_name_are_revoked() {
+        let keys =
+            json!({"apiKeys": [{"name": "a", "sha256": "1"}, {"name": "b"}, {"name": "a", "sha256": "2"}]});
+        let mut spec = keys.as_object().unwrap().clone();
+        let mut keys = ConsumerKeys::of(&mut spec);
+        keys.revoke("a").unwrap();
+        let states: Vec<_> = keys.list().into_iter().map(|key| key.state).collect();
+        assert_eq!(states, ["Revoked", "Valid", "Revoked"]);
     }
 
     #[test]

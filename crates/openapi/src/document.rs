@@ -159,6 +159,13 @@ impl Document {
                     continue;
                 }
             };
+            if let Some(mark) = path.chars().find(|mark| matches!(mark, '?' | '#')) {
+                let fault = format!(
+                    "has a {mark:?}, so no request can have this path: describe parameters in parameters"
+                );
+                self.findings.error(&at, fault);
+                continue;
+            }
             // The specification forbids this, and well-known documents do it, with different methods.
             let shape = shape(path);
             let other = *shapes.entry(shape.clone()).or_insert(path);
@@ -378,6 +385,7 @@ mod tests {
             "/{x}": {"get": {}},
             "/{y}": {"get": {}, "put": {}},
             "/{": {"get": {}},
+            "/e?x=1": {"get": {}},
             "/b": {"$ref": "#/components/pathItems/none"},
             "/c": {"get": 7},
         }));
@@ -386,6 +394,7 @@ mod tests {
             "#/paths/~1a/fetch: is no method",
             "#/paths/~1b/$ref: \"#/components/pathItems/none\" does not exist",
             "#/paths/~1c/get: is no mapping",
+            "#/paths/~1e?x=1: has a '?', so no request",
             "#/paths/~1{: has a '{' without its partner",
             "#/paths/~1{x}/get: does not describe {x}",
             "#/paths/~1{y}: matches the same paths as \"/{x}\"",

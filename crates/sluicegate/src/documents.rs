@@ -27,14 +27,17 @@ pub(crate) struct DocumentArgs {
     /// can reach. [default: no hosts]
     #[arg(long, value_name = "HOST", value_parser = parse_host)]
     api_document_host: Vec<HostPattern>,
-    /// The time between two fetches of a document, 1s to 24h. After a failed fetch, the gateway tries again sooner.
+    /// The time between two fetches of a document, 1s to 24h. After a failed fetch, the gateway tries again after 2s; the
+    /// pause doubles up to this time.
     #[arg(long, value_name = "TIME", value_parser = interval, default_value = "60s", requires = "api_document_host")]
     api_document_interval: Duration,
-    /// The directory where the gateway stores the last valid version of each fetched document, for the time after a restart.
+    /// The directory for the last valid version of each fetched document. After a restart, the gateway serves this version
+    /// until a fetch succeeds. The gateway creates the directory.
     /// [default: the gateway stores no documents]
     #[arg(long, value_name = "DIR", requires = "api_document_host")]
     api_document_cache: Option<PathBuf>,
-    /// The PEM file with the CA certificates of the hosts with documents. [default: the public CA certificates]
+    /// The PEM file with the CA certificates that verify the hosts of --api-document-host. [default: the public CA
+    /// certificates]
     #[arg(long, value_name = "FILE", requires = "api_document_host", value_parser = authorities)]
     api_document_ca: Option<Authorities>,
 }

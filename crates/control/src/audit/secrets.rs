@@ -76,7 +76,10 @@ impl Cover<'_> {
             }
             Value::Array(entries) => {
                 for (index, value) in entries.iter_mut().enumerate() {
-                    self.value(&format!("{path}/{index}"), name, value);
+                    // An entry with a name stays the same entry when others come and go.
+                    let place = value.get("name").and_then(Value::as_str);
+                    let place = place.map_or_else(|| index.to_string(), |name| format!("name={name}"));
+                    self.value(&format!("{path}/{place}"), name, value);
                 }
             }
             Value::String(text) if is_secret(name) || is_secret_value(text) => {

@@ -47,10 +47,12 @@ impl Syntax {
 ///
 /// The text is no YAML, or exceeds the limits for manifests. The message names the line, if known.
 pub fn read_yaml(text: &str) -> Result<Value, String> {
-    Syntax::Yaml.parse(text).map_err(|fault| match fault.line {
-        Some(line) => format!("line {line}: {}", fault.message),
-        None => fault.message,
-    })
+    Syntax::Yaml.parse(text).map_err(syntax::SyntaxFault::in_words)
+}
+
+/// Reads a document of OpenAPI in YAML or JSON.
+pub(crate) fn read_openapi(text: &str) -> Result<Value, String> {
+    syntax::parse_openapi(text).map_err(syntax::SyntaxFault::in_words)
 }
 
 /// Writes a value as YAML.

@@ -28,24 +28,45 @@ pub(super) struct SyntaxFault {
 
 impl Syntax {
     pub(super) fn parse(self, text: &str) -> Result<Value, SyntaxFault> {
-        let fault = |line: Option<u64>, message| SyntaxFault {
-            line: line.and_then(|line| u32::try_from(line).ok()),
-            message,
-        };
         match self {
-            Self::Yaml => {
-                aliases::check(text).map_err(|expansion| SyntaxFault {
-                    line: Some(expansion.line),
-                    message: expansion.excess.to_string(),
-                })?;
-                serde_saphyr::from_str_with_options(text, yaml_options()).map_err(|error| {
-                    fault(error.location().map(|location| location.line()), yaml_in_words(&error))
-                })
-            }
+            Self::Yaml => yaml(text, yaml_options()),
             Self::Json => serde_json::from_str(text)
-                .map_err(|error| fault(Some(error.line() as u64), json_in_words(&error))),
+                .map_err(|error| SyntaxFault::new(Some(error.line() as u64), json_in_words(&error))),
         }
     }
+}
+
+impl SyntaxFault {
+    /// The fault with its line, if the line is known.
+    pub(super) fn in_words(self) -> String {
+        match self.line {
+            Some(line) => format!("line {line}: {}", self.message),
+            None => self.message,
+        }
+    }
+
+    fn new(line: Option<u64>, message: String) -> Self {
+        Self { line: line.and_then(|line| u32::try_from(line).ok()), message }
+    }
+}
+
+/// Parses a document of OpenAPI: YAML 1.2, in which `yes`, `NO` and `off` are text (OpenAPI 3.1, "Format"). Numbers with leading
+/// zeros are text, because they are codes.
+pub(super) fn parse_openapi(text: &str) -> Result<Value, SyntaxFault> {
+    let mut options = yaml_options();
+    options.strict_booleans = true;
+    options.leading_zero_numbers_as_strings = true;
+    yaml(text, options)
+}
+
+fn yaml(text: &str, options: serde_saphyr::Options) -> Result<Value, SyntaxFault> {
+    aliases::check(text).map_err(|expansion| SyntaxFault {
+        line: Some(expansion.line),
+        message: expansion.excess.to_string(),
+    })?;
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        SyntaxFault::new(error.location().map(|location| location.line()), yaml_in_words(&error))
+    })
 }
 
 /// Room for a `List` of 100,000 objects, and for as many aliases; [`aliases`] bounds their expansion.

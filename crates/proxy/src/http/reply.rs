@@ -54,7 +54,8 @@ pub(super) fn write(
         let _ = write!(out, "Content-Length: {}\r\n", body.len());
     }
     out.extend_from_slice(lines);
-    if status == 405 {
+    let is_allow = |line: &[u8]| line.get(..6).is_some_and(|name| name.eq_ignore_ascii_case(b"allow:"));
+    if status == 405 && !lines.split(|byte| *byte == b'\n').any(is_allow) {
         let _ = write!(out, "Allow: {ALLOWED}\r\n");
     }
     out.extend_from_slice(if close { b"Connection: close\r\n\r\n" } else { b"\r\n" });

@@ -115,7 +115,12 @@ async fn operations_are_served_and_other_requests_receive_problems() -> TestResu
         ("OPTIONS", "/v1/pets/7", 204, Some("GET, HEAD, DELETE, OPTIONS")),
     ] {
         let response = ask(&site, method, target, "").await?;
-        assert_eq!((response.status, response.header("allow")), (status, allow), "{method} {target}");
+        let allowed: Vec<&str> = allow.into_iter().collect();
+        assert_eq!(
+            (response.status, response.headers_named("allow")),
+            (status, allowed),
+            "{method} {target}"
+        );
         if status != 204 {
             assert_eq!(response.header("content-type"), Some("application/problem+json"));
             let problem: serde_json::Value = serde_json::from_slice(&response.body)?;
@@ -525,6 +530,41 @@ spec:
         let request = format!("GET /v1/pets HTTP/1.1\r\nHost: {host}\r\n\r\n");
         let response = Client::connect(site.http).await?.request(request).await?;
         assert_eq!((response.status, response.header("x-environment")), (200, environment), "{host}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn version_decides_about_its_requests_also_at_paths_of_the_default_version() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    for (place, lines, query) in [("Header", "Api-Version: 1\r\n", ""), ("Query", "", "?api-version=1")] {
+        let site = Site::of([&backend])?;
+        let version = |number: u8, more: &str, lifecycle: &str| {
+            let of = format!(
+                "  version: \"{number}\"\n  versioning: {{in: {place}{more}}}\n  lifecycle: {{{lifecycle}}}\n"
+            );
+            api(&of, "").replace("{name: pets}", &format!("{{name: pets-{number}}}"))
+        };
+        let new = version(2, ", isDefault: true", "state: Published").replace("/pets/mine", "/new");
+        let deprecated = "state: Deprecated, deprecation: \"2026-01-01T00:00:00Z\"";
+        for (state, at_common_path, at_new_path) in
+            [("state: Retired", 410, 410), ("state: Blocked", 503, 503), (deprecated, 200, 404)]
+        {
+            site.save("ingress.yaml", &(version(1, "", state) + &new))?;
+            let mut gateway = site.serve(&[]).await?;
+            for (target, status) in [("/v1/pets", at_common_path), ("/v1/new", at_new_path)] {
+                let response = ask(&site, "GET", &format!("{target}{query}"), lines).await?;
+                assert_eq!(response.status, status, "{place} {state} {target}");
+                let is_deprecated = state == deprecated;
+                assert_eq!(response.header("deprecation").is_some(), is_deprecated, "{state} {target}");
+                assert!(!response.text().contains("no such version"), "{place} {state} {target}");
+            }
+            let other = (query.replace('1', "3"), lines.replace('1', "3"));
+            let response = ask(&site, "GET", &format!("/v1/new{}", other.0), &other.1).await?;
+            assert!(response.text().contains("no such version"), "{}", response.text());
+            assert_eq!(ask(&site, "GET", "/v1/new", "").await?.status, 200);
+            gateway.stop(LIMIT).await?;
+        }
     }
     Ok(())
 }

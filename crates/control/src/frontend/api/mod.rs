@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 use sluicegate_model::feature::returns::{Body, Condition, Content, Test};
 use sluicegate_model::feature::{
     DirectResponse, Features, Header, HeaderEdits, ResponseHeader, ResponseHeaderMode, Return,
@@ -16,7 +16,7 @@ use sluicegate_model::rule::{
 use sluicegate_model::value::{
     AnnotatedHeader, CipherSuites, EditedHeader, Entries, HeaderValue, MediaType, Number, Template,
 };
-use sluicegate_model::{PathPattern, PathTemplate, UpstreamKey};
+use sluicegate_model::{HostPattern, PathPattern, PathTemplate, UpstreamKey};
 use sluicegate_openapi::{Method, Need, Operation};
 
 use crate::documents::Documents;
@@ -42,11 +42,12 @@ pub(super) fn ask<'a>(store: &'a Store, documents: &Documents, intents: &mut Int
         store.all::<Api>().map(|(object, api, origin)| (At { object, origin }, api)).collect();
     let subscriptions = AllSubscriptions::new(store, intents);
     apis.sort_by_cached_key(|(at, api)| at.age(api.created));
+    let defaults = defaults(store, documents, apis.iter().map(|(_, api)| *api));
     for (at, api) in apis {
         let before = intents.problems.len();
         let documents = ApiDocuments { store, documents, at, api, known: BTreeMap::new() };
         let of = subscriptions.of(at.object, api);
-        let intent = intent(store, at, api, documents, of, &mut intents.problems);
+        let intent = intent(store, at, api, (documents, &defaults), of, &mut intents.problems);
         intents.http.push(intent);
         let mut faults =
             intents.problems[before..].iter().filter(|problem| problem.severity == Severity::Error);
@@ -55,6 +56,40 @@ pub(super) fn ask<'a>(store: &'a Store, documents: &Documents, intents: &mut Int
         let (object, message) = (at.object.clone(), fault.unwrap_or_default());
         intents.standings.push(Standing { object, target: None, ancestors: Vec::new(), reason, message });
     }
+}
+
+/// An environment of an Api that serves requests without a version.
+struct DefaultVersion<'a> {
+    place: VersionPlace,
+    name: &'a str,
+    base: Box<str>,
+    hosts: &'a [HostPattern],
+    contract: Arc<Contract>,
+}
+
+/// The environments of Apis that serve requests without a version.
+fn defaults<'a>(
+    store: &Store,
+    documents: &Documents,
+    apis: impl Iterator<Item = &'a Api>,
+) -> Vec<DefaultVersion<'a>> {
+    let mut defaults = Vec::new();
+    for api in apis {
+        let Some(Versioning { place, name, is_default: true }) = &api.versioning else { continue };
+        for environment in &api.environments {
+            let found = api.document_of(environment).1.and_then(|of| of.find(store, documents).contract());
+            let Some(contract) = found else { continue };
+            let base = base_of(environment, Some(&contract)).into();
+            defaults.push(DefaultVersion { place: *place, name, base, hosts: &environment.hosts, contract });
+        }
+    }
+    defaults
+}
+
+/// The base path of an environment: its own, or else the path of the first server of the document.
+fn base_of<'e>(environment: &'e Environment, contract: Option<&'e Contract>) -> &'e str {
+    let server = contract.and_then(|contract| contract.document.servers.first());
+    environment.base_path.as_deref().unwrap_or(server.map_or("", |server| &server.path))
 }
 
 /// The documents of an Api, each read once.
@@ -116,7 +151,7 @@ fn intent<'a>(
     store: &Store,
     at: At<'a>,
     api: &'a Api,
-    mut documents: ApiDocuments<'_, 'a>,
+    (mut documents, defaults): (ApiDocuments<'_, 'a>, &[DefaultVersion<'_>]),
     mut subscriptions: ApiSubscriptions<'_>,
     problems: &mut Vec<Problem>,
 ) -> Intent<'a> {
@@ -129,7 +164,8 @@ fn intent<'a>(
         let contract = documents.of(environment, problems);
         let contract = contract.as_deref();
         let (lifecycle, problems, subscriptions) = (&lifecycle, &mut *problems, &mut subscriptions);
-        let rules = Rules { store, at, api, environment, contract, lifecycle, subscriptions, problems };
+        let rules =
+            Rules { store, at, api, environment, contract, defaults, lifecycle, subscriptions, problems };
         let rules = rules.build();
         hosts.extend(environment.hosts.iter().map(|host| Host {
             host: Cow::Borrowed(host),
@@ -177,6 +213,7 @@ struct Rules<'r, 's, 'a> {
     api: &'a Api,
     environment: &'a Environment,
     contract: Option<&'r Contract>,
+    defaults: &'r [DefaultVersion<'r>],
     /// The features of the lifecycle.
     lifecycle: &'r Features,
     subscriptions: &'r mut ApiSubscriptions<'s>,
@@ -190,9 +227,7 @@ impl Rules<'_, '_, '_> {
             Some(version) => version,
             None => document.map_or("", |document| &document.version),
         };
-        let of_document =
-            document.and_then(|document| document.servers.first()).map_or("", |server| &server.path);
-        let base = self.environment.base_path.as_deref().unwrap_or(of_document);
+        let base = base_of(self.environment, self.contract);
         let (base, choice) = self.choice(base, version);
         let other = self.other(version);
         let refused = match (self.api.lifecycle.state, document) {
@@ -210,6 +245,7 @@ impl Rules<'_, '_, '_> {
         let (Some(document), None) = (document, &refused) else {
             let own = self.own(refused.unwrap_or_default());
             self.add(&mut rules, choice.of(&below(&base)), None, &own, &other);
+            self.add_paths_of_defaults(&mut rules, &base, &choice, &own, &other, &HashSet::default());
             return rules;
         };
         let upstream = self
@@ -229,6 +265,7 @@ impl Rules<'_, '_, '_> {
             paths.entry(operation.shape()).or_default().push(operation);
         }
         let unknown = self.own(response(404, "Not Found", "The API has no such version.", None));
+        let shapes: HashSet<String> = paths.keys().cloned().collect();
         for operations in paths.into_values() {
             let Some(path) = operations.first().and_then(|first| self.path(&base, &first.path)) else {
                 continue;
@@ -274,7 +311,36 @@ impl Rules<'_, '_, '_> {
         }
         let missing = self.own(response(404, "Not Found", "The API has no such path.", None));
         self.add(&mut rules, choice.of(&below(&base)), None, &missing, &other);
+        self.add_paths_of_defaults(&mut rules, &base, &choice, &missing, &other, &shapes);
         rules
+    }
+
+    /// Lets this version respond at paths that only the default version describes. Otherwise the default version would respond there
+    /// that the version is unknown.
+    fn add_paths_of_defaults(
+        &mut self,
+        rules: &mut Vec<Rule>,
+        base: &str,
+        choice: &Choice,
+        own: &Arc<Own>,
+        other: &OfApi,
+        known: &HashSet<String>,
+    ) {
+        let Choice::By { is_header, name, is_default: false, .. } = choice else { return };
+        let place = if *is_header { VersionPlace::Header } else { VersionPlace::Query };
+        let hosts = &self.environment.hosts;
+        let (defaults, mut shapes) = (self.defaults, known.clone());
+        let of_hosts = defaults.iter().filter(|default| {
+            (default.place, default.name, &*default.base) == (place, name, base)
+                && default.hosts.iter().any(|host| hosts.contains(host))
+        });
+        for operation in of_hosts.flat_map(|default| &default.contract.document.operations) {
+            if shapes.insert(operation.shape())
+                && let Some(path) = self.path(base, &operation.path)
+            {
+                self.add(rules, choice.of(&matching(path, None)), None, own, other);
+            }
+        }
     }
 
     /// The base path, and the conditions on the version.

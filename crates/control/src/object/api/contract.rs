@@ -11,7 +11,7 @@ use sluicegate_openapi::{Document, Finding, Parts, SchemaFault};
 use crate::catalogue::Packed;
 use crate::documents::DOCUMENT_LENGTH_MAX;
 use crate::locate;
-use crate::manifest::read_yaml;
+use crate::manifest::read_openapi;
 use crate::object::Kind;
 use crate::object::policy::{GROUP, VERSION};
 
@@ -58,7 +58,7 @@ impl Contract {
         if text.len() > DOCUMENT_LENGTH_MAX {
             return failed(format!("has {} bytes, but may have at most {DOCUMENT_LENGTH_MAX}", text.len()));
         }
-        let root = match read_yaml(text) {
+        let root = match read_openapi(text) {
             Ok(root) => root,
             Err(fault) => return failed(format!("cannot be read as YAML or JSON: {fault}")),
         };
@@ -195,6 +195,16 @@ mod tests {
         let [fault] = &contract.faults[..] else { panic!("{contract:?}") };
         assert!(fault.message.starts_with("line 6: #/paths/~1a/fetch: "), "{fault:?}");
         assert!(!fault.is_error);
+    }
+
+    #[test]
+    fn words_of_yaml_1_1_and_codes_are_text() {
+        let text = "openapi: 3.1.0\ninfo: {title: Y, version: '1'}\npaths:\n  /a:\n    get: {operationId: no, tags: [OFF, 007]}\n";
+        let contract = Contract::read(text);
+        assert_eq!(contract.faults, []);
+        let [operation] = &contract.document.operations[..] else { panic!("{contract:?}") };
+        let tags: Vec<&str> = operation.tags.iter().map(|tag| &**tag).collect();
+        assert_eq!((&*contract.document.title, &*operation.id, &tags[..]), ("Y", "no", &["OFF", "007"][..]));
     }
 
     #[test]

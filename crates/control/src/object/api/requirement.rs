@@ -19,6 +19,8 @@ struct Terms {
     needs_all: bool,
     /// Whether callers without credentials are allowed.
     is_optional: bool,
+    /// Whether the caller has a choice between means.
+    has_alternatives: bool,
     /// The scopes of a token: all of one entry. Empty: none.
     scopes: Vec<BTreeSet<Box<str>>>,
 }
@@ -65,6 +67,7 @@ impl Terms {
         let needed: Vec<&[Need]> =
             security.iter().map(|needs| &**needs).filter(|needs| !needs.is_empty()).collect();
         terms.is_optional = needed.len() < security.len();
+        terms.has_alternatives = needed.len() > 1;
         terms.needs_all = needed.iter().any(|needs| needs.len() > 1);
         if terms.needs_all && security.len() > 1 {
             return Err("several schemes at once, and an alternative to them, are not supported".to_owned());
@@ -108,7 +111,16 @@ impl Terms {
             },
             ..policy.clone()
         };
-        let decides = policy.ext_auth.is_some();
+        // A service that must allow every request keeps this effect.
+        let must_allow = policy.ext_auth.is_some() && policy.require == Require::All;
+        let decides = policy.ext_auth.is_some() && !must_allow;
+        if must_allow && (self.is_optional || self.has_alternatives) {
+            return Err("alternatives together with extAuth and require: All are not supported".to_owned());
+        }
+        if must_allow {
+            of.require = Require::All;
+        }
+        let mut has_lack = false;
         of.api_key = of.api_key.filter(|_| !keys.is_empty());
         of.basic = of.basic.filter(|_| password.is_some());
         of.digest = None;
@@ -120,16 +132,23 @@ impl Terms {
                 let places = keys.iter().map(|(place, _)| place.clone()).collect();
                 api_key.from = Entries::new(places).ok_or("there are more than 8 places of API keys")?;
             }
-            (None, Some((_, scheme))) if !decides => return Err(lacks(scheme, "apiKey")),
+            (None, Some(_)) if decides => has_lack = true,
+            (None, Some((_, scheme))) => return Err(lacks(scheme, "apiKey")),
             _ => {}
         }
-        if let Some(scheme) = password.as_ref().filter(|_| of.basic.is_none() && !decides) {
-            return Err(lacks(scheme, "basic"));
+        match password.as_ref().filter(|_| of.basic.is_none()) {
+            Some(_) if decides => has_lack = true,
+            Some(scheme) => return Err(lacks(scheme, "basic")),
+            None => {}
         }
-        if let Some(scheme) = token.as_ref().filter(|_| !of.has_claims() && !decides) {
+        if token.is_some() && !of.has_claims() && decides {
+            has_lack = true;
+        } else if let Some(scheme) = token.as_ref().filter(|_| !of.has_claims()) {
             let methods = if *allows_login { "jwt, introspection or oidc" } else { "jwt or introspection" };
             return Err(lacks(scheme, methods));
         }
+        // The service decides only about schemes for which the policy has no method.
+        of.ext_auth = of.ext_auth.filter(|_| must_allow || has_lack);
         of.required_scopes =
             self.scopes(&policy.required_scopes).filter(|_| of.has_claims()).unwrap_or_default();
         if !self.scopes.is_empty() && of.required_scopes.is_empty() && of.has_claims() {
@@ -322,5 +341,18 @@ mod tests {
         let policy = json!({"extAuth": {"url": "http://a/"}});
         let authentication = applied(&json!([{"bearer": ["a"]}]), Some(policy)).unwrap().unwrap();
         assert_eq!(summary(&authentication), (vec!["extAuth"], "Any", json!([])));
+        let with = |require: &str| {
+            let mut policy = all();
+            policy["extAuth"] = json!({"url": "http://a/"});
+            policy["require"] = json!(require);
+            Some(policy)
+        };
+        let key = json!([{"key": []}]);
+        for (require, methods) in [("Any", vec!["apiKey"]), ("All", vec!["apiKey", "extAuth"])] {
+            let authentication = applied(&key, with(require)).unwrap().unwrap();
+            assert_eq!(summary(&authentication), (methods, require, json!([])), "{require}");
+        }
+        let either = json!([{"key": []}, {"basic": []}]);
+        assert!(applied(&either, with("All")).unwrap_err().contains("extAuth and require: All"));
     }
 }

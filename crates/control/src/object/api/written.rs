@@ -24,7 +24,8 @@ pub(crate) struct ApiSpec {
     pub(crate) owner: Option<String>,
     /// The OpenAPI document, version 3.0 or 3.1, with the operations of the API.
     pub(crate) document: DocumentRef,
-    /// The environments of the API, such as staging and production: hosts, base path and Service. 1 to 16 entries.
+    /// The environments of the API, such as staging and production. An environment has hosts, a base path, a Service and
+    /// optionally its own document. 1 to 16 entries.
     #[schemars(length(min = 1, max = 16))]
     pub(crate) environments: Vec<EnvironmentSpec>,
     /// How clients choose this version of the API. Default: by the hosts and the base path alone.
@@ -40,8 +41,9 @@ pub(crate) struct ApiSpec {
     /// Validation of requests and responses by the document. operationSets[].validation has precedence, field by field.
     /// Default: no validation.
     pub(crate) validation: Option<Validation>,
-    /// Whether each operation accepts only the callers that security of the document allows (Enforce). A SecurityPolicy of the Api
-    /// has the methods that verify their credentials. With Ignore, security of the document has no effect. Default: Ignore.
+    /// Whether each operation requires the credentials that its security in the document names (Enforce). A SecurityPolicy of the
+    /// Api needs the methods that verify these credentials; otherwise requests for the operation receive 503. With Ignore,
+    /// security of the document has no effect. Default: Ignore.
     pub(crate) document_security: Option<DocumentSecurity>,
     /// The entry of the API in the catalogue of the developer portal. Default: no visitor of the portal sees the API.
     pub(crate) catalogue: Option<CatalogueSpec>,
@@ -78,8 +80,8 @@ pub(crate) struct DocumentRef {
     /// The ConfigMap with the document, in the namespace of the Api.
     pub(crate) config_map: Option<ConfigMapKey>,
     /// The URL of the document, https:// or http://. The control plane fetches the document every minute
-    /// (--api-document-interval), and keeps the last version without an error. The host must be a value of
-    /// --api-document-host. The gateway does not follow redirects. At most 16777216 bytes.
+    /// (--api-document-interval), and keeps the last valid version. --api-document-host must allow the host. The control plane
+    /// does not follow redirects. A document has at most 16777216 bytes.
     pub(crate) url: Option<Url>,
 }
 

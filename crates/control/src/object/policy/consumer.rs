@@ -135,8 +135,22 @@ fn check_keys(
     object: &ObjectRef,
     findings: &mut Findings,
 ) -> Vec<(usize, ApiKey)> {
-    let keys = written.into_iter();
-    keys.filter_map(|(index, key)| Some((index, check_key(key, index, object, findings)?))).collect()
+    let mut keys: Vec<(usize, ApiKey)> = Vec::new();
+    for (index, written) in written {
+        let Some(key) = check_key(written, index, object, findings) else { continue };
+        let is_same = |(_, known): &&(usize, ApiKey)| key.name.is_some() && known.name == key.name;
+        if let Some((other, _)) = keys.iter().find(is_same) {
+            let fault =
+                format!("is the name of spec.apiKeys[{other}] too: sluicegate key changes both, rename one");
+            findings.warning(format!("spec.apiKeys[{index}].name"), fault);
+        }
+        if let Some((other, _)) = keys.iter().find(|(_, known)| known.source == key.source) {
+            let fault = format!("is the same key as spec.apiKeys[{other}]: remove one");
+            findings.warning(format!("spec.apiKeys[{index}]"), fault);
+        }
+        keys.push((index, key));
+    }
+    keys
 }
 
 /// A key with an invalid field is left out: it might have expired.
