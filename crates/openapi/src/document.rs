@@ -107,11 +107,13 @@ impl Document {
         let root = Pointer::Root;
         let at = root.field("info");
         let mut text = |name: &str| {
-            let found = fields.get("info").and_then(|info| info.get(name)).and_then(Value::as_str);
-            if found.is_none() {
-                self.findings.warning(&at.field(name), "is missing: write text");
+            let found = fields.get("info").and_then(|info| info.get(name));
+            match found {
+                Some(Value::String(_)) => {}
+                Some(_) => self.findings.warning(&at.field(name), "must be text: put the value in quotes"),
+                None => self.findings.warning(&at.field(name), "is missing: write text"),
             }
-            found.unwrap_or_default().into()
+            found.and_then(Value::as_str).unwrap_or_default().into()
         };
         (text("title"), text("version"))
     }

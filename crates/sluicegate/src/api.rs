@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use sluicegate_control::{ApiDocument, api_object, write_yaml};
+use sluicegate_control::{ApiDocument, api_object, host, write_yaml};
+use sluicegate_model::value::syntax::dns_name_fault;
 
 use crate::{complain, say};
 
@@ -85,6 +86,15 @@ fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(!hosts.is_empty(), "the document names no host: give one with --host");
     let name = args.name.clone().unwrap_or_else(|| name_of(document.title()));
     anyhow::ensure!(!name.is_empty(), "the document has no title: give a name with --name");
+    for host in &hosts {
+        host::parse(host).map_err(anyhow::Error::msg).context("cannot use a host")?;
+    }
+    let names = [("--name", &name), ("--environment", &args.environment), ("--service", &args.service)];
+    for (option, name) in names {
+        if let Some(fault) = dns_name_fault(name) {
+            anyhow::bail!("{option}: {name:?} {fault}");
+        }
+    }
     let mut environment = serde_json::json!({
         "name": args.environment, "hosts": hosts, "backend": {"service": args.service, "port": args.port},
     });

@@ -568,3 +568,14 @@ async fn version_decides_about_its_requests_also_at_paths_of_the_default_version
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn needed_subscriptions_without_authentication_are_reported() -> TestResult {
+    let site = Site::of([])?;
+    site.save("ingress.yaml", &api("  subscriptions: Required\n", ""))?;
+    let _gateway = site.serve(&[]).await?;
+    assert_eq!(ask(&site, "GET", "/v1/pets", "").await?.status, 403);
+    let problems = client::get(site.admin, "localhost", "/config").await?.text();
+    assert_eq!(problems.matches("nothing identifies the callers").count(), 1, "{problems}");
+    Ok(())
+}

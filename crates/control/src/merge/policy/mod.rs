@@ -28,7 +28,7 @@ use crate::problem::{Problem, Severity};
 use crate::store::Store;
 use attach::{Attached, Policy};
 pub(crate) use security::service_upstream;
-use sluicegate_model::feature::{Features, ServiceFeatures};
+use sluicegate_model::feature::{Authentication, Features, ServiceFeatures};
 use sluicegate_model::value::Weight;
 use standing::Standing;
 use targets::Targets;
@@ -155,6 +155,9 @@ impl<'a> Policies<'a> {
                 intent.refuses.clone().or(governor)
             }
         };
+        if let Some(of_api) = of_api {
+            self.warn_of_unknown_callers(of_api, security.as_deref(), intent.at);
+        }
         let traffic = self.traffic.of(ingress, sections, upstream).map(|value| value.traffic.clone());
         let traffic = match own.filter(|own| *own.features != Features::default()) {
             None => traffic,
@@ -167,6 +170,24 @@ impl<'a> Policies<'a> {
         let own_limits = own.and_then(|own| own.rate_limits.clone());
         let rate_limits = own_limits.or_else(|| self.rate_limits.of(ingress, sections, upstream));
         RoutePolicies { security, rate_limits, traffic }
+    }
+
+    /// Warns of operations that need a Subscription, and whose callers nobody identifies.
+    fn warn_of_unknown_callers(&mut self, of_api: &OfApi, security: Option<&Security>, at: At<'_>) {
+        let is_required = of_api.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.required);
+        let is_known = security.is_some_and(|security| {
+            let authentication = security.authentication.as_ref();
+            security.refuses.is_some() || authentication.is_some_and(Authentication::identifies_consumers)
+        });
+        if !is_required || is_known {
+            return;
+        }
+        let message = "is Required, but nothing identifies the callers of some operations, so all requests for them receive 403: add a SecurityPolicy with \
+            authentication of Consumers, such as apiKey";
+        let problem = at.warning("spec.subscriptions", message.to_owned());
+        if self.told.insert(problem.clone()) {
+            self.problems.push(problem);
+        }
     }
 
     /// The policy of an operation with only the authentication that the operation requires. If the requirement cannot be met, the
@@ -187,7 +208,9 @@ impl<'a> Policies<'a> {
                 let message = format!("{fault}; requests for its operations receive 503");
                 let problem = at.problem(Severity::Error, "spec.documentSecurity", message);
                 self.api_faults.entry(at.object.clone()).or_insert_with(|| problem.within());
-                self.problems.extend(Some(problem).filter(|problem| !self.problems.contains(problem)));
+                if self.told.insert(problem.clone()) {
+                    self.problems.push(problem);
+                }
                 Some(Arc::new(Security::closed(at.id(), fault.into())))
             }
         };
