@@ -26,13 +26,14 @@ pub(crate) fn count(
         let is_new = sql.execute(BATCH, &key)? > 0;
         let mut totals = Vec::with_capacity(uses.len());
         for each in uses {
-            totals.push(total(sql, each, is_new)?);
+            totals.extend(total(sql, each, is_new)?);
         }
         Ok(totals)
     })
 }
 
-fn total(sql: &mut dyn Sql, of: &QuotaUse, is_new: bool) -> Result<QuotaTotal, SqlError> {
+/// Adds a use, and returns the total; `None` for a question about a window without uses.
+fn total(sql: &mut dyn Sql, of: &QuotaUse, is_new: bool) -> Result<Option<QuotaTotal>, SqlError> {
     const OPEN: &str = "SELECT start FROM sluicegate_quotas WHERE name = $1 AND start <= $2 AND until > $3 ORDER BY start LIMIT 1";
     const ADD: &str = "INSERT INTO sluicegate_quotas (name, start, until, total) VALUES ($1, $2, $3, $4) \
                        ON CONFLICT (name, start) DO UPDATE SET total = sluicegate_quotas.total + excluded.total";
@@ -50,7 +51,8 @@ fn total(sql: &mut dyn Sql, of: &QuotaUse, is_new: bool) -> Result<QuotaTotal, S
             start = open.int()?;
         }
     }
-    if is_new {
+    let is_question = of.count == 0 && of.known == 0;
+    if is_new && !is_question {
         let length = if of.length > 0 { of.length } else { CALENDAR };
         let until = Value::Int(start.saturating_add(int(length)));
         sql.execute(ADD, &[named(), Value::Int(start), until, Value::Int(int(of.count))])?;
@@ -60,9 +62,13 @@ fn total(sql: &mut dyn Sql, of: &QuotaUse, is_new: bool) -> Result<QuotaTotal, S
         }
     }
     let rows = sql.fetch(TOTAL, &[named(), Value::Int(start)])?;
-    let total = rows.first().and_then(|row| row.first()).map(Value::int).transpose()?.unwrap_or(0);
-    let (window, count) = (start.unsigned_abs(), total.unsigned_abs());
-    Ok(QuotaTotal { name: of.name.clone(), window, count })
+    let total = rows.first().and_then(|row| row.first()).map(Value::int).transpose()?;
+    let of = |total: i64| QuotaTotal {
+        name: of.name.clone(),
+        window: start.unsigned_abs(),
+        count: total.unsigned_abs(),
+    };
+    Ok(total.or((!is_question).then_some(0)).map(of))
 }
 
 /// The total of a quota in a window.
@@ -136,6 +142,19 @@ mod tests {
     fn counted(sql: &mut dyn Sql, key: (&str, u64), of: QuotaUse) -> (u64, u64) {
         let totals = count(sql, key, &[of], 0).unwrap();
         (totals[0].window, totals[0].count)
+    }
+
+    #[test]
+    fn question_opens_no_window_and_finds_the_open_one() {
+        let mut sql = database();
+        let ask = |sql: &mut dyn Sql, sequence, window, length| {
+            count(sql, ("new", sequence), &[used(window, length, 0, 0)], 0).unwrap()
+        };
+        assert_eq!(ask(&mut *sql, 1, NOW, HOUR), []);
+        assert_eq!(counted(&mut *sql, ("a", 1), used(NOW + 60, HOUR, 2, 2)), (NOW + 60, 2));
+        let [total] = &ask(&mut *sql, 2, NOW + 90, HOUR)[..] else { panic!("no total") };
+        assert_eq!((total.window, total.count), (NOW + 60, 2));
+        assert_eq!(ask(&mut *sql, 3, NOW, 0), [], "another window");
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub struct QuotaName {
     pub terms: Box<str>,
 }
 
-/// The uses of a quota in a window that were not told before.
+/// The uses of a quota in a window that were not told before. With `count` and `known` 0, the use is a question for the total.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct QuotaUse {

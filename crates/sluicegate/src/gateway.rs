@@ -244,7 +244,8 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
 
     let quotas = told.quotas.clone();
     if let Some(quotas) = &quotas {
-        tokio::spawn(quotas.clone().gather(proxy.registry().quotas()));
+        quotas.attach(proxy.registry().quotas());
+        tokio::spawn(quotas.clone().gather());
     }
     let (readiness, last_change) = (Readiness::new(), LastChange::new());
     let admin = Admin {
@@ -282,6 +283,9 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
     tokio::select! {
         first = first => first.context("the task that follows the configuration ended unexpectedly")?,
         _ = signals.recv() => return Ok(()),
+    }
+    if let Some(quotas) = &quotas {
+        quotas.ask().await;
     }
     readiness.set(Phase::Ready);
     for (nth, address) in proxy.addresses().iter().enumerate() {

@@ -16,8 +16,8 @@ use tokio::time::{MissedTickBehavior, interval};
 /// The time between two exchanges. In this time, data planes do not know the uses of the others.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long the end of the process waits until the last uses are counted.
-const LAST: Duration = Duration::from_secs(2);
+/// How long the start of the process waits for the present uses, and its end until the last uses are counted.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The uses in one message: less than 1 MiB, the longest message of a data plane.
 const USES: usize = 2000;
@@ -46,10 +46,14 @@ impl Pending {
         Arc::new(Self { exchange, instance, queue, newest })
     }
 
-    /// Takes the uses of these workers in each interval, until the future is dropped.
-    pub(crate) async fn gather(self: Arc<Self>, exchange: QuotaExchange) {
+    /// Takes the uses of these workers from now on.
+    pub(crate) fn attach(&self, exchange: QuotaExchange) {
         // One process has one set of workers.
         let _ = self.exchange.set(exchange);
+    }
+
+    /// Takes the uses in each interval, until the future is dropped.
+    pub(crate) async fn gather(self: Arc<Self>) {
         let mut ticks = interval(INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -75,18 +79,33 @@ impl Pending {
         self.newest.send_if_modified(|newest| std::mem::replace(newest, number) != number);
     }
 
+    /// Asks for the uses of the quotas of the first configuration, so that the process does not grant them again.
+    pub(crate) async fn ask(&self) {
+        let waiting = self.exchanged().await;
+        if waiting > 0 {
+            tracing::warn!(
+                quotas = waiting,
+                "the uses of quotas are not known yet; the process counts from 0 until they are known"
+            );
+        }
+    }
+
     /// Waits until the last uses are counted, but not long.
     pub(crate) async fn finish(&self) {
-        let end = Instant::now() + LAST;
+        let waiting = self.exchanged().await;
+        if waiting > 0 {
+            tracing::warn!(quotas = waiting, "the last uses of quotas are not counted, and are lost");
+        }
+    }
+
+    /// Waits until all uses are counted, but not long. Returns the number of uses that are not counted.
+    async fn exchanged(&self) -> usize {
+        let end = Instant::now() + PATIENCE;
         loop {
             self.take();
-            let waiting: usize = self.queue().waiting.iter().map(|(_, uses)| uses.len()).sum();
-            if waiting == 0 {
-                return;
-            }
-            if Instant::now() >= end {
-                tracing::warn!(quotas = waiting, "the last uses of quotas are not counted, and are lost");
-                return;
+            let waiting = self.queue().waiting.iter().map(|(_, uses)| uses.len()).sum();
+            if waiting == 0 || Instant::now() >= end {
+                return waiting;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

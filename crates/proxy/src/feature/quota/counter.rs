@@ -26,6 +26,8 @@ pub(crate) struct Counter {
     /// Whether a request was denied since the last exchange. The place that counts may have lost its counts, and must learn them
     /// again, although there are no new uses.
     has_denied: AtomicBool,
+    /// Whether an exchange has asked for the uses of the others.
+    has_asked: AtomicBool,
     /// Uses in earlier windows that the others do not know yet.
     late: Mutex<Vec<Taken>>,
 }
@@ -58,6 +60,7 @@ impl Counter {
             used: AtomicU64::new(0),
             pending: AtomicU64::new(0),
             has_denied: AtomicBool::new(false),
+            has_asked: AtomicBool::new(false),
             late: Mutex::default(),
         }
     }
@@ -191,6 +194,17 @@ impl Counter {
         taken
     }
 
+    /// The present window, whose uses this process does not know yet; once.
+    pub(super) fn ask(&self, now: u64) -> Option<u64> {
+        if self.has_asked.load(Ordering::Relaxed) || self.has_asked.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        match &self.windows {
+            Windows::Calendar(calendar) => calendar.compute(now).map(|(start, _)| start),
+            Windows::FromFirstRequest(_) => Some(now),
+        }
+    }
+
     /// Keeps uses for the next exchange, because this one failed.
     pub(crate) fn put_back(&self, taken: Taken) {
         let mut late = self.late();
@@ -220,7 +234,13 @@ impl Counter {
                 return;
             }
         } else if window != open {
-            return;
+            // The answer to a question before the first request.
+            let is_open = open == 0 && window <= now && now < self.end_of(window);
+            let is_taken = is_open
+                && self.window.compare_exchange(0, window, Ordering::AcqRel, Ordering::Acquire).is_ok();
+            if !is_taken {
+                return;
+            }
         }
         let kept: u64 = self.late().iter().filter(|late| late.window == window).map(|late| late.count).sum();
         let mut used = self.used.load(Ordering::Acquire);

@@ -109,9 +109,9 @@ impl Quotas {
         counter
     }
 
-    /// Takes the uses that the control plane does not know yet.
+    /// Takes the uses that the control plane does not know yet. A use of 0 asks for the uses of the others.
     fn take(&self) -> Vec<QuotaUse> {
-        let mut uses = Vec::new();
+        let (mut uses, now) = (Vec::new(), now());
         self.lock().retain(|key, counter| {
             let Some(counter) = counter.upgrade() else { return false };
             if key.server.is_none() {
@@ -119,7 +119,11 @@ impl Quotas {
                     let (name, length) = (key.name.clone(), counter.length());
                     QuotaUse { name, window, length, count, known }
                 };
-                uses.extend(counter.take().into_iter().map(of));
+                let mut taken = counter.take();
+                if let Some(window) = counter.ask(now).filter(|_| taken.is_empty()) {
+                    taken.push(Taken { window, count: 0, known: 0 });
+                }
+                uses.extend(taken.into_iter().map(of));
             }
             true
         });
