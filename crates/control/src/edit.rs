@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use kube::Client;
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Map, Value, json};
+use sluicegate_model::Decision;
 
 use crate::keys::{ConsumerKeys, KeyError};
 use crate::manifest::{read_yaml, write_yaml};
@@ -59,6 +60,12 @@ pub enum EditError {
     /// An object with the name of a new object exists.
     #[error("{0} exists already")]
     Exists(ObjectRef),
+    /// An operator has decided against a Subscription.
+    #[error("an operator has rejected or suspended {0}, so its user cannot cancel it")]
+    Decided(ObjectRef),
+    /// The Subscription is of another Consumer than the user saw.
+    #[error("{0} is of another Consumer now")]
+    Reassigned(ObjectRef),
     /// There is no place for a new object.
     #[error("a new object needs a directory of manifests, and --manifests names a file")]
     NoFolder,
@@ -99,6 +106,8 @@ impl EditError {
             },
             Self::Missing { .. } | Self::Key(KeyError::NoSuchKey { .. }) => EditFault::Missing,
             Self::Exists(_)
+            | Self::Decided(_)
+            | Self::Reassigned(_)
             | Self::Key(
                 KeyError::Exists(_) | KeyError::TooMany | KeyError::Valid(_) | KeyError::NotValid(_),
             ) => EditFault::Conflict,
@@ -147,6 +156,32 @@ impl Edited<'_> {
         match self {
             Self::File(path) => change_file(path, object, change),
             Self::Cluster(client) => change_cluster(client, object, change).await,
+        }
+    }
+
+    /// Removes a Subscription of a Consumer, unless an operator has decided against it. The check and the removal are one step: a
+    /// decision that comes between prevents the removal.
+    ///
+    /// # Errors
+    ///
+    /// The Subscription cannot be read or removed, is of another Consumer, or has a decision against the Consumer.
+    pub async fn cancel(&self, subscription: &ObjectRef, consumer: &ObjectRef) -> Result<(), EditError> {
+        let check = |spec: &Map<String, Value>| check_cancel(spec, subscription, consumer);
+        match self {
+            Self::File(path) => remove_from_file(path, subscription, check),
+            Self::Cluster(client) => {
+                let api = api(client, subscription);
+                let found = api.get(&subscription.name).await?;
+                let unreadable = || EditError::Unreadable(subscription.clone());
+                check(found.data["spec"].as_object().ok_or_else(unreadable)?)?;
+                let preconditions = Preconditions {
+                    uid: found.metadata.uid.clone(),
+                    resource_version: found.metadata.resource_version.clone(),
+                };
+                let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+                api.delete(&subscription.name, &params).await?;
+                Ok(())
+            }
         }
     }
 
@@ -233,6 +268,48 @@ fn change_file<T, E: Into<EditError>>(
         save(file, &documents.concat())?;
     }
     Ok(result)
+}
+
+/// Whether the user of a Consumer may cancel a Subscription with this specification.
+fn check_cancel(
+    spec: &Map<String, Value>,
+    subscription: &ObjectRef,
+    consumer: &ObjectRef,
+) -> Result<(), EditError> {
+    let reference = &spec.get("consumerRef").unwrap_or(&Value::Null);
+    let namespace = reference["namespace"].as_str().unwrap_or(&subscription.namespace);
+    if reference["name"] != *consumer.name || *namespace != *consumer.namespace {
+        return Err(EditError::Reassigned(subscription.clone()));
+    }
+    match Decision::is_against(spec) {
+        true => Err(EditError::Decided(subscription.clone())),
+        false => Ok(()),
+    }
+}
+
+/// Removes the document of an object from a file, and a file without documents.
+fn remove_from_file(
+    file: &Path,
+    object: &ObjectRef,
+    check: impl FnOnce(&Map<String, Value>) -> Result<(), EditError>,
+) -> Result<(), EditError> {
+    let _one = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    let text = fs::read_to_string(file).map_err(|error| EditError::Read { path: file.into(), error })?;
+    let mut documents = documents(&text);
+    let found = documents.iter().enumerate().find_map(|(index, document)| {
+        let written = read_yaml(document).ok()?;
+        is_written(&written, object).then_some((index, written))
+    });
+    let Some((index, written)) = found else {
+        return Err(EditError::Missing { path: file.into(), object: object.clone() });
+    };
+    check(written["spec"].as_object().ok_or_else(|| EditError::Unreadable(object.clone()))?)?;
+    documents.remove(index);
+    let rest = documents.concat();
+    match rest.trim().is_empty() {
+        true => fs::remove_file(file).map_err(|error| EditError::Write { path: file.into(), error }),
+        false => save(file, &rest),
+    }
 }
 
 /// Whether a document is the object.
@@ -339,31 +416,6 @@ fn create_file(dir: &Path, object: &ObjectRef, document: &Value) -> Result<(), E
     save(&file, &text_of(document, &file))
 }
 
-/// A decision about a Subscription.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// The Subscription is active by its plan, also with `approval: Manual`.
-    Approve,
-    /// The Consumer may not call.
-    Reject,
-    /// The Consumer may not call for now.
-    Suspend,
-    /// Ends a suspension.
-    Resume,
-}
-
-impl Decision {
-    /// Writes the decision into the specification of a Subscription.
-    pub fn write(self, spec: &mut Map<String, Value>) {
-        match self {
-            Self::Approve => spec.insert("approval".to_owned(), "Approved".into()),
-            Self::Reject => spec.insert("approval".to_owned(), "Rejected".into()),
-            Self::Suspend => spec.insert("suspended".to_owned(), true.into()),
-            Self::Resume => spec.remove("suspended"),
-        };
-    }
-}
-
 /// The specification of a new Subscription.
 #[must_use]
 pub fn new_subscription(consumer: &ObjectRef, plan: &ObjectRef, api: &ObjectRef) -> Value {
@@ -429,6 +481,44 @@ spec: {suspended: true}
         let error = Edited::File(&file).change(&other, change(Decision::Reject)).await.expect_err("an error");
         assert_eq!(error.fault(), EditFault::Missing);
         assert!(error.to_string().contains("has no document with Subscription shop/b"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn subscription_of_the_own_consumer_is_cancelled_unless_an_operator_decided_against_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("a.yaml");
+        let of = |name: &str, spec: &str| {
+            format!(
+                "---\nkind: Subscription\nmetadata: {{name: {name}, namespace: shop}}\nspec: {{{spec}}}\n"
+            )
+        };
+        let own = "consumerRef: {name: bob, namespace: apps}";
+        let text = [
+            of("kept", own),
+            of("pending", own),
+            of("approved", &format!("{own}, approval: Approved")),
+            of("rejected", &format!("{own}, approval: Rejected")),
+            of("suspended", &format!("{own}, suspended: true")),
+            of("other", "consumerRef: {name: bob}"),
+        ];
+        fs::write(&file, text.concat()).expect("a file");
+        let bob = reference(Kind::Consumer, "apps", "bob");
+        let cancel = async |name| {
+            let object = reference(Kind::Subscription, "shop", name);
+            Edited::File(&file).cancel(&object, &bob).await.map_err(|error| error.fault())
+        };
+        for name in ["rejected", "suspended", "other"] {
+            assert_eq!(cancel(name).await, Err(EditFault::Conflict), "{name}");
+        }
+        for name in ["pending", "approved"] {
+            assert_eq!(cancel(name).await, Ok(()), "{name}");
+            assert_eq!(cancel(name).await, Err(EditFault::Missing), "{name}");
+        }
+        let left = fs::read_to_string(&file).expect("a file");
+        assert_eq!(left, [&*text[0], &text[3], &text[4], &text[5]].concat(), "others stay");
+        fs::write(&file, &text[0]).expect("a file");
+        assert_eq!(cancel("kept").await, Ok(()));
+        assert!(!file.exists(), "no empty file stays");
     }
 
     #[tokio::test]

@@ -72,7 +72,7 @@ pub use catalogue::{
 pub use convert::kong::{KongConverted, KongOptions, convert_kong, is_kong, located};
 pub use convert::{Converted, convert_ingresses};
 pub use documents::{DOCUMENT_LENGTH_MAX, DocumentOptions, Documents, Fetch, Fetched};
-pub use edit::{Creation, Decision, EditError, EditFault, Edited, new_subscription, reference};
+pub use edit::{Creation, EditError, EditFault, Edited, new_subscription, reference};
 pub use keys::{ConsumerKeys, IssuedKey, KeyError, ListedKey};
 pub use manifest::{read_yaml, write_yaml};
 pub use merge::policy::standing::{Reason, Standing, TargetName};

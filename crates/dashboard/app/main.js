@@ -1,7 +1,7 @@
 /** The dashboard. */
 
 import { byId, fill, h, notice, badge } from "./lib/dom.js";
-import { read, whenLocked } from "./lib/data.js";
+import { logout, read, whenLocked } from "./lib/data.js";
 import { ago } from "./lib/format.js";
 import { frame } from "./lib/frame.js";
 import { session } from "./lib/change.js";
@@ -53,11 +53,7 @@ async function drawFacts() {
 
 const drawLogin = () => lock(h("span", null, "Use your token in the file that ", h("code", null, "--dashboard-token-file"), " names."));
 
-byId("logout").addEventListener("click", async () => {
-  await fetch("/api/logout");
-  // A new page has no document of the user.
-  location.reload();
-});
+byId("logout").addEventListener("click", () => logout("/"));
 
 async function start() {
   whenLocked(drawLogin);

@@ -1,8 +1,9 @@
-//! The login by a token, and sessions.
+//! Who may use a site: users with a token, users of an OpenID provider, and sessions.
 //!
-//! A session is a cookie with its end and the name of the user, signed with a key that follows from the user's token. So every
-//! replica with the same file accepts the session, and a new token ends all sessions of the user. The cookie is not accessible to
-//! scripts, and browsers send it only with requests from the site itself.
+//! A session is a cookie. The session of a user with a token has its end and the name of the user, signed with a key that follows
+//! from the token. So every replica with the same file accepts the session, and a new token ends all sessions of the user. `openid`
+//! has the sessions of other users. The cookie is not accessible to scripts, and browsers send it only with requests from the site
+//! itself.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,12 +16,20 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use hyper::Request;
 use hyper::header::{AUTHORIZATION, COOKIE};
+use sluicegate_proxy::openid::PublishedPlaces;
 
+use crate::openid::{LoggedIn, OpenId, Rights};
 use crate::users;
 pub use crate::users::{Name, Role, TokenError, User};
 
 /// The duration of a session.
 const SESSION: Duration = Duration::from_secs(12 * 3600);
+
+/// What the session of a user of an OpenID provider begins with. Other sessions begin with a digit.
+const OF_PROVIDER: &str = "openid.";
+
+/// The prefix of cookies over HTTPS: no other host can set them (RFC 6265bis, 4.1.3).
+const HOST_PREFIX: &str = "__Host-";
 
 /// The age at which the file is read again.
 const READ_AGAIN: Duration = Duration::from_secs(1);
@@ -35,11 +44,13 @@ pub enum SiteKind {
 }
 
 impl SiteKind {
-    /// The name of the cookie. Browsers send cookies to all ports of a host.
-    fn cookie(self) -> &'static str {
-        match self {
-            Self::Dashboard => "sluicegate_session",
-            Self::Portal => "sluicegate_portal_session",
+    /// The name of a cookie without a prefix. Browsers send cookies to all ports of a host.
+    fn cookie(self, kind: CookieKind) -> &'static str {
+        match (self, kind) {
+            (Self::Dashboard, CookieKind::Session) => "sluicegate_session",
+            (Self::Dashboard, CookieKind::Login) => "sluicegate_login",
+            (Self::Portal, CookieKind::Session) => "sluicegate_portal_session",
+            (Self::Portal, CookieKind::Login) => "sluicegate_portal_login",
         }
     }
 
@@ -52,11 +63,37 @@ impl SiteKind {
         }
     }
 
+    /// The name in the title of a page.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Dashboard => "Sluicegate",
+            Self::Portal => "Developer portal",
+        }
+    }
+
     /// The name in messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Dashboard => "dashboard",
             Self::Portal => "portal",
+        }
+    }
+}
+
+/// The kind of a cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CookieKind {
+    Session,
+    /// A login in progress at an OpenID provider.
+    Login,
+}
+
+impl CookieKind {
+    /// The value of `SameSite`. The provider, another site, redirects browsers back to a login.
+    fn same_site(self) -> &'static str {
+        match self {
+            Self::Session => "Strict",
+            Self::Login => "Lax",
         }
     }
 }
@@ -75,16 +112,34 @@ pub enum Access {
 pub struct TokenFile {
     path: PathBuf,
     site: SiteKind,
+    /// What the OpenID provider publishes. The documents outlive a change of the file.
+    places: PublishedPlaces,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// The users; `None` while the file is unusable.
-    users: Option<Arc<[Entry]>>,
+    /// The contents; `None` while the file is unusable.
+    content: Option<Arc<Content>>,
+    /// The hash of the text.
+    hash: [u8; 32],
     read: Instant,
-    /// The failed logins that count now, and the time of the last change of this number.
-    failed: (u32, Instant),
+    wrong_tokens: Tries,
+    failed_logins: Tries,
+}
+
+/// The contents of a file.
+#[derive(Debug)]
+struct Content {
+    users: Vec<Entry>,
+    openid: Option<Arc<OpenId>>,
+}
+
+/// The failed tries that count now, and the time of the last change of this number.
+#[derive(Clone, Copy, Debug)]
+struct Tries {
+    failed: u32,
+    since: Instant,
 }
 
 /// A user with what follows from the token.
@@ -96,7 +151,7 @@ struct Entry {
 }
 
 /// The reason why a request may not read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Denied {
     /// The request has no token and no valid session.
     Unauthenticated,
@@ -106,6 +161,28 @@ pub(crate) enum Denied {
     TooMany(Duration),
     /// The token file is unusable.
     NoToken,
+    /// No rule gives this user of the OpenID provider a role.
+    NoRole(String),
+}
+
+impl Tries {
+    /// Whether one more try is allowed.
+    ///
+    /// # Errors
+    ///
+    /// The time until the next try.
+    fn check(&mut self, (most, every): (u32, Duration), now: Instant) -> Result<(), Duration> {
+        let elapsed = now.saturating_duration_since(self.since);
+        let allowed_again = u32::try_from(elapsed.as_millis() / every.as_millis()).unwrap_or(u32::MAX);
+        let failed = self.failed.saturating_sub(allowed_again);
+        if failed >= most {
+            return Err(every.saturating_sub(elapsed));
+        }
+        if allowed_again > 0 || failed == 0 {
+            *self = Self { failed, since: now };
+        }
+        Ok(())
+    }
 }
 
 impl TokenFile {
@@ -115,9 +192,18 @@ impl TokenFile {
     ///
     /// If the file has no usable token.
     pub fn open(path: &Path, site: SiteKind) -> Result<Self, TokenError> {
-        let (users, now) = (read(path, site)?, Instant::now());
-        let state = State { users: Some(users), read: now, failed: (0, now) };
-        Ok(Self { path: path.to_owned(), site, state: Mutex::new(state) })
+        let (places, now) = (PublishedPlaces::default(), Instant::now());
+        let text = users::text_of(path)?;
+        let content = Content::read((path, &text), site, &places)?;
+        let none = Tries { failed: 0, since: now };
+        let state = State {
+            content: Some(content.into()),
+            hash: hash_of(&text),
+            read: now,
+            wrong_tokens: none,
+            failed_logins: none,
+        };
+        Ok(Self { path: path.to_owned(), site, places, state: Mutex::new(state) })
     }
 
     /// Reads the file again, if it may have changed.
@@ -126,10 +212,17 @@ impl TokenFile {
             return;
         }
         state.read = now;
-        match read(&self.path, self.site) {
-            Ok(users) => state.users = Some(users),
+        let read = users::text_of(&self.path).and_then(|text| {
+            let hash = hash_of(&text);
+            match &state.content {
+                Some(content) if hash == state.hash => Ok((content.clone(), hash)),
+                _ => Ok((Content::read((&self.path, &text), self.site, &self.places)?.into(), hash)),
+            }
+        });
+        match read {
+            Ok((content, hash)) => (state.content, state.hash) = (Some(content), hash),
             Err(error) => {
-                if state.users.take().is_some() {
+                if state.content.take().is_some() {
                     tracing::error!(
                         "{error}; until the file is readable again, the {} responds with 503",
                         self.site.name()
@@ -143,28 +236,42 @@ impl TokenFile {
     fn check_token(&self, token: &[u8], now: Instant, end: u64) -> Result<(Arc<User>, String), Denied> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.refresh(&mut state, now);
-        let users = state.users.clone().ok_or(Denied::NoToken)?;
-        let (failed, since) = state.failed;
-        let elapsed = now.saturating_duration_since(since);
-        let (tries, every) = self.site.tries();
-        let allowed_again = u32::try_from(elapsed.as_millis() / every.as_millis()).unwrap_or(u32::MAX);
-        let failed = failed.saturating_sub(allowed_again);
-        if failed >= tries {
-            return Err(Denied::TooMany(every.saturating_sub(elapsed)));
-        }
+        let content = state.content.clone().ok_or(Denied::NoToken)?;
+        state.wrong_tokens.check(self.site.tries(), now).map_err(Denied::TooMany)?;
         let hash = digest(&SHA256, token);
-        if let Some(entry) = users.iter().find(|entry| entry.is_of(hash.as_ref())) {
+        if let Some(entry) = content.users.iter().find(|entry| entry.is_of(hash.as_ref())) {
             return Ok((entry.user.clone(), entry.session(end)));
         }
-        let since = if allowed_again > 0 || failed == 0 { now } else { since };
-        state.failed = (failed + 1, since);
+        state.wrong_tokens.failed += 1;
         Err(Denied::WrongToken)
     }
 
-    fn users(&self, now: Instant) -> Result<Arc<[Entry]>, Denied> {
+    fn content(&self, now: Instant) -> Result<Arc<Content>, Denied> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.refresh(&mut state, now);
-        state.users.clone().ok_or(Denied::NoToken)
+        state.content.clone().ok_or(Denied::NoToken)
+    }
+
+    /// The login by OpenID Connect, if the file has one.
+    pub(crate) fn openid(&self) -> Result<Option<Arc<OpenId>>, Denied> {
+        Ok(self.content(Instant::now())?.openid.clone())
+    }
+
+    /// Whether the file has users with tokens.
+    pub(crate) fn has_tokens(&self) -> bool {
+        self.content(Instant::now()).is_ok_and(|content| !content.users.is_empty())
+    }
+
+    /// Whether one more login at the OpenID provider may fail.
+    pub(crate) fn check_logins(&self) -> Result<(), Denied> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.failed_logins.check(self.site.tries(), Instant::now()).map_err(Denied::TooMany)
+    }
+
+    /// Counts a failed login at the OpenID provider.
+    pub(crate) fn count_failed_login(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.failed_logins.failed = state.failed_logins.failed.saturating_add(1);
     }
 
     /// The user of a request: by a token in `Authorization`, or else by the session.
@@ -173,32 +280,86 @@ impl TokenFile {
         if let Some(token) = bearer(request) {
             return Ok(self.check_token(token, now, 0)?.0);
         }
-        let users = self.users(now)?;
-        let session = session(request, self.site).ok_or(Denied::Unauthenticated)?;
-        user_of_session(&users, session, seconds_since_1970()).ok_or(Denied::Unauthenticated)
+        let content = self.content(now)?;
+        let session = cookie(request, self.site, CookieKind::Session).ok_or(Denied::Unauthenticated)?;
+        content.user_of_session(session, seconds_since_1970())
     }
 
-    /// Logs a client in: the value of `Set-Cookie`.
-    pub(crate) fn log_in<B>(&self, request: &Request<B>) -> Result<String, Denied> {
+    /// The login by OpenID Connect that a request has a session of.
+    pub(crate) fn openid_of<B>(&self, request: &Request<B>) -> Option<Arc<OpenId>> {
+        let session = cookie(request, self.site, CookieKind::Session)?;
+        let openid = self.content(Instant::now()).ok()?.openid.clone()?;
+        openid.rights(session.strip_prefix(OF_PROVIDER)?, seconds_since_1970())?;
+        Some(openid)
+    }
+
+    /// Logs a client in by a token: the values of `Set-Cookie`.
+    pub(crate) fn log_in<B>(&self, request: &Request<B>) -> Result<Vec<String>, Denied> {
         let token = bearer(request).ok_or(Denied::Unauthenticated)?;
-        let end = seconds_since_1970() + SESSION.as_secs();
-        let (_, session) = self.check_token(token, Instant::now(), end)?;
-        Ok(cookie(request, self.site, &session, SESSION))
+        let (_, session) = self.check_token(token, Instant::now(), end_of_session())?;
+        let kind = (self.site, CookieKind::Session);
+        Ok(set_cookie(request, kind, is_https(request), (&session, SESSION.as_secs())))
+    }
+
+    /// The values of `Set-Cookie` for a user of an OpenID provider.
+    pub(crate) fn session_cookies<B>(
+        &self,
+        request: &Request<B>,
+        logged_in: &LoggedIn,
+        is_https: bool,
+    ) -> Vec<String> {
+        let session = format!("{OF_PROVIDER}{}", logged_in.session);
+        let kind = (self.site, CookieKind::Session);
+        set_cookie(request, kind, is_https, (&session, SESSION.as_secs()))
     }
 }
 
-fn read(path: &Path, site: SiteKind) -> Result<Arc<[Entry]>, TokenError> {
-    let users = users::read(path)?.into_iter();
-    Ok(users.map(|(user, token)| Entry::new(user, &token, site)).collect())
+impl Content {
+    fn read(
+        (path, text): (&Path, &[u8]),
+        site: SiteKind,
+        places: &PublishedPlaces,
+    ) -> Result<Self, TokenError> {
+        let file = users::read(path, text)?;
+        let users = file.users.into_iter().map(|(user, token)| Entry::new(user, &token, site)).collect();
+        let openid = file.openid.map(|section| OpenId::new(section, site, places)).transpose();
+        let openid = openid.map_err(|fault| TokenError::User { path: path.to_owned(), fault })?;
+        Ok(Self { users, openid: openid.map(Arc::new) })
+    }
+
+    /// The user with this session.
+    fn user_of_session(&self, session: &str, now: u64) -> Result<Arc<User>, Denied> {
+        let Some(sealed) = session.strip_prefix(OF_PROVIDER) else {
+            return user_of_session(&self.users, session, now).ok_or(Denied::Unauthenticated);
+        };
+        let rights = self.openid.as_ref().and_then(|openid| openid.rights(sealed, now));
+        match rights.ok_or(Denied::Unauthenticated)? {
+            Rights::Of(user) => Ok(user),
+            Rights::NoRole(name) => Err(Denied::NoRole(name)),
+        }
+    }
+}
+
+fn hash_of(text: &[u8]) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest(&SHA256, text).as_ref());
+    hash
+}
+
+/// The end of a session that begins now, in seconds since 1970.
+pub(crate) fn end_of_session() -> u64 {
+    seconds_since_1970() + SESSION.as_secs()
 }
 
 impl Entry {
     fn new(user: User, token: &[u8], site: SiteKind) -> Self {
         let name = format!("sluicegate {} session\n", site.name());
         let secret = digest(&SHA256, &[name.as_bytes(), token].concat());
-        let mut hash = [0; 32];
-        hash.copy_from_slice(digest(&SHA256, token).as_ref());
-        Self { user: user.into(), hash, signing: hmac::Key::new(hmac::HMAC_SHA256, secret.as_ref()) }
+        Self {
+            user: user.into(),
+            hash: hash_of(token),
+            signing: hmac::Key::new(hmac::HMAC_SHA256, secret.as_ref()),
+        }
     }
 
     /// Whether this is the hash of the token. The time does not depend on the place of the first difference.
@@ -225,11 +386,6 @@ fn user_of_session(users: &[Entry], session: &str, now: u64) -> Option<Arc<User>
 }
 
 impl Access {
-    /// Whether clients must log in.
-    pub(crate) fn requires_login(&self) -> bool {
-        matches!(self, Self::Token(_))
-    }
-
     /// The user of a request: by its session, or by `Authorization: Bearer TOKEN`. Without a login, each client is a viewer without
     /// a name.
     pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<Arc<User>, Denied> {
@@ -239,24 +395,44 @@ impl Access {
         }
     }
 
-    /// Logs a client in: the value of `Set-Cookie`.
-    pub(crate) fn log_in<B>(&self, request: &Request<B>) -> Result<Option<String>, Denied> {
+    /// The users, unless each client may read.
+    pub(crate) fn users(&self) -> Option<&TokenFile> {
         match self {
-            Self::Open => Ok(None),
-            Self::Token(file) => file.log_in(request).map(Some),
+            Self::Open => None,
+            Self::Token(file) => Some(file),
         }
     }
 }
 
-/// Logs a client out: the value of `Set-Cookie`.
-pub(crate) fn log_out<B>(request: &Request<B>, site: SiteKind) -> String {
-    cookie(request, site, "", Duration::ZERO)
+/// Logs a client out: the values of `Set-Cookie`.
+pub(crate) fn log_out<B>(request: &Request<B>, site: SiteKind) -> Vec<String> {
+    set_cookie(request, (site, CookieKind::Session), is_https(request), ("", 0))
 }
 
-fn cookie<B>(request: &Request<B>, site: SiteKind, value: &str, age: Duration) -> String {
-    let is_https = request.headers().get("x-forwarded-proto").is_some_and(|scheme| scheme == "https");
-    let secure = if is_https { "; Secure" } else { "" };
-    format!("{}={value}; Path=/; Max-Age={}; HttpOnly; SameSite=Strict{secure}", site.cookie(), age.as_secs())
+/// Whether the client uses HTTPS, as a proxy states.
+fn is_https<B>(request: &Request<B>) -> bool {
+    request.headers().get("x-forwarded-proto").is_some_and(|scheme| scheme == "https")
+}
+
+/// The values of `Set-Cookie` that set a cookie for a time in seconds. A cookie of the same kind from another scheme is removed.
+pub(crate) fn set_cookie<B>(
+    request: &Request<B>,
+    (site, kind): (SiteKind, CookieKind),
+    is_https: bool,
+    (value, age): (&str, u64),
+) -> Vec<String> {
+    let (plain, same_site) = (site.cookie(kind), kind.same_site());
+    let own = |is_https: bool, value: &str, age: u64| {
+        let (prefix, secure) = if is_https { (HOST_PREFIX, "; Secure") } else { ("", "") };
+        format!("{prefix}{plain}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite={same_site}{secure}")
+    };
+    let mut lines = vec![own(is_https, value, age)];
+    if pairs(request).any(|(name, _)| {
+        name.strip_prefix(HOST_PREFIX).unwrap_or(name) == plain && name.starts_with(HOST_PREFIX) != is_https
+    }) {
+        lines.push(own(!is_https, "", 0));
+    }
+    lines
 }
 
 /// The token in `Authorization`.
@@ -266,10 +442,18 @@ pub(crate) fn bearer<B>(request: &Request<B>) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
-fn session<B>(request: &Request<B>, site: SiteKind) -> Option<&str> {
+/// The value of a cookie. Over HTTPS, other hosts could set a cookie without the prefix.
+pub(crate) fn cookie<B>(request: &Request<B>, site: SiteKind, kind: CookieKind) -> Option<&str> {
+    let plain = site.cookie(kind);
+    let of_host = pairs(request).find(|(name, _)| name.strip_prefix(HOST_PREFIX) == Some(plain));
+    let found = of_host.or_else(|| pairs(request).find(|(name, _)| *name == plain && !is_https(request)));
+    found.map(|(_, value)| value)
+}
+
+/// The cookies of a request.
+fn pairs<B>(request: &Request<B>) -> impl Iterator<Item = (&str, &str)> {
     let lines = request.headers().get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
-    let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(name, _)| *name == site.cookie()).map(|(_, value)| value)
+    lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='))
 }
 
 fn seconds_since_1970() -> u64 {
@@ -328,7 +512,7 @@ mod tests {
         let (_folder, file) = file(USERS);
         let access = Access::Token(Arc::new(file));
         let login = request("authorization", "Bearer fedcba9876543210");
-        let cookie = access.log_in(&login).expect("a login").expect("a cookie");
+        let cookie = access.users().expect("users").log_in(&login).expect("a login").remove(0);
         assert!(cookie.contains("; HttpOnly; SameSite=Strict"), "{cookie}");
         let pair = cookie.split(';').next().unwrap_or_default();
         let user = |request: &Request<()>| access.check(request).map(|user| user.name.clone());
@@ -352,8 +536,8 @@ mod tests {
     fn unreadable_token_file_closes_the_dashboard() {
         let (folder, file) = file(TOKEN);
         remove_file(folder.path().join("token")).expect("a removed file");
-        assert!(matches!(file.users(Instant::now() + READ_AGAIN), Err(Denied::NoToken)));
+        assert!(matches!(file.content(Instant::now() + READ_AGAIN), Err(Denied::NoToken)));
         write(folder.path().join("token"), "another token 123").expect("a file");
-        assert!(file.users(Instant::now() + 2 * READ_AGAIN).is_ok());
+        assert!(file.content(Instant::now() + 2 * READ_AGAIN).is_ok());
     }
 }

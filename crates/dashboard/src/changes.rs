@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use serde::Deserialize;
+use sluicegate_model::Decision;
 
 use crate::users::Name;
 
@@ -73,6 +74,11 @@ pub enum Change {
         /// The name of the Plan.
         plan: String,
     },
+    /// The end of a Subscription, which its user requests.
+    Cancel {
+        /// The Subscription.
+        subscription: Name,
+    },
 }
 
 /// A change of the keys of a Consumer.
@@ -106,19 +112,6 @@ pub enum KeyChange {
     },
 }
 
-/// A decision about a Subscription.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// The Subscription is active, also with a plan that needs approval.
-    Approve,
-    /// The Consumer may not call.
-    Reject,
-    /// The Consumer may not call for now.
-    Suspend,
-    /// Ends a suspension.
-    Resume,
-}
-
 /// A change as a browser writes it.
 #[derive(Deserialize)]
 #[serde(tag = "change", rename_all = "lowercase", deny_unknown_fields)]
@@ -132,6 +125,7 @@ enum Written {
     Suspend { subscription: Name },
     Resume { subscription: Name },
     Subscribe { consumer: Name, api: Name, plan: String },
+    Cancel { subscription: Name },
 }
 
 impl Change {
@@ -167,6 +161,7 @@ impl Change {
             Written::Subscribe { consumer, api, plan } => {
                 return Ok(Self::Subscribe { consumer, api, plan });
             }
+            Written::Cancel { subscription } => return Ok(Self::Cancel { subscription }),
         };
         Ok(Self::Key { consumer, change })
     }
@@ -181,17 +176,12 @@ impl Change {
                 KeyChange::Remove { name } => format!("remove the key {name:?} of Consumer {consumer}"),
             },
             Self::Decide { subscription, decision } => {
-                let verb = match decision {
-                    Decision::Approve => "approve",
-                    Decision::Reject => "reject",
-                    Decision::Suspend => "suspend",
-                    Decision::Resume => "resume",
-                };
-                format!("{verb} Subscription {subscription}")
+                format!("{} Subscription {subscription}", decision.verb())
             }
             Self::Subscribe { consumer, api, plan } => {
                 format!("subscribe Consumer {consumer} to Api {api} by Plan {plan:?}")
             }
+            Self::Cancel { subscription } => format!("cancel Subscription {subscription}"),
         }
     }
 }

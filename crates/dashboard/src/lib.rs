@@ -6,11 +6,13 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `server` | the limits of connections, and the response to each request |
+//! | `site` | what both sites have in common: the limits of connections, and the way from a request to the response |
+//! | `server` | the dashboard: its documents and its changes |
 //! | `response` | responses, and the checks of requests |
 //! | [`portal`] | the developer portal, a second site |
 //! | `security` | the headers that protect a page in a browser |
 //! | [`access`], `users` | the login by a token, sessions, and the users of a token file |
+//! | `openid`, `login` | the login by OpenID Connect, and the steps of a browser |
 //! | [`changes`] | changes that users request |
 //! | `assets` | the embedded files |
 //! | `data` | the JSON documents of the application |
@@ -29,15 +31,18 @@ pub mod changes;
 mod data;
 pub mod history;
 mod list;
+mod login;
+mod openid;
 pub mod portal;
 mod response;
 mod security;
 mod server;
+mod site;
 mod users;
 
 pub use access::{Access, Name, Role, SiteKind, TokenError, TokenFile, User};
 pub use catalogue::{Api, Catalogue, Consumer, Environment, Key, Plan, Problem, Subscribed, Subscription};
-pub use changes::{Change, ChangeError, Changes, Changing, Decision, KeyChange, NewKey};
+pub use changes::{Change, ChangeError, Changes, Changing, KeyChange, NewKey};
 pub use history::History;
 pub use portal::{Portal, QuotaUsage, Quotas};
 

@@ -158,7 +158,7 @@ pub(crate) fn file<B>(request: &Request<B>, asset: &Asset) -> Response<Body> {
     let bytes = match (is_known, is_packed) {
         (true, _) => Bytes::new(),
         (false, true) => asset.gzip.clone(),
-        (false, false) => Bytes::from_static(asset.bytes),
+        (false, false) => asset.bytes.clone(),
     };
     let status = if is_known { StatusCode::NOT_MODIFIED } else { StatusCode::OK };
     let mut response = response_of(status, asset.media_type, bytes);
@@ -195,13 +195,19 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-pub(crate) fn with_cookie(cookie: Option<String>) -> Response<Body> {
+/// A response with these values of `Set-Cookie`, and without content.
+pub(crate) fn with_cookies(cookies: Vec<String>) -> Response<Body> {
     let mut response = response_of(StatusCode::NO_CONTENT, JSON, Bytes::new());
     response.headers_mut().remove(CONTENT_TYPE);
-    if let Some(cookie) = cookie.and_then(|cookie| HeaderValue::try_from(cookie).ok()) {
-        response.headers_mut().insert(SET_COOKIE, cookie);
-    }
+    add_cookies(&mut response, cookies);
     response
+}
+
+/// Adds values of `Set-Cookie`.
+pub(crate) fn add_cookies(response: &mut Response<Body>, cookies: Vec<String>) {
+    for cookie in cookies.into_iter().filter_map(|cookie| HeaderValue::try_from(cookie).ok()) {
+        response.headers_mut().append(SET_COOKIE, cookie);
+    }
 }
 
 pub(crate) fn denied(reason: Denied, site: SiteKind) -> Response<Body> {
@@ -212,6 +218,7 @@ pub(crate) fn denied(reason: Denied, site: SiteKind) -> Response<Body> {
         }
         Denied::WrongToken => error(StatusCode::UNAUTHORIZED, "The token is wrong."),
         Denied::TooMany(wait) => too_many(wait, "There were too many wrong tokens."),
+        Denied::NoRole(user) => error(StatusCode::FORBIDDEN, &no_role(&user, site)),
         Denied::NoToken => error(
             StatusCode::SERVICE_UNAVAILABLE,
             &format!(
@@ -219,6 +226,14 @@ pub(crate) fn denied(reason: Denied, site: SiteKind) -> Response<Body> {
             ),
         ),
     }
+}
+
+/// The message for a user of an OpenID provider without a role.
+pub(crate) fn no_role(user: &str, site: SiteKind) -> String {
+    let name = site.name();
+    format!(
+        "The user {user} has no role in the {name}. Ask the operator of the {name} for a role, or log out and use another account."
+    )
 }
 
 /// The response to requests that come too fast.

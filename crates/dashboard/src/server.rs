@@ -1,43 +1,30 @@
-//! Serves the connections of the dashboard.
+//! The dashboard: its documents and its changes.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Limited};
-use hyper::body::{Bytes, Incoming};
-use hyper::{Method, Request, Response, StatusCode};
-use serde_json::json;
-use sluicegate_admin::Pages;
-use sluicegate_http_server::{Bounds, Counters, Handler, Kind, Plain, Server};
+use hyper::body::Bytes;
+use hyper::{Request, Response, StatusCode};
+use serde_json::{Value, json};
+use sluicegate_admin::{Hosts, Pages};
+use sluicegate_http_server::{Counters, Plain, Server};
 use tokio::net::TcpListener;
-use tokio::time::{interval, timeout};
+use tokio::time::interval;
 
-use crate::access::{self, Role, SiteKind, User};
-use crate::assets;
-use crate::changes::{Change, ChangeError, Changes};
-use crate::data::{Absent, Data};
-use crate::response::{
-    Body, changed, check_change, check_host, check_site, denied, error, file, json_response, of_admin,
-    with_cookie, wrong_method,
-};
-use crate::{Dashboard, security};
-
-/// The limits of the connections of clients. `--help` names the same numbers.
-pub(crate) const BOUNDS: Bounds =
-    Bounds { connections: 64, reserve: 0, head: Duration::from_secs(10), age: Duration::from_secs(300) };
+use crate::Dashboard;
+use crate::access::{Role, SiteKind, TokenFile, User};
+use crate::changes::{Change, ChangeError};
+use crate::data::Data;
+use crate::response::{Body, check_change, denied, error, of_admin, wrong_method};
+use crate::site::{Answer, BOUNDS, Served, Site, api_of_page, document_response, make};
 
 /// The time between two looks for memory that no request uses.
 const FORGET: Duration = Duration::from_secs(15);
-
-/// The longest body of a request, in bytes.
-const BODY_MAX: usize = 16 * 1024;
-
-/// The time within which a client sends the body of a request.
-const BODY_TIME: Duration = Duration::from_secs(10);
 
 /// The documents that are pages of the admin interface.
 const OF_ADMIN: [&str; 2] = ["analytics", "audit"];
@@ -50,7 +37,7 @@ impl Dashboard {
     /// # Errors
     /// If `listener` is not a listening socket.
     pub async fn serve(self, listener: TcpListener) -> io::Result<()> {
-        let site = Site::new(self);
+        let site = DashboardSite::new(self);
         let data = site.data.clone();
         let forgetting = async move {
             let mut ticks = interval(FORGET);
@@ -60,8 +47,13 @@ impl Dashboard {
             }
         };
         let counters = Arc::<Counters>::default();
-        let server =
-            Server { name: "the dashboard", bounds: BOUNDS, counters, transport: Plain, handler: site };
+        let server = Server {
+            name: "the dashboard",
+            bounds: BOUNDS,
+            counters,
+            transport: Plain,
+            handler: Served(site),
+        };
         tokio::select! {
             served = server.serve(listener) => served,
             () = forgetting => Ok(()),
@@ -69,106 +61,54 @@ impl Dashboard {
     }
 }
 
-/// The responses of a dashboard.
-struct Site {
+/// The part of the dashboard that the portal does not have.
+pub(crate) struct DashboardSite {
     dashboard: Dashboard,
     data: Arc<Data>,
     /// The pages of the admin interface, of which `/analytics` and `/audit` are parts of the dashboard.
     admin: Arc<Pages>,
 }
 
-impl Handler for Site {
-    type Body = Body;
-
-    async fn respond(&self, request: Request<Incoming>, _: Kind) -> Response<Body> {
-        match whole(request).await {
-            Ok(request) => self.answer(&request).await,
-            Err(response) => protected(*response, &[]),
-        }
-    }
-}
-
-/// The request with its body. Only POST has a body.
-pub(crate) async fn whole(request: Request<Incoming>) -> Result<Request<Bytes>, Box<Response<Body>>> {
-    let (parts, body) = request.into_parts();
-    if parts.method != Method::POST {
-        return Ok(Request::from_parts(parts, Bytes::new()));
-    }
-    match timeout(BODY_TIME, Limited::new(body, BODY_MAX).collect()).await {
-        Ok(Ok(body)) => Ok(Request::from_parts(parts, body.to_bytes())),
-        Ok(Err(_)) => {
-            let message =
-                format!("The body of the request is incomplete, or has more than {BODY_MAX} bytes.");
-            Err(error(StatusCode::PAYLOAD_TOO_LARGE, &message).into())
-        }
-        Err(_) => {
-            Err(error(StatusCode::REQUEST_TIMEOUT, "The body of the request did not come in time.").into())
-        }
-    }
-}
-
-/// A response with the headers that protect a page, which may send requests to these hosts.
-pub(crate) fn protected(mut response: Response<Body>, hosts: &[String]) -> Response<Body> {
-    security::protect(response.headers_mut(), security::policy(hosts.iter().map(String::as_str)));
-    response
-}
-
-impl Site {
+impl DashboardSite {
     fn new(dashboard: Dashboard) -> Self {
         let admin = Pages::new(dashboard.admin.clone()).into();
         Self { data: Data::new(dashboard.clone()), admin, dashboard }
-    }
-
-    async fn answer(&self, request: &Request<Bytes>) -> Response<Body> {
-        let hosts = self.hosts_of_page(request).await;
-        protected(self.checked(request).await.unwrap_or_else(|response| *response), &hosts)
-    }
-
-    async fn checked(&self, request: &Request<Bytes>) -> Result<Response<Body>, Box<Response<Body>>> {
-        check_host(request, &self.dashboard.hosts, SITE)?;
-        let path = request.uri().path();
-        if request.method() == Method::POST && path == "/api/change" {
-            check_site(request, SITE)?;
-            return self.change(request).await;
-        }
-        if request.method() != Method::GET {
-            return Ok(wrong_method("GET", "The dashboard accepts only GET here."));
-        }
-        Ok(match (path.strip_prefix("/api/"), path.strip_prefix("/app/")) {
-            (Some(document), _) => {
-                check_site(request, SITE)?;
-                self.document(request, document).await?
-            }
-            (None, Some(name)) => match assets::find(name) {
-                Some(asset) => file(request, asset),
-                None => error(StatusCode::NOT_FOUND, "The dashboard has no such file."),
-            },
-            // Every other path is a page of the application.
-            (None, None) => file(request, assets::page()),
-        })
     }
 
     /// The user of a request.
     fn user(&self, request: &Request<Bytes>) -> Result<Arc<User>, Box<Response<Body>>> {
         self.dashboard.access.check(request).map_err(|reason| denied(reason, SITE).into())
     }
+}
 
-    /// A JSON document, or a part of the login.
-    async fn document(
-        &self,
-        request: &Request<Bytes>,
-        name: &str,
-    ) -> Result<Response<Body>, Box<Response<Body>>> {
+impl Site for DashboardSite {
+    const KIND: SiteKind = SITE;
+
+    fn hosts(&self) -> &Hosts {
+        &self.dashboard.hosts
+    }
+
+    fn users(&self) -> Option<&TokenFile> {
+        self.dashboard.access.users()
+    }
+
+    /// The user, and what the user may do.
+    fn session(&self, request: &Request<Bytes>) -> Result<Value, Box<Response<Body>>> {
         let access = &self.dashboard.access;
-        match name {
-            "session" => return Ok(self.session(request)),
-            "login" => {
-                let cookie = access.log_in(request).map_err(|reason| Box::new(denied(reason, SITE)))?;
-                return Ok(with_cookie(cookie));
-            }
-            "logout" => return Ok(with_cookie(Some(access::log_out(request, SITE)))),
-            _ => {}
-        }
+        let user = access.check(request).ok();
+        let changes = self.dashboard.changes.as_ref();
+        let role = user.as_ref().map(|user| user.role);
+        Ok(json!({
+            "login": user.is_none(),
+            "protected": access.users().is_some(),
+            "user": user.as_ref().map(|user| &user.name).filter(|name| !name.is_empty()),
+            "role": role.map(Role::as_str),
+            "changes": changes.is_some() && role == Some(Role::Operator),
+            "needs_kubernetes_token": changes.is_some_and(|changes| changes.needs_token()),
+        }))
+    }
+
+    async fn document(&self, request: &Request<Bytes>, name: &str) -> Answer {
         self.user(request)?;
         let query = request.uri().query().unwrap_or_default().to_owned();
         if OF_ADMIN.contains(&name) {
@@ -184,25 +124,8 @@ impl Site {
         })
     }
 
-    /// The user, and what the user may do.
-    fn session(&self, request: &Request<Bytes>) -> Response<Body> {
-        let access = &self.dashboard.access;
-        let user = access.check(request).ok();
-        let changes = self.dashboard.changes.as_ref();
-        let role = user.as_ref().map(|user| user.role);
-        let session = json!({
-            "login": user.is_none(),
-            "protected": access.requires_login(),
-            "user": user.as_ref().map(|user| &user.name).filter(|name| !name.is_empty()),
-            "role": role.map(Role::as_str),
-            "changes": changes.is_some() && role == Some(Role::Operator),
-            "needs_kubernetes_token": changes.is_some_and(|changes| changes.needs_token()),
-        });
-        json_response(request, session.to_string().into_bytes())
-    }
-
     /// Makes a change.
-    async fn change(&self, request: &Request<Bytes>) -> Result<Response<Body>, Box<Response<Body>>> {
+    async fn change(&self, request: &Request<Bytes>) -> Answer {
         let Some(changes) = &self.dashboard.changes else {
             let message = "The dashboard changes nothing. To allow changes, start the gateway with --dashboard-changes.";
             return Ok(wrong_method("GET", message));
@@ -235,50 +158,8 @@ impl Site {
         let data = self.data.clone();
         tokio::task::spawn_blocking(move || data.hosts_of(&namespace, &name)).await.unwrap_or_default()
     }
-}
-
-/// The namespace and the name of the API, if the request is for the page of an API.
-pub(crate) fn api_of_page<B>(request: &Request<B>) -> Option<(String, String)> {
-    let (namespace, name) = request.uri().path().strip_prefix("/apis/")?.split_once('/')?;
-    Some((namespace.to_owned(), name.to_owned()))
-}
-
-/// The response with a document.
-pub(crate) fn document_response<B>(
-    request: &Request<B>,
-    document: Result<Vec<u8>, Absent>,
-) -> Response<Body> {
-    match document {
-        Ok(document) => json_response(request, document),
-        Err(Absent::Path) => error(StatusCode::NOT_FOUND, "There is no such document."),
-        Err(Absent::Object(message)) => error(StatusCode::NOT_FOUND, &message),
-        Err(Absent::Query(message)) => error(StatusCode::BAD_REQUEST, &message),
-    }
-}
-
-/// Makes a change, and logs the user with the change. The log has no key.
-pub(crate) async fn make(
-    changes: &dyn Changes,
-    site: SiteKind,
-    user: &User,
-    change: Change,
-    token: Option<String>,
-) -> Result<Response<Body>, ChangeError> {
-    let (words, user, site) = (change.in_words(), &*user.name, site.name());
-    match changes.change(change, token).await {
-        Ok(key) => {
-            let key_name = key.as_ref().map(|key| &*key.name).unwrap_or_default();
-            tracing::info!(user, key = key_name, "the {site} changed an object: {words}");
-            Ok(changed(key))
-        }
-        Err(error) => {
-            tracing::warn!(
-                user,
-                status = error.status.as_u16(),
-                "the {site} changed nothing: {words}: {}",
-                error.message
-            );
-            Err(error)
-        }
+    /// The dashboard has no document for a group.
+    async fn named_groups(&self) -> HashSet<String> {
+        HashSet::new()
     }
 }

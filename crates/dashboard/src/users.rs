@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use sluicegate_model::value::syntax;
 
+use crate::openid::Section;
+
 /// The shortest token, in bytes.
 pub(crate) const TOKEN_MIN: usize = 16;
 
@@ -21,7 +23,7 @@ const FILE_MAX: u64 = 1 << 20;
 const USERS_MAX: usize = 1000;
 
 /// The longest name of a user, in bytes.
-const NAME_MAX: usize = 128;
+pub(crate) const NAME_MAX: usize = 128;
 
 /// What a user of the dashboard may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -56,6 +58,8 @@ pub struct User {
     pub groups: Vec<String>,
     /// The Consumers of the user in the portal.
     pub consumers: Vec<Name>,
+    /// Whether the OpenID provider knows the user. Otherwise the file has the user.
+    pub is_of_provider: bool,
 }
 
 /// An object by its namespace and its name, both as Kubernetes allows.
@@ -118,7 +122,8 @@ pub enum TokenError {
     /// The list of users cannot be read.
     #[error(
         "cannot read the users in {}{}: write users: [{{name: ada, role: operator, token: ...}}]; a user has the fields name, role \
-         (viewer or operator), groups, consumers (NAMESPACE/NAME) and token",
+         (viewer or operator), groups, consumers (NAMESPACE/NAME) and token; the section openIdConnect has the fields of \
+         docs/dashboard.md",
         path.display(), place(*line)
     )]
     Users {
@@ -143,8 +148,19 @@ fn place(line: u64) -> String {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 struct WrittenFile {
+    #[serde(default)]
     users: Vec<WrittenUser>,
+    open_id_connect: Option<Section>,
+}
+
+/// The contents of a file.
+pub(crate) struct UserFile {
+    /// The users, each with the token.
+    pub(crate) users: Vec<(User, Vec<u8>)>,
+    /// The login by OpenID Connect.
+    pub(crate) openid: Option<Section>,
 }
 
 #[derive(Deserialize)]
@@ -160,10 +176,8 @@ struct WrittenUser {
     token: String,
 }
 
-/// The users of a file, each with the token.
-///
-/// A file with one line is the token of one user with all rights. Other files are a list in YAML.
-pub(crate) fn read(path: &Path) -> Result<Vec<(User, Vec<u8>)>, TokenError> {
+/// The text of a file.
+pub(crate) fn text_of(path: &Path) -> Result<Vec<u8>, TokenError> {
     let unreadable = |error| TokenError::Read { path: path.to_owned(), error };
     let mut text = Vec::new();
     fs::File::open(path)
@@ -173,22 +187,31 @@ pub(crate) fn read(path: &Path) -> Result<Vec<(User, Vec<u8>)>, TokenError> {
         let fault = format!("the file has more than {FILE_MAX} bytes: use fewer users");
         return Err(TokenError::User { path: path.to_owned(), fault });
     }
+    Ok(text)
+}
+
+/// Reads the text of the file at a path.
+///
+/// A file with one line is the token of one user with all rights. Other files are a list in YAML.
+pub(crate) fn read(path: &Path, text: &[u8]) -> Result<UserFile, TokenError> {
     let text = text.trim_ascii();
-    if !text.contains(&b'\n') && !text.starts_with(b"users:") {
+    let is_yaml = [&b"users:"[..], b"openIdConnect:"].iter().any(|field| text.starts_with(field));
+    if !text.contains(&b'\n') && !is_yaml {
         check_token(path, text, || "the token".to_owned())?;
         let user = User { name: "token".to_owned(), role: Role::Operator, ..User::default() };
-        return Ok(vec![(user, text.to_owned())]);
+        return Ok(UserFile { users: vec![(user, text.to_owned())], openid: None });
     }
     users(path, text)
 }
 
-fn users(path: &Path, text: &[u8]) -> Result<Vec<(User, Vec<u8>)>, TokenError> {
+fn users(path: &Path, text: &[u8]) -> Result<UserFile, TokenError> {
     let wrong = |line| TokenError::Users { path: path.to_owned(), line };
     let fault = |fault: String| TokenError::User { path: path.to_owned(), fault };
     let text = std::str::from_utf8(text).map_err(|_| wrong(0))?;
     let file: WrittenFile = serde_saphyr::from_str(text)
         .map_err(|error| wrong(error.location().map_or(0, |location| location.line())))?;
-    if file.users.is_empty() || file.users.len() > USERS_MAX {
+    let has_login = file.open_id_connect.is_some();
+    if file.users.is_empty() && !has_login || file.users.len() > USERS_MAX {
         return Err(fault(format!("has {} users: write 1 to {USERS_MAX} users", file.users.len())));
     }
     let (mut names, mut tokens) = (HashSet::new(), HashSet::new());
@@ -208,9 +231,9 @@ fn users(path: &Path, text: &[u8]) -> Result<Vec<(User, Vec<u8>)>, TokenError> {
         if !tokens.insert(token.clone()) {
             return Err(fault(format!("{name:?} has the token of another user: write another token")));
         }
-        users.push((User { name, role, groups, consumers }, token.into_bytes()));
+        users.push((User { name, role, groups, consumers, is_of_provider: false }, token.into_bytes()));
     }
-    Ok(users)
+    Ok(UserFile { users, openid: file.open_id_connect })
 }
 
 fn check_token(path: &Path, token: &[u8], of: impl FnOnce() -> String) -> Result<(), TokenError> {
@@ -226,10 +249,7 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Result<Vec<(User, Vec<u8>)>, TokenError> {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("token");
-        fs::write(&path, text).expect("a file");
-        read(&path)
+        read(Path::new("token"), text.as_bytes()).map(|file| file.users)
     }
 
     #[test]

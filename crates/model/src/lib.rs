@@ -24,6 +24,7 @@
 //! | [`audit`] | the versions of objects for the audit trail |
 //! | [`settings`] | every timeout and size limit, with its default |
 //! | [`tracing`] | the traced requests, and the collector of their spans |
+//! | [`decision`] | the decisions of operators about Subscriptions |
 //! | [`visibility`] | the visitors of the developer portal that see an object |
 //! | [`text`] | external text, escaped for logs and tables |
 //! | [`encoding`] | the encoding of the model for data planes and snapshots |
@@ -33,6 +34,7 @@ pub mod analytics;
 pub mod audit;
 pub mod config;
 pub mod contract;
+pub mod decision;
 pub mod encoding;
 pub mod feature;
 pub mod host;
@@ -52,6 +54,7 @@ pub mod visibility;
 
 pub use config::{Change, Config};
 pub use contract::ApiContract;
+pub use decision::Decision;
 pub use feature::compression::{Codings, Compression, ContentCoding};
 pub use feature::{Ejection, Features, HealthCheck, HealthCheckType, ServiceFeatures};
 pub use host::HostPattern;

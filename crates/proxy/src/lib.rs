@@ -25,6 +25,7 @@
 //! | `rule` | the compiled routing table |
 //! | `fuzz` | functions for fuzz targets |
 //! | `feature` | the treatment of the requests of a rule: authentication, rate limits, redirects, caching, and so on |
+//! | [`openid`] | the gateway as a client of OpenID providers |
 //! | [`upstream`] | endpoints: load balancing, connections, health, pools |
 //! | [`http_client`] | the HTTP client for the gateway's own requests in the background |
 //! | `tls` | certificates, handshakes |
@@ -56,6 +57,7 @@ mod layer4;
 mod layers;
 mod listener;
 mod name;
+pub mod openid;
 mod options;
 mod path;
 mod protobuf;

@@ -11,8 +11,8 @@ pub use crate::listener::ListenerState;
 
 use crate::counters::{ConsumerStats, Counters, Layer4Labels, Layer4Stats, RouteLabels, RouteStats};
 use crate::feature::Resources;
-use crate::feature::authentication::published::State;
 pub use crate::feature::quota::{PresentUse, QuotaExchange, calendar_window};
+use crate::openid::State;
 use crate::rule::{Layer4Table, Table};
 use crate::tls::TlsTables;
 use crate::upstream::{SharedUpstream, slot};

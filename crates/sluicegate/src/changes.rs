@@ -9,7 +9,8 @@ use sluicegate_control::{
     ConsumerKeys, Creation, Credentials, EditError, EditFault, Edited, IssuedKey, KeyError, Kind, ObjectRef,
     new_subscription, reference,
 };
-use sluicegate_dashboard::{Change, ChangeError, Changes, Changing, Decision, KeyChange, Name, NewKey};
+use sluicegate_dashboard::{Change, ChangeError, Changes, Changing, KeyChange, Name, NewKey};
+use sluicegate_model::Decision;
 
 use crate::dashboard::Knowledge;
 
@@ -34,6 +35,13 @@ pub(crate) struct Changer {
     pub(crate) is_of_users: bool,
 }
 
+/// A change of an object that exists.
+enum Edit {
+    Key(KeyChange),
+    Decide(Decision),
+    Cancel,
+}
+
 impl Changes for Changer {
     fn needs_token(&self) -> bool {
         self.is_of_users && matches!(self.objects, Objects::Cluster(_))
@@ -55,7 +63,7 @@ impl Changer {
                 (false, _) => credentials.client().await?,
             }),
         };
-        let (object, change) = match change {
+        let (object, edit) = match change {
             Change::Subscribe { consumer, api, plan } => {
                 let new = NewSubscription::of(&consumer, &api, &plan);
                 let place = match (&self.objects, &client) {
@@ -66,10 +74,11 @@ impl Changer {
                 place.create(&new.object, new.spec).await?;
                 return Ok(None);
             }
-            Change::Key { consumer, change } => (of(Kind::Consumer, &consumer), Ok(change)),
+            Change::Key { consumer, change } => (of(Kind::Consumer, &consumer), Edit::Key(change)),
             Change::Decide { subscription, decision } => {
-                (of(Kind::Subscription, &subscription), Err(decision))
+                (of(Kind::Subscription, &subscription), Edit::Decide(decision))
             }
+            Change::Cancel { subscription } => (of(Kind::Subscription, &subscription), Edit::Cancel),
         };
         let file = self.file_of(&object);
         let place = match (&client, &file) {
@@ -83,20 +92,23 @@ impl Changer {
                 return Err(EditError::Missing { path, object });
             }
         };
-        match change {
-            Ok(change) => place.change_keys(&object, |keys| change_key(keys, change)).await,
-            Err(decision) => {
-                let decision = match decision {
-                    Decision::Approve => sluicegate_control::Decision::Approve,
-                    Decision::Reject => sluicegate_control::Decision::Reject,
-                    Decision::Suspend => sluicegate_control::Decision::Suspend,
-                    Decision::Resume => sluicegate_control::Decision::Resume,
-                };
+        match edit {
+            Edit::Key(change) => place.change_keys(&object, |keys| change_key(keys, change)).await,
+            Edit::Decide(decision) => {
                 let write = |spec: &mut _| {
                     decision.write(spec);
                     Ok::<_, EditError>(None)
                 };
                 place.change(&object, write).await
+            }
+            Edit::Cancel => {
+                let published = self.knowledge.published();
+                let found = published.subscriptions.iter().find(|of| of.object == object);
+                let consumer = found.map(|of| of.consumer.clone());
+                place
+                    .cancel(&object, &consumer.ok_or_else(|| EditError::Reassigned(object.clone()))?)
+                    .await?;
+                Ok(None)
             }
         }
     }
@@ -157,7 +169,10 @@ fn refused(error: EditError) -> ChangeError {
         EditFault::Conflict => StatusCode::CONFLICT,
         EditFault::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
     };
-    let is_private = !matches!(error, EditError::Key(_) | EditError::Exists(_));
+    let is_private = !matches!(
+        error,
+        EditError::Key(_) | EditError::Exists(_) | EditError::Decided(_) | EditError::Reassigned(_)
+    );
     let text = error.to_string();
     let mut characters = text.chars();
     let first = characters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();

@@ -15,6 +15,9 @@ import { icon } from "./icons.js";
  * @property {boolean} [needs_kubernetes_token]
  * @property {string[]} [consumers] the Consumers of a user of the portal
  * @property {boolean} [can_log_in]
+ * @property {{name: string, url: string} | null} [openid] the OpenID provider where users log in
+ * @property {boolean} [tokens] whether users log in by a token
+ * @property {string} [refused] why a user of the provider may not use the site
  */
 
 /** @type {Session} */

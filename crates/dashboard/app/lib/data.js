@@ -108,6 +108,16 @@ export async function login(token) {
 }
 
 /**
+ * Logs out, also at the OpenID provider, and opens a page without documents of the user.
+ * @param {string} path the page after a logout that the provider has no part in
+ */
+export async function logout(path) {
+  const response = await fetch("/api/logout");
+  const document = response.status === 200 ? await response.json().catch(() => null) : null;
+  location.assign(document?.url ?? path);
+}
+
+/**
  * A list of the server, read in parts when they are needed.
  * @template T
  */

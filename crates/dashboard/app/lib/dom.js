@@ -63,13 +63,13 @@ export function fill(element, ...children) {
 }
 
 /**
- * The element with this id. Only for ids of index.html.
+ * The element with this id. Only for ids of page.html.
  * @param {string} id
  * @returns {HTMLElement}
  */
 export function byId(id) {
   const found = document.getElementById(id);
-  if (!found) throw new Error(`index.html has no element ${id}`);
+  if (!found) throw new Error(`page.html has no element ${id}`);
   return found;
 }
 

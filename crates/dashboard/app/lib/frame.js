@@ -2,7 +2,8 @@
 
 import { byId, fill, h, link, notice, say } from "./dom.js";
 import { icon } from "./icons.js";
-import { login } from "./data.js";
+import { login, logout } from "./data.js";
+import { session } from "./change.js";
 
 /**
  * What a page receives.
@@ -128,11 +129,32 @@ export function frame({ site, pages, api, beside }) {
     byId("logout").hidden = true;
     fill(byId("facts"));
     document.title = `Log in – ${site}`;
+    const provider = byProvider();
+    const token = session.tokens === false ? null : byToken(hint, provider !== null);
+    fill(main, h("div", { class: "login" }, h("div", { class: "card" }, h("h1", null, "Log in"),
+      session.refused ? h("div", { class: "stack" }, notice("warn", session.refused), h("button", { type: "button", class: "button", onclick: () => logout("/") }, "Log out")) : null,
+      provider, token)));
+    /** @type {HTMLElement | null} */ (main.querySelector("input, a"))?.focus();
+  }
+
+  /** The login at the OpenID provider, which returns to this page. */
+  function byProvider() {
+    if (!session.openid) return null;
+    const { name, url } = session.openid;
+    const to = location.pathname + location.search;
+    return h("a", { class: "button primary", id: "provider", href: `${url}?to=${encodeURIComponent(to)}` }, `Log in with ${name}`);
+  }
+
+  /**
+   * @param {import("./dom.js").Child} hint
+   * @param {boolean} isSecond whether there is another login above
+   */
+  function byToken(hint, isSecond) {
     const message = h("div");
     const token = h("input", { class: "input", type: "password", id: "token", autocomplete: "current-password", required: true });
-    const button = h("button", { class: "button primary", type: "submit" }, "Log in");
-    const form = h("form", {
-      class: "card",
+    const button = h("button", { class: isSecond ? "button" : "button primary", type: "submit" }, isSecond ? "Log in with the token" : "Log in");
+    return h("form", {
+      class: "stack",
       onsubmit: async (/** @type {Event} */ event) => {
         event.preventDefault();
         button.disabled = true;
@@ -147,10 +169,8 @@ export function frame({ site, pages, api, beside }) {
         }
         button.disabled = false;
       },
-    }, h("h1", null, "Log in"), h("p", { class: "muted" }, hint),
+    }, isSecond ? h("h2", null, "Or by a token") : null, h("p", { class: "muted" }, hint),
     h("div", { class: "field" }, h("label", { for: "token" }, "Token"), token), message, button);
-    fill(main, h("div", { class: "login" }, form));
-    token.focus();
   }
 
   document.addEventListener("click", (event) => {

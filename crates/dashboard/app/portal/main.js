@@ -1,7 +1,7 @@
 /** The developer portal. */
 
 import { byId, fill, h, notice } from "../lib/dom.js";
-import { read, whenLocked } from "../lib/data.js";
+import { logout, read, whenLocked } from "../lib/data.js";
 import { frame } from "../lib/frame.js";
 import { session } from "../lib/change.js";
 
@@ -27,11 +27,7 @@ async function start() {
   const { show, lock } = frame({ site: "Developer portal", pages: session.user ? [CATALOGUE, ...OWN] : [CATALOGUE], api: () => import("./api.js") });
   whenLocked(() => lock(HINT));
   byId("logout").hidden = !session.user;
-  byId("logout").addEventListener("click", async () => {
-    await fetch("/api/logout");
-    // A new page has no document of the user.
-    location.assign("/");
-  });
+  byId("logout").addEventListener("click", () => logout("/"));
   const login = byId("login");
   login.hidden = Boolean(session.user) || !session.can_log_in;
   login.addEventListener("click", (event) => {

@@ -1,8 +1,10 @@
 //! The JSON documents of the portal. Each function takes the visitor, and returns only what the visitor may see.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use sluicegate_model::Visibility;
 use sluicegate_model::feature::QuotaUnit;
 
 use super::Portal;
@@ -90,6 +92,17 @@ impl Data {
         api.flat_map(|api| api.environments).flat_map(|environment| environment.hosts).collect()
     }
 
+    /// The groups that see an Api or a Plan.
+    pub(super) fn named_groups(&self) -> HashSet<String> {
+        let (apis, plans) = (self.0.catalogue.apis(), self.0.catalogue.plans());
+        let visible_to = apis.iter().map(|api| &api.visible_to).chain(plans.iter().map(|of| &of.visible_to));
+        let groups = visible_to.filter_map(|visible_to| match visible_to {
+            Visibility::Groups(groups) => Some(groups),
+            _ => None,
+        });
+        groups.flatten().map(ToString::to_string).collect()
+    }
+
     /// The plans that a visitor sees.
     fn plans(&self, user: &User) -> impl Iterator<Item = Plan> {
         self.0.catalogue.plans().into_iter().filter(|plan| plan.visible_to.allows(&user.groups))
@@ -173,6 +186,7 @@ impl Data {
                 self.check_consumer(user, consumer)?;
                 self.check_subscription(user, consumer, (api, plan))
             }
+            Change::Cancel { subscription } => self.check_cancel(user, subscription),
         }
     }
 
@@ -182,6 +196,24 @@ impl Data {
             .iter()
             .any(|of| of.namespace == consumer.namespace && of.name == consumer.name);
         exists.then_some(()).ok_or_else(|| Refused::Missing(format!("There is no Consumer {consumer}.")))
+    }
+
+    /// A user cannot undo the decision of an operator: after a cancellation, the user could subscribe again.
+    fn check_cancel(&self, user: &User, subscription: &Name) -> Result<(), Refused> {
+        let subscriptions = self.0.catalogue.subscriptions();
+        let found = subscriptions.iter().find(|of| {
+            of.namespace == subscription.namespace
+                && of.name == subscription.name
+                && owns(user, &of.consumer_namespace, &of.consumer)
+        });
+        let missing = || Refused::Missing(format!("There is no Subscription {subscription}."));
+        match found.ok_or_else(missing)?.state {
+            "Rejected" | "Suspended" => Err(Refused::State(
+                "The owner of the API has rejected or suspended the subscription, so you cannot cancel it."
+                    .to_owned(),
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn check_subscription(

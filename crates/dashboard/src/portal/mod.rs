@@ -14,7 +14,7 @@ mod data;
 mod pace;
 mod site;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::io;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ use tokio::net::TcpListener;
 use crate::access::{Name, TokenFile};
 use crate::catalogue::Catalogue;
 use crate::changes::Changes;
-use crate::server::BOUNDS;
-use site::Site;
+use crate::site::{BOUNDS, Served};
+use site::PortalSite;
 
 /// The developer portal of one process.
 #[derive(Clone)]
@@ -72,7 +72,7 @@ impl Portal {
     /// If `listener` is not a listening socket.
     pub async fn serve(self, listener: TcpListener) -> io::Result<()> {
         let counters = Arc::<Counters>::default();
-        let handler = Site::new(self);
+        let handler = Served(PortalSite::new(self));
         Server { name: "the portal", bounds: BOUNDS, counters, transport: Plain, handler }
             .serve(listener)
             .await

@@ -1,31 +1,27 @@
-//! The response to each request.
+//! The portal: the session, the documents and the changes of a visitor.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hyper::body::{Bytes, Incoming};
-use hyper::{Method, Request, Response, StatusCode};
-use serde_json::json;
-use sluicegate_admin::Pages;
-use sluicegate_http_server::{Handler, Kind};
+use hyper::body::Bytes;
+use hyper::{Request, Response, StatusCode};
+use serde_json::{Value, json};
+use sluicegate_admin::{Hosts, Pages};
 use tokio::sync::Semaphore;
 
 use super::Portal;
 use super::data::{Data, Refused, nobody};
 use super::pace::Pace;
-use crate::access::{self, Denied, Name, SiteKind, User};
-use crate::assets;
+use crate::access::{Denied, Name, SiteKind, TokenFile, User};
 use crate::changes::{Change, ChangeError};
-use crate::response::{
-    Body, check_change, check_host, check_site, denied, error, file, json_response, of_admin, too_many,
-    with_cookie, wrong_method,
-};
-use crate::server::{api_of_page, document_response, make, protected, whole};
+use crate::response::{Body, check_change, denied, error, of_admin, too_many};
+use crate::site::{Answer, Site, api_of_page, document_response, make};
 
 const SITE: SiteKind = SiteKind::Portal;
 
-/// The responses of a portal.
-pub(super) struct Site {
+/// The part of the portal that the dashboard does not have.
+pub(crate) struct PortalSite {
     data: Arc<Data>,
     /// The pages of the admin interface, of which `/analytics` has the usage.
     admin: Pages,
@@ -37,20 +33,7 @@ pub(super) struct Site {
 /// The documents that are made at once. A document of an API may be large, and visitors need no login to ask for it.
 const PLACES: usize = 4;
 
-type Answer = Result<Response<Body>, Box<Response<Body>>>;
-
-impl Handler for Site {
-    type Body = Body;
-
-    async fn respond(&self, request: Request<Incoming>, _: Kind) -> Response<Body> {
-        match whole(request).await {
-            Ok(request) => self.answer(&request).await,
-            Err(response) => protected(*response, &[]),
-        }
-    }
-}
-
-impl Site {
+impl PortalSite {
     pub(super) fn new(portal: Portal) -> Self {
         let admin = Pages::new(portal.admin.clone());
         Self { admin, data: Arc::new(Data(portal)), pace: Pace::default(), places: Semaphore::new(PLACES) }
@@ -58,35 +41,6 @@ impl Site {
 
     pub(super) fn portal(&self) -> &Portal {
         &self.data.0
-    }
-
-    pub(super) async fn answer(&self, request: &Request<Bytes>) -> Response<Body> {
-        let hosts = self.hosts_of_page(request).await;
-        protected(self.checked(request).await.unwrap_or_else(|response| *response), &hosts)
-    }
-
-    async fn checked(&self, request: &Request<Bytes>) -> Answer {
-        check_host(request, &self.portal().hosts, SITE)?;
-        let path = request.uri().path();
-        if request.method() == Method::POST && path == "/api/change" {
-            check_site(request, SITE)?;
-            return self.change(request).await;
-        }
-        if request.method() != Method::GET {
-            return Ok(wrong_method("GET", "The portal accepts only GET here."));
-        }
-        Ok(match (path.strip_prefix("/api/"), path.strip_prefix("/app/")) {
-            (Some(document), _) => {
-                check_site(request, SITE)?;
-                self.document(request, document).await?
-            }
-            (None, Some(name)) => match assets::find(name) {
-                Some(asset) => file(request, asset),
-                None => error(StatusCode::NOT_FOUND, "The portal has no such file."),
-            },
-            // Every other path is a page of the application.
-            (None, None) => file(request, assets::portal_page()),
-        })
     }
 
     /// The visitor: a user, or a visitor without a login.
@@ -107,26 +61,31 @@ impl Site {
             false => Ok(user),
         }
     }
+}
+
+impl Site for PortalSite {
+    const KIND: SiteKind = SITE;
+
+    fn hosts(&self) -> &Hosts {
+        &self.portal().hosts
+    }
+
+    fn users(&self) -> Option<&TokenFile> {
+        self.portal().users.as_deref()
+    }
+
+    /// The user with the own Consumers, and whether the visitor can log in.
+    fn session(&self, request: &Request<Bytes>) -> Result<Value, Box<Response<Body>>> {
+        let user = self.visitor(request)?;
+        let is_user = !user.name.is_empty();
+        Ok(json!({
+            "user": is_user.then_some(&user.name),
+            "consumers": user.consumers.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "can_log_in": self.users().is_some(),
+        }))
+    }
 
     async fn document(&self, request: &Request<Bytes>, name: &str) -> Answer {
-        match (name, &self.portal().users) {
-            ("session", users) => {
-                let user = self.visitor(request)?;
-                let is_user = !user.name.is_empty();
-                let session = json!({
-                    "user": is_user.then_some(&user.name),
-                    "consumers": user.consumers.iter().map(ToString::to_string).collect::<Vec<_>>(),
-                    "can_log_in": users.is_some(),
-                });
-                return Ok(json_response(request, session.to_string().into_bytes()));
-            }
-            ("login", Some(users)) => {
-                let cookie = users.log_in(request).map_err(|reason| Box::new(denied(reason, SITE)))?;
-                return Ok(with_cookie(Some(cookie)));
-            }
-            ("logout", _) => return Ok(with_cookie(Some(access::log_out(request, SITE)))),
-            _ => {}
-        }
         let user = match name {
             "apis" | "api" | "plans" => self.visitor(request)?,
             _ => self.user(request)?,
@@ -189,5 +148,10 @@ impl Site {
         let data = self.data.clone();
         let name = Name { namespace, name };
         tokio::task::spawn_blocking(move || data.hosts_of(&user, &name)).await.unwrap_or_default()
+    }
+    /// The groups that see an Api or a Plan.
+    async fn named_groups(&self) -> HashSet<String> {
+        let data = self.data.clone();
+        tokio::task::spawn_blocking(move || data.named_groups()).await.unwrap_or_default()
     }
 }

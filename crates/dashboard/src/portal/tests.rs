@@ -9,10 +9,12 @@ use sluicegate_admin::{Admin, LastChange, Planes, Problems, Readiness};
 use sluicegate_model::Visibility;
 use sluicegate_proxy::registry::Registry;
 
+pub(crate) use super::site::PortalSite;
 use super::*;
 use crate::access::SiteKind;
 use crate::catalogue::{Api, Consumer, Environment, Key, Plan, Problem, Subscribed, Subscription};
 use crate::changes::{Change, ChangeError, Changing, NewKey};
+use crate::site::answer;
 
 /// The visitors of each Api and Plan, whose name tells who sees it.
 fn visible_to(name: &str) -> Visibility {
@@ -97,7 +99,14 @@ impl Catalogue for Shop {
             created: None,
             origin: Some("secret-file.yaml:3".to_owned()),
         };
-        vec![of("bob-pets", "bob", "public-pets"), of("eve-orders", "eve", "gold-orders")]
+        let decided = |state| Subscription { state, ..of(&state.to_lowercase(), "new", "gold-orders") };
+        vec![
+            of("bob-pets", "bob", "public-pets"),
+            of("eve-orders", "eve", "gold-orders"),
+            decided("Rejected"),
+            decided("Suspended"),
+            decided("Pending"),
+        ]
     }
 
     fn consumers(&self) -> Vec<Consumer> {
@@ -163,10 +172,11 @@ const USERS: &str = "users:
 - {name: bob, groups: [gold], consumers: [apps/bob], token: token-of-bob-0123456}
 - {name: eve, groups: [staff], consumers: [apps/eve], token: token-of-eve-0123456}
 - {name: new, groups: [gold], token: token-of-new-0123456}
+- {name: pat, consumers: [apps/new], token: token-of-pat-0123456}
 ";
 
 struct Fixture {
-    site: Site,
+    site: PortalSite,
     recorder: Arc<Recorder>,
     _folder: tempfile::TempDir,
 }
@@ -176,6 +186,16 @@ fn fixture(fails: bool) -> Fixture {
     let path = folder.path().join("users.yaml");
     write(&path, USERS).expect("a file");
     let recorder = Arc::new(Recorder { fails, ..Recorder::default() });
+    let users = TokenFile::open(&path, SiteKind::Portal).expect("users");
+    Fixture { site: portal_site(users, recorder.clone()), recorder, _folder: folder }
+}
+
+/// A portal with these users.
+pub(crate) fn site(users: TokenFile) -> PortalSite {
+    portal_site(users, Arc::default())
+}
+
+fn portal_site(users: TokenFile, changes: Arc<Recorder>) -> PortalSite {
     let admin = Admin {
         analytics: None,
         audit: None,
@@ -188,16 +208,14 @@ fn fixture(fails: bool) -> Fixture {
         problems: Arc::new(Problems::default),
         planes: Arc::new(Planes::default),
     };
-    let users = TokenFile::open(&path, SiteKind::Portal).expect("users");
-    let site = Site::new(Portal {
+    PortalSite::new(Portal {
         admin,
         catalogue: Arc::new(Shop),
-        hosts: Hosts::Local(Vec::new()),
+        hosts: Hosts::Local(vec!["portal.test".to_owned()]),
         users: Some(Arc::new(users)),
-        changes: recorder.clone(),
+        changes,
         quotas: Arc::new(NoQuotas),
-    });
-    Fixture { site, recorder, _folder: folder }
+    })
 }
 
 struct Answer {
@@ -232,7 +250,7 @@ impl Fixture {
             request = request.header("authorization", format!("Bearer token-of-{user}-0123456"));
         }
         let request = request.body(Bytes::copy_from_slice(body.as_bytes())).expect("a request");
-        let (parts, body) = self.site.answer(&request).await.into_parts();
+        let (parts, body) = answer(&self.site, &request).await.into_parts();
         let policy = parts.headers["content-security-policy"].to_str().expect("a policy").to_owned();
         let body = body.collect().await.expect("a body").to_bytes();
         let text = String::from_utf8_lossy(&body).into_owned();
@@ -332,7 +350,8 @@ async fn own_objects_need_a_login() {
     assert_eq!(portal.change(None, change).await.status, 401);
     assert_eq!(portal.get("/api/apis", Some("other")).await.status, 401, "a wrong token is no visitor");
     let session = portal.get("/api/session", None).await.json();
-    assert_eq!(session, json!({"user": null, "consumers": [], "can_log_in": true}));
+    let expected = json!({"user": null, "consumers": [], "can_log_in": true, "openid": null, "tokens": true});
+    assert_eq!(session, expected);
 }
 
 #[tokio::test]
@@ -413,6 +432,28 @@ async fn user_subscribes_only_to_visible_apis_by_visible_plans() {
     assert_eq!(portal.made(), 0);
     assert_eq!(subscribe("bob", "apps/bob", "gold-orders", "gold-plan").await, 200);
     assert_eq!(portal.made(), 1);
+}
+
+#[tokio::test]
+async fn user_cancels_an_own_subscription_that_no_operator_decided_against() {
+    let portal = fixture(false);
+    for (user, subscription, status) in [
+        (None, "shop/bob-pets", 401),
+        (Some("bob"), "shop/eve-orders", 404),
+        (Some("bob"), "shop/none", 404),
+        (Some("bob"), "other/bob-pets", 404),
+        (Some("pat"), "shop/rejected", 409),
+        (Some("pat"), "shop/suspended", 409),
+    ] {
+        let answer = portal.change(user, json!({"change": "cancel", "subscription": subscription})).await;
+        assert_eq!(answer.status, status, "{user:?} {subscription}");
+    }
+    assert_eq!(portal.made(), 0);
+    for (user, subscription) in [("bob", "shop/bob-pets"), ("pat", "shop/pending")] {
+        let change = json!({"change": "cancel", "subscription": subscription});
+        assert_eq!(portal.change(Some(user), change).await.status, 200, "{subscription}");
+    }
+    assert_eq!(portal.made(), 2);
 }
 
 #[tokio::test]

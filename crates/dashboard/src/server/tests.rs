@@ -11,9 +11,14 @@ use sluicegate_model::{
 };
 use sluicegate_proxy::registry::Registry;
 
+use http_body_util::BodyExt as _;
+
+pub(crate) use super::DashboardSite;
 use super::*;
+use crate::assets;
+use crate::site::answer;
 use crate::{
-    Access, Api, Catalogue, Changing, Environment, History, Key, KeyChange, NewKey, Plan, Problem,
+    Access, Api, Catalogue, Changes, Changing, Environment, History, Key, KeyChange, NewKey, Plan, Problem,
     Subscribed, Subscription, TokenFile,
 };
 
@@ -163,14 +168,14 @@ impl Changes for Issuer {
 }
 
 /// A site with changes.
-fn changing(access: Access, needs_token: bool) -> (Site, Arc<Issuer>) {
+fn changing(access: Access, needs_token: bool) -> (DashboardSite, Arc<Issuer>) {
     let issuer = Arc::new(Issuer { needs_token, made: Mutex::default() });
     let mut site = site(access, Hosts::Any);
     site.dashboard.changes = Some(issuer.clone());
     (site, issuer)
 }
 
-fn site(access: Access, hosts: Hosts) -> Site {
+pub(crate) fn site(access: Access, hosts: Hosts) -> DashboardSite {
     let registry = Registry::of_no_worker();
     registry.show(&sluicegate_model::Change::Config(Arc::new(config())));
     let admin = Admin {
@@ -185,7 +190,7 @@ fn site(access: Access, hosts: Hosts) -> Site {
         problems: Arc::new(Problems::default),
         planes: Arc::new(Planes::default),
     };
-    Site::new(Dashboard {
+    DashboardSite::new(Dashboard {
         admin,
         catalogue: Arc::new(Shop),
         is_control_plane: true,
@@ -196,7 +201,7 @@ fn site(access: Access, hosts: Hosts) -> Site {
     })
 }
 
-fn open() -> Site {
+fn open() -> DashboardSite {
     site(Access::Open, Hosts::Local(Vec::new()))
 }
 
@@ -216,7 +221,7 @@ impl Answer {
     }
 }
 
-async fn ask_with(site: &Site, method: &str, target: &str, lines: &[(&str, &str)]) -> Answer {
+async fn ask_with(site: &DashboardSite, method: &str, target: &str, lines: &[(&str, &str)]) -> Answer {
     let mut request = Request::builder().method(method).uri(target);
     if lines.iter().all(|(name, _)| *name != "host") {
         request = request.header(HOST, "localhost:9903");
@@ -224,25 +229,25 @@ async fn ask_with(site: &Site, method: &str, target: &str, lines: &[(&str, &str)
     for (name, value) in lines {
         request = request.header(*name, *value);
     }
-    let response = site.answer(&request.body(Bytes::new()).expect("a request")).await;
+    let response = answer(site, &request.body(Bytes::new()).expect("a request")).await;
     let (parts, body) = response.into_parts();
     let body = body.collect().await.expect("a body").to_bytes().to_vec();
     Answer { status: parts.status.as_u16(), headers: parts.headers, body }
 }
 
-async fn post(site: &Site, body: &str, lines: &[(&str, &str)]) -> Answer {
+async fn post(site: &DashboardSite, body: &str, lines: &[(&str, &str)]) -> Answer {
     let mut request = Request::builder().method("POST").uri("/api/change");
     for (name, value) in lines {
         request = request.header(*name, *value);
     }
     let body = Bytes::copy_from_slice(body.as_bytes());
-    let response = site.answer(&request.body(body).expect("a request")).await;
+    let response = answer(site, &request.body(body).expect("a request")).await;
     let (parts, body) = response.into_parts();
     let body = body.collect().await.expect("a body").to_bytes().to_vec();
     Answer { status: parts.status.as_u16(), headers: parts.headers, body }
 }
 
-async fn ask(site: &Site, target: &str) -> Answer {
+async fn ask(site: &DashboardSite, target: &str) -> Answer {
     ask_with(site, "GET", target, &[]).await
 }
 
@@ -291,7 +296,7 @@ async fn page_of_an_api_may_connect_to_its_hosts_alone() {
 
 #[tokio::test]
 async fn page_has_no_inline_script_and_no_inline_style() {
-    let page = String::from_utf8(assets::page().bytes.to_vec()).expect("a text");
+    let page = String::from_utf8(assets::page(SITE).bytes.to_vec()).expect("a text");
     for tag in page.split('<').skip(1) {
         assert!(!tag.starts_with("style"), "{tag}");
         assert!(!tag.starts_with("script") || tag.contains("src=\"/app/") && tag.ends_with('>'), "{tag}");

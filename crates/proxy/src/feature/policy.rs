@@ -30,7 +30,6 @@ use sluicegate_model::rule::{PathMatch, Rule};
 use sluicegate_model::{HostPattern, ObjectId, Settings, UpstreamKey};
 
 use super::authentication::Authentication;
-use super::authentication::published::PublishedPlaces;
 use super::cors::Cors;
 use super::quota::Quotas;
 use super::rate_limit::Limits;
@@ -42,6 +41,7 @@ use super::timeouts::adapted;
 use super::traffic::{RouteTrafficPolicy, Traffic};
 use super::validation::Apis;
 use crate::counters::{Counters, PolicyStats, TrafficStats};
+use crate::openid::PublishedPlaces;
 
 /// The state that outlives configurations, so that policies of the next configuration find their state again.
 #[derive(Debug)]

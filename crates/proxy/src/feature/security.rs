@@ -6,7 +6,6 @@ use std::sync::Arc;
 use sluicegate_model::policy as model;
 
 use super::authentication::consumer::Consumers;
-use super::authentication::published::PublishedPlaces;
 use super::authentication::{Authentication, Identity, new_number};
 use super::authorization::{Authorization, Call};
 use super::cors::Cors;
@@ -14,6 +13,7 @@ use super::edit::Edits;
 use super::ext_auth::External;
 use super::ip_access::Access;
 use crate::failure::Denial;
+use crate::openid::PublishedPlaces;
 use crate::request::{HeadView, RequestView};
 
 /// The parts of a `SecurityPolicy`, in the order in which the gateway checks them.

@@ -59,13 +59,13 @@ impl Exchange<'_> {
             exchange.deny_by(policy, denial)
         };
         let answer = self.edit(|exchange, edits| login.answer(&exchange.view(), &mut edits.response_lines));
-        let answer = answer.map_err(|denial| failed(self, denial))?;
-        let session = self.awaited(login.exchange(&answer), self.head_deadline).await?;
+        let (answer, realm) = answer.map_err(|denial| failed(self, denial))?;
+        let session = self.awaited(login.exchange(&answer, realm), self.head_deadline).await?;
         let session = session.ok_or(Failure::ResponseTimeout)?.map_err(|denial| failed(self, denial))?;
         self.store_session(login, &session).map_err(|denial| failed(self, denial))?;
         let mut url = Vec::new();
         self.view().write_origin(&mut url);
-        answer.target(&mut url);
+        url.extend_from_slice(answer.target().as_bytes());
         self.count_session(policy, SessionEvent::LoginCompleted);
         Ok(self.redirect_from_login(url))
     }

@@ -14,10 +14,11 @@ use super::consumer::Consumers;
 use super::credential::Place;
 use super::introspection::{Introspections, Introspector, Outcome, Question};
 use super::jwt::{TokenMemory, Verified};
-use super::oidc::{Found, Login, Session, is_navigation, now};
+use super::oidc::{Found, Login, Session, is_navigation};
 use super::{Authentication, Method};
 use crate::failure::Denial;
 use crate::feature::ext_auth::{Answer, External, Verdict};
+use crate::openid::now;
 use crate::request::{HeadView, RequestView};
 
 /// The identity of the caller.

@@ -19,14 +19,13 @@ use tokio::sync::watch;
 use tokio::task::spawn_local;
 use tokio::time::Instant;
 
-use super::client::{Form, OAuthClient, OAuthError};
 use super::credential::Place;
 use super::jwt::{Verified, claim_headers, claim_lines, wanted};
-use super::oidc::now;
 use crate::counters::{Check, PolicyStats};
 use crate::failure::Denial;
 use crate::feature::memory::Memory;
 use crate::http_client::{HttpClient, HttpError, Server};
+use crate::openid::{Form, OAuthClient, OAuthError, now};
 
 /// The limit of questions in flight on a worker.
 const IN_FLIGHT_MAX: usize = 1024;

@@ -15,10 +15,9 @@ use sluicegate_model::value::secret::{self, FromSecret};
 
 use super::consumer::{Consumers, Scope};
 use super::credential::Place;
-use super::jwks::keys_at;
 use super::oidc::Session;
-use super::published::{Places, Published};
 use crate::failure::Denial;
+use crate::openid::{Places, Published, keys_at};
 
 /// The memory limit for the tokens that a worker remembers, in bytes. There is room for 10,000 tokens in turn, signed by
 /// RSA with 2,048 bits, and for twice as many at most.

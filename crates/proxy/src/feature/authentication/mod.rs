@@ -4,27 +4,22 @@
 //! |---|---|
 //! | `credential` | the places of credentials in requests |
 //! | `basic`, `digest` | passwords |
-//! | `jwt`, `jwks` | tokens, and the published keys of their issuers |
-//! | `published` | documents that issuers publish |
+//! | `jwt` | tokens |
 //! | `introspection` | tokens that an authorization server checks |
 //! | `oidc` | the login of browsers |
-//! | `client` | the gateway as a client of an authorization server |
 //! | `consumer` | the consumers |
 //! | `identify` | the identity of the caller |
 //! | `forward` | the headers with the identity for endpoints |
 
 pub(crate) mod basic;
-mod client;
 pub(crate) mod consumer;
 pub(crate) mod credential;
 pub(crate) mod digest;
 mod forward;
 mod identify;
 pub(crate) mod introspection;
-mod jwks;
 pub(crate) mod jwt;
 pub(crate) mod oidc;
-pub(crate) mod published;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,6 +32,7 @@ use sluicegate_model::value::ScopeList;
 pub(crate) use identify::{Identity, Memories, NotAuthenticated, SlowCheckResults};
 
 use super::ext_auth::External;
+use crate::openid::PublishedPlaces;
 use basic::Passwords;
 use consumer::Scope;
 use credential::Place;
@@ -44,7 +40,6 @@ use digest::DigestPasswords;
 use introspection::Introspector;
 use jwt::Tokens;
 use oidc::Login;
-use published::PublishedPlaces;
 
 /// The authentication of a policy.
 #[derive(Debug)]

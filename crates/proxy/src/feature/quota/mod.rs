@@ -12,7 +12,7 @@ mod counter;
 mod window;
 
 use std::hash::{DefaultHasher, Hasher as _};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use foldhash::HashMap;
@@ -25,9 +25,21 @@ pub(crate) use window::Windows;
 
 use super::rate_limit::shared::Server;
 
-/// The counters of all quotas, which outlive configurations.
+/// The counters of all quotas, which outlive configurations. A counter also outlives its Subscription until its window ends, so that
+/// a new Subscription with the same name has no new quota.
 #[derive(Debug, Default)]
-pub(crate) struct Quotas(Mutex<HashMap<QuotaKey, Weak<Counter>>>);
+pub(crate) struct Quotas(Mutex<Counters>);
+
+/// The counters by their keys.
+#[derive(Debug, Default)]
+struct Counters {
+    all: HashMap<QuotaKey, Arc<Counter>>,
+    /// The number of counters at which counters without a use are dropped.
+    sweep_at: usize,
+}
+
+/// The smallest number of counters at which counters without a use are dropped.
+const SWEEP_MIN: usize = 64;
 
 /// What identifies a count: a change of the number that a quota allows keeps the count.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -100,42 +112,44 @@ impl PlanQuota {
 
 impl Quotas {
     fn counter(&self, key: QuotaKey, windows: impl FnOnce() -> Windows) -> Arc<Counter> {
-        let mut all = self.lock();
-        if let Some(known) = all.get(&key).and_then(Weak::upgrade) {
-            return known;
+        let mut counters = self.lock();
+        if let Some(known) = counters.all.get(&key) {
+            return known.clone();
+        }
+        if counters.all.len() >= counters.sweep_at {
+            let now = now();
+            counters
+                .all
+                .retain(|_, counter| Arc::strong_count(counter) > 1 || counter.present(now).is_some());
+            counters.sweep_at = (2 * counters.all.len()).max(SWEEP_MIN);
         }
         let counter = Arc::new(Counter::new(key.clone(), windows()));
-        all.insert(key, Arc::downgrade(&counter));
+        counters.all.insert(key, counter.clone());
         counter
     }
 
     /// Takes the uses that the control plane does not know yet. A use of 0 asks for the uses of the others.
     fn take(&self) -> Vec<QuotaUse> {
         let (mut uses, now) = (Vec::new(), now());
-        self.lock().retain(|key, counter| {
-            let Some(counter) = counter.upgrade() else { return false };
-            if key.server.is_none() {
-                let of = |Taken { window, count, known }| {
-                    let (name, length) = (key.name.clone(), counter.length());
-                    QuotaUse { name, window, length, count, known }
-                };
-                let mut taken = counter.take();
-                if let Some(window) = counter.ask(now).filter(|_| taken.is_empty()) {
-                    taken.push(Taken { window, count: 0, known: 0 });
-                }
-                uses.extend(taken.into_iter().map(of));
+        for (key, counter) in self.lock().all.iter().filter(|(key, _)| key.server.is_none()) {
+            let of = |Taken { window, count, known }| {
+                let (name, length) = (key.name.clone(), counter.length());
+                QuotaUse { name, window, length, count, known }
+            };
+            let mut taken = counter.take();
+            if let Some(window) = counter.ask(now).filter(|_| taken.is_empty()) {
+                taken.push(Taken { window, count: 0, known: 0 });
             }
-            true
-        });
+            uses.extend(taken.into_iter().map(of));
+        }
         uses
     }
 
     /// The uses of the quotas of a subscription in their present windows.
     fn present(&self, subscription: &str, now: u64) -> Vec<PresentUse> {
         let all = self.lock();
-        let of = all.iter().filter(|(key, _)| *key.name.subscription == *subscription);
-        let counters = of.filter_map(|(key, counter)| Some((key, counter.upgrade()?)));
-        let uses = counters.filter_map(|(key, counter)| {
+        let of = all.all.iter().filter(|(key, _)| *key.name.subscription == *subscription);
+        let uses = of.filter_map(|(key, counter)| {
             let (end, used) = counter.present(now)?;
             Some(PresentUse { quota: key.name.quota.clone(), used, end })
         });
@@ -144,10 +158,10 @@ impl Quotas {
 
     fn get(&self, name: &QuotaName) -> Option<Arc<Counter>> {
         let key = QuotaKey { name: name.clone(), server: None };
-        self.lock().get(&key).and_then(Weak::upgrade)
+        self.lock().all.get(&key).cloned()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<QuotaKey, Weak<Counter>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Counters> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,6 +10,7 @@ use sluicegate_http1::Known;
 use sluicegate_model::value::CookieDomain;
 
 use crate::name::host_name;
+use crate::openid::LOGIN_SECONDS;
 use crate::query::pairs;
 use crate::request::{HeadView, RequestView};
 
@@ -21,9 +22,6 @@ const COOKIES_MAX: usize = 5;
 
 /// The most logins of a browser at once. A further login ends the oldest one.
 const LOGINS_MAX: usize = 8;
-
-/// The time for a login, in seconds.
-pub(super) const LOGIN_SECONDS: u64 = 600;
 
 /// The cookies of a policy.
 #[derive(Debug)]

@@ -1,71 +1,54 @@
 //! Login of browsers by OpenID Connect: the authorization code flow with PKCE (OpenID Connect Core 1.0, 3.1; RFC 7636).
 //!
 //! The gateway stores no session: an encrypted cookie holds the tokens of the browser. So every data plane with the same
-//! keys knows every session. `http/login.rs` serves the paths of the flow; this module decides, and asks the provider.
+//! keys knows every session. `http/login.rs` serves the paths of the flow; this module decides. `openid` asks the provider.
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `provider` | the configuration of a provider |
-//! | `attempt` | a login in progress |
-//! | `tokens` | the exchange of codes and refresh tokens, and the checks of ID tokens |
+//! | `tokens` | the sessions that follow from tokens |
 //! | `session` | the session of a browser |
 //! | `refresh` | refreshes, one at a time for each session |
-//! | `cookies`, `seal` | cookies and their encryption |
+//! | `cookies` | cookies |
 
-mod attempt;
 mod cookies;
-pub(crate) mod provider;
 mod refresh;
-mod seal;
 mod session;
 mod tokens;
 
 use std::fmt;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use sluicegate_http1::Method;
-use sluicegate_jwt::Rules;
 use sluicegate_model::feature::Oidc;
 
-use super::client::{Form, OAuthClient};
 use super::jwt::{TokenMemory, Verified, claim_headers, claim_lines};
-use super::published::PublishedPlaces;
 use crate::failure::Denial;
-use crate::feature::quota::now as seconds_now;
+use crate::openid::{
+    Answer, Attempt, LoginFault, Metadata, Parameters, PublishedPlaces, Registration, RelyingParty, Seal, now,
+};
 use crate::request::{HeadView, RequestView};
-use attempt::Attempt;
 use cookies::{Cookies, Place};
-use provider::{Metadata, Provider};
 use refresh::{Refreshed, Refreshes};
-use seal::Seal;
 
-pub(crate) use attempt::Answer;
 pub(crate) use session::Session;
 use session::Standing;
 
 /// The most refreshes for one request: a cookie may be older than the last refreshes of its session.
 const REFRESHES_MAX: usize = 3;
 
-/// The time between two log lines about the same provider.
-const BETWEEN_WARNINGS: Duration = Duration::from_secs(10);
-
 /// The login of a policy, compiled.
 pub(crate) struct Login {
     /// Unique in this process.
     number: u64,
     source: Arc<Oidc>,
-    client: OAuthClient,
-    provider: Provider,
+    party: RelyingParty,
     cookies: Cookies,
     sessions: Seal,
     attempts: Seal,
-    rules: Rules,
     /// Claims that become headers, with the names of these headers.
     headers: Vec<(Box<str>, Box<str>)>,
     refreshes: Refreshes,
-    warned: Mutex<Option<Instant>>,
 }
 
 /// A path of the flow.
@@ -96,36 +79,35 @@ pub(crate) enum Renewal {
     Unavailable,
 }
 
-/// The current time, in seconds since 1970.
-pub(super) fn now() -> i64 {
-    i64::try_from(seconds_now()).unwrap_or(i64::MAX)
-}
-
 impl Login {
     /// # Errors
     /// A value of a Secret or a URL that cannot be used, as a sentence.
     pub(super) fn new(source: &Arc<Oidc>, number: u64, places: &PublishedPlaces) -> Result<Self, String> {
         let keys = source.cookie_secret_ref.value()?;
         let secret = source.client_secret_ref.as_ref().map(|secret| secret.value().cloned()).transpose()?;
-        let seal = |purpose| Seal::new(keys, purpose).ok_or("the keys of the cookies cannot be used");
+        let secrets = || keys.get().iter().map(|key| &**key.get());
+        let seal = |purpose| Seal::new(secrets(), purpose).ok_or("the keys of the cookies cannot be used");
         let (issuer, client) = (source.issuer.as_str(), source.client_id.as_str());
+        let registration = Registration {
+            issuer: source.issuer.clone(),
+            endpoints: source.endpoints.clone(),
+            authorities: source.ca_certificate_ref.clone(),
+            client_id: source.client_id.clone(),
+            client_secret: secret,
+            client_authentication: source.client_authentication,
+            scopes: source.scopes.clone(),
+            parameters: source.login_parameters.clone(),
+            clock_skew: source.clock_skew.get(),
+            timeout: source.timeout,
+        };
         Ok(Self {
             number,
-            client: OAuthClient::new(client, secret, source.client_authentication, source.timeout.get()),
-            provider: Provider::new(source, &places.keys, &places.providers)?,
+            party: RelyingParty::new(registration, places)?,
             cookies: Cookies::new(issuer, client, source.cookie_domain.as_ref()),
             sessions: seal("session")?,
             attempts: seal("login")?,
-            rules: Rules {
-                issuer: Some(issuer.into()),
-                audiences: vec![client.into()],
-                clock_skew: source.clock_skew.get(),
-                allows_eternal: false,
-                required: Vec::new(),
-            },
             headers: claim_headers(&source.claim_to_headers),
             refreshes: Refreshes::default(),
-            warned: Mutex::default(),
             source: source.clone(),
         })
     }
@@ -202,7 +184,7 @@ impl Login {
 
     /// The configuration of the provider.
     pub(crate) async fn provider(&self) -> Result<Arc<Metadata>, Denial> {
-        self.provider.metadata().await.ok_or(Denial::ProviderUnavailable)
+        self.party.metadata().await.ok_or(Denial::ProviderUnavailable)
     }
 
     /// Begins a login: adds the cookie and the redirect to the provider to the response.
@@ -216,46 +198,32 @@ impl Login {
         let attempt = Attempt::new(target(request))?;
         let sealed = self.attempts.seal(&self.context(&place.host), &attempt.to_text())?;
         self.cookies.set_login(lines, &place, attempt.id(), &sealed);
-        let mut form = Form::default();
-        form.add("response_type", b"code");
-        form.add("client_id", self.source.client_id.as_bytes());
-        form.add("redirect_uri", &self.url(request, &self.source.redirect_path));
-        form.add("scope", self.scope().as_bytes());
-        form.add("state", attempt.state.as_bytes());
-        form.add("nonce", attempt.nonce.as_bytes());
-        form.add("code_challenge", attempt.challenge().as_bytes());
-        form.add("code_challenge_method", b"S256");
-        for parameter in &self.source.login_parameters {
-            form.add(&parameter.name, parameter.value.as_bytes());
-        }
-        write_location(lines, &form.behind(&metadata.authorization));
+        let redirect_uri = self.url(request, &self.source.redirect_path);
+        write_location(lines, &self.party.login_url(metadata, &attempt, &redirect_uri));
         Some(())
     }
 
-    /// Reads the answer of the provider, and removes the cookie of the login.
-    pub(crate) fn answer(&self, request: &RequestView<'_>, lines: &mut Vec<u8>) -> Result<Answer, Denial> {
+    /// Reads the answer of the provider, and removes the cookie of the login. Returns the host or the domain of the session too.
+    pub(crate) fn answer(
+        &self,
+        request: &RequestView<'_>,
+        lines: &mut Vec<u8>,
+    ) -> Result<(Answer, Box<str>), Denial> {
         let place = Place::of(request).ok_or(Denial::LoginState)?;
         if request.head.head.method != Method::Get {
             return Err(Denial::LoginState);
         }
-        let parameters = attempt::Parameters::of(request.head.query().unwrap_or_default());
-        let state = parameters.state.ok_or(Denial::LoginState)?;
-        let id = Attempt::id_of(&state).ok_or(Denial::LoginState)?;
+        let parameters = Parameters::of(request.head.query().unwrap_or_default());
+        let id = parameters.state.as_deref().and_then(Attempt::id_of).ok_or(Denial::LoginState)?;
         let sealed = self.cookies.login(&place, id).ok_or(Denial::LoginState)?;
         self.cookies.remove_login(lines, &place, id);
         let opened = self.attempts.open(&self.context(&place.host), sealed);
         let attempt = opened.and_then(|text| Attempt::parse(&text)).ok_or(Denial::LoginState)?;
-        if !attempt.is_of(&state) || attempt.is_over(now()) {
-            return Err(Denial::LoginState);
-        }
-        if let Some(error) = &parameters.error {
+        let answered = attempt.answered(parameters, self.url(request, &self.source.redirect_path));
+        if let Err(LoginFault::Denied(error)) = &answered {
             tracing::debug!(issuer = &*self.source.issuer, error, "the OpenID provider denied a login");
-            return Err(Denial::LoginDenied);
         }
-        let code = parameters.code.ok_or(Denial::LoginState)?;
-        let redirect_uri = self.url(request, &self.source.redirect_path);
-        let realm = self.cookies.realm(&place).into();
-        Ok(Answer { attempt, code, issuer: parameters.issuer, redirect_uri, realm })
+        Ok((answered?, self.cookies.realm(&place).into()))
     }
 
     /// Adds the cookies of a new session to the response.
@@ -288,16 +256,9 @@ impl Login {
         };
         self.cookies.remove_all(lines, &place);
         let back = self.url(request, &self.source.post_logout_path);
-        let Some(url) = metadata.and_then(|metadata| metadata.end_session.as_ref()) else {
-            return Some(back);
-        };
-        let mut form = Form::default();
-        if let Some(session) = session {
-            form.add("id_token_hint", session.id_token.as_bytes());
-        }
-        form.add("client_id", self.source.client_id.as_bytes());
-        form.add("post_logout_redirect_uri", &back);
-        Some(form.behind(url))
+        let id_token = session.as_ref().map(|session| &*session.id_token);
+        let url = metadata.and_then(|metadata| self.party.logout_url(metadata, id_token, &back));
+        Some(url.unwrap_or(back))
     }
 
     /// Refreshes a session. Requests with the same session share one refresh.
@@ -332,29 +293,12 @@ impl Login {
         format!("{}\n{}\n{realm}", self.source.issuer, self.source.client_id).into_bytes()
     }
 
-    /// The requested scopes.
-    fn scope(&self) -> String {
-        let scopes = self.source.scopes.iter().map(|scope| scope.as_str());
-        let is_there = self.source.scopes.iter().any(|scope| scope.as_str() == "openid");
-        let openid = (!is_there).then_some("openid");
-        openid.into_iter().chain(scopes).collect::<Vec<_>>().join(" ")
-    }
-
     /// The URL of a path on the host of a request.
     fn url(&self, request: &RequestView<'_>, path: &str) -> Vec<u8> {
         let mut url = Vec::new();
         request.write_origin(&mut url);
         url.extend_from_slice(path.as_bytes());
         url
-    }
-
-    /// Logs a fault of the provider, but not for each request.
-    fn warn(&self, error: &dyn fmt::Display, what: &str) {
-        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
-        if warned.is_none_or(|before| before.elapsed() >= BETWEEN_WARNINGS) {
-            *warned = Some(Instant::now());
-            tracing::warn!(issuer = &*self.source.issuer, %error, "{what}");
-        }
     }
 }
 

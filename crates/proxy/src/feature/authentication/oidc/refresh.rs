@@ -8,8 +8,8 @@ use aws_lc_rs::digest;
 use foldhash::HashMap;
 use tokio::sync::watch;
 
-use super::tokens::NoSession;
 use super::{Login, Session};
+use crate::openid::NoGrant;
 
 /// The most sessions that are being refreshed, or were refreshed a short time ago.
 const MOST: usize = 10_000;
@@ -82,8 +82,8 @@ impl Refreshes {
         tokio::spawn(async move {
             let refreshed = match login.renew(&session).await {
                 Ok(renewed) => Refreshed::Renewed(Arc::new(renewed)),
-                Err(NoSession::Grant | NoSession::Invalid) => Refreshed::Rejected,
-                Err(NoSession::Unavailable) => Refreshed::Unavailable,
+                Err(NoGrant::Rejected | NoGrant::Invalid) => Refreshed::Rejected,
+                Err(NoGrant::Unavailable) => Refreshed::Unavailable,
             };
             tell.send_replace(Some(refreshed));
         });

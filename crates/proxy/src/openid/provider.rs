@@ -5,14 +5,14 @@ use std::sync::Arc;
 use rustls_pki_types::CertificateDer;
 use serde::Deserialize;
 use sluicegate_jwt::KeySet;
-use sluicegate_model::feature::Oidc;
 use sluicegate_model::feature::authentication::jwt::RemoteKeys;
 use sluicegate_model::feature::authentication::oidc::OidcEndpoints;
 use sluicegate_model::value::secret;
 use sluicegate_model::value::{Span, Url};
 
-use crate::feature::authentication::jwks::keys_at;
-use crate::feature::authentication::published::{Document, Places, Published};
+use super::Registration;
+use super::keys::keys_at;
+use super::published::{Document, Places, Published};
 use crate::http_client::Server;
 
 /// The time between two fetches of the configuration.
@@ -23,7 +23,7 @@ const KEYS_REFRESH: Span<1000, { 24 * 3_600_000 }> = Span::of_millis(300_000);
 
 /// The configuration of a provider.
 #[derive(Debug)]
-pub(crate) struct Metadata {
+pub struct Metadata {
     pub(super) authorization: Url,
     pub(super) token: Server,
     pub(super) end_session: Option<Url>,
@@ -62,19 +62,20 @@ struct Written {
 
 impl Provider {
     pub(super) fn new(
-        oidc: &Oidc,
+        registration: &Registration,
         keys: &Places<KeySet>,
         providers: &Places<Metadata>,
     ) -> Result<Self, String> {
-        let base = oidc.issuer.trim_end_matches('/');
+        let Registration { issuer, endpoints, authorities, timeout, .. } = registration;
+        let base = issuer.trim_end_matches('/');
         let source = RemoteKeys {
             url: Url::new(&format!("{base}/.well-known/openid-configuration"))?,
-            ca_certificate_ref: oidc.ca_certificate_ref.clone(),
+            ca_certificate_ref: authorities.clone(),
             refresh_interval: REFRESH,
-            timeout: oidc.timeout,
+            timeout: *timeout,
         };
-        let terms = Terms { issuer: oidc.issuer.clone(), source: source.clone(), keys: keys.clone() };
-        match &oidc.endpoints {
+        let terms = Terms { issuer: issuer.clone(), source: source.clone(), keys: keys.clone() };
+        match endpoints {
             Some(endpoints) => Ok(Self::Written(Arc::new(terms.metadata(endpoints.clone(), false)?))),
             None => Ok(Self::Published(providers.at(&Arc::new(source), terms))),
         }
@@ -116,7 +117,7 @@ impl Document for Metadata {
         // OpenID Connect Discovery 1.0, 4.3: another issuer could impersonate this one.
         if written.issuer != *terms.issuer {
             return Err(format!(
-                "the document is of the issuer {:?}: write exactly this issuer in the policy",
+                "the document is of the issuer {:?}: write exactly this issuer",
                 written.issuer
             ));
         }

@@ -21,7 +21,7 @@ impl Document for KeySet {
 }
 
 /// The keys at a URL, for these algorithms. Empty `algorithms`: all that fit.
-pub(super) fn keys_at(
+pub(crate) fn keys_at(
     places: &Places<KeySet>,
     source: &Arc<RemoteKeys>,
     algorithms: &[Algorithm],

@@ -7,10 +7,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
-use super::cookies::LOGIN_SECONDS;
-use super::now;
-use crate::feature::authentication::client::printable;
+use super::client::printable;
+use super::{LoginFault, now};
 use crate::query::{decoded, pairs};
+
+/// The time for a login, in seconds.
+pub const LOGIN_SECONDS: u64 = 600;
 
 /// The longest path and query to return to, in bytes. Browsers return to `/` from a longer one.
 const TARGET_MAX: usize = 2000;
@@ -20,7 +22,7 @@ const PARAMETER_MAX: usize = 4096;
 
 /// A login in progress.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Attempt {
+pub struct Attempt {
     /// The ID of the login, which begins with its time, and a secret.
     #[serde(rename = "s")]
     pub(super) state: Box<str>,
@@ -38,29 +40,28 @@ pub(crate) struct Attempt {
 }
 
 /// The answer of the provider to a login.
-pub(crate) struct Answer {
+pub struct Answer {
     pub(super) attempt: Attempt,
     pub(super) code: String,
     /// The issuer of the answer (RFC 9207), if it is stated.
     pub(super) issuer: Option<String>,
     pub(super) redirect_uri: Vec<u8>,
-    /// The host or the domain of the session.
-    pub(super) realm: Box<str>,
 }
 
 /// The parameters of an answer. A parameter that is there twice is absent (RFC 6749, 3.1).
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Parameters {
-    pub(super) state: Option<String>,
-    pub(super) code: Option<String>,
-    pub(super) issuer: Option<String>,
+#[derive(Default, PartialEq, Eq)]
+pub struct Parameters {
+    pub(crate) state: Option<String>,
+    code: Option<String>,
+    issuer: Option<String>,
     /// The error code (RFC 6749, 4.1.2.1).
-    pub(super) error: Option<String>,
+    error: Option<String>,
 }
 
 impl Attempt {
     /// A login that returns to this path. `None` if there is no randomness.
-    pub(super) fn new(target: Vec<u8>) -> Option<Self> {
+    #[must_use]
+    pub fn new(target: Vec<u8>) -> Option<Self> {
         let (begun, mark) = (now(), random::<4>()?);
         let mark = u32::from_be_bytes(mark);
         let target = String::from_utf8(target).ok().filter(|target| target.len() <= TARGET_MAX);
@@ -74,33 +75,53 @@ impl Attempt {
         })
     }
 
-    pub(super) fn parse(text: &[u8]) -> Option<Self> {
+    /// Reads the text of a login.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Option<Self> {
         serde_json::from_slice(text).ok()
     }
 
-    pub(super) fn to_text(&self) -> Vec<u8> {
+    /// The text of the login, for an encrypted cookie.
+    #[must_use]
+    pub fn to_text(&self) -> Vec<u8> {
         // The fields are text and a number.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
     /// The ID of the login.
-    pub(super) fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         Self::id_of(&self.state).unwrap_or_default()
     }
 
     /// The ID in a state: 16 hexadecimal digits.
-    pub(super) fn id_of(state: &str) -> Option<&str> {
+    pub(crate) fn id_of(state: &str) -> Option<&str> {
         let (id, _) = state.split_once('.')?;
         (id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(id)
     }
 
     /// Whether the login has this state.
-    pub(super) fn is_of(&self, state: &str) -> bool {
+    fn is_of(&self, state: &str) -> bool {
         constant_time::verify_slices_are_equal(self.state.as_bytes(), state.as_bytes()).is_ok()
     }
 
-    pub(super) fn is_over(&self, now: i64) -> bool {
+    fn is_over(&self, now: i64) -> bool {
         now >= self.begun.saturating_add_unsigned(LOGIN_SECONDS)
+    }
+
+    /// Checks the answer of the provider to this login, for which the browser was redirected to `redirect_uri`.
+    ///
+    /// # Errors
+    /// The answer is of another login, comes too late, or is a denial.
+    pub fn answered(self, parameters: Parameters, redirect_uri: Vec<u8>) -> Result<Answer, LoginFault> {
+        let Parameters { state, code, issuer, error } = parameters;
+        if !state.is_some_and(|state| self.is_of(&state)) || self.is_over(now()) {
+            return Err(LoginFault::State);
+        }
+        if let Some(error) = error {
+            return Err(LoginFault::Denied(error));
+        }
+        let code = code.ok_or(LoginFault::State)?;
+        Ok(Answer { attempt: self, code, issuer, redirect_uri })
     }
 
     /// The code challenge of the method S256 (RFC 7636, 4.2).
@@ -110,14 +131,18 @@ impl Attempt {
 }
 
 impl Answer {
-    /// The URL to return to. It begins with the origin of the answer, so it never leads to another host.
-    pub(crate) fn target(&self, origin: &mut Vec<u8>) {
-        origin.extend_from_slice(self.attempt.target.as_bytes());
+    /// The path and the query to return to. A URL must begin with the origin of the answer, so that it never leads to another
+    /// host.
+    #[must_use]
+    pub fn target(&self) -> &str {
+        &self.attempt.target
     }
 }
 
 impl Parameters {
-    pub(super) fn of(query: &[u8]) -> Self {
+    /// The parameters in the query of a URL.
+    #[must_use]
+    pub fn of(query: &[u8]) -> Self {
         let one = |name: &[u8]| {
             let mut values = pairs(query, b'&').filter(|(found, _)| *decoded(found) == *name);
             let value = values.next().map(|(_, value)| decoded(value).into_owned());
@@ -133,10 +158,24 @@ impl Parameters {
     }
 }
 
+/// A code is secret.
+impl fmt::Debug for Parameters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parameters").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
 /// A login is secret.
 impl fmt::Debug for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Attempt").field("id", &self.id()).finish_non_exhaustive()
+    }
+}
+
+/// A code is secret.
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer").field("attempt", &self.attempt).finish_non_exhaustive()
     }
 }
 

@@ -15,20 +15,20 @@ use crate::http_client::{HttpClient, HttpError, HttpLimits, Server};
 use crate::query::escape;
 
 /// The identity of the gateway at an authorization server.
-pub(super) struct OAuthClient {
-    pub(super) id: Box<str>,
+pub(crate) struct OAuthClient {
+    pub(crate) id: Box<str>,
     secret: Option<KeyBytes>,
     how: ClientAuthentication,
-    pub(super) timeout: Duration,
+    pub(crate) timeout: Duration,
 }
 
 /// A body of `application/x-www-form-urlencoded`, or a query.
 #[derive(Default)]
-pub(super) struct Form(Vec<u8>);
+pub(crate) struct Form(Vec<u8>);
 
 /// The reason why an authorization server gives no valid response. It never contains a token.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum OAuthError {
+pub(crate) enum OAuthError {
     #[error(transparent)]
     Exchange(#[from] HttpError),
     /// The server rejects the request (RFC 6749, 5.2): its error code.
@@ -47,7 +47,7 @@ struct ErrorResponse {
 }
 
 impl OAuthClient {
-    pub(super) fn new(
+    pub(crate) fn new(
         id: &str,
         secret: Option<KeyBytes>,
         how: ClientAuthentication,
@@ -57,12 +57,12 @@ impl OAuthClient {
     }
 
     /// An HTTP client of this server.
-    pub(super) fn connect(&self, server: &Server) -> HttpClient {
+    pub(crate) fn connect(&self, server: &Server) -> HttpClient {
         HttpClient::new(server.clone(), HttpLimits { timeout: self.timeout, body: LENGTH_MAX })
     }
 
     /// Sends a form with the credentials of the gateway. Returns the body of the response.
-    pub(super) async fn post(&self, client: &mut HttpClient, mut form: Form) -> Result<Bytes, OAuthError> {
+    pub(crate) async fn post(&self, client: &mut HttpClient, mut form: Form) -> Result<Bytes, OAuthError> {
         let mut lines = vec![
             (CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded")),
             (ACCEPT, HeaderValue::from_static("application/json")),
@@ -108,7 +108,7 @@ impl std::fmt::Debug for OAuthClient {
 }
 
 impl Form {
-    pub(super) fn add(&mut self, name: &str, value: &[u8]) {
+    pub(crate) fn add(&mut self, name: &str, value: &[u8]) {
         if !self.0.is_empty() {
             self.0.push(b'&');
         }
@@ -118,7 +118,7 @@ impl Form {
     }
 
     /// The URL with the form as its query, or behind its query.
-    pub(super) fn behind(&self, url: &str) -> Vec<u8> {
+    pub(crate) fn behind(&self, url: &str) -> Vec<u8> {
         let between: &[u8] = match url.rsplit_once('?') {
             None => b"?",
             Some((_, query)) if query.is_empty() || query.ends_with('&') => b"",
@@ -139,7 +139,7 @@ fn escape_form(out: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// A code of the peer for logs: at most 64 printable characters.
-pub(super) fn printable(code: &str) -> String {
+pub(crate) fn printable(code: &str) -> String {
     code.chars().filter(|char| char.is_ascii_graphic() || *char == ' ').take(64).collect()
 }
 

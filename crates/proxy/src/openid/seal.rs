@@ -5,28 +5,30 @@ use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, NONCE_LEN, Nonce, RandomizedNonceKey
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use sluicegate_model::value::secret::CookieKeys;
 
 /// The length of the tag, in bytes.
 const TAG: usize = 16;
 
 /// The keys that encrypt cookies for one purpose. The first key encrypts, and all keys decrypt.
-pub(super) struct Seal(Vec<RandomizedNonceKey>);
+pub struct Seal(Vec<RandomizedNonceKey>);
 
 impl Seal {
-    /// Derives the keys for a purpose, so that a cookie of one purpose is never valid for another purpose.
-    pub(super) fn new(keys: &CookieKeys, purpose: &str) -> Option<Self> {
+    /// Derives the keys from secrets for a purpose, so that a cookie of one purpose is never valid for another purpose. `None`: a
+    /// secret cannot be used.
+    #[must_use]
+    pub fn new<'s>(secrets: impl IntoIterator<Item = &'s [u8]>, purpose: &str) -> Option<Self> {
         let derive = |secret: &[u8]| {
             let key = Salt::new(HKDF_SHA256, b"sluicegate cookies").extract(secret);
             let mut derived = [0; 32];
             key.expand(&[purpose.as_bytes()], HKDF_SHA256).ok()?.fill(&mut derived).ok()?;
             RandomizedNonceKey::new(&AES_256_GCM_SIV, &derived).ok()
         };
-        keys.get().iter().map(|key| derive(key.get())).collect::<Option<Vec<_>>>().map(Self)
+        secrets.into_iter().map(derive).collect::<Option<Vec<_>>>().map(Self)
     }
 
     /// Encrypts a text for the holders of the keys. `context` is authenticated.
-    pub(super) fn seal(&self, context: &[u8], text: &[u8]) -> Option<String> {
+    #[must_use]
+    pub fn seal(&self, context: &[u8], text: &[u8]) -> Option<String> {
         let mut sealed = text.to_vec();
         let key = self.0.first()?;
         let nonce = key.seal_in_place_append_tag(Aad::from(context), &mut sealed).ok()?;
@@ -35,7 +37,8 @@ impl Seal {
     }
 
     /// Decrypts a text. `None`: another context, another key, or a changed text.
-    pub(super) fn open(&self, context: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
+    #[must_use]
+    pub fn open(&self, context: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
         let sealed = URL_SAFE_NO_PAD.decode(sealed).ok()?;
         let (nonce, encrypted) = sealed.split_at_checked(NONCE_LEN).filter(|(_, rest)| rest.len() >= TAG)?;
         self.0.iter().find_map(|key| {
@@ -59,7 +62,7 @@ mod tests {
     use super::*;
 
     fn seal(lines: &str, purpose: &str) -> Seal {
-        Seal::new(&CookieKeys::parse(lines.as_bytes()).expect("keys"), purpose).expect("keys")
+        Seal::new(lines.lines().map(str::as_bytes), purpose).expect("keys")
     }
 
     const OLD: &str = "0123456789abcdef0123456789abcdef";

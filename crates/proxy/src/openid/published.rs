@@ -21,7 +21,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::oidc::provider::Metadata;
+use super::provider::Metadata;
 use crate::http_client::{HttpClient, HttpError, HttpLimits, Server, ServerError};
 
 /// The longest document, in bytes.
@@ -118,7 +118,7 @@ impl<D: Document> fmt::Debug for Places<D> {
 
 impl<D: Document> Places<D> {
     /// The document of a URL. The first call starts the fetching.
-    pub(super) fn at(&self, source: &Arc<RemoteKeys>, terms: D::Terms) -> Arc<Published<D>> {
+    pub(crate) fn at(&self, source: &Arc<RemoteKeys>, terms: D::Terms) -> Arc<Published<D>> {
         let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         places.retain(|place| place.strong_count() > 0);
         let is_it = |place: &Arc<Published<D>>| *place.source == **source && place.terms == terms;
@@ -160,12 +160,12 @@ impl<D: Document> Places<D> {
 
 impl<D: Document> Published<D> {
     /// The document, once it is known.
-    pub(super) fn document(&self) -> Option<Arc<D>> {
+    pub(crate) fn document(&self) -> Option<Arc<D>> {
         self.document.borrow().clone()
     }
 
     /// The document. If the first fetch is in flight, its result is awaited.
-    pub(super) async fn first(&self) -> Option<Arc<D>> {
+    pub(crate) async fn first(&self) -> Option<Arc<D>> {
         if self.failed.load(Ordering::Acquire) > 0 {
             return self.document();
         }
@@ -178,7 +178,7 @@ impl<D: Document> Published<D> {
     }
 
     /// The next version of the document, which an unknown key requests, if it arrives in time.
-    pub(super) async fn next(&self) -> Option<Arc<D>> {
+    pub(crate) async fn next(&self) -> Option<Arc<D>> {
         let mut document = self.document.subscribe();
         self.want();
         // The last fetch may have been less than `BETWEEN` ago.
@@ -187,12 +187,12 @@ impl<D: Document> Published<D> {
     }
 
     /// The number of changes of the document.
-    pub(super) fn changes(&self) -> u64 {
+    pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
     /// Requests a new document: a token names an unknown key.
-    pub(super) fn want(&self) {
+    pub(crate) fn want(&self) {
         self.wanted.notify_one();
     }
 
@@ -284,7 +284,7 @@ async fn fetch<D: Document>(source: &RemoteKeys) -> Result<Bytes, FetchError> {
 
 /// The places of all published documents.
 #[derive(Debug, Default)]
-pub(crate) struct PublishedPlaces {
+pub struct PublishedPlaces {
     /// The keys of token issuers.
     pub(crate) keys: Places<KeySet>,
     /// The configurations of OpenID providers.
