@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(PROJECT / "test/ingress-nginx"))
+sys.path[:0] = [str(PROJECT / "test/ingress-nginx"), str(PROJECT / "test/oidc")]
 
 import estate  # noqa: E402
 from browser import Browser  # noqa: E402

@@ -1,5 +1,7 @@
 """Tests of the dashboard in a browser: each page, light and dark, wide and on a phone."""
 
+import os
+import pwd
 import tempfile
 import threading
 import time
@@ -85,6 +87,27 @@ class Pages(InBrowser):
                         self.assertEqual(self.window.findings(), [])
                         self.check_errors()
                         self.assertLessEqual(self.window.value("document.documentElement.scrollWidth"), size[0], "the page scrolls sideways")
+
+    def test_mark_of_a_change_names_the_actor_and_links_to_the_audit_trail(self) -> None:
+        self.window.resize(WIDE)
+        self.open("/", PAGES["/"])
+        file = self.site.manifests / "extra.yaml"
+        self.addCleanup(file.unlink)
+        file.write_text(estate.dumped(estate.ingress("shop", "extra", "extra.example", [("/", "web")])))
+        # The owner of the file is the actor.
+        user = pwd.getpwuid(os.getuid()).pw_name
+        self.window.wait(f"document.body.innerText.includes('{user} created Ingress shop/extra')", 40)
+        self.assertEqual(self.window.findings(), [])
+        self.window.value("[...document.querySelectorAll('.list a')].find((link) => link.parentElement.innerText.includes('Ingress shop/extra')).click()")
+        self.window.wait("location.pathname === '/audit' && document.body.innerText.includes('Only changes from') && document.body.innerText.includes('Ingress shop/extra')")
+        self.assertRegex(self.window.value("location.search"), r"^\?from=\d+&to=\d+$")
+        self.assertEqual(self.window.findings(), [])
+        self.window.value("[...document.querySelectorAll('button')].find((button) => button.innerText === 'Show other changes').click()")
+        self.window.wait("document.body.innerText.includes('the audit trail begins') && !document.body.innerText.includes('Only changes from') && location.search === ''")
+        self.check_errors()
+        # Another time has no changes.
+        self.open("/audit?from=1000&to=1010", "document.body.innerText.includes('No changes')")
+        self.check_errors()
 
     def test_details_of_a_row_open_by_keyboard_and_return_the_focus(self) -> None:
         self.window.resize(WIDE)

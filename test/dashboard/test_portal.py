@@ -4,6 +4,7 @@ import json
 import threading
 import time
 import unittest
+from pathlib import Path
 from typing import Any
 
 import estate
@@ -133,6 +134,26 @@ class Portal(InBrowser):
         again = self.window.value("""fetch('/api/change', {method: 'POST', headers: {'content-type': 'application/json', 'x-sluicegate-change': '1'},
           body: JSON.stringify({change: 'subscribe', consumer: 'shop/carla', api: 'shop/orders', plan: 'trial'})}).then((response) => response.status)""")
         self.assertEqual(again, 409)
+        self.check_cancellation(written)
+
+    def check_cancellation(self, written: Path) -> None:
+        """Cancels the only subscription by keyboard, after the user thought again."""
+        button = "document.querySelector('.cards .card .button.danger')"
+        for is_sure in (False, True):
+            self.window.wait(f"{button} !== null")
+            self.window.value(f"{button}.focus()")
+            self.press("Enter", 13)
+            self.window.wait("document.querySelector('dialog.modal[open]') !== null")
+            self.assertEqual(self.window.findings(), [])
+            if is_sure:
+                self.window.value("document.querySelector('dialog.modal .button.danger').focus()")
+                self.press("Enter", 13)
+            else:
+                self.press("Escape", 27)
+                self.window.wait("document.querySelector('dialog') === null")
+                self.assertTrue(written.exists())
+        self.window.wait("document.body.innerText.includes('You have no subscriptions')", 20)
+        self.assertFalse(written.exists())
 
 
 if __name__ == "__main__":

@@ -19,14 +19,11 @@ sys.path.insert(0, str(PROJECT / "test/ingress-nginx"))
 
 import process  # noqa: E402
 from browser import Browser  # noqa: E402
-from process import Program, accepts, free_ports  # noqa: E402
+from certified import CLIENT_SECRET, TOOLS, Certified  # noqa: E402
+from process import Program, free_ports  # noqa: E402
 
 PROGRAM = Path(os.environ.get("SLUICEGATE") or PROJECT / "target/debug/sluicegate").resolve()
 """The program: the file of the environment variable SLUICEGATE, or the debug build."""
-
-TOOLS = PROJECT / "target/tools"
-
-CLIENT_SECRET = "the-secret-of-the-shop"
 
 ACCESS_SECONDS = 6
 """The lifetime of an access token, in seconds: the gateway refreshes a session in the last tenth."""
@@ -66,36 +63,10 @@ class Endpoint(BaseHTTPRequestHandler):
         """Logs nothing."""
 
 
-class Certified:
-    """The provider oidc-provider, which is certified by the OpenID Foundation."""
-
-    def __init__(self, folder: Path, origins: list[str]) -> None:
-        port, = free_ports(1)
-        shutil.copy(PROJECT / "test/oidc/provider.mjs", TOOLS / "oidc/provider.mjs")
-        self.program = Program(["node", str(TOOLS / "oidc/provider.mjs"), str(port), str(ACCESS_SECONDS), *origins], folder / "provider.log", lambda: accepts(port))
-        self.issuer = f"http://127.0.0.1:{port}"
-        self.introspection = f"{self.issuer}/token/introspection"
-
-    form = "document.querySelector('input[name=login]') !== null"
-
-    def log_in(self, browser: Browser) -> None:
-        browser.wait(self.form)
-        browser.value("document.querySelector('input[name=login]').value = 'alice'; document.querySelector('input[name=password]').value = 'x'; document.querySelector('form').submit()")
-        browser.wait("document.querySelector('input[name=prompt][value=consent]') !== null")
-        browser.value("document.querySelector('form').submit()")
-
-    def confirm_logout(self, browser: Browser) -> None:
-        browser.wait("document.querySelector('button[name=logout]') !== null")
-        browser.value("document.querySelector('button[name=logout]').click()")
-
-    def stop(self) -> None:
-        self.program.stop()
-
-
 class Keycloak:
     """Keycloak in its development mode, with a realm."""
 
-    def __init__(self, folder: Path, origins: list[str]) -> None:
+    def __init__(self, folder: Path, origins: list[str], access_seconds: int) -> None:
         port, management = free_ports(2)
         home = folder / "keycloak"
         shutil.copytree(TOOLS / "keycloak", home, symlinks=True)
@@ -110,7 +81,7 @@ class Keycloak:
             "username": "alice", "enabled": True, "email": "alice@example.com", "emailVerified": True, "firstName": "Alice", "lastName": "A",
             "credentials": [{"type": "password", "value": "x", "temporary": False}],
         }
-        realm = {"realm": "shop", "enabled": True, "sslRequired": "none", "accessTokenLifespan": ACCESS_SECONDS, "clients": [client], "users": [user]}
+        realm = {"realm": "shop", "enabled": True, "sslRequired": "none", "accessTokenLifespan": access_seconds, "clients": [client], "users": [user]}
         (home / "data/import").mkdir(parents=True, exist_ok=True)
         (home / "data/import/realm.json").write_text(json.dumps(realm))
         process.START = 300.0
@@ -153,7 +124,7 @@ class Site:
         self.endpoints = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
         self.endpoints.daemon_threads = True
         threading.Thread(target=self.endpoints.serve_forever, daemon=True).start()
-        self.provider = PROVIDERS[os.environ.get("PROVIDER") or "certified"](folder, [self.origin(host) for host in [*SSO, SOLO]])
+        self.provider = PROVIDERS[os.environ.get("PROVIDER") or "certified"](folder, [self.origin(host) for host in [*SSO, SOLO]], ACCESS_SECONDS)
         manifests = folder / "manifests"
         manifests.mkdir()
         (manifests / "site.yaml").write_text("\n---\n".join(json.dumps(each) for each in self.objects()))

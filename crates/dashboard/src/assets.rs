@@ -22,7 +22,7 @@ macro_rules! files {
 }
 
 /// The number of files.
-const FILE_COUNT: usize = 36;
+const FILE_COUNT: usize = 37;
 
 /// Every file with its media type.
 const FILES: [(&str, &str, &[u8]); FILE_COUNT] = files![
@@ -56,6 +56,7 @@ const FILES: [(&str, &str, &[u8]); FILE_COUNT] = files![
     ("lib/change.js", JS),
     ("lib/document.js", JS),
     ("lib/frame.js", JS),
+    ("lib/trail.js", JS),
     ("portal/main.js", JS),
     ("portal/catalogue.js", JS),
     ("portal/api.js", JS),

@@ -94,7 +94,7 @@ export function ask({ title, text, button, isGrave = false, fields = [], change,
     },
   }, h("p", { class: "muted" }, text), fields.map(([label, control]) => field(label, control)),
   token ? h("div", { class: "stack tight" }, field("Your Kubernetes token", token), h("p", { class: "muted small" }, "The API server decides whether you may make the change. Only this page keeps the token, until you close or reload the page. Get a token: ", h("code", null, "kubectl create token NAME"))) : null,
-  message, h("div", { class: "row-flex" }, confirm, h("button", { type: "button", class: "button", onclick: () => dialog.close() }, "Cancel")));
+  message, h("div", { class: "row-flex" }, confirm, h("button", { type: "button", class: "button", onclick: () => dialog.close() }, isGrave && title.startsWith("Cancel") ? "Keep it" : "Cancel")));
   const dialog = modal(title, [form]);
 }
 

@@ -3,7 +3,8 @@
 import { h, badge, drawer, empty, facts, field, fill, notice, pageHead } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
 import { lines, query } from "../lib/data.js";
-import { ago } from "../lib/format.js";
+import { ago, clock } from "../lib/format.js";
+import { actor, object } from "../lib/trail.js";
 
 /** The entries of one part. */
 const PART = 100;
@@ -11,45 +12,7 @@ const PART = 100;
 /** @type {[string, string][]} */
 const WINDOWS = [["1h", "1 h"], ["24h", "1 day"], ["7d", "7 days"], ["30d", "30 days"], ["365d", "1 year"], ["", "all"]];
 
-/**
- * @typedef {object} Change
- * @property {string} field
- * @property {any} [old]
- * @property {any} [new]
- * @property {"added" | "changed" | "removed"} [secret]
- */
-
-/**
- * @typedef {object} Entry
- * @property {number} number
- * @property {string} time
- * @property {"created" | "found" | "changed" | "deleted" | "started" | "pruned"} operation
- * @property {string} kind
- * @property {string} [namespace]
- * @property {string} [name]
- * @property {{type: "user" | "manager" | "owner" | "unknown", name?: string, groups?: string[]}} [actor]
- * @property {Change[]} [changes]
- * @property {number} [more_changes]
- * @property {string} [summary]
- * @property {boolean} [applied]
- * @property {string} [fault]
- * @property {{file: string, line?: number}} [manifest]
- * @property {string} [uid]
- * @property {number} [resource_version]
- * @property {string} hash
- * @property {string} previous
- */
-
-/** @param {Entry} of */
-function object(of) {
-  return [of.kind, of.name ? [of.namespace, of.name].filter(Boolean).join("/") : ""].filter(Boolean).join(" ");
-}
-
-/** @param {Entry} of */
-function actor(of) {
-  const { type, name } = of.actor ?? {};
-  return type === "user" ? name ?? "" : name ? `${type}: ${name}` : "";
-}
+/** @typedef {import("../lib/trail.js").Entry} Entry */
 
 /** @param {Entry} of */
 function operation(of) {
@@ -94,23 +57,38 @@ function open(of) {
   ]);
 }
 
+/**
+ * The time in an address.
+ * @param {URL} url
+ * @returns {[number, number] | null}
+ */
+function spanOf(url) {
+  const [from, to] = ["from", "to"].map((name) => Number.parseInt(url.searchParams.get(name) ?? "", 10));
+  return from >= 0 && to > from ? [from, to] : null;
+}
+
 /** @type {import("../main.js").Page["show"]} */
 export async function show(root, { url, signal, remember }) {
   const names = ["kind", "namespace", "name", "actor"];
   /** @type {Record<string, string>} */
   const filters = Object.fromEntries(names.map((name) => [name, url.searchParams.get(name) ?? ""]));
+  /** A time of some seconds, to which another page links. @type {[number, number] | null} */
+  let span = spanOf(url);
   let since = WINDOWS.some(([value]) => value === url.searchParams.get("since")) ? url.searchParams.get("since") ?? "7d" : "7d";
   /** @type {Entry[]} */
   let entries = [];
 
   const result = h("div", { class: "stack" });
+  const spanPlace = h("div");
   const csv = h("a", { class: "button", download: "audit.csv" }, icon("download", 16), "CSV");
 
   /** @param {boolean} more */
   async function load(more) {
-    const params = { ...filters, since, limit: PART, before: more ? entries[entries.length - 1]?.number : null };
-    if (!more) remember({ ...Object.fromEntries(names.map((name) => [name, filters[name] || null])), since: since === "7d" ? null : since });
-    csv.href = `/api/audit?${query({ ...filters, since, limit: 1000, format: "csv" })}`;
+    const time = span ? { from: span[0], to: span[1] } : { since };
+    const params = { ...filters, ...time, limit: PART, before: more ? entries[entries.length - 1]?.number : null };
+    if (!more) remember({ ...Object.fromEntries(names.map((name) => [name, filters[name] || null])), since: span || since === "7d" ? null : since, from: span && String(span[0]), to: span && String(span[1]) });
+    csv.href = `/api/audit?${query({ ...filters, ...time, limit: 1000, format: "csv" })}`;
+    fill(spanPlace, span ? notice("info", `Only changes from ${clock(span[0])} to ${clock(span[1])}. `, h("button", { type: "button", class: "as-link", onclick: () => { span = null; load(false); } }, "Show other changes")) : null);
     try {
       const part = await lines("audit", params, signal);
       if (part === null) {
@@ -142,7 +120,7 @@ export async function show(root, { url, signal, remember }) {
       hasMore ? h("button", { type: "button", class: "button", onclick: () => load(true) }, "Show older changes") : null));
   }
 
-  const window = h("select", { onchange: () => { since = window.value; load(false); } }, WINDOWS.map(([value, text]) => h("option", { value }, text)));
+  const window = h("select", { onchange: () => { span = null; since = window.value; load(false); } }, WINDOWS.map(([value, text]) => h("option", { value }, text)));
   window.value = since;
   const inputs = names.map((name) => {
     const input = h("input", { class: "input", spellcheck: "false", autocomplete: "off", "data-search": name === "name" });
@@ -159,6 +137,6 @@ export async function show(root, { url, signal, remember }) {
   }, field("Window", window), inputs.map((input, at) => field(["Kind", "Namespace", "Name", "Actor"][at], input, "grow")),
   h("button", { class: "button", type: "submit" }, "Filter"), csv);
 
-  root.append(pageHead("Audit"), form, result);
+  root.append(pageHead("Audit"), form, spanPlace, result);
   await load(false);
 }

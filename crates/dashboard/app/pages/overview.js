@@ -3,6 +3,7 @@
 import { h, badge, empty, fill, link, notice, segmented } from "../lib/dom.js";
 import { chart } from "../lib/chart.js";
 import { query, read } from "../lib/data.js";
+import { around, near, recent, sentence } from "../lib/trail.js";
 import { ago, clock, count, millis, percent, plural, short } from "../lib/format.js";
 
 /**
@@ -20,12 +21,21 @@ import { ago, clock, count, millis, percent, plural, short } from "../lib/format
  */
 
 /** @typedef {{time: number, changes: number, objects: string[], others: number}} Mark */
+/** @typedef {import("../lib/trail.js").Entry} Entry */
+
+/** A mark without entries may still get some: the gateway records changes after it applied them. In seconds. */
+const LATE = 60;
+
+/** The entries that a mark shows at most. */
+const SHOWN = 4;
 
 /** The points of the tiles: the last half minute. */
 const RECENT = 6;
 
-/** @param {Mark} mark */
-function markText(mark) {
+/** @param {Mark} mark @param {Entry[] | null} trail */
+function markText(mark, trail) {
+  const entries = near(trail ?? [], mark.time);
+  if (entries.length) return [...entries.slice(0, SHOWN).map(sentence), ...(entries.length > SHOWN ? [`and ${entries.length - SHOWN} more`] : [])];
   const names = mark.objects.length ? mark.objects : [mark.changes === 1 ? "settings, certificates or policies" : `${mark.changes} changes`];
   return mark.others ? [...names, `and ${mark.others} more`] : names;
 }
@@ -86,14 +96,36 @@ function inventory(facts) {
   return h("div", { class: "tiles" }, rows.map(([href, what, value, note]) => h("a", { class: "tile", href, "data-link": true }, h("span", { class: "what" }, what), h("span", { class: "value" }, value), h("span", { class: "note" }, note))));
 }
 
-/** @param {Mark[]} marks @param {number} now */
-function changes(marks, now) {
+/** What a mark shows without an audit trail. @param {Mark} mark */
+function changedObjects(mark) {
+  const others = mark.others + Math.max(0, mark.objects.length - SHOWN);
+  return [
+    ...(mark.objects.length
+      ? mark.objects.slice(0, SHOWN).flatMap((name, at) => [at ? ", " : "", link(`/routes?${query({ search: name })}`, name)])
+      : [markText(mark, null).join(", ")]),
+    others ? h("span", { class: "muted" }, ` and ${others} more`) : null,
+  ];
+}
+
+/** What a mark shows with an audit trail. @param {Mark} mark @param {Entry[]} entries */
+function recordedChanges(mark, entries) {
+  const [from, to] = around(mark.time);
+  const others = entries.length - SHOWN;
+  return [
+    ...entries.slice(0, SHOWN).map((of) => h("div", null, sentence(of))),
+    link(`/audit?${query({ from, to })}`, others > 0 ? `${others} more, in Audit` : "Show in Audit"),
+  ];
+}
+
+/** @param {Mark[]} marks @param {number} now @param {Entry[] | null} trail */
+function changes(marks, now, trail) {
   if (!marks.length) return h("p", { class: "muted" }, "No change in the last hour.");
-  return h("ul", { class: "list" }, marks.slice(-8).reverse().map((mark) => h("li", null,
-    h("span", { class: "muted when", title: clock(mark.time) }, ago(mark.time, now)),
-    h("div", { class: "grow break" }, mark.objects.length
-      ? mark.objects.slice(0, 4).flatMap((name, at) => [at ? ", " : "", link(`/routes?${query({ search: name })}`, name)])
-      : markText(mark).join(", "), mark.others + Math.max(0, mark.objects.length - 4) ? h("span", { class: "muted" }, ` and ${mark.others + Math.max(0, mark.objects.length - 4)} more`) : null))));
+  return h("ul", { class: "list" }, marks.slice(-8).reverse().map((mark) => {
+    const entries = near(trail ?? [], mark.time);
+    return h("li", null,
+      h("span", { class: "muted when", title: clock(mark.time) }, ago(mark.time, now)),
+      h("div", { class: "grow break" }, entries.length ? recordedChanges(mark, entries) : changedObjects(mark)));
+  }));
 }
 
 /** @type {import("../main.js").Page["show"]} */
@@ -103,6 +135,8 @@ export async function show(root, { signal, url, remember }) {
   let points = first.points;
   /** @type {Mark[]} */
   let marks = first.marks;
+  /** The audit trail of the last hour; `null` if there is none, or it is unavailable. @type {Entry[] | null} */
+  let trail = marks.length ? await recent(signal).catch(() => null) : null;
   let minutes = Number(url.searchParams.get("minutes")) || 60;
 
   const top = h("div");
@@ -120,7 +154,7 @@ export async function show(root, { signal, url, remember }) {
     // A gateway that started a moment ago has no points before.
     const span = /** @type {[number, number]} */ ([Math.max(begin, Math.min(visible[0]?.time ?? begin, facts.now - 120)), facts.now]);
     const times = visible.map((point) => point.time);
-    const shownMarks = marks.map((mark) => ({ time: mark.time, text: markText(mark) }));
+    const shownMarks = marks.map((mark) => ({ time: mark.time, text: markText(mark, trail) }));
     const gap = facts.interval * 3;
     if (facts.serves) {
       fill(top, tiles(points));
@@ -145,7 +179,7 @@ export async function show(root, { signal, url, remember }) {
     }
     fill(attentionPlace, attention(facts));
     fill(inventoryPlace, inventory(facts));
-    fill(changesPlace, changes(marks, facts.now));
+    fill(changesPlace, changes(marks, facts.now, trail));
     const connected = facts.planes?.planes;
     fill(planes, Array.isArray(connected) ? h("div", { class: "card" }, h("h2", null, `Data planes (${connected.length})`),
       connected.length ? h("div", { class: "scroll-x", tabindex: 0, role: "region", "aria-label": "Data planes" }, h("table", { class: "plain" },
@@ -183,6 +217,8 @@ export async function show(root, { signal, url, remember }) {
       points = [...points, ...next.points].filter((point) => point.time > next.now - 3600);
       const known = new Set(marks.map((mark) => mark.time));
       marks = [...marks, ...next.marks.filter((/** @type {Mark} */ mark) => !known.has(mark.time))].filter((mark) => mark.time > next.now - 3600);
+      const isNamed = (/** @type {Mark} */ mark) => near(trail ?? [], mark.time).length > 0;
+      if (marks.some((mark) => mark.time > next.now - LATE && !isNamed(mark))) trail = await recent(signal).catch(() => trail);
       last = next;
       draw(next);
     } catch {

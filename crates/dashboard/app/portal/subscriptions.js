@@ -1,6 +1,7 @@
 /** The subscriptions of the user, with what remains of their quotas. */
 
 import { h, badge, empty, fill, link, notice, pageHead } from "../lib/dom.js";
+import { ask } from "../lib/change.js";
 import { read } from "../lib/data.js";
 import { count, day, duration, size, subscriptionTone, windowText } from "../lib/format.js";
 import { address } from "../pages/apis.js";
@@ -38,14 +39,38 @@ function quota(of) {
     h("div", { class: "row-flex small" }, h("span", null, `${shown(left)} of ${shown(of.most)}${of.unit === "requests" ? " requests" : ""} remain`), of.end === null ? null : h("span", { class: "muted" }, `until ${day(of.end)} (${duration(Math.max(0, of.end - Date.now() / 1000))})`)));
 }
 
-/** @param {Subscription} of */
-function card(of) {
+/** The states in which an operator has decided against the user. Others can be cancelled. */
+const DECIDED = ["Suspended", "Rejected"];
+
+/**
+ * @param {Subscription} of
+ * @param {() => void} done
+ */
+function cancelButton(of, done) {
+  if (DECIDED.includes(of.state)) return null;
+  const apis = of.apis.map((api) => api.title || api.name).join(", ");
+  return h("div", null, h("button", {
+    type: "button", class: "button danger", "aria-label": `Cancel the subscription to ${apis}`,
+    onclick: () => ask({
+      title: "Cancel the subscription",
+      text: `The Consumer ${of.consumer} can no longer call ${apis} by the plan ${of.plan_title ?? of.plan}. You can request a new subscription, if the API still accepts subscribers. A new subscription has the same quotas, with the requests that you have made.`,
+      button: "Cancel the subscription", isGrave: true, change: () => ({ change: "cancel", subscription: `${of.namespace}/${of.name}` }), done,
+    }),
+  }, "Cancel the subscription"));
+}
+
+/**
+ * @param {Subscription} of
+ * @param {() => void} changed
+ */
+function card(of, changed) {
   return h("li", { class: "card" },
     h("div", { class: "row-flex" }, h("h2", { class: "break" }, of.plan_title ?? of.plan), badge(of.state, subscriptionTone(of.state))),
     h("p", { class: "muted small break" }, `Consumer ${of.consumer}${of.created === null ? "" : ` · since ${day(of.created)}`}`),
     h("ul", { class: "grow" }, of.apis.map((api) => h("li", null, api.title === null ? api.name : h("a", { href: address(api) }, api.title || api.name), api.operation_sets ? `: ${api.operation_sets.join(", ")}` : null))),
     MEANING[of.state] ? notice(of.state === "Pending" ? "info" : "warn", MEANING[of.state]) : null,
-    of.quotas.map(quota));
+    of.quotas.map(quota),
+    cancelButton(of, changed));
 }
 
 /** @type {import("../lib/frame.js").Page["show"]} */
@@ -55,7 +80,7 @@ export async function show(root, { signal }) {
   const draw = async () => {
     const { items } = await read("subscriptions", { limit: 500 }, signal);
     if (!items.length) fill(root, pageHead("My subscriptions"), h("div", { class: "card" }, empty("subscriptions", "You have no subscriptions", link("/", "Choose an API"))));
-    else fill(place, items.map(card));
+    else fill(place, items.map((/** @type {Subscription} */ of) => card(of, () => draw().catch(() => null))));
   };
   await draw();
   const timer = setInterval(() => {
