@@ -24,6 +24,9 @@ PROGRAM = Path(os.environ.get("SLUICEGATE") or PROJECT / "target/debug/sluicegat
 
 AXE = PROJECT / "target/tools/dashboard/node_modules/axe-core/axe.min.js"
 
+PUBLISHED = "portal.localhost"
+"""The host of the portal behind the gateway itself."""
+
 WIDE, PHONE = (1440, 900), (360, 740)
 
 
@@ -59,7 +62,7 @@ class Site:
     def __init__(self, folder: Path, *, routes: int = 0, apis: int = 0, token: str | None = None, port: int | None = None, changes: bool = False) -> None:
         self.folder, self.manifests = folder, folder / "manifests"
         self.manifests.mkdir()
-        self.http, self.admin, own, self.portal = free_ports(4)
+        self.http, self.https, self.admin, own, self.portal = free_ports(5)
         self.dashboard = port or own
         self.endpoints = ThreadingHTTPServer(("0.0.0.0", 0), Endpoint)
         self.endpoints.daemon_threads = True
@@ -74,13 +77,14 @@ class Site:
             (folder / "token").write_text(token)
             options = ["--dashboard-token-file", str(folder / "token"), *(["--dashboard-changes"] if changes else [])]
         (folder / "visitors.yaml").write_text(estate.VISITORS)
-        options += ["--portal-address", f"127.0.0.1:{self.portal}", "--portal-token-file", str(folder / "visitors.yaml"), "--analytics"]
+        options += ["--portal-host", PUBLISHED, "--portal-address", f"127.0.0.1:{self.portal}", "--portal-token-file", str(folder / "visitors.yaml"), "--analytics"]
         # The files are named by their folder, as a user would see them.
-        self.program = Program(["env", "--chdir", str(folder), str(PROGRAM), "serve", "--manifests", "manifests", "--listen", f"127.0.0.1:{self.http}", "--admin", f"127.0.0.1:{self.admin}",
+        self.program = Program(["env", "--chdir", str(folder), str(PROGRAM), "serve", "--manifests", "manifests", "--listen", f"127.0.0.1:{self.http}", "--listen-https", f"127.0.0.1:{self.https}", "--admin", f"127.0.0.1:{self.admin}",
                                 "--dashboard-address", f"127.0.0.1:{self.dashboard}", "--trusted-proxies", "127.0.0.0/8", "--workers", "1", "--no-takeover", "--shutdown-grace", "0s", "--shutdown-idle", "0s",
                                 "--shutdown-timeout", "1s", "--audit", "--analytics-database", "sqlite:audit.db", *options], folder / "gateway.log", self.is_ready)
         self.origin = f"http://localhost:{self.dashboard}"
         self.portal_origin = f"http://localhost:{self.portal}"
+        self.published_origin = f"https://{PUBLISHED}:{self.https}"
         self.stopping = threading.Event()
 
     def is_ready(self) -> bool:
@@ -130,7 +134,7 @@ class Window(Browser):
     """A browser that records errors of pages."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, ["--host-resolver-rules=MAP *.shop.example 127.0.0.1, MAP stock.shop.example 127.0.0.1", "--hide-scrollbars"])
+        super().__init__(folder, ["--host-resolver-rules=MAP *.shop.example 127.0.0.1, MAP stock.shop.example 127.0.0.1", "--hide-scrollbars", "--ignore-certificate-errors"])
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
         self.scheme("light")

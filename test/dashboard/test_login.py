@@ -2,10 +2,11 @@
 
 import json
 import time
+import unittest
 from pathlib import Path
 
 import estate
-from gateway_site import PHONE, WIDE
+from gateway_site import PHONE, PUBLISHED, WIDE
 from test_dashboard import PAGES, InBrowser
 
 # gateway_site adds the folder.
@@ -13,6 +14,23 @@ from certified import CLIENT_ID, CLIENT_SECRET, Certified  # isort: skip
 
 DASHBOARD_RULES = "roles: [{group: platform, role: operator}, {group: staff, role: viewer}]"
 PORTAL_RULES = "consumers: [{group: partners, consumers: [shop/partner]}]"
+
+
+def write_users(file: Path, users: str, provider: Certified, origin: str, rules: str) -> None:
+    """Writes a file with users and with the login at a provider."""
+    section = f"""openIdConnect:
+  issuer: {provider.issuer}
+  clientId: {CLIENT_ID}
+  clientSecret: {CLIENT_SECRET}
+  publicUrl: {origin}
+  name: Shop login
+  scopes: [openid, groups]
+  {rules}
+"""
+    # The gateway never reads half a file.
+    new = file.with_name(file.name + ".new")
+    new.write_text(users + section)
+    new.rename(file)
 
 
 class Login(InBrowser):
@@ -25,28 +43,12 @@ class Login(InBrowser):
         site = cls.site
         cls.provider = Certified(site.folder, [site.origin, site.portal_origin])
         cls.addClassCleanup(cls.provider.stop)
-        cls.write(site.folder / "token", estate.OPERATORS, site.origin, DASHBOARD_RULES)
-        cls.write(site.folder / "visitors.yaml", estate.VISITORS, site.portal_origin, PORTAL_RULES)
+        write_users(site.folder / "token", estate.OPERATORS, cls.provider, site.origin, DASHBOARD_RULES)
+        write_users(site.folder / "visitors.yaml", estate.VISITORS, cls.provider, site.portal_origin, PORTAL_RULES)
         end = time.monotonic() + 15
         while any(json.loads(site.get(port, "/api/session")[2]).get("openid") is None for port in (site.dashboard, site.portal)):
             assert time.monotonic() < end, "the gateway does not read the file"
             time.sleep(0.1)
-
-    @classmethod
-    def write(cls, file: Path, users: str, origin: str, rules: str) -> None:
-        section = f"""openIdConnect:
-  issuer: {cls.provider.issuer}
-  clientId: {CLIENT_ID}
-  clientSecret: {CLIENT_SECRET}
-  publicUrl: {origin}
-  name: Shop login
-  scopes: [openid, groups]
-  {rules}
-"""
-        # The gateway never reads half a file.
-        new = file.with_name(file.name + ".new")
-        new.write_text(users + section)
-        new.rename(file)
 
     def setUp(self) -> None:
         self.window.resize(WIDE)
@@ -137,3 +139,63 @@ class Login(InBrowser):
         # The session of the portal is no session of the dashboard.
         self.window.open(self.site.origin + "/", "document.querySelector('#provider') !== null")
         self.assertEqual(self.status("'/api/routes'"), 401)
+
+
+class Published(InBrowser):
+    """The portal behind an HTTPS route of the gateway itself."""
+
+    provider: Certified
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        site = cls.site
+        objects = [
+            *estate.service("shop", "portal", [("127.0.0.1", True)], site.portal),
+            estate.certificate(site.folder, "shop", "portal-tls", [PUBLISHED], 30),
+            estate.ingress("shop", "portal", PUBLISHED, [("/", "portal")], "portal-tls"),
+            estate.named("Consumer", "shop", "carla", {}),
+        ]
+        (site.manifests / "portal.yaml").write_text(estate.dumped(*objects))
+        cls.provider = Certified(site.folder, [site.published_origin])
+        cls.addClassCleanup(cls.provider.stop)
+        rules = "consumers: [{user: paula, consumers: [shop/carla]}]"
+        write_users(site.folder / "visitors.yaml", estate.VISITORS, cls.provider, site.published_origin, rules)
+
+    def test_user_logs_in_subscribes_and_calls_with_a_new_key(self) -> None:
+        origin, carla = self.site.published_origin, "token-of-paula-01234567"
+        self.window.resize(WIDE)
+        end = time.monotonic() + 15
+        while json.loads(self.site.get(self.site.portal, "/api/session")[2]).get("openid") is None:
+            self.assertLess(time.monotonic(), end, "the gateway does not read the file")
+            time.sleep(0.1)
+        self.window.open(f"{origin}/apis/shop/orders", "document.querySelector('main h1') !== null", 30)
+        self.window.open(f"{origin}/login", "document.querySelector('#provider') !== null")
+        self.assertTrue(self.window.value("window.isSecureContext"))
+        self.window.value("document.querySelector('#provider').click()")
+        self.provider.log_in(self.window, "paula")
+        self.window.wait(f"location.origin === '{origin}' && document.getElementById('facts')?.innerText === 'paula'", 20)
+        cookies = [each for each in self.window.call("Network.getAllCookies")["cookies"] if "sluicegate" in each["name"]]
+        self.assertEqual([(each["name"], each["secure"], each["sameSite"]) for each in cookies], [("__Host-sluicegate_portal_session", True, "Strict")])
+        self.window.open(f"{origin}/apis/shop/orders", "document.body.innerText.includes('Gold')")
+        self.window.value("[...document.querySelectorAll('button')].find((button) => button.getAttribute('aria-label') === 'Subscribe by the plan Gold').click()")
+        self.window.wait("document.querySelector('dialog.modal') !== null")
+        self.window.value("document.querySelector('dialog.modal form').requestSubmit()")
+        self.window.wait("location.pathname === '/subscriptions' && document.body.innerText.includes('Pending')", 20)
+        self.window.open(f"{origin}/keys", "[...document.querySelectorAll('button')].some((button) => button.innerText.includes('Issue a key'))")
+        self.window.value("[...document.querySelectorAll('button')].find((button) => button.innerText.includes('Issue a key')).click()")
+        self.window.wait("document.querySelector('dialog.modal') !== null")
+        self.window.value("document.querySelector('dialog.modal form').requestSubmit()")
+        self.window.wait("document.querySelector('#new-key') !== null", 20)
+        self.assertTrue(self.window.value("document.querySelector('#new-key').innerText.trim()").startswith("sgk_"))
+        self.check_errors()
+        # A user with a token logs in over the same route.
+        self.window.call("Network.clearBrowserCookies")
+        self.window.open(f"{origin}/login", "document.querySelector('#token') !== null")
+        self.window.value(f"document.querySelector('#token').value = '{carla}'; document.querySelector('#token').form.requestSubmit()")
+        self.window.wait("document.querySelector('#token') === null && document.getElementById('facts').innerText === 'paula'")
+        self.window.open(f"{origin}/subscriptions", "document.querySelector('meter') !== null")
+
+
+if __name__ == "__main__":
+    unittest.main()

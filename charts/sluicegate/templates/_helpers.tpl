@@ -597,10 +597,10 @@ annotations:
   resources: [securitypolicies, consumers, ratelimitpolicies, trafficpolicies, apis, plans, subscriptions]
   verbs: [get, list, watch]
 {{- if .Values.portal.enabled }}
-# Users of the portal request subscriptions, and change the keys of their Consumers.
+# Users of the portal request and cancel subscriptions, and change the keys of their Consumers.
 - apiGroups: [sluicegate.dev]
   resources: [subscriptions]
-  verbs: [create]
+  verbs: [create, delete]
 - apiGroups: [sluicegate.dev]
   resources: [consumers]
   verbs: [patch]

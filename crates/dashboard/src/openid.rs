@@ -105,6 +105,12 @@ enum Who {
     User(String),
 }
 
+/// The rules that give rights to users of the provider.
+struct Rules {
+    roles: Vec<(Who, Role)>,
+    consumers: Vec<(Who, Vec<Name>)>,
+}
+
 /// The login by OpenID Connect at a site.
 pub(crate) struct OpenId {
     party: RelyingParty,
@@ -115,8 +121,7 @@ pub(crate) struct OpenId {
     site: SiteKind,
     user_claim: ClaimName,
     groups_claim: ClaimName,
-    roles: Vec<(Who, Role)>,
-    consumers: Vec<(Who, Vec<Name>)>,
+    rules: Rules,
     sessions: Seal,
     attempts: Seal,
     /// The places for logins that ask the provider at once.
@@ -205,26 +210,14 @@ impl OpenId {
         let purpose = |of: &str| format!("{} {of}", site.name());
         let seal = |of: &str| Seal::new([secret.as_bytes()], &purpose(of)).ok_or("the secret cannot be used");
         let (sessions, attempts) = (seal("session")?, seal("login")?);
-        let (roles, consumers) = section.rules()?;
-        if site == SiteKind::Dashboard && roles.is_empty() {
+        let rules = section.rules()?;
+        if site == SiteKind::Dashboard && rules.roles.is_empty() {
             let fault = "is empty, so that no user of the provider has a role: write roles: [{group: GROUP, role: viewer}]";
             return Err(at("roles", fault.to_owned()));
         }
         let party = RelyingParty::new(registration, places).map_err(|fault| at("issuer", fault))?;
         let places = Semaphore::new(LOGINS_MAX);
-        Ok(Self {
-            party,
-            name,
-            origin,
-            site,
-            user_claim,
-            groups_claim,
-            roles,
-            consumers,
-            sessions,
-            attempts,
-            places,
-        })
+        Ok(Self { party, name, origin, site, user_claim, groups_claim, rules, sessions, attempts, places })
     }
 
     /// The name of the provider.
@@ -315,7 +308,7 @@ impl OpenId {
         is_named: impl Fn(&str) -> bool,
     ) -> Option<(String, usize)> {
         let all = groups.len();
-        groups.sort_by_cached_key(|group| !(self.names(group) || is_named(group)));
+        groups.sort_by_cached_key(|group| !(self.rules.names(group) || is_named(group)));
         groups.truncate(GROUPS_MAX);
         let mut session = Session { name, groups, end };
         loop {
@@ -342,31 +335,13 @@ impl OpenId {
         let Session { name, groups, .. } = session;
         // Every user may use the portal.
         let least = (self.site == SiteKind::Portal).then_some(Role::Viewer);
-        Some(match self.role(&name, &groups).or(least) {
+        Some(match self.rules.role(&name, &groups).or(least) {
             Some(role) => {
-                let consumers = self.consumers(&name, &groups);
+                let consumers = self.rules.consumers(&name, &groups);
                 Rights::Of(User { name, role, groups, consumers, is_of_provider: true }.into())
             }
             None => Rights::NoRole(name),
         })
-    }
-
-    /// The Consumers that rules give, each once.
-    fn consumers(&self, name: &str, groups: &[String]) -> Vec<Name> {
-        let rules = self.consumers.iter().filter(|(who, _)| who.is(name, groups));
-        let mut seen = HashSet::new();
-        rules.flat_map(|(_, consumers)| consumers).filter(|of| seen.insert(*of)).cloned().collect()
-    }
-
-    /// The highest role that a rule gives.
-    fn role(&self, name: &str, groups: &[String]) -> Option<Role> {
-        self.roles.iter().filter(|(who, _)| who.is(name, groups)).map(|(_, role)| *role).max()
-    }
-
-    /// Whether a rule names a group.
-    fn names(&self, group: &str) -> bool {
-        let is_it = |who: &Who| matches!(who, Who::Group(named) if named == group);
-        self.roles.iter().any(|(who, _)| is_it(who)) || self.consumers.iter().any(|(who, _)| is_it(who))
     }
 
     /// The URL that ends the session at the provider. `None` if the provider is unavailable, or has no such endpoint. The gateway
@@ -425,8 +400,7 @@ impl Section {
             .ok_or_else(|| "openIdConnect.caCertificates has no certificates in PEM".to_owned())
     }
 
-    /// The rules of roles, and the rules of Consumers.
-    fn rules(self) -> Result<(Vec<(Who, Role)>, Vec<(Who, Vec<Name>)>), String> {
+    fn rules(self) -> Result<Rules, String> {
         let roles = self.roles.into_iter().enumerate().map(|(index, WrittenRole { group, user, role })| {
             Ok((Who::of(group, user, "roles", index)?, role))
         });
@@ -434,7 +408,30 @@ impl Section {
         let consumers = consumers.map(|(index, WrittenConsumers { group, user, consumers })| {
             Ok((Who::of(group, user, "consumers", index)?, consumers))
         });
-        Ok((roles.collect::<Result<_, String>>()?, consumers.collect::<Result<_, String>>()?))
+        Ok(Rules {
+            roles: roles.collect::<Result<_, String>>()?,
+            consumers: consumers.collect::<Result<_, String>>()?,
+        })
+    }
+}
+
+impl Rules {
+    /// The Consumers of a user, each once.
+    fn consumers(&self, name: &str, groups: &[String]) -> Vec<Name> {
+        let rules = self.consumers.iter().filter(|(who, _)| who.is(name, groups));
+        let mut seen = HashSet::new();
+        rules.flat_map(|(_, consumers)| consumers).filter(|of| seen.insert(*of)).cloned().collect()
+    }
+
+    /// The highest role of a user.
+    fn role(&self, name: &str, groups: &[String]) -> Option<Role> {
+        self.roles.iter().filter(|(who, _)| who.is(name, groups)).map(|(_, role)| *role).max()
+    }
+
+    /// Whether a rule names a group.
+    fn names(&self, group: &str) -> bool {
+        let is_it = |who: &Who| matches!(who, Who::Group(named) if named == group);
+        self.roles.iter().any(|(who, _)| is_it(who)) || self.consumers.iter().any(|(who, _)| is_it(who))
     }
 }
 

@@ -34,8 +34,8 @@ pub(crate) struct DashboardArgs {
     /// [default: none, and any name if --dashboard-address is not a loopback address]
     #[arg(long, value_name = "NAME", requires = "dashboard_address")]
     dashboard_host: Vec<String>,
-    /// The file for the login: a token of at least 16 bytes, or a list of users with roles and tokens in YAML. The process reads the
-    /// file again when it changes, and a new token ends all sessions of its user. [default: no login]
+    /// The file for the login: a token of at least 16 bytes, or YAML with users (roles and tokens) and the login by OpenID Connect.
+    /// The process reads the file again when it changes, and a new token ends all sessions of its user. [default: no login]
     #[arg(long, value_name = "FILE", requires = "dashboard_address")]
     dashboard_token_file: Option<PathBuf>,
     /// Let operators change objects in the dashboard: issue, rotate, revoke and remove keys, and approve, reject, suspend and
@@ -56,8 +56,8 @@ pub(crate) struct PortalArgs {
     /// [default: none, and any name if --portal-address is not a loopback address]
     #[arg(long, value_name = "NAME", requires = "portal_address")]
     portal_host: Vec<String>,
-    /// The file with the users of the portal in YAML, each with a name, groups, Consumers and a token. The process reads the file
-    /// again when it changes. [default: no login, so the portal shows only what is public]
+    /// The file with the users of the portal in YAML, each with a name, groups, Consumers and a token, and with the login by OpenID
+    /// Connect. The process reads the file again when it changes. [default: no login, so the portal shows only what is public]
     #[arg(long, value_name = "FILE", requires = "portal_address")]
     portal_token_file: Option<PathBuf>,
 }

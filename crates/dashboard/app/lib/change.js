@@ -63,11 +63,12 @@ function modal(title, children) {
  * @param {import("./dom.js").Child} options.text what the change does
  * @param {string} options.button
  * @param {boolean} [options.isGrave] whether callers may lose access
+ * @param {string} [options.keep] the text of the button that changes nothing
  * @param {[string, HTMLInputElement | HTMLSelectElement][]} [options.fields]
  * @param {() => Record<string, string | number | null>} options.change
  * @param {() => void} options.done
  */
-export function ask({ title, text, button, isGrave = false, fields = [], change, done }) {
+export function ask({ title, text, button, isGrave = false, keep = "Cancel", fields = [], change, done }) {
   const message = h("div", { "aria-live": "polite" });
   const token = session.needs_kubernetes_token
     ? h("input", { class: "input", type: "password", autocomplete: "off", required: true, value: kubernetesToken })
@@ -94,7 +95,7 @@ export function ask({ title, text, button, isGrave = false, fields = [], change,
     },
   }, h("p", { class: "muted" }, text), fields.map(([label, control]) => field(label, control)),
   token ? h("div", { class: "stack tight" }, field("Your Kubernetes token", token), h("p", { class: "muted small" }, "The API server decides whether you may make the change. Only this page keeps the token, until you close or reload the page. Get a token: ", h("code", null, "kubectl create token NAME"))) : null,
-  message, h("div", { class: "row-flex" }, confirm, h("button", { type: "button", class: "button", onclick: () => dialog.close() }, isGrave && title.startsWith("Cancel") ? "Keep it" : "Cancel")));
+  message, h("div", { class: "row-flex" }, confirm, h("button", { type: "button", class: "button", onclick: () => dialog.close() }, keep)));
   const dialog = modal(title, [form]);
 }
 

@@ -54,7 +54,7 @@ function cancelButton(of, done) {
     onclick: () => ask({
       title: "Cancel the subscription",
       text: `The Consumer ${of.consumer} can no longer call ${apis} by the plan ${of.plan_title ?? of.plan}. You can request a new subscription, if the API still accepts subscribers. A new subscription has the same quotas, with the requests that you have made.`,
-      button: "Cancel the subscription", isGrave: true, change: () => ({ change: "cancel", subscription: `${of.namespace}/${of.name}` }), done,
+      button: "Cancel the subscription", isGrave: true, keep: "Keep the subscription", change: () => ({ change: "cancel", subscription: `${of.namespace}/${of.name}` }), done,
     }),
   }, "Cancel the subscription"));
 }

@@ -231,3 +231,26 @@ impl QuotaExchange {
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counter_outlives_its_subscription_until_its_window_ends() {
+        let quotas = Quotas::default();
+        let counter = |subscription: &str| {
+            let name = QuotaName { subscription: subscription.into(), quota: "a".into(), terms: "".into() };
+            quotas.counter(QuotaKey { name, server: None }, || Windows::FromFirstRequest(3600))
+        };
+        counter("used").count(10, now(), 3);
+        counter("ended").count(10, now() - 7200, 3);
+        for nth in 0..4 * SWEEP_MIN {
+            counter(&format!("unused-{nth}"));
+        }
+        assert_eq!(counter("used").present(now()).map(|(_, used)| used), Some(3));
+        let counters = quotas.lock();
+        assert!(counters.all.len() <= SWEEP_MIN + 1, "{} counters without a use stay", counters.all.len());
+        assert!(counters.all.keys().all(|key| &*key.name.subscription != "ended"));
+    }
+}
