@@ -98,7 +98,8 @@ impl Browser {
     fn store(&mut self, cookie: &str) -> anyhow::Result<()> {
         let (pair, attributes) = cookie.split_once(';').context("no attributes")?;
         let (name, value) = pair.split_once('=').context("no value")?;
-        ensure!(attributes.contains("; HttpOnly") && attributes.contains("; SameSite=Lax"), "{cookie}");
+        let is_of_site = ["; SameSite=Lax", "; SameSite=Strict"].iter().any(|of| attributes.contains(of));
+        ensure!(attributes.contains("; HttpOnly") && is_of_site, "{cookie}");
         ensure!(attributes.contains("Path=/;"), "{cookie}");
         ensure!(cookie.len() <= 4096, "browsers reject a cookie of {} bytes", cookie.len());
         let is_secure = self.transport.scheme() == "https";

@@ -158,7 +158,7 @@ metadata: {name: gold}
 spec:
   approval: Manual
   catalogue: {visibleTo: {groups: [partners]}}
-  quotas: [{name: month, requests: 10, calendar: Month}]
+  quotas: [{name: month, requests: 1000, calendar: Month}]
 ---
 # The Consumer keeps no comment, but others do.
 apiVersion: sluicegate.dev/v1alpha1
@@ -238,11 +238,13 @@ async fn user_of_the_portal_subscribes_and_calls_after_the_approval() -> TestRes
     let (status, issued) = change(portal, BOB, r#"{"change": "issue", "consumer": "default/bob"}"#).await?;
     let key = issued["key"]["value"].as_str().unwrap_or_default().to_owned();
     assert_eq!((status, key.starts_with("sgk_")), (200, true), "{issued}");
+    let served = std::cell::Cell::new(0);
     let call = async || {
         let mut client = client::Client::connect(site.http).await?;
         let response = client
             .request(format!("GET /pets HTTP/1.1\r\nHost: pets.test\r\nX-API-Key: {key}\r\n\r\n"))
             .await?;
+        served.set(served.get() + u64::from(response.status == 200));
         anyhow::Ok(response.status)
     };
     until(async || Ok(call().await? == 403)).await?;
@@ -257,6 +259,31 @@ async fn user_of_the_portal_subscribes_and_calls_after_the_approval() -> TestRes
     let (_, document) = get(portal, BOB, "subscriptions").await?;
     assert_eq!(document["items"][0]["quotas"][0]["used"], 1);
     assert_eq!(get(portal, EVE, "subscriptions").await?.1["total"], 0);
+
+    // A cancellation ends the rights at once, and a new subscription has no new quota.
+    let cancel = format!(r#"{{"change": "cancel", "subscription": "{name}"}}"#);
+    assert_eq!(change(portal, EVE, &cancel).await?.0, 404, "of another user");
+    assert_eq!(change(portal, BOB, &cancel).await?.0, 200);
+    until(async || Ok(call().await? == 403 && get(portal, BOB, "subscriptions").await?.1["total"] == 0))
+        .await?;
+    assert_eq!(change(portal, BOB, subscribe).await?.0, 200);
+    until(async || Ok(state().await? == "Pending")).await?;
+    let decide = async |decision: &str| {
+        let body = format!(r#"{{"change": "{decision}", "subscription": "{name}"}}"#);
+        anyhow::Ok(change(dashboard, OPERATOR, &body).await?.0)
+    };
+    assert_eq!(decide("approve").await?, 200);
+    until(async || Ok(call().await? == 200)).await?;
+    let (_, document) = get(portal, BOB, "subscriptions").await?;
+    assert_eq!(document["items"][0]["quotas"][0]["used"], served.get(), "the count continues");
+    // The file has the decision before the portal shows it.
+    assert_eq!(decide("reject").await?, 200);
+    let (status, refused) = change(portal, BOB, &cancel).await?;
+    assert_eq!(status, 409, "{refused}");
+    assert!(
+        refused["error"].as_str().is_some_and(|error| error.contains("rejected or suspended")),
+        "{refused}"
+    );
 
     let text = std::fs::read_to_string(site.path().join("pets.yaml"))?;
     assert!(text.contains("sha256") && !text.contains(&key), "{text}");

@@ -8,7 +8,7 @@ use sluicegate_testkit::client;
 use sluicegate_testkit::provider::{self, CLIENT, Provider};
 use sluicegate_testkit::stream::Transport;
 
-use crate::support::{LIMIT, Site};
+use crate::support::{LIMIT, Site, free_address};
 
 type TestResult = anyhow::Result<()>;
 
@@ -127,5 +127,72 @@ async fn gateways_with_the_same_keys_know_each_others_sessions_also_after_a_rest
     let _restarted = sites[0].serve(&[]).await?;
     assert_eq!(browser.open(sites[0].http, "/").await?.status, 200, "the session needs no provider");
     assert_eq!(Browser::at("localhost", Transport::Http).open(sites[0].http, "/").await?.status, 503);
+    Ok(())
+}
+
+#[tokio::test]
+async fn operator_logs_in_to_the_dashboard_at_the_provider_of_the_portal() -> TestResult {
+    let (backend, mut provider) = (Backend::start(Behaviour::ok()).await?, Provider::start().await?);
+    let (site, dashboard, portal) = (Site::of([&backend])?, free_address()?, free_address()?);
+    let write = |name: &str, at: std::net::SocketAddr, rules: &str| {
+        let (issuer, path) = (provider.state().issuer.clone(), site.path().join(name));
+        let text = format!(
+            "openIdConnect: {{issuer: {issuer:?}, clientId: {CLIENT:?}, clientSecret: {:?}, publicUrl: \"http://localhost:{}\", {rules}}}\n",
+            provider::SECRET,
+            at.port()
+        );
+        std::fs::write(&path, text)?;
+        anyhow::Ok(path.to_string_lossy().into_owned())
+    };
+    let operators = write("operators", dashboard, "roles: [{group: admin, role: operator}]")?;
+    let visitors = write("visitors", portal, "consumers: [{group: staff, consumers: [default/alice]}]")?;
+    site.save(
+        "consumer.yaml",
+        "apiVersion: sluicegate.dev/v1alpha1\nkind: Consumer\nmetadata: {name: alice}\nspec: {}\n",
+    )?;
+    let (at_dashboard, at_portal) = (dashboard.to_string(), portal.to_string());
+    let gateway = site
+        .serve(&[
+            "--dashboard-address",
+            &at_dashboard,
+            "--dashboard-token-file",
+            &operators,
+            "--dashboard-changes",
+            "--portal-address",
+            &at_portal,
+            "--portal-token-file",
+            &visitors,
+        ])
+        .await?;
+    let browser_at = |at: std::net::SocketAddr| {
+        let host: &'static str = format!("localhost:{}", at.port()).leak();
+        Browser::at(host, Transport::Http)
+    };
+    let (mut operator, mut visitor) = (browser_at(dashboard), browser_at(portal));
+    for (browser, at) in [(&mut operator, dashboard), (&mut visitor, portal)] {
+        let response = browser.log_in(at, &provider, "/oauth2/login?to=/keys").await?;
+        assert_eq!(response.status, 200, "{}", response.text());
+        assert!(response.text().contains(&format!("url=http://localhost:{}/keys", at.port())));
+    }
+    let session: serde_json::Value =
+        serde_json::from_slice(&operator.open(dashboard, "/api/session").await?.body)?;
+    assert_eq!((&session["user"], &session["role"]), (&provider::USER.into(), &"operator".into()));
+    let consumers: serde_json::Value =
+        serde_json::from_slice(&visitor.open(portal, "/api/session").await?.body)?;
+    assert_eq!(consumers["consumers"], serde_json::json!(["default/alice"]));
+
+    // The sessions continue while the provider is away, and so does the data path.
+    provider.backend().kill().await;
+    assert_eq!(operator.open(dashboard, "/api/routes").await?.status, 200);
+    assert_eq!(visitor.open(portal, "/api/keys").await?.status, 200);
+    assert_eq!(site.status("/").await?, 200);
+    let mut stranger = Browser::with_cookies_of(&operator, format!("localhost:{}", portal.port()).leak());
+    assert_eq!(stranger.open(portal, "/api/keys").await?.status, 401, "a session of the dashboard");
+    let config = client::get(site.admin, "localhost", "/config").await?.text();
+    for text in [gateway.output(), config] {
+        let has_secret = text.contains(provider::SECRET) || text.contains("eyJ") || text.contains("code-");
+        assert!(!has_secret, "{text}");
+    }
+    assert!(gateway.output().contains("logged in to the dashboard"), "{}", gateway.output());
     Ok(())
 }
