@@ -537,7 +537,7 @@ class Values(unittest.TestCase):
 
         changes = {"dashboard": {"enabled": True, "changes": True, "tokenSecret": {"name": "users"}}}
         self.assertEqual(written(changes), written({}))
-        self.assertEqual(written({"portal": {"enabled": True}}) - written({}), {("subscriptions", "create"), ("consumers", "patch")})
+        self.assertEqual(written({"portal": {"enabled": True}}) - written({}), {("subscriptions", "create"), ("subscriptions", "delete"), ("consumers", "patch")})
 
     def test_configmap_contains_config_values_as_they_are_written(self):
         config = {"proxy-body-size": "8m", "max-request-body": 10485760, "ssl-redirect": False}
