@@ -271,7 +271,7 @@ class Policies(OnCluster):
                 "spec": {**made["spec"], "document": {"configMap": {"name": "pets"}, "inline": "{}"}}}
         with self.assertRaises(ApiError) as refused:
             self.api.create(both)
-        self.assertIn("exactly one of inline and configMap", str(refused.exception))
+        self.assertIn("exactly one of inline, configMap and url", str(refused.exception))
 
     def test_subscriber_calls_an_api_until_its_quota_is_used_up(self) -> None:
         def made(kind: str, name: str, **spec: Any) -> Manifest:
