@@ -91,7 +91,15 @@ pub enum EditFault {
     Unavailable,
 }
 
+/// The attempts to change an object that another process changes at the same time.
+const ATTEMPTS: u32 = 5;
+
 impl EditError {
+    /// Whether the object changed between the reading and the writing.
+    fn is_outdated(&self) -> bool {
+        matches!(self, Self::Cluster(kube::Error::Api(status)) if status.code == 409)
+    }
+
     /// The kind of the error.
     #[must_use]
     pub fn fault(&self) -> EditFault {
@@ -151,11 +159,20 @@ impl Edited<'_> {
     pub async fn change<T, E: Into<EditError>>(
         &self,
         object: &ObjectRef,
-        change: impl FnOnce(&mut Map<String, Value>) -> Result<T, E>,
+        mut change: impl FnMut(&mut Map<String, Value>) -> Result<T, E>,
     ) -> Result<T, EditError> {
         match self {
             Self::File(path) => change_file(path, object, change),
-            Self::Cluster(client) => change_cluster(client, object, change).await,
+            Self::Cluster(client) => {
+                // Another process, such as the writer of the status, may change the object in between.
+                for _ in 1..ATTEMPTS {
+                    match change_cluster(client, object, &mut change).await {
+                        Err(error) if error.is_outdated() => {}
+                        result => return result,
+                    }
+                }
+                change_cluster(client, object, change).await
+            }
         }
     }
 
@@ -193,7 +210,7 @@ impl Edited<'_> {
     pub async fn change_keys<T>(
         &self,
         consumer: &ObjectRef,
-        change: impl FnOnce(&mut ConsumerKeys<'_>) -> Result<T, KeyError>,
+        mut change: impl FnMut(&mut ConsumerKeys<'_>) -> Result<T, KeyError>,
     ) -> Result<T, EditError> {
         self.change(consumer, |spec| change(&mut ConsumerKeys::of(spec))).await
     }

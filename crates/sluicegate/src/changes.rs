@@ -93,7 +93,7 @@ impl Changer {
             }
         };
         match edit {
-            Edit::Key(change) => place.change_keys(&object, |keys| change_key(keys, change)).await,
+            Edit::Key(change) => place.change_keys(&object, |keys| change_key(keys, &change)).await,
             Edit::Decide(decision) => {
                 let write = |spec: &mut _| {
                     decision.write(spec);
@@ -150,13 +150,13 @@ fn of(kind: Kind, name: &Name) -> ObjectRef {
     reference(kind, &name.namespace, &name.name)
 }
 
-fn change_key(keys: &mut ConsumerKeys<'_>, change: KeyChange) -> Result<Option<NewKey>, KeyError> {
+fn change_key(keys: &mut ConsumerKeys<'_>, change: &KeyChange) -> Result<Option<NewKey>, KeyError> {
     let new = |IssuedKey { key, name }| Some(NewKey { name, key });
     match change {
-        KeyChange::Issue { name, valid_for } => keys.issue(name.as_deref(), valid_for).map(new),
-        KeyChange::Rotate { name, overlap, valid_for } => keys.rotate(&name, (overlap, valid_for)).map(new),
-        KeyChange::Revoke { name } => keys.revoke(&name).map(|()| None),
-        KeyChange::Remove { name } => keys.remove(&name).map(|()| None),
+        KeyChange::Issue { name, valid_for } => keys.issue(name.as_deref(), *valid_for).map(new),
+        KeyChange::Rotate { name, overlap, valid_for } => keys.rotate(name, (*overlap, *valid_for)).map(new),
+        KeyChange::Revoke { name } => keys.revoke(name).map(|()| None),
+        KeyChange::Remove { name } => keys.remove(name).map(|()| None),
     }
 }
 

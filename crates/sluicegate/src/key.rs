@@ -128,7 +128,7 @@ impl Place {
     /// Changes the keys of the Consumer, in the cluster or in the manifest.
     fn change<T>(
         &self,
-        change: impl FnOnce(&mut ConsumerKeys<'_>) -> Result<T, KeyError>,
+        change: impl FnMut(&mut ConsumerKeys<'_>) -> Result<T, KeyError>,
     ) -> anyhow::Result<T> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let consumer = reference(Kind::Consumer, &self.namespace, &self.consumer);
