@@ -79,7 +79,7 @@ struct Inner {
     changed: Notify,
 }
 
-/// What is known of a wanted document.
+/// A document that an Api names, as far as the control plane has it.
 #[derive(Debug, Default)]
 struct Known {
     /// The last valid version.

@@ -1,4 +1,4 @@
-//! Who may use a site: users with a token, users of an OpenID provider, and sessions.
+//! The access to a site: the site checks tokens, logins at an OpenID provider, and sessions.
 //!
 //! A session is a cookie. The session of a user with a token has its end and the name of the user, signed with a key that follows
 //! from the token. So every replica with the same file accepts the session, and a new token ends all sessions of the user. `openid`
@@ -25,7 +25,7 @@ pub use crate::users::{Name, Role, TokenError, User};
 /// The duration of a session.
 const SESSION: Duration = Duration::from_secs(12 * 3600);
 
-/// What the session of a user of an OpenID provider begins with. Other sessions begin with a digit.
+/// The start of a session after a login at an OpenID provider. Other sessions begin with a digit.
 const OF_PROVIDER: &str = "openid.";
 
 /// The prefix of cookies over HTTPS: no other host can set them (RFC 6265bis, 4.1.3).

@@ -153,7 +153,7 @@ pub(crate) struct OfApi {
     pub(crate) operation: ApiOperation,
     /// The subscriptions to the operation.
     pub(crate) subscriptions: Option<Arc<Subscriptions>>,
-    /// What the operation requires of its callers, if the Api enforces it.
+    /// The credentials that the document requires for the operation; `None` unless the Api has `documentSecurity: Enforce`.
     pub(crate) requirement: Option<Arc<Requirement>>,
 }
 

@@ -172,7 +172,7 @@ impl<'a> Policies<'a> {
         RoutePolicies { security, rate_limits, traffic }
     }
 
-    /// Warns of operations that need a Subscription, and whose callers nobody identifies.
+    /// Warns if an operation needs a Subscription, but no policy identifies its callers: the gateway then denies all of them.
     fn warn_of_unknown_callers(&mut self, of_api: &OfApi, security: Option<&Security>, at: At<'_>) {
         let is_required = of_api.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.required);
         let is_known = security.is_some_and(|security| {

@@ -64,7 +64,7 @@ pub(crate) enum DocumentSource {
     Url(Url),
 }
 
-/// What is known of a document.
+/// The result of a search for a document.
 pub(crate) enum Found {
     /// The document, and its name in messages.
     Contract(Arc<Contract>, String),

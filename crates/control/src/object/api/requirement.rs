@@ -1,4 +1,4 @@
-//! What a document requires of the callers of an operation, as a part of the SecurityPolicy of the operation.
+//! The credentials that a document names for an operation. They narrow the SecurityPolicy of the operation.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use sluicegate_model::policy::Security;
 use sluicegate_model::value::{CookieName, Entries, HeaderName, ParameterName, ScopeList};
 use sluicegate_openapi::{Document, KeyPlace, Need, SecurityScheme};
 
-/// What an operation requires, or the reason why the gateway cannot check it.
+/// The credentials that an operation requires, or the reason why the gateway cannot check them.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Requirement(Result<Terms, String>);
 
