@@ -133,6 +133,8 @@ pub(crate) enum Work {
     Single,
     /// Requests on keep-alive connections in clear text.
     Http,
+    /// POST requests with a JSON body of 1 KB on keep-alive connections in clear text.
+    Json,
     /// Requests on keep-alive connections over TLS.
     Https,
     /// HTTP/2 over TLS: 20 connections, each with 10 requests in flight.
@@ -146,14 +148,23 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Single, Self::Http, Self::Https, Self::Http2, Self::Grpc, Self::TlsRsa, Self::TlsP256];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Single,
+        Self::Http,
+        Self::Json,
+        Self::Https,
+        Self::Http2,
+        Self::Grpc,
+        Self::TlsRsa,
+        Self::TlsP256,
+    ];
 
     /// Its name in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Single => "One request",
             Self::Http => "HTTP",
+            Self::Json => "POST of JSON",
             Self::Https => "HTTPS",
             Self::Http2 => "HTTP/2",
             Self::Grpc => "gRPC unary",
@@ -212,12 +223,40 @@ pub(crate) enum Functions {
     ManagedApiKey,
     /// API management with tokens that are signed with a shared secret.
     ManagedJwt,
+    /// Validation of a JSON body by its schema.
+    Validation,
 }
 
 impl Functions {
+    /// All functions.
+    pub(crate) const ALL: &[Self] = &[
+        Self::JwtHs256,
+        Self::JwtRs256,
+        Self::ApiKey,
+        Self::ApiKeyAndLimit,
+        Self::ManagedApiKey,
+        Self::ManagedJwt,
+        Self::Validation,
+    ];
+
+    /// The functions that other gateways have here too.
+    pub(crate) const OF_PEERS: &[Self] = &[
+        Self::JwtHs256,
+        Self::JwtRs256,
+        Self::ApiKey,
+        Self::ApiKeyAndLimit,
+        Self::ManagedApiKey,
+        Self::ManagedJwt,
+    ];
+
     /// Whether these are the functions of API management.
     pub(crate) fn is_managed(self) -> bool {
         matches!(self, Self::ManagedApiKey | Self::ManagedJwt)
+    }
+
+    /// Whether each request needs a key or a token.
+    pub(crate) fn have_callers(self) -> bool {
+        !matches!(self, Self::None | Self::Validation)
     }
 
     /// Its name in reports.
@@ -230,6 +269,7 @@ impl Functions {
             Self::ApiKeyAndLimit => "API key and rate limit",
             Self::ManagedApiKey => "API key, plan and analytics",
             Self::ManagedJwt => "JWT HS256, plan and analytics",
+            Self::Validation => "validation",
         }
     }
 }
@@ -387,6 +427,10 @@ impl Compare {
         ensure!(
             !is_managed || works.iter().all(|work| [Work::Single, Work::Http, Work::Https].contains(work)),
             "compare.works: with API management, only single, http and https"
+        );
+        ensure!(
+            !functions.contains(&Functions::Validation) || works.iter().all(|work| *work == Work::Json),
+            "compare.works: with validation, only json"
         );
         Ok(())
     }

@@ -11,6 +11,7 @@ mod floor;
 mod haproxy;
 mod nginx;
 mod nginx_lua;
+pub(crate) mod order;
 pub(crate) mod refusals;
 mod sluicegate;
 #[cfg(test)]
@@ -102,8 +103,8 @@ pub(crate) struct Kind {
     pub(crate) version: fn(tools: &Path) -> anyhow::Result<String>,
     /// The kinds of work that the gateway can do.
     pub(crate) works: &'static [Work],
-    /// Whether the gateway has the functions of an API gateway here.
-    pub(crate) has_functions: bool,
+    /// The functions of an API gateway that it has here.
+    pub(crate) functions: &'static [Functions],
     /// Writes its configuration.
     pub(crate) prepare: fn(&Site, &Config) -> anyhow::Result<Prepared>,
 }
@@ -122,7 +123,7 @@ impl Kind {
 
     /// Whether the gateway can apply these functions.
     pub(crate) fn has(&self, functions: Functions) -> bool {
-        self.has_functions || functions == Functions::None
+        functions == Functions::None || self.functions.contains(&functions)
     }
 
     pub(crate) fn can(&self, work: Work) -> bool {

@@ -18,7 +18,7 @@
 mod args;
 mod compare;
 mod machine;
-mod probe;
+pub(crate) mod probe;
 mod running;
 mod stage;
 mod timeline;

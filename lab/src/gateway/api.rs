@@ -11,7 +11,7 @@ use aws_lc_rs::{hmac, rand};
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 
-use super::catalogue;
+use super::{catalogue, order};
 use crate::experiment::Functions;
 
 /// The issuer of the tokens.
@@ -41,6 +41,8 @@ pub(crate) enum Api {
     Keys(ApiKeys),
     /// API management.
     Managed(Box<Managed>),
+    /// Validation of the [`order`].
+    Validation,
 }
 
 /// API management: the APIs of the [`catalogue`], whose operations are known, callers with subscriptions under a plan,
@@ -121,8 +123,17 @@ impl Header {
 pub(crate) struct Call {
     pub(crate) what: &'static str,
     pub(crate) header: Option<Header>,
+    /// The JSON body of a POST; a GET without a body.
+    pub(crate) body: Option<String>,
     /// The required status of the response.
     pub(crate) status: u16,
+}
+
+impl Call {
+    /// The GET of a caller with these credentials.
+    pub(crate) fn good(header: Option<Header>) -> Self {
+        Self { what: "good", header, body: None, status: 200 }
+    }
 }
 
 impl Limit {
@@ -143,6 +154,7 @@ impl Api {
         };
         match functions {
             Functions::None => Ok(Self::Nothing),
+            Functions::Validation => Ok(Self::Validation),
             Functions::JwtHs256 => Ok(Self::Jwt(Box::new(Jwt::hs256(callers)?))),
             Functions::JwtRs256 => Ok(Self::Jwt(Box::new(Jwt::rs256(callers)?))),
             Functions::ApiKey => keys(None),
@@ -162,6 +174,9 @@ impl Api {
     pub(crate) fn path(&self, size: Option<u64>) -> String {
         match (self, size) {
             (Self::Managed(_), _) => catalogue::path(0, 0, size),
+            (Self::Validation, _) => {
+                order::PATH.to_owned() + &size.map_or(String::new(), |bytes| format!("?s={bytes}"))
+            }
             (_, Some(bytes)) => format!("/?s={bytes}"),
             (_, None) => "/".to_owned(),
         }
@@ -171,14 +186,14 @@ impl Api {
     pub(crate) fn paths(&self, size: Option<u64>) -> Vec<String> {
         match self {
             Self::Managed(_) => catalogue::paths(size),
-            Self::Nothing | Self::Jwt(_) | Self::Keys(_) => Vec::new(),
+            Self::Nothing | Self::Jwt(_) | Self::Keys(_) | Self::Validation => Vec::new(),
         }
     }
 
     /// The credentials that admit callers, each in its turn; empty if no credential is necessary.
     pub(crate) fn good(&self) -> Vec<Header> {
         match self {
-            Self::Nothing => Vec::new(),
+            Self::Nothing | Self::Validation => Vec::new(),
             Self::Jwt(jwt) => jwt.tokens.good.iter().map(|token| bearer(token)).collect(),
             Self::Keys(keys) => keys.consumers.iter().map(Consumer::header).collect(),
             Self::Managed(managed) => managed.identity.good(),
@@ -190,15 +205,20 @@ impl Api {
         if let Self::Managed(managed) = self {
             return managed.identity.calls();
         }
-        let refused = |what, header| Call { what, header, status: 401 };
+        let refused = |what, header| Call { what, header, body: None, status: 401 };
         let mut calls = Vec::new();
         // The gateway knows all callers once it knows the last caller.
         let last = self.good().pop();
         if last.is_some() {
-            calls.push(Call { what: "good", header: last, status: 200 });
+            calls.push(Call::good(last));
         }
         match self {
             Self::Nothing | Self::Managed(_) => {}
+            Self::Validation => {
+                let call = |(what, body), status| Call { what, header: None, body: Some(body), status };
+                calls.push(call(("good", order::body()), 200));
+                calls.extend(order::invalid().map(|invalid| call(invalid, 400)));
+            }
             Self::Jwt(jwt) => {
                 calls.push(refused("no token", None));
                 calls.extend(jwt.tokens.bad.iter().map(|(what, token)| refused(what, Some(bearer(token)))));
@@ -218,7 +238,7 @@ impl Api {
         match self {
             Self::Keys(keys) => keys.limit,
             Self::Managed(managed) => Some(managed.limit),
-            Self::Nothing | Self::Jwt(_) => None,
+            Self::Nothing | Self::Jwt(_) | Self::Validation => None,
         }
     }
 }

@@ -14,7 +14,7 @@ use super::{
     Api, Config, Driver, HOST, Kind, Part, Pem, Prepared, Protocol, Site, catalogue, fill, replace,
     version_of,
 };
-use crate::experiment::Work;
+use crate::experiment::{Functions, Work};
 use crate::results::ConfigFile;
 
 pub(crate) const KIND: Kind = Kind {
@@ -24,7 +24,7 @@ pub(crate) const KIND: Kind = Kind {
              no reload. No retries, which is the default of Envoy, of Contour and of Envoy Gateway.",
     version,
     works: &Work::ALL,
-    has_functions: true,
+    functions: Functions::OF_PEERS,
     prepare,
 };
 
@@ -136,7 +136,7 @@ fn functions(site: &Site, api: &Api, credentials: &str) -> String {
         fill(&text, &[("requests", &requests), ("per", &per.as_secs()), ("consumers", &consumers)])
     };
     match api {
-        Api::Nothing => String::new(),
+        Api::Nothing | Api::Validation => String::new(),
         Api::Jwt(_) => jwt(""),
         Api::Keys(ApiKeys { consumers, limit: of_each }) => {
             keys() + &of_each.map_or(String::new(), |of_each| limit(of_each, consumers.len()))

@@ -16,7 +16,7 @@ pub(crate) const KIND: Kind = Kind {
     // Reports do not show single requests here. The forwarder opens a pod connection for each request, which gateways
     // avoid.
     works: &[Work::Single, Work::Http],
-    has_functions: false,
+    functions: &[],
     prepare,
 };
 

@@ -28,7 +28,7 @@ pub(crate) const KIND: Kind = Kind {
         Ok(line.split(" - ").next().unwrap_or(&line).to_owned())
     },
     works: &Work::ALL,
-    has_functions: false,
+    functions: &[],
     prepare,
 };
 

@@ -15,7 +15,7 @@ pub(crate) const KIND: Kind = Kind {
     learns: "Its configuration is written anew and reloaded (SIGHUP) for each change, as the NGINX Open Source controller does.",
     version: |_| version(),
     works: &Work::ALL,
-    has_functions: false,
+    functions: &[],
     prepare,
 };
 

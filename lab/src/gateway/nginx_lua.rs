@@ -13,7 +13,7 @@ use sluicegate_netns::Process;
 
 use super::api::{ApiKeys, ISSUER, JwtKey, Limit, Managed};
 use super::{Api, Config, Driver, Kind, Part, Pem, Prepared, Site, catalogue, fill, nginx, replace};
-use crate::experiment::Work;
+use crate::experiment::{Functions, Work};
 use crate::results::ConfigFile;
 
 pub(crate) const KIND: Kind = Kind {
@@ -25,7 +25,7 @@ pub(crate) const KIND: Kind = Kind {
              written in Lua, as Kong's are; Kong itself does more for each call.",
     version: |_| version(),
     works: &[Work::Single, Work::Http, Work::Https, Work::Http2, Work::TlsRsa, Work::TlsP256],
-    has_functions: true,
+    functions: Functions::OF_PEERS,
     prepare,
 };
 
@@ -62,7 +62,7 @@ fn prepare(site: &Site, config: &Config) -> anyhow::Result<Prepared> {
 /// Writes the functions of an API gateway, with the credentials of callers.
 fn write_api(site: &Site, api: &Api) -> anyhow::Result<Vec<ConfigFile>> {
     let functions = match api {
-        Api::Nothing => return Ok(Vec::new()),
+        Api::Nothing | Api::Validation => return Ok(Vec::new()),
         Api::Jwt(_) => "Jwt",
         Api::Keys(ApiKeys { limit: None, .. }) => "ApiKey",
         Api::Keys(ApiKeys { limit: Some(_), .. }) => "ApiKeyAndLimit",
@@ -83,7 +83,7 @@ fn write_api(site: &Site, api: &Api) -> anyhow::Result<Vec<ConfigFile>> {
         Api::Keys(ApiKeys { consumers, .. }) => {
             ("consumers", consumers.iter().map(|each| format!("{} {}\n", each.key, each.name)).collect(), "")
         }
-        Api::Nothing | Api::Managed(_) => return Ok(Vec::new()),
+        Api::Nothing | Api::Managed(_) | Api::Validation => return Ok(Vec::new()),
     };
     replace(&site.directory.join(name), &secret)?;
     let Limit { requests, per } = api.limit().unwrap_or(Limit::HIGH);
@@ -163,7 +163,7 @@ impl NginxLua {
     fn text(&self, config: &Config) -> String {
         let Site { http, https, admin, workers, kept, .. } = &self.site;
         let [counters, init, access] = match config.api {
-            Api::Nothing => [""; 3],
+            Api::Nothing | Api::Validation => [""; 3],
             Api::Managed(_) => [
                 "  lua_shared_dict counters 12m;\n",
                 "require(\"api\").init_worker()",

@@ -12,9 +12,10 @@ use sluicegate_netns::Process;
 
 use super::api::{ApiKeys, ISSUER, JwtKey, KEY_HEADER, Limit, Managed};
 use super::{
-    Api, Config, Driver, HOST, Kind, Part, Pem, Prepared, Protocol, Site, catalogue, replace, version_of,
+    Api, Config, Driver, HOST, Kind, Part, Pem, Prepared, Protocol, Site, catalogue, order, replace,
+    version_of,
 };
-use crate::experiment::Work;
+use crate::experiment::{Functions, Work};
 use crate::results::ConfigFile;
 
 pub(crate) const KIND: Kind = Kind {
@@ -23,7 +24,7 @@ pub(crate) const KIND: Kind = Kind {
     learns: "Watches a directory of manifests, as its controller watches the API server; no reload.",
     version: |_| version_of(&program(), &["--version"]),
     works: &Work::ALL,
-    has_functions: true,
+    functions: Functions::ALL,
     prepare,
 };
 
@@ -36,7 +37,7 @@ pub(crate) const BARE: Kind = Kind {
     learns: "As Sluicegate, with one attempt for each request, without retries, hedged connects and waits, and with round-robin load balancing.",
     version: KIND.version,
     works: KIND.works,
-    has_functions: true,
+    functions: Functions::ALL,
     prepare: prepare_bare,
 };
 
@@ -50,7 +51,7 @@ pub(crate) const BASELINE: Kind = Kind {
     learns: "As Sluicegate. The program is another build, which the environment variable SLUICEGATE_BASELINE names.",
     version: |_| version_of(&baseline()?, &["--version"]),
     works: KIND.works,
-    has_functions: true,
+    functions: Functions::ALL,
     prepare: |site, config| prepare_with(&baseline()?, site, config, "{}"),
 };
 
@@ -228,6 +229,7 @@ fn policies(api: &Api) -> String {
     let app = "group: networking.k8s.io, kind: Ingress, name: app";
     match api {
         Api::Nothing => String::new(),
+        Api::Validation => validated(),
         Api::Jwt(_) => security("app", app, api),
         Api::Keys(ApiKeys { limit: None, .. }) => security("app", app, api),
         Api::Keys(ApiKeys { limit: Some(Limit { requests, per }), .. }) => {
@@ -275,7 +277,7 @@ fn security(name: &str, target: &str, api: &Api) -> String {
 "
             )
         }
-        Api::Nothing | Api::Keys(_) | Api::Managed(_) => {
+        Api::Nothing | Api::Keys(_) | Api::Managed(_) | Api::Validation => {
             format!("    apiKey: {{from: [{{header: {{name: {KEY_HEADER}}}}}], forward: true}}\n")
         }
     };
@@ -312,6 +314,23 @@ spec:
         );
     }
     text
+}
+
+/// The API whose requests are validated.
+fn validated() -> String {
+    let document: String = order::DOCUMENT.lines().map(|line| format!("      {line}\n")).collect();
+    format!(
+        "apiVersion: sluicegate.dev/v1alpha1
+kind: Api
+metadata: {{name: orders, namespace: default}}
+spec:
+  environments:
+  - {{name: production, hosts: [{HOST}], backend: {{service: app, port: http}}}}
+  validation: {{request: Enforce}}
+  document:
+    inline: |
+{document}"
+    )
 }
 
 /// The plan, and the subscriptions of the callers.
@@ -359,7 +378,7 @@ data: {{{field}: {value}}}
         )
     };
     match api {
-        Api::Nothing => String::new(),
+        Api::Nothing | Api::Validation => String::new(),
         Api::Jwt(jwt) => match &jwt.key {
             JwtKey::Secret(shared) => secret("acme", "secret", shared),
             JwtKey::Public { .. } => String::new(),

@@ -19,7 +19,7 @@ pub(crate) const KIND: Kind = Kind {
              with what its Kubernetes provider sees; no reload, no retries. It gives requests no X-Request-ID.",
     version,
     works: &Work::ALL,
-    has_functions: false,
+    functions: &[],
     prepare,
 };
 

@@ -12,10 +12,13 @@ use super::http2;
 use super::http2::request::Ask;
 use super::nanos::Nanos;
 use super::plan::{Plan, Protocol};
-use super::request::{ID_HEADER, Method, Posts, Request, Values};
+use super::request::{BODY, ID_HEADER, Method, Posts, Request, Values};
 use super::schedule::{Pace, Schedule};
 use super::target::Target;
 use super::tls::{self, TlsOptions};
+
+/// The longest body of a request, in bytes.
+const BODY_MAX: u64 = 1 << 20;
 
 /// The time that wrk2 leaves between the connects of a thread.
 const BETWEEN_CONNECTS: Nanos = Nanos::from_millis(5);
@@ -84,10 +87,13 @@ pub(crate) struct LoadArgs {
     /// The file with the CA certificates that verify servers, in PEM. [default: accept every certificate]
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
-    /// The percentage of the requests that are a POST with a body of 64 bytes, evenly spread. 0 to 100. The journals of
+    /// The percentage of the requests that are a POST with a body, evenly spread. 0 to 100. The journals of
     /// backends show which POSTs a gateway delivered twice, by x-lab-id.
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(..=100), default_value = "0")]
     posts: u64,
+    /// The file with the body of POST requests, at most 1 MiB. Not with --h2. [default: a text of 64 bytes]
+    #[arg(long, value_name = "FILE", conflicts_with = "h2")]
+    body: Option<PathBuf>,
     /// The key exchange groups of TLS in the order of preference, comma separated: X25519MLKEM768, X25519, P-256,
     /// P-384. The server must support one of them. [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = tls::group)]
@@ -204,7 +210,8 @@ impl LoadArgs {
         if self.new_connections {
             headers.push(("Connection".to_owned(), "close".to_owned()));
         }
-        let mut requests = methods.map(|method| Request::new(method, &self.url, &headers));
+        let body = self.body.as_deref().map_or_else(|| Ok(BODY.to_vec()), body)?;
+        let mut requests = methods.map(|method| Request::new(method, &self.url, &headers, &body));
         if let Some(path) = &self.paths {
             let values = values(path, || format!("--paths {}", path.display()))?;
             requests = requests.map(|request| request.with_paths(&self.url.path, &values));
@@ -215,6 +222,14 @@ impl LoadArgs {
         }
         Ok(requests)
     }
+}
+
+/// The body in a file.
+fn body(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let option = || format!("--body {}", path.display());
+    let length = std::fs::metadata(path).with_context(option)?.len();
+    ensure!(length <= BODY_MAX, "{}: it has {length} bytes; at most {BODY_MAX} are sent", option());
+    std::fs::read(path).with_context(option)
 }
 
 /// The lines of a file; `option` names the option in errors.

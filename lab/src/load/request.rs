@@ -107,12 +107,12 @@ impl Request {
         Self { bytes, id, body, varied: Vec::new() }
     }
 
-    /// A request with these additional header lines. Host replaces the URL's host.
-    pub(crate) fn new(method: Method, target: &Target, headers: &[(String, String)]) -> Self {
+    /// A request with these additional header lines, and a POST with this body. Host replaces the URL's host.
+    pub(crate) fn new(method: Method, target: &Target, headers: &[(String, String)], body: &[u8]) -> Self {
         let own = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
         let (name, body) = match method {
             Method::Get => ("GET", None),
-            Method::Post => ("POST", Some(BODY)),
+            Method::Post => ("POST", Some(body)),
         };
         let mut text = format!("{name} {} HTTP/1.1\r\n", target.path);
         if !own {
@@ -129,7 +129,7 @@ impl Request {
         let mut bytes = text.into_bytes();
         bytes.extend_from_slice(Id::new(0, 0).as_bytes());
         bytes.extend_from_slice(b"\r\n\r\n");
-        bytes.extend_from_slice(body.map_or(&[], |body| body.as_slice()));
+        bytes.extend_from_slice(body.unwrap_or_default());
         Self { bytes, id, body: b"", varied: Vec::new() }
     }
 
@@ -180,14 +180,16 @@ mod tests {
     #[test]
     fn request_contains_host_configured_headers_and_id() {
         let target: Target = "http://example.com:81/a?b".parse().unwrap();
-        let mut request = Request::new(Method::Get, &target, &[("Accept".to_owned(), "*/*".to_owned())]);
+        let mut request =
+            Request::new(Method::Get, &target, &[("Accept".to_owned(), "*/*".to_owned())], BODY);
         let text = String::from_utf8(request.with_id(Id::new(0xab, 0x1f)).to_vec()).unwrap();
         assert_eq!(
             text,
             "GET /a?b HTTP/1.1\r\nHost: example.com:81\r\nAccept: */*\r\n\
              x-lab-id: 000000ab-000000000000001f\r\n\r\n"
         );
-        let mut request = Request::new(Method::Get, &target, &[("host".to_owned(), "other".to_owned())]);
+        let mut request =
+            Request::new(Method::Get, &target, &[("host".to_owned(), "other".to_owned())], BODY);
         let text = String::from_utf8(request.with_id(Id::new(0, 0)).to_vec()).unwrap();
         assert!(text.starts_with("GET /a?b HTTP/1.1\r\nhost: other\r\nx-lab-id: "), "{text}");
     }
@@ -195,7 +197,7 @@ mod tests {
     #[test]
     fn post_contains_a_body_and_its_content_length() {
         let target: Target = "http://example.com/a".parse().unwrap();
-        let mut request = Request::new(Method::Post, &target, &[]);
+        let mut request = Request::new(Method::Post, &target, &[], BODY);
         let text = String::from_utf8(request.with_id(Id::new(1, 2)).to_vec()).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert_eq!(
@@ -209,7 +211,7 @@ mod tests {
     fn requests_use_the_values_of_a_header_in_turn() {
         let target: Target = "http://example.com/a".parse().unwrap();
         let values = Values::of("one\ntwo\n").unwrap();
-        let mut request = Request::new(Method::Post, &target, &[]).with_values("X-Key", &values);
+        let mut request = Request::new(Method::Post, &target, &[], BODY).with_values("X-Key", &values);
         let mut texts = [0, 1, 2].map(|number| {
             request.vary(number);
             String::from_utf8(request.with_id(Id::new(0, number)).to_vec()).unwrap()
@@ -230,7 +232,7 @@ mod tests {
     fn requests_use_paths_and_values_in_turn() {
         let target: Target = "http://example.com/long/path?a".parse().unwrap();
         let (paths, values) = (Values::of("/1\n/2\n").unwrap(), Values::of("one\ntwo\nsix\n").unwrap());
-        let request = Request::new(Method::Get, &target, &[]).with_paths(&target.path, &paths);
+        let request = Request::new(Method::Get, &target, &[], BODY).with_paths(&target.path, &paths);
         let mut request = request.with_values("X-Key", &values);
         for (number, path, value) in [(0, "/1", "one"), (1, "/2", "two"), (2, "/1", "six"), (3, "/2", "one")]
         {

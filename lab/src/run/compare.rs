@@ -286,7 +286,7 @@ impl Comparison<'_> {
         let Compare { works, connections, .. } = self.compare;
         let has = |all: &[Work]| all.iter().any(|work| works.contains(work));
         let mut words = Vec::new();
-        if has(&[Work::Http, Work::Https]) {
+        if has(&[Work::Http, Work::Json, Work::Https]) {
             words.push(format!("{connections} connections kept alive"));
         }
         if has(&[Work::Http2, Work::Grpc]) {

@@ -10,7 +10,7 @@ use rustls::{ClientConfig, ClientConnection};
 use sluicegate_netns::Namespace;
 
 use crate::gateway::HOST;
-use crate::gateway::api::Header;
+use crate::gateway::api::{Call, Header};
 
 /// The timeout of a request.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -38,21 +38,24 @@ pub(crate) fn accepts(address: SocketAddr) -> bool {
 
 /// Requests a path over plain HTTP.
 pub(crate) fn get(address: SocketAddr, host: &str, path: &str) -> io::Result<Answer> {
-    call(address, host, path, None)
+    call(address, host, path, &Call::good(None))
 }
 
-/// Requests a path over plain HTTP with an additional header.
-pub(crate) fn call(
-    address: SocketAddr,
-    host: &str,
-    path: &str,
-    header: Option<&Header>,
-) -> io::Result<Answer> {
+/// Makes a call over plain HTTP.
+pub(crate) fn call(address: SocketAddr, host: &str, path: &str, call: &Call) -> io::Result<Answer> {
     let mut stream = connect(address)?;
-    let header = Header::line(header);
+    let header = Header::line(call.header.as_ref());
+    let (method, body) = match &call.body {
+        Some(body) => ("POST", body.as_str()),
+        None => ("GET", ""),
+    };
+    let of_body = match &call.body {
+        Some(body) => format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()),
+        None => String::new(),
+    };
     write!(
         stream,
-        "GET {path} HTTP/1.1\r\nHost: {host}\r\n{header}Connection: close\r\nx-lab-id: probe\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nHost: {host}\r\n{header}{of_body}Connection: close\r\nx-lab-id: probe\r\n\r\n{body}"
     )?;
     let mut bytes = Vec::new();
     stream.take(MOST).read_to_end(&mut bytes)?;

@@ -12,6 +12,7 @@ use tokio::time::sleep;
 use super::machine::Cpus;
 use super::probe;
 use crate::experiment::Work;
+use crate::gateway::api::Call;
 use crate::gateway::{Config, Driver, HOST, Kind, Part, Site};
 use crate::results::ConfigFile;
 
@@ -95,10 +96,9 @@ impl Gateway {
         }
         place.enter(|| driver.started(process, config))??;
         // The last permitted caller, which the gateway admits once all callers are known.
-        let good = config.api.good().pop();
+        let good = Call::good(config.api.good().pop());
         let path = config.api.path(None);
-        let is_ok =
-            || probe::call(site.http, HOST, &path, good.as_ref()).is_ok_and(|answer| answer.status == 200);
+        let is_ok = || probe::call(site.http, HOST, &path, &good).is_ok_and(|answer| answer.status == 200);
         until(place, process, &format!("200 from http://{}", site.http), is_ok).await
     }
 

@@ -6,9 +6,10 @@ use anyhow::{Context as _, bail, ensure};
 
 use super::super::api::{Api, CONSUMER_HEADER, Header, Limit};
 use super::super::refusals::check;
-use super::super::{ALL, Kind, catalogue};
+use super::super::{ALL, HOST, Kind, catalogue};
 use super::rig::{Running, keep_with};
 use crate::experiment::Functions;
+use crate::run::probe;
 
 /// The number of callers: enough that each worker serves more than one call.
 const CALLERS: usize = 20;
@@ -29,7 +30,10 @@ fn each(functions: Functions, promise: fn(&mut Running) -> anyhow::Result<()>) {
 
 /// Checks that the gateway allows the valid call, and denies all other calls.
 fn refuses(gateway: &mut Running) -> anyhow::Result<()> {
-    let checked = check(&gateway.config.api, |header| Some(gateway.call(header).ok()?.status));
+    let path = gateway.config.api.path(None);
+    let address = gateway.site.http;
+    let checked =
+        check(&gateway.config.api, |call| Some(probe::call(address, HOST, &path, call).ok()?.status));
     ensure!(checked.len() > 2, "{checked:?}");
     let broken: Vec<String> = checked
         .iter()
@@ -64,6 +68,11 @@ fn rate_limit_denies_only_the_caller_over_the_limit() {
 fn api_management_denies_unknown_callers_and_limits_each_subscription() {
     each(Functions::ManagedApiKey, refuses);
     each(Functions::ManagedJwt, refuses);
+}
+
+#[test]
+fn validation_denies_bodies_that_do_not_match_their_schema() {
+    each(Functions::Validation, refuses);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::super::{Entrant, say};
 use super::bench::{Backends, Bench};
 use super::task::Task;
 use crate::experiment::{Compare, Functions, Work};
-use crate::gateway::api::Limit;
+use crate::gateway::api::{Call, Limit};
 use crate::gateway::{HOST, Kind, refusals};
 use crate::results::{Checked, Checks};
 
@@ -56,8 +56,8 @@ async fn check_one(bench: &Bench<'_>, kind: &'static Kind, functions: Functions)
     };
     let (address, api) = (standing.gateway.site.http, &standing.gateway.config.api);
     let path = api.path(None);
-    let once = |header: Option<&_>| Some(probe::call(address, HOST, &path, header).ok()?.status);
-    let ask = |header: Option<&_>| (0..TRIES).find_map(|_| once(header));
+    let once = |call: &Call| Some(probe::call(address, HOST, &path, call).ok()?.status);
+    let ask = |call: &Call| (0..TRIES).find_map(|_| once(call));
     let calls = Place::Loopback.enter(|| refusals::check(api, ask))?;
     Ok(Checks { functions, calls, failure: None })
 }

@@ -12,7 +12,7 @@ use super::super::machine::start_load;
 use super::super::running::{Gateway, Place};
 use crate::experiment::{Compare, Functions, Size, Work};
 use crate::gateway::api::Header;
-use crate::gateway::{Api, HOST, Kind};
+use crate::gateway::{Api, HOST, Kind, order};
 use crate::report;
 use crate::results::WithFunctions;
 
@@ -50,7 +50,7 @@ impl Task {
             for size in &sizes {
                 for functions in functions {
                     for callers in callers {
-                        let callers = if *functions == Functions::None { 0 } else { *callers };
+                        let callers = if functions.have_callers() { *callers } else { 0 };
                         let task = Self { work: *work, size: *size, functions: *functions, callers };
                         if !all.contains(&task) {
                             all.push(task);
@@ -71,7 +71,10 @@ impl Task {
     pub(super) fn name(&self) -> String {
         let mut name = self.name_without();
         if let Some(with) = self.with_functions() {
-            name += &format!(", {}, {}", with.name, report::counted(with.callers as u64, "caller"));
+            name += &format!(", {}", with.name);
+            if with.callers > 0 {
+                name += &format!(", {}", report::counted(with.callers as u64, "caller"));
+            }
         }
         name
     }
@@ -103,7 +106,7 @@ impl Task {
     pub(super) fn connections(&self, compare: &Compare) -> u64 {
         match self.work {
             Work::Single => 1,
-            Work::Http | Work::Https => compare.connections,
+            Work::Http | Work::Json | Work::Https => compare.connections,
             Work::Http2 | Work::Grpc => HTTP2_CONNECTIONS,
             // A number that all gateways support.
             Work::TlsRsa | Work::TlsP256 => HANDSHAKES,
@@ -125,6 +128,11 @@ impl Task {
         command.args(["load", "-t1"]).arg(format!("-c{connections}"));
         match self.work {
             Work::Single | Work::Http | Work::Https => {}
+            Work::Json => {
+                let path = scratch.join("body");
+                fs::write(&path, order::body()).with_context(|| format!("writing {}", path.display()))?;
+                command.args(["--posts", "100", "-H", "Content-Type: application/json", "--body"]).arg(path);
+            }
             Work::Http2 => drop(command.args(["--h2", "--streams"]).arg(STREAMS.to_string())),
             Work::Grpc => drop(command.args(["--h2", "--grpc", "--streams"]).arg(STREAMS.to_string())),
             // A group that all gateways support.
@@ -150,7 +158,7 @@ impl Task {
             fs::write(&file, paths.join("\n")).with_context(|| format!("writing {}", file.display()))?;
             command.arg("--paths").arg(file);
         }
-        let is_plain = matches!(self.work, Work::Single | Work::Http);
+        let is_plain = matches!(self.work, Work::Single | Work::Http | Work::Json);
         let (scheme, address) =
             if is_plain { ("http", gateway.site.http) } else { ("https", gateway.site.https) };
         let json = scratch.join("load.json");
