@@ -59,7 +59,8 @@ pub struct OperationContract {
 impl OperationContract {
     /// The numbers of its schemas.
     pub fn schemas(&self) -> impl Iterator<Item = u32> {
-        let of_parameters = self.parameters.iter().filter_map(|parameter| parameter.schema);
+        let headers = self.responses.iter().flat_map(|response| &response.headers);
+        let of_parameters = self.parameters.iter().chain(headers).filter_map(|parameter| parameter.schema);
         let of_responses = self.responses.iter().flat_map(|response| &response.bodies);
         of_parameters.chain(self.bodies.iter().chain(of_responses).filter_map(|body| body.schema))
     }
@@ -153,6 +154,10 @@ pub struct MediaContract {
     /// The examples, for mocks.
     #[n(2)]
     pub examples: Vec<Example>,
+    /// The fields of a form with a form of their own (OpenAPI 3.1, "Encoding Object"). Their place is the query, whose styles
+    /// they have.
+    #[n(3)]
+    pub fields: Vec<Parameter>,
 }
 
 /// An example.
@@ -177,6 +182,9 @@ pub struct ResponseContract {
     /// The media types; empty if the document describes no content.
     #[n(1)]
     pub bodies: Vec<MediaContract>,
+    /// The headers.
+    #[n(2)]
+    pub headers: Vec<Parameter>,
 }
 
 /// The statuses of a response (OpenAPI 3.1, "Responses Object").

@@ -7,7 +7,7 @@ use sluicegate_model::contract::{
     ApiContract, Example, MediaContract, OperationContract, Parameter, ParameterPlace, ParameterStyle,
     ResponseContract, StatusRange,
 };
-use sluicegate_validation::SchemaFault;
+use sluicegate_validation::{SchemaFault, is_form, is_multipart};
 
 use crate::document::{Document, list, media_type};
 use crate::finding::{Findings, Pointer};
@@ -72,7 +72,8 @@ impl<'v> Reader<'v> {
             let Some(response) = self.resolved(response) else { continue };
             let at = of_responses.field(status);
             let bodies = self.content(response, Direction::Response, &at);
-            contract.responses.push(ResponseContract { status: range, bodies });
+            let headers = self.headers(response, &at);
+            contract.responses.push(ResponseContract { status: range, bodies, headers });
         }
         // The most specific first.
         contract.responses.sort_by_key(|response| response.status);
@@ -91,17 +92,38 @@ impl<'v> Reader<'v> {
             "cookie" => ParameterPlace::Cookie,
             _ => return None,
         };
+        Some(self.described(name, place, parameter, Direction::Request, at))
+    }
+
+    /// The headers of a response, without `Content-Type` (OpenAPI 3.1, "Response Object").
+    fn headers(&mut self, response: &'v Value, at: &Pointer<'_>) -> Vec<Parameter> {
+        let at = at.field("headers");
+        let mut headers = Vec::new();
+        for (name, written) in response.get("headers").and_then(Value::as_object).into_iter().flatten() {
+            let Some(header) = self.resolved(written).filter(|_| !name.eq_ignore_ascii_case("content-type"))
+            else {
+                continue;
+            };
+            let at = at.field(name);
+            headers.push(self.described(name, ParameterPlace::Header, header, Direction::Response, &at));
+        }
+        headers
+    }
+
+    /// The form and the schema of a parameter or a header.
+    fn described(
+        &mut self,
+        name: &str,
+        place: ParameterPlace,
+        parameter: &'v Value,
+        direction: Direction,
+        at: &Pointer<'_>,
+    ) -> Parameter {
         let content =
             parameter.get("content").and_then(Value::as_object).and_then(|content| content.iter().next());
-        let style = match (text("style"), place) {
+        let style = match (style(parameter), place) {
             _ if content.is_some() => ParameterStyle::Json,
-            (Some("simple"), _) => ParameterStyle::Simple,
-            (Some("label"), _) => ParameterStyle::Label,
-            (Some("matrix"), _) => ParameterStyle::Matrix,
-            (Some("form"), _) => ParameterStyle::Form,
-            (Some("spaceDelimited"), _) => ParameterStyle::SpaceDelimited,
-            (Some("pipeDelimited"), _) => ParameterStyle::PipeDelimited,
-            (Some("deepObject"), _) => ParameterStyle::DeepObject,
+            (Some(style), _) => style,
             (_, ParameterPlace::Query | ParameterPlace::Cookie) => ParameterStyle::Form,
             _ => ParameterStyle::Simple,
         };
@@ -113,15 +135,15 @@ impl<'v> Reader<'v> {
         };
         let of_schema = at.field("schema");
         let explodes = parameter.get("explode").and_then(Value::as_bool);
-        Some(Parameter {
+        Parameter {
             name: name.into(),
             place,
             is_required: is_true(parameter.get("required")) || place == ParameterPlace::Path,
             style,
             explodes: explodes.unwrap_or(style == ParameterStyle::Form),
-            schema: schema.map(|schema| self.converter.number(schema, Direction::Request, &of_schema)),
+            schema: schema.map(|schema| self.converter.number(schema, direction, &of_schema)),
             allows_empty: is_true(parameter.get("allowEmptyValue")),
-        })
+        }
     }
 
     fn content(&mut self, of: &'v Value, direction: Direction, at: &Pointer<'_>) -> Vec<MediaContract> {
@@ -131,10 +153,11 @@ impl<'v> Reader<'v> {
             let at = at.field(name);
             let of_schema = at.field("schema");
             let media_type = media_type(name);
-            let is_read = is_json(&media_type) || media_type.ends_with('*');
+            let is_read = is_json(&media_type) || is_form(&media_type) || media_type.ends_with('*');
             let schema = of.get("schema").filter(|_| is_read);
             let schema = schema.map(|schema| self.converter.number(schema, direction, &of_schema));
-            media.push(MediaContract { media_type, schema, examples: self.examples(of) });
+            let fields = if is_form(&media_type) { fields(of, &media_type) } else { Vec::new() };
+            media.push(MediaContract { media_type, schema, examples: self.examples(of), fields });
         }
         media
     }
@@ -228,6 +251,46 @@ impl Document {
 
 fn is_true(value: Option<&Value>) -> bool {
     value.and_then(Value::as_bool).unwrap_or_default()
+}
+
+/// The fields of a form that have a form of their own. Of parts of `multipart/form-data`, only the media type matters.
+fn fields(of: &Value, media_type: &str) -> Vec<Parameter> {
+    let mut fields = Vec::new();
+    for (name, encoding) in of.get("encoding").and_then(Value::as_object).into_iter().flatten() {
+        let has_style =
+            ["style", "explode", "allowReserved"].iter().any(|field| encoding.get(field).is_some());
+        let content_type = encoding.get("contentType").and_then(Value::as_str).unwrap_or_default();
+        let style = match () {
+            () if has_style && !is_multipart(media_type) => style(encoding).unwrap_or(ParameterStyle::Form),
+            () if is_json(&crate::document::media_type(content_type)) => ParameterStyle::Json,
+            () => continue,
+        };
+        let explodes = encoding.get("explode").and_then(Value::as_bool);
+        fields.push(Parameter {
+            name: name.as_str().into(),
+            place: ParameterPlace::Query,
+            is_required: false,
+            style,
+            explodes: explodes.unwrap_or(style == ParameterStyle::Form),
+            schema: None,
+            allows_empty: false,
+        });
+    }
+    fields
+}
+
+/// The style that a parameter, a header or a field names.
+fn style(of: &Value) -> Option<ParameterStyle> {
+    Some(match of.get("style")?.as_str()? {
+        "simple" => ParameterStyle::Simple,
+        "label" => ParameterStyle::Label,
+        "matrix" => ParameterStyle::Matrix,
+        "form" => ParameterStyle::Form,
+        "spaceDelimited" => ParameterStyle::SpaceDelimited,
+        "pipeDelimited" => ParameterStyle::PipeDelimited,
+        "deepObject" => ParameterStyle::DeepObject,
+        _ => return None,
+    })
 }
 
 /// Whether content of this media type is JSON.

@@ -9,6 +9,7 @@
 //! | [`mod@operation`] | the checks of an operation |
 //! | [`mod@parameter`] | parameters, from text to JSON values |
 //! | [`mod@shape`] | the types that a schema allows, by which text becomes a value |
+//! | [`mod@form`] | forms, from fields to a JSON object |
 //! | [`mod@json`] | JSON bodies, in which each name occurs once |
 //! | [`mod@media`] | media types |
 //! | [`mod@mock`] | mock responses |
@@ -19,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod contract;
+mod form;
 mod json;
 mod media;
 mod mock;
@@ -32,7 +34,7 @@ mod tests;
 mod violation;
 
 pub use contract::{Contract, ContractFault};
-pub use media::{is_json, matches};
+pub use media::{is_form, is_json, is_multipart, matches};
 pub use mock::{Mock, MockFault, Preferences};
 pub use operation::{Operation, RequestHead};
 pub use schema::{SchemaFault, schema_fault};

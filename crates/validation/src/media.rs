@@ -7,6 +7,18 @@ pub fn is_json(media_type: &str) -> bool {
         || media_type.contains('/') && media_type.ends_with("+json")
 }
 
+/// Whether content of this media type, in lower case and without parameters, is a form whose fields are checked.
+#[must_use]
+pub fn is_form(media_type: &str) -> bool {
+    media_type == "application/x-www-form-urlencoded" || is_multipart(media_type)
+}
+
+/// Whether content of this media type, in lower case and without parameters, is a form of several parts (RFC 7578).
+#[must_use]
+pub fn is_multipart(media_type: &str) -> bool {
+    media_type == "multipart/form-data"
+}
+
 /// The media type of a `Content-Type` in lower case, without parameters; `None` if the value is no media type.
 pub(crate) fn essence(content_type: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(content_type).ok()?;

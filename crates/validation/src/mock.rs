@@ -194,13 +194,14 @@ mod tests {
             value: value.to_string().into(),
         };
         let examples = examples.iter().map(example).collect();
-        MediaContract { media_type: media_type.into(), schema: Some(0), examples }
+        MediaContract { media_type: media_type.into(), schema: Some(0), examples, fields: vec![] }
     }
 
     fn responses() -> Vec<ResponseContract> {
         vec![
             ResponseContract {
                 status: StatusRange::Code(200),
+                headers: vec![],
                 bodies: vec![
                     media("application/xml", &[(None, json!("<a/>"))]),
                     media(
@@ -209,9 +210,10 @@ mod tests {
                     ),
                 ],
             },
-            ResponseContract { status: StatusRange::Code(204), bodies: vec![] },
+            ResponseContract { status: StatusRange::Code(204), bodies: vec![], headers: vec![] },
             ResponseContract {
                 status: StatusRange::Class(4),
+                headers: vec![],
                 bodies: vec![media("application/problem+json", &[])],
             },
         ]

@@ -9,8 +9,9 @@ use sluicegate_model::contract::{
 };
 
 use crate::contract::{Schemas, Validator};
+use crate::form::{self, FormFault};
 use crate::json;
-use crate::media::{essence, is_in, is_json};
+use crate::media::{essence, is_form, is_in, is_json};
 use crate::mock::{Mock, MockFault, Preferences, choose};
 use crate::parameter::{Found, Pairs, of_pairs, of_text};
 use crate::shape::Shape;
@@ -29,15 +30,31 @@ pub struct RequestHead<'r> {
 /// The responses of the contract, and the parts that they name.
 type Mocks = (Vec<ResponseContract>, Arc<Map<String, Value>>);
 
+/// A parameter or a header, with its compiled schema.
+#[derive(Debug)]
+struct Described {
+    parameter: Parameter,
+    shape: Shape,
+    validator: Option<Validator>,
+}
+
 /// A compiled operation.
 #[derive(Debug)]
 pub struct Operation {
-    parameters: Vec<(Parameter, Shape, Option<Validator>)>,
+    parameters: Vec<Described>,
     requires_body: bool,
     bodies: Vec<Media>,
-    responses: Vec<(StatusRange, Vec<Media>)>,
+    responses: Vec<Response>,
     /// The responses as written, and the schemas by their numbers, if operations of the contract are mocked.
     mocks: Option<Mocks>,
+}
+
+/// A compiled response.
+#[derive(Debug)]
+struct Response {
+    status: StatusRange,
+    headers: Vec<Described>,
+    bodies: Vec<Media>,
 }
 
 /// A media type and the schema of its content.
@@ -45,24 +62,68 @@ pub struct Operation {
 struct Media {
     range: Box<str>,
     validator: Option<Validator>,
+    /// The fields with a style, and the shape of the form, if the content may be a form.
+    form: Option<(Box<[Parameter]>, Shape)>,
+}
+
+/// Compiles the parts of an operation.
+struct Compiler<'s> {
+    schemas: &'s Arc<Schemas>,
+    /// The schemas by their numbers.
+    all: &'s Map<String, Value>,
+}
+
+impl Compiler<'_> {
+    fn shape(&self, schema: Option<u32>) -> Shape {
+        let schema = schema.and_then(|number| self.all.get(&number.to_string()));
+        schema.map(|schema| Shape::of(schema, self.all)).unwrap_or_default()
+    }
+
+    fn described(&self, all: &[Parameter]) -> Vec<Described> {
+        let one = |parameter: &Parameter| Described {
+            parameter: parameter.clone(),
+            shape: self.shape(parameter.schema),
+            validator: parameter.schema.map(|number| Validator::new(self.schemas, number)),
+        };
+        all.iter().map(one).collect()
+    }
+
+    fn request(&self, bodies: &[MediaContract]) -> Vec<Media> {
+        let mut media = self.response(bodies);
+        for (media, source) in media.iter_mut().zip(bodies) {
+            if is_form(&media.range) || media.range.ends_with('*') {
+                media.form = Some((source.fields.clone().into(), self.shape(source.schema)));
+            }
+        }
+        media
+    }
+
+    fn response(&self, bodies: &[MediaContract]) -> Vec<Media> {
+        let one = |source: &MediaContract| Media {
+            range: source.media_type.clone(),
+            validator: source.schema.map(|number| Validator::new(self.schemas, number)),
+            form: None,
+        };
+        bodies.iter().map(one).collect()
+    }
 }
 
 impl Media {
-    fn new(source: &MediaContract, schemas: &Arc<Schemas>) -> Self {
-        let validator = source.schema.map(|number| Validator::new(schemas, number));
-        Self { range: source.media_type.clone(), validator }
-    }
-
     /// The most specific media type for content of this type.
     fn of<'m>(all: &'m [Self], media_type: &str) -> Option<&'m Self> {
         let matching = all.iter().filter(|media| is_in(media_type, &media.range));
         matching.max_by_key(|media| (!media.range.ends_with('*'), media.range.len()))
     }
 
-    /// The validator for content of this type.
-    fn validator<'m>(all: &'m [Self], content_type: Option<&[u8]>) -> Option<&'m Validator> {
-        let media_type = essence(content_type?).filter(|media_type| is_json(media_type))?;
-        Self::of(all, &media_type)?.validator.as_ref()
+    /// The validator for content of this type, and the media type.
+    fn validator<'m>(
+        all: &'m [Self],
+        content_type: Option<&[u8]>,
+    ) -> Option<(&'m Self, &'m Validator, String)> {
+        let media_type = essence(content_type?)?;
+        let media = Self::of(all, &media_type)?;
+        let is_read = is_json(&media_type) || is_form(&media_type) && media.form.is_some();
+        media.validator.as_ref().filter(|_| is_read).map(|validator| (media, validator, media_type))
     }
 }
 
@@ -73,18 +134,17 @@ impl Operation {
         all: &Map<String, Value>,
         samples: Option<&Arc<Map<String, Value>>>,
     ) -> Self {
-        let media = |bodies: &[MediaContract]| bodies.iter().map(|body| Media::new(body, schemas)).collect();
-        let parameter = |parameter: &Parameter| {
-            let schema = parameter.schema.and_then(|number| all.get(&number.to_string()));
-            let shape = schema.map(|schema| Shape::of(schema, all)).unwrap_or_default();
-            let validator = parameter.schema.map(|number| Validator::new(schemas, number));
-            (parameter.clone(), shape, validator)
+        let compiler = Compiler { schemas, all };
+        let response = |of: &ResponseContract| Response {
+            status: of.status,
+            headers: compiler.described(&of.headers),
+            bodies: compiler.response(&of.bodies),
         };
         Self {
-            parameters: source.parameters.iter().map(parameter).collect(),
+            parameters: compiler.described(&source.parameters),
             requires_body: source.requires_body,
-            bodies: media(&source.bodies),
-            responses: source.responses.iter().map(|of| (of.status, media(&of.bodies))).collect(),
+            bodies: compiler.request(&source.bodies),
+            responses: source.responses.iter().map(response).collect(),
             mocks: samples.map(|samples| (source.responses.clone(), samples.clone())),
         }
     }
@@ -98,13 +158,14 @@ impl Operation {
         }
         let query = String::from_utf8_lossy(head.query);
         let query = Pairs::of_query(&query);
-        let has_cookies = self.parameters.iter().any(|(of, ..)| of.place == ParameterPlace::Cookie);
+        let has_cookies = self.parameters.iter().any(|of| of.parameter.place == ParameterPlace::Cookie);
         let cookies: Vec<Cow<'_, str>> = match has_cookies {
             true => (head.header)("cookie").into_iter().map(String::from_utf8_lossy).collect(),
             false => Vec::new(),
         };
         let cookies = Pairs::of_cookies(cookies.iter().map(|text| &**text));
-        for (parameter, shape, validator) in &self.parameters {
+        for described in &self.parameters {
+            let Described { parameter, shape, .. } = described;
             let found = match parameter.place {
                 ParameterPlace::Query if parameter.allows_empty && query.is_empty(&parameter.name) => {
                     continue;
@@ -117,33 +178,9 @@ impl Operation {
                         of_text(parameter, shape, &String::from_utf8_lossy(value))
                     })
                 }
-                ParameterPlace::Header => {
-                    let values = (head.header)(&parameter.name.to_ascii_lowercase());
-                    match values.is_empty() {
-                        true => Found::Absent,
-                        false => {
-                            of_text(parameter, shape, &String::from_utf8_lossy(&values.join(&b", "[..])))
-                        }
-                    }
-                }
+                ParameterPlace::Header => described.of_header(head.header),
             };
-            let of_place = || place_of(parameter);
-            match found {
-                Found::Absent if parameter.is_required => {
-                    violations.push(Violation::new(of_place(), "is required"));
-                }
-                Found::Absent => {}
-                Found::Malformed(fault) => violations.push(Violation::new(of_place(), fault)),
-                Found::Values(values) => {
-                    let Some(validator) = validator else { continue };
-                    if values.iter().any(|value| validator.is_valid(value)) {
-                        continue;
-                    }
-                    let Some(value) = values.into_iter().next() else { continue };
-                    let found = validator.violations(value, 0, |_| of_place());
-                    violations.extend(found);
-                }
-            }
+            described.check(found, &mut violations);
             if violations.len() >= VIOLATIONS_MAX {
                 violations.truncate(VIOLATIONS_MAX);
                 break;
@@ -173,40 +210,56 @@ impl Operation {
     /// The violations of the body of a request.
     #[must_use]
     pub fn check_request_body(&self, content_type: Option<&[u8]>, body: &[u8]) -> Vec<Violation> {
-        Media::validator(&self.bodies, content_type)
-            .map_or_else(Vec::new, |validator| check_json(validator, body))
+        let Some((media, validator, media_type)) = Media::validator(&self.bodies, content_type) else {
+            return Vec::new();
+        };
+        match (&media.form, content_type) {
+            (Some((fields, shape)), Some(content_type)) if is_form(&media_type) => check_form(
+                validator,
+                form::read((content_type, &media_type), body, fields, shape),
+                body.len(),
+            ),
+            _ => check_json(validator, body),
+        }
     }
 
-    /// The violation of the status and the media type of a response. `has_body`: whether the response may have a body.
+    /// The violations of the status, the media type and the headers of a response. `has_body`: whether the response may have a
+    /// body. `header`: the values of a header by its name in lower case.
     #[must_use]
-    pub fn check_response_head(
+    pub fn check_response_head<'h>(
         &self,
         status: u16,
-        content_type: Option<&[u8]>,
+        header: &dyn Fn(&str) -> Vec<&'h [u8]>,
         has_body: bool,
-    ) -> Option<Violation> {
-        let Some(bodies) = self.response(status) else {
-            return Some(Violation::new(
-                Place::Status,
-                format!("The operation has no response with status {status}."),
-            ));
+    ) -> Vec<Violation> {
+        let Some(Response { headers, bodies, .. }) = self.response(status) else {
+            let detail = format!("The operation has no response with status {status}.");
+            return vec![Violation::new(Place::Status, detail)];
         };
-        if !has_body || bodies.is_empty() {
-            return None;
+        let mut violations = Vec::new();
+        if has_body && !bodies.is_empty() {
+            let detail = match header("content-type").first() {
+                None => Some("is required"),
+                Some(content_type) => {
+                    let is_known = essence(content_type)
+                        .is_some_and(|media_type| Media::of(bodies, &media_type).is_some());
+                    (!is_known).then_some("is no media type of the response")
+                }
+            };
+            violations
+                .extend(detail.map(|detail| Violation::new(Place::Header("Content-Type".into()), detail)));
         }
-        let Some(content_type) = content_type else {
-            return Some(Violation::new(Place::Header("Content-Type".into()), "is required"));
-        };
-        let is_known =
-            essence(content_type).is_some_and(|media_type| Media::of(bodies, &media_type).is_some());
-        (!is_known)
-            .then(|| Violation::new(Place::Header("Content-Type".into()), "is no media type of the response"))
+        for described in headers {
+            described.check(described.of_header(header), &mut violations);
+        }
+        violations.truncate(VIOLATIONS_MAX);
+        violations
     }
 
     /// Whether the body of a response of this type has a schema.
     #[must_use]
     pub fn has_response_schema(&self, status: u16, content_type: Option<&[u8]>) -> bool {
-        self.response(status).is_some_and(|bodies| Media::validator(bodies, content_type).is_some())
+        self.response(status).is_some_and(|of| Media::validator(&of.bodies, content_type).is_some())
     }
 
     /// The violations of the body of a response.
@@ -217,12 +270,12 @@ impl Operation {
         content_type: Option<&[u8]>,
         body: &[u8],
     ) -> Vec<Violation> {
-        let validator = self.response(status).and_then(|bodies| Media::validator(bodies, content_type));
-        validator.map_or_else(Vec::new, |validator| check_json(validator, body))
+        let found = self.response(status).and_then(|of| Media::validator(&of.bodies, content_type));
+        found.map_or_else(Vec::new, |(_, validator, _)| check_json(validator, body))
     }
 
-    fn response(&self, status: u16) -> Option<&[Media]> {
-        self.responses.iter().find(|(range, _)| range.contains(status)).map(|(_, bodies)| &**bodies)
+    fn response(&self, status: u16) -> Option<&Response> {
+        self.responses.iter().find(|response| response.status.contains(status))
     }
 
     /// The mock response.
@@ -232,6 +285,53 @@ impl Operation {
     pub fn mock(&self, accept: Option<&[u8]>, preferences: &Preferences) -> Result<Mock, MockFault> {
         let (responses, schemas) = self.mocks.as_ref().ok_or(MockFault::NoResponse)?;
         choose(responses, schemas, accept, preferences)
+    }
+}
+
+impl Described {
+    /// The value of a header.
+    fn of_header<'h>(&self, header: &dyn Fn(&str) -> Vec<&'h [u8]>) -> Found {
+        let values = header(&self.parameter.name.to_ascii_lowercase());
+        if values.is_empty() {
+            return Found::Absent;
+        }
+        of_text(&self.parameter, &self.shape, &String::from_utf8_lossy(&values.join(&b", "[..])))
+    }
+
+    /// Adds the violations of a value.
+    fn check(&self, found: Found, violations: &mut Vec<Violation>) {
+        let place = || place_of(&self.parameter);
+        match found {
+            Found::Absent if self.parameter.is_required => {
+                violations.push(Violation::new(place(), "is required"));
+            }
+            Found::Absent => {}
+            Found::Malformed(fault) => violations.push(Violation::new(place(), fault)),
+            Found::Values(values) => {
+                let Some(validator) = &self.validator else { return };
+                if values.iter().any(|value| validator.is_valid(value)) {
+                    return;
+                }
+                let Some(value) = values.into_iter().next() else { return };
+                violations.extend(validator.violations(value, 0, |_| place()));
+            }
+        }
+    }
+}
+
+fn check_form(validator: &Validator, form: Result<[Value; 2], FormFault>, length: usize) -> Vec<Violation> {
+    let place = |pointer: &str| Place::Body(pointer.into());
+    match form {
+        Ok([value, other]) => {
+            let violations = validator.violations(value, length, place);
+            let is_valid = violations.is_empty() || validator.is_valid(&other);
+            if is_valid { Vec::new() } else { violations }
+        }
+        Err(FormFault { field, detail }) => {
+            let pointer = field
+                .map_or(String::new(), |name| format!("/{}", name.replace('~', "~0").replace('/', "~1")));
+            vec![Violation::new(place(&pointer), detail)]
+        }
     }
 }
 

@@ -10,6 +10,9 @@ use crate::shape::Shape;
 /// The most items of an array or an object in one parameter.
 const ITEMS_MAX: usize = 1000;
 
+/// The most keys of one parameter.
+const DEPTH_MAX: usize = 8;
+
 /// The value of a parameter in a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Found {
@@ -20,22 +23,32 @@ pub(crate) enum Found {
     Malformed(&'static str),
 }
 
-/// The pairs of a query, or of cookies. Names are decoded, values are not.
+/// The pairs of a query, of cookies or of a form. Names are decoded, values are not.
 #[derive(Debug, Default)]
-pub(crate) struct Pairs<'r>(Vec<(Cow<'r, str>, &'r str)>);
+pub(crate) struct Pairs<'r> {
+    pairs: Vec<(Cow<'r, str>, &'r str)>,
+    /// Whether values have percent encoding, and a plus for a space.
+    is_encoded: bool,
+}
 
 impl<'r> Pairs<'r> {
+    /// The pairs of a query, or of a body of the type `application/x-www-form-urlencoded`.
     pub(crate) fn of_query(query: &'r str) -> Self {
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
         let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-        Self(pairs.map(|(name, value)| (decoded(name, true), value)).collect())
+        Self { pairs: pairs.map(|(name, value)| (decoded(name, true), value)).collect(), is_encoded: true }
     }
 
     /// The cookies of all `Cookie` headers (RFC 6265, 5.4).
     pub(crate) fn of_cookies(headers: impl Iterator<Item = &'r str>) -> Self {
         let pairs = headers.flat_map(|header| header.split(';'));
         let pairs = pairs.filter_map(|pair| pair.trim().split_once('='));
-        Self(pairs.map(|(name, value)| (Cow::Borrowed(name), value)).collect())
+        Self::of_parts(pairs.map(|(name, value)| (Cow::Borrowed(name), value)))
+    }
+
+    /// Pairs without any encoding.
+    pub(crate) fn of_parts(pairs: impl Iterator<Item = (Cow<'r, str>, &'r str)>) -> Self {
+        Self { pairs: pairs.collect(), is_encoded: false }
     }
 
     /// Whether a name occurs once, without a value.
@@ -43,18 +56,40 @@ impl<'r> Pairs<'r> {
         matches!(*self.all(name), [""])
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.pairs.len()
+    }
+
+    /// The names of all pairs.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.pairs.iter().map(|(name, _)| &**name)
+    }
+
+    /// The decoded values of all pairs with this name.
+    pub(crate) fn texts(&self, name: &str) -> Vec<String> {
+        self.all(name).into_iter().map(|text| self.decode(text)).collect()
+    }
+
     fn all(&self, name: &str) -> Vec<&'r str> {
-        self.0.iter().filter(|(known, _)| *known == name).map(|(_, value)| *value).collect()
+        self.pairs.iter().filter(|(known, _)| *known == name).map(|(_, value)| *value).collect()
+    }
+
+    fn decode(&self, text: &str) -> String {
+        if self.is_encoded { decoded(text, true).into_owned() } else { text.to_owned() }
     }
 }
 
 /// Reads a parameter of the query or a cookie.
 pub(crate) fn of_pairs(parameter: &Parameter, shape: &Shape, pairs: &Pairs<'_>) -> Found {
     let is_query = parameter.place == ParameterPlace::Query;
-    let decode = |text: &str| if is_query { decoded(text, true).into_owned() } else { text.to_owned() };
-    let is_object = shape.types.object && !shape.types.array;
-    if is_object && parameter.style == ParameterStyle::DeepObject {
-        return deep_object(&parameter.name, shape, pairs);
+    let decode = |text: &str| pairs.decode(text);
+    let is_object = shape.is_object();
+    if parameter.style == ParameterStyle::DeepObject && (shape.types.object || shape.types.array) {
+        let found = deep_object(&parameter.name, shape, pairs);
+        // Without a key, the value may be of another type: `name=`.
+        if is_object || found != Found::Absent {
+            return found;
+        }
     }
     if is_object && parameter.style == ParameterStyle::Form && parameter.explodes {
         let mut object = Map::new();
@@ -136,30 +171,98 @@ fn matrix(parameter: &Parameter, shape: &Shape, text: &str, decode: impl Fn(&str
     Found::Values(shape.values(&decode(first)))
 }
 
-/// `name[key]=value`.
+/// `name[key]=value`, also with several keys: `name[key][key]=value`, `name[key][0]=value`, `name[key][]=value`. OpenAPI does not
+/// define several keys, but Services read them.
 fn deep_object(name: &str, shape: &Shape, pairs: &Pairs<'_>) -> Found {
-    let mut object: Map<String, Value> = Map::new();
-    for (key, text) in &pairs.0 {
-        let inner = key.strip_prefix(name).and_then(|rest| rest.strip_prefix('[')?.strip_suffix(']'));
-        let Some(inner) = inner else { continue };
-        if object.len() >= ITEMS_MAX {
+    let mut object = Value::Null;
+    let mut count = 0;
+    for (key, text) in &pairs.pairs {
+        let Some(keys) = key.strip_prefix(name).and_then(keys) else { continue };
+        count += 1;
+        if count > ITEMS_MAX {
             return Found::Malformed("has too many properties");
         }
-        let of = shape.property(inner);
-        let text = decoded(text, true);
-        let is_list = of.is_some_and(|of| of.types.array);
-        let of_value = if is_list { of.and_then(|of| of.items.as_deref()) } else { of };
-        let value = of_value.map_or_else(|| Value::from(&*text), |of| of.value(&text));
-        match object.get_mut(inner) {
-            Some(Value::Array(items)) if is_list => items.push(value),
-            Some(_) => return Found::Malformed("has a property that occurs several times"),
-            None => {
-                let value = if is_list { vec![value].into() } else { value };
-                object.insert(inner.to_owned(), value);
-            }
+        if let Err(fault) = insert(&mut object, Some(shape), &keys, &pairs.decode(text)) {
+            return Found::Malformed(fault);
         }
     }
-    if object.is_empty() { Found::Absent } else { Found::Values(vec![object.into()]) }
+    if object.is_null() { Found::Absent } else { Found::Values(vec![object]) }
+}
+
+/// The keys of `[key][key]`; `None` if the text has another form.
+fn keys(text: &str) -> Option<Vec<&str>> {
+    text.strip_prefix('[')?.strip_suffix(']').map(|inner| inner.split("][").collect())
+}
+
+/// Adds a text at a place of a value that is not there yet, or that earlier texts began.
+fn insert(value: &mut Value, shape: Option<&Shape>, keys: &[&str], text: &str) -> Result<(), &'static str> {
+    let is_array = shape.is_some_and(|shape| shape.types.array && !shape.types.object);
+    let of_text = |shape: Option<&Shape>| shape.map_or_else(|| text.into(), |shape| shape.value(text));
+    let (key, rest) = match keys {
+        [] if is_array => ("", keys),
+        [] if !value.is_null() => return Err("has a property that occurs several times"),
+        [] => {
+            *value = of_text(shape);
+            return Ok(());
+        }
+        _ if keys.len() > DEPTH_MAX => return Err("has too many keys"),
+        [key, rest @ ..] => (*key, rest),
+    };
+    if is_array || key.is_empty() {
+        if value.is_null() {
+            *value = Value::Array(Vec::new());
+        }
+        let Value::Array(items) = value else { return Err("has items, but is no array") };
+        let index = match key {
+            "" => items.len(),
+            _ => key.parse().map_err(|_| "has a key, but is an array")?,
+        };
+        if index == items.len() {
+            items.push(Value::Null);
+        }
+        let item = items.get_mut(index).ok_or("has items that are not in order")?;
+        return insert(item, shape.and_then(|shape| shape.items.as_deref()), rest, text);
+    }
+    if value.is_null() {
+        *value = Value::Object(Map::new());
+    }
+    let Value::Object(object) = value else { return Err("has a key, but is no object") };
+    let property = shape.and_then(|shape| shape.property(key));
+    insert(object.entry(key).or_insert(Value::Null), property, rest, text)
+}
+
+/// Reads a field of a form without a style: an array is a field for each item, and an object is a JSON text.
+pub(crate) fn of_texts(shape: &Shape, texts: &[String]) -> Found {
+    let values = |shape: &Shape, text: &str| {
+        let mut values = Vec::new();
+        if shape.types.object || shape.types.array {
+            values.extend(crate::json::read(text.as_bytes()).ok());
+        }
+        if !shape.is_object() || shape.types.string {
+            values.extend(shape.values(text));
+        }
+        values
+    };
+    let any = Shape::default();
+    match texts {
+        [] => Found::Absent,
+        _ if shape.types.array || *shape == any && texts.len() > 1 => {
+            let of_item = shape.items.as_deref().unwrap_or(&any);
+            let mut items = Vec::new();
+            for text in texts {
+                let Some(value) = values(of_item, text).into_iter().next() else {
+                    return Found::Malformed("has an item that is not JSON");
+                };
+                items.push(value);
+            }
+            Found::Values(vec![items.into()])
+        }
+        [text] => match values(shape, text) {
+            values if values.is_empty() => Found::Malformed("is not JSON"),
+            values => Found::Values(values),
+        },
+        _ => Found::Malformed("occurs several times, but is no array"),
+    }
 }
 
 fn array(shape: &Shape, texts: impl Iterator<Item = String>) -> Found {
@@ -298,6 +401,13 @@ mod tests {
         shape(json!({"type": "object", "properties": {"R": number, "G": number, "B": {"type": "string"}}}))
     }
 
+    fn deep() -> Shape {
+        let number = json!({"type": "object", "properties": {"b": {"type": "integer"}}});
+        shape(json!({"type": "object", "properties": {
+            "a": number, "list": {"type": "array", "items": {"type": "integer"}}, "in": {"type": "array", "items": number},
+        }}))
+    }
+
     fn one(value: Value) -> Found {
         Found::Values(vec![value])
     }
@@ -322,6 +432,13 @@ mod tests {
             (SpaceDelimited, false, list(), "color=blue%20black+brown", colors()),
             (PipeDelimited, false, list(), "color=blue|black%7Cbrown", colors()),
             (PipeDelimited, false, rgb(), "color=R|100|G|200|B|150", mixed()),
+            (
+                DeepObject,
+                true,
+                deep(),
+                "color[a][b]=1&color[list][]=2&color[list][]=3&color[in][0][b]=4&color[in][0][c]=5",
+                one(json!({"a": {"b": 1}, "list": [2, 3], "in": [{"b": 4, "c": "5"}]})),
+            ),
             (DeepObject, true, rgb(), "color[R]=100&color%5BG%5D=200&color[B]=150&color=x", mixed()),
         ] {
             let parameter = parameter(ParameterPlace::Query, style, explodes);
@@ -388,6 +505,10 @@ mod tests {
             (Form, true, string(), "color=a&color=b"),
             (Form, false, list(), &*many),
             (DeepObject, true, rgb(), "color[R]=1&color[R]=2"),
+            (DeepObject, true, rgb(), "color[R]=1&color[R][x]=2"),
+            (DeepObject, true, deep(), "color[list][x]=2"),
+            (DeepObject, true, deep(), "color[list][7]=2"),
+            (DeepObject, true, deep(), "color[x][a][a][a][a][a][a][a][a]=2"),
         ] {
             let parameter = parameter(ParameterPlace::Query, style, explodes);
             let found = of_pairs(&parameter, &shape, &Pairs::of_query(query));

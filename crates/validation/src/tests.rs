@@ -30,13 +30,28 @@ fn compiled(schemas: &Value, operation: OperationContract) -> Arc<Operation> {
     contract.operation("a").unwrap().clone()
 }
 
+fn empty() -> MediaContract {
+    MediaContract { media_type: "".into(), schema: None, examples: vec![], fields: vec![] }
+}
+
 fn with_body(schemas: &Value) -> Arc<Operation> {
     let media =
-        |media_type: &str| MediaContract { media_type: media_type.into(), schema: Some(0), examples: vec![] };
+        |media_type: &str| MediaContract { media_type: media_type.into(), schema: Some(0), ..empty() };
     let bodies = vec![media("application/*"), media("text/csv")];
     let responses = vec![
-        ResponseContract { status: StatusRange::Code(200), bodies: vec![media("application/json")] },
-        ResponseContract { status: StatusRange::Code(204), bodies: vec![] },
+        ResponseContract {
+            status: StatusRange::Code(200),
+            bodies: vec![media("application/json")],
+            headers: vec![],
+        },
+        ResponseContract {
+            status: StatusRange::Code(204),
+            bodies: vec![],
+            headers: vec![
+                parameter("X-Left", ParameterPlace::Header, true, 0),
+                parameter("X-Next", ParameterPlace::Header, false, 0),
+            ],
+        },
     ];
     compiled(
         schemas,
@@ -118,12 +133,26 @@ fn body_is_checked_by_its_schema_if_it_is_json() {
 #[test]
 fn response_is_checked_by_status_media_type_and_schema() {
     let operation = with_body(&json!({"0": {"type": "integer"}}));
+    let all = |status, headers: &[(&str, &'static str)], has_body| {
+        let header = |name: &str| {
+            let values = headers.iter().filter(|(known, value)| *known == name && !value.is_empty());
+            values.map(|(_, value)| value.as_bytes()).collect()
+        };
+        let violations = operation.check_response_head(status, &header, has_body);
+        violations.into_iter().map(|violation| (violation.place, violation.detail)).collect::<Vec<_>>()
+    };
     let head = |status, content_type: &'static str, has_body| {
-        let content_type = Some(content_type.as_bytes()).filter(|text| !text.is_empty());
-        operation.check_response_head(status, content_type, has_body).map(|violation| violation.detail)
+        all(status, &[("content-type", content_type)], has_body).pop().map(|(_, detail)| detail)
     };
     assert_eq!(head(200, "application/json", true), None);
-    assert_eq!(head(204, "", false), None);
+    assert_eq!(all(204, &[("x-left", "7")], false), []);
+    assert_eq!(
+        all(204, &[("x-next", "x")], false),
+        [
+            (Place::Header("X-Left".into()), "is required".to_owned()),
+            (Place::Header("X-Next".into()), "value is not of type \"integer\"".to_owned()),
+        ]
+    );
     assert_eq!(
         head(500, "application/json", true).unwrap(),
         "The operation has no response with status 500."
@@ -133,6 +162,112 @@ fn response_is_checked_by_status_media_type_and_schema() {
     assert_eq!(head(200, "", false), None);
     assert_eq!(pointers(&operation.check_response_body(200, JSON, b"\"x\"")), [""]);
     assert_eq!(operation.check_response_body(204, JSON, b"\"x\""), []);
+}
+
+const FORM: &[u8] = b"application/x-www-form-urlencoded";
+
+fn with_form(schema: &Value, fields: Vec<Parameter>) -> Arc<Operation> {
+    let media = |media_type: &str| MediaContract {
+        media_type: media_type.into(),
+        schema: Some(0),
+        fields: fields.clone(),
+        ..empty()
+    };
+    let bodies = vec![media("application/x-www-form-urlencoded"), media("multipart/form-data")];
+    compiled(&json!({"0": schema}), OperationContract { bodies, ..OperationContract::default() })
+}
+
+fn pet() -> Value {
+    json!({
+        "type": "object", "required": ["name"], "additionalProperties": false,
+        "properties": {
+            "name": {"type": "string", "minLength": 1},
+            "age": {"type": "integer"},
+            "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 2},
+            "owner": {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}},
+            "code": {"anyOf": [{"type": "integer", "minimum": 100}, {"type": "string", "maxLength": 2}]},
+        },
+    })
+}
+
+#[test]
+fn form_is_checked_by_its_schema() {
+    let operation = with_form(&pet(), vec![]);
+    assert!(operation.has_request_schema(Some(FORM)));
+    for (body, expected) in [
+        ("name=Rex&age=7&tags=a&tags=b", vec![]),
+        ("name=R%65x+II&owner=%7B%22id%22%3A7%7D", vec![]),
+        ("name=Rex&code=7", vec![]),
+        ("name=Rex&code=700", vec![]),
+        ("name=Rex&code=abc", vec!["/code"]),
+        ("name=Rex&age=seven", vec!["/age"]),
+        ("name=&age=1", vec!["/name"]),
+        ("age=7", vec![""]),
+        ("name=Rex&sex=m", vec![""]),
+        ("name=Rex&tags=a&tags=b&tags=c", vec!["/tags"]),
+        ("name=Rex&owner=%7B%22id%22%3A%22x%22%7D", vec!["/owner/id"]),
+        ("name=Rex&owner=x", vec!["/owner"]),
+        ("name=Rex&name=Tom", vec!["/name"]),
+        ("%", vec!["", ""]),
+    ] {
+        assert_eq!(pointers(&operation.check_request_body(Some(FORM), body.as_bytes())), expected, "{body}");
+    }
+    assert_eq!(pointers(&operation.check_request_body(Some(FORM), b"name=\xff")), [""]);
+    let many = "name=a&".repeat(100_000);
+    assert_eq!(pointers(&operation.check_request_body(Some(FORM), many.as_bytes())), [""]);
+}
+
+#[test]
+fn fields_of_a_form_have_styles() {
+    let field = |name: &str, style, explodes| {
+        let parameter = parameter(name, ParameterPlace::Query, false, 0);
+        Parameter { style, explodes, ..parameter }
+    };
+    let deep = || vec![field("owner", ParameterStyle::DeepObject, true)];
+    let flat =
+        || vec![field("owner", ParameterStyle::Form, true), field("tags", ParameterStyle::Form, false)];
+    for (fields, body, expected) in [
+        (deep(), "name=Rex&owner[id]=7", vec![]),
+        (deep(), "name=Rex&owner%5Bid%5D=x", vec!["/owner/id"]),
+        (deep(), "name=Rex&owner[x]=7", vec!["/owner"]),
+        (deep(), "name=Rex&owner[id]=7&owner[id]=8", vec!["/owner"]),
+        (flat(), "name=Rex&id=7&tags=a,b", vec![]),
+        (flat(), "name=Rex&id=x&tags=a,b,c", vec!["/owner/id", "/tags"]),
+    ] {
+        let found = with_form(&pet(), fields).check_request_body(Some(FORM), body.as_bytes());
+        let mut found = pointers(&found);
+        found.sort();
+        assert_eq!(found, expected, "{body}");
+    }
+}
+
+#[test]
+fn form_of_several_parts_is_checked_by_its_schema() {
+    let operation = with_form(&pet(), vec![]);
+    let check = |content_type: &str, body: &str| {
+        let body = body.replace('\n', "\r\n");
+        pointers(&operation.check_request_body(Some(content_type.as_bytes()), body.as_bytes()))
+    };
+    let of = |parts: &[(&str, &str)]| {
+        let part = |(name, text): &(&str, &str)| {
+            format!("--x\nContent-Disposition: form-data; name=\"{name}\"; filename=\"a\"\n\n{text}\n")
+        };
+        check("Multipart/Form-Data; boundary=x", &(parts.iter().map(part).collect::<String>() + "--x--\n"))
+    };
+    let none: [&str; 0] = [];
+    assert_eq!(of(&[("name", "Rex & Tom"), ("age", "7"), ("tags", "a"), ("tags", "b")]), none);
+    assert_eq!(of(&[("name", "Rex"), ("owner", "{\"id\": 7}")]), none);
+    assert_eq!(of(&[("name", "Rex"), ("age", "x"), ("owner", "{\"id\": \"x\"}")]), ["/age", "/owner/id"]);
+    assert_eq!(of(&[("age", "7")]), [""]);
+    assert_eq!(of(&[("name", "Rex"), ("name", "Tom")]), ["/name"]);
+    for (content_type, body) in [
+        ("multipart/form-data", "--x--\n"),
+        ("multipart/form-data; boundary=x", "--y--\n"),
+        ("multipart/form-data; boundary=x", "--x\nContent-Disposition: form-data; name=\"name\"\n\nRex"),
+        ("multipart/form-data; boundary=x", "--x\n\nRex\n--x--\n"),
+    ] {
+        assert_eq!(check(content_type, body), [""], "{body}");
+    }
 }
 
 #[test]

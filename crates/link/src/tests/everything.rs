@@ -83,6 +83,7 @@ fn contract() -> ApiContract {
         media_type: media_type.into(),
         schema,
         examples,
+        fields: Vec::new(),
     };
     let places =
         [ParameterPlace::Path, ParameterPlace::Query, ParameterPlace::Header, ParameterPlace::Cookie];
@@ -105,21 +106,24 @@ fn contract() -> ApiContract {
         schema: (index > 1).then_some(1),
         allows_empty: index == 2,
     };
-    let response = |status, bodies| ResponseContract { status, bodies };
+    let response = |status, bodies| ResponseContract { status, bodies, headers: Vec::new() };
+    let field = parameter((5, ParameterStyle::DeepObject));
+    let form = MediaContract { fields: vec![field.clone()], ..body("multipart/form-data", None, vec![]) };
+    let with_headers = |response| ResponseContract { headers: vec![field.clone()], ..response };
     ApiContract {
         schemas: r##"{"0":{"$ref":"#/$defs/1"},"1":true}"##.into(),
         operations: vec![OperationContract {
             id: "getPet".into(),
             parameters: styles.into_iter().enumerate().map(parameter).collect(),
             requires_body: true,
-            bodies: vec![body("application/json", Some(0), vec![])],
+            bodies: vec![body("application/json", Some(0), vec![]), form],
             responses: vec![
                 response(
                     StatusRange::Code(200),
                     vec![body("application/json", Some(1), vec![example(Some("cat"))])],
                 ),
                 response(StatusRange::Class(4), vec![body("text/*", None, vec![example(None)])]),
-                response(StatusRange::Default, vec![]),
+                with_headers(response(StatusRange::Default, vec![])),
             ],
         }],
         has_mocks: true,

@@ -236,13 +236,6 @@ fn checks() -> impl Strategy<Value = ApiChecks> {
 fn contract() -> impl Strategy<Value = ApiContract> {
     let example = (option::of(text()), text())
         .prop_map(|(name, value)| Example { name: name.map(Into::into), value: value.into() });
-    let body = ("[a-z]{1,5}/[a-z*]{1,5}", option::of(any::<u32>()), vec(example, 0..2))
-        .prop_map(|(media_type, schema, examples)| MediaContract {
-            media_type: media_type.into(),
-            schema,
-            examples,
-        })
-        .boxed();
     let places =
         vec![ParameterPlace::Path, ParameterPlace::Query, ParameterPlace::Header, ParameterPlace::Cookie];
     let styles = vec![
@@ -268,23 +261,35 @@ fn contract() -> impl Strategy<Value = ApiContract> {
             allows_empty,
         },
     );
+    let parameter = parameter.boxed();
+    let body = (
+        "[a-z]{1,5}/[a-z*]{1,5}",
+        option::of(any::<u32>()),
+        vec(example, 0..2),
+        vec(parameter.clone(), 0..2),
+    )
+        .prop_map(|(media_type, schema, examples, fields)| MediaContract {
+            media_type: media_type.into(),
+            schema,
+            examples,
+            fields,
+        })
+        .boxed();
     let status = prop_oneof![
         (100_u16..600).prop_map(StatusRange::Code),
         (1_u8..6).prop_map(StatusRange::Class),
         Just(StatusRange::Default),
     ];
-    let response =
-        (status, vec(body.clone(), 0..2)).prop_map(|(status, bodies)| ResponseContract { status, bodies });
-    let operation =
-        (text(), vec(parameter.boxed(), 0..3), any::<bool>(), vec(body, 0..2), vec(response, 0..3)).prop_map(
-            |(id, parameters, requires_body, bodies, responses)| OperationContract {
-                id: id.into(),
-                parameters,
-                requires_body,
-                bodies,
-                responses,
-            },
-        );
+    let response = (status, vec(body.clone(), 0..2), vec(parameter.clone(), 0..2))
+        .prop_map(|(status, bodies, headers)| ResponseContract { status, bodies, headers });
+    let operation = (text(), vec(parameter, 0..3), any::<bool>(), vec(body, 0..2), vec(response, 0..3))
+        .prop_map(|(id, parameters, requires_body, bodies, responses)| OperationContract {
+            id: id.into(),
+            parameters,
+            requires_body,
+            bodies,
+            responses,
+        });
     (text(), vec(operation, 0..3), any::<bool>()).prop_map(|(schemas, operations, has_mocks)| ApiContract {
         schemas: schemas.into(),
         operations,

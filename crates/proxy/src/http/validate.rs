@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use sluicegate_http1::{Chunk, ChunkedDecoder, Known, RequestFraming, ResponseFraming};
+use sluicegate_http1::{Chunk, ChunkedDecoder, Known, Line, RequestFraming, ResponseFraming};
 use sluicegate_model::feature::ValidationMode;
 use sluicegate_model::rule::{ApiOperation, PathMatch};
 use sluicegate_validation::{Operation, Place, Preferences, RequestHead, Violation, problem};
@@ -185,9 +185,7 @@ impl Exchange<'_> {
     /// The values of a header.
     fn headers(&self, name: &str) -> Vec<&[u8]> {
         let head = self.head();
-        let lines = head.head.lines.iter();
-        let lines = lines.filter(|line| line.name.of(head.buf).eq_ignore_ascii_case(name.as_bytes()));
-        lines.map(|line| line.value.of(head.buf)).collect()
+        values(&head.head.lines, head.buf, name)
     }
 
     fn mocked(&self, checks: &Checks, operation: &Operation) -> Refusal {
@@ -240,8 +238,8 @@ impl Exchange<'_> {
         let status = head.status;
         let content_type = head.header(buf, Known::ContentType).map(<[u8]>::to_vec);
         let has_body = !matches!(head.framing, ResponseFraming::None | ResponseFraming::Length(0));
-        let mut violations: Vec<Violation> =
-            operation.check_response_head(status, content_type.as_deref(), has_body).into_iter().collect();
+        let header = |name: &str| values(&head.lines, buf, name);
+        let mut violations = operation.check_response_head(status, &header, has_body);
         let has_schema = has_body && operation.has_response_schema(status, content_type.as_deref());
         let is_coded = head
             .header(buf, Known::ContentEncoding)
@@ -352,6 +350,12 @@ impl Exchange<'_> {
             }
         }
     }
+}
+
+/// The values of a header.
+fn values<'b>(lines: &[Line], buf: &'b [u8], name: &str) -> Vec<&'b [u8]> {
+    let lines = lines.iter().filter(|line| line.name.of(buf).eq_ignore_ascii_case(name.as_bytes()));
+    lines.map(|line| line.value.of(buf)).collect()
 }
 
 /// The checks of the responses of a route, if they are validated.

@@ -1,0 +1,120 @@
+//! Bodies of forms: from `application/x-www-form-urlencoded` and `multipart/form-data` to a JSON object (OpenAPI 3.1, "Encoding
+//! Object").
+//!
+//! A field with a style has the form of a query parameter with this style. Of the other fields, an object is a JSON text, an
+//! array is a field for each item, and everything else is text.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use futures_util::{FutureExt as _, stream};
+use multer::Multipart;
+use multer::bytes::Bytes;
+use serde_json::{Map, Value};
+use sluicegate_model::contract::{Parameter, ParameterStyle};
+
+use crate::media::is_multipart;
+use crate::parameter::{Found, Pairs, of_pairs, of_texts};
+use crate::shape::Shape;
+
+/// The most fields of a form.
+const FIELDS_MAX: usize = 1000;
+
+/// Why a body is no form: the name of the field at fault, and the fault, without a part of the body.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct FormFault {
+    pub(crate) field: Option<String>,
+    pub(crate) detail: Cow<'static, str>,
+}
+
+fn fault(detail: &'static str) -> FormFault {
+    FormFault { field: None, detail: detail.into() }
+}
+
+/// Reads a form of this media type. Returns the objects that it may stand for, the most likely first.
+pub(crate) fn read(
+    (content_type, media_type): (&[u8], &str),
+    body: &[u8],
+    fields: &[Parameter],
+    shape: &Shape,
+) -> Result<[Value; 2], FormFault> {
+    if is_multipart(media_type) {
+        let parts = parts(content_type, body)?;
+        let pairs = parts.iter().map(|(name, text)| (Cow::Borrowed(&**name), &**text));
+        return objects(&Pairs::of_parts(pairs), fields, shape);
+    }
+    let text = std::str::from_utf8(body).map_err(|_| fault("is no form: it is not UTF-8"))?;
+    objects(&Pairs::of_query(text), fields, shape)
+}
+
+/// The names and the texts of the parts. The content of a file that is no text loses its bytes that are not UTF-8.
+fn parts(content_type: &[u8], body: &[u8]) -> Result<Vec<(String, String)>, FormFault> {
+    let content_type = String::from_utf8_lossy(content_type);
+    let boundary = multer::parse_boundary(&content_type)
+        .map_err(|_| fault("is no form: Content-Type has no boundary"))?;
+    let all = stream::iter([Ok::<_, std::convert::Infallible>(Bytes::copy_from_slice(body))]);
+    let read = async {
+        let (mut form, mut parts) = (Multipart::new(all, boundary), Vec::new());
+        while let Some(part) = form.next_field().await.map_err(|_| fault("is no multipart/form-data"))? {
+            let name = part.name().ok_or_else(|| fault("has a part without a name"))?.to_owned();
+            let content = part.bytes().await.map_err(|_| fault("is no multipart/form-data"))?;
+            if parts.len() >= FIELDS_MAX {
+                return Err(fault("has too many fields"));
+            }
+            parts.push((name, String::from_utf8_lossy(&content).into_owned()));
+        }
+        Ok(parts)
+    };
+    // The whole body is there, so that nothing waits.
+    read.now_or_never().unwrap_or_else(|| Err(fault("is no multipart/form-data")))
+}
+
+fn objects(pairs: &Pairs<'_>, fields: &[Parameter], shape: &Shape) -> Result<[Value; 2], FormFault> {
+    if pairs.len() > FIELDS_MAX {
+        return Err(fault("has too many fields"));
+    }
+    let mut objects = [Map::new(), Map::new()];
+    let mut add = |name: &str, found: Found| {
+        let mut values = match found {
+            Found::Absent => return Ok(()),
+            Found::Malformed(detail) => {
+                // Other names are data of the client.
+                let field = shape.property(name).map(|_| name.to_owned());
+                return Err(FormFault { field, detail: detail.into() });
+            }
+            Found::Values(values) => values,
+        };
+        let Some(last) = values.pop() else { return Ok(()) };
+        let first = values.into_iter().next().unwrap_or_else(|| last.clone());
+        for (object, value) in objects.iter_mut().zip([first, last]) {
+            object.insert(name.to_owned(), value);
+        }
+        Ok(())
+    };
+    let any = Shape::default();
+    for field in fields {
+        add(&field.name, of_pairs(field, shape.property(&field.name).unwrap_or(&any), pairs))?;
+    }
+    let mut done = HashSet::new();
+    for name in pairs.names() {
+        let has_style = || fields.iter().any(|field| owns(field, shape, name));
+        if done.insert(name) && !has_style() {
+            add(name, of_texts(shape.property(name).unwrap_or(&any), &pairs.texts(name)))?;
+        }
+    }
+    Ok(objects.map(Value::Object))
+}
+
+/// Whether a pair with this name is a part of a field with a style.
+fn owns(field: &Parameter, shape: &Shape, name: &str) -> bool {
+    let part = || match field.style {
+        ParameterStyle::DeepObject => {
+            name.strip_prefix(&*field.name).is_some_and(|rest| rest.starts_with('['))
+        }
+        ParameterStyle::Form if field.explodes => shape.property(&field.name).is_some_and(|of| {
+            of.is_object() && of.properties.iter().any(|(property, _)| **property == *name)
+        }),
+        _ => false,
+    };
+    *field.name == *name || part()
+}
