@@ -37,8 +37,20 @@ paths:
       parameters: [{name: id, in: path, required: true, schema: {type: integer}}]
       requestBody: {content: {application/json: {schema: {properties: {name: {pattern: "(?=x)"}}}}}}
       responses: {default: {description: any}}
+  /orders:
+    post:
+      operationId: order
+      requestBody:
+        content:
+          application/x-www-form-urlencoded: {schema: {$ref: "#/components/schemas/Order"}, encoding: {to: {style: deepObject}}}
+          multipart/form-data: {schema: {$ref: "#/components/schemas/Order"}}
+      responses: {"200": {description: done, headers: {X-Left: {required: true, schema: {type: integer}}}}}
 components:
   schemas:
+    Order:
+      type: object
+      required: [count]
+      properties: {count: {type: integer}, to: {type: object, additionalProperties: {type: string, maxLength: 9}}}
     Pet:
       type: object
       required: [name, id]
@@ -84,6 +96,10 @@ fn request(method: &str, target: &str, lines: &str, body: &str) -> String {
 
 const JSON: &str = "Content-Type: application/json\r\n";
 
+const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
+const PARTS: &str = "Content-Type: multipart/form-data; boundary=x\r\n";
+const PART_OF_COUNT_7: &str = "--x\r\nContent-Disposition: form-data; name=\"count\"\r\n\r\n7\r\n--x--\r\n";
+
 async fn ask(site: &Site, method: &str, target: &str, lines: &str, body: &str) -> anyhow::Result<Response> {
     Ok(Client::connect(site.http).await?.request(request(method, target, lines, body)).await?)
 }
@@ -110,6 +126,8 @@ async fn invalid_requests_receive_problems_that_name_each_error() -> TestResult 
         ("GET", "/v1/pets?limit=7", "X-Shop: north\r\n", ""),
         ("GET", "/v1/pets/7", "", ""),
         ("HEAD", "/v1/pets/7", "", ""),
+        ("POST", "/v1/orders", FORM, "count=7&to[city]=Rome"),
+        ("POST", "/v1/orders", PARTS, PART_OF_COUNT_7),
         ("POST", "/v1/pets", JSON, r#"{"name": "Tom", "tag": null, "mother": {"name": "Eve"}}"#),
     ] {
         let response = ask(&site, method, target, lines, body).await?;
@@ -154,6 +172,23 @@ async fn invalid_requests_receive_problems_that_name_each_error() -> TestResult 
         ("POST", "/v1/pets", "", "", json!([{"pointer": "#", "detail": "is required"}])),
         (
             "POST",
+            "/v1/orders",
+            FORM,
+            "count=x&to%5Bcity%5D=New+York+City",
+            json!([
+                {"pointer": "#/count", "detail": "value is not of type \"integer\""},
+                {"pointer": "#/to/city", "detail": "value is longer than 9 characters"},
+            ]),
+        ),
+        (
+            "POST",
+            "/v1/orders",
+            PARTS,
+            "--x--\r\n",
+            json!([{"pointer": "#", "detail": "\"count\" is a required property"}]),
+        ),
+        (
+            "POST",
             "/v1/pets",
             JSON,
             r#"{"name": "#,
@@ -167,7 +202,7 @@ async fn invalid_requests_receive_problems_that_name_each_error() -> TestResult 
     assert_eq!(backend.requests(), served, "no endpoint receives invalid requests");
     let rejected =
         metric(&site, "sluicegate_api_invalid_total", &["message=\"request\"", "action=\"rejected\""]);
-    assert_eq!(rejected.await?, 6);
+    assert_eq!(rejected.await?, 8);
     Ok(())
 }
 
@@ -366,9 +401,18 @@ async fn invalid_responses_receive_502_in_enforce() -> TestResult {
         assert_eq!(response.status, 502, "{expected}: {}", response.text());
         assert_eq!(errors(&response)?, expected);
     }
+    let head = |left: &str| format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{left}\r\n");
+    backend.set(Behaviour::raw(head("X-Left: 7\r\n")));
+    assert_eq!(ask(&site, "POST", "/v1/orders", "", "").await?.status, 200);
+    for (left, detail) in [("X-Left: x\r\n", "value is not of type \"integer\""), ("", "is required")] {
+        backend.set(Behaviour::raw(head(left)));
+        let response = ask(&site, "POST", "/v1/orders", "", "").await?;
+        assert_eq!(response.status, 502, "{}", response.text());
+        assert_eq!(errors(&response)?, json!([{"header": "X-Left", "detail": detail}]));
+    }
     let rejected =
         metric(&site, "sluicegate_api_invalid_total", &["message=\"response\"", "action=\"rejected\""]);
-    assert_eq!(rejected.await?, 5);
+    assert_eq!(rejected.await?, 7);
     Ok(())
 }
 
