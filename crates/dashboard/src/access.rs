@@ -20,7 +20,7 @@ use sluicegate_proxy::openid::PublishedPlaces;
 
 use crate::openid::{LoggedIn, OpenId, Rights};
 use crate::users;
-pub use crate::users::{Name, Role, TokenError, User};
+pub use crate::users::{Fault, Name, Role, TokenError, User};
 
 /// The duration of a session.
 const SESSION: Duration = Duration::from_secs(12 * 3600);

@@ -208,7 +208,8 @@ impl OpenId {
         };
         let purpose = |of: &str| format!("{} {of}", site.name());
         let seal = |of: &str| {
-            let unusable = || Fault::new("openIdConnect", "has a secret that cannot be used: write another secret");
+            let unusable =
+                || Fault::new("openIdConnect", "has a secret that cannot be used: write another secret");
             Seal::new([secret.as_bytes()], &purpose(of)).ok_or_else(unusable)
         };
         let (sessions, attempts) = (seal("session")?, seal("login")?);
@@ -383,7 +384,9 @@ impl Section {
         match secret.len() {
             length if length < TOKEN_MIN => Err(at(
                 field,
-                format!("has {length} bytes: use at least {TOKEN_MIN} bytes, because the keys of the sessions follow from it"),
+                format!(
+                    "has {length} bytes: use at least {TOKEN_MIN} bytes, because the keys of the sessions follow from it"
+                ),
             )),
             _ => Ok(secret),
         }
@@ -393,9 +396,9 @@ impl Section {
         let Some(text) = &self.ca_certificates else { return Ok(None) };
         let certificates = CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>();
         let certificates = certificates.ok().and_then(CaCertificates::new);
-        certificates
-            .map(Some)
-            .ok_or_else(|| at("caCertificates", "has no certificates in PEM: write the text of a file of certificates"))
+        certificates.map(Some).ok_or_else(|| {
+            at("caCertificates", "has no certificates in PEM: write the text of a file of certificates")
+        })
     }
 
     fn rules(self) -> Result<Rules, Fault> {
@@ -438,10 +441,9 @@ impl Who {
         match (group, user) {
             (Some(group), None) if !group.is_empty() => Ok(Self::Group(group)),
             (None, Some(user)) if !user.is_empty() => Ok(Self::User(user)),
-            _ => Err(at(
-                &format!("{field}[{index}]"),
-                "has no group and no user, or both: write one of them",
-            )),
+            _ => {
+                Err(at(&format!("{field}[{index}]"), "has no group and no user, or both: write one of them"))
+            }
         }
     }
 

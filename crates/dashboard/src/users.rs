@@ -254,7 +254,8 @@ fn in_words(field: String, error: &serde_saphyr::Error) -> Fault {
         Error::SerdeUnknownField { field: unknown, expected, .. } => {
             let said = format!("{} is no field: write one of {}", shown(unknown), list(expected));
             // The path ends with the unknown field.
-            let parent = field.strip_suffix(&**unknown).map_or(&*field, |parent| parent.trim_end_matches('.'));
+            let parent =
+                field.strip_suffix(&**unknown).map_or(&*field, |parent| parent.trim_end_matches('.'));
             match parent.is_empty() {
                 true => Fault::new("", said),
                 false => Fault::new("", format!("{parent}: {said}")),
@@ -281,7 +282,9 @@ fn in_words(field: String, error: &serde_saphyr::Error) -> Fault {
         }
         // An error of `Name` or of `ClientAuthentication`.
         Error::Message { msg, .. } if msg == NO_NAME => Fault::new(field, NO_NAME),
-        _ if field.is_empty() => Fault::new("", format!("the text is not valid YAML of users: write {EXAMPLE}")),
+        _ if field.is_empty() => {
+            Fault::new("", format!("the text is not valid YAML of users: write {EXAMPLE}"))
+        }
         _ => Fault::new(field, "has a value that cannot be read: write the value as in docs/dashboard.md"),
     }
 }
@@ -387,7 +390,10 @@ mod tests {
                 "\n# users\nusers:\n- {name: ada, token: TOKEN1}\n- name: bob\n  role: admin\n  token: TOKEN\n",
                 "token:6:9: users[1].role has the value \"admin\": write one of viewer, operator",
             ),
-            ("users:\n- {name: ada, role: TOKEN, token: TOKEN}", "token:2:21: users[0].role has the value a name"),
+            (
+                "users:\n- {name: ada, role: TOKEN, token: TOKEN}",
+                "token:2:21: users[0].role has the value a name",
+            ),
             (
                 "users: [{name: ada, roles: viewer, token: TOKEN}]",
                 "token:1:21: users[0]: \"roles\" is no field: write one of name, role, groups, consumers, token",
@@ -423,10 +429,7 @@ mod tests {
             ("users:\n  - [", "not valid YAML of users: write users: [{name: ada"),
             ("TOKEN\nTOKEN", "token:1:1: the file has a value of another type"),
             (" \n", "token: the file is empty: write a token of at least 16 bytes, or users: ["),
-            (
-                "openIdConnect: {issuer: 5, clientId: a}",
-                "openIdConnect has no field publicUrl",
-            ),
+            ("openIdConnect: {issuer: 5, clientId: a}", "openIdConnect has no field publicUrl"),
             (
                 "openIdConnect:\n  issuer: a\n  roles:\n  - {group: a, role: TOKEN}",
                 "token:4:23: openIdConnect.roles[0].role has the value a name",

@@ -354,6 +354,9 @@ impl Reference<'_> {
             Place::DefaultBackend => format!("{field}.{within}"),
             Place::Path(..) => format!("{field}.backend.{within}"),
             Place::Data(_) => field,
+            Place::Environment(_) => {
+                format!("{field}.backend.{}", if within == "service.name" { "service" } else { "port" })
+            }
             _ => format!("{field}.{}", within.trim_start_matches("service.")),
         };
         let message = match self.place {

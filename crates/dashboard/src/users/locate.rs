@@ -1,7 +1,7 @@
 //! The place of a field, found in a second reading of the file.
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::Deserialize as _;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
 /// The line and the column of a field such as `users[0].role`, from 1. If the field is absent, the place of the nearest field
@@ -12,7 +12,8 @@ pub(super) fn position(text: &str, field: &str) -> Option<(u64, u64)> {
         let mut found = None;
         let descent = Descent { steps: &steps[..length], found: &mut found };
         // The text is valid, or the error is not about a field.
-        let read = serde_saphyr::with_deserializer_from_str(text, |deserializer| descent.deserialize(deserializer));
+        let read =
+            serde_saphyr::with_deserializer_from_str(text, |deserializer| descent.deserialize(deserializer));
         read.ok().and(found)
     })
 }

@@ -1,12 +1,14 @@
 //! The client of the Kubernetes API.
 
+use std::error::Error as _;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt as _};
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use tower::ServiceBuilder;
 
@@ -41,17 +43,30 @@ pub enum ClientError {
         /// Its path.
         path: PathBuf,
         /// The cause.
-        source: kube::config::KubeconfigError,
+        source: KubeconfigError,
     },
     /// There is neither a service account nor a kubeconfig.
-    #[error("no credentials for a cluster: {0}; run in a pod with a service account, or set --kubeconfig")]
-    Infer(#[from] kube::config::InferConfigError),
+    #[error("no credentials for a cluster: {}; run in a pod with a service account, or set --kubeconfig", in_words(.0))]
+    Infer(#[from] InferConfigError),
     /// The default kubeconfig cannot be read, although a context was named.
     #[error("cannot use the kubeconfig: {0}")]
-    Context(#[from] kube::config::KubeconfigError),
+    Context(#[from] KubeconfigError),
     /// The configuration makes no client.
     #[error("cannot use the credentials for the cluster: {0}")]
     Client(#[from] kube::Error),
+}
+
+/// The reason of kube in one sentence. Its own message repeats the reason for a pod and for a kubeconfig.
+fn in_words(error: &InferConfigError) -> String {
+    match error.source().and_then(|source| source.downcast_ref::<KubeconfigError>()) {
+        Some(KubeconfigError::FindPath) => "there is no kubeconfig".to_owned(),
+        Some(KubeconfigError::ReadConfig(error, path)) if error.kind() == io::ErrorKind::NotFound => {
+            format!("{} does not exist", path.display())
+        }
+        Some(KubeconfigError::CurrentContextNotSet) => "the kubeconfig names no current context".to_owned(),
+        Some(error) => error.to_string(),
+        None => error.to_string(),
+    }
 }
 
 impl Credentials {
@@ -113,4 +128,18 @@ fn client(config: Config) -> kube::Result<Client> {
         .map_err(tower::BoxError::from)
         .service(client);
     Ok(Client::new(service, config.default_namespace))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn missing_kubeconfig_is_one_short_sentence() {
+        // Without a service account and without KUBECONFIG, kube reads ~/.kube/config.
+        let Err(error) = Config::infer().await else { return };
+        let said = ClientError::from(error).to_string();
+        assert!(said.starts_with("no credentials for a cluster: "), "{said}");
+        assert!(said.len() < 160 && !said.contains("in-cluster"), "{said}");
+    }
 }
