@@ -381,10 +381,11 @@ mod tests {
     #[test]
     fn faulty_users_are_rejected_and_no_message_has_a_token() {
         const TOKEN: &str = "secret-0123456789";
+        let mut wrong = Vec::new();
         for (file, said) in [
             (
                 "users: [{name: ada, token: short}]",
-                "token:1:29: users[0].token of the user \"ada\" has 5 bytes: write from 16 to 4096 bytes",
+                "token:1:28: users[0].token of the user \"ada\" has 5 bytes: write from 16 to 4096 bytes",
             ),
             (
                 "\n# users\nusers:\n- {name: ada, token: TOKEN1}\n- name: bob\n  role: admin\n  token: TOKEN\n",
@@ -436,8 +437,11 @@ mod tests {
             ),
         ] {
             let error = of(&file.replace("TOKEN", TOKEN)).expect_err(file).to_string();
-            assert!(error.contains(said) && !error.contains(TOKEN), "{file}: {error}");
+            if !error.contains(said) || error.contains(TOKEN) {
+                wrong.push(format!("{file}: {error}"));
+            }
         }
+        assert_eq!(wrong, [""; 0]);
     }
 
     #[test]

@@ -393,7 +393,7 @@ mod tests {
     fn response_without_a_valid_status_is_a_warning() {
         let of = json!({"200": {}, "4XX": {}, "default": {}, "x-note": {}, "2000": {}, "600": {}, "6XX": {}, "20": {}, "+20": {}});
         let document = with_paths(json!({"/a": {"get": {"responses": of}}}));
-        let expected = ["+20", "20", "2000", "600", "6XX"].map(|status| {
+        let expected = ["+20", "2000", "20", "600", "6XX"].map(|status| {
             format!(
                 "#/paths/~1a/get/responses/{status}: {status:?} is no status, so the response has no effect: write 100 to 599, \
                  1XX to 5XX, or default"

@@ -85,7 +85,7 @@ mod tests {
             ("users[1].role", Some((5, 9))),
             ("users[0].name", Some((3, 10))),
             ("users[0].role", Some((3, 3))),
-            ("users[7]", Some((3, 1))),
+            ("users[7]", Some((3, 3))),
             ("", None),
             ("other", None),
         ] {
