@@ -31,7 +31,7 @@ pub enum EditError {
     Client(#[from] ClientError),
     /// The API server does not read or change the object.
     #[error("the API server rejects the change: {0}")]
-    Cluster(#[from] kube::Error),
+    Cluster(kube::Error),
     /// The file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
     Read {
@@ -103,6 +103,12 @@ pub enum EditFault {
 
 /// The attempts to change an object that another process changes at the same time.
 const ATTEMPTS: u32 = 5;
+
+impl From<kube::Error> for EditError {
+    fn from(error: kube::Error) -> Self {
+        Self::Cluster(error)
+    }
+}
 
 impl EditError {
     /// Whether the change is tried again after this attempt, the first being 1. Another process, such as the writer of the status, may

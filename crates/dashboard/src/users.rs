@@ -241,7 +241,8 @@ fn parse(text: &[u8]) -> Result<WrittenFile, (Option<(u64, u64)>, Fault)> {
     read.map_err(|error| {
         let location = error.location().filter(|location| location.line() > 0);
         let position = location.map(|location| (location.line(), location.column()));
-        let field = if field == "." { String::new() } else { field };
+        // The path of a fault at a key ends with `?`.
+        let field = field.trim_end_matches(['?', '.']).to_owned();
         (position, in_words(field, error.without_snippet()))
     })
 }
@@ -280,11 +281,22 @@ fn in_words(field: String, error: &serde_saphyr::Error) -> Fault {
             };
             Fault::new(field, format!("has a value of another type: write {expected}")).or_of_file(EXAMPLE)
         }
-        // An error of `Name` or of `ClientAuthentication`.
-        Error::Message { msg, .. } if msg == NO_NAME => Fault::new(field, NO_NAME),
-        _ if field.is_empty() => {
-            Fault::new("", format!("the text is not valid YAML of users: write {EXAMPLE}"))
+        Error::Unexpected { expected, .. } => {
+            let expected = match *expected {
+                "sequence start" => "a list",
+                "mapping start" => "a mapping of fields",
+                "string scalar" | "scalar" => "text",
+                _ => "the value as in docs/dashboard.md",
+            };
+            Fault::new(field, format!("has a value of another type: write {expected}")).or_of_file(EXAMPLE)
         }
+        Error::ExternalMessage { .. } | Error::Eof { .. } => Fault::new(
+            "",
+            "the text is not valid YAML: correct the brackets, the quotes and the indentation here",
+        ),
+        // An error of `Name`.
+        Error::Message { msg, .. } if msg == NO_NAME => Fault::new(field, NO_NAME),
+        _ if field.is_empty() => Fault::new("", format!("the file is no list of users: write {EXAMPLE}")),
         _ => Fault::new(field, "has a value that cannot be read: write the value as in docs/dashboard.md"),
     }
 }
@@ -404,7 +416,7 @@ mod tests {
                 "users: [{name: ada, token: TOKEN}]\nuser: []",
                 "token:2:1: \"user\" is no field: write one of users, openIdConnect",
             ),
-            ("users: [{name: ada}]", "token:1:9: users[0] has no field token: add it"),
+            ("users: [{name: ada}]", "token:1:10: users[0] has no field token: add it"),
             ("users: [{name: ada, name: bob}]", "users[0] has \"name\" twice: remove one"),
             ("users: TOKEN", "token:1:8: users has a value of another type: write a list"),
             ("users:\n- TOKEN", "token:2:3: users[0] has a value of another type: write a mapping of fields"),
@@ -427,13 +439,13 @@ mod tests {
             ("users: [{name: '', token: TOKEN}]", "token:1:16: users[0].name \"\" is no name"),
             ("users: [{name: ada, token: TOKEN é}]", "users[0].token of the user \"ada\" has a character"),
             ("users: []", "token:1:8: users has 0 users: write 1 to 1000 users"),
-            ("users:\n  - [", "not valid YAML of users: write users: [{name: ada"),
+            ("users:\n  - [", "token:2:5: the text is not valid YAML: correct"),
             ("TOKEN\nTOKEN", "token:1:1: the file has a value of another type"),
             (" \n", "token: the file is empty: write a token of at least 16 bytes, or users: ["),
             ("openIdConnect: {issuer: 5, clientId: a}", "openIdConnect has no field publicUrl"),
             (
                 "openIdConnect:\n  issuer: a\n  roles:\n  - {group: a, role: TOKEN}",
-                "token:4:23: openIdConnect.roles[0].role has the value a name",
+                "token:4:22: openIdConnect.roles[0].role has the value a name",
             ),
         ] {
             let error = of(&file.replace("TOKEN", TOKEN)).expect_err(file).to_string();

@@ -11,6 +11,7 @@
 //! | [`mod@shape`] | the types that a schema allows, by which text becomes a value |
 //! | [`mod@json`] | JSON bodies, in which each name occurs once |
 //! | [`mod@media`] | media types |
+//! | [`mod@charset`] | the charset of JSON |
 //! | [`mod@mock`] | mock responses |
 //! | [`mod@sample`] | values that are generated from schemas |
 //! | [`mod@schema`] | the compiler of schemas |
@@ -18,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+mod charset;
 mod contract;
 mod json;
 mod media;
@@ -31,6 +33,7 @@ mod shape;
 mod tests;
 mod violation;
 
+pub use charset::has_foreign_charset;
 pub use contract::{Contract, ContractFault};
 pub use media::{is_json, matches};
 pub use mock::{Mock, MockFault, Preferences};

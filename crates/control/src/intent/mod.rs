@@ -316,6 +316,15 @@ impl At<'_> {
 }
 
 impl Place {
+    /// The field with the path of a rule.
+    pub(crate) fn path_field(self) -> String {
+        let field = self.field();
+        match self {
+            Self::Environment(_) => format!("{field}.basePath"),
+            _ => format!("{field}.path"),
+        }
+    }
+
     /// The field, as problems name it.
     pub(crate) fn field(self) -> String {
         match self {
