@@ -110,3 +110,29 @@ async fn exchange(address: SocketAddr, path: &str) -> Result<Bytes, FetchError> 
     }
     Ok(body)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_about_a_status_has_one_remedy() {
+        let said = |first: &str| {
+            let (address, path) = (SocketAddr::from(([127, 0, 0, 1], 9901)), "/audit".to_owned());
+            let status = hyper::StatusCode::NOT_FOUND;
+            FetchError::Status { address, path, status, first: first.to_owned() }.to_string()
+        };
+        let own = said("This process has no audit trail. Start sluicegate serve with --audit.");
+        assert!(
+            own.ends_with(
+                "404 Not Found: This process has no audit trail. Start sluicegate serve with --audit."
+            ),
+            "{own}"
+        );
+        let other = said("<!DOCTYPE html>");
+        assert!(
+            other.ends_with("<!DOCTYPE html>; name the --admin address of a gateway with --admin"),
+            "{other}"
+        );
+    }
+}

@@ -184,7 +184,7 @@ mod tests {
         let api = |name: &str, more: &str| {
             format!(
                 "---\napiVersion: sluicegate.dev/v1alpha1\nkind: Api\nmetadata: {{name: {name}}}\nspec:\n{more}  document:\n    \
-                 inline: '{{openapi: 3.1.0, info: {{title: a, version: 1}}, paths: {{/a: {{get: {{responses: {{}}}}}}}}}}'\n  \
+                 inline: '{{openapi: 3.1.0, info: {{title: a, version: \"1\"}}, paths: {{/a: {{get: {{responses: {{}}}}}}}}}}'\n  \
                  environments:\n  - name: production\n    hosts: [a.test]\n    backend:\n      service: web\n      port: http\n"
             )
         };
@@ -202,7 +202,7 @@ mod tests {
         };
         let service = |port: &str| {
             format!(
-                "---\napiVersion: v1\nkind: Service\nmetadata: {{name: web}}\nspec: {{ports: [{{name: {port}, port: 80}}]}}\n"
+                "---\napiVersion: v1\nkind: Service\nmetadata: {{name: web}}\nspec: {{type: ExternalName, externalName: web.example, ports: [{{name: {port}, port: 80}}]}}\n"
             )
         };
         let no_route = "has no Ingress, no Gateway and no Api with a valid route: serve would have no route";
