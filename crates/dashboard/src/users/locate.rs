@@ -59,10 +59,8 @@ impl<'de> Visitor<'de> for Descent<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        let (index, rest) = match self.steps.split_first().map(|(step, rest)| (step.parse::<usize>(), rest)) {
-            Some((Ok(index), rest)) => (index, rest),
-            _ => return Err(A::Error::custom("no entry")),
-        };
+        let step = self.steps.split_first().map(|(step, rest)| (step.parse::<usize>(), rest));
+        let Some((Ok(index), rest)) = step else { return Err(A::Error::custom("no entry")) };
         for _ in 0..index {
             if list.next_element::<IgnoredAny>()?.is_none() {
                 return Ok(());
