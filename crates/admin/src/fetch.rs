@@ -19,8 +19,7 @@ const FIRST_MAX: usize = 200;
 pub enum FetchError {
     /// The connect failed.
     #[error(
-        "cannot connect to the admin interface at {address}: {error}; is the gateway running? \
-         Set its admin address with --admin"
+        "cannot connect to the admin interface at {address}: {error}; start the gateway, or name its --admin address with --admin"
     )]
     Connect {
         /// The address of the interface.
@@ -30,8 +29,7 @@ pub enum FetchError {
     },
     /// The connect or the response took too long.
     #[error(
-        "http://{address}{path} did not respond within {:?}; is it the admin interface of a gateway? \
-         Set its address with --admin",
+        "http://{address}{path} did not respond within {:?}; name the --admin address of a gateway with --admin",
         LIMITS.timeout
     )]
     Timeout {
@@ -41,9 +39,7 @@ pub enum FetchError {
         path: String,
     },
     /// The response has an error status.
-    #[error(
-        "http://{address}{path} responds with {status}: {first}; set the gateway's admin address with --admin"
-    )]
+    #[error("http://{address}{path} responds with {status}: {first}{}", remedy(first))]
     Status {
         /// The address of the interface.
         address: SocketAddr,
@@ -57,7 +53,7 @@ pub enum FetchError {
     /// The response is not a document.
     #[error(
         "http://{address}{path} does not respond as the admin interface of a gateway: {problem}; \
-         set the gateway's admin address with --admin"
+         name the --admin address of a gateway with --admin"
     )]
     Answer {
         /// The address of the interface.
@@ -67,6 +63,14 @@ pub enum FetchError {
         /// The fault in the response.
         problem: String,
     },
+}
+
+/// The remedy after an excerpt of a response. A sentence of an admin interface names its own remedy.
+fn remedy(first: &str) -> &'static str {
+    match first.ends_with('.') {
+        true => "",
+        false => "; name the --admin address of a gateway with --admin",
+    }
 }
 
 /// Fetches a JSON document, such as `/routes`, from the admin interface at this address.
@@ -105,4 +109,30 @@ async fn exchange(address: SocketAddr, path: &str) -> Result<Bytes, FetchError> 
         return Err(FetchError::Status { address, path: path.to_owned(), status, first });
     }
     Ok(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_about_a_status_has_one_remedy() {
+        let said = |first: &str| {
+            let (address, path) = (SocketAddr::from(([127, 0, 0, 1], 9901)), "/audit".to_owned());
+            let status = hyper::StatusCode::NOT_FOUND;
+            FetchError::Status { address, path, status, first: first.to_owned() }.to_string()
+        };
+        let own = said("This process has no audit trail. Start sluicegate serve with --audit.");
+        assert!(
+            own.ends_with(
+                "404 Not Found: This process has no audit trail. Start sluicegate serve with --audit."
+            ),
+            "{own}"
+        );
+        let other = said("<!DOCTYPE html>");
+        assert!(
+            other.ends_with("<!DOCTYPE html>; name the --admin address of a gateway with --admin"),
+            "{other}"
+        );
+    }
 }

@@ -33,7 +33,7 @@ pub mod store;
 #[cfg(test)]
 mod tests;
 
-pub use audit::{Audit, AuditAnswer, AuditOptions, AuditStatus, Chain, ChainError, Verified};
+pub use audit::{Audit, AuditAnswer, AuditOptions, AuditStatus, Chain, ChainError, TRAIL, Verified};
 pub use background::Retention;
 pub use location::{Location, LocationError};
 pub use outbox::{Outbox, OutboxStatus};

@@ -80,6 +80,8 @@ pub struct PublishedSubscription {
     pub message: Box<str>,
     /// The time of the creation, in seconds since 1970; `None` for objects of a file.
     pub created: Option<i64>,
+    /// The program that manages the object from a repository, such as Flux. The portal does not cancel the subscription.
+    pub manager: Option<Box<str>>,
     /// The place where the object was written; `None` for objects of a cluster.
     pub origin: Option<Place>,
 }
@@ -237,6 +239,7 @@ fn subscriptions(store: &Store, standings: &[Standing]) -> Vec<PublishedSubscrip
             },
             message: standing.map(|standing| standing.message.as_str()).unwrap_or_default().into(),
             created: subscription.created,
+            manager: subscription.manager.clone(),
             origin: Place::of(origin),
         }
     });

@@ -6,13 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use kube::Client;
-use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{
+    Api, DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams, PostParams, Preconditions,
+};
 use serde_json::{Map, Value, json};
 use sluicegate_model::Decision;
 
 use crate::keys::{ConsumerKeys, KeyError};
 use crate::manifest::{read_yaml, write_yaml};
-use crate::object::{Kind, ObjectRef};
+use crate::object::{Kind, ObjectRef, manager};
 use crate::source::cluster::client::ClientError;
 
 /// The folder of new objects, below the directory of manifests.
@@ -29,7 +31,7 @@ pub enum EditError {
     Client(#[from] ClientError),
     /// The API server does not read or change the object.
     #[error("the API server rejects the change: {0}")]
-    Cluster(#[from] kube::Error),
+    Cluster(kube::Error),
     /// The file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
     Read {
@@ -63,6 +65,14 @@ pub enum EditError {
     /// An operator has decided against a Subscription.
     #[error("an operator has rejected or suspended {0}, so its user cannot cancel it")]
     Decided(ObjectRef),
+    /// Another program manages a Subscription.
+    #[error("{by} manages {object} in a repository and would write it again: remove it there")]
+    Managed {
+        /// The Subscription.
+        object: ObjectRef,
+        /// The name of the program.
+        by: Box<str>,
+    },
     /// The Subscription is of another Consumer than the user saw.
     #[error("{0} is of another Consumer now")]
     Reassigned(ObjectRef),
@@ -94,10 +104,17 @@ pub enum EditFault {
 /// The attempts to change an object that another process changes at the same time.
 const ATTEMPTS: u32 = 5;
 
+impl From<kube::Error> for EditError {
+    fn from(error: kube::Error) -> Self {
+        Self::Cluster(error)
+    }
+}
+
 impl EditError {
-    /// Whether the object changed between the reading and the writing.
-    fn is_outdated(&self) -> bool {
-        matches!(self, Self::Cluster(kube::Error::Api(status)) if status.code == 409)
+    /// Whether the change is tried again after this attempt, the first being 1. Another process, such as the writer of the status, may
+    /// change the object between the reading and the writing.
+    fn is_tried_again(&self, attempt: u32) -> bool {
+        attempt < ATTEMPTS && matches!(self, Self::Cluster(kube::Error::Api(status)) if status.code == 409)
     }
 
     /// The kind of the error.
@@ -115,6 +132,7 @@ impl EditError {
             Self::Missing { .. } | Self::Key(KeyError::NoSuchKey { .. }) => EditFault::Missing,
             Self::Exists(_)
             | Self::Decided(_)
+            | Self::Managed { .. }
             | Self::Reassigned(_)
             | Self::Key(
                 KeyError::Exists(_) | KeyError::TooMany | KeyError::Valid(_) | KeyError::NotValid(_),
@@ -164,40 +182,37 @@ impl Edited<'_> {
         match self {
             Self::File(path) => change_file(path, object, change),
             Self::Cluster(client) => {
-                // Another process, such as the writer of the status, may change the object in between.
-                for _ in 1..ATTEMPTS {
+                let mut attempt = 1;
+                loop {
                     match change_cluster(client, object, &mut change).await {
-                        Err(error) if error.is_outdated() => {}
+                        Err(error) if error.is_tried_again(attempt) => attempt += 1,
                         result => return result,
                     }
                 }
-                change_cluster(client, object, change).await
             }
         }
     }
 
-    /// Removes a Subscription of a Consumer, unless an operator has decided against it. The check and the removal are one step: a
-    /// decision that comes between prevents the removal.
+    /// Removes a Subscription of a Consumer, unless an operator has decided against it, or another program manages it. The check and
+    /// the removal are one step: a decision that comes between prevents the removal.
     ///
     /// # Errors
     ///
-    /// The Subscription cannot be read or removed, is of another Consumer, or has a decision against the Consumer.
+    /// The Subscription cannot be read or removed, is of another Consumer, has a decision against the Consumer, or is managed by
+    /// another program.
     pub async fn cancel(&self, subscription: &ObjectRef, consumer: &ObjectRef) -> Result<(), EditError> {
-        let check = |spec: &Map<String, Value>| check_cancel(spec, subscription, consumer);
         match self {
-            Self::File(path) => remove_from_file(path, subscription, check),
+            Self::File(path) => remove_from_file(path, subscription, |spec, metadata| {
+                check_cancel((spec, metadata), subscription, consumer)
+            }),
             Self::Cluster(client) => {
-                let api = api(client, subscription);
-                let found = api.get(&subscription.name).await?;
-                let unreadable = || EditError::Unreadable(subscription.clone());
-                check(found.data["spec"].as_object().ok_or_else(unreadable)?)?;
-                let preconditions = Preconditions {
-                    uid: found.metadata.uid.clone(),
-                    resource_version: found.metadata.resource_version.clone(),
-                };
-                let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-                api.delete(&subscription.name, &params).await?;
-                Ok(())
+                let mut attempt = 1;
+                loop {
+                    match cancel_in_cluster(client, subscription, consumer).await {
+                        Err(error) if error.is_tried_again(attempt) => attempt += 1,
+                        result => return result,
+                    }
+                }
             }
         }
     }
@@ -214,6 +229,25 @@ impl Edited<'_> {
     ) -> Result<T, EditError> {
         self.change(consumer, |spec| change(&mut ConsumerKeys::of(spec))).await
     }
+}
+
+async fn cancel_in_cluster(
+    client: &Client,
+    subscription: &ObjectRef,
+    consumer: &ObjectRef,
+) -> Result<(), EditError> {
+    let api = api(client, subscription);
+    let found = api.get(&subscription.name).await?;
+    let unreadable = || EditError::Unreadable(subscription.clone());
+    let spec = found.data["spec"].as_object().ok_or_else(unreadable)?;
+    check_cancel((spec, &found.metadata), subscription, consumer)?;
+    let preconditions = Preconditions {
+        uid: found.metadata.uid.clone(),
+        resource_version: found.metadata.resource_version.clone(),
+    };
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    api.delete(&subscription.name, &params).await?;
+    Ok(())
 }
 
 async fn change_cluster<T, E: Into<EditError>>(
@@ -287,9 +321,9 @@ fn change_file<T, E: Into<EditError>>(
     Ok(result)
 }
 
-/// Whether the user of a Consumer may cancel a Subscription with this specification.
+/// Whether the user of a Consumer may cancel a Subscription with this specification and this metadata.
 fn check_cancel(
-    spec: &Map<String, Value>,
+    (spec, metadata): (&Map<String, Value>, &ObjectMeta),
     subscription: &ObjectRef,
     consumer: &ObjectRef,
 ) -> Result<(), EditError> {
@@ -298,9 +332,12 @@ fn check_cancel(
     if reference["name"] != *consumer.name || *namespace != *consumer.namespace {
         return Err(EditError::Reassigned(subscription.clone()));
     }
-    match Decision::is_against(spec) {
-        true => Err(EditError::Decided(subscription.clone())),
-        false => Ok(()),
+    if Decision::is_against(spec) {
+        return Err(EditError::Decided(subscription.clone()));
+    }
+    match manager::of(metadata.labels.as_ref(), metadata.annotations.as_ref()) {
+        Some(by) => Err(EditError::Managed { object: subscription.clone(), by }),
+        None => Ok(()),
     }
 }
 
@@ -308,7 +345,7 @@ fn check_cancel(
 fn remove_from_file(
     file: &Path,
     object: &ObjectRef,
-    check: impl FnOnce(&Map<String, Value>) -> Result<(), EditError>,
+    check: impl FnOnce(&Map<String, Value>, &ObjectMeta) -> Result<(), EditError>,
 ) -> Result<(), EditError> {
     let _one = FILES.lock().unwrap_or_else(PoisonError::into_inner);
     let text = fs::read_to_string(file).map_err(|error| EditError::Read { path: file.into(), error })?;
@@ -320,7 +357,9 @@ fn remove_from_file(
     let Some((index, written)) = found else {
         return Err(EditError::Missing { path: file.into(), object: object.clone() });
     };
-    check(written["spec"].as_object().ok_or_else(|| EditError::Unreadable(object.clone()))?)?;
+    let unreadable = || EditError::Unreadable(object.clone());
+    let metadata = serde_json::from_value(written["metadata"].clone()).map_err(|_| unreadable())?;
+    check(written["spec"].as_object().ok_or_else(unreadable)?, &metadata)?;
     documents.remove(index);
     let rest = documents.concat();
     match rest.trim().is_empty() {
@@ -392,7 +431,7 @@ impl Creation<'_> {
             "metadata": {
                 "namespace": object.namespace,
                 "name": object.name,
-                "labels": {"app.kubernetes.io/managed-by": "sluicegate-portal"},
+                "labels": {manager::MANAGED_BY.0: manager::MANAGED_BY.1},
             },
             "spec": spec,
         });
@@ -451,6 +490,10 @@ pub fn reference(kind: Kind, namespace: &str, name: &str) -> ObjectRef {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use kube::client::Body;
+
     use super::*;
 
     #[test]
@@ -517,6 +560,7 @@ spec: {suspended: true}
             of("rejected", &format!("{own}, approval: Rejected")),
             of("suspended", &format!("{own}, suspended: true")),
             of("other", "consumerRef: {name: bob}"),
+            of("flux", own).replace("shop}", "shop, labels: {kustomize.toolkit.fluxcd.io/name: x}}"),
         ];
         fs::write(&file, text.concat()).expect("a file");
         let bob = reference(Kind::Consumer, "apps", "bob");
@@ -524,7 +568,7 @@ spec: {suspended: true}
             let object = reference(Kind::Subscription, "shop", name);
             Edited::File(&file).cancel(&object, &bob).await.map_err(|error| error.fault())
         };
-        for name in ["rejected", "suspended", "other"] {
+        for name in ["rejected", "suspended", "other", "flux"] {
             assert_eq!(cancel(name).await, Err(EditFault::Conflict), "{name}");
         }
         for name in ["pending", "approved"] {
@@ -532,10 +576,62 @@ spec: {suspended: true}
             assert_eq!(cancel(name).await, Err(EditFault::Missing), "{name}");
         }
         let left = fs::read_to_string(&file).expect("a file");
-        assert_eq!(left, [&*text[0], &text[3], &text[4], &text[5]].concat(), "others stay");
+        assert_eq!(left, [&*text[0], &text[3], &text[4], &text[5], &text[6]].concat(), "others stay");
         fs::write(&file, &text[0]).expect("a file");
         assert_eq!(cancel("kept").await, Ok(()));
         assert!(!file.exists(), "no empty file stays");
+    }
+
+    /// A client of an API server with one Subscription of Consumer apps/bob, whose first removals come too late. The requests.
+    fn cluster(labels: Value, conflicts: usize) -> (Client, Arc<Mutex<Vec<String>>>) {
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let seen = requests.clone();
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let removals = seen.iter().filter(|method| *method == "DELETE").count();
+            seen.push(request.method().to_string());
+            let (status, answer) = match (request.method().as_str(), removals) {
+                ("DELETE", removals) if removals < conflicts => {
+                    (409, json!({"kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409}))
+                }
+                ("DELETE", _) => (200, json!({"kind": "Status", "status": "Success"})),
+                _ => (
+                    200,
+                    json!({"apiVersion": "sluicegate.dev/v1alpha1", "kind": "Subscription",
+                        "metadata": {"name": "a", "namespace": "shop", "uid": "u", "labels": labels,
+                            "resourceVersion": removals.to_string()},
+                        "spec": {"consumerRef": {"name": "bob", "namespace": "apps"}}}),
+                ),
+            };
+            let response =
+                http::Response::builder().status(status).body(Body::from(answer.to_string().into_bytes()));
+            std::future::ready(response)
+        });
+        (Client::new(service, "default"), requests)
+    }
+
+    #[tokio::test]
+    async fn cancellation_in_a_cluster_is_tried_again_if_the_subscription_changes_in_between() {
+        let (object, bob) =
+            (reference(Kind::Subscription, "shop", "a"), reference(Kind::Consumer, "apps", "bob"));
+        for (conflicts, expected) in [(0, Ok(())), (4, Ok(())), (5, Err(EditFault::Conflict))] {
+            let (client, requests) = cluster(json!({}), conflicts);
+            let result = Edited::Cluster(&client).cancel(&object, &bob).await.map_err(|error| error.fault());
+            assert_eq!(result, expected, "{conflicts}");
+            let requests = requests.lock().expect("no panic").clone();
+            assert_eq!(requests, ["GET", "DELETE"].repeat(5.min(conflicts + 1)), "each attempt reads again");
+        }
+    }
+
+    #[tokio::test]
+    async fn subscription_that_another_program_manages_is_not_cancelled_in_a_cluster() {
+        let (object, bob) =
+            (reference(Kind::Subscription, "shop", "a"), reference(Kind::Consumer, "apps", "bob"));
+        let (client, requests) = cluster(json!({"helm.toolkit.fluxcd.io/name": "shop"}), 0);
+        let error = Edited::Cluster(&client).cancel(&object, &bob).await.expect_err("a managed object");
+        assert_eq!(error.fault(), EditFault::Conflict);
+        assert!(error.to_string().starts_with("Flux manages Subscription shop/a in a repository"), "{error}");
+        assert_eq!(*requests.lock().expect("no panic"), ["GET"]);
     }
 
     #[tokio::test]

@@ -20,7 +20,7 @@ use sluicegate_proxy::openid::PublishedPlaces;
 
 use crate::openid::{LoggedIn, OpenId, Rights};
 use crate::users;
-pub use crate::users::{Name, Role, TokenError, User};
+pub use crate::users::{Fault, Name, Role, TokenError, User};
 
 /// The duration of a session.
 const SESSION: Duration = Duration::from_secs(12 * 3600);
@@ -323,7 +323,7 @@ impl Content {
         let file = users::read(path, text)?;
         let users = file.users.into_iter().map(|(user, token)| Entry::new(user, &token, site)).collect();
         let openid = file.openid.map(|section| OpenId::new(section, site, places)).transpose();
-        let openid = openid.map_err(|fault| TokenError::User { path: path.to_owned(), fault })?;
+        let openid = openid.map_err(|fault| TokenError::in_text(path, text, fault))?;
         Ok(Self { users, openid: openid.map(Arc::new) })
     }
 

@@ -104,6 +104,8 @@ pub struct Subscription {
     pub message: String,
     /// The time of the creation, in seconds since 1970; `None` for objects of a file.
     pub created: Option<i64>,
+    /// The program that manages the object from a repository, such as Flux. Its users cannot cancel the subscription.
+    pub manager: Option<String>,
     /// The place where the object was written; `None` for objects of a cluster.
     pub origin: Option<String>,
 }

@@ -40,7 +40,7 @@ mod server;
 mod site;
 mod users;
 
-pub use access::{Access, Name, Role, SiteKind, TokenError, TokenFile, User};
+pub use access::{Access, Fault, Name, Role, SiteKind, TokenError, TokenFile, User};
 pub use catalogue::{Api, Catalogue, Consumer, Environment, Key, Plan, Problem, Subscribed, Subscription};
 pub use changes::{Change, ChangeError, Changes, Changing, KeyChange, NewKey};
 pub use history::History;

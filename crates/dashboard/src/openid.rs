@@ -24,7 +24,7 @@ use sluicegate_proxy::openid::{
 use tokio::sync::Semaphore;
 
 use crate::access::SiteKind;
-use crate::users::{NAME_MAX, Name, Role, TOKEN_MIN, User};
+use crate::users::{Fault, NAME_MAX, Name, Role, TOKEN_MIN, User};
 
 /// The path to which the provider redirects browsers.
 pub(crate) const CALLBACK: &str = "/oauth2/callback";
@@ -172,9 +172,8 @@ pub(crate) enum Rights {
 
 impl OpenId {
     /// # Errors
-    /// The fault of a field, as a sentence. It shows no secret.
-    pub(crate) fn new(section: Section, site: SiteKind, places: &PublishedPlaces) -> Result<Self, String> {
-        let at = |field: &str, fault: String| format!("openIdConnect.{field} {fault}");
+    /// The fault of a field. It shows no secret.
+    pub(crate) fn new(section: Section, site: SiteKind, places: &PublishedPlaces) -> Result<Self, Fault> {
         let issuer = Url::new(&section.issuer).map_err(|fault| at("issuer", fault))?;
         if issuer.starts_with("http:") {
             tracing::warn!(
@@ -208,7 +207,11 @@ impl OpenId {
             issuer,
         };
         let purpose = |of: &str| format!("{} {of}", site.name());
-        let seal = |of: &str| Seal::new([secret.as_bytes()], &purpose(of)).ok_or("the secret cannot be used");
+        let seal = |of: &str| {
+            let unusable =
+                || Fault::new("openIdConnect", "has a secret that cannot be used: write another secret");
+            Seal::new([secret.as_bytes()], &purpose(of)).ok_or_else(unusable)
+        };
         let (sessions, attempts) = (seal("session")?, seal("login")?);
         let rules = section.rules()?;
         if site == SiteKind::Dashboard && rules.roles.is_empty() {
@@ -366,41 +369,39 @@ impl OpenId {
 
 impl Section {
     /// The secret from which the keys of the cookies follow.
-    fn secret(&self) -> Result<&str, String> {
+    fn secret(&self) -> Result<&str, Fault> {
         let (field, secret) = match (&self.client_secret, &self.session_secret) {
             (Some(secret), None) => ("clientSecret", secret),
             (None, Some(secret)) => ("sessionSecret", secret),
             (Some(_), Some(_)) => {
-                return Err(
-                    "openIdConnect.sessionSecret is only for a client without clientSecret: remove it"
-                        .to_owned(),
-                );
+                return Err(at("sessionSecret", "is only for a client without clientSecret: remove it"));
             }
             (None, None) => {
-                return Err(
-                    "openIdConnect needs clientSecret, or sessionSecret for a client without a secret"
-                        .to_owned(),
-                );
+                let said = "needs clientSecret, or sessionSecret for a client without a secret";
+                return Err(Fault::new("openIdConnect", said));
             }
         };
         match secret.len() {
-            length if length < TOKEN_MIN => Err(format!(
-                "openIdConnect.{field} has {length} bytes: use at least {TOKEN_MIN} bytes, because the keys of the sessions follow from it"
+            length if length < TOKEN_MIN => Err(at(
+                field,
+                format!(
+                    "has {length} bytes: use at least {TOKEN_MIN} bytes, because the keys of the sessions follow from it"
+                ),
             )),
             _ => Ok(secret),
         }
     }
 
-    fn authorities(&self) -> Result<Option<CaCertificates>, String> {
+    fn authorities(&self) -> Result<Option<CaCertificates>, Fault> {
         let Some(text) = &self.ca_certificates else { return Ok(None) };
         let certificates = CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>();
         let certificates = certificates.ok().and_then(CaCertificates::new);
-        certificates
-            .map(Some)
-            .ok_or_else(|| "openIdConnect.caCertificates has no certificates in PEM".to_owned())
+        certificates.map(Some).ok_or_else(|| {
+            at("caCertificates", "has no certificates in PEM: write the text of a file of certificates")
+        })
     }
 
-    fn rules(self) -> Result<Rules, String> {
+    fn rules(self) -> Result<Rules, Fault> {
         let roles = self.roles.into_iter().enumerate().map(|(index, WrittenRole { group, user, role })| {
             Ok((Who::of(group, user, "roles", index)?, role))
         });
@@ -409,8 +410,8 @@ impl Section {
             Ok((Who::of(group, user, "consumers", index)?, consumers))
         });
         Ok(Rules {
-            roles: roles.collect::<Result<_, String>>()?,
-            consumers: consumers.collect::<Result<_, String>>()?,
+            roles: roles.collect::<Result<_, Fault>>()?,
+            consumers: consumers.collect::<Result<_, Fault>>()?,
         })
     }
 }
@@ -436,13 +437,13 @@ impl Rules {
 }
 
 impl Who {
-    fn of(group: Option<String>, user: Option<String>, field: &str, index: usize) -> Result<Self, String> {
+    fn of(group: Option<String>, user: Option<String>, field: &str, index: usize) -> Result<Self, Fault> {
         match (group, user) {
             (Some(group), None) if !group.is_empty() => Ok(Self::Group(group)),
             (None, Some(user)) if !user.is_empty() => Ok(Self::User(user)),
-            _ => Err(format!(
-                "openIdConnect.{field}[{index}] has no group and no user, or both: write one of them"
-            )),
+            _ => {
+                Err(at(&format!("{field}[{index}]"), "has no group and no user, or both: write one of them"))
+            }
         }
     }
 
@@ -452,6 +453,10 @@ impl Who {
             Self::User(user) => user == name,
         }
     }
+}
+
+fn at(field: &str, said: impl Into<String>) -> Fault {
+    Fault::new(format!("openIdConnect.{field}"), said)
 }
 
 /// The origin of a public URL.

@@ -1,6 +1,6 @@
 //! The users of a token file.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -9,6 +9,8 @@ use serde::Deserialize;
 use sluicegate_model::value::syntax;
 
 use crate::openid::Section;
+
+mod locate;
 
 /// The shortest token, in bytes.
 pub(crate) const TOKEN_MIN: usize = 16;
@@ -24,6 +26,15 @@ const USERS_MAX: usize = 1000;
 
 /// The longest name of a user, in bytes.
 pub(crate) const NAME_MAX: usize = 128;
+
+/// A file with one user.
+const EXAMPLE: &str = "users: [{name: ada, role: operator, token: TOKEN}]";
+
+/// The fault of a name of an object.
+const NO_NAME: &str = "is not the name of an object: write NAMESPACE/NAME";
+
+/// The longest field or role in a message, in bytes. A token may be in the wrong place.
+const SHOWN_MAX: usize = 24;
 
 /// What a user of the dashboard may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -81,10 +92,7 @@ impl TryFrom<String> for Name {
             Some((namespace, name)) if is_name(namespace) && is_name(name) => {
                 Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
             }
-            _ => {
-                let shown: String = text.chars().take(2 * NAME_MAX).collect();
-                Err(format!("{shown:?} is no NAMESPACE/NAME"))
-            }
+            _ => Err(NO_NAME.to_owned()),
         }
     }
 }
@@ -99,51 +107,55 @@ impl std::fmt::Display for Name {
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file cannot be read.
-    #[error("cannot read the token file {}: {error}", path.display())]
+    #[error("cannot read {}: {error}; create the file or make it readable", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// The error.
         error: io::Error,
     },
-    /// A token is too short or too long.
-    #[error(
-        "{of} in {} has {length} bytes; write from {TOKEN_MIN} to {TOKEN_MAX} bytes, such as the output of: openssl rand -hex 32",
-        path.display()
-    )]
-    Length {
+    /// The content has a fault.
+    #[error("{}{}: {fault}", path.display(), position.map_or_else(String::new, |(line, column)| format!(":{line}:{column}")))]
+    Content {
         /// The file.
         path: PathBuf,
-        /// The token, in words.
-        of: String,
-        /// The number of bytes.
-        length: usize,
-    },
-    /// The list of users cannot be read.
-    #[error(
-        "cannot read the users in {}{}: write users: [{{name: ada, role: operator, token: ...}}]; a user has the fields name, role \
-         (viewer or operator), groups, consumers (NAMESPACE/NAME) and token; the section openIdConnect has the fields of \
-         docs/dashboard.md",
-        path.display(), place(*line)
-    )]
-    Users {
-        /// The file.
-        path: PathBuf,
-        /// The line of the fault; 0 if it is unknown.
-        line: u64,
-    },
-    /// The list of users has a fault.
-    #[error("{}: {fault}", path.display())]
-    User {
-        /// The file.
-        path: PathBuf,
-        /// The fault and the remedy.
-        fault: String,
+        /// The line and the column, if they are known.
+        position: Option<(u64, u64)>,
+        /// The fault.
+        fault: Fault,
     },
 }
 
-fn place(line: u64) -> String {
-    if line == 0 { String::new() } else { format!(", line {line}") }
+impl TokenError {
+    /// The fault in the text of the file at a path.
+    pub(crate) fn in_text(path: &Path, text: &[u8], fault: Fault) -> Self {
+        let position = std::str::from_utf8(text).ok().and_then(|text| locate::position(text, &fault.field));
+        Self::Content { path: path.to_owned(), position, fault }
+    }
+}
+
+/// A fault of a field, and the remedy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The field, as in `users[0].role`. Empty for the whole file.
+    pub(crate) field: String,
+    /// The fault and the remedy, after the name of the field.
+    pub(crate) said: String,
+}
+
+impl Fault {
+    pub(crate) fn new(field: impl Into<String>, said: impl Into<String>) -> Self {
+        Self { field: field.into(), said: said.into() }
+    }
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.field.is_empty() {
+            true => f.write_str(&self.said),
+            false => write!(f, "{} {}", self.field, self.said),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -184,8 +196,8 @@ pub(crate) fn text_of(path: &Path) -> Result<Vec<u8>, TokenError> {
         .and_then(|file| file.take(FILE_MAX + 1).read_to_end(&mut text))
         .map_err(unreadable)?;
     if text.len() as u64 > FILE_MAX {
-        let fault = format!("the file has more than {FILE_MAX} bytes: use fewer users");
-        return Err(TokenError::User { path: path.to_owned(), fault });
+        let fault = Fault::new("", format!("the file has more than {FILE_MAX} bytes: use fewer users"));
+        return Err(TokenError::Content { path: path.to_owned(), position: None, fault });
     }
     Ok(text)
 }
@@ -194,53 +206,159 @@ pub(crate) fn text_of(path: &Path) -> Result<Vec<u8>, TokenError> {
 ///
 /// A file with one line is the token of one user with all rights. Other files are a list in YAML.
 pub(crate) fn read(path: &Path, text: &[u8]) -> Result<UserFile, TokenError> {
-    let text = text.trim_ascii();
-    let is_yaml = [&b"users:"[..], b"openIdConnect:"].iter().any(|field| text.starts_with(field));
-    if !text.contains(&b'\n') && !is_yaml {
-        check_token(path, text, || "the token".to_owned())?;
-        let user = User { name: "token".to_owned(), role: Role::Operator, ..User::default() };
-        return Ok(UserFile { users: vec![(user, text.to_owned())], openid: None });
+    let at = |fault| TokenError::in_text(path, text, fault);
+    let line = text.trim_ascii();
+    if line.is_empty() {
+        let said = format!("the file is empty: write a token of at least {TOKEN_MIN} bytes, or {EXAMPLE}");
+        return Err(at(Fault::new("", said)));
     }
-    users(path, text)
+    let is_yaml = [&b"users:"[..], b"openIdConnect:"].iter().any(|field| line.starts_with(field));
+    if !line.contains(&b'\n') && !is_yaml {
+        check_token(line).map_err(|said| at(Fault::new("", format!("the token {said}"))))?;
+        let user = User { name: "token".to_owned(), role: Role::Operator, ..User::default() };
+        return Ok(UserFile { users: vec![(user, line.to_owned())], openid: None });
+    }
+    let file = parse(text).map_err(|(position, fault)| TokenError::Content {
+        path: path.to_owned(),
+        position,
+        fault,
+    })?;
+    users(file).map_err(at)
 }
 
-fn users(path: &Path, text: &[u8]) -> Result<UserFile, TokenError> {
-    let wrong = |line| TokenError::Users { path: path.to_owned(), line };
-    let fault = |fault: String| TokenError::User { path: path.to_owned(), fault };
-    let text = std::str::from_utf8(text).map_err(|_| wrong(0))?;
-    let file: WrittenFile = serde_saphyr::from_str(text)
-        .map_err(|error| wrong(error.location().map_or(0, |location| location.line())))?;
+/// Parses YAML. A fault has its line and its column, if they are known.
+fn parse(text: &[u8]) -> Result<WrittenFile, (Option<(u64, u64)>, Fault)> {
+    let Ok(text) = std::str::from_utf8(text) else {
+        return Err((None, Fault::new("", "the file is not UTF-8: save the file as UTF-8")));
+    };
+    let mut field = String::new();
+    let read = serde_saphyr::with_deserializer_from_str(text, |deserializer| {
+        serde_path_to_error::deserialize(deserializer).map_err(|error| {
+            field = error.path().to_string();
+            error.into_inner()
+        })
+    });
+    read.map_err(|error| {
+        let location = error.location().filter(|location| location.line() > 0);
+        let position = location.map(|location| (location.line(), location.column()));
+        // The path of a fault at a key ends with `?`.
+        let field = field.trim_end_matches(['?', '.']).to_owned();
+        (position, in_words(field, error.without_snippet()))
+    })
+}
+
+/// The fault in the words of this file. The messages of the parser may contain values, so they are not shown.
+fn in_words(field: String, error: &serde_saphyr::Error) -> Fault {
+    use serde_saphyr::Error;
+    let list = |names: &[&str]| names.join(", ");
+    match error {
+        Error::SerdeUnknownField { field: unknown, expected, .. } => {
+            let said = format!("{} is no field: write one of {}", shown(unknown), list(expected));
+            // The path ends with the unknown field.
+            let parent =
+                field.strip_suffix(&**unknown).map_or(&*field, |parent| parent.trim_end_matches('.'));
+            match parent.is_empty() {
+                true => Fault::new("", said),
+                false => Fault::new("", format!("{parent}: {said}")),
+            }
+        }
+        Error::SerdeUnknownVariant { variant, expected, .. } => {
+            Fault::new(field, format!("has the value {}: write one of {}", shown(variant), list(expected)))
+        }
+        Error::SerdeMissingField { field: missing, .. } => {
+            Fault::new(field, format!("has no field {missing}: add it")).or_of_file(EXAMPLE)
+        }
+        Error::DuplicateMappingKey { key, .. } => {
+            let key = key.as_deref().map_or("a field".to_owned(), shown);
+            Fault::new(field, format!("has {key} twice: remove one of them")).or_of_file(EXAMPLE)
+        }
+        Error::SerdeInvalidType { expected, .. } | Error::SerdeInvalidValue { expected, .. } => {
+            let expected = match &**expected {
+                expected if expected.starts_with("struct ") => "a mapping of fields",
+                "a sequence" => "a list",
+                "a string" => "text",
+                expected => expected,
+            };
+            Fault::new(field, format!("has a value of another type: write {expected}")).or_of_file(EXAMPLE)
+        }
+        Error::Unexpected { expected, .. } => {
+            let expected = match *expected {
+                "sequence start" => "a list",
+                "mapping start" => "a mapping of fields",
+                "string scalar" | "scalar" => "text",
+                _ => "the value as in docs/dashboard.md",
+            };
+            Fault::new(field, format!("has a value of another type: write {expected}")).or_of_file(EXAMPLE)
+        }
+        Error::ExternalMessage { .. } | Error::Eof { .. } => Fault::new(
+            "",
+            "the text is not valid YAML: correct the brackets, the quotes and the indentation here",
+        ),
+        // An error of `Name`.
+        Error::Message { msg, .. } if msg == NO_NAME => Fault::new(field, NO_NAME),
+        _ if field.is_empty() => Fault::new("", format!("the file is no list of users: write {EXAMPLE}")),
+        _ => Fault::new(field, "has a value that cannot be read: write the value as in docs/dashboard.md"),
+    }
+}
+
+impl Fault {
+    /// A fault of the whole file, with an example, if there is no field.
+    fn or_of_file(self, example: &str) -> Self {
+        match self.field.is_empty() {
+            true => Self::new("", format!("the file {}; for example {example}", self.said)),
+            false => self,
+        }
+    }
+}
+
+/// A written name, unless it may be a part of a token.
+fn shown(name: &str) -> String {
+    let is_name = name.len() <= SHOWN_MAX && name.bytes().all(|byte| byte.is_ascii_alphabetic());
+    if is_name { format!("{name:?}") } else { "a name that is not shown".to_owned() }
+}
+
+fn users(file: WrittenFile) -> Result<UserFile, Fault> {
     let has_login = file.open_id_connect.is_some();
     if file.users.is_empty() && !has_login || file.users.len() > USERS_MAX {
-        return Err(fault(format!("has {} users: write 1 to {USERS_MAX} users", file.users.len())));
+        let said = format!("has {} users: write 1 to {USERS_MAX} users, such as {EXAMPLE}", file.users.len());
+        return Err(Fault::new("users", said));
     }
-    let (mut names, mut tokens) = (HashSet::new(), HashSet::new());
+    let (mut names, mut tokens) = (HashMap::new(), HashMap::new());
     let mut users = Vec::with_capacity(file.users.len());
-    for WrittenUser { name, role, groups, consumers, token } in file.users {
+    for (index, WrittenUser { name, role, groups, consumers, token }) in file.users.into_iter().enumerate() {
+        let fault = |field: &str, said: String| Fault::new(format!("users[{index}].{field}"), said);
         if name.is_empty() || name.len() > NAME_MAX || name.contains(char::is_control) {
             let shown: String = name.chars().take(NAME_MAX).collect();
-            return Err(fault(format!("{shown:?} is no name: write 1 to {NAME_MAX} bytes in one line")));
+            let said = format!("{shown:?} is no name: write 1 to {NAME_MAX} bytes in one line");
+            return Err(fault("name", said));
         }
-        check_token(path, token.as_bytes(), || format!("the token of {name:?}"))?;
+        let of_token = |said: String| fault("token", format!("of the user {name:?} {said}"));
+        check_token(token.as_bytes()).map_err(of_token)?;
         if token.bytes().any(|byte| !byte.is_ascii_graphic()) {
-            return Err(fault(format!("the token of {name:?} has a character other than visible ASCII")));
+            let said = "has a character other than visible ASCII: write another token, such as the output of: openssl rand -hex 32";
+            return Err(of_token(said.to_owned()));
         }
-        if !names.insert(name.clone()) {
-            return Err(fault(format!("{name:?} is the name of two users: rename one")));
+        if let Some(first) = names.insert(name.clone(), index) {
+            let said = format!("{name:?} is the name of two users, also of users[{first}]: rename one");
+            return Err(fault("name", said));
         }
-        if !tokens.insert(token.clone()) {
-            return Err(fault(format!("{name:?} has the token of another user: write another token")));
+        if let Some(first) = tokens.insert(token.clone(), index) {
+            let said = format!("is the token of another user, users[{first}]: write another token");
+            return Err(of_token(said));
         }
         users.push((User { name, role, groups, consumers, is_of_provider: false }, token.into_bytes()));
     }
     Ok(UserFile { users, openid: file.open_id_connect })
 }
 
-fn check_token(path: &Path, token: &[u8], of: impl FnOnce() -> String) -> Result<(), TokenError> {
-    let length = token.len();
-    match (TOKEN_MIN..=TOKEN_MAX).contains(&length) {
-        true => Ok(()),
-        false => Err(TokenError::Length { path: path.to_owned(), of: of(), length }),
+/// # Errors
+/// The fault, after the name of the token.
+fn check_token(token: &[u8]) -> Result<(), String> {
+    match token.len() {
+        TOKEN_MIN..=TOKEN_MAX => Ok(()),
+        length => Err(format!(
+            "has {length} bytes: write from {TOKEN_MIN} to {TOKEN_MAX} bytes, such as the output of: openssl rand -hex 32"
+        )),
     }
 }
 
@@ -256,7 +374,7 @@ mod tests {
     fn file_with_one_line_is_the_token_of_an_operator() {
         let users = of("0123456789 abcdef\n").expect("a token");
         assert_eq!((users[0].0.role, &*users[0].1), (Role::Operator, &b"0123456789 abcdef"[..]));
-        assert!(matches!(of("0123456789abcde\n"), Err(TokenError::Length { length: 15, .. })));
+        assert!(of("0123456789abcde\n").is_err_and(|error| error.to_string().contains("15 bytes")));
     }
 
     #[test]
@@ -275,20 +393,72 @@ mod tests {
     #[test]
     fn faulty_users_are_rejected_and_no_message_has_a_token() {
         const TOKEN: &str = "secret-0123456789";
+        let mut wrong = Vec::new();
         for (file, said) in [
-            ("users: [{name: ada, token: short}]", "the token of \"ada\""),
-            ("users: [{name: ada, role: admin, token: TOKEN}]", "line 1"),
-            ("users: [{name: ada, roles: viewer, token: TOKEN}]", "line 1"),
-            ("users: [{name: ada, consumers: [bob], token: TOKEN}]", "cannot read the users"),
-            ("users: [{name: ada, token: TOKEN}, {name: ada, token: TOKEN2}]", "two users"),
-            ("users: [{name: ada, token: TOKEN}, {name: bob, token: TOKEN}]", "another user"),
-            ("users: [{name: '', token: TOKEN}]", "no name"),
-            ("users: [{name: ada, token: TOKEN é}]", "visible ASCII"),
-            ("users: []", "0 users"),
-            ("TOKEN\nTOKEN", "cannot read the users"),
+            (
+                "users: [{name: ada, token: short}]",
+                "token:1:28: users[0].token of the user \"ada\" has 5 bytes: write from 16 to 4096 bytes",
+            ),
+            (
+                "\n# users\nusers:\n- {name: ada, token: TOKEN1}\n- name: bob\n  role: admin\n  token: TOKEN\n",
+                "token:6:9: users[1].role has the value \"admin\": write one of viewer, operator",
+            ),
+            (
+                "users:\n- {name: ada, role: TOKEN, token: TOKEN}",
+                "token:2:21: users[0].role has the value a name",
+            ),
+            (
+                "users: [{name: ada, roles: viewer, token: TOKEN}]",
+                "token:1:21: users[0]: \"roles\" is no field: write one of name, role, groups, consumers, token",
+            ),
+            ("users: [{TOKEN: ada}]", "users[0]: a name that is not shown is no field"),
+            (
+                "users: [{name: ada, token: TOKEN}]\nuser: []",
+                "token:2:1: \"user\" is no field: write one of users, openIdConnect",
+            ),
+            ("users: [{name: ada}]", "token:1:10: users[0] has no field token: add it"),
+            ("users: [{name: ada, name: bob}]", "users[0] has \"name\" twice: remove one"),
+            ("users: TOKEN", "token:1:8: users has a value of another type: write a list"),
+            ("users:\n- TOKEN", "token:2:3: users[0] has a value of another type: write a mapping of fields"),
+            (
+                "users: [{name: ada, groups: TOKEN, token: TOKEN}]",
+                "token:1:29: users[0].groups has a value of another type: write a list",
+            ),
+            (
+                "users: [{name: ada, consumers: [shop/ada, TOKEN], token: TOKEN}]",
+                "users[0].consumers[1] is not the name of an object: write NAMESPACE/NAME",
+            ),
+            (
+                "users: [{name: ada, token: TOKEN},\n  {name: ada, token: TOKEN2}]",
+                "token:2:10: users[1].name \"ada\" is the name of two users, also of users[0]: rename one",
+            ),
+            (
+                "users:\n- {name: ada, token: TOKEN}\n- {name: bob, token: TOKEN}",
+                "token:3:22: users[1].token of the user \"bob\" is the token of another user, users[0]",
+            ),
+            ("users: [{name: '', token: TOKEN}]", "token:1:16: users[0].name \"\" is no name"),
+            ("users: [{name: ada, token: TOKEN é}]", "users[0].token of the user \"ada\" has a character"),
+            ("users: []", "token:1:8: users has 0 users: write 1 to 1000 users"),
+            ("users:\n  - [", "token:2:5: the text is not valid YAML: correct"),
+            ("TOKEN\nTOKEN", "token:1:1: the file has a value of another type"),
+            (" \n", "token: the file is empty: write a token of at least 16 bytes, or users: ["),
+            ("openIdConnect: {issuer: 5, clientId: a}", "openIdConnect has no field publicUrl"),
+            (
+                "openIdConnect:\n  issuer: a\n  roles:\n  - {group: a, role: TOKEN}",
+                "token:4:22: openIdConnect.roles[0].role has the value a name",
+            ),
         ] {
             let error = of(&file.replace("TOKEN", TOKEN)).expect_err(file).to_string();
-            assert!(error.contains(said) && !error.contains(TOKEN), "{file}: {error}");
+            if !error.contains(said) || error.contains(TOKEN) {
+                wrong.push(format!("{file}: {error}"));
+            }
         }
+        assert_eq!(wrong, [""; 0]);
+    }
+
+    #[test]
+    fn missing_file_is_an_error_with_its_path() {
+        let error = text_of(Path::new("missing/users.yaml")).expect_err("no file").to_string();
+        assert!(error.starts_with("cannot read missing/users.yaml: No such file"), "{error}");
     }
 }

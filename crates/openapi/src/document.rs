@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::{Map, Value};
 use sluicegate_model::PathTemplate;
-use sluicegate_model::contract::OperationContract;
+use sluicegate_model::contract::{OperationContract, StatusRange};
 
 use crate::contract::Reader;
 use crate::finding::{Findings, Pointer};
@@ -292,6 +292,15 @@ impl Document {
         let content = body.and_then(|body| body.get("content")).and_then(Value::as_object);
         let media_types = content.into_iter().flatten().map(|(name, _)| media_type(name)).collect();
         let is_true = |value: Option<&Value>| value.and_then(Value::as_bool).unwrap_or_default();
+        let of_responses = at.field("responses");
+        for (status, _) in fields.get("responses").and_then(Value::as_object).into_iter().flatten() {
+            if StatusRange::parse(status).is_none() && !status.starts_with("x-") {
+                let fault = format!(
+                    "{status:?} is no status, so the response has no effect: write 100 to 599, 1XX to 5XX, or default"
+                );
+                self.findings.warning(&of_responses.field(status), fault);
+            }
+        }
         self.operations.push(Operation {
             id,
             method,
@@ -378,6 +387,22 @@ mod tests {
         assert_eq!((&*create.id, create.requires_body), ("POST /pets", true));
         assert_eq!(*create.media_types, ["image/*".into(), "application/json".into()][..]);
         assert_eq!((&*delete.id, delete.is_deprecated), ("DELETE /pets/{id}", true));
+    }
+
+    #[test]
+    fn response_without_a_valid_status_is_a_warning() {
+        let of = json!({"200": {}, "4XX": {}, "default": {}, "x-note": {}, "2000": {}, "600": {}, "6XX": {}, "20": {}, "+20": {}});
+        let document = with_paths(json!({"/a": {"get": {"responses": of}}}));
+        let expected = ["+20", "2000", "20", "600", "6XX"].map(|status| {
+            format!(
+                "#/paths/~1a/get/responses/{status}: {status:?} is no status, so the response has no effect: write 100 to 599, \
+                 1XX to 5XX, or default"
+            )
+        });
+        let mut found = faults(&document);
+        found.sort_unstable();
+        assert_eq!(found, expected);
+        assert!(!document.findings.has_errors());
     }
 
     #[test]

@@ -70,9 +70,14 @@ fn lint(args: &LintArgs) -> anyhow::Result<ExitCode> {
     let document = ApiDocument::read(&read(&args.document)?);
     let is_valid = report(&args.document, &document, say);
     let operations = document.operations();
-    say(&format!("{operations} operations of {:?} {}", document.title(), document.version()));
+    say(&summary(operations, document.title(), document.version()));
     let is_strictly_valid = document.faults().next().is_none();
     Ok(exit(if args.strict { is_strictly_valid } else { is_valid }))
+}
+
+fn summary(operations: usize, title: &str, version: &str) -> String {
+    let plural = if operations == 1 { "" } else { "s" };
+    format!("{operations} operation{plural} of {title:?} {version}")
 }
 
 fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
@@ -146,7 +151,18 @@ fn name_of(title: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::name_of;
+    use super::{name_of, summary};
+
+    #[test]
+    fn summary_has_the_number_of_operations() {
+        for (operations, expected) in [
+            (0, "0 operations of \"Pets\" 1"),
+            (1, "1 operation of \"Pets\" 1"),
+            (2, "2 operations of \"Pets\" 1"),
+        ] {
+            assert_eq!(summary(operations, "Pets", "1"), expected);
+        }
+    }
 
     #[test]
     fn title_becomes_the_name_of_an_object() {

@@ -10,7 +10,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 use sluicegate_admin::table::aligned;
 use sluicegate_admin::{Measure, fetch, fetch_text};
-use sluicegate_analytics::{Audit, AuditOptions, Chain, Verified};
+use sluicegate_analytics::{Audit, AuditOptions, Chain, TRAIL, Verified};
+use sluicegate_control::Kind;
 
 use crate::analytics::StoreArgs;
 use crate::cli::AdminArgs;
@@ -127,8 +128,8 @@ struct ListArgs {
     /// The window of the entries, before now.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "24h")]
     since: Duration,
-    /// Only objects of this kind, such as Plan.
-    #[arg(long, value_name = "KIND")]
+    /// Only objects of this kind, such as Plan. Upper case, lower case and the plural are accepted, as in plans.
+    #[arg(long, value_name = "KIND", value_parser = kind)]
     kind: Option<String>,
     /// Only objects of this namespace.
     #[arg(long, short, value_name = "NAME")]
@@ -173,6 +174,18 @@ fn anchor(text: &str) -> Result<(i64, String), String> {
     let (number, hash) = text.split_once(':').ok_or_else(wrong)?;
     let number = number.parse().map_err(|_| wrong())?;
     if hash.len() == 64 { Ok((number, hash.to_owned())) } else { Err(wrong()) }
+}
+
+/// The name of a kind that the audit trail has.
+fn kind(text: &str) -> Result<String, String> {
+    if text.eq_ignore_ascii_case(TRAIL) {
+        return Ok(TRAIL.to_owned());
+    }
+    let kind = Kind::recorded().find(|kind| kind.is_named(text)).map(Kind::as_str);
+    kind.map(str::to_owned).ok_or_else(|| {
+        let kinds: Vec<&str> = Kind::recorded().map(Kind::as_str).chain([TRAIL]).collect();
+        format!("the audit trail has no such kind; write one of {}", kinds.join(", "))
+    })
 }
 
 pub(crate) fn run(command: &AuditCommand) -> anyhow::Result<()> {
@@ -367,6 +380,22 @@ mod tests {
         assert!(!parsed(&["--audit"]));
         assert!(!parsed(&["--audit-keep-days=400", "--analytics-database=sqlite:a.db"]));
         assert!(!parsed(&["--audit", "--analytics-database=sqlite:a.db", "--audit-keep-days=0"]));
+    }
+
+    #[test]
+    fn unknown_kind_is_an_error_with_the_known_kinds() {
+        let parsed = |kind: &str| Cli::try_parse_from(["sluicegate", "audit", "--kind", kind]);
+        for known in ["Plan", "plan", "PLANS", "httproutes", "audittrail"] {
+            assert!(parsed(known).is_ok(), "{known}");
+        }
+        assert_eq!(kind("plans").as_deref(), Ok("Plan"));
+        for unknown in ["Plam", "", "EndpointSlice", "Namespace"] {
+            let error = parsed(unknown).map(drop).expect_err(unknown).to_string();
+            assert!(
+                error.contains("write one of IngressClass, Ingress, ") && error.contains(" Plan, "),
+                "{error}"
+            );
+        }
     }
 
     #[test]

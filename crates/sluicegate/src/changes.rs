@@ -171,7 +171,11 @@ fn refused(error: EditError) -> ChangeError {
     };
     let is_private = !matches!(
         error,
-        EditError::Key(_) | EditError::Exists(_) | EditError::Decided(_) | EditError::Reassigned(_)
+        EditError::Key(_)
+            | EditError::Exists(_)
+            | EditError::Decided(_)
+            | EditError::Managed { .. }
+            | EditError::Reassigned(_)
     );
     let text = error.to_string();
     let mut characters = text.chars();

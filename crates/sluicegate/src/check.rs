@@ -180,6 +180,81 @@ mod tests {
     }
 
     #[test]
+    fn message_about_an_api_names_its_line_and_its_field_once() {
+        let api = |name: &str, more: &str| {
+            format!(
+                "---\napiVersion: sluicegate.dev/v1alpha1\nkind: Api\nmetadata: {{name: {name}}}\nspec:\n{more}  document:\n    \
+                 inline: '{{openapi: 3.1.0, info: {{title: a, version: \"1\"}}, paths: {{/a: {{get: {{responses: {{}}}}}}}}}}'\n  \
+                 environments:\n  - name: production\n    hosts: [a.test]\n    backend:\n      service: web\n      port: http\n"
+            )
+        };
+        let of = |manifests: &[String]| {
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::write(dir.path().join("a.yaml"), manifests.concat()).unwrap();
+            let loaded = load_once(dir.path(), &TranslateOptions::default());
+            let mut messages: Vec<String> = loaded
+                .problems
+                .iter()
+                .map(|problem| problem.to_string().replace(&dir.path().display().to_string(), ""))
+                .collect();
+            messages.sort();
+            messages
+        };
+        let service = |port: &str| {
+            format!(
+                "---\napiVersion: v1\nkind: Service\nmetadata: {{name: web}}\nspec: {{type: ExternalName, externalName: web.example, ports: [{{name: {port}, port: 80}}]}}\n"
+            )
+        };
+        let no_route = "has no Ingress, no Gateway and no Api with a valid route: serve would have no route";
+        for (manifests, expected) in [
+            (vec![service("http"), api("a", "")], vec![]),
+            (
+                vec![api("a", "")],
+                vec![
+                    "/a.yaml:12: Api default/a: spec.environments[0].backend.service: Service default/web does not exist",
+                ],
+            ),
+            (
+                vec![api("a", ""), service("web")],
+                vec![
+                    "/a.yaml:13: Api default/a: spec.environments[0].backend.port: Service default/web has no port",
+                ],
+            ),
+            (
+                vec![api("a", "  subscriptions: Yes\n"), service("http")],
+                vec![
+                    "/a.yaml:6: Api default/a: spec.subscriptions: must be Optional or Required, but is true or false; YAML",
+                    no_route,
+                ],
+            ),
+            (
+                vec![api("a", "  subscriptions: \"Yes\"\n"), service("http")],
+                vec![
+                    "/a.yaml:6: Api default/a: spec.subscriptions: \"Yes\" is unknown: write Optional or Required",
+                    no_route,
+                ],
+            ),
+            (
+                vec![api("a", "  lifecycle: {sunset: soon}\n"), service("http")],
+                vec![
+                    "/a.yaml:6: Api default/a: spec.lifecycle.sunset: \"soon\" is no time: write 2027-01-01T00:00:00Z",
+                ],
+            ),
+            (vec![service("http")], vec![no_route]),
+        ] {
+            let messages = of(&manifests);
+            assert_eq!(messages.len(), expected.len(), "{messages:?}");
+            for (message, expected) in messages.iter().zip(expected) {
+                assert!(message.contains(expected), "{message}");
+            }
+        }
+        let conflict = of(&[service("http"), api("a", ""), api("b", "")]);
+        let is_expected =
+            |message: &String| message.contains("Api default/b: spec.environments[0].basePath: ");
+        assert!(!conflict.is_empty() && conflict.iter().all(is_expected), "{conflict:?}");
+    }
+
+    #[test]
     fn check_command_warns_about_a_directory_without_routes() {
         for manifests in [vec![], vec![WEB.to_owned()], vec![ingress("nginx", "a")]] {
             let verdict = verdict(&manifests);

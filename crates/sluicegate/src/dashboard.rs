@@ -311,6 +311,7 @@ fn subscription(of: &PublishedSubscription) -> Subscription {
         state: of.state,
         message: of.message.to_string(),
         created: of.created,
+        manager: text(&of.manager),
         origin: origin(&of.origin),
     }
 }

@@ -101,8 +101,9 @@ fn apis_table(document: &Value) -> String {
 /// `sluicegate top`.
 pub(crate) fn top(args: &TopArgs) -> anyhow::Result<()> {
     let runtime = runtime()?;
-    let table = || runtime.block_on(table(args.admin.admin, args.by));
-    if args.once || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+    let is_once = args.once || !io::stdout().is_terminal() || !io::stdin().is_terminal();
+    let table = || runtime.block_on(table(args.admin.admin, args.by, is_once));
+    if is_once {
         crate::say(table()?.trim_end());
         return Ok(());
     }
@@ -120,15 +121,15 @@ pub(crate) fn top(args: &TopArgs) -> anyhow::Result<()> {
 }
 
 /// The rates of the last one to two minutes.
-async fn table(admin: SocketAddr, by: By) -> anyhow::Result<String> {
+async fn table(admin: SocketAddr, by: By, is_once: bool) -> anyhow::Result<String> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let from = (now - WINDOW) / 60 * 60;
     let path = format!("/analytics?from={from}&to={now}&by={}&limit=200", by.name());
     let document: Value = fetch(admin, &path).await?;
-    Ok(top_table(&document, by, now - from))
+    Ok(top_table(&document, by, now - from, is_once))
 }
 
-fn top_table(document: &Value, by: By, seconds: u64) -> String {
+fn top_table(document: &Value, by: By, seconds: u64, is_once: bool) -> String {
     let rate = |count: &Value| format!("{:.1}", count.as_f64().unwrap_or_default() / seconds as f64);
     let rows = groups(document).iter().map(|group| {
         let total = &group["total"];
@@ -146,7 +147,8 @@ fn top_table(document: &Value, by: By, seconds: u64) -> String {
     });
     let name = by.name().to_uppercase();
     let header = [&*name, "REQUESTS/s", "ERRORS", "LIMITED/s", "P50", "P99", "GATEWAY P99", "BYTES/s"];
-    let title = format!("Rates of the last {seconds} s, by {}. Press q to quit.\n\n", by.name());
+    let hint = if is_once { "" } else { " Press q to quit." };
+    let title = format!("Rates of the last {seconds} s, by {}.{hint}\n\n", by.name());
     with_note(title + &aligned(header, rows), document)
 }
 
@@ -284,7 +286,9 @@ There are more lines with fewer requests.
 
     #[test]
     fn table_of_rates_divides_by_the_seconds_of_the_window() {
-        let table = top_table(&document(), By::Api, 60);
+        let table = top_table(&document(), By::Api, 60, true);
+        assert!(table.starts_with("Rates of the last 60 s, by api.\n\n"), "{table}");
+        assert!(top_table(&document(), By::Api, 60, false).contains("Press q to quit."));
         assert!(
             table.contains(
                 "\nshop/orders   10.0         0.50 %   1.0         1.23 ms   1.50 s   0.20 ms       100.0\n"

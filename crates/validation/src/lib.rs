@@ -12,6 +12,7 @@
 //! | [`mod@form`] | forms, from fields to a JSON object |
 //! | [`mod@json`] | JSON bodies, in which each name occurs once |
 //! | [`mod@media`] | media types |
+//! | [`mod@charset`] | the charset of JSON and of forms |
 //! | [`mod@mock`] | mock responses |
 //! | [`mod@sample`] | values that are generated from schemas |
 //! | [`mod@schema`] | the compiler of schemas |
@@ -19,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod charset;
 mod contract;
 mod form;
 mod json;
@@ -33,6 +35,7 @@ mod shape;
 mod tests;
 mod violation;
 
+pub use charset::has_foreign_charset;
 pub use contract::{Contract, ContractFault};
 pub use media::{is_form, is_json, is_multipart, matches};
 pub use mock::{Mock, MockFault, Preferences};

@@ -235,7 +235,7 @@ async fn error_of_a_failed_fetch_names_the_address_and_the_remedy() -> anyhow::R
         let message = error.to_string();
         assert!(message.contains(&address.to_string()) && message.contains("--admin"), "{message}");
     }
-    assert!(refused.to_string().contains("is the gateway running?"), "{refused}");
+    assert!(refused.to_string().contains("start the gateway, or name"), "{refused}");
     assert!(missing.to_string().contains("404"), "{missing}");
     Ok(())
 }

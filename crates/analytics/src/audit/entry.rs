@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use sluicegate_model::audit::Actor;
 
 /// The kind of entries about the audit trail itself.
-pub(super) const TRAIL: &str = "AuditTrail";
+pub const TRAIL: &str = "AuditTrail";
 /// The operation of the entry about removed entries.
 pub(super) const PRUNED: &str = "pruned";
 

@@ -35,7 +35,7 @@ mod tables;
 mod tests;
 mod write;
 
-pub use entry::{Chain, ChainError, Verified};
+pub use entry::{Chain, ChainError, TRAIL, Verified};
 pub use query::AuditAnswer;
 
 use write::{Rules, Writer};

@@ -35,6 +35,11 @@ impl Kind {
     pub(crate) fn is_recorded(self) -> bool {
         !matches!(self, Self::Namespace | Self::EndpointSlice)
     }
+
+    /// The kinds in the audit trail.
+    pub fn recorded() -> impl Iterator<Item = Self> {
+        Self::all().filter(|kind| kind.is_recorded())
+    }
 }
 
 impl ObjectRef {

@@ -31,7 +31,7 @@ pub(super) fn warn_of_variants(rules: &[Rule], origins: &[rule::Rule<'_, '_>], p
         };
         let Some(other) = other.filter(|other| other.security.as_ref() != Some(guard)) else { continue };
         problems.push(origin.intent.at.warning(
-            &format!("{}.path", origin.rule.place.field()),
+            &origin.rule.place.path_field(),
             format!(
                 "is protected by {}, which does not apply to {twin}: {} serves that path by its path {} ({}). Attach one policy to both",
                 guard.id,

@@ -316,6 +316,15 @@ impl At<'_> {
 }
 
 impl Place {
+    /// The field with the path of a rule.
+    pub(crate) fn path_field(self) -> String {
+        let field = self.field();
+        match self {
+            Self::Environment(_) => format!("{field}.basePath"),
+            _ => format!("{field}.path"),
+        }
+    }
+
     /// The field, as problems name it.
     pub(crate) fn field(self) -> String {
         match self {
@@ -354,6 +363,9 @@ impl Reference<'_> {
             Place::DefaultBackend => format!("{field}.{within}"),
             Place::Path(..) => format!("{field}.backend.{within}"),
             Place::Data(_) => field,
+            Place::Environment(_) => {
+                format!("{field}.backend.{}", if within == "service.name" { "service" } else { "port" })
+            }
             _ => format!("{field}.{}", within.trim_start_matches("service.")),
         };
         let message = match self.place {

@@ -427,9 +427,28 @@ fn misfit(
         }
         // Values of our kinds state what is wrong with them.
         _ if expected.is_none() && matches!(manner, Manner::Strict(_)) => message,
+        found
+            if !found.is_string()
+                && let Some(names) = names_of(&field, manner) =>
+        {
+            // YAML 1.1 reads these words as true and false.
+            let hint = if found.is_boolean() {
+                "; YAML reads words such as Yes and Off as true or false"
+            } else {
+                ""
+            };
+            format!("must be {}, but is {}{hint}", in_words(&names), in_words_of(found))
+        }
         _ => mismatch(found, expected, confidential),
     };
     Misfit { field, message, path }
+}
+
+/// The values of a field of our kinds that has a list of them.
+fn names_of(field: &str, manner: Manner) -> Option<Vec<String>> {
+    let Manner::Strict(kind) = manner else { return None };
+    let names = crd::schema_at(kind, field)?.get("enum")?.as_array()?;
+    Some(names.iter().filter_map(Value::as_str).map(str::to_owned).collect())
 }
 
 /// Whether a field of our kinds is a duration, for which users of other gateways write numbers.
@@ -440,14 +459,7 @@ fn is_duration(field: &str, manner: Manner) -> bool {
 
 /// The problem of a value where `expected` should be, in words of serde or of the Kubernetes types.
 fn mismatch(found: &Value, expected: Option<&str>, confidential: bool) -> String {
-    let is = match found {
-        Value::Null => "empty",
-        Value::Bool(_) => "true or false",
-        Value::Number(_) => "a number",
-        Value::String(_) => "text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a mapping",
-    };
+    let is = in_words_of(found);
     let must_be = match (expected, found) {
         (None, _) => return "has an invalid value".to_owned(),
         // Such as the host `no`, or the annotation 1.10.
@@ -478,6 +490,18 @@ fn mismatch(found: &Value, expected: Option<&str>, confidential: bool) -> String
     match found {
         Value::String(text) if !confidential => format!("must be {must_be}, but is {text:?}"),
         _ => format!("must be {must_be}, but is {is}"),
+    }
+}
+
+/// The type of a value.
+fn in_words_of(found: &Value) -> &'static str {
+    match found {
+        Value::Null => "empty",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a mapping",
     }
 }
 

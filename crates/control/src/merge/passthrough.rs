@@ -150,7 +150,7 @@ impl<'a> Merged<'a> {
                         "{} is not reachable over TLS, which {} passes through to {} for host {}",
                         rule.of.path, route.id, backend.upstream, host.host
                     );
-                    let field = format!("{}.path", rule.place.field());
+                    let field = rule.place.path_field();
                     self.problems.push(intent.at.warning(&field, message));
                 }
             }

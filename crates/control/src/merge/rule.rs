@@ -73,7 +73,7 @@ pub(super) fn merge<'i, 'a>(intents: &'i [Intent<'a>]) -> Merged<'i, 'a> {
                             host.host,
                             in_words(owner.get(), intent),
                         );
-                        let field = format!("{}.path", rule.place.field());
+                        let field = rule.place.path_field();
                         merged.problems.push(intent.at.warning(&field, message));
                     }
                 }

@@ -489,6 +489,13 @@ impl Kind {
         )
     }
 
+    /// Whether a user means this kind: its name or its plural in any case, as for kubectl.
+    #[must_use]
+    pub fn is_named(self, text: &str) -> bool {
+        let Row { name, plural, .. } = self.row();
+        text.eq_ignore_ascii_case(name) || text.eq_ignore_ascii_case(plural)
+    }
+
     /// The kind with that name.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         Self::all().find(|kind| kind.as_str() == name)

@@ -55,6 +55,7 @@ pub(crate) mod http_route;
 pub(crate) mod ingress;
 pub(crate) mod kind;
 pub(crate) mod listener_set;
+pub(crate) mod manager;
 pub(crate) mod namespace;
 pub(crate) mod nginx;
 pub(crate) mod parameters;

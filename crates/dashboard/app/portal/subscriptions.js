@@ -16,6 +16,7 @@ import { address } from "../pages/apis.js";
  * @property {{namespace: string, name: string, title: string | null, operation_sets: string[] | null}[]} apis
  * @property {string} state
  * @property {number | null} created
+ * @property {boolean} is_managed whether the provider manages the subscription in a repository
  * @property {{name: string, unit: "requests" | "bytes", most: number, used: number | null, end: number | null, calendar: string | null, period: string | null}[]} quotas
  */
 
@@ -48,6 +49,7 @@ const DECIDED = ["Suspended", "Rejected"];
  */
 function cancelButton(of, done) {
   if (DECIDED.includes(of.state)) return null;
+  if (of.is_managed) return h("p", { class: "muted small" }, "The provider of the API manages this subscription in a repository. Ask the provider if you want to cancel it.");
   const apis = of.apis.map((api) => api.title || api.name).join(", ");
   return h("div", null, h("button", {
     type: "button", class: "button danger", "aria-label": `Cancel the subscription to ${apis}`,

@@ -392,7 +392,7 @@ async fn user_of_the_provider_sees_the_portal_by_groups_and_consumers() {
 
 fn openid(text: &str, site: SiteKind) -> Result<OpenId, String> {
     let section: Section = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    OpenId::new(section, site, &Default::default())
+    OpenId::new(section, site, &Default::default()).map_err(|fault| fault.to_string())
 }
 
 const SECTION: &str = r#"{"issuer": "https://login.test", "clientId": "dashboard", "clientSecret": "secret-0123456789",

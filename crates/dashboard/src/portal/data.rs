@@ -154,6 +154,7 @@ impl Data {
             "apis": shown_apis,
             "state": of.state,
             "created": of.created,
+            "is_managed": of.manager.is_some(),
             "quotas": quotas,
         })
     }
@@ -207,13 +208,17 @@ impl Data {
                 && owns(user, &of.consumer_namespace, &of.consumer)
         });
         let missing = || Refused::Missing(format!("There is no Subscription {subscription}."));
-        match found.ok_or_else(missing)?.state {
-            "Rejected" | "Suspended" => Err(Refused::State(
+        let found = found.ok_or_else(missing)?;
+        let fault = match found.state {
+            "Rejected" | "Suspended" => {
                 "The owner of the API has rejected or suspended the subscription, so you cannot cancel it."
-                    .to_owned(),
-            )),
-            _ => Ok(()),
-        }
+            }
+            _ if found.manager.is_some() => {
+                "The provider of the API manages the subscription in a repository, so you cannot cancel it here. Ask the provider."
+            }
+            _ => return Ok(()),
+        };
+        Err(Refused::State(fault.to_owned()))
     }
 
     fn check_subscription(

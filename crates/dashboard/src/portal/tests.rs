@@ -97,6 +97,7 @@ impl Catalogue for Shop {
             state: "Active",
             message: "secret-message".to_owned(),
             created: None,
+            manager: None,
             origin: Some("secret-file.yaml:3".to_owned()),
         };
         let decided = |state| Subscription { state, ..of(&state.to_lowercase(), "new", "gold-orders") };
@@ -106,6 +107,7 @@ impl Catalogue for Shop {
             decided("Rejected"),
             decided("Suspended"),
             decided("Pending"),
+            Subscription { manager: Some("Flux".to_owned()), ..of("managed", "new", "gold-orders") },
         ]
     }
 
@@ -444,6 +446,7 @@ async fn user_cancels_an_own_subscription_that_no_operator_decided_against() {
         (Some("bob"), "other/bob-pets", 404),
         (Some("pat"), "shop/rejected", 409),
         (Some("pat"), "shop/suspended", 409),
+        (Some("pat"), "shop/managed", 409),
     ] {
         let answer = portal.change(user, json!({"change": "cancel", "subscription": subscription})).await;
         assert_eq!(answer.status, status, "{user:?} {subscription}");

@@ -75,6 +75,7 @@ impl Catalogue for Shop {
             state: "Pending",
             message: "waits for approval".to_owned(),
             created: None,
+            manager: None,
             origin: None,
         }]
     }

@@ -7,7 +7,9 @@ use std::task::Poll;
 use sluicegate_http1::{Chunk, ChunkedDecoder, Known, Line, RequestFraming, ResponseFraming};
 use sluicegate_model::feature::ValidationMode;
 use sluicegate_model::rule::{ApiOperation, PathMatch};
-use sluicegate_validation::{Operation, Place, Preferences, RequestHead, Violation, problem};
+use sluicegate_validation::{
+    Operation, Place, Preferences, RequestHead, Violation, has_foreign_charset, problem,
+};
 use tokio::time::{Instant, timeout_at};
 
 use super::exchange::Exchange;
@@ -133,13 +135,22 @@ impl Exchange<'_> {
         }
         let content_type = self.head().header(Known::ContentType).map(<[u8]>::to_vec);
         let content_type = content_type.as_deref();
+        let enforces = checks.validation.request() == ValidationMode::Enforce;
+        if content_type.is_some_and(has_foreign_charset) {
+            if enforces {
+                checks.stats.of(self.worker.id).requests_rejected.add(1);
+                let detail = "The gateway validates bodies in UTF-8: send the body in UTF-8, without another charset.";
+                return Err(Problem::refusal(415, "charset", detail, &[]));
+            }
+            let place = Place::Header("Content-Type".into());
+            return Ok(vec![Violation { place, detail: "has another charset than UTF-8".to_owned() }]);
+        }
         let has_schema = operation.has_request_schema(content_type);
         // An endpoint may read a body without a media type as JSON.
         let lacks_type = content_type.is_none() && operation.has_request_schema(Some(b"application/json"));
         if !has_schema && !operation.requires_body() && !lacks_type {
             return Ok(Vec::new());
         }
-        let enforces = checks.validation.request() == ValidationMode::Enforce;
         let is_coded =
             self.headers("content-encoding").iter().any(|coding| !coding.eq_ignore_ascii_case(b"identity"));
         if has_schema && is_coded {

@@ -318,6 +318,24 @@ async fn body_above_the_limit_receives_413() -> TestResult {
 }
 
 #[tokio::test]
+async fn json_in_another_charset_than_utf_8_receives_415_or_is_reported() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let (site, _gateway) = gateway(&backend, "  validation: {request: Enforce}\n", &[]).await?;
+    let lines = |charset: &str| format!("Content-Type: application/json; charset={charset}\r\n");
+    let body = r#"{"name": "tom"}"#;
+    let refused = ask(&site, "POST", "/v1/pets", &lines("utf-16"), body).await?;
+    assert_eq!(refused.status, 415, "{}", refused.text());
+    assert!(refused.text().contains("in UTF-8"), "{}", refused.text());
+    assert_eq!(backend.requests(), 0);
+    let accepted = ask(&site, "POST", "/v1/pets", &lines("\"UTF-8\""), body).await?;
+    assert_eq!(accepted.status, 200, "{}", accepted.text());
+    let (site, _gateway) = gateway(&backend, "  validation: {request: Report}\n", &[]).await?;
+    assert_eq!(ask(&site, "POST", "/v1/pets", &lines("utf-16"), body).await?.status, 200);
+    assert_eq!(metric(&site, "sluicegate_api_invalid_total", &["action=\"reported\""]).await?, 1);
+    Ok(())
+}
+
+#[tokio::test]
 async fn operation_sets_override_the_validation_of_the_api() -> TestResult {
     let backend = Backend::start(Behaviour::echo()).await?;
     let more = "  validation: {request: Enforce}

@@ -37,11 +37,23 @@ impl Conversion<'_> {
     /// Whether the limits of this plugin can apply to a consumer. Tokens name no consumer here.
     pub(super) fn limits_apply(&mut self, plugin: &Plugin, consumer: &Consumer) -> bool {
         let all: Vec<_> = plugins(self).collect();
-        let Some((_, group)) = all.iter().find(|(known, _)| known.line == plugin.line) else { return false };
-        let count: usize =
-            all.iter().map(|(plugin, _)| self.limits(plugin).map_or(0, |limits| limits.len())).sum();
+        let found = all.iter().enumerate().find(|(_, (known, _))| std::ptr::eq(*known, plugin));
+        let Some((number, (_, group))) = found else { return false };
+        let limits: Vec<_> =
+            all.iter().enumerate().map(|(number, (plugin, _))| self.limits_once(number, plugin)).collect();
+        let count: usize = limits.iter().flatten().map(Vec::len).sum();
         let has_tokens = consumer.credentials.iter().any(|of| of.kind == CredentialKind::Jwt);
-        !has_tokens && count <= LIMITS_MAX && GroupName::new(group).is_ok() && self.limits(plugin).is_ok()
+        !has_tokens && count <= LIMITS_MAX && GroupName::new(group).is_ok() && limits[number].is_some()
+    }
+
+    /// The limits of the plugin with this number; `None` if the plugin is not converted. Each plugin is converted once.
+    fn limits_once(&mut self, number: usize, plugin: &Plugin) -> Option<Vec<Value>> {
+        if let Some(known) = self.limits_of_callers.get(&number) {
+            return known.clone();
+        }
+        let limits = self.limits(plugin).ok();
+        self.limits_of_callers.insert(number, limits.clone());
+        limits
     }
 
     /// The group of a consumer that has limits of its own.
@@ -52,7 +64,7 @@ impl Conversion<'_> {
 
     /// Adds the limits of consumers and groups to the limits of a route of a service. Of several plugins for a consumer or a group,
     /// the plugin with the most specific scope applies.
-    pub(super) fn limits_of_callers(
+    pub(super) fn add_limits_of_callers(
         &mut self,
         (route, service): (usize, Option<usize>),
         effects: &mut Effects,
@@ -77,7 +89,8 @@ impl Conversion<'_> {
         let has_base = effects.limits.1.contains_key("limits");
         for (group, (_, number, plugin)) in chosen {
             // The consumers of a plugin that is not converted are closed.
-            let (Ok(limits), true) = (self.limits(plugin), GroupName::new(&group).is_ok()) else { continue };
+            let limits = self.limits_once(number, plugin).filter(|_| GroupName::new(&group).is_ok());
+            let Some(limits) = limits else { continue };
             if effects.limits.0 == 0 {
                 effects.limits.0 = plugin.line;
             }

@@ -153,6 +153,7 @@ pub(crate) fn objects(file: &File, options: &KongOptions) -> Objects {
         basic: None,
         closed: BTreeSet::new(),
         secrets: BTreeMap::new(),
+        limits_of_callers: BTreeMap::new(),
     };
     if conversion.notes.has_errors() {
         return Objects { objects: Vec::new(), notes: conversion.notes.0 };
@@ -193,6 +194,8 @@ struct Conversion<'f> {
     closed: BTreeSet<usize>,
     /// The Secrets of plugins and credentials, by line and label: several routes may need the same Secret.
     secrets: BTreeMap<(u32, &'static str), String>,
+    /// The limits of the plugins of consumers and groups, by the number of the plugin; `None` if a plugin is not converted.
+    limits_of_callers: BTreeMap<usize, Option<Vec<Value>>>,
 }
 
 impl Conversion<'_> {

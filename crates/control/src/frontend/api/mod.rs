@@ -38,14 +38,17 @@ mod subscriptions;
 
 /// Adds the intents of Apis, the oldest first.
 pub(super) fn ask<'a>(store: &'a Store, documents: &Documents, intents: &mut Intents<'a>) {
-    let mut apis: Vec<_> =
-        store.all::<Api>().map(|(object, api, origin)| (At { object, origin }, api)).collect();
+    let apis = store.all::<Api>().map(|(object, api, origin)| {
+        let at = At { object, origin };
+        ApiDocuments { store, documents, at, api, known: BTreeMap::new(), problems: Vec::new() }
+    });
+    let mut apis: Vec<_> = apis.collect();
     let subscriptions = AllSubscriptions::new(store, intents);
-    apis.sort_by_cached_key(|(at, api)| at.age(api.created));
-    let defaults = defaults(store, documents, apis.iter().map(|(_, api)| *api));
-    for (at, api) in apis {
+    apis.sort_by_cached_key(|of| of.at.age(of.api.created));
+    let defaults = defaults(&mut apis);
+    for documents in apis {
+        let (at, api) = (documents.at, documents.api);
         let before = intents.problems.len();
-        let documents = ApiDocuments { store, documents, at, api, known: BTreeMap::new() };
         let of = subscriptions.of(at.object, api);
         let intent = intent(store, at, api, (documents, &defaults), of, &mut intents.problems);
         intents.http.push(intent);
@@ -68,17 +71,13 @@ struct DefaultVersion<'a> {
 }
 
 /// The environments of Apis that serve requests without a version.
-fn defaults<'a>(
-    store: &Store,
-    documents: &Documents,
-    apis: impl Iterator<Item = &'a Api>,
-) -> Vec<DefaultVersion<'a>> {
+fn defaults<'a>(apis: &mut [ApiDocuments<'_, 'a>]) -> Vec<DefaultVersion<'a>> {
     let mut defaults = Vec::new();
-    for api in apis {
+    for documents in apis {
+        let api = documents.api;
         let Some(Versioning { place, name, is_default: true }) = &api.versioning else { continue };
         for environment in &api.environments {
-            let found = api.document_of(environment).1.and_then(|of| of.find(store, documents).contract());
-            let Some(contract) = found else { continue };
+            let Some(contract) = documents.of(environment) else { continue };
             let base = base_of(environment, Some(&contract)).into();
             defaults.push(DefaultVersion { place: *place, name, base, hosts: &environment.hosts, contract });
         }
@@ -99,28 +98,26 @@ struct ApiDocuments<'d, 'a> {
     at: At<'a>,
     api: &'a Api,
     known: BTreeMap<String, Option<Arc<Contract>>>,
+    /// The problems of the documents that were read, until the intent of the Api reports them.
+    problems: Vec<Problem>,
 }
 
 impl ApiDocuments<'_, '_> {
     /// The document of an environment. Without a document, all requests receive 503.
-    fn of(&mut self, environment: &Environment, problems: &mut Vec<Problem>) -> Option<Arc<Contract>> {
+    fn of(&mut self, environment: &Environment) -> Option<Arc<Contract>> {
         let (field, source) = self.api.document_of(environment);
         if let Some(known) = self.known.get(&field) {
             return known.clone();
         }
-        let contract = source.and_then(|source| self.read(source, &field, problems));
+        let contract = source.and_then(|source| self.read(source, &field));
         self.known.insert(field, contract.clone());
         contract
     }
 
-    fn read(
-        &self,
-        source: &DocumentSource,
-        field: &str,
-        problems: &mut Vec<Problem>,
-    ) -> Option<Arc<Contract>> {
+    fn read(&mut self, source: &DocumentSource, field: &str) -> Option<Arc<Contract>> {
         let field = format!("{field}.{}", source.field());
-        let mut tell = |severity, message: String| problems.push(self.at.problem(severity, &field, message));
+        let (at, problems) = (self.at, &mut self.problems);
+        let mut tell = |severity, message: String| problems.push(at.problem(severity, &field, message));
         let (contract, name) = match source.find(self.store, self.documents) {
             Found::Contract(contract, name) => (contract, name),
             Found::Old(contract, fault) => {
@@ -161,7 +158,8 @@ fn intent<'a>(
     let lifecycle = Features { template_headers, returns, ..Features::default() };
     let mut hosts = Vec::new();
     for environment in &api.environments {
-        let contract = documents.of(environment, problems);
+        let contract = documents.of(environment);
+        problems.append(&mut documents.problems);
         let contract = contract.as_deref();
         let (lifecycle, problems, subscriptions) = (&lifecycle, &mut *problems, &mut subscriptions);
         let rules =

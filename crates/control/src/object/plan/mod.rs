@@ -10,7 +10,7 @@ use sluicegate_model::{Visibility, policy};
 use super::gateway_api::Written;
 use super::kind::Raw;
 use super::policy::shared::{self, Sharing};
-use super::{Kind, Object, ObjectRef, annotation, visibility};
+use super::{Kind, Object, ObjectRef, annotation, manager, visibility};
 use crate::problem::Findings;
 use written::{Approval, ApprovalMode, PlanSpec, SubscriptionSpec};
 
@@ -40,6 +40,8 @@ pub(crate) struct Subscription {
     pub(crate) apis: Vec<Subscribed>,
     pub(crate) approval: Option<Approval>,
     pub(crate) is_suspended: bool,
+    /// The program that manages the object from a repository.
+    pub(crate) manager: Option<Box<str>>,
 }
 
 /// An Api of a subscription.
@@ -157,6 +159,7 @@ impl Subscription {
             apis,
             approval: spec.approval,
             is_suspended: spec.suspended.unwrap_or(false),
+            manager: manager::of(raw.metadata.labels.as_ref(), raw.metadata.annotations.as_ref()),
         })
     }
 }

@@ -1,12 +1,14 @@
 //! The client of the Kubernetes API.
 
+use std::error::Error as _;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt as _};
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use tower::ServiceBuilder;
 
@@ -32,26 +34,53 @@ pub struct Credentials {
     pub context: Option<String>,
 }
 
-/// The reason why there is no client.
+/// The reason why there is no client. No message repeats its cause: the messages have the words of the causes.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The named kubeconfig cannot be read.
-    #[error("cannot use the kubeconfig {path}: {source}", path = path.display())]
+    #[error("cannot use the kubeconfig {path}: {fault}; correct the file, or name another with --kubeconfig", path = path.display())]
     Kubeconfig {
         /// Its path.
         path: PathBuf,
-        /// The cause.
-        source: kube::config::KubeconfigError,
+        /// The fault.
+        fault: String,
     },
     /// There is neither a service account nor a kubeconfig.
     #[error("no credentials for a cluster: {0}; run in a pod with a service account, or set --kubeconfig")]
-    Infer(#[from] kube::config::InferConfigError),
+    Infer(String),
     /// The default kubeconfig cannot be read, although a context was named.
-    #[error("cannot use the kubeconfig: {0}")]
-    Context(#[from] kube::config::KubeconfigError),
+    #[error("cannot use the kubeconfig: {0}; set --kubeconfig, or correct --context")]
+    Context(String),
     /// The configuration makes no client.
     #[error("cannot use the credentials for the cluster: {0}")]
-    Client(#[from] kube::Error),
+    Client(String),
+}
+
+impl From<kube::Error> for ClientError {
+    fn from(error: kube::Error) -> Self {
+        Self::Client(error.to_string())
+    }
+}
+
+impl From<InferConfigError> for ClientError {
+    /// The message of kube has the fault of the kubeconfig twice.
+    fn from(error: InferConfigError) -> Self {
+        let fault = error.source().and_then(|source| source.downcast_ref::<KubeconfigError>());
+        Self::Infer(fault.map_or_else(|| error.to_string(), in_words))
+    }
+}
+
+/// The fault of a kubeconfig in a few words.
+fn in_words(fault: &KubeconfigError) -> String {
+    match fault {
+        KubeconfigError::FindPath => "there is no kubeconfig".to_owned(),
+        KubeconfigError::ReadConfig(error, path) if error.kind() == io::ErrorKind::NotFound => {
+            format!("{} does not exist", path.display())
+        }
+        KubeconfigError::ReadConfig(error, path) => format!("{}: {error}", path.display()),
+        KubeconfigError::CurrentContextNotSet => "the kubeconfig names no current context".to_owned(),
+        fault => fault.to_string(),
+    }
 }
 
 impl Credentials {
@@ -81,11 +110,21 @@ impl Credentials {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         match &self.kubeconfig {
             Some(path) => {
-                let refused = |source| ClientError::Kubeconfig { path: path.clone(), source };
+                let refused = |fault| {
+                    let fault = match fault {
+                        // The message has the path already.
+                        KubeconfigError::ReadConfig(error, _) => error.to_string(),
+                        fault => in_words(&fault),
+                    };
+                    ClientError::Kubeconfig { path: path.clone(), fault }
+                };
                 let kubeconfig = Kubeconfig::read_from(path).map_err(refused)?;
                 Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(refused)
             }
-            None if self.context.is_some() => Ok(Config::from_kubeconfig(&options).await?),
+            None if self.context.is_some() => {
+                let config = Config::from_kubeconfig(&options).await;
+                config.map_err(|fault| ClientError::Context(in_words(&fault)))
+            }
             None => Ok(Config::infer().await?),
         }
     }
@@ -113,4 +152,20 @@ fn client(config: Config) -> kube::Result<Client> {
         .map_err(tower::BoxError::from)
         .service(client);
     Ok(Client::new(service, config.default_namespace))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn missing_kubeconfig_is_one_short_sentence() {
+        let path = PathBuf::from("missing/kubeconfig");
+        let credentials = Credentials { kubeconfig: Some(path), context: None };
+        let Err(error) = credentials.client().await else { panic!("a client without a kubeconfig") };
+        let expected = "cannot use the kubeconfig missing/kubeconfig: No such file or directory (os error 2); correct the file, or name \
+                        another with --kubeconfig";
+        assert_eq!(error.to_string(), expected);
+        assert!(error.source().is_none(), "a chain of causes would repeat the fault");
+    }
 }

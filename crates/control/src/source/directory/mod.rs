@@ -122,7 +122,7 @@ pub fn read_manifests(dir: &Path) -> io::Result<Vec<(PathBuf, String)>> {
 
 fn no_route(dir: &Path, foreign: &[Problem]) -> Problem {
     let message = match foreign {
-        [] => "has no Ingress and no Gateway with a valid route: serve would have no route",
+        [] => "has no Ingress, no Gateway and no Api with a valid route: serve would have no route",
         _ => "has only Ingresses and Gateways of other classes: serve would have no route",
     };
     Problem {
