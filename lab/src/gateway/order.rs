@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// The path of the operation.
-pub(crate) const PATH: &str = "/orders";
+pub(crate) const PATH: &str = "/shop/orders";
 
 /// An OpenAPI document with the operation.
 pub(crate) const DOCUMENT: &str = r##"openapi: 3.1.0

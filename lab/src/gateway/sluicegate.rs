@@ -325,7 +325,7 @@ kind: Api
 metadata: {{name: orders, namespace: default}}
 spec:
   environments:
-  - {{name: production, hosts: [{HOST}], backend: {{service: app, port: http}}}}
+  - {{name: production, hosts: [{HOST}], basePath: /shop, backend: {{service: app, port: http}}}}
   validation: {{request: Enforce}}
   document:
     inline: |
