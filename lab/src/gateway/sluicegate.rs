@@ -114,7 +114,10 @@ fn prepare_with(
     command.arg("--admin").arg(site.admin.to_string()).arg("--workers").arg(site.workers.to_string());
     if let Api::Managed(_) = &config.api {
         let database = format!("sqlite:{}", site.directory.join("analytics.db").display());
-        command.args(["--analytics", "--analytics-database", &database, "--ssl-redirect=false"]);
+        command.args(["--analytics", "--analytics-database", &database]);
+    }
+    if let Api::Managed(_) | Api::Validation = &config.api {
+        command.arg("--ssl-redirect=false");
     }
     command.args(&site.options);
     let mut files = vec![

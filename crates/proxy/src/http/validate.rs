@@ -139,7 +139,8 @@ impl Exchange<'_> {
         if content_type.is_some_and(has_foreign_charset) {
             if enforces {
                 checks.stats.of(self.worker.id).requests_rejected.add(1);
-                let detail = "The gateway validates bodies in UTF-8: send the body in UTF-8, without another charset.";
+                let detail =
+                    "The gateway validates bodies in UTF-8: send the body in UTF-8, without another charset.";
                 return Err(Problem::refusal(415, "charset", detail, &[]));
             }
             let place = Place::Header("Content-Type".into());
