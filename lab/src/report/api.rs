@@ -99,6 +99,11 @@ fn added(work: &Work<'_>) -> Option<Table> {
     (!rows.is_empty()).then_some(Table { caption, columns, rows })
 }
 
+/// A number of callers; none if the functions need no key or token.
+fn callers(number: usize) -> Cell {
+    if number > 0 { Cell::plain(count(number as u64)) } else { Cell::quiet("–") }
+}
+
 /// The cost of functions: a row for each, a column for each gateway, and the published figures.
 fn functions(results: &Results, works: &[Work<'_>], published: Option<&Published>) -> Option<Table> {
     let with: Vec<&Work<'_>> = works.iter().filter(|work| work.functions().is_some()).collect();
@@ -113,8 +118,7 @@ fn functions(results: &Results, works: &[Work<'_>], published: Option<&Published
     let rows = with.iter().filter_map(|work| {
         let functions = work.functions()?;
         let without = works.iter().find(|other| other.name == functions.without)?;
-        let mut cells =
-            vec![Cell::plain(functions.name.clone()), Cell::plain(count(functions.callers as u64))];
+        let mut cells = vec![Cell::plain(functions.name.clone()), callers(functions.callers)];
         cells.extend(gateways.iter().map(|gateway| {
             let costs = work.of(gateway).zip(without.of(gateway));
             costs.map_or(Cell::quiet("–"), |(with, without)| {
