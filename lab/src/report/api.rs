@@ -100,7 +100,7 @@ fn added(work: &Work<'_>) -> Option<Table> {
 }
 
 /// A number of callers; none if the functions need no key or token.
-fn callers(number: usize) -> Cell {
+fn number_of_callers(number: usize) -> Cell {
     if number > 0 { Cell::plain(count(number as u64)) } else { Cell::quiet("–") }
 }
 
@@ -118,7 +118,7 @@ fn functions(results: &Results, works: &[Work<'_>], published: Option<&Published
     let rows = with.iter().filter_map(|work| {
         let functions = work.functions()?;
         let without = works.iter().find(|other| other.name == functions.without)?;
-        let mut cells = vec![Cell::plain(functions.name.clone()), callers(functions.callers)];
+        let mut cells = vec![Cell::plain(functions.name.clone()), number_of_callers(functions.callers)];
         cells.extend(gateways.iter().map(|gateway| {
             let costs = work.of(gateway).zip(without.of(gateway));
             costs.map_or(Cell::quiet("–"), |(with, without)| {
