@@ -118,7 +118,8 @@ async fn gateways_with_the_same_keys_know_each_others_sessions_also_after_a_rest
     let begun = browser.open(sites[0].http, "/").await?;
     let location = begun.header("location").unwrap_or_default().to_owned();
     let back = provider.log_in(&location)?;
-    assert_eq!(browser.open(sites[1].http, &back).await?.status, 302);
+    let ended = browser.open(sites[1].http, &back).await?;
+    assert_eq!(ended.status, 302, "{}\n{}", ended.text(), gateways[1].output());
     for site in &sites {
         assert_eq!(browser.open(site.http, "/").await?.status, 200);
     }

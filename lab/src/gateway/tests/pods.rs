@@ -58,19 +58,30 @@ fn answer(mut stream: TcpStream) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_nodelay(true)?;
     let pod = stream.local_addr()?;
-    let mut head = Vec::new();
+    let mut received = Vec::new();
     loop {
         let mut buffer = [0; 4096];
         let read = read_some(&mut stream, &mut buffer)?;
         if read == 0 {
             return Ok(());
         }
-        head.extend_from_slice(&buffer[..read]);
-        if head.ends_with(b"\r\n\r\n") {
+        received.extend_from_slice(&buffer[..read]);
+        let text = String::from_utf8_lossy(&received).into_owned();
+        if let Some((lines, body)) = text.split_once("\r\n\r\n")
+            && body.len() >= length_of_body(lines)
+        {
+            let head = format!("{lines}\r\n\r\n");
             let length = head.len();
             let answer = format!("HTTP/1.1 200 OK\r\nx-pod: {pod}\r\ncontent-length: {length}\r\n\r\n");
-            stream.write_all(&[answer.as_bytes(), &head].concat())?;
-            head.clear();
+            stream.write_all((answer + &head).as_bytes())?;
+            received.clear();
         }
     }
+}
+
+/// The length of the body that follows a head.
+fn length_of_body(head: &str) -> usize {
+    let lines = head.lines().filter_map(|line| line.split_once(": "));
+    let mut lengths = lines.filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    lengths.next().and_then(|(_, value)| value.parse().ok()).unwrap_or_default()
 }
