@@ -196,9 +196,18 @@ impl<D: Document> Published<D> {
         self.wanted.notify_one();
     }
 
-    fn set(&self, document: D) {
-        self.document.send_replace(Some(Arc::new(document)));
-        self.changes.fetch_add(1, Ordering::Release);
+    /// Counts a fetch, and sets the document if it is another one. Both happen at once: a request that waits for the first fetch
+    /// would otherwise see that the fetch is over, but no document.
+    fn set(&self, document: Option<D>) {
+        self.document.send_if_modified(|known| {
+            let is_new = document.is_some();
+            if let Some(document) = document {
+                *known = Some(Arc::new(document));
+                self.changes.fetch_add(1, Ordering::Release);
+            }
+            self.fetched.fetch_add(1, Ordering::Release);
+            is_new
+        });
     }
 }
 
@@ -231,12 +240,12 @@ async fn follow<D: Document>(published: Weak<Published<D>>, wanted: Arc<Notify>)
         });
         let pause = match read {
             Ok(new) => {
-                published.fetched.fetch_add(1, Ordering::Release);
-                if let Some((document, new)) = new {
+                let document = new.map(|(document, new)| {
                     tracing::info!(url = &*source.url, "fetched {}", D::NAME);
-                    published.set(document);
                     text = new;
-                }
+                    document
+                });
+                published.set(document);
                 told.clear();
                 retry = RETRY_FIRST;
                 source.refresh_interval.get()
@@ -289,4 +298,60 @@ pub struct PublishedPlaces {
     pub(crate) keys: Places<KeySet>,
     /// The configurations of OpenID providers.
     pub(crate) providers: Places<Metadata>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Text;
+
+    impl Document for Text {
+        type Terms = ();
+
+        const NAME: &'static str = "a text";
+        const UNKNOWN: &'static str = "nothing is known";
+        const MEDIA_TYPES: &'static str = "text/plain";
+
+        fn read(_: &[u8], (): &()) -> Result<Self, String> {
+            Ok(Self)
+        }
+    }
+
+    #[tokio::test]
+    async fn request_at_the_end_of_the_first_fetch_receives_the_document() {
+        let source: Arc<RemoteKeys> =
+            Arc::new(serde_json::from_str(r#"{"url": "https://a.test/keys"}"#).unwrap());
+        let published = || {
+            Arc::new(Published {
+                source: source.clone(),
+                terms: (),
+                document: watch::Sender::new(None),
+                changes: AtomicU64::new(0),
+                wanted: Arc::default(),
+                fetched: AtomicU64::new(0),
+                failed: AtomicU64::new(0),
+                task: OnceLock::new(),
+            })
+        };
+        let all: Vec<_> = (0..20_000).map(|_| published()).collect();
+        // Both threads reach each document at the same time.
+        let together = Arc::new(std::sync::Barrier::new(2));
+        let fetches = std::thread::spawn({
+            let (all, together) = (all.clone(), together.clone());
+            move || {
+                for published in all {
+                    together.wait();
+                    published.set(Some(Text));
+                }
+            }
+        });
+        let mut without = 0;
+        for published in all {
+            together.wait();
+            without += usize::from(published.first().await.is_none());
+        }
+        fetches.join().unwrap();
+        assert_eq!(without, 0);
+    }
 }

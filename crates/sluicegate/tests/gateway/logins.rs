@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use anyhow::Context as _;
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::browser::Browser;
 use sluicegate_testkit::client;
@@ -61,13 +62,14 @@ async fn browser_logs_in_by_manifests_and_no_log_or_dump_shows_a_secret() -> Tes
     site.save("policy.yaml", &policy(&provider))?;
     let log = site.path().join(".access.log");
     let log_option = log.to_string_lossy().into_owned();
-    let _gateway = site.serve(&["--access-log", &log_option]).await?;
+    let gateway = site.serve(&["--access-log", &log_option]).await?;
     let mut browser = Browser::at("localhost", Transport::Http);
     // Without the Secret, no method is usable.
     assert_eq!(browser.open(site.http, "/").await?.status, 503);
     site.save("secret.yaml", &secret())?;
     site.wait_for_status("/", 401).await?;
-    let response = browser.log_in(site.http, &provider, "/page?a=b").await?;
+    let response = browser.log_in(site.http, &provider, "/page?a=b").await;
+    let response = response.with_context(|| gateway.output())?;
     assert_eq!(response.header("location"), Some("http://localhost/page?a=b"));
     assert_eq!(browser.open(site.http, "/page?a=b").await?.status, 200);
     let seen = backend.last_request().ok_or_else(|| anyhow::anyhow!("no request"))?;
