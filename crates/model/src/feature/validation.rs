@@ -14,12 +14,12 @@ pub type ValidatedBytes = Size<1, { 16 << 20 }>;
 #[serde(rename_all = "camelCase", default)]
 #[cbor(map)]
 pub struct Validation {
-    /// Validation of requests: parameters, content type and JSON body. Disabled, Report or Enforce. Report forwards an invalid
+    /// Validation of requests: parameters, content type, JSON body and form. Disabled, Report or Enforce. Report forwards an invalid
     /// request, counts the request, and names it in the access log. Enforce responds with a problem document. Default: Disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(0)]
     pub request: Option<ValidationMode>,
-    /// Validation of responses: status, content type and JSON body. Disabled, Report or Enforce. Enforce responds with 502 in place
+    /// Validation of responses: status, content type, headers and JSON body. Disabled, Report or Enforce. Enforce responds with 502 in place
     /// of an invalid response, and sends no part of a response before its end. Default: Disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(1)]
