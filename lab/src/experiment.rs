@@ -239,15 +239,11 @@ impl Functions {
         Self::Validation,
     ];
 
-    /// The functions that other gateways have here too.
-    pub(crate) const OF_PEERS: &[Self] = &[
-        Self::JwtHs256,
-        Self::JwtRs256,
-        Self::ApiKey,
-        Self::ApiKeyAndLimit,
-        Self::ManagedApiKey,
-        Self::ManagedJwt,
-    ];
+    /// The functions that other gateways have here too: all but validation.
+    pub(crate) const OF_PEERS: &[Self] = match Self::ALL {
+        [of_peers @ .., Self::Validation] => of_peers,
+        all => all,
+    };
 
     /// Whether these are the functions of API management.
     pub(crate) fn is_managed(self) -> bool {

@@ -18,7 +18,7 @@
 mod args;
 mod compare;
 mod machine;
-pub(crate) mod probe;
+mod probe;
 mod running;
 mod stage;
 mod timeline;

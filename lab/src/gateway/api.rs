@@ -134,6 +134,21 @@ impl Call {
     pub(crate) fn good(header: Option<Header>) -> Self {
         Self { what: "good", header, body: None, status: 200 }
     }
+
+    /// The text of the request, with further lines of its head, on a connection of its own.
+    pub(crate) fn request(&self, host: &str, path: &str, lines: &str) -> String {
+        let header = Header::line(self.header.as_ref());
+        let (method, of_body, body) = match self.body.as_deref() {
+            Some(body) => {
+                let length = body.len();
+                ("POST", format!("Content-Type: application/json\r\nContent-Length: {length}\r\n"), body)
+            }
+            None => ("GET", String::new(), ""),
+        };
+        format!(
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\n{header}{of_body}Connection: close\r\n{lines}\r\n{body}"
+        )
+    }
 }
 
 impl Limit {

@@ -10,7 +10,7 @@ use rustls::{ClientConfig, ClientConnection};
 use sluicegate_netns::Namespace;
 
 use crate::gateway::HOST;
-use crate::gateway::api::{Call, Header};
+use crate::gateway::api::Call;
 
 /// The timeout of a request.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -44,19 +44,7 @@ pub(crate) fn get(address: SocketAddr, host: &str, path: &str) -> io::Result<Ans
 /// Makes a call over plain HTTP.
 pub(crate) fn call(address: SocketAddr, host: &str, path: &str, call: &Call) -> io::Result<Answer> {
     let mut stream = connect(address)?;
-    let header = Header::line(call.header.as_ref());
-    let (method, body) = match &call.body {
-        Some(body) => ("POST", body.as_str()),
-        None => ("GET", ""),
-    };
-    let of_body = match &call.body {
-        Some(body) => format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()),
-        None => String::new(),
-    };
-    write!(
-        stream,
-        "{method} {path} HTTP/1.1\r\nHost: {host}\r\n{header}{of_body}Connection: close\r\nx-lab-id: probe\r\n\r\n{body}"
-    )?;
+    stream.write_all(call.request(host, path, "x-lab-id: probe\r\n").as_bytes())?;
     let mut bytes = Vec::new();
     stream.take(MOST).read_to_end(&mut bytes)?;
     answer(&String::from_utf8_lossy(&bytes)).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))

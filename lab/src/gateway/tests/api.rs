@@ -6,10 +6,9 @@ use anyhow::{Context as _, bail, ensure};
 
 use super::super::api::{Api, CONSUMER_HEADER, Header, Limit};
 use super::super::refusals::check;
-use super::super::{ALL, HOST, Kind, catalogue};
+use super::super::{ALL, Kind, catalogue};
 use super::rig::{Running, keep_with};
 use crate::experiment::Functions;
-use crate::run::probe;
 
 /// The number of callers: enough that each worker serves more than one call.
 const CALLERS: usize = 20;
@@ -30,10 +29,7 @@ fn each(functions: Functions, promise: fn(&mut Running) -> anyhow::Result<()>) {
 
 /// Checks that the gateway allows the valid call, and denies all other calls.
 fn refuses(gateway: &mut Running) -> anyhow::Result<()> {
-    let path = gateway.config.api.path(None);
-    let address = gateway.site.http;
-    let checked =
-        check(&gateway.config.api, |call| Some(probe::call(address, HOST, &path, call).ok()?.status));
+    let checked = check(&gateway.config.api, |call| Some(gateway.make(call).ok()?.status));
     ensure!(checked.len() > 2, "{checked:?}");
     let broken: Vec<String> = checked
         .iter()

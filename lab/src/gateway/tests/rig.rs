@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use crate::experiment::Work;
 use crate::socket::read_some;
 
-use super::super::api::Header;
+use super::super::api::{Call, Header};
 use super::super::{ALL, Api, Config, Driver, EXTRA, HOST, Kind, Part, Protocol, Site};
 use super::{authority, pods};
 
@@ -151,36 +151,41 @@ impl Running {
 
     /// A request over plain HTTP.
     pub(super) fn get(&self, host: &str) -> anyhow::Result<Answer> {
-        self.ask(host, None)
+        self.ask(host, &Call::good(None))
     }
 
     /// A call of an API, with a credential in `header`.
     pub(super) fn call(&self, header: Option<&Header>) -> anyhow::Result<Answer> {
-        self.ask(HOST, header)
+        self.make(&Call::good(header.cloned()))
+    }
+
+    /// A call of an API.
+    pub(super) fn make(&self, call: &Call) -> anyhow::Result<Answer> {
+        self.ask(HOST, call)
     }
 
     /// A call of this path.
     pub(super) fn call_path(&self, path: &str, header: Option<&Header>) -> anyhow::Result<Answer> {
         let stream = connect(self.site.http)?;
         let client = stream.local_addr()?;
-        exchange(stream, HOST, path, header, client)
+        exchange(stream, HOST, path, &Call::good(header.cloned()), client)
     }
 
-    fn ask(&self, host: &str, header: Option<&Header>) -> anyhow::Result<Answer> {
+    fn ask(&self, host: &str, call: &Call) -> anyhow::Result<Answer> {
         let stream = connect(self.site.http)?;
         let client = stream.local_addr()?;
         let path = match &self.config.api {
-            api @ Api::Managed(_) => &*api.path(None),
+            api @ (Api::Managed(_) | Api::Validation) => &*api.path(None),
             _ => PATH,
         };
-        exchange(stream, host, path, header, client)
+        exchange(stream, host, path, call, client)
     }
 
     /// A request over HTTPS with the server name `name`.
     pub(super) fn get_secured(&self, host: &str, name: &str) -> anyhow::Result<Answer> {
         let stream = self.secured(name, rustls::ALL_VERSIONS, &[])?;
         let client = stream.sock.local_addr()?;
-        exchange(stream, host, PATH, None, client)
+        exchange(stream, host, PATH, &Call::good(None), client)
     }
 
     /// The certificate that new clients receive.
@@ -268,12 +273,10 @@ fn exchange(
     mut stream: impl Read + Write,
     host: &str,
     path: &str,
-    header: Option<&Header>,
+    call: &Call,
     client: SocketAddr,
 ) -> anyhow::Result<Answer> {
-    let header = Header::line(header);
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{header}Connection: close\r\n\r\n");
-    stream.write_all(request.as_bytes())?;
+    stream.write_all(call.request(host, path, "").as_bytes())?;
     let mut answer = Vec::new();
     // The loop does not wait for the end of the connection, because some gateways delay the close.
     while !is_whole(&answer) {
