@@ -1,5 +1,5 @@
-//! The charset of JSON and of forms. JSON between systems is UTF-8 (RFC 8259, 8.1), and the gateway reads all bodies as UTF-8. An endpoint that follows
-//! another charset would read other values than the values that the gateway validated.
+//! The charset of JSON and of forms. JSON between systems is UTF-8 (RFC 8259, 8.1), and the gateway reads all bodies as UTF-8. An
+//! endpoint that follows another charset would read other values than the values that the gateway validated.
 
 use crate::media::{essence, is_form, is_json};
 

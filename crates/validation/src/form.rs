@@ -24,11 +24,11 @@ const FIELDS_MAX: usize = 1000;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FormFault {
     pub(crate) field: Option<String>,
-    pub(crate) detail: Cow<'static, str>,
+    pub(crate) detail: &'static str,
 }
 
 fn fault(detail: &'static str) -> FormFault {
-    FormFault { field: None, detail: detail.into() }
+    FormFault { field: None, detail }
 }
 
 /// Reads a form of this media type. Returns the objects that it may stand for, the most likely first.
@@ -47,7 +47,7 @@ pub(crate) fn read(
     objects(&Pairs::of_query(text), fields, shape)
 }
 
-/// The names and the texts of the parts. The content of a file that is no text loses its bytes that are not UTF-8.
+/// The names and the texts of the parts. In the text of a file, a replacement character stands for bytes that are not UTF-8.
 fn parts(content_type: &[u8], body: &[u8]) -> Result<Vec<(String, String)>, FormFault> {
     let content_type = String::from_utf8_lossy(content_type);
     let boundary = multer::parse_boundary(&content_type)
@@ -80,7 +80,7 @@ fn objects(pairs: &Pairs<'_>, fields: &[Parameter], shape: &Shape) -> Result<[Va
             Found::Malformed(detail) => {
                 // Other names are data of the client.
                 let field = shape.property(name).map(|_| name.to_owned());
-                return Err(FormFault { field, detail: detail.into() });
+                return Err(FormFault { field, detail });
             }
             Found::Values(values) => values,
         };

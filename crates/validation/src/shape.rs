@@ -60,7 +60,8 @@ impl Shape {
     /// The shape of a schema. `schemas` are the schemas by their numbers.
     pub(crate) fn of(schema: &Value, schemas: &Map<String, Value>) -> Self {
         let mut shape = Self::default();
-        shape.add(schema, schemas, 0, &mut PARTS_MAX.clone());
+        let mut left = PARTS_MAX;
+        shape.add(schema, schemas, 0, &mut left);
         shape
     }
 
