@@ -146,7 +146,7 @@ package: ## package the Helm chart: target/package/sluicegate-VERSION.tgz
 	@scripts/setup chart
 	@target/tools/helm package charts/sluicegate --destination target/package
 
-manifests: ## write deploy/, the chart's README.md and docs/annotations.md, which are generated
+manifests: ## write deploy/, the chart's README.md and docs/reference/annotations.md, which are generated
 	@scripts/setup chart
 	@scripts/manifests
 

@@ -1,4 +1,4 @@
-"""Differences that are intended. The table "Differences in detail" of docs/ingress-nginx.md has the same reasons."""
+"""Differences that are intended. The table "Differences in detail" of docs/migrate/ingress-nginx.md has the same reasons."""
 
 import re
 from dataclasses import dataclass

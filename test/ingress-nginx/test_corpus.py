@@ -51,9 +51,9 @@ class DifferentialCorpus(Controllers):
 
     def test_intended_differences_still_exist_and_are_in_the_docs(self) -> None:
         """Runs after the cases, because tests run in the order of the names of classes and tests."""
-        docs = (PROJECT / "docs/ingress-nginx.md").read_text()
+        docs = (PROJECT / "docs/migrate/ingress-nginx.md").read_text()
         for each in INTENDED:
-            self.assertTrue(each.reason in docs, f"docs/ingress-nginx.md lacks: {each.reason}")
+            self.assertTrue(each.reason in docs, f"docs/migrate/ingress-nginx.md lacks: {each.reason}")
         if not ONLY:
             self.assertEqual({each.reason for each in INTENDED} - self.seen, set())
 

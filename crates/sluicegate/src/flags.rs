@@ -216,7 +216,7 @@ These flags have the same name and meaning in `sluicegate serve`:
         for (name, instead) in REFUSED {
             let _ = writeln!(page, "| `--{name}` | {instead}. |");
         }
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/ingress-nginx-flags.md");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/migrate/ingress-nginx-flags.md");
         if std::env::var_os("SLUICEGATE_UPDATE_PAGES").is_some() {
             std::fs::write(&path, &page).unwrap();
         }

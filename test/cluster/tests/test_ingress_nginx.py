@@ -1,4 +1,4 @@
-"""Tests of Ingresses of ingress-nginx, beside a stand-in for ingress-nginx: the guide docs/ingress-nginx.md, the admission webhook, and the
+"""Tests of Ingresses of ingress-nginx, beside a stand-in for ingress-nginx: the guide docs/migrate/ingress-nginx.md, the admission webhook, and the
 addresses of clients."""
 
 import base64
@@ -18,7 +18,7 @@ from harness.paths import PROJECT
 
 from .gateway import NAMESPACE, PATIENCE, Answer, Gateway, backend, chart, ingress, well
 
-GUIDE = PROJECT / "docs/ingress-nginx.md"
+GUIDE = PROJECT / "docs/migrate/ingress-nginx.md"
 CART = "https://cart.example.com/"
 EDGE = "203.0.113.85"
 """The address of the Service in front of both controllers, in place of the DNS name of a host."""

@@ -1,4 +1,4 @@
-//! The reference page of the keys of the ConfigMap of ingress-nginx, `docs/ingress-nginx-configmap.md`, which a test keeps true.
+//! The reference page of the keys of the ConfigMap of ingress-nginx, `docs/migrate/ingress-nginx-configmap.md`, which a test keeps true.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -143,7 +143,7 @@ the key of the same name. A fault in a key with a † closes the routes of all I
 
 #[test]
 fn reference_page_matches_the_tables_of_keys() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/ingress-nginx-configmap.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/migrate/ingress-nginx-configmap.md");
     if std::env::var_os("SLUICEGATE_UPDATE_PAGES").is_some() {
         std::fs::write(&path, page()).unwrap();
     }

@@ -81,7 +81,7 @@ fn api_management_knows_operations_and_subscriptions() {
         ensure!(status(2, &catalogue::path(22, 1, None))? == 200);
         let unknown = catalogue::base(22) + "/other/12345";
         ensure!(status(2, &unknown)? == 404, "{unknown}");
-        // Envoy cannot check subscriptions, which docs/lab.md states.
+        // Envoy cannot check subscriptions, which docs/project/lab.md states.
         let other = status(2, &catalogue::path(23, 1, None))?;
         ensure!(other == 403 || gateway.kind.name == "envoy", "not subscribed: {other}");
         Ok(())

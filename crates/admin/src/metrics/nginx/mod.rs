@@ -1,7 +1,7 @@
 //! The metrics of ingress-nginx, with its names and labels, for dashboards and alerts that exist already.
 //!
 //! All values come from counters that the gateway has anyway. Names without a meaning here are absent, not zero:
-//! `docs/ingress-nginx.md` lists them. The metrics exist if the settings name the controller of ingress-nginx.
+//! `docs/migrate/ingress-nginx.md` lists them. The metrics exist if the settings name the controller of ingress-nginx.
 //!
 //! | module | metrics |
 //! |---|---|

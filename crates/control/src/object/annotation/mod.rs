@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`table`] | a row for each of our annotations |
-//! | [`page`] | the reference page, `docs/annotations.md` |
+//! | [`page`] | the reference page, `docs/reference/annotations.md` |
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! The reference page of the annotations, `docs/annotations.md`.
+//! The reference page of the annotations, `docs/reference/annotations.md`.
 
 use std::fmt::Write as _;
 
@@ -40,7 +40,7 @@ namespace: `name`, or `namespace/name`.
         "
 ## Annotations of ingress-nginx
 
-With `--ingress-nginx-compatibility`, the gateway reads the [annotations of ingress-nginx](ingress-nginx-annotations.md) on Ingresses of its classes.
+With `--ingress-nginx-compatibility`, the gateway reads the [annotations of ingress-nginx](../migrate/ingress-nginx-annotations.md) on Ingresses of its classes.
 On other Ingresses, the gateway reads no annotation with the prefix `nginx.ingress.kubernetes.io/`. These annotations have an equivalent:
 
 | ingress-nginx, on an Ingress | Sluicegate | on |
@@ -56,7 +56,7 @@ On other Ingresses, the gateway reads no annotation with the prefix `nginx.ingre
     page.push_str(
         "
 Policies replace the annotations that restrict access: see
-[Ingresses written for ingress-nginx](policies.md#ingresses-written-for-ingress-nginx).
+[Ingresses written for ingress-nginx](../security/policies.md#ingresses-written-for-ingress-nginx).
 ",
     );
     page
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn reference_page_matches_the_table_of_annotations() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/annotations.md");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/annotations.md");
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(text == annotations(), "{} is not what is made: run `make manifests`", path.display());
     }

@@ -1,4 +1,4 @@
-//! The reference page of the annotations of ingress-nginx, `docs/ingress-nginx-annotations.md`, which a test keeps true.
+//! The reference page of the annotations of ingress-nginx, `docs/migrate/ingress-nginx-annotations.md`, which a test keeps true.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -277,7 +277,7 @@ with 503.
 
 #[test]
 fn reference_page_matches_the_table_of_annotations() {
-    let path = root().join("docs/ingress-nginx-annotations.md");
+    let path = root().join("docs/migrate/ingress-nginx-annotations.md");
     if std::env::var_os("SLUICEGATE_UPDATE_PAGES").is_some() {
         std::fs::write(&path, page()).unwrap();
     }
