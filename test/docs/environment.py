@@ -12,7 +12,7 @@ DOCS = Path(__file__).resolve().parent
 PROJECT = DOCS.parents[1]
 sys.path[:0] = [str(PROJECT / "test/cluster")]
 
-from harness import Cluster, wait_until  # noqa: E402
+from harness import Cluster, ClusterError, wait_until  # noqa: E402
 from harness.network import NetworkNamespace  # noqa: E402
 from harness.processes import checked  # noqa: E402
 from images.image import Image  # noqa: E402
@@ -99,6 +99,17 @@ def laptop(name: str) -> Iterator[Session]:
         place.remove()
 
 
+def _cluster() -> Cluster:
+    """Starts a cluster. Runs at the same time have clusters with different names."""
+    for name in ("docs", "docs-2", "docs-3"):
+        try:
+            return Cluster(name).__enter__()
+        except ClusterError as error:
+            if "is up already" not in str(error):
+                raise
+    raise PageError("three clusters for documentation are up: wait until their runs end")
+
+
 class Town:
     """A cluster in which the quick start was followed. The pages of a run share the cluster."""
 
@@ -106,8 +117,7 @@ class Town:
         self.place = Place()
         self.first: Path | None = None
         """The folder in which the quick start was followed."""
-        self.cluster = Cluster("docs")
-        self.cluster.__enter__()
+        self.cluster = _cluster()
         try:
             self._prepare()
         except BaseException:
