@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules lab check-lab floods clean truths peers cluster cluster-down test-cluster image package manifests check-chart check-dashboard check-oidc picture-dashboard check-image test-ingress-nginx
+.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules lab check-lab floods clean truths peers cluster cluster-down test-cluster image package manifests check-chart check-dashboard check-docs check-oidc docs picture-dashboard check-image test-ingress-nginx
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FUZZ_SECONDS ?= 60
@@ -11,6 +11,7 @@ LAB ?= dynamic
 FLOODS ?=
 SLUICEGATE ?=
 PROVIDER ?=
+PAGES ?=
 export CASES ?=
 # The tests of clusters. The tests of the harness run first, because the other tests rely on the harness.
 CLUSTER ?= test_harness $(filter-out test_harness,$(basename $(notdir $(sort $(wildcard test/cluster/tests/test_*.py)))))
@@ -175,6 +176,20 @@ check-image: ## run the image like Kubernetes, as root: without rights, with low
 	@scripts/setup image
 	@scripts/image --profile dev --output target/image/check.tar
 	@SLUICEGATE_IMAGE=target/image/check.tar python3 -m unittest discover --start-directory test/image
+
+docs: ## build the documentation site with mdBook, and check its links: target/docs/index.html
+	@scripts/setup site
+	@scripts/docs
+
+check-docs: ## run the commands of every page of the documentation, in a cluster or on a machine without a cluster, as root (PAGES="docs/start/laptop.md" for a part)
+	@scripts/setup cluster
+	@scripts/setup image
+	@scripts/setup chart
+	@scripts/setup docs
+	@test/cluster/cluster build etcd kube-apiserver kube-controller-manager kubectl kube-scheduler kubelet kube-proxy
+	@$(if $(SLUICEGATE),,cargo build --quiet --package sluicegate --package sluicegate-lab)
+	@python3 -m unittest discover --start-directory test/docs
+	@test/docs/run $(PAGES)
 
 clean: ## remove all build results
 	@cargo clean --quiet
