@@ -61,6 +61,8 @@ class Page:
         found = HOW.search(text)
         self.how: str | None = found["how"] if found else None
         """`cluster`, `laptop` or `examples`; `None` if the page does not say."""
+        self.reason: str | None = found["reason"] if found else None
+        """Why only the examples are checked."""
         self.blocks = list(_blocks(path, text.split("\n")))
 
     def commands(self, block: Block) -> list[Command]:
