@@ -251,7 +251,7 @@ with 503.
                         .iter()
                         .take(3)
                         .enumerate()
-                        .map(|(index, (file, name))| format!("[{}](../{file} \"{name}\")", index + 1))
+                        .map(|(index, (file, name))| format!("[{}](../../{file} \"{name}\")", index + 1))
                         .collect();
                     let _ = writeln!(
                         page,

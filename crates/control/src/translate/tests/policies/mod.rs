@@ -81,21 +81,24 @@ fn limits_of(config: &Config) -> Arc<RateLimits> {
 }
 
 #[test]
-fn policy_examples_of_the_guides_are_valid() {
-    for guide in ["policies.md", "traffic.md"] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(guide);
-        let text = std::fs::read_to_string(path).unwrap();
-        let examples: Vec<&str> =
-            text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-        assert!(examples.len() >= 5);
-        for example in examples {
+fn policy_examples_of_the_documentation_are_valid() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let pages = ["security", "routing"].map(|folder| std::fs::read_dir(docs.join(folder)).unwrap());
+    let mut examples = 0;
+    for page in pages.into_iter().flatten() {
+        let path = page.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let blocks = text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+        for example in blocks.filter(|block| block.contains("apiVersion: sluicegate.dev/")) {
             let mut store = Store::default();
-            store.set_file(Path::new(guide), example);
+            store.set_file(&path, example);
             let problems: Vec<String> = store.problems().map(|problem| problem.to_string()).collect();
             assert_problems(&problems, &[]);
             let count = store.all::<SecurityPolicy>().count() + store.all::<RateLimitPolicy>().count();
             let count = count + store.all::<Consumer>().count() + store.all::<TrafficPolicy>().count();
-            assert!(count > 0, "{example}");
+            assert!(count > 0, "{}: {example}", path.display());
+            examples += 1;
         }
     }
+    assert!(examples >= 30, "{examples} examples");
 }
