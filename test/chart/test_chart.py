@@ -390,6 +390,18 @@ class Values(unittest.TestCase):
             self.assertEqual(option(each, "controller-class"), ["example.com/nginx"])
             self.assertEqual(objects.one("IngressClass", "next")["spec"]["controller"], "sluicegate.dev/ingress-nginx")
 
+    def test_gateways_share_the_ports_of_the_service_unless_they_have_services_of_their_own(self):
+        for reader, values, expected in [
+            ("sluicegate", {}, [["80"], ["443"]]),
+            ("sluicegate-control-plane", {"mode": "split"}, [["80"], ["443"]]),
+            ("sluicegate", {"service": {"ports": {"http": 8080}}}, [[], ["443"]]),
+            ("sluicegate", {"service": {"enabled": False}}, [[], []]),
+            ("sluicegate", {"gatewayServices": {"type": "ClusterIP"}}, [[], []]),
+        ]:
+            with self.subTest(values):
+                each = rendered(values).one("Deployment", reader)
+                self.assertEqual([option(each, "published-http-ports"), option(each, "published-https-ports")], expected)
+
     def test_services_of_gateways_select_the_serving_pods_whose_network_policy_allows_their_ports(self):
         for mode, reader in [("all-in-one", "sluicegate"), ("split", "sluicegate-control-plane")]:
             objects = rendered({"mode": mode, "gatewayServices": {"type": "LoadBalancer", "annotations": {"a": "b, c"}}})

@@ -210,6 +210,14 @@ balancer may never have an address. In split mode, the control plane runs on oth
 {{- if ne .Values.gatewayClass.name "sluicegate" }}
 - --gateway-class={{ .Values.gatewayClass.name }}
 {{- end }}
+{{- if and .Values.service.enabled (not .Values.gatewayServices.type) }}
+{{- if ne (int .Values.service.ports.http) (int (include "sluicegate.httpPort" .)) }}
+- --published-http-ports={{ .Values.service.ports.http }}
+{{- end }}
+{{- if ne (int .Values.service.ports.https) (int (include "sluicegate.httpsPort" .)) }}
+- --published-https-ports={{ .Values.service.ports.https }}
+{{- end }}
+{{- end }}
 {{- if ne (join "," .Values.listen.addresses) "0.0.0.0" }}
 {{- range .Values.listen.addresses }}
 - {{ printf "--gateway-address=%s" . | quote }}

@@ -74,15 +74,17 @@ pub(crate) struct Ports<'a> {
 }
 
 pub(crate) fn translate_options(class: &ClassArgs, settings: Settings, ports: Ports<'_>) -> TranslateOptions {
-    let ports_of = |addresses: &[SocketAddr]| addresses.iter().map(SocketAddr::port).collect();
+    let ports_of = |addresses: &[SocketAddr], published: &[u16]| {
+        addresses.iter().map(SocketAddr::port).chain(published.iter().copied()).collect()
+    };
     TranslateOptions {
         settings,
         ingress_class: class.ingress_class.clone(),
         watch_ingress_without_class: class.watch_ingress_without_class,
         gateway_class: class.gateway_class.clone(),
         gateway_addresses: class.gateway_address.clone(),
-        http_ports: ports_of(ports.http),
-        https_ports: ports_of(ports.https),
+        http_ports: ports_of(ports.http, &class.published_http_ports),
+        https_ports: ports_of(ports.https, &class.published_https_ports),
         admin_port: Some(ports.admin.port()),
         ignore_nginx_access_annotations: class.ignore_nginx_access_annotations,
         ingress_nginx: class.ingress_nginx(),

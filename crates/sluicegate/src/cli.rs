@@ -126,6 +126,15 @@ pub(crate) struct ClassArgs {
     /// several times.
     #[arg(long, value_name = "IP", default_value = "0.0.0.0")]
     pub(crate) gateway_address: Vec<IpAddr>,
+    /// The ports of a load balancer that lead to the ports of --listen, such as 80. An HTTP listener of a Gateway at such a
+    /// port shares the addresses of --listen with the Ingresses. Comma separated [default: none]
+    #[arg(long, value_name = "PORTS", value_delimiter = ',')]
+    pub(crate) published_http_ports: Vec<u16>,
+    /// The ports of a load balancer that lead to the ports of --listen-https, such as 443. An HTTPS listener of a Gateway, or a
+    /// TLS listener with mode Passthrough, at such a port shares the addresses of --listen-https with the Ingresses. Comma
+    /// separated [default: none]
+    #[arg(long, value_name = "PORTS", value_delimiter = ',')]
+    pub(crate) published_https_ports: Vec<u16>,
     /// Serve Ingresses without the annotations of ingress-nginx that restrict access, which the gateway does not read:
     /// auth-*, limit-*, satisfy, whitelist-source-range, allowlist-source-range and denylist-source-range. By default
     /// the routes of such Ingresses respond with 503.

@@ -219,7 +219,7 @@ impl Merged {
                 Some(winner) if *winner == auth.policy => {}
                 Some(_) => {
                     let fault = format!(
-                        "an older Ingress has other rules for client certificates of host {host}; every client is rejected"
+                        "an older Ingress has other rules for client certificates of host {host}, which apply; requests for routes of this Ingress receive 421"
                     );
                     self.problems.push(intent.problem(auth.place, fault));
                 }

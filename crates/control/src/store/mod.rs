@@ -24,7 +24,7 @@ use crate::audit::{Changed, Recorded};
 use crate::manifest::{Document, Guarded, Manifest, ParsedObject, Syntax};
 use crate::object::backend_tls::BackendTlsPolicy;
 use crate::object::grant::ReferenceGrant;
-use crate::object::kind::Change;
+use crate::object::kind::{Change, Status};
 use crate::object::namespace::Namespace;
 use crate::object::secret::{ConfigMap, Data, Secret};
 use crate::object::service::Service;
@@ -453,8 +453,8 @@ impl Store {
             && (origin.file.is_some() || !parsed.object.kind.row().has_parts)
             && !parsed.form.as_ref().is_some_and(Object::closes)
             && older.as_ref().is_some_and(|older| !older.is_closed());
-        // The status of a route says whether its newest version is in service.
-        touched.routing |= parsed.object.kind.is_of_gateway_api()
+        // The status says whether the newest version is in service.
+        touched.routing |= parsed.object.kind.row().status == Status::Conditions
             && (is_kept || place.is_ok_and(|place| slot.candidates[place].is_kept));
         let candidate = Candidate {
             origin,

@@ -42,6 +42,24 @@ fn check(files: &[(&str, &str)], paths: &[&str], problems: &[&str]) {
     assert!(fits, "got {actual:#?}\nexpected {problems:#?}");
 }
 
+/// A translation computes the statuses, so it must run although the version in service is the same.
+#[test]
+fn change_to_an_invalid_policy_and_back_needs_a_translation() {
+    let policy = |deny: &str| {
+        format!(
+            "{{apiVersion: sluicegate.dev/v1alpha1, kind: SecurityPolicy, metadata: {{name: a}}, spec: {{targetRefs: \
+             [{{group: networking.k8s.io, kind: Ingress, name: a}}], ipAccess: {{deny: [\"{deny}\"]}}}}}}\n"
+        )
+    };
+    let mut store = Store::default();
+    for (deny, routing) in
+        [("10.0.0.0/8", true), ("10.1.2.3/8", true), ("10.0.0.0/8", true), ("10.0.0.0/8", false)]
+    {
+        let touched = store.set_file(Path::new("m.yaml"), &policy(deny));
+        assert_eq!(touched.routing, routing, "{deny}");
+    }
+}
+
 #[test]
 fn invalid_object_keeps_its_last_valid_version() {
     let good = ingress("a", "/a");

@@ -89,10 +89,12 @@ pub struct TranslateOptions {
     /// Data planes of single Gateways, which need [`gateway_services`](Self::gateway_services). Default none: the shared data
     /// planes serve all Gateways.
     pub own_data_planes: Option<OwnDataPlanes>,
-    /// The ports at which the process serves HTTP: no Gateway can have them for TCP. Default: none.
+    /// The ports at which clients reach the process by HTTP: the ports of its sockets, and the ports of a load balancer that lead
+    /// there. HTTP listeners of Gateways at these ports share the sockets. Gateways can use these TCP ports for nothing else.
+    /// Default: none.
     pub http_ports: Vec<u16>,
-    /// The ports at which the process serves HTTPS. For Gateways at these ports, the HTTPS listeners provide TLS
-    /// passthrough, and Gateways can use these ports for nothing else. Default: none.
+    /// The ports at which clients reach the process by HTTPS, like [`http_ports`](Self::http_ports). HTTPS listeners of Gateways,
+    /// and TLS listeners with mode `Passthrough`, share the sockets. Default: none.
     pub https_ports: Vec<u16>,
     /// The port of the admin interface, which no Gateway can have for TCP. Default: none.
     pub admin_port: Option<u16>,

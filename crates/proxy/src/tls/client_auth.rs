@@ -106,7 +106,8 @@ fn verify(auth: &ClientAuth, certificates: &[CertificateDer<'static>], depth: us
 /// The reason why a certificate is not valid.
 fn reason(error: &Error) -> String {
     match error {
-        Error::InvalidCertificate(reason) => format!("{reason:?}"),
+        Error::InvalidCertificate(CertificateError::Other(reason)) => reason.0.to_string(),
+        Error::InvalidCertificate(reason) => reason.to_string(),
         error => error.to_string(),
     }
 }

@@ -416,8 +416,8 @@ pub(crate) enum UsedPort {
 impl fmt::Display for UsedPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Http => "HTTP (--listen)",
-            Self::Https => "HTTPS (--listen-https)",
+            Self::Http => "HTTP (--listen, --published-http-ports)",
+            Self::Https => "HTTPS (--listen-https, --published-https-ports)",
             Self::Admin => "the admin interface (--admin)",
         })
     }

@@ -145,9 +145,9 @@ fn listener_at_a_port_of_another_protocol_is_rejected() {
         &[],
         &[
             "listeners[1].tls.certificateRefs[0]: Secret default/none does not exist as a Secret of type kubernetes.io/tls; the listener rejects every client",
-            "spec.listeners[0].port: 443 is a port of HTTPS (--listen-https)",
-            "spec.listeners[1].port: 80 is a port of HTTP (--listen)",
-            "spec.listeners[2].port: 443 is a port of HTTPS (--listen-https)",
+            "spec.listeners[0].port: 443 is a port of HTTPS (--listen-https, --published-https-ports)",
+            "spec.listeners[1].port: 80 is a port of HTTP (--listen, --published-http-ports)",
+            "spec.listeners[2].port: 443 is a port of HTTPS (--listen-https, --published-https-ports)",
         ],
     );
 }

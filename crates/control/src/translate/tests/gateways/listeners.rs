@@ -320,10 +320,10 @@ fn gateway_listeners_on_ports_that_the_process_already_uses_are_rejected() {
         // A TLS listener at an HTTPS port adds TLS passthrough to that port.
         &["UDP 0.0.0.0:443 without a route", &format!("HTTPS a.test -> {DB}")],
         &[
-            "spec.listeners[0].port: 8080 is a port of HTTP (--listen); the listener is not served. Choose another port",
-            "spec.listeners[1].port: 80 is a port of HTTP (--listen)",
+            "spec.listeners[0].port: 8080 is a port of HTTP (--listen, --published-http-ports); the listener is not served. Choose another port",
+            "spec.listeners[1].port: 80 is a port of HTTP (--listen, --published-http-ports)",
             "spec.listeners[2].port: 9901 is a port of the admin interface (--admin)",
-            "spec.listeners[3].port: 443 is a port of HTTPS (--listen-https)",
+            "spec.listeners[3].port: 443 is a port of HTTPS (--listen-https, --published-https-ports)",
         ],
     );
 }
