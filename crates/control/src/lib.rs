@@ -92,6 +92,7 @@ pub use review::{ReviewError, Reviewed, Reviews};
 pub use source::cluster::addresses::Addresses;
 pub use source::cluster::client::{ClientError, Credentials};
 pub use source::cluster::gateway_planes::Authorities;
+pub use source::cluster::once::{LoadError, load_cluster_once};
 pub use source::cluster::planes::{PlaneCertificates, PlaneFiles, PlanesError};
 pub use source::cluster::token::review as review_token;
 pub use source::cluster::{OwnPlanesLink, StatusOptions};

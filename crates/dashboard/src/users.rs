@@ -297,7 +297,10 @@ fn in_words(field: String, error: &serde_saphyr::Error) -> Fault {
         // An error of `Name`.
         Error::Message { msg, .. } if msg == NO_NAME => Fault::new(field, NO_NAME),
         _ if field.is_empty() => Fault::new("", format!("the file is no list of users: write {EXAMPLE}")),
-        _ => Fault::new(field, "has a value that cannot be read: write the value as in docs/operate/dashboard.md"),
+        _ => Fault::new(
+            field,
+            "has a value that cannot be read: write the value as in docs/operate/dashboard.md",
+        ),
     }
 }
 

@@ -1,29 +1,21 @@
-//! `sluicegate check`: the problems of a manifest or a directory of manifests, and the resulting routes.
+//! `sluicegate check`: the problems of a manifest, a directory of manifests or a cluster, and the resulting routes.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use sluicegate_admin::state::ServedRoute;
 use sluicegate_admin::table::routes_table;
-use sluicegate_control::{Loaded, Severity, TranslateOptions, foreign_in_words, load_once};
+use sluicegate_control::{
+    Credentials, Loaded, Severity, TranslateOptions, foreign_in_words, load_cluster_once, load_once,
+};
 use sluicegate_model::Settings;
 
 use crate::cli::{CheckArgs, ClassArgs};
 use crate::configmap;
 
-pub(crate) fn run(args: &CheckArgs) -> ExitCode {
-    if let Err(error) = args.dir.metadata() {
-        crate::complain(&format!(
-            "cannot read {}: {error}; name a manifest or a directory of manifests",
-            args.dir.display()
-        ));
-        return ExitCode::FAILURE;
-    }
-    let ports = Ports { http: &args.listen, https: &args.listen_https, admin: args.admin };
-    let mut options = translate_options(&args.class, Settings::default(), ports);
-    args.configmaps.apply(&mut options);
-    options.read_globals = configmap::reader_of_defaults();
-    let loaded = load_once(&args.dir, &options);
+pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
+    let loaded = load(args)?;
     for problem in loaded.problems.iter().chain(&loaded.foreign) {
         crate::complain(&format!("{}: {problem}", problem.severity));
     }
@@ -32,7 +24,28 @@ pub(crate) fn run(args: &CheckArgs) -> ExitCode {
     if let Some(summary) = verdict.summary() {
         crate::complain(&summary);
     }
-    if verdict.passes(args.strict) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(if verdict.passes(args.strict) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Reads the objects of the directory or of the cluster.
+pub(crate) fn load(args: &CheckArgs) -> anyhow::Result<Loaded> {
+    let ports = Ports { http: &args.listen, https: &args.listen_https, admin: args.admin };
+    let mut options = translate_options(&args.class, Settings::default(), ports);
+    args.configmaps.apply(&mut options);
+    options.read_globals = configmap::reader_of_defaults();
+    let Some(dir) = &args.dir else { return of_cluster(args, options) };
+    dir.metadata().with_context(|| {
+        format!("cannot read {}; name a manifest or a directory of manifests", dir.display())
+    })?;
+    Ok(load_once(dir, &options))
+}
+
+fn of_cluster(args: &CheckArgs, options: TranslateOptions) -> anyhow::Result<Loaded> {
+    let credentials = Credentials { kubeconfig: args.kubeconfig.clone(), context: args.context.clone() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // The command prints the problems itself.
+    let _quiet = tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::default());
+    Ok(runtime.block_on(load_cluster_once(&credentials, args.watch_namespace.clone(), options))?)
 }
 
 /// The counts of errors and warnings.

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal as _};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sluicegate_control::{IngressNginx, ObjectName};
@@ -17,6 +18,7 @@ use crate::audit::AuditCommand;
 use crate::control_plane::ControlPlaneArgs;
 use crate::convert::Convert;
 use crate::data_plane::DataPlaneArgs;
+use crate::diff::DiffArgs;
 use crate::key::Key;
 use crate::log::Lines;
 use crate::migrate::Migrate;
@@ -49,6 +51,8 @@ pub(crate) enum Command {
     DataPlane(Box<DataPlaneArgs>),
     /// Check manifests, and print the routes that the gateway would serve. Exit with 1 if there are errors.
     Check(CheckArgs),
+    /// Print what the objects of a directory or of a cluster would change on a running gateway.
+    Diff(DiffArgs),
     /// Print objects of Gateway API that serve the same requests as a declarative file of Kong, or as Ingresses.
     Convert(Convert),
     /// Move from ingress-nginx.
@@ -86,7 +90,21 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     /// The directory of manifests with its sub-folders, or one manifest.
-    pub(crate) dir: PathBuf,
+    #[arg(required_unless_present = "kubernetes", conflicts_with = "kubernetes")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Check the objects of a cluster, with a kubeconfig. The command needs the rights to list the objects, and writes
+    /// nothing.
+    #[arg(long)]
+    pub(crate) kubernetes: bool,
+    /// The kubeconfig file. [default: the pod's service account, then $KUBECONFIG, then ~/.kube/config]
+    #[arg(long, value_name = "FILE", requires = "kubernetes")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig. [default: the current context]
+    #[arg(long, value_name = "NAME", requires = "kubernetes")]
+    pub(crate) context: Option<String>,
+    /// Check only the objects in this namespace; may be given several times. [default: all namespaces]
+    #[arg(long, value_name = "NAMESPACE", requires = "kubernetes")]
+    pub(crate) watch_namespace: Vec<Arc<str>>,
     /// Exit with 1 on warnings too.
     #[arg(long)]
     pub(crate) strict: bool,

@@ -44,9 +44,11 @@ mod control_plane;
 mod convert;
 mod dashboard;
 mod data_plane;
+mod diff;
 mod documents;
 mod flags;
 mod gateway;
+mod help;
 mod key;
 mod log;
 mod migrate;
@@ -65,7 +67,6 @@ mod webhook;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use sluicegate_model::text::one_line;
 
 use cli::{Cli, Command};
@@ -79,14 +80,18 @@ fn main() -> ExitCode {
         complain(&format!("error: {refusal}"));
         return ExitCode::from(2);
     }
-    let cli = Cli::parse();
+    let cli = help::parse();
     cli.log.init();
     capability::raise_bind();
     let done = match cli.command {
         Command::Serve(args) => serve::run(*args),
         Command::ControlPlane(args) => control_plane::run(*args),
         Command::DataPlane(args) => data_plane::run(*args),
-        Command::Check(args) => return check::run(&args),
+        Command::Check(args) => match check::run(&args) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        Command::Diff(args) => return diff::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::Api(command) => match api::run(&command) {
             Ok(code) => return code,

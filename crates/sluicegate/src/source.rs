@@ -201,6 +201,12 @@ impl SourceArgs {
         options.documents = self.documents.documents();
         options.read_globals = configmap::reader(settings.clone(), tls.clone());
         if let Some(dir) = &self.manifests {
+            // Later, an empty mount or a replaced directory keeps the last valid version.
+            anyhow::ensure!(
+                dir.exists(),
+                "{}: the directory of --manifests does not exist: create the directory, or fix the path",
+                dir.display()
+            );
             return Ok(Source::Directory(Box::new(DirectorySource::new(dir, options))));
         }
         let ClusterArgs { kubeconfig, context, watch_namespace, .. } = self.cluster.clone();

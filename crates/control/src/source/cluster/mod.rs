@@ -59,6 +59,7 @@ pub mod gateway_planes;
 mod gateway_services;
 mod gateway_status;
 mod lease;
+pub mod once;
 pub mod planes;
 mod policy_status;
 mod standing;
