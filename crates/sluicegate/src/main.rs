@@ -69,7 +69,7 @@ use std::process::ExitCode;
 
 use sluicegate_model::text::one_line;
 
-use cli::{Cli, Command};
+use cli::Command;
 use migrate::Migrate;
 
 #[global_allocator]
