@@ -43,14 +43,12 @@ pub(crate) struct TlsArgs {
     #[arg(long, value_name = "TIME", value_parser = time)]
     hsts_max_age: Option<Duration>,
     /// Add includeSubDomains to Strict-Transport-Security, so that browsers apply the header to all subdomains.
-    /// [default: false]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
-          requires = "hsts_max_age")]
+    /// Without --hsts-max-age, the option has no effect. [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     hsts_include_subdomains: Option<bool>,
     /// Add preload to Strict-Transport-Security, so that browsers may include the host in their built-in lists.
-    /// [default: false]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
-          requires = "hsts_max_age")]
+    /// Without --hsts-max-age, the option has no effect. [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     hsts_preload: Option<bool>,
 }
 
@@ -153,7 +151,6 @@ mod tests {
         assert_eq!(options.default_certificate, Some(ObjectName { namespace: "a".into(), name: "b".into() }));
         for wrong in [
             "--tls-min-version=1.1",
-            "--hsts-preload",
             "--default-tls-certificate=a",
             "--tls-ticket-secret=a/b/c",
         ] {
