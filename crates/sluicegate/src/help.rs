@@ -39,7 +39,102 @@ fn first_sentence(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+    use std::path::Path;
+
     use super::*;
+
+    /// The reference page of all commands and options.
+    fn page() -> String {
+        let mut page = "\
+<!-- This page is generated from the command line. Edit the descriptions in crates/sluicegate/src, and run
+`SLUICEGATE_UPDATE_PAGES=1 cargo test --workspace --bins reference_page`. -->
+
+# Command line
+
+`sluicegate COMMAND -h` lists the options of a command in short, and `--help` in full.
+
+"
+        .to_owned();
+        let command = super::command();
+        for each in command.get_subcommands().filter(|each| each.get_name() != "help") {
+            let _ = writeln!(page, "- [`sluicegate {}`](#sluicegate-{})", each.get_name(), each.get_name());
+        }
+        for each in command.get_subcommands().filter(|each| each.get_name() != "help") {
+            section(&mut page, &["sluicegate"], each.clone());
+        }
+        let _ = write!(page, "\n## Options of all commands\n\n");
+        table(&mut page, &command, true);
+        page
+    }
+
+    fn section(page: &mut String, parents: &[&str], command: Command) {
+        let name = command.get_name().to_owned();
+        let path = [parents, &[&name]].concat();
+        let usage = command.clone().bin_name(path.join(" ")).render_usage().to_string();
+        let usage = usage.trim_start_matches("Usage: ").split_whitespace().collect::<Vec<_>>().join(" ");
+        let level = "#".repeat(path.len());
+        let about = command.get_long_about().or(command.get_about()).map(ToString::to_string);
+        let _ = write!(page, "\n{level} {}\n\n", path.join(" "));
+        let _ = write!(page, "{}\n\n```text\n{usage}\n```\n\n", about.unwrap_or_default());
+        table(page, &command, false);
+        for each in command.get_subcommands().filter(|each| each.get_name() != "help") {
+            section(page, &path, each.clone());
+        }
+    }
+
+    /// A table of options. `is_global`: only the options of all commands, or only the others.
+    fn table(page: &mut String, command: &Command, is_global: bool) {
+        let options = command.get_arguments().filter(|option| {
+            let is_shown = !option.is_hide_set() && !["help", "version"].contains(&option.get_id().as_str());
+            is_shown && option.is_global_set() == is_global
+        });
+        let options: Vec<_> = options.collect();
+        if options.is_empty() {
+            return;
+        }
+        page.push_str("| option | meaning |\n|---|---|\n");
+        for option in options {
+            let names = option.get_value_names().unwrap_or_default();
+            let takes = option.get_num_args().is_none_or(|number| number.takes_values());
+            let value = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ");
+            let long = option.get_long().map(|long| format!("--{long}"));
+            let short = option.get_short().map(|short| format!("-{short}"));
+            let flags: Vec<String> = short.into_iter().chain(long).collect();
+            let shown = match (flags.is_empty(), takes) {
+                (true, _) => value,
+                (false, true) if !value.is_empty() => format!("{} {value}", flags.join(", ")),
+                (false, _) => flags.join(", "),
+            };
+            let text = option.get_long_help().or(option.get_help()).map(ToString::to_string).unwrap_or_default();
+            let mut text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            if !text.ends_with(['.', ']', '!']) && !text.is_empty() {
+                text.push('.');
+            }
+            let possible: Vec<String> =
+                option.get_possible_values().iter().map(|value| format!("`{}`", value.get_name())).collect();
+            if takes && !possible.is_empty() {
+                let _ = write!(text, " Values: {}.", possible.join(", "));
+            }
+            let defaults = option.get_default_values().iter().map(|value| value.to_string_lossy().into_owned());
+            let defaults: Vec<String> = defaults.collect();
+            if takes && !defaults.is_empty() && !defaults.concat().is_empty() {
+                let _ = write!(text, " Default: `{}`.", defaults.join(","));
+            }
+            let text = text.replace('|', "\\|").replace('<', "&lt;").replace("*", "\\*");
+            let _ = writeln!(page, "| `{shown}` | {text} |");
+        }
+    }
+
+    #[test]
+    fn reference_page_matches_the_command_line() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/cli.md");
+        if std::env::var_os("SLUICEGATE_UPDATE_PAGES").is_some() {
+            std::fs::write(&path, page()).unwrap();
+        }
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(text == page(), "run `SLUICEGATE_UPDATE_PAGES=1 cargo test --workspace --bins reference_page`");
+    }
 
     #[test]
     fn short_help_has_the_first_sentence_and_long_help_all_sentences() {
