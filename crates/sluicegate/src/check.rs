@@ -133,7 +133,7 @@ mod tests {
     fn check(path: &Path, options: &[&str]) -> ExitCode {
         let line = ["sluicegate", "check"].into_iter().chain(path.to_str()).chain(options.iter().copied());
         let Command::Check(args) = Cli::parse_from(line).command else { unreachable!("it is check") };
-        super::run(&args)
+        super::run(&args).unwrap_or(ExitCode::FAILURE)
     }
 
     const WEB: &str = "---\napiVersion: v1\nkind: Service\nmetadata: {name: web}\n\

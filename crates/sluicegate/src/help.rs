@@ -106,7 +106,8 @@ mod tests {
                 (false, true) if !value.is_empty() => format!("{} {value}", flags.join(", ")),
                 (false, _) => flags.join(", "),
             };
-            let text = option.get_long_help().or(option.get_help()).map(ToString::to_string).unwrap_or_default();
+            let text =
+                option.get_long_help().or(option.get_help()).map(ToString::to_string).unwrap_or_default();
             let mut text = text.split_whitespace().collect::<Vec<_>>().join(" ");
             if !text.ends_with(['.', ']', '!']) && !text.is_empty() {
                 text.push('.');
@@ -116,7 +117,8 @@ mod tests {
             if takes && !possible.is_empty() {
                 let _ = write!(text, " Values: {}.", possible.join(", "));
             }
-            let defaults = option.get_default_values().iter().map(|value| value.to_string_lossy().into_owned());
+            let defaults =
+                option.get_default_values().iter().map(|value| value.to_string_lossy().into_owned());
             let defaults: Vec<String> = defaults.collect();
             if takes && !defaults.is_empty() && !defaults.concat().is_empty() {
                 let _ = write!(text, " Default: `{}`.", defaults.join(","));
@@ -133,7 +135,10 @@ mod tests {
             std::fs::write(&path, page()).unwrap();
         }
         let text = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(text == page(), "run `SLUICEGATE_UPDATE_PAGES=1 cargo test --workspace --bins reference_page`");
+        assert!(
+            text == page(),
+            "run `SLUICEGATE_UPDATE_PAGES=1 cargo test --workspace --bins reference_page`"
+        );
     }
 
     #[test]

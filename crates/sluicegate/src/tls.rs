@@ -149,11 +149,7 @@ mod tests {
         assert_eq!(tls.hsts.map(|hsts| hsts.to_string()).as_deref(), Some("max-age=31536000; preload"));
         assert!(!options.ssl_redirect);
         assert_eq!(options.default_certificate, Some(ObjectName { namespace: "a".into(), name: "b".into() }));
-        for wrong in [
-            "--tls-min-version=1.1",
-            "--default-tls-certificate=a",
-            "--tls-ticket-secret=a/b/c",
-        ] {
+        for wrong in ["--tls-min-version=1.1", "--default-tls-certificate=a", "--tls-ticket-secret=a/b/c"] {
             assert!(parsed(&[wrong]).is_err(), "{wrong}");
         }
         Ok(())

@@ -367,7 +367,10 @@ mod tests {
 
     #[test]
     fn hsts_can_be_set_by_keys_alone() {
-        let globals = globals(&[], &[("hsts-max-age", "86400"), ("hsts-preload", "true"), ("hsts-include-subdomains", "true")]);
+        let globals = globals(
+            &[],
+            &[("hsts-max-age", "86400"), ("hsts-preload", "true"), ("hsts-include-subdomains", "true")],
+        );
         assert_eq!(globals.faults, []);
         let hsts = globals.settings.tls.hsts.map(|hsts| hsts.to_string());
         assert_eq!(hsts.as_deref(), Some("max-age=86400; includeSubDomains; preload"));
