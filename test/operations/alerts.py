@@ -32,9 +32,13 @@ class Case:
     """The time of the test."""
 
 
-def requests(served: int, failed: int) -> Series:
-    """Requests of a route in a minute."""
-    return {f'sluicegate_requests_total{{{POD},{ROUTE},code="2xx"}}': f"0+{served}x600", f'sluicegate_requests_total{{{POD},{ROUTE},code="5xx"}}': f"0+{failed}x600"}
+def requests(served: float, *failed: tuple[float, int]) -> Series:
+    """Requests of a route: those served in a minute, and the periods of failures: those failed in a minute, and the minutes."""
+    values, start, minutes = [], 0.0, 0
+    for count, length in failed:
+        values.append(f"{start:g}+{count:g}x{length - 1}")
+        start, minutes = start + count * length, minutes + length
+    return {f'sluicegate_requests_total{{{POD},{ROUTE},code="2xx"}}': f"0+{served:g}x{minutes}", f'sluicegate_requests_total{{{POD},{ROUTE},code="5xx"}}': " ".join(values)}
 
 
 def endpoints(*pods: dict[str, int]) -> Series:
@@ -66,12 +70,14 @@ BUILD = gauge("sluicegate_build_info", POD + ',version="0.1.0"', 1)
 DAY = 86400
 
 CASES = {
-    # 10 % of the requests fail; then 0.05 %; then all of few requests.
-    "SluicegateErrorBudgetFast": Case(OF_ROUTE, [requests(5400, 600)], [requests(6000, 3), {
-        f'sluicegate_requests_total{{{POD},{ROUTE},code="2xx"}}': "0x90", f'sluicegate_requests_total{{{POD},{ROUTE},code="5xx"}}': "0x40 5x50"}]),
-    # The budget of the target 99.9 % is 0.1 %.
-    "SluicegateErrorBudgetMedium": Case(OF_ROUTE, [requests(9900, 100)], [requests(9950, 50)], at="7h"),
-    "SluicegateErrorBudgetSlow": Case(OF_ROUTE, [requests(9980, 20)], [requests(9995, 5)], at="8h"),
+    # The error budget of the target 99.9 % is 0.1 %. The series without an alert are: a small share of failures, failures that
+    # have ended, failures that have just begun, and failures of a quiet route.
+    "SluicegateErrorBudgetFast": Case(OF_ROUTE, [requests(5400, (600, 90)), requests(27, (3, 90))], [
+        requests(6000, (3, 90)), requests(6000, (600, 45), (30, 45)), requests(6000, (0, 54), (300, 36)), requests(0, (0, 48), (0.4, 42))]),
+    "SluicegateErrorBudgetMedium": Case(OF_ROUTE, [requests(9900, (100, 450)), requests(99, (1, 450))], [
+        requests(9950, (50, 450)), requests(9950, (500, 300), (20, 150)), requests(9500, (0, 385), (500, 65)), requests(0, (0, 380), (0.2, 70))], at="7h"),
+    "SluicegateErrorBudgetSlow": Case(OF_ROUTE, [requests(9980, (20, 1400)), requests(99.8, (0.2, 1400))], [
+        requests(9995, (5, 1400)), requests(9995, (500, 600), (2, 800)), requests(9900, (0, 1200), (100, 200)), requests(0, (0, 1140), (0.01, 260))], at="1326m"),
     "SluicegateNoEndpoint": Case(OF_UPSTREAM, [counter("sluicegate_upstream_failures_total", f'{POD},{UPSTREAM},reason="no_endpoint"', 6)], [
         counter("sluicegate_upstream_failures_total", f'{POD},{UPSTREAM},reason="reset"', 6)]),
     # One pod sees a healthy endpoint; then a Service without endpoints, such as a Service that was scaled to zero.
@@ -119,7 +125,8 @@ CASES = {
     "SluicegateConnectionsFull": Case({**OF_POD, "worker": "0"}, [gauge("sluicegate_connections_open", POD + ',worker="0"', 60000)], [gauge("sluicegate_connections_open", POD + ',worker="0"', 50000)]),
     "SluicegateAcceptErrors": Case(OF_POD, [counter("sluicegate_accept_errors_total", POD, 1)], [gauge("sluicegate_accept_errors_total", POD, 7)]),
     "SluicegateFloods": Case(OF_JOB, [counter("sluicegate_http2_floods_total", POD, 1)], [gauge("sluicegate_http2_floods_total", POD, 7)]),
-    "SluicegateStalledUploads": Case(OF_JOB, [counter("sluicegate_client_faults_total", POD + ',reason="upload_stalled"', 90)], [counter("sluicegate_client_faults_total", POD + ',reason="client_closed"', 90)]),
+    "SluicegateStalledUploads": Case(OF_JOB, [counter("sluicegate_client_faults_total", POD + ',reason="upload_stalled"', 90)], [
+        counter("sluicegate_client_faults_total", POD + ',reason="client_closed"', 90), counter("sluicegate_client_faults_total", POD + ',reason="body_too_slow"', 30)]),
     "SluicegateRejected": Case(OF_JOB, [counter("sluicegate_requests_rejected_total", POD + ',reason="bare_lf"', 900)], [counter("sluicegate_requests_rejected_total", POD + ',reason="bare_lf"', 60)]),
     "SluicegateUnrouted": Case(OF_JOB, [counter("sluicegate_requests_unrouted_total", POD, 900)], [counter("sluicegate_requests_unrouted_total", POD, 60)]),
     "SluicegateLogLost": Case(OF_POD, [counter("sluicegate_access_log_dropped_total", POD, 1)], [gauge("sluicegate_access_log_dropped_total", POD, 7)]),
