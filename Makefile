@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules lab check-lab floods clean truths peers cluster cluster-down test-cluster image package manifests check-chart check-dashboard check-docs check-oidc docs picture-dashboard check-image test-ingress-nginx
+.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules lab check-lab floods clean truths peers cluster cluster-down test-cluster image package manifests check-chart check-dashboard check-docs check-operations check-oidc docs picture-dashboard check-image test-ingress-nginx
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FUZZ_SECONDS ?= 60
@@ -147,13 +147,15 @@ package: ## package the Helm chart: target/package/sluicegate-VERSION.tgz
 	@scripts/setup chart
 	@target/tools/helm package charts/sluicegate --destination target/package
 
-manifests: ## write deploy/, the chart's README.md and docs/reference/annotations.md, which are generated
+manifests: ## write deploy/, the chart's README.md and dashboards, and docs/reference/annotations.md, which are generated
 	@scripts/setup chart
 	@scripts/manifests
+	@scripts/dashboards
 
 check-chart: ## check the Helm chart: lints, all values against the schemas of Kubernetes, and the generated files
 	@scripts/setup chart
 	@scripts/manifests --check
+	@scripts/dashboards --check
 	@python3 -m unittest discover --start-directory test/chart
 
 check-dashboard: ## check the types of the dashboard and of the portal, and open every page in a browser (SLUICEGATE=FILE for an existing program)
@@ -161,6 +163,11 @@ check-dashboard: ## check the types of the dashboard and of the portal, and open
 	@node $(TARGET)/tools/dashboard/node_modules/typescript/bin/tsc --project test/dashboard/tsconfig.json
 	@$(if $(SLUICEGATE),,cargo build --quiet --package sluicegate)
 	@SLUICEGATE=$(or $(abspath $(SLUICEGATE)),$(abspath $(TARGET))/debug/sluicegate) python3 -m unittest discover --start-directory test/dashboard
+
+check-operations: ## check the Grafana dashboards and the rules of Prometheus with a real gateway and a real Prometheus (SLUICEGATE=FILE for an existing program)
+	@scripts/setup operations
+	@$(if $(SLUICEGATE),,cargo build --quiet --package sluicegate)
+	@SLUICEGATE=$(or $(abspath $(SLUICEGATE)),$(abspath $(TARGET))/debug/sluicegate) $(TARGET)/tools/operations/bin/python -m unittest discover --start-directory test/operations
 
 check-oidc: ## log in with a browser at a certified OpenID provider (PROVIDER=keycloak: at Keycloak; SLUICEGATE=FILE for an existing program)
 	@scripts/setup $(if $(filter keycloak,$(PROVIDER)),keycloak,oidc)

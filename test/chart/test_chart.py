@@ -551,6 +551,64 @@ class Values(unittest.TestCase):
         self.assertEqual(written(changes), written({}))
         self.assertEqual(written({"portal": {"enabled": True}}) - written({}), {("subscriptions", "create"), ("subscriptions", "delete"), ("consumers", "patch")})
 
+    def test_dashboards_and_rules_are_off_by_default(self):
+        kinds = {each["kind"] for each in rendered({}).all}
+        self.assertEqual(kinds & {"PrometheusRule", "ServiceMonitor"}, set())
+        self.assertEqual([each for each in rendered({}).of("ConfigMap") if "dashboard" in each["metadata"]["name"]], [])
+
+    def test_each_dashboard_is_in_a_configmap_that_the_sidecar_of_grafana_selects(self):
+        objects = rendered({"operations": {"dashboards": {"enabled": True, "annotations": {"grafana_folder": "Network"}}}})
+        maps = [each for each in objects.of("ConfigMap") if each["metadata"]["labels"].get("grafana_dashboard") == "1"]
+        written = {path.stem: json.loads(path.read_text()) for path in (CHART / "operations/dashboards").glob("*.json")}
+        # The sidecar writes all files into one folder.
+        self.assertEqual({name: json.loads(text) for each in maps for name, text in each["data"].items()},
+                         {f"sluicegate-{name}.json": document for name, document in written.items()})
+        self.assertEqual({each["metadata"]["annotations"]["grafana_folder"] for each in maps}, {"Network"})
+        self.assertEqual({each["metadata"]["namespace"] for each in maps}, {NAMESPACE})
+
+    def test_default_values_leave_the_rules_of_prometheus_unchanged(self):
+        rule = rendered({"operations": {"rules": {"enabled": True}}}).one("PrometheusRule")
+        self.assertEqual(rule["spec"], yaml.safe_load((CHART / "operations/rules.yaml").read_text()))
+
+    def test_each_threshold_changes_only_the_expressions_of_its_alerts(self):
+        def alerts(**thresholds: float) -> dict[str, str]:
+            groups = rendered({"operations": {"rules": {"enabled": True, "thresholds": thresholds}}}).one("PrometheusRule")["spec"]["groups"]
+            return {each["alert"]: each["expr"] for group in groups for each in group["rules"] if "alert" in each}
+
+        plain = alerts()
+        for name, value, changed, text in [
+            ("errorBudgetTarget", 99.5, {f"SluicegateErrorBudget{speed}" for speed in ("Fast", "Medium", "Slow")}, "(100 - 99.5) / 100"),
+            ("errorBudgetTarget", 99, {f"SluicegateErrorBudget{speed}" for speed in ("Fast", "Medium", "Slow")}, "(100 - 99) / 100"),
+            ("certificateDays", 30, {"SluicegateCertificateExpires"}, "< 30 * 86400"),
+            ("latencySeconds", 0.25, {"SluicegateSlow"}, "> 0.25"),
+            ("propagationSeconds", 3, {"SluicegateSlowChanges"}, "> 3"),
+            ("memoryBytes", 1600000000, {"SluicegateMemory"}, "> 1600000000 and"),
+            ("connectionsPerWorker", 1000000, {"SluicegateConnectionsFull"}, "> 0.8 * 1000000"),
+        ]:
+            with self.subTest(name):
+                now = alerts(**{name: value})
+                self.assertEqual({alert for alert in plain if now[alert] != plain[alert]}, changed)
+                for alert in changed:
+                    self.assertIn(text, now[alert])
+                    self.assertNotIn("99.9)", now[alert])
+
+    def test_alerts_lead_to_the_runbook_and_have_the_labels_of_the_values(self):
+        groups = rendered({"operations": {"runbooks": "https://docs.example.com/alerts.html", "rules": {
+            "enabled": True, "alertLabels": {"team": "platform", "severity": "none"}, "disabled": ["SluicegateFloods"]}}}).one("PrometheusRule")["spec"]["groups"]
+        alerts = {each["alert"]: each for group in groups for each in group["rules"] if "alert" in each}
+        self.assertNotIn("SluicegateFloods", alerts)
+        page = (ROOT / "docs/operate/alerts.md").read_text()
+        for name, alert in alerts.items():
+            self.assertEqual(alert["annotations"]["runbook_url"], f"https://docs.example.com/alerts.html#{name.lower()}")
+            self.assertIn(f"\n### {name}\n", page)
+            self.assertEqual(alert["labels"]["team"], "platform")
+            # The rules know how severe an alert is.
+            self.assertIn(alert["labels"]["severity"], {"critical", "warning", "info"})
+
+    def test_scraped_labels_of_objects_take_precedence_over_the_labels_of_the_pod(self):
+        monitor = rendered({"serviceMonitor": {"enabled": True}, "networkPolicy": {"metricsFrom": [{"podSelector": {}}]}}).one("ServiceMonitor")
+        self.assertIs(monitor["spec"]["endpoints"][0]["honorLabels"], True)
+
     def test_configmap_contains_config_values_as_they_are_written(self):
         config = {"proxy-body-size": "8m", "max-request-body": 10485760, "ssl-redirect": False}
         objects = rendered({"config": config})
@@ -596,6 +654,9 @@ class Values(unittest.TestCase):
             ({"dashboard": {"enabled": True, "port": 9901}}, "the same port"),
             ({"mode": "split", "dashboard": {"enabled": True, "port": 9902}}, "are equal"),
             ({"dashboard": {"enabled": True}, "portal": {"enabled": True, "port": 9903}}, "the same port"),
+            ({"operations": {"rules": {"enabled": True, "disabled": ["SluicegateNowhere"]}}}, "there is no alert SluicegateNowhere"),
+            ({"operations": {"rules": {"thresholds": {"errorBudgetTarget": 90}}}}, "errorBudgetTarget"),
+            ({"operations": {"runbooks": "https://docs.example.com/alerts.html#top"}}, "runbooks"),
         ]:
             with self.subTest(wrong):
                 with self.assertRaises(Refused) as refused:
