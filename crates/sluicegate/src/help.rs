@@ -96,7 +96,7 @@ mod tests {
         page.push_str("| option | meaning |\n|---|---|\n");
         for option in options {
             let names = option.get_value_names().unwrap_or_default();
-            let takes = option.get_num_args().is_none_or(|number| number.takes_values());
+            let takes = option.get_action().takes_values();
             let value = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ");
             let long = option.get_long().map(|long| format!("--{long}"));
             let short = option.get_short().map(|short| format!("-{short}"));
