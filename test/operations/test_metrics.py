@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import tempfile
 import time
@@ -10,6 +11,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+import metrics_page  # noqa: E402
 from expressions import PROJECT, RULES, alerts, groupings, of_dashboards, of_rules, parsed, rules, selectors  # noqa: E402
 from operations_site import Site  # noqa: E402
 
@@ -60,6 +62,15 @@ class Metrics(unittest.TestCase):
                 break
             time.sleep(1)
         self.assertEqual(problems, [])
+
+    def test_reference_page_has_each_metric_with_its_labels(self) -> None:
+        scrapes = [self.site.get(port, "/metrics")[1].decode() for port in (self.site.admin, self.site.control_admin, self.site.data_admin)]
+        page = PROJECT / "docs/reference/metrics.md"
+        text = metrics_page.text(scrapes)
+        if os.environ.get("SLUICEGATE_UPDATE_PAGES"):
+            page.write_text(text)
+        # The labels of a sample depend on the traffic so far, so the page may have more labels than this run.
+        self.assertEqual(metrics_page.lacks(page.read_text(), text), [], "run SLUICEGATE_UPDATE_PAGES=1 make check-operations")
 
     def unknown(self, expressions: list, records: set[str]) -> list[str]:
         """Returns what the expressions use and the gateway does not have."""

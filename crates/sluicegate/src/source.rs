@@ -201,9 +201,9 @@ impl SourceArgs {
         options.documents = self.documents.documents();
         options.read_globals = configmap::reader(settings.clone(), tls.clone());
         if let Some(dir) = &self.manifests {
-            // Later, an empty mount or a replaced directory keeps the last valid version.
+            // A link without a target is a volume that is about to be mounted. The gateway waits for the volume.
             anyhow::ensure!(
-                dir.exists(),
+                dir.symlink_metadata().is_ok(),
                 "{}: the directory of --manifests does not exist: create the directory, or fix the path",
                 dir.display()
             );

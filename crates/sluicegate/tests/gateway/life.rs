@@ -95,16 +95,19 @@ async fn successor_serves_even_if_its_predecessor_ends_first() -> TestResult {
     let mut later = Site::new()?;
     (later.http, later.admin) = (site.http, site.admin);
     later.save_all([&backend])?;
-    let moved = later.path().with_extension("moved");
+    let (moved, volume) = (later.path().with_extension("moved"), later.path().with_extension("volume"));
     std::fs::rename(later.path(), &moved)?;
+    std::os::unix::fs::symlink(&volume, later.path())?;
     let mut new = later.start(&[])?;
     wait_for_output(&mut new, "admin interface").await?;
     old.terminate()?;
     assert!(old.wait(LIMIT).await?.success());
-    std::fs::rename(&moved, later.path())?;
+    std::fs::rename(&moved, &volume)?;
     new.wait_for_ok(later.admin, "/readyz", LIMIT).await?;
     wait_for_output(&mut new, "ended before the takeover was complete").await?;
     assert!(new.is_running(), "{}", new.output());
+    std::fs::remove_file(later.path())?;
+    std::fs::rename(&volume, later.path())?;
     Ok(())
 }
 
@@ -252,7 +255,8 @@ async fn draining_gateway_serves_new_connections_and_one_request_per_idle_connec
 async fn gateway_is_not_ready_before_its_first_configuration() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
     let site = Site::new()?;
-    let missing = site.path().join("later");
+    let (missing, volume) = (site.path().join("later"), site.path().join(".volume"));
+    std::os::unix::fs::symlink(&volume, &missing)?;
     let mut command = sluicegate();
     command.args(["serve", "--listen", &site.http.to_string(), "--admin", &site.admin.to_string()]);
     let mut gateway = Process::start({
@@ -270,7 +274,7 @@ async fn gateway_is_not_ready_before_its_first_configuration() -> TestResult {
     for name in ["service.yaml", "slices.yaml", "ingress.yaml"] {
         std::fs::copy(site.path().join(name), staged.join(name))?;
     }
-    std::fs::rename(&staged, &missing)?;
+    std::fs::rename(&staged, &volume)?;
     gateway.wait_for_ok(site.admin, "/readyz", LIMIT).await?;
     assert_eq!(early.read_response().await?.status, 200);
     Ok(())

@@ -35,11 +35,26 @@ async fn oversized_manifest_at_startup_closes_all_routes_until_it_is_removed() -
 }
 
 #[tokio::test]
-async fn gateway_waits_for_a_missing_manifest_directory_but_the_check_command_fails() -> TestResult {
-    let backend = Backend::start(Behaviour::ok()).await?;
-    let site = Site::of([&backend])?;
+async fn serve_ends_if_its_directory_does_not_exist() -> TestResult {
+    let site = Site::new()?;
     let away = site.path().with_extension("away");
     fs::rename(site.path(), &away)?;
+    let mut gateway = site.start(&[])?;
+    let status = gateway.wait(LIMIT).await?;
+    fs::rename(&away, site.path())?;
+    assert_eq!(status.code(), Some(1));
+    let output = gateway.output();
+    assert!(output.contains("does not exist: create the directory, or fix the path"), "{output}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn gateway_waits_for_a_volume_that_is_not_mounted_but_the_check_command_fails() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let site = Site::of([&backend])?;
+    let (away, volume) = (site.path().with_extension("away"), site.path().with_extension("volume"));
+    fs::rename(site.path(), &away)?;
+    std::os::unix::fs::symlink(&volume, site.path())?;
     let mut gateway = site.start(&[])?;
     let end = Instant::now() + LIMIT;
     while !gateway.output().contains("cannot be listed") {
@@ -54,9 +69,11 @@ async fn gateway_waits_for_a_missing_manifest_directory_but_the_check_command_fa
     assert_eq!(client::get(site.admin, "localhost", "/readyz").await?.status, 503);
     assert!(gateway.is_running(), "{}", gateway.output());
     assert_eq!(check(&site, &[])?.status.code(), Some(1), "check does not wait");
-    fs::rename(&away, site.path())?;
+    fs::rename(&away, &volume)?;
     gateway.wait_for_ok(site.admin, "/readyz", LIMIT).await?;
     assert_eq!(site.status("/").await?, 200);
+    fs::remove_file(site.path())?;
+    fs::rename(&volume, site.path())?;
     Ok(())
 }
 
