@@ -105,7 +105,7 @@ class Session:
                 os.killpg(self._shell.pid, number)
             except ProcessLookupError:
                 break
-            end = time.monotonic() + 10
+            end = time.monotonic() + 1
             while time.monotonic() < end and _group_lives(self._shell.pid):
                 self._shell.poll()
                 time.sleep(0.05)

@@ -56,7 +56,7 @@ mod tests {
 
 "
         .to_owned();
-        let command = super::command();
+        let command = command();
         for each in command.get_subcommands().filter(|each| each.get_name() != "help") {
             let _ = writeln!(page, "- [`sluicegate {}`](#sluicegate-{})", each.get_name(), each.get_name());
         }
@@ -108,7 +108,12 @@ mod tests {
             };
             let text =
                 option.get_long_help().or(option.get_help()).map(ToString::to_string).unwrap_or_default();
-            let mut text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            // Some URLs of the descriptions have placeholders, so they are no links.
+            let word = |word: &str| match word.contains("://") {
+                true => format!("`{}`", word.trim_end_matches([',', '.', ';'])),
+                false => word.to_owned(),
+            };
+            let mut text = text.split_whitespace().map(word).collect::<Vec<_>>().join(" ");
             if !text.ends_with(['.', ']', '!']) && !text.is_empty() {
                 text.push('.');
             }
