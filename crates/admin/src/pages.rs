@@ -36,7 +36,10 @@ const PATHS: [(&str, &str); 12] = [
         "who changed which object when: ?since=24h&kind=Plan, with namespace, name, actor, limit and format (JSON lines or CSV)",
     ),
     (AUDIT_HEAD, "the number and the hash of the last entry of the audit trail (JSON)"),
-    ("/explain", "?method=GET&url=URL&header=NAME:VALUE: the route of such a request, and the reason (JSON)"),
+    (
+        "/explain",
+        "?method=GET&url=URL&header=NAME:VALUE&from=IP: what happens to such a request, and why (JSON)",
+    ),
     ("/planes", "with split planes: the connected planes, and their versions (JSON)"),
 ];
 

@@ -1,6 +1,7 @@
 //! `sluicegate check`: the problems of a manifest or a directory of manifests, and the resulting routes.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
 
 use sluicegate_admin::state::ServedRoute;
@@ -9,21 +10,15 @@ use sluicegate_control::{Loaded, Severity, TranslateOptions, foreign_in_words, l
 use sluicegate_model::Settings;
 
 use crate::cli::{CheckArgs, ClassArgs};
-use crate::configmap;
 
 pub(crate) fn run(args: &CheckArgs) -> ExitCode {
-    if let Err(error) = args.dir.metadata() {
-        crate::complain(&format!(
-            "cannot read {}: {error}; name a manifest or a directory of manifests",
-            args.dir.display()
-        ));
-        return ExitCode::FAILURE;
-    }
-    let ports = Ports { http: &args.listen, https: &args.listen_https, admin: args.admin };
-    let mut options = translate_options(&args.class, Settings::default(), ports);
-    args.configmaps.apply(&mut options);
-    options.read_globals = configmap::reader_of_defaults();
-    let loaded = load_once(&args.dir, &options);
+    let loaded = match load(&args.dir, &args.manifest.options(args.admin)) {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            crate::complain(&error.to_string());
+            return ExitCode::FAILURE;
+        }
+    };
     for problem in loaded.problems.iter().chain(&loaded.foreign) {
         crate::complain(&format!("{}: {problem}", problem.severity));
     }
@@ -33,6 +28,14 @@ pub(crate) fn run(args: &CheckArgs) -> ExitCode {
         crate::complain(&summary);
     }
     if verdict.passes(args.strict) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Reads the objects of a directory of manifests, or of one manifest.
+pub(crate) fn load(dir: &Path, options: &TranslateOptions) -> anyhow::Result<Loaded> {
+    if let Err(error) = dir.metadata() {
+        anyhow::bail!("cannot read {}: {error}; name a manifest or a directory of manifests", dir.display());
+    }
+    Ok(load_once(dir, options))
 }
 
 /// The counts of errors and warnings.

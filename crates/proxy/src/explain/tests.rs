@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use sluicegate_model::policy::Security;
 use sluicegate_model::rule::HeaderMatch;
-use sluicegate_model::rule::{PathMatch, ValueMatch};
+use sluicegate_model::rule::{PathMatch, RuleMatch, ValueMatch};
 use sluicegate_model::{
-    Change, Conditions, Endpoint, EntryPoint, HostPattern, Listener, ListenerId, PathPattern, Planes,
-    ProxyHeader, Upstream, UpstreamKey, VirtualHost,
+    Change, Conditions, Config, Endpoint, EntryPoint, HostPattern, Listener, ListenerId, ObjectId,
+    PathPattern, Planes, ProxyHeader, Serves, Upstream, UpstreamKey, VirtualHost,
 };
 
 use super::*;
@@ -54,7 +54,12 @@ fn forwarded_request_names_route_and_upstream() {
     let route = found.route.expect("a route");
     assert_eq!((&*route.from, &*route.path, route.upstreams[0].ready), ("Ingress shop/web", "/", 1));
     let cart = explained(&registry, "GET", "http://shop.test/cart/1", &[]);
+    assert_eq!((cart.outcome, cart.status), (Outcome::Responds, Some(503)));
+    assert_eq!(cart.reason.as_deref(), Some("no_endpoint"));
     assert!(cart.because.contains("no ready endpoint"), "{}", cart.because);
+    let before = cart.precedence.expect("another match");
+    assert_eq!((&*before.over, &*before.path), ("Ingress shop/web", "/"));
+    assert!(before.because.starts_with("A longer path comes before a shorter path"), "{}", before.because);
     let near: Vec<_> = cart.hosts[0].near.iter().map(|near| (&*near.path, near.selected)).collect();
     assert_eq!(near, [("/cart", true), ("/", false)]);
 }
