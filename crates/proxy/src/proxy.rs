@@ -19,7 +19,7 @@ use crate::record::Sinks;
 use crate::record::access_log::{AccessLog, WriterThread};
 use crate::record::analytics::Collector;
 use crate::record::trace::Exporter;
-use crate::registry::Registry;
+use crate::registry::{OwnListeners, Registry};
 use crate::rule::Table;
 use crate::runtime::{self, Mailbox, Start};
 use crate::worker::Stop;
@@ -73,6 +73,8 @@ impl Proxy {
         let mailboxes: Arc<[Mailbox]> = (0..workers).map(|_| Mailbox::new()).collect();
         let (sockets, listeners) = Sockets::start(&options, workers)?;
         let addresses = sockets.fixed();
+        let (http, https) = addresses.split_at(options.http.len().min(addresses.len()));
+        registry.set_own_listeners(OwnListeners { http: http.into(), https: https.into() });
         let table = Arc::<Table>::default();
         let (exporter, spans) = Exporter::new(registry.counters().spans().clone());
         let collector = options.analytics.as_ref().map(|analytics| Collector::start(analytics, workers));

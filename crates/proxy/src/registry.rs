@@ -1,6 +1,7 @@
 //! The registry of live state: the counters, and the configuration that is served now, for readers.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sluicegate_jwt::KeySet;
@@ -31,7 +32,15 @@ struct Live {
     table: Arc<Table>,
     layer4: HashMap<Layer4Labels, Arc<Layer4Stats>>,
     listeners: Vec<ListenerState>,
+    own_listeners: OwnListeners,
     upstreams: Arc<[Arc<SharedUpstream>]>,
+}
+
+/// The addresses of the listeners that flags set.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OwnListeners {
+    pub(crate) http: Box<[SocketAddr]>,
+    pub(crate) https: Box<[SocketAddr]>,
 }
 
 /// The published keys of a token issuer.
@@ -155,6 +164,15 @@ impl Registry {
 
     pub(crate) fn set_listeners(&self, listeners: Vec<ListenerState>) {
         self.live().listeners = listeners;
+    }
+
+    /// The addresses of the listeners that flags set.
+    pub(crate) fn own_listeners(&self) -> OwnListeners {
+        self.live().own_listeners.clone()
+    }
+
+    pub(crate) fn set_own_listeners(&self, listeners: OwnListeners) {
+        self.live().own_listeners = listeners;
     }
 
     pub(crate) fn set_layer4(&self, routes: HashMap<Layer4Labels, Arc<Layer4Stats>>) {

@@ -147,8 +147,14 @@ impl<'t> Trial<'t> {
         let mut result = authentication.identify(&self.view(), consumers, &memories, &awaited);
         if let Err(NotAuthenticated::PasswordCheckPending { .. }) = &result {
             let effect = "checks the password, which this command does not do";
-            let denial = authentication.final_denial(Denial::Password);
-            self.unknown("authentication", id, effect, Some((denial.status(), denial.reason())));
+            awaited.password = Some(false);
+            let wrong = authentication.identify(&self.view(), consumers, &memories, &awaited);
+            let denial = match wrong {
+                Err(NotAuthenticated::Denied(denial)) => Some(authentication.final_denial(denial)),
+                _ => None,
+            };
+            let response = denial.map(|denial| (denial.status(), denial.reason()));
+            self.unknown("authentication", id, effect, response);
             awaited.password = Some(true);
             result = authentication.identify(&self.view(), consumers, &memories, &awaited);
         }

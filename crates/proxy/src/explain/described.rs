@@ -142,6 +142,11 @@ impl Described {
         head.into_bytes()
     }
 
+    /// Whether the URL names a port.
+    pub(super) fn names_port(&self) -> bool {
+        self.authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
+    }
+
     /// The port of the URL.
     pub(super) fn port(&self) -> u16 {
         let port = self.authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok());

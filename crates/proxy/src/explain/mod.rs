@@ -44,7 +44,7 @@ use crate::http::exchange::write_https_location;
 use crate::http::target::{
     check_target, has_encoded_slash, is_acme_challenge, raw_path, with_decoded_slashes,
 };
-use crate::registry::Registry;
+use crate::registry::{OwnListeners, Registry};
 use routing::{Place, no_route, places, precedence, route, tried};
 use trial::{End, Served, Trial, parsed};
 
@@ -67,7 +67,7 @@ impl Registry {
     fn explain_with(&self, request: &Described, knows_endpoints: bool) -> Option<Explanation> {
         let (table, config, upstreams) = (self.table(), self.config()?, self.upstreams());
         let served = Served { table: &table, config: &config, upstreams: &upstreams, knows_endpoints };
-        let mut explained = explain(served, request);
+        let mut explained = explain(served, &self.own_listeners(), request);
         explained.cure =
             explained.reason.as_deref().and_then(reasons::of).map(|reason| reason.cure.to_owned());
         Some(explained)
@@ -75,7 +75,7 @@ impl Registry {
 }
 
 /// Explains a request at the listener that most likely receives it.
-fn explain(served: Served<'_>, request: &Described) -> Explanation {
+fn explain(served: Served<'_>, own: &OwnListeners, request: &Described) -> Explanation {
     let buf = request.head();
     let ended = |end: End| finish(Explanation { is_certain: true, ..Explanation::default() }, end);
     let head = match parsed(&buf, &served.table.settings) {
@@ -92,8 +92,8 @@ fn explain(served: Served<'_>, request: &Described) -> Explanation {
         }
         _ => {}
     }
-    let mut explanations =
-        places(served.config, request).into_iter().map(|place| at(served, request, &place, &head, &buf));
+    let places = places(served.config, own, request);
+    let mut explanations = places.iter().map(|place| at(served, request, place, &head, &buf));
     let Some(first) = explanations.next() else { return Explanation::default() };
     if first.outcome != Outcome::NoRoute {
         return first;

@@ -7,6 +7,7 @@ use sluicegate_model::{Config, PathPattern, Serves};
 
 use super::data::{ApiRoute, Candidate, HostTried, Precedence, Route, RouteUpstream};
 use super::described::Described;
+use crate::registry::OwnListeners;
 use crate::rule::Entrance;
 use crate::rule::trace::{HostStep, Near, conditions};
 
@@ -21,8 +22,8 @@ pub(super) struct Place {
 /// The rule and the match of a route; no match for a fallback.
 pub(super) type Chosen<'t> = (&'t Rule, Option<&'t RuleMatch>);
 
-/// The listeners that may receive the request, the most likely first.
-pub(super) fn places(config: &Config, request: &Described) -> Vec<Place> {
+/// The listeners that may receive the request, the most likely first: one listener, if the URL names its port.
+pub(super) fn places(config: &Config, own: &OwnListeners, request: &Described) -> Vec<Place> {
     let is_of_scheme = |serves: &Serves| match serves {
         Serves::Http(_) => !request.is_https,
         Serves::Https(_) => request.is_https,
@@ -31,11 +32,18 @@ pub(super) fn places(config: &Config, request: &Described) -> Vec<Place> {
     let gateways = config.listeners.iter().filter(|listener| is_of_scheme(&listener.serves));
     let mut gateways: Vec<SocketAddr> = gateways.map(|listener| listener.address).collect();
     gateways.sort_by_key(|address| (address.port() != request.port(), *address));
-    let (entrance, name) = match request.is_https {
-        true => (Entrance::FlagHttps, "https"),
-        false => (Entrance::FlagHttp, "http"),
+    let (entrance, name, own) = match request.is_https {
+        true => (Entrance::FlagHttps, "https", &own.https),
+        false => (Entrance::FlagHttp, "http", &own.http),
     };
-    let own = Place { entrance, name: name.to_owned(), address: ([0, 0, 0, 0], request.port()).into() };
+    let with_port = own.iter().find(|address| address.port() == request.port());
+    let address = with_port.or(own.first()).copied();
+    let address = address.unwrap_or_else(|| ([0, 0, 0, 0], request.port()).into());
+    let is_named = request.names_port();
+    if is_named && with_port.is_some() {
+        return vec![Place { entrance, name: name.to_owned(), address }];
+    }
+    let own = Place { entrance, name: name.to_owned(), address };
     let same = gateways.iter().take_while(|address| address.port() == request.port()).count();
     let of_gateway = |address: SocketAddr| Place {
         entrance: Entrance::Gateway(address),
@@ -44,6 +52,10 @@ pub(super) fn places(config: &Config, request: &Described) -> Vec<Place> {
     };
     let mut places: Vec<_> = gateways.into_iter().map(of_gateway).collect();
     places.insert(same, own);
+    // Otherwise the port may be that of a Service, and another listener may be meant.
+    if is_named && same > 0 {
+        places.truncate(same);
+    }
     places
 }
 

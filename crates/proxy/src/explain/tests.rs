@@ -145,9 +145,11 @@ fn listener_of_a_gateway_is_found_by_its_port_or_its_hosts() {
         ("https://other.test/", "https"),
     ] {
         let found = explained(&registry, "GET", url, &[]);
-        assert_eq!((found.outcome, &*found.listener), (Outcome::Forwards, listener), "{url}");
+        assert_eq!((found.status, &*found.listener), (Some(503), listener), "{url}");
     }
-    assert_eq!(explained(&registry, "GET", "http://shop.test/", &[]).outcome, Outcome::NoRoute);
+    for url in ["http://shop.test/", "https://other.test:8443/"] {
+        assert_eq!(explained(&registry, "GET", url, &[]).outcome, Outcome::NoRoute, "{url}");
+    }
 }
 
 #[test]

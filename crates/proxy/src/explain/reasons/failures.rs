@@ -2,7 +2,7 @@
 
 use super::Reason;
 
-pub(super) const FAILURES: [Reason; 47] = [
+pub(super) const FAILURES: [Reason; 48] = [
     Reason {
         name: "no_route",
         cause: "No route matches the host, the path and the other conditions.",
@@ -227,6 +227,11 @@ pub(super) const FAILURES: [Reason; 47] = [
         name: "content_coding",
         cause: "The body has a content coding, and the operation validates bodies.",
         cure: "Send the body without `Content-Encoding`.",
+    },
+    Reason {
+        name: "charset",
+        cause: "The body has another charset than UTF-8, and the operation validates bodies.",
+        cure: "Send the body in UTF-8.",
     },
     Reason {
         name: "validation_busy",

@@ -44,7 +44,7 @@ mod tests {
     use crate::failure::{ClientFault, Denial, Failure};
 
     /// The reasons of refusals that have no type of their own (`http/refuse.rs`, `http/validate.rs`, `failure.rs`).
-    const OTHERS: [&str; 11] = [
+    const OTHERS: [&str; 12] = [
         "no_route",
         "fault_injected",
         "not_cached",
@@ -53,6 +53,7 @@ mod tests {
         "invalid_response",
         "schema",
         "media_type",
+        "charset",
         "content_coding",
         "validation_busy",
         "mock",
