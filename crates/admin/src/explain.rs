@@ -3,10 +3,13 @@
 use std::net::{AddrParseError, IpAddr};
 
 use form_urlencoded::{Serializer, parse};
+use serde::{Deserialize, Serialize};
 use sluicegate_model::text::one_line;
 use sluicegate_proxy::explain::{
-    Described, DescriptionError, Destination, Explanation, HostTried, Outcome, Route, Step, Verdict,
+    Described, DescriptionError, Destination, Explanation, HostTried, Outcome, Route, Step, Verdict, reasons,
 };
+use sluicegate_proxy::record::refusals::RefusedRequest;
+use sluicegate_proxy::registry::Registry;
 
 /// The width of the text, in characters.
 const WIDTH: usize = 100;
@@ -101,6 +104,81 @@ impl Question {
         }
         query.finish()
     }
+}
+
+/// A refused request, the cause and the cure of its reason, and the explanation of the same request now.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The request.
+    pub request: RefusedRequest,
+    /// The cause.
+    pub cause: Option<String>,
+    /// The cure.
+    pub cure: Option<String>,
+    /// What the current configuration does with the request, without its headers and its credentials.
+    pub now: Option<Explanation>,
+}
+
+impl Refusal {
+    /// The refused request with an ID.
+    #[must_use]
+    pub fn find(registry: &Registry, id: &str) -> Option<Self> {
+        let request = registry.refused(id)?;
+        let reason = request.reason.as_deref().and_then(reasons::of);
+        let scheme = if request.is_https { "https" } else { "http" };
+        let url = format!("{scheme}://{}{}", request.host, request.target);
+        let described = Described::new(&request.method, &url, []).ok();
+        let described = described.map(|described| described.coming_from(Some(request.client_ip)));
+        Some(Self {
+            cause: reason.map(|reason| reason.cause.to_owned()),
+            cure: reason.map(|reason| reason.cure.to_owned()),
+            now: described.and_then(|described| registry.explain(&described)),
+            request,
+        })
+    }
+
+    /// Formats the refusal for a terminal.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let RefusedRequest { at, request_id, method, is_https, host, target, client_ip, .. } = &self.request;
+        let RefusedRequest { status, reason, policy, route, .. } = &self.request;
+        let mut out = Lines::default();
+        let scheme = if *is_https { "https" } else { "http" };
+        out.line("request", &format!("{method} {scheme}://{host}{target}"));
+        out.line("  id", request_id);
+        out.line("  time", at);
+        out.line("  from", &client_ip.to_string());
+        let reason = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+        out.line("refused", &format!("{status}{reason}"));
+        for (name, value) in
+            [("  route", route), ("  policy", policy), ("cause", &self.cause), ("cure", &self.cure)]
+        {
+            if let Some(value) = value {
+                out.line(name, value);
+            }
+        }
+        out.0.push(String::new());
+        match &self.now {
+            Some(now) => {
+                out.0.push("The same request now, without its headers:".to_owned());
+                out.0.push(explanation_text(now));
+            }
+            None => out.0.push("The request cannot be described, so it is not explained again.".to_owned()),
+        }
+        out.0.join("\n")
+    }
+}
+
+/// The path and the query that ask the admin interface about a refused request.
+#[must_use]
+pub fn question_of_refusal(id: &str) -> String {
+    Serializer::new("/refused?".to_owned()).append_pair("id", id).finish()
+}
+
+/// The ID of a query about a refused request.
+#[must_use]
+pub fn id_of_refusal(query: &str) -> Option<String> {
+    parse(query.as_bytes()).find(|(name, _)| name == "id").map(|(_, id)| id.into_owned())
 }
 
 /// The request that a query describes.

@@ -14,6 +14,7 @@ use crate::counters::{ConsumerStats, Counters, Layer4Labels, Layer4Stats, RouteL
 use crate::feature::Resources;
 pub use crate::feature::quota::{PresentUse, QuotaExchange, calendar_window};
 use crate::openid::State;
+use crate::record::refusals::{Refusals, RefusedRequest};
 use crate::rule::{Layer4Table, Table};
 use crate::tls::TlsTables;
 use crate::upstream::{SharedUpstream, slot};
@@ -23,6 +24,7 @@ use crate::upstream::{SharedUpstream, slot};
 pub struct Registry {
     resources: Resources,
     live: Mutex<Live>,
+    refusals: Arc<Refusals>,
 }
 
 /// The current configuration, for readers.
@@ -73,17 +75,23 @@ impl Registry {
     /// The registry of a process without a data plane: all counters are zero.
     #[must_use]
     pub fn of_no_worker() -> Self {
-        Self::new(Counters::new(1, Arc::default()))
+        Self::new(Counters::new(1, Arc::default()), Arc::default())
     }
 
-    pub(crate) fn new(counters: Counters) -> Self {
-        Self { resources: Resources::new(counters.into()), live: Mutex::default() }
+    pub(crate) fn new(counters: Counters, refusals: Arc<Refusals>) -> Self {
+        Self { resources: Resources::new(counters.into()), live: Mutex::default(), refusals }
     }
 
     /// The counters of the process.
     #[must_use]
     pub fn counters(&self) -> &Arc<Counters> {
         &self.resources.counters
+    }
+
+    /// The last refused request with this ID.
+    #[must_use]
+    pub fn refused(&self, id: &str) -> Option<RefusedRequest> {
+        self.refusals.find(id)
     }
 
     /// The exchange of the uses of quotas.

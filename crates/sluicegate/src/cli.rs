@@ -223,8 +223,12 @@ pub(crate) struct ExplainArgs {
     /// The format of the explanation.
     #[arg(short = 'o', long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Output,
+    /// Explain a request that the gateway refused, by its ID (request_id in the access log), in place of a URL.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["url", "manifests"])]
+    pub(crate) request_id: Option<String>,
     /// The URL of the request, such as `https://shop.example/cart?id=1`.
-    pub(crate) url: String,
+    #[arg(required_unless_present = "request_id")]
+    pub(crate) url: Option<String>,
 }
 
 /// The format of an answer.

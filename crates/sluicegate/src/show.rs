@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use sluicegate_admin::explain::{Question, explanation_text};
+use sluicegate_admin::explain::{Question, Refusal, explanation_text, question_of_refusal};
 use sluicegate_admin::state::{ServedRoute, UpstreamState};
 use sluicegate_admin::table::{routes_table, upstreams_table};
 use sluicegate_admin::{fetch, fetch_text};
@@ -29,6 +29,14 @@ pub(crate) fn upstreams(args: &AdminArgs) -> anyhow::Result<()> {
 }
 
 pub(crate) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
+    if let Some(id) = &args.request_id {
+        let refusal: Refusal = runtime()?.block_on(fetch(args.admin, &question_of_refusal(id)))?;
+        match args.output {
+            Output::Text => crate::say(&refusal.text()),
+            Output::Json => crate::say(&serde_json::to_string_pretty(&refusal)?),
+        }
+        return Ok(());
+    }
     let certificate = args.client_certificate.as_ref().map(|path| {
         std::fs::read_to_string(path).with_context(|| {
             format!("cannot read {}: name a file with a certificate in PEM format", path.display())
@@ -36,7 +44,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     });
     let question = Question {
         method: args.method.clone(),
-        url: args.url.clone(),
+        url: args.url.clone().unwrap_or_default(),
         headers: args.header.clone(),
         from: args.from,
         certificate: certificate.transpose()?,

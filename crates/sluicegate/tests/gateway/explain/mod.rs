@@ -261,3 +261,55 @@ async fn explain_reads_a_directory_without_a_gateway() -> TestResult {
     anyhow::ensure!(wrong.status.code() == Some(2));
     Ok(())
 }
+
+#[tokio::test]
+async fn explain_finds_a_refused_request_by_its_id_without_its_credentials() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let site = Site::of([&backend])?;
+    site.save(
+        "policy.yaml",
+        "apiVersion: sluicegate.dev/v1alpha1\nkind: SecurityPolicy\nmetadata: {name: keys}\nspec:\n  \
+         targetRefs: [{group: networking.k8s.io, kind: Ingress, name: web}]\n  \
+         authentication: {apiKey: {from: [{query: {name: key}}]}}\n",
+    )?;
+    let log = site.path().join("access.log");
+    let name = log.display().to_string();
+    let options = ["--access-log", &name, "--access-log-format", "json", "--trusted-proxies", "127.0.0.1/32"];
+    let _gateway = site.serve(&[&options[..], &["--refused-requests", "4"]].concat()).await?;
+    let mut client = Client::connect(site.http).await?;
+    for number in 0..9 {
+        let request = format!(
+            "GET /a?key=secret-{number}&b=c HTTP/1.1\r\nHost: localhost\r\nX-Request-ID: r{number}\r\n\
+             X-Forwarded-For: 192.0.2.7\r\nX-Secret: secret-{number}\r\n\r\n"
+        );
+        anyhow::ensure!(client.request(request).await?.status == 401);
+    }
+    let explain = |arguments: &[&str]| {
+        let mut command = sluicegate();
+        command.args(["explain", "--admin", &site.admin.to_string()]).args(arguments);
+        command.output()
+    };
+    // Two workers share the room for four requests.
+    let found = explain(&["--request-id", "r8"])?;
+    let text = String::from_utf8(found.stdout)?;
+    for part in [
+        "GET http://localhost/a?key=***&b=c",
+        "192.0.2.7",
+        "401 (unknown_key)",
+        "SecurityPolicy default/keys",
+        "No Consumer",
+        "outcome   refused, 401",
+    ] {
+        anyhow::ensure!(text.contains(part), "{part}: {text}");
+    }
+    let json = explain(&["--request-id", "r8", "-o", "json"])?;
+    anyhow::ensure!(
+        !text.contains("secret-") && !String::from_utf8(json.stdout)?.contains("secret-"),
+        "{text}"
+    );
+    let gone = explain(&["--request-id", "r0"])?;
+    anyhow::ensure!(
+        gone.status.code() == Some(1) && String::from_utf8(gone.stderr)?.contains("no refused request")
+    );
+    Ok(())
+}
