@@ -83,12 +83,12 @@ pub(super) fn random(random: &mut Rng, port: u16, backend: SocketAddr) -> String
             "{{gatewayClassName: sluicegate, listeners: [{{name: http, protocol: HTTP, port: {port}}}]}}"
         ),
     ));
-    for number in 0..random.usize(3..7) {
+    for number in 0..random.usize(4..8) {
         let name = format!("ingress-{number}");
         all.push_str(&ingress(random, &name));
         all.push_str(&policies(random, "networking.k8s.io", "Ingress", &name));
     }
-    for number in 0..random.usize(3..8) {
+    for number in 0..random.usize(4..9) {
         let name = format!("route-{number}");
         all.push_str(&http_route(random, &name));
         all.push_str(&policies(random, "gateway.networking.k8s.io", "HTTPRoute", &name));
@@ -105,7 +105,7 @@ fn ingress(random: &mut Rng, name: &str) -> String {
             .map(|_| {
                 let service = choose(random, &["web", "web", "web", "other", "empty", "missing"]);
                 let kind = choose(random, &["Prefix", "Exact", "Prefix", "ImplementationSpecific"]);
-                let path = choose(random, &PATHS);
+                let path = if random.u8(..3) == 0 { "/" } else { choose(random, &PATHS) };
                 format!("{{path: {path}, pathType: {kind}, backend: {{service: {{name: {service}, port: {{number: 80}}}}}}}}")
             })
             .collect();
@@ -131,7 +131,7 @@ fn http_route(random: &mut Rng, name: &str) -> String {
 
 fn http_rule(random: &mut Rng) -> String {
     let is_prefix = random.u8(..3) > 0;
-    let path = choose(random, &PATHS);
+    let path = if is_prefix && random.u8(..3) == 0 { "/" } else { choose(random, &PATHS) };
     let path = match (is_prefix, random.u8(..3)) {
         (true, _) => format!("{{type: PathPrefix, value: {path}}}"),
         (false, 0) => "{type: RegularExpression, value: \"/a/[a-z]+\"}".to_owned(),

@@ -111,7 +111,8 @@ async fn compare(seed: u64, each: usize) -> anyhow::Result<Vec<String>> {
     for number in 0..each {
         let is_of_gateway = random.bool();
         let address = if is_of_gateway { gateway_address } else { site.http };
-        let question = request::random(&mut random, address.port(), number);
+        let hosts = if is_of_gateway { &configuration::HOSTS[..3] } else { &configuration::HOSTS[..] };
+        let question = request::random(&mut random, (address.port(), hosts), number);
         let explained: Option<Explanation> = fetch(site.admin, &question.path()).await?;
         let explained = explained.ok_or_else(|| anyhow::anyhow!("no configuration"))?;
         let client = match clients.remove(&address.port()) {
@@ -270,7 +271,7 @@ async fn explain_finds_a_refused_request_by_its_id_without_its_credentials() -> 
         "policy.yaml",
         "apiVersion: sluicegate.dev/v1alpha1\nkind: SecurityPolicy\nmetadata: {name: keys}\nspec:\n  \
          targetRefs: [{group: networking.k8s.io, kind: Ingress, name: web}]\n  \
-         authentication: {apiKey: {from: [{query: {name: key}}]}}\n",
+         authentication: {apiKey: {from: [{query: key}]}}\n",
     )?;
     let log = site.path().join("access.log");
     let name = log.display().to_string();

@@ -3,7 +3,11 @@
 use fastrand::Rng;
 use sluicegate_admin::explain::Question;
 
-use super::configuration::{HOSTS, PATHS, choose};
+use super::configuration::{PATHS, choose};
+
+/// Paths of the Api, some of them with parameters that its document does not allow.
+const API_PATHS: [&str; 7] =
+    ["/pets", "/pets?limit=many", "/pets?limit=5", "/a/1", "/a/long", "/pets?limit=", "/a/1?limit=many"];
 
 /// A key of the Consumer alice, a revoked key of the Consumer bob, and an unknown key.
 const KEYS: [&str; 4] = ["key-of-alice", "key-of-bob", "key-of-carol", "unknown"];
@@ -26,9 +30,12 @@ pub(super) fn id(number: usize) -> String {
 }
 
 /// A random request to a port.
-pub(super) fn random(random: &mut Rng, port: u16, number: usize) -> Question {
-    let mut path = choose(random, &PATHS).to_owned();
-    if random.u8(..3) == 0 {
+pub(super) fn random(random: &mut Rng, (port, hosts): (u16, &[&str]), number: usize) -> Question {
+    let host = if random.u8(..16) == 0 { "other.test" } else { choose(random, hosts) };
+    let is_of_api = host == "api.test" && random.u8(..4) > 0;
+    let paths: &[&str] = if is_of_api { &API_PATHS } else { &PATHS };
+    let mut path = choose(random, paths).to_owned();
+    if !is_of_api && random.u8(..3) == 0 {
         path.push_str(choose(
             random,
             &["/", "/x", "x", "/x/y", "//", "/%2e%2e/z", "/..", "%2Fz", "/.", ";p", "%zz", "/%C3%A4"],
@@ -37,10 +44,9 @@ pub(super) fn random(random: &mut Rng, port: u16, number: usize) -> Question {
     if random.u8(..12) == 0 {
         path = path.to_uppercase();
     }
-    if random.u8(..3) == 0 {
+    if !is_of_api && random.u8(..3) == 0 {
         path.push_str(choose(random, &["?q=1", "?q=2", "?q=1&p=x", "?", "?limit=5", "?limit=many"]));
     }
-    let host = if random.u8(..12) == 0 { "other.test" } else { choose(random, &HOSTS) };
     let host = host.replace('*', "x");
     let method = choose(random, &["GET", "GET", "GET", "POST", "PUT", "OPTIONS", "HEAD", "DELETE"]);
     let mut headers = vec![format!("X-Request-ID: {}", id(number))];
