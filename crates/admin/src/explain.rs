@@ -310,7 +310,7 @@ impl Lines {
         };
         match (step.verdict, response) {
             (Verdict::Unknown | Verdict::Counts, Some(response)) => {
-                text.push_str(&format!(", or {response}"))
+                text.push_str(&format!(", or {response}"));
             }
             (_, Some(response)) => text.push_str(&format!(" [{response}]")),
             (_, None) => {}
