@@ -22,7 +22,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
 /// Every path with its description, for the index page.
-const PATHS: [(&str, &str); 12] = [
+const PATHS: [(&str, &str); 13] = [
     ("/", "this list"),
     ("/healthz", "200 while the process runs"),
     ("/readyz", "200 while the gateway is ready for traffic, otherwise 503; ?pod=NAME: 503 in any other pod"),
@@ -36,9 +36,19 @@ const PATHS: [(&str, &str); 12] = [
         "who changed which object when: ?since=24h&kind=Plan, with namespace, name, actor, limit and format (JSON lines or CSV)",
     ),
     (AUDIT_HEAD, "the number and the hash of the last entry of the audit trail (JSON)"),
-    ("/explain", "?method=GET&url=URL&header=NAME:VALUE: the route of such a request, and the reason (JSON)"),
+    (
+        "/explain",
+        "?method=GET&url=URL&header=NAME:VALUE&from=IP: what happens to such a request, and why (JSON)",
+    ),
+    (
+        "/refused",
+        "?id=ID: one of the last refused requests by its ID in the access log, its cause and its cure (JSON)",
+    ),
     ("/planes", "with split planes: the connected planes, and their versions (JSON)"),
 ];
+
+/// The response about a request that is not there.
+const NOT_REFUSED: &str = "no refused request has this ID; the gateway remembers the last refused requests (--refused-requests), and the ID is request_id in the access log\n";
 
 /// The page of queries to the database.
 const ANALYTICS: &str = "/analytics";
@@ -136,6 +146,13 @@ impl Pages {
             "/explain" => match explain::described(request.uri().query().unwrap_or_default()) {
                 Ok(described) => document.json(move |out| json(out, &admin.registry.explain(&described))),
                 Err(error) => text(StatusCode::BAD_REQUEST, format!("{error}\n")),
+            },
+            "/refused" => match explain::id_of_refusal(request.uri().query().unwrap_or_default()) {
+                Some(id) => match explain::Refusal::find(&admin.registry, &id) {
+                    Some(refusal) => document.json(move |out| json(out, &refusal)),
+                    None => text(StatusCode::NOT_FOUND, NOT_REFUSED.to_owned()),
+                },
+                None => text(StatusCode::BAD_REQUEST, "write /refused?id=ID\n".to_owned()),
             },
             "/planes" => document.json(move |out| json(out, &(admin.planes)().document)),
             "/upstreams" => document.json(move |out| json(out, &Upstreams(&admin.registry))),

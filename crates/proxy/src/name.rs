@@ -32,6 +32,11 @@ impl<T> Default for HostMap<T> {
 }
 
 impl<T> HostMap<T> {
+    /// Whether there is no name.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.exact.is_empty() && self.wildcard.is_empty() && self.suffix.is_empty() && self.any.is_none()
+    }
+
     /// Reserves room for `names` names.
     pub(crate) fn with_capacity(names: usize) -> Self {
         Self { exact: HashMap::with_capacity_and_hasher(names, RandomState::default()), ..Self::default() }

@@ -20,6 +20,8 @@ pub struct Options {
     pub access_log: Option<AccessLog>,
     /// The target of analytics. Default: none.
     pub analytics: Option<Analytics>,
+    /// The number of the last refused requests that the workers remember together. 0: none. Default: 1000.
+    pub refused_requests: usize,
     /// The sockets of a process that is being replaced. The proxy continues to accept connections and datagrams from
     /// them: at the addresses above, and at the addresses of the first configuration.
     pub inherited: Vec<OwnedFd>,
@@ -33,6 +35,7 @@ impl Default for Options {
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             access_log: None,
             analytics: None,
+            refused_requests: 1000,
             inherited: Vec::new(),
         }
     }

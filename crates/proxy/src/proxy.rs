@@ -18,8 +18,9 @@ use crate::publish::Publisher;
 use crate::record::Sinks;
 use crate::record::access_log::{AccessLog, WriterThread};
 use crate::record::analytics::Collector;
+use crate::record::refusals::Refusals;
 use crate::record::trace::Exporter;
-use crate::registry::Registry;
+use crate::registry::{OwnListeners, Registry};
 use crate::rule::Table;
 use crate::runtime::{self, Mailbox, Start};
 use crate::worker::Stop;
@@ -69,10 +70,14 @@ impl Proxy {
     pub fn start(options: Options) -> Result<Self, StartError> {
         let workers = options.workers.max(1);
         let lost = options.access_log.as_ref().map(AccessLog::lost).cloned();
-        let registry = Arc::new(Registry::new(Counters::new(workers, lost.unwrap_or_default())));
+        let refusals = Arc::new(Refusals::new(options.refused_requests, workers));
+        let counters = Counters::new(workers, lost.unwrap_or_default());
+        let registry = Arc::new(Registry::new(counters, refusals.clone()));
         let mailboxes: Arc<[Mailbox]> = (0..workers).map(|_| Mailbox::new()).collect();
         let (sockets, listeners) = Sockets::start(&options, workers)?;
         let addresses = sockets.fixed();
+        let (http, https) = addresses.split_at(options.http.len().min(addresses.len()));
+        registry.set_own_listeners(OwnListeners { http: http.into(), https: https.into() });
         let table = Arc::<Table>::default();
         let (exporter, spans) = Exporter::new(registry.counters().spans().clone());
         let collector = options.analytics.as_ref().map(|analytics| Collector::start(analytics, workers));
@@ -88,6 +93,7 @@ impl Proxy {
                 sinks: Sinks::new(
                     options.access_log.as_ref().map(AccessLog::buffer),
                     collector.as_ref().map(Collector::buffer),
+                    refusals.ring(id),
                     spans.buffer(),
                 ),
             };

@@ -1,6 +1,7 @@
 //! The registry of live state: the counters, and the configuration that is served now, for readers.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sluicegate_jwt::KeySet;
@@ -13,6 +14,7 @@ use crate::counters::{ConsumerStats, Counters, Layer4Labels, Layer4Stats, RouteL
 use crate::feature::Resources;
 pub use crate::feature::quota::{PresentUse, QuotaExchange, calendar_window};
 use crate::openid::State;
+use crate::record::refusals::{Refusals, RefusedRequest};
 use crate::rule::{Layer4Table, Table};
 use crate::tls::TlsTables;
 use crate::upstream::{SharedUpstream, slot};
@@ -22,6 +24,7 @@ use crate::upstream::{SharedUpstream, slot};
 pub struct Registry {
     resources: Resources,
     live: Mutex<Live>,
+    refusals: Arc<Refusals>,
 }
 
 /// The current configuration, for readers.
@@ -31,7 +34,15 @@ struct Live {
     table: Arc<Table>,
     layer4: HashMap<Layer4Labels, Arc<Layer4Stats>>,
     listeners: Vec<ListenerState>,
+    own_listeners: OwnListeners,
     upstreams: Arc<[Arc<SharedUpstream>]>,
+}
+
+/// The addresses of the listeners that flags set.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OwnListeners {
+    pub(crate) http: Box<[SocketAddr]>,
+    pub(crate) https: Box<[SocketAddr]>,
 }
 
 /// The published keys of a token issuer.
@@ -64,17 +75,23 @@ impl Registry {
     /// The registry of a process without a data plane: all counters are zero.
     #[must_use]
     pub fn of_no_worker() -> Self {
-        Self::new(Counters::new(1, Arc::default()))
+        Self::new(Counters::new(1, Arc::default()), Arc::default())
     }
 
-    pub(crate) fn new(counters: Counters) -> Self {
-        Self { resources: Resources::new(counters.into()), live: Mutex::default() }
+    pub(crate) fn new(counters: Counters, refusals: Arc<Refusals>) -> Self {
+        Self { resources: Resources::new(counters.into()), live: Mutex::default(), refusals }
     }
 
     /// The counters of the process.
     #[must_use]
     pub fn counters(&self) -> &Arc<Counters> {
         &self.resources.counters
+    }
+
+    /// The last refused request with this ID.
+    #[must_use]
+    pub fn refused(&self, id: &str) -> Option<RefusedRequest> {
+        self.refusals.find(id)
     }
 
     /// The exchange of the uses of quotas.
@@ -155,6 +172,15 @@ impl Registry {
 
     pub(crate) fn set_listeners(&self, listeners: Vec<ListenerState>) {
         self.live().listeners = listeners;
+    }
+
+    /// The addresses of the listeners that flags set.
+    pub(crate) fn own_listeners(&self) -> OwnListeners {
+        self.live().own_listeners.clone()
+    }
+
+    pub(crate) fn set_own_listeners(&self, listeners: OwnListeners) {
+        self.live().own_listeners = listeners;
     }
 
     pub(crate) fn set_layer4(&self, routes: HashMap<Layer4Labels, Arc<Layer4Stats>>) {

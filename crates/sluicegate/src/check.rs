@@ -1,6 +1,7 @@
 //! `sluicegate check`: the problems of a manifest, a directory of manifests or a cluster, and the resulting routes.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -12,7 +13,6 @@ use sluicegate_control::{
 use sluicegate_model::Settings;
 
 use crate::cli::{CheckArgs, ClassArgs};
-use crate::configmap;
 
 pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let loaded = load(args)?;
@@ -29,15 +29,11 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
 
 /// Reads the objects of the directory or of the cluster.
 pub(crate) fn load(args: &CheckArgs) -> anyhow::Result<Loaded> {
-    let ports = Ports { http: &args.listen, https: &args.listen_https, admin: args.admin };
-    let mut options = translate_options(&args.class, Settings::default(), ports);
-    args.configmaps.apply(&mut options);
-    options.read_globals = configmap::reader_of_defaults();
-    let Some(dir) = &args.dir else { return of_cluster(args, options) };
-    dir.metadata().with_context(|| {
-        format!("cannot read {}; name a manifest or a directory of manifests", dir.display())
-    })?;
-    Ok(load_once(dir, &options))
+    let options = args.manifest.options(args.admin);
+    match &args.dir {
+        Some(dir) => load_directory(dir, &options),
+        None => of_cluster(args, options),
+    }
 }
 
 fn of_cluster(args: &CheckArgs, options: TranslateOptions) -> anyhow::Result<Loaded> {
@@ -46,6 +42,14 @@ fn of_cluster(args: &CheckArgs, options: TranslateOptions) -> anyhow::Result<Loa
     // The command prints the problems itself.
     let _quiet = tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::default());
     Ok(runtime.block_on(load_cluster_once(&credentials, args.watch_namespace.clone(), options))?)
+}
+
+/// Reads the objects of a directory of manifests, or of one manifest.
+pub(crate) fn load_directory(dir: &Path, options: &TranslateOptions) -> anyhow::Result<Loaded> {
+    dir.metadata().with_context(|| {
+        format!("cannot read {}; name a manifest or a directory of manifests", dir.display())
+    })?;
+    Ok(load_once(dir, options))
 }
 
 /// The counts of errors and warnings.

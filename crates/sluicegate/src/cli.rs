@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use sluicegate_control::{IngressNginx, ObjectName};
+use sluicegate_control::{IngressNginx, ObjectName, TranslateOptions};
+use sluicegate_model::Settings;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -15,6 +16,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use crate::address::{listen_address, local_address, object_name};
 use crate::api::Api;
 use crate::audit::AuditCommand;
+use crate::check::{Ports, translate_options};
+use crate::configmap;
 use crate::control_plane::ControlPlaneArgs;
 use crate::convert::Convert;
 use crate::data_plane::DataPlaneArgs;
@@ -74,8 +77,9 @@ pub(crate) enum Command {
     Ready(ReadyArgs),
     /// Print the routes of a running gateway.
     Routes(AdminArgs),
-    /// Ask a running gateway which route serves a request, and why.
-    Explain(ExplainArgs),
+    /// Explain what a running gateway, or a gateway with a directory of manifests, does with a request, and why: route, policies,
+    /// upstream and endpoints. Sends no request.
+    Explain(Box<ExplainArgs>),
     /// Print the upstreams of a running gateway: the conditions, health and load of each endpoint.
     Upstreams(AdminArgs),
     /// Print the requests, errors and latencies of each API. Needs a gateway with --analytics, or the control plane of such gateways.
@@ -108,6 +112,16 @@ pub(crate) struct CheckArgs {
     /// Exit with 1 on warnings too.
     #[arg(long)]
     pub(crate) strict: bool,
+    #[command(flatten)]
+    pub(crate) manifest: ManifestArgs,
+    /// The address of the gateway for the admin interface. A Gateway cannot use its port.
+    #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
+    pub(crate) admin: SocketAddr,
+}
+
+/// The options of the gateway that decide how manifests are read.
+#[derive(Debug, Args)]
+pub(crate) struct ManifestArgs {
     /// The address of the gateway for HTTP. A Gateway cannot use its port; may be given several times.
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "0.0.0.0:8080")]
     pub(crate) listen: Vec<SocketAddr>,
@@ -115,13 +129,21 @@ pub(crate) struct CheckArgs {
     /// several times. [default: none]
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub(crate) listen_https: Vec<SocketAddr>,
-    /// The address of the gateway for the admin interface. A Gateway cannot use its port.
-    #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
-    pub(crate) admin: SocketAddr,
     #[command(flatten)]
     pub(crate) configmaps: ConfigMapArgs,
     #[command(flatten)]
     pub(crate) class: ClassArgs,
+}
+
+impl ManifestArgs {
+    /// The options by which the objects of a directory are read.
+    pub(crate) fn options(&self, admin: SocketAddr) -> TranslateOptions {
+        let ports = Ports { http: &self.listen, https: &self.listen_https, admin };
+        let mut options = translate_options(&self.class, Settings::default(), ports);
+        self.configmaps.apply(&mut options);
+        options.read_globals = configmap::reader_of_defaults();
+        options
+    }
 }
 
 /// The Ingresses and Gateways to serve.
@@ -204,16 +226,45 @@ pub(crate) struct AdminArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    #[command(flatten)]
-    pub(crate) admin: AdminArgs,
+    /// The address of the running gateway's admin interface.
+    #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
+    pub(crate) admin: SocketAddr,
     /// The method of the request.
-    #[arg(long, value_name = "METHOD", default_value = "GET")]
+    #[arg(short = 'X', long, value_name = "METHOD", default_value = "GET")]
     pub(crate) method: String,
     /// A header of the request; may be given several times.
-    #[arg(long, value_name = "NAME: VALUE")]
+    #[arg(short = 'H', long, value_name = "NAME: VALUE")]
     pub(crate) header: Vec<String>,
+    /// The address from which the connection comes: of the client, or of a trusted proxy, whose X-Forwarded-For then counts.
+    /// [default: unknown]
+    #[arg(long, value_name = "IP")]
+    pub(crate) from: Option<IpAddr>,
+    /// A file with the client's certificate in PEM format. Only the first certificate is used. [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) client_certificate: Option<PathBuf>,
+    /// Explain with the objects of this directory, without a running gateway. The health of endpoints is then unknown.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) manifests: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) manifest: ManifestArgs,
+    /// The format of the explanation.
+    #[arg(short = 'o', long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: Output,
+    /// Explain a request that the gateway refused, by its ID (request_id in the access log), in place of a URL.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["url", "manifests"])]
+    pub(crate) request_id: Option<String>,
     /// The URL of the request, such as `https://shop.example/cart?id=1`.
-    pub(crate) url: String,
+    #[arg(required_unless_present = "request_id")]
+    pub(crate) url: Option<String>,
+}
+
+/// The format of an answer.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Output {
+    /// Lines for people.
+    Text,
+    /// JSON.
+    Json,
 }
 
 #[derive(Debug, Args)]

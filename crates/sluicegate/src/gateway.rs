@@ -71,6 +71,9 @@ pub(crate) struct GatewayArgs {
     /// The number of workers. [default: one for each CPU, range: 1 to 1024]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
+    /// The number of the last refused requests that sluicegate explain --request-id finds. 0: none. [range: 0 to 65535]
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    refused_requests: u16,
     /// Log requests to this file or FIFO, or to standard output (-). The gateway continues to serve if the log accepts
     /// no data, for example because the disk is full. sluicegate_access_log_dropped_total counts the lost lines.
     /// [default: no access log]
@@ -129,6 +132,7 @@ impl GatewayArgs {
             workers: self.workers.map_or(default.workers, usize::from),
             access_log: access_log.transpose()?,
             analytics: outbox.map(|outbox| self.analytics.to(outbox)),
+            refused_requests: self.refused_requests.into(),
             inherited,
         })
     }

@@ -69,6 +69,7 @@ async fn server_serves_only_the_paths_listed_at_the_root() -> anyhow::Result<()>
             "/audit",
             "/audit/head",
             "/explain",
+            "/refused",
             "/planes"
         ]
     );
@@ -77,7 +78,7 @@ async fn server_serves_only_the_paths_listed_at_the_root() -> anyhow::Result<()>
         let status = match path {
             // There is no store, no audit trail, and the query describes no request.
             "/analytics" | "/audit" | "/audit/head" => 404,
-            "/explain" => 400,
+            "/explain" | "/refused" => 400,
             _ => 200,
         };
         assert_eq!((response.status, response.body.is_empty()), (status, false), "{path}");

@@ -1,4 +1,4 @@
-/** Explains which route serves a request, and why. The routing table of the gateway itself answers. */
+/** Explains what happens to a request, and why. The routing table and the policies of the gateway itself answer. */
 
 import { h, badge, fill, field, link, notice, pageHead, say } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
@@ -16,10 +16,12 @@ function verdict(explained) {
     no_route: ["bad", "No route"],
     rejected: ["bad", "Rejected"],
   };
-  const noEndpoint = explained.outcome === "forwards" && !explained.route?.upstreams.some((/** @type {any} */ of) => of.ready > 0);
-  const [tone, title] = noEndpoint ? /** @type {["bad", string]} */ (["bad", "No endpoint is ready"]) : outcomes[explained.outcome];
+  const [tone, title] = explained.outcome === "responds" && explained.reason ? /** @type {["bad", string]} */ (["bad", "The gateway refuses the request"]) : outcomes[explained.outcome];
   const status = explained.status ? ` with ${explained.status}` : "";
-  return h("div", { class: `verdict ${tone}` }, icon(tone, 24), h("div", null, h("h2", null, `${title}${status}`), h("p", { class: "break" }, explained.because)));
+  const reason = explained.reason ? h("p", null, badge(explained.reason, "bad"), explained.policy ? h("span", { class: "muted break" }, ` by ${explained.policy}`) : null) : null;
+  const unknown = explained.is_certain ? null : h("p", { class: "muted" }, "A step is unknown. The outcome holds if the step lets the request pass.");
+  const cure = explained.cure ? h("p", { class: "break" }, explained.cure) : null;
+  return h("div", { class: `verdict ${tone}` }, icon(tone, 24), h("div", null, h("h2", null, `${title}${status}`), h("p", { class: "break" }, explained.because), reason, cure, unknown));
 }
 
 /**
@@ -40,6 +42,38 @@ function candidate(near) {
   return h("li", null, h("div", { class: "grow break" }, h("code", null, near.path), " ", h("span", { class: "muted" }, `${near.path_type} of ${near.from}`)), h("div", null, why));
 }
 
+/** @type {Record<string, ["" | "good" | "bad" | "warn" | "accent", "" | "good" | "bad"]>} */
+const VERDICTS = {
+  allows: ["good", ""],
+  denies: ["bad", "bad"],
+  responds: ["warn", ""],
+  changes: ["accent", ""],
+  counts: ["", ""],
+  unknown: ["warn", ""],
+};
+
+/** @param {any} step */
+function words(step) {
+  const response = [step.status, step.reason].filter(Boolean).join(" ");
+  if (!response) return step.effect;
+  return step.verdict === "unknown" || step.verdict === "counts" ? `${step.effect}, or ${response}` : `${step.effect} [${response}]`;
+}
+
+/** @param {any} of */
+function destination(of) {
+  const percent = `${Math.round(of.percent * 10) / 10} %`;
+  const sent = of.request && h("p", { class: "break" }, h("span", { class: "muted" }, "receives "), h("code", null, of.request.path + (of.request.query ? `?${of.request.query}` : "")), h("span", { class: "muted" }, " for the host "), h("code", null, of.request.host));
+  const headers = of.request && of.request.headers.length ? h("details", null, h("summary", null, plural(of.request.headers.length, "header", "headers")), h("pre", { class: "break" }, of.request.headers.map((/** @type {[string, string]} */ [name, value]) => `${name}: ${value}`).join("\n"))) : null;
+  const endpoint = (/** @type {any} */ member) => h("li", null, h("div", { class: "grow break" }, h("code", null, member.address)), member.is_eligible ? badge("eligible", "good") : h("span", { class: "muted" }, member.because));
+  return h("li", null, h("div", { class: "grow stack tight" },
+    h("p", { class: "break" }, of.upstream === "(invalid)" ? of.upstream : link(`/upstreams?${query({ search: of.upstream })}`, of.upstream), h("span", { class: "muted" }, ` ${percent}: ${of.because}`)),
+    of.refusal ? h("p", null, badge(`${of.refusal.status} ${of.refusal.reason}`, "bad"), ` ${of.refusal.because}`) : null,
+    sent, headers,
+    of.balancing ? h("p", { class: "muted" }, of.balancing) : null,
+    of.endpoints.length ? h("ul", { class: "list" }, of.endpoints.map(endpoint)) : null,
+    of.more_endpoints ? h("p", { class: "muted" }, `and ${of.more_endpoints} more`) : null));
+}
+
 /** @param {any} explained */
 function flow(explained) {
   const parts = [];
@@ -55,20 +89,22 @@ function flow(explained) {
   const { route } = explained;
   if (route) {
     parts.push(node("", next(), h("span", null, "Route ", h("code", null, route.path)), h("p", { class: "break" }, `${route.path_type} of `, link(`/routes?${query({ search: route.from })}`, route.from)),
+      explained.precedence ? h("p", { class: "muted break" }, `before ${explained.precedence.path_type} ${explained.precedence.path} of ${explained.precedence.over}: ${explained.precedence.because}`) : null,
       route.conditions.length ? h("p", { class: "muted" }, `where ${route.conditions.join(", ")}`) : null,
       route.api ? h("p", { class: "row-flex" }, badge(`version ${route.api.version}`), badge(route.api.environment), route.api.operation ? badge(route.api.operation, "accent") : badge("no operation")) : null));
   }
   for (const step of explained.steps) {
     const from = step.from && /Policy /.test(step.from) ? link(`/policies?${query({ search: step.from })}`, step.from) : step.from;
-    parts.push(node("", next(), step.phase, h("p", { class: "break" }, step.effect, from ? h("span", { class: "muted" }, " by ") : null, from)));
+    const [tone, sign] = VERDICTS[step.verdict] ?? ["", ""];
+    parts.push(node(sign, next(), h("span", null, step.phase, " ", badge(step.verdict, tone)), h("p", { class: "break" }, words(step), from ? h("span", { class: "muted" }, " by ") : null, from),
+      step.remedy ? h("p", { class: "muted" }, step.remedy) : null));
   }
-  if (route && explained.outcome === "forwards") {
-    const isReady = route.upstreams.some((/** @type {any} */ of) => of.ready > 0);
-    parts.push(node(isReady ? "good" : "bad", next(), route.upstreams.length === 1 ? "Upstream" : "Upstreams, by weight",
-      h("ul", { class: "list" }, route.upstreams.map((/** @type {any} */ of) => h("li", null, h("div", { class: "grow break" }, link(`/upstreams?${query({ search: of.upstream })}`, of.upstream)),
-        route.upstreams.length > 1 ? h("span", { class: "muted nowrap" }, `weight ${of.weight}`) : null, badge(`${of.ready}/${of.endpoints} ready`, of.ready ? "good" : "bad"))))));
-  } else if (explained.status) {
-    parts.push(node(explained.outcome === "responds" ? "" : "bad", next(), `Response ${explained.status}`));
+  if (explained.destinations.length) {
+    const isServed = explained.destinations.some((/** @type {any} */ of) => !of.refusal);
+    parts.push(node(isServed ? "good" : "bad", next(), explained.destinations.length === 1 ? "Upstream" : "Upstreams", h("ul", { class: "list" }, explained.destinations.map(destination))));
+  }
+  if (explained.status) {
+    parts.push(node(explained.outcome === "responds" && !explained.reason ? "" : "bad", next(), `Response ${explained.status}`, explained.location ? h("p", { class: "break" }, h("code", null, explained.location)) : null));
   }
   return h("ol", { class: "flow" }, parts);
 }
@@ -81,15 +117,16 @@ export function show(root, { url, signal, remember }) {
   const target = h("input", { class: "input", type: "text", inputmode: "url", required: true, placeholder: "https://shop.example/cart?id=1", value: url.searchParams.get("url") ?? "", spellcheck: "false", autocomplete: "off", "data-search": true });
   const headers = h("textarea", { rows: 2, placeholder: "Authorization: Bearer …\nX-Version: 2", spellcheck: "false" });
   headers.value = url.searchParams.getAll("header").join("\n");
+  const from = h("input", { class: "input", type: "text", placeholder: "192.0.2.7", value: url.searchParams.get("from") ?? "", spellcheck: "false", autocomplete: "off" });
   const result = h("div", { class: "stack", "aria-live": "polite" });
 
   async function explain() {
     if (!target.value.trim()) return;
     if (!/^[a-z]+:\/\//i.test(target.value.trim())) target.value = `http://${target.value.trim()}`;
     const lines = headers.value.split("\n").map((line) => line.trim()).filter(Boolean);
-    remember({ method: method.value, url: target.value.trim(), header: lines });
+    remember({ method: method.value, url: target.value.trim(), header: lines, ...(from.value.trim() ? { from: from.value.trim() } : {}) });
     try {
-      const explained = await read("explain", { method: method.value, url: target.value.trim(), header: lines }, signal);
+      const explained = await read("explain", { method: method.value, url: target.value.trim(), header: lines, ...(from.value.trim() ? { from: from.value.trim() } : {}) }, signal);
       if (!explained) fill(result, notice("warn", "The gateway has no configuration yet."));
       else fill(result, verdict(explained), explained.outcome === "rejected" ? null : h("div", { class: "card" }, h("h2", null, "The way of the request"), flow(explained)));
       say(explained?.because ?? "");
@@ -99,10 +136,11 @@ export function show(root, { url, signal, remember }) {
   }
 
   root.append(
-    pageHead("Explain a request", "Which route serves a request, and why? The routing table that serves requests answers. Nothing is sent to an endpoint."),
+    pageHead("Explain a request", "What happens to a request, and why? The routing table and the policies that serve requests answer. Nothing is sent and nothing is counted."),
     h("form", { class: "card", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); explain(); } },
       h("div", { class: "explain-form" }, field("Method", method), field("URL", target, "url"),
         h("button", { class: "button primary", type: "submit" }, icon("explain", 16), "Explain"),
+        field("Client IP, if it matters", from, "from"),
         field("Headers, one in each line", headers, "headers"))),
     result,
   );

@@ -64,6 +64,11 @@ impl Authorization {
         self.names_paths || self.rules.iter().any(|rule| !rule.methods.is_empty())
     }
 
+    /// Whether a rule has client IPs.
+    pub(crate) fn reads_addresses(&self) -> bool {
+        self.rules.iter().any(|rule| rule.addresses.is_some())
+    }
+
     /// Decides whether a request is allowed. The error is the reason for the denial.
     pub(crate) fn decide(&self, call: &Call<'_>) -> Result<(), Denial> {
         let mut loose = match self.names_paths {

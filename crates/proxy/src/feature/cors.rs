@@ -104,12 +104,12 @@ impl Cors {
     }
 
     /// Whether the policy has the form of ingress-nginx, whose responses come before all other checks.
-    pub(super) fn is_nginx(&self) -> bool {
+    pub(crate) fn is_nginx(&self) -> bool {
         self.is_nginx
     }
 
     /// The result for a request; `None` if the next checks follow.
-    pub(super) fn arrive(&self, head: &RequestHead, buf: &[u8], edits: &mut Edits) -> Option<Arrival> {
+    pub(crate) fn arrive(&self, head: &RequestHead, buf: &[u8], edits: &mut Edits) -> Option<Arrival> {
         if self.kind(head, buf) != Kind::Preflight {
             self.write_response(head, buf, &mut edits.response_lines);
             return None;

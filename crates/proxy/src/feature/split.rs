@@ -63,20 +63,39 @@ impl Split {
         buf: &[u8],
         random: impl FnOnce(u64) -> u64,
     ) -> Option<usize> {
-        let first = |matches: &'_ [Match]| -> Option<bool> {
-            let mut matches = matches.iter().filter(|_| self.looks);
-            matches.find(|of| of.holds(head, buf)).map(|of| of.refuses)
-        };
-        if let Some(matched) = self.branches.iter().position(|branch| first(&branch.matches) == Some(false)) {
+        if let Some(matched) = self.matched(head, buf) {
             return Some(matched);
         }
-        let share = |branch: &Branch| match branch.weight {
+        weight::choose(self.weights(head, buf), random)?.checked_sub(1)
+    }
+
+    /// The other upstream that a match of the request selects, whatever the weights are.
+    pub(crate) fn matched(&self, head: &RequestHead, buf: &[u8]) -> Option<usize> {
+        self.branches.iter().position(|branch| self.first(&branch.matches, head, buf) == Some(false))
+    }
+
+    /// The weights for a request that no match selects: of the route's own upstream, then of the other upstreams.
+    pub(crate) fn weights<'s>(
+        &'s self,
+        head: &'s RequestHead,
+        buf: &'s [u8],
+    ) -> impl Iterator<Item = u32> + Clone + 's {
+        let share = move |branch: &Branch| match branch.weight {
             0 => 0,
-            _ if first(&branch.excludes).is_some() || first(&branch.matches) == Some(true) => 0,
+            _ if self.first(&branch.excludes, head, buf).is_some()
+                || self.first(&branch.matches, head, buf) == Some(true) =>
+            {
+                0
+            }
             weight => weight,
         };
-        let weights = std::iter::once(self.weight).chain(self.branches.iter().map(share));
-        weight::choose(weights, random)?.checked_sub(1)
+        std::iter::once(self.weight).chain(self.branches.iter().map(share))
+    }
+
+    /// Whether the first match that holds refuses the upstream; `None` if none holds.
+    fn first(&self, matches: &[Match], head: &RequestHead, buf: &[u8]) -> Option<bool> {
+        let mut matches = matches.iter().filter(|_| self.looks);
+        matches.find(|of| of.holds(head, buf)).map(|of| of.refuses)
     }
 }
 

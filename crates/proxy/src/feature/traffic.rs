@@ -20,7 +20,7 @@ use super::url_rewrite::{MatchedPrefix, Rewritten, Target, rewrite};
 use super::{Policy, fault, mirror};
 use crate::counters::{TrafficShard, TrafficStats};
 use crate::feature::cache::Cache;
-use crate::request::HeadView;
+use crate::request::{HeadView, RequestView};
 use crate::template::{TemplateView, TooLong};
 use crate::upstream::{EndpointPreference, RetryBudget};
 
@@ -86,7 +86,7 @@ pub(crate) struct Traffic {
     pub(crate) template_headers: Option<TemplateHeaderEdit>,
     rewrites: Vec<Target>,
     pub(crate) budget: Option<Arc<RetryBudget>>,
-    split: Option<Split>,
+    pub(crate) split: Option<Split>,
     hash: Vec<HashSource>,
     pub(crate) affinity: Option<Affinity>,
     /// The header line `Strict-Transport-Security` of responses over TLS.
@@ -169,7 +169,7 @@ impl RouteTrafficPolicy {
 
     /// The choice of a session with this mark of a backend: `Some(None)` for a backend of the rule, `Some(Some(_))` for another
     /// upstream.
-    fn branch_of_session(&self, mark: u32) -> Option<Option<usize>> {
+    pub(crate) fn branch_of_session(&self, mark: u32) -> Option<Option<usize>> {
         if self.own_marks.contains(&mark) {
             return Some(None);
         }
@@ -213,20 +213,11 @@ impl RouteTrafficPolicy {
             shard.aborted.add(1);
             return Steering::Abort(status);
         }
-        if features.direct_response.is_some() {
-            shard.answered.add(1);
-            return Steering::Respond;
-        }
-        if let Some(to) = &features.redirect {
-            match redirect(to, self.matched, request) {
-                Redirected::MissingHost => return Steering::Reject(Rejection::MissingHost),
-                // A backend serves the request instead.
-                Redirected::Loop(_) if self.has_backends => {}
-                Redirected::To(location) | Redirected::Loop(location) => {
-                    shard.answered.add(1);
-                    return Steering::Redirect { status: to.status_code.get(), location };
-                }
+        if let Some(own) = self.own_response(request) {
+            if !matches!(own, Steering::Reject(_)) {
+                shard.answered.add(1);
             }
+            return own;
         }
         let HeadView { head, buf } = request.head;
         let random = |below| fastrand::u64(..below);
@@ -241,24 +232,11 @@ impl RouteTrafficPolicy {
         let slot = branch.and_then(|branch| self.branches.get(branch).copied());
         let slot = slot.or_else(|| self.secure.filter(|_| request.client.is_tls));
         let mirrors = mirror::receivers(&features.mirrors, &self.mirrors);
-        let mut rewritten = match rewrite(&compiled.rewrites, view) {
+        let (rewritten, hash) = match self.rewritten(view) {
             Ok(rewritten) => rewritten,
             Err(rejection) => return Steering::Reject(rejection),
         };
-        if let Some(rewrite) = &features.url_rewrite.path {
-            match self.matched.apply(rewrite, request.path) {
-                Ok(path) => rewritten.path = Some(path),
-                Err(rejection) => return Steering::Reject(rejection),
-            }
-        }
         let balancing = &features.load_balancing;
-        let hash = match &balancing.hash_text {
-            Some(text) => match hash_of_text(text, &rewritten.view(view)) {
-                Ok(hash) => Some(hash),
-                Err(too_long) => return Steering::Reject(too_long.into()),
-            },
-            None => hash(&compiled.hash, request),
-        };
         let preference = EndpointPreference {
             balance: balancing.balance(),
             hash,
@@ -268,5 +246,36 @@ impl RouteTrafficPolicy {
             mark: None,
         };
         Steering::Forward(Forward { slot, is_diverted: branch.is_some(), preference, mirrors, rewritten })
+    }
+
+    /// The response of the policy itself to a request that is not aborted, if the policy has one.
+    pub(crate) fn own_response(&self, request: &RequestView<'_>) -> Option<Steering> {
+        let features = &self.policy.source().features;
+        if features.direct_response.is_some() {
+            return Some(Steering::Respond);
+        }
+        let to = features.redirect.as_ref()?;
+        match redirect(to, self.matched, request) {
+            Redirected::MissingHost => Some(Steering::Reject(Rejection::MissingHost)),
+            // A backend serves the request instead.
+            Redirected::Loop(_) if self.has_backends => None,
+            Redirected::To(location) | Redirected::Loop(location) => {
+                Some(Steering::Redirect { status: to.status_code.get(), location })
+            }
+        }
+    }
+
+    /// The path and the query for the endpoint, and the hash that selects the endpoint.
+    pub(crate) fn rewritten(&self, view: &TemplateView<'_>) -> Result<(Rewritten, Option<u64>), Rejection> {
+        let (features, compiled) = (&self.policy.source().features, &self.policy.compiled);
+        let mut rewritten = rewrite(&compiled.rewrites, view)?;
+        if let Some(rewrite) = &features.url_rewrite.path {
+            rewritten.path = Some(self.matched.apply(rewrite, view.request.path)?);
+        }
+        let hash = match &features.load_balancing.hash_text {
+            Some(text) => Some(hash_of_text(text, &rewritten.view(view))?),
+            None => hash(&compiled.hash, &view.request),
+        };
+        Ok((rewritten, hash))
     }
 }

@@ -1,6 +1,7 @@
 //! A client connection: wait for a request, read its head, serve the request, repeat.
 
 use std::cell::Cell;
+use std::fmt::Display;
 use std::future::poll_fn;
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -60,6 +61,8 @@ pub(crate) struct Origin {
     pub(crate) entrance: Entrance,
     /// For TLS: the session of the client.
     pub(crate) session: Option<Session>,
+    /// Whether the connection uses TLS.
+    pub(crate) is_tls: bool,
     /// The forwarding headers that all requests of the connection share, as header lines.
     pub(crate) forwarding: Box<[u8]>,
     /// The header lines that describe the client's certificate to endpoints.
@@ -215,15 +218,7 @@ async fn handshake(
 impl Origin {
     fn new(stream: &Stream, session: Option<Session>, addresses: Addresses, entrance: Entrance) -> Self {
         let (peer, listener) = (addresses.source.ip().to_canonical(), addresses.destination);
-        let port = listener.port();
-        let scheme = if session.is_some() { "https" } else { "http" };
-        let mut forwarding = Vec::with_capacity(192);
-        // Writing to a Vec does not fail.
-        let _ = write!(
-            forwarding,
-            "X-Forwarded-For: {peer}\r\nX-Real-IP: {peer}\r\nX-Forwarded-Port: {port}\r\n\
-             X-Forwarded-Proto: {scheme}\r\nX-Forwarded-Scheme: {scheme}\r\nX-Scheme: {scheme}\r\n"
-        );
+        let forwarding = forwarding_lines(peer, listener.port(), session.is_some());
         let auth = session.as_ref().and_then(|session| session.host.client_auth.as_deref());
         let identity = match (auth, stream) {
             (Some(auth), Stream::Tls(stream)) => tls::identity(auth, stream.peer_certificates()),
@@ -235,6 +230,7 @@ impl Origin {
             listener,
             local,
             entrance,
+            is_tls: session.is_some(),
             session,
             forwarding: forwarding.into(),
             identity: identity.lines.into(),
@@ -244,8 +240,24 @@ impl Origin {
 
     /// The scheme of the request: `http` or `https`.
     pub(crate) fn scheme(&self) -> &'static str {
-        if self.session.is_some() { "https" } else { "http" }
+        scheme(self.is_tls)
     }
+}
+
+fn scheme(is_tls: bool) -> &'static str {
+    if is_tls { "https" } else { "http" }
+}
+
+/// The forwarding headers that all requests of a connection share, as header lines.
+pub(crate) fn forwarding_lines(peer: impl Display, port: u16, is_tls: bool) -> Vec<u8> {
+    let (mut lines, scheme) = (Vec::with_capacity(192), scheme(is_tls));
+    // Writing to a Vec does not fail.
+    let _ = write!(
+        lines,
+        "X-Forwarded-For: {peer}\r\nX-Real-IP: {peer}\r\nX-Forwarded-Port: {port}\r\n\
+         X-Forwarded-Proto: {scheme}\r\nX-Forwarded-Scheme: {scheme}\r\nX-Scheme: {scheme}\r\n"
+    );
+    lines
 }
 
 impl Client {

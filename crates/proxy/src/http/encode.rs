@@ -21,31 +21,31 @@ use crate::request::{HeadView, nginx_port};
 use crate::stream::header_fields;
 
 /// The changes to the request for the endpoint.
-pub(super) struct RequestPlan<'p> {
+pub(crate) struct RequestPlan<'p> {
     /// The path in normal form.
-    pub(super) path: &'p [u8],
+    pub(crate) path: &'p [u8],
     /// The query, without its `?`.
-    pub(super) query: Option<&'p [u8]>,
+    pub(crate) query: Option<&'p [u8]>,
     /// The host for the endpoint, if it differs from the client's host.
-    pub(super) host: Option<&'p str>,
+    pub(crate) host: Option<&'p str>,
     /// Header lines that policies add.
-    pub(super) lines: &'p [u8],
+    pub(crate) lines: &'p [u8],
     /// Headers that replace those of the gateway.
-    pub(super) headers: Option<&'p TemplateHeaderEdit>,
+    pub(crate) headers: Option<&'p TemplateHeaderEdit>,
     /// Set if the peer's forwarding headers are trusted: the client IP.
-    pub(super) trusted: Option<IpAddr>,
+    pub(crate) trusted: Option<IpAddr>,
     /// Whether headers with an underscore in their name are forwarded.
-    pub(super) underscores: bool,
+    pub(crate) underscores: bool,
     /// For `X-Request-ID`, if the client's own ID is missing or not trusted.
-    pub(super) request_id: u128,
+    pub(crate) request_id: u128,
     /// The protocols of the request's Upgrade header.
-    pub(super) upgrade: Option<&'p [u8]>,
+    pub(crate) upgrade: Option<&'p [u8]>,
     /// The form of the request.
-    pub(super) form: Option<&'p EndpointForm>,
+    pub(crate) form: Option<&'p EndpointForm>,
 }
 
 /// Writes the request's head for the endpoint. Returns the number of headers that were dropped because of their names.
-pub(super) fn write_request(
+pub(crate) fn write_request(
     out: &mut Vec<u8>,
     buf: &[u8],
     head: &RequestHead,
@@ -199,7 +199,7 @@ fn write_nginx_forwarding(
     write_display(out, "X-Real-IP", original);
     match told(Known::XForwardedPort) {
         Some(port) => write_line(out, b"X-Forwarded-Port", port),
-        None => write_display(out, "X-Forwarded-Port", nginx_port(origin.session.is_some())),
+        None => write_display(out, "X-Forwarded-Port", nginx_port(origin.is_tls)),
     }
     let scheme = told(Known::XForwardedProto).unwrap_or_else(|| origin.scheme().as_bytes());
     for name in [&b"X-Forwarded-Proto"[..], b"X-Forwarded-Scheme", b"X-Scheme"] {
@@ -239,7 +239,7 @@ fn write_trusted_forwarding(
 
 /// The client IP according to trusted proxies: the last entry of `X-Forwarded-For` that is not itself trusted. If there is
 /// none, the error is the address of the peer that should have sent it.
-pub(super) fn original_peer(
+pub(crate) fn original_peer(
     buf: &[u8],
     head: &RequestHead,
     peer: IpAddr,

@@ -9,7 +9,6 @@ use std::time::Duration;
 use sluicegate_http1::{Known, Method, Normalised, RequestFraming, TargetForm, normalise};
 use sluicegate_model::Settings;
 use sluicegate_model::feature::EndpointForm;
-use sluicegate_model::rule::HttpsRedirect;
 use tokio::time::{Instant, sleep_until};
 
 use super::cached::{Cached, ResponseAction};
@@ -35,7 +34,7 @@ use crate::feature::session_affinity::Session;
 use crate::feature::traffic::TrafficPolicy;
 use crate::name::host_name;
 use crate::request::HeadView;
-use crate::rule::RouteIndex;
+use crate::rule::{RouteIndex, Target};
 use crate::template::Captured;
 use crate::upstream::{
     Admission, AvoidedEndpoints, Connection, EndpointPreference, LocalEndpoint, LocalUpstream,
@@ -381,21 +380,11 @@ impl<'c> Exchange<'c> {
     /// Redirects a client to the same URL over HTTPS. nginx keeps the path as the client wrote it.
     fn redirect_to_https(&mut self, index: RouteIndex) -> Refusal {
         let target = self.snapshot.table.target(index);
-        let HttpsRedirect { status, strips_slash, .. } = target.https_redirect;
-        let is_nginx = target.course.as_ref().is_some_and(|course| course.is_nginx());
         let Scratch { input, head, request, path, .. } = &mut *self.scratch;
-        let buf = input.filled();
-        let path = if self.is_rewritten && !is_nginx { path } else { raw_path(head, buf) };
-        let query = head.query.map(|query| query.of(buf));
-        let authority = head.authority.map_or(&[][..], |authority| authority.of(buf));
-        let public = HeadView { head, buf }.public_host().filter(|_| is_nginx && self.trusted);
-        let port = self.snapshot.settings.tls.redirect_port;
-        write_location(request, public.unwrap_or(authority), port, path, query);
-        // nginx leaves out the slash at the end of the query as well.
-        if strips_slash && request.ends_with(b"/") {
-            request.pop();
-        }
-        Refusal::Redirect(status.get())
+        let view = HeadView { head, buf: input.filled() };
+        let path = if self.is_rewritten { path } else { raw_path(view.head, view.buf) };
+        write_https_location(request, target, (view, path), self.trusted, &self.snapshot.settings);
+        Refusal::Redirect(target.https_redirect.status.get())
     }
 
     /// Writes the request's head for an endpoint of the upstream in this slot.
@@ -538,7 +527,7 @@ impl<'c> Exchange<'c> {
 }
 
 /// The form of requests to endpoints, if a policy sets it.
-pub(super) fn endpoint_form(policy: &TrafficPolicy) -> Option<&EndpointForm> {
+pub(crate) fn endpoint_form(policy: &TrafficPolicy) -> Option<&EndpointForm> {
     Some(&policy.source().features.endpoint_form).filter(|form| **form != EndpointForm::default())
 }
 
@@ -554,6 +543,25 @@ fn grpc_timeout(text: &[u8]) -> Option<Duration> {
         b'u' => Some(Duration::from_micros(amount)),
         b'n' => Some(Duration::from_nanos(amount)),
         _ => None,
+    }
+}
+
+/// Writes the HTTPS URL to which a route redirects a request with this path in normal form.
+pub(crate) fn write_https_location(
+    out: &mut Vec<u8>,
+    target: &Target,
+    (view, path): (HeadView<'_>, &[u8]),
+    trusted: bool,
+    settings: &Settings,
+) {
+    let is_nginx = target.course.as_ref().is_some_and(|course| course.is_nginx());
+    let path = if is_nginx { raw_path(view.head, view.buf) } else { path };
+    let public = view.public_host().filter(|_| is_nginx && trusted);
+    let port = settings.tls.redirect_port;
+    write_location(out, public.unwrap_or(view.authority()), port, path, view.query());
+    // nginx leaves out the slash at the end of the query as well.
+    if target.https_redirect.strips_slash && out.ends_with(b"/") {
+        out.pop();
     }
 }
 

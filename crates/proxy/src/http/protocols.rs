@@ -9,7 +9,7 @@ use sluicegate_http1::is_token;
 /// are HTTP/2 by any of its names (RFC 9113, 3.1 removed `h2c`), HTTP itself, and TLS, inside which HTTP continues (RFC
 /// 2817). The gateway forwards only `name[/version]` in tokens: an endpoint may parse other values, such as `"h2c"`, less
 /// strictly.
-pub(super) fn may_be_asked(protocols: &[u8]) -> bool {
+pub(crate) fn may_be_asked(protocols: &[u8]) -> bool {
     elements(protocols).all(|protocol| {
         let slash = memchr::memchr(b'/', protocol).unwrap_or(protocol.len());
         let (name, version) = protocol.split_at(slash);

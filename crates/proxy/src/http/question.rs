@@ -481,6 +481,7 @@ mod tests {
             local: listener,
             entrance: Entrance::FlagHttp,
             session: None,
+            is_tls: false,
             forwarding: b"X-Forwarded-For: 192.0.2.7\r\n"[..].into(),
             identity: b"ssl-client-verify: NONE\r\n"[..].into(),
             denied: None,

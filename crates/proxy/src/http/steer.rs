@@ -50,9 +50,19 @@ pub(super) fn rewritten_host<'r>(
     backend: Option<&'r BackendEdits>,
     rule: Option<&'r Steered>,
 ) -> Option<&'r str> {
-    let of_backend = backend.map(|edits| &edits.url_rewrite);
     let rendered = rule.and_then(|steered| steered.host.as_deref());
-    let of_rule = rule.map(|steered| &steered.policy.source().features.url_rewrite);
+    host_for_endpoint(backend, rendered, rule.map(|steered| &*steered.policy))
+}
+
+/// The host that the endpoint receives in place of the client's host. `rendered` is the host of the rule's policy, if the host
+/// has variables.
+pub(crate) fn host_for_endpoint<'r>(
+    backend: Option<&'r BackendEdits>,
+    rendered: Option<&'r str>,
+    rule: Option<&'r TrafficPolicy>,
+) -> Option<&'r str> {
+    let of_backend = backend.map(|edits| &edits.url_rewrite);
+    let of_rule = rule.map(|policy| &policy.source().features.url_rewrite);
     let of = |rewrite: Option<&'r UrlRewrite>| rewrite.and_then(|rewrite| rewrite.hostname.as_deref());
     of(of_backend).or(rendered).or_else(|| of(of_rule))
 }

@@ -22,6 +22,7 @@ use crate::counters::ApiShard;
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
 use crate::feature::validation::Checks;
+use crate::request::HeadView;
 use crate::rule::RouteIndex;
 use crate::upstream::{Connection, LocalUpstream};
 use crate::worker::Snapshot;
@@ -57,7 +58,10 @@ impl Exchange<'_> {
         let snapshot = self.snapshot.clone();
         let target = snapshot.table.target(index);
         if let Some(api) = target.api.as_deref() {
-            self.check_media_type(api)?;
+            let head = &self.scratch.head;
+            if let Some(detail) = foreign_media_type(api, head.framing, &self.headers("content-type")) {
+                return Err(Problem::refusal(415, "media_type", &detail, &[]));
+            }
         }
         let Some(checks) = target.checks.as_deref() else { return Ok(()) };
         let Some(operation) = &checks.operation else {
@@ -95,24 +99,6 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// Rejects a body whose media type the operation does not describe.
-    fn check_media_type(&self, api: &ApiOperation) -> Result<(), Refusal> {
-        if api.media_types.is_empty() {
-            return Ok(());
-        }
-        let is_known = match &self.headers("content-type")[..] {
-            [content_type] => sluicegate_validation::matches(content_type, &api.media_types),
-            // Without a media type, a body without a length may be empty.
-            [] => !matches!(self.scratch.head.framing, RequestFraming::Length(1..)),
-            _ => false,
-        };
-        if is_known || matches!(self.scratch.head.framing, RequestFraming::None | RequestFraming::Length(0)) {
-            return Ok(());
-        }
-        let detail = format!("The operation accepts {}.", api.media_types.join(", "));
-        Err(Problem::refusal(415, "media_type", &detail, &[]))
-    }
-
     /// The violations of a request.
     async fn violations(
         &mut self,
@@ -120,18 +106,8 @@ impl Exchange<'_> {
         operation: &Operation,
         path: Option<&PathMatch>,
     ) -> Result<Vec<Violation>, Refusal> {
-        let variables = match path {
-            Some(PathMatch::Template(template)) => template.values(self.path()).unwrap_or_default(),
-            _ => Vec::new(),
-        };
-        let header = |name: &str| self.headers(name);
-        let query = self.head().query().unwrap_or_default();
-        let violations = operation.check_head(&RequestHead { path: &variables, query, header: &header });
-        if !violations.is_empty() {
+        if let Some(violations) = violations_of_head(operation, path, self.path(), self.head()) {
             return Ok(violations);
-        }
-        if matches!(self.scratch.head.framing, RequestFraming::None | RequestFraming::Length(0)) {
-            return Ok(operation.check_absent_body().into_iter().collect());
         }
         let content_type = self.head().header(Known::ContentType).map(<[u8]>::to_vec);
         let content_type = content_type.as_deref();
@@ -364,8 +340,50 @@ impl Exchange<'_> {
     }
 }
 
+/// The media types that an operation accepts, in words, if the operation does not describe the media type of a body.
+pub(crate) fn foreign_media_type(
+    api: &ApiOperation,
+    framing: RequestFraming,
+    content_types: &[&[u8]],
+) -> Option<String> {
+    if api.media_types.is_empty() {
+        return None;
+    }
+    let is_known = match content_types {
+        [content_type] => sluicegate_validation::matches(content_type, &api.media_types),
+        // Without a media type, a body without a length may be empty.
+        [] => !matches!(framing, RequestFraming::Length(1..)),
+        _ => false,
+    };
+    if is_known || matches!(framing, RequestFraming::None | RequestFraming::Length(0)) {
+        return None;
+    }
+    Some(format!("The operation accepts {}.", api.media_types.join(", ")))
+}
+
+/// The violations of a request by its head; `None` if its body decides. `pattern` is the path condition of the route.
+pub(crate) fn violations_of_head(
+    operation: &Operation,
+    pattern: Option<&PathMatch>,
+    path: &[u8],
+    HeadView { head, buf }: HeadView<'_>,
+) -> Option<Vec<Violation>> {
+    let variables = match pattern {
+        Some(PathMatch::Template(template)) => template.values(path).unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    let header = |name: &str| values(&head.lines, buf, name);
+    let query = HeadView { head, buf }.query().unwrap_or_default();
+    let violations = operation.check_head(&RequestHead { path: &variables, query, header: &header });
+    if !violations.is_empty() {
+        return Some(violations);
+    }
+    let has_no_body = matches!(head.framing, RequestFraming::None | RequestFraming::Length(0));
+    has_no_body.then(|| operation.check_absent_body().into_iter().collect())
+}
+
 /// The values of a header.
-fn values<'b>(lines: &[Line], buf: &'b [u8], name: &str) -> Vec<&'b [u8]> {
+pub(crate) fn values<'b>(lines: &[Line], buf: &'b [u8], name: &str) -> Vec<&'b [u8]> {
     let lines = lines.iter().filter(|line| line.name.of(buf).eq_ignore_ascii_case(name.as_bytes()));
     lines.map(|line| line.value.of(buf)).collect()
 }

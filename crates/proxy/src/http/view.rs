@@ -128,6 +128,6 @@ impl Exchange<'_> {
 }
 
 /// Whether a peer's forwarding headers are trusted.
-pub(super) fn is_trusted(settings: &Settings, peer: IpAddr) -> bool {
+pub(crate) fn is_trusted(settings: &Settings, peer: IpAddr) -> bool {
     settings.trusted_proxies.iter().any(|net| net.contains(&peer))
 }

@@ -145,18 +145,11 @@ impl LogBuffer {
         let masked = if record.secrets.is_empty() { None } else { mask(target, record.secrets) };
         let masked_referer =
             if record.all_secrets.is_empty() { None } else { mask(referer, record.all_secrets) };
-        let own_id;
-        let request_id = match record.head.header(Known::XRequestId).unwrap_or_default() {
-            sent if record.client.is_trusted && !sent.is_empty() => sent,
-            _ => {
-                own_id = format!("{:032x}", record.request_id);
-                own_id.as_bytes()
-            }
-        };
+        let request_id = record.id();
         let entry = Entry {
             target: masked.as_deref().unwrap_or(target),
             referer: masked_referer.as_deref().unwrap_or(referer),
-            request_id,
+            request_id: &request_id,
             ..Entry::of(record)
         };
         self.log(&entry, stats);

@@ -8,6 +8,7 @@
 //! | `request` | the record of a request |
 //! | `connection` | the record of a connection below HTTP |
 //! | `metrics` | the sink of counters |
+//! | [`refusals`] | the sink of the last refused requests |
 //! | [`access_log`] | the sink of lines for the access log |
 //! | [`analytics`] | the sink of sums by route, operation, consumer and minute |
 //! | `trace` | sampling of requests; the sink of spans, and their export to a collector |
@@ -16,6 +17,7 @@ pub mod access_log;
 pub mod analytics;
 mod connection;
 mod metrics;
+pub mod refusals;
 mod request;
 pub(crate) mod trace;
 
@@ -25,6 +27,7 @@ pub(crate) use request::{RejectedHead, RequestRecord, RouteRecord, request_line}
 use crate::counters::WorkerStats;
 use access_log::LogBuffer;
 use analytics::AnalyticsBuffer;
+use refusals::RefusalRing;
 use trace::SpanBuffer;
 
 /// nginx' status for a client that closed the connection before the response.
@@ -35,17 +38,24 @@ const CLOSED: u16 = 499;
 pub(crate) struct Sinks {
     log: Option<LogBuffer>,
     analytics: Option<AnalyticsBuffer>,
+    refusals: RefusalRing,
     pub(crate) spans: SpanBuffer,
 }
 
 impl Sinks {
-    pub(crate) fn new(log: Option<LogBuffer>, analytics: Option<AnalyticsBuffer>, spans: SpanBuffer) -> Self {
-        Self { log, analytics, spans }
+    pub(crate) fn new(
+        log: Option<LogBuffer>,
+        analytics: Option<AnalyticsBuffer>,
+        refusals: RefusalRing,
+        spans: SpanBuffer,
+    ) -> Self {
+        Self { log, analytics, refusals, spans }
     }
 
     /// Records a finished request.
     pub(crate) fn request(&self, record: &RequestRecord<'_>, stats: &WorkerStats) {
         metrics::count(record);
+        self.refusals.request(record);
         if let Some(log) = self.log.as_ref().filter(|_| record.is_logged) {
             log.request(record, stats);
         }

@@ -1,8 +1,10 @@
 //! The record of a finished request.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
+use sluicegate_http1::Known;
 use sluicegate_model::access_log::LogFormat;
 use sluicegate_model::rule::ApiOperation;
 use sluicegate_model::value::Template;
@@ -118,10 +120,18 @@ pub(crate) struct RejectedHead<'h> {
     pub(crate) all_secrets: &'h [Box<str>],
 }
 
-impl RequestRecord<'_> {
+impl<'r> RequestRecord<'r> {
     /// When the request began.
     pub(crate) fn started(&self) -> SystemTime {
         SystemTime::now() - self.duration
+    }
+
+    /// The ID of the request: of a trusted client, or else of the gateway.
+    pub(crate) fn id(&self) -> Cow<'r, [u8]> {
+        match self.head.header(Known::XRequestId).unwrap_or_default() {
+            sent if self.client.is_trusted && !sent.is_empty() => Cow::Borrowed(sent),
+            _ => Cow::Owned(format!("{:032x}", self.request_id).into_bytes()),
+        }
     }
 }
 

@@ -62,6 +62,18 @@ pub(crate) fn identity(auth: &ClientAuth, certificates: Option<&[CertificateDer<
     Identity { lines: lines.into_bytes(), denied }
 }
 
+/// Whether the TLS handshake accepts a client. `certificate` is its certificate, which no intermediate certificates follow.
+pub(crate) fn is_accepted(auth: &ClientAuth, certificate: Option<&CertificateDer<'static>>) -> bool {
+    match (auth.mode, certificate) {
+        _ if auth.at_requests.is_some() => true,
+        (ClientAuthMode::OptionalNoCa, _) | (ClientAuthMode::Optional, None) => true,
+        (ClientAuthMode::Required, None) => false,
+        (ClientAuthMode::Required | ClientAuthMode::Optional, Some(certificate)) => {
+            verify(auth, std::slice::from_ref(certificate), usize::MAX).is_ok()
+        }
+    }
+}
+
 /// Whether the requests of a client are denied. `verified` is the verification of its certificate, if it has one.
 fn denied(
     auth: &ClientAuth,

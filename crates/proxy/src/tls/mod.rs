@@ -28,7 +28,7 @@ use sluicegate_model::Certificate;
 use sluicegate_model::value::CipherSuites;
 
 pub(crate) use accept::{Accepted, Hello, Rejected, accept, read_client_hello, refuse};
-pub(crate) use client_auth::{Identity, identity};
+pub(crate) use client_auth::{Identity, identity, is_accepted};
 pub(crate) use table::{Compiler, Session, TlsTable, TlsTables};
 pub(crate) use upstream::{Connector, handshake, unverified, verifying};
 

@@ -110,6 +110,18 @@ impl TlsTable {
         }
     }
 
+    /// The check of clients' certificates in connections for a name; `None`: no check. The error is the reason why the
+    /// handshake fails. Without any names, as in a process without a data plane, no handshake fails.
+    pub(crate) fn client_auth(&self, name: &str) -> Result<Option<&Arc<ClientAuth>>, TlsFault> {
+        if self.default.is_none() && self.hosts.is_empty() {
+            return Ok(None);
+        }
+        match self.find(Some(name).filter(|name| name.parse::<std::net::IpAddr>().is_err()))? {
+            Found::Host(host) => Ok(host.client_auth.as_ref()),
+            Found::Passthrough => Ok(None),
+        }
+    }
+
     /// Whether a request for this host must not be served on the session's connection (421; RFC 9110, 7.4), because its
     /// certificate does not cover the host, or because the host belongs to another listener. A client without a server name has received no promise about the certificate.
     pub(crate) fn is_misdirected(&self, session: &Session, authority: &[u8]) -> bool {

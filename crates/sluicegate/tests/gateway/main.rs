@@ -7,6 +7,7 @@ mod audit;
 mod backend_tls;
 mod backend_traffic;
 mod dashboard;
+mod explain;
 mod gateway_tls;
 mod grpc_routes;
 mod http_routes;

@@ -97,7 +97,7 @@ impl Tokens {
         if let Some(verified) = memory.find(keys, text) {
             return if verified.is_over(now) { Err(Denial::Token(Fault::Expired)) } else { Ok(verified) };
         }
-        let verified = Rc::new(self.verify_anew(text, now)?);
+        let verified = Rc::new(self.verify_anew(text, now, !memory.is_of_explanation)?);
         memory.remember(keys, text, &verified);
         Ok(verified)
     }
@@ -111,13 +111,14 @@ impl Tokens {
         (self.number, self.providers.iter().map(changes).sum())
     }
 
-    fn verify_anew(&self, text: &[u8], now: i64) -> Result<Verified, Denial> {
+    /// `may_want`: whether a token with an unknown key lets the gateway fetch the keys again.
+    fn verify_anew(&self, text: &[u8], now: i64, may_want: bool) -> Result<Verified, Denial> {
         let token = Token::parse(text).map_err(Denial::Token)?;
         let named = token.issuer().and_then(|issuer| self.of(Some(issuer)).next());
         let mut denial = Denial::Token(Fault::Issuer);
         // If a provider names the token's issuer, only such providers decide.
         for provider in named.into_iter().chain(self.of(None).filter(|_| named.is_none())) {
-            match provider.verify(&token, now) {
+            match provider.verify(&token, now, may_want) {
                 Ok(verified) => return Ok(verified),
                 Err(new) => denial = new,
             }
@@ -162,7 +163,7 @@ impl Provider {
         Self { rules, keys, headers: claim_headers(&provider.claim_to_headers) }
     }
 
-    fn verify(&self, token: &Token<'_>, now: i64) -> Result<Verified, Denial> {
+    fn verify(&self, token: &Token<'_>, now: i64, may_want: bool) -> Result<Verified, Denial> {
         let published;
         let keys = match &self.keys {
             Keys::Known(keys) => keys,
@@ -173,7 +174,9 @@ impl Provider {
         };
         let verified = token.verify(keys).and_then(|claims| self.admit(claims, now));
         // Some issuers publish keys without a `kid`. Then an invalid signature is the only sign of new keys.
-        if let (Err(Fault::UnknownKey | Fault::Signature), Keys::Published(place)) = (&verified, &self.keys) {
+        if let (Err(Fault::UnknownKey | Fault::Signature), Keys::Published(place)) = (&verified, &self.keys)
+            && may_want
+        {
             place.want();
         }
         verified.map_err(Denial::Token)
@@ -254,9 +257,16 @@ pub(crate) struct TokenMemory {
     young: HashMap<Box<[u8]>, (VerifiedBy, Rc<Verified>)>,
     old: HashMap<Box<[u8]>, (VerifiedBy, Rc<Verified>)>,
     young_size: usize,
+    /// Whether the tokens are of described requests, which change nothing: no keys are fetched for them.
+    is_of_explanation: bool,
 }
 
 impl TokenMemory {
+    /// An empty memory for described requests.
+    pub(crate) fn of_explanation() -> Self {
+        Self { is_of_explanation: true, ..Self::default() }
+    }
+
     /// A token that these [`Tokens`] verified. Other [`Tokens`] may have other keys.
     pub(super) fn find(&mut self, number: VerifiedBy, text: &[u8]) -> Option<Rc<Verified>> {
         if let Some((of, verified)) = self.young.get(text) {

@@ -375,7 +375,7 @@ impl Limit {
 }
 
 /// Whether the gateway needs the caller's identity to apply a limit.
-fn needs_identity(key: &[LimitKey], groups: &[GroupName]) -> bool {
+pub(crate) fn needs_identity(key: &[LimitKey], groups: &[GroupName]) -> bool {
     let of_identity = |key: &LimitKey| matches!(key, LimitKey::Claim(_) | LimitKey::Consumer);
     key.iter().any(of_identity) || !groups.is_empty()
 }
