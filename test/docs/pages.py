@@ -51,9 +51,10 @@ def follow_in_town(page: Page, town: Town) -> None:
         follow(first, town.session, clean_up=False)
     if page.path == FIRST:
         return
-    before = town.objects()
+    before, terminals = town.objects(), town.session.terminals
     town.session.move(town.checkout(re.sub(r"\W+", "-", str(page.path.relative_to(PROJECT)))))
     follow(page, town.session)
+    town.session.close_terminals(terminals)
     if left := town.gone(before):
         raise PageError(f"{page.path.relative_to(PROJECT)}: the clean-up leaves {', '.join(sorted(left))}")
 

@@ -37,6 +37,8 @@ class Session:
         self.folder = folder
         self._state = state
         self._count = 0
+        self._terminals: list[int] = []
+        """The process groups of the terminals."""
         state.mkdir(parents=True, exist_ok=True)
         self._shell = subprocess.Popen(
             [*enter, "bash", "--noprofile", "--norc"], cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
@@ -74,7 +76,8 @@ class Session:
         quoted = command.text.replace("'", "'\\''")
         # kubectl ends a port-forward when its pod ends. A reader starts the command again.
         again = "while :; do {}; sleep 0.2; done" if "port-forward" in command.text else "{}"
-        self._ask(f"bash -c '{again.format(quoted)}' >'{log}' 2>&1 </dev/null &")
+        _, pid = self._ask(f"setsid bash -c '{again.format(quoted)}' >'{log}' 2>&1 </dev/null & echo $!")
+        self._terminals.append(int(pid))
         terminal = Terminal(command, log)
         end = time.monotonic() + PATIENCE
         while not terminal.shows(command.expected):
@@ -98,18 +101,33 @@ class Session:
             time.sleep(0.01)
         return int(status.read_text()), out.read_text(errors="replace")
 
+    def close_terminals(self, kept: int = 0) -> None:
+        """Ends the terminals but the first ones."""
+        for group in self._terminals[kept:]:
+            _end(group)
+        del self._terminals[kept:]
+
+    @property
+    def terminals(self) -> int:
+        return len(self._terminals)
+
     def close(self) -> None:
         """Ends the shell and all its terminals."""
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            try:
-                os.killpg(self._shell.pid, number)
-            except ProcessLookupError:
-                break
-            end = time.monotonic() + 1
-            while time.monotonic() < end and _group_lives(self._shell.pid):
-                self._shell.poll()
-                time.sleep(0.05)
+        self.close_terminals()
+        _end(self._shell.pid)
         self._shell.wait()
+
+
+def _end(group: int) -> None:
+    """Ends a process group: a gateway that drains is killed after a second."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(group, number)
+        except ProcessLookupError:
+            return
+        end = time.monotonic() + 1
+        while time.monotonic() < end and _group_lives(group):
+            time.sleep(0.05)
 
 
 def _group_lives(group: int) -> bool:
