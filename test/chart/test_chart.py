@@ -395,7 +395,7 @@ class Values(unittest.TestCase):
             ("sluicegate", {}, [["80"], ["443"]]),
             ("sluicegate-control-plane", {"mode": "split"}, [["80"], ["443"]]),
             ("sluicegate", {"service": {"ports": {"http": 8080}}}, [[], ["443"]]),
-            ("sluicegate", {"service": {"enabled": False}}, [[], []]),
+            ("sluicegate", {"service": {"enabled": False}, "status": {"source": "Nodes"}}, [[], []]),
             ("sluicegate", {"gatewayServices": {"type": "ClusterIP"}}, [[], []]),
         ]:
             with self.subTest(values):
