@@ -19,17 +19,6 @@ ENDLESS = re.compile(r"^(\w+=\S+ )*(sluicegate (serve|control-plane|data-plane)\
 """The commands that run until the reader stops them, each in its own terminal."""
 
 
-class Terminal:
-    """A terminal with a command that runs until the session ends."""
-
-    def __init__(self, command: Command, log: Path) -> None:
-        self.command = command
-        self.log = log
-
-    def shows(self, expected: list[str]) -> bool:
-        return not expected or matches([*expected, "..."], self.log.read_text(errors="replace") if self.log.exists() else "")
-
-
 class Session:
     """One bash with a folder. `enter` is the prefix of a command in the network of the session."""
 
@@ -78,9 +67,8 @@ class Session:
         again = "while :; do {}; sleep 0.2; done" if "port-forward" in command.text else "{}"
         _, pid = self._ask(f"setsid bash -c '{again.format(quoted)}' >'{log}' 2>&1 </dev/null & echo $!")
         self._terminals.append(int(pid))
-        terminal = Terminal(command, log)
         end = time.monotonic() + PATIENCE
-        while not terminal.shows(command.expected):
+        while command.expected and not (log.exists() and matches([*command.expected, "..."], log.read_text(errors="replace"))):
             if time.monotonic() > end:
                 raise PageError(f"line {command.line}: $ {command.text}\noutput:\n{log.read_text(errors='replace')[-4000:]}\nexpected:\n" + "\n".join(command.expected))
             time.sleep(0.1)

@@ -115,7 +115,7 @@ pub struct Refusal {
     pub cause: Option<String>,
     /// The cure.
     pub cure: Option<String>,
-    /// What the current configuration does with the request, without its headers and its credentials.
+    /// The explanation of the request under the current configuration, without its headers and its credentials.
     pub now: Option<Explanation>,
 }
 

@@ -23,7 +23,7 @@ type TestResult = anyhow::Result<()>;
 /// The number of configurations.
 const CONFIGURATIONS: usize = 20;
 
-/// What happened to a request, as far as the client knows.
+/// The outcome of a request, as far as the client knows it.
 #[derive(Debug)]
 struct Seen {
     status: u16,
