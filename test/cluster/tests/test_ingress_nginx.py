@@ -297,21 +297,28 @@ http {{
         """`externalTrafficPolicy: Local`: the node passes connections to its own pod, and keeps the address of the client."""
         self.create(of_nginx("client", "client.example.com / Prefix cart"))
         # The client is in the network of the first node, and so no external client of this node.
-        with self.connection(STAND_IN, self.cluster.nodes[1].address) as connection:
-            found = asked(connection, "client.example.com")
+        found = self.received(STAND_IN, "client.example.com")
         self.assertIn(f"x-real-ip: {STAND_IN}\n", found, found)
         self.assertIn(f"x-forwarded-for: {STAND_IN}\n", found, found)
 
     def test_endpoints_receive_the_addresses_of_the_proxy_protocol(self) -> None:
         self.create(of_nginx("proxied", "proxied.example.com / Prefix cart"))
-        with self.connection(BALANCER, self.cluster.nodes[1].address) as connection:
-            connection.sendall(b"PROXY TCP4 192.0.2.9 198.51.100.2 41000 80\r\n")
-            found = asked(connection, "proxied.example.com")
+        header = b"PROXY TCP4 192.0.2.9 198.51.100.2 41000 80\r\n"
+        found = self.received(BALANCER, "proxied.example.com", header)
         self.assertIn("x-real-ip: 192.0.2.9\n", found, found)
         # The header of another client is no HTTP.
-        with self.connection(STAND_IN, self.cluster.nodes[1].address) as connection:
-            connection.sendall(b"PROXY TCP4 192.0.2.9 198.51.100.2 41000 80\r\n")
-            self.assertTrue(asked(connection, "proxied.example.com").startswith("http/1.1 400 "))
+        found = self.received(STAND_IN, "proxied.example.com", header)
+        self.assertTrue(found.startswith("http/1.1 400 "), found)
+
+    def received(self, source: str, host: str, before: bytes = b"") -> str:
+        """Sends requests to the pod of the second node until it serves the host. Returns the response in lower case."""
+        def response() -> str:
+            with self.connection(source, self.cluster.nodes[1].address) as connection:
+                connection.sendall(before)
+                found = asked(connection, host)
+            return "" if found.startswith("http/1.1 404 ") else found
+
+        return wait_until(response, f"a route of {host} in the pod of the second node", PATIENCE, 0.1)
 
     @contextmanager
     def connection(self, source: str, node: str) -> Iterator[socket.socket]:
