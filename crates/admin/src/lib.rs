@@ -24,6 +24,7 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use sluicegate_analytics::{Audit, Store};
 use sluicegate_proxy::registry::Registry;
 
@@ -76,7 +77,7 @@ pub struct Admin {
 }
 
 /// The problems of the configuration, one message each.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Problems {
     /// Errors: parts of the configuration that are not served as written.
     pub errors: Vec<String>,

@@ -22,12 +22,13 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
 /// Every path with its description, for the index page.
-const PATHS: [(&str, &str); 13] = [
+const PATHS: [(&str, &str); 14] = [
     ("/", "this list"),
     ("/healthz", "200 while the process runs"),
     ("/readyz", "200 while the gateway is ready for traffic, otherwise 503; ?pod=NAME: 503 in any other pod"),
     ("/metrics", "metrics for Prometheus (OpenMetrics if the client accepts it)"),
     ("/config", "the configuration in service, and its problems (JSON)"),
+    ("/problems", "the problems of the configuration: errors and warnings (JSON)"),
     ("/routes", "each route with its upstream (JSON)"),
     ("/upstreams", "each upstream with the live state of its endpoints (JSON)"),
     (ANALYTICS, "the sums of requests: ?since=1h&by=api, with step, where, limit and format (JSON or CSV)"),
@@ -139,6 +140,7 @@ impl Pages {
                 let Problems { errors, warnings } = (admin.problems)();
                 json(out, &ConfigDocument { config: config.as_ref(), problems: &[errors, warnings].concat() })
             }),
+            "/problems" => document.json(move |out| json(out, &(admin.problems)())),
             "/routes" => document.json(move |out| {
                 let routes = admin.registry.config().map(|config| ServedRoute::all(&config));
                 json(out, &routes.unwrap_or_default())

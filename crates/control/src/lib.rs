@@ -94,6 +94,7 @@ pub use source::cluster::client::{ClientError, Credentials};
 pub use source::cluster::gateway_planes::Authorities;
 pub use source::cluster::once::{LoadError, load_cluster_once};
 pub use source::cluster::planes::{PlaneCertificates, PlaneFiles, PlanesError};
+pub use source::cluster::pods::{GatewayPod, PodError, gateway_pods};
 pub use source::cluster::token::review as review_token;
 pub use source::cluster::{OwnPlanesLink, StatusOptions};
 pub use source::{

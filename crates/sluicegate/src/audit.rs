@@ -8,13 +8,13 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
-use sluicegate_admin::table::aligned;
-use sluicegate_admin::{Measure, fetch, fetch_text};
+use sluicegate_admin::Measure;
+use sluicegate_admin::table::{Column, table};
 use sluicegate_analytics::{Audit, AuditOptions, Chain, TRAIL, Verified};
-use sluicegate_control::Kind;
+use sluicegate_control::{Kind, write_yaml};
 
 use crate::analytics::StoreArgs;
-use crate::cli::AdminArgs;
+use crate::gateways::GatewayArgs;
 use crate::settings::time;
 use crate::source::{Source, SourceArgs};
 
@@ -124,7 +124,7 @@ enum AuditSubcommand {
 #[derive(Debug, Args)]
 struct ListArgs {
     #[command(flatten)]
-    admin: AdminArgs,
+    gateway: GatewayArgs,
     /// The window of the entries, before now.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "24h")]
     since: Duration,
@@ -144,23 +144,28 @@ struct ListArgs {
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     limit: u32,
     /// The format of the entries.
-    #[arg(long, value_enum, value_name = "FORMAT", default_value = "table")]
-    format: Format,
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
+    output: Format,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// A table for people.
-    Table,
+    Text,
+    /// A table with more columns, and with changes in full.
+    Wide,
     /// JSON lines.
     Json,
+    /// One YAML document.
+    Yaml,
+    /// Comma-separated values.
     Csv,
 }
 
 #[derive(Debug, Args)]
 struct VerifyArgs {
     #[command(flatten)]
-    admin: AdminArgs,
+    gateway: GatewayArgs,
     /// Check this export (all entries as JSON lines, or - for standard input) in place of a running gateway.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -196,7 +201,8 @@ pub(crate) fn run(command: &AuditCommand) -> anyhow::Result<()> {
 }
 
 fn list(args: &ListArgs) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let gateways = args.gateway.open()?;
+    let store = gateways.store();
     let mut path = format!("/audit?since={}s", args.since.as_secs());
     let filters =
         [("kind", &args.kind), ("namespace", &args.namespace), ("name", &args.name), ("actor", &args.actor)];
@@ -213,13 +219,13 @@ fn list(args: &ListArgs) -> anyhow::Result<()> {
         if let Some(before) = before {
             page.push_str(&format!("&before={before}"));
         }
-        let entries = runtime.block_on(fetch_text(args.admin.admin, &page))?;
+        let entries = store.text(&page)?;
         let read = entries.lines().map(serde_json::from_str::<Value>).collect::<Result<Vec<_>, _>>()?;
         let is_last = read.len() < limit;
         left -= read.len();
         let first = before.is_none();
         before = read.last().and_then(|entry| entry["number"].as_i64());
-        match args.format {
+        match args.output {
             Format::Json => print(&entries)?,
             Format::Csv => {
                 // The same page in another form. New entries have higher numbers, so the rows are the same.
@@ -227,42 +233,60 @@ fn list(args: &ListArgs) -> anyhow::Result<()> {
                     (true, Some(newest)) => format!("{page}&before={}&format=csv", newest + 1),
                     _ => format!("{page}&format=csv"),
                 };
-                let text = runtime.block_on(fetch_text(args.admin.admin, &page))?;
+                let text = store.text(&page)?;
                 print(if first { &text } else { text.split_once('\n').map_or("", |(_, rows)| rows) })?;
             }
-            Format::Table => rows.extend(read.iter().map(row)),
+            Format::Text | Format::Wide | Format::Yaml => rows.extend(read),
         }
         if is_last {
             break;
         }
     }
-    if args.format == Format::Table {
-        crate::say(aligned(["TIME", "ACTOR", "OPERATION", "OBJECT", "CHANGE"], rows.into_iter()).trim_end());
+    match args.output {
+        Format::Json | Format::Csv => {}
+        Format::Yaml => crate::say(write_yaml(&Value::Array(rows)).trim_end()),
+        Format::Text => crate::say(entries_table(rows, false).trim_end()),
+        Format::Wide => crate::say(entries_table(rows, true).trim_end()),
     }
     Ok(())
 }
 
-/// The entry as a row of a table.
-fn row(entry: &Value) -> [String; 5] {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (namespace, name) = (text(&entry["namespace"]), text(&entry["name"]));
-    let object = match (namespace.is_empty(), name.is_empty()) {
-        (_, true) => text(&entry["kind"]),
-        (true, false) => format!("{} {name}", text(&entry["kind"])),
-        (false, false) => format!("{} {namespace}/{name}", text(&entry["kind"])),
-    };
-    let actor = match (entry["actor"]["type"].as_str(), text(&entry["actor"]["name"])) {
-        (Some("user"), name) => name,
-        (Some(kind @ ("manager" | "owner")), name) => format!("{kind}: {name}"),
-        _ => "-".to_owned(),
-    };
-    let time = text(&entry["time"]);
-    let time = time.split_once('.').map_or(time.clone(), |(seconds, _)| format!("{seconds}Z"));
-    [time, actor, text(&entry["operation"]), object, said(entry)]
+fn entries_table(entries: Vec<Value>, is_wide: bool) -> String {
+    let columns = [
+        Column::wide("NUMBER", |entry: &Value| entry["number"].to_string()),
+        Column::new("TIME", |entry: &Value| {
+            let time = text(&entry["time"]);
+            time.split_once('.').map_or(time.clone(), |(seconds, _)| format!("{seconds}Z"))
+        }),
+        Column::new("ACTOR", |entry: &Value| {
+            match (entry["actor"]["type"].as_str(), text(&entry["actor"]["name"])) {
+                (Some("user"), name) => name,
+                (Some(kind @ ("manager" | "owner")), name) => format!("{kind}: {name}"),
+                _ => String::new(),
+            }
+        }),
+        Column::new("OPERATION", |entry: &Value| text(&entry["operation"])),
+        Column::new("OBJECT", object),
+        Column::new("CHANGE", move |entry: &Value| said(entry, if is_wide { usize::MAX } else { CELL })),
+    ];
+    table(&columns, entries, is_wide)
 }
 
-/// The meaning of an entry, or else its changed fields.
-fn said(entry: &Value) -> String {
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn object(entry: &Value) -> String {
+    let (kind, namespace, name) = (text(&entry["kind"]), text(&entry["namespace"]), text(&entry["name"]));
+    match (namespace.is_empty(), name.is_empty()) {
+        (_, true) => kind,
+        (true, false) => format!("{kind} {name}"),
+        (false, false) => format!("{kind} {namespace}/{name}"),
+    }
+}
+
+/// The meaning of an entry, or else its changed fields, shortened.
+fn said(entry: &Value, longest: usize) -> String {
     let summary = entry["summary"].as_str().unwrap_or_default();
     let fields = entry["changes"].as_array().into_iter().flatten().map(|change| {
         let field = change["field"].as_str().unwrap_or_default();
@@ -282,7 +306,7 @@ fn said(entry: &Value) -> String {
         false => String::new(),
     };
     let all = fault + &fields;
-    match all.char_indices().nth(CELL) {
+    match all.char_indices().nth(longest) {
         Some((end, _)) => format!("{}...", &all[..end]),
         None => all,
     }
@@ -309,15 +333,15 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
         }
         chain.finish(None)?
     } else {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let admin = args.admin.admin;
+        let gateways = args.gateway.open()?;
+        let store = gateways.store();
         // Before the entries: entries that come meanwhile are beyond the head.
-        let head: Value = runtime.block_on(fetch(admin, "/audit/head"))?;
+        let head: Value = store.ask("/audit/head")?;
         let (number, hash) =
             (head["number"].as_i64().unwrap_or_default(), head["hash"].as_str().unwrap_or_default());
         while chain.last() < number {
             let page = format!("/audit?after={}&limit={PAGE}", chain.last());
-            let entries = runtime.block_on(fetch_text(admin, &page))?;
+            let entries = store.text(&page)?;
             if entries.is_empty() {
                 break;
             }
@@ -403,8 +427,10 @@ mod tests {
         let entry = json!({"time": "2026-11-26T10:00:00.123Z", "operation": "changed", "kind": "Plan", "namespace": "shop",
             "name": "gold", "actor": {"type": "manager", "name": "kubectl-edit"}, "applied": false, "fault": "spec.limits",
             "changes": [{"field": "/spec/a", "old": 1, "new": 2}, {"field": "/spec/b", "secret": "added"}]});
+        let table = entries_table(vec![entry], false);
+        let row: Vec<&str> = table.lines().nth(1).unwrap_or_default().split("   ").map(str::trim).collect();
         assert_eq!(
-            row(&entry),
+            row.into_iter().filter(|cell| !cell.is_empty()).collect::<Vec<_>>(),
             [
                 "2026-11-26T10:00:00Z",
                 "manager: kubectl-edit",

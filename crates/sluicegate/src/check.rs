@@ -5,21 +5,30 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use serde_json::json;
 use sluicegate_admin::state::ServedRoute;
 use sluicegate_admin::table::routes_table;
 use sluicegate_control::{
-    Credentials, Loaded, Severity, TranslateOptions, foreign_in_words, load_cluster_once, load_once,
+    Loaded, Problem, Severity, TranslateOptions, foreign_in_words, load_cluster_once, load_once,
 };
 use sluicegate_model::Settings;
 
-use crate::cli::{CheckArgs, ClassArgs};
+use crate::cli::{CheckArgs, ClassArgs, ObjectsArgs};
+use crate::gateways::runtime;
 
 pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
-    let loaded = load(args)?;
-    for problem in loaded.problems.iter().chain(&loaded.foreign) {
-        crate::complain(&format!("{}: {problem}", problem.severity));
+    let loaded = load(&args.objects)?;
+    let problems = || loaded.problems.iter().chain(&loaded.foreign);
+    if args.output.is_for_people() {
+        for problem in problems() {
+            crate::complain(&format!("{}: {problem}", problem.severity));
+        }
     }
-    crate::say(&routes_table(&ServedRoute::all(&loaded.config)));
+    let routes = ServedRoute::all(&loaded.config);
+    let problem =
+        |problem: &Problem| json!({"severity": problem.severity.to_string(), "problem": problem.to_string()});
+    let document = json!({"routes": routes, "problems": problems().map(problem).collect::<Vec<_>>()});
+    args.output.print(&document, |is_wide| routes_table(&routes, is_wide))?;
     let verdict = Verdict::of(&loaded);
     if let Some(summary) = verdict.summary() {
         crate::complain(&summary);
@@ -28,7 +37,8 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Reads the objects of the directory or of the cluster.
-pub(crate) fn load(args: &CheckArgs) -> anyhow::Result<Loaded> {
+pub(crate) fn load(args: &ObjectsArgs) -> anyhow::Result<Loaded> {
+    args.cluster.need("--kubernetes", args.kubernetes)?;
     let options = args.manifest.options(args.admin);
     match &args.dir {
         Some(dir) => load_directory(dir, &options),
@@ -36,12 +46,14 @@ pub(crate) fn load(args: &CheckArgs) -> anyhow::Result<Loaded> {
     }
 }
 
-fn of_cluster(args: &CheckArgs, options: TranslateOptions) -> anyhow::Result<Loaded> {
-    let credentials = Credentials { kubeconfig: args.kubeconfig.clone(), context: args.context.clone() };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+fn of_cluster(args: &ObjectsArgs, options: TranslateOptions) -> anyhow::Result<Loaded> {
     // The command prints the problems itself.
     let _quiet = tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::default());
-    Ok(runtime.block_on(load_cluster_once(&credentials, args.watch_namespace.clone(), options))?)
+    Ok(runtime()?.block_on(load_cluster_once(
+        &args.cluster.credentials(),
+        args.watch_namespace.clone(),
+        options,
+    ))?)
 }
 
 /// Reads the objects of a directory of manifests, or of one manifest.

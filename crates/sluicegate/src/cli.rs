@@ -22,9 +22,11 @@ use crate::control_plane::ControlPlaneArgs;
 use crate::convert::Convert;
 use crate::data_plane::DataPlaneArgs;
 use crate::diff::DiffArgs;
+use crate::gateways::{AdminArgs, ClusterArgs, GatewayArgs};
 use crate::key::Key;
 use crate::log::Lines;
 use crate::migrate::Migrate;
+use crate::output::OutputArgs;
 use crate::serve::ServeArgs;
 use crate::source::ConfigMapArgs;
 use crate::top::{ApisArgs, TopArgs};
@@ -76,16 +78,19 @@ pub(crate) enum Command {
     /// pods on the network of a node, where two gateways share an address during an update.
     Ready(ReadyArgs),
     /// Print the routes of a running gateway.
-    Routes(AdminArgs),
+    Routes(ShowArgs),
     /// Explain what a running gateway, or a gateway with a directory of manifests, does with a request, and why: route, policies,
     /// upstream and endpoints. Sends no request.
     Explain(Box<ExplainArgs>),
     /// Print the upstreams of a running gateway: the conditions, health and load of each endpoint.
-    Upstreams(AdminArgs),
+    Upstreams(ShowArgs),
+    /// Print the state of running gateways: version, readiness, load, endpoints, certificates, and the problems of the configuration.
+    /// Exit with 1 if a gateway is not ready, or the configuration has errors.
+    Status(ShowArgs),
     /// Print the requests, errors and latencies of each API. Needs a gateway with --analytics, or the control plane of such gateways.
     Apis(ApisArgs),
-    /// Show the rates of APIs, routes or consumers, and follow them until you press q. Needs a gateway with --analytics, or the control
-    /// plane of such gateways.
+    /// Show the rates of routes, hosts, upstreams, endpoints, Consumers or errors, and follow them until you press q. With --analytics,
+    /// also of APIs, operations, plans and statuses.
     Top(TopArgs),
     /// Print who changed which object when. Needs a gateway or a control plane with --audit.
     Audit(AuditCommand),
@@ -93,25 +98,30 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// The directory of manifests with its sub-folders, or one manifest.
-    #[arg(required_unless_present = "kubernetes", conflicts_with = "kubernetes")]
-    pub(crate) dir: Option<PathBuf>,
-    /// Check the objects of a cluster, with a kubeconfig. The command needs the rights to list the objects, and writes
-    /// nothing.
-    #[arg(long)]
-    pub(crate) kubernetes: bool,
-    /// The kubeconfig file. [default: the pod's service account, then $KUBECONFIG, then ~/.kube/config]
-    #[arg(long, value_name = "FILE", requires = "kubernetes")]
-    pub(crate) kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig. [default: the current context]
-    #[arg(long, value_name = "NAME", requires = "kubernetes")]
-    pub(crate) context: Option<String>,
-    /// Check only the objects in this namespace; may be given several times. [default: all namespaces]
-    #[arg(long, value_name = "NAMESPACE", requires = "kubernetes")]
-    pub(crate) watch_namespace: Vec<Arc<str>>,
+    #[command(flatten)]
+    pub(crate) objects: ObjectsArgs,
     /// Exit with 1 on warnings too.
     #[arg(long)]
     pub(crate) strict: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// The objects that a command reads once.
+#[derive(Debug, Args)]
+pub(crate) struct ObjectsArgs {
+    /// The directory of manifests with its sub-folders, or one manifest.
+    #[arg(required_unless_present = "kubernetes", conflicts_with = "kubernetes")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Read the objects of a cluster, with a kubeconfig. The command needs the rights to list the objects, and writes
+    /// nothing.
+    #[arg(long)]
+    pub(crate) kubernetes: bool,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    /// Read only the objects in this namespace; may be given several times. [default: all namespaces]
+    #[arg(long, value_name = "NAMESPACE", requires = "kubernetes")]
+    pub(crate) watch_namespace: Vec<Arc<str>>,
     #[command(flatten)]
     pub(crate) manifest: ManifestArgs,
     /// The address of the gateway for the admin interface. A Gateway cannot use its port.
@@ -217,18 +227,19 @@ impl ClassArgs {
     }
 }
 
+/// The options of a command that prints what running gateways serve.
 #[derive(Debug, Args)]
-pub(crate) struct AdminArgs {
-    /// The address of the running gateway's admin interface.
-    #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
-    pub(crate) admin: SocketAddr,
+pub(crate) struct ShowArgs {
+    #[command(flatten)]
+    pub(crate) gateway: GatewayArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// The address of the running gateway's admin interface.
-    #[arg(long, value_name = "ADDRESS", value_parser = local_address, default_value = "127.0.0.1:9901")]
-    pub(crate) admin: SocketAddr,
+    #[command(flatten)]
+    pub(crate) gateway: GatewayArgs,
     /// The method of the request.
     #[arg(short = 'X', long, value_name = "METHOD", default_value = "GET")]
     pub(crate) method: String,
@@ -247,24 +258,14 @@ pub(crate) struct ExplainArgs {
     pub(crate) manifests: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) manifest: ManifestArgs,
-    /// The format of the explanation.
-    #[arg(short = 'o', long, value_enum, value_name = "FORMAT", default_value = "text")]
-    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
     /// Explain a request that the gateway refused, by its ID (request_id in the access log), in place of a URL.
     #[arg(long, value_name = "ID", conflicts_with_all = ["url", "manifests"])]
     pub(crate) request_id: Option<String>,
     /// The URL of the request, such as `https://shop.example/cart?id=1`.
     #[arg(required_unless_present = "request_id")]
     pub(crate) url: Option<String>,
-}
-
-/// The format of an answer.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Output {
-    /// Lines for people.
-    Text,
-    /// JSON.
-    Json,
 }
 
 #[derive(Debug, Args)]

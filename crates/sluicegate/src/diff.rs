@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 use serde_json::Value;
-use sluicegate_admin::fetch;
 
 use crate::check;
-use crate::cli::CheckArgs;
+use crate::cli::ObjectsArgs;
+use crate::gateways::{Gateways, PodArgs};
 
 #[derive(Debug, Args)]
 #[command(
@@ -18,7 +18,9 @@ settings of the gateway.\n\nExample: sluicegate diff manifests"
 )]
 pub(crate) struct DiffArgs {
     #[command(flatten)]
-    check: CheckArgs,
+    objects: ObjectsArgs,
+    #[command(flatten)]
+    pods: PodArgs,
 }
 
 /// The exit status after an error, as of diff(1).
@@ -39,9 +41,9 @@ pub(crate) fn run(args: &DiffArgs) -> ExitCode {
 }
 
 fn differences(args: &DiffArgs) -> anyhow::Result<Vec<String>> {
-    let loaded = check::load(&args.check)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let running: Value = runtime.block_on(fetch(args.check.admin, "/config"))?;
+    let loaded = check::load(&args.objects)?;
+    let gateways = Gateways::open(args.objects.admin, &args.pods, &args.objects.cluster)?;
+    let running: Value = gateways.ask("/config")?;
     let running = running.get("config").filter(|config| !config.is_null());
     let running = running.context("the gateway has no configuration yet; try again when it is ready")?;
     let new = serde_json::to_value(&loaded.config)?;

@@ -1,5 +1,8 @@
 //! The help of the command line: `-h` has the first sentence of each description, `--help` has all sentences.
 
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
 use clap::builder::StyledStr;
 use clap::{Arg, Command, CommandFactory as _, FromArgMatches as _};
 
@@ -7,7 +10,7 @@ use crate::cli::Cli;
 
 /// Reads the command line. Ends the process with the help, the version or an error, if the command line asks for one or is wrong.
 pub(crate) fn parse() -> Cli {
-    let mut command = command();
+    let mut command = command_for(std::env::args_os());
     let matches = command.get_matches_mut();
     match Cli::from_arg_matches(&matches) {
         Ok(cli) => cli,
@@ -18,6 +21,30 @@ pub(crate) fn parse() -> Cli {
 /// The command line with short and long help.
 pub(crate) fn command() -> Command {
     with_short_help(Cli::command())
+}
+
+/// The name of the program as a plugin of kubectl.
+const PLUGIN: &str = "kubectl-sluicegate";
+
+/// The command line of the program, or of the program as a plugin of kubectl, whose commands ask pods unless an argument names an
+/// address.
+fn command_for(arguments: impl Iterator<Item = OsString>) -> Command {
+    let mut arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
+    let program = arguments.next().map(PathBuf::from);
+    let is_plugin = program.as_ref().and_then(|program| program.file_stem()) == Some(OsStr::new(PLUGIN));
+    let names_address = arguments.any(|argument| argument == "--admin" || argument.starts_with("--admin="));
+    match (is_plugin, names_address) {
+        (false, _) => command(),
+        (true, true) => command().bin_name("kubectl sluicegate"),
+        (true, false) => asking_pods(command()).bin_name("kubectl sluicegate"),
+    }
+}
+
+fn asking_pods(command: Command) -> Command {
+    let asks = command.get_arguments().any(|option| option.get_id() == "gateway_namespace");
+    let with_default = |option: Arg| option.default_value("sluicegate");
+    let command = if asks { command.mut_arg("gateway_namespace", with_default) } else { command };
+    command.mut_subcommands(asking_pods)
 }
 
 fn with_short_help(command: Command) -> Command {
@@ -43,6 +70,32 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+
+    #[test]
+    fn plugin_asks_pods_unless_an_address_is_given() {
+        let shown = |line: &[&str]| {
+            let line = [&["/usr/bin/kubectl-sluicegate"], line].concat();
+            let matches = command_for(line.iter().map(OsString::from)).try_get_matches_from(&line);
+            let Ok(cli) = matches.and_then(|matches| Cli::from_arg_matches(&matches)) else {
+                panic!("{line:?}")
+            };
+            format!("{:?}", cli.command)
+        };
+        let pods = "gateway_namespace: Some(\"sluicegate\")";
+        for line in [
+            &["routes"][..],
+            &["status"],
+            &["top"],
+            &["audit", "verify"],
+            &["diff", "dir"],
+            &["explain", "http://a/"],
+        ] {
+            assert!(shown(line).contains(pods), "{}", shown(line));
+        }
+        assert!(shown(&["routes", "--admin", "127.0.0.1:1"]).contains("gateway_namespace: None"));
+        let other = shown(&["routes", "--gateway-namespace", "edge", "--gateway-pod", "a"]);
+        assert!(other.contains("Some(\"edge\")") && other.contains("Some(\"a\")"), "{other}");
+    }
 
     /// The reference page of all commands and options.
     fn page() -> String {

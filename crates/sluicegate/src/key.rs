@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use sluicegate_control::{
-    ConsumerKeys, Credentials, Edited, IssuedKey, KeyError, Kind, ListedKey, reference,
-};
+use sluicegate_control::{ConsumerKeys, Edited, IssuedKey, KeyError, Kind, ListedKey, reference};
 
+use crate::gateways::{ClusterArgs, runtime};
 use crate::settings::time;
 use crate::{complain, say};
 
@@ -38,12 +37,8 @@ pub(crate) struct Place {
     /// objects of the file stay as they are.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kubeconfig", "context"])]
     manifest: Option<PathBuf>,
-    /// The kubeconfig of the cluster. [default: as kubectl]
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig. [default: its current context]
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
 
 #[derive(Debug, Args)]
@@ -130,15 +125,12 @@ impl Place {
         &self,
         change: impl FnMut(&mut ConsumerKeys<'_>) -> Result<T, KeyError>,
     ) -> anyhow::Result<T> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let consumer = reference(Kind::Consumer, &self.namespace, &self.consumer);
-        let changed = runtime.block_on(async {
+        let changed = runtime()?.block_on(async {
             if let Some(file) = &self.manifest {
                 return Edited::File(file).change_keys(&consumer, change).await;
             }
-            let credentials =
-                Credentials { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() };
-            let client = credentials.client().await?;
+            let client = self.cluster.credentials().client().await?;
             Edited::Cluster(&client).change_keys(&consumer, change).await
         });
         changed.with_context(|| format!("Consumer {}/{}", self.namespace, self.consumer))

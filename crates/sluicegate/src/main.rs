@@ -28,6 +28,9 @@
 //! | [`convert`] | `sluicegate convert` |
 //! | [`migrate`] | `sluicegate migrate` |
 //! | [`values`] | `sluicegate migrate values` |
+//! | [`gateways`] | the running gateways that a command asks |
+//! | [`output`] | the formats of answers: text, wide, JSON, YAML |
+//! | [`status`] | `sluicegate status` |
 //! | [`top`] | `sluicegate apis` and `sluicegate top` |
 //! | [`show`] | `sluicegate routes`, `sluicegate upstreams`, `sluicegate ready` and `sluicegate crds` |
 
@@ -48,16 +51,19 @@ mod diff;
 mod documents;
 mod flags;
 mod gateway;
+mod gateways;
 mod help;
 mod key;
 mod log;
 mod migrate;
+mod output;
 mod quotas;
 mod serve;
 mod settings;
 mod show;
 mod signals;
 mod source;
+mod status;
 mod takeover;
 mod tls;
 mod top;
@@ -122,6 +128,10 @@ fn main() -> ExitCode {
         Command::Routes(args) => show::routes(&args),
         Command::Explain(args) => show::explain(&args),
         Command::Upstreams(args) => show::upstreams(&args),
+        Command::Status(args) => match status::run(&args) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Apis(args) => top::apis(&args),
         Command::Top(args) => top::top(&args),
         Command::Audit(args) => audit::run(&args),

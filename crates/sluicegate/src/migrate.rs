@@ -9,11 +9,12 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand, ValueEnum};
 use http::HeaderName;
 use sluicegate_control::{
-    Credentials, TranslateOptions, ingress_targets, migration_report, read_ingresses, read_manifests,
+    TranslateOptions, ingress_targets, migration_report, read_ingresses, read_manifests,
 };
 use sluicegate_migrate::{Controller, ControllerError, Options, Request, Rules, source};
 
 use crate::cli::ClassArgs;
+use crate::gateways::{ClusterArgs, runtime};
 use crate::values::ValuesArgs;
 
 #[derive(Debug, Subcommand)]
@@ -50,12 +51,8 @@ pub(crate) struct ReportArgs {
     /// Read the Ingresses of a cluster, with a kubeconfig.
     #[arg(long)]
     kubernetes: bool,
-    /// The kubeconfig file. [default: the pod's service account, then $KUBECONFIG, then ~/.kube/config]
-    #[arg(long, value_name = "FILE", requires = "kubernetes")]
-    kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig. [default: the current context]
-    #[arg(long, value_name = "NAME", requires = "kubernetes")]
-    context: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
     /// The form of the report.
     #[arg(long, value_enum, value_name = "FORM", default_value = "text")]
     output: Output,
@@ -195,13 +192,9 @@ fn texts(path: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
 }
 
 pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<()> {
+    args.cluster.need("--kubernetes", args.kubernetes)?;
     let texts = match &args.path {
-        None => {
-            let credentials =
-                Credentials { kubeconfig: args.kubeconfig.clone(), context: args.context.clone() };
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(read_ingresses(&credentials))?
-        }
+        None => runtime()?.block_on(read_ingresses(&args.cluster.credentials()))?,
         Some(path) => texts(path)?,
     };
     let report = migration_report(&texts, &args.class.migration());

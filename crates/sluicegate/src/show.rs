@@ -6,36 +6,32 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use sluicegate_admin::explain::{Question, Refusal, explanation_text, question_of_refusal};
+use sluicegate_admin::fetch_text;
 use sluicegate_admin::state::{ServedRoute, UpstreamState};
 use sluicegate_admin::table::{routes_table, upstreams_table};
-use sluicegate_admin::{fetch, fetch_text};
 use sluicegate_model::Change;
 use sluicegate_proxy::explain::Explanation;
 use sluicegate_proxy::registry::Registry;
 
 use crate::check::load_directory;
-use crate::cli::{AdminArgs, ExplainArgs, Output, ReadyArgs};
+use crate::cli::{ExplainArgs, ReadyArgs, ShowArgs};
+use crate::gateways::runtime;
 
-pub(crate) fn routes(args: &AdminArgs) -> anyhow::Result<()> {
-    let routes: Vec<ServedRoute> = runtime()?.block_on(fetch(args.admin, "/routes"))?;
-    crate::say(&routes_table(&routes));
-    Ok(())
+pub(crate) fn routes(args: &ShowArgs) -> anyhow::Result<()> {
+    let routes: Vec<ServedRoute> = args.gateway.open()?.ask("/routes")?;
+    args.output.print(&routes, |is_wide| routes_table(&routes, is_wide))
 }
 
-pub(crate) fn upstreams(args: &AdminArgs) -> anyhow::Result<()> {
-    let upstreams: Vec<UpstreamState> = runtime()?.block_on(fetch(args.admin, "/upstreams"))?;
-    crate::say(&upstreams_table(&upstreams));
-    Ok(())
+pub(crate) fn upstreams(args: &ShowArgs) -> anyhow::Result<()> {
+    let upstreams: Vec<UpstreamState> = args.gateway.open()?.ask("/upstreams")?;
+    args.output.print(&upstreams, |is_wide| upstreams_table(&upstreams, is_wide))
 }
 
 pub(crate) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     if let Some(id) = &args.request_id {
-        let refusal: Refusal = runtime()?.block_on(fetch(args.admin, &question_of_refusal(id)))?;
-        match args.output {
-            Output::Text => crate::say(&refusal.text()),
-            Output::Json => crate::say(&serde_json::to_string_pretty(&refusal)?),
-        }
-        return Ok(());
+        // Only the gateway that refused the request remembers it.
+        let refusal: Refusal = args.gateway.open()?.ask_any(&question_of_refusal(id))?;
+        return args.output.print(&refusal, |_| refusal.text());
     }
     let certificate = args.client_certificate.as_ref().map(|path| {
         std::fs::read_to_string(path).with_context(|| {
@@ -51,14 +47,10 @@ pub(crate) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     };
     let explained: Option<Explanation> = match &args.manifests {
         Some(dir) => explain_manifests(dir, args, &question)?,
-        None => runtime()?.block_on(fetch(args.admin, &question.path()))?,
+        None => args.gateway.open()?.ask(&question.path())?,
     };
     let explained = explained.context("the gateway has no configuration yet; try again when it is ready")?;
-    match args.output {
-        Output::Text => crate::say(&explanation_text(&explained)),
-        Output::Json => crate::say(&serde_json::to_string_pretty(&explained)?),
-    }
-    Ok(())
+    args.output.print(&explained, |_| explanation_text(&explained))
 }
 
 /// Explains a request with the objects of a directory, without a running gateway.
@@ -68,7 +60,7 @@ fn explain_manifests(
     question: &Question,
 ) -> anyhow::Result<Option<Explanation>> {
     let described = question.described()?;
-    let options = args.manifest.options(args.admin);
+    let options = args.manifest.options(args.gateway.admin.admin);
     let loaded = load_directory(dir, &options)?;
     for problem in &loaded.problems {
         crate::complain(&format!("{}: {problem}", problem.severity));
@@ -78,7 +70,8 @@ fn explain_manifests(
 
 pub(crate) fn ready(args: &ReadyArgs) -> anyhow::Result<()> {
     let path = args.pod_name.as_ref().map_or("/readyz".to_owned(), |pod| format!("/readyz?pod={pod}"));
-    crate::say(runtime()?.block_on(fetch_text(args.admin.admin, &path))?.trim_end());
+    let answer = runtime()?.block_on(fetch_text(args.admin.admin, &path))?;
+    crate::say(answer.trim_end());
     Ok(())
 }
 
@@ -86,8 +79,4 @@ pub(crate) fn definitions() {
     let definitions: Vec<String> =
         sluicegate_control::definitions().into_iter().map(|definition| definition.yaml).collect();
     crate::say(definitions.join("---\n").trim_end());
-}
-
-fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
 }

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use clap::{Args, ValueEnum};
 use sluicegate_admin::{Lease, Measure, Planes};
 use sluicegate_control::{
-    Addresses, ClusterSource, Credentials, DirectorySource, GatewayServices, ObjectName, Problem, Publish,
-    Recorder, ServiceType, StatusOptions, TranslateOptions,
+    Addresses, ClusterSource, DirectorySource, GatewayServices, ObjectName, Problem, Publish, Recorder,
+    ServiceType, StatusOptions, TranslateOptions,
 };
 use tokio::sync::watch;
 
@@ -19,6 +19,7 @@ use crate::changes::Objects;
 use crate::configmap;
 use crate::dashboard::Knowledge;
 use crate::documents::DocumentArgs;
+use crate::gateways::ClusterArgs;
 use crate::settings::SettingsArgs;
 use crate::tls::TlsArgs;
 
@@ -40,7 +41,7 @@ pub(crate) struct SourceArgs {
     #[command(flatten)]
     documents: DocumentArgs,
     #[command(flatten)]
-    cluster: ClusterArgs,
+    cluster: FollowArgs,
 }
 
 /// The ConfigMaps that the gateway follows.
@@ -75,13 +76,9 @@ impl ConfigMapArgs {
 
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Kubernetes")]
-struct ClusterArgs {
-    /// The kubeconfig file. [default: the pod's service account, then $KUBECONFIG, then ~/.kube/config]
-    #[arg(long, value_name = "FILE", requires = "kubernetes")]
-    kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig. [default: the current context]
-    #[arg(long, value_name = "NAME", requires = "kubernetes")]
-    context: Option<String>,
+struct FollowArgs {
+    #[command(flatten)]
+    way: ClusterArgs,
     /// Follow only this namespace; may be given several times. IngressClasses, GatewayClasses and
     /// Namespaces have no namespace and are always followed. [default: all namespaces]
     #[arg(long, value_name = "NAMESPACE", requires = "kubernetes")]
@@ -200,6 +197,7 @@ impl SourceArgs {
         self.configmaps.apply(&mut options);
         options.documents = self.documents.documents();
         options.read_globals = configmap::reader(settings.clone(), tls.clone());
+        self.cluster.way.need("--kubernetes", self.kubernetes)?;
         if let Some(dir) = &self.manifests {
             // A link without a target is a volume that is about to be mounted. The gateway waits for the volume.
             anyhow::ensure!(
@@ -209,8 +207,8 @@ impl SourceArgs {
             );
             return Ok(Source::Directory(Box::new(DirectorySource::new(dir, options))));
         }
-        let ClusterArgs { kubeconfig, context, watch_namespace, .. } = self.cluster.clone();
-        let client = Credentials { kubeconfig, context }.client().await?;
+        let watch_namespace = self.cluster.watch_namespace.clone();
+        let client = self.cluster.way.credentials().client().await?;
         let status = self.cluster.status();
         options.gateway_services =
             status.as_ref().and_then(|status| self.cluster.services.options(&status.lease));
@@ -242,10 +240,7 @@ impl SourceArgs {
     pub(crate) fn objects(&self) -> Objects {
         match &self.manifests {
             Some(dir) => Objects::Directory(dir.clone()),
-            None => {
-                let ClusterArgs { kubeconfig, context, .. } = self.cluster.clone();
-                Objects::Cluster(Credentials { kubeconfig, context })
-            }
+            None => Objects::Cluster(self.cluster.way.credentials()),
         }
     }
 
@@ -260,7 +255,7 @@ impl SourceArgs {
     }
 }
 
-impl ClusterArgs {
+impl FollowArgs {
     /// The options for status and Events, if the gateway writes into the cluster.
     fn status(&self) -> Option<StatusOptions> {
         let namespace =

@@ -1,11 +1,15 @@
 """Tests of split planes: the control plane reads the cluster, and data planes serve without credentials of the cluster."""
 
+import json
 import signal
+import subprocess
 import time
 import unittest
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from harness import wait_until
 from harness.processes import checked
@@ -13,7 +17,7 @@ from images import standard
 
 from .gateway import NAMESPACE, PATIENCE, Answer, Gateway, backend, ingress, name_control_plane, ready, restarted, service, well
 from .policies import jwt, rate_limit_policy, security_policy, token
-from .process import secret
+from .process import program, secret
 from .rights import ALL_IN_ONE, LEASE, rights, union
 
 SHOP = "https://shop.example.com/"
@@ -94,6 +98,56 @@ class Split(Gateway):
         self.answers(well, SHOP, *asking(two))
         self.cluster.kubectl("delete", "securitypolicy/shop")
         self.answers(well, SHOP)
+
+    def test_kubectl_plugin_asks_the_pods_through_the_api_server(self) -> None:
+        """The plugin needs the rights to list pods and to get pods/proxy, and no more."""
+        (self.folder / "kubectl-sluicegate").unlink(missing_ok=True)
+        (self.folder / "kubectl-sluicegate").symlink_to(program("sluicegate"))
+        self.cluster.kubectl("create", "serviceaccount", "watcher")
+        self.addCleanup(self.cluster.kubectl, "delete", "serviceaccount/watcher", f"--namespace={NAMESPACE}", "role/watcher",
+                        "rolebinding/watcher", "--ignore-not-found")
+        self.addCleanup(self.cluster.kubectl, "delete", "serviceaccount/watcher", "--ignore-not-found")
+        token = self.cluster.kubectl("create", "token", "watcher").strip()
+        config = yaml.safe_load(self.cluster.kubectl("config", "view", "--raw", "--flatten"))
+        config["users"] = [{"name": user["name"], "user": {"token": token}} for user in config["users"]]
+        file = self.folder / "watcher.kubeconfig"
+        file.write_text(json.dumps(config))
+
+        def ask(*argv: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+            path = f"PATH={self.folder}:{self.cluster.environment()['PATH']}"
+            return self.cluster.run(["env", path, f"KUBECONFIG={file}", "kubectl", "sluicegate", *argv], check=check)
+
+        refused = ask("status", check=False)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("you need the right to list pods", refused.stderr)
+        self.cluster.kubectl("create", "role", "watcher", f"--namespace={NAMESPACE}", "--verb=list,get", "--resource=pods,pods/proxy")
+        self.cluster.kubectl("create", "rolebinding", "watcher", f"--namespace={NAMESPACE}", "--role=watcher", "--serviceaccount=default:watcher")
+
+        names = {plane: {pod["metadata"]["name"] for pod in self.pods(plane)} for plane in (CONTROL_PLANE, DATA_PLANE)}
+
+        def states() -> list[dict[str, Any]]:
+            found: list[dict[str, Any]] = json.loads(ask("status", "-o", "json", check=False).stdout or '{"gateways": []}')["gateways"]
+            return found
+
+        wait_until(lambda: len([state for state in states() if state["ready"]]) == 4, "four ready pods", PATIENCE, 0.5)
+        found = states()
+        self.assertEqual({state["gateway"] for state in found}, names[CONTROL_PLANE] | names[DATA_PLANE])
+        for state in found:
+            self.assertEqual(state.get("control_plane_connected"), True if state["gateway"] in names[DATA_PLANE] else None, state)
+        self.assertIn("shop.example.com", ask("routes").stdout)
+        self.assertIn("Ingress default/shop", ask("explain", "http://shop.example.com/").stdout)
+        self.assertIn("default/shop", ask("upstreams", "--gateway-pod", sorted(names[DATA_PLANE])[1]).stdout)
+
+        # Requests to one pod are in the sum of all pods.
+        last = sorted(names[DATA_PLANE])[1]
+        address = next(pod["status"]["podIP"] for pod in self.pods(DATA_PLANE) if pod["metadata"]["name"] == last)
+        top = self.cluster.popen(["env", f"KUBECONFIG={file}", str(self.folder / "kubectl-sluicegate"), "top", "--interval=3s", "-o", "json"], "top")
+        while top.running:
+            self.ask("https://shop.example.com:8443/", address=address)
+        (line,) = json.loads(top.output())["lines"]
+        self.assertEqual(line["of"]["host"], "shop.example.com")
+        self.assertGreater(line["per_second"], 0)
+        self.assertIn("name the namespace of the gateway", ask("routes", "--gateway-namespace=kube-system", check=False).stderr)
 
     def remade(self, *objects: dict[str, Any]) -> None:
         """Applies objects, and deletes them after the test."""

@@ -81,7 +81,7 @@ async fn routes_of_the_running_gateway_equal_the_routes_of_its_model() -> anyhow
     let fetched: Vec<ServedRoute> = fetch(gateway.admin, "/routes").await?;
     assert_eq!(fetched, ServedRoute::all(&config));
     assert_eq!(
-        routes_table(&fetched),
+        routes_table(&fetched, false),
         "\
 HOST               PATH    TYPE             UPSTREAM         ENDPOINTS   FROM
 shop.example.com   /       Prefix           shop/web:http    1/2         Ingress shop/web
@@ -140,7 +140,7 @@ fn admin_path_routes_lists_layer4_routes_with_their_listeners() -> anyhow::Resul
     config.tls = Tls { passthrough: vec![passed], ..Tls::default() }.into();
     let shown = ServedRoute::all(&config);
     assert_eq!(
-        routes_table(&shown),
+        routes_table(&shown, false),
         "\
 HOST               PATH            TYPE          UPSTREAM                        ENDPOINTS   FROM
 shop.example.com   /               Prefix        shop/web:http                   0/0         Ingress shop/web

@@ -138,9 +138,9 @@ async fn changes_of_manifests_are_recorded_with_their_owner_and_without_secrets(
     let table = said(&["audit", "--admin", &admin, "--kind", "Consumer"])?;
     assert!(table.contains("Consumer default/alice") && table.contains("key \"first\" revoked"), "{table}");
     assert!(!table.contains("Plan"), "{table}");
-    let csv = said(&["audit", "--admin", &admin, "--format", "csv"])?;
+    let csv = said(&["audit", "--admin", &admin, "--output", "csv"])?;
     assert_eq!(csv.lines().count(), 14, "{csv}");
-    let exported = said(&["audit", "--admin", &admin, "--format", "json", "--name", "alice"])?;
+    let exported = said(&["audit", "--admin", &admin, "--output", "json", "--name", "alice"])?;
     assert_eq!(exported.lines().count(), 4, "{exported}");
     let metrics = client::get(site.admin, "localhost", "/metrics").await?.text();
     assert!(metrics.contains("\nsluicegate_audit_entries_total 13"), "{metrics}");
@@ -226,7 +226,7 @@ async fn verify_finds_a_changed_entry_and_a_missing_entry() -> TestResult {
     let export = client::get(site.admin, "localhost", "/audit?after=0&limit=1000").await?.text();
     std::fs::write(&file, &export)?;
     said(&["audit", "verify", "--file", &file, "--anchor", &anchor])?;
-    std::fs::write(&file, said(&["audit", "--admin", &admin, "--format", "json"])?)?;
+    std::fs::write(&file, said(&["audit", "--admin", &admin, "--output", "json"])?)?;
     said(&["audit", "verify", "--file", &file, "--anchor", &anchor])?;
     std::fs::write(&file, export.replacen("\"new\":2", "\"new\":1000", 1))?;
     let failed = run(&["audit", "verify", "--file", &file])?;

@@ -20,6 +20,7 @@
 //! | [`gateway_planes`] | the data planes of single Gateways |
 //! | [`token`] | the review of the tokens of these data planes |
 //! | [`addresses`] | the addresses at which clients reach the gateway |
+//! | [`pods`] | the admin interfaces of pods through the API server |
 //! | [`planes`] | the certificates by which the two planes authenticate each other |
 
 use std::borrow::Cow;
@@ -61,6 +62,7 @@ mod gateway_status;
 mod lease;
 pub mod once;
 pub mod planes;
+pub mod pods;
 mod policy_status;
 mod standing;
 mod status;
