@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hyper::body::Bytes;
+use hyper::header::{CONNECTION, HeaderValue};
 use serde::de::DeserializeOwned;
 use sluicegate_proxy::http_client::{HttpClient, HttpError, HttpLimits, Server};
 
@@ -100,7 +101,9 @@ async fn exchange(address: SocketAddr, path: &str) -> Result<Bytes, FetchError> 
     };
     let server = Server::new(&format!("http://{address}{path}"), &[]);
     let server = server.map_err(|error| answer(error.to_string()))?;
-    let response = HttpClient::new(server, LIMITS).get(&[]).await.map_err(failed)?;
+    // The server would wait for another request.
+    let close = [(CONNECTION, HeaderValue::from_static("close"))];
+    let response = HttpClient::new(server, LIMITS).get(&close).await.map_err(failed)?;
     let (status, body) = (response.status, response.body.map_err(failed)?);
     if !status.is_success() {
         let text = String::from_utf8_lossy(&body);

@@ -9,7 +9,7 @@ use sluicegate_admin::table::{Column, table};
 
 use crate::cli::ShowArgs;
 use crate::gateways::{Gateway, Gateways};
-use crate::top::samples::Samples;
+use crate::top::samples::{Samples, whole};
 
 /// The state of all asked gateways.
 #[derive(Serialize)]
@@ -32,32 +32,32 @@ struct GatewayStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     changed_seconds_ago: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    connections: Option<f64>,
+    connections: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    requests_in_flight: Option<f64>,
-    ready_endpoints: f64,
-    endpoints: f64,
+    requests_in_flight: Option<u64>,
+    ready_endpoints: u64,
+    endpoints: u64,
     upstreams_without_ready_endpoint: usize,
     /// The time until the first certificate expires. Negative: the certificate expired.
     #[serde(skip_serializing_if = "Option::is_none")]
     certificate_expires_in_seconds: Option<f64>,
     listeners_down: usize,
-    errors: f64,
-    warnings: f64,
+    errors: u64,
+    warnings: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu_seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    memory_bytes: Option<f64>,
+    memory_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    open_files: Option<f64>,
+    open_files: Option<u64>,
     /// Whether a data plane is connected to its control plane.
     #[serde(skip_serializing_if = "Option::is_none")]
     control_plane_connected: Option<bool>,
     /// The data planes that are connected to a control plane.
     #[serde(skip_serializing_if = "Option::is_none")]
-    data_planes: Option<f64>,
+    data_planes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    data_planes_behind: Option<f64>,
+    data_planes_behind: Option<u64>,
     /// Why the gateway did not answer. The other fields then say nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     unreachable: Option<String>,
@@ -109,9 +109,10 @@ fn of_gateway(
 fn of_samples(samples: &Samples, now: f64) -> GatewayStatus {
     let sum = |name: &str| samples.sum(name);
     let ago = |name: &str| sum(name).map(|then| (now - then).max(0.0));
-    let of_severity = |severity: &str| -> f64 {
+    let count = |name: &str| sum(name).map(whole);
+    let of_severity = |severity: &str| -> u64 {
         let all = samples.of("sluicegate_config_problems").iter();
-        all.filter(|sample| sample.label("severity") == severity).map(|sample| sample.value).sum()
+        all.filter(|sample| sample.label("severity") == severity).map(|sample| whole(sample.value)).sum()
     };
     let endpoints = samples.of("sluicegate_upstream_endpoints");
     let ready = || endpoints.iter().filter(|sample| sample.label("state") == "ready");
@@ -124,10 +125,10 @@ fn of_samples(samples: &Samples, now: f64) -> GatewayStatus {
         ready: sum("sluicegate_ready") == Some(1.0),
         up_seconds: ago("process_start_time_seconds"),
         changed_seconds_ago: ago("sluicegate_config_last_change_timestamp_seconds"),
-        connections: sum("sluicegate_connections_open"),
-        requests_in_flight: sum("sluicegate_requests_in_flight"),
-        ready_endpoints: ready().map(|sample| sample.value).sum(),
-        endpoints: endpoints.iter().map(|sample| sample.value).sum(),
+        connections: count("sluicegate_connections_open"),
+        requests_in_flight: count("sluicegate_requests_in_flight"),
+        ready_endpoints: ready().map(|sample| whole(sample.value)).sum(),
+        endpoints: endpoints.iter().map(|sample| whole(sample.value)).sum(),
         upstreams_without_ready_endpoint: ready().filter(|sample| sample.value == 0.0).count(),
         certificate_expires_in_seconds: expiry.reduce(f64::min).map(|expiry| expiry - now),
         listeners_down: samples
@@ -138,17 +139,17 @@ fn of_samples(samples: &Samples, now: f64) -> GatewayStatus {
         errors: of_severity("error"),
         warnings: of_severity("warning"),
         cpu_seconds: sum("process_cpu_seconds_total"),
-        memory_bytes: sum("process_resident_memory_bytes"),
-        open_files: sum("process_open_fds"),
+        memory_bytes: count("process_resident_memory_bytes"),
+        open_files: count("process_open_fds"),
         control_plane_connected: sum("sluicegate_control_connected").map(|connected| connected == 1.0),
-        data_planes: sum("sluicegate_planes_connected"),
-        data_planes_behind: sum("sluicegate_planes_behind"),
+        data_planes: count("sluicegate_planes_connected"),
+        data_planes_behind: count("sluicegate_planes_behind"),
         unreachable: None,
     }
 }
 
 fn text(status: &Status, is_wide: bool) -> String {
-    let number = |count: Option<f64>| count.map(|count| format!("{count:.0}")).unwrap_or_default();
+    let number = |count: Option<u64>| count.map(|count| count.to_string()).unwrap_or_default();
     let columns = [
         Column::new("GATEWAY", |gateway: &&GatewayStatus| gateway.gateway.clone()),
         Column::new("VERSION", |gateway: &&GatewayStatus| gateway.version.clone()),
@@ -164,7 +165,7 @@ fn text(status: &Status, is_wide: bool) -> String {
         Column::new("CONNECTIONS", move |gateway: &&GatewayStatus| number(gateway.connections)),
         Column::new("IN-FLIGHT", move |gateway: &&GatewayStatus| number(gateway.requests_in_flight)),
         Column::new("ENDPOINTS", |gateway: &&GatewayStatus| {
-            format!("{:.0}/{:.0}", gateway.ready_endpoints, gateway.endpoints)
+            format!("{}/{}", gateway.ready_endpoints, gateway.endpoints)
         }),
         Column::new("CERTIFICATES", |gateway: &&GatewayStatus| {
             match gateway.certificate_expires_in_seconds {
@@ -176,7 +177,7 @@ fn text(status: &Status, is_wide: bool) -> String {
         Column::new("PROBLEMS", |gateway: &&GatewayStatus| problems_in_words(gateway)),
         Column::wide("CPU", |gateway: &&GatewayStatus| gateway.cpu_seconds.map(age).unwrap_or_default()),
         Column::wide("MEMORY", |gateway: &&GatewayStatus| {
-            gateway.memory_bytes.map(|bytes| format!("{:.0} MiB", bytes / 1_048_576.0)).unwrap_or_default()
+            gateway.memory_bytes.map(|bytes| format!("{} MiB", bytes >> 20)).unwrap_or_default()
         }),
         Column::wide("FILES", move |gateway: &&GatewayStatus| number(gateway.open_files)),
         Column::wide("LISTENERS DOWN", |gateway: &&GatewayStatus| gateway.listeners_down.to_string()),
@@ -209,10 +210,10 @@ fn text(status: &Status, is_wide: bool) -> String {
 }
 
 fn problems_in_words(gateway: &GatewayStatus) -> String {
-    let word = |count: f64, one: &str| match count {
-        0.0 => None,
-        1.0 => Some(format!("1 {one}")),
-        count => Some(format!("{count:.0} {one}s")),
+    let word = |count: u64, one: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {one}")),
+        count => Some(format!("{count} {one}s")),
     };
     let words: Vec<String> =
         [word(gateway.errors, "error"), word(gateway.warnings, "warning")].into_iter().flatten().collect();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sluicegate_admin::state::UpstreamState;
 
 use super::lines::Line;
-use super::samples::{Histogram, Sample, Samples};
+use super::samples::{Histogram, Sample, Samples, whole};
 
 /// What a line counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,16 +242,6 @@ fn place(sample: &Sample) -> String {
         ("", object) => object,
         (upstream, _) => upstream.to_owned(),
     }
-}
-
-fn whole(value: f64) -> u64 {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a gauge of a gateway counts things"
-    )]
-    let whole = value.max(0.0) as u64;
-    whole
 }
 
 fn as_number(count: u64) -> f64 {

@@ -106,6 +106,17 @@ fn labels(mut rest: &str) -> Option<(Vec<(String, String)>, &str)> {
     }
 }
 
+/// The value of a gauge that counts things.
+pub(crate) fn whole(value: f64) -> u64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a gauge of a gateway counts things"
+    )]
+    let whole = value.max(0.0) as u64;
+    whole
+}
+
 /// A histogram, as counts below upper bounds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Histogram {

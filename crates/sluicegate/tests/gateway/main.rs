@@ -11,6 +11,7 @@ mod explain;
 mod gateway_tls;
 mod grpc_routes;
 mod http_routes;
+mod inspect;
 mod kong;
 mod life;
 mod listener_sets;
