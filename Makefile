@@ -147,15 +147,17 @@ package: ## package the Helm chart: target/package/sluicegate-VERSION.tgz
 	@scripts/setup chart
 	@target/tools/helm package charts/sluicegate --destination target/package
 
-manifests: ## write deploy/, the chart's README.md and dashboards, and docs/reference/annotations.md, which are generated
+manifests: ## write deploy/, the chart's README.md and dashboards, docs/reference/annotations.md and docs/reference/kinds.md, which are generated
 	@scripts/setup chart
 	@scripts/manifests
 	@scripts/dashboards
+	@scripts/kinds
 
 check-chart: ## check the Helm chart: lints, all values against the schemas of Kubernetes, and the generated files
 	@scripts/setup chart
 	@scripts/manifests --check
 	@scripts/dashboards --check
+	@scripts/kinds --check
 	@python3 -m unittest discover --start-directory test/chart
 
 check-dashboard: ## check the types of the dashboard and of the portal, and open every page in a browser (SLUICEGATE=FILE for an existing program)
