@@ -3,6 +3,8 @@
 mod escape;
 mod format;
 #[cfg(test)]
+mod page;
+#[cfg(test)]
 mod tests;
 mod writer;
 

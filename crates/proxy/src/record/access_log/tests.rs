@@ -46,6 +46,39 @@ fn entry() -> Entry<'static> {
     }
 }
 
+/// An entry with a value in each field.
+pub(super) fn full_entry<T>(see: impl FnOnce(&Entry<'_>) -> T) -> T {
+    let api = ApiOperation {
+        media_types: Vec::new(),
+        checks: None,
+        version: "1.2".into(),
+        environment: "production".into(),
+        operation: Some("list".into()),
+    };
+    let (id, upstream) = (
+        ObjectId { kind: "Consumer", namespace: "a".into(), name: "b".into() },
+        UpstreamKey::new("a", "b", "80"),
+    );
+    see(&Entry {
+        request_id: b"1",
+        route: Some(&id),
+        api: Some(&api),
+        upstream: Some(&upstream),
+        endpoint: Some(([10, 0, 0, 1], 80).into()),
+        endpoint_duration: Some(Duration::ZERO),
+        attempts: 1,
+        consumer: Some(&id),
+        plan: Some("a/gold"),
+        subscription: Some(&id),
+        policy: Some(&id),
+        trace: Some((1, 2)),
+        limit: Some("day"),
+        dry_runs: &["a/b/c".to_owned()],
+        reason: Some("rate_limit"),
+        ..entry()
+    })
+}
+
 fn written(write: impl Fn(&Entry<'static>, &mut Vec<u8>) -> io::Result<()>) -> String {
     let mut out = Vec::new();
     write(&entry(), &mut out).expect("a Vec takes all");
