@@ -64,6 +64,35 @@ fn first_sentence(text: &str) -> &str {
     first.strip_suffix('.').unwrap_or(first)
 }
 
+/// The meaning of an option, with its values and its default, as the cell of a Markdown table.
+#[cfg(test)]
+pub(crate) fn meaning(option: &Arg) -> String {
+    use std::fmt::Write as _;
+
+    let takes = option.get_action().takes_values();
+    let text = option.get_long_help().or(option.get_help()).map(ToString::to_string).unwrap_or_default();
+    // Some URLs of the descriptions have placeholders, so they are no links.
+    let word = |word: &str| match word.contains("://") {
+        true => format!("`{}`", word.trim_end_matches([',', '.', ';'])),
+        false => word.to_owned(),
+    };
+    let mut text = text.split_whitespace().map(word).collect::<Vec<_>>().join(" ");
+    if !text.ends_with(['.', ']', '!']) && !text.is_empty() {
+        text.push('.');
+    }
+    let possible: Vec<String> =
+        option.get_possible_values().iter().map(|value| format!("`{}`", value.get_name())).collect();
+    if takes && !possible.is_empty() {
+        let _ = write!(text, " Values: {}.", possible.join(", "));
+    }
+    let defaults = option.get_default_values().iter().map(|value| value.to_string_lossy().into_owned());
+    let defaults: Vec<String> = defaults.collect();
+    if takes && !defaults.is_empty() && !defaults.concat().is_empty() {
+        let _ = write!(text, " Default: `{}`.", defaults.join(","));
+    }
+    text.replace('|', "\\|").replace('<', "&lt;").replace("*", "\\*")
+}
+
 #[cfg(test)]
 mod tests {
     use std::fmt::Write as _;
@@ -159,29 +188,7 @@ mod tests {
                 (false, true) if !value.is_empty() => format!("{} {value}", flags.join(", ")),
                 (false, _) => flags.join(", "),
             };
-            let text =
-                option.get_long_help().or(option.get_help()).map(ToString::to_string).unwrap_or_default();
-            // Some URLs of the descriptions have placeholders, so they are no links.
-            let word = |word: &str| match word.contains("://") {
-                true => format!("`{}`", word.trim_end_matches([',', '.', ';'])),
-                false => word.to_owned(),
-            };
-            let mut text = text.split_whitespace().map(word).collect::<Vec<_>>().join(" ");
-            if !text.ends_with(['.', ']', '!']) && !text.is_empty() {
-                text.push('.');
-            }
-            let possible: Vec<String> =
-                option.get_possible_values().iter().map(|value| format!("`{}`", value.get_name())).collect();
-            if takes && !possible.is_empty() {
-                let _ = write!(text, " Values: {}.", possible.join(", "));
-            }
-            let defaults =
-                option.get_default_values().iter().map(|value| value.to_string_lossy().into_owned());
-            let defaults: Vec<String> = defaults.collect();
-            if takes && !defaults.is_empty() && !defaults.concat().is_empty() {
-                let _ = write!(text, " Default: `{}`.", defaults.join(","));
-            }
-            let text = text.replace('|', "\\|").replace('<', "&lt;").replace("*", "\\*");
+            let text = meaning(option);
             let _ = writeln!(page, "| `{shown}` | {text} |");
         }
     }
