@@ -95,6 +95,9 @@ CASES = {
         {f"process_start_time_seconds{{{POD}}}": "100x40 200x5 300x45", **BUILD}, {f"process_start_time_seconds{{{OTHER}}}": "100x40 200x5 300x5 400x40", **BUILD}]),
     "SluicegateMemory": Case(OF_POD, [{**gauge("process_resident_memory_bytes", POD, 900_000_000), **BUILD}], [
         {**gauge("process_resident_memory_bytes", POD, 700_000_000), **BUILD}, {**gauge("process_resident_memory_bytes", OTHER, 900_000_000), **BUILD}]),
+    "SluicegateFileDescriptors": Case(OF_POD, [{**gauge("process_open_fds", POD, 900), **gauge("process_max_fds", POD, 1000), **BUILD}], [
+        {**gauge("process_open_fds", POD, 700), **gauge("process_max_fds", POD, 1000), **BUILD},
+        {**gauge("process_open_fds", OTHER, 900), **gauge("process_max_fds", OTHER, 1000), **BUILD}]),
     "SluicegateVersionsDiffer": Case(OF_JOB, [{**BUILD, **gauge("sluicegate_build_info", OTHER + ',version="0.2.0"', 1)}], [{**BUILD, **gauge("sluicegate_build_info", OTHER + ',version="0.1.0"', 1)}], at="80m"),
     "SluicegateConfigErrors": Case(OF_JOB, [gauge("sluicegate_config_problems", POD + ',severity="error"', 2)], [
         {**gauge("sluicegate_config_problems", POD + ',severity="error"', 0), **gauge("sluicegate_config_problems", POD + ',severity="warning"', 2)}]),

@@ -73,7 +73,10 @@ pub async fn run(old: &Controller, new: &Controller, requests: &[Request], optio
         ticks.tick().await;
         let (old, new) = tokio::join!(old.ask(request, options.timeout), new.ask(request, options.timeout));
         report.compared += 1;
-        report.without_response += usize::from(old.is_err() && new.is_err());
+        if old.is_err() && new.is_err() {
+            report.without_response += 1;
+            continue;
+        }
         let differences = options.rules.differences(&old, &new);
         match differences.is_empty() {
             true => report.same += 1,
@@ -109,15 +112,41 @@ impl fmt::Display for DiffReport {
             }
         }
         for (part, count) in by_part {
-            writeln!(f, "{count} responses differ in {part}")?;
+            let differ = if count == 1 { "response differs" } else { "responses differ" };
+            writeln!(f, "{count} {differ} in {part}")?;
         }
-        write!(f, "{} of {} responses are the same ({}%)", self.same, self.compared, self.percent_same())?;
+        let are = if self.compared == 1 { "response is" } else { "responses are" };
+        write!(f, "{} of {} {are} the same ({}%)", self.same, self.compared, self.percent_same())?;
+        let requests = |count: usize| if count == 1 { "request" } else { "requests" };
         if self.left_out > 0 {
-            write!(f, "; {} requests were not sent", self.left_out)?;
+            write!(
+                f,
+                "; {} {} not sent",
+                self.left_out,
+                if self.left_out == 1 { "request was" } else { "requests were" }
+            )?;
         }
         if self.without_response > 0 {
-            write!(f, "; {} requests had no response from either controller", self.without_response)?;
+            let count = self.without_response;
+            write!(f, "; {count} {} had no response from either controller", requests(count))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_without_any_response_are_not_the_same() {
+        let report =
+            DiffReport { compared: 3, same: 1, without_response: 2, left_out: 1, ..DiffReport::default() };
+        assert_eq!(
+            report.to_string(),
+            "1 of 3 responses are the same (33%); 1 request was not sent; 2 requests had no response from either controller"
+        );
+        let report = DiffReport { compared: 1, same: 1, ..DiffReport::default() };
+        assert_eq!(report.to_string(), "1 of 1 response is the same (100%)");
     }
 }

@@ -139,7 +139,7 @@ impl StoreArgs {
             hours: self.analytics_keep_hours,
             days: self.analytics_keep_days,
         };
-        tracing::info!(database = %location, "the store of analytics and quotas starts");
+        tracing::info!(database = %location, "the database of analytics and quotas opens");
         let store = Store::start(StoreOptions { location, retention });
         Ok(Arc::new(store.context("cannot start the thread of analytics")?))
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs;
 
 use rustix::param::{clock_ticks_per_second, page_size};
+use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::families::Families;
@@ -39,8 +40,14 @@ impl Process {
                 memory.resident,
             )?;
         }
-        match open_fds() {
-            Some(open) => families.gauge("process_open_fds", "Open file descriptors of the process", open),
+        if let Some(open) = open_fds() {
+            families.gauge("process_open_fds", "Open file descriptors of the process", open)?;
+        }
+        // Without a limit, there is no metric.
+        match getrlimit(Resource::Nofile).current {
+            Some(limit) => {
+                families.gauge("process_max_fds", "Limit of open file descriptors of the process", limit)
+            }
             None => Ok(()),
         }
     }

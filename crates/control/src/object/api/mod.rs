@@ -7,6 +7,7 @@
 //! | [`requirement`] | what operations require of their callers |
 //! | [`lifecycle`] | the lifecycle, and the choice of a version |
 
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::sync::Arc;
 
 use sluicegate_model::feature::Validation;
@@ -312,8 +313,12 @@ fn environment(
         findings.error(field("backend.basePath"), "has a '$', which is not supported: write %24");
         return None;
     }
+    let backend = backend.map(|backend| match backend.port {
+        IntOrString::Int(port) => (backend.service, port.to_string()),
+        IntOrString::String(port) => (backend.service, port),
+    });
     let of_backend =
-        backend.iter().flat_map(|of| [("backend.service", &of.service), ("backend.port", &of.port)]);
+        backend.iter().flat_map(|(service, port)| [("backend.service", service), ("backend.port", port)]);
     for (name, value) in of_backend {
         if value.is_empty() {
             findings.error(field(name), "is empty: name a Service and one of its ports");
@@ -332,10 +337,10 @@ fn environment(
         document,
         hosts,
         base_path,
-        upstream: backend.map(|backend| UpstreamKey {
+        upstream: backend.map(|(service, port)| UpstreamKey {
             namespace: object.namespace.clone(),
-            service: backend.service.into(),
-            port: backend.port.into(),
+            service: service.into(),
+            port: port.into(),
             transport: sluicegate_model::Transport::default(),
         }),
         endpoint_path,

@@ -1,6 +1,7 @@
 //! `Api` as users write it.
 
-use schemars::JsonSchema;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use sluicegate_model::feature::Validation;
 use sluicegate_model::value::Url;
@@ -125,9 +126,9 @@ pub(crate) struct ApiBackend {
     /// The name of the Service, in the namespace of the Api.
     #[schemars(length(min = 1, max = 63))]
     pub(crate) service: String,
-    /// The name or the number of a port of the Service, as text such as "8080".
-    #[schemars(length(min = 1, max = 63))]
-    pub(crate) port: String,
+    /// The name or the number of a port of the Service, such as http or 8080. A name has 1 to 63 characters.
+    #[schemars(schema_with = "int_or_string")]
+    pub(crate) port: IntOrString,
     /// The gateway replaces basePath with this path before it forwards a request. Default: no change.
     #[schemars(length(min = 1, max = 1024))]
     pub(crate) base_path: Option<String>,
@@ -166,4 +167,9 @@ pub(crate) struct OperationSetSpec {
     pub(crate) validation: Option<Validation>,
     /// Whether the gateway responds to requests itself, with the examples of the document. Default: false.
     pub(crate) mock: Option<bool>,
+}
+
+/// A number or text, as Kubernetes defines it for ports.
+fn int_or_string(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"x-kubernetes-int-or-string": true})
 }
