@@ -41,7 +41,7 @@ pub(crate) struct HttpRoute {
     pub(crate) fault: Option<Fault>,
     /// Whether a rule is without an error.
     pub(crate) is_usable: bool,
-    /// Whether a rule has an invalid filter `ExternalAuth`.
+    /// Whether a rule has an invalid filter `ExternalAuth`, or plugins of Kong are attached.
     pub(crate) closes: bool,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct HttpRule {
     pub(crate) mirrors: Vec<(usize, BackendRef)>,
     /// The filters `ExternalAuth`, each with its place.
     pub(crate) auth: Vec<(usize, ExternalAuth)>,
-    /// Whether a filter `ExternalAuth` is invalid.
+    /// Whether a filter `ExternalAuth` is invalid, or plugins of Kong are attached.
     pub(crate) closes: bool,
     pub(crate) backends: Vec<HttpBackend>,
 }
@@ -114,6 +114,12 @@ impl HttpRoute {
         let rules = spec.rules.unwrap_or_else(|| vec![gateway_api::HttpRule::default()]);
         let rule_names = rules.iter().filter_map(|rule| rule.name.as_deref().map(Into::into)).collect();
         let (mut checked, mut fault, mut is_usable) = (Vec::with_capacity(rules.len()), None, false);
+        let has_kong_plugins = annotation::has_kong_plugins(annotations);
+        if has_kong_plugins {
+            let message = annotation::kong_plugins_fault("all rules of the route respond with 500");
+            findings.error(annotation::field(annotation::KONG_PLUGINS), message.clone());
+            fault = Some(Fault::new("UnsupportedValue", format!("{}: {message}", annotation::KONG_PLUGINS)));
+        }
         for (index, rule) in rules.into_iter().enumerate() {
             let first = findings.0.len();
             checked.extend(HttpRule::check(rule, index, object, findings));
@@ -122,9 +128,12 @@ impl HttpRoute {
                     && !finding.field.contains(".backendRefs[")
                     && !finding.field.contains(".externalAuth.backendRef.")
             });
-            is_usable |= of_rule.is_none();
+            is_usable |= of_rule.is_none() && !has_kong_plugins;
             let of_rule = of_rule.map(|finding| format!("{}: {}", finding.field, finding.message));
             fault = fault.or(of_rule.map(|message| Fault::new("UnsupportedValue", message)));
+        }
+        if has_kong_plugins {
+            checked.iter_mut().for_each(HttpRule::close);
         }
         Self {
             created: raw.metadata.creation_timestamp.map(|time| time.0.as_second()),
@@ -142,6 +151,14 @@ impl HttpRoute {
 }
 
 impl HttpRule {
+    /// Responds to all requests with 500.
+    fn close(&mut self) {
+        self.features = shared(internal_error());
+        self.mirrors = Vec::new();
+        self.auth = Vec::new();
+        self.closes = true;
+    }
+
     fn check<M: Match>(
         raw: gateway_api::HttpRule<M>,
         index: usize,

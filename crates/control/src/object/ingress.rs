@@ -47,6 +47,8 @@ pub(crate) struct Ingress {
     pub(crate) compression: Option<Codings>,
     /// The annotations that ingress-nginx may read.
     pub(crate) nginx: nginx::Annotations,
+    /// Whether plugins of Kong are attached.
+    pub(crate) has_kong_plugins: bool,
 }
 
 /// The clients that may connect.
@@ -126,6 +128,7 @@ impl Ingress {
         let backend = Backend::check(annotations, &settings, findings);
         let client_auth = ClientAuth::check(annotations, &settings, findings);
         let nginx = nginx::Annotations::new(annotations);
+        let has_kong_plugins = annotation::has_kong_plugins(annotations);
         let tls = spec.tls.unwrap_or_default().into_iter().enumerate();
         let tls = tls.map(|(index, tls)| Tls::check(tls, index, findings)).collect();
         let class_annotation =
@@ -153,6 +156,7 @@ impl Ingress {
             client_auth,
             compression: settings.compression,
             nginx,
+            has_kong_plugins,
         }
     }
 }

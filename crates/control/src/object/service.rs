@@ -103,6 +103,10 @@ impl Service {
         let of_gateway = OfGateway::of(&raw).map(Arc::new);
         let annotations = raw.metadata.annotations.as_ref();
         let settings = annotation::read(Kind::Service, annotations, namespace, findings);
+        if annotation::has_kong_plugins(annotations) {
+            let message = annotation::kong_plugins_fault("requests reach the Service without them");
+            findings.warning(annotation::field(annotation::KONG_PLUGINS), message);
+        }
         let backend = Backend::check(annotations, &settings, findings);
         let spec = raw.spec.unwrap_or_default();
         let is_external = spec.type_.as_deref() == Some("ExternalName");

@@ -1,7 +1,7 @@
-//! Ingresses with annotations of ingress-nginx that restrict access.
+//! Ingresses with annotations of ingress-nginx or of Kong that restrict access.
 //!
 //! Without the dialect of ingress-nginx, the gateway does not read these annotations. An Ingress that was written for ingress-nginx would be open without
-//! them, so its routes respond with 503 until the annotations are replaced or the operator allows the Ingress.
+//! them, so its routes respond with 503 until the annotations are replaced or the operator allows the Ingress. The same holds for plugins of Kong.
 
 use std::sync::Arc;
 
@@ -48,8 +48,14 @@ pub(super) fn check(
         let message = format!("restricts access in ingress-nginx, but is not supported; {consequence}");
         problems.push(at.problem(severity, &annotation::field(name), message));
     }
-    let reason = format!("the annotation {} is not supported", first?);
-    (!is_served).then(|| Arc::new(Security::closed(at.id(), reason.into())))
+    let mut closing = first.filter(|_| !is_served);
+    if ingress.has_kong_plugins {
+        let fault = annotation::kong_plugins_fault("all routes of this Ingress respond with 503");
+        problems.push(at.problem(Severity::Error, &annotation::field(annotation::KONG_PLUGINS), fault));
+        closing.get_or_insert(annotation::KONG_PLUGINS);
+    }
+    let reason = format!("the annotation {} is not supported", closing?);
+    Some(Arc::new(Security::closed(at.id(), reason.into())))
 }
 
 /// The message about an annotation of ingress-nginx that does not restrict access and has this equivalent.

@@ -162,6 +162,23 @@ pub(crate) fn field(annotation: &str) -> String {
     format!("metadata.annotations[{annotation}]")
 }
 
+/// The annotation by which Kong's controller attaches plugins, which may restrict access.
+pub(crate) const KONG_PLUGINS: &str = "konghq.com/plugins";
+
+/// Whether plugins of Kong are attached to the object.
+pub(crate) fn has_kong_plugins(annotations: Option<&BTreeMap<String, String>>) -> bool {
+    let value = annotations.and_then(|annotations| annotations.get(KONG_PLUGINS));
+    value.is_some_and(|value| !value.trim().is_empty())
+}
+
+/// The message about attached plugins of Kong. `consequence` says what happens to the requests.
+pub(crate) fn kong_plugins_fault(consequence: &str) -> String {
+    format!(
+        "attaches plugins of Kong, which may restrict access, but is not supported; {consequence}. Replace the plugins by a \
+         SecurityPolicy, a RateLimitPolicy or a TrafficPolicy, and remove the annotation"
+    )
+}
+
 /// Our annotation that replaces an annotation of ingress-nginx of an Ingress, and the object that needs it. `name` has no
 /// prefix.
 pub(crate) fn replacement(name: &str) -> Option<String> {

@@ -100,3 +100,19 @@ fn access_control_annotations_of_ingress_nginx_disable_tls_passthrough_of_the_in
     assert_eq!(serve(&restricted(passthrough, &paths)).layer4.len(), 1);
     assert!(serve(&restricted(&format!("{passthrough}, {URL}"), &paths)).layer4.is_empty());
 }
+
+#[test]
+fn attached_plugins_of_kong_close_the_routes() {
+    let plugins = "konghq.com/plugins: key-auth";
+    let yaml = restricted(plugins, &rules(&["a.test Prefix / echo:http"]));
+    for ignores in [false, true] {
+        let options =
+            TranslateOptions { ignore_nginx_access_annotations: ignores, ..TranslateOptions::default() };
+        assert_eq!(doors(&yaml, &options), ["/ closed"]);
+    }
+    let problems = serve(&yaml).problems;
+    let expected = "metadata.annotations[konghq.com/plugins]: attaches plugins of Kong, which may restrict access, but is not supported; all routes of this Ingress respond with 503";
+    assert!(problems.len() == 1 && problems[0].contains(expected), "{problems:#?}");
+    let none = restricted("konghq.com/plugins: \" \"", &rules(&["a.test Prefix / echo:http"]));
+    assert_eq!(doors(&none, &TranslateOptions::default()), ["/ open"]);
+}

@@ -329,3 +329,25 @@ fn listeners_at_ports_of_flags_with_the_same_host_need_the_same_filters() {
         ],
     );
 }
+
+#[test]
+fn attached_plugins_of_kong_close_all_rules_of_a_route() {
+    let route = |annotation: &str| {
+        let metadata = format!("name: r, annotations: {{{annotation}}}");
+        let rules = format!(
+            "{TO_ECHO}, {{matches: [{{path: {{value: /a}}}}], backendRefs: [{{name: echo, port: 80}}]}}"
+        );
+        [edge(&http("http", 80, "")), http_route(&metadata, "{name: edge}", "", &rules)]
+    };
+    let closed = route("konghq.com/plugins: key-auth");
+    assert!(is_closed(&config(&closed)));
+    let told = problems(&store(&closed));
+    let expected = "metadata.annotations[konghq.com/plugins]: attaches plugins of Kong";
+    assert!(told.iter().any(|told| told.contains(expected)), "{told:#?}");
+    let status = statuses(&closed);
+    assert!(
+        status.contains(&"HTTPRoute r at edge *: Accepted=false(UnsupportedValue) ResolvedRefs".to_owned()),
+        "{status:#?}"
+    );
+    assert!(!is_closed(&config(&route("konghq.com/strip-path: \"true\""))));
+}
