@@ -131,6 +131,7 @@ test-cluster: ## run the tests with real clusters, as root (CLUSTER="test_harnes
 	@scripts/setup image
 	@scripts/setup chart
 	@test/cluster/cluster build etcd kube-apiserver kube-controller-manager kubectl kube-scheduler kubelet kube-proxy kwok
+	@$(if $(findstring cert_manager,$(CLUSTER)),scripts/setup cert-manager)
 	@cargo build --quiet --package sluicegate --package sluicegate-lab
 	@cd test/cluster && python3 -m unittest --verbose $(CLUSTER:%=tests.%)
 

@@ -16,7 +16,7 @@ import yaml
 KUBERNETES = "k8s.io/kubernetes@v1.36.3"
 # The CustomResourceDefinitions of other projects by API group: the module and the folder in the module.
 OTHERS = {
-    "cert-manager.io": ("github.com/cert-manager/cert-manager@v1.19.1", "deploy/crds"),
+    "cert-manager.io": ("github.com/cert-manager/cert-manager@v1.21.2", "deploy/crds"),
     "gateway.networking.k8s.io": ("sigs.k8s.io/gateway-api@v1.6.3", "config/crd/standard"),
     "monitoring.coreos.com": ("github.com/prometheus-operator/prometheus-operator@v0.92.0", "example/prometheus-operator-crd"),
 }

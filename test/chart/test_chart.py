@@ -127,7 +127,7 @@ class Every(unittest.TestCase):
 class Schemas(unittest.TestCase):
     def test_unknown_fields_are_rejected_for_all_kinds(self):
         all_objects = [each for path in cases() for each in rendered_file(path).all]
-        for kind in ("GatewayClass", "ServiceMonitor", "Service"):
+        for kind in ("GatewayClass", "ServiceMonitor", "PodMonitor", "Service"):
             each = next(each for each in all_objects if each["kind"] == kind)
             wrong = {**each, "spec": {**each["spec"], "misspelt": 1}}
             self.assertEqual(openapi.problems(wrong), [f"{kind}.spec.misspelt: no such field"])
@@ -608,6 +608,33 @@ class Values(unittest.TestCase):
     def test_scraped_labels_of_objects_take_precedence_over_the_labels_of_the_pod(self):
         monitor = rendered({"serviceMonitor": {"enabled": True}, "networkPolicy": {"metricsFrom": [{"podSelector": {}}]}}).one("ServiceMonitor")
         self.assertIs(monitor["spec"]["endpoints"][0]["honorLabels"], True)
+
+    def test_own_data_planes_of_gateways_are_scraped_in_their_namespaces_in_the_job_of_the_release(self):
+        values = {"mode": "split", "fullnameOverride": "edge", "gatewayServices": {"type": "ClusterIP", "ownDataPlanes": {"enabled": True}},
+                  "networkPolicy": {"metricsFrom": [{"podSelector": {}}]}}
+        self.assertEqual(rendered(values).of("PodMonitor"), [])
+        values["serviceMonitor"] = {"enabled": True, "interval": "20s", "labels": {"release": "prometheus"},
+                                    "relabelings": [{"action": "replace", "targetLabel": "cluster", "replacement": "edge"}]}
+        objects = rendered(values)
+        monitor = objects.one("PodMonitor")
+        self.assertEqual(monitor["metadata"]["labels"]["release"], "prometheus")
+        self.assertEqual(monitor["spec"]["namespaceSelector"], {"any": True})
+        (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+        self.assertEqual((endpoint["interval"], endpoint["honorLabels"]), ("20s", True))
+
+        # The selector: labels of the template, and the label of the Lease that the control plane adds.
+        template = yaml.safe_load(objects.one("ConfigMap", "edge-data-plane-template")["data"]["workload.yaml"])["spec"]["template"]
+        (lease,) = option(objects.one("Deployment", "edge-control-plane"), "lease-name")
+        labels = template["metadata"]["labels"] | {"sluicegate.dev/lease": f"{NAMESPACE}.{lease}"}
+        self.assertLessEqual(monitor["spec"]["selector"]["matchLabels"].items(), labels.items())
+        (port,) = [port for port in template["spec"]["containers"][0]["ports"] if port["name"] == endpoint["port"]]
+        self.assertEqual(port["containerPort"], 9901)
+
+        # The job of the ServiceMonitor is the name of its Service.
+        service = objects.one("Service", "edge-metrics")
+        self.assertEqual(endpoint["relabelings"][0], {"action": "replace", "targetLabel": "job", "replacement": service["metadata"]["name"]})
+        self.assertEqual(endpoint["relabelings"][1:], values["serviceMonitor"]["relabelings"])
+        self.assertEqual(rendered(values | {"watchNamespaces": ["shop"]}).one("PodMonitor")["spec"]["namespaceSelector"], {"matchNames": ["shop"]})
 
     def test_configmap_contains_config_values_as_they_are_written(self):
         config = {"proxy-body-size": "8m", "max-request-body": 10485760, "ssl-redirect": False}

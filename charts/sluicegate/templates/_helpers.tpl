@@ -564,6 +564,31 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end -}}
 
+{{/*
+The settings of an endpoint of Prometheus. Parameters: root; optionally job: the label `job`. The alerts count the pods of a job, so all pods
+of the release have the job of the ServiceMonitor.
+*/}}
+{{- define "sluicegate.scrape" -}}
+path: /metrics
+# Metrics of routes and policies have the label `namespace` of their object, which the namespace of the pod must not replace.
+honorLabels: true
+{{- with .root.Values.serviceMonitor.interval }}
+interval: {{ . }}
+{{- end }}
+{{- with .root.Values.serviceMonitor.scrapeTimeout }}
+scrapeTimeout: {{ . }}
+{{- end }}
+{{- $job := ternary (list (dict "action" "replace" "targetLabel" "job" "replacement" .job)) list (hasKey . "job") }}
+{{- with concat $job .root.Values.serviceMonitor.relabelings }}
+relabelings:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .root.Values.serviceMonitor.metricRelabelings }}
+metricRelabelings:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{/* The metadata of the pods of a component. */}}
 {{- define "sluicegate.podMetadata" -}}
 {{- /* No label for the version: the gateway finds nodes by the labels of its pods, which must be equal in all versions. */ -}}

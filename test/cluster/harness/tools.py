@@ -1,5 +1,6 @@
 """The programs of a cluster, built once from Go modules into `target/cluster/bin`."""
 
+import hashlib
 import json
 import os
 import re
@@ -20,12 +21,13 @@ KUBERNETES_VERSION = "k8s.io/component-base/version"
 
 @dataclass(frozen=True)
 class Tool:
-    """A program: its module, its package, and the folder below `tools` whose go.mod sets its version."""
+    """A program: the folder below `tools` whose go.mod sets its version, its module, and its package."""
 
     name: str
     folder: str
     module: str
     package: str = ""
+    """The package in the module. A package in the folder starts with a dot."""
     variables: tuple[str, ...] = ()
     """The variables of the linker for the version of the program. {version} is replaced."""
 
@@ -40,9 +42,19 @@ class Tool:
 
     @property
     def built(self) -> bool:
-        """Whether the program is built in the version of go.mod."""
+        """Whether the program is built in the version of go.mod, and from the current sources."""
         stamp = BIN / f".{self.name}.version"
-        return (BIN / self.name).exists() and stamp.exists() and stamp.read_text().strip() == self.version
+        return (BIN / self.name).exists() and stamp.exists() and stamp.read_text() == self._stamp
+
+    @property
+    def _own(self) -> bool:
+        return self.package.startswith(".")
+
+    @property
+    def _stamp(self) -> str:
+        """The version, and the digest of own sources."""
+        sources = b"".join(file.read_bytes() for file in sorted((TOOLS / self.folder / self.package).glob("*.go"))) if self._own else b""
+        return self.version + (f" {hashlib.sha256(sources).hexdigest()}" if sources else "") + "\n"
 
     def build(self) -> None:
         """Builds the program in seconds to minutes. The build needs Go and its module proxy."""
@@ -52,15 +64,18 @@ class Tool:
         new = BIN / f".{self.name}.new"
         settings = "".join(f" -X {variable.format(version=self.version)}" for variable in self.variables)
         done = subprocess.run(
-            ["go", "build", "-trimpath", "-ldflags", f"-s -w{settings}", "-o", str(new), f"{self.module}{self.package}"],
+            ["go", "build", "-trimpath", "-ldflags", f"-s -w{settings}", "-o", str(new),
+             self.package if self._own else f"{self.module}{self.package}"],
             cwd=TOOLS / self.folder, env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false"},
         )
         if done.returncode != 0:
             raise ClusterError(f"{self.name} {self.version} cannot be built; Go says why above")
         if self.name == "kwok":
             _keep_stages()
+        if self.name == "cert-manager":
+            _keep_definitions()
         new.replace(BIN / self.name)
-        (BIN / f".{self.name}.version").write_text(self.version + "\n")
+        (BIN / f".{self.name}.version").write_text(self._stamp)
 
 
 def _kubernetes(name: str) -> Tool:
@@ -75,6 +90,8 @@ ALL = {tool.name: tool for tool in [
     *map(_kubernetes, ["kube-apiserver", "kube-controller-manager", "kubectl", "kube-scheduler", "kubelet", "kube-proxy"]),
     Tool("kwok", "kwok", "sigs.k8s.io/kwok", "/cmd/kwok", ("sigs.k8s.io/kwok/pkg/consts.Version={version}",)),
     Tool("contour", "contour", "github.com/projectcontour/contour", "/cmd/contour"),
+    Tool("cert-manager", "cert-manager", "github.com/cert-manager/cert-manager", "./controller"),
+    Tool("acmesolver", "cert-manager", "github.com/cert-manager/cert-manager", "./acmesolver"),
 ]}
 
 API = ["etcd", "kube-apiserver", "kubectl"]
@@ -110,13 +127,27 @@ def require(names: list[str]) -> None:
         )
 
 
+def _module(folder: str, name: str) -> Path:
+    """Returns the folder of a module in the module cache."""
+    return Path(json.loads(checked(["go", "list", "-m", "-json", name], cwd=TOOLS / folder))["Dir"])
+
+
+def _keep_definitions() -> None:
+    """Copies the CustomResourceDefinitions of cert-manager."""
+    kept = BIN / "cert-manager-crds"
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir()
+    for file in sorted((_module("cert-manager", "github.com/cert-manager/cert-manager") / "deploy/crds").glob("*.yaml")):
+        (kept / file.name).write_text(file.read_text())
+
+
 def _keep_stages() -> None:
-    """Returns the files of KWOK's module with the behaviour of its nodes and pods."""
-    module = json.loads(checked(["go", "list", "-m", "-json", "sigs.k8s.io/kwok"], cwd=TOOLS / "kwok"))
+    """Copies the files of KWOK's module with the behaviour of its nodes and pods."""
+    module = _module("kwok", "sigs.k8s.io/kwok")
     stages = BIN / "kwok-stages"
     shutil.rmtree(stages, ignore_errors=True)
     for kind in ["node/fast", "node/heartbeat-with-lease", "pod/fast"]:
-        for file in sorted((Path(module["Dir"]) / "kustomize/stage" / kind).glob("*.yaml")):
+        for file in sorted((module / "kustomize/stage" / kind).glob("*.yaml")):
             if file.name.startswith("kustomization"):
                 continue
             stages.mkdir(exist_ok=True)

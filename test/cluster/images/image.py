@@ -28,6 +28,8 @@ class Image:
     """The default arguments of the program."""
     files: dict[str, Path] = field(default_factory=dict)
     """Further files by their path in the image."""
+    user: str = ""
+    """The user id of the program. By default, root."""
 
     def write(self, tar: Path) -> None:
         """Writes the archive atomically."""
@@ -37,7 +39,7 @@ class Image:
         config = json.dumps({
             "architecture": {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine),
             "os": "linux",
-            "config": {"Entrypoint": [entry], "Cmd": self.arguments, "Env": ["PATH=/"], "WorkingDir": "/"},
+            "config": {"Entrypoint": [entry], "Cmd": self.arguments, "Env": ["PATH=/"], "WorkingDir": "/", "User": self.user},
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
         }, sort_keys=True).encode()
         config_name = f"{hashlib.sha256(config).hexdigest()}.json"

@@ -407,11 +407,13 @@ class Gateway(unittest.TestCase):
         return time.monotonic() - started
 
     @contextmanager
-    def load(self, url: str = "https://shop.example.com/", rate: int = 50, posts: int = 0) -> Iterator[None]:
-        """Runs loads during its body: on persistent connections, on new connections and by HTTP/2. No request may be lost."""
+    def load(self, url: str = "https://shop.example.com/", rate: int = 50, posts: int = 0, address: str = "",
+             trusted: Path | None = None) -> Iterator[None]:
+        """Runs loads during its body: on persistent connections, on new connections and by HTTP/2. No request may be lost. `trusted` is the
+        CA certificate of HTTPS, by default the certificate of `authority`."""
         port = "443" if url.startswith("https") else "80"
-        trusted = ["--cacert", str(self.authority.file)] if port == "443" else []
-        common = ["--connect-to", f"{self.address}:{port}", *trusted, "--posts", str(posts)]
+        trust = ["--cacert", str(trusted or self.authority.file)] if port == "443" else []
+        common = ["--connect-to", f"{address or self.address}:{port}", *trust, "--posts", str(posts)]
         kinds = {
             "kept": ["--connections", "10", "--rate", str(rate)],
             "new": ["--connections", "20", "--rate", str(rate // 5), "--new-connections"],

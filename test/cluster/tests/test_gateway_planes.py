@@ -3,9 +3,10 @@
 import json
 from typing import Any
 
+import yaml
 from harness import ClusterError, wait_until
 
-from .gateway import NAMESPACE, PATIENCE, Gateway, backend, name_control_plane
+from .gateway import CHART, NAMESPACE, PATIENCE, Gateway, backend, name_control_plane
 from .process import config_map, install_gateway_api, namespace_of
 from .test_gateway_services import GROUP, URL, edge, route
 
@@ -112,6 +113,7 @@ class Planes(Gateway):
         for pod in self.pods("app.kubernetes.io/component=data-plane"):
             self.assertNotEqual(self.ask(f"{URL}:{target}/", address=pod["status"]["podIP"]).server, "blue")
         self.serves_at(pods[0]["status"]["podIP"], target)
+        self.monitored(pods)
 
         # The gateway leaves the number of pods to users and autoscalers.
         self.cluster.kubectl("scale", "deployment/one-sluicegate", "--namespace", SHOP, "--replicas=2")
@@ -141,6 +143,21 @@ class Planes(Gateway):
         self.cluster.kubectl("delete", "gateway/one", "--namespace", SHOP)
         for kind in ("service", "deployment", "serviceaccount"):
             wait_until(lambda kind=kind: not self.get(kind, "one-sluicegate"), f"the {kind} to go", PATIENCE, 0.2)
+
+    def monitored(self, pods: list[dict[str, Any]]) -> None:
+        """Checks that the PodMonitor of the chart selects these pods, and no pod of the release, and that its endpoint has the metrics."""
+        monitor = yaml.safe_load(self.helm("template", "sluicegate", str(CHART), "--values", str(self.folder / "values.json"), "--set",
+                                           "serviceMonitor.enabled=true,networkPolicy.enabled=false", "--show-only", "templates/podmonitor.yaml"))["spec"]
+        labels = ",".join(f"{key}={value}" for key, value in monitor["selector"]["matchLabels"].items())
+        self.assertEqual(monitor["namespaceSelector"], {"any": True})
+        found = self.cluster.json("get", "pods", "--all-namespaces", "--selector", labels)["items"]
+        self.assertEqual({pod["metadata"]["namespace"] for pod in found}, {SHOP})
+        self.assertLessEqual({pod["metadata"]["name"] for pod in pods}, {pod["metadata"]["name"] for pod in found})
+        (endpoint,) = monitor["podMetricsEndpoints"]
+        for pod in pods:
+            ports = {port["name"]: port["containerPort"] for port in pod["spec"]["containers"][0]["ports"]}
+            answer = self.ask(f"http://localhost:{ports[endpoint['port']]}{endpoint['path']}", address=pod["status"]["podIP"])
+            self.assertIn("\nsluicegate_ready 1\n", answer.body)
 
     def serves_at(self, address: str, port: int) -> None:
         self.answers(lambda answer: answer.server == "blue", f"{URL}:{port}/", address=address)

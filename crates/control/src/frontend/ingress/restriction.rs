@@ -25,6 +25,9 @@ pub(super) fn check(
     let mut first = None;
     let is_served = options.ignore_nginx_access_annotations;
     for Annotation { name, short, value } in annotations() {
+        if nginx::allows_all(short, value) {
+            continue;
+        }
         let replacement = annotation::replacement(short);
         if !nginx::restricts(short, value) {
             problems.push(at.warning(&annotation::field(name), ignored(replacement.as_deref())));

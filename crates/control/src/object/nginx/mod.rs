@@ -362,7 +362,15 @@ pub(crate) fn restricts(short: &str, value: &str) -> bool {
         "off" => short == "auth-tls-verify-client",
         number => is_limit && number.parse() == Ok(0_u32),
     };
-    (is_limit || short.starts_with("auth-") || is_known.contains(&short)) && !is_off
+    (is_limit || short.starts_with("auth-") || is_known.contains(&short))
+        && !is_off
+        && !allows_all(short, value)
+}
+
+/// Whether an allowlist has all addresses, such as the allowlist in the Ingresses of cert-manager for ACME challenges.
+pub(crate) fn allows_all(short: &str, value: &str) -> bool {
+    matches!(short, "allowlist-source-range" | "whitelist-source-range")
+        && ["0.0.0.0/0", "::/0"].iter().all(|all| value.split(',').any(|network| network.trim() == *all))
 }
 
 #[cfg(test)]
@@ -384,6 +392,10 @@ mod tests {
             ("auth-of-a-later-version", "x", true),
             ("whitelist-source-range", "10.0.0.0/8", true),
             ("allowlist-source-range", "10.0.0.0/8", true),
+            ("whitelist-source-range", "0.0.0.0/0,::/0", false),
+            ("allowlist-source-range", "::/0, 0.0.0.0/0, 10.0.0.0/8", false),
+            ("whitelist-source-range", "0.0.0.0/0", true),
+            ("denylist-source-range", "0.0.0.0/0,::/0", true),
             ("denylist-source-range", "10.0.0.0/8", true),
             ("denylist-source-range", "", false),
             ("limit-rps", "10", true),

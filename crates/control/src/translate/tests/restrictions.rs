@@ -45,6 +45,16 @@ fn routes_of_an_ingress_with_an_unsupported_access_control_annotation_return_503
     }
 }
 
+/// cert-manager creates such an Ingress for each challenge by HTTP-01.
+#[test]
+fn ingress_of_cert_manager_for_a_challenge_is_open_and_has_no_problem() {
+    let annotation = "nginx.ingress.kubernetes.io/whitelist-source-range: \"0.0.0.0/0,::/0\"";
+    let path = "/.well-known/acme-challenge/token";
+    let yaml = restricted(annotation, &rules(&[&format!("a.test Exact {path} echo:http")]));
+    assert_eq!(doors(&yaml, &TranslateOptions::default()), [format!("{path} open")]);
+    assert_eq!(serve(&yaml).problems, Vec::<String>::new());
+}
+
 #[test]
 fn option_ignore_nginx_access_annotations_opens_the_routes() {
     let options = TranslateOptions { ignore_nginx_access_annotations: true, ..TranslateOptions::default() };
