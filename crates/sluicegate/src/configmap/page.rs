@@ -152,9 +152,10 @@ fn page_of_options() -> String {
 
 # ConfigMap
 
-`--configmap NAMESPACE/NAME` (chart: `config`) names a ConfigMap with settings of the whole gateway. A key is the name of an option without `--`,
-and has precedence over the option. The gateway follows changes without a restart. A key with a fault is ignored; the log, `sluicegate status`
-and `sluicegate check` report the key. The other keys apply.
+`--configmap NAMESPACE/NAME` names a ConfigMap with settings of the whole gateway. With the chart, write the keys and their values under `config`.
+A key is the name of an option without `--`, and its value has precedence over the option. The gateway follows changes without a restart. The
+gateway ignores a key with an unknown name or an invalid value, and applies the other keys. The log, `sluicegate status` and `sluicegate check`
+report ignored keys.
 
 The gateway also reads [the keys of ingress-nginx](../migrate/ingress-nginx-configmap.md).
 "

@@ -16,10 +16,7 @@ const OF_REQUESTS: &[Field] = &[
         "remote_addr",
         "The client IP, also behind a [trusted proxy](../operate/production.md#real-client-addresses).",
     ),
-    (
-        "method",
-        "The method. The fields up to `request_id` are always there, and empty if the request lacks them.",
-    ),
+    ("method", "The method."),
     ("target", "The request target. `***` replaces the values of query parameters that hold credentials."),
     ("protocol", "`HTTP/1.0`, `HTTP/1.1` or `HTTP/2.0`."),
     ("host", "The host of the request."),
@@ -29,7 +26,7 @@ const OF_REQUESTS: &[Field] = &[
         "request_id",
         "The `X-Request-ID` of a trusted proxy, or the ID that the gateway made. `sluicegate explain --request-id ID` explains a refused request.",
     ),
-    ("status", "The status that the client received. 499: the client left before the response."),
+    ("status", "The status of the response. 499: the client left before the response."),
     ("bytes_sent", "The bytes of the response with its head."),
     (
         "request_time",
@@ -50,19 +47,16 @@ const OF_REQUESTS: &[Field] = &[
     ("plan", "The [plan](../apis/plans.md) of the Consumer."),
     ("subscription", "The Subscription of the Consumer, as `NAMESPACE/NAME`."),
     ("policy", "The policy that denied the request."),
-    ("limit", "The limit of the policy that is reached."),
+    ("limit", "The limit of the policy that the request exceeds."),
     ("trace_id", "The trace of the request ([traces](../operate/traces.md))."),
     ("span_id", "The span of the gateway."),
     ("dry_runs", "A list of the limits with `dryRun` that the request exceeds, as `NAMESPACE/POLICY/LIMIT`."),
     (
         "cache",
-        "The result of the [cache](../routing/caching.md): `hit`, `miss`, `stale`, `request`, `revalidated`, `stale_if_error` or `bypass`.",
+        "The result of the [cache](../routing/caching.md): `hit`, `miss`, `stale`, `request` (the request forbids a response of the cache), `revalidated`, `stale_if_error` or `bypass`.",
     ),
     ("invalid", "The messages that do not match the document of the Api: `request`, `response` or `both`."),
-    (
-        "reason",
-        "The [reason](../operate/access-log.md#reasons) why the request failed. Absent for successful requests.",
-    ),
+    ("reason", "The [reason](reasons.md) why the request failed. Absent for successful requests."),
 ];
 
 /// The fields of lines of connections, in the order of a line.
@@ -73,7 +67,10 @@ const OF_CONNECTIONS: &[Field] = &[
     ("protocol", "`TCP`, `TLS` or `UDP`."),
     ("listener", "The address of the listener."),
     ("server_name", "The name that the TLS client requested (SNI). Absent without a name."),
-    ("status", "200; 500: cut off; 502, 503 or 504: the upstream failed, as in the stream module of nginx."),
+    (
+        "status",
+        "200; 500: the gateway cut the connection off; 502, 503 or 504: the upstream failed. As in the stream module of nginx.",
+    ),
     ("bytes_received", "The bytes from the client."),
     ("bytes_sent", "The bytes to the client."),
     ("session_time", "The time of the connection, in seconds."),
@@ -81,10 +78,7 @@ const OF_CONNECTIONS: &[Field] = &[
     ("upstream", "The Service with its port, as `NAMESPACE/SERVICE:PORT`."),
     ("attempts", "The number of attempts at endpoints of the upstream."),
     ("upstream_addr", "The endpoint of the last attempt."),
-    (
-        "reason",
-        "The [reason](../operate/access-log.md#reasons) why the connection failed. Absent for successful connections.",
-    ),
+    ("reason", "The [reason](reasons.md) why the connection failed. Absent for successful connections."),
 ];
 
 fn page() -> String {
@@ -94,12 +88,12 @@ fn page() -> String {
 
 # Fields of the access log
 
-[The access log](../operate/access-log.md) in the format `json` has one JSON object a line. The gateway omits fields without a value, if the
-table does not say otherwise. Bytes that are not UTF-8 appear as `\\xHH`. New versions may add fields.
+[The access log](../operate/access-log.md) in the format `json` has one JSON object a line. A line has the fields from
+`time` to `request_time` always; a field is empty if the request lacks it. The gateway omits other fields without a value. Bytes that are not UTF-8 appear as `\\xHH`. New versions may add fields.
 "
     .to_owned();
     for (title, first, fields) in [
-        ("Requests", "Each request has a line, also a request that the gateway refuses.", OF_REQUESTS),
+        ("Requests", "Each request has a line, including refused requests.", OF_REQUESTS),
         (
             "Connections",
             "Each connection of TCP and of TLS passthrough, and each UDP flow, has a line.",
