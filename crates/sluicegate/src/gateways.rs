@@ -54,7 +54,7 @@ pub(crate) struct PodArgs {
     #[arg(long, value_name = "NAMESPACE", conflicts_with = "admin")]
     gateway_namespace: Option<String>,
     /// Ask only this pod. [default: all pods for sums, otherwise the first pod by name]
-    #[arg(long, value_name = "NAME", requires = "gateway_namespace")]
+    #[arg(long, value_name = "NAME")]
     gateway_pod: Option<String>,
 }
 
@@ -71,6 +71,7 @@ pub(crate) struct GatewayArgs {
 
 impl GatewayArgs {
     pub(crate) fn open(&self) -> anyhow::Result<Gateways> {
+        self.cluster.need("--gateway-namespace", self.pods.gateway_namespace.is_some())?;
         Gateways::open(self.admin.admin, &self.pods, &self.cluster)
     }
 }
@@ -93,6 +94,7 @@ impl Gateways {
     pub(crate) fn open(admin: SocketAddr, pods: &PodArgs, cluster: &ClusterArgs) -> anyhow::Result<Self> {
         let runtime = runtime()?;
         let Some(namespace) = &pods.gateway_namespace else {
+            anyhow::ensure!(pods.gateway_pod.is_none(), "--gateway-pod needs --gateway-namespace");
             return Ok(Self { runtime, all: vec![Gateway::Address(admin)] });
         };
         let (credentials, name) = (cluster.credentials(), pods.gateway_pod.as_deref());

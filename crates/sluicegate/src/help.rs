@@ -121,6 +121,7 @@ mod tests {
         ] {
             assert!(shown(line).contains(pods), "{}", shown(line));
         }
+        assert!(shown(&["routes", "--gateway-pod", "a"]).contains(pods));
         assert!(shown(&["routes", "--admin", "127.0.0.1:1"]).contains("gateway_namespace: None"));
         let other = shown(&["routes", "--gateway-namespace", "edge", "--gateway-pod", "a"]);
         assert!(other.contains("Some(\"edge\")") && other.contains("Some(\"a\")"), "{other}");
