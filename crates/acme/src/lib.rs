@@ -2,7 +2,7 @@
 //!
 //! Inputs: a [`State`] of the configuration, which a control plane publishes through a [`Link`], and the Secrets in a [`Secrets`]
 //! store. Outputs: Secrets with certificates, a Secret with the account's key, a Secret with the certificates of challenges in
-//! progress, and a [`Fault`] for each certificate that cannot be ordered. Data planes receive the Secrets through the
+//! progress, and [`Faults`] for certificates that cannot be ordered. Data planes receive the Secrets through the
 //! configuration, so this crate never talks to a data plane. Before the ACME server may validate a challenge, the crate waits
 //! until the data planes serve a configuration with the challenge ([`Link::set_served`]).
 //!
@@ -38,7 +38,7 @@ use std::time::Duration;
 pub use client::{Exchange, HttpRequest, HttpResponse};
 pub use directory::DirectorySecrets;
 pub use issued::Issued;
-pub use link::{Counters, Fault, Link, State, Wish};
+pub use link::{Counters, Faults, Link, State, Wish};
 pub use secrets::{NewSecret, SecretName, Secrets, SecretsError, Stored};
 pub use worker::Worker;
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
 
 use tokio::sync::watch;
 
@@ -38,15 +37,6 @@ impl State {
     }
 }
 
-/// Why a certificate could not be ordered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// The reason, and the remedy.
-    pub message: String,
-    /// The time of the next attempt.
-    pub next: SystemTime,
-}
-
 /// The connection between a control plane and the [`Worker`](crate::Worker).
 #[derive(Clone, Debug, Default)]
 pub struct Link(Arc<Inner>);
@@ -62,10 +52,10 @@ struct Inner {
 /// The current faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Why no certificate can be ordered at all.
-    pub account: Option<Fault>,
-    /// Why the certificate of a Secret cannot be ordered.
-    pub orders: BTreeMap<SecretName, Fault>,
+    /// Why no certificate can be ordered at all, and the remedy.
+    pub account: Option<Box<str>>,
+    /// Why the certificate of a Secret cannot be ordered, and the remedy.
+    pub orders: BTreeMap<SecretName, Box<str>>,
 }
 
 /// The numbers for metrics.

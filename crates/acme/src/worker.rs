@@ -12,10 +12,9 @@ use tokio::time::sleep;
 
 use crate::account::{Registered, register};
 use crate::client::{Exchange, Failure, FailureKind};
-use crate::link::Faults;
 use crate::order::{Orders, Outcome};
 use crate::schedule::{Failures, RATE_LIMITED, due, pause};
-use crate::{Fault, Issued, Link, Options, SecretName, Secrets, State, Wish};
+use crate::{Faults, Issued, Link, Options, SecretName, Secrets, State, Wish};
 
 /// The longest sleep: the clock of the machine may jump.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
@@ -91,9 +90,9 @@ struct Term<'w, S> {
     account: AccountState,
     /// The failures of the ACME server since its last success.
     server_failures: u32,
-    server_fault: Option<Fault>,
+    server_fault: Option<Box<str>>,
     failures: Failures,
-    faults: BTreeMap<SecretName, Fault>,
+    faults: BTreeMap<SecretName, Box<str>>,
     /// The hosts of orders in progress.
     running: BTreeMap<SecretName, Vec<Box<str>>>,
     /// The certificates that are stored, but may not be in the configuration yet.
@@ -288,20 +287,19 @@ impl<'w, S: Secrets> Term<'w, S> {
                 next
             }
         };
-        tracing::warn!(secret = %wish.secret, hosts = wish.hosts.join(", "), "the ACME order failed: {message}");
-        self.faults.insert(wish.secret.clone(), Fault { message, next });
+        let seconds = next.duration_since(now).unwrap_or_default().as_secs();
+        let hosts = wish.hosts.join(", ");
+        tracing::warn!(secret = %wish.secret, hosts, "the ACME order failed; the next attempt is in {seconds} s: {message}");
+        self.faults.insert(wish.secret.clone(), message.into());
     }
 
     /// Pauses all orders.
     fn fail_server(&mut self, message: String, now: SystemTime) {
         let pause = pause(self.server_failures, self.worker.orders.options.retry).min(SERVER_PAUSE_MAX);
         self.server_failures = self.server_failures.saturating_add(1);
-        let next = now + pause;
-        if self.server_fault.as_ref().is_none_or(|known| known.message != message) {
-            tracing::warn!("no certificate can be ordered: {message}");
-        }
-        self.server_fault = Some(Fault { message, next });
-        self.account = AccountState::Missing(next);
+        tracing::warn!("no certificate can be ordered; the next attempt is in {} s: {message}", pause.as_secs());
+        self.server_fault = Some(message.into());
+        self.account = AccountState::Missing(now + pause);
     }
 
     fn faults(&self, state: &State) -> Faults {

@@ -8,17 +8,14 @@ use std::fmt;
 use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
 
-use k8s_openapi::jiff::Timestamp;
-use sluicegate_acme::link::Faults;
-use sluicegate_acme::{Fault, Link, State, THUMBPRINT_KEY, Wish};
+use sluicegate_acme::{Faults, Link, State, THUMBPRINT_KEY, Wish};
 use sluicegate_model::{AcmeHost, Certificate};
 use tokio::sync::{Notify, oneshot, watch};
 
 use crate::object::secret::Data;
 use crate::object::{ObjectRef, certificate};
-use crate::problem::{Findings, Origin, Problem, Severity};
+use crate::problem::{Origin, Problem, Severity};
 use crate::source::Served;
 use crate::store::Store;
 use crate::translate::ObjectName;
@@ -160,8 +157,7 @@ fn thumbprint(data: &Data) -> Option<Box<str>> {
 /// The certificate for a challenge in progress.
 fn challenge(data: &Data, host: &str, of: &ObjectName) -> Option<Arc<Certificate>> {
     let (chain, key) = (data.get(&format!("{host}.crt"))?, data.get(&format!("{host}.key"))?);
-    // The worker made the certificate; a damaged Secret only fails the challenge.
-    certificate::check(&of.secret().to_string(), chain, key, &mut Findings::default()).map(Arc::new)
+    certificate::challenge(&of.secret().to_string(), chain, key).map(Arc::new)
 }
 
 /// News of the worker.
@@ -192,21 +188,19 @@ impl AcmeNews {
     /// The problems of orders.
     pub(crate) fn problems(&self, translated: &Translated) -> Vec<Problem> {
         let Some(faults) = self.faults.as_ref().map(|faults| faults.borrow().clone()) else { return Vec::new() };
-        let of_account = faults.account.iter().map(|Fault { message, next }| {
+        let of_account = faults.account.iter().map(|fault| {
             let message = format!(
-                "no certificate is ordered or renewed: {message}; current certificates stay in service. The next attempt is at {}",
-                time(*next)
+                "no certificate is ordered or renewed: {fault}; current certificates stay in service, and the gateway tries again"
             );
             Problem::of_option("--acme-directory", message)
         });
         let of_orders = translated.wished.iter().filter_map(|Wished { wish, object, origin, field }| {
-            let Fault { message, next } = faults.orders.get(&wish.secret)?;
+            let fault = faults.orders.get(&wish.secret)?;
             let (severity, consequence) = match wish.current {
                 Some(_) => (Severity::Warning, "the current certificate stays in service"),
                 None => (Severity::Error, "there is no certificate yet"),
             };
-            let message =
-                format!("the ACME order failed: {message}; {consequence}. The next attempt is at {}", time(*next));
+            let message = format!("the ACME order failed: {fault}; {consequence}, and the gateway tries again");
             Some(Problem {
                 severity,
                 origin: origin.clone(),
@@ -218,11 +212,4 @@ impl AcmeNews {
         });
         of_account.chain(of_orders).collect()
     }
-}
-
-/// `2027-01-31T10:00:00Z`
-fn time(time: SystemTime) -> String {
-    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let stamp = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
-    stamp.map_or_else(|| "an unknown time".to_owned(), |stamp| stamp.to_string())
 }

@@ -146,7 +146,7 @@ pub(super) const TABLE: &[Row] = &[
         name: ACME,
         kinds: &[Kind::Ingress, Kind::Gateway],
         value: Value::Switch(|settings, value| settings.acme = value),
-        sets: "Orders the certificates of `spec.tls`, or of the listeners, from the [ACME server](../security/acme.md).",
+        sets: "Orders the certificates of the object from an [ACME server](../routing/acme.md).",
         default: "`false`",
         ingress_nginx: None,
     },
