@@ -56,6 +56,7 @@ conformance-gateway: ## run the conformance suite of Gateway API in a cluster, a
 	@scripts/setup cluster
 	@scripts/setup image
 	@scripts/setup chart
+	@scripts/setup acme
 	@test/cluster/cluster build
 	@python3 -m unittest discover --start-directory test/gateway-api
 	@test/gateway-api/run.py $(GATEWAY_API)

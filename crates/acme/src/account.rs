@@ -62,10 +62,18 @@ pub(crate) async fn register(
     let key = match secrets.read(name).await.map_err(of_secrets)? {
         Some(stored) => {
             let key = AccountKey::read(&stored.values).map_err(|fault| {
-                Failure::of_order(format!("{name}: data[{KEY}] {fault}: delete the Secret to make a new account"))
+                Failure::of_order(format!(
+                    "{name}: data[{KEY}] {fault}: delete the Secret to make a new account"
+                ))
             })?;
-            // A key that a user brings has no thumbprint yet.
-            if stored.is_ours && stored.values != key.values() {
+            if stored.values.get(THUMBPRINT_KEY).map(Vec::as_slice) != Some(key.thumbprint.as_bytes()) {
+                if !stored.is_ours {
+                    let thumbprint = &key.thumbprint;
+                    return Err(Failure::of_order(format!(
+                        "{name}: data[{THUMBPRINT_KEY}] is not the thumbprint of the key: write {thumbprint}, or delete the Secret to \
+                         make a new account"
+                    )));
+                }
                 write(options, secrets, &key).await?;
             }
             key
@@ -87,7 +95,10 @@ pub(crate) async fn register(
         && let Err(error) = account.update_contacts(&[&format!("mailto:{email}")]).await
     {
         // Orders need no contact.
-        tracing::warn!("the ACME server does not accept the contact (--acme-email): {}", Failure::from(error).message);
+        tracing::warn!(
+            "the ACME server does not accept the contact (--acme-email): {}",
+            Failure::from(error).message
+        );
     }
     tracing::info!(account = account.id(), "registered at the ACME server");
     Ok(Registered { account, thumbprint: key.thumbprint })

@@ -83,7 +83,8 @@ impl From<Error> for Failure {
 
 fn kind(problem: &Problem) -> FailureKind {
     let is = |name: &str| {
-        let kind = problem.r#type.as_deref().and_then(|kind| kind.strip_prefix("urn:ietf:params:acme:error:"));
+        let kind =
+            problem.r#type.as_deref().and_then(|kind| kind.strip_prefix("urn:ietf:params:acme:error:"));
         kind == Some(name)
     };
     match problem.status {
@@ -123,7 +124,9 @@ mod tests {
     #[test]
     fn problems_of_the_server_are_short_lines_and_decide_about_the_next_attempt() {
         let of = |kind: &str, status: u16| {
-            problem(&format!(r#"{{"type":"urn:ietf:params:acme:error:{kind}","detail":"why","status":{status}}}"#))
+            problem(&format!(
+                r#"{{"type":"urn:ietf:params:acme:error:{kind}","detail":"why","status":{status}}}"#
+            ))
         };
         for (name, status, kind) in [
             ("rateLimited", 429, FailureKind::RateLimit),
@@ -136,6 +139,10 @@ mod tests {
             assert_eq!((failure.kind, failure.message), (kind, format!("{name}: why")));
         }
         let long = problem(&format!(r#"{{"detail":"a\nb{}"}}"#, "x".repeat(10_000)));
-        assert!(long.message.starts_with("no type: a bx") && long.message.len() == TEXT_MAX, "{}", long.message);
+        assert!(
+            long.message.starts_with("no type: a bx") && long.message.len() == TEXT_MAX,
+            "{}",
+            long.message
+        );
     }
 }

@@ -83,9 +83,8 @@ impl DirectorySecrets {
         let manifest: Value = serde_json::from_str(&text).unwrap_or_default();
         let is_ours = manifest["metadata"]["labels"][LABEL.0] == LABEL.1;
         let data = manifest["data"].as_object().into_iter().flatten();
-        let values = data.filter_map(|(key, value)| {
-            Some((key.clone(), BASE64_STANDARD.decode(value.as_str()?).ok()?))
-        });
+        let values = data
+            .filter_map(|(key, value)| Some((key.clone(), BASE64_STANDARD.decode(value.as_str()?).ok()?)));
         Ok(Some(Stored { is_ours, values: values.collect() }))
     }
 }

@@ -23,7 +23,10 @@ pub struct Issued {
 
 impl fmt::Debug for Issued {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Issued").field("names", &self.names).field("not_after", &self.not_after).finish_non_exhaustive()
+        f.debug_struct("Issued")
+            .field("names", &self.names)
+            .field("not_after", &self.not_after)
+            .finish_non_exhaustive()
     }
 }
 
@@ -72,15 +75,23 @@ impl Issued {
 }
 
 /// Checks a chain that an ACME server issued for a key and hosts: a server may send anything.
-pub(crate) fn check(chain: &str, public_key: &[u8], hosts: &[Box<str>], now: SystemTime) -> Result<Issued, String> {
+pub(crate) fn check(
+    chain: &str,
+    public_key: &[u8],
+    hosts: &[Box<str>],
+    now: SystemTime,
+) -> Result<Issued, String> {
     let issued = Issued::of_pem(chain.as_bytes()).ok_or("the ACME server sent no certificate in PEM")?;
-    let (_, parsed) =
-        X509Certificate::from_der(&issued.der).map_err(|_| "the ACME server sent no X.509 certificate".to_owned())?;
+    let (_, parsed) = X509Certificate::from_der(&issued.der)
+        .map_err(|_| "the ACME server sent no X.509 certificate".to_owned())?;
     if &*parsed.public_key().subject_public_key.data != public_key {
         return Err("the ACME server sent a certificate for another key".to_owned());
     }
     if !issued.covers(hosts) {
-        return Err(format!("the ACME server sent a certificate for other names: {}", issued.names.join(", ")));
+        return Err(format!(
+            "the ACME server sent a certificate for other names: {}",
+            issued.names.join(", ")
+        ));
     }
     if issued.not_after <= now {
         return Err("the ACME server sent an expired certificate: check the clock of this machine".to_owned());
@@ -94,7 +105,12 @@ pub(crate) mod tests {
 
     use super::*;
 
-    pub(crate) fn certificate(names: &[&str], key: &KeyPair, not_before: SystemTime, lasts: Duration) -> rcgen::Certificate {
+    pub(crate) fn certificate(
+        names: &[&str],
+        key: &KeyPair,
+        not_before: SystemTime,
+        lasts: Duration,
+    ) -> rcgen::Certificate {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names");
         params.not_before = not_before.into();
@@ -106,7 +122,9 @@ pub(crate) mod tests {
     fn certificate_that_does_not_fit_the_order_is_rejected() {
         let (key, other) = (KeyPair::generate().expect("a key"), KeyPair::generate().expect("a key"));
         let now = SystemTime::now();
-        let pem = |names: &[&str], key, not_before| certificate(names, key, not_before, Duration::from_secs(60)).pem();
+        let pem = |names: &[&str], key, not_before| {
+            certificate(names, key, not_before, Duration::from_secs(60)).pem()
+        };
         let hosts = ["a.test".into()];
         let check = |chain: &str| check(chain, rcgen::PublicKeyData::der_bytes(&key), &hosts, now);
         assert_eq!(check(&pem(&["a.test"], &key, now)).map(|issued| issued.names), Ok(vec!["a.test".into()]));

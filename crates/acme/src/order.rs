@@ -17,17 +17,16 @@ use crate::issued::{Issued, check};
 use crate::schedule::due;
 use crate::secrets::Values;
 use crate::{
-    ChallengeKind, Link, NewSecret, ORDER_MAX, Options, SERVED_MAX, SecretName, Secrets, State, VALIDATION_MAX, Wish,
+    ChallengeKind, Link, NewSecret, ORDER_MAX, Options, SERVED_MAX, SecretName, Secrets, State,
+    VALIDATION_MAX, Wish,
 };
 
 /// The type of a Secret with a certificate.
 const TLS_TYPE: &str = "kubernetes.io/tls";
 
 /// The questions for the state of an order: the first after half a second, then with growing pauses.
-const POLL: RetryPolicy = RetryPolicy::new()
-    .initial_delay(Duration::from_millis(500))
-    .backoff(1.5)
-    .timeout(VALIDATION_MAX);
+const POLL: RetryPolicy =
+    RetryPolicy::new().initial_delay(Duration::from_millis(500)).backoff(1.5).timeout(VALIDATION_MAX);
 
 /// The parts that all orders share.
 pub(crate) struct Orders<S> {
@@ -60,17 +59,26 @@ impl<S: Secrets> Orders<S> {
         replaces: bool,
     ) -> Result<Outcome, Failure> {
         let ordered = timeout(ORDER_MAX, self.order_within(registered, wish, replaces)).await;
-        let result = ordered
-            .unwrap_or_else(|_| Err(Failure::of_order(format!("the order took more than {} s", ORDER_MAX.as_secs()))));
+        let result = ordered.unwrap_or_else(|_| {
+            Err(Failure::of_order(format!("the order took more than {} s", ORDER_MAX.as_secs())))
+        });
         if self.options.challenge == ChallengeKind::TlsAlpn01
             && let Err(failure) = self.remove_challenges(&wish.hosts).await
         {
-            tracing::warn!("{}; the certificates of ended challenges stay until the next order", failure.message);
+            tracing::warn!(
+                "{}; the certificates of ended challenges stay until the next order",
+                failure.message
+            );
         }
         result
     }
 
-    async fn order_within(&self, registered: &Registered, wish: &Wish, replaces: bool) -> Result<Outcome, Failure> {
+    async fn order_within(
+        &self,
+        registered: &Registered,
+        wish: &Wish,
+        replaces: bool,
+    ) -> Result<Outcome, Failure> {
         if let Some(current) = self.current(wish).await? {
             let stored = Wish { current: Some(current.clone()), ..wish.clone() };
             if wish.current.as_ref() != Some(&current) && due(&stored, None) > SystemTime::now() {
@@ -101,7 +109,8 @@ impl<S: Secrets> Orders<S> {
     /// The certificate in the store, which may be newer than the configuration. A Secret of another origin is an error, before the
     /// ACME server is asked.
     async fn current(&self, wish: &Wish) -> Result<Option<Issued>, Failure> {
-        let stored = self.secrets.read(&wish.secret).await.map_err(|error| Failure::of_order(error.to_string()))?;
+        let stored =
+            self.secrets.read(&wish.secret).await.map_err(|error| Failure::of_order(error.to_string()))?;
         match stored {
             Some(stored) if !stored.is_ours => {
                 Err(Failure::of_order(crate::SecretsError::Foreign(wish.secret.clone()).to_string()))
@@ -148,7 +157,8 @@ impl<S: Secrets> Orders<S> {
                 status => return Err(Failure::of_order(format!("{host}: the authorization is {status:?}"))),
             }
             let Some(challenge) = authorization.challenge(kind.clone()) else {
-                let message = format!("{host}: the ACME server does not offer {kind:?}: set another --acme-challenge");
+                let message =
+                    format!("{host}: the ACME server does not offer {kind:?}: set another --acme-challenge");
                 return Err(Failure::of_order(message));
             };
             let mut der = Vec::new();
@@ -181,7 +191,10 @@ impl<S: Secrets> Orders<S> {
             Err(instant_acme::Error::Api(problem)) => {
                 let reasons = self.reasons(order).await;
                 let failure = Failure::from(instant_acme::Error::Api(problem));
-                Err(Failure { message: if reasons.is_empty() { failure.message } else { reasons }, ..failure })
+                Err(Failure {
+                    message: if reasons.is_empty() { failure.message } else { reasons },
+                    ..failure
+                })
             }
             Err(error) => Err(error.into()),
         }
@@ -190,11 +203,14 @@ impl<S: Secrets> Orders<S> {
     /// Waits until all data planes serve the hosts and the challenges.
     async fn wait_until_served(&self, thumbprint: &str, challenges: &BTreeMap<Box<str>, Vec<u8>>) {
         let is_served = |state: &Arc<State>| {
-            let has = |(host, der): (&Box<str>, &Vec<u8>)| match self.options.challenge {
-                ChallengeKind::Http01 => state.has_host(host),
-                ChallengeKind::TlsAlpn01 => state.challenges.get(host) == Some(der),
-            };
-            state.thumbprint.as_deref() == Some(thumbprint) && challenges.iter().all(has)
+            let mut all = challenges.iter();
+            state.thumbprint.as_deref() == Some(thumbprint)
+                && match self.options.challenge {
+                    ChallengeKind::Http01 => all.all(|(host, _)| state.has_host(host)),
+                    ChallengeKind::TlsAlpn01 => {
+                        all.all(|(host, der)| state.challenges.get(host) == Some(der))
+                    }
+                }
         };
         if timeout(SERVED_MAX, self.link.served().wait_for(is_served)).await.is_err() {
             let hosts: Vec<_> = challenges.keys().map(|host| &**host).collect();
@@ -218,7 +234,9 @@ impl<S: Secrets> Orders<S> {
         }
         let advice = match self.options.challenge {
             ChallengeKind::Http01 => "the ACME server must reach this gateway at port 80 of the host",
-            ChallengeKind::TlsAlpn01 => "the ACME server must reach this gateway at port 443 of the host, without another TLS proxy",
+            ChallengeKind::TlsAlpn01 => {
+                "the ACME server must reach this gateway at port 443 of the host, without another TLS proxy"
+            }
         };
         // A certificate may have a hundred names.
         reasons.truncate(3);
@@ -251,7 +269,10 @@ impl<S: Secrets> Orders<S> {
         }
     }
 
-    async fn write_challenges(&self, challenges: &BTreeMap<Box<str>, (String, String)>) -> Result<(), Failure> {
+    async fn write_challenges(
+        &self,
+        challenges: &BTreeMap<Box<str>, (String, String)>,
+    ) -> Result<(), Failure> {
         let parts = challenges.iter().flat_map(|(host, (certificate, key))| {
             [(format!("{host}.crt"), certificate.clone().into()), (format!("{host}.key"), key.clone().into())]
         });
@@ -267,7 +288,9 @@ impl<S: Secrets> Orders<S> {
 /// The host of an authorization: a server must not ask for a proof of another host.
 fn host(name: &str, wish: &Wish) -> Result<Box<str>, Failure> {
     let known = wish.hosts.iter().find(|host| ***host == *name);
-    known.cloned().ok_or_else(|| Failure::of_order("the ACME server asks for a proof of a host that was not ordered"))
+    known
+        .cloned()
+        .ok_or_else(|| Failure::of_order("the ACME server asks for a proof of a host that was not ordered"))
 }
 
 /// The certificate signing request.

@@ -138,7 +138,10 @@ mod tests {
     fn renewals_are_spread_after_two_thirds_of_the_lifetime() {
         let mut times: Vec<SystemTime> =
             (0..20).map(|_| due(&wish(&["a.test"], Some(issued(&["a.test"], start()))), None)).collect();
-        assert!(times.iter().all(|time| (start() + 60 * DAY..=start() + 68 * DAY).contains(time)), "{times:?}");
+        assert!(
+            times.iter().all(|time| (start() + 60 * DAY..=start() + 68 * DAY).contains(time)),
+            "{times:?}"
+        );
         times.sort_unstable();
         times.dedup();
         assert!(times.len() > 15, "{times:?}");

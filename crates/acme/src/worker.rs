@@ -68,8 +68,7 @@ impl<S: Secrets> Worker<S> {
                 changed = wanted.changed() => if changed.is_err() { pending::<()>().await },
                 Some(done) = term.tasks.join_next() => match done {
                     Ok(done) => term.take(done, SystemTime::now()),
-                    // A panic is in the log. Its order must not start again at once.
-                    Err(_) => term.running.clear(),
+                    Err(_) => term.recover(SystemTime::now()),
                 },
                 () = sleep(rest) => {}
             }
@@ -231,6 +230,12 @@ impl<'w, S: Secrets> Term<'w, S> {
         next
     }
 
+    /// Continues after a panic of a task, which is in the log.
+    fn recover(&mut self, now: SystemTime) {
+        self.running.clear();
+        self.fail_server("a task of the gateway ended unexpectedly: see the log".to_owned(), now);
+    }
+
     /// Takes the end of a task.
     fn take(&mut self, done: Done, now: SystemTime) {
         match done {
@@ -276,7 +281,9 @@ impl<'w, S: Secrets> Term<'w, S> {
         let first = self.worker.orders.options.retry;
         let Failure { kind, message } = failure;
         let next = match kind {
-            FailureKind::RateLimit => self.failures.fail(&wish.hosts, first, RATE_LIMITED..Duration::MAX, now),
+            FailureKind::RateLimit => {
+                self.failures.fail(&wish.hosts, first, RATE_LIMITED..Duration::MAX, now)
+            }
             FailureKind::Order => self.failures.fail(&wish.hosts, first, Duration::ZERO..Duration::MAX, now),
             FailureKind::Server | FailureKind::NoAccount => {
                 let next = self.failures.fail(&wish.hosts, first, Duration::ZERO..SERVER_PAUSE_MAX, now);
@@ -297,7 +304,10 @@ impl<'w, S: Secrets> Term<'w, S> {
     fn fail_server(&mut self, message: String, now: SystemTime) {
         let pause = pause(self.server_failures, self.worker.orders.options.retry).min(SERVER_PAUSE_MAX);
         self.server_failures = self.server_failures.saturating_add(1);
-        tracing::warn!("no certificate can be ordered; the next attempt is in {} s: {message}", pause.as_secs());
+        tracing::warn!(
+            "no certificate can be ordered; the next attempt is in {} s: {message}",
+            pause.as_secs()
+        );
         self.server_fault = Some(message.into());
         self.account = AccountState::Missing(now + pause);
     }

@@ -3,7 +3,7 @@
 //! All state is in Secrets, so that each control plane computes the same configuration: the account Secret has the thumbprint that
 //! data planes answer with, and another Secret has the certificates of challenges in progress.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::pending;
 use std::path::{Path, PathBuf};
@@ -131,18 +131,16 @@ pub(crate) fn emit(store: &Store, acme: &Acme, wished: Vec<Wished>) -> Emitted {
     let wishes: Vec<Wish> = wished.iter().map(|wished| wished.wish.clone()).collect();
     let thumbprint = store.data(&options.account.secret()).and_then(thumbprint);
     let in_progress = store.data(&options.challenges.secret());
-    let mut names: Vec<&Box<str>> = wishes.iter().flat_map(|wish| &wish.hosts).collect();
-    names.sort_unstable();
-    names.dedup();
+    let names: BTreeSet<&str> = wishes.iter().flat_map(|wish| &wish.hosts).map(|host| &**host).collect();
     let mut challenges = BTreeMap::new();
-    let host = |(host, thumbprint): (&Box<str>, &Box<str>)| {
+    let mut hosts = Vec::new();
+    for (host, thumbprint) in names.into_iter().zip(thumbprint.iter().cycle()) {
         let challenge = in_progress.and_then(|data| challenge(data, host, &options.challenges));
         if let Some(first) = challenge.as_ref().and_then(|certificate| certificate.chain.first()) {
-            challenges.insert(host.clone(), first.to_vec());
+            challenges.insert(host.into(), first.to_vec());
         }
-        Arc::new(AcmeHost { host: host.clone(), thumbprint: thumbprint.clone(), challenge })
-    };
-    let hosts = names.into_iter().filter_map(|name| Some((name, thumbprint.as_ref()?))).map(host).collect();
+        hosts.push(Arc::new(AcmeHost { host: host.into(), thumbprint: thumbprint.clone(), challenge }));
+    }
     let state = State { wishes, thumbprint, challenges };
     Emitted { hosts, translated: Translated { state: state.into(), wished } }
 }
@@ -187,7 +185,9 @@ impl AcmeNews {
 
     /// The problems of orders.
     pub(crate) fn problems(&self, translated: &Translated) -> Vec<Problem> {
-        let Some(faults) = self.faults.as_ref().map(|faults| faults.borrow().clone()) else { return Vec::new() };
+        let Some(faults) = self.faults.as_ref().map(|faults| faults.borrow().clone()) else {
+            return Vec::new();
+        };
         let of_account = faults.account.iter().map(|fault| {
             let message = format!(
                 "no certificate is ordered or renewed: {fault}; current certificates stay in service, and the gateway tries again"
@@ -200,7 +200,8 @@ impl AcmeNews {
                 Some(_) => (Severity::Warning, "the current certificate stays in service"),
                 None => (Severity::Error, "there is no certificate yet"),
             };
-            let message = format!("the ACME order failed: {fault}; {consequence}, and the gateway tries again");
+            let message =
+                format!("the ACME order failed: {fault}; {consequence}, and the gateway tries again");
             Some(Problem {
                 severity,
                 origin: origin.clone(),

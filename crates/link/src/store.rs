@@ -12,8 +12,8 @@ use sluicegate_model::encoding::{
 use sluicegate_model::policy::{Consumer, RateLimits, Security, Subscriptions, Traffic};
 use sluicegate_model::tls::TicketSecret;
 use sluicegate_model::{
-    AcmeHost, ApiContract, Certificate, Change, ClientAuth, Config, Endpoint, Listener, Rule, Settings, Tls, TlsHost,
-    TlsRoute, Upstream, UpstreamKey, UpstreamTls, VirtualHost,
+    AcmeHost, ApiContract, Certificate, Change, ClientAuth, Config, Endpoint, Listener, Rule, Settings, Tls,
+    TlsHost, TlsRoute, Upstream, UpstreamKey, UpstreamTls, VirtualHost,
 };
 
 use crate::cut::listener_name;

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use http::header::{HOST, USER_AGENT};
 use sluicegate_acme::{
-    ChallengeKind, DirectorySecrets, Exchange, HttpRequest, HttpResponse, LETS_ENCRYPT, Link, Options, SecretName,
-    Worker,
+    ChallengeKind, DirectorySecrets, Exchange, HttpRequest, HttpResponse, LETS_ENCRYPT, Link, Options,
+    SecretName, Worker,
 };
 use sluicegate_admin::Measure;
 use sluicegate_control::{Acme, AcmeManifests, AcmeOptions, ClusterSecrets, ObjectName};
@@ -47,7 +47,13 @@ pub(crate) struct AcmeArgs {
     acme_email: Option<String>,
     /// How the gateway proves that it serves a host. http-01: the ACME server sends a request over plain HTTP to port 80.
     /// tls-alpn-01: the ACME server makes a TLS handshake at port 443.
-    #[arg(long, value_enum, value_name = "CHALLENGE", default_value = "http-01", requires = "acme_terms_agreed")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "CHALLENGE",
+        default_value = "http-01",
+        requires = "acme_terms_agreed"
+    )]
     acme_challenge: Challenge,
     /// The PEM file with the CA certificates that verify the ACME server. [default: the public CA certificates]
     #[arg(long, value_name = "FILE", requires = "acme_terms_agreed", value_parser = authorities)]
@@ -100,8 +106,10 @@ impl AcmeArgs {
             let dir = dir.context("--acme-terms-agreed with --manifests needs a directory for the certificates: set --acme-state-dir")?;
             let written = manifests.clone();
             let opened = DirectorySecrets::new(dir.clone(), move |path, text| written.put(path, text));
-            let directory = opened.with_context(|| format!("cannot use {} (--acme-state-dir)", dir.display()))?;
-            load(&directory, &manifests).with_context(|| format!("cannot read {} (--acme-state-dir)", dir.display()))?;
+            let directory =
+                opened.with_context(|| format!("cannot use {} (--acme-state-dir)", dir.display()))?;
+            load(&directory, &manifests)
+                .with_context(|| format!("cannot read {} (--acme-state-dir)", dir.display()))?;
             (Some(directory), NAMESPACE.into(), "account".into())
         } else {
             let namespace = source.pod_namespace().filter(|_| source.writes_status());
@@ -124,7 +132,8 @@ impl AcmeArgs {
             challenges: name(format!("{account}-challenges").into()),
             account: name(account),
         };
-        let object = |name: &SecretName| ObjectName { namespace: name.namespace.clone(), name: name.name.clone() };
+        let object =
+            |name: &SecretName| ObjectName { namespace: name.namespace.clone(), name: name.name.clone() };
         let link = Link::default();
         let acme = AcmeOptions {
             account: object(&options.account),
@@ -140,7 +149,8 @@ impl AcmeArgs {
     fn exchange(&self) -> anyhow::Result<Arc<Exchange>> {
         let trusted = self.acme_ca.clone().map_or_else(Vec::new, |authorities| authorities.0);
         // Names faults of the options at the start.
-        Server::new(&self.acme_directory, &trusted).context("cannot use the ACME server (--acme-directory, --acme-ca)")?;
+        Server::new(&self.acme_directory, &trusted)
+            .context("cannot use the ACME server (--acme-directory, --acme-ca)")?;
         let server = Arc::new(AcmeServer {
             needs_tls: !self.acme_directory.starts_with("http://"),
             new: Box::new(move |url| Server::new(url, &trusted).map_err(|error| format!("{url}: {error}"))),
@@ -225,7 +235,11 @@ async fn lock(directory: Arc<DirectorySecrets>, manifests: AcmeManifests, leads:
 fn measures(link: &Link) -> Vec<Measure> {
     let ((wanted, failing), (issued, failed)) = (link.counts(), link.orders());
     vec![
-        Measure::gauge("sluicegate_acme_certificates", "Certificates that objects ask an ACME server for", wanted),
+        Measure::gauge(
+            "sluicegate_acme_certificates",
+            "Certificates that objects ask an ACME server for",
+            wanted,
+        ),
         Measure::gauge(
             "sluicegate_acme_certificates_failing",
             "Certificates whose last order failed, in the process that orders",

@@ -114,11 +114,10 @@ pub(super) fn merge(
 
 fn asked<'i>(intents: &'i Intents<'_>) -> Vec<Asked<'i>> {
     let of_ingresses = intents.http.iter().flat_map(|intent| {
-        let asked = intent.tls.iter().filter_map(move |tls| {
+        intent.tls.iter().filter_map(move |tls| {
             let secret = &tls.acme.as_ref()?.secret;
             Some(Asked { at: intent.at, field: tls.place.field(), secret, hosts: Cow::Borrowed(tls.named) })
-        });
-        asked
+        })
     });
     let of_listeners = intents.listeners.iter().filter_map(|listener| {
         let (index, secret) = listener.acme.filter(|_| listener.protocol.terminates_tls())?;
@@ -140,9 +139,9 @@ fn owners<'i>(intents: &'i Intents<'_>) -> HashMap<&'i HostPattern, &'i ObjectRe
     });
     let of_gateways = intents.gateways.iter().flat_map(|gateway| {
         let listeners = &intents.listeners[gateway.listeners.clone()];
-        listeners
-            .iter()
-            .map(move |listener| (gateway.at.age(gateway.gateway.created), listener.hostname, gateway.at.object))
+        listeners.iter().map(move |listener| {
+            (gateway.at.age(gateway.gateway.created), listener.hostname, gateway.at.object)
+        })
     });
     let mut owners = HashMap::new();
     let mut all: Vec<_> = of_ingresses.chain(of_gateways).collect();
@@ -157,9 +156,12 @@ fn owners<'i>(intents: &'i Intents<'_>) -> HashMap<&'i HostPattern, &'i ObjectRe
 fn name(host: &HostPattern) -> Result<Box<str>, String> {
     match host {
         HostPattern::Exact(name) if name.parse::<IpAddr>().is_err() => Ok((**name).into()),
-        HostPattern::Exact(name) => Err(format!("no certificate is ordered for the address {name}: use a DNS name")),
+        HostPattern::Exact(name) => {
+            Err(format!("no certificate is ordered for the address {name}: use a DNS name"))
+        }
         HostPattern::Any => {
-            Err("no certificate is ordered, because the listener has no hostname: set the hostname".to_owned())
+            Err("no certificate is ordered, because the listener has no hostname: set the hostname"
+                .to_owned())
         }
         pattern => Err(format!(
             "no certificate is ordered for {pattern}: the challenges http-01 and tls-alpn-01 prove no wildcard. Name each host, or \

@@ -140,7 +140,8 @@ impl Merged {
         let certificate = match &tls.certificate {
             Some(Ok(certificate)) => Some(certificate),
             Some(Err(_)) if is_needed && tls.acme.as_ref().is_some_and(|acme| acme.is_missing) => {
-                let fault = "is not ordered yet; hosts without another certificate use the default certificate";
+                let fault =
+                    "is not ordered yet; hosts without another certificate use the default certificate";
                 self.problems.push(intent.at.note(&tls.place.field(), fault.to_owned()));
                 None
             }

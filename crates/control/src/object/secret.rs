@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1;
-use sluicegate_acme::LABEL;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
+use sluicegate_acme::LABEL;
 use sluicegate_model::Certificate;
 
 use super::api::contract;

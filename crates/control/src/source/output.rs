@@ -359,7 +359,8 @@ impl<P: Publish> Output<P> {
             problems.extend(translation.problems.iter().cloned());
             problems.extend(translation.upstream_problems.values().cloned());
         }
-        problems.extend(self.translation.iter().flat_map(|translation| self.acme.problems(&translation.acme)));
+        problems
+            .extend(self.translation.iter().flat_map(|translation| self.acme.problems(&translation.acme)));
         problems.extend(self.external.iter().filter_map(|(key, target)| {
             let fault = self.resolver.fault(target)?;
             let has_endpoints = self.publisher.endpoints(key).is_some_and(|endpoints| !endpoints.is_empty());

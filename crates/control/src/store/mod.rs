@@ -451,7 +451,8 @@ impl Store {
         let recorded = self.recorded_before(&parsed.object);
         let slot = self.slots.get_or_default(&parsed.object);
         let before = slot.form().cloned();
-        let is_own = |file: &Path| self.written_by_gateway.as_deref().is_some_and(|dir| file.starts_with(dir));
+        let is_own =
+            |file: &Path| self.written_by_gateway.as_deref().is_some_and(|dir| file.starts_with(dir));
         let rank = |file: &Option<Arc<Path>>| file.as_deref().is_some_and(is_own);
         let place = slot.candidates.binary_search_by(|candidate| {
             let file = &candidate.origin.file;

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use sluicegate_model::{Config, Settings, UpstreamKey};
 
+use crate::acme::{self, Acme};
 use crate::documents::Documents;
 use crate::intent::At;
 use crate::merge::policy::standing::Standing;
@@ -26,7 +27,6 @@ use crate::object::{Kind, ObjectRef, nginx};
 use crate::problem::{Problem, Severity};
 use crate::status::ObjectStatus;
 use crate::store::{ServiceRef, Store};
-use crate::acme::{self, Acme};
 use crate::{emit, frontend, merge};
 
 mod data_planes;

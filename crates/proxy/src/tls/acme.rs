@@ -108,7 +108,9 @@ mod tests {
         assert_eq!(hosts.answer(b"", &path(&token)), None);
         let long = "x".repeat(TOKEN_MAX);
         assert!(hosts.answer(b"a.test", &path(&long)).is_some());
-        for wrong in ["", "x", &format!("{long}x"), &format!("{token}/"), &format!("{token}<"), &format!("{token}%41")] {
+        for wrong in
+            ["", "x", &format!("{long}x"), &format!("{token}/"), &format!("{token}<"), &format!("{token}%41")]
+        {
             assert_eq!(hosts.answer(b"a.test", &path(wrong)), None, "{wrong}");
         }
         assert_eq!(hosts.answer(b"a.test", format!("/acme-challenge/{token}").as_bytes()), None);

@@ -57,13 +57,18 @@ async fn gateway_answers_http_challenges_of_managed_hosts_before_redirects_and_r
         })
         .await;
     let path = format!("/.well-known/acme-challenge/{TOKEN}");
-    let ask = |method: &str, host: &str, path: &str| format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let ask =
+        |method: &str, host: &str, path: &str| format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
     let mut client = gateway.connect().await?;
     let response = client.request(ask("GET", "A.test:80", &path)).await?;
     assert_eq!((response.status, response.text()), (200, format!("{TOKEN}.{THUMBPRINT}")));
     assert_eq!(backend.requests(), 0);
     // Other hosts, other methods and invalid tokens reach their routes.
-    for (method, host, path) in [("GET", "b.test", &*path), ("POST", "a.test", &path), ("GET", "a.test", "/.well-known/acme-challenge/x")] {
+    for (method, host, path) in [
+        ("GET", "b.test", &*path),
+        ("POST", "a.test", &path),
+        ("GET", "a.test", "/.well-known/acme-challenge/x"),
+    ] {
         let response = client.request(ask(method, host, path)).await?;
         assert!(!response.text().contains(THUMBPRINT), "{method} {host} {path}");
     }

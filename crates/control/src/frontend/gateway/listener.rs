@@ -105,8 +105,17 @@ pub(super) fn intents<'a>(
     options: &TranslateOptions,
     problems: &mut Vec<Problem>,
 ) -> Vec<Listener<'a>> {
-    let Shared { gateway, placement, planes, openers, addresses, is_closed, client_certificate, clients, acme } =
-        shared;
+    let Shared {
+        gateway,
+        placement,
+        planes,
+        openers,
+        addresses,
+        is_closed,
+        client_certificate,
+        clients,
+        acme,
+    } = shared;
     let mut intent = |listener: &'a gateway::Listener| {
         let place = Place::Listener(listener.index);
         let field = |within: &str| format!("{}.{within}", place.field());

@@ -52,8 +52,8 @@ use crate::store::{Store, Touched};
 use crate::translate::named::Named;
 use crate::translate::{DataPlanes, ObjectName, TranslateOptions};
 
-pub mod acme;
 mod acknowledged;
+pub mod acme;
 pub mod addresses;
 pub mod client;
 mod conditions;

@@ -32,7 +32,9 @@ fn own(name: &str, data: &[(&str, &str)]) -> String {
     let data: Vec<String> =
         data.iter().map(|(key, value)| format!("{key}: {}", BASE64_STANDARD.encode(value))).collect();
     let data = data.join(", ");
-    format!("---\napiVersion: v1\nkind: Secret\nmetadata: {{name: {name}, namespace: gate}}\ndata: {{{data}}}\n")
+    format!(
+        "---\napiVersion: v1\nkind: Secret\nmetadata: {{name: {name}, namespace: gate}}\ndata: {{{data}}}\n"
+    )
 }
 
 fn account() -> String {
@@ -42,7 +44,10 @@ fn account() -> String {
 /// An Ingress that asks for a certificate for its hosts.
 fn asking(name: &str, hosts: &str, secret: &str) -> String {
     let rules = rules(&["a.test Prefix / echo:80"]);
-    ingress(&format!("name: {name}, {ASKS}"), &format!("{rules}, tls: [{{hosts: [{hosts}], secretName: {secret}}}]"))
+    ingress(
+        &format!("name: {name}, {ASKS}"),
+        &format!("{rules}, tls: [{{hosts: [{hosts}], secretName: {secret}}}]"),
+    )
 }
 
 fn translated(text: &str) -> Translation {
@@ -74,10 +79,14 @@ fn ingress_with_the_annotation_asks_for_its_certificate_and_data_planes_know_its
     let text = format!("{}{ECHO}{}", asking("a", "a.test, b.test", "cert"), account());
     let translation = translated(&text);
     assert_eq!(wishes(&translation), ["default/cert: a.test b.test"]);
-    let hosts: Vec<_> = translation.config.tls.acme.iter().map(|host| (&*host.host, &*host.thumbprint)).collect();
+    let hosts: Vec<_> =
+        translation.config.tls.acme.iter().map(|host| (&*host.host, &*host.thumbprint)).collect();
     assert_eq!(hosts, [("a.test", THUMBPRINT), ("b.test", THUMBPRINT)]);
     let problems = serve_with(&text, &options()).problems;
-    assert_problems(&problems, &["is not ordered yet; hosts without another certificate use the default certificate"]);
+    assert_problems(
+        &problems,
+        &["is not ordered yet; hosts without another certificate use the default certificate"],
+    );
     // Without the account, the data planes answer nothing.
     for broken in [String::new(), own("acme", &[("thumbprint", "short")])] {
         let translation = translated(&format!("{}{ECHO}{broken}", asking("a", "a.test", "cert")));
@@ -96,15 +105,23 @@ fn secret_of_the_gateway_is_renewed_and_a_secret_of_another_origin_is_not() {
     assert_eq!(wishes(&translated(&foreign)), [""; 0]);
     assert_problems(
         &serve_with(&foreign, &options()).problems,
-        &["spec.tls[0].secretName: Secret default/cert was not ordered from an ACME server, so the gateway does not renew it"],
+        &[
+            "spec.tls[0].secretName: Secret default/cert was not ordered from an ACME server, so the gateway does not renew it",
+        ],
     );
-    assert!(translated(&foreign).config.tls.acme.is_empty(), "another controller may prove control of the host");
+    assert!(
+        translated(&foreign).config.tls.acme.is_empty(),
+        "another controller may prove control of the host"
+    );
 }
 
 #[test]
 fn hosts_that_cannot_be_proved_are_reported() {
     for (hosts, problem) in [
-        ("\"*.a.test\"", "no certificate is ordered for *.a.test: the challenges http-01 and tls-alpn-01 prove no wildcard"),
+        (
+            "\"*.a.test\"",
+            "no certificate is ordered for *.a.test: the challenges http-01 and tls-alpn-01 prove no wildcard",
+        ),
         ("", "no certificate is ordered, because the entry names no hosts"),
     ] {
         let text = format!("{}{ECHO}{}", asking("a", hosts, "cert"), account());
@@ -116,7 +133,8 @@ fn hosts_that_cannot_be_proved_are_reported() {
 
 #[test]
 fn no_other_namespace_receives_a_certificate_for_a_host() {
-    let older = ingress("name: a, creationTimestamp: 2020-01-01T00:00:00Z", &rules(&["a.test Prefix / echo:80"]));
+    let older =
+        ingress("name: a, creationTimestamp: 2020-01-01T00:00:00Z", &rules(&["a.test Prefix / echo:80"]));
     let younger = asking("b", "a.test, b.test", "cert")
         .replace("metadata: {", "metadata: {namespace: other, creationTimestamp: 2021-01-01T00:00:00Z, ");
     let text = format!("{older}{younger}{ECHO}{}", account());
@@ -141,7 +159,9 @@ fn listener_of_a_gateway_with_the_annotation_asks_for_its_certificate() {
     assert_eq!(translated(&own).config.tls.acme.len(), 1);
     let other = gateway(", hostname: g.test", "{name: cert, namespace: other}");
     assert_eq!(wishes(&translated(&other)), [""; 0], "another namespace grants no making of Secrets");
-    for (hostname, problem) in [("", "the listener has no hostname"), (", hostname: \"*.g.test\"", "prove no wildcard")] {
+    for (hostname, problem) in
+        [("", "the listener has no hostname"), (", hostname: \"*.g.test\"", "prove no wildcard")]
+    {
         let problems = serve_with(&gateway(hostname, "{name: cert}"), &options()).problems;
         assert!(problems.iter().any(|of| of.contains(problem)), "{problems:#?}");
     }
@@ -154,7 +174,8 @@ fn certificate_of_a_challenge_in_progress_reaches_the_data_planes() {
     let text =
         format!("{}{ECHO}{}{}", asking("a", "a.test, b.test", "cert"), account(), own("challenges", &parts));
     let translation = translated(&text);
-    let challenges: Vec<_> = translation.config.tls.acme.iter().map(|host| host.challenge.is_some()).collect();
+    let challenges: Vec<_> =
+        translation.config.tls.acme.iter().map(|host| host.challenge.is_some()).collect();
     assert_eq!(challenges, [true, false]);
     let first = made.certificate.chain[0].to_vec();
     assert_eq!(translation.acme.state.challenges, [("a.test".into(), first)].into());
@@ -166,6 +187,9 @@ fn annotation_is_reported_if_the_gateway_orders_no_certificates() {
     let off = TranslateOptions { acme: Acme::Off, ..options() };
     assert_problems(
         &serve_with(&text, &off).problems,
-        &["is not ordered yet", "has no effect: start the gateway with --acme-terms-agreed, or remove the annotation"],
+        &[
+            "is not ordered yet",
+            "has no effect: start the gateway with --acme-terms-agreed, or remove the annotation",
+        ],
     );
 }
