@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use http::header::{HOST, USER_AGENT};
+use rustls_pki_types::CertificateDer;
 use sluicegate_acme::{
     ChallengeKind, DirectorySecrets, Exchange, HttpRequest, HttpResponse, LETS_ENCRYPT, Link, Options,
     SecretName, Worker,
@@ -153,7 +154,7 @@ impl AcmeArgs {
             .context("cannot use the ACME server (--acme-directory, --acme-ca)")?;
         let server = Arc::new(AcmeServer {
             needs_tls: !self.acme_directory.starts_with("http://"),
-            new: Box::new(move |url| Server::new(url, &trusted).map_err(|error| format!("{url}: {error}"))),
+            trusted,
             limits: HttpLimits { timeout: self.acme_timeout, body: RESPONSE_MAX },
             idle: Mutex::default(),
         });
@@ -254,7 +255,8 @@ fn measures(link: &Link) -> Vec<Measure> {
 struct AcmeServer {
     /// Whether requests without TLS are refused, because the directory has TLS.
     needs_tls: bool,
-    new: Box<dyn Fn(&str) -> Result<Server, String> + Send + Sync>,
+    /// The trusted CA certificates; empty for the public CA certificates.
+    trusted: Vec<CertificateDer<'static>>,
     limits: HttpLimits,
     /// The clients without a request in flight, by scheme and authority.
     idle: Mutex<HashMap<String, Vec<HttpClient>>>,
@@ -278,7 +280,10 @@ impl AcmeServer {
             let was_idle = idle.is_some();
             let mut client = match idle.take() {
                 Some(client) => client,
-                None => HttpClient::new((self.new)(&head.uri.to_string())?, self.limits),
+                None => {
+                    let server = Server::new(&head.uri.to_string(), &self.trusted);
+                    HttpClient::new(server.map_err(|error| format!("{}: {error}", head.uri))?, self.limits)
+                }
             };
             match client.send(head.method.clone(), target, &lines, body.clone()).await {
                 // The server may have closed the idle connection. The nonce protects from a second execution.
